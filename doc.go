@@ -1,0 +1,2 @@
+// Package redlock holds one lock across N independent Redis masters, strictly.
+package redlock
