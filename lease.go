@@ -1,0 +1,51 @@
+package redlock
+
+import "time"
+
+// driftFloor is added to the drift allowance: Redis expires with a resolution of
+// one millisecond on either side (the Redis page on distributed locks).
+const driftFloor = 2 * time.Millisecond
+
+// instant is a reading of the Clock: nanoseconds on a scale that never goes back.
+type instant int64
+
+func (t instant) add(d time.Duration) instant { return t + instant(d) }
+
+func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
+
+// drift is what a node's clock may gain on ours while a lease of ttl runs.
+func drift(ttl time.Duration, factor float64) time.Duration {
+	return time.Duration(float64(ttl)*factor) + driftFloor
+}
+
+// validity is the part of a lease that its holder may trust, when the commands
+// that set it were sent at start. It counts from the sending: no node can have
+// begun its lease earlier.
+type validity struct {
+	until instant // zero: never valid
+}
+
+// validFrom is the validity of a lease of ttl whose commands were sent at start.
+func validFrom(start instant, ttl time.Duration, factor float64) validity {
+	return validity{until: start.add(ttl - drift(ttl, factor))}
+}
+
+// remaining is what is left of the validity; 0 when it has ended.
+func (v validity) remaining(now instant) time.Duration {
+	return max(v.until.sub(now), 0)
+}
+
+// holds tells whether the validity lasts at now.
+func (v validity) holds(now instant) bool { return v.until > now }
+
+// confirm is the validity after a quorum confirmed an extension that would give
+// next. A lapse is final: a confirmation that is known only after the old
+// validity ended counts for nothing, because a late acquire may have revived a
+// lock that another took and released in between, with an older token. A shorter
+// lease never replaces a longer one, because the nodes never lower theirs.
+func (v validity) confirm(next validity, now instant) (validity, bool) {
+	if !v.holds(now) {
+		return v, false
+	}
+	return validity{until: max(v.until, next.until)}, true
+}
