@@ -1,0 +1,4 @@
+package main
+
+// Run is the program without its process: for the tests.
+var Run = run

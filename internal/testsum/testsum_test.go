@@ -1,0 +1,198 @@
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	testsum "github.com/quorumkit/redlock/internal/testsum"
+)
+
+// module writes a Go module of the given files and returns its directory.
+func module(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files["go.mod"] = "module sample\n\ngo 1.26\n"
+	for name, content := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// testsumOf runs testsum over go test in dir, with its tally closed at once, and
+// returns what was printed by the run and by the close.
+func testsumOf(t *testing.T, dir string, flags ...string) (log, closing string, err error) {
+	t.Helper()
+	tally := filepath.Join(t.TempDir(), "tally")
+	args := append(flags, "-tally", tally, "-run", "sample", "--", "go", "-C", dir, "test", "-json", "-vet=off", "./...")
+	var out, stderr strings.Builder
+	err = testsum.Run(t.Context(), args, &out, &stderr)
+	var end strings.Builder
+	closeErr := testsum.Run(t.Context(), []string{"-close", tally}, &end, &stderr)
+	if (err == nil) != (closeErr == nil) {
+		t.Errorf("the run's error is %v, its tally's %v; want both or neither", err, closeErr)
+	}
+	return out.String(), end.String(), err
+}
+
+const mixed = `package sample
+
+import "testing"
+
+func TestPasses(t *testing.T) { t.Log("quiet unless asked") }
+
+func TestSkips(t *testing.T) { t.Skip("no redis-server in PATH") }
+
+func TestParent(t *testing.T) {
+	t.Run("good", func(t *testing.T) {})
+	t.Run("needs more", func(t *testing.T) { t.Skip("no redis-server in PATH") })
+}
+`
+
+func TestCountsTestsAndSubtestsAndGivesTheReasonOfEachSkip(t *testing.T) {
+	t.Parallel()
+	log, closing, err := testsumOf(t, module(t, map[string]string{"a_test.go": mixed}))
+	if err != nil {
+		t.Fatalf("got %v; want no error\n%s", err, log)
+	}
+	want := `tests of sample: passed 3, failed 0, skipped 2
+skipped: no redis-server in PATH (2, the first is sample.TestParent/needs_more)
+3 passed, 0 failed, 2 skipped
+`
+	if closing != want {
+		t.Errorf("got\n%s; want\n%s", closing, want)
+	}
+	if line := "skip sample.TestSkips: no redis-server in PATH\n"; !strings.Contains(log, line) {
+		t.Errorf("got log\n%s; want the line %q in it", log, line)
+	}
+	if strings.Contains(log, "quiet unless asked") {
+		t.Errorf("got the output of a passing test; want it only with -v:\n%s", log)
+	}
+}
+
+func TestVerbosePrintsTheOutputOfPassingTests(t *testing.T) {
+	t.Parallel()
+	log, _, err := testsumOf(t, module(t, map[string]string{"a_test.go": mixed}), "-v")
+	if err != nil {
+		t.Fatalf("got %v; want no error\n%s", err, log)
+	}
+	if !strings.Contains(log, "quiet unless asked") || strings.Contains(log, "=== RUN") {
+		t.Errorf("got\n%s; want the passing test's log line, without go test's frames", log)
+	}
+}
+
+// What must not pass for green, one go test run each: how a package can fail, how
+// many failures that is, and what the log must show of it.
+func TestFailuresAreCountedAndShown(t *testing.T) {
+	t.Parallel()
+	const head = "package sample\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Exit\n\n"
+	tests := map[string]struct {
+		source, shown string
+		passed        string
+		failed        []string
+	}{
+		"a subtest fails": {
+			source: head + `func TestA(t *testing.T) { t.Run("x", func(t *testing.T) { t.Error("got 1; want 2") }) }` + "\n" +
+				"func TestB(t *testing.T) {}\n",
+			shown: "got 1; want 2", passed: "1",
+			failed: []string{"sample.TestA", "sample.TestA/x"},
+		},
+		"a test panics and takes another with it": {
+			source: head + "func TestA(t *testing.T) { t.Parallel(); select {} }\n" +
+				`func TestB(t *testing.T) { t.Parallel(); panic("boom") }` + "\n",
+			shown: "panic: boom", passed: "0",
+			failed: []string{"sample.TestA", "sample.TestB"},
+		},
+		"a test exits the process": {
+			source: head + "func TestA(t *testing.T) { os.Exit(3) }\n",
+			shown:  "no verdict: the process ended while this test ran", passed: "0",
+			failed: []string{"sample.TestA"},
+		},
+		"TestMain gives up": {
+			source: head + `func TestMain(m *testing.M) { println("no port left"); os.Exit(4) }` + "\n",
+			shown:  "no port left", passed: "0",
+			failed: []string{"sample"},
+		},
+		"the package does not build": {
+			source: head + "func TestA(t *testing.T) { undefined() }\n",
+			shown:  "undefined: undefined", passed: "0",
+			failed: []string{"sample"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log, closing, err := testsumOf(t, module(t, map[string]string{"a_test.go": test.source}))
+			if err == nil {
+				t.Errorf("got no error; want one\n%s", log)
+			}
+			if !strings.Contains(log, test.shown) {
+				t.Errorf("got log\n%s; want %q in it", log, test.shown)
+			}
+			var failed []string
+			for _, m := range regexp.MustCompile(`(?m)^failed: (.*)$`).FindAllStringSubmatch(closing, -1) {
+				failed = append(failed, m[1])
+			}
+			slices.Sort(failed)
+			if !slices.Equal(failed, test.failed) {
+				t.Errorf("got failures %q; want %q", failed, test.failed)
+			}
+			if !strings.Contains(closing, "\n"+test.passed+" passed, ") {
+				t.Errorf("got\n%s; want %s passed", closing, test.passed)
+			}
+		})
+	}
+}
+
+func TestACommandThatFailsWithoutATestIsOneFailure(t *testing.T) {
+	t.Parallel()
+	log, closing, err := testsumOf(t, module(t, map[string]string{"go.work": "not a workspace\n"}))
+	if err == nil {
+		t.Fatalf("got no error; want one\n%s", log)
+	}
+	if !strings.HasSuffix(closing, "\n0 passed, 1 failed, 0 skipped\n") {
+		t.Errorf("got\n%s; want one failure", closing)
+	}
+}
+
+// A run that is killed half way leaves a stream without verdicts: its package is
+// a failure even if the command that was cut off claims success.
+func TestACutStreamIsAFailure(t *testing.T) {
+	t.Parallel()
+	stream := `{"Action":"start","Package":"p"}` + "\n" + `{"Action":"run","Package":"p","Test":"TestA"}` + "\n"
+	var out strings.Builder
+	err := testsum.Run(t.Context(), []string{"--", "printf", "%s", stream}, &out, &out)
+	if err == nil || !strings.Contains(out.String(), "FAIL p.TestA\n") {
+		t.Errorf("got %v and\n%s; want an error and FAIL p.TestA", err, out.String())
+	}
+}
+
+func TestTheClosingLineAddsUpAllRuns(t *testing.T) {
+	t.Parallel()
+	tally := filepath.Join(t.TempDir(), "tally")
+	pass := `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"p","Elapsed":0.1}` + "\n"
+	var out strings.Builder
+	for _, name := range []string{"root", "bench"} {
+		args := []string{"-tally", tally, "-run", name, "--", "printf", "%s", pass}
+		if err := testsum.Run(t.Context(), args, &out, &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out.Reset()
+	if err := testsum.Run(t.Context(), []string{"-close", tally}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	closing := regexp.MustCompile(`(?m)^\d+ passed, \d+ failed, \d+ skipped$`)
+	if got := closing.FindAllString(out.String(), -1); !slices.Equal(got, []string{"2 passed, 0 failed, 0 skipped"}) {
+		t.Errorf("got closing lines %q in\n%s; want one, with 2 passed", got, out.String())
+	}
+}
