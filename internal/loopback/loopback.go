@@ -1,0 +1,50 @@
+// Package loopback finds TCP ports on 127.0.0.1 that a server can come back to.
+package loopback
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// The range lies below the ports that Linux (32768), macOS and Windows (49152)
+// give to outgoing connections. A port from ":0" comes out of that pool, so
+// while its server is down any client's connection may sit on it, and the
+// server can't return to its address.
+const (
+	firstPort = 15000
+	lastPort  = 31999
+	attempts  = 100
+)
+
+// Listen returns a TCP listener on 127.0.0.1 on a free port that no outgoing
+// connection of this machine will take while the listener is closed for a
+// moment. Another server may: whoever closes the listener to hand the port to
+// a child process must be ready to try again with another port.
+func Listen() (net.Listener, error) {
+	var last error
+	for range attempts {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return l, nil
+		}
+		last = err
+	}
+	return nil, fmt.Errorf("loopback: no free port from %d to %d: %w", firstPort, lastPort, last)
+}
+
+// Port returns a port that was free a moment ago; see [Listen] for the race
+// that remains.
+func Port() (int, error) {
+	l, err := Listen()
+	if err != nil {
+		return 0, err
+	}
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errors.Join(fmt.Errorf("loopback: %s is no TCP address", l.Addr()), l.Close())
+	}
+	return addr.Port, l.Close()
+}

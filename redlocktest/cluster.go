@@ -1,0 +1,148 @@
+package redlocktest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Option changes how a cluster is started.
+type Option interface{ apply(*settings) }
+
+type settings struct{ tcp bool }
+
+type optionFunc func(*settings)
+
+func (f optionFunc) apply(s *settings) { f(s) }
+
+// WithTCP makes every node listen on a loopback port as well, so that it can
+// be used by address ([Node.Addr], [Cluster.URLs]) and by other processes. The
+// nodes are then named by these addresses. Sockets do not work in a
+// testing/synctest bubble: don't use it there.
+func WithTCP() Option { return optionFunc(func(s *settings) { s.tcp = true }) }
+
+// Cluster is a set of nodes that do not know of each other. All its methods
+// may be called from several goroutines at once.
+type Cluster struct {
+	nodes   []*Node
+	clients []redis.UniversalClient
+
+	mu    sync.Mutex // guards extra
+	extra []redis.UniversalClient
+}
+
+// Start starts n nodes and stops them, and closes their clients, when the test
+// that tb stands for ends. A failure to start ends the test at once.
+//
+// In a testing/synctest bubble, tb must be the bubble's.
+func Start(tb testing.TB, n int, opts ...Option) *Cluster {
+	tb.Helper()
+	c, err := Run(n, opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Errorf("closing the nodes: %v", err)
+		}
+	})
+	return c
+}
+
+// Run starts n nodes for a program that is not a test; the caller closes the
+// cluster. It fails if n is not positive, or if a port is wanted and there is
+// none.
+func Run(n int, opts ...Option) (*Cluster, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("redlocktest: %d nodes; at least 1 is needed", n)
+	}
+	var set settings
+	for _, o := range opts {
+		o.apply(&set)
+	}
+	c := &Cluster{}
+	for i := range n {
+		node, err := newNode(fmt.Sprintf("node-%d", i), set.tcp)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("redlocktest: node %d: %w", i, err), c.Close())
+		}
+		c.nodes = append(c.nodes, node)
+	}
+	for _, node := range c.nodes {
+		c.clients = append(c.clients, redis.NewClient(node.Options()))
+	}
+	return c, nil
+}
+
+// Len returns the number of nodes.
+func (c *Cluster) Len() int { return len(c.nodes) }
+
+// Node returns node i, counted from 0. It panics when there is none.
+func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
+
+// Nodes returns all nodes in order.
+func (c *Cluster) Nodes() []*Node { return append([]*Node(nil), c.nodes...) }
+
+// Names returns the nodes' names in order.
+func (c *Cluster) Names() []string {
+	names := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		names[i] = n.Name()
+	}
+	return names
+}
+
+// Clients returns a client for each node, in order, always the same ones. They
+// work over connections in memory and are closed with the cluster.
+func (c *Cluster) Clients() []redis.UniversalClient {
+	return append([]redis.UniversalClient(nil), c.clients...)
+}
+
+// Client returns the client of node i that [Cluster.Clients] has.
+func (c *Cluster) Client(i int) redis.UniversalClient { return c.clients[i] }
+
+// NewClients returns further clients, one for each node, with connections of
+// their own: what another process would have. They are closed with the
+// cluster; closing them earlier is allowed.
+func (c *Cluster) NewClients() []redis.UniversalClient {
+	fresh := make([]redis.UniversalClient, len(c.nodes))
+	for i, n := range c.nodes {
+		fresh[i] = redis.NewClient(n.Options())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.extra = append(c.extra, fresh...)
+	return fresh
+}
+
+// URLs returns the nodes' addresses as redis:// URLs, in order. It panics
+// unless the cluster was started [WithTCP].
+func (c *Cluster) URLs() []string {
+	urls := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		urls[i] = n.URL()
+	}
+	return urls
+}
+
+// Close closes the clients and stops the nodes for good. It waits until their
+// goroutines have ended, and may be called more than once.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	clients := append(append([]redis.UniversalClient(nil), c.clients...), c.extra...)
+	c.extra = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, client := range clients {
+		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	for _, n := range c.nodes {
+		n.close()
+	}
+	return errors.Join(errs...)
+}
