@@ -1,0 +1,67 @@
+# `make help` lists the targets. `make check` is what CI runs.
+
+SHELL := /bin/bash
+
+# Every module of the tree: the root first, then those with a go.mod of their own.
+MODULES := $(shell find . \( -name '.?*' -o -name testdata -o -name node_modules \) -prune -o -name go.mod -print | xargs -n 1 dirname | LC_ALL=C sort)
+each = @set -e; for module in $(MODULES); do echo "== $$module"; (cd $$module && $(1)); done
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: ## everything that must hold before a change lands: what CI runs
+	bash .ci/run
+
+.PHONY: test
+test: ## the tests of every module, caches allowed
+	$(call each,go test ./...)
+
+.PHONY: race
+race: ## the tests of every module under the race detector, none from the cache
+	$(call each,go test -race -count=1 ./...)
+
+.PHONY: search
+search: ## the long model searches, of which `go test` runs a cut (up to 30 minutes)
+	REDLOCK_SEARCH=full go test -run Search -count=1 -timeout 30m -v ./...
+
+# The first use builds the pinned golangci-lint into .cache. To lint by hand, in
+# any module's directory: <root>/.ci/golangci-lint run ./...
+.PHONY: lint
+lint: ## go vet and golangci-lint over every module
+	$(call each,go vet ./... && $(CURDIR)/.ci/golangci-lint run --allow-serial-runners ./...)
+
+.PHONY: fmt
+fmt: ## format every Go file: gofumpt, and gci for the imports
+	.ci/golangci-lint fmt
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	$(call each,go mod tidy)
+
+.PHONY: cover
+cover: ## the root module's statement coverage; the profile goes to .cache/cover.out
+	@mkdir -p .cache
+	go test -count=1 -coverpkg=./... -coverprofile=.cache/cover.out ./...
+	@go tool cover -func=.cache/cover.out | tail -n 1
+
+.PHONY: bench
+bench: ## redlock beside its rivals, on five redis-servers that it starts itself
+	cd bench && go run .
+
+.PHONY: quickstart
+quickstart: ## take a lock over five in-process masters, and lose two of them
+	go run ./examples/quickstart
+
+.PHONY: compose-up
+compose-up: ## start five masters of docker-compose.yml and wait until they are healthy
+	docker compose up --detach --wait
+
+.PHONY: compose-down
+compose-down: ## stop them and drop their data
+	docker compose down --volumes
+
+.PHONY: compose-test
+compose-test: ## run the root module's tests against them
+	nodes=$$(.ci/compose-nodes) && REDLOCK_TEST_NODES=$$nodes go test -race -count=1 ./...
