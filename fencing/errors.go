@@ -1,0 +1,59 @@
+package fencing
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/quorumkit/redlock"
+)
+
+// What a guard can refuse. In each of these cases nothing was written.
+var (
+	// ErrStale is what every StaleError unwraps to: the resource has seen a
+	// larger token, so a newer holder is, or was, at work.
+	ErrStale = errors.New("stale token")
+	// ErrNoToken is returned where a token was needed and none was found: in a
+	// context, or in a request's header.
+	ErrNoToken = errors.New("no token")
+	// ErrZeroToken is returned for token zero, which is never issued: it is a
+	// lock that was never acquired.
+	ErrZeroToken = errors.New("token is zero")
+	// ErrTokenRange is returned for a token above redlock.MaxToken. No node
+	// issues one, and a guard that remembered it would refuse everybody after.
+	ErrTokenRange = errors.New("token above the largest that a node issues")
+	// ErrBackwards is returned where one holder replaces its token by a smaller
+	// one.
+	ErrBackwards = errors.New("token goes backwards within one holder")
+	// ErrResource is returned for a resource name that the guard cannot keep:
+	// empty, too long for the column, or not text where the column is text.
+	ErrResource = errors.New("resource name cannot be guarded")
+	// ErrNoTable is returned when the guard's table is missing: see SQL.Migrate.
+	ErrNoTable = errors.New("the table of tokens is missing")
+	// ErrTxAborted is returned for a transaction that can no longer commit, or
+	// is no longer there: what follows in it would not be atomic.
+	ErrTxAborted = errors.New("transaction is already aborted")
+	// ErrHeader is returned for a Fencing-Token header that is not a token.
+	ErrHeader = errors.New("malformed " + Header + " header")
+	// ErrHeaderRepeated is returned for a request with two Fencing-Token
+	// headers: neither can be preferred.
+	ErrHeaderRepeated = errors.New(Header + " header is there more than once")
+	// ErrCorrupt is returned when the place where a guard keeps its token holds
+	// something else.
+	ErrCorrupt = errors.New("what is kept in the token's place is no token")
+)
+
+// StaleError says that a write was refused because the resource has seen a
+// larger token. It unwraps to ErrStale.
+type StaleError struct {
+	Resource string
+	Token    redlock.Token // what the writer showed
+	Highest  redlock.Token // what the resource has seen
+}
+
+// Error names the resource and both tokens.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("fencing: write %q: %v: got %d, the highest seen is %d", e.Resource, ErrStale, e.Token, e.Highest)
+}
+
+// Unwrap returns ErrStale.
+func (e *StaleError) Unwrap() error { return ErrStale }

@@ -1,0 +1,225 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/quorumkit/redlock"
+)
+
+// Header carries a request's token, in decimal. HighestHeader is in a refusal
+// and names the largest token that the resource has seen.
+const (
+	Header        = "Fencing-Token"
+	HighestHeader = "Fencing-Token-Highest"
+)
+
+// The status codes of a refusal. A malformed or repeated header is 400 Bad
+// Request.
+const (
+	StatusMissing = http.StatusPreconditionRequired // 428: send a token
+	StatusStale   = http.StatusPreconditionFailed   // 412: you no longer hold the lock
+)
+
+// ParseHeader returns the token of a request's header. A token is written as 1
+// to 16 digits, the first of them not zero: there is one spelling of each, so
+// that nothing on the way can read another number out of it.
+//
+// It returns ErrNoToken when the header is missing, ErrHeaderRepeated when it is
+// there more than once (also when a proxy joined the values with a comma),
+// ErrHeader when it does not parse, and ErrTokenRange above redlock.MaxToken.
+func ParseHeader(h http.Header) (redlock.Token, error) {
+	values := h.Values(Header)
+	switch {
+	case len(values) == 0:
+		return 0, fmt.Errorf("fencing: the request has no %s header: %w", Header, ErrNoToken)
+	case len(values) > 1:
+		return 0, fmt.Errorf("fencing: %w: %d times", ErrHeaderRepeated, len(values))
+	}
+	return parseToken(values[0])
+}
+
+func parseToken(value string) (redlock.Token, error) {
+	if strings.Contains(value, ",") {
+		return 0, fmt.Errorf("fencing: %w: %.40q", ErrHeaderRepeated, value)
+	}
+	// ParseUint alone takes 007, and with it a second spelling of 7.
+	if value == "" || value[0] < '1' || value[0] > '9' || len(value) > 16 {
+		return 0, fmt.Errorf("fencing: %w: %.40q", ErrHeader, value)
+	}
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("fencing: %w: %.40q", ErrHeader, value)
+	}
+	if n > uint64(redlock.MaxToken) {
+		return 0, fmt.Errorf("fencing: %w: got %d, the largest is %d", ErrTokenRange, n, redlock.MaxToken)
+	}
+	return redlock.Token(n), nil
+}
+
+// RequireToken returns a middleware that lets a request through only with a
+// token, which the handler finds in the request's context by FromContext. It
+// does not judge the token: the handler does, in the transaction or script that
+// writes, and answers with WriteError. This is the form for a resource that
+// several servers write.
+//
+// resource names what a request writes to; a request for which it returns "" is
+// not guarded and passes untouched. It panics if resource is nil.
+func RequireToken(resource func(*http.Request) string) func(http.Handler) http.Handler {
+	if resource == nil {
+		panic("fencing: RequireToken: nil resource")
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name := resource(r)
+			if name == "" {
+				next.ServeHTTP(w, r)
+				return
+			}
+			token, err := ParseHeader(r.Header)
+			if err != nil {
+				WriteError(w, err)
+				return
+			}
+			ctx, err := NewContext(r.Context(), name, token)
+			if err != nil {
+				WriteError(w, err)
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+}
+
+// GuardRequests is RequireToken with the judgement: the handler runs inside
+// guard.Write, so that a stale request is refused before the handler sees it.
+//
+// Unit of atomicity: the handler's whole call. Requests for one resource run one
+// after another, and one that is slow to send its body keeps the next one
+// waiting: bound it by http.Server's timeouts. Not promised: anything about
+// another process, or about this one after a restart.
+//
+// It panics if guard or resource is nil.
+func GuardRequests(guard *Memory, resource func(*http.Request) string) func(http.Handler) http.Handler {
+	if guard == nil {
+		panic("fencing: GuardRequests: nil guard")
+	}
+	require := RequireToken(resource)
+	return func(next http.Handler) http.Handler {
+		return require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx := r.Context()
+			name := resource(r)
+			if name == "" {
+				next.ServeHTTP(w, r)
+				return
+			}
+			token, err := FromContext(ctx, name)
+			if err == nil {
+				err = guard.Write(ctx, name, token, func(ctx context.Context) error {
+					next.ServeHTTP(w, r.WithContext(ctx))
+					return nil
+				})
+			}
+			if err != nil && !WriteError(w, err) {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			}
+		}))
+	}
+}
+
+// WriteError answers a request with the status code of a guard's error, and
+// reports whether err was one: StatusMissing for ErrNoToken, StatusStale with
+// HighestHeader for a *StaleError, 400 Bad Request for a token or a resource
+// name that no guard takes. Nothing is written for any other error, nil
+// included.
+func WriteError(w http.ResponseWriter, err error) bool {
+	var stale *StaleError
+	switch {
+	case errors.As(err, &stale):
+		w.Header().Set(HighestHeader, stale.Highest.String())
+		http.Error(w, err.Error(), StatusStale)
+	case errors.Is(err, ErrNoToken):
+		http.Error(w, err.Error(), StatusMissing)
+	case errors.Is(err, ErrHeader), errors.Is(err, ErrHeaderRepeated),
+		errors.Is(err, ErrZeroToken), errors.Is(err, ErrTokenRange),
+		errors.Is(err, ErrBackwards), errors.Is(err, ErrResource):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	default:
+		return false
+	}
+	return true
+}
+
+// Transport is a http.RoundTripper that sends the token of a request's context
+// along. Make one with NewTransport. It is safe for concurrent use if its base
+// is.
+type Transport struct {
+	base     http.RoundTripper
+	resource func(*http.Request) string
+}
+
+// NewTransport returns a Transport over base, or over http.DefaultTransport if
+// base is nil. resource names what a request writes to, as the holder of the
+// lock calls it; a request for which it returns "" is sent as it is. It panics
+// if resource is nil.
+func NewTransport(base http.RoundTripper, resource func(*http.Request) string) *Transport {
+	if resource == nil {
+		panic("fencing: NewTransport: nil resource")
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &Transport{base: base, resource: resource}
+}
+
+// RoundTrip sends req with the Fencing-Token header. Each hop of a redirect is
+// judged, and gets its token, by itself.
+//
+// It returns ErrNoToken when the context carries no token for the resource, and
+// ErrHeaderRepeated when req has the header already; nothing is sent then. A
+// refusal by the server is a response like any other: see ResponseError.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	name := t.resource(req)
+	if name == "" {
+		return t.base.RoundTrip(req)
+	}
+	token, err := FromContext(req.Context(), name)
+	if err == nil && len(req.Header.Values(Header)) > 0 {
+		err = fmt.Errorf("fencing: send %q: %w: the request has one before the transport adds its own", name, ErrHeaderRepeated)
+	}
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // a RoundTripper closes it on errors too; this one is of no interest
+		}
+		return nil, err
+	}
+	req = req.Clone(req.Context()) // a RoundTripper may not change its request
+	req.Header.Set(Header, token.String())
+	return t.base.RoundTrip(req)
+}
+
+// ResponseError turns a server's refusal of a write to resource into the guard's
+// error: a *StaleError for StatusStale, ErrNoToken for StatusMissing. It returns
+// nil for every other response, and for a 412 that speaks of another
+// precondition (it has no HighestHeader). It does not read or close the body.
+func ResponseError(resp *http.Response, resource string) error {
+	switch resp.StatusCode {
+	case StatusMissing:
+		return fmt.Errorf("fencing: send %q: the server asks for a token: %w", resource, ErrNoToken)
+	case StatusStale:
+		highest, err := parseToken(resp.Header.Get(HighestHeader))
+		if err != nil {
+			return nil //nolint:nilerr // without the header it is not a guard's 412
+		}
+		stale := &StaleError{Resource: resource, Highest: highest}
+		if resp.Request != nil {
+			stale.Token, _ = ParseHeader(resp.Request.Header) // 0 if the caller took the request away
+		}
+		return stale
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package fencing
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/quorumkit/redlock"
+)
+
+// Memory guards resources that live in this process, and is the reference for
+// the other guards. The zero value is ready for use. It must not be copied after
+// first use, and is safe for concurrent use.
+//
+// Unit of atomicity: Write runs one write at a time for a resource. It keeps one
+// number for each resource that it has seen, for as long as it lives.
+//
+// Not promised: that another process asks it, or that it remembers anything
+// after a restart.
+type Memory struct {
+	mu   sync.Mutex // guards what is below, the records' highest included
+	seen map[string]*record
+}
+
+// record is what Memory keeps of a resource.
+type record struct {
+	turn    chan struct{} // holds one value while a write runs
+	highest redlock.Token
+}
+
+// Write calls write if token is at least the highest that resource has seen, and
+// returns its error. It blocks until earlier writes of the same resource have
+// returned, or ctx is done; writes of other resources go on meanwhile. ctx is
+// handed to write unchanged.
+//
+// The token is stored before write is called, and stays stored if write fails or
+// panics: it was issued, so all earlier holders are stale whatever became of
+// this write. write must not call Write for the same resource.
+//
+// It returns what Accept returns, ctx's error if ctx ended before write was
+// called, or write's error.
+func (m *Memory) Write(ctx context.Context, resource string, token redlock.Token, write func(context.Context) error) error {
+	if err := valid(resource, token); err != nil {
+		return err
+	}
+	r := m.record(resource)
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil { // also when both were ready
+		return fmt.Errorf("fencing: write %q: %w", resource, err)
+	}
+	if err := m.raise(r, resource, token); err != nil {
+		return err
+	}
+	return write(ctx)
+}
+
+// Highest returns the largest token that resource has seen, 0 if none.
+func (m *Memory) Highest(resource string) redlock.Token {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.seen[resource]; r != nil {
+		return r.highest
+	}
+	return 0
+}
+
+func (m *Memory) record(resource string) *record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.seen[resource]
+	if r == nil {
+		if m.seen == nil {
+			m.seen = make(map[string]*record)
+		}
+		r = &record{turn: make(chan struct{}, 1)}
+		m.seen[resource] = r
+	}
+	return r
+}
+
+// raise stores token in r, whose turn the caller has.
+func (m *Memory) raise(r *record, resource string, token redlock.Token) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := Accept(resource, token, r.highest); err != nil {
+		return err
+	}
+	r.highest = token
+	return nil
+}

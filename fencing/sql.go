@@ -1,0 +1,233 @@
+package fencing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/quorumkit/redlock"
+)
+
+// DefaultTable is the table that a SQL guard uses if WithTable does not say
+// otherwise.
+const DefaultTable = "fencing_tokens"
+
+// MaxResourceLen is the longest resource name that a SQL guard keeps, in bytes.
+// It is the largest key that every one of the databases indexes with its
+// defaults, in any encoding.
+const MaxResourceLen = 255
+
+// SQL guards what a database transaction writes. It holds no connection, and is
+// safe for concurrent use.
+//
+// Unit of atomicity: the transaction. The guard's table has one row for each
+// resource, and Check raises it in the caller's own transaction: the token and
+// the writes commit together or not at all. From Check until its end the
+// transaction has that row to itself, so the transactions of one resource pass
+// one after another, in the order of their tokens.
+//
+// Not promised: anything about a write that was made in another transaction, or
+// about what was read before Check. A transaction that stays open keeps newer
+// holders waiting: give it a context with a deadline.
+type SQL struct {
+	dialect Dialect
+	table   string
+	record  string
+	read    string
+	peek    string
+}
+
+// SQLOption is an option for NewSQL.
+type SQLOption interface{ applySQL(*SQL) }
+
+type tableOption string
+
+func (o tableOption) applySQL(g *SQL) { g.table = string(o) }
+
+// WithTable names the guard's table, with its schema if need be: "app.fences".
+func WithTable(name string) SQLOption { return tableOption(name) }
+
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
+
+// NewSQL returns a guard that speaks dialect: PostgreSQL(), SQLite(), MariaDB()
+// or MySQL(). It does not touch a database. It returns an error if dialect is
+// none of these, or the table's name is not made of letters, digits and
+// underscores.
+func NewSQL(dialect Dialect, opts ...SQLOption) (*SQL, error) {
+	if dialect.name == "" {
+		return nil, errors.New("fencing: new SQL guard: no dialect")
+	}
+	g := &SQL{dialect: dialect, table: DefaultTable}
+	for _, o := range opts {
+		o.applySQL(g)
+	}
+	if !tableName.MatchString(g.table) {
+		return nil, fmt.Errorf("fencing: new SQL guard: table %q is no plain name", g.table)
+	}
+	g.record, g.read, g.peek = g.named(dialect.record), g.named(dialect.read), g.named(dialect.peek)
+	return g, nil
+}
+
+// named puts the quoted table into a statement of the dialect.
+func (g *SQL) named(statement string) string {
+	q := g.dialect.quote
+	quoted := q + strings.ReplaceAll(g.table, ".", q+"."+q) + q
+	return strings.ReplaceAll(statement, "{table}", quoted)
+}
+
+// Migration returns the statement that creates the guard's table, for the tool
+// that runs your migrations. To run it twice does no harm.
+func (g *SQL) Migration() string { return g.named(g.dialect.create) }
+
+// Migrate runs Migration on db. A table that is there already is left alone,
+// also when db's user may not create one, or when another process creates it at
+// the same moment. It returns the driver's error otherwise.
+func (g *SQL) Migrate(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, g.Migration())
+	if err == nil {
+		return nil
+	}
+	// PostgreSQL lets two creators race in spite of IF NOT EXISTS, and refuses
+	// those without the privilege before it looks: what counts is the table.
+	var token int64
+	if there := db.QueryRowContext(ctx, g.peek, "").Scan(&token); there == nil || errors.Is(there, sql.ErrNoRows) {
+		return nil
+	}
+	return fmt.Errorf("fencing: migrate %s: %w", g.table, err)
+}
+
+// Check puts token to the guard, inside tx. If it returns nil, tx may write to
+// resource: the token is recorded when, and only if, tx commits. If it returns
+// an error, roll tx back.
+//
+// Call it first in the transaction: before what is read, so that nothing can
+// change between the reading and the writing. It blocks while another
+// transaction that has checked the same resource is open, until ctx is done or
+// the database gives up. It costs one statement (MySQL: four).
+//
+// It returns what Accept returns; ErrResource for a name longer than
+// MaxResourceLen or not valid text; ErrNoTable; ErrTxAborted for a transaction
+// that has ended, or that the database has given up. The last two wrap the
+// driver's error as well. Every other error is the driver's, untouched: those
+// for which Retryable is true call for a new transaction with the same token.
+func (g *SQL) Check(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) error {
+	if tx == nil {
+		return fmt.Errorf("fencing: check %q: %w: it is nil", resource, ErrTxAborted)
+	}
+	if err := validColumn(resource, token); err != nil {
+		return err
+	}
+	highest, err := g.raise(ctx, tx, resource, token)
+	if err != nil {
+		return g.classed(resource, err)
+	}
+	return Accept(resource, token, highest)
+}
+
+// Write runs write in a transaction of its own that has checked token first, and
+// commits it. A write that fails or panics is rolled back, and its token with
+// it. write must use the transaction that it is given, and leave its end to
+// Write. opts are those of db.BeginTx, and may be nil.
+//
+// It returns what Check returns, or write's error, or that of begin or commit;
+// all of these untouched. After an error from commit other than those for which
+// Retryable is true, the write may or may not have happened; under the same
+// token it may be tried again.
+func (g *SQL) Write(ctx context.Context, db *sql.DB, opts *sql.TxOptions, resource string, token redlock.Token, write func(*sql.Tx) error) error {
+	if err := validColumn(resource, token); err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing, and after a failure the failure counts
+	if err := g.Check(ctx, tx, resource, token); err != nil {
+		return err
+	}
+	if err := write(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Highest returns the largest token that was committed for resource, 0 if none.
+// It takes no lock: by the time it returns, the answer may be old. It returns
+// ErrNoTable, or the driver's error.
+func (g *SQL) Highest(ctx context.Context, db *sql.DB, resource string) (redlock.Token, error) {
+	var token int64
+	err := db.QueryRowContext(ctx, g.peek, resource).Scan(&token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, g.classed(resource, err)
+	}
+	return redlock.Token(token), nil //nolint:gosec // the column is checked to be positive
+}
+
+// Retryable reports whether err is the database's word that the transaction was
+// given up for the sake of another, and may succeed when it is run again from
+// its beginning: a serialization failure, a deadlock, a lock that was not had in
+// time. A stale token is not: the next attempt would be as stale.
+func (g *SQL) Retryable(err error) bool {
+	return err != nil && !errors.Is(err, ErrStale) && g.dialect.marks.is(err, g.dialect.marks.retry)
+}
+
+// raise raises the row in tx and returns what it then holds.
+func (g *SQL) raise(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) (redlock.Token, error) {
+	if g.dialect.open != nil {
+		open, err := g.dialect.open(ctx, tx)
+		if err != nil {
+			return 0, err
+		}
+		if !open {
+			return 0, sql.ErrTxDone
+		}
+	}
+	var highest int64
+	row, args := g.record, []any{resource, int64(token)} //nolint:gosec // at most 2^53-1, by valid
+	if g.read != "" {
+		if _, err := tx.ExecContext(ctx, row, args...); err != nil {
+			return 0, err
+		}
+		row, args = g.read, args[:1]
+	}
+	err := tx.QueryRowContext(ctx, row, args...).Scan(&highest)
+	if errors.Is(err, sql.ErrNoRows) { // the statement's own condition: no transaction
+		return 0, sql.ErrTxDone
+	}
+	return redlock.Token(highest), err //nolint:gosec // the column is checked to be positive
+}
+
+// classed names the two errors that a caller can do something about, and leaves
+// all others as the driver made them.
+func (g *SQL) classed(resource string, err error) error {
+	m := g.dialect.marks
+	switch {
+	case m.is(err, m.noTable):
+		return fmt.Errorf("fencing: check %q: %w: %s: %w", resource, ErrNoTable, g.table, err)
+	case errors.Is(err, sql.ErrTxDone), m.is(err, m.aborted):
+		return fmt.Errorf("fencing: check %q: %w: %w", resource, ErrTxAborted, err)
+	}
+	return err
+}
+
+// validColumn refuses a name that the column would not keep byte for byte. A
+// database may cut or translate such a name and so mix up two resources.
+func validColumn(resource string, token redlock.Token) error {
+	if err := valid(resource, token); err != nil {
+		return err
+	}
+	switch {
+	case len(resource) > MaxResourceLen:
+		return fmt.Errorf("fencing: check %.32q...: %w: it has %d bytes, the column holds %d", resource, ErrResource, len(resource), MaxResourceLen)
+	case !utf8.ValidString(resource), strings.ContainsRune(resource, 0):
+		return fmt.Errorf("fencing: check %q: %w: it is not text", resource, ErrResource)
+	}
+	return nil
+}
