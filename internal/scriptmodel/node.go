@@ -1,0 +1,90 @@
+package scriptmodel
+
+// How many of each there can be. Searches use fewer; what is unused stays zero.
+const (
+	Names   = 3
+	Stripes = 2
+	Owners  = 8
+)
+
+type (
+	// Number is a counter's value or a token.
+	Number uint8
+	// Owner is an owner value, 1 to Owners; each is used for one attempt only.
+	Owner uint8
+	// Epoch is the random value of one install; 0 is none.
+	Epoch uint8
+	// Tick is a point in time, or a length of it.
+	Tick uint8
+)
+
+const (
+	// Nobody owns a key that is not there.
+	Nobody Owner = 0
+	// Alien is a key of another type: somebody's data, under a name that is locked.
+	Alien Owner = 255
+	// Forever is the end of a key that has none.
+	Forever Tick = 255
+	// Last is where the scripts stop counting (2^53-1 on a real node).
+	Last Number = 255
+)
+
+// Key is what a resource's name holds on a node.
+type Key struct {
+	Owner Owner
+	Until Tick
+}
+
+// Node is one master. The zero value is an empty one, without a record.
+type Node struct {
+	Epoch   Epoch
+	Base    Number
+	Stripes [Stripes]Number
+	Keys    [Names]Key
+	Dead    [Owners]Tick // until when a tombstone lies on an owner; 0: none
+}
+
+// Flaw is something that the scripts do right, left out: for positive controls.
+type Flaw uint16
+
+const (
+	// RaiseForAnyone: raise does not look at the key.
+	RaiseForAnyone Flaw = 1 << iota
+	// RaiseDown: raise does not look at the stripe.
+	RaiseDown
+	// AcquireDead: acquire does not look for a tombstone.
+	AcquireDead
+	// ReseedDead: reseed does not look for a tombstone.
+	ReseedDead
+)
+
+func (f Flaw) has(g Flaw) bool { return f&g != 0 }
+
+// Number is the stripe's, or base where that is more.
+func (n *Node) Number(stripe uint8) Number { return max(n.Base, n.Stripes[stripe]) }
+
+// Holds tells whether the owner's key is there.
+func (n *Node) Holds(name uint8, o Owner) bool { return n.Keys[name].Owner == o }
+
+// Drop ends a key, as its expiry, an eviction or an operator would.
+func (n *Node) Drop(name uint8) { n.Keys[name] = Key{} }
+
+// DropDead ends a tombstone.
+func (n *Node) DropDead(o Owner) { n.Dead[o-1] = 0 }
+
+// Expire ends every key and tombstone whose time has come.
+func (n *Node) Expire(now Tick) {
+	for i, k := range n.Keys {
+		if k.Owner != Nobody && k.Until != Forever && k.Until <= now {
+			n.Keys[i] = Key{}
+		}
+	}
+	for i, until := range n.Dead {
+		if until <= now {
+			n.Dead[i] = 0
+		}
+	}
+}
+
+// member tells whether a voting script runs: its epoch is the record's.
+func (n *Node) member(e Epoch) bool { return n.Epoch != 0 && n.Epoch == e }
