@@ -15,7 +15,7 @@ const (
 	// shared by the whole process, and the second synctest bubble that meets
 	// such a timer dies. It is also the number of failed dials after which
 	// go-redis refuses to dial for up to a second.
-	poolSize = 4096
+	poolSize = 1024
 
 	// pipelineBuffer replaces 128 KiB a connection: a simulation has hundreds.
 	pipelineBuffer = 16 << 10

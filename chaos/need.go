@@ -1,0 +1,46 @@
+package chaos
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// requireServers, set to anything but empty, makes a missing server or
+// libfaketime fail a test instead of skipping it: CI must not pass because
+// nothing ran.
+const requireServers = "REDLOCK_REQUIRE_SERVERS"
+
+// NeedServers starts n servers for a test and closes them when it ends. Where
+// there is no server program, or no libfaketime for FakeClock, the test is
+// skipped with the reason, unless REDLOCK_REQUIRE_SERVERS is set; any other
+// failure to start ends the test as failed. If the test has failed in the end,
+// the last lines of each server's log are in its output.
+func NeedServers(tb testing.TB, n int, config ServerConfig) []*Server {
+	tb.Helper()
+	servers, err := StartServers(n, config)
+	missing := errors.Is(err, ErrNoServer) || errors.Is(err, ErrNoFakeClock)
+	switch {
+	case missing && os.Getenv(requireServers) == "":
+		tb.Skipf("needs real servers: %v", err)
+	case err != nil:
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			for i, s := range servers {
+				tb.Logf("the log of server %d, %s:\n%s", i, s.Addr(), s.tail())
+			}
+		}
+		if err := CloseServers(servers); err != nil {
+			tb.Errorf("closing the servers: %v", err)
+		}
+	})
+	return servers
+}
+
+// NeedServer is [NeedServers] for one server.
+func NeedServer(tb testing.TB, config ServerConfig) *Server {
+	tb.Helper()
+	return NeedServers(tb, 1, config)[0]
+}

@@ -1,0 +1,28 @@
+package chaos
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// dieWithParent lets the kernel kill the process when this one is gone, even
+// if it was killed and could not clean up. (Strictly, when the thread that
+// started it is gone; the Go runtime ends a thread only for a goroutine that
+// was locked to it.)
+func dieWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// stopped reports whether the process is stopped, by the third field of
+// /proc/PID/stat, behind a name in parentheses that may contain anything.
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true // gone
+	}
+	i := bytes.LastIndexByte(stat, ')')
+	return i >= 0 && i+2 < len(stat) && stat[i+2] == 'T'
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package chaos
+
+import "os/exec"
+
+// dieWithParent has no counterpart here: a program that is killed leaves its
+// servers running.
+func dieWithParent(*exec.Cmd) {}
+
+// stopped can't be seen here; the signal is taken to work at once.
+func stopped(int) bool { return true }

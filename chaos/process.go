@@ -1,0 +1,337 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorumkit/redlock/internal/loopback"
+)
+
+const (
+	// readyFor bounds the wait for a new process to answer: a busy machine
+	// that loads a large file takes seconds.
+	readyFor = 20 * time.Second
+	// stopFor bounds the wait for a process to end after SIGTERM; what then
+	// still runs is killed.
+	stopFor = 5 * time.Second
+	// portAttempts is how often a server that found its port taken is given
+	// another.
+	portAttempts = 5
+)
+
+// ErrNoServer means that neither redis-server nor valkey-server is in PATH.
+var ErrNoServer = errors.New("chaos: no redis-server and no valkey-server in PATH")
+
+// Fsync is when a server with an append-only file forces it to the disk.
+type Fsync string
+
+// The values that Redis has for appendfsync, less "no". The zero value means
+// no append-only file.
+const (
+	FsyncAlways   Fsync = "always"
+	FsyncEverysec Fsync = "everysec"
+)
+
+// ServerConfig says how a server is started. The zero value is a master
+// without persistence, password or replicas.
+type ServerConfig struct {
+	// Binary is the program: a name or a path. By default it is redis-server,
+	// or valkey-server where only that is found.
+	Binary string
+	// AOF switches the append-only file on.
+	AOF Fsync
+	// Password is requirepass, and masterauth for a replica.
+	Password string
+	// Users are ACL users as in "alice on >secret ~* +@all". The default user
+	// must keep the right to PING and INFO: that is how readiness is seen.
+	Users []string
+	// ReplicaOf is the host:port of a master.
+	ReplicaOf string
+	// Args are further arguments, such as "--maxmemory", "10mb".
+	Args []string
+	// Env is added to the environment, as in "NAME=value".
+	Env []string
+	// FakeClock lets [Server.SetClock] work. It needs libfaketime.
+	FakeClock bool
+}
+
+// Server is a server process of its own, on a free loopback port, with a
+// directory of its own. It survives its process: after [Server.Kill] or
+// [Server.Stop], [Server.Restart] runs another one in the same place. It dies
+// with the program that started it (on Linux also if that is killed).
+//
+// Its methods may be called from several goroutines; those that start and end
+// processes take turns.
+type Server struct {
+	config ServerConfig
+	binary string
+	dir    string
+	port   int
+
+	life    sync.Mutex // taken by all that starts, ends or signals the process
+	process *process   // nil: none; guarded by life
+
+	mu      sync.Mutex // guards clients
+	clients []*redis.Client
+}
+
+// process is one run of the program.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has been waited for
+	err   error         // how it ended; read after ended
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// StartServer starts a server and returns when it answers commands. It retries
+// on another port if its port was taken meanwhile. It fails with [ErrNoServer]
+// if there is no program to start, and otherwise with the end of the program's
+// log in the error.
+func StartServer(config ServerConfig) (*Server, error) {
+	binary, err := findBinary(config.Binary)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "redlock-server-")
+	if err != nil {
+		return nil, fmt.Errorf("chaos: start server: %w", err)
+	}
+	s := &Server{config: config, binary: binary, dir: dir}
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	var last error
+	for range portAttempts {
+		if s.port, err = loopback.Port(); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		if last = s.launch(); last == nil {
+			return s, nil
+		}
+		if !errors.Is(last, errPortTaken) {
+			break
+		}
+	}
+	return nil, errors.Join(last, os.RemoveAll(dir))
+}
+
+// StartServers starts n servers alike. If one fails to start, the others are
+// closed.
+func StartServers(n int, config ServerConfig) ([]*Server, error) {
+	servers := make([]*Server, 0, n)
+	for range n {
+		s, err := StartServer(config)
+		if err != nil {
+			return nil, errors.Join(err, CloseServers(servers))
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+// CloseServers closes all the servers and returns their errors joined.
+func CloseServers(servers []*Server) error {
+	var errs []error
+	for _, s := range servers {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func findBinary(name string) (string, error) {
+	if name != "" {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", ErrNoServer, err)
+		}
+		return path, nil
+	}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoServer
+}
+
+// prepare makes the directories of a server that has none yet.
+func (s *Server) prepare() error {
+	if err := os.Mkdir(s.dataDir(), 0o700); err != nil {
+		return fmt.Errorf("chaos: start server: %w", err)
+	}
+	if s.config.FakeClock {
+		return s.SetClock("+0")
+	}
+	return nil
+}
+
+func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
+func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
+
+func (s *Server) args() []string {
+	args := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dataDir(),
+		"--save", "", "--daemonize", "no", "--logfile", "",
+		// Without it a replica takes 5 s to get its first copy.
+		"--repl-diskless-sync-delay", "0",
+	}
+	if s.config.AOF != "" {
+		args = append(args, "--appendonly", "yes", "--appendfsync", string(s.config.AOF))
+	} else {
+		args = append(args, "--appendonly", "no")
+	}
+	if s.config.Password != "" {
+		args = append(args, "--requirepass", s.config.Password, "--masterauth", s.config.Password)
+	}
+	for _, user := range s.config.Users {
+		args = append(append(args, "--user"), strings.Fields(user)...)
+	}
+	if host, port, err := net.SplitHostPort(s.config.ReplicaOf); err == nil {
+		args = append(args, "--replicaof", host, port)
+	}
+	return append(args, s.config.Args...)
+}
+
+// launch starts a process and waits until it answers. The caller holds life,
+// or is alone with the server.
+func (s *Server) launch() error {
+	env := append(os.Environ(), s.config.Env...)
+	if s.config.FakeClock {
+		clock, err := s.clockEnv()
+		if err != nil {
+			return err
+		}
+		env = append(env, clock...)
+	}
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("chaos: start server: %w", err)
+	}
+	defer log.Close()
+	// The process outlives every call, so no context bounds it.
+	cmd := exec.Command(s.binary, s.args()...) //nolint:noctx // see above
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, env, log, log
+	dieWithParent(cmd)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("chaos: start %s: %w", s.binary, err)
+	}
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	if err := s.awaitReady(p); err != nil {
+		_ = cmd.Process.Kill()
+		<-p.ended
+		return err
+	}
+	s.process = p
+	return nil
+}
+
+// Addr returns the server's host:port. It stays the same over restarts.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// URL returns the server's address as a redis:// URL, with its password.
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "redis", Host: s.Addr()}
+	if s.config.Password != "" {
+		u.User = url.UserPassword("", s.config.Password)
+	}
+	return u.String()
+}
+
+// Dir returns the directory that holds the server's log and data. It is
+// removed by [Server.Close].
+func (s *Server) Dir() string { return s.dir }
+
+// PID returns the process id, or 0 while no process runs.
+func (s *Server) PID() int {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if !s.running() {
+		return 0
+	}
+	return s.process.cmd.Process.Pid
+}
+
+// Running reports whether the process runs; one that is paused does.
+func (s *Server) Running() bool { return s.PID() != 0 }
+
+// running is Running; the caller holds life.
+func (s *Server) running() bool { return s.process != nil && s.process.running() }
+
+// Options returns the settings of a client of this server: nothing is sent
+// twice, refusals are told at once, and no call outlives its context's
+// deadline. The caller may change what it got.
+func (s *Server) Options() *redis.Options {
+	return &redis.Options{
+		Addr:                     s.Addr(),
+		Password:                 s.config.Password,
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// Client returns a new client of the server, with [Server.Options]. It is
+// closed with the server; closing it earlier is allowed.
+func (s *Server) Client() *redis.Client {
+	client := redis.NewClient(s.Options())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients = append(s.clients, client)
+	return client
+}
+
+// Flush removes all keys, as an operator's FLUSHALL does.
+func (s *Server) Flush(ctx context.Context) error {
+	client := redis.NewClient(s.Options())
+	defer client.Close()
+	if err := client.FlushAll(ctx).Err(); err != nil {
+		return fmt.Errorf("chaos: flush %s: %w", s.Addr(), err)
+	}
+	return nil
+}
+
+// Close kills the process, closes the clients and removes the directory. It
+// may be called more than once; the server can't be started again.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	clients := s.clients
+	s.clients = nil
+	s.mu.Unlock()
+	var errs []error
+	for _, c := range clients {
+		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	s.life.Lock()
+	defer s.life.Unlock()
+	errs = append(errs, s.kill(), os.RemoveAll(s.dir))
+	return errors.Join(errs...)
+}

@@ -1,0 +1,311 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+func mustSet(t *testing.T, c *redis.Client, key, value string, ttl time.Duration) {
+	t.Helper()
+	if err := c.Set(t.Context(), key, value, ttl).Err(); err != nil {
+		t.Fatalf("SET %s: %v", key, err)
+	}
+}
+
+// wantKeys checks which of the keys the server has.
+func wantKeys(t *testing.T, c *redis.Client, when string, want int64, keys ...string) {
+	t.Helper()
+	if got, err := c.Exists(t.Context(), keys...).Result(); err != nil || got != want {
+		t.Errorf("%s: got %d of %q, %v; want %d", when, got, keys, err, want)
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServersAreSeparateProcessesOnLoopback(t *testing.T) {
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	seen := map[int]bool{}
+	for _, s := range servers {
+		if host, _, err := net.SplitHostPort(s.Addr()); err != nil || host != "127.0.0.1" {
+			t.Errorf("got address %s; want one on 127.0.0.1", s.Addr())
+		}
+		if pid := s.PID(); pid == 0 || seen[pid] {
+			t.Errorf("got pid %d; want one of its own", pid)
+		}
+		seen[s.PID()] = true
+		if got := s.Client().ConfigGet(t.Context(), "save").Val()["save"]; got != "" {
+			t.Errorf("got save %q; want no persistence", got)
+		}
+	}
+	mustSet(t, servers[0].Client(), "k", "v", 0)
+	wantKeys(t, servers[0].Client(), "the server written to", 1, "k")
+	wantKeys(t, servers[1].Client(), "another", 0, "k")
+	must(t, servers[0].Flush(t.Context()))
+	wantKeys(t, servers[0].Client(), "after Flush", 0, "k")
+}
+
+func TestKillForgetsWithoutPersistenceAndKeepsThePort(t *testing.T) {
+	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	c, addr, pid := s.Client(), s.Addr(), s.PID()
+	mustSet(t, c, "k", "v", 0)
+	must(t, s.Kill(), s.Kill())
+	if s.Running() {
+		t.Error("it runs after Kill")
+	}
+	if err := c.Ping(t.Context()).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v; want connection refused", err)
+	}
+	must(t, s.Restart())
+	if s.Addr() != addr || s.PID() == pid {
+		t.Errorf("got %s, pid %d; want the same port and another process than %s, %d", s.Addr(), s.PID(), addr, pid)
+	}
+	wantKeys(t, c, "after the restart", 0, "k")
+	if _, err := s.AOFSize(); err == nil {
+		t.Error("AOFSize without an append-only file: got no error")
+	}
+}
+
+func TestAOFSurvivesKillAndLosesWhatIsTruncated(t *testing.T) {
+	for _, fsync := range []chaos.Fsync{chaos.FsyncAlways, chaos.FsyncEverysec} {
+		t.Run(string(fsync), func(t *testing.T) {
+			s := chaos.NeedServer(t, chaos.ServerConfig{AOF: fsync})
+			c := s.Client()
+			if got := c.ConfigGet(t.Context(), "appendfsync").Val()["appendfsync"]; got != string(fsync) {
+				t.Errorf("got appendfsync %q; want %q", got, fsync)
+			}
+			mustSet(t, c, "early", "v", 0)
+			early, err := s.AOFSize()
+			must(t, err)
+			mustSet(t, c, "late", "v", 0)
+			must(t, s.Restart())
+			wantKeys(t, c, "after kill -9 and restart", 2, "early", "late")
+
+			if err := s.TruncateAOF(1); err == nil {
+				t.Error("truncating under a running server: got no error")
+			}
+			must(t, s.Kill())
+			size, err := s.AOFSize()
+			must(t, err)
+			must(t, s.TruncateAOF(size-early), s.Restart())
+			wantKeys(t, c, "after the power cut", 1, "early")
+			wantKeys(t, c, "after the power cut", 0, "late")
+
+			// Half a command at the end is as good as none.
+			mustSet(t, c, "late", "v", 0)
+			must(t, s.Kill(), s.TruncateAOF(3), s.Restart())
+			wantKeys(t, c, "after a cut within a command", 0, "late")
+
+			must(t, s.RestartEmpty())
+			wantKeys(t, c, "after a restart without data", 0, "early", "late")
+		})
+	}
+}
+
+func TestOldDataCanBeRestored(t *testing.T) {
+	for _, fsync := range []chaos.Fsync{"", chaos.FsyncAlways} {
+		t.Run("aof "+string(fsync), func(t *testing.T) {
+			s := chaos.NeedServer(t, chaos.ServerConfig{AOF: fsync})
+			c := s.Client()
+			mustSet(t, c, "old", "v", 0)
+			snapshot, err := s.Snapshot(t.Context())
+			must(t, err)
+			mustSet(t, c, "new", "v", 0)
+			must(t, s.RestartWithDataFrom(snapshot))
+			wantKeys(t, c, "after the restore", 1, "old")
+			wantKeys(t, c, "after the restore", 0, "new")
+		})
+	}
+}
+
+func TestAPausedServerRunsAbandonedCommandsOnResume(t *testing.T) {
+	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	opts := s.Options()
+	opts.ReadTimeout = 50 * time.Millisecond
+	c := redis.NewClient(opts)
+	must(t, c.Ping(t.Context()).Err(), s.Pause())
+	if !s.Running() {
+		t.Error("a paused server counts as ended")
+	}
+	if err := c.Set(t.Context(), "late", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v; want a timeout", err)
+	}
+	must(t, c.Close(), s.Resume(), s.Resume())
+	reader := s.Client()
+	for deadline := time.Now().Add(10 * time.Second); reader.Exists(t.Context(), "late").Val() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the command was not executed")
+		}
+	}
+	must(t, s.Pause(), s.Stop())
+	if err := s.Pause(); err == nil {
+		t.Error("pausing what does not run: got no error")
+	}
+}
+
+func TestPasswordUsersAndArguments(t *testing.T) {
+	s := chaos.NeedServer(t, chaos.ServerConfig{
+		Password: "s3cret/@:",
+		Users:    []string{"alice on >pw ~* +get +hello"},
+		Args:     []string{"--maxmemory", "10mb", "--maxmemory-policy", "noeviction"},
+	})
+	opts, err := redis.ParseURL(s.URL())
+	must(t, err)
+	c := redis.NewClient(opts)
+	defer c.Close()
+	if got := c.ConfigGet(t.Context(), "maxmemory").Val()["maxmemory"]; got != "10485760" {
+		t.Errorf("got maxmemory %q; want 10485760", got)
+	}
+	alice := s.Options()
+	alice.Username, alice.Password = "alice", "pw"
+	a := redis.NewClient(alice)
+	defer a.Close()
+	if err := a.Set(t.Context(), "k", "v", 0).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+		t.Errorf("got %v; want NOPERM", err)
+	}
+	must(t, s.Restart(), s.Client().Ping(t.Context()).Err())
+}
+
+func TestAReplicaFollowsItsMaster(t *testing.T) {
+	master := chaos.NeedServer(t, chaos.ServerConfig{Password: "pw"})
+	replica := chaos.NeedServer(t, chaos.ServerConfig{Password: "pw", ReplicaOf: master.Addr()})
+	mustSet(t, master.Client(), "k", "v", 0)
+	c := replica.Client()
+	for deadline := time.Now().Add(10 * time.Second); c.Get(t.Context(), "k").Val() != "v"; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the key did not arrive:\n%s", c.Info(t.Context(), "replication").Val())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := c.Set(t.Context(), "k", "w", 0).Err(); !redis.HasErrorPrefix(err, "READONLY") {
+		t.Errorf("got %v; want READONLY", err)
+	}
+}
+
+func TestTheClockOfAServerCanBeSet(t *testing.T) {
+	s := chaos.NeedServer(t, chaos.ServerConfig{FakeClock: true})
+	c := s.Client()
+	mustSet(t, c, "k", "v", 10*time.Second)
+	must(t, s.SetClock("-20"))
+	if got := c.PTTL(t.Context(), "k").Val(); got < 25*time.Second || got > 30*time.Second {
+		t.Errorf("20 s back: got a lease of %v; want 30 s", got)
+	}
+	must(t, s.SetClock("+20"))
+	wantKeys(t, c, "20 s ahead", 0, "k")
+	if got := time.Until(c.Time(t.Context()).Val()); got < 15*time.Second || got > 25*time.Second {
+		t.Errorf("got a clock %v ahead; want 20 s", got)
+	}
+	must(t, s.Restart())
+	if got := time.Until(c.Time(t.Context()).Val()); got < 15*time.Second {
+		t.Errorf("after a restart: got a clock %v ahead; want 20 s", got)
+	}
+	plain := chaos.NeedServer(t, chaos.ServerConfig{})
+	if err := plain.SetClock("+1"); err == nil {
+		t.Error("setting a true clock: got no error")
+	}
+}
+
+func TestAServerThatCannotStartShowsItsLog(t *testing.T) {
+	chaos.NeedServer(t, chaos.ServerConfig{})
+	_, err := chaos.StartServer(chaos.ServerConfig{Args: []string{"--no-such-setting", "1"}})
+	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
+		t.Errorf("got %v; want an error with the server's own words", err)
+	}
+	if _, err := chaos.StartServer(chaos.ServerConfig{Binary: "no-such-program"}); !errors.Is(err, chaos.ErrNoServer) {
+		t.Errorf("got %v; want ErrNoServer", err)
+	}
+}
+
+// A restart must not take another server for its own.
+func TestAnotherServerOnThePortIsNotMistakenForOurs(t *testing.T) {
+	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	_, port, err := net.SplitHostPort(s.Addr())
+	must(t, err, s.Kill())
+	l, err := net.Listen("tcp4", s.Addr())
+	must(t, err)
+	if err := s.Restart(); err == nil {
+		t.Errorf("restarted on port %s, which is taken", port)
+	}
+	must(t, l.Close(), s.Restart())
+}
+
+func TestCloseRemovesEverything(t *testing.T) {
+	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	pids := []int{servers[0].PID(), servers[1].PID()}
+	must(t, chaos.CloseServers(servers), chaos.CloseServers(servers))
+	for i, s := range servers {
+		if _, err := os.Stat(s.Dir()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the directory is still there: %v", err)
+		}
+		if p, err := os.FindProcess(pids[i]); err == nil && p.Signal(syscall.Signal(0)) == nil {
+			t.Errorf("process %d is still there", pids[i])
+		}
+	}
+}
+
+const orphanVar = "REDLOCK_TEST_ORPHAN"
+
+// The test runs itself as a program that starts a server and is then killed.
+func TestServersDieWithAProgramThatIsKilled(t *testing.T) {
+	if os.Getenv(orphanVar) != "" {
+		s := chaos.NeedServer(t, chaos.ServerConfig{})
+		fmt.Printf("pid=%d dir=%s\n", s.PID(), s.Dir())
+		<-t.Context().Done() // until it is killed
+		return
+	}
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("only Linux ends children with their parent")
+	}
+	chaos.NeedServer(t, chaos.ServerConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestServersDieWithAProgramThatIsKilled$", "-test.v")
+	cmd.Env = append(os.Environ(), orphanVar+"=1")
+	out, err := cmd.StdoutPipe()
+	must(t, err, cmd.Start())
+	var pid int
+	var dir string
+	buf := make([]byte, 4096)
+	for text := ""; dir == ""; {
+		n, err := out.Read(buf)
+		text += string(buf[:n])
+		if i := strings.Index(text, "pid="); i >= 0 && strings.Contains(text[i:], "\n") {
+			if _, err := fmt.Sscanf(text[i:], "pid=%d dir=%s", &pid, &dir); err != nil {
+				t.Fatal(err)
+			}
+		} else if err != nil {
+			t.Fatalf("%v in %q", err, text)
+		}
+	}
+	defer os.RemoveAll(dir)
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		// A zombie whose new parent does not reap it has no command line.
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err != nil || len(line) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("server %d outlived its parent", pid)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package chaos
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errPortTaken means that another process answers at, or listens on, the port.
+var errPortTaken = errors.New("the port is taken")
+
+// logTail is how much of a log goes into an error message, in bytes.
+const logTail = 1500
+
+// awaitReady returns when the process answers commands. It asks over a socket
+// of its own: go-redis writes each refused connection to standard error.
+func (s *Server) awaitReady(p *process) error {
+	var last error
+	for deadline := time.Now().Add(readyFor); time.Now().Before(deadline); {
+		select {
+		case <-p.ended:
+			err := p.err
+			if strings.Contains(s.tail(), "Address already in use") {
+				err = errPortTaken
+			}
+			return fmt.Errorf("chaos: %s on %s ended at its start: %w\n%s", s.binary, s.Addr(), err, s.tail())
+		case <-time.After(5 * time.Millisecond):
+		}
+		pid, err := s.probe()
+		switch {
+		case err != nil:
+			last = err
+		case pid != p.cmd.Process.Pid:
+			return fmt.Errorf("chaos: %s answers as process %d, not %d: %w", s.Addr(), pid, p.cmd.Process.Pid, errPortTaken)
+		default:
+			return nil
+		}
+	}
+	return fmt.Errorf("chaos: %s on %s does not answer after %v: %w\n%s", s.binary, s.Addr(), readyFor, last, s.tail())
+}
+
+// probe returns the process id of the server that answers PING with PONG.
+func (s *Server) probe() (pid int, err error) {
+	conn, err := net.DialTimeout("tcp4", s.Addr(), time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return 0, err
+	}
+	r := bufio.NewReader(conn)
+	if s.config.Password != "" {
+		if err := ask(conn, r, "+OK", "AUTH", s.config.Password); err != nil {
+			return 0, err
+		}
+	}
+	if err := ask(conn, r, "+PONG", "PING"); err != nil {
+		return 0, err // LOADING, for one
+	}
+	if err := ask(conn, r, "$", "INFO", "server"); err != nil {
+		return 0, err
+	}
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return 0, fmt.Errorf("no process_id in INFO: %w", err)
+		}
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "process_id:"); ok {
+			return strconv.Atoi(id)
+		}
+	}
+}
+
+// ask sends a command and reads the first line of its reply.
+func ask(w io.Writer, r *bufio.Reader, want string, command ...string) error {
+	if _, err := io.WriteString(w, encode(command)); err != nil {
+		return err
+	}
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if line = strings.TrimSpace(line); !strings.HasPrefix(line, want) {
+		return fmt.Errorf("%s: %s", command[0], line)
+	}
+	return nil
+}
+
+// encode writes a command as the protocol has it.
+func encode(command []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(command))
+	for _, arg := range command {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	return b.String()
+}
+
+// Log returns what the server has written to its log, restarts included.
+func (s *Server) Log() (string, error) {
+	text, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return "", fmt.Errorf("chaos: log of %s: %w", s.Addr(), err)
+	}
+	return string(text), nil
+}
+
+// tail is the end of the log, for error messages.
+func (s *Server) tail() string {
+	text, err := s.Log()
+	if err != nil {
+		return err.Error()
+	}
+	if len(text) > logTail {
+		text = "..." + text[len(text)-logTail:]
+	}
+	return text
+}

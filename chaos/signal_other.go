@@ -1,0 +1,14 @@
+//go:build !unix
+
+package chaos
+
+import (
+	"errors"
+	"os"
+)
+
+// terminate has no gentle form here.
+func terminate(p *os.Process) error { return ignoreDone(p.Kill()) }
+
+func suspend(*os.Process) error { return errors.ErrUnsupported }
+func proceed(*os.Process) error { return errors.ErrUnsupported }
