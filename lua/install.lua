@@ -1,0 +1,23 @@
+-- install: make a node a member.
+-- KEYS[1] redlock:node
+-- ARGV    nonce, run_id, format, epoch, cluster, n, names, maxttl (ms), base,
+--         retired, replaced
+-- returns 1 installed
+--         0 refused: the notice is not the one that was waited for
+--        -1 refused: the server has restarted since
+--        -2 refused: the node is retired, or its record is of another format
+-- atomic because the notice proves that nothing was installed, flushed or
+-- restarted since the joiner began to wait, and it is used up by this. The run
+-- written is the one that was waited under. Keys and stripes that are there
+-- stay, and no number falls.
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+if run ~= ARGV[2] then return -1 end
+local old = redis.call('HMGET', KEYS[1], 'nonce', 'nonce_run', 'format', 'gone', 'base')
+if old[4] or (old[3] and old[3] ~= ARGV[3]) then return -2 end
+if old[1] ~= ARGV[1] or old[2] ~= ARGV[2] then return 0 end
+local base = math.max(tonumber(ARGV[9]), tonumber(old[5] or 0))
+redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV[5], 'n', ARGV[6],
+  'names', ARGV[7], 'maxttl', ARGV[8], 'run', ARGV[2], 'base', string.format('%.0f', base),
+  'retired', ARGV[10], 'replaced', ARGV[11])
+redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run')
+return 1

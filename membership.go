@@ -1,0 +1,300 @@
+package redlock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// May this node vote, and what must happen first? Everything here is a function
+// of what the nodes showed; the shell (cluster.go) asks, waits and writes.
+//
+// What node.go keeps for a node, from its last verification, is a seat:
+//
+//	seat{epoch, run}     sent with every voting command, and compared by the node
+//	                     itself: a reply "abstained" (epoch missing or another)
+//	                     and NOSCRIPT both void the seat until the node has been
+//	                     verified again. Nothing else does, and nothing is asked
+//	                     per call.
+//
+// A verification is: on one pinned connection, with commands that are never
+// resent, read.lua (0), then fleet.seat; where that gives a seat, SCRIPT LOAD of
+// the voting set on that same connection, and the node may vote. Where it gives
+// none, its second result is why the node abstains, and the shell asks
+// fleet.next what must happen. The seat's base is of no use to a client: the
+// scripts take it into account.
+//
+// Which cluster is ours depends on all nodes (a quorum must carry the id), so a
+// seat is taken anew for every node when fleet.cluster changes, from the sights
+// that are at hand: each sight is the record that its own seat's epoch names.
+
+// NodeState is what a node is to the cluster, as far as this client knows.
+type NodeState uint8
+
+const (
+	// NodeUnreachable: it does not answer.
+	NodeUnreachable NodeState = iota
+	// NodeMember: it may vote.
+	NodeMember
+	// NodeBlank: it answers and is no member (it is new, or forgot), and something
+	// else must happen before it can join.
+	NodeBlank
+	// NodeJoining: it is blank, and votes as soon as its wait is over.
+	NodeJoining
+	// NodeRetired: it abstains for ever.
+	NodeRetired
+	// NodeForeign: it is a node of another cluster.
+	NodeForeign
+	// NodeMisconfigured: it shows what waiting does not mend: a record of another
+	// N or format, or none that can be read.
+	NodeMisconfigured
+)
+
+var nodeStateNames = [...]string{"unreachable", "member", "blank", "joining", "retired", "foreign", "misconfigured"}
+
+// String returns the state in one word.
+func (s NodeState) String() string {
+	if int(s) < len(nodeStateNames) {
+		return nodeStateNames[s]
+	}
+	return "invalid"
+}
+
+// seat is a node's right to vote, as of its last verification.
+type seat struct {
+	epoch string
+	run   string
+}
+
+// charter is what this client was told about its cluster.
+type charter struct {
+	names  []string // of the nodes, in the client's order
+	maxTTL time.Duration
+	strict bool // beyond the table only an operator decides
+	needed int  // how many other members a joiner reads: othersNeeded(N)
+}
+
+func newCharter(names []string, maxTTL time.Duration, strict bool) charter {
+	return charter{names: names, maxTTL: maxTTL, strict: strict, needed: othersNeeded(len(names))}
+}
+
+// othersNeeded is N-q+1: so many other members share a node with every quorum
+// that the joining node was in, whatever it forgot. Of N-q, none need be.
+func othersNeeded(n int) int { return n - quorumOf(n) + 1 }
+
+// fleet is the cluster as this client sees it: one sight and one watch a node.
+type fleet struct {
+	charter
+	sights  []sight
+	watches []watch
+	ids     []carried
+	ours    string // the id that a quorum of the nodes carries, or ""
+	target  string // the id that a joining node gets, or "" for a new one
+}
+
+// carried is a cluster's id and how many nodes carry it.
+type carried struct {
+	id    string
+	nodes int
+}
+
+// newFleet judges what was seen: sights and watches by node.
+func newFleet(c charter, sights []sight, watches []watch) fleet {
+	f := fleet{charter: c, sights: sights, watches: watches}
+	for _, s := range sights {
+		if !s.recorded || s.rec.cluster == "" || s.rec.n != len(c.names) {
+			continue
+		}
+		at := slices.IndexFunc(f.ids, func(k carried) bool { return k.id == s.rec.cluster })
+		if at < 0 {
+			at = len(f.ids)
+			f.ids = append(f.ids, carried{id: s.rec.cluster})
+		}
+		f.ids[at].nodes++
+	}
+	for _, k := range f.ids {
+		if k.nodes >= quorumOf(len(c.names)) {
+			f.ours = k.id
+		}
+		if f.target == "" || k.id < f.target {
+			f.target = k.id
+		}
+	}
+	if f.ours != "" {
+		f.target = f.ours
+	}
+	return f
+}
+
+// cluster is the id that a quorum of the nodes carries. Without one ("") this
+// client sends no acquire. A node that does not answer carries what it showed
+// last, one that restarted what its data say: an id is no vote. A joining node
+// gets this id (target), or the smallest found: so founders that raced agree as
+// soon as all of them see every node.
+func (f fleet) cluster() string { return f.ours }
+
+// watch is since when this client has seen the same notice on a node. A change
+// of its nonce or of the run under it restarts the wait.
+type watch struct {
+	notice
+	since instant // when it was first seen, on our own clock
+}
+
+// look updates the watch after a sight of the node. A node that does not answer
+// leaves it as it is: nothing was learned.
+func (w watch) look(s sight) watch {
+	n, stands := s.standingNotice()
+	switch {
+	case !s.answered:
+		return w
+	case !stands:
+		return watch{}
+	case n == w.notice:
+		return w
+	default:
+		return watch{notice: n, since: s.seen}
+	}
+}
+
+// seat is the node's right to vote, or the reason why it abstains.
+func (f fleet) seat(i int) (seat, string) {
+	state, why := f.standing(i)
+	switch {
+	case state != NodeMember:
+		return seat{}, why
+	case f.cluster() == "":
+		return seat{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", f.carriers(), len(f.names))
+	case f.sights[i].rec.maxTTL < f.maxTTL:
+		return seat{}, fmt.Sprintf("its record says MaxTTL %v; %v must be written there first", f.sights[i].rec.maxTTL, f.maxTTL)
+	}
+	return seat{epoch: f.sights[i].rec.epoch, run: f.sights[i].run}, ""
+}
+
+// carriers is how many nodes carry the most carried id.
+func (f fleet) carriers() int {
+	most := 0
+	for _, k := range f.ids {
+		most = max(most, k.nodes)
+	}
+	return most
+}
+
+// standing is what node i is, and why.
+func (f fleet) standing(i int) (NodeState, string) {
+	s := f.sights[i]
+	switch {
+	case !s.answered:
+		return NodeUnreachable, s.cause
+	case s.refused:
+		return NodeMisconfigured, s.cause
+	case s.recorded && s.rec.gone:
+		return NodeRetired, "it was retired"
+	case s.recorded && s.rec.n != len(f.names):
+		return NodeMisconfigured, fmt.Sprintf("it is one of %d nodes (%s); this client has %d",
+			s.rec.n, strings.Join(s.rec.names, ", "), len(f.names))
+	}
+	if slices.Contains(f.retired(), f.names[i]) {
+		return NodeRetired, "its name was retired"
+	}
+	switch {
+	case !s.recorded:
+		return NodeBlank, "it holds no record: it is new, or it lost its memory"
+	case s.rec.cluster != f.target && f.ours != "" && !f.lists(s.rec):
+		return NodeForeign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s",
+			s.rec.cluster, strings.Join(s.rec.names, ", "))
+	case s.rec.cluster != f.target:
+		// Its record has our own list of nodes, and another id: two clients founded
+		// the cluster at once. It is taken over like a blank node, by the same wait.
+		return NodeBlank, fmt.Sprintf("it was founded as cluster %s at the same time as %s", s.rec.cluster, f.target)
+	case !s.member():
+		return NodeBlank, "it restarted: its data may be old"
+	}
+	return NodeMember, ""
+}
+
+// members are the other nodes that are members and answered a read that was
+// sent after since.
+func (f fleet) members(i int, since instant) []int {
+	var out []int
+	for j, s := range f.sights {
+		if state, _ := f.standing(j); j != i && state == NodeMember && s.sent >= since {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// wait is how long a joiner waits: the longest lease that anyone may have taken,
+// as far as any record says.
+func (f fleet) wait() time.Duration {
+	most := f.maxTTL
+	for _, s := range f.sights {
+		if s.recorded {
+			most = max(most, s.rec.maxTTL)
+		}
+	}
+	return most
+}
+
+// sorted are the client's names in the record's order.
+func (c charter) sorted() []string { return slices.Sorted(slices.Values(c.names)) }
+
+// lists tells whether the record lists exactly the nodes that this client has,
+// once every replacement that any record knows of is applied.
+func (f fleet) lists(r record) bool {
+	return slices.Equal(f.current(r.names), f.sorted())
+}
+
+// current is the list of names after all known replacements.
+func (f fleet) current(names []string) []string {
+	out := slices.Clone(names)
+	known := f.placements()
+	for i := range out {
+		for range known { // a chain is no longer than the list
+			if at := slices.IndexFunc(known, func(p placement) bool { return p.old == out[i] }); at >= 0 {
+				out[i] = known[at].new
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// kin tells whether node i shows a record of the target cluster.
+func (f fleet) kin(i int) bool {
+	s := f.sights[i]
+	return s.recorded && s.rec.cluster == f.target && s.rec.n == len(f.names)
+}
+
+// placements are the replacements that the target cluster's records know of.
+func (f fleet) placements() []placement {
+	var out []placement
+	for i, s := range f.sights {
+		if !f.kin(i) {
+			continue
+		}
+		for _, p := range s.rec.replaced {
+			if !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// retired are the retired names that the target cluster's records know of.
+func (f fleet) retired() []string {
+	var out []string
+	for i, s := range f.sights {
+		if !f.kin(i) {
+			continue
+		}
+		for _, name := range s.rec.retired {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}

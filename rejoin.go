@@ -1,0 +1,315 @@
+package redlock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// deed is what a client does next for a node that is to vote.
+type deed uint8
+
+const (
+	doNothing deed = iota // it votes already, or only somebody else can help it
+	doNotice              // put a notice on it
+	doWait                // until plan.until
+	doRead                // look at every node again: what was seen is older than the wait
+	doPlace               // write replacements on other members, then look again
+	doInstall             // make it a member, then verify it
+	doAmend               // bring its record up to date, then verify it
+)
+
+// plan is the next deed, and why the node does not vote yet.
+type plan struct {
+	do    deed
+	cause string // why it abstains, until when, and what would admit it
+
+	waiting  bool        // a wait is running, until until
+	until    instant     // of a wait
+	notice   notice      // of an install: its conditions
+	record   record      // of an install, without the epoch; of an amendment, what to add
+	founding bool        // the install is beyond the table: tokens lean on clocks once
+	at       []int       // of doPlace: where
+	places   []placement // of doPlace
+}
+
+// proposal is what a founder brings of its own.
+type proposal struct {
+	cluster string // a random id, the same in all its plans
+	clock   Token  // the wall clock, in microseconds
+	admit   bool   // an operator's word that no lock made before is held
+}
+
+// next is what must happen next on node i, at now. Any client may ask, many at
+// once, and any may die half way: each deed is one script on one node, which
+// refuses when what it rests on has changed.
+func (f fleet) next(i int, now instant, p proposal) plan {
+	state, why := f.standing(i)
+	switch state {
+	case NodeMember:
+		return f.amend(i)
+	case NodeBlank:
+		return f.rejoin(i, now, p, why)
+	case NodeUnreachable, NodeJoining, NodeRetired, NodeForeign, NodeMisconfigured:
+	}
+	return plan{cause: why}
+}
+
+// amend brings a member's record up to date: MaxTTL before a client takes more,
+// and what a quorum of the other members has written of retired and replaced
+// nodes, so that a mark does not stay where it was first written.
+func (f fleet) amend(i int) plan {
+	rec := f.sights[i].rec
+	add := record{epoch: rec.epoch}
+	if rec.maxTTL < f.maxTTL {
+		add.maxTTL = f.maxTTL
+	}
+	for _, name := range f.retired() {
+		if !slices.Contains(rec.retired, name) && f.proven(func(r record) bool { return slices.Contains(r.retired, name) }) {
+			add.retired = append(add.retired, name)
+		}
+	}
+	for _, p := range f.placements() {
+		if !slices.Contains(rec.replaced, p) && f.proven(func(r record) bool { return slices.Contains(r.replaced, p) }) {
+			add.replaced = append(add.replaced, p)
+		}
+	}
+	if add.maxTTL == 0 && add.retired == nil && add.replaced == nil {
+		return plan{}
+	}
+	return plan{do: doAmend, record: add}
+}
+
+// proven tells whether a quorum of members have it in their records.
+func (f fleet) proven(has func(record) bool) bool {
+	n := 0
+	for i, s := range f.sights {
+		if f.kin(i) && s.member() && has(s.rec) {
+			n++
+		}
+	}
+	return n >= quorumOf(len(f.names))
+}
+
+// rejoin is the way of a blank node: notice, wait, then read, then install.
+func (f fleet) rejoin(i int, now instant, p proposal, why string) plan {
+	n, stands := f.sights[i].standingNotice()
+	w := f.watches[i]
+	if !stands || w.notice != n {
+		return plan{do: doNotice, cause: why}
+	}
+	until := f.due(i, p)
+	if now < until {
+		return plan{do: doWait, waiting: true, until: until, cause: f.waiting(i, now, p, why)}
+	}
+	var pl plan
+	if f.byTable(i) {
+		pl = f.joinByTable(i, until)
+	} else {
+		pl = f.found(i, now, p)
+	}
+	pl.notice = n
+	if pl.cause == "" {
+		pl.cause = why
+	} else {
+		pl.cause = why + "; " + pl.cause
+	}
+	return pl
+}
+
+// due is when node i's wait is over.
+func (f fleet) due(i int, p proposal) instant {
+	if p.admit {
+		return f.watches[i].since
+	}
+	return f.watches[i].since.add(f.wait())
+}
+
+// byTable tells whether enough other members answer for the ordinary way: one
+// id only, or one that a quorum carries.
+func (f fleet) byTable(i int) bool {
+	return len(f.members(i, 0)) >= f.needed && (f.ours != "" || len(f.ids) == 1)
+}
+
+// joinByTable installs node i from what the other members know.
+func (f fleet) joinByTable(i int, since instant) plan {
+	others := f.members(i, since)
+	if len(others) < f.needed {
+		return plan{do: doRead}
+	}
+	if pl, ok := f.named(i, others, quorumOf(len(f.names))); !ok {
+		return pl
+	}
+	rec := f.newRecord(f.target)
+	for _, j := range others {
+		rec.base = max(rec.base, f.sights[j].largest)
+	}
+	return plan{do: doInstall, record: rec}
+}
+
+// found installs node i where fewer than N-q+1 other members are left: in a new
+// cluster, after a majority lost its memory, after founders raced. Then every
+// node has its say, each blank one has been waited for, and what nobody can know
+// any more is taken from the clock.
+func (f fleet) found(i int, now instant, p proposal) plan {
+	few := fmt.Sprintf("only %d of the other nodes are members, where %d are needed, so every node must answer",
+		len(f.members(i, 0)), f.needed)
+	for j := range f.names {
+		switch state, why := f.standing(j); state {
+		case NodeUnreachable, NodeForeign, NodeMisconfigured:
+			return plan{cause: fmt.Sprintf("%s: %s: %s", few, f.names[j], why)}
+		case NodeBlank:
+			if w := f.watches[j]; w.nonce == "" || now < f.due(j, p) {
+				return plan{do: doRead, waiting: w.nonce != "", until: f.due(j, p), cause: fmt.Sprintf("%s: %s: %s, and its wait goes on", few, f.names[j], why)}
+			}
+		case NodeMember, NodeRetired, NodeJoining:
+		}
+	}
+	if !f.readAfterWaits(p) {
+		return plan{do: doRead}
+	}
+	if f.strict && !p.admit {
+		return plan{cause: few + ", and WithStrictRecovery asks for an operator: Cluster.Admit (redlock nodes admit), when no lock made before is held"}
+	}
+	if pl, ok := f.named(i, f.members(i, 0), beyondTable); !ok {
+		return pl
+	}
+	for j := range f.names {
+		if state, _ := f.standing(j); state == NodeBlank && f.names[j] < f.names[i] {
+			return plan{do: doRead, cause: f.names[j] + " comes first"} // founders meet at one node, and see each other there
+		}
+	}
+	rec := f.newRecord(f.target)
+	if rec.cluster == "" {
+		rec.cluster = p.cluster
+	}
+	rec.base = p.clock
+	for _, s := range f.sights {
+		rec.base = max(rec.base, s.largest)
+	}
+	return plan{do: doInstall, record: rec, founding: true}
+}
+
+// readAfterWaits tells whether every node was read after every blank one's wait.
+func (f fleet) readAfterWaits(p proposal) bool {
+	for i := range f.names {
+		if state, _ := f.standing(i); state != NodeBlank {
+			continue
+		}
+		for _, s := range f.sights {
+			if s.sent < f.due(i, p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// newRecord is the record of a node that joins: all that is known of the cluster,
+// the marks of retired nodes included, so that they outlive the nodes that bear
+// them.
+func (f fleet) newRecord(cluster string) record {
+	return record{
+		format: recordFormat, cluster: cluster, n: len(f.names), names: f.sorted(),
+		maxTTL: f.wait(), retired: f.retired(), replaced: f.placements(),
+	}
+}
+
+// beyondTable stands for the quorum where every node has its say.
+const beyondTable = 0
+
+// named checks the client's names against every record found, and says which
+// replacement must be written first. A name that the records do not know joins
+// only in the place of a retired one, once that stands on a quorum of the other
+// members, or beyond the table on all of them.
+func (f fleet) named(i int, others []int, quorum int) (plan, bool) {
+	places := f.placements()
+	for j, s := range f.sights {
+		if !s.recorded || s.rec.gone || quorum != beyondTable && (j == i || !f.kin(j)) {
+			continue
+		}
+		more, cause := f.vacancies(s.rec)
+		if cause != "" {
+			return plan{cause: fmt.Sprintf("the record of %s lists %s: %s", f.names[j], strings.Join(s.rec.names, ", "), cause)}, false
+		}
+		for _, p := range more {
+			if !slices.Contains(places, p) {
+				places = append(places, p)
+			}
+		}
+	}
+	var lacking []int
+	for _, j := range others {
+		if !slices.Contains(f.sights[j].rec.names, f.names[i]) {
+			lacking = append(lacking, j)
+		}
+	}
+	switch {
+	case len(lacking) == 0, quorum != beyondTable && len(others)-len(lacking) >= quorum:
+		return plan{}, true
+	case len(others) < quorum:
+		return plan{cause: fmt.Sprintf("it replaces another node, which %d other members must write down; %d answer", quorum, len(others))}, false
+	}
+	return plan{do: doPlace, at: lacking, places: places}, false
+}
+
+// vacancies pairs the retired names of the record that this client does not list
+// with those of its names that the record does not know.
+func (f fleet) vacancies(r record) ([]placement, string) {
+	theirs, mine := f.current(r.names), f.sorted()
+	var gone, fresh []string
+	for _, name := range theirs {
+		if !slices.Contains(mine, name) {
+			gone = append(gone, name)
+		}
+	}
+	for _, name := range mine {
+		if !slices.Contains(theirs, name) {
+			fresh = append(fresh, name)
+		}
+	}
+	if len(gone) != len(fresh) {
+		return nil, "two of its names stand for one place"
+	}
+	var out []placement
+	for k, name := range gone {
+		if !slices.Contains(f.retired(), name) {
+			return nil, fmt.Sprintf("%s is not this client's, and was not retired: give all clients the same list, or Cluster.Retire it first", name)
+		}
+		out = append(out, placement{name, fresh[k]})
+	}
+	return out, ""
+}
+
+// waiting explains a wait: until when, why, and what would end it.
+func (f fleet) waiting(i int, now instant, p proposal, why string) string {
+	left := f.due(i, p).sub(now)
+	text := fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over, or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held",
+		why, left.Round(100*time.Millisecond))
+	if f.byTable(i) {
+		return text
+	}
+	for j := range f.names {
+		switch state, cause := f.standing(j); state {
+		case NodeUnreachable, NodeForeign, NodeMisconfigured:
+			return fmt.Sprintf("%s; but fewer than %d other members are left, so every node must answer, and %s does not: %s",
+				text, f.needed, f.names[j], cause)
+		case NodeMember, NodeBlank, NodeJoining, NodeRetired:
+		}
+	}
+	if f.strict {
+		return text + "; fewer than " + fmt.Sprint(f.needed) + " other members are left, so WithStrictRecovery asks for Admit"
+	}
+	return text
+}
+
+// amendArgs are amend.lua's arguments: the epoch of the record, and what is to
+// be added to it.
+func (r record) amendArgs() []any {
+	args := []any{r.epoch, r.maxTTL.Milliseconds(), strings.Join(r.retired, "\n")}
+	for _, p := range r.replaced {
+		args = append(args, p.old, p.new)
+	}
+	return args
+}
