@@ -15,6 +15,10 @@ import (
 // errPortTaken means that another process answers at, or listens on, the port.
 var errPortTaken = errors.New("the port is taken")
 
+// probeFor bounds one question to a server that may be a stranger's; it is
+// asked again until readyFor is over.
+const probeFor = 200 * time.Millisecond
+
 // logTail is how much of a log goes into an error message, in bytes.
 const logTail = 1500
 
@@ -47,12 +51,12 @@ func (s *Server) awaitReady(p *process) error {
 
 // probe returns the process id of the server that answers PING with PONG.
 func (s *Server) probe() (pid int, err error) {
-	conn, err := net.DialTimeout("tcp4", s.Addr(), time.Second)
+	conn, err := net.DialTimeout("tcp4", s.Addr(), probeFor)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(probeFor)); err != nil {
 		return 0, err
 	}
 	r := bufio.NewReader(conn)

@@ -1,0 +1,327 @@
+package chaos_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+func startProxy(t *testing.T, target string) *chaos.Proxy {
+	t.Helper()
+	p, err := chaos.NewProxy(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// throughProxy returns a node, a proxy in front of it and a client with one
+// connection to the proxy, already made.
+func throughProxy(t *testing.T, timeout time.Duration) (*redlocktest.Node, *chaos.Proxy, *redis.Client) {
+	t.Helper()
+	node := redlocktest.Start(t, 1, redlocktest.WithTCP()).Node(0)
+	p := startProxy(t, node.Addr())
+	opts := node.Options()
+	opts.Addr, opts.Dialer = p.Addr(), nil
+	opts.PoolSize, opts.PipelinePoolSize = 1, -1
+	opts.ReadTimeout, opts.PoolTimeout = timeout, timeout
+	c := redis.NewClient(opts)
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return node, p, c
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+// A timeout that a test waits for, and one that it should never meet.
+const short, long = 150 * time.Millisecond, 20 * time.Second
+
+func TestDelayIsAddedEachWay(t *testing.T) {
+	_, p, c := throughProxy(t, long)
+	for _, dir := range []chaos.Direction{chaos.Requests, chaos.Replies} {
+		p.Delay(dir, 30*time.Millisecond)
+		started := time.Now()
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(started); got < 30*time.Millisecond {
+			t.Errorf("direction %d: got a round trip of %v; want 30 ms or more", dir, got)
+		}
+		must(t, p.Heal())
+	}
+	p.Delay(chaos.Both, 20*time.Millisecond)
+	p.Jitter(chaos.Both, 20*time.Millisecond)
+	var took []time.Duration
+	for range 10 {
+		started := time.Now()
+		must(t, c.Ping(t.Context()).Err())
+		took = append(took, time.Since(started))
+	}
+	if low, high := slices.Min(took), slices.Max(took); low < 40*time.Millisecond || high-low < time.Millisecond {
+		t.Errorf("got round trips of %v to %v; want 40 ms or more, not all alike", low, high)
+	}
+}
+
+func TestDelayDoesNotLimitThroughput(t *testing.T) {
+	node, p, _ := throughProxy(t, long)
+	const n, delay = 300, 20 * time.Millisecond
+	p.Delay(chaos.Both, delay)
+	conn, err := net.Dial("tcp", p.Addr())
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.SetDeadline(time.Now().Add(long)))
+	before, started := node.Calls("PING"), time.Now()
+	go func() {
+		for range n {
+			_, _ = io.WriteString(conn, "*1\r\n$4\r\nPING\r\n")
+			time.Sleep(100 * time.Microsecond) // a message of its own
+		}
+	}()
+	r := bufio.NewReader(conn)
+	for range n {
+		line, err := r.ReadString('\n')
+		if err != nil || line != "+PONG\r\n" {
+			t.Fatalf("got %q, %v", line, err)
+		}
+	}
+	if got := node.Calls("PING") - before; got != n {
+		t.Errorf("got %d commands; want %d", got, n)
+	}
+	// One at a time would take 300 times 40 ms, 12 s.
+	if took := time.Since(started); took < 2*delay || took > 3*time.Second {
+		t.Errorf("%d messages took %v; want little more than %v", n, took, 2*delay)
+	}
+}
+
+func TestHeldRequestsArriveOnTheSameConnection(t *testing.T) {
+	node, p, c := throughProxy(t, long)
+	p.Hold(chaos.Requests)
+	done := make(chan error, 1)
+	go func() { done <- c.Set(t.Context(), "k", "v", 0).Err() }()
+	select {
+	case err := <-done:
+		t.Fatalf("got an answer through a partition: %v", err)
+	case <-time.After(short):
+	}
+	if got := node.Keys(); len(got) != 0 {
+		t.Errorf("while held: got keys %q; want none", got)
+	}
+	must(t, p.Heal(), <-done)
+	if got := node.Calls("HELLO"); got != 1 {
+		t.Errorf("got %d connections; want the one", got)
+	}
+}
+
+func TestHeldRequestsOfAClosedConnectionAreExecutedLate(t *testing.T) {
+	node, p, c := throughProxy(t, short)
+	p.Hold(chaos.Both)
+	if err := c.Set(t.Context(), "late", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v; want a timeout", err)
+	}
+	must(t, c.Close())
+	must(t, p.Heal())
+	eventually(t, "the late command", func() bool { return slices.Contains(node.Keys(), "late") })
+}
+
+func TestHeldRepliesArriveAfterTheEffect(t *testing.T) {
+	node, p, c := throughProxy(t, long)
+	p.Hold(chaos.Replies)
+	done := make(chan error, 1)
+	go func() { done <- c.Set(t.Context(), "k", "v", 0).Err() }()
+	eventually(t, "the effect", func() bool { return len(node.Keys()) == 1 })
+	select {
+	case err := <-done:
+		t.Fatalf("got an answer through a partition: %v", err)
+	case <-time.After(short):
+	}
+	must(t, p.Heal(), <-done)
+}
+
+func TestDroppedRepliesAreLostAfterTheEffect(t *testing.T) {
+	node, p, c := throughProxy(t, short)
+	p.Drop(chaos.Replies)
+	if err := c.Set(t.Context(), "k", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v; want a timeout", err)
+	}
+	eventually(t, "the effect", func() bool { return len(node.Keys()) == 1 })
+	must(t, p.Heal())
+	if got, err := c.Get(t.Context(), "k").Result(); got != "v" || err != nil {
+		t.Errorf("after healing: got %q, %v; want v", got, err)
+	}
+}
+
+func TestDroppedRequestsNeverHappen(t *testing.T) {
+	node, p, c := throughProxy(t, short)
+	p.Drop(chaos.Requests)
+	if err := c.Set(t.Context(), "k", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v; want a timeout", err)
+	}
+	must(t, p.Heal(), c.Ping(t.Context()).Err())
+	if got := node.Calls("SET"); got != 0 {
+		t.Errorf("got %d calls; want none", got)
+	}
+}
+
+// A plain socket shows that the connection itself serves again.
+func TestADroppedMessageDoesNotEndItsConnection(t *testing.T) {
+	_, p, _ := throughProxy(t, long)
+	conn, err := net.Dial("tcp", p.Addr())
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.SetDeadline(time.Now().Add(long)))
+	r := bufio.NewReader(conn)
+	say := func(what string) {
+		t.Helper()
+		_, err := io.WriteString(conn, "*2\r\n$4\r\nECHO\r\n$1\r\n"+what+"\r\n")
+		must(t, err)
+	}
+	hear := func(want string) {
+		t.Helper()
+		size, err1 := r.ReadString('\n')
+		text, err2 := r.ReadString('\n')
+		if size != "$1\r\n" || strings.TrimSpace(text) != want || err1 != nil || err2 != nil {
+			t.Fatalf("got %q %q, %v, %v; want %q", size, text, err1, err2, want)
+		}
+	}
+	say("a")
+	hear("a")
+	p.Drop(chaos.Requests)
+	say("b")
+	must(t, conn.SetReadDeadline(time.Now().Add(short)))
+	if _, err := r.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %v; want silence", err)
+	}
+	must(t, p.Heal(), conn.SetReadDeadline(time.Now().Add(long)))
+	say("c")
+	hear("c")
+}
+
+func TestResetBreaksConnectionsAndLetsNewOnesIn(t *testing.T) {
+	node, p, c := throughProxy(t, long)
+	p.Hold(chaos.Replies)
+	done := make(chan error, 1)
+	go func() { done <- c.Ping(t.Context()).Err() }()
+	eventually(t, "the command", func() bool { return node.Calls("PING") == 2 })
+	p.Reset()
+	if err := <-done; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v; want a reset", err)
+	}
+	must(t, p.Heal(), c.Ping(t.Context()).Err())
+	if got := node.Calls("HELLO"); got != 2 {
+		t.Errorf("got %d connections; want a second one", got)
+	}
+}
+
+func TestHalfOpenLeavesTheClientInTheDark(t *testing.T) {
+	node, p, c := throughProxy(t, short)
+	p.HalfOpen()
+	eventually(t, "the server's end", func() bool { return node.Miniredis().CurrentConnectionCount() == 0 })
+	if err := c.Ping(t.Context()).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v; want a timeout", err)
+	}
+	// The client gave the connection up, and a new one works.
+	must(t, c.Ping(t.Context()).Err())
+}
+
+func TestRefuseLetsOldConnectionsGoOn(t *testing.T) {
+	_, p, c := throughProxy(t, long)
+	p.Refuse()
+	must(t, c.Ping(t.Context()).Err())
+	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v; want connection refused", err)
+	}
+	must(t, p.Heal(), p.Heal())
+	conn, err := net.Dial("tcp", p.Addr())
+	must(t, err)
+	must(t, conn.Close())
+}
+
+func TestTheEndOfAConnectionIsHandedOn(t *testing.T) {
+	node, _, c := throughProxy(t, long)
+	must(t, c.Close())
+	eventually(t, "the client's end", func() bool { return node.Miniredis().CurrentConnectionCount() == 0 })
+
+	node, _, c = throughProxy(t, long)
+	node.Stop()
+	started := time.Now()
+	if err := c.Ping(t.Context()).Err(); err == nil || time.Since(started) > 5*time.Second {
+		t.Errorf("with the server gone: got %v after %v; want an error at once", err, time.Since(started))
+	}
+}
+
+func TestCloseEndsAProxyInAnyWeather(t *testing.T) {
+	for name, fault := range map[string]func(*chaos.Proxy){
+		"clear":     func(*chaos.Proxy) {},
+		"held":      func(p *chaos.Proxy) { p.Hold(chaos.Both) },
+		"dropped":   func(p *chaos.Proxy) { p.Drop(chaos.Both) },
+		"delayed":   func(p *chaos.Proxy) { p.Delay(chaos.Both, time.Hour) },
+		"half open": func(p *chaos.Proxy) { p.HalfOpen() },
+		"refusing":  func(p *chaos.Proxy) { p.Refuse() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, p, c := throughProxy(t, long)
+			fault(p)
+			done := make(chan struct{})
+			go func() { _ = c.Ping(t.Context()).Err(); close(done) }()
+			// More than a lane holds, so that its reader is blocked too.
+			conn, err := net.Dial("tcp", p.Addr())
+			if err == nil {
+				defer conn.Close()
+				go func() { _, _ = conn.Write(make([]byte, 64<<20)) }()
+			}
+			p.Close()
+			p.Close()
+			<-done
+			if _, err := net.Dial("tcp", p.Addr()); err == nil {
+				t.Error("a closed proxy accepts")
+			}
+		})
+	}
+}
+
+func TestAProxyInFrontOfARealServer(t *testing.T) {
+	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	p := startProxy(t, s.Addr())
+	opts := s.Options()
+	opts.Addr = p.Addr()
+	patient := redis.NewClient(opts)
+	defer patient.Close()
+	big := strings.Repeat("x", 5<<20)
+	mustSet(t, patient, "big", big, 0)
+	if got := s.Client().Get(t.Context(), "big").Val(); got != big {
+		t.Errorf("got %d bytes; want %d unchanged", len(got), len(big))
+	}
+	opts.ReadTimeout = short
+	c := redis.NewClient(opts)
+	must(t, c.Ping(t.Context()).Err())
+	p.Hold(chaos.Requests)
+	if err := c.Set(t.Context(), "late", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v; want a timeout", err)
+	}
+	wantKeys(t, s.Client(), "while held", 0, "late")
+	must(t, c.Close(), p.Heal())
+	direct := s.Client()
+	eventually(t, "the late command", func() bool { return direct.Exists(t.Context(), "late").Val() == 1 })
+}
