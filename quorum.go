@@ -38,11 +38,11 @@ func quorumOf(n int) int { return n/2 + 1 }
 type verdict uint8
 
 const (
-	undecided  verdict = iota
-	won                // a quorum granted
-	lost               // no quorum of grants is possible any more; the reason is still open
-	contended          // lost, and a quorum answered: it is someone else's
-	noQuorum           // lost, and fewer than a quorum can still answer: nobody can say
+	undecided verdict = iota
+	won               // a quorum granted
+	lost              // no quorum of grants is possible any more; the reason is still open
+	contended         // lost, and a quorum answered: it is someone else's
+	noQuorum          // lost, and fewer than a quorum can still answer: nobody can say
 )
 
 // tally counts the outcomes of one round.
@@ -87,5 +87,22 @@ func (t tally) verdict() verdict {
 		return noQuorum
 	default:
 		return lost
+	}
+}
+
+// extension is the verdict on a lock that was to be confirmed. It is lost for
+// good only when nodes that answered "not ours" leave no quorum possible; any
+// other failure says nothing about the lock.
+func (t tally) extension() verdict {
+	q := quorumOf(t.nodes)
+	switch {
+	case t.granted >= q:
+		return won
+	case t.nodes-t.taken < q:
+		return lost
+	case t.granted+t.pending < q:
+		return noQuorum
+	default:
+		return undecided
 	}
 }

@@ -1,0 +1,130 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+const stripes = 4096
+
+var (
+	errGone = errors.New("no longer there")
+	// errRace: the nodes gave this attempt different tokens, and none of them
+	// could be settled. The next attempt starts above them all.
+	errRace = errors.New("a quorum granted without a settled token")
+)
+
+// stripeOf is FNV-1a 64 of the final key, mod 4096: part of the wire format.
+func stripeOf(key string) int64 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	return int64(h % stripes) //nolint:gosec // below 4096
+}
+
+// newClaim is a fresh attempt: its owner value was never used before.
+func (l *Locker) newClaim(key string, t terms) *claim {
+	dead := tombstoneKey + l.cfg.holder + uuid.NewString()
+	return &claim{
+		key: key, owner: dead[len(tombstoneKey):], dead: dead, stripe: stripeOf(key),
+		ttl: milliseconds(t.ttl), hint: l.peers.hint(), marks: make([]mark, len(l.nodes)),
+	}
+}
+
+// attempt makes one round, and a second one where the token needs it. It returns
+// a lock; a *QuorumError, the attempt rolled back; or ctx's cause, the same.
+func (l *Locker) attempt(ctx context.Context, resource, key string, t terms) (*Lock, error) {
+	c := l.newClaim(key, t)
+	w := l.waiters.Get().(*waiter).ready()
+	defer l.waiters.Put(w)
+	r := newRound(c, len(l.nodes), l.clock.now(), w)
+	for _, n := range l.nodes {
+		n.submitAcquire(r)
+	}
+	s, err := r.await(ctx, l.clock, l.cfg.nodeTimeout, acquireStage, func() { l.rollBackGranted(r, t) })
+	votes, causes := r.close(l.nodes, s == finished)
+	if err != nil {
+		l.rollBack(c, t)
+		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+	}
+	token, why := l.token(ctx, c, votes, w)
+	if why == nil {
+		c.token = int64(token) //nolint:gosec // below 2^53
+		valid := validFrom(r.start, t.ttl, l.cfg.drift)
+		if valid.holds(l.clock.now()) {
+			return l.hold(ctx, resource, c, t, r.start, valid)
+		}
+		why = fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", l.clock.now().sub(r.start), t.ttl)
+	}
+	l.rollBack(c, t)
+	sentinel := ErrNoQuorum
+	if answered := count(votes); answered.granted+answered.taken >= l.quorum {
+		sentinel = ErrNotAcquired
+	} else {
+		why = nil
+	}
+	if errors.Is(why, errOutvoted) {
+		why = nil
+	}
+	return nil, quorumError("acquire", resource, sentinel, why, l.nodes, votes, causes)
+}
+
+var errOutvoted = errors.New("no quorum granted")
+
+// token settles the token of a round that a quorum granted, with a raise round
+// where the grants differ.
+func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (Token, error) {
+	for _, v := range votes {
+		l.peers.seen(v.token)
+	}
+	verdict, t := settle(votes)
+	switch verdict {
+	case settled:
+		return t, nil
+	case unsettled:
+		return 0, errOutvoted
+	case waiting, uneven:
+	}
+	r := newRound(c, len(l.nodes), l.clock.now(), w.ready())
+	r.raise = int64(t) //nolint:gosec // below 2^53
+	for i, v := range votes {
+		switch {
+		case needsRaise(v, t):
+		case v.outcome == Granted:
+			r.votes[i] = v
+		default:
+			r.votes[i].outcome = Failed
+		}
+	}
+	for i, n := range l.nodes {
+		if needsRaise(votes[i], t) {
+			n.submitRaise(r)
+		}
+	}
+	_, err := r.await(ctx, l.clock, l.cfg.nodeTimeout, raiseStage(t), nil)
+	raised, _ := r.close(l.nodes, true)
+	if err == nil && sameToken(raised, t) >= l.quorum {
+		return t, nil
+	}
+	return 0, errRace
+}
+
+// rollBack cleans every node that may hold the claim, in the background.
+func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, nil) }
+
+// rollBackGranted frees the nodes that granted a round which is lost already,
+// while its reason is still open.
+func (l *Locker) rollBackGranted(r *round, t terms) {
+	r.mu.Lock()
+	votes := append([]vote(nil), r.votes...)
+	r.mu.Unlock()
+	for i, v := range votes {
+		if v.outcome == Granted {
+			l.nodes[i].release(l.cleanup(r.claim, t.ttl, nil))
+		}
+	}
+}

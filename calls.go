@@ -1,0 +1,170 @@
+package redlock
+
+import (
+	"context"
+	"math"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// noReply is what a command holds before a reply was read into it. No script
+// returns it, so a client that reports success without a reply is found out.
+const noReply = math.MinInt64
+
+// singles are the plain calls of one lock each. A writer has one of either out
+// at a time and uses them again: they are most of what an idle service sends.
+// Arguments are pointers, which go-redis writes without a copy.
+type singles struct {
+	acquire, release         intCall
+	acquireArgs, releaseArgs []any
+}
+
+// acquireCall is acquire.lua for one claim.
+func (s *singles) acquireCall(c *claim, epoch *string) redis.Cmder {
+	if s.acquireArgs == nil {
+		s.acquireArgs = make([]any, 11)
+		copy(s.acquireArgs, []any{"EVALSHA", acquireScript.hash, 3, "", nodeKey})
+		s.acquire = intCall{redis.NewIntCmd(context.Background(), s.acquireArgs...)}
+	}
+	a := s.acquireArgs
+	a[3], a[5] = &c.key, &c.dead
+	a[6], a[7], a[8], a[9], a[10] = &c.owner, &c.ttl, &c.hint, &c.stripe, epoch
+	return s.acquire.again()
+}
+
+// releaseCall is release.lua for one claim, without a tombstone.
+func (s *singles) releaseCall(c *claim) redis.Cmder {
+	if s.releaseArgs == nil {
+		s.releaseArgs = make([]any, 5)
+		copy(s.releaseArgs, []any{"EVALSHA", releaseScript.hash, 1})
+		s.release = intCall{redis.NewIntCmd(context.Background(), s.releaseArgs...)}
+	}
+	s.releaseArgs[3], s.releaseArgs[4] = &c.key, &c.owner
+	return s.release.again()
+}
+
+// again makes a command ready to be sent once more.
+func (c intCall) again() redis.Cmder {
+	c.SetErr(nil)
+	c.SetVal(noReply)
+	return c
+}
+
+// raiseCall is raise.lua for one round.
+func (n *node) raiseCall(r *round) redis.Cmder {
+	c := r.claim
+	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", raiseScript.hash, 2, &c.key, nodeKey,
+		&c.owner, &c.stripe, &r.raise, &n.epoch)}.again()
+}
+
+// batch lays out the arguments of a call in the arena.
+type batch struct {
+	f     *flight
+	start int
+}
+
+func (f *flight) call(s *script, keys int) batch {
+	b := batch{f, len(f.arena)}
+	f.arena = append(f.arena, "EVALSHA", &s.hash, keys)
+	return b
+}
+
+func (b batch) args() []any { return b.f.arena[b.start:len(b.f.arena):len(b.f.arena)] }
+
+// acquireBatch is acquire_batch.lua.
+func (n *node) acquireBatch(rounds []*round) redis.Cmder {
+	f := &n.flight
+	b := f.call(acquireBatchScript, 1+2*len(rounds))
+	f.arena = append(f.arena, nodeKey)
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.key)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.dead)
+	}
+	f.arena = append(f.arena, &n.epoch)
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.stripe)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.owner)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.ttl)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.hint)
+	}
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
+}
+
+// releaseBatch is release_batch.lua.
+func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
+	f := &n.flight
+	doubts := make([]bool, len(releases))
+	keys := len(releases)
+	n.mu.Lock()
+	for i, c := range releases {
+		doubts[i] = c.claim.marks[n.index] == unsure
+		if doubts[i] {
+			keys++
+		}
+	}
+	n.mu.Unlock()
+	b := f.call(releaseBatchScript, keys)
+	for i := range releases {
+		f.arena = append(f.arena, &releases[i].claim.key)
+	}
+	for i := range releases {
+		if doubts[i] {
+			f.arena = append(f.arena, &releases[i].claim.dead)
+		}
+	}
+	f.arena = append(f.arena, len(releases))
+	for i := range releases {
+		f.arena = append(f.arena, &releases[i].claim.owner)
+	}
+	for i := range releases {
+		if doubts[i] {
+			f.arena = append(f.arena, &releases[i].life)
+		}
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args()...)}.again()
+}
+
+// groupCall is extend.lua or reseed.lua for all the claims of a group.
+func (n *node) groupCall(g *group) redis.Cmder {
+	f, reseed := &n.flight, g.script == reseedScript
+	keys := 1 + len(g.claims)
+	if reseed {
+		keys += len(g.claims)
+	}
+	b := f.call(g.script, keys)
+	f.arena = append(f.arena, nodeKey)
+	for _, c := range g.claims {
+		f.arena = append(f.arena, &c.key)
+	}
+	if reseed {
+		for _, c := range g.claims {
+			f.arena = append(f.arena, &c.dead)
+		}
+	}
+	f.arena = append(f.arena, &n.epoch)
+	if reseed {
+		for _, c := range g.claims {
+			f.arena = append(f.arena, &c.stripe)
+		}
+	}
+	for _, c := range g.claims {
+		f.arena = append(f.arena, &c.owner)
+	}
+	for i := range g.ttls {
+		f.arena = append(f.arena, &g.ttls[i])
+	}
+	if reseed {
+		for _, c := range g.claims {
+			f.arena = append(f.arena, &c.token)
+		}
+	}
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
+}

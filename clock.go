@@ -1,0 +1,54 @@
+package redlock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Clock is where a Locker takes its time from: a scale that never goes back and
+// counts the time that the machine spent suspended, where the system can tell.
+// It is the growth of the monotonic clock plus the growth of (BOOTTIME -
+// MONOTONIC), so that it counts a suspend on Linux and still is virtual inside a
+// testing/synctest bubble. On other systems a suspend goes uncounted: there Go's
+// monotonic clock decides (it runs on through a suspend on Windows, and stands
+// still on macOS).
+//
+// Wall clocks never enter a validity. They only suggest tokens (see hint).
+//
+// This is the only file that reads the system's clock.
+type Clock struct {
+	origin    time.Time
+	suspend   func() time.Duration // time spent suspended since boot
+	booted    time.Duration        // suspend() at the origin
+	suspended atomic.Int64         // the most seen since the origin, in nanoseconds
+}
+
+func newClock() *Clock {
+	return &Clock{origin: time.Now(), suspend: suspendedSinceBoot, booted: suspendedSinceBoot()}
+}
+
+// now reads the clock.
+func (c *Clock) now() instant {
+	asleep := int64(c.suspend() - c.booted)
+	for {
+		seen := c.suspended.Load()
+		if asleep <= seen {
+			asleep = seen
+			break
+		}
+		if c.suspended.CompareAndSwap(seen, asleep) {
+			break
+		}
+	}
+	return instant(int64(time.Since(c.origin)) + asleep)
+}
+
+// wall is the wall clock, for logs and for hints.
+func (c *Clock) wall() time.Time { return time.Now() }
+
+// newTimer is a timer on Go's monotonic clock, which does not count a suspend:
+// whoever must not oversleep one looks at now at least every pollInterval.
+func (c *Clock) newTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
+
+// afterFunc runs f in a goroutine of its own after d.
+func (c *Clock) afterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }

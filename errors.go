@@ -1,0 +1,144 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Sentinels, for errors.Is.
+var (
+	// ErrNotAcquired: a quorum of nodes answered, and the lock was not ours to
+	// take: somebody holds it, or the attempt brought no usable lock.
+	ErrNotAcquired = errors.New("redlock: not acquired")
+	// ErrNoQuorum: fewer than a quorum of nodes answered, so nobody can say.
+	ErrNoQuorum = errors.New("redlock: no quorum")
+	// ErrNotHeld: the lock had already ended. It is joined with the cause.
+	ErrNotHeld = errors.New("redlock: not held")
+	// ErrLost: the lock ended because its validity did, or because the nodes that
+	// answered no longer hold it for us.
+	ErrLost = errors.New("redlock: lost")
+	// ErrReleased: the lock ended because it was released.
+	ErrReleased = errors.New("redlock: released")
+	// ErrMaxHold: the lock ended because WithMaxHold's bound passed.
+	ErrMaxHold = errors.New("redlock: held for its maximum")
+	// ErrClosed: the Locker was closed.
+	ErrClosed = errors.New("redlock: closed")
+	// ErrInvalidTTL: a TTL that is not positive, above MaxTTL, too short for the
+	// node timeout, or below what remains of the lock that is to be extended.
+	ErrInvalidTTL = errors.New("redlock: invalid TTL")
+	// ErrInvalidResource: a resource name that is empty, too long, or one of the
+	// library's own keys.
+	ErrInvalidResource = errors.New("redlock: invalid resource")
+	// ErrInvalidOption: an option, or a relation of two, that can't work.
+	ErrInvalidOption = errors.New("redlock: invalid option")
+	// ErrInvalidNode: a client or URL that can't be a node.
+	ErrInvalidNode = errors.New("redlock: invalid node")
+	// ErrMisconfigured: a node refuses for a reason that waiting does not mend:
+	// credentials, rights, a server without INFO, one server listed twice.
+	ErrMisconfigured = errors.New("redlock: node misconfigured")
+)
+
+// errNotSent is the cause of a Failed outcome: nothing reached the node.
+var errNotSent = errors.New("not sent")
+
+// NodeResult is what one node did in a round.
+type NodeResult struct {
+	Name    string
+	Outcome Outcome
+	Err     error // the cause, where there is one
+}
+
+// QuorumError is a round that brought no quorum: what each node did, and why. It
+// unwraps to its sentinel (ErrNotAcquired, ErrNoQuorum or ErrLost) and to the
+// causes.
+type QuorumError struct {
+	Op       string // acquire, extend, release
+	Resource string
+	Quorum   int // how many nodes it takes
+	Nodes    []NodeResult
+
+	sentinel error
+	cause    error // why a quorum that granted was not enough
+}
+
+// Error says what happened, then what each node did.
+func (e *QuorumError) Error() string {
+	var b strings.Builder
+	granted := 0
+	for _, n := range e.Nodes {
+		if n.Outcome == Granted {
+			granted++
+		}
+	}
+	fmt.Fprintf(&b, "redlock: %s %s: %s: %d/%d granted, quorum %d",
+		e.Op, printable(e.Resource), strings.TrimPrefix(e.sentinel.Error(), "redlock: "), granted, len(e.Nodes), e.Quorum)
+	if e.cause != nil {
+		fmt.Fprintf(&b, ": %v", e.cause)
+	}
+	for i, n := range e.Nodes {
+		fmt.Fprintf(&b, "; node %d (%s) %s", i, n.Name, n.Outcome)
+		if n.Err != nil {
+			fmt.Fprintf(&b, ": %v", n.Err)
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns the sentinel and the causes.
+func (e *QuorumError) Unwrap() []error {
+	errs := []error{e.sentinel}
+	if e.cause != nil {
+		errs = append(errs, e.cause)
+	}
+	for _, n := range e.Nodes {
+		if n.Err != nil {
+			errs = append(errs, n.Err)
+		}
+	}
+	return errs
+}
+
+// quorumError puts a round's votes and their causes into words.
+func quorumError(op, resource string, sentinel, cause error, nodes []*node, votes []vote, causes []error) *QuorumError {
+	e := &QuorumError{
+		Op: op, Resource: resource, Quorum: quorumOf(len(nodes)),
+		Nodes: make([]NodeResult, len(nodes)), sentinel: sentinel, cause: cause,
+	}
+	for i, n := range nodes {
+		e.Nodes[i] = NodeResult{Name: n.name, Outcome: votes[i].outcome, Err: causes[i]}
+	}
+	return e
+}
+
+// hopeless tells whether so many nodes refuse for good that waiting can't bring
+// a quorum.
+func (e *QuorumError) hopeless() bool {
+	usable := 0
+	for _, n := range e.Nodes {
+		if !errors.Is(n.Err, ErrMisconfigured) {
+			usable++
+		}
+	}
+	return usable < e.Quorum
+}
+
+// printable shortens a resource for a message and quotes what is not plain text.
+func printable(resource string) string {
+	const limit = 128
+	cut := ""
+	if len(resource) > limit {
+		resource, cut = resource[:limit], fmt.Sprintf("... (%d bytes)", len(resource))
+	}
+	for _, r := range resource {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return fmt.Sprintf("%q%s", resource, cut)
+		}
+	}
+	return resource + cut
+}
+
+// ended is the error of an operation on a lock that is over.
+func ended(op, resource string, cause error) error {
+	return fmt.Errorf("redlock: %s %s: %w: %w", op, printable(resource), ErrNotHeld, cause)
+}

@@ -1,0 +1,208 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// mark is what a node may hold of a claim.
+type mark uint8
+
+const (
+	absent  mark = iota // nothing was sent, or it is known not to be there
+	unsure              // sent, and no reply is known: it may be there, or may still come
+	present             // the node said so
+)
+
+// claim is one attempt to hold one resource: what every node is told. It is
+// fresh for every attempt, so that a late command of an old one can't be taken
+// for a newer one's.
+type claim struct {
+	key    string // on the nodes, prefix included
+	owner  string
+	dead   string // the key of its tombstone
+	stripe int64
+	ttl    int64 // of the first lease, in ms
+	hint   int64
+	token  int64       // once settled
+	over   atomic.Bool // nobody wants it any more: it is not put back anywhere
+	marks  []mark      // marks[i] is guarded by node i's mu
+}
+
+// round is one command to every node, and the votes that came back.
+type round struct {
+	claim  *claim
+	start  instant
+	raise  int64       // of a raise round: the token
+	closed atomic.Bool // nobody listens any more: what is not sent yet never will be
+
+	mu     sync.Mutex // guards the fields below
+	votes  []vote
+	causes []error
+	caller *waiter // nil once closed
+}
+
+func newRound(c *claim, nodes int, start instant, w *waiter) *round {
+	return &round{claim: c, start: start, votes: make([]vote, nodes), causes: make([]error, nodes), caller: w}
+}
+
+// waiter is what a caller sleeps on. Each Locker keeps its own pool of them: a
+// timer must not wander between testing/synctest bubbles.
+type waiter struct {
+	timer *time.Timer
+	wake  chan struct{}
+}
+
+func newWaiter(c *Clock) *waiter {
+	w := &waiter{timer: c.newTimer(time.Hour), wake: make(chan struct{}, 1)}
+	w.timer.Stop()
+	return w
+}
+
+// ready takes away what an earlier use left behind.
+func (w *waiter) ready() *waiter {
+	select {
+	case <-w.wake:
+	default:
+	}
+	return w
+}
+
+// deliver records node i's vote, and wakes the caller when the votes may have
+// decided something. A vote that comes late changes nothing.
+func (r *round) deliver(i int, v vote, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.votes[i].outcome != Pending {
+		return
+	}
+	r.votes[i], r.causes[i] = v, cause
+	if r.caller == nil || count(r.votes).verdict() == undecided {
+		return
+	}
+	select {
+	case r.caller.wake <- struct{}{}:
+	default:
+	}
+}
+
+// note keeps the cause of a try that will be repeated.
+func (r *round) note(i int, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.votes[i].outcome == Pending {
+		r.causes[i] = cause
+	}
+}
+
+// stage is how far a round is.
+type stage uint8
+
+const (
+	open     stage = iota // undecided
+	patient               // won, and replies still out may make the tokens equal
+	hopeless              // lost, and the reason is still open
+	finished
+)
+
+// await blocks until judge calls the votes finished, limit has passed, or ctx is
+// done. A patient round is given as much time again as it has taken so far.
+// onHopeless, if any, runs once, as soon as the round is known to be lost.
+func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge func([]vote) stage, onHopeless func()) (stage, error) {
+	w, extended := r.caller, false
+	w.timer.Reset(limit)
+	defer w.timer.Stop()
+	for {
+		s := r.judged(judge)
+		switch {
+		case s == finished:
+			return s, nil
+		case s == patient && !extended:
+			extended = true
+			took := c.now().sub(r.start)
+			w.timer.Reset(min(took, limit-took))
+		case s == hopeless && onHopeless != nil:
+			onHopeless()
+			onHopeless = nil
+		}
+		select {
+		case <-w.wake:
+		case <-w.timer.C:
+			return r.judged(judge), nil
+		case <-ctx.Done():
+			return s, context.Cause(ctx)
+		}
+	}
+}
+
+func (r *round) judged(judge func([]vote) stage) stage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return judge(r.votes)
+}
+
+// close ends the round for its caller and returns the votes as they stand: a
+// node that was sent something and did not answer is unknown, one that was not
+// has failed. Where the verdict was known before the timers ended (decided), a
+// node without a reply is pending.
+func (r *round) close(nodes []*node, decided bool) ([]vote, []error) {
+	r.closed.Store(true)
+	r.mu.Lock()
+	r.caller = nil
+	votes, causes := append([]vote(nil), r.votes...), append([]error(nil), r.causes...)
+	r.mu.Unlock()
+	if decided {
+		return votes, causes
+	}
+	for i := range votes {
+		if votes[i].outcome != Pending {
+			continue
+		}
+		if nodes[i].sent(r.claim) {
+			votes[i].outcome, causes[i] = Unknown, errTimeout
+		} else {
+			votes[i].outcome, causes[i] = Failed, errNotSent
+		}
+	}
+	return votes, causes
+}
+
+// acquireStage judges an acquisition: it is finished when the token is settled,
+// or will have to be raised, or the reason of the loss is known.
+func acquireStage(votes []vote) stage {
+	switch count(votes).verdict() {
+	case won:
+		if r, _ := settle(votes); r == waiting {
+			return patient
+		}
+		return finished
+	case lost:
+		return hopeless
+	case contended, noQuorum:
+		return finished
+	case undecided:
+	}
+	return open
+}
+
+// raiseStage judges a raise: the votes count where they stand exactly at t.
+func raiseStage(t Token) func([]vote) stage {
+	return func(votes []vote) stage {
+		at := sameToken(votes, t)
+		if at >= quorumOf(len(votes)) || at+count(votes).pending < quorumOf(len(votes)) {
+			return finished
+		}
+		return open
+	}
+}
+
+// releaseStage judges a release: only confirmations count, and nothing but its
+// bound ends the wait for them.
+func releaseStage(votes []vote) stage {
+	if count(votes).verdict() == won {
+		return finished
+	}
+	return open
+}

@@ -1,0 +1,237 @@
+package redlock
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Each command is sent once: a second try would be a new command, and the first
+// one counts as unknown. go-redis asks the command itself, and one such command
+// in a pipeline keeps all of it from being sent again.
+type (
+	intCall  struct{ *redis.IntCmd }
+	intsCall struct{ *redis.IntSliceCmd }
+	timeCall struct{ *redis.TimeCmd }
+)
+
+func (intCall) NoRetry() bool  { return true }
+func (intsCall) NoRetry() bool { return true }
+func (timeCall) NoRetry() bool { return true }
+
+const (
+	nodeKey      = "redlock:node"
+	tombstoneKey = "redlock:dead:"
+	ownPrefix    = "redlock:" // of every key that is the library's own
+
+	// acquiresPerFlush bounds one flush, so that its reply is not long in coming.
+	acquiresPerFlush = 8 * acquireBatchSize
+)
+
+// flight is one flush: what was taken, and the commands that carry it. The
+// writer has one flush out at a time and uses the same flight again.
+type flight struct {
+	releases []cleanup
+	groups   []*group
+	raises   []*round
+	acquires []*round
+	probes   []*round
+	parts    []part
+	sent     instant
+	arena    []any // the batches' arguments, one after another
+	one      singles
+}
+
+// part is one command of a flight, and whom its reply concerns: one of the rest.
+type part struct {
+	cmd      redis.Cmder
+	releases []cleanup
+	acquires []*round
+	raise    *round
+	group    *group
+}
+
+func (f *flight) reset() {
+	clear(f.parts)
+	clear(f.arena)
+	clear(f.releases)
+	clear(f.groups)
+	clear(f.raises)
+	clear(f.acquires)
+	f.releases, f.groups, f.raises = f.releases[:0], f.groups[:0], f.raises[:0]
+	f.acquires, f.probes, f.parts, f.arena = f.acquires[:0], f.probes[:0], f.parts[:0], f.arena[:0]
+}
+
+// take moves what may be sent now from the queue into the flight. From here on a
+// claim's mark says that its acquire may have happened. Rollbacks go first, and
+// acquires only behind the last of them: a pending rollback of the same name
+// must not make our own earlier command look like contention.
+func (n *node) take(now instant) {
+	f := &n.flight
+	f.reset()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.takeReleases(now)
+	n.takeGroups()
+	f.probes = append(f.probes, n.queue.probes...)
+	n.queue.probes = drop(n.queue.probes, len(n.queue.probes))
+	f.raises = append(f.raises, n.queue.raises...)
+	n.queue.raises = drop(n.queue.raises, len(n.queue.raises))
+	if len(n.queue.releases) > 0 {
+		return
+	}
+	taken := 0
+	for _, r := range n.queue.acquires {
+		if len(f.acquires) == acquiresPerFlush {
+			break
+		}
+		taken++
+		if r.closed.Load() {
+			continue
+		}
+		if n.epoch != "" {
+			r.claim.marks[n.index] = unsure
+		}
+		f.acquires = append(f.acquires, r)
+	}
+	n.queue.acquires = drop(n.queue.acquires, taken)
+}
+
+// takeReleases takes the rollbacks that are still worth sending; mu is held.
+func (n *node) takeReleases(now instant) {
+	f, taken := &n.flight, 0
+	for _, c := range n.queue.releases {
+		if len(f.releases) == acquiresPerFlush {
+			break
+		}
+		taken++
+		switch {
+		case c.claim.marks[n.index] == absent:
+			if c.round != nil {
+				c.round.deliver(n.index, vote{outcome: Granted}, nil)
+			}
+			continue
+		case c.until <= now:
+			continue
+		}
+		f.releases = append(f.releases, c)
+	}
+	n.queue.releases = drop(n.queue.releases, taken)
+}
+
+// takeGroups takes the extensions, and of the re-seeds what is still wanted: a
+// claim that is over must not be put back behind its release; mu is held.
+func (n *node) takeGroups() {
+	for _, g := range n.queue.groups {
+		if g.script == reseedScript {
+			g.forget(func(c *claim) bool { return c.over.Load() })
+			for _, c := range g.claims {
+				c.marks[n.index] = unsure
+			}
+		}
+		if len(g.claims) > 0 {
+			n.flight.groups = append(n.flight.groups, g)
+		}
+	}
+	n.queue.groups = drop(n.queue.groups, len(n.queue.groups))
+}
+
+// drop removes the first k of a queue and lets go of what they point to.
+func drop[T any](q []T, k int) []T {
+	rest := copy(q, q[k:])
+	clear(q[rest:])
+	return q[:rest]
+}
+
+// send puts the flight on the wire and hands out the replies.
+func (n *node) send() {
+	f := &n.flight
+	if n.epoch == "" {
+		n.abstain()
+	}
+	n.addReleases()
+	for _, g := range f.groups {
+		f.parts = append(f.parts, part{cmd: n.groupCall(g), group: g})
+	}
+	for _, r := range f.raises {
+		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
+	}
+	n.addAcquires()
+	f.sent = n.clock.now()
+	if len(f.probes) > 0 || len(f.parts) > 0 && f.sent.sub(n.sampled) > sampleEvery {
+		f.parts = append(f.parts, part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
+	}
+	if len(f.parts) > 0 {
+		n.exec()
+		n.handOut()
+	}
+}
+
+// exec sends the commands: by itself where there is one, otherwise in a
+// pipeline. Each command keeps its own error.
+func (n *node) exec() {
+	f, ctx := &n.flight, context.Background()
+	if len(f.parts) == 1 {
+		if cmd := f.parts[0].cmd; n.calls.Process(ctx, cmd) != nil {
+			return // it is the command's error too
+		}
+		return
+	}
+	p := n.calls.Pipeline()
+	for _, c := range f.parts {
+		_ = p.Process(ctx, c.cmd) // queues only
+	}
+	_, _ = p.Exec(ctx) // the first of the commands' errors
+}
+
+// abstain answers all that asks for a vote: the node gives none.
+func (n *node) abstain() {
+	f := &n.flight
+	for _, rounds := range [][]*round{f.raises, f.acquires} {
+		for _, r := range rounds {
+			r.deliver(n.index, vote{outcome: Abstained}, n.abstains)
+		}
+	}
+	for _, g := range f.groups {
+		g.answer(n.index, Abstained, nil, n.abstains)
+	}
+	f.raises, f.acquires, f.groups = f.raises[:0], f.acquires[:0], f.groups[:0]
+}
+
+// addReleases makes one plain call of a single rollback, and batches of more.
+func (n *node) addReleases() {
+	rest := n.flight.releases
+	if len(rest) == 1 && !n.doubtful(rest[0].claim) {
+		n.addPart(part{cmd: n.flight.one.releaseCall(rest[0].claim), releases: rest})
+		return
+	}
+	for len(rest) > 0 {
+		batch := rest[:min(len(rest), releaseBatchSize)]
+		rest = rest[len(batch):]
+		n.addPart(part{cmd: n.releaseBatch(batch), releases: batch})
+	}
+}
+
+// addAcquires makes one plain call of a single acquire, and batches of more.
+func (n *node) addAcquires() {
+	rest := n.flight.acquires
+	if len(rest) == 1 {
+		n.addPart(part{cmd: n.flight.one.acquireCall(rest[0].claim, &n.epoch), acquires: rest})
+		return
+	}
+	for len(rest) > 0 {
+		batch := rest[:min(len(rest), acquireBatchSize)]
+		rest = rest[len(batch):]
+		n.addPart(part{cmd: n.acquireBatch(batch), acquires: batch})
+	}
+}
+
+func (n *node) addPart(p part) { n.flight.parts = append(n.flight.parts, p) }
+
+// doubtful tells whether a release must leave a tombstone: something of the
+// claim was sent here, and what became of it is not known.
+func (n *node) doubtful(c *claim) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.marks[n.index] == unsure
+}

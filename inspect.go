@@ -1,0 +1,117 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+)
+
+// Inspection is what the nodes say of one resource.
+type Inspection struct {
+	Resource string
+	Key      string // with the prefix
+	Quorum   int
+	Nodes    []NodeInspection
+}
+
+// NodeInspection is what one node says of one resource.
+type NodeInspection struct {
+	Name      string
+	Owner     string        // the owner value that holds it; empty: nobody does
+	Remaining time.Duration // of the lease; negative: a key without an end
+	Token     Token         // the largest given on the resource's stripe: the holder's, or a later one of a name that shares the stripe
+	Err       error         // why the node said nothing
+}
+
+// Holder returns the owner value that a quorum of nodes shows, and whether one
+// does.
+func (i Inspection) Holder() (owner string, held bool) {
+	for _, n := range i.Nodes {
+		same := 0
+		for _, m := range i.Nodes {
+			if n.Owner != "" && n.Owner == m.Owner {
+				same++
+			}
+		}
+		if same >= i.Quorum {
+			return n.Owner, true
+		}
+	}
+	return "", false
+}
+
+// Inspect asks every node who holds resource there, for at most a node timeout
+// or until ctx is done. It changes nothing. A node that does not answer has Err
+// set; Inspect itself fails only for a bad resource (ErrInvalidResource), a
+// closed Locker (ErrClosed), or, with *QuorumError and ErrNoQuorum, when fewer
+// than a quorum answered; what was learned is returned all the same.
+func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, error) {
+	_, key, err := l.request(resource, nil)
+	if err != nil {
+		return Inspection{}, err
+	}
+	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
+	var g errgroup.Group // zero: one node's failure must not end the others
+	for i, n := range l.nodes {
+		g.Go(func() error {
+			in.Nodes[i] = n.inspect(ctx, key)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	answered := 0
+	votes, causes := make([]vote, len(l.nodes)), make([]error, len(l.nodes))
+	for i, n := range in.Nodes {
+		votes[i].outcome, causes[i] = classify(n.Err), n.Err
+		if n.Err == nil {
+			answered++
+		}
+	}
+	if answered < l.quorum {
+		return in, quorumError("inspect", resource, ErrNoQuorum, nil, l.nodes, votes, causes)
+	}
+	return in, nil
+}
+
+func (n *node) inspect(ctx context.Context, key string) NodeInspection {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	in := NodeInspection{Name: n.name}
+	var owner, stripe *redis.SliceCmd
+	var left *redis.DurationCmd
+	_, err := n.calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		owner = p.MGet(ctx, key)
+		left = p.PTTL(ctx, key)
+		stripe = p.HMGet(ctx, nodeKey, strconv.FormatInt(stripeOf(key), 10), "base")
+		return nil
+	})
+	if err != nil {
+		in.Err = explain(err)
+		return in
+	}
+	in.Remaining = left.Val()
+	switch held := owner.Val()[0].(type) {
+	case string:
+		in.Owner = held
+	default:
+		if in.Remaining == -2 {
+			in.Remaining = 0
+		} else {
+			in.Err = fmt.Errorf("%w: the key holds data of another type", errForeignType)
+		}
+	}
+	for _, v := range stripe.Val() {
+		if s, ok := v.(string); ok {
+			t, _ := strconv.ParseUint(s, 10, 64) // 0 where it is no number
+			in.Token = max(in.Token, Token(t))
+		}
+	}
+	return in
+}
+
+var errForeignType = errors.New("not a lock")

@@ -1,0 +1,318 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/tokenctx"
+)
+
+// Lock is one hold of one resource. It ends once, for one cause: its validity
+// ended or the nodes lost it (ErrLost), it was released (ErrReleased), it was
+// held for its maximum (ErrMaxHold), or its Locker was closed (ErrClosed). It is
+// safe for use by many goroutines at once.
+type Lock struct {
+	locker   *Locker
+	resource string
+	claim    *claim
+	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
+	maxUntil instant         // 0: no bound
+	fixed    bool            // not renewed
+
+	mu      sync.Mutex // guards the fields below
+	ttl     time.Duration
+	valid   validity
+	renewAt instant
+	cause   error // why it ended; nil: it has not
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	turn    chan struct{} // an extension or renewal is under way until it closes; nil: none
+
+	due   instant // guarded by the scheduler's mu
+	place int     // in the scheduler's heap, guarded by its mu; -1: not in it
+}
+
+// hold makes a lock of a claim that a quorum granted.
+func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, start instant, valid validity) (*Lock, error) {
+	lock := &Lock{
+		locker: l, resource: resource, claim: c, values: ctx, fixed: t.fixed,
+		ttl: t.ttl, valid: valid, place: -1,
+	}
+	if t.maxHold > 0 {
+		lock.maxUntil = start.add(t.maxHold)
+	}
+	lock.renewAt = renewalAfter(start, t.ttl)
+	if !l.scheduler.add(lock) {
+		l.rollBack(c, t)
+		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+	}
+	return lock, nil
+}
+
+// Resource returns the name that was locked, without the prefix.
+func (l *Lock) Resource() string { return l.resource }
+
+// Token returns the fencing token: greater than every token issued before for
+// this resource. It does not change while the lock is held.
+func (l *Lock) Token() Token { return Token(l.claim.token) } //nolint:gosec // positive
+
+// Remaining returns how long the lock may still be trusted, as of now: 0 when it
+// is not held. It consults the clock, so it is right at the first call after a
+// pause too. It promises nothing about the next instruction: that gap is what
+// the fencing token is for.
+func (l *Lock) Remaining() time.Duration {
+	if l.Err() != nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.valid.remaining(l.locker.clock.now())
+}
+
+// ValidUntil returns when the validity ends, on the wall clock: for logs, never
+// for a decision. It is the zero time when the lock is not held.
+func (l *Lock) ValidUntil() time.Time {
+	left := l.Remaining()
+	if left == 0 {
+		return time.Time{}
+	}
+	return l.locker.clock.wall().Add(left)
+}
+
+// Err returns nil while the lock is held, and the cause of its end afterwards
+// (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
+// clock, and may therefore be set before Done closes.
+func (l *Lock) Err() error {
+	l.mu.Lock()
+	cause, over := l.cause, !l.valid.holds(l.locker.clock.now())
+	l.mu.Unlock()
+	if cause == nil && over {
+		l.lose(errLapsed)
+		l.mu.Lock()
+		cause = l.cause
+		l.mu.Unlock()
+	}
+	return cause
+}
+
+var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
+
+// Context returns a context that is done when the lock is no longer held, with
+// the cause of its end as context.Cause. It carries the values of the context
+// that Acquire was given, and the fencing token; it is not cancelled with it.
+// The local deadline behind it counts from the sending of the command that
+// granted or renewed the lock, so it ends before any node can give the name
+// away, whatever the network does, as long as the process is scheduled and clock
+// rates differ by less than the drift factor.
+func (l *Lock) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(l.carry(context.WithoutCancel(l.values)))
+		if l.cause != nil {
+			l.cancel(l.cause)
+		}
+	}
+	return l.ctx
+}
+
+// carry puts the token into a context.
+func (l *Lock) carry(ctx context.Context) context.Context {
+	return tokenctx.With(ctx, l.resource, uint64(l.Token()))
+}
+
+// Done is Context().Done().
+func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
+
+// Extend confirms the lock with a quorum and lengthens its lease to ttl from
+// now; renewals use ttl from then on. It blocks for at most one node timeout, and
+// as long as another extension of this lock is under way.
+//
+// It returns ErrInvalidTTL if ttl is not positive, above MaxTTL, too short for
+// the node timeout or below what remains; ErrNotHeld joined with the cause if the
+// lock has ended. When nodes that answered "not ours" leave no quorum possible,
+// the lock ends at once and the *QuorumError is ErrLost. After any other failure,
+// a *QuorumError with ErrNoQuorum or ctx's cause, the old validity stands.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	t := terms{ttl: ttl}
+	if err := t.validate(&l.locker.cfg); err != nil {
+		return fmt.Errorf("redlock: extend %s: %w", printable(l.resource), err)
+	}
+	if err := l.takeTurn(ctx); err != nil {
+		return fmt.Errorf("redlock: extend %s: %w", printable(l.resource), err)
+	}
+	defer l.passTurn()
+	if cause := l.Err(); cause != nil {
+		return ended("extend", l.resource, cause)
+	}
+	if left := l.Remaining(); ttl < left {
+		return fmt.Errorf("redlock: extend %s: %w: %v is less than the %v that remain", printable(l.resource), ErrInvalidTTL, ttl, left)
+	}
+	e := l.locker.extend([]*Lock{l}, []time.Duration{ttl})
+	e.wait(ctx, l.locker.clock, l.locker.cfg.nodeTimeout)
+	err := l.extended(e, 0, ttl)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return err
+}
+
+// extended draws the conclusions of an extension for this lock, the k-th in it.
+func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
+	switch e.verdict(k) {
+	case won:
+		return l.confirm(e.start, ttl)
+	case lost:
+		failure := e.failure(k, ErrLost)
+		l.lose(failure)
+		return failure
+	case undecided, contended, noQuorum:
+	}
+	return e.failure(k, ErrNoQuorum)
+}
+
+// confirm takes in a lease that a quorum confirmed. A lapse is final.
+func (l *Lock) confirm(start instant, ttl time.Duration) error {
+	cfg, now := &l.locker.cfg, l.locker.clock.now()
+	l.mu.Lock()
+	if l.cause != nil {
+		defer l.mu.Unlock()
+		return ended("extend", l.resource, l.cause)
+	}
+	valid, ok := l.valid.confirm(validFrom(start, ttl, cfg.drift), now)
+	if ok {
+		l.valid, l.ttl, l.renewAt = valid, ttl, renewalAfter(start, ttl)
+	}
+	l.mu.Unlock()
+	if !ok {
+		l.lose(errLapsed)
+		return ended("extend", l.resource, errLapsed)
+	}
+	return nil
+}
+
+// takeTurn waits until no extension or renewal of this lock is under way.
+func (l *Lock) takeTurn(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		busy := l.turn
+		if busy == nil {
+			l.turn = make(chan struct{})
+			l.mu.Unlock()
+			return nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// passTurn ends the turn, and sets the date of what comes next.
+func (l *Lock) passTurn() {
+	l.mu.Lock()
+	close(l.turn)
+	l.turn = nil
+	l.mu.Unlock()
+	l.locker.scheduler.reschedule(l)
+}
+
+// Release ends the hold at once and frees the nodes. It blocks until a quorum
+// confirms that the key is gone, for at most two node timeouts; nobody needs to
+// repeat it. It runs to that end whether ctx is cancelled or not.
+//
+// It returns nil when a quorum confirmed; a *QuorumError with ErrNoQuorum when
+// its bound passed: the hold is over all the same, and the release goes on in the
+// background until each node has answered or one lease has passed; and ErrNotHeld
+// joined with the cause if the lock had already ended, and then touches nothing.
+// Whatever it returns, the name is free for this Locker's next acquire.
+func (l *Lock) Release(_ context.Context) error {
+	_ = l.Err() // a lapse comes first
+	r := l.letGo(ErrReleased)
+	if r == nil {
+		return ended("release", l.resource, l.Err())
+	}
+	return l.confirmRelease(r, 2*l.locker.cfg.nodeTimeout)
+}
+
+// letGo ends the hold for cause and sends its release. It returns nil if the
+// lock had already ended.
+func (l *Lock) letGo(cause error) *round {
+	if !l.end(cause) {
+		return nil
+	}
+	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.now(), l.locker.waiters.Get().(*waiter).ready())
+	l.locker.discard(l.claim, l.lease(), r)
+	l.locker.turns.pass(l.claim.key)
+	return r
+}
+
+// confirmRelease waits for a quorum to confirm a release.
+func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
+	w := r.caller
+	defer l.locker.waiters.Put(w)
+	s, _ := r.await(context.Background(), l.locker.clock, bound, releaseStage, nil)
+	votes, causes := r.close(l.locker.nodes, s == finished)
+	if s == finished {
+		return nil
+	}
+	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.nodes, votes, causes)
+	l.tell(ReleaseUnconfirmed, err)
+	return err
+}
+
+// lose ends the lock without a release by its holder.
+func (l *Lock) lose(cause error) {
+	if !l.end(cause) {
+		return
+	}
+	l.locker.discard(l.claim, l.lease(), nil)
+	l.locker.turns.pass(l.claim.key)
+	l.tell(LockLost, cause)
+}
+
+// end ends the lock for cause, once.
+func (l *Lock) end(cause error) bool {
+	l.mu.Lock()
+	if l.cause != nil {
+		l.mu.Unlock()
+		return false
+	}
+	l.cause = cause
+	cancel := l.cancel
+	l.mu.Unlock()
+	if cancel != nil {
+		cancel(cause)
+	}
+	l.locker.scheduler.remove(l)
+	return true
+}
+
+// lease is the longest that a node may keep the key from now.
+func (l *Lock) lease() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ttl
+}
+
+func (l *Lock) tell(k EventKind, err error) {
+	l.locker.cfg.observe.tell(Event{Kind: k, Node: -1, Resource: l.resource, Token: l.Token(), Err: err})
+}
+
+// discard sends the release of a claim that nobody wants any more to every node
+// that may hold it. r, if any, collects the confirmations.
+func (l *Locker) discard(c *claim, lease time.Duration, r *round) {
+	c.over.Store(true)
+	for _, n := range l.nodes {
+		n.release(l.cleanup(c, lease, r))
+	}
+}
+
+func (l *Locker) cleanup(c *claim, lease time.Duration, r *round) cleanup {
+	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.now().add(lease), round: r}
+}

@@ -1,0 +1,381 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// queueBound is how many commands may wait for one node. A node that is
+	// slower than its callers refuses the rest at once: no vote is better than a
+	// late one. Rollbacks are never refused; their lease bounds them.
+	queueBound = 4096
+	// The pause after a failed probe doubles from the one to the other.
+	firstBackoff = 20 * time.Millisecond
+	lastBackoff  = 500 * time.Millisecond
+	// sampleEvery is how old the last sample of a node's TIME may get while there
+	// is traffic.
+	sampleEvery = 100 * time.Millisecond
+)
+
+var (
+	errTimeout = errors.New("no reply within the node timeout")
+	errBusy    = errors.New("not sent: too many commands wait for this node")
+)
+
+// node is one Redis master. A single goroutine, its writer, sends all that the
+// Locker has for it: what gathers while one flush is on its way goes with the
+// next, so a hung node costs one goroutine and a bounded queue, and commands to
+// one node keep their order.
+type node struct {
+	index   int
+	name    string
+	client  redis.UniversalClient // for pinned connections and inspection
+	calls   redis.UniversalClient // the same, bounded by the node timeout where it can be
+	timeout time.Duration
+	clock   *Clock
+	observe observer
+	peers   *peers
+
+	wake    chan struct{}
+	stop    chan struct{}
+	stopped chan struct{}
+
+	mu        sync.Mutex // guards the fields below, and marks[index] of every claim
+	idle      bool       // the writer sleeps
+	closed    bool
+	queue     backlog
+	busySince instant // when the flush that is out was sent; 0: none
+	down      error   // why the node is not talked to; nil: it is
+	downUntil instant // not even a probe before
+	failures  int     // failed probes in a row
+
+	// The writer's own; nobody else touches them.
+	loaded   bool   // the keeping scripts are there
+	epoch    string // empty: the node does not vote for us
+	abstains error  // why, if it answered so
+	rechecks int    // verifications in a row that NOSCRIPT or an epoch asked for
+	sampled  instant
+	flight   flight
+}
+
+// backlog is what waits for one node.
+type backlog struct {
+	releases []cleanup
+	groups   []*group
+	raises   []*round
+	acquires []*round
+	probes   []*round
+}
+
+func (b *backlog) len() int {
+	return len(b.groups) + len(b.raises) + len(b.acquires) + len(b.probes)
+}
+
+// cleanup is a release that a node still owes.
+type cleanup struct {
+	claim *claim
+	life  int64   // of the tombstone it may have to leave, in ms
+	until instant // one lease later the key is gone anyway
+	round *round  // who waits for it; nil: nobody
+}
+
+func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers) *node {
+	n := &node{
+		index: index, name: name, client: client, calls: client, timeout: cfg.nodeTimeout,
+		clock: clock, observe: cfg.observe, peers: p,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	if c, ok := client.(*redis.Client); ok {
+		n.calls = c.WithTimeout(cfg.nodeTimeout)
+	}
+	go n.write()
+	return n
+}
+
+// submitAcquire queues the round's acquire, or fails it at once.
+func (n *node) submitAcquire(r *round) { n.submit(r, &n.queue.acquires) }
+
+// submitRaise queues the round's raise, or fails it at once.
+func (n *node) submitRaise(r *round) { n.submit(r, &n.queue.raises) }
+
+// submitProbe asks whether the node answers, and whether it votes.
+func (n *node) submitProbe(r *round) { n.submit(r, &n.queue.probes) }
+
+func (n *node) submit(r *round, to *[]*round) {
+	n.mu.Lock()
+	err := n.refusal(r.start)
+	if err == nil {
+		*to = append(*to, r)
+	}
+	n.nudge()
+	if err != nil {
+		r.deliver(n.index, vote{outcome: Failed}, err)
+	}
+}
+
+// submitGroup queues an extension or re-seed of many locks, or fails it at once.
+func (n *node) submitGroup(g *group, now instant) {
+	n.mu.Lock()
+	err := n.refusal(now)
+	if err == nil {
+		n.queue.groups = append(n.queue.groups, g)
+	}
+	n.nudge()
+	if err != nil {
+		g.answer(n.index, Failed, nil, err)
+	}
+}
+
+// release queues a rollback. It is never refused: it is repeated until the node
+// answers, or one lease has passed. Where nothing of the claim can be on the
+// node, it is done at once.
+func (n *node) release(c cleanup) {
+	n.mu.Lock()
+	gone := c.claim.marks[n.index] == absent
+	if !gone {
+		n.queue.releases = append(n.queue.releases, c)
+	}
+	n.nudge()
+	if gone && c.round != nil {
+		c.round.deliver(n.index, vote{outcome: Granted}, nil)
+	}
+}
+
+// nudge wakes the writer if it sleeps, and unlocks mu.
+func (n *node) nudge() {
+	asleep := n.idle
+	n.idle = false
+	n.mu.Unlock()
+	if asleep {
+		select {
+		case n.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// refusal says why nothing is queued for this node now; mu is held.
+func (n *node) refusal(now instant) error {
+	switch {
+	case n.closed:
+		return ErrClosed
+	case n.down != nil && now < n.downUntil:
+		return fmt.Errorf("not sent: the node is down: %w", n.down)
+	case n.busySince != 0 && now.sub(n.busySince) > n.timeout:
+		return fmt.Errorf("not sent: %w for an earlier command", errTimeout)
+	case n.queue.len() >= queueBound:
+		return errBusy
+	}
+	return nil
+}
+
+// sent tells whether the node may hold, or may still come to hold, the claim.
+func (n *node) sent(c *claim) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.marks[n.index] != absent
+}
+
+// close makes the writer end once it is idle or its call returns. What is queued
+// then is dropped.
+func (n *node) close() {
+	n.mu.Lock()
+	already := n.closed
+	n.closed = true
+	n.mu.Unlock()
+	if !already {
+		close(n.stop)
+	}
+}
+
+// write is the writer: it sleeps until there is something to send, and sends it.
+func (n *node) write() {
+	defer close(n.stopped)
+	for n.sleep() {
+		n.flush()
+	}
+	n.failQueued(ErrClosed)
+}
+
+// sleep blocks until there is work that may be sent now. It returns false when
+// the node was closed.
+func (n *node) sleep() bool {
+	for {
+		n.mu.Lock()
+		work := n.queue.len() > 0 || len(n.queue.releases) > 0
+		pause := time.Duration(0)
+		if n.down != nil {
+			pause = n.downUntil.sub(n.clock.now())
+		}
+		if n.closed || work && pause <= 0 {
+			n.mu.Unlock()
+			return !n.closed
+		}
+		n.idle = true
+		n.mu.Unlock()
+		if work {
+			if !n.doze(pause) {
+				return false
+			}
+			continue
+		}
+		select {
+		case <-n.wake:
+		case <-n.stop:
+			return false
+		}
+	}
+}
+
+// doze waits out a pause between two probes of a node that owes rollbacks.
+func (n *node) doze(pause time.Duration) bool {
+	t := n.clock.newTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-n.wake:
+	case <-n.stop:
+		return false
+	}
+	return true
+}
+
+// flush sends what has gathered, and hands out the replies.
+func (n *node) flush() {
+	now := n.clock.now()
+	n.mu.Lock()
+	n.busySince = now
+	suspect := n.down
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.busySince = 0
+		n.mu.Unlock()
+	}()
+	if suspect != nil {
+		if err := n.probe(); err != nil {
+			n.failed(err)
+			return
+		}
+		n.recovered()
+	}
+	if err := n.prepare(); err != nil {
+		n.failed(err)
+		return
+	}
+	n.take(now)
+	n.send()
+}
+
+// probe asks a node that was down for its TIME: the cheapest thing to lose.
+func (n *node) probe() error {
+	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
+	sent := n.clock.now()
+	if err := n.calls.Process(context.Background(), cmd); err != nil {
+		return err
+	}
+	n.sample(sent, cmd.Val())
+	return nil
+}
+
+// prepare makes sure that the scripts are there and that it is known whether the
+// node votes. It returns an error if the node can't be talked to.
+func (n *node) prepare() error {
+	if !n.loaded {
+		if err := n.load(keepingScripts); err != nil {
+			return err
+		}
+		n.loaded = true
+	}
+	if n.epoch != "" {
+		return nil
+	}
+	epoch, abstains, err := n.verify()
+	if err != nil {
+		return err
+	}
+	if abstains != nil && n.abstains == nil {
+		n.tell(NodeAbstains, abstains)
+	}
+	n.epoch, n.abstains = epoch, abstains
+	return nil
+}
+
+// load loads scripts over any connection.
+func (n *node) load(scripts []*script) error {
+	_, err := n.calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+		for _, s := range scripts {
+			p.ScriptLoad(context.Background(), s.body)
+		}
+		return nil
+	})
+	return err
+}
+
+// failed notes that the node can't be talked to, and fails all that waits for it
+// but the rollbacks.
+func (n *node) failed(err error) {
+	err = explain(err)
+	n.markDown(err)
+	n.failQueued(fmt.Errorf("not sent: %w", err))
+}
+
+// markDown starts, or lengthens, the pause before the next probe. The first
+// failure has none: a connection may have been stale, and no more.
+func (n *node) markDown(err error) {
+	now := n.clock.now()
+	n.mu.Lock()
+	first := n.down == nil
+	n.down = err
+	if first {
+		n.failures, n.downUntil = 0, now
+	} else {
+		pause := min(firstBackoff<<min(n.failures, 10), lastBackoff)
+		n.failures++
+		n.downUntil = now.add(pause)
+	}
+	n.mu.Unlock()
+	if first {
+		n.tell(NodeDown, err)
+	}
+}
+
+func (n *node) recovered() {
+	n.mu.Lock()
+	n.down, n.failures = nil, 0
+	n.mu.Unlock()
+	n.tell(NodeUp, nil)
+}
+
+func (n *node) failQueued(err error) {
+	n.mu.Lock()
+	q, now := n.queue, n.clock.now()
+	q.releases = slices.DeleteFunc(q.releases, func(c cleanup) bool { return c.until <= now })
+	n.queue = backlog{releases: q.releases}
+	n.mu.Unlock()
+	for _, rounds := range [][]*round{q.probes, q.raises, q.acquires} {
+		for _, r := range rounds {
+			r.deliver(n.index, vote{outcome: Failed}, err)
+		}
+	}
+	for _, g := range q.groups {
+		g.answer(n.index, Failed, nil, err)
+	}
+}
+
+func (n *node) tell(k EventKind, err error) {
+	n.observe.tell(Event{Kind: k, Node: n.index, Name: n.name, Err: err})
+}
+
+// sample takes in a reading of the node's clock that was asked for at sent.
+func (n *node) sample(sent instant, server time.Time) {
+	n.sampled = n.clock.now()
+	n.peers.sampled(n.index, sent, n.sampled, server)
+}

@@ -1,0 +1,48 @@
+package redlock
+
+// EventKind says what an Event is about.
+type EventKind uint8
+
+const (
+	// NodeDown: a node stopped answering, or refuses; Err says why.
+	NodeDown EventKind = iota + 1
+	// NodeUp: a node that was down answers again.
+	NodeUp
+	// NodeAbstains: a node answers and does not vote; Err says why.
+	NodeAbstains
+	// LockLost: a lock ended without having been released; Err says why.
+	LockLost
+	// ReleaseUnconfirmed: no quorum confirmed a release within its bound; Err is
+	// the *QuorumError. The hold is over all the same, and the rollback goes on.
+	ReleaseUnconfirmed
+)
+
+var eventNames = [...]string{"", "node down", "node up", "node abstains", "lock lost", "release unconfirmed"}
+
+// String returns the kind in words.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) && k > 0 {
+		return eventNames[k]
+	}
+	return "invalid"
+}
+
+// Event is something that the library noticed by itself. Fields that do not
+// apply are zero; fields may be added in later versions.
+type Event struct {
+	Kind     EventKind
+	Node     int    // index of the node in the list given to New or Open; -1 for a lock's event
+	Name     string // the node's name
+	Resource string // of a lock's event
+	Token    Token  // of a lock's event
+	Err      error  // the cause
+}
+
+// observer hands events to the user's function, or nowhere.
+type observer func(Event)
+
+func (o observer) tell(e Event) {
+	if o != nil {
+		o(e)
+	}
+}

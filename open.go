@@ -1,0 +1,189 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// The most connections to one node: the writer needs one, and what Inspect,
+	// Check and a verification do beside it a few more.
+	openPoolSize = 8
+	// dialShare is how many node timeouts a connection may take to come up: it is
+	// several round trips, with TLS more.
+	dialShare = 4
+)
+
+// Open makes a Locker over clients of its own, one for each URL, which Close
+// closes. A URL is redis://[user:password@]host[:port][/db], rediss:// for TLS,
+// unix://[user:password@]/path[?db=n], or a bare host:port. The clients never
+// send a command twice, are bounded by the node timeout, and need no more than
+// eight connections each.
+//
+// Open connects to every node and asks whether it votes, for at most four node
+// timeouts, or until ctx is done. It succeeds while a quorum answers: the nodes
+// that did not are told to WithObserver as NodeDown, and are tried again by
+// every acquisition. Otherwise it returns a *QuorumError with ErrNoQuorum that
+// names each node's fault, and keeps nothing open. Faults of the arguments come
+// joined, as ErrInvalidNode, ErrInvalidOption or ErrInvalidTTL, before anything
+// is sent. A password appears in no error.
+func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
+	cfg, err := buildConfig(len(urls), opts)
+	if len(urls) == 0 {
+		err = errors.Join(err, fmt.Errorf("%w: no URL given: a Locker needs at least one node", ErrInvalidNode))
+	}
+	options := make([]*redis.Options, len(urls))
+	for i, u := range urls {
+		o, parseErr := parseNode(i, u)
+		err = errors.Join(err, parseErr)
+		options[i] = o
+	}
+	if err != nil {
+		return nil, err
+	}
+	clients := make([]redis.UniversalClient, len(urls))
+	own := make([]io.Closer, len(urls))
+	for i, o := range options {
+		harden(o, cfg.nodeTimeout)
+		c := redis.NewClient(o)
+		clients[i], own[i] = c, c
+	}
+	l, err := New(clients, opts...)
+	if err != nil {
+		return nil, errors.Join(err, closeAll(own))
+	}
+	l.own = own
+	if err := l.warmUp(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// warmUp asks every node whether it votes.
+func (l *Locker) warmUp(ctx context.Context) error {
+	w := l.waiters.Get().(*waiter).ready()
+	defer l.waiters.Put(w)
+	r := newRound(&claim{marks: make([]mark, len(l.nodes))}, len(l.nodes), l.clock.now(), w)
+	for _, n := range l.nodes {
+		n.submitProbe(r)
+	}
+	allAnswered := func(votes []vote) stage {
+		if count(votes).pending == 0 {
+			return finished
+		}
+		return open
+	}
+	_, err := r.await(ctx, l.clock, dialShare*l.cfg.nodeTimeout, allAnswered, nil)
+	votes, causes := r.close(l.nodes, false)
+	if err != nil {
+		return fmt.Errorf("redlock: open: %w", err)
+	}
+	answered := 0
+	for _, v := range votes {
+		if v.outcome == Granted || v.outcome == Abstained {
+			answered++
+		}
+	}
+	if answered < l.quorum {
+		return quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, votes, causes)
+	}
+	return nil
+}
+
+// parseNode reads one URL. No part of a URL that does not parse is repeated: it
+// may hold a password.
+func parseNode(i int, u string) (*redis.Options, error) {
+	if u == "" {
+		return nil, fmt.Errorf("%w: URL %d is empty", ErrInvalidNode, i)
+	}
+	if !strings.Contains(u, "://") {
+		host, _, err := net.SplitHostPort(u)
+		if err != nil || host == "" || strings.Contains(u, "@") {
+			return nil, fmt.Errorf("%w: URL %d: without a scheme, give host:port", ErrInvalidNode, i)
+		}
+		return &redis.Options{Addr: u}, nil
+	}
+	o, err := redis.ParseURL(u)
+	if err != nil {
+		return nil, fmt.Errorf("%w: URL %d does not parse (not shown, it may hold a password): give redis://[user:password@]host:port[/db], rediss://, unix:///path, or host:port", ErrInvalidNode, i)
+	}
+	return o, nil
+}
+
+// harden sets what go-redis leaves open to a hung or refusing node.
+func harden(o *redis.Options, timeout time.Duration) {
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout = dialShare * timeout
+	o.ReadTimeout, o.WriteTimeout = timeout, timeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.MinIdleConns = openPoolSize, 1
+	o.PoolTimeout = timeout
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+func closeAll(cs []io.Closer) error {
+	var errs []error
+	for _, c := range cs {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// checkNodes refuses what can't be a node, and names the rest.
+func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error) {
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w: no client given: a Locker needs at least one node", ErrInvalidNode)
+	}
+	var errs []error
+	names := make([]string, len(nodes))
+	for i, client := range nodes {
+		name, err := nodeName(i, client)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if names[i] = name; len(given) == len(nodes) {
+			names[i] = given[i]
+		}
+		if names[i] == "" || len(names[i]) > maxLabel || strings.ContainsAny(names[i], " ,\r\n\t") {
+			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes without blanks and commas: see WithNodeNames", ErrInvalidNode, i, maxLabel))
+		}
+		for j := range i {
+			if names[j] == names[i] {
+				errs = append(errs, fmt.Errorf("%w: nodes %d and %d are both %s: a node may not vote twice", ErrInvalidNode, j, i, names[i]))
+			}
+		}
+	}
+	return names, errors.Join(errs...)
+}
+
+// nodeName is the address of a client that may be a node.
+func nodeName(i int, client redis.UniversalClient) (string, error) {
+	fallback := fmt.Sprintf("node-%d", i)
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fallback, fmt.Errorf("%w: node %d: the client is nil", ErrInvalidNode, i)
+	}
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		return fallback, fmt.Errorf("%w: node %d is a Cluster client: a node is one master, and a Cluster may move a key to another", ErrInvalidNode, i)
+	case *redis.Ring:
+		return fallback, fmt.Errorf("%w: node %d is a Ring client: a node is one master, and a Ring moves keys when a shard is down", ErrInvalidNode, i)
+	case *redis.Client:
+		if c.Options().Addr == "FailoverClient" {
+			return fallback, fmt.Errorf("%w: node %d is a Sentinel client: after a failover the node would be another server, which may lack the keys", ErrInvalidNode, i)
+		}
+		return c.Options().Addr, nil
+	default:
+		return fallback, nil
+	}
+}

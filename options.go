@@ -1,0 +1,223 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Defaults, each with its reason.
+const (
+	// DefaultTTL is long beside a garbage collection or a network blip, and short
+	// beside an operator's patience when a holder dies.
+	DefaultTTL = 10 * time.Second
+	// DefaultMaxTTL is the longest lease that anyone may take in a cluster, and so
+	// what a node that forgot waits before it votes again.
+	DefaultMaxTTL = 30 * time.Second
+	// DefaultNodeTimeout is two orders above a round trip in one region, and small
+	// beside the TTL. It is never more than a quarter of the TTL.
+	DefaultNodeTimeout = 250 * time.Millisecond
+	// DefaultDriftFactor is the share of a lease by which a node's clock may run
+	// fast against ours: one per cent, as on the Redis page, is a hundred times
+	// what a machine with NTP shows.
+	DefaultDriftFactor = 0.01
+	// DefaultRetryMin and DefaultRetryMax bound the pause between two attempts,
+	// drawn at random so that contenders which split the vote part.
+	DefaultRetryMin = 50 * time.Millisecond
+	DefaultRetryMax = 250 * time.Millisecond
+	// DefaultCloseTimeout bounds Close.
+	DefaultCloseTimeout = 2 * time.Second
+
+	// MaxResourceLength is the longest name of a resource, in bytes, prefix
+	// included: it travels with every command.
+	MaxResourceLength = 4096
+
+	minTTL         = 10 * time.Millisecond
+	maxMaxTTL      = 24 * time.Hour
+	maxDriftFactor = 0.5
+	maxLabel       = 256
+)
+
+// Option configures a Locker.
+type Option interface{ applyLocker(c *config) }
+
+// AcquireOption configures one acquisition.
+type AcquireOption interface{ applyAcquire(t *terms) }
+
+// LockOption configures a Locker's locks when given to New or Open, and one lock
+// when given to an acquisition.
+type LockOption interface {
+	Option
+	AcquireOption
+}
+
+// terms are what one acquisition is made on.
+type terms struct {
+	ttl     time.Duration
+	fixed   bool
+	maxHold time.Duration // 0: no bound
+}
+
+// config is what a Locker is made of.
+type config struct {
+	terms
+	maxTTL       time.Duration
+	nodeTimeout  time.Duration // 0: the default, from the TTL
+	drift        float64
+	retryMin     time.Duration
+	retryMax     time.Duration
+	closeTimeout time.Duration
+	prefix       string
+	holder       string
+	names        []string
+	observe      observer
+}
+
+func defaultConfig() config {
+	return config{
+		terms:        terms{ttl: DefaultTTL},
+		maxTTL:       DefaultMaxTTL,
+		drift:        DefaultDriftFactor,
+		retryMin:     DefaultRetryMin,
+		retryMax:     DefaultRetryMax,
+		closeTimeout: DefaultCloseTimeout,
+	}
+}
+
+type lockerOption func(*config)
+
+func (o lockerOption) applyLocker(c *config) { o(c) }
+
+type lockOption func(*terms)
+
+func (o lockOption) applyLocker(c *config) { o(&c.terms) }
+func (o lockOption) applyAcquire(t *terms) { o(t) }
+
+// WithTTL sets the lease: how long the nodes keep a lock that is not renewed. It
+// must be positive, at least four times the node timeout if that was set, and at
+// most MaxTTL.
+func WithTTL(d time.Duration) LockOption { return lockOption(func(t *terms) { t.ttl = d }) }
+
+// WithFixedLease switches renewal off: the lock ends with its first lease,
+// unless Extend is called.
+func WithFixedLease() LockOption { return lockOption(func(t *terms) { t.fixed = true }) }
+
+// WithMaxHold bounds how long a lock is held, renewals included: after d it is
+// released and its context ends with ErrMaxHold. It catches a lock that was
+// forgotten. Zero means no bound.
+func WithMaxHold(d time.Duration) LockOption { return lockOption(func(t *terms) { t.maxHold = d }) }
+
+// WithMaxTTL sets the longest lease anyone may take in this cluster. Give every
+// client of the nodes the same value.
+func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
+
+// WithNodeTimeout bounds each command to each node. It must be below the TTL;
+// the default is the smaller of DefaultNodeTimeout and a quarter of the TTL.
+func WithNodeTimeout(d time.Duration) Option {
+	return lockerOption(func(c *config) {
+		c.nodeTimeout = d
+		if d == 0 {
+			c.nodeTimeout = -1 // an explicit zero is refused, not taken for the default
+		}
+	})
+}
+
+// WithDriftFactor sets the share of a lease by which a node's clock may run fast
+// against ours: at least 0, at most 0.5. Validity is shorter by that much (and
+// by 2 ms).
+func WithDriftFactor(f float64) Option { return lockerOption(func(c *config) { c.drift = f }) }
+
+// WithRetry sets the bounds of the random pause between two attempts of Acquire.
+func WithRetry(least, most time.Duration) Option {
+	return lockerOption(func(c *config) { c.retryMin, c.retryMax = least, most })
+}
+
+// WithCloseTimeout bounds Close.
+func WithCloseTimeout(d time.Duration) Option {
+	return lockerOption(func(c *config) { c.closeTimeout = d })
+}
+
+// WithPrefix is put before every resource's name to make its key.
+func WithPrefix(prefix string) Option { return lockerOption(func(c *config) { c.prefix = prefix }) }
+
+// WithHolder puts a label before the random part of every owner value, so that
+// Inspect and redis-cli show who holds a lock. It may not contain a line break.
+func WithHolder(label string) Option { return lockerOption(func(c *config) { c.holder = label }) }
+
+// WithNodeNames names the nodes, in the order given to New or Open. A node's
+// name is its address unless this option says otherwise: use it where clients
+// see the same node under different addresses, and for in-memory dialers.
+func WithNodeNames(names ...string) Option {
+	return lockerOption(func(c *config) { c.names = append([]string{}, names...) })
+}
+
+// WithObserver has f told what the library notices by itself. f is called from
+// the library's goroutines, from several at once too, and must return quickly:
+// while it runs, a node's commands wait.
+func WithObserver(f func(Event)) Option { return lockerOption(func(c *config) { c.observe = f }) }
+
+// build applies the options and returns all their faults, joined.
+func buildConfig(nodes int, opts []Option) (config, error) {
+	c := defaultConfig()
+	for i, o := range opts {
+		if o == nil {
+			return c, fmt.Errorf("%w: option %d is nil", ErrInvalidOption, i)
+		}
+		o.applyLocker(&c)
+	}
+	err := c.validate(nodes)
+	if c.nodeTimeout == 0 {
+		c.nodeTimeout = min(DefaultNodeTimeout, c.ttl/4)
+	}
+	return c, err
+}
+
+func (c *config) validate(nodes int) error {
+	var errs []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalidOption}, args...)...))
+		}
+	}
+	wrong(c.maxTTL < minTTL || c.maxTTL > maxMaxTTL, "WithMaxTTL %v: give %v to %v", c.maxTTL, minTTL, maxMaxTTL)
+	wrong(c.nodeTimeout < 0, "WithNodeTimeout: give a positive duration, below the TTL of %v", c.ttl)
+	wrong(c.nodeTimeout >= c.ttl && c.ttl > 0, "WithNodeTimeout %v is not below WithTTL %v", c.nodeTimeout, c.ttl)
+	wrong(!(c.drift >= 0 && c.drift <= maxDriftFactor), "WithDriftFactor %v: give 0 to %v", c.drift, maxDriftFactor)
+	wrong(c.retryMin <= 0 || c.retryMax < c.retryMin, "WithRetry %v to %v: give positive bounds, the smaller first", c.retryMin, c.retryMax)
+	wrong(c.closeTimeout <= 0, "WithCloseTimeout %v: give a positive duration", c.closeTimeout)
+	wrong(len(c.holder) > maxLabel || hasControl(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
+	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
+	if c.names != nil {
+		wrong(len(c.names) != nodes, "WithNodeNames gives %d names for %d nodes", len(c.names), nodes)
+	}
+	if err := c.terms.validate(c); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// validate checks the terms of one acquisition against the Locker's.
+func (t *terms) validate(c *config) error {
+	switch {
+	case t.ttl < minTTL:
+		return fmt.Errorf("%w: WithTTL %v: give at least %v", ErrInvalidTTL, t.ttl, minTTL)
+	case t.ttl > c.maxTTL:
+		return fmt.Errorf("%w: WithTTL %v is above the cluster's MaxTTL %v: take less, or raise WithMaxTTL on every client", ErrInvalidTTL, t.ttl, c.maxTTL)
+	case c.nodeTimeout > 0 && t.ttl <= c.nodeTimeout:
+		return fmt.Errorf("%w: WithTTL %v is not above the node timeout %v: take more, or lower WithNodeTimeout", ErrInvalidTTL, t.ttl, c.nodeTimeout)
+	case t.ttl <= drift(t.ttl, c.drift):
+		return fmt.Errorf("%w: WithTTL %v leaves no validity after %v for drift", ErrInvalidTTL, t.ttl, drift(t.ttl, c.drift))
+	case t.maxHold < 0:
+		return fmt.Errorf("%w: WithMaxHold %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.maxHold)
+	}
+	return nil
+}
+
+func hasControl(s string) bool {
+	for _, r := range s {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return true
+		}
+	}
+	return false
+}

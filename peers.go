@@ -1,0 +1,88 @@
+package redlock
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// hintLead is how far a hint may be ahead of the nodes' clocks, so that a client
+// whose clock is years ahead does not use the tokens up.
+const hintLead = time.Minute
+
+// peers is what the nodes of one Locker need to know of each other, and of the
+// tokens that were seen.
+type peers struct {
+	clock *Clock
+	lead  atomic.Int64 // how far a hint may be ahead of the Clock, in microseconds; 0: no sample yet
+	last  atomic.Int64 // the largest token seen, or hint given
+
+	mu      sync.Mutex // guards the fields below
+	offsets []int64    // by node: its clock minus ours, in microseconds; 0: no sample yet
+	runs    []string   // by node: its run_id
+	names   []string
+}
+
+func newPeers(c *Clock, names []string) *peers {
+	return &peers{clock: c, offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names}
+}
+
+// sampled takes in a node's TIME, asked for at sent and answered at received.
+func (p *peers) sampled(node int, sent, received instant, server time.Time) {
+	middle := sent.add(received.sub(sent) / 2)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offsets[node] = server.UnixMicro() - int64(middle)/1000
+	var known [16]int64
+	offsets := known[:0]
+	for _, o := range p.offsets {
+		if o != 0 {
+			offsets = append(offsets, o)
+		}
+	}
+	slices.Sort(offsets)
+	// The median: one node whose clock is off, either way, moves nothing.
+	p.lead.Store(offsets[(len(offsets)-1)/2] + hintLead.Microseconds())
+}
+
+// hint suggests a token: the client's clock in microseconds, so that the nodes
+// stay in step through crashes too, or one more than the last token seen. Each
+// hint is given once.
+func (p *peers) hint() int64 {
+	for {
+		last := p.last.Load()
+		h := last + 1
+		if lead := p.lead.Load(); lead != 0 {
+			h = max(h, min(p.clock.wall().UnixMicro(), int64(p.clock.now())/1000+lead))
+		}
+		if p.last.CompareAndSwap(last, h) {
+			return h
+		}
+	}
+}
+
+// seen notes a token, so that the next hint is above it.
+func (p *peers) seen(t Token) {
+	for {
+		last := p.last.Load()
+		if int64(t) <= last || p.last.CompareAndSwap(last, int64(t)) {
+			return
+		}
+	}
+}
+
+// runs on notes which server process a node is. One server listed twice would
+// vote twice, so the second entry is refused.
+func (p *peers) serves(node int, runID string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.runs {
+		if i != node && other == runID {
+			return fmt.Errorf("%w: one server listed twice: %s is %s", ErrMisconfigured, p.names[node], p.names[i])
+		}
+	}
+	p.runs[node] = runID
+	return nil
+}

@@ -1,0 +1,271 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Locker takes locks over one list of nodes. It is safe for use by many
+// goroutines at once; a process needs one for each list of nodes.
+type Locker struct {
+	cfg       config
+	clock     *Clock
+	nodes     []*node
+	quorum    int
+	peers     *peers
+	turns     *turns
+	scheduler *scheduler
+	waiters   sync.Pool
+	closed    atomic.Bool
+	closing   chan struct{}
+	own       []io.Closer // the clients that Open built
+}
+
+// New makes a Locker over the caller's clients, one for each node, in any order.
+// It sends nothing, never closes a client and never adds hooks to one; close the
+// clients after the Locker. Clients with default options are safe: a command is
+// never sent twice, and a node that hangs or refuses delays nobody else.
+//
+// A Cluster, Ring or Sentinel client is no node and is refused, and so are equal
+// names. All faults come joined, as ErrInvalidNode, ErrInvalidOption or
+// ErrInvalidTTL.
+func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
+	cfg, err := buildConfig(len(nodes), opts)
+	names, nodeErr := checkNodes(nodes, cfg.names)
+	if err = errors.Join(err, nodeErr); err != nil {
+		return nil, err
+	}
+	l := &Locker{
+		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), turns: newTurns(), closing: make(chan struct{}),
+	}
+	l.waiters.New = func() any { return newWaiter(l.clock) }
+	l.peers = newPeers(l.clock, names)
+	l.scheduler = newScheduler(l)
+	for i, client := range nodes {
+		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers))
+	}
+	return l, nil
+}
+
+// Acquire takes the lock on resource, and blocks until it is held or ctx is done.
+// Goroutines of one Locker that want the same name queue first in, first out.
+// ctx bounds the acquisition only: Lock.Context keeps its values, not its
+// cancellation.
+//
+// Acquire tries again after contention and after a missing quorum, and after
+// nothing else. When ctx ends, it returns at once with ctx's error joined with
+// the last *QuorumError, or with ErrNotAcquired where it still waited behind
+// another goroutine of this Locker; what was sent is rolled back in the
+// background. ErrInvalidResource, ErrInvalidTTL, ErrInvalidOption and ErrClosed
+// return at once, and so does a *QuorumError when ErrMisconfigured nodes leave
+// no quorum possible.
+func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
+	t, key, err := l.request(resource, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+	}
+	if err := l.turns.take(ctx, key); err != nil {
+		return nil, fmt.Errorf("redlock: acquire %s: %w: %w", printable(resource), ErrNotAcquired, err)
+	}
+	lock, err := l.insist(ctx, resource, key, t)
+	if err != nil {
+		l.turns.pass(key)
+	}
+	return lock, err
+}
+
+// TryAcquire makes one attempt: it returns the lock, or says why not, and never
+// waits for a holder. ErrNotAcquired: a quorum answered and it was not ours;
+// ErrNoQuorum: too few answered, so nobody can say. A name that this Locker
+// holds or queues for is ErrNotAcquired, without traffic. The rest is as for
+// Acquire.
+func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
+	t, key, err := l.request(resource, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+	}
+	if !l.turns.try(key) {
+		return nil, fmt.Errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", printable(resource), ErrNotAcquired)
+	}
+	lock, err := l.attempt(ctx, resource, key, t)
+	if err != nil {
+		l.turns.pass(key)
+	}
+	return lock, err
+}
+
+// Do runs fn while holding resource, which is acquired as by Acquire and
+// released when fn returns or panics. fn's context is cancelled when ctx is, and
+// when the lock is lost, with the loss as its cause; it carries the fencing
+// token. Do returns fn's error, joined with the loss if validity ended before fn
+// returned. fn may release by itself; a release that no quorum confirmed is an
+// event, not Do's error.
+func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+	if fn == nil {
+		return fmt.Errorf("redlock: do %s: fn is nil", printable(resource))
+	}
+	lock, err := l.Acquire(ctx, resource, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release(ctx) }() // unconfirmed: an event
+	inner, cancel := context.WithCancelCause(lock.carry(ctx))
+	stop := context.AfterFunc(lock.Context(), func() { cancel(lock.Err()) })
+	defer func() { stop(); cancel(nil) }()
+	err = fn(inner, lock)
+	if loss := lock.Err(); loss != nil && !errors.Is(loss, ErrReleased) {
+		err = errors.Join(err, fmt.Errorf("redlock: do %s: %w", printable(resource), loss))
+	}
+	return err
+}
+
+// Close releases what is held, as far as the nodes answer within the close
+// timeout, and ends the locks' contexts with ErrClosed. Calls that wait end with
+// ErrClosed, and so does every later one. Clients given to New stay open. It
+// returns an error if a release could not be confirmed; the Locker is closed all
+// the same. Further calls do nothing and return nil.
+func (l *Locker) Close() error {
+	if !l.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	close(l.closing)
+	deadline := l.clock.newTimer(l.cfg.closeTimeout)
+	defer deadline.Stop()
+	errs := l.releaseAll()
+	for _, n := range l.nodes {
+		n.close()
+	}
+	l.scheduler.work.Wait() // each is bounded by the node timeouts
+	for _, n := range l.nodes {
+		select {
+		case <-n.stopped:
+		case <-deadline.C:
+			deadline.Reset(0) // one bound for all
+		}
+	}
+	for _, c := range l.own {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// releaseAll ends every lock that is held and waits for the confirmations,
+// within the close timeout for all together.
+func (l *Locker) releaseAll() []error {
+	var errs []error
+	until := l.clock.now().add(l.cfg.closeTimeout)
+	held := l.scheduler.stop()
+	rounds := make([]*round, len(held))
+	for i, lock := range held {
+		rounds[i] = lock.letGo(ErrClosed)
+	}
+	for i, r := range rounds {
+		if r == nil {
+			continue
+		}
+		if err := held[i].confirmRelease(r, max(until.sub(l.clock.now()), 0)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// request checks an acquisition's arguments, before anything is sent.
+func (l *Locker) request(resource string, opts []AcquireOption) (terms, string, error) {
+	t, key := l.cfg.terms, l.cfg.prefix+resource
+	for i, o := range opts {
+		if o == nil {
+			return t, key, fmt.Errorf("redlock: acquire %s: %w: option %d is nil", printable(resource), ErrInvalidOption, i)
+		}
+		o.applyAcquire(&t)
+	}
+	if err := checkResource(resource, key); err != nil {
+		return t, key, err
+	}
+	if len(opts) > 0 {
+		if err := t.validate(&l.cfg); err != nil {
+			return t, key, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+		}
+	}
+	if l.closed.Load() {
+		return t, key, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+	}
+	return t, key, nil
+}
+
+func checkResource(resource, key string) error {
+	switch {
+	case resource == "":
+		return fmt.Errorf("%w: the name is empty", ErrInvalidResource)
+	case len(key) > MaxResourceLength:
+		return fmt.Errorf("%w: %s: the name, prefix included, is longer than %d bytes", ErrInvalidResource, printable(resource), MaxResourceLength)
+	case len(key) >= len(ownPrefix) && key[:len(ownPrefix)] == ownPrefix:
+		return fmt.Errorf("%w: %s: keys that begin with %q are the library's own", ErrInvalidResource, printable(resource), ownPrefix)
+	}
+	return nil
+}
+
+// insist makes attempts until one succeeds, waiting does not help, or ctx ends.
+func (l *Locker) insist(ctx context.Context, resource, key string, t terms) (*Lock, error) {
+	var last *QuorumError
+	for {
+		if l.closed.Load() {
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+		}
+		lock, err := l.attempt(ctx, resource, key, t)
+		var failed *QuorumError
+		switch {
+		case err == nil:
+			return lock, nil
+		case !errors.As(err, &failed):
+			if last != nil && !errors.Is(err, ErrClosed) {
+				err = errors.Join(err, last)
+			}
+			return nil, err
+		case failed.hopeless():
+			return nil, failed
+		}
+		last = failed
+		if errors.Is(failed, errRace) {
+			continue // at once, with a hint above the largest token seen
+		}
+		if err := l.pause(ctx); err != nil {
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), errors.Join(err, last))
+		}
+	}
+}
+
+// pause waits a random while between the retry bounds.
+func (l *Locker) pause(ctx context.Context) error {
+	d := l.cfg.retryMin
+	if spread := l.cfg.retryMax - l.cfg.retryMin; spread > 0 {
+		d += rand.N(spread)
+	}
+	t := l.clock.newTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-l.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// milliseconds rounds up: a node never keeps less than was asked for.
+func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -1,0 +1,246 @@
+package redlock
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// pollInterval is how often the scheduler looks at the clock while a lock is
+	// held: Go's timers do not count a suspend, and Done must follow within a
+	// second of its end.
+	pollInterval = 500 * time.Millisecond
+	// A lock is renewed at a third of its TTL, up to a tenth of that earlier, on
+	// a grid of a two-hundredth of the TTL, so that many locks go in one script.
+	renewalShare = 3
+	renewalGrid  = 200
+	// retryRenewal is the longest pause after a renewal that failed.
+	retryRenewal = 250 * time.Millisecond
+)
+
+// renewalAfter is when a lease that was sent at start is renewed.
+func renewalAfter(start instant, ttl time.Duration) instant {
+	third := ttl / renewalShare
+	at := start.add(third - rand.N(third/10+1))
+	grid := instant(max(ttl/renewalGrid, time.Millisecond))
+	return max(at-at%grid, start)
+}
+
+// scheduler watches over all held locks of a Locker: it renews them in time,
+// and ends them when their validity, or their longest hold, has passed. It is
+// one heap and one timer, whatever the number of locks.
+type scheduler struct {
+	locker *Locker
+	work   sync.WaitGroup // renewals under way
+
+	mu      sync.Mutex // guards the fields below, and due and place of every lock
+	locks   dueHeap
+	timer   *time.Timer
+	armed   instant // when the timer fires; 0: it is not set
+	stopped bool
+}
+
+func newScheduler(l *Locker) *scheduler { return &scheduler{locker: l} }
+
+// add takes a lock in. It returns false once the scheduler was stopped.
+func (s *scheduler) add(l *Lock) bool {
+	due := l.nextDue()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	l.due = due
+	heap.Push(&s.locks, l)
+	s.arm()
+	return true
+}
+
+func (s *scheduler) remove(l *Lock) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.place >= 0 {
+		heap.Remove(&s.locks, l.place)
+	}
+}
+
+// reschedule puts a held lock where its next date says.
+func (s *scheduler) reschedule(l *Lock) {
+	due := l.nextDue()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.place >= 0 {
+		l.due = due
+		heap.Fix(&s.locks, l.place)
+		s.arm()
+	}
+}
+
+// stop ends the scheduler and returns the locks that are still held.
+func (s *scheduler) stop() []*Lock {
+	s.mu.Lock()
+	s.stopped = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	held := append([]*Lock(nil), s.locks...)
+	s.mu.Unlock()
+	return held
+}
+
+// arm sets the timer for the first lock's date; mu is held. A timer that fires
+// too early costs nothing but the look.
+func (s *scheduler) arm() {
+	if s.stopped || len(s.locks) == 0 {
+		return
+	}
+	now := s.locker.clock.now()
+	at := min(s.locks[0].due, now.add(pollInterval))
+	if s.armed != 0 && s.armed <= at {
+		return
+	}
+	s.armed = at
+	wait := max(at.sub(now), 0)
+	if s.timer == nil {
+		s.timer = s.locker.clock.afterFunc(wait, s.tick)
+	} else {
+		s.timer.Reset(wait)
+	}
+}
+
+// tick does what is due.
+func (s *scheduler) tick() {
+	now := s.locker.clock.now()
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.armed = 0
+	var due []*Lock
+	for len(s.locks) > 0 && s.locks[0].due <= now {
+		l := s.locks[0]
+		due = append(due, l)
+		l.due = now.add(pollInterval) // until it is known better
+		heap.Fix(&s.locks, 0)
+	}
+	s.work.Add(1)
+	s.arm()
+	s.mu.Unlock()
+	defer s.work.Done()
+
+	var renewals []*Lock
+	for _, l := range due {
+		switch {
+		case !l.holds(now):
+			l.lose(errLapsed)
+		case l.maxUntil != 0 && now >= l.maxUntil:
+			s.work.Go(func() { l.endHold() })
+		case l.beginRenewal(now):
+			renewals = append(renewals, l)
+			s.reschedule(l)
+		default:
+			s.reschedule(l)
+		}
+	}
+	for len(renewals) > 0 {
+		group := renewals[:min(len(renewals), extendBatchSize)]
+		renewals = renewals[len(group):]
+		s.work.Go(func() { s.renew(group) })
+	}
+}
+
+// renew makes one round for up to extendBatchSize locks. A lock that no quorum
+// confirmed is tried again, as often as fits into what is left of its validity.
+func (s *scheduler) renew(locks []*Lock) {
+	ttls := make([]time.Duration, len(locks))
+	for i, l := range locks {
+		ttls[i] = l.lease()
+	}
+	e := s.locker.extend(locks, ttls)
+	e.wait(context.Background(), s.locker.clock, s.locker.cfg.nodeTimeout)
+	for i, l := range locks {
+		if l.extended(e, i, ttls[i]) != nil {
+			l.retryRenewal()
+		}
+		l.passTurn()
+	}
+}
+
+func (l *Lock) holds(now instant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.valid.holds(now)
+}
+
+// nextDue is the next date of a lock: its renewal, unless one is under way, and
+// at the latest the end of its validity or of its longest hold.
+func (l *Lock) nextDue() instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := l.valid.until
+	if l.maxUntil != 0 {
+		due = min(due, l.maxUntil)
+	}
+	if !l.fixed && l.turn == nil {
+		due = min(due, l.renewAt)
+	}
+	return due
+}
+
+// beginRenewal takes the turn if a renewal is due and no extension is under way.
+func (l *Lock) beginRenewal(now instant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fixed || l.turn != nil || l.cause != nil || now < l.renewAt {
+		return false
+	}
+	l.turn = make(chan struct{})
+	return true
+}
+
+// retryRenewal sets the next try: soon, but often enough before the end.
+func (l *Lock) retryRenewal() {
+	now := l.locker.clock.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pause := min(retryRenewal, l.valid.remaining(now)/4)
+	l.renewAt = now.add(max(pause, time.Millisecond))
+}
+
+// endHold releases a lock that was held for its maximum.
+func (l *Lock) endHold() {
+	if r := l.letGo(ErrMaxHold); r != nil {
+		_ = l.confirmRelease(r, 2*l.locker.cfg.nodeTimeout) // told by an event
+	}
+}
+
+// dueHeap orders locks by date, for container/heap.
+type dueHeap []*Lock
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push adds a lock at the end.
+func (h *dueHeap) Push(x any) {
+	l := x.(*Lock)
+	l.place = len(*h)
+	*h = append(*h, l)
+}
+
+// Pop takes the last lock out.
+func (h *dueHeap) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	l.place = -1
+	return l
+}

@@ -1,0 +1,305 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	errEpoch   = errors.New("the node's membership record has changed")
+	errDead    = errors.New("this attempt was given up")
+	errTokens  = errors.New("the token counter is at its end")
+	errForeign = errors.New("held by another")
+	errNoReply = errors.New("the client reported success without a reply")
+)
+
+// takenError is held by another, and for how long.
+type takenError struct{ left time.Duration }
+
+func (e *takenError) Error() string {
+	if e.left < 0 {
+		return "held by another, without an end"
+	}
+	return fmt.Sprintf("held by another for %v", e.left)
+}
+
+// handOut gives each reply to whom it concerns, and draws the node's own
+// conclusions: a lost connection is probed before it carries another vote, a
+// missing script or another epoch is verified.
+func (n *node) handOut() {
+	f := &n.flight
+	var broken error
+	recheck := false
+	for i := range f.parts {
+		p := &f.parts[i]
+		err := p.cmd.Err()
+		outcome := classify(err)
+		if outcome == Unknown {
+			broken = explain(err)
+		}
+		if isMissingScript(err) {
+			n.loaded, recheck = false, true
+		}
+		switch {
+		case p.releases != nil:
+			n.settleReleases(p, err)
+		case p.acquires != nil:
+			recheck = n.settleAcquires(p, outcome, err) || recheck
+		case p.raise != nil:
+			recheck = n.settleRaise(p, outcome, err) || recheck
+		case p.group != nil:
+			recheck = n.settleGroup(p, outcome, err) || recheck
+		default:
+			n.settleTime(p, outcome, err)
+		}
+	}
+	switch {
+	case broken != nil:
+		n.markDown(broken)
+	case recheck:
+		n.epoch = ""
+		n.rechecks++
+	default:
+		n.rechecks = 0
+	}
+}
+
+// again tells whether what the node refused for want of a script or for another
+// epoch goes to the node a second time: it did not happen, so that is safe.
+func (n *node) again() bool { return n.rechecks == 0 }
+
+func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool) {
+	if isMissingScript(err) && n.again() {
+		n.requeue(p.acquires)
+		return true
+	}
+	if err != nil {
+		for _, r := range p.acquires {
+			n.markAfter(r.claim, outcome)
+			r.deliver(n.index, vote{outcome: outcome}, explain(err))
+		}
+		return false
+	}
+	for i, r := range p.acquires {
+		reply := replyAt(p.cmd, i, len(p.acquires))
+		if reply == 0 {
+			recheck = true
+			if n.again() {
+				n.requeue(p.acquires[i : i+1])
+				continue
+			}
+		}
+		v, cause := acquireVote(reply)
+		n.markAfter(r.claim, v.outcome)
+		r.deliver(n.index, v, cause)
+	}
+	return recheck
+}
+
+// acquireVote reads a reply of acquire.lua.
+func acquireVote(reply int64) (vote, error) {
+	switch {
+	case reply > 0:
+		return vote{outcome: Granted, token: Token(reply)}, nil
+	case reply == 0:
+		return vote{outcome: Abstained}, errEpoch
+	case reply == -1:
+		return vote{outcome: Failed}, errDead
+	case reply == -2:
+		return vote{outcome: Abstained}, errTokens
+	case reply == -9:
+		return vote{outcome: Taken}, &takenError{left: -1}
+	case reply <= -10 && reply != noReply:
+		return vote{outcome: Taken}, &takenError{left: time.Duration(-10-reply) * time.Millisecond}
+	default:
+		return vote{outcome: Unknown}, errNoReply
+	}
+}
+
+// markAfter notes what the outcome of an acquire, or of a re-seed, says of the
+// claim on this node. What is there stays there until it is released.
+func (n *node) markAfter(c *claim, o Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch o {
+	case Granted:
+		c.marks[n.index] = present
+	case Taken, Abstained, Failed:
+		c.marks[n.index] = absent
+	case Unknown, Pending:
+	}
+}
+
+// requeue puts acquires that did not happen back at the head of the queue.
+func (n *node) requeue(rounds []*round) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range rounds {
+		r.claim.marks[n.index] = absent
+	}
+	n.queue.acquires = append(append([]*round{}, rounds...), n.queue.acquires...)
+}
+
+func (n *node) settleRaise(p *part, outcome Outcome, err error) (recheck bool) {
+	r := p.raise
+	if err != nil {
+		r.deliver(n.index, vote{outcome: outcome}, explain(err))
+		return isMissingScript(err)
+	}
+	switch replyAt(p.cmd, 0, 1) {
+	case 1:
+		r.deliver(n.index, vote{outcome: Granted, token: Token(r.raise)}, nil)
+	case 0:
+		r.deliver(n.index, vote{outcome: Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
+	case -1:
+		r.deliver(n.index, vote{outcome: Abstained}, errEpoch)
+		return true
+	default:
+		r.deliver(n.index, vote{outcome: Unknown}, errNoReply)
+	}
+	return false
+}
+
+func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
+	g := p.group
+	stale := isMissingScript(err) || err == nil && replyAt(p.cmd, 0, len(g.claims)) == -1
+	if stale && n.again() {
+		n.mu.Lock()
+		n.queue.groups = append([]*group{g}, n.queue.groups...)
+		n.mu.Unlock()
+		return true
+	}
+	if err != nil {
+		g.answer(n.index, outcome, nil, explain(err))
+		return stale
+	}
+	g.answer(n.index, Granted, p.cmd.(intsCall).Val(), nil)
+	return stale
+}
+
+// settleReleases confirms what was answered, and queues the rest again.
+func (n *node) settleReleases(p *part, err error) {
+	if err == nil {
+		n.mu.Lock()
+		for _, c := range p.releases {
+			c.claim.marks[n.index] = absent
+		}
+		n.mu.Unlock()
+		for _, c := range p.releases {
+			if c.round != nil {
+				c.round.deliver(n.index, vote{outcome: Granted}, nil)
+			}
+		}
+		return
+	}
+	cause := explain(err)
+	n.mu.Lock()
+	n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
+	n.mu.Unlock()
+	for _, c := range p.releases {
+		if c.round != nil {
+			c.round.note(n.index, cause)
+		}
+	}
+}
+
+func (n *node) settleTime(p *part, outcome Outcome, err error) {
+	if err == nil {
+		n.sample(n.flight.sent, p.cmd.(timeCall).Val())
+	}
+	for _, r := range n.flight.probes {
+		switch {
+		case err != nil:
+			r.deliver(n.index, vote{outcome: outcome}, explain(err))
+		case n.epoch == "":
+			r.deliver(n.index, vote{outcome: Abstained}, n.abstains)
+		default:
+			r.deliver(n.index, vote{outcome: Granted}, nil)
+		}
+	}
+}
+
+// replyAt reads the i-th of the n integers that a command was to bring; what is
+// missing reads as noReply.
+func replyAt(cmd redis.Cmder, i, n int) int64 {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val()
+	case intsCall:
+		if got := c.Val(); len(got) == n {
+			return got[i]
+		}
+	}
+	return noReply
+}
+
+// refusals are the error replies that precede a script's first write: the
+// command did not happen. Every other error reply says nothing.
+var refusals = []string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF"}
+
+// classify tells what an error says of the command.
+func classify(err error) Outcome {
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case err == nil:
+		return Granted
+	case errors.As(err, &reply):
+		for _, prefix := range refusals {
+			if strings.HasPrefix(reply.Error(), prefix) {
+				return Failed
+			}
+		}
+		return Unknown
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+		return Failed
+	default:
+		return Unknown
+	}
+}
+
+func isMissingScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// explain puts a node's error into words, and marks what waiting does not mend.
+func explain(err error) error {
+	var reply redis.Error
+	switch {
+	case errors.Is(err, ErrMisconfigured):
+		return err
+	case errors.As(err, &reply):
+		switch text := reply.Error(); {
+		case hasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
+			return fmt.Errorf("%w: credentials refused: %w", ErrMisconfigured, err)
+		case strings.HasPrefix(text, "NOPERM"):
+			return fmt.Errorf("%w: the user's ACL lacks a right: %w", ErrMisconfigured, err)
+		case strings.HasPrefix(text, "READONLY"):
+			return fmt.Errorf("a replica, which can't be a node: %w", err)
+		case strings.HasPrefix(text, "OOM"):
+			return fmt.Errorf("out of memory: %w", err)
+		}
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", errTimeout, err)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("connection lost: %w", err)
+	default:
+		return err
+	}
+}
+
+func hasAnyPrefix(s string, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,64 @@
+package redlock
+
+import (
+	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
+	_ "embed"
+	"encoding/hex"
+)
+
+// script is one Lua script, called by its hash only.
+type script struct {
+	name string
+	body string
+	hash string
+}
+
+func newScript(name, body string) *script {
+	sum := sha1.Sum([]byte(body)) //nolint:gosec // the name that Redis gives a script, not a secret
+	return &script{name: name, body: body, hash: hex.EncodeToString(sum[:])}
+}
+
+//go:embed lua/acquire.lua
+var acquireBody string
+
+//go:embed lua/acquire_batch.lua
+var acquireBatchBody string
+
+//go:embed lua/raise.lua
+var raiseBody string
+
+//go:embed lua/extend.lua
+var extendBody string
+
+//go:embed lua/reseed.lua
+var reseedBody string
+
+//go:embed lua/release.lua
+var releaseBody string
+
+//go:embed lua/release_batch.lua
+var releaseBatchBody string
+
+var (
+	acquireScript      = newScript("acquire", acquireBody)
+	acquireBatchScript = newScript("acquire_batch", acquireBatchBody)
+	raiseScript        = newScript("raise", raiseBody)
+	extendScript       = newScript("extend", extendBody)
+	reseedScript       = newScript("reseed", reseedBody)
+	releaseScript      = newScript("release", releaseBody)
+	releaseBatchScript = newScript("release_batch", releaseBatchBody)
+
+	// votingScripts are loaded on a verified member only: their absence is what
+	// keeps a restarted server from voting.
+	votingScripts = []*script{acquireScript, acquireBatchScript, raiseScript, extendScript, reseedScript}
+	// keepingScripts may be loaded on any node.
+	keepingScripts = []*script{releaseScript, releaseBatchScript}
+)
+
+// The most locks that one script call carries. A script holds the server's one
+// thread while it runs: 250 renewals are well under a millisecond.
+const (
+	acquireBatchSize = 64
+	releaseBatchSize = 64
+	extendBatchSize  = 250
+)
