@@ -48,7 +48,7 @@ const chunkSize = 4096
 // the states themselves go when they have been expanded.
 type chunk[S comparable] struct {
 	first  uint32 // number of states before this chunk
-	states []S
+	states store[S]
 	parent []uint32
 	choice []uint16
 }
@@ -86,7 +86,7 @@ func Closed[S comparable](sys System[S], opts Options) Result[S] {
 	if err := sys.Check(first); err != nil {
 		return Result[S]{States: 1, Trace: &Trace[S]{Err: err}}
 	}
-	level := []*chunk[S]{{states: []S{first}, parent: []uint32{0}, choice: []uint16{0}}}
+	level := push(nil, first, 0, 0)
 	depth := 0
 	for c.all = level; ; depth++ {
 		level = c.expand(level)
@@ -122,7 +122,7 @@ func (c *closedSearch[S]) expand(level []*chunk[S]) []*chunk[S] {
 // expandChunk appends the new states one step from the chunk's to out.
 func (c *closedSearch[S]) expandChunk(from *chunk[S], out []*chunk[S]) []*chunk[S] {
 	fresh, steps := 0, 0
-	for i, s := range from.states {
+	from.states.each(func(i int, s S) {
 		id, choice := from.first+uint32(i), 0
 		c.sys.Next(s, func(_ Step, next S) {
 			next = c.canon(next)
@@ -139,8 +139,8 @@ func (c *closedSearch[S]) expandChunk(from *chunk[S], out []*chunk[S]) []*chunk[
 		if choice > math.MaxUint16 {
 			panic("search: too many steps from one state")
 		}
-	}
-	from.states = nil
+	})
+	from.states = store[S]{}
 	c.transitions.Add(int64(steps))
 	if c.states.Add(int64(fresh)) > int64(c.opts.MaxStates) {
 		c.stop.Store(true)
@@ -150,11 +150,11 @@ func (c *closedSearch[S]) expandChunk(from *chunk[S], out []*chunk[S]) []*chunk[
 
 // push appends a state to the last chunk of a worker's list, or to a new one.
 func push[S comparable](to []*chunk[S], s S, parent uint32, choice uint16) []*chunk[S] {
-	if len(to) == 0 || len(to[len(to)-1].states) == chunkSize {
+	if len(to) == 0 || to[len(to)-1].states.n == chunkSize {
 		to = append(to, &chunk[S]{})
 	}
 	last := to[len(to)-1]
-	last.states = append(last.states, s)
+	last.states.push(&s)
 	last.parent = append(last.parent, parent)
 	last.choice = append(last.choice, choice)
 	return to
