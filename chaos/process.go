@@ -230,7 +230,7 @@ func (s *Server) launch() error {
 	}
 	defer log.Close()
 	// The process outlives every call, so no context bounds it.
-	cmd := exec.Command(s.binary, s.args()...) //nolint:noctx // see above
+	cmd := exec.CommandContext(context.Background(), s.binary, s.args()...) //nolint:gosec // the caller's own program is the point
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, env, log, log
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -27,6 +28,9 @@ const (
 	hold
 	drop
 )
+
+// dialFor bounds the dial of the target: a client waits for it unknowingly.
+const dialFor = time.Second
 
 // weather is the state of one direction.
 type weather struct {
@@ -94,7 +98,8 @@ func (p *Proxy) serve(l net.Listener) {
 
 // carry relays one connection until it is over.
 func (p *Proxy) carry(client *net.TCPConn) {
-	c, err := net.DialTimeout("tcp", p.target, time.Second)
+	dialer := net.Dialer{Timeout: dialFor}
+	c, err := dialer.DialContext(context.Background(), "tcp", p.target)
 	server, ok := c.(*net.TCPConn)
 	if err != nil || !ok {
 		reset(client)
@@ -228,7 +233,7 @@ func (p *Proxy) Heal() error {
 	if p.listener != nil || p.closed {
 		return nil
 	}
-	l, err := net.Listen("tcp4", p.addr)
+	l, err := loopback.Relisten(p.addr)
 	if err != nil {
 		return fmt.Errorf("chaos: healing the proxy of %s: %w", p.target, err)
 	}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +52,8 @@ func (s *Server) awaitReady(p *process) error {
 
 // probe returns the process id of the server that answers PING with PONG.
 func (s *Server) probe() (pid int, err error) {
-	conn, err := net.DialTimeout("tcp4", s.Addr(), probeFor)
+	dialer := net.Dialer{Timeout: probeFor}
+	conn, err := dialer.DialContext(context.Background(), "tcp4", s.Addr())
 	if err != nil {
 		return 0, err
 	}

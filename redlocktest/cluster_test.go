@@ -20,10 +20,10 @@ import (
 )
 
 // both runs a test inside and outside a synctest bubble.
-func both(t *testing.T, f func(t *testing.T)) {
+func both(t *testing.T, test func(*testing.T)) {
 	t.Helper()
-	t.Run("bubble", func(t *testing.T) { synctest.Test(t, f) })
-	t.Run("real", f)
+	t.Run("bubble", func(t *testing.T) { synctest.Test(t, test) })
+	t.Run("real", test)
 }
 
 func infoField(t *testing.T, c redis.UniversalClient, section, field string) string {

@@ -133,18 +133,30 @@ func (n *Node) FlushAll() { n.mini.FlushAll() }
 // connection is made, but nothing is answered; once 511 such connections wait,
 // Dial blocks until the node resumes or ctx ends.
 func (n *Node) Dial(ctx context.Context) (net.Conn, error) {
+	c, err := n.dial(ctx.Done())
+	if errors.Is(err, errGivenUp) {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: addr("").Network(), Addr: addr(n.name), Err: err}
+	}
+	return c, nil
+}
+
+// errGivenUp means that the caller of dial no longer waits.
+var errGivenUp = errors.New("given up")
+
+// dial waits for room in the queue of a hung node, or until done is closed.
+func (n *Node) dial(done <-chan struct{}) (*conn, error) {
 	for {
 		client, changed, err := n.tryDial()
-		if err != nil {
-			return nil, &net.OpError{Op: "dial", Net: addr("").Network(), Addr: addr(n.name), Err: err}
-		}
-		if client != nil {
-			return client, nil
+		if err != nil || client != nil {
+			return client, err
 		}
 		select {
 		case <-changed:
-		case <-ctx.Done():
-			return nil, &net.OpError{Op: "dial", Net: addr("").Network(), Addr: addr(n.name), Err: ctx.Err()}
+		case <-done:
+			return nil, errGivenUp
 		}
 	}
 }
@@ -308,7 +320,7 @@ func (n *Node) resurrect() {
 	}
 	// Close has cancelled the context that blocking commands run under.
 	n.mini.Lock()
-	n.mini.Ctx, n.mini.CtxCancel = context.WithCancel(context.Background())
+	n.mini.Ctx, n.mini.CtxCancel = context.WithCancel(context.Background()) //nolint:gosec // miniredis's Close calls it
 	n.mini.Unlock()
 	if err := n.boot(); err != nil {
 		panic(fmt.Sprintf("redlocktest: starting %s: %v", n.name, err))

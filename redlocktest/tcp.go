@@ -1,7 +1,6 @@
 package redlocktest
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -38,7 +37,7 @@ func newTCPFront(n *Node) (*tcpFront, error) {
 func (f *tcpFront) start() error {
 	var last error
 	for deadline := time.Now().Add(rebindFor); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		l, err := net.Listen("tcp4", f.addr)
+		l, err := loopback.Relisten(f.addr)
 		if err == nil {
 			f.mu.Lock()
 			f.listener = l
@@ -74,7 +73,7 @@ func (f *tcpFront) carry(c net.Conn) {
 		return
 	}
 	defer f.dismiss(c)
-	inner, err := f.node.Dial(context.Background()) // ends when the node stops
+	inner, err := f.node.dial(nil) // ends when the node stops
 	if err != nil {
 		return
 	}

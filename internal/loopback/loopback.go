@@ -26,13 +26,28 @@ func Listen() (net.Listener, error) {
 	var last error
 	for range attempts {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		l, err := ListenPort(port)
 		if err == nil {
 			return l, nil
 		}
 		last = err
 	}
 	return nil, fmt.Errorf("loopback: no free port from %d to %d: %w", firstPort, lastPort, last)
+}
+
+// ListenPort returns a TCP listener on that port of 127.0.0.1: to come back to
+// one that [Listen] gave.
+func ListenPort(port int) (net.Listener, error) {
+	return net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+}
+
+// Relisten returns a TCP listener on the address of an earlier one.
+func Relisten(addr string) (net.Listener, error) {
+	tcp, err := net.ResolveTCPAddr("tcp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	return ListenPort(tcp.Port)
 }
 
 // Port returns a port that was free a moment ago; see [Listen] for the race
