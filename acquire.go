@@ -29,10 +29,14 @@ func stripeOf(key string) int64 {
 // newClaim is a fresh attempt: its owner value was never used before.
 func (l *Locker) newClaim(key string, t terms) *claim {
 	dead := tombstoneKey + l.cfg.holder + uuid.NewString()
-	return &claim{
+	c := &claim{
 		key: key, owner: dead[len(tombstoneKey):], dead: dead, stripe: stripeOf(key),
-		ttl: milliseconds(t.ttl), hint: l.peers.hint(), marks: make([]mark, len(l.nodes)),
+		ttl: milliseconds(t.ttl), hint: l.peers.hint(),
 	}
+	if c.marks = c.room[:min(len(l.nodes), fewNodes)]; len(l.nodes) > fewNodes {
+		c.marks = make([]mark, len(l.nodes))
+	}
+	return c
 }
 
 // attempt makes one round, and a second one where the token needs it. It returns
@@ -41,17 +45,17 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms) (*L
 	c := l.newClaim(key, t)
 	w := l.waiters.Get().(*waiter).ready()
 	defer l.waiters.Put(w)
-	r := newRound(c, len(l.nodes), l.clock.now(), w)
+	r := newRound(c, len(l.nodes), l.clock.early(), w)
 	for _, n := range l.nodes {
 		n.submitAcquire(r)
 	}
 	s, err := r.await(ctx, l.clock, l.cfg.nodeTimeout, acquireStage, func() { l.rollBackGranted(r, t) })
-	votes, causes := r.close(l.nodes, s == finished)
+	r.close(l.nodes, s == finished)
 	if err != nil {
 		l.rollBack(c, t)
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
-	token, why := l.token(ctx, c, votes, w)
+	token, why := l.token(ctx, c, r.votes, w)
 	if why == nil {
 		c.token = int64(token) //nolint:gosec // below 2^53
 		valid := validFrom(r.start, t.ttl, l.cfg.drift)
@@ -62,7 +66,7 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms) (*L
 	}
 	l.rollBack(c, t)
 	sentinel := ErrNoQuorum
-	if answered := count(votes); answered.granted+answered.taken >= l.quorum {
+	if answered := count(r.votes); answered.granted+answered.taken >= l.quorum {
 		sentinel = ErrNotAcquired
 	} else {
 		why = nil
@@ -70,7 +74,7 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms) (*L
 	if errors.Is(why, errOutvoted) {
 		why = nil
 	}
-	return nil, quorumError("acquire", resource, sentinel, why, l.nodes, votes, causes)
+	return nil, quorumError("acquire", resource, sentinel, why, l.nodes, r.votes, r.causes)
 }
 
 var errOutvoted = errors.New("no quorum granted")
@@ -89,7 +93,7 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 		return 0, errOutvoted
 	case waiting, uneven:
 	}
-	r := newRound(c, len(l.nodes), l.clock.now(), w.ready())
+	r := newRound(c, len(l.nodes), l.clock.early(), w.ready())
 	r.raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range votes {
 		switch {
@@ -106,8 +110,8 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 		}
 	}
 	_, err := r.await(ctx, l.clock, l.cfg.nodeTimeout, raiseStage(t), nil)
-	raised, _ := r.close(l.nodes, true)
-	if err == nil && sameToken(raised, t) >= l.quorum {
+	r.close(l.nodes, true)
+	if err == nil && sameToken(r.votes, t) >= l.quorum {
 		return t, nil
 	}
 	return 0, errRace

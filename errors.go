@@ -106,7 +106,10 @@ func quorumError(op, resource string, sentinel, cause error, nodes []*node, vote
 		Nodes: make([]NodeResult, len(nodes)), sentinel: sentinel, cause: cause,
 	}
 	for i, n := range nodes {
-		e.Nodes[i] = NodeResult{Name: n.name, Outcome: votes[i].outcome, Err: causes[i]}
+		e.Nodes[i] = NodeResult{Name: n.name, Outcome: votes[i].outcome}
+		if causes != nil {
+			e.Nodes[i].Err = causes[i]
+		}
 	}
 	return e
 }

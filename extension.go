@@ -50,7 +50,7 @@ func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
 	n := len(l.nodes)
 	e := &extension{
 		nodes: l.nodes, locks: locks, claims: make([]*claim, len(locks)), ttls: make([]int64, len(locks)),
-		start: l.clock.now(), done: make(chan struct{}),
+		start: l.clock.early(), done: make(chan struct{}),
 		replies: make([][]int64, n), outcomes: make([]Outcome, n), causes: make([]error, n),
 		verdicts: make([]verdict, len(locks)), open: len(locks),
 	}
@@ -153,7 +153,7 @@ func (e *extension) reseed(i int) {
 	}
 	// A goroutine of the node may be holding our mu: its own queue's mu comes
 	// below ours, never above.
-	node.submitGroup(g, node.clock.now())
+	node.submitGroup(g, node.clock.early())
 }
 
 // wait blocks until every lock is decided, limit has passed, or ctx is done.

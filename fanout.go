@@ -29,7 +29,12 @@ type claim struct {
 	token  int64       // once settled
 	over   atomic.Bool // nobody wants it any more: it is not put back anywhere
 	marks  []mark      // marks[i] is guarded by node i's mu
+	room   [fewNodes]mark
 }
+
+// fewNodes is up to how many nodes the votes of a round need no memory of their
+// own.
+const fewNodes = 9
 
 // round is one command to every node, and the votes that came back.
 type round struct {
@@ -40,12 +45,17 @@ type round struct {
 
 	mu     sync.Mutex // guards the fields below
 	votes  []vote
-	causes []error
-	caller *waiter // nil once closed
+	causes []error // nil until there is one
+	caller *waiter // nil once closed: from then on the votes stand
+	room   [fewNodes]vote
 }
 
 func newRound(c *claim, nodes int, start instant, w *waiter) *round {
-	return &round{claim: c, start: start, votes: make([]vote, nodes), causes: make([]error, nodes), caller: w}
+	r := &round{claim: c, start: start, caller: w}
+	if r.votes = r.room[:min(nodes, fewNodes)]; nodes > fewNodes {
+		r.votes = make([]vote, nodes)
+	}
+	return r
 }
 
 // waiter is what a caller sleeps on. Each Locker keeps its own pool of them: a
@@ -75,11 +85,12 @@ func (w *waiter) ready() *waiter {
 func (r *round) deliver(i int, v vote, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.votes[i].outcome != Pending {
+	if r.caller == nil || r.votes[i].outcome != Pending {
 		return
 	}
-	r.votes[i], r.causes[i] = v, cause
-	if r.caller == nil || count(r.votes).verdict() == undecided {
+	r.votes[i] = v
+	r.blame(i, cause)
+	if count(r.votes).verdict() == undecided {
 		return
 	}
 	select {
@@ -92,9 +103,20 @@ func (r *round) deliver(i int, v vote, cause error) {
 func (r *round) note(i int, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.votes[i].outcome == Pending {
-		r.causes[i] = cause
+	if r.caller != nil && r.votes[i].outcome == Pending {
+		r.blame(i, cause)
 	}
+}
+
+// blame notes a cause; mu is held.
+func (r *round) blame(i int, cause error) {
+	if r.causes == nil {
+		if cause == nil {
+			return
+		}
+		r.causes = make([]error, len(r.votes))
+	}
+	r.causes[i] = cause
 }
 
 // stage is how far a round is.
@@ -121,7 +143,7 @@ func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge 
 			return s, nil
 		case s == patient && !extended:
 			extended = true
-			took := c.now().sub(r.start)
+			took := c.early().sub(r.start)
 			w.timer.Reset(min(took, limit-took))
 		case s == hopeless && onHopeless != nil:
 			onHopeless()
@@ -143,30 +165,29 @@ func (r *round) judged(judge func([]vote) stage) stage {
 	return judge(r.votes)
 }
 
-// close ends the round for its caller and returns the votes as they stand: a
-// node that was sent something and did not answer is unknown, one that was not
-// has failed. Where the verdict was known before the timers ended (decided), a
-// node without a reply is pending.
-func (r *round) close(nodes []*node, decided bool) ([]vote, []error) {
+// close ends the round for its caller; from then on the votes stand. Where the
+// verdict was known before the timers ended (decided), a node without a reply is
+// pending. Otherwise one that was sent something is unknown, and one that was
+// not has failed.
+func (r *round) close(nodes []*node, decided bool) {
 	r.closed.Store(true)
 	r.mu.Lock()
 	r.caller = nil
-	votes, causes := append([]vote(nil), r.votes...), append([]error(nil), r.causes...)
 	r.mu.Unlock()
 	if decided {
-		return votes, causes
+		return
 	}
-	for i := range votes {
-		if votes[i].outcome != Pending {
-			continue
-		}
-		if nodes[i].sent(r.claim) {
-			votes[i].outcome, causes[i] = Unknown, errTimeout
-		} else {
-			votes[i].outcome, causes[i] = Failed, errNotSent
+	for i := range r.votes {
+		switch {
+		case r.votes[i].outcome != Pending:
+		case nodes[i].sent(r.claim):
+			r.votes[i].outcome = Unknown
+			r.blame(i, errTimeout)
+		default:
+			r.votes[i].outcome = Failed
+			r.blame(i, errNotSent)
 		}
 	}
-	return votes, causes
 }
 
 // acquireStage judges an acquisition: it is finished when the token is settled,

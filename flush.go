@@ -157,7 +157,7 @@ func (n *node) send() {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
 	}
 	n.addAcquires()
-	f.sent = n.clock.now()
+	f.sent = n.clock.early()
 	if len(f.probes) > 0 || len(f.parts) > 0 && f.sent.sub(n.sampled) > sampleEvery {
 		f.parts = append(f.parts, part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
 	}
@@ -170,14 +170,12 @@ func (n *node) send() {
 // exec sends the commands: by itself where there is one, otherwise in a
 // pipeline. Each command keeps its own error.
 func (n *node) exec() {
-	f, ctx := &n.flight, context.Background()
+	f, ctx, w := &n.flight, context.Background(), n.pin()
 	if len(f.parts) == 1 {
-		if cmd := f.parts[0].cmd; n.calls.Process(ctx, cmd) != nil {
-			return // it is the command's error too
-		}
+		_ = w.Process(ctx, f.parts[0].cmd) // the command's error too
 		return
 	}
-	p := n.calls.Pipeline()
+	p := w.Pipeline()
 	for _, c := range f.parts {
 		_ = p.Process(ctx, c.cmd) // queues only
 	}

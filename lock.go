@@ -246,7 +246,7 @@ func (l *Lock) letGo(cause error) *round {
 	if !l.end(cause) {
 		return nil
 	}
-	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.now(), l.locker.waiters.Get().(*waiter).ready())
+	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.early(), l.locker.waiters.Get().(*waiter).ready())
 	l.locker.discard(l.claim, l.lease(), r)
 	l.locker.turns.pass(l.claim.key)
 	return r
@@ -257,11 +257,11 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 	w := r.caller
 	defer l.locker.waiters.Put(w)
 	s, _ := r.await(context.Background(), l.locker.clock, bound, releaseStage, nil)
-	votes, causes := r.close(l.locker.nodes, s == finished)
+	r.close(l.locker.nodes, s == finished)
 	if s == finished {
 		return nil
 	}
-	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.nodes, votes, causes)
+	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.nodes, r.votes, r.causes)
 	l.tell(ReleaseUnconfirmed, err)
 	return err
 }
@@ -314,5 +314,5 @@ func (l *Locker) discard(c *claim, lease time.Duration, r *round) {
 }
 
 func (l *Locker) cleanup(c *claim, lease time.Duration, r *round) cleanup {
-	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.now().add(lease), round: r}
+	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.early().add(lease), round: r}
 }

@@ -22,6 +22,8 @@ const (
 	// sampleEvery is how old the last sample of a node's TIME may get while there
 	// is traffic.
 	sampleEvery = 100 * time.Millisecond
+	// unpinAfter is how long a connection may idle before its pool checks it.
+	unpinAfter = 100 * time.Millisecond
 )
 
 var (
@@ -38,6 +40,7 @@ type node struct {
 	name    string
 	client  redis.UniversalClient // for pinned connections and inspection
 	calls   redis.UniversalClient // the same, bounded by the node timeout where it can be
+	bounded *redis.Client         // calls, where a connection of it may be pinned; nil: not
 	timeout time.Duration
 	clock   *Clock
 	observe observer
@@ -62,6 +65,8 @@ type node struct {
 	abstains error  // why, if it answered so
 	rechecks int    // verifications in a row that NOSCRIPT or an epoch asked for
 	sampled  instant
+	pinned   *redis.Conn // the connection that flushes go out on; nil: none
+	lastUse  instant     // of the pinned connection
 	flight   flight
 }
 
@@ -93,7 +98,10 @@ func newNode(index int, name string, client redis.UniversalClient, cfg *config, 
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
-		n.calls = c.WithTimeout(cfg.nodeTimeout)
+		bounded := c.WithTimeout(cfg.nodeTimeout)
+		if n.calls = bounded; c.Options().PoolSize > 1 {
+			n.bounded = bounded
+		}
 	}
 	go n.write()
 	return n
@@ -201,6 +209,7 @@ func (n *node) write() {
 	for n.sleep() {
 		n.flush()
 	}
+	n.unpin()
 	n.failQueued(ErrClosed)
 }
 
@@ -212,7 +221,7 @@ func (n *node) sleep() bool {
 		work := n.queue.len() > 0 || len(n.queue.releases) > 0
 		pause := time.Duration(0)
 		if n.down != nil {
-			pause = n.downUntil.sub(n.clock.now())
+			pause = n.downUntil.sub(n.clock.early())
 		}
 		if n.closed || work && pause <= 0 {
 			n.mu.Unlock()
@@ -249,7 +258,7 @@ func (n *node) doze(pause time.Duration) bool {
 
 // flush sends what has gathered, and hands out the replies.
 func (n *node) flush() {
-	now := n.clock.now()
+	now := n.clock.early()
 	n.mu.Lock()
 	n.busySince = now
 	suspect := n.down
@@ -277,7 +286,7 @@ func (n *node) flush() {
 // probe asks a node that was down for its TIME: the cheapest thing to lose.
 func (n *node) probe() error {
 	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
-	sent := n.clock.now()
+	sent := n.clock.early()
 	if err := n.calls.Process(context.Background(), cmd); err != nil {
 		return err
 	}
@@ -297,6 +306,7 @@ func (n *node) prepare() error {
 	if n.epoch != "" {
 		return nil
 	}
+	n.unpin()
 	epoch, abstains, err := n.verify()
 	if err != nil {
 		return err
@@ -319,6 +329,38 @@ func (n *node) load(scripts []*script) error {
 	return err
 }
 
+// wire is what flushes go out on.
+type wire interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// pin returns the connection for the next flush. While there is traffic it is
+// always the same one, which saves the pool's work and its look at the socket;
+// after a pause the pool looks again whether the connection still lives.
+func (n *node) pin() wire {
+	if n.bounded == nil {
+		return n.calls
+	}
+	now := n.clock.early()
+	if n.pinned != nil && now.sub(n.lastUse) > unpinAfter {
+		n.unpin()
+	}
+	if n.pinned == nil {
+		n.pinned = n.bounded.Conn()
+	}
+	n.lastUse = now
+	return n.pinned
+}
+
+// unpin gives the connection back to its pool, which drops it if it failed.
+func (n *node) unpin() {
+	if n.pinned != nil {
+		_ = n.pinned.Close() // always nil for a connection of a pool
+		n.pinned = nil
+	}
+}
+
 // failed notes that the node can't be talked to, and fails all that waits for it
 // but the rollbacks.
 func (n *node) failed(err error) {
@@ -330,7 +372,7 @@ func (n *node) failed(err error) {
 // markDown starts, or lengthens, the pause before the next probe. The first
 // failure has none: a connection may have been stale, and no more.
 func (n *node) markDown(err error) {
-	now := n.clock.now()
+	now := n.clock.early()
 	n.mu.Lock()
 	first := n.down == nil
 	n.down = err
@@ -356,7 +398,7 @@ func (n *node) recovered() {
 
 func (n *node) failQueued(err error) {
 	n.mu.Lock()
-	q, now := n.queue, n.clock.now()
+	q, now := n.queue, n.clock.early()
 	q.releases = slices.DeleteFunc(q.releases, func(c cleanup) bool { return c.until <= now })
 	n.queue = backlog{releases: q.releases}
 	n.mu.Unlock()
@@ -376,6 +418,6 @@ func (n *node) tell(k EventKind, err error) {
 
 // sample takes in a reading of the node's clock that was asked for at sent.
 func (n *node) sample(sent instant, server time.Time) {
-	n.sampled = n.clock.now()
+	n.sampled = n.clock.early()
 	n.peers.sampled(n.index, sent, n.sampled, server)
 }

@@ -83,18 +83,18 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		return open
 	}
 	_, err := r.await(ctx, l.clock, dialShare*l.cfg.nodeTimeout, allAnswered, nil)
-	votes, causes := r.close(l.nodes, false)
+	r.close(l.nodes, false)
 	if err != nil {
 		return fmt.Errorf("redlock: open: %w", err)
 	}
 	answered := 0
-	for _, v := range votes {
+	for _, v := range r.votes {
 		if v.outcome == Granted || v.outcome == Abstained {
 			answered++
 		}
 	}
 	if answered < l.quorum {
-		return quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, votes, causes)
+		return quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, r.votes, r.causes)
 	}
 	return nil
 }

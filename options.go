@@ -196,6 +196,18 @@ func (c *config) validate(nodes int) error {
 	return errors.Join(errs...)
 }
 
+// with are the terms of one acquisition that gives options of its own.
+func (c *config) with(opts []AcquireOption) (terms, error) {
+	t := c.terms
+	for i, o := range opts {
+		if o == nil {
+			return t, fmt.Errorf("%w: option %d is nil", ErrInvalidOption, i)
+		}
+		o.applyAcquire(&t)
+	}
+	return t, t.validate(c)
+}
+
 // validate checks the terms of one acquisition against the Locker's.
 func (t *terms) validate(c *config) error {
 	switch {

@@ -55,7 +55,7 @@ func (p *peers) hint() int64 {
 		last := p.last.Load()
 		h := last + 1
 		if lead := p.lead.Load(); lead != 0 {
-			h = max(h, min(p.clock.wall().UnixMicro(), int64(p.clock.now())/1000+lead))
+			h = max(h, min(p.clock.wall().UnixMicro(), int64(p.clock.early())/1000+lead))
 		}
 		if p.last.CompareAndSwap(last, h) {
 			return h

@@ -187,19 +187,12 @@ func (l *Locker) releaseAll() []error {
 // request checks an acquisition's arguments, before anything is sent.
 func (l *Locker) request(resource string, opts []AcquireOption) (terms, string, error) {
 	t, key := l.cfg.terms, l.cfg.prefix+resource
-	for i, o := range opts {
-		if o == nil {
-			return t, key, fmt.Errorf("redlock: acquire %s: %w: option %d is nil", printable(resource), ErrInvalidOption, i)
-		}
-		o.applyAcquire(&t)
+	err := checkResource(resource, key)
+	if err == nil && len(opts) > 0 {
+		t, err = l.cfg.with(opts)
 	}
-	if err := checkResource(resource, key); err != nil {
-		return t, key, err
-	}
-	if len(opts) > 0 {
-		if err := t.validate(&l.cfg); err != nil {
-			return t, key, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
-		}
+	if err != nil {
+		return t, key, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	if l.closed.Load() {
 		return t, key, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
@@ -212,9 +205,9 @@ func checkResource(resource, key string) error {
 	case resource == "":
 		return fmt.Errorf("%w: the name is empty", ErrInvalidResource)
 	case len(key) > MaxResourceLength:
-		return fmt.Errorf("%w: %s: the name, prefix included, is longer than %d bytes", ErrInvalidResource, printable(resource), MaxResourceLength)
+		return fmt.Errorf("%w: the name, prefix included, is longer than %d bytes", ErrInvalidResource, MaxResourceLength)
 	case len(key) >= len(ownPrefix) && key[:len(ownPrefix)] == ownPrefix:
-		return fmt.Errorf("%w: %s: keys that begin with %q are the library's own", ErrInvalidResource, printable(resource), ownPrefix)
+		return fmt.Errorf("%w: keys that begin with %q are the library's own", ErrInvalidResource, ownPrefix)
 	}
 	return nil
 }
@@ -227,10 +220,11 @@ func (l *Locker) insist(ctx context.Context, resource, key string, t terms) (*Lo
 			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
 		}
 		lock, err := l.attempt(ctx, resource, key, t)
+		if err == nil {
+			return lock, nil
+		}
 		var failed *QuorumError
 		switch {
-		case err == nil:
-			return lock, nil
 		case !errors.As(err, &failed):
 			if last != nil && !errors.Is(err, ErrClosed) {
 				err = errors.Join(err, last)

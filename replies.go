@@ -63,6 +63,7 @@ func (n *node) handOut() {
 	}
 	switch {
 	case broken != nil:
+		n.unpin()
 		n.markDown(broken)
 	case recheck:
 		n.epoch = ""
@@ -247,11 +248,12 @@ var refusals = []string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", 
 
 // classify tells what an error says of the command.
 func classify(err error) Outcome {
+	if err == nil {
+		return Granted
+	}
 	var reply redis.Error
 	var op *net.OpError
 	switch {
-	case err == nil:
-		return Granted
 	case errors.As(err, &reply):
 		for _, prefix := range refusals {
 			if strings.HasPrefix(reply.Error(), prefix) {
@@ -266,7 +268,7 @@ func classify(err error) Outcome {
 	}
 }
 
-func isMissingScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+func isMissingScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // explain puts a node's error into words, and marks what waiting does not mend.
 func explain(err error) error {

@@ -1,0 +1,74 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// realLocker is a Locker over n real servers of the benchmark's own.
+func realLocker(b *testing.B, n int) *redlock.Locker {
+	b.Helper()
+	var urls []string
+	for _, s := range chaos.NeedServers(b, n, chaos.ServerConfig{}) {
+		urls = append(urls, s.URL())
+	}
+	l, err := redlock.Open(b.Context(), urls)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// BenchmarkPair is one acquisition and its release, uncontended.
+func BenchmarkPair(b *testing.B) {
+	for _, n := range []int{1, 3, 5} {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			l := realLocker(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				pair(b, l, "orders/42")
+			}
+		})
+	}
+}
+
+// BenchmarkPairs has many goroutines at it, each with names of its own.
+func BenchmarkPairs(b *testing.B) {
+	for _, goroutines := range []int{64, 512} {
+		b.Run(fmt.Sprintf("nodes=5/goroutines=%d", goroutines), func(b *testing.B) {
+			l := realLocker(b, 5)
+			b.ReportAllocs()
+			b.ResetTimer()
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var wg sync.WaitGroup
+			for g := range goroutines {
+				wg.Go(func() {
+					name := fmt.Sprintf("orders/%d", g)
+					for left.Add(-1) >= 0 {
+						pair(b, l, name)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func pair(b *testing.B, l *redlock.Locker, name string) {
+	lock, err := l.Acquire(context.Background(), name)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	if err := lock.Release(context.Background()); err != nil {
+		b.Error(err)
+	}
+}
