@@ -1,0 +1,57 @@
+package redlock
+
+import "time"
+
+// What the searches and the proofs of the pure rules need of the inside.
+type (
+	Ballot   = vote
+	Ruling   = ruling
+	Verdict  = verdict
+	Instant  = instant
+	Validity = validity
+)
+
+const (
+	Unsettled = unsettled
+	Settled   = settled
+	Waiting   = waiting
+	Uneven    = uneven
+
+	Undecided = undecided
+	Won       = won
+	Lost      = lost
+	Contended = contended
+	NoQuorum  = noQuorum
+
+	DriftFloor = driftFloor
+)
+
+func BallotOf(o Outcome, t Token) vote { return vote{o, t} }
+
+func (v vote) Outcome() Outcome { return v.outcome }
+
+func (v vote) Token() Token { return v.token }
+
+func QuorumOf(n int) int { return quorumOf(n) }
+
+func VerdictOf(votes []vote) verdict { return count(votes).verdict() }
+
+func Settle(votes []vote) (ruling, Token) { return settle(votes) }
+
+func NeedsRaise(v vote, t Token) bool { return needsRaise(v, t) }
+
+func Drift(ttl time.Duration, factor float64) time.Duration { return drift(ttl, factor) }
+
+func ValidUntil(t instant) validity { return validity{until: t} }
+
+func ValidFrom(start instant, ttl time.Duration, factor float64) validity {
+	return validFrom(start, ttl, factor)
+}
+
+func (v validity) Until() instant { return v.until }
+
+func (v validity) Remaining(now instant) time.Duration { return v.remaining(now) }
+
+func (v validity) Holds(now instant) bool { return v.holds(now) }
+
+func (v validity) Confirm(next validity, now instant) (validity, bool) { return v.confirm(next, now) }
