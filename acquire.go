@@ -23,7 +23,7 @@ func stripeOf(key string) int64 {
 	for i := range len(key) {
 		h = (h ^ uint64(key[i])) * 1099511628211
 	}
-	return int64(h % stripes) //nolint:gosec // below 4096
+	return int64(h % stripes)
 }
 
 // newClaim is a fresh attempt: its owner value was never used before.

@@ -26,8 +26,8 @@ type Lock struct {
 	ttl     time.Duration
 	valid   validity
 	renewAt instant
-	cause   error // why it ended; nil: it has not
-	ctx     context.Context
+	cause   error           // why it ended; nil: it has not
+	ctx     context.Context //nolint:containedctx // what Context returns, made when it is first asked for
 	cancel  context.CancelCauseFunc
 	turn    chan struct{} // an extension or renewal is under way until it closes; nil: none
 

@@ -4,15 +4,15 @@ package redlock
 type EventKind uint8
 
 const (
-	// NodeDown: a node stopped answering, or refuses; Err says why.
+	// NodeDown says that a node stopped answering, or refuses; Err says why.
 	NodeDown EventKind = iota + 1
-	// NodeUp: a node that was down answers again.
+	// NodeUp says that a node that was down answers again.
 	NodeUp
-	// NodeAbstains: a node answers and does not vote; Err says why.
+	// NodeAbstains says that a node answers and does not vote; Err says why.
 	NodeAbstains
-	// LockLost: a lock ended without having been released; Err says why.
+	// LockLost says that a lock ended without having been released; Err says why.
 	LockLost
-	// ReleaseUnconfirmed: no quorum confirmed a release within its bound; Err is
+	// ReleaseUnconfirmed says that no quorum confirmed a release within its bound; Err is
 	// the *QuorumError. The hold is over all the same, and the rollback goes on.
 	ReleaseUnconfirmed
 )

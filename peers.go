@@ -67,7 +67,7 @@ func (p *peers) hint() int64 {
 func (p *peers) seen(t Token) {
 	for {
 		last := p.last.Load()
-		if int64(t) <= last || p.last.CompareAndSwap(last, int64(t)) {
+		if t := int64(t); t <= last || p.last.CompareAndSwap(last, t) { //nolint:gosec // below 2^53
 			return
 		}
 	}

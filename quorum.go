@@ -5,19 +5,19 @@ package redlock
 type Outcome uint8
 
 const (
-	// Pending: no reply yet when the verdict was known.
+	// Pending is no reply yet when the verdict was known.
 	Pending Outcome = iota
-	// Granted: the node gave, confirmed or removed what was asked.
+	// Granted means that the node gave, confirmed or removed what was asked.
 	Granted
-	// Taken: the node answered, and the name is somebody else's (or, to an
+	// Taken means that the node answered, and the name is somebody else's (or, to an
 	// extension or a raise, no longer ours).
 	Taken
-	// Abstained: the node answered and does not vote: it is no member, or it
+	// Abstained means that the node answered and does not vote: it is no member, or it
 	// would not be trusted with this vote.
 	Abstained
-	// Unknown: it timed out, or its connection was lost: it may have happened.
+	// Unknown means that it timed out, or its connection was lost: it may have happened.
 	Unknown
-	// Failed: it did not happen: never sent, or refused before the first write.
+	// Failed means that it did not happen: never sent, or refused before the first write.
 	Failed
 )
 

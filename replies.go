@@ -157,7 +157,7 @@ func (n *node) settleRaise(p *part, outcome Outcome, err error) (recheck bool) {
 	}
 	switch replyAt(p.cmd, 0, 1) {
 	case 1:
-		r.deliver(n.index, vote{outcome: Granted, token: Token(r.raise)}, nil)
+		r.deliver(n.index, vote{outcome: Granted, token: Token(r.raise)}, nil) //nolint:gosec // positive
 	case 0:
 		r.deliver(n.index, vote{outcome: Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
 	case -1:
