@@ -24,8 +24,10 @@ const (
 	tombstoneKey = "redlock:dead:"
 	ownPrefix    = "redlock:" // of every key that is the library's own
 
-	// acquiresPerFlush bounds one flush, so that its reply is not long in coming.
+	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
+	// not long in coming.
 	acquiresPerFlush = 8 * acquireBatchSize
+	groupsPerFlush   = 8
 )
 
 // flight is one flush: what was taken, and the commands that carry it. The
@@ -122,7 +124,8 @@ func (n *node) takeReleases(now instant) {
 // takeGroups takes the extensions, and of the re-seeds what is still wanted: a
 // claim that is over must not be put back behind its release; mu is held.
 func (n *node) takeGroups() {
-	for _, g := range n.queue.groups {
+	taken := min(len(n.queue.groups), groupsPerFlush)
+	for _, g := range n.queue.groups[:taken] {
 		if g.script == reseedScript {
 			g.forget(func(c *claim) bool { return c.over.Load() })
 			for _, c := range g.claims {
@@ -133,7 +136,7 @@ func (n *node) takeGroups() {
 			n.flight.groups = append(n.flight.groups, g)
 		}
 	}
-	n.queue.groups = drop(n.queue.groups, len(n.queue.groups))
+	n.queue.groups = drop(n.queue.groups, taken)
 }
 
 // drop removes the first k of a queue and lets go of what they point to.

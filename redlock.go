@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func (l *Locker) Close() error {
 	close(l.closing)
 	deadline := l.clock.newTimer(l.cfg.closeTimeout)
 	defer deadline.Stop()
-	errs := l.releaseAll()
+	errs := []error{l.releaseAll()}
 	for _, n := range l.nodes {
 		n.close()
 	}
@@ -165,8 +166,9 @@ func (l *Locker) Close() error {
 
 // releaseAll ends every lock that is held and waits for the confirmations,
 // within the close timeout for all together.
-func (l *Locker) releaseAll() []error {
-	var errs []error
+func (l *Locker) releaseAll() error {
+	var first error
+	failed := 0
 	until := l.clock.now().add(l.cfg.closeTimeout)
 	held := l.scheduler.stop()
 	rounds := make([]*round, len(held))
@@ -178,10 +180,14 @@ func (l *Locker) releaseAll() []error {
 			continue
 		}
 		if err := held[i].confirmRelease(r, max(until.sub(l.clock.now()), 0)); err != nil {
-			errs = append(errs, err)
+			failed++
+			first = cmp.Or(first, err)
 		}
 	}
-	return errs
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, len(held), first)
 }
 
 // request checks an acquisition's arguments, before anything is sent.
