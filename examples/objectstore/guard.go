@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/fencing"
+)
+
+// tokenHeader is the object's user metadata that keeps the token: S3's name for
+// it, other stores have the like.
+const tokenHeader = "X-Amz-Meta-Fencing-Token"
+
+// maxTries bounds how often Put runs again because another writer came first.
+// Each of those writers had a token, so under one lock there are few of them.
+const maxTries = 10
+
+// Guard writes objects in a store with conditional writes (ETag, If-Match,
+// If-None-Match: *).
+//
+// Unit of atomicity: one conditional PUT, which replaces the object and its
+// metadata, the token among them, or neither.
+//
+// Not promised:
+//   - anything about an unconditional PUT or a DELETE by somebody else: a deleted
+//     object takes its token along, and the next writer is a first one;
+//   - two objects at once: each has its own token;
+//   - a store that ignores If-Match. Try it once with a wrong ETag: a store that
+//     answers 200 cannot be guarded this way;
+//   - that a reader sees the newest object, where the store or a cache before it
+//     is not strongly consistent. The write is refused by the store itself.
+type Guard struct {
+	client *http.Client
+}
+
+// Put replaces the object at url by body, if token is at least the highest that
+// the object has seen. It returns a *fencing.StaleError, what fencing.Accept
+// returns for bad input, fencing.ErrCorrupt when the metadata is no token, or
+// what the store said. After a failed request the object may have been written;
+// under the same token Put may be called again.
+func (g *Guard) Put(ctx context.Context, url string, token redlock.Token, body string) error {
+	for range maxTries {
+		etag, highest, err := g.head(ctx, url)
+		if err != nil {
+			return err
+		}
+		if err := fencing.Accept(url, token, highest); err != nil {
+			return err
+		}
+		done, err := g.putIf(ctx, url, etag, token, body)
+		if done || err != nil {
+			return err
+		}
+		// Somebody wrote in between: what was compared is no longer there.
+	}
+	return fmt.Errorf("put %s: another writer came first %d times", url, maxTries)
+}
+
+// head returns the object's ETag and token; both are zero for an object that is
+// not there, and the token for one that was never guarded.
+func (g *Guard) head(ctx context.Context, url string) (string, redlock.Token, error) {
+	resp, err := g.send(ctx, http.MethodHead, url, "", nil)
+	if err != nil {
+		return "", 0, err
+	}
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		return "", 0, nil
+	case http.StatusOK:
+	default:
+		return "", 0, fmt.Errorf("head %s: %s", url, resp.Status)
+	}
+	etag := resp.Header.Get("ETag")
+	if etag == "" || strings.HasPrefix(etag, "W/") {
+		return "", 0, fmt.Errorf("head %s: the store gave no strong ETag: %q", url, etag)
+	}
+	text := resp.Header.Get(tokenHeader)
+	if text == "" {
+		return etag, 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 53)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("head %s: %w: %.40q", url, fencing.ErrCorrupt, text)
+	}
+	return etag, redlock.Token(n), nil
+}
+
+// putIf writes if the object is still the one with etag, or still not there. It
+// reports whether it did.
+func (g *Guard) putIf(ctx context.Context, url, etag string, token redlock.Token, body string) (bool, error) {
+	condition := http.Header{"If-None-Match": {"*"}}
+	if etag != "" {
+		condition = http.Header{"If-Match": {etag}}
+	}
+	condition.Set(tokenHeader, token.String())
+	resp, err := g.send(ctx, http.MethodPut, url, body, condition)
+	if err != nil {
+		return false, err
+	}
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return true, nil
+	case http.StatusPreconditionFailed, http.StatusConflict: // S3: 409 for two at the same moment
+		return false, nil
+	}
+	return false, fmt.Errorf("put %s: %s", url, resp.Status)
+}
+
+func (g *Guard) send(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	resp, err := g.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	_, copyErr := io.Copy(io.Discard, resp.Body)
+	return resp, errors.Join(copyErr, resp.Body.Close())
+}

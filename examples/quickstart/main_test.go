@@ -1,0 +1,119 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// command is the path of the program, built from these files.
+var command string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "quickstart-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		command = filepath.Join(dir, "quickstart")
+		if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", command, ".").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// start runs it with REDLOCK_NODES set to nodes.
+func start(t *testing.T, nodes string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command)
+	cmd.Env = append(os.Environ(), "REDLOCK_NODES="+nodes)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatalf("starting it: %v", err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+var tokenIn = regexp.MustCompile(`worker (\d) holds .*token (\d+)`)
+
+// checkStory tells whether the lines say what happened, in its order.
+func checkStory(t *testing.T, out string, steps []string) {
+	t.Helper()
+	rest := out
+	for _, step := range steps {
+		_, after, found := strings.Cut(rest, step)
+		if !found {
+			t.Fatalf("got\n%s\nwant %q after the steps before it", out, step)
+		}
+		rest = after
+	}
+	if n := strings.Count(out, "\n"); n > 14 {
+		t.Errorf("got %d lines; want about a dozen", n)
+	}
+	held := tokenIn.FindAllStringSubmatch(out, -1)
+	if len(held) != 2 || held[0][1] != "1" || held[1][1] != "2" {
+		t.Fatalf("got holders %q; want worker 1, then worker 2", held)
+	}
+	first, _ := strconv.ParseUint(held[0][2], 10, 64)
+	second, _ := strconv.ParseUint(held[1][2], 10, 64)
+	if second <= first {
+		t.Errorf("got token %d after %d; want a greater one", second, first)
+	}
+}
+
+func TestTheLockOutlivesTwoOfFiveMasters(t *testing.T) {
+	out, errs, code := start(t, "")
+	if code != 0 || errs != "" {
+		t.Fatalf("got exit status %d and %q; want 0 and silence\n%s", code, errs, out)
+	}
+	checkStory(t, out, []string{
+		"5 masters inside this process", "worker 1 holds", "node-0 and node-1 are killed", "refused",
+		"worker 2 waits", "worker 1 still holds it", "worker 1 has released", "worker 2 holds", "done",
+	})
+}
+
+func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	addrs := make([]string, len(servers))
+	for i, s := range servers {
+		addrs[i] = s.Addr()
+	}
+	out, errs, code := start(t, strings.Join(addrs, ", "))
+	if code != 0 || errs != "" {
+		t.Fatalf("got exit status %d and %q; want 0 and silence\n%s", code, errs, out)
+	}
+	checkStory(t, out, []string{
+		"3 masters from REDLOCK_NODES", "worker 1 holds", "no master is killed", "refused",
+		"worker 2 waits", "worker 1 still holds it", "worker 1 has released", "worker 2 holds", "done",
+	})
+	for i, s := range servers {
+		client := s.Client()
+		if n, err := client.Exists(t.Context(), "orders/42").Result(); n != 0 || err != nil {
+			t.Errorf("server %d: got %d locks, %v; want none left", i, n, err)
+		}
+	}
+}
+
+func TestItFailsWithoutAQuorum(t *testing.T) {
+	out, errs, code := start(t, "redis://me:hunter2@127.0.0.1:1,127.0.0.1:2")
+	if code != 1 || !strings.Contains(errs, "no quorum") {
+		t.Errorf("got exit status %d and %q; want 1 and the reason\n%s", code, errs, out)
+	}
+	if strings.Contains(out+errs, "hunter2") {
+		t.Errorf("the password is shown: %s%s", out, errs)
+	}
+}
