@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+)
+
+// redlockLocks is this library as Open builds it.
+type redlockLocks struct {
+	locker *redlock.Locker
+	own    []*redis.Client // what New was given
+}
+
+func openRedlock(ctx context.Context, e *env) (contender, error) {
+	l, err := redlock.Open(ctx, e.addrs, e.options...)
+	if err != nil {
+		return nil, err
+	}
+	if err := admit(ctx, l); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &redlockLocks{locker: l}, nil
+}
+
+// openRedlockDefault is this library over default go-redis clients.
+func openRedlockDefault(_ context.Context, e *env) (contender, error) {
+	r := &redlockLocks{}
+	var clients []redis.UniversalClient
+	for _, addr := range e.addrs {
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		r.own, clients = append(r.own, c), append(clients, c)
+	}
+	var err error
+	r.locker, err = redlock.New(clients, e.options...)
+	return r, err
+}
+
+// admit takes new masters in at once. The run has just started them, so nobody
+// holds anything.
+func admit(context.Context, *redlock.Locker) error { return nil }
+
+func (r *redlockLocks) acquire(ctx context.Context, resource string) (held, error) {
+	l, err := r.locker.Acquire(ctx, resource)
+	if err != nil {
+		return nil, err
+	}
+	return redlockLock{l}, nil
+}
+
+func (r *redlockLocks) close() error {
+	errs := []error{r.locker.Close()}
+	for _, c := range r.own {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+type redlockLock struct{ lock *redlock.Lock }
+
+func (l redlockLock) extend(ctx context.Context) error  { return l.lock.Extend(ctx, ttl) }
+func (l redlockLock) release(ctx context.Context) error { return l.lock.Release(ctx) }

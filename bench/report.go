@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// report is what a run found.
+type report struct {
+	Machine  string    `json:"machine"`
+	Sections []section `json:"sections"`
+	Gates    []gate    `json:"gates"`
+}
+
+// section is one workload's table.
+type section struct {
+	Workload string     `json:"workload"`
+	Title    string     `json:"title"`
+	Header   []string   `json:"header"`
+	Rows     [][]string `json:"rows"`
+	Load     load       `json:"load"`
+	Notes    []string   `json:"notes,omitempty"`
+}
+
+// relation is how a measured value must stand to the required one.
+type relation string
+
+const (
+	atMost  relation = "<="
+	atLeast relation = ">="
+)
+
+// gate is one demand on the figures.
+type gate struct {
+	Workload string   `json:"workload"`
+	What     string   `json:"what"`
+	Measured float64  `json:"measured"`
+	Relation relation `json:"relation"`
+	Required float64  `json:"required"`
+	Unit     string   `json:"unit,omitempty"`
+	Pass     bool     `json:"pass"`
+	Stated   bool     `json:"stated,omitempty"` // told, and fails no run
+}
+
+// demand judges one value.
+func demand(workload, what string, measured float64, r relation, required float64, unit string) gate {
+	pass := measured <= required
+	if r == atLeast {
+		pass = measured >= required
+	}
+	return gate{Workload: workload, What: what, Measured: measured, Relation: r, Required: required, Unit: unit, Pass: pass}
+}
+
+// stated is a demand that is told and fails no run.
+func stated(g gate) gate {
+	g.Stated = true
+	return g
+}
+
+func (g gate) verdict() string {
+	switch {
+	case g.Pass:
+		return "pass"
+	case g.Stated:
+		return "no (stated, not required)"
+	default:
+		return "FAIL"
+	}
+}
+
+// passed tells whether no gate failed.
+func (r *report) passed() bool {
+	for _, g := range r.Gates {
+		if !g.Pass && !g.Stated {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *report) writeJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+func (r *report) writeMarkdown(w io.Writer) {
+	fmt.Fprintf(w, "%s\n", r.Machine)
+	for _, s := range r.Sections {
+		s.writeMarkdown(w)
+	}
+	fmt.Fprint(w, "\n## Gates\n\n")
+	var rows [][]string
+	for _, g := range r.Gates {
+		rows = append(rows, []string{
+			g.Workload, g.What, number3(g.Measured) + g.Unit,
+			string(g.Relation) + " " + number3(g.Required) + g.Unit, g.verdict(),
+		})
+	}
+	writeTable(w, []string{"workload", "what", "measured", "required", ""}, rows)
+}
+
+func (s *section) writeMarkdown(w io.Writer) {
+	fmt.Fprintf(w, "\n## %s: %s\n\n", s.Workload, s.Title)
+	writeTable(w, s.Header, s.Rows)
+	fmt.Fprintf(w, "\nMeanwhile, %s.\n", s.Load)
+	for _, n := range s.Notes {
+		fmt.Fprintf(w, "%s\n", n)
+	}
+}
+
+func writeTable(w io.Writer, header []string, rows [][]string) {
+	line := func(cells []string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
+	line(header)
+	rule := make([]string, len(header))
+	for i := range rule {
+		rule[i] = "---"
+	}
+	line(rule)
+	for _, r := range rows {
+		line(r)
+	}
+}
+
+// number3 prints three digits that count.
+func number3(f float64) string {
+	switch {
+	case f == 0:
+		return "0"
+	case f >= 100 || f <= -100:
+		return fmt.Sprintf("%.0f", f)
+	case f >= 10 || f <= -10:
+		return fmt.Sprintf("%.1f", f)
+	case f >= 0.1 || f <= -0.1:
+		return fmt.Sprintf("%.2f", f)
+	default:
+		return fmt.Sprintf("%.2g", f)
+	}
+}
