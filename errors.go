@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -139,6 +140,15 @@ func printable(resource string) string {
 		}
 	}
 	return resource + cut
+}
+
+// contextError is why ctx is done: its error, and its cause where that is another.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // ended is the error of an operation on a lock that is over.

@@ -154,7 +154,7 @@ func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge 
 		case <-w.timer.C:
 			return r.judged(judge), nil
 		case <-ctx.Done():
-			return s, context.Cause(ctx)
+			return s, contextError(ctx)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	e.wait(ctx, l.locker.clock, l.locker.cfg.nodeTimeout)
 	err := l.extended(e, 0, ttl)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
-		err = errors.Join(context.Cause(ctx), err)
+		err = errors.Join(contextError(ctx), err)
 	}
 	return err
 }
@@ -208,7 +208,7 @@ func (l *Lock) takeTurn(ctx context.Context) error {
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return contextError(ctx)
 		}
 	}
 }

@@ -191,8 +191,8 @@ func (n *node) sent(c *claim) bool {
 	return c.marks[n.index] != absent
 }
 
-// close makes the writer end once it is idle or its call returns. What is queued
-// then is dropped.
+// close makes the writer end once its call returns and the rollbacks are sent,
+// as far as the node takes them. What else is queued then fails.
 func (n *node) close() {
 	n.mu.Lock()
 	already := n.closed
@@ -214,7 +214,7 @@ func (n *node) write() {
 }
 
 // sleep blocks until there is work that may be sent now. It returns false when
-// the node was closed.
+// the node was closed and owes nothing that it would take.
 func (n *node) sleep() bool {
 	for {
 		n.mu.Lock()
@@ -223,37 +223,37 @@ func (n *node) sleep() bool {
 		if n.down != nil {
 			pause = n.downUntil.sub(n.clock.early())
 		}
-		if n.closed || work && pause <= 0 {
+		if n.closed {
+			owes := n.down == nil && len(n.queue.releases) > 0
 			n.mu.Unlock()
-			return !n.closed
+			return owes
+		}
+		if work && pause <= 0 {
+			n.mu.Unlock()
+			return true
 		}
 		n.idle = true
 		n.mu.Unlock()
 		if work {
-			if !n.doze(pause) {
-				return false
-			}
+			n.doze(pause)
 			continue
 		}
 		select {
 		case <-n.wake:
 		case <-n.stop:
-			return false
 		}
 	}
 }
 
 // doze waits out a pause between two probes of a node that owes rollbacks.
-func (n *node) doze(pause time.Duration) bool {
+func (n *node) doze(pause time.Duration) {
 	t := n.clock.newTimer(pause)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-n.wake:
 	case <-n.stop:
-		return false
 	}
-	return true
 }
 
 // flush sends what has gathered, and hands out the replies.

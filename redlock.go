@@ -73,7 +73,7 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 	if err != nil {
 		return nil, err
 	}
-	if err := context.Cause(ctx); err != nil {
+	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	if err := l.turns.take(ctx, key); err != nil {
@@ -96,7 +96,7 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 	if err != nil {
 		return nil, err
 	}
-	if err := context.Cause(ctx); err != nil {
+	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	if !l.turns.try(key) {
@@ -263,7 +263,7 @@ func (l *Locker) pause(ctx context.Context) error {
 	case <-l.closing:
 		return ErrClosed
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return contextError(ctx)
 	}
 }
 

@@ -49,7 +49,7 @@ func (t *turns) take(ctx context.Context, key string) error {
 	defer t.mu.Unlock()
 	if i := slices.Index(t.queues[key], mine); i >= 0 {
 		t.queues[key] = slices.Delete(t.queues[key], i, i+1)
-		return context.Cause(ctx)
+		return contextError(ctx)
 	}
 	return nil // it became ours at the same moment
 }
