@@ -1,0 +1,363 @@
+package redlock_test
+
+import (
+	"sync"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/scriptmodel"
+	"github.com/quorumkit/redlock/internal/search"
+)
+
+// member tells whether the server's record is its own process's.
+func (v *server) member() bool { return v.cluster != 0 && v.node.Epoch != 0 && v.run == v.process }
+
+// hasten does at once what others may do to a server at any time: put a notice,
+// and load the voting set on a member. Later is no more: what matters of the one
+// is when a joiner sees it, and without the other a member only does less.
+func (v *server) hasten() {
+	if v.member() {
+		v.loaded = true
+	} else if v.nonce == 0 || v.onRun != v.process {
+		v.nonces++
+		v.nonce, v.onRun = v.nonces, v.process
+	}
+}
+
+// serve yields what a server may do or suffer.
+func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
+	v := &s.servers[n]
+	put := func(kind uint8, change func(*server, *memberState)) {
+		next := *s
+		change(&next.servers[n], &next)
+		if sys.lean {
+			next.servers[n].hasten()
+		}
+		if next != *s {
+			yield(search.Step{Kind: kind, A: n}, next)
+		}
+	}
+	if v.member() && !v.loaded {
+		put(loadScripts, func(v *server, _ *memberState) { v.loaded = true })
+	}
+	if sys.slip == slipOtherConnection {
+		if v.member() {
+			v.read = true // somebody read it, and is about to load
+		} else if v.read && !v.loaded {
+			put(loadScripts, func(v *server, _ *memberState) { v.loaded = true })
+		}
+	}
+	if !v.member() && (v.nonce == 0 || v.onRun != v.process) {
+		put(putNotice, func(v *server, _ *memberState) {
+			v.nonces++
+			v.nonce, v.onRun = v.nonces, v.process
+		})
+	}
+	if sys.drops && v.node.Keys[0].Owner != scriptmodel.Nobody {
+		put(dropKey, func(v *server, _ *memberState) { v.node.Drop(0) })
+	}
+	if int(n) >= sys.faulty || s.faults == 0 {
+		return
+	}
+	restart := func(v *server, s *memberState) {
+		s.faults--
+		v.process++
+		v.loaded = v.loaded && sys.slip == slipCacheSurvives
+	}
+	if sys.blank {
+		put(restartBlank, func(v *server, s *memberState) { restart(v, s); v.data = data{} })
+	}
+	if sys.old && !v.isSaved {
+		put(saveDisk, func(v *server, _ *memberState) { v.saved, v.isSaved = v.data, true })
+	}
+	if sys.old && v.isSaved {
+		put(restartOld, func(v *server, s *memberState) {
+			restart(v, s)
+			v.data, v.saved, v.isSaved = v.saved, data{}, false
+			for c := range sys.clients { // the old data may hold what was released since
+				s.clients[c].visits[n].clean = 0
+			}
+		})
+	}
+	if sys.flush {
+		put(flushAll, func(v *server, s *memberState) { s.faults--; v.data = data{} })
+	}
+}
+
+// join yields what a joiner may do about a server, and its install's arrival.
+func (sys *memberSystem) join(s *memberState, j, n uint8, yield yieldMember) {
+	k := &s.joiners[j]
+	if !sys.frozen && sys.looks(s, k, n) {
+		next := *s
+		sys.look(&next, j, n)
+		if next != *s {
+			yield(search.Step{Kind: lookAt, A: j, B: n}, next)
+		}
+	}
+	if !sys.lean && !sys.frozen && k.seen[n].answered {
+		next := *s
+		next.joiners[j].seen[n].answered = false
+		yield(search.Step{Kind: missNode, A: j, B: n}, next)
+	}
+	if k.seen[n].answered && !sys.frozen {
+		next := *s
+		a := sys.decide(k, j, n)
+		v := &next.servers[n]
+		if a.notice && (v.nonce == 0 || v.onRun != v.process) {
+			v.nonces++
+			v.nonce, v.onRun = v.nonces, v.process
+			yield(search.Step{Kind: putNotice, A: n, B: j + 1}, next)
+		}
+		if a.install && a.order != k.orders[n] {
+			next.joiners[j].orders[n] = a.order
+			yield(search.Step{Kind: decideJoin, A: j, B: n}, next)
+		}
+	}
+	if o := k.orders[n]; o.nonce != 0 {
+		next := *s
+		sys.install(&next.servers[n], o)
+		if !sys.twice {
+			next.joiners[j].orders[n] = order{}
+		}
+		if sys.lean {
+			next.servers[n].hasten()
+		}
+		if next != *s {
+			yield(search.Step{Kind: takeInstall, A: j, B: n}, next)
+		}
+	}
+}
+
+// looks tells whether it is worth while that the joiner reads the server now.
+// Where only some reads decide anything, these: of a node that is no member, and,
+// when a wait is over, of a node that was not read since.
+func (sys *memberSystem) looks(s *memberState, k *joiner, n uint8) bool {
+	if !sys.lean {
+		return true
+	}
+	g, w := k.seen[n], k.watches[n]
+	if (sys.racing || !s.servers[n].member()) && (!g.answered || sys.glimpse(&s.servers[n]) != aged(g, 0)) {
+		return true
+	}
+	if w.nonce != 0 && s.servers[n].member() && w.nonce != s.servers[n].nonce {
+		return true // it came back
+	}
+	for i := range sys.nodes {
+		w := k.watches[i]
+		if w.nonce == 0 || w.age < sys.waits() {
+			continue
+		}
+		if !g.answered || !sys.ageless() && g.age+sys.waits() > w.age {
+			return true
+		}
+	}
+	return false
+}
+
+// waits is how long a joiner waits, in units.
+func (sys *memberSystem) waits() uint8 {
+	if sys.slip == slipRejoinAtOnce || sys.slip == slipReadBeforeWait {
+		return 0
+	}
+	return sys.life
+}
+
+func aged(g glimpse, age uint8) glimpse {
+	g.age = age
+	return g
+}
+
+// glimpse is what a read of the server shows.
+func (sys *memberSystem) glimpse(v *server) glimpse {
+	return glimpse{
+		answered: true, process: v.process, cluster: v.cluster, run: v.run, epoch: min(uint8(v.node.Epoch), 1),
+		nonce: v.nonce, onRun: v.onRun, largest: v.node.Number(0),
+	}
+}
+
+// look reads the server. A joiner that sees nothing to do forgets all.
+func (sys *memberSystem) look(s *memberState, j, n uint8) {
+	k, v := &s.joiners[j], &s.servers[n]
+	if sys.slip == slipLoadBeforeMember {
+		v.loaded = true
+	}
+	before := k.watches[n]
+	k.seen[n] = sys.glimpse(v)
+	w := sys.watch(k, n).Look(sys.sight(k.seen[n]))
+	switch nonce, _ := sys.sight(k.seen[n]).Standing(); {
+	case w == redlock.Watch{}:
+		k.watches[n] = patience{}
+	case w.Since() == nowInstant || w.Notice() == nonce && k.watches[n].nonce == 0:
+		k.watches[n] = patience{nonce: v.nonce, run: v.onRun}
+	}
+	if sys.ageless() && k.watches[n] != before {
+		g := k.seen[n]
+		k.seen = [mostServers]glimpse{}
+		k.seen[n] = g
+	}
+	if !sys.lean || sys.racing {
+		return
+	}
+	for i := range sys.nodes {
+		if k.watches[i].nonce != 0 || k.orders[i].nonce != 0 {
+			return
+		}
+		if g := k.seen[i]; g.answered && (g.cluster == 0 || g.run != g.process) {
+			return
+		}
+	}
+	*k = joiner{}
+}
+
+// install runs install.lua.
+func (sys *memberSystem) install(v *server, o order) {
+	if v.process != o.run || sys.slip != slipNoNonce && (v.nonce != o.nonce || v.onRun != o.run) {
+		return
+	}
+	if sys.slip == slipInstallWipes {
+		v.node = scriptmodel.Node{}
+	}
+	v.epochs++
+	v.node.Epoch = scriptmodel.Epoch(v.epochs)
+	v.node.Base = max(v.node.Base, o.base)
+	v.cluster, v.run, v.nonce, v.onRun = o.cluster, o.run, 0, 0
+}
+
+// nowInstant is the joiner's present, in the rules' own terms.
+const nowInstant = redlock.Instant(1000 * unit)
+
+func ago(age uint8) redlock.Instant { return nowInstant - redlock.Instant(age)*redlock.Instant(unit) }
+
+func word(kind byte, n uint8) string {
+	if n == 0 {
+		return ""
+	}
+	return string([]byte{kind, '0' + n/100, '0' + n/10%10, '0' + n%10})
+}
+
+// sight is a glimpse in the rules' own terms.
+func (sys *memberSystem) sight(g glimpse) redlock.Sight {
+	if !g.answered {
+		return redlock.Unread(redlock.Sight{}, nowInstant, nowInstant, "no answer")
+	}
+	at := ago(g.age)
+	if sys.slip == slipReadBeforeWait {
+		at = nowInstant
+	}
+	var rec *redlock.Record
+	if g.cluster != 0 {
+		r := redlock.RecordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.charter().MaxTTL(), 0)
+		rec = &r
+	}
+	return redlock.SightOf(at, word('r', g.process), rec, redlock.Token(g.largest), redlock.NoticeOf(word('n', g.nonce), word('r', g.onRun)))
+}
+
+func (sys *memberSystem) watch(k *joiner, n uint8) redlock.Watch {
+	w := k.watches[n]
+	if w.nonce == 0 {
+		return redlock.Watch{}
+	}
+	return redlock.WatchOf(redlock.NoticeOf(word('n', w.nonce), word('r', w.run)), ago(w.age))
+}
+
+// question is all that a decision rests on.
+type question struct {
+	seen    [mostServers]glimpse
+	watches [mostServers]patience
+	j, n    uint8
+}
+
+type answer struct {
+	order           order
+	install, notice bool
+}
+
+// decisions remembers what the rules answered: the same question comes in
+// thousands of states.
+type decisions struct {
+	mu    sync.RWMutex // guards known
+	known map[question]answer
+}
+
+// decide asks the library's rules whether, and how, the joiner installs the node.
+func (sys *memberSystem) decide(k *joiner, j, n uint8) answer {
+	q := question{k.seen, k.watches, j, n}
+	sys.memo.mu.RLock()
+	a, known := sys.memo.known[q]
+	sys.memo.mu.RUnlock()
+	if !known {
+		a = sys.ask(k, j, n)
+		sys.memo.mu.Lock()
+		if len(sys.memo.known) > 1<<20 {
+			clear(sys.memo.known)
+		}
+		sys.memo.known[q] = a
+		sys.memo.mu.Unlock()
+	}
+	return a
+}
+
+func (sys *memberSystem) ask(k *joiner, j, n uint8) answer {
+	p := sys.plan(k, j, n)
+	if p.Do() != redlock.DoInstall {
+		return answer{notice: p.Do() == redlock.DoNotice}
+	}
+	o := order{nonce: k.watches[n].nonce, run: k.watches[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record().Base())}
+	for id := range uint8(2 + mostJoiners) {
+		if p.Record().Cluster() == word('c', id) {
+			o.cluster = id
+		}
+	}
+	if sys.slip == slipStripesBelieved && k.seen[n].cluster != 0 {
+		o.base = 0
+	}
+	return answer{order: o, install: true}
+}
+
+// clockBase is what a founder's clock says: more than any token that is.
+const clockBase = 1
+
+func (sys *memberSystem) plan(k *joiner, j, n uint8) redlock.Plan {
+	sights, watches := make([]redlock.Sight, sys.nodes), make([]redlock.Watch, sys.nodes)
+	for i := range sys.nodes {
+		sights[i], watches[i] = sys.sight(k.seen[i]), sys.watch(k, uint8(i))
+	}
+	f := redlock.NewFleet(sys.charter(), sights, watches)
+	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), clockBase, false))
+}
+
+// comesBack lets one new joiner work alone, every node answering: at the end all
+// nodes must be members of one cluster.
+func (sys *memberSystem) comesBack(s memberState) error {
+	k := &joiner{}
+	for range 4 * sys.nodes {
+		s.joiners[0] = *k
+		for n := range uint8(sys.nodes) {
+			sys.look(&s, 0, n)
+		}
+		for n := range uint8(sys.nodes) {
+			*k = s.joiners[0]
+			a, v := sys.ask(k, 0, n), &s.servers[n]
+			if a.install {
+				sys.install(v, a.order)
+			}
+			if a.notice && (v.nonce == 0 || v.onRun != v.process) {
+				v.nonces++
+				v.nonce, v.onRun = v.nonces, v.process
+			}
+			sys.look(&s, 0, n)
+		}
+		*k = s.joiners[0]
+		for n := range sys.nodes {
+			if k.watches[n].nonce == 0 {
+				continue
+			}
+			k.watches[n].age = uint8(min(255, int(k.watches[n].age)+int(sys.life)))
+		}
+	}
+	for n := range sys.nodes {
+		if v := &s.servers[n]; !v.member() || v.cluster != s.servers[0].cluster {
+			return errNotBack
+		}
+	}
+	return nil
+}
