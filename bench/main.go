@@ -18,6 +18,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // minRounds is the fewest rounds that a median is told of.
@@ -41,18 +43,33 @@ var workloads = []struct {
 	{"uncontended", (*run).uncontended},
 	{"load64", func(r *run, ctx context.Context) error { return r.many(ctx, 64) }},
 	{"load512", func(r *run, ctx context.Context) error { return r.many(ctx, 512) }},
+	{"faults", (*run).faultRuns},
+	{"tokens", (*run).tokens},
+	{"renewal", (*run).renewal},
+	{"names", (*run).names},
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	code := 0
-	if err := start(ctx, os.Args[1:]); err != nil {
+	redis.SetLogger(silent{})
+	begin := start
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == childArg {
+		begin, args = tokensChild, args[1:]
+	}
+	if err := begin(ctx, args); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		code = 1
 	}
 	stop()
 	os.Exit(code)
 }
+
+// silent keeps go-redis from telling every refused connection on standard error.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 var errGates = errors.New("a gate failed")
 
@@ -134,8 +151,11 @@ func (r *run) one(ctx context.Context, name string) (err error) {
 	return fmt.Errorf("no workload %q", name)
 }
 
-func (r *run) env() *env {
-	return &env{servers: r.servers, addrs: r.servers.addrs(), scripts: r.scripts}
+func (r *run) env() *env { return r.envAt(r.servers.addrs()) }
+
+// envAt is env with other addresses of the same servers.
+func (r *run) envAt(addrs []string) *env {
+	return &env{servers: r.servers, addrs: addrs, scripts: r.scripts}
 }
 
 // progress tells what is going on, where that is wanted.

@@ -102,4 +102,3 @@ func (l rueidisLock) release(context.Context) error {
 	l() // returns when every key is deleted
 	return nil
 }
-
