@@ -1,0 +1,216 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// WithTTL serves the Locker and one acquisition; the latter wins.
+func ExampleWithTTL() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithTTL(20*time.Second))
+	defer locker.Close()
+
+	long := acquire(locker, "orders/42")
+	short := acquire(locker, "orders/43", redlock.WithTTL(5*time.Second))
+	fmt.Println(long.Remaining() > 10*time.Second, short.Remaining() < 10*time.Second)
+	// Output: true true
+}
+
+// A fixed lease is not renewed: a bound that holds even when the holder hangs.
+func ExampleWithFixedLease() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithNodeTimeout(200*time.Millisecond))
+	defer locker.Close()
+
+	lock := acquire(locker, "orders/42", redlock.WithTTL(time.Second), redlock.WithFixedLease())
+	<-lock.Done()
+	fmt.Println(errors.Is(lock.Err(), redlock.ErrLost))
+	// Output: true
+}
+
+// A lock that somebody forgot to release ends after its longest hold.
+func ExampleWithMaxHold() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithMaxHold(100*time.Millisecond))
+	defer locker.Close()
+
+	lock := acquire(locker, "orders/42")
+	<-lock.Done()
+	fmt.Println(lock.Err())
+	_, err := locker.Acquire(context.Background(), "orders/42") // it is free
+	fmt.Println(err)
+	// Output:
+	// redlock: held for its maximum
+	// <nil>
+}
+
+// Nobody takes a longer lease than the cluster's MaxTTL.
+func ExampleWithMaxTTL() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithMaxTTL(15*time.Second))
+	defer locker.Close()
+
+	_, err := locker.Acquire(context.Background(), "orders/42", redlock.WithTTL(time.Minute))
+	fmt.Println(errors.Is(err, redlock.ErrInvalidTTL))
+	// Output: true
+}
+
+// The node timeout is what a hung node may cost. It must be below the TTL.
+func ExampleWithNodeTimeout() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithNodeTimeout(200*time.Millisecond))
+	defer locker.Close()
+
+	for i := range 3 {
+		nodes.Node(i).Hang()
+	}
+	_, err := locker.TryAcquire(context.Background(), "orders/42")
+	fmt.Println(errors.Is(err, redlock.ErrNoQuorum))
+
+	_, err = redlock.New(nodes.NewClients(), redlock.WithTTL(time.Second), redlock.WithNodeTimeout(time.Second))
+	fmt.Println(errors.Is(err, redlock.ErrInvalidOption))
+	for i := range 3 {
+		nodes.Node(i).Resume()
+	}
+	// Output:
+	// true
+	// true
+}
+
+// The drift factor shortens what a holder may trust: here by a tenth of the TTL,
+// and 2 ms.
+func ExampleWithDriftFactor() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithTTL(10*time.Second), redlock.WithDriftFactor(0.1))
+	defer locker.Close()
+
+	lock := acquire(locker, "orders/42")
+	fmt.Println(lock.Remaining() <= 8998*time.Millisecond)
+	// Output: true
+}
+
+// WithRetry sets how long Acquire pauses between two attempts.
+func ExampleWithRetry() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithRetry(5*time.Millisecond, 20*time.Millisecond))
+	other := lockerOn(nodes)
+	defer locker.Close()
+	defer other.Close()
+
+	held := acquire(other, "orders/42")
+	time.AfterFunc(50*time.Millisecond, func() { _ = held.Release(context.Background()) })
+	lock, err := locker.Acquire(context.Background(), "orders/42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(lock.Token() > held.Token())
+	// Output: true
+}
+
+// The close timeout bounds Close when nodes do not answer.
+func ExampleWithCloseTimeout() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithCloseTimeout(100*time.Millisecond))
+	acquire(locker, "orders/42")
+	for i := range nodes.Len() {
+		nodes.Node(i).Hang()
+	}
+
+	fmt.Println(errors.Is(locker.Close(), redlock.ErrNoQuorum))
+	for i := range nodes.Len() {
+		nodes.Node(i).Resume()
+	}
+	// Output: true
+}
+
+// The prefix makes the key, so that applications may share the nodes.
+func ExampleWithPrefix() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithPrefix("shop:"))
+	defer locker.Close()
+
+	lock := acquire(locker, "orders/42")
+	seen, err := locker.Inspect(context.Background(), lock.Resource())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(seen.Resource, "is", seen.Key)
+	// Output: orders/42 is shop:orders/42
+}
+
+// A label shows who holds a lock, to Inspect and to redis-cli.
+func ExampleWithHolder() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithHolder("host-7/billing/"))
+	defer locker.Close()
+
+	acquire(locker, "orders/42")
+	seen, err := locker.Inspect(context.Background(), "orders/42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	owner, _ := seen.Holder()
+	fmt.Println(owner[:strings.LastIndex(owner, "/")])
+	// Output: host-7/billing
+}
+
+// Names stand in errors, in events and on the nodes themselves. Give them where
+// clients see the same node under different addresses.
+func ExampleWithNodeNames() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithNodeNames("paris", "berlin", "madrid", "rome", "oslo"))
+	defer locker.Close()
+
+	seen, err := locker.Inspect(context.Background(), "orders/42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, n := range seen.Nodes {
+		fmt.Println(n.Name)
+	}
+	// Output:
+	// paris
+	// berlin
+	// madrid
+	// rome
+	// oslo
+}
+
+// The observer is told what the library notices by itself. It is called from
+// several goroutines, and must not block.
+func ExampleWithObserver() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	events := make(chan redlock.Event, 64)
+	locker := lockerOn(nodes, redlock.WithObserver(func(e redlock.Event) {
+		select {
+		case events <- e:
+		default: // rather lose an event than hold up a node
+		}
+	}))
+	defer locker.Close()
+
+	nodes.Node(2).Stop()
+	acquire(locker, "orders/42")
+	e := <-events
+	fmt.Println(e.Name+":", e.Kind)
+	// Output: node-2: node down
+}
