@@ -1,2 +1,75 @@
-// Package redlock holds one lock across N independent Redis masters, strictly.
+// Package redlock holds one lock across N independent Redis masters (Redlock),
+// with a fencing token for every lock and a holder that learns in time that it
+// no longer holds.
+//
+// It does not guarantee that only one process acts on the resource at a time. No
+// lock over a network can: a holder may be paused between its last look at the
+// lock and its write. With a TTL of 10 s a lock may be trusted for 9.898 s from
+// the moment its acquisition was sent (see below). A process that sees
+// Remaining() == 5 s, is then stopped for 12 s by its virtual machine and goes on
+// with a write has written 7 s after its lock ended, perhaps in the middle of the
+// next holder's work. What stops that write is the resource: it must remember the
+// largest [Token] it has seen, and refuse a smaller one. Package fencing has such
+// guards. A resource that cannot check a token has a lock that nearly always
+// excludes.
+//
+// What it does guarantee, whatever the network does, as long as the nodes' clocks
+// are not stepped and run at the rate of ours to within the drift factor, and no
+// node votes that has forgotten what it granted:
+//
+//   - Two locks of one resource are never both valid at one moment: the later
+//     one is granted only after the earlier one's Err() is not nil.
+//   - Tokens of one resource are unique and grow from lock to lock. No clock is
+//     in this argument.
+//   - A lock that was lost never comes back, and one that was released leaves
+//     nothing behind that outlasts a lease.
+//
+// docs/SAFETY.md has each guarantee, the assumptions behind it, what happens when
+// one of them fails, and the test that shows it.
+//
+// # The trust window
+//
+// A lock is trusted for
+//
+//	sent + TTL - (TTL × drift factor + 2 ms)
+//
+// where sent is read from the holder's own monotonic clock before anything goes
+// to a node. No node can have begun the lease earlier, so none gives the resource
+// away before the holder's own deadline, which depends on no reply. With the
+// defaults that is 10 s - 102 ms = 9.898 s from the sending. A renewal, at a
+// third of the TTL, opens the next window from its own sending, if a quorum
+// confirms it before the old window ends:
+//
+//	           sent                        validity ends
+//	holder     |============ held =========|
+//	a node       |----------- the key is there ----------|
+//	renewal            |============ held =========|
+//
+//	          Acquire          validity ended, or the nodes lost it
+//	  (free) ---------> held -------------------------------------> ErrLost
+//	                    ^  |    Release
+//	            renewed |  |--------------------------------------> ErrReleased
+//	                    +--|    WithMaxHold's bound passed
+//	                       |--------------------------------------> ErrMaxHold
+//	                       |    Locker.Close
+//	                       +--------------------------------------> ErrClosed
+//
+// A lock ends once. A confirmation that arrives after the validity has ended
+// counts for nothing, since by then another may have held the resource.
+//
+// # Using it
+//
+// One [Locker] for each list of nodes: [Open] from URLs, [New] from clients that
+// are there already. [Locker.Do] is the form to prefer: it releases whatever
+// happens, and cancels its function's context when the lock is lost.
+// [Locker.Acquire] waits; [Locker.TryAcquire] makes one attempt.
+//
+// Errors tell two things apart that ask for different reactions: with
+// [ErrNotAcquired] a quorum answered and somebody else holds the resource; with
+// [ErrNoQuorum] too few nodes answered, so nobody can say. A [QuorumError] says
+// what each node did.
+//
+// A node is one independent master: no replica, no Cluster, no Sentinel group.
+// Use three, or five; two of five may then be down. Redis 7 or newer, or Valkey
+// 7.2 or newer.
 package redlock
