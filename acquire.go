@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/google/uuid"
 )
@@ -56,6 +57,9 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms) (*L
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	token, why := l.token(ctx, c, r.votes, w)
+	if why == nil && l.vouching(r) < l.quorum {
+		why = errStepped
+	}
 	if why == nil {
 		c.token = int64(token) //nolint:gosec // below 2^53
 		valid := validFrom(r.start, t.ttl, l.cfg.drift)
@@ -115,6 +119,18 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 		return t, nil
 	}
 	return 0, errRace
+}
+
+// vouching is how many grants count: those of nodes whose clocks were not seen to
+// step since the round began.
+func (l *Locker) vouching(r *round) int {
+	set := r.claim.voters.Load()
+	for i, n := range l.nodes {
+		if n.steppedSince(r.start) {
+			set &^= 1 << i
+		}
+	}
+	return bits.OnesCount64(set)
 }
 
 // rollBack cleans every node that may hold the claim, in the background.

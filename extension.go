@@ -73,7 +73,7 @@ func (e *extension) answer(i int, o Outcome, replies []int64, cause error) {
 	}
 	e.outcomes[i], e.replies[i], e.causes[i] = o, replies, cause
 	if e.open == 0 {
-		e.reseed(i)
+		e.late(i)
 		return
 	}
 	e.judge()
@@ -93,12 +93,28 @@ func (e *extension) judge() {
 	if e.open > 0 {
 		return
 	}
+	for k, c := range e.claims {
+		if e.verdicts[k] == won {
+			c.voters.Store(0)
+		}
+	}
 	for i, o := range e.outcomes {
 		if o == Granted {
-			e.reseed(i)
+			e.late(i)
 		}
 	}
 	close(e.done)
+}
+
+// late takes in what node i said of locks that are decided: it vouches for those
+// that it confirmed, and gets back those that it lost; mu is held.
+func (e *extension) late(i int) {
+	for k, reply := range e.replies[i] {
+		if reply == 1 && e.verdicts[k] == won {
+			e.claims[k].voters.Or(1 << i)
+		}
+	}
+	e.reseed(i)
 }
 
 // votes are the nodes' votes on lock k; mu is held.

@@ -26,9 +26,10 @@ type claim struct {
 	stripe int64
 	ttl    int64 // of the first lease, in ms
 	hint   int64
-	token  int64       // once settled
-	over   atomic.Bool // nobody wants it any more: it is not put back anywhere
-	marks  []mark      // marks[i] is guarded by node i's mu
+	token  int64         // once settled
+	over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
+	voters atomic.Uint64 // the nodes that vouch for the lease it stands on, one bit each
+	marks  []mark        // marks[i] is guarded by node i's mu
 	room   [fewNodes]mark
 }
 

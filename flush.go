@@ -82,7 +82,7 @@ func (n *node) take(now instant) {
 	if len(n.queue.releases) > 0 {
 		return
 	}
-	taken := 0
+	taken, votes := 0, n.silence() == nil
 	for _, r := range n.queue.acquires {
 		if len(f.acquires) == acquiresPerFlush {
 			break
@@ -91,7 +91,7 @@ func (n *node) take(now instant) {
 		if r.closed.Load() {
 			continue
 		}
-		if n.epoch != "" {
+		if votes {
 			r.claim.marks[n.index] = unsure
 		}
 		f.acquires = append(f.acquires, r)
@@ -149,8 +149,8 @@ func drop[T any](q []T, k int) []T {
 // send puts the flight on the wire and hands out the replies.
 func (n *node) send() {
 	f := &n.flight
-	if n.epoch == "" {
-		n.abstain()
+	if cause := n.silence(); cause != nil {
+		n.abstain(cause)
 	}
 	n.addReleases()
 	for _, g := range f.groups {
@@ -160,8 +160,8 @@ func (n *node) send() {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
 	}
 	n.addAcquires()
-	f.sent = n.clock.early()
-	if len(f.probes) > 0 || len(f.parts) > 0 && f.sent.sub(n.sampled) > sampleEvery {
+	if len(f.probes) > 0 || len(f.parts) > 0 && n.clock.early().sub(n.reading.at) > sampleEvery {
+		f.sent = n.clock.now()
 		f.parts = append(f.parts, part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
 	}
 	if len(f.parts) > 0 {
@@ -185,16 +185,28 @@ func (n *node) exec() {
 	_, _ = p.Exec(ctx) // the first of the commands' errors
 }
 
+// silence is why the node does not vote; nil: it does.
+func (n *node) silence() error {
+	switch {
+	case n.epoch == "":
+		return n.abstains
+	case n.distrust != nil && n.clock.early() < n.distrust.until:
+		return n.distrust
+	}
+	n.distrust = nil
+	return nil
+}
+
 // abstain answers all that asks for a vote: the node gives none.
-func (n *node) abstain() {
+func (n *node) abstain(cause error) {
 	f := &n.flight
 	for _, rounds := range [][]*round{f.raises, f.acquires} {
 		for _, r := range rounds {
-			r.deliver(n.index, vote{outcome: Abstained}, n.abstains)
+			r.deliver(n.index, vote{outcome: Abstained}, cause)
 		}
 	}
 	for _, g := range f.groups {
-		g.answer(n.index, Abstained, nil, n.abstains)
+		g.answer(n.index, Abstained, nil, cause)
 	}
 	f.raises, f.acquires, f.groups = f.raises[:0], f.acquires[:0], f.groups[:0]
 }

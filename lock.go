@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -49,7 +50,39 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 		l.rollBack(c, t)
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
 	}
+	lock.doubt(start)
 	return lock, nil
+}
+
+// errStepped is why a lock is worth nothing that a quorum granted.
+var errStepped = errors.New("the clocks of too many nodes stepped meanwhile")
+
+// doubt takes the nodes whose clocks were seen to step since start out of what
+// the lock stands on.
+func (l *Lock) doubt(start instant) {
+	for i, n := range l.locker.nodes {
+		if n.steppedSince(start) {
+			l.discount(i, errStepped)
+		}
+	}
+}
+
+// distrust takes a node whose clock stepped out of what every held lock stands
+// on.
+func (l *Locker) distrust(node int, cause error) {
+	for _, lock := range l.scheduler.held() {
+		lock.discount(node, cause)
+	}
+}
+
+// discount takes one node out of what the lock stands on, and ends it where that
+// leaves no quorum.
+func (l *Lock) discount(node int, cause error) {
+	before := l.claim.voters.And(^(uint64(1) << node))
+	left := bits.OnesCount64(before &^ (1 << node))
+	if before&(1<<node) != 0 && left < l.locker.quorum {
+		l.lose(fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, l.locker.quorum, cause))
+	}
 }
 
 // Resource returns the name that was locked, without the prefix.
@@ -164,7 +197,12 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 	switch e.verdict(k) {
 	case won:
-		return l.confirm(e.start, ttl)
+		err := l.confirm(e.start, ttl)
+		if err == nil {
+			l.doubt(e.start)
+			err = l.Err()
+		}
+		return err
 	case lost:
 		failure := e.failure(k, ErrLost)
 		l.lose(failure)

@@ -45,6 +45,8 @@ type node struct {
 	clock   *Clock
 	observe observer
 	peers   *peers
+	cfg     *config
+	stepped func(node int, cause error) // told when the node's clock stepped
 
 	wake    chan struct{}
 	stop    chan struct{}
@@ -58,13 +60,15 @@ type node struct {
 	down      error   // why the node is not talked to; nil: it is
 	downUntil instant // not even a probe before
 	failures  int     // failed probes in a row
+	steps     instant // when the node's clock was last seen to have stepped; 0: never
 
 	// The writer's own; nobody else touches them.
-	loaded   bool   // the keeping scripts are there
-	epoch    string // empty: the node does not vote for us
-	abstains error  // why, if it answered so
-	rechecks int    // verifications in a row that NOSCRIPT or an epoch asked for
-	sampled  instant
+	loaded   bool        // the keeping scripts are there
+	epoch    string      // empty: the node does not vote for us
+	abstains error       // why, if it answered so
+	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
+	reading  reading     // the last sample of its clock
+	distrust *stepError  // why it abstains since then; nil: it does not
 	pinned   *redis.Conn // the connection that flushes go out on; nil: none
 	lastUse  instant     // of the pinned connection
 	flight   flight
@@ -91,10 +95,10 @@ type cleanup struct {
 	round *round  // who waits for it; nil: nobody
 }
 
-func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers) *node {
+func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, stepped func(int, error)) *node {
 	n := &node{
 		index: index, name: name, client: client, calls: client, timeout: cfg.nodeTimeout,
-		clock: clock, observe: cfg.observe, peers: p,
+		clock: clock, observe: cfg.observe, peers: p, cfg: cfg, stepped: stepped,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
@@ -286,7 +290,7 @@ func (n *node) flush() {
 // probe asks a node that was down for its TIME: the cheapest thing to lose.
 func (n *node) probe() error {
 	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
-	sent := n.clock.early()
+	sent := n.clock.now()
 	if err := n.calls.Process(context.Background(), cmd); err != nil {
 		return err
 	}
@@ -416,8 +420,32 @@ func (n *node) tell(k EventKind, err error) {
 	n.observe.tell(Event{Kind: k, Node: n.index, Name: n.name, Err: err})
 }
 
-// sample takes in a reading of the node's clock that was asked for at sent.
+// sample takes in a reading of the node's clock that was asked for at sent. A
+// step beyond the drift allowed makes the node abstain for MaxTTL from now, for
+// this client: until then leases of before it may still be trusted elsewhere.
 func (n *node) sample(sent instant, server time.Time) {
-	n.sampled = n.clock.early()
-	n.peers.sampled(n.index, sent, n.sampled, server)
+	now := n.clock.now()
+	next, last := readClock(sent, now, server), n.reading
+	n.reading = next
+	n.peers.sampled(n.index, next)
+	if last.at == 0 || n.cfg.trustClocks {
+		return
+	}
+	by := last.stepTo(next, n.cfg.drift)
+	if by == 0 {
+		return
+	}
+	n.distrust = &stepError{by: by, wait: n.cfg.maxTTL, clock: n.clock, until: now.add(n.cfg.maxTTL)}
+	n.mu.Lock()
+	n.steps = now
+	n.mu.Unlock()
+	n.tell(NodeClockStepped, n.distrust)
+	n.stepped(n.index, n.distrust)
+}
+
+// steppedSince tells whether the node's clock was seen to have stepped after t.
+func (n *node) steppedSince(t instant) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.steps > t
 }

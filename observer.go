@@ -12,12 +12,15 @@ const (
 	NodeAbstains
 	// LockLost says that a lock ended without having been released; Err says why.
 	LockLost
+	// NodeClockStepped says that a node's clock stepped, and that it abstains for
+	// MaxTTL; Err says by how much.
+	NodeClockStepped
 	// ReleaseUnconfirmed says that no quorum confirmed a release within its bound; Err is
 	// the *QuorumError. The hold is over all the same, and the rollback goes on.
 	ReleaseUnconfirmed
 )
 
-var eventNames = [...]string{"", "node down", "node up", "node abstains", "lock lost", "release unconfirmed"}
+var eventNames = [...]string{"", "node down", "node up", "node abstains", "lock lost", "node clock stepped", "release unconfirmed"}
 
 // String returns the kind in words.
 func (k EventKind) String() string {

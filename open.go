@@ -21,6 +21,8 @@ const (
 	// dialShare is how many node timeouts a connection may take to come up: it is
 	// several round trips, with TLS more.
 	dialShare = 4
+	// maxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
+	maxNodes = 64
 )
 
 // Open makes a Locker over clients of its own, one for each URL, which Close
@@ -144,6 +146,9 @@ func closeAll(cs []io.Closer) error {
 func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error) {
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w: no client given: a Locker needs at least one node", ErrInvalidNode)
+	}
+	if len(nodes) > maxNodes {
+		return nil, fmt.Errorf("%w: %d clients given: a Locker takes at most %d nodes", ErrInvalidNode, len(nodes), maxNodes)
 	}
 	var errs []error
 	names := make([]string, len(nodes))

@@ -71,6 +71,7 @@ type config struct {
 	holder       string
 	names        []string
 	observe      observer
+	trustClocks  bool
 }
 
 func defaultConfig() config {
@@ -150,6 +151,11 @@ func WithHolder(label string) Option { return lockerOption(func(c *config) { c.h
 func WithNodeNames(names ...string) Option {
 	return lockerOption(func(c *config) { c.names = append([]string{}, names...) })
 }
+
+// WithoutClockWatch believes the nodes' clocks: a step of one, which otherwise
+// makes the node abstain for MaxTTL, goes unnoticed. It is for experiments that
+// show what the watch is worth.
+func WithoutClockWatch() Option { return lockerOption(func(c *config) { c.trustClocks = true }) }
 
 // WithObserver has f told what the library notices by itself. f is called from
 // the library's goroutines, from several at once too, and must return quickly:

@@ -29,13 +29,12 @@ func newPeers(c *Clock, names []string) *peers {
 	return &peers{clock: c, offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names}
 }
 
-// sampled takes in a node's TIME, asked for at sent and answered at received.
-func (p *peers) sampled(node int, sent, received instant, server time.Time) {
-	middle := sent.add(received.sub(sent) / 2)
+// sampled takes in a reading of a node's clock.
+func (p *peers) sampled(node int, r reading) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.offsets[node] = server.UnixMicro() - int64(middle)/1000
-	var known [16]int64
+	p.offsets[node] = (r.least + r.most).Microseconds() / 2
+	var known [maxNodes]int64
 	offsets := known[:0]
 	for _, o := range p.offsets {
 		if o != 0 {

@@ -51,7 +51,7 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 	l.peers = newPeers(l.clock, names)
 	l.scheduler = newScheduler(l)
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers))
+		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.distrust))
 	}
 	return l, nil
 }

@@ -79,16 +79,22 @@ func (s *scheduler) reschedule(l *Lock) {
 	}
 }
 
+// held returns the locks that are held.
+func (s *scheduler) held() []*Lock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*Lock(nil), s.locks...)
+}
+
 // stop ends the scheduler and returns the locks that are still held.
 func (s *scheduler) stop() []*Lock {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stopped = true
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	held := append([]*Lock(nil), s.locks...)
-	s.mu.Unlock()
-	return held
+	return append([]*Lock(nil), s.locks...)
 }
 
 // arm sets the timer for the first lock's date; mu is held. A timer that fires

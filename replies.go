@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,17 @@ var (
 )
 
 // takenError is held by another, and for how long.
-type takenError struct{ left time.Duration }
+type takenError struct {
+	left, most time.Duration // the remaining lease, and the longest that anyone may take
+}
 
 func (e *takenError) Error() string {
 	if e.left < 0 {
 		return "held by another, without an end"
+	}
+	if e.left > e.most+drift(e.most, maxDriftFactor) {
+		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
+			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
 	}
 	return fmt.Sprintf("held by another for %v", e.left)
 }
@@ -38,7 +45,8 @@ func (n *node) handOut() {
 	f := &n.flight
 	var broken error
 	recheck := false
-	for i := range f.parts {
+	// The clock comes first: what a node granted behind a step does not count.
+	for i := range slices.Backward(f.parts) {
 		p := &f.parts[i]
 		err := p.cmd.Err()
 		outcome := classify(err)
@@ -98,15 +106,21 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 				continue
 			}
 		}
-		v, cause := acquireVote(reply)
+		v, cause := acquireVote(reply, n.cfg.maxTTL)
 		n.markAfter(r.claim, v.outcome)
+		if v.outcome == Granted && n.distrust != nil {
+			v, cause = vote{outcome: Abstained}, n.distrust
+		}
+		if v.outcome == Granted {
+			r.claim.voters.Or(1 << n.index)
+		}
 		r.deliver(n.index, v, cause)
 	}
 	return recheck
 }
 
 // acquireVote reads a reply of acquire.lua.
-func acquireVote(reply int64) (vote, error) {
+func acquireVote(reply int64, maxTTL time.Duration) (vote, error) {
 	switch {
 	case reply > 0:
 		return vote{outcome: Granted, token: Token(reply)}, nil
@@ -117,9 +131,9 @@ func acquireVote(reply int64) (vote, error) {
 	case reply == -2:
 		return vote{outcome: Abstained}, errTokens
 	case reply == -9:
-		return vote{outcome: Taken}, &takenError{left: -1}
+		return vote{outcome: Taken}, &takenError{left: -1, most: maxTTL}
 	case reply <= -10 && reply != noReply:
-		return vote{outcome: Taken}, &takenError{left: time.Duration(-10-reply) * time.Millisecond}
+		return vote{outcome: Taken}, &takenError{left: time.Duration(-10-reply) * time.Millisecond, most: maxTTL}
 	default:
 		return vote{outcome: Unknown}, errNoReply
 	}
@@ -155,12 +169,14 @@ func (n *node) settleRaise(p *part, outcome Outcome, err error) (recheck bool) {
 		r.deliver(n.index, vote{outcome: outcome}, explain(err))
 		return isMissingScript(err)
 	}
-	switch replyAt(p.cmd, 0, 1) {
-	case 1:
+	switch reply := replyAt(p.cmd, 0, 1); {
+	case n.distrust != nil:
+		r.deliver(n.index, vote{outcome: Abstained}, n.distrust)
+	case reply == 1:
 		r.deliver(n.index, vote{outcome: Granted, token: Token(r.raise)}, nil) //nolint:gosec // positive
-	case 0:
+	case reply == 0:
 		r.deliver(n.index, vote{outcome: Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
-	case -1:
+	case reply == -1:
 		r.deliver(n.index, vote{outcome: Abstained}, errEpoch)
 		return true
 	default:
@@ -180,6 +196,10 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 	}
 	if err != nil {
 		g.answer(n.index, outcome, nil, explain(err))
+		return stale
+	}
+	if n.distrust != nil {
+		g.answer(n.index, Abstained, nil, n.distrust)
 		return stale
 	}
 	g.answer(n.index, Granted, p.cmd.(intsCall).Val(), nil)
@@ -220,8 +240,8 @@ func (n *node) settleTime(p *part, outcome Outcome, err error) {
 		switch {
 		case err != nil:
 			r.deliver(n.index, vote{outcome: outcome}, explain(err))
-		case n.epoch == "":
-			r.deliver(n.index, vote{outcome: Abstained}, n.abstains)
+		case n.silence() != nil:
+			r.deliver(n.index, vote{outcome: Abstained}, n.silence())
 		default:
 			r.deliver(n.index, vote{outcome: Granted}, nil)
 		}

@@ -1,0 +1,56 @@
+package redlock
+
+import (
+	"fmt"
+	"time"
+)
+
+// reading is one sample of a node's clock: bounds of what it is ahead of ours.
+// The server read its clock at some moment between our sending and our receiving,
+// so the offset is known no better than the round trip.
+type reading struct {
+	least, most time.Duration
+	at          instant // when the reply was received
+}
+
+// readClock makes a reading of a TIME that was asked for at sent and answered at
+// received.
+func readClock(sent, received instant, server time.Time) reading {
+	t := time.Duration(server.UnixNano())
+	return reading{least: t - time.Duration(received), most: t - time.Duration(sent), at: received}
+}
+
+// stepTo is how far the node's clock has stepped between two readings, beyond
+// what the drift factor allows for the time between; 0 if it need not have. A
+// clock that runs too fast or too slow shows as a row of steps.
+func (r reading) stepTo(next reading, factor float64) time.Duration {
+	slack := drift(next.at.sub(r.at), factor)
+	switch {
+	case next.least > r.most+slack:
+		return next.least - r.most
+	case next.most < r.least-slack:
+		return next.most - r.least
+	default:
+		return 0
+	}
+}
+
+// stepError is why a node abstains whose clock stepped. A step forward ends
+// leases early, so the node may have forgotten locks that are held; a step back
+// keeps keys beyond their leases. Either way it is not believed until every lease
+// of before is over.
+type stepError struct {
+	by    time.Duration
+	wait  time.Duration // MaxTTL
+	clock *Clock
+	until instant
+}
+
+func (e *stepError) Error() string {
+	way := "forward"
+	if e.by < 0 {
+		way = "back"
+	}
+	left := max(e.until.sub(e.clock.early()), 0).Round(time.Millisecond)
+	return fmt.Sprintf("its clock stepped %s by at least %v; it abstains for this client for MaxTTL (%v), %v more", way, e.by.Abs().Round(time.Millisecond), e.wait, left)
+}

@@ -1,0 +1,180 @@
+package redlock_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// log keeps the events that a Locker tells.
+type eventLog struct {
+	mu     sync.Mutex // guards the field below
+	events []redlock.Event
+}
+
+func (l *eventLog) observe(e redlock.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, e)
+}
+
+func (l *eventLog) nodes(k redlock.EventKind) []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var nodes []int
+	for _, e := range l.events {
+		if e.Kind == k && !slices.Contains(nodes, e.Node) {
+			nodes = append(nodes, e.Node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// fakeClockLocker is a Locker over real servers whose clocks can be set.
+func fakeClockLocker(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL())
+	}
+	l, err := redlock.Open(t.Context(), urls, append([]redlock.Option{redlock.WithNodeTimeout(time.Second)}, opts...)...)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func setClocks(t *testing.T, servers []*chaos.Server, offset string) {
+	t.Helper()
+	for _, s := range servers {
+		if err := s.SetClock(offset); err != nil {
+			t.Fatalf("SetClock(%q): %v", offset, err)
+		}
+	}
+}
+
+func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
+	for _, offset := range []string{"+20", "-20"} {
+		t.Run(offset, func(t *testing.T) {
+			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+			var log eventLog
+			l := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
+			lock := mustAcquire(t, l, "orders/42")
+
+			setClocks(t, servers[:1], offset)
+			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.nodes(redlock.NodeClockStepped), []int{0}) })
+			if err := lock.Err(); err != nil {
+				t.Fatalf("after one clock stepped: got %v; want the lock held", err)
+			}
+			setClocks(t, servers[1:3], offset)
+			select {
+			case <-lock.Done():
+			case <-time.After(10 * time.Second):
+				t.Fatal("three of five clocks stepped, and the lock did not end")
+			}
+			if err := lock.Err(); !errors.Is(err, redlock.ErrLost) || !strings.Contains(err.Error(), "stepped") {
+				t.Errorf("got cause %v; want ErrLost that names the step", err)
+			}
+			_, err := l.TryAcquire(t.Context(), "another")
+			if !errors.Is(err, redlock.ErrNoQuorum) || !strings.Contains(err.Error(), "abstains") {
+				t.Errorf("TryAcquire with three nodes in doubt: got %v; want ErrNoQuorum that says why", err)
+			}
+		})
+	}
+}
+
+// A quorum of clocks that jump forward expire a lock that is held. The pair shows
+// what the watch is worth to a contender who has seen the nodes before.
+func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
+	for _, watched := range []bool{true, false} {
+		servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+		var opts []redlock.Option
+		if !watched {
+			opts = append(opts, redlock.WithoutClockWatch())
+		}
+		holder := fakeClockLocker(t, servers, append(opts, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))...)
+		var log eventLog
+		other := fakeClockLocker(t, servers, append(opts, redlock.WithObserver(log.observe))...)
+		held := mustAcquire(t, holder, "orders/42")
+		if _, err := other.TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Fatalf("before the step: got %v; want ErrNotAcquired", err)
+		}
+		setClocks(t, servers[:3], "+20")
+		if watched { // a sample is at most 100 ms old while there is traffic
+			eventually(t, 10*time.Second, func() bool {
+				if l, err := other.TryAcquire(t.Context(), "another"); err == nil {
+					_ = l.Release(t.Context())
+				}
+				return slices.Equal(log.nodes(redlock.NodeClockStepped), []int{0, 1, 2})
+			})
+		}
+		second, err := other.TryAcquire(t.Context(), "orders/42")
+		switch {
+		case watched && err == nil && held.Err() == nil:
+			t.Errorf("watched: a second holder, token %v, while %v of the first one's validity is left", second.Token(), held.Remaining())
+		case !watched && (err != nil || held.Err() != nil):
+			t.Errorf("unwatched: got %v and %v; want two holders, or this test shows nothing", err, held.Err())
+		}
+	}
+}
+
+// eventually polls until the condition holds, or fails the test.
+func eventually(t *testing.T, limit time.Duration, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v", limit)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func TestAStepIsSeenBeyondTheRoundTripAndTheDriftAndNeverInvented(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name     string
+		sent     time.Duration // of the second sample; the first is asked for at 0 and answered at 2 ms
+		trip     time.Duration
+		server   time.Duration // its clock at the second sample; at the first it shows an hour
+		stepped  bool
+		positive bool
+	}{
+		{"steady", 1000 * ms, 2 * ms, time.Hour + 1001*ms, false, false},
+		{"fast within the drift", 1000 * ms, 2 * ms, time.Hour + 1009*ms, false, false},
+		{"slow within the drift", 1000 * ms, 2 * ms, time.Hour + 993*ms, false, false},
+		{"within a long round trip", 1000 * ms, 250 * ms, time.Hour + 1240*ms, false, false},
+		{"forward", 1000 * ms, 2 * ms, time.Hour + 1030*ms, true, true},
+		{"back", 1000 * ms, 2 * ms, time.Hour + 970*ms, true, false},
+		{"far forward in a long round trip", 1000 * ms, 250 * ms, time.Hour + 21*time.Second, true, true},
+		{"far back", 1000 * ms, 2 * ms, -time.Hour, true, false},
+	} {
+		got := redlock.StepBetween([2]time.Duration{0, tt.sent}, [2]time.Duration{2 * ms, tt.sent + tt.trip},
+			[2]time.Duration{time.Hour + ms, tt.server}, 0.01)
+		if (got != 0) != tt.stepped || tt.stepped && (got > 0) != tt.positive {
+			t.Errorf("%s: got a step of %v; want stepped=%v, forward=%v", tt.name, got, tt.stepped, tt.positive)
+		}
+	}
+}
+
+func TestALeaseBeyondMaxTTLSaysWhyItStays(t *testing.T) {
+	l, nodes := newLocker(t, 3)
+	for _, n := range nodes.Nodes() {
+		if err := n.Miniredis().Set("orders/42", "somebody"); err != nil {
+			t.Fatal(err)
+		}
+		n.Miniredis().SetTTL("orders/42", 3*time.Hour)
+	}
+	_, err := l.TryAcquire(t.Context(), "orders/42")
+	if !errors.Is(err, redlock.ErrNotAcquired) || !strings.Contains(err.Error(), "beyond MaxTTL") {
+		t.Errorf("got %v; want ErrNotAcquired that says why it stays", err)
+	}
+}
