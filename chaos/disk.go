@@ -64,7 +64,10 @@ func (s *Server) AOFSize() (int64, error) {
 // not forced to the disk: everything since a moment is gone, or half a command
 // is left, which Redis ignores at its next start. The server must not run.
 //
-// SIGKILL alone loses nothing: what was written is in the kernel's hands.
+// SIGKILL alone loses nothing that was written: that is in the kernel's hands.
+// But under [FsyncEverysec] a server answers without having written while an
+// fsync is under way, for up to two seconds, and what it then still holds in
+// memory dies with it. [Server.AOFSize] tells when a write is in the file.
 func (s *Server) TruncateAOF(bytes int64) error {
 	s.life.Lock()
 	defer s.life.Unlock()

@@ -258,6 +258,32 @@ func TestRefuseLetsOldConnectionsGoOn(t *testing.T) {
 	must(t, conn.Close())
 }
 
+// One side that has said all it had to say may still be listening.
+func TestTheEndOfOneDirectionLeavesTheOther(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		text, _ := io.ReadAll(conn)
+		_, _ = conn.Write(append([]byte("heard "), text...))
+		_ = conn.Close()
+	}()
+	p := startProxy(t, l.Addr().String())
+	p.Delay(chaos.Both, 20*time.Millisecond)
+	conn, err := net.Dial("tcp", p.Addr())
+	must(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "all")
+	must(t, err, conn.(*net.TCPConn).CloseWrite(), conn.SetDeadline(time.Now().Add(long)))
+	if got, err := io.ReadAll(conn); string(got) != "heard all" || err != nil {
+		t.Errorf("got %q, %v; want heard all", got, err)
+	}
+}
+
 func TestTheEndOfAConnectionIsHandedOn(t *testing.T) {
 	node, _, c := throughProxy(t, long)
 	must(t, c.Close())

@@ -319,6 +319,41 @@ func TestDialsWaitBehindAFullQueueOfAHungNode(t *testing.T) {
 	})
 }
 
+func TestConnectionsMadeWhileHungAreServedOnResume(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c := redlocktest.Start(t, 1)
+		node := c.Node(0)
+		node.Hang()
+		abandoned, err := node.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting, err := node.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer waiting.Close()
+		if _, err := io.WriteString(abandoned, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := abandoned.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(waiting, "*1\r\n$4\r\nPING\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		node.Resume()
+		eventually(t, func() bool { return slices.Contains(node.Keys(), "k") })
+		if err := waiting.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		reply := make([]byte, 7)
+		if _, err := io.ReadFull(waiting, reply); err != nil || string(reply) != "+PONG\r\n" {
+			t.Errorf("got %q, %v; want PONG", reply, err)
+		}
+	})
+}
+
 func TestStoppingAHungNodeLosesWhatItHadNotRead(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c := redlocktest.Start(t, 1)

@@ -3,8 +3,11 @@ package redlocktest_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,6 +64,25 @@ func TestATCPNodeIsOneNodeByBothWays(t *testing.T) {
 	node.Restart()
 	if after := infoField(t, client, "server", "run_id"); after == before {
 		t.Error("the restart kept the run_id")
+	}
+}
+
+func TestStoppingATCPNodeResetsItsConnections(t *testing.T) {
+	c := redlocktest.Start(t, 1, redlocktest.WithTCP())
+	conn, err := net.Dial("tcp", c.Node(0).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 7)); err != nil {
+		t.Fatal(err)
+	}
+	c.Node(0).Stop()
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v; want a reset, as of a process that was killed", err)
 	}
 }
 
