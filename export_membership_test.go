@@ -157,3 +157,9 @@ func (s sight) Largest() Token { return s.largest }
 func (s sight) Standing() (notice, bool) { return s.standingNotice() }
 
 func (c charter) MaxTTL() time.Duration { return c.maxTTL }
+
+func (r record) Run() string { return r.run }
+
+func (n notice) Nonce() string { return n.nonce }
+
+func (n notice) Run() string { return n.run }

@@ -210,7 +210,7 @@ func (sys *memberSystem) look(s *memberState, j, n uint8) {
 
 // install runs install.lua.
 func (sys *memberSystem) install(v *server, o order) {
-	if v.process != o.run || sys.slip != slipNoNonce && (v.nonce != o.nonce || v.onRun != o.run) {
+	if v.process != o.run || sys.slip != slipNoNonce && (v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run) {
 		return
 	}
 	if sys.slip == slipInstallWipes {
