@@ -1,0 +1,194 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Severity says how much a Finding matters. Greater is worse.
+type Severity uint8
+
+const (
+	// SeverityInfo: nothing to do; it is good to know.
+	SeverityInfo Severity = iota + 1
+	// SeverityUnknown: it could not be looked at, most often because a managed
+	// server refuses the question.
+	SeverityUnknown
+	// SeverityWarning: the lock is safe, and a fault that the cluster is there to
+	// survive would cost more than it should.
+	SeverityWarning
+	// SeverityError: the node can't do its part, or can break a promise.
+	SeverityError
+)
+
+var severityNames = [...]string{"", "info", "unknown", "warning", "error"}
+
+// String returns the severity in one word.
+func (s Severity) String() string {
+	if int(s) < len(severityNames) && s > 0 {
+		return severityNames[s]
+	}
+	return "invalid"
+}
+
+// Finding is one thing that Check has noticed.
+type Finding struct {
+	Severity Severity
+	Code     FindingCode // for programs: stable over versions
+	Node     int         // index of the node in the list given to New or Open; -1: the cluster
+	Name     string      // the node's name; empty: the cluster
+	What     string      // what was seen
+	Why      string      // why it matters for the lock
+	Remedy   string      // what to do about it
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	at := "cluster"
+	if f.Node >= 0 {
+		at = fmt.Sprintf("node %d (%s)", f.Node, f.Name)
+	}
+	return fmt.Sprintf("%s %s: %s: %s. %s. %s.", f.Severity, f.Code, at, f.What, f.Why, f.Remedy)
+}
+
+// Report is what Check found, the worst first; findings that are alike stand in
+// the order of the nodes. The same cluster gives the same order every time.
+type Report struct {
+	Nodes    int // how many there are
+	Answered int // how many answered
+	Quorum   int
+	Findings []Finding
+}
+
+// Worst returns the greatest severity found; 0 where nothing was.
+func (r Report) Worst() Severity {
+	var worst Severity
+	for _, f := range r.Findings {
+		worst = max(worst, f.Severity)
+	}
+	return worst
+}
+
+// AtLeast returns the findings of that severity and worse, in the report's order.
+func (r Report) AtLeast(s Severity) []Finding {
+	var out []Finding
+	for _, f := range r.Findings {
+		if f.Severity >= s {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Check is the configuration doctor: it looks at every node, at the clients and
+// at the options, and reports what would weaken the lock, why, and what to do.
+// It reads only, sends each command once, and asks all nodes at once; each
+// command is bounded by the node timeout (the first by four, since it may have to
+// connect). The whole takes some forty round trips to the slowest node.
+//
+// What a server refuses to tell is a finding of SeverityUnknown, and a node that
+// does not answer one of SeverityError: neither is an error of Check. It returns
+// an error when the Locker is closed (ErrClosed), when ctx ends (its error), and
+// when no node answered (*QuorumError with ErrNoQuorum, beside the report).
+//
+// A report without findings proves nothing about the network between the nodes,
+// about who may promote, restore or flush them, or about the other clients.
+func (c *Cluster) Check(ctx context.Context) (Report, error) {
+	l := c.locker
+	if l.closed.Load() {
+		return Report{}, fmt.Errorf("redlock: check: %w", ErrClosed)
+	}
+	if err := contextError(ctx); err != nil {
+		return Report{}, fmt.Errorf("redlock: check: %w", err)
+	}
+	d := &doctor{cfg: &l.cfg, exams: make([]exam, len(l.nodes))}
+	var g errgroup.Group // zero: one node's failure must not end the others
+	for i, n := range l.nodes {
+		d.names = append(d.names, n.name)
+		g.Go(func() error {
+			d.exams[i] = n.examine(ctx, l.cfg.prefix)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	if err := contextError(ctx); err != nil {
+		return Report{}, fmt.Errorf("redlock: check: %w", err)
+	}
+	d.origin = l.clock.wall().Add(-l.clock.early().sub(0))
+	r := d.report()
+	if r.Answered == 0 {
+		votes, causes := make([]vote, len(l.nodes)), make([]error, len(l.nodes))
+		for i, e := range d.exams {
+			votes[i].outcome, causes[i] = classify(e.err), e.err
+		}
+		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.nodes, votes, causes)
+	}
+	return r, nil
+}
+
+// doctor judges what the nodes showed. It sends nothing.
+type doctor struct {
+	cfg      *config
+	names    []string
+	exams    []exam
+	origin   wallTime // our wall clock at the Clock's origin
+	findings []Finding
+}
+
+// report is all findings, in order.
+func (d *doctor) report() Report {
+	r := Report{Nodes: len(d.names), Quorum: quorumOf(len(d.names))}
+	d.config()
+	for i := range d.exams {
+		d.client(i)
+		if e := &d.exams[i]; e.err != nil {
+			d.silent(i, e.err)
+			continue
+		}
+		r.Answered++
+		d.server(i)
+		d.persistence(i)
+		d.rights(i)
+		d.roundTrip(i)
+	}
+	d.sameServer()
+	d.clocks()
+	d.membership()
+	slices.SortStableFunc(d.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Node, b.Node))
+	})
+	r.Findings = d.findings
+	return r
+}
+
+// diagnosis is what is the same for every finding of a kind: why it matters for
+// the lock, and what to do.
+type diagnosis struct {
+	code        FindingCode
+	why, remedy string
+}
+
+// find notes something about a node, or about the cluster (-1).
+func (d *doctor) find(s Severity, node int, g diagnosis, format string, args ...any) {
+	f := Finding{
+		Severity: s, Code: g.code, Node: node,
+		What: fmt.Sprintf(format, args...), Why: g.why, Remedy: g.remedy,
+	}
+	if node >= 0 {
+		f.Name = d.names[node]
+	}
+	d.findings = append(d.findings, f)
+}
+
+// silent is a node that told nothing.
+func (d *doctor) silent(i int, err error) {
+	if isRefused(err) {
+		d.find(SeverityError, i, aboutCredentials, "it refuses the client: %v", err)
+		return
+	}
+	d.find(SeverityError, i, aboutSilence, "it does not answer: %v", err)
+}

@@ -1,0 +1,159 @@
+package redlock
+
+import (
+	"fmt"
+	"strings"
+)
+
+var (
+	aboutEvenNodes = diagnosis{
+		FindingEvenNodes,
+		"It survives no more failures than one node less would, and has one more that can fail; two attempts can split the vote evenly",
+		"Use an odd number of nodes: 3 or 5",
+	}
+	aboutFewNodes = diagnosis{
+		FindingFewNodes,
+		"No node may fail or restart: until it is back there is no quorum",
+		"Use 3 nodes, which survive one failure, or 5, which survive two",
+	}
+	aboutSameServer = diagnosis{
+		FindingSameServer,
+		"One server would vote twice, so a minority of servers could make a quorum; redlock refuses the second entry",
+		"Give each node its own server, on its own machine; look for a proxy or a load balancer before them",
+	}
+	aboutForeignNode = diagnosis{
+		FindingForeign,
+		"Its vote counts in another cluster: two lists that share a node could both find a quorum, so redlock does not use it",
+		"Give all clients the same list; to take a node over, retire it there and empty it first",
+	}
+	aboutOtherNodes = diagnosis{
+		FindingOtherNodes,
+		"A quorum of one number of nodes and a quorum of another need not meet",
+		"Give all clients the same list; to change the number, stop all clients for MaxTTL",
+	}
+	aboutRecord = diagnosis{
+		FindingRecord,
+		"Without its record it can't be told whose the node is and what it forgot, so it does not vote",
+		"Find out who wrote the key redlock:node; a newer client of redlock, or another program",
+	}
+	aboutNames = diagnosis{
+		FindingNames,
+		"This client may lock, but can't bring back a node that forgot: it can't tell whether it has the same nodes",
+		"Give the names in the record with WithNodeNames, in the order of the clients",
+	}
+	aboutRetired = diagnosis{
+		FindingRetired,
+		"It abstains for ever, so it uses up one of the failures that the others may have",
+		"Replace it in the list of every client by a new, empty server with a new name",
+	}
+	aboutBlank = diagnosis{
+		FindingBlank,
+		"It does not vote until it has waited MaxTTL and was rebuilt from the others",
+		"Nothing: any client does it in the background; Cluster.Join waits for it, Cluster.Admit skips the wait",
+	}
+	aboutNoCluster = diagnosis{
+		FindingNoCluster,
+		"Without a quorum that agrees which cluster it is, nobody may lock",
+		"Give all clients the same list; founders that raced agree as soon as every node answers",
+	}
+	aboutOtherMaxTTL = diagnosis{
+		FindingMaxTTL,
+		"After a loss of the majority only configured values are known: a joiner that waits the shorter time may let a lease of the longer overlap",
+		"Give every client the same WithMaxTTL",
+	}
+)
+
+// config judges what needs no node.
+func (d *doctor) config() {
+	n, c := len(d.names), d.cfg
+	if n < 3 {
+		d.find(SeverityWarning, -1, aboutFewNodes, "there are %d nodes, and the quorum is %d", n, quorumOf(n))
+	}
+	if n%2 == 0 {
+		d.find(SeverityWarning, -1, aboutEvenNodes, "there are %d nodes, and the quorum is %d", n, quorumOf(n))
+	}
+	if timeoutsPerTTL*c.nodeTimeout > c.ttl {
+		d.find(SeverityWarning, -1, aboutLongTimeout, "the node timeout of %v is more than a third of the TTL of %v", c.nodeTimeout, c.ttl)
+	}
+	if c.maxTTL > ttlsPerMaxTTL*c.ttl {
+		d.find(SeverityInfo, -1, aboutLongMaxTTL, "MaxTTL is %v, and the TTL %v", c.maxTTL, c.ttl)
+	}
+}
+
+// sameServer looks for a process that stands twice in the list.
+func (d *doctor) sameServer() {
+	for i, e := range d.exams {
+		for j := range i {
+			if e.run != "" && e.run == d.exams[j].run {
+				d.find(SeverityError, i, aboutSameServer, "it is the same server as node %d (%s): run_id %s", j, d.names[j], e.run)
+				break
+			}
+		}
+	}
+}
+
+// sights are the nodes' records, as the rules of membership take them.
+func (d *doctor) sights() []sight {
+	sights := make([]sight, len(d.exams))
+	for i, e := range d.exams {
+		switch {
+		case e.err != nil:
+		case e.recErr != nil:
+			severity := SeverityUnknown
+			if strings.HasPrefix(e.recErr.Error(), "WRONGTYPE") {
+				severity = SeverityError
+			}
+			d.find(severity, i, aboutRecord, "its record can't be read: %v", e.recErr)
+		case e.run != "":
+			sights[i] = parseSight(append([]any{e.run, int64(0)}, e.record...), 0, 0)
+		}
+	}
+	return sights
+}
+
+// membership judges whose the nodes are.
+func (d *doctor) membership() {
+	f := newFleet(newCharter(d.names, d.cfg.maxTTL, false), d.sights(), make([]watch, len(d.names)))
+	for i, s := range f.sights {
+		switch state, why := f.standing(i); state {
+		case NodeMember:
+			d.member(f, i)
+		case NodeRetired:
+			d.find(SeverityWarning, i, aboutRetired, "%s", why)
+		case NodeForeign:
+			d.find(SeverityError, i, aboutForeignNode, "%s", why)
+		case NodeMisconfigured:
+			g := aboutOtherNodes
+			if s.refused {
+				g = aboutRecord
+			}
+			d.find(SeverityError, i, g, "%s", why)
+		case NodeBlank, NodeJoining:
+			d.find(SeverityInfo, i, aboutBlank, "%s", why)
+		case NodeUnreachable: // told already
+		}
+	}
+	if f.cluster() == "" && len(f.ids) > 1 {
+		var ids []string
+		for _, k := range f.ids {
+			ids = append(ids, fmt.Sprintf("%s on %d", k.id, k.nodes))
+		}
+		d.find(SeverityError, -1, aboutNoCluster, "no cluster is on a quorum (%d of %d) of the nodes: %s",
+			quorumOf(len(d.names)), len(d.names), strings.Join(ids, ", "))
+	}
+}
+
+// member judges the record of a node that votes.
+func (d *doctor) member(f fleet, i int) {
+	rec := f.sights[i].rec
+	if !f.lists(rec) {
+		d.find(SeverityWarning, i, aboutNames, "its record names the nodes %s; this client names them %s",
+			strings.Join(rec.names, ", "), strings.Join(f.sorted(), ", "))
+	}
+	switch {
+	case rec.maxTTL > d.cfg.maxTTL:
+		d.find(SeverityWarning, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v", rec.maxTTL, d.cfg.maxTTL)
+	case rec.maxTTL < d.cfg.maxTTL:
+		d.find(SeverityInfo, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v, and raises it there", rec.maxTTL, d.cfg.maxTTL)
+	}
+}

@@ -1,0 +1,59 @@
+package redlock
+
+// FindingCode names a kind of Finding. Codes keep their meaning over versions;
+// new ones may come.
+type FindingCode string
+
+// The codes, by what they are about: reaching the node, the server, its memory,
+// its rights, time, the cluster, the client.
+const (
+	FindingUnreachable FindingCode = "unreachable" // it does not answer
+	FindingCredentials FindingCode = "credentials" // it refuses the password or the user
+
+	FindingVersion      FindingCode = "version"       // the server is too old
+	FindingRunID        FindingCode = "run-id"        // the server does not say which process it is
+	FindingSameServer   FindingCode = "same-server"   // two entries are one server
+	FindingReplica      FindingCode = "replica"       // it follows a master
+	FindingHasReplicas  FindingCode = "has-replicas"  // replicas follow it
+	FindingMode         FindingCode = "mode"          // cluster mode, or a Sentinel
+	FindingEviction     FindingCode = "eviction"      // it may drop keys when memory is short
+	FindingPersistence  FindingCode = "persistence"   // what it forgets when it restarts
+	FindingWritesFailed FindingCode = "writes-failed" // its last write to the disk failed
+	FindingACL          FindingCode = "acl"           // the user lacks a right
+	FindingACLNames     FindingCode = "acl-names"     // the user may not lock every name
+
+	FindingClock       FindingCode = "clock"         // clocks are apart
+	FindingRoundTrip   FindingCode = "round-trip"    // round trips are long beside the node timeout
+	FindingTTLRound    FindingCode = "ttl-roundtrip" // the TTL is short beside the round trip
+	FindingNodeTimeout FindingCode = "node-timeout"  // the node timeout is long beside the TTL
+	FindingMaxTTL      FindingCode = "max-ttl"       // MaxTTL is long beside the TTL, or clients differ in it
+
+	FindingEvenNodes   FindingCode = "even-nodes"    // one node more than is of use
+	FindingFewNodes    FindingCode = "few-nodes"     // no node may fail
+	FindingOtherNodes  FindingCode = "other-n"       // its record has another number of nodes
+	FindingForeign     FindingCode = "other-cluster" // it belongs to another cluster
+	FindingRecord      FindingCode = "record"        // its membership record can't be read
+	FindingNames       FindingCode = "node-names"    // the record knows the nodes by other names
+	FindingRetired     FindingCode = "retired"       // it abstains for ever
+	FindingBlank       FindingCode = "blank"         // it has not joined yet
+	FindingNoCluster   FindingCode = "no-cluster"    // no cluster has a quorum of these nodes
+	FindingDial        FindingCode = "client-dial"   // a cut-off node blocks its writer
+	FindingPool        FindingCode = "client-pool"   // one connection for everything
+	FindingLimiter     FindingCode = "client-limiter"
+	FindingMaintenance FindingCode = "client-maintenance" // the server may stretch the client's timeouts
+	FindingClient      FindingCode = "client"             // options that redlock makes up for, or can't see
+)
+
+// What the findings about reaching a node say.
+var (
+	aboutSilence = diagnosis{
+		FindingUnreachable,
+		"It can't vote, so it uses up one of the failures that the others may have",
+		"Start it, or mend the address, the network or the firewall",
+	}
+	aboutCredentials = diagnosis{
+		FindingCredentials,
+		"It can't vote, and waiting does not mend it",
+		"Give the client the user and the password that the server expects",
+	}
+)

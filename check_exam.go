@@ -1,0 +1,208 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// pings is how many round trips Check takes of each node: enough to meet a
+	// second's hiccups, too few to bother anyone. With so few, the largest stands
+	// for the 99th percentile.
+	pings     = 20
+	fewPings  = 3 // so many at least, of a slow node
+	pingsCost = 4 // then no longer than so many node timeouts
+	lostPings = 2 // a node that lost so many has shown enough
+)
+
+type wallTime = time.Time
+
+// exam is what one node, and its client, showed.
+type exam struct {
+	err     error          // it told nothing: why
+	options *redis.Options // nil: not a *redis.Client
+	info    map[string]string
+	infoErr error
+	run     string
+	record  []any // redlock:node, in the order of recordFields
+	recErr  error
+	config  map[string]string // what CONFIG GET told
+	confErr error
+	user    string
+	denied  []denial // rights that are missing
+	aclErr  error    // why ACL DRYRUN told nothing
+	trips   []trip
+	lost    int // pings without a reply
+	timeErr error
+}
+
+// trip is one round trip, and the node's clock read on it.
+type trip struct {
+	took   time.Duration
+	offset wallTime // the node's wall clock at our Clock's origin, by this reading
+}
+
+// question is a command that is sent once, whatever the client's MaxRetries: a
+// doctor's load must not multiply on a node that is ill.
+type question struct{ *redis.Cmd }
+
+func (question) NoRetry() bool { return true }
+
+func ask(ctx context.Context, args ...any) question {
+	return question{redis.NewCmd(ctx, args...)}
+}
+
+// configs are the settings that Check asks for, one command each: before version
+// 7, CONFIG GET takes a single name.
+var configs = []string{"appendfsync", "save", "stop-writes-on-bgsave-error"}
+
+// examine asks one node everything, and changes nothing there.
+func (n *node) examine(ctx context.Context, prefix string) exam {
+	e := exam{config: map[string]string{}}
+	if c, ok := n.client.(*redis.Client); ok {
+		e.options = c.Options()
+	}
+	// One pipeline is one connection, so the record belongs to the process whose
+	// run_id stands beside it.
+	info := ask(ctx, "INFO")
+	fields := []any{"HMGET", nodeKey}
+	for _, f := range recordFields {
+		fields = append(fields, f)
+	}
+	rec := ask(ctx, fields...)
+	who := ask(ctx, "ACL", "WHOAMI")
+	run := ask(ctx, "EVALSHA", strings.Repeat("0", 40), 1, nodeKey) // NOSCRIPT: the right is there
+	all := []question{info, rec, who, run}
+	for _, name := range configs {
+		all = append(all, ask(ctx, "CONFIG", "GET", name))
+	}
+	n.put(ctx, dialShare*n.timeout, all)
+	if e.err = told(all); e.err != nil {
+		e.err = explain(e.err)
+		return e
+	}
+	e.readInfo(info)
+	e.record, e.recErr = rec.Slice()
+	for i, name := range configs {
+		e.readConfig(name, all[len(all)-len(configs)+i])
+	}
+	e.readRights(ctx, n, prefix, who, map[string]question{"INFO": info, "HMGET": rec, "EVALSHA": run})
+	e.time(ctx, n)
+	return e
+}
+
+// put sends questions in one pipeline; each holds its own reply or error.
+func (n *node) put(ctx context.Context, bound time.Duration, questions []question) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	_, err := n.calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, q := range questions {
+			_ = p.Process(ctx, q) // queued only
+		}
+		return nil
+	})
+	for _, q := range questions {
+		// A client that fails before it sends may leave the commands as they were.
+		if q.Err() == nil && q.Val() == nil {
+			q.SetErr(errors.Join(errNoReply, err))
+		}
+	}
+}
+
+// told returns why the node told nothing, or nil if it answered any question,
+// were it with a refusal. One error for all questions is the connection's: it
+// could not be made, or not be set up.
+func told(questions []question) error {
+	first := questions[0].Err()
+	if first == nil {
+		return nil
+	}
+	for _, q := range questions {
+		var reply redis.Error
+		switch err := q.Err(); {
+		case err == nil:
+			return nil
+		case errors.As(err, &reply) && err.Error() != first.Error():
+			return nil
+		}
+	}
+	return first
+}
+
+// isRefused tells whether the server refuses the client's credentials.
+func isRefused(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && hasAnyPrefix(reply.Error(), "NOAUTH", "WRONGPASS", "ERR AUTH")
+}
+
+func (e *exam) readInfo(q question) {
+	text, err := q.Text()
+	e.infoErr = err
+	e.info = map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			e.info[name] = value
+		}
+	}
+	e.run = e.info["run_id"]
+}
+
+// readConfig reads a reply of CONFIG GET: pairs, as a list or as a map. A server
+// that does not know the name replies with none.
+func (e *exam) readConfig(name string, q question) {
+	switch v := q.Val().(type) {
+	case []any:
+		if len(v) == 2 {
+			e.config[name] = fmt.Sprint(v[1])
+		}
+	case map[any]any:
+		if value, ok := v[name]; ok {
+			e.config[name] = fmt.Sprint(value)
+		}
+	}
+	if err := q.Err(); err != nil {
+		e.confErr = err
+	}
+}
+
+// time takes round trips, each with a reading of the node's clock.
+func (e *exam) time(ctx context.Context, n *node) {
+	begin := n.clock.early()
+	for i := range 1 + pings {
+		sent := n.clock.early()
+		if i > fewPings && sent.sub(begin) > pingsCost*n.timeout || e.lost >= lostPings || ctx.Err() != nil {
+			return
+		}
+		bound := n.timeout
+		if i == 0 {
+			bound *= dialShare // it may have to connect, and does not count
+		}
+		server, err := n.readTime(ctx, bound)
+		took := n.clock.early().sub(sent)
+		var reply redis.Error
+		switch {
+		case errors.As(err, &reply):
+			e.timeErr = err
+			return
+		case err != nil:
+			e.lost++
+			e.timeErr = err
+		case i > 0:
+			middle := sent.add(took / 2)
+			e.trips = append(e.trips, trip{took: took, offset: server.Add(-middle.sub(0))})
+		}
+	}
+}
+
+func (n *node) readTime(ctx context.Context, bound time.Duration) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	cmd := timeCall{redis.NewTimeCmd(ctx, "TIME")}
+	err := n.calls.Process(ctx, cmd)
+	return cmd.Val(), err
+}

@@ -1,0 +1,163 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// right is something that redlock does on a node, scripts included: a script's
+// commands need the rights of the user who calls it.
+type right struct {
+	use     string // what for
+	votes   bool   // without it the node can't vote
+	command []any
+}
+
+// The keys that rights are tried with.
+const (
+	triedName  = "redlock-check"
+	triedOwner = tombstoneKey + "check"
+)
+
+// rightsNeeded lists what the lock needs, with a resource's key.
+func rightsNeeded(resource string) []right {
+	hash := acquireScript.hash
+	return []right{
+		{"run its scripts", true, []any{"EVALSHA", hash, 3, resource, nodeKey, triedOwner}},
+		{"load its scripts", true, []any{"SCRIPT", "LOAD", "return 1"}},
+		{"tell one server process from another", true, []any{"INFO", "server"}},
+		{"read the node's clock", true, []any{"TIME"}},
+		{"read and write the node's record", true, []any{"HMGET", nodeKey, "epoch"}},
+		{"read and write the node's record", true, []any{"HSET", nodeKey, "0", "1"}},
+		{"read and write the node's record", true, []any{"HGETALL", nodeKey}},
+		{"read and write the node's record", true, []any{"HDEL", nodeKey, "nonce"}},
+		{"take a lock", true, []any{"MGET", resource, triedOwner}},
+		{"take a lock", true, []any{"SET", resource, "owner", "NX", "PX", "1"}},
+		{"take a lock", true, []any{"PTTL", resource}},
+		{"renew a lock", true, []any{"PEXPIRE", resource, "1", "GT"}},
+		{"renew a lock", true, []any{"EXISTS", resource}},
+		{"release a lock", true, []any{"DEL", resource}},
+		{"leave a tombstone", true, []any{"SET", triedOwner, "1", "PX", "1"}},
+		{"leave a tombstone", true, []any{"PTTL", triedOwner}},
+		{"inspect a lock", false, []any{"MULTI"}},
+		{"inspect a lock", false, []any{"EXEC"}},
+	}
+}
+
+// denial is a right that the user lacks.
+type denial struct {
+	what  string // the command
+	use   string
+	votes bool
+	name  bool // the right is there, but not for a key of this name
+}
+
+var (
+	aboutRights = diagnosis{
+		FindingACL,
+		"Without it the node can't vote, or can't be inspected; the first use says so, with the reply NOPERM",
+		"ACL SETUSER the user with ~redlock:* and the resources' keys, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +multi +exec",
+	}
+	aboutKeyNames = diagnosis{
+		FindingACLNames,
+		"The user may lock only the names that its key patterns cover; every other name is refused by the node",
+		"Nothing, if all names in use are covered; WithPrefix puts one prefix before them all",
+	}
+	aboutUnknownRights = diagnosis{
+		FindingACL,
+		"A right that is missing shows only when it is needed",
+		"Run Check as a user with +acl|dryrun +acl|whoami, or ask an operator for ACL DRYRUN of the commands in docs/OPERATIONS.md",
+	}
+)
+
+// readRights tries each right with ACL DRYRUN, which runs nothing. Where that is
+// refused, what the questions themselves were told stands.
+func (e *exam) readRights(ctx context.Context, n *node, prefix string, who question, asked map[string]question) {
+	for _, name := range []string{"EVALSHA", "HMGET", "INFO"} {
+		if err := asked[name].Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
+			e.denied = append(e.denied, denial{what: name, use: "run redlock", votes: true})
+		}
+	}
+	var err error
+	if e.user, err = who.Text(); err != nil && e.options != nil && e.options.Username != "" {
+		e.user, err = e.options.Username, nil
+	}
+	if err != nil {
+		e.aclErr = err
+		return
+	}
+	needed := rightsNeeded(prefix + triedName)
+	tries := make([]question, len(needed))
+	for i, r := range needed {
+		tries[i] = ask(ctx, append([]any{"ACL", "DRYRUN", e.user}, r.command...)...)
+	}
+	n.put(ctx, time.Duration(dialShare)*n.timeout, tries)
+	var denied []denial
+	for i, q := range tries {
+		reply, err := q.Text()
+		if err != nil {
+			e.aclErr = err
+			return
+		}
+		if reply == "OK" {
+			continue
+		}
+		denied = append(denied, newDenial(needed[i], reply, prefix+triedName))
+	}
+	e.denied = denied
+}
+
+// newDenial reads ACL DRYRUN's sentence, which differs between servers: it names
+// the command, or the key that is refused.
+func newDenial(r right, reply, resource string) denial {
+	what := fmt.Sprint(r.command[0])
+	if what == "SCRIPT" {
+		what = "SCRIPT LOAD"
+	}
+	d := denial{what: what, use: r.use, votes: r.votes}
+	if strings.Contains(reply, "key") {
+		d.name = strings.Contains(reply, "'"+resource+"'")
+		if !d.name {
+			d.what += " on redlock:*"
+		}
+	}
+	return d
+}
+
+// rights judges what the user may do.
+func (d *doctor) rights(i int) {
+	e := &d.exams[i]
+	if e.aclErr != nil {
+		var reply redis.Error
+		how := "failed"
+		if errors.As(e.aclErr, &reply) {
+			how = "was refused"
+		}
+		d.find(SeverityUnknown, i, aboutUnknownRights, "ACL DRYRUN %s: %v", how, e.aclErr)
+	}
+	var lacks, names []string
+	severity := SeverityWarning
+	for _, x := range e.denied {
+		switch text := fmt.Sprintf("%s (to %s)", x.what, x.use); {
+		case x.name:
+			names = append(names, x.what)
+		case !slices.Contains(lacks, text):
+			lacks = append(lacks, text)
+			if x.votes {
+				severity = SeverityError
+			}
+		}
+	}
+	if len(lacks) > 0 {
+		d.find(severity, i, aboutRights, "the user %q may not %s", e.user, strings.Join(lacks, ", "))
+	}
+	if len(names) > 0 {
+		d.find(SeverityInfo, i, aboutKeyNames, "the user %q may not %s the key %q", e.user, strings.Join(names, ", "), d.cfg.prefix+triedName)
+	}
+}

@@ -1,0 +1,127 @@
+package redlock
+
+import (
+	"strconv"
+	"strings"
+)
+
+// The oldest servers whose script cache dies with the process, which is what
+// keeps a restarted server from voting: before Redis 7 it came back with the AOF.
+const (
+	oldestRedis  = 7_00
+	oldestValkey = 7_02
+)
+
+var (
+	aboutVersion = diagnosis{
+		FindingVersion,
+		"Redis before 7 keeps its script cache over a restart, so a node that forgot would vote at once; redlock is tried on Redis 7 and Valkey 7.2, and newer",
+		"Upgrade the server",
+	}
+	aboutRunID = diagnosis{
+		FindingRunID,
+		"The run_id is how a server that restarted is told from one that did not: without it the node is not let vote",
+		"Let the user run INFO; use a server that tells its run_id (in tests: package redlocktest, not a plain miniredis)",
+	}
+	aboutReplica = diagnosis{
+		FindingReplica,
+		"A replica takes no writes, and one that is promoted lacks what its master had not sent yet: a second holder",
+		"Give the address of a master that stands alone; each node is a server of its own",
+	}
+	aboutReplicas = diagnosis{
+		FindingHasReplicas,
+		"If one is promoted in this node's place it lacks the last locks, and must wait MaxTTL before it votes; whatever promotes it behind the same address may go unnoticed by open connections",
+		"Run nodes without replicas and without Sentinel: redlock replicates by itself",
+	}
+	aboutMode = diagnosis{
+		FindingMode,
+		"A node is one master that keeps its keys; a Redis Cluster moves them, and refuses scripts over several of them; a Sentinel keeps none",
+		"Use independent servers with cluster-enabled no",
+	}
+	aboutEviction = diagnosis{
+		FindingEviction,
+		"A lock that is evicted is free for a second holder, and an evicted record makes the node forget",
+		"Set maxmemory-policy noeviction, and share the server with no cache",
+	}
+	aboutInfo = diagnosis{
+		FindingVersion,
+		"Its version, role and memory policy could not be looked at",
+		"Let the user run INFO",
+	}
+)
+
+// server judges what INFO tells of one server.
+func (d *doctor) server(i int) {
+	e := &d.exams[i]
+	if e.infoErr != nil {
+		d.find(SeverityUnknown, i, aboutInfo, "INFO was refused: %v", e.infoErr)
+	}
+	if e.run == "" {
+		d.find(SeverityError, i, aboutRunID, "INFO tells no run_id")
+	}
+	if e.infoErr != nil {
+		return
+	}
+	d.version(i)
+	switch e.info["role"] {
+	case "slave", "replica":
+		d.find(SeverityError, i, aboutReplica, "it is a replica of %s:%s", e.info["master_host"], e.info["master_port"])
+	case "master":
+		if n := e.info["connected_slaves"]; n != "" && n != "0" {
+			d.find(SeverityWarning, i, aboutReplicas, "it is a master with %s connected replicas", n)
+		}
+	}
+	if mode := e.info["redis_mode"]; e.info["cluster_enabled"] == "1" || mode != "" && mode != "standalone" {
+		d.find(SeverityError, i, aboutMode, "it runs in %s mode", mode)
+	}
+	d.eviction(i)
+}
+
+// version compares major and minor. Valkey calls itself Redis 7.2 in the old
+// field, for the sake of old clients.
+func (d *doctor) version(i int) {
+	info := d.exams[i].info
+	name, text, oldest := "Redis", info["redis_version"], oldestRedis
+	if v := info["valkey_version"]; v != "" {
+		name, text, oldest = "Valkey", v, oldestValkey
+	}
+	switch v, ok := parseVersion(text); {
+	case !ok:
+		d.find(SeverityUnknown, i, aboutVersion, "INFO tells no version that can be read: %q", text)
+	case v < oldest:
+		d.find(SeverityError, i, aboutVersion, "it is %s %s; redlock needs %d.%d", name, text, oldest/100, oldest%100)
+	}
+}
+
+// parseVersion reads "7.2.4" as 702.
+func parseVersion(text string) (int, bool) {
+	parts := strings.Split(text, ".")
+	if len(parts) < 2 {
+		return 0, false
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return 0, false
+	}
+	minor, err := strconv.Atoi(parts[1])
+	if err != nil || major < 0 || minor < 0 || minor > 99 {
+		return 0, false
+	}
+	return major*100 + minor, true
+}
+
+// eviction: every policy but noeviction may drop a lock, since locks are among
+// the keys that end by themselves.
+func (d *doctor) eviction(i int) {
+	info := d.exams[i].info
+	policy, limit := info["maxmemory_policy"], info["maxmemory"]
+	switch {
+	case policy == "":
+		d.find(SeverityUnknown, i, aboutEviction, "INFO tells no maxmemory_policy")
+	case policy == "noeviction":
+	case limit == "0":
+		d.find(SeverityWarning, i, aboutEviction, "maxmemory-policy is %s; nothing is evicted yet, since maxmemory is not set", policy)
+	default:
+		d.find(SeverityError, i, aboutEviction, "maxmemory-policy is %s, with maxmemory %s", policy, limit)
+	}
+}
