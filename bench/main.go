@@ -40,6 +40,7 @@ var workloads = []struct {
 	name  string
 	start func(*run, context.Context) error
 }{
+	{"scripts", (*run).scriptTime},
 	{"uncontended", (*run).uncontended},
 	{"load64", func(r *run, ctx context.Context) error { return r.many(ctx, 64) }},
 	{"load512", func(r *run, ctx context.Context) error { return r.many(ctx, 512) }},

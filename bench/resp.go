@@ -104,27 +104,3 @@ func readInts(r *bufio.Reader, dst []int64) error {
 	}
 	return nil
 }
-
-// readText reads a string of either kind; a nil is the empty string.
-func readText(r *bufio.Reader) (string, error) {
-	line, err := readLine(r)
-	if err != nil {
-		return "", err
-	}
-	switch line[0] {
-	case '+', ':':
-		return string(line[1:]), nil
-	case '$':
-		n := number(line[1:])
-		if n < 0 {
-			return "", nil
-		}
-		word := make([]byte, n+2)
-		if _, err := io.ReadFull(r, word); err != nil {
-			return "", err
-		}
-		return string(word[:n]), nil
-	default:
-		return "", fmt.Errorf("%w: %q", errReply, line)
-	}
-}

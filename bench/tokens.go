@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,8 +9,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -124,11 +125,10 @@ func tokensChild(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	count := &raiseCount{sha: args[2]}
+	count := &raiseCount{sha: []byte(args[2])}
 	var clients []redis.UniversalClient
 	for _, addr := range args[3:] {
-		c := redis.NewClient(&redis.Options{Addr: addr})
-		c.AddHook(count) // on a client of our own
+		c := redis.NewClient(&redis.Options{Addr: addr, Dialer: count.dial})
 		defer c.Close()
 		clients = append(clients, c)
 	}
@@ -163,39 +163,39 @@ func freshNames(ctx context.Context, c contender, prefix string, until time.Time
 	return n
 }
 
-// raiseCount is a hook that counts scripts, and one of them by itself.
+// raiseCount counts scripts, and one of them by itself, in what connections
+// send: whatever way a command takes through the client, it ends there.
 type raiseCount struct {
-	sha             string
+	sha             []byte
 	raises, scripts atomic.Int64
 }
 
-func (c *raiseCount) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+func (c *raiseCount) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &countedConn{Conn: conn, count: c}, nil
 }
 
-func (c *raiseCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.count(cmd)
-		return next(ctx, cmd)
-	}
+// countedConn is a connection whose requests are looked through.
+type countedConn struct {
+	net.Conn
+	count *raiseCount
+	seen  []byte // the end of what went before, in case a word was split
 }
 
-func (c *raiseCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			c.count(cmd)
-		}
-		return next(ctx, cmds)
-	}
+func (c *countedConn) Write(b []byte) (int, error) {
+	c.count.scripts.Add(c.added(b, []byte("EVALSHA")))
+	c.count.raises.Add(c.added(b, c.count.sha))
+	c.seen = append(c.seen, b[max(0, len(b)-len(c.count.sha)):]...)
+	c.seen = c.seen[max(0, len(c.seen)-len(c.count.sha)):]
+	return c.Conn.Write(b)
 }
 
-func (c *raiseCount) count(cmd redis.Cmder) {
-	args := cmd.Args()
-	if len(args) < 2 || !strings.EqualFold(fmt.Sprint(args[0]), "evalsha") {
-		return
-	}
-	c.scripts.Add(1)
-	if fmt.Sprint(args[1]) == c.sha {
-		c.raises.Add(1)
-	}
+// added is how often the word ends in b, begun there or in what went before.
+func (c *countedConn) added(b, word []byte) int64 {
+	before := c.seen[max(0, len(c.seen)-len(word)+1):]
+	return int64(bytes.Count(append(slices.Clip(before), b...), word))
 }

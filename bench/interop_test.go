@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// both opens this library and redsync over the same five real masters.
+func both(t *testing.T) (*redlock.Locker, *redsync.Redsync) {
+	t.Helper()
+	e := newTestEnv(t)
+	ours, theirs := open(t, openRedlock, e), open(t, openRedsync, e)
+	return ours.(*redlockLocks).locker, theirs.(*redsyncLocks).sync
+}
+
+func newTestEnv(t *testing.T) *env {
+	t.Helper()
+	var c cluster
+	for _, s := range chaos.NeedServers(t, nodes, chaos.ServerConfig{}) {
+		c = append(c, newServer(s))
+	}
+	s, err := readScripts("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &env{servers: c, addrs: c.addrs(), scripts: s}
+}
+
+func open(t *testing.T, f func(context.Context, *env) (contender, error), e *env) contender {
+	t.Helper()
+	c, err := f(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+	})
+	return c
+}
+
+func TestOurLockExcludesRedsync(t *testing.T) {
+	ours, theirs := both(t)
+	lock, err := ours.Acquire(t.Context(), "migrated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutex := theirs.NewMutex("migrated")
+	var taken *redsync.ErrTaken
+	if err := mutex.TryLockContext(t.Context()); !errors.As(err, &taken) {
+		t.Fatalf("redsync while we hold: got %v; want ErrTaken", err)
+	}
+	if err := lock.Err(); err != nil {
+		t.Fatalf("our lock after redsync's attempt and its rollback: got %v; want it held", err)
+	}
+	if err := lock.Extend(t.Context(), redlock.DefaultMaxTTL); err != nil {
+		t.Fatalf("extending after redsync's rollback: %v", err)
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := mutex.LockContext(t.Context()); err != nil {
+		t.Fatalf("redsync after our release: %v", err)
+	}
+}
+
+func TestRedsyncExcludesOurLock(t *testing.T) {
+	ours, theirs := both(t)
+	mutex := theirs.NewMutex("migrated")
+	if err := mutex.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.TryAcquire(t.Context(), "migrated"); !errors.Is(err, redlock.ErrNotAcquired) {
+		t.Fatalf("while redsync holds: got %v; want ErrNotAcquired", err)
+	}
+	if ok, err := mutex.UnlockContext(t.Context()); !ok {
+		t.Fatalf("redsync's unlock after our attempt and its rollback: %v", err)
+	}
+	lock, err := ours.Acquire(t.Context(), "migrated")
+	if err != nil {
+		t.Fatalf("after redsync's unlock: %v", err)
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Both kinds contend for one name until each has held it five times.
+func TestAMixedFleetNeverHoldsTwice(t *testing.T) {
+	ours, theirs := both(t)
+	const holders, times = 2, 5
+	var inside atomic.Int32
+	enter := func(who string) {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%s: got %d holders; want 1", who, n)
+		}
+		time.Sleep(time.Millisecond) // the work under the lock: room for a second holder to be seen
+		inside.Add(-1)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var fleet sync.WaitGroup
+	for range holders {
+		fleet.Go(func() {
+			for range times {
+				lock, err := ours.Acquire(ctx, "shared")
+				if err != nil {
+					t.Errorf("redlock: %v", err)
+					return
+				}
+				enter("redlock")
+				if err := lock.Release(ctx); err != nil {
+					t.Errorf("redlock: %v", err)
+				}
+			}
+		})
+		fleet.Go(func() {
+			mutex := theirs.NewMutex("shared", redsync.WithTries(1000))
+			for range times {
+				if err := mutex.LockContext(ctx); err != nil {
+					t.Errorf("redsync: %v", err)
+					return
+				}
+				enter("redsync")
+				if ok, err := mutex.UnlockContext(ctx); !ok {
+					t.Errorf("redsync: unlock: %v", err)
+				}
+			}
+		})
+	}
+	fleet.Wait()
+}
