@@ -100,7 +100,7 @@ func (sys *memberSystem) join(s *memberState, j, n uint8, yield yieldMember) {
 	}
 	if k.seen[n].answered && !sys.frozen {
 		next := *s
-		a := sys.decide(k, j, n)
+		a := sys.decide(s, j, n)
 		v := &next.servers[n]
 		if a.notice && (v.nonce == 0 || v.onRun != v.process) {
 			v.nonces++
@@ -264,6 +264,7 @@ type question struct {
 	seen    [mostServers]glimpse
 	watches [mostServers]patience
 	j, n    uint8
+	clock   scriptmodel.Number
 }
 
 type answer struct {
@@ -278,14 +279,19 @@ type decisions struct {
 	known map[question]answer
 }
 
+// clock is what a founder's wall clock says: more than any token so far. That is
+// the one thing that tokens lean on it for, after a majority lost its memory.
+func (s *memberState) clock() scriptmodel.Number { return s.best + 1 }
+
 // decide asks the library's rules whether, and how, the joiner installs the node.
-func (sys *memberSystem) decide(k *joiner, j, n uint8) answer {
-	q := question{k.seen, k.watches, j, n}
+func (sys *memberSystem) decide(s *memberState, j, n uint8) answer {
+	k := &s.joiners[j]
+	q := question{k.seen, k.watches, j, n, s.clock()}
 	sys.memo.mu.RLock()
 	a, known := sys.memo.known[q]
 	sys.memo.mu.RUnlock()
 	if !known {
-		a = sys.ask(k, j, n)
+		a = sys.ask(k, j, n, s.clock())
 		sys.memo.mu.Lock()
 		if len(sys.memo.known) > 1<<20 {
 			clear(sys.memo.known)
@@ -296,8 +302,8 @@ func (sys *memberSystem) decide(k *joiner, j, n uint8) answer {
 	return a
 }
 
-func (sys *memberSystem) ask(k *joiner, j, n uint8) answer {
-	p := sys.plan(k, j, n)
+func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number) answer {
+	p := sys.plan(k, j, n, clock)
 	if p.Do() != redlock.DoInstall {
 		return answer{notice: p.Do() == redlock.DoNotice}
 	}
@@ -313,16 +319,13 @@ func (sys *memberSystem) ask(k *joiner, j, n uint8) answer {
 	return answer{order: o, install: true}
 }
 
-// clockBase is what a founder's clock says: more than any token that is.
-const clockBase = 1
-
-func (sys *memberSystem) plan(k *joiner, j, n uint8) redlock.Plan {
+func (sys *memberSystem) plan(k *joiner, j, n uint8, clock scriptmodel.Number) redlock.Plan {
 	sights, watches := make([]redlock.Sight, sys.nodes), make([]redlock.Watch, sys.nodes)
 	for i := range sys.nodes {
 		sights[i], watches[i] = sys.sight(k.seen[i]), sys.watch(k, uint8(i))
 	}
 	f := redlock.NewFleet(sys.charter(), sights, watches)
-	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), clockBase, false))
+	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), redlock.Token(clock), false))
 }
 
 // comesBack lets one new joiner work alone, every node answering: at the end all
@@ -336,7 +339,7 @@ func (sys *memberSystem) comesBack(s memberState) error {
 		}
 		for n := range uint8(sys.nodes) {
 			*k = s.joiners[0]
-			a, v := sys.ask(k, 0, n), &s.servers[n]
+			a, v := sys.ask(k, 0, n, s.clock()), &s.servers[n]
 			if a.install {
 				sys.install(v, a.order)
 			}

@@ -185,18 +185,34 @@ func midRace(sys *memberSystem, s *memberState) {
 			s.joiners[0].watches[n].age = sys.life
 		}
 	}
-	s.joiners[0].orders[1] = sys.ask(&s.joiners[0], 0, 1).order
+	s.joiners[0].orders[1] = sys.ask(&s.joiners[0], 0, 1, s.clock()).order
 	s.joiners[1].orders[2] = order{nonce: 1, run: 1, cluster: 3}
 }
 
-// lateAcquire is where a client has lapsed: its key is over on the first node,
-// lasts on the second, and its acquire at the third is still under way.
+// lateAcquire is where one client has lapsed, its key still on the second node,
+// its acquire at the third still under way, and another has the lock on the
+// first and the third.
 func lateAcquire(sys *memberSystem, s *memberState) {
-	a := &s.clients[0]
-	a.phase, a.token, s.best = held, 1, 1
+	a, b := &s.clients[0], &s.clients[1]
+	a.phase, a.token = held, 1
 	a.visits[2].acquire = true
-	s.servers[0].node.Stripes[0], s.servers[1].node.Stripes[0] = 1, 1
-	s.servers[1].node.Keys[0] = scriptmodel.Key{Owner: ownerOf(0), Until: 1}
+	b.phase, b.token, b.left, s.best = held, 2, sys.life, 2
+	for n, stripe := range []scriptmodel.Number{2, 1, 2} {
+		s.servers[n].node.Stripes[0] = stripe
+		s.servers[n].node.Keys[0] = scriptmodel.Key{Owner: ownerOf(1), Until: scriptmodel.Tick(sys.life)}
+	}
+	s.servers[1].node.Keys[0].Owner = ownerOf(0)
+}
+
+// unevenCounters is where an acquisition that came to nothing has left one node's
+// counter above the others'.
+func unevenCounters(_ *memberSystem, s *memberState) { s.servers[1].node.Stripes[0] = 1 }
+
+// lateInstall is where a node has come back by an install that was sent twice:
+// the second one is still under way.
+func lateInstall(_ *memberSystem, s *memberState) {
+	s.servers[0].epochs, s.servers[0].node.Epoch, s.servers[0].nonces = 2, 2, 1
+	s.joiners[0].orders[0] = order{nonce: 1, run: 1, cluster: 1}
 }
 
 var seedOfServers = maphash.MakeSeed()
@@ -330,17 +346,19 @@ func (sys *memberSystem) Describe(st search.Step) string {
 	return fmt.Sprintf(stepTexts[st.Kind]+"%[1]s", "", st.A, st.B)
 }
 
-// Weight: time and progress more often than faults.
+// Weight: progress far more often than faults and idle looks.
 func (sys *memberSystem) Weight(st search.Step) int {
 	switch st.Kind {
-	case tickAll:
-		return 24
-	case restartBlank, restartOld, flushAll, saveDisk:
+	case winClient, raiseClient, confirmClient:
+		return 80
+	case restartBlank, restartOld, flushAll, saveDisk, missNode:
 		return 1
-	case endClient, missNode, putNotice:
-		return 2
+	case lookAt:
+		return 3
+	case endClient, tickAll:
+		return 6
 	default:
-		return 8
+		return 30
 	}
 }
 

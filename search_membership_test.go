@@ -1,9 +1,9 @@
 package redlock_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
@@ -12,122 +12,179 @@ import (
 // wholeSearch tells whether to search all of it, not the cut of every day.
 func wholeSearch() bool { return os.Getenv("REDLOCK_SEARCH") == "full" }
 
+// closedSystem is three nodes, of which the first may forget once, two clients
+// that want the lock, and one joiner.
 func closedSystem(change func(*memberSystem)) *memberSystem {
 	sys := &memberSystem{
-		nodes: 3, clients: 2, joiners: 1, life: 1, faults: 1, faulty: 1, lean: true, back: 64,
+		nodes: 3, clients: 2, joiners: 1, life: 1, faults: 1, faulty: 1, lean: true,
 		memo: &decisions{known: map[question]answer{}},
 	}
 	change(sys)
 	return sys
 }
 
+// skewed are clocks that differ by a sixteenth either way: every node's is fast,
+// every client's slow.
+func skewed(s *memberSystem) {
+	s.faults, s.joiners, s.life, s.drift = 0, 0, 64, 8
+	s.rates = []uint8{17, 17, 17, 15, 15}
+}
+
+// race is two founders in each other's way.
+func race(s *memberSystem) {
+	s.racing, s.frozen, s.joiners, s.faults, s.start = true, true, 2, 0, midRace
+}
+
+// late is a lock that lapsed, while another has it.
+func late(s *memberSystem) {
+	s.faults, s.joiners, s.extends, s.releases, s.start = 0, 0, 1, true, lateAcquire
+}
+
+// dropping is locks whose keys may go at any moment.
+func dropping(s *memberSystem) { s.faults, s.joiners, s.drops, s.start = 0, 0, true, unevenCounters }
+
+// keeping is one lock that is extended, re-seeded and released, on nodes of
+// which one forgets.
+func keeping(s *memberSystem) { s.extends, s.releases, s.clients, s.blank = 1, true, 1, true }
+
+// closedSearches go through everything that can happen. Those of whole are only
+// for the whole search.
+var closedSearches = []struct {
+	name   string
+	whole  bool
+	change func(*memberSystem)
+}{
+	{"a node restarts empty", false, func(s *memberSystem) { s.blank = true }},
+	{"a node restarts with an old AOF", false, func(s *memberSystem) { s.old = true }},
+	{"a node is flushed", false, func(s *memberSystem) { s.flush = true }},
+	{"a node that came back by one of two installs is flushed", false, func(s *memberSystem) { s.flush, s.start = true, lateInstall }},
+	{"extended, re-seeded and released", false, keeping},
+	{"a lapsed lock", false, late},
+	{"clocks at other rates", false, skewed},
+	{"founders race", false, race},
+	{"keys go at any moment", false, dropping},
+	{"a node forgets twice", true, func(s *memberSystem) { s.blank, s.faults = true, 2 }},
+	{"a node forgets twice, in any way, and installs come again", true, func(s *memberSystem) {
+		s.blank, s.old, s.flush, s.twice, s.faults = true, true, true, true, 2
+	}},
+	{"leases of two ticks", true, func(s *memberSystem) { s.blank, s.life = true, 2 }},
+}
+
+func TestMembershipHoldsInEveryReachableState(t *testing.T) {
+	for _, c := range closedSearches {
+		t.Run(c.name, func(t *testing.T) {
+			if c.whole && !wholeSearch() {
+				t.Skip("REDLOCK_SEARCH=full searches it")
+			}
+			sys := closedSystem(c.change)
+			sys.back = 64
+			r := search.Closed(sys, search.Options{})
+			t.Log(r)
+			if err := r.Err(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // walkedSystem has five nodes, whose clocks and those of the clients and joiners
-// differ by up to a sixteenth either way, and everything that can go wrong.
+// differ by a sixteenth either way, and everything that can go wrong.
 func walkedSystem(change func(*memberSystem)) *memberSystem {
 	sys := &memberSystem{
 		nodes: 5, clients: 3, joiners: 2, life: 64, drift: 8,
 		rates:  []uint8{17, 16, 15, 17, 15, 15, 17, 16, 17, 15},
-		faults: 6, faulty: 5, blank: true, old: true, flush: true, extends: 3, releases: true, reuse: true, twice: true, racing: true,
-		back: 64, memo: &decisions{known: map[question]answer{}},
+		faults: 12, faulty: 5, blank: true, old: true, flush: true, extends: 3,
+		releases: true, reuse: true, twice: true, racing: true, back: 64,
+		memo: &decisions{known: map[question]answer{}},
 	}
 	change(sys)
 	return sys
 }
 
-func TestMembershipClosed(t *testing.T) {
+func TestMembershipHoldsOnRandomWalks(t *testing.T) {
+	walks := 15
+	if wholeSearch() {
+		walks = 4000
+	}
 	for name, change := range map[string]func(*memberSystem){
-		"blank": func(s *memberSystem) { s.blank = true },
-		"old":   func(s *memberSystem) { s.old = true },
-		"flush": func(s *memberSystem) { s.flush = true },
-		"rates": func(s *memberSystem) {
-			s.faults, s.joiners, s.life, s.drift = 0, 0, 64, 8
-			s.rates = []uint8{17, 17, 17, 15, 15}
-		},
-		"race": func(s *memberSystem) { s.racing, s.frozen, s.joiners, s.faults, s.start = true, true, 2, 0, midRace },
-		"late": func(s *memberSystem) {
-			s.faults, s.joiners, s.extends, s.releases, s.start = 0, 0, 1, true, lateAcquire
-		},
-		"drops": func(s *memberSystem) { s.faults, s.joiners, s.clients, s.drops = 0, 0, 3, true },
-		"founders": func(s *memberSystem) {
-			s.founding, s.racing, s.joiners, s.clients, s.faults = true, true, 2, 0, 0
-		},
-		"blank twice":     func(s *memberSystem) { s.blank, s.faults = true, 2 },
-		"old blank twice": func(s *memberSystem) { s.old, s.blank, s.faults = true, true, 2 },
-		"all twice":       func(s *memberSystem) { s.old, s.blank, s.flush, s.faults, s.twice = true, true, true, 2, true },
-		"two nodes":       func(s *memberSystem) { s.blank, s.faults, s.faulty = true, 2, 2 },
-		"releases": func(s *memberSystem) {
-			s.extends, s.releases, s.clients, s.blank = 1, true, 1, true
-		},
+		"established": func(*memberSystem) {},
+		"four nodes":  func(s *memberSystem) { s.nodes, s.faulty = 4, 4 },
+		"founders":    func(s *memberSystem) { s.founding = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			r := search.Closed(closedSystem(change), search.Options{MaxStates: 20_000_000})
-			t.Logf("%s %v", r, time.Since(start))
+			sys := walkedSystem(change)
+			r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 1000})
+			t.Log(r)
 			if err := r.Err(); err != nil {
 				t.Fatal(err)
+			}
+			locks, installs, faults := sampleWalk(sys)
+			t.Logf("%d locks, %d installs and %d faults in a walk of 3000 steps", locks, installs, faults)
+			if locks < 10 || installs < 3 || faults < 3 {
+				t.Error("too few for these walks to show anything")
 			}
 		})
 	}
 }
 
-func TestMembershipWalks(t *testing.T) {
-	for name, change := range map[string]func(*memberSystem){
-		"established": func(s *memberSystem) {},
-		"founding":    func(s *memberSystem) { s.founding = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			r := search.Walk(walkedSystem(change), search.WalkOptions{Seed: 1, Walks: 100, Steps: 1000})
-			t.Logf("%s %v", r, time.Since(start))
-			if err := r.Err(); err != nil {
-				t.Fatal(err)
+// sampleWalk walks once, and counts what happened.
+func sampleWalk(sys *memberSystem) (locks, installs, faults int) {
+	rnd, s := rand.New(rand.NewPCG(1, 1)), sys.Init()
+	for range 3000 {
+		total, pick := 0, search.Step{}
+		var next memberState
+		sys.Next(s, func(st search.Step, n memberState) {
+			total += sys.Weight(st)
+			if rnd.IntN(total) < sys.Weight(st) {
+				pick, next = st, n
 			}
 		})
+		s = next
+		switch pick.Kind {
+		case winClient:
+			locks++
+		case takeInstall:
+			installs++
+		case restartBlank, restartOld, flushAll:
+			faults++
+		}
 	}
+	return locks, installs, faults
 }
 
-func TestMembershipControls(t *testing.T) {
-	for name, change := range map[string]func(*memberSystem){
-		"no tombstone":     func(s *memberSystem) { s.slip, s.releases, s.clients, s.faults = slipNoTombstone, true, 1, 0 },
-		"rejoin at once":   func(s *memberSystem) { s.slip, s.blank = slipRejoinAtOnce, true },
-		"few others":       func(s *memberSystem) { s.slip, s.blank = slipFewOthers, true },
-		"no nonce":         func(s *memberSystem) { s.slip, s.flush, s.faults, s.twice = slipNoNonce, true, 2, true },
-		"load before":      func(s *memberSystem) { s.slip, s.old = slipLoadBeforeMember, true },
-		"other conn":       func(s *memberSystem) { s.slip, s.old = slipOtherConnection, true },
-		"stripes believed": func(s *memberSystem) { s.slip, s.old = slipStripesBelieved, true },
-		"read before wait": func(s *memberSystem) { s.slip, s.blank = slipReadBeforeWait, true },
-		"no epoch":         func(s *memberSystem) { s.slip, s.flush = slipNoEpoch, true },
-		"install wipes": func(s *memberSystem) {
-			s.slip, s.racing, s.frozen, s.joiners, s.faults, s.start = slipInstallWipes, true, true, 2, 0, midRace
-		},
-		"cache survives": func(s *memberSystem) { s.slip, s.old = slipCacheSurvives, true },
-		"lapsed extends": func(s *memberSystem) {
-			s.slip, s.faults, s.joiners, s.extends, s.releases, s.start = slipLapsedExtends, 0, 0, 1, true, lateAcquire
-		},
-		"long lease": func(s *memberSystem) { s.slip, s.blank = slipLongLease, true },
-		"raise for anyone": func(s *memberSystem) {
-			s.flaw, s.faults, s.joiners, s.clients, s.drops = scriptmodel.RaiseForAnyone, 0, 0, 3, true
-		},
-		"drift 0": func(s *memberSystem) {
-			s.slip, s.faults, s.joiners, s.life, s.drift = slipNoDrift, 0, 0, 64, 8
-			s.rates = []uint8{17, 17, 17, 15, 15}
-		},
-		"reseed dead": func(s *memberSystem) {
-			s.flaw, s.faults, s.extends, s.releases, s.clients = scriptmodel.ReseedDead, 1, 1, true, 1
-			s.blank = true
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			sys := closedSystem(change)
-			sys.back = 0
-			r := search.Closed(sys, search.Options{MaxStates: 2_000_000})
-			t.Logf("%s: %s %v", name, r, time.Since(start))
-			if r.Trace != nil {
-				t.Log(r.Trace)
-			} else {
-				t.Error("not caught")
+// breaking are the rules of membership, each broken: what the checker must
+// catch, or it shows nothing.
+var breaking = []struct {
+	name   string
+	change func(*memberSystem)
+}{
+	{"no tombstone", func(s *memberSystem) { keeping(s); s.slip, s.faults = slipNoTombstone, 0 }},
+	{"rejoin at once", func(s *memberSystem) { s.slip, s.blank = slipRejoinAtOnce, true }},
+	{"N-q others", func(s *memberSystem) { s.slip, s.blank = slipFewOthers, true }},
+	{"install without the nonce", func(s *memberSystem) { s.slip, s.flush, s.start = slipNoNonce, true, lateInstall }},
+	{"voting set loaded before membership", func(s *memberSystem) { s.slip, s.old = slipLoadBeforeMember, true }},
+	{"raise without the owner check", func(s *memberSystem) { dropping(s); s.flaw = scriptmodel.RaiseForAnyone }},
+	{"verified on another connection than the load", func(s *memberSystem) { s.slip, s.old = slipOtherConnection, true }},
+	{"an old AOF's stripes believed without base", func(s *memberSystem) { s.slip, s.old = slipStripesBelieved, true }},
+	{"reading before the wait", func(s *memberSystem) { s.slip, s.blank = slipReadBeforeWait, true }},
+	{"no epoch check after a flush", func(s *memberSystem) { s.slip, s.flush = slipNoEpoch, true }},
+	{"an install that wipes keys", func(s *memberSystem) { race(s); s.slip = slipInstallWipes }},
+	{"a script cache that survives", func(s *memberSystem) { s.slip, s.old = slipCacheSurvives, true }},
+	{"drift 0", func(s *memberSystem) { skewed(s); s.slip = slipNoDrift }},
+	{"a lapsed lock that may extend", func(s *memberSystem) { late(s); s.slip = slipLapsedExtends }},
+	{"a re-seed without the tombstone check", func(s *memberSystem) { keeping(s); s.flaw = scriptmodel.ReseedDead }},
+	{"a lease above MaxTTL", func(s *memberSystem) { s.slip, s.blank = slipLongLease, true }},
+}
+
+func TestMembershipCheckerCatches(t *testing.T) {
+	for _, c := range breaking {
+		t.Run(c.name, func(t *testing.T) {
+			r := search.Closed(closedSystem(c.change), search.Options{MaxStates: 1_000_000})
+			t.Log(r)
+			if r.Trace == nil {
+				t.Fatal("not caught")
 			}
+			t.Log(r.Trace)
 		})
 	}
 }
