@@ -198,7 +198,7 @@ func TestGuardRequestsGivesTheTurnBackAfterAPanic(t *testing.T) {
 	}))
 	for range 2 { // the second would hang
 		func() {
-			defer func() { _ = recover() }() //nolint:errcheck // the panic is the test's own
+			defer func() { _ = recover() }()
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/docs/7", nil)
 			req.Header.Set(fencing.Header, "1")
 			h.ServeHTTP(httptest.NewRecorder(), req)

@@ -45,6 +45,7 @@ const lockPoll = 5 * time.Millisecond
 //   - anything about a program that opens a version and writes into it;
 //   - a rename that survives a power cut, where the file system does not keep
 //     what fsync of a file and of its directory promise;
+//   - that a crash leaves nothing: a file tmp-* may stay behind, which nobody reads;
 //   - an end to the wait, when a holder is stopped inside: the kernel keeps the
 //     lock for as long as the process lives. ctx bounds it.
 type Guard struct {
@@ -110,7 +111,7 @@ func (g *Guard) place(token redlock.Token, content []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // after the rename there is nothing to remove
+	defer os.Remove(tmp.Name()) // after the rename there is nothing to remove
 	_, err = tmp.Write(content)
 	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 // tokenHeader is the object's user metadata that keeps the token: S3's name for
 // it, other stores have the like.
-const tokenHeader = "X-Amz-Meta-Fencing-Token"
+const tokenHeader = "X-Amz-Meta-Fencing-Token" //nolint:gosec // a header's name and no credential
 
 // maxTries bounds how often Put runs again because another writer came first.
 // Each of those writers had a token, so under one lock there are few of them.
@@ -69,18 +69,18 @@ func (g *Guard) head(ctx context.Context, url string) (string, redlock.Token, er
 	if err != nil {
 		return "", 0, err
 	}
-	switch resp.StatusCode {
+	switch resp.code {
 	case http.StatusNotFound:
 		return "", 0, nil
 	case http.StatusOK:
 	default:
-		return "", 0, fmt.Errorf("head %s: %s", url, resp.Status)
+		return "", 0, fmt.Errorf("head %s: %s", url, resp.status)
 	}
-	etag := resp.Header.Get("ETag")
+	etag := resp.header.Get("ETag")
 	if etag == "" || strings.HasPrefix(etag, "W/") {
 		return "", 0, fmt.Errorf("head %s: the store gave no strong ETag: %q", url, etag)
 	}
-	text := resp.Header.Get(tokenHeader)
+	text := resp.header.Get(tokenHeader)
 	if text == "" {
 		return etag, 0, nil
 	}
@@ -103,27 +103,34 @@ func (g *Guard) putIf(ctx context.Context, url, etag string, token redlock.Token
 	if err != nil {
 		return false, err
 	}
-	switch resp.StatusCode {
+	switch resp.code {
 	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
 		return true, nil
 	case http.StatusPreconditionFailed, http.StatusConflict: // S3: 409 for two at the same moment
 		return false, nil
 	}
-	return false, fmt.Errorf("put %s: %s", url, resp.Status)
+	return false, fmt.Errorf("put %s: %s", url, resp.status)
 }
 
-func (g *Guard) send(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
+// answer is what is left of a response when its body has been read.
+type answer struct {
+	code   int
+	status string
+	header http.Header
+}
+
+func (g *Guard) send(ctx context.Context, method, url, body string, header http.Header) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	for name, values := range header {
 		req.Header[name] = values
 	}
 	resp, err := g.client.Do(req)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	_, copyErr := io.Copy(io.Discard, resp.Body)
-	return resp, errors.Join(copyErr, resp.Body.Close())
+	return answer{resp.StatusCode, resp.Status, resp.Header}, errors.Join(copyErr, resp.Body.Close())
 }

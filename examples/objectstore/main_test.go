@@ -53,18 +53,16 @@ func TestTheStoreRefusesThePausedHolder(t *testing.T) {
 // refuse. The next holder's write is made in there.
 func TestAWriterBetweenTheComparisonAndTheWriteIsSeen(t *testing.T) {
 	for _, existing := range []bool{false, true} {
+		ctx := t.Context()
 		var once sync.Once
+		next := make(chan error, 1)
 		var store *Store
 		var guard *Guard
 		var url string
 		store, guard, url = newStore(t, func(h http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodPut && r.Header.Get(tokenHeader) == "41" {
-					once.Do(func() {
-						if err := guard.Put(r.Context(), url, 42, "next"); err != nil {
-							t.Errorf("next: %v", err)
-						}
-					})
+					once.Do(func() { next <- guard.Put(ctx, url, 42, "next") })
 				}
 				h.ServeHTTP(w, r)
 			})
@@ -76,6 +74,9 @@ func TestAWriterBetweenTheComparisonAndTheWriteIsSeen(t *testing.T) {
 		}
 		if err := guard.Put(t.Context(), url, 41, "stale"); !errors.Is(err, fencing.ErrStale) {
 			t.Errorf("existing %t: got %v; want ErrStale", existing, err)
+		}
+		if err := <-next; err != nil {
+			t.Errorf("existing %t: next: %v", existing, err)
 		}
 		if got := store.body("/o"); got != "next" {
 			t.Errorf("existing %t: got %q; want next", existing, got)

@@ -31,75 +31,78 @@ func TestBadInputIsRefusedAndNothingIsWritten(t *testing.T) {
 		{"name that is no text", "a\xff", 1, fencing.ErrResource},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				ctx := t.Context()
-				err := s.guard.Write(ctx, s.db, nil, tt.resource, tt.token, func(tx *sql.Tx) error {
-					return s.write(ctx, tx, int64(tt.token), "bad")
+			for _, s := range stores() {
+				t.Run(s.name, func(t *testing.T) {
+					s.prepare(t)
+					ctx := t.Context()
+					err := s.guard.Write(ctx, s.db, nil, tt.resource, tt.token, func(tx *sql.Tx) error {
+						return s.write(ctx, tx, int64(tt.token), "bad")
+					})
+					if !errors.Is(err, tt.want) {
+						t.Errorf("Write: got %v; want %v", err, tt.want)
+					}
+					tx := s.begin(t, nil)
+					if err := s.guard.Check(ctx, tx, tt.resource, tt.token); !errors.Is(err, tt.want) {
+						t.Errorf("Check: got %v; want %v", err, tt.want)
+					}
+					if err := tx.Commit(); err != nil { // the caller who does not look
+						t.Fatal(err)
+					}
+					s.wantUntouched(t)
 				})
-				if !errors.Is(err, tt.want) {
-					t.Errorf("Write: got %v; want %v", err, tt.want)
-				}
-				tx, err := s.db.BeginTx(ctx, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := s.guard.Check(ctx, tx, tt.resource, tt.token); !errors.Is(err, tt.want) {
-					t.Errorf("Check: got %v; want %v", err, tt.want)
-				}
-				if err := tx.Commit(); err != nil { // the caller who does not look
-					t.Fatal(err)
-				}
-				s.wantUntouched(t)
-			})
+			}
 		})
 	}
 }
 
 func TestAMissingTableIsNamed(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		ctx := t.Context()
-		s.exec(t, "DROP TABLE "+s.fences)
-		err := s.guard.Write(ctx, s.db, nil, account, 1, func(tx *sql.Tx) error {
-			return s.write(ctx, tx, 1, "unguarded")
+	for _, s := range stores() {
+		t.Run(s.name, func(t *testing.T) {
+			s.prepare(t)
+			ctx := t.Context()
+			s.exec(t, "DROP TABLE "+s.fences)
+			err := s.guard.Write(ctx, s.db, nil, account, 1, func(tx *sql.Tx) error {
+				return s.write(ctx, tx, 1, "unguarded")
+			})
+			if !errors.Is(err, fencing.ErrNoTable) || s.guard.Retryable(err) {
+				t.Errorf("Write: got %v; want ErrNoTable, not to be retried", err)
+			}
+			if _, err := s.guard.Highest(ctx, s.db, account); !errors.Is(err, fencing.ErrNoTable) {
+				t.Errorf("Highest: got %v; want ErrNoTable", err)
+			}
+			if err := s.guard.Migrate(ctx, s.db); err != nil {
+				t.Fatal(err)
+			}
+			s.wantUntouched(t)
 		})
-		if !errors.Is(err, fencing.ErrNoTable) || s.guard.Retryable(err) {
-			t.Errorf("Write: got %v; want ErrNoTable, not to be retried", err)
-		}
-		if _, err := s.guard.Highest(ctx, s.db, account); !errors.Is(err, fencing.ErrNoTable) {
-			t.Errorf("Highest: got %v; want ErrNoTable", err)
-		}
-		if err := s.guard.Migrate(ctx, s.db); err != nil {
-			t.Fatal(err)
-		}
-		s.wantUntouched(t)
-	})
+	}
 }
 
 func TestAnAbortedTransactionIsRefused(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		ctx := t.Context()
-		tx := s.aborted(t)
-		err := s.guard.Check(ctx, tx, account, 9)
-		if !errors.Is(err, fencing.ErrTxAborted) || s.guard.Retryable(err) {
-			t.Errorf("got %v; want ErrTxAborted", err)
-		}
-		_ = tx.Rollback() // some drivers report that there is none
-		s.wantUntouched(t)
-
-		done, err := s.db.BeginTx(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := done.Rollback(); err != nil {
-			t.Fatal(err)
-		}
-		for name, tx := range map[string]*sql.Tx{"rolled back": done, "nil": nil} {
-			if err := s.guard.Check(ctx, tx, account, 9); !errors.Is(err, fencing.ErrTxAborted) {
-				t.Errorf("%s: got %v; want ErrTxAborted", name, err)
+	for _, s := range stores() {
+		t.Run(s.name, func(t *testing.T) {
+			s.prepare(t)
+			ctx := t.Context()
+			tx := s.aborted(t)
+			err := s.guard.Check(ctx, tx, account, 9)
+			if !errors.Is(err, fencing.ErrTxAborted) || s.guard.Retryable(err) {
+				t.Errorf("got %v; want ErrTxAborted", err)
 			}
-		}
-		s.wantUntouched(t)
-	})
+			_ = tx.Rollback() // some drivers report that there is none
+			s.wantUntouched(t)
+
+			done := s.begin(t, nil)
+			if err := done.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			for name, tx := range map[string]*sql.Tx{"rolled back": done, "nil": nil} {
+				if err := s.guard.Check(ctx, tx, account, 9); !errors.Is(err, fencing.ErrTxAborted) {
+					t.Errorf("%s: got %v; want ErrTxAborted", name, err)
+				}
+			}
+			s.wantUntouched(t)
+		})
+	}
 }
 
 // aborted returns a transaction that the database has given up, while
@@ -107,10 +110,8 @@ func TestAnAbortedTransactionIsRefused(t *testing.T) {
 func (s *store) aborted(t *testing.T) *sql.Tx {
 	t.Helper()
 	ctx := t.Context()
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := s.begin(t, nil)
+	var err error
 	switch s.name {
 	case "PostgreSQL":
 		_, err = tx.ExecContext(ctx, "SELECT 1/0")
@@ -133,11 +134,7 @@ func (s *store) deadlock(t *testing.T, victim *sql.Tx) error {
 	locks := s.balance + "_locks"
 	s.exec(t, "CREATE TABLE "+locks+" (id integer PRIMARY KEY, n integer) ENGINE=InnoDB")
 	s.exec(t, "INSERT INTO "+locks+" VALUES (1, 0), (2, 0), (3, 0), (4, 0)")
-	other, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Rollback()
+	other := s.begin(t, nil)
 	change := func(ctx context.Context, tx *sql.Tx, where string) error {
 		_, err := tx.ExecContext(ctx, "UPDATE "+locks+" SET n = n + 1 WHERE "+where)
 		return err
@@ -148,7 +145,7 @@ func (s *store) deadlock(t *testing.T, victim *sql.Tx) error {
 	survivor := make(chan error, 1)
 	go func() { survivor <- change(ctx, other, "id = 1") }()
 	s.awaitWaiter(t)
-	err = change(ctx, victim, "id = 2")
+	err := change(ctx, victim, "id = 2")
 	if err := <-survivor; err != nil {
 		t.Fatalf("the wrong one was given up: %v", err)
 	}
@@ -178,7 +175,7 @@ func TestSQLiteRefusesAReaderThatWritesTooLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }()
 	var seen int64
 	if err := tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance).Scan(&seen); err != nil {
 		t.Fatal(err)
@@ -205,66 +202,68 @@ func sqliteFile(t *testing.T, conn *sql.Conn) string {
 }
 
 func TestADeadlineEndsTheWaitForAnOpenTransaction(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		if s.name == "SQLite" {
-			return // BEGIN IMMEDIATE is what waits there, and by its own timeout
-		}
-		tx, err := s.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		if err := s.guard.Check(t.Context(), tx, account, 5); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go func() {
-			s.awaitWaiter(t)
-			cancel()
-		}()
-		err = s.guard.Write(ctx, s.db, nil, account, 6, func(tx *sql.Tx) error {
-			return s.write(ctx, tx, 6, "too late")
+	for _, s := range stores() {
+		t.Run(s.name, func(t *testing.T) {
+			s.prepare(t)
+			if s.name == "SQLite" {
+				return // BEGIN IMMEDIATE is what waits there, and by its own timeout
+			}
+			tx := s.begin(t, nil)
+			if err := s.guard.Check(t.Context(), tx, account, 5); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				s.awaitWaiter(t)
+				cancel()
+			}()
+			err := s.guard.Write(ctx, s.db, nil, account, 6, func(tx *sql.Tx) error {
+				return s.write(ctx, tx, 6, "too late")
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v; want the context's error", err)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := s.guard.Highest(t.Context(), s.db, account); got != 5 || err != nil {
+				t.Errorf("got %d, %v; want 5", got, err)
+			}
 		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v; want the context's error", err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := s.guard.Highest(t.Context(), s.db, account); got != 5 || err != nil {
-			t.Errorf("got %d, %v; want 5", got, err)
-		}
-	})
+	}
 }
 
 func TestMigrateMayRunTwiceAndByManyAtOnce(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		if _, err := s.writeOften(t.Context(), nil, 7); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.guard.Migrate(t.Context(), s.db); err != nil {
-			t.Errorf("again: %v", err)
-		}
-		if got, err := s.guard.Highest(t.Context(), s.db, account); got != 7 || err != nil {
-			t.Errorf("got %d, %v; want the token to have stayed: 7", got, err)
-		}
-		for round := range 5 {
-			guard, err := fencing.NewSQL(s.dialect, fencing.WithTable(fmt.Sprintf("%s_%d", s.fences, round)))
-			if err != nil {
+	for _, s := range stores() {
+		t.Run(s.name, func(t *testing.T) {
+			s.prepare(t)
+			if _, err := s.writeOften(t.Context(), nil, 7); err != nil {
 				t.Fatal(err)
 			}
-			var wg sync.WaitGroup
-			for range 6 {
-				wg.Go(func() {
-					if err := guard.Migrate(t.Context(), s.db); err != nil {
-						t.Errorf("at once: %v", err)
-					}
-				})
+			if err := s.guard.Migrate(t.Context(), s.db); err != nil {
+				t.Errorf("again: %v", err)
 			}
-			wg.Wait()
-		}
-	})
+			if got, err := s.guard.Highest(t.Context(), s.db, account); got != 7 || err != nil {
+				t.Errorf("got %d, %v; want the token to have stayed: 7", got, err)
+			}
+			for round := range 5 {
+				guard, err := fencing.NewSQL(s.dialect, fencing.WithTable(fmt.Sprintf("%s_%d", s.fences, round)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var wg sync.WaitGroup
+				for range 6 {
+					wg.Go(func() {
+						if err := guard.Migrate(t.Context(), s.db); err != nil {
+							t.Errorf("at once: %v", err)
+						}
+					})
+				}
+				wg.Wait()
+			}
+		})
+	}
 }
 
 // An application's own user may often not create tables. One that is there must

@@ -108,6 +108,7 @@ func costRedis(b *testing.B) {
 
 // costSQL writes one row in a transaction, as the guard does.
 func costSQL(b *testing.B, s *store) {
+	b.Helper()
 	s.prepare(b)
 	ctx := b.Context()
 	update := func(tx *sql.Tx, token redlock.Token) error {
@@ -119,7 +120,7 @@ func costSQL(b *testing.B, s *store) {
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback()
+		defer func() { _ = tx.Rollback() }()
 		if err := update(tx, token); err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func Example_sqlCheck() {
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback()
+		defer func() { _ = tx.Rollback() }()
 		if err := guard.Check(ctx, tx, "invoice:7", 42); err != nil {
 			return err
 		}

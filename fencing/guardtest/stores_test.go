@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -45,28 +46,22 @@ func stores() []*store {
 	}
 }
 
-// eachStore runs test on every database, with empty tables.
-func eachStore(t *testing.T, test func(*testing.T, *store)) {
-	t.Helper()
-	for _, s := range stores() {
-		t.Run(s.name, func(t *testing.T) {
-			s.prepare(t)
-			test(t, s)
-		})
+// storesAndLevels returns every database with each of its isolation levels.
+func storesAndLevels() iter.Seq2[*store, *sql.TxOptions] {
+	return func(yield func(*store, *sql.TxOptions) bool) {
+		for _, s := range stores() {
+			for _, level := range s.levels {
+				if !yield(s, &sql.TxOptions{Isolation: level}) {
+					return
+				}
+			}
+		}
 	}
 }
 
-// eachLevel runs test on every database at every isolation level.
-func eachLevel(t *testing.T, test func(*testing.T, *store, *sql.TxOptions)) {
-	t.Helper()
-	for _, s := range stores() {
-		for _, level := range s.levels {
-			t.Run(s.name+"/"+strings.ReplaceAll(level.String(), " ", ""), func(t *testing.T) {
-				s.prepare(t)
-				test(t, s, &sql.TxOptions{Isolation: level})
-			})
-		}
-	}
+// at names a test of s at a level.
+func (s *store) at(opts *sql.TxOptions) string {
+	return s.name + "/" + strings.ReplaceAll(opts.Isolation.String(), " ", "")
 }
 
 var tables atomic.Int64
@@ -107,6 +102,17 @@ func (s *store) exec(tb testing.TB, statement string) {
 	if _, err := s.db.ExecContext(tb.Context(), statement); err != nil {
 		tb.Fatalf("%s: %v", statement, err)
 	}
+}
+
+// begin begins a transaction that ends with the test at the latest.
+func (s *store) begin(tb testing.TB, opts *sql.TxOptions) *sql.Tx {
+	tb.Helper()
+	tx, err := s.db.BeginTx(context.Background(), opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = tx.Rollback() }) // most have ended by then
+	return tx
 }
 
 // write changes what the lock protects, and says so in the history.
