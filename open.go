@@ -35,7 +35,8 @@ const (
 // timeouts, or until ctx is done. It succeeds while a quorum answers: the nodes
 // that did not are told to WithObserver as NodeDown, and are tried again by
 // every acquisition. Otherwise it returns a *QuorumError with ErrNoQuorum that
-// names each node's fault, and keeps nothing open. Faults of the arguments come
+// names each node's fault, and keeps nothing open. One server under two addresses
+// is ErrMisconfigured, whatever the others say. Faults of the arguments come
 // joined, as ErrInvalidNode, ErrInvalidOption or ErrInvalidTTL, before anything
 // is sent. A password appears in no error.
 func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
@@ -88,6 +89,11 @@ func (l *Locker) warmUp(ctx context.Context) error {
 	r.close(l.nodes, false)
 	if err != nil {
 		return fmt.Errorf("redlock: open: %w", err)
+	}
+	for _, cause := range r.causes {
+		if errors.Is(cause, errTwice) {
+			return fmt.Errorf("redlock: open: %w", cause)
+		}
 	}
 	answered := 0
 	for _, v := range r.votes {

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,8 @@ import (
 // hintLead is how far a hint may be ahead of the nodes' clocks, so that a client
 // whose clock is years ahead does not use the tokens up.
 const hintLead = time.Minute
+
+var errTwice = errors.New("one server listed twice")
 
 // peers is what the nodes of one Locker need to know of each other, and of the
 // tokens that were seen.
@@ -79,7 +82,7 @@ func (p *peers) serves(node int, runID string) error {
 	defer p.mu.Unlock()
 	for i, other := range p.runs {
 		if i != node && other == runID {
-			return fmt.Errorf("%w: one server listed twice: %s is %s", ErrMisconfigured, p.names[node], p.names[i])
+			return fmt.Errorf("%w: %w: %s is %s", ErrMisconfigured, errTwice, p.names[node], p.names[i])
 		}
 	}
 	p.runs[node] = runID
