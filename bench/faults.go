@@ -91,7 +91,7 @@ func (r *run) faultRuns(ctx context.Context) error {
 // endure puts one Locker through the rounds of one fault.
 func (r *run) endure(ctx context.Context, f fault) (_ *ordeal, err error) {
 	o := &ordeal{}
-	if o.rig, err = newRig(f, r.servers); err != nil {
+	if o.rig, err = newRig(f, r.servers); err != nil { //nolint:contextcheck // a proxy lives until it is closed
 		return nil, err
 	}
 	defer o.rig.close()
@@ -262,7 +262,7 @@ func (o *ordeal) gates(workload string) []gate {
 // contrast is redsync over default clients with one node hung: one cycle tells
 // enough.
 func (r *run) contrast(ctx context.Context) (notes []string, err error) {
-	g, err := newRig(faults[0], r.servers)
+	g, err := newRig(faults[0], r.servers) //nolint:contextcheck // a proxy lives until it is closed
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,6 @@ type floor struct {
 	owner   [36]byte
 	key     string
 	votes   []int64
-	raised  int
 }
 
 type floorNode struct {
@@ -53,7 +52,7 @@ func openFloor(ctx context.Context, e *env) (contender, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}
-		conn, err := net.Dial("tcp", e.addrs[i])
+		conn, err := dial(ctx, e.addrs[i])
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}
@@ -80,7 +79,7 @@ func newOwner(dst *[36]byte) {
 	for i := 0; i < 16; i += 8 {
 		v := rand.Uint64()
 		for j := range 8 {
-			raw[i+j] = byte(v >> (8 * j))
+			raw[i+j] = byte(v >> (8 * j)) //nolint:gosec // the low byte is what is meant
 		}
 	}
 	raw[6], raw[8] = raw[6]&0x0f|0x40, raw[8]&0x3f|0x80

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,12 +80,14 @@ func openFloorLoad(ctx context.Context, e *env) (contender, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}
-		conn, err := net.Dial("tcp", e.addrs[i])
+		conn, err := dial(ctx, e.addrs[i])
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}
-		w := &floorWriter{floor: f, index: i, epoch: appendBulk(nil, epoch), conn: conn,
-			r: bufio.NewReaderSize(conn, 1<<16), ints: make([]int64, batchMax)}
+		w := &floorWriter{
+			floor: f, index: i, epoch: appendBulk(nil, epoch), conn: conn,
+			r: bufio.NewReaderSize(conn, 1<<16), ints: make([]int64, batchMax),
+		}
 		w.cond = sync.NewCond(&w.mu)
 		f.nodes = append(f.nodes, w)
 		f.writers.Go(w.run)

@@ -132,7 +132,7 @@ func choose(args []string) ([]string, error) {
 // one runs one workload on masters of its own, so that none finds what another
 // left behind.
 func (r *run) one(ctx context.Context, name string) (err error) {
-	if r.servers, err = startCluster(nodes); err != nil {
+	if r.servers, err = startCluster(nodes); err != nil { //nolint:contextcheck // a start is bounded by chaos itself
 		return err
 	}
 	defer func() { err = errors.Join(err, r.servers.stop()) }()

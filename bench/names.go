@@ -29,7 +29,7 @@ func (r *run) names(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
+	defer func() { err = errors.Join(err, l.Close()) }() //nolint:contextcheck // Close is bounded by itself
 	if err := pair(ctx, &redlockLocks{locker: l}, "first"); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func openRedlock(ctx context.Context, e *env) (contender, error) {
 		return nil, err
 	}
 	if err := admit(ctx, l); err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, l.Close()) //nolint:contextcheck // Close is bounded by itself
 	}
 	return &redlockLocks{locker: l}, nil
 }
@@ -35,7 +35,7 @@ func openRedlockDefault(_ context.Context, e *env) (contender, error) {
 		r.own, clients = append(r.own, c), append(clients, c)
 	}
 	var err error
-	r.locker, err = redlock.New(clients, e.options...)
+	r.locker, err = redlock.New(clients, e.options...) //nolint:contextcheck // a Locker lives until it is closed
 	return r, err
 }
 

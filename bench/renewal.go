@@ -25,7 +25,7 @@ func (r *run) renewal(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = l.Close() }() // it is bounded: what it leaves lapses with the servers
+	defer func() { _ = l.Close() }() //nolint:contextcheck // Close is bounded by itself; what it leaves lapses
 	if err := pair(ctx, &redlockLocks{locker: l}, "first"); err != nil {
 		return err
 	}

@@ -2,14 +2,22 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 )
 
 // errReply is what a server answered instead of a value.
 var errReply = errors.New("error reply")
+
+// dial opens a plain socket to a server.
+func dial(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
 
 // appendArray begins a command of n words.
 func appendArray(b []byte, n int) []byte {

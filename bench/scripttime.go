@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"net"
 	"strconv"
 	"time"
 )
@@ -55,7 +54,7 @@ func (r *run) timeBatches(ctx context.Context, batch int) (acquires, releases []
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := net.Dial("tcp", srv.Addr())
+	conn, err := dial(ctx, srv.Addr())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -132,7 +132,7 @@ func tokensChild(ctx context.Context, args []string) error {
 		defer c.Close()
 		clients = append(clients, c)
 	}
-	l, err := redlock.New(clients)
+	l, err := redlock.New(clients) //nolint:contextcheck // a Locker lives until it is closed
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func tokensChild(ctx context.Context, args []string) error {
 		total.Failures += one.Failures
 	}
 	total.Raises, total.Scripts = count.raises.Load(), count.scripts.Load()
-	return errors.Join(json.NewEncoder(os.Stdout).Encode(total), c.close())
+	return errors.Join(json.NewEncoder(os.Stdout).Encode(total), c.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
 func freshNames(ctx context.Context, c contender, prefix string, until time.Time) (n childCount) {
