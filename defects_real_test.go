@@ -1,0 +1,247 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// The defects that only real servers show.
+
+func TestDefectLockExtendAndUnlockTakeFiveSecondsEachWithOneHungNode(t *testing.T) {
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	l := lockerWith(t, defaultClients(t, addresses(servers)...))
+	warm(t, l)
+	must(t, servers[1].Pause())
+	for range 3 {
+		began := time.Now()
+		lock := mustAcquire(t, l, "orders/42")
+		if err := lock.Extend(t.Context(), redlock.DefaultTTL); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		if took := time.Since(began); took > time.Second { // 15 s in those libraries
+			t.Errorf("lock, extend and unlock took %v; want no wait for the hung node", took)
+		}
+	}
+	must(t, servers[1].Resume())
+	pollUntil(t, 2*time.Second, "the node that was hung takes part again", func() bool {
+		lock := mustAcquire(t, l, "orders/43")
+		has := keyOn(t, servers[1], "orders/43") != ""
+		mustRelease(t, lock)
+		return has
+	})
+}
+
+func TestDefectLateSetAfterARollbackOnStoppedServers(t *testing.T) {
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	for name, l := range map[string]*redlock.Locker{
+		"New with default clients": lockerWith(t, defaultClients(t, addresses(servers)...)),
+		"Open":                     openServers(t, servers),
+	} {
+		for round := range 4 {
+			resource := fmt.Sprintf("%s/%d", name, round)
+			allTakePart(t, l, servers)
+			before := make([]int, len(servers))
+			for i, s := range servers {
+				before[i] = scriptCalls(t, s)
+			}
+			for _, s := range servers[1:] {
+				must(t, s.Pause())
+			}
+			_, err := l.TryAcquire(t.Context(), resource)
+			wantError(t, resource+": TryAcquire with two of three stopped", err, redlock.ErrNoQuorum)
+			for _, s := range servers[1:] {
+				must(t, s.Resume())
+			}
+			for i, s := range servers {
+				// The acquire and its rollback, in whatever order they come. An orphan
+				// would stay for a lease, which is longer than this waits.
+				pollUntil(t, 5*time.Second, fmt.Sprintf("%s: server %d has run both and shows no key", resource, i), func() bool {
+					return scriptCalls(t, s) >= before[i]+2 && keyOn(t, s, resource) == ""
+				})
+			}
+		}
+		must(t, l.Close())
+	}
+}
+
+// allTakePart waits until every server votes for the Locker and owes it nothing.
+func allTakePart(t *testing.T, l *redlock.Locker, servers []*chaos.Server) {
+	t.Helper()
+	on := func(want int) func() bool {
+		return func() bool {
+			have := 0
+			for _, s := range servers {
+				if keyOn(t, s, "warm") != "" {
+					have++
+				}
+			}
+			return have == want
+		}
+	}
+	for range 50 {
+		lock := mustAcquire(t, l, "warm")
+		all := on(len(servers))()
+		mustRelease(t, lock)
+		pollUntil(t, 5*time.Second, "the key is gone from all servers", on(0))
+		if all {
+			return
+		}
+	}
+	t.Fatal("after 50 acquisitions: never on all servers")
+}
+
+// scriptCalls is how many scripts a server has run.
+func scriptCalls(t *testing.T, s *chaos.Server) int {
+	t.Helper()
+	c := redis.NewClient(s.Options())
+	defer c.Close()
+	info, err := c.Info(t.Context(), "commandstats").Result()
+	must(t, err)
+	for line := range strings.Lines(info) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+			calls, _, _ := strings.Cut(rest, ",")
+			n, err := strconv.Atoi(calls)
+			must(t, err)
+			return n
+		}
+	}
+	return 0
+}
+
+func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
+	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
+	proxy, err := chaos.NewProxy(servers[0].Addr())
+	must(t, err)
+	defer proxy.Close()
+	urls := []string{servers[0].Addr(), proxy.Addr(), servers[1].Addr()}
+	l, err := redlock.Open(t.Context(), urls)
+	wantError(t, "Open", err, redlock.ErrMisconfigured)
+	if err == nil {
+		_ = l.Close()
+	}
+	l = lockerWith(t, defaultClients(t, urls...))
+	mustRelease(t, mustAcquire(t, l, "orders/42"))
+	must(t, servers[1].Kill())
+	_, err = l.TryAcquire(t.Context(), "orders/42")
+	wantError(t, "TryAcquire with the other server dead", err, redlock.ErrMisconfigured)
+	wantError(t, "TryAcquire with the other server dead", err, redlock.ErrNoQuorum)
+}
+
+func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	l := openServers(t, servers)
+	const goroutines, names = 64, 20_000
+	pairs := func(prefix string) {
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				for i := g; i < names; i += goroutines {
+					lock, err := l.Acquire(context.Background(), prefix+strconv.Itoa(i))
+					if err != nil {
+						t.Errorf("Acquire: %v", err)
+						return
+					}
+					if err := lock.Release(context.Background()); err != nil {
+						t.Errorf("Release: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	pairs("orders/") // fills the stripes
+	must(t, l.Close())
+	before := memoryOf(t, servers)
+	l = openServers(t, servers)
+	pairs("invoices/")
+	must(t, l.Close())
+	for i, after := range memoryOf(t, servers) {
+		if grown := after.used - before[i].used; grown > 256<<10 {
+			t.Errorf("server %d grew by %d bytes for %d further names; want at most 256 KiB", i, grown, names)
+		}
+		if after.keys != 1 || after.fields > 4096+20 {
+			t.Errorf("server %d has %d keys and %d fields; want the one hash of its stripes", i, after.keys, after.fields)
+		}
+	}
+}
+
+type memory struct{ used, keys, fields int64 }
+
+func memoryOf(t *testing.T, servers []*chaos.Server) []memory {
+	t.Helper()
+	out := make([]memory, len(servers))
+	for i, s := range servers {
+		c := redis.NewClient(s.Options())
+		defer c.Close()
+		pollUntil(t, redlock.DefaultTTL+5*time.Second, "leases and tombstones have ended", func() bool {
+			n, err := c.DBSize(t.Context()).Result()
+			must(t, err)
+			out[i].keys = n
+			return n == 1
+		})
+		info, err := c.Info(t.Context(), "memory").Result()
+		must(t, err)
+		for line := range strings.Lines(info) {
+			if v, ok := strings.CutPrefix(line, "used_memory:"); ok {
+				out[i].used, err = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+				must(t, err)
+			}
+		}
+		out[i].fields = c.HLen(t.Context(), redlock.NodeKey).Val()
+	}
+	return out
+}
+
+// A client that is cut off for longer than its lease, while others go on.
+func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	proxied := make([]string, len(servers))
+	proxies := make([]*chaos.Proxy, len(servers))
+	for i, s := range servers {
+		p, err := chaos.NewProxy(s.Addr())
+		must(t, err)
+		t.Cleanup(p.Close)
+		proxies[i], proxied[i] = p, p.Addr()
+	}
+	// The drift is large, because a busy machine runs a timer late, and this
+	// process is not the only one.
+	const ttl = time.Second
+	l := lockerWith(t, defaultClients(t, proxied...), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"),
+		redlock.WithDriftFactor(0.25))
+	next := lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"),
+		redlock.WithRetry(time.Millisecond, 2*time.Millisecond))
+	warm(t, next)
+	for range 3 {
+		lock := mustAcquire(t, l, "orders/42")
+		for _, p := range proxies {
+			p.Hold(chaos.Both)
+		}
+		second := mustAcquire(t, next, "orders/42")
+		select {
+		case <-lock.Done():
+		default:
+			t.Error("the next holder has started; want the loss told before")
+		}
+		wantError(t, "the cause", context.Cause(lock.Context()), redlock.ErrLost)
+		for _, p := range proxies {
+			must(t, p.Heal())
+		}
+		if err := second.Extend(t.Context(), ttl); err != nil {
+			t.Errorf("the next holder's Extend: %v", err)
+		}
+		mustRelease(t, second)
+	}
+}

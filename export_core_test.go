@@ -1,0 +1,35 @@
+package redlock
+
+import "time"
+
+// What the tests that try to break the core need of the inside.
+
+// SetSuspend has the Locker's clock take the time spent suspended from f, as if
+// the system had told it. Call it before the Locker holds anything.
+func SetSuspend(l *Locker, f func() time.Duration) {
+	l.clock.suspend, l.clock.booted = f, f()
+}
+
+// PollInterval is how often a Locker looks at its clock while it holds a lock.
+const PollInterval = pollInterval
+
+// TombstoneKey begins every tombstone's key.
+const TombstoneKey = tombstoneKey
+
+// NodeKey is the hash that a node keeps.
+const NodeKey = nodeKey
+
+// Script is a script's name, body and hash.
+type Script struct{ Name, Body, Hash string }
+
+// Scripts are all that are sent on behalf of locks.
+func Scripts() []Script {
+	var out []Script
+	for _, s := range append(append([]*script{}, votingScripts...), keepingScripts...) {
+		out = append(out, Script{s.name, s.body, s.hash})
+	}
+	return out
+}
+
+// StripeOf is the stripe of a key.
+func StripeOf(key string) int64 { return stripeOf(key) }
