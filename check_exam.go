@@ -118,6 +118,11 @@ func (n *node) put(ctx context.Context, bound time.Duration, questions []questio
 // were it with a refusal. One error for all questions is the connection's: it
 // could not be made, or not be set up.
 func told(questions []question) error {
+	for _, q := range questions {
+		if isRefused(q.Err()) {
+			return q.Err()
+		}
+	}
 	first := questions[0].Err()
 	if first == nil {
 		return nil

@@ -1,0 +1,315 @@
+package redlock_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+func serverFaults() []planted {
+	return []planted{
+		{
+			"a server that is down",
+			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				s := chaos.NeedServer(t, chaos.ServerConfig{})
+				if err := s.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				clients[4] = clientOf(t, s)
+				return nil
+			}, []found{at4(faultError, redlock.FindingUnreachable)},
+		},
+		{
+			"a password that is missing",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }),
+			[]found{at4(faultError, redlock.FindingCredentials)},
+		},
+		{
+			"a password that is wrong",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "wrong" }),
+			[]found{at4(faultError, redlock.FindingCredentials)},
+		},
+		{
+			"two addresses that are one server",
+			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				p, err := chaos.NewProxy(clients[1].(*redis.Client).Options().Addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(p.Close)
+				withClient(func(o *redis.Options) { o.Addr = p.Addr() })(t, clients)
+				return nil
+			}, []found{at4(faultError, redlock.FindingSameServer)},
+		},
+		{
+			"a replica of another node",
+			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				master := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+				replica := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways, ReplicaOf: master.Addr()})
+				clients[3], clients[4] = clientOf(t, master), clientOf(t, replica)
+				awaitInfo(t, clients[3], "connected_slaves:1")
+				return nil
+			}, []found{at4(faultError, redlock.FindingReplica), {faultWarning, redlock.FindingHasReplicas, 3}},
+		},
+		{
+			"cluster mode",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}),
+			[]found{at4(faultError, redlock.FindingMode), at4(faultUnknown, redlock.FindingRecord)},
+		},
+		{"an old Redis", infoSays(`redis_version:\S+`, "redis_version:6.2.1"), []found{at4(faultError, redlock.FindingVersion)}},
+		{"an old Valkey", infoSays(`redis_git_sha1:\S+`, "valkey_version:7.1.9"), []found{at4(faultError, redlock.FindingVersion)}},
+		{"a new Valkey", infoSays(`redis_git_sha1:\S+`, "valkey_version:8.1.0"), nil},
+		{"a version that can't be read", infoSays(`redis_version:\S+`, "redis_version:next"), []found{at4(faultUnknown, redlock.FindingVersion)}},
+		{"no run_id", infoSays(`run_id:\S+`, "not_told:"), []found{at4(faultError, redlock.FindingRunID)}},
+		{
+			"keys that may be evicted",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}}),
+			[]found{at4(faultError, redlock.FindingEviction)},
+		},
+		{
+			"keys that may be evicted once there is a limit",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory-policy", "allkeys-lru"}}),
+			[]found{at4(faultWarning, redlock.FindingEviction)},
+		},
+		{
+			"a limit, and nothing evicted",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "100mb"}}), nil,
+		},
+	}
+}
+
+// awaitInfo waits until INFO has the text.
+func awaitInfo(t *testing.T, c redis.UniversalClient, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		info, err := c.Info(t.Context()).Result()
+		if strings.Contains(info, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q in INFO (%v)", text, err)
+		}
+	}
+}
+
+func diskFaults() []planted {
+	return []planted{
+		{"nothing on disk", instead(chaos.ServerConfig{}), []found{at4(faultWarning, redlock.FindingPersistence)}},
+		{
+			"snapshots only", instead(chaos.ServerConfig{Args: []string{"--save", "3600 1"}}),
+			[]found{at4(faultWarning, redlock.FindingPersistence)},
+		},
+		{
+			"an append-only file that is forced to the disk each second",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec}), []found{at4(faultInfo, redlock.FindingPersistence)},
+		},
+		{
+			"CONFIG refused",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--rename-command", "CONFIG", ""}}),
+			[]found{at4(faultUnknown, redlock.FindingPersistence)},
+		},
+		{
+			"a snapshot that failed",
+			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				s := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--save", "3600 1"}})
+				if err := os.RemoveAll(filepath.Join(s.Dir(), "data")); err != nil {
+					t.Fatal(err)
+				}
+				clients[4] = clientOf(t, s)
+				_ = clients[4].BgSave(t.Context()).Err() // that it fails is the point
+				awaitInfo(t, clients[4], "rdb_last_bgsave_status:err")
+				return nil
+			}, []found{at4(faultError, redlock.FindingWritesFailed)},
+		},
+	}
+}
+
+func rightFaults() []planted {
+	const needed = "+evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +multi +exec"
+	const doctor = " +acl|dryrun +acl|whoami +config|get"
+	return []planted{
+		{"all rights that are needed", asUser("~* " + needed + doctor), nil},
+		{"no right to load scripts", asUser("~* +@all -script|load"), []found{at4(faultError, redlock.FindingACL)}},
+		{"no right to a script's command", asUser("~* +@all -pexpire"), []found{at4(faultError, redlock.FindingACL)}},
+		{"no right to inspect", asUser("~* +@all -multi"), []found{at4(faultWarning, redlock.FindingACL)}},
+		{
+			"no right to INFO", asUser("~* +@all -info"),
+			[]found{at4(faultError, redlock.FindingACL), at4(faultError, redlock.FindingRunID), at4(faultUnknown, redlock.FindingVersion)},
+		},
+		{
+			"no right to TIME", asUser("~* +@all -time"),
+			[]found{at4(faultError, redlock.FindingACL), at4(faultUnknown, redlock.FindingClock)},
+		},
+		{
+			"no right to the library's keys", asUser("~redlock-check +@all"),
+			[]found{at4(faultError, redlock.FindingACL), at4(faultUnknown, redlock.FindingRecord)},
+		},
+		{
+			"no right to tombstones", asUser("~redlock:node ~redlock-check +@all"),
+			[]found{at4(faultError, redlock.FindingACL)},
+		},
+		{"a right to some names", asUser("~redlock:* ~orders/* +@all"), []found{at4(faultInfo, redlock.FindingACLNames)}},
+		{
+			"a right to the names in use",
+			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				asUser("~redlock:* ~orders/* +@all")(t, clients)
+				return []redlock.Option{redlock.WithPrefix("orders/")}
+			}, nil,
+		},
+		{"ACL refused", asUser("~* +@all -acl"), []found{at4(faultUnknown, redlock.FindingACL)}},
+		{
+			"ACL refused, and scripts too", asUser("~* +@all -acl -evalsha"),
+			[]found{at4(faultUnknown, redlock.FindingACL), at4(faultError, redlock.FindingACL)},
+		},
+	}
+}
+
+func timeFaults() []planted {
+	clock := func(offset string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+		return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+			s := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true})
+			if err := s.SetClock(offset); err != nil {
+				t.Fatal(err)
+			}
+			clients[4] = clientOf(t, s)
+			return nil
+		}
+	}
+	slow := func(each time.Duration, opts ...redlock.Option) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+		return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+			p, err := chaos.NewProxy(clients[4].(*redis.Client).Options().Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.Close)
+			p.Delay(chaos.Requests, each)
+			withClient(func(o *redis.Options) { o.Addr = p.Addr() })(t, clients)
+			return opts
+		}
+	}
+	return []planted{
+		{"a clock ahead", clock("+20"), []found{at4(faultWarning, redlock.FindingClock)}},
+		{"a clock behind", clock("-20"), []found{at4(faultWarning, redlock.FindingClock)}},
+		{
+			"round trips beside the node timeout",
+			slow(300*time.Millisecond, redlock.WithNodeTimeout(500*time.Millisecond)),
+			[]found{at4(faultWarning, redlock.FindingRoundTrip)},
+		},
+		{
+			"round trips beyond the node timeout",
+			slow(1200*time.Millisecond, redlock.WithNodeTimeout(800*time.Millisecond)),
+			[]found{at4(faultError, redlock.FindingUnreachable)},
+		},
+		{
+			"round trips beside the TTL",
+			slow(600*time.Millisecond, redlock.WithTTL(5*time.Second), redlock.WithNodeTimeout(1600*time.Millisecond)),
+			[]found{at4(faultWarning, redlock.FindingTTLRound)},
+		},
+		{
+			"a node timeout beside the TTL", withOptions(redlock.WithNodeTimeout(4 * time.Second)),
+			[]found{inAll(faultWarning, redlock.FindingNodeTimeout)},
+		},
+		{
+			"a MaxTTL far above the TTL", withOptions(redlock.WithMaxTTL(time.Hour)),
+			[]found{inAll(faultInfo, redlock.FindingMaxTTL)},
+		},
+	}
+}
+
+func clusterFaults() []planted {
+	return []planted{
+		{
+			"another cluster's node", withRecords("cluster", "z", "names", "v\nw\nx\ny\nz"),
+			[]found{at4(faultError, redlock.FindingForeign)},
+		},
+		{
+			"another number of nodes", withRecords("n", "3", "names", "a\nb\ne"),
+			[]found{at4(faultError, redlock.FindingOtherNodes)},
+		},
+		{"a record of another format", withRecords("format", "2"), []found{at4(faultError, redlock.FindingRecord)}},
+		{"a damaged record", withRecords("maxttl", "soon"), []found{at4(faultError, redlock.FindingRecord)}},
+		{
+			"another program's key",
+			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				if err := clients[4].Set(t.Context(), "redlock:node", "mine", 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { clients[4].Del(context.Background(), "redlock:node") })
+				return nil
+			}, []found{at4(faultError, redlock.FindingRecord)},
+		},
+		{"names that differ", withRecords("names", "a\nb\nc\nd\nelsewhere"), []found{at4(faultWarning, redlock.FindingNames)}},
+		{"a retired node", withRecords("gone", "1"), []found{at4(faultWarning, redlock.FindingRetired)}},
+		{"a node that restarted", withRecords("run", "another"), []found{at4(faultInfo, redlock.FindingBlank)}},
+		{"a MaxTTL that another client raised", withRecords("maxttl", "60000"), []found{at4(faultWarning, redlock.FindingMaxTTL)}},
+		{"a MaxTTL that this client raises", withRecords("maxttl", "20000"), []found{at4(faultInfo, redlock.FindingMaxTTL)}},
+		{
+			"two lists found at once",
+			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				plantRecord(t, clients[:2], 5, "cluster", "y")
+				plantRecord(t, clients[2:4], 5, "cluster", "z")
+				return nil
+			}, []found{inAll(faultError, redlock.FindingNoCluster)},
+		},
+	}
+}
+
+// closedLimiter is a Limiter that lets everything through.
+type closedLimiter struct{}
+
+func (closedLimiter) Allow() error       { return nil }
+func (closedLimiter) ReportResult(error) {}
+
+// wrapped hides what a client is.
+type wrapped struct{ redis.UniversalClient }
+
+func clientFaults() []planted {
+	return []planted{
+		{
+			"go-redis's own defaults",
+			withClient(func(o *redis.Options) {
+				*o = redis.Options{Addr: o.Addr}
+			}),
+			[]found{at4(faultWarning, redlock.FindingDial), at4(faultInfo, redlock.FindingClient)},
+		},
+		{"a dial that takes long", withClient(func(o *redis.Options) { o.DialTimeout = 3 * time.Second }), []found{at4(faultWarning, redlock.FindingDial)}},
+		{
+			"a dial that is tried often", withClient(func(o *redis.Options) {
+				o.DialerRetries, o.DialerRetryBackoff = 2, func(int) time.Duration { return time.Second }
+			}), []found{at4(faultWarning, redlock.FindingDial)},
+		},
+		{"one connection", withClient(func(o *redis.Options) { o.PoolSize = 1 }), []found{at4(faultWarning, redlock.FindingPool)}},
+		{"a limiter", withClient(func(o *redis.Options) { o.Limiter = closedLimiter{} }), []found{at4(faultWarning, redlock.FindingLimiter)}},
+		{
+			"maintenance notifications", // which Redis itself refuses to send
+			withClient(func(o *redis.Options) {
+				o.Protocol, o.MaintNotificationsConfig = 3, &maintnotifications.Config{Mode: maintnotifications.ModeEnabled}
+			}),
+			[]found{at4(faultWarning, redlock.FindingMaintenance), at4(faultError, redlock.FindingUnreachable)},
+		},
+		{
+			"no read timeout", withClient(func(o *redis.Options) { o.ReadTimeout = -1 }),
+			[]found{at4(faultInfo, redlock.FindingClient)},
+		},
+		{
+			"retries", withClient(func(o *redis.Options) { o.MaxRetries = 3 }),
+			[]found{at4(faultInfo, redlock.FindingClient)},
+		},
+		{
+			"a client of another kind",
+			func(_ *testing.T, clients []redis.UniversalClient) []redlock.Option {
+				clients[4] = wrapped{clients[4]}
+				return nil
+			}, []found{at4(faultUnknown, redlock.FindingClient)},
+		},
+	}
+}

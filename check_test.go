@@ -1,0 +1,328 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// patient is a node timeout that a busy machine keeps.
+const patient = 3 * time.Second
+
+// found is what a test compares of a finding.
+type found struct {
+	severity redlock.Severity
+	code     redlock.FindingCode
+	node     int
+}
+
+func (f found) String() string { return fmt.Sprintf("%s %s at %d", f.severity, f.code, f.node) }
+
+// foundAtLeast are the findings of that severity and worse, sorted.
+func foundAtLeast(r redlock.Report, s redlock.Severity) []string {
+	var out []string
+	for _, f := range r.AtLeast(s) {
+		out = append(out, found{f.Severity, f.Code, f.Node}.String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wantFound compares all findings of that severity and worse.
+func wantFound(t *testing.T, r redlock.Report, s redlock.Severity, want ...found) {
+	t.Helper()
+	texts := []string{}
+	for _, f := range want {
+		texts = append(texts, f.String())
+	}
+	slices.Sort(texts)
+	if got := foundAtLeast(r, s); !slices.Equal(got, texts) {
+		t.Errorf("got  %q\nwant %q", got, texts)
+		for _, f := range r.AtLeast(s) {
+			t.Log(f)
+		}
+	}
+}
+
+// clientOf is a client of a server that Check finds no fault with.
+func clientOf(t *testing.T, s *chaos.Server, change ...func(*redis.Options)) redis.UniversalClient {
+	t.Helper()
+	o := s.Options()
+	o.DialTimeout = time.Second
+	for _, f := range change {
+		f(o)
+	}
+	c := redis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// goodClients are clients of n servers that Check finds no fault with.
+func goodClients(t *testing.T, n int) []redis.UniversalClient {
+	t.Helper()
+	var out []redis.UniversalClient
+	for _, s := range chaos.NeedServers(t, n, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
+		out = append(out, clientOf(t, s))
+	}
+	return out
+}
+
+func letters(n int) []string { return strings.Split("abcdefghijklmnopqrstuvwxyz"[:n], "") }
+
+// check runs Check over the clients, which are named a, b, c and so on.
+func check(t *testing.T, clients []redis.UniversalClient, opts ...redlock.Option) redlock.Report {
+	t.Helper()
+	opts = append([]redlock.Option{redlock.WithNodeNames(letters(len(clients))...), redlock.WithNodeTimeout(patient)}, opts...)
+	l, err := redlock.New(clients, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := l.Cluster().Check(t.Context())
+	if err != nil {
+		t.Fatalf("Check: %v", err)
+	}
+	return r
+}
+
+// plantRecord makes each node a member, as install.lua leaves it, but for the
+// fields given, and takes the record away with the test.
+func plantRecord(t *testing.T, clients []redis.UniversalClient, n int, fields ...string) {
+	t.Helper()
+	for _, c := range clients {
+		info, err := c.Info(t.Context(), "server").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(info, "run_id:")
+		run, _, _ := strings.Cut(rest, "\r\n")
+		record := append([]string{
+			"format", "1", "epoch", "e", "cluster", "c", "n", fmt.Sprint(n), "names", strings.Join(letters(n), "\n"),
+			"maxttl", fmt.Sprint(redlock.DefaultMaxTTL.Milliseconds()), "run", run, "base", "7", "retired", "", "replaced", "",
+		}, fields...)
+		if err := c.HSet(t.Context(), "redlock:node", record).Err(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Del(context.Background(), "redlock:node") })
+	}
+}
+
+func TestCheckInventsNothingOnAGoodSet(t *testing.T) {
+	clients := goodClients(t, 5)
+	r := check(t, clients)
+	if r.Nodes != 5 || r.Answered != 5 || r.Quorum != 3 {
+		t.Errorf("got %d nodes, %d answered, quorum %d; want 5, 5, 3", r.Nodes, r.Answered, r.Quorum)
+	}
+	wantFound(t, r, redlock.SeverityUnknown)
+	plantRecord(t, clients, 5)
+	wantFound(t, check(t, clients), redlock.SeverityInfo)
+}
+
+func TestCheckCountsTheNodes(t *testing.T) {
+	clients := goodClients(t, 4)
+	even, few := inAll(faultWarning, redlock.FindingEvenNodes), inAll(faultWarning, redlock.FindingFewNodes)
+	for n, want := range map[int][]found{1: {few}, 2: {even, few}, 3: nil, 4: {even}} {
+		wantFound(t, check(t, clients[:n]), faultUnknown, want...)
+	}
+}
+
+// TestCheckFindsManyFaultsAtOnce is a set of twelve servers with seventeen
+// faults.
+func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
+	clients := goodClients(t, 12)
+	plantRecord(t, clients[8:], 12)
+	must := func(i int, p func(*testing.T, []redis.UniversalClient) []redlock.Option) {
+		t.Helper()
+		five := make([]redis.UniversalClient, 5)
+		five[1], five[4] = clients[0], clients[i]
+		p(t, five)
+		if clients[i] = five[4]; five[3] != nil {
+			clients[i-1] = five[3]
+		}
+	}
+	must(2, serverFaults()[4].plant) // a replica of node 1
+	must(3, instead(chaos.ServerConfig{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}))
+	must(4, asUser("~* +@all -script|load -config"))
+	must(5, infoSays(`redis_version:\S+`, "redis_version:6.2.1"))
+	must(6, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }))
+	must(7, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}))
+	plantRecord(t, clients[8:9], 12, "n", "3", "names", "a\nb\nc")
+	plantRecord(t, clients[9:10], 12, "format", "9")
+	plantRecord(t, clients[10:11], 12, "gone", "1")
+	plantRecord(t, clients[11:], 12, "maxttl", "60000")
+	must(11, serverFaults()[3].plant) // the same server as node 0
+	must(10, withClient(func(o *redis.Options) { o.DialTimeout = time.Minute }))
+	must(9, withClient(func(o *redis.Options) { o.PoolSize = 1 }))
+	slowly, err := chaos.NewProxy(clients[8].(*redis.Client).Options().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(slowly.Close)
+	slowly.Delay(chaos.Requests, patient*3/5)
+	must(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
+	r := check(t, clients)
+	wantFound(t, r, faultUnknown,
+		inAll(faultWarning, redlock.FindingEvenNodes),
+		found{faultWarning, redlock.FindingHasReplicas, 1},
+		found{faultError, redlock.FindingReplica, 2},
+		found{faultError, redlock.FindingEviction, 3}, found{faultWarning, redlock.FindingPersistence, 3},
+		found{faultError, redlock.FindingACL, 4}, found{faultUnknown, redlock.FindingPersistence, 4},
+		found{faultError, redlock.FindingVersion, 5},
+		found{faultError, redlock.FindingCredentials, 6},
+		found{faultError, redlock.FindingMode, 7}, found{faultUnknown, redlock.FindingRecord, 7},
+		found{faultError, redlock.FindingOtherNodes, 8}, found{faultWarning, redlock.FindingRoundTrip, 8},
+		found{faultWarning, redlock.FindingTTLRound, 8},
+		found{faultError, redlock.FindingRecord, 9}, found{faultWarning, redlock.FindingPool, 9},
+		found{faultWarning, redlock.FindingRetired, 10}, found{faultWarning, redlock.FindingDial, 10},
+		found{faultError, redlock.FindingSameServer, 11},
+	)
+	if !slices.IsSortedFunc(r.Findings, func(a, b redlock.Finding) int { return int(b.Severity) - int(a.Severity) }) {
+		t.Error("the report does not begin with the worst")
+	}
+}
+
+// planted is one fault in an otherwise good set of five, at node 4 unless want
+// says otherwise.
+type planted struct {
+	name  string
+	plant func(t *testing.T, clients []redis.UniversalClient) []redlock.Option
+	want  []found
+}
+
+// instead puts another server in node 4's place.
+func instead(config chaos.ServerConfig, change ...func(*redis.Options)) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+	return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+		clients[4] = clientOf(t, chaos.NeedServer(t, config), change...)
+		return nil
+	}
+}
+
+// infoSays gives node 4 a client that reads something else in INFO: what servers
+// say that are not installed. The new text may not be longer than the old.
+func infoSays(old, text string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+	return withClient(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return &liar{c, regexp.MustCompile(old), text}, err
+		}
+	})
+}
+
+type liar struct {
+	net.Conn
+	old  *regexp.Regexp
+	text string
+}
+
+func (l *liar) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if at := l.old.FindIndex(p[:n]); at != nil {
+		copy(p[at[0]:at[1]], l.text+strings.Repeat(" ", at[1]-at[0]-len(l.text)))
+	}
+	return n, err
+}
+
+func asUser(user string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+	return instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret " + user}},
+		func(o *redis.Options) { o.Username, o.Password = "lock", "secret" })
+}
+
+func withOptions(opts ...redlock.Option) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+	return func(*testing.T, []redis.UniversalClient) []redlock.Option { return opts }
+}
+
+// withClient changes the options of node 4's client.
+func withClient(change func(*redis.Options)) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+	return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+		o := *clients[4].(*redis.Client).Options()
+		change(&o)
+		c := redis.NewClient(&o)
+		t.Cleanup(func() { _ = c.Close() })
+		clients[4] = c
+		return nil
+	}
+}
+
+// withRecords makes members of all, the last with other fields.
+func withRecords(fields ...string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+	return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
+		plantRecord(t, clients[:4], 5)
+		plantRecord(t, clients[4:], 5, fields...)
+		return nil
+	}
+}
+
+func at4(s redlock.Severity, code redlock.FindingCode) found { return found{s, code, 4} }
+func inAll(s redlock.Severity, code redlock.FindingCode) found {
+	return found{s, code, -1}
+}
+
+const (
+	faultInfo    = redlock.SeverityInfo
+	faultUnknown = redlock.SeverityUnknown
+	faultWarning = redlock.SeverityWarning
+	faultError   = redlock.SeverityError
+)
+
+// TestCheckFindsEachFaultAndNoOther plants one fault after another in the same
+// good set, and compares all findings from SeverityUnknown up: all from
+// SeverityInfo up where an info is what was planted.
+func TestCheckFindsEachFaultAndNoOther(t *testing.T) {
+	good := goodClients(t, 5)
+	faults := slices.Concat(serverFaults(), diskFaults(), rightFaults(), timeFaults(), clusterFaults(), clientFaults())
+	// The number of nodes has a test of its own.
+	tested := map[redlock.FindingCode]bool{redlock.FindingEvenNodes: true, redlock.FindingFewNodes: true}
+	for _, f := range faults {
+		for _, w := range f.want {
+			tested[w.code] = true
+		}
+		t.Run(f.name, func(t *testing.T) {
+			clients := slices.Clone(good)
+			opts := f.plant(t, clients)
+			least := faultUnknown
+			for _, w := range f.want {
+				least = min(least, w.severity)
+			}
+			r := check(t, clients, opts...)
+			if least == faultInfo { // the set is new, which is worth a word
+				r.Findings = slices.DeleteFunc(r.Findings, func(g redlock.Finding) bool {
+					return g.Code == redlock.FindingBlank && !slices.Contains(f.want, found{g.Severity, g.Code, g.Node})
+				})
+			}
+			wantFound(t, r, least, f.want...)
+		})
+	}
+	for _, code := range findingCodes(t) {
+		if !tested[code] {
+			t.Errorf("no fault is planted for the code %q", code)
+		}
+	}
+}
+
+// findingCodes are all codes that there are.
+func findingCodes(t *testing.T) []redlock.FindingCode {
+	t.Helper()
+	source, err := os.ReadFile("check_codes.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []redlock.FindingCode
+	for _, m := range regexp.MustCompile(`FindingCode += "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
+		out = append(out, redlock.FindingCode(m[1]))
+	}
+	if len(out) < 12 {
+		t.Fatalf("check_codes.go shows %d codes", len(out))
+	}
+	return out
+}
