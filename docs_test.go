@@ -1,0 +1,332 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock"
+)
+
+func TestEveryExportedFunctionHasAnExampleWithOutput(t *testing.T) {
+	shown := map[string]bool{}
+	for _, e := range doc.Examples(sources(t, "*_test.go")...) {
+		if e.Output == "" {
+			t.Errorf("Example%s: got no output; want one, so that it runs", e.Name)
+		}
+		shown[e.Name] = true
+	}
+	seen := 0
+	for _, f := range sources(t, "*.go") {
+		for _, name := range exportedFunctions(f) {
+			seen++
+			if !hasExample(shown, name) {
+				t.Errorf("got no Example%s; want one for every exported function and method", name)
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("got %d exported functions; the search for them is broken", seen)
+	}
+}
+
+// sources parses the root package's files: its tests, or all the rest.
+func sources(t *testing.T, pattern string) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") != (pattern == "*_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// exportedFunctions are the names that their examples have, after "Example".
+func exportedFunctions(f *ast.File) []string {
+	var names []string
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || !fn.Name.IsExported() {
+			continue
+		}
+		name := fn.Name.Name
+		if fn.Recv != nil {
+			of := fn.Recv.List[0].Type
+			if star, ok := of.(*ast.StarExpr); ok {
+				of = star.X
+			}
+			typ, ok := of.(*ast.Ident)
+			if !ok || !typ.IsExported() {
+				continue
+			}
+			name = typ.Name + "_" + name
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// hasExample knows the suffixes: ExampleNew_invalid is one of New.
+func hasExample(shown map[string]bool, name string) bool {
+	for s := range shown {
+		rest, ok := strings.CutPrefix(s, name)
+		if ok && (rest == "" || regexp.MustCompile(`^_[a-z]`).MatchString(rest)) {
+			return true
+		}
+	}
+	return false
+}
+
+// The block can be pasted into a main.go, and is run as an example here.
+func TestTheReadmesProgramIsAnExample(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
+	if len(blocks) == 0 {
+		t.Fatal("got no Go block in README.md; want one")
+	}
+	var programs []string
+	for _, name := range glob(t, "example*_test.go") {
+		text := strings.Replace(read(t, name), "package redlock_test", "package main", 1)
+		text = regexp.MustCompile(`func Example\w*\(\)`).ReplaceAllString(text, "func main()")
+		programs = append(programs, regexp.MustCompile(`(?m)^\t// Output:.*\n(\t//.*\n)*`).ReplaceAllString(text, ""))
+	}
+	for _, b := range blocks {
+		if !slices.Contains(programs, b[1]) {
+			t.Errorf("README.md has a program that is not one of the example files:\n%s", b[1])
+		}
+	}
+}
+
+// The promise to a stranger: two commands, in this order.
+func TestTheReadmesCommandsExist(t *testing.T) {
+	var commands []string
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		commands = append(commands, strings.Split(strings.TrimSpace(block[1]), "\n")...)
+	}
+	if want := []string{"go run ./examples/quickstart", "go test ./..."}; len(commands) < 2 || !slices.Equal(commands[:2], want) {
+		t.Fatalf("got commands %q; want them to begin with %q", commands, want)
+	}
+	for _, inline := range regexp.MustCompile("`(make [a-z-]+)`").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		commands = append(commands, inline[1])
+	}
+	for _, c := range commands {
+		if err := exists(t, c); err != nil {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+}
+
+// exists tells what a command of the README lacks. A command of a new kind must
+// be taught to it.
+func exists(t *testing.T, command string) error {
+	t.Helper()
+	words := strings.Fields(command)
+	for len(words) > 0 && regexp.MustCompile(`^[A-Z_]+=`).MatchString(words[0]) {
+		words = words[1:]
+	}
+	switch {
+	case len(words) == 3 && slices.Equal(words[:2], []string{"go", "run"}):
+		_, err := os.Stat(filepath.Join(words[2], "main.go"))
+		return err
+	case slices.Equal(words, []string{"go", "test", "./..."}):
+		return nil
+	case len(words) == 2 && words[0] == "make":
+		if !regexp.MustCompile(`(?m)^` + words[1] + `:`).MatchString(read(t, "Makefile")) {
+			return fmt.Errorf("Makefile has no target %s", words[1])
+		}
+		return nil
+	case len(words) > 2 && slices.Equal(words[:2], []string{"docker", "compose"}):
+		_, err := os.Stat("docker-compose.yml")
+		return err
+	default:
+		return errors.New("this test does not know how to check it")
+	}
+}
+
+func TestLinksPointToWhatThereIs(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	checked := 0
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			checked++
+			path := page
+			if target != "" {
+				path = filepath.Join(filepath.Dir(page), target)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(read(t, path)), anchor) {
+				t.Errorf("%s links to %s: got headings %q", page, m[1], anchors(read(t, path)))
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("got %d links within the project; the search for them is broken", checked)
+	}
+}
+
+// anchors are the headings of a page, as a forge makes them into links.
+func anchors(text string) []string {
+	var found []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		a := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")
+		found = append(found, regexp.MustCompile(`[^\p{L}\p{N}_-]`).ReplaceAllString(a, ""))
+	}
+	return found
+}
+
+// pages are the project's documents.
+func pages(t *testing.T) []string {
+	t.Helper()
+	found := append(glob(t, "*.md"), glob(t, "docs/*.md")...)
+	return append(found, glob(t, "docs/adr/*.md")...)
+}
+
+// What a document calls a test must be one: the name of a claim is its proof.
+func TestTheTestsThatDocumentsNameExist(t *testing.T) {
+	tests := map[string]bool{}
+	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			for _, m := range decl.FindAllStringSubmatch(read(t, path), -1) {
+				tests[m[1]] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages(t) {
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(read(t, page), -1) {
+			if !tests[name] {
+				t.Errorf("%s names %s: got no such test", page, name)
+			}
+		}
+	}
+}
+
+func TestTheReadmesTableOfOptionsIsComplete(t *testing.T) {
+	var want []string
+	for _, f := range sources(t, "*.go") {
+		for _, name := range exportedFunctions(f) {
+			if strings.HasPrefix(name, "With") {
+				want = append(want, name)
+			}
+		}
+	}
+	rows := table(t, "option")
+	compareNames(t, rows, want)
+	for name, text := range map[string]string{
+		"WithTTL": redlock.DefaultTTL.String(), "WithMaxTTL": redlock.DefaultMaxTTL.String(),
+		"WithNodeTimeout": redlock.DefaultNodeTimeout.String(), "WithCloseTimeout": redlock.DefaultCloseTimeout.String(),
+		"WithDriftFactor": fmt.Sprint(redlock.DefaultDriftFactor),
+		"WithRetry":       redlock.DefaultRetryMin.String() + " to " + redlock.DefaultRetryMax.String(),
+	} {
+		if got := rows[name]; len(got) < 2 || got[1] != text {
+			t.Errorf("%s: got row %q; want the default %s", name, got, text)
+		}
+	}
+}
+
+func TestTheReadmesTableOfErrorsIsComplete(t *testing.T) {
+	var want []string
+	for _, f := range sources(t, "*.go") {
+		for _, d := range f.Decls {
+			vars, ok := d.(*ast.GenDecl)
+			if !ok || vars.Tok != token.VAR {
+				continue
+			}
+			for _, s := range vars.Specs {
+				for _, name := range s.(*ast.ValueSpec).Names {
+					if strings.HasPrefix(name.Name, "Err") {
+						want = append(want, name.Name)
+					}
+				}
+			}
+		}
+	}
+	compareNames(t, table(t, "error"), want)
+}
+
+// table reads the README's table whose first heading is given: its rows, by the
+// Go name in their first cell.
+func table(t *testing.T, heading string) map[string][]string {
+	t.Helper()
+	_, rest, found := strings.Cut(read(t, "README.md"), "| "+heading+" |")
+	if !found {
+		t.Fatalf("README.md has no table of %ss", heading)
+	}
+	rest, _, _ = strings.Cut(rest, "\n\n")
+	rows := map[string][]string{}
+	for _, line := range strings.Split(rest, "\n")[2:] {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		name := regexp.MustCompile(`\w+`).FindString(cells[0])
+		if rows[name] != nil {
+			t.Errorf("%s has two rows", name)
+		}
+		rows[name] = cells
+	}
+	return rows
+}
+
+func compareNames(t *testing.T, rows map[string][]string, want []string) {
+	t.Helper()
+	if len(want) < 5 {
+		t.Errorf("got %d names; the search for them is broken", len(want))
+	}
+	for _, name := range want {
+		if rows[name] == nil {
+			t.Errorf("got no row for %s; want one", name)
+		}
+	}
+	for name := range rows {
+		if !slices.Contains(want, name) {
+			t.Errorf("got a row for %s; want none, there is no such thing", name)
+		}
+	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
