@@ -225,8 +225,14 @@ func TestNeedsRaise(t *testing.T) {
 		to   redlock.Token
 		want bool
 	}{
-		{"4", 5, true}, {"5", 5, false}, {"6", 5, false},
-		{"p", 5, false}, {"t", 5, false}, {"a", 5, false}, {"u", 5, false}, {"f", 5, false},
+		{"4", 5, true},
+		{"5", 5, false},
+		{"6", 5, false},
+		{"p", 5, false},
+		{"t", 5, false},
+		{"a", 5, false},
+		{"u", 5, false},
+		{"f", 5, false},
 	} {
 		if got := redlock.NeedsRaise(grants(c.vote)[0], c.to); got != c.want {
 			t.Errorf("%s to %d: got %v; want %v", c.vote, c.to, got, c.want)

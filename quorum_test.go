@@ -81,12 +81,13 @@ func TestVerdict(t *testing.T) {
 func verdictInTheEnd(votes []redlock.Ballot) redlock.Verdict {
 	var granted, taken, pending int
 	for _, v := range votes {
-		switch v.Outcome() {
-		case redlock.Granted:
+		if v.Outcome() == redlock.Granted {
 			granted++
-		case redlock.Taken:
+		}
+		if v.Outcome() == redlock.Taken {
 			taken++
-		case redlock.Pending:
+		}
+		if v.Outcome() == redlock.Pending {
 			pending++
 		}
 	}
@@ -168,14 +169,10 @@ func mute(o redlock.Outcome) bool {
 // refines tells whether a verdict may become another when one more reply is in:
 // it is never taken back.
 func refines(early, later redlock.Verdict) bool {
-	switch early {
-	case redlock.Undecided:
-		return true
-	case redlock.Lost:
+	if early == redlock.Lost {
 		return later == redlock.Lost || later == redlock.Contended || later == redlock.NoQuorum
-	default:
-		return early == later
 	}
+	return early == redlock.Undecided || early == later
 }
 
 func TestVerdictDoesNotDependOnTheOrderOfNodes(t *testing.T) {

@@ -99,8 +99,33 @@ func (sys *tokenSystem) decide(s *tokenState, a uint8, begun *[scriptmodel.Names
 	if c := &s.attempts[a]; sys.leases && c.phase != over && c.passed < c.rounds+1 {
 		n := *s
 		n.attempts[a].passed++
+		if sys.lean && sys.final(&n.attempts[a]) {
+			sys.lapse(&n, a)
+		}
 		yield(search.Step{Kind: stepLapse, A: a}, n)
 	}
+}
+
+// final asks the library whether a lapse is: no confirmation counts any more.
+func (sys *tokenSystem) final(c *attempt) bool {
+	_, revived := c.validity().Confirm(redlock.ValidUntil(redlock.Instant(c.until+1)), c.now())
+	return !revived && !c.validity().Holds(c.now()) && sys.mistake != lapsedExtends
+}
+
+// lapse ends an attempt that can never again be valid: from then on its keys may
+// expire at any moment, whatever their leases, and nothing that it hears matters.
+func (sys *tokenSystem) lapse(s *tokenState, a uint8) {
+	c := &s.attempts[a]
+	c.phase, c.until, c.passed, c.rounds = over, 1, 0, 0
+	for i := range sys.nodes {
+		col := &s.columns[i]
+		l := &col.links[a]
+		l.grants, l.raised, l.confirmed, l.extends = [2]scriptmodel.Number{}, false, false, 0
+		if k := &col.node.Keys[sys.attempts[a]]; k.Owner == owner(a) {
+			k.Until = 1
+		}
+	}
+	sys.tidy(s)
 }
 
 // begin sends an acquire to every node.
@@ -171,14 +196,13 @@ func (sys *tokenSystem) replies(s *tokenState, a uint8, votes []redlock.Ballot, 
 
 // rule applies the library's rules, or a mistaken client's.
 func (sys *tokenSystem) rule(votes []redlock.Ballot) (token scriptmodel.Number, raise, ok bool) {
-	switch sys.mistake {
-	case naive:
-		t := redlock.Token(0)
+	if sys.mistake == naive {
 		for _, v := range votes {
-			t = max(t, v.Token())
+			token = max(token, scriptmodel.Number(v.Token()))
 		}
-		return scriptmodel.Number(t), false, redlock.VerdictOf(votes) == redlock.Won
-	case belowQuorum:
+		return token, false, redlock.VerdictOf(votes) == redlock.Won
+	}
+	if sys.mistake == belowQuorum {
 		for _, v := range votes {
 			if v.Outcome() == redlock.Granted && equalGrants(votes, v.Token()) >= redlock.QuorumOf(sys.nodes)-1 {
 				return scriptmodel.Number(v.Token()), false, true
@@ -186,17 +210,9 @@ func (sys *tokenSystem) rule(votes []redlock.Ballot) (token scriptmodel.Number, 
 		}
 		return 0, false, false
 	}
-	if redlock.VerdictOf(votes) != redlock.Won {
-		return 0, false, false
-	}
 	ruling, t := redlock.Settle(votes)
-	switch ruling {
-	case redlock.Settled:
-		return scriptmodel.Number(t), false, true
-	case redlock.Waiting, redlock.Uneven:
-		return scriptmodel.Number(t), true, true
-	}
-	return 0, false, false
+	ok = redlock.VerdictOf(votes) == redlock.Won && ruling != redlock.Unsettled
+	return scriptmodel.Number(t), ruling != redlock.Settled, ok
 }
 
 // equalGrants counts the grants of exactly t, in the plainest way.

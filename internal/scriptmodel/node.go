@@ -48,13 +48,13 @@ type Node struct {
 type Flaw uint16
 
 const (
-	// RaiseForAnyone: raise does not look at the key.
+	// RaiseForAnyone is a raise that does not look at the key.
 	RaiseForAnyone Flaw = 1 << iota
-	// RaiseDown: raise does not look at the stripe.
+	// RaiseDown is a raise that does not look at the stripe.
 	RaiseDown
-	// AcquireDead: acquire does not look for a tombstone.
+	// AcquireDead is an acquire that does not look for a tombstone.
 	AcquireDead
-	// ReseedDead: reseed does not look for a tombstone.
+	// ReseedDead is a reseed that does not look for a tombstone.
 	ReseedDead
 )
 

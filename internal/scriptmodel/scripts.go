@@ -61,7 +61,7 @@ func (k Key) taken(now Tick) int {
 }
 
 // end is the end of a life that begins now.
-func end(now, life Tick) Tick { return Tick(min(int(now)+int(life), int(Forever-1))) }
+func end(now, life Tick) Tick { return now + min(life, Forever-1-now) }
 
 // Raise is the arguments of raise.lua.
 type Raise struct {

@@ -212,14 +212,13 @@ func (s *server) key(ctx context.Context, name uint8, kind string, ttl time.Dura
 
 // until is a PTTL as the model has it: no key is 0, no end is Forever.
 func until(ttl time.Duration) scriptmodel.Tick {
-	switch ttl {
-	case -2:
+	if ttl == -2 {
 		return 0
-	case -1:
-		return scriptmodel.Forever
-	default:
-		return scriptmodel.Tick(ticks(ttl.Milliseconds()))
 	}
+	if ttl == -1 {
+		return scriptmodel.Forever
+	}
+	return scriptmodel.Tick(ticks(ttl.Milliseconds()))
 }
 
 func (s *server) modelNumber(text string) scriptmodel.Number {

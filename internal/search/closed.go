@@ -48,6 +48,7 @@ const chunkSize = 4096
 // the states themselves go when they have been expanded.
 type chunk[S comparable] struct {
 	first  uint32 // number of states before this chunk
+	size   uint32
 	states store[S]
 	parent []uint32
 	choice []uint16
@@ -122,21 +123,21 @@ func (c *closedSearch[S]) expand(level []*chunk[S]) []*chunk[S] {
 // expandChunk appends the new states one step from the chunk's to out.
 func (c *closedSearch[S]) expandChunk(from *chunk[S], out []*chunk[S]) []*chunk[S] {
 	fresh, steps := 0, 0
-	from.states.each(func(i int, s S) {
-		id, choice := from.first+uint32(i), 0
+	from.states.each(func(i uint32, s S) {
+		id, choice, before := from.first+i, uint16(0), steps
 		c.sys.Next(s, func(_ Step, next S) {
 			next = c.canon(next)
 			if c.seen.add(next) {
-				out = push(out, next, id, uint16(choice))
+				out = push(out, next, id, choice)
 				fresh++
 				if err := c.sys.Check(next); err != nil {
-					c.fail(err, id, uint16(choice))
+					c.fail(err, id, choice)
 				}
 			}
 			choice++
+			steps++
 		})
-		steps += choice
-		if choice > math.MaxUint16 {
+		if steps-before > math.MaxUint16 {
 			panic("search: too many steps from one state")
 		}
 	})
@@ -150,11 +151,12 @@ func (c *closedSearch[S]) expandChunk(from *chunk[S], out []*chunk[S]) []*chunk[
 
 // push appends a state to the last chunk of a worker's list, or to a new one.
 func push[S comparable](to []*chunk[S], s S, parent uint32, choice uint16) []*chunk[S] {
-	if len(to) == 0 || to[len(to)-1].states.n == chunkSize {
+	if len(to) == 0 || to[len(to)-1].size == chunkSize {
 		to = append(to, &chunk[S]{})
 	}
 	last := to[len(to)-1]
 	last.states.push(&s)
+	last.size++
 	last.parent = append(last.parent, parent)
 	last.choice = append(last.choice, choice)
 	return to
@@ -173,10 +175,10 @@ func (c *closedSearch[S]) fail(err error, by uint32, via uint16) {
 // number gives the states of a finished level their numbers.
 func (c *closedSearch[S]) number(level []*chunk[S]) {
 	last := c.all[len(c.all)-1]
-	n := last.first + uint32(len(last.parent))
+	n := last.first + last.size
 	for _, k := range level {
 		k.first = n
-		n += uint32(len(k.parent))
+		n += k.size
 	}
 	c.all = append(c.all, level...)
 }

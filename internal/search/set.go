@@ -21,7 +21,8 @@ type set[S comparable] struct {
 // part is an open-addressing table: the zero key marks a free place.
 type part struct {
 	mu    sync.Mutex // guards all below
-	table []key
+	table []key      // of mask+1 places
+	mask  uint64
 	used  int
 }
 
@@ -51,8 +52,7 @@ func (p *part) add(k key) bool {
 
 // place writes k to the first free place of its run, unless it is there already.
 func (p *part) place(k key) bool {
-	mask := uint64(len(p.table) - 1)
-	for i := (k[0] / shards) & mask; ; i = (i + 1) & mask {
+	for i := (k[0] / shards) & p.mask; ; i = (i + 1) & p.mask {
 		switch p.table[i] {
 		case key{}:
 			p.table[i] = k
@@ -65,7 +65,8 @@ func (p *part) place(k key) bool {
 
 func (p *part) grow() {
 	old := p.table
-	p.table = make([]key, max(64, 2*len(old)))
+	p.mask = max(63, 2*p.mask+1)
+	p.table = make([]key, p.mask+1)
 	for _, k := range old {
 		if k != (key{}) {
 			p.place(k)

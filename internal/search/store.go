@@ -11,12 +11,12 @@ import (
 // third or less, and it is the two levels of waiting states that fill memory.
 type store[S comparable] struct {
 	packed []byte
-	n      int
+	n      uint32
 }
 
 // push appends a state.
 func (st *store[S]) push(s *S) {
-	raw := unsafe.Slice((*byte)(unsafe.Pointer(s)), unsafe.Sizeof(*s))
+	raw := bytesOf(s)
 	for i := 0; i < len(raw); i += 8 {
 		at, mask := len(st.packed), byte(0)
 		st.packed = append(st.packed, 0)
@@ -32,11 +32,11 @@ func (st *store[S]) push(s *S) {
 }
 
 // each calls f with the states in order.
-func (st *store[S]) each(f func(i int, s S)) {
+func (st *store[S]) each(f func(i uint32, s S)) {
 	rest := st.packed
 	for n := range st.n {
 		var s S
-		raw := unsafe.Slice((*byte)(unsafe.Pointer(&s)), unsafe.Sizeof(s))
+		raw := bytesOf(&s)
 		for i := 0; i < len(raw); i += 8 {
 			mask := rest[0]
 			rest = rest[1:]
@@ -47,4 +47,9 @@ func (st *store[S]) each(f func(i int, s S)) {
 		}
 		f(n, s)
 	}
+}
+
+// bytesOf is the state as it lies in memory: a System's states have no pointers.
+func bytesOf[S any](s *S) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(s)), unsafe.Sizeof(*s)) //nolint:gosec // all of one value, while it lives
 }

@@ -74,14 +74,14 @@ var errNotSymmetric = errors.New("search: Canon is no symmetry: a step of the ca
 // retrace turns a path of choices through canonical states into a trace of real
 // states: at each step it takes the one that leads to the same canonical state.
 func retrace[S comparable](sys System[S], choices []uint16, broken error) *Trace[S] {
-	same, real := canon(sys), sys.Init()
-	at, t := same(real), &Trace[S]{Err: broken}
+	same, actual := canon(sys), sys.Init()
+	at, t := same(actual), &Trace[S]{Err: broken}
 	for _, choice := range choices {
 		_, next := nth(sys, at, choice)
 		at = same(next)
 		found := false
 		var e Event[S]
-		sys.Next(real, func(step Step, s S) {
+		sys.Next(actual, func(step Step, s S) {
 			if !found && same(s) == at {
 				found, e = true, Event[S]{Step: step, Text: sys.Describe(step), State: s}
 			}
@@ -90,7 +90,7 @@ func retrace[S comparable](sys System[S], choices []uint16, broken error) *Trace
 			t.Err = errors.Join(broken, errNotSymmetric)
 			return t
 		}
-		real = e.State
+		actual = e.State
 		t.Events = append(t.Events, e)
 	}
 	return t

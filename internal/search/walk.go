@@ -53,25 +53,29 @@ func Walk[S comparable](sys System[S], opts WalkOptions) WalkResult[S] {
 		opts.Workers = runtime.GOMAXPROCS(0)
 	}
 	var (
-		turn, walks, steps atomic.Int64
+		left, walks, steps atomic.Int64
+		seeds              atomic.Uint64
 		mu                 sync.Mutex // guards broken, seed
 		broken             []Step
 		seed               uint64
 		wg                 sync.WaitGroup
 		stop               atomic.Bool
 	)
+	left.Store(int64(opts.Walks))
+	seeds.Store(opts.Seed)
 	for range opts.Workers {
 		wg.Go(func() {
-			for i := turn.Add(1) - 1; i < int64(opts.Walks) && !stop.Load(); i = turn.Add(1) - 1 {
-				path, bad := walk(sys, opts.Seed+uint64(i), opts.Steps)
+			for left.Add(-1) >= 0 && !stop.Load() {
+				mine := seeds.Add(1) - 1
+				path, bad := walk(sys, mine, opts.Steps)
 				walks.Add(1)
 				steps.Add(int64(len(path)))
 				if !bad {
 					continue
 				}
 				mu.Lock()
-				if broken == nil || opts.Seed+uint64(i) < seed {
-					broken, seed = path, opts.Seed+uint64(i)
+				if broken == nil || mine < seed {
+					broken, seed = path, mine
 				}
 				mu.Unlock()
 				stop.Store(true)
