@@ -99,10 +99,9 @@ func (sys *tokenSystem) learn(s *tokenState, a uint8, l *link, reply int) bool {
 	switch c := &s.attempts[a]; {
 	case c.phase == acquiring && reply > 0:
 		grant := scriptmodel.Number(reply)
-		switch {
-		case l.grants[0] == 0, l.grants[0] == grant:
+		if l.grants[0] == 0 || l.grants[0] == grant {
 			l.grants[0] = grant
-		default:
+		} else {
 			l.grants[1] = grant
 		}
 	case c.phase == acquiring:

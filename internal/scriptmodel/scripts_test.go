@@ -134,6 +134,7 @@ var steps = []step{acquire, acquireBatch, raise, extend, release, releaseBatch, 
 // compare runs random sequences of steps, and compares every reply and, after
 // each step, all that the node has stored.
 func compare(t *testing.T, addr string, offset int64, sequences, length int) {
+	t.Helper()
 	s := newServer(t, addr, offset)
 	for seed := range uint64(sequences) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(offset)))

@@ -41,17 +41,17 @@ func (s *server) anyAcquire(rnd *rand.Rand) scriptmodel.Acquire {
 	}
 }
 
-func acquire(s *server, rnd *rand.Rand) (string, []int, []int) {
+func acquire(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	a := s.anyAcquire(rnd)
-	got := s.run("acquire", []string{resource(a.Name), "redlock:node", tombstone(a.Owner)},
+	replies := s.run("acquire", []string{resource(a.Name), "redlock:node", tombstone(a.Owner)},
 		value(a.Owner), millis(a.Life), s.hint(a.Hint), a.Stripe, int(a.Epoch))
-	return fmt.Sprintf("acquire %+v", a), []int{s.reply(got[0])}, []int{s.model.Acquire(0, a, 0)}
+	return fmt.Sprintf("acquire %+v", a), []int{s.reply(replies[0])}, []int{s.model.Acquire(0, a, 0)}
 }
 
 // acquireBatch: no attempt is in a batch twice, and a name that is somebody's
 // data is in it once (twice, the second one is told taken without a count, which
 // is a hole less).
-func acquireBatch(s *server, rnd *rand.Rand) (string, []int, []int) {
+func acquireBatch(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	epoch, once := anyEpoch(rnd), map[any]bool{}
 	var items []scriptmodel.Acquire
 	for range 1 + rnd.IntN(5) {
@@ -68,7 +68,6 @@ func acquireBatch(s *server, rnd *rand.Rand) (string, []int, []int) {
 	}
 	keys, args := []string{"redlock:node"}, make([]any, 1+4*len(items))
 	args[0] = int(epoch)
-	var want []int
 	for i, a := range items {
 		keys = append(keys, resource(a.Name))
 		for j, arg := range []any{a.Stripe, value(a.Owner), millis(a.Life), s.hint(a.Hint)} {
@@ -79,21 +78,20 @@ func acquireBatch(s *server, rnd *rand.Rand) (string, []int, []int) {
 	for _, a := range items {
 		keys = append(keys, tombstone(a.Owner))
 	}
-	var got []int
 	for _, r := range s.run("acquire_batch", keys, args...) {
 		got = append(got, s.reply(r))
 	}
 	return fmt.Sprintf("acquire_batch %+v", items), got, want
 }
 
-func raise(s *server, rnd *rand.Rand) (string, []int, []int) {
+func raise(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	name := anyName(rnd)
 	r := scriptmodel.Raise{
 		Name: name, Owner: s.likelyOwner(rnd, name), Stripe: stripeOf(name), Token: s.anyNumber(rnd), Epoch: anyEpoch(rnd),
 	}
-	got := s.run("raise", []string{resource(r.Name), "redlock:node"},
+	replies := s.run("raise", []string{resource(r.Name), "redlock:node"},
 		value(r.Owner), r.Stripe, s.number(r.Token), int(r.Epoch))
-	return fmt.Sprintf("raise %+v", r), ints(got), []int{s.model.Raise(r, 0)}
+	return fmt.Sprintf("raise %+v", r), ints(replies), []int{s.model.Raise(r, 0)}
 }
 
 // likelyOwner is often the one that has the key.
@@ -104,11 +102,10 @@ func (s *server) likelyOwner(rnd *rand.Rand, name uint8) scriptmodel.Owner {
 	return anyOwner(rnd)
 }
 
-func extend(s *server, rnd *rand.Rand) (string, []int, []int) {
+func extend(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	n, epoch := 1+rnd.IntN(4), anyEpoch(rnd)
 	keys, args := []string{"redlock:node"}, make([]any, 1+2*n)
 	args[0] = int(epoch)
-	var want []int
 	for i := range n {
 		name := anyName(rnd)
 		e := scriptmodel.Extend{Name: name, Owner: s.likelyOwner(rnd, name), Life: anyLife(rnd), Epoch: epoch}
@@ -126,7 +123,7 @@ func (s *server) anyRelease(rnd *rand.Rand) scriptmodel.Release {
 	}
 }
 
-func release(s *server, rnd *rand.Rand) (string, []int, []int) {
+func release(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	r := s.anyRelease(rnd)
 	keys, args := []string{resource(r.Name)}, []any{value(r.Owner)}
 	if r.Tombstone != 0 {
@@ -136,8 +133,8 @@ func release(s *server, rnd *rand.Rand) (string, []int, []int) {
 }
 
 // releaseBatch: the reply is how many were deleted.
-func releaseBatch(s *server, rnd *rand.Rand) (string, []int, []int) {
-	n, want := 1+rnd.IntN(4), 0
+func releaseBatch(s *server, rnd *rand.Rand) (what string, got, want []int) {
+	n, gone := 1+rnd.IntN(4), 0
 	var names, dead []string
 	args, lives := []any{n}, []any(nil)
 	for range n {
@@ -146,14 +143,14 @@ func releaseBatch(s *server, rnd *rand.Rand) (string, []int, []int) {
 		if r.Tombstone != 0 {
 			dead, lives = append(dead, tombstone(r.Owner)), append(lives, millis(r.Tombstone))
 		}
-		want += s.model.Release(0, r)
+		gone += s.model.Release(0, r)
 	}
-	got := s.run("release_batch", append(names, dead...), append(args, lives...)...)
-	return fmt.Sprintf("release_batch %q %q %v %v", names, dead, args, lives), ints(got), []int{want}
+	replies := s.run("release_batch", append(names, dead...), append(args, lives...)...)
+	return fmt.Sprintf("release_batch %q %q %v %v", names, dead, args, lives), ints(replies), []int{gone}
 }
 
 // reseed: no lock is in a call twice.
-func reseed(s *server, rnd *rand.Rand) (string, []int, []int) {
+func reseed(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	epoch, once := anyEpoch(rnd), map[scriptmodel.Owner]bool{}
 	var items []scriptmodel.Reseed
 	for range 1 + rnd.IntN(4) {
@@ -168,7 +165,6 @@ func reseed(s *server, rnd *rand.Rand) (string, []int, []int) {
 	}
 	keys, args := []string{"redlock:node"}, make([]any, 1+4*len(items))
 	args[0] = int(epoch)
-	var want []int
 	for i, r := range items {
 		keys = append(keys, resource(r.Name))
 		for j, arg := range []any{r.Stripe, value(r.Owner), millis(r.Life), s.number(r.Token)} {
@@ -184,10 +180,10 @@ func reseed(s *server, rnd *rand.Rand) (string, []int, []int) {
 
 // disturb does what is nobody's script: keys and tombstones go, a name is used for
 // data of another type, or set without an end.
-func disturb(s *server, rnd *rand.Rand) (string, []int, []int) {
+func disturb(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	ctx, name := s.t.Context(), anyName(rnd)
 	owner := anyOwner(rnd)
-	what := fmt.Sprintf("disturb name %d, owner %d", name, owner)
+	what = fmt.Sprintf("disturb name %d, owner %d", name, owner)
 	switch rnd.IntN(5) {
 	case 0:
 		s.do(s.c.Del(ctx, tombstone(owner)).Err())
