@@ -157,7 +157,8 @@ func (l *Lock) carry(ctx context.Context) context.Context {
 	return tokenctx.With(ctx, l.resource, uint64(l.Token()))
 }
 
-// Done is Context().Done().
+// Done is Context().Done(): it closes when the lock is no longer held, and after
+// a suspend of the machine within a second of its end. Err may know before.
 func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 
 // Extend confirms the lock with a quorum and lengthens its lease to ttl from

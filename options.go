@@ -95,8 +95,8 @@ func (o lockOption) applyLocker(c *config) { o(&c.terms) }
 func (o lockOption) applyAcquire(t *terms) { o(t) }
 
 // WithTTL sets the lease: how long the nodes keep a lock that is not renewed. It
-// must be positive, at least four times the node timeout if that was set, and at
-// most MaxTTL.
+// must be at least 10 ms, above the node timeout, and at most MaxTTL; otherwise
+// it is ErrInvalidTTL.
 func WithTTL(d time.Duration) LockOption { return lockOption(func(t *terms) { t.ttl = d }) }
 
 // WithFixedLease switches renewal off: the lock ends with its first lease,
@@ -108,8 +108,8 @@ func WithFixedLease() LockOption { return lockOption(func(t *terms) { t.fixed = 
 // forgotten. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption { return lockOption(func(t *terms) { t.maxHold = d }) }
 
-// WithMaxTTL sets the longest lease anyone may take in this cluster. Give every
-// client of the nodes the same value.
+// WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
+// a day. Give every client of the nodes the same value.
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 
 // WithNodeTimeout bounds each command to each node. It must be below the TTL;
@@ -128,26 +128,32 @@ func WithNodeTimeout(d time.Duration) Option {
 // by 2 ms).
 func WithDriftFactor(f float64) Option { return lockerOption(func(c *config) { c.drift = f }) }
 
-// WithRetry sets the bounds of the random pause between two attempts of Acquire.
+// WithRetry sets the bounds of the random pause between two attempts of Acquire:
+// positive, the smaller first. Equal bounds let contenders that split the vote
+// split it again.
 func WithRetry(least, most time.Duration) Option {
 	return lockerOption(func(c *config) { c.retryMin, c.retryMax = least, most })
 }
 
-// WithCloseTimeout bounds Close.
+// WithCloseTimeout bounds Close. It must be positive.
 func WithCloseTimeout(d time.Duration) Option {
 	return lockerOption(func(c *config) { c.closeTimeout = d })
 }
 
-// WithPrefix is put before every resource's name to make its key.
+// WithPrefix is put before every resource's name to make its key. Clients exclude
+// each other only with the same prefix. The key has at most MaxResourceLength
+// bytes, and may not begin with "redlock:".
 func WithPrefix(prefix string) Option { return lockerOption(func(c *config) { c.prefix = prefix }) }
 
 // WithHolder puts a label before the random part of every owner value, so that
-// Inspect and redis-cli show who holds a lock. It may not contain a line break.
+// Inspect and redis-cli show who holds a lock: at most 256 bytes of printable
+// text. It decides nothing; two Lockers may have the same.
 func WithHolder(label string) Option { return lockerOption(func(c *config) { c.holder = label }) }
 
 // WithNodeNames names the nodes, in the order given to New or Open. A node's
 // name is its address unless this option says otherwise: use it where clients
-// see the same node under different addresses, and for in-memory dialers.
+// see the same node under different addresses, and for in-memory dialers. Give
+// one for each node, no two alike; the same ones to all clients.
 func WithNodeNames(names ...string) Option {
 	return lockerOption(func(c *config) { c.names = append([]string{}, names...) })
 }

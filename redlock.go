@@ -59,7 +59,8 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 // Acquire takes the lock on resource, and blocks until it is held or ctx is done.
 // Goroutines of one Locker that want the same name queue first in, first out.
 // ctx bounds the acquisition only: Lock.Context keeps its values, not its
-// cancellation.
+// cancellation. Between Lockers there is no order: whoever asks when the nodes are
+// free wins.
 //
 // Acquire tries again after contention and after a missing quorum, and after
 // nothing else. When ctx ends, it returns at once with ctx's error joined with
@@ -89,8 +90,9 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 // TryAcquire makes one attempt: it returns the lock, or says why not, and never
 // waits for a holder. ErrNotAcquired: a quorum answered and it was not ours;
 // ErrNoQuorum: too few answered, so nobody can say. A name that this Locker
-// holds or queues for is ErrNotAcquired, without traffic. The rest is as for
-// Acquire.
+// holds or queues for is ErrNotAcquired, without traffic. It blocks for at most
+// one node timeout, or two where the nodes have to settle on a token. The rest is
+// as for Acquire; what a failed attempt sent is rolled back in the background.
 func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
 	t, key, err := l.request(resource, opts)
 	if err != nil {
@@ -110,7 +112,8 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 }
 
 // Do runs fn while holding resource, which is acquired as by Acquire and
-// released when fn returns or panics. fn's context is cancelled when ctx is, and
+// released when fn returns or panics. Where Acquire fails, Do returns its error
+// and fn is not called. fn's context is cancelled when ctx is, and
 // when the lock is lost, with the loss as its cause; it carries the fencing
 // token. Do returns fn's error, joined with the loss if validity ended before fn
 // returned. fn may release by itself; a release that no quorum confirmed is an
