@@ -13,15 +13,15 @@ import (
 type Severity uint8
 
 const (
-	// SeverityInfo: nothing to do; it is good to know.
+	// SeverityInfo asks for nothing; it is good to know.
 	SeverityInfo Severity = iota + 1
-	// SeverityUnknown: it could not be looked at, most often because a managed
+	// SeverityUnknown marks what could not be looked at, most often because a managed
 	// server refuses the question.
 	SeverityUnknown
-	// SeverityWarning: the lock is safe, and a fault that the cluster is there to
-	// survive would cost more than it should.
+	// SeverityWarning leaves the lock safe, but a fault that the cluster is there
+	// to survive would cost more than it should.
 	SeverityWarning
-	// SeverityError: the node can't do its part, or can break a promise.
+	// SeverityError means that the node can't do its part, or can break a promise.
 	SeverityError
 )
 

@@ -9,8 +9,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// slowestDial is how long a node's writer may be busy with one connection. The
-// node can't vote meanwhile, though it be back.
+// slowestDial is how long a node's writer may be busy with one connection, or
+// dialShare node timeouts, if that is more. The node can't vote meanwhile, though
+// it be back.
 const slowestDial = 2 * time.Second
 
 var (
@@ -56,7 +57,7 @@ func (d *doctor) client(i int) {
 	}
 	if dial, bounded := longestDial(o); !bounded {
 		d.find(SeverityWarning, i, aboutDial, "a connection may take for ever: DialTimeout is %v", o.DialTimeout)
-	} else if dial > slowestDial {
+	} else if dial > max(slowestDial, dialShare*d.cfg.nodeTimeout) {
 		d.find(SeverityWarning, i, aboutDial, "a connection may take %v: DialTimeout %v, DialerRetries %d", dial, o.DialTimeout, o.DialerRetries)
 	}
 	if o.PoolSize == 1 || o.MaxActiveConns == 1 {

@@ -16,7 +16,7 @@ const (
 	// for the 99th percentile.
 	pings     = 20
 	fewPings  = 3 // so many at least, of a slow node
-	pingsCost = 4 // then no longer than so many node timeouts
+	pingsCost = 2 // then no longer than so many node timeouts
 	lostPings = 2 // a node that lost so many has shown enough
 )
 

@@ -19,14 +19,15 @@ func serverFaults() []planted {
 	return []planted{
 		{
 			"a server that is down",
-			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				s := chaos.NeedServer(t, chaos.ServerConfig{})
-				if err := s.Kill(); err != nil {
-					t.Fatal(err)
+			func(s *set) []redlock.Option {
+				server := chaos.NeedServer(s.T, chaos.ServerConfig{})
+				if err := server.Kill(); err != nil {
+					s.Fatal(err)
 				}
-				clients[4] = clientOf(t, s)
+				s.clients[4] = clientOf(s.T, server)
 				return nil
-			}, []found{at4(faultError, redlock.FindingUnreachable)},
+			},
+			[]found{at4(faultError, redlock.FindingUnreachable)},
 		},
 		{
 			"a password that is missing",
@@ -40,25 +41,27 @@ func serverFaults() []planted {
 		},
 		{
 			"two addresses that are one server",
-			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				p, err := chaos.NewProxy(clients[1].(*redis.Client).Options().Addr)
+			func(s *set) []redlock.Option {
+				p, err := chaos.NewProxy(s.clients[1].(*redis.Client).Options().Addr)
 				if err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
-				t.Cleanup(p.Close)
-				withClient(func(o *redis.Options) { o.Addr = p.Addr() })(t, clients)
+				s.Cleanup(p.Close)
+				withClient(func(o *redis.Options) { o.Addr = p.Addr() })(s)
 				return nil
-			}, []found{at4(faultError, redlock.FindingSameServer)},
+			},
+			[]found{at4(faultError, redlock.FindingSameServer)},
 		},
 		{
 			"a replica of another node",
-			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				master := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
-				replica := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways, ReplicaOf: master.Addr()})
-				clients[3], clients[4] = clientOf(t, master), clientOf(t, replica)
-				awaitInfo(t, clients[3], "connected_slaves:1")
+			func(s *set) []redlock.Option {
+				master := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+				replica := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, ReplicaOf: master.Addr()})
+				s.clients[3], s.clients[4] = clientOf(s.T, master), clientOf(s.T, replica)
+				awaitInfo(s.T, s.clients[3], "connected_slaves:1")
 				return nil
-			}, []found{at4(faultError, redlock.FindingReplica), {faultWarning, redlock.FindingHasReplicas, 3}},
+			},
+			[]found{at4(faultError, redlock.FindingReplica), {faultWarning, redlock.FindingHasReplicas, 3}},
 		},
 		{
 			"cluster mode",
@@ -110,7 +113,8 @@ func diskFaults() []planted {
 		},
 		{
 			"an append-only file that is forced to the disk each second",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec}), []found{at4(faultInfo, redlock.FindingPersistence)},
+			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec}),
+			[]found{at4(faultInfo, redlock.FindingPersistence)},
 		},
 		{
 			"CONFIG refused",
@@ -119,16 +123,17 @@ func diskFaults() []planted {
 		},
 		{
 			"a snapshot that failed",
-			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				s := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--save", "3600 1"}})
-				if err := os.RemoveAll(filepath.Join(s.Dir(), "data")); err != nil {
-					t.Fatal(err)
+			func(s *set) []redlock.Option {
+				server := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--save", "3600 1"}})
+				if err := os.RemoveAll(filepath.Join(server.Dir(), "data")); err != nil {
+					s.Fatal(err)
 				}
-				clients[4] = clientOf(t, s)
-				_ = clients[4].BgSave(t.Context()).Err() // that it fails is the point
-				awaitInfo(t, clients[4], "rdb_last_bgsave_status:err")
+				s.clients[4] = clientOf(s.T, server)
+				_ = s.clients[4].BgSave(s.Context()).Err() // that it fails is the point
+				awaitInfo(s.T, s.clients[4], "rdb_last_bgsave_status:err")
 				return nil
-			}, []found{at4(faultError, redlock.FindingWritesFailed)},
+			},
+			[]found{at4(faultError, redlock.FindingWritesFailed)},
 		},
 	}
 }
@@ -160,8 +165,8 @@ func rightFaults() []planted {
 		{"a right to some names", asUser("~redlock:* ~orders/* +@all"), []found{at4(faultInfo, redlock.FindingACLNames)}},
 		{
 			"a right to the names in use",
-			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				asUser("~redlock:* ~orders/* +@all")(t, clients)
+			func(s *set) []redlock.Option {
+				asUser("~redlock:* ~orders/* +@all")(s)
 				return []redlock.Option{redlock.WithPrefix("orders/")}
 			}, nil,
 		},
@@ -174,25 +179,25 @@ func rightFaults() []planted {
 }
 
 func timeFaults() []planted {
-	clock := func(offset string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
-		return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-			s := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true})
-			if err := s.SetClock(offset); err != nil {
-				t.Fatal(err)
+	clock := func(offset string) plant {
+		return func(s *set) []redlock.Option {
+			server := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true})
+			if err := server.SetClock(offset); err != nil {
+				s.Fatal(err)
 			}
-			clients[4] = clientOf(t, s)
+			s.clients[4] = clientOf(s.T, server)
 			return nil
 		}
 	}
-	slow := func(each time.Duration, opts ...redlock.Option) func(*testing.T, []redis.UniversalClient) []redlock.Option {
-		return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-			p, err := chaos.NewProxy(clients[4].(*redis.Client).Options().Addr)
+	slow := func(each time.Duration, opts ...redlock.Option) plant {
+		return func(s *set) []redlock.Option {
+			p, err := chaos.NewProxy(s.clients[4].(*redis.Client).Options().Addr)
 			if err != nil {
-				t.Fatal(err)
+				s.Fatal(err)
 			}
-			t.Cleanup(p.Close)
+			s.Cleanup(p.Close)
 			p.Delay(chaos.Requests, each)
-			withClient(func(o *redis.Options) { o.Addr = p.Addr() })(t, clients)
+			withClient(func(o *redis.Options) { o.Addr = p.Addr() })(s)
 			return opts
 		}
 	}
@@ -239,13 +244,14 @@ func clusterFaults() []planted {
 		{"a damaged record", withRecords("maxttl", "soon"), []found{at4(faultError, redlock.FindingRecord)}},
 		{
 			"another program's key",
-			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				if err := clients[4].Set(t.Context(), "redlock:node", "mine", 0).Err(); err != nil {
-					t.Fatal(err)
+			func(s *set) []redlock.Option {
+				if err := s.clients[4].Set(s.Context(), "redlock:node", "mine", 0).Err(); err != nil {
+					s.Fatal(err)
 				}
-				t.Cleanup(func() { clients[4].Del(context.Background(), "redlock:node") })
+				s.Cleanup(func() { s.clients[4].Del(context.Background(), "redlock:node") })
 				return nil
-			}, []found{at4(faultError, redlock.FindingRecord)},
+			},
+			[]found{at4(faultError, redlock.FindingRecord)},
 		},
 		{"names that differ", withRecords("names", "a\nb\nc\nd\nelsewhere"), []found{at4(faultWarning, redlock.FindingNames)}},
 		{"a retired node", withRecords("gone", "1"), []found{at4(faultWarning, redlock.FindingRetired)}},
@@ -254,11 +260,12 @@ func clusterFaults() []planted {
 		{"a MaxTTL that this client raises", withRecords("maxttl", "20000"), []found{at4(faultInfo, redlock.FindingMaxTTL)}},
 		{
 			"two lists found at once",
-			func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				plantRecord(t, clients[:2], 5, "cluster", "y")
-				plantRecord(t, clients[2:4], 5, "cluster", "z")
+			func(s *set) []redlock.Option {
+				plantRecord(s.T, s.clients[:2], 5, "cluster", "y")
+				plantRecord(s.T, s.clients[2:4], 5, "cluster", "z")
 				return nil
-			}, []found{inAll(faultError, redlock.FindingNoCluster)},
+			},
+			[]found{inAll(faultError, redlock.FindingNoCluster)},
 		},
 	}
 }
@@ -281,10 +288,10 @@ func clientFaults() []planted {
 			}),
 			[]found{at4(faultWarning, redlock.FindingDial), at4(faultInfo, redlock.FindingClient)},
 		},
-		{"a dial that takes long", withClient(func(o *redis.Options) { o.DialTimeout = 3 * time.Second }), []found{at4(faultWarning, redlock.FindingDial)}},
+		{"a dial that takes long", withClient(func(o *redis.Options) { o.DialTimeout = 20 * time.Second }), []found{at4(faultWarning, redlock.FindingDial)}},
 		{
 			"a dial that is tried often", withClient(func(o *redis.Options) {
-				o.DialerRetries, o.DialerRetryBackoff = 2, func(int) time.Duration { return time.Second }
+				o.DialerRetries, o.DialerRetryBackoff = 2, func(int) time.Duration { return 20 * time.Second }
 			}), []found{at4(faultWarning, redlock.FindingDial)},
 		},
 		{"one connection", withClient(func(o *redis.Options) { o.PoolSize = 1 }), []found{at4(faultWarning, redlock.FindingPool)}},
@@ -306,10 +313,11 @@ func clientFaults() []planted {
 		},
 		{
 			"a client of another kind",
-			func(_ *testing.T, clients []redis.UniversalClient) []redlock.Option {
-				clients[4] = wrapped{clients[4]}
+			func(s *set) []redlock.Option {
+				s.clients[4] = wrapped{s.clients[4]}
 				return nil
-			}, []found{at4(faultUnknown, redlock.FindingClient)},
+			},
+			[]found{at4(faultUnknown, redlock.FindingClient)},
 		},
 	}
 }

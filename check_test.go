@@ -137,40 +137,38 @@ func TestCheckCountsTheNodes(t *testing.T) {
 	}
 }
 
-// TestCheckFindsManyFaultsAtOnce is a set of twelve servers with seventeen
-// faults.
+// TestCheckFindsManyFaultsAtOnce is a set of twelve servers with nineteen
+// findings.
 func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	clients := goodClients(t, 12)
 	plantRecord(t, clients[8:], 12)
-	must := func(i int, p func(*testing.T, []redis.UniversalClient) []redlock.Option) {
-		t.Helper()
-		five := make([]redis.UniversalClient, 5)
-		five[1], five[4] = clients[0], clients[i]
-		p(t, five)
-		if clients[i] = five[4]; five[3] != nil {
-			clients[i-1] = five[3]
+	in := func(i int, p plant) {
+		s := &set{t, []redis.UniversalClient{nil, clients[0], nil, nil, clients[i]}}
+		p(s)
+		if clients[i] = s.clients[4]; s.clients[3] != nil {
+			clients[i-1] = s.clients[3]
 		}
 	}
-	must(2, serverFaults()[4].plant) // a replica of node 1
-	must(3, instead(chaos.ServerConfig{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}))
-	must(4, asUser("~* +@all -script|load -config"))
-	must(5, infoSays(`redis_version:\S+`, "redis_version:6.2.1"))
-	must(6, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }))
-	must(7, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}))
+	in(2, serverFaults()[4].plant) // a replica of node 1
+	in(3, instead(chaos.ServerConfig{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}))
+	in(4, asUser("~* +@all -script|load -config"))
+	in(5, infoSays(`redis_version:\S+`, "redis_version:6.2.1"))
+	in(6, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }))
+	in(7, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}))
 	plantRecord(t, clients[8:9], 12, "n", "3", "names", "a\nb\nc")
 	plantRecord(t, clients[9:10], 12, "format", "9")
 	plantRecord(t, clients[10:11], 12, "gone", "1")
 	plantRecord(t, clients[11:], 12, "maxttl", "60000")
-	must(11, serverFaults()[3].plant) // the same server as node 0
-	must(10, withClient(func(o *redis.Options) { o.DialTimeout = time.Minute }))
-	must(9, withClient(func(o *redis.Options) { o.PoolSize = 1 }))
+	in(11, serverFaults()[3].plant) // the same server as node 0
+	in(10, withClient(func(o *redis.Options) { o.DialTimeout = time.Minute }))
+	in(9, withClient(func(o *redis.Options) { o.PoolSize = 1 }))
 	slowly, err := chaos.NewProxy(clients[8].(*redis.Client).Options().Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(slowly.Close)
 	slowly.Delay(chaos.Requests, patient*3/5)
-	must(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
+	in(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
 	r := check(t, clients)
 	wantFound(t, r, faultUnknown,
 		inAll(faultWarning, redlock.FindingEvenNodes),
@@ -196,21 +194,30 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 // says otherwise.
 type planted struct {
 	name  string
-	plant func(t *testing.T, clients []redis.UniversalClient) []redlock.Option
+	plant plant
 	want  []found
 }
 
+// set is what a fault is planted in.
+type set struct {
+	*testing.T
+	clients []redis.UniversalClient
+}
+
+// plant changes a node of the set, or returns options to check it with.
+type plant func(s *set) []redlock.Option
+
 // instead puts another server in node 4's place.
-func instead(config chaos.ServerConfig, change ...func(*redis.Options)) func(*testing.T, []redis.UniversalClient) []redlock.Option {
-	return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-		clients[4] = clientOf(t, chaos.NeedServer(t, config), change...)
+func instead(config chaos.ServerConfig, change ...func(*redis.Options)) plant {
+	return func(s *set) []redlock.Option {
+		s.clients[4] = clientOf(s.T, chaos.NeedServer(s.T, config), change...)
 		return nil
 	}
 }
 
 // infoSays gives node 4 a client that reads something else in INFO: what servers
 // say that are not installed. The new text may not be longer than the old.
-func infoSays(old, text string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+func infoSays(old, text string) plant {
 	return withClient(func(o *redis.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -233,32 +240,32 @@ func (l *liar) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func asUser(user string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
+func asUser(user string) plant {
 	return instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret " + user}},
 		func(o *redis.Options) { o.Username, o.Password = "lock", "secret" })
 }
 
-func withOptions(opts ...redlock.Option) func(*testing.T, []redis.UniversalClient) []redlock.Option {
-	return func(*testing.T, []redis.UniversalClient) []redlock.Option { return opts }
+func withOptions(opts ...redlock.Option) plant {
+	return func(*set) []redlock.Option { return opts }
 }
 
 // withClient changes the options of node 4's client.
-func withClient(change func(*redis.Options)) func(*testing.T, []redis.UniversalClient) []redlock.Option {
-	return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-		o := *clients[4].(*redis.Client).Options()
+func withClient(change func(*redis.Options)) plant {
+	return func(s *set) []redlock.Option {
+		o := *s.clients[4].(*redis.Client).Options()
 		change(&o)
 		c := redis.NewClient(&o)
-		t.Cleanup(func() { _ = c.Close() })
-		clients[4] = c
+		s.Cleanup(func() { _ = c.Close() })
+		s.clients[4] = c
 		return nil
 	}
 }
 
 // withRecords makes members of all, the last with other fields.
-func withRecords(fields ...string) func(*testing.T, []redis.UniversalClient) []redlock.Option {
-	return func(t *testing.T, clients []redis.UniversalClient) []redlock.Option {
-		plantRecord(t, clients[:4], 5)
-		plantRecord(t, clients[4:], 5, fields...)
+func withRecords(fields ...string) plant {
+	return func(s *set) []redlock.Option {
+		plantRecord(s.T, s.clients[:4], 5)
+		plantRecord(s.T, s.clients[4:], 5, fields...)
 		return nil
 	}
 }
@@ -289,7 +296,7 @@ func TestCheckFindsEachFaultAndNoOther(t *testing.T) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			clients := slices.Clone(good)
-			opts := f.plant(t, clients)
+			opts := f.plant(&set{t, clients})
 			least := faultUnknown
 			for _, w := range f.want {
 				least = min(least, w.severity)
