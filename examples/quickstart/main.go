@@ -57,7 +57,7 @@ func run(ctx context.Context, out io.Writer, list string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(demonstrate(ctx, m, show), m.close())
+	return errors.Join(demonstrate(ctx, m, show), m.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
 // demonstrate is the story; each of the two workers has a Locker, and clients,
