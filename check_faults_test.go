@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,7 @@ func serverFaults() []planted {
 				replica := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, ReplicaOf: master.Addr()})
 				s.clients[3], s.clients[4] = clientOf(s.T, master), clientOf(s.T, replica)
 				awaitInfo(s.T, s.clients[3], "connected_slaves:1")
+				awaitInfo(s.T, s.clients[4], "master_link_status:up") // no longer loading
 				return nil
 			},
 			[]found{at4(faultError, redlock.FindingReplica), {faultWarning, redlock.FindingHasReplicas, 3}},
@@ -121,20 +123,28 @@ func diskFaults() []planted {
 			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--rename-command", "CONFIG", ""}}),
 			[]found{at4(faultUnknown, redlock.FindingPersistence)},
 		},
+		{"a snapshot that failed", failedSnapshot("yes"), []found{at4(faultError, redlock.FindingWritesFailed)}},
+		{"a snapshot that failed, of no consequence", failedSnapshot("no"), []found{at4(faultWarning, redlock.FindingWritesFailed)}},
 		{
-			"a snapshot that failed",
-			func(s *set) []redlock.Option {
-				server := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--save", "3600 1"}})
-				if err := os.RemoveAll(filepath.Join(server.Dir(), "data")); err != nil {
-					s.Fatal(err)
-				}
-				s.clients[4] = clientOf(s.T, server)
-				_ = s.clients[4].BgSave(s.Context()).Err() // that it fails is the point
-				awaitInfo(s.T, s.clients[4], "rdb_last_bgsave_status:err")
-				return nil
-			},
+			"an append-only file that can't be written", infoSays(`aof_last_write_status:ok`, "aof_last_write_status:ko"),
 			[]found{at4(faultError, redlock.FindingWritesFailed)},
 		},
+	}
+}
+
+// failedSnapshot is a server whose directory has gone.
+func failedSnapshot(stopWrites string) plant {
+	return func(s *set) []redlock.Option {
+		server := chaos.NeedServer(s.T, chaos.ServerConfig{
+			AOF: chaos.FsyncAlways, Args: []string{"--save", "3600 1", "--stop-writes-on-bgsave-error", stopWrites},
+		})
+		if err := os.RemoveAll(filepath.Join(server.Dir(), "data")); err != nil {
+			s.Fatal(err)
+		}
+		s.clients[4] = clientOf(s.T, server)
+		_ = s.clients[4].BgSave(s.Context()).Err() // that it fails is the point
+		awaitInfo(s.T, s.clients[4], "rdb_last_bgsave_status:err")
+		return nil
 	}
 }
 
@@ -204,6 +214,19 @@ func timeFaults() []planted {
 	return []planted{
 		{"a clock ahead", clock("+20"), []found{at4(faultWarning, redlock.FindingClock)}},
 		{"a clock behind", clock("-20"), []found{at4(faultWarning, redlock.FindingClock)}},
+		{
+			"this client's own clock",
+			func(s *set) []redlock.Option {
+				for i, server := range chaos.NeedServers(s.T, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true}) {
+					if err := server.SetClock("+120"); err != nil {
+						s.Fatal(err)
+					}
+					s.clients[i] = clientOf(s.T, server)
+				}
+				return nil
+			},
+			[]found{inAll(faultInfo, redlock.FindingClock)},
+		},
 		{
 			"round trips beside the node timeout",
 			slow(300*time.Millisecond, redlock.WithNodeTimeout(500*time.Millisecond)),
@@ -290,11 +313,21 @@ func clientFaults() []planted {
 		},
 		{"a dial that takes long", withClient(func(o *redis.Options) { o.DialTimeout = 20 * time.Second }), []found{at4(faultWarning, redlock.FindingDial)}},
 		{
+			"a dial that nothing bounds", withClient(func(o *redis.Options) {
+				o.DialTimeout, o.Dialer = -1, func(ctx context.Context, network, addr string) (net.Conn, error) {
+					return (&net.Dialer{}).DialContext(ctx, network, addr)
+				}
+			}),
+			[]found{at4(faultWarning, redlock.FindingDial)},
+		},
+		{
 			"a dial that is tried often", withClient(func(o *redis.Options) {
 				o.DialerRetries, o.DialerRetryBackoff = 2, func(int) time.Duration { return 20 * time.Second }
 			}), []found{at4(faultWarning, redlock.FindingDial)},
 		},
 		{"one connection", withClient(func(o *redis.Options) { o.PoolSize = 1 }), []found{at4(faultWarning, redlock.FindingPool)}},
+		{"RESP2", withClient(func(o *redis.Options) { o.Protocol = 2 }), nil},
+		{"RESP3", withClient(func(o *redis.Options) { o.Protocol = 3 }), nil},
 		{"a limiter", withClient(func(o *redis.Options) { o.Limiter = closedLimiter{} }), []found{at4(faultWarning, redlock.FindingLimiter)}},
 		{
 			"maintenance notifications", // which Redis itself refuses to send

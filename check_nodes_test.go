@@ -62,6 +62,7 @@ func TestCheckOnlyReadsAndSendsNothingTwice(t *testing.T) {
 // oneCheckWithout loses every reply to one command, runs Check with a client that
 // would resend, and counts.
 func oneCheckWithout(t *testing.T, lose string) {
+	t.Helper()
 	nodes := redlocktest.Start(t, 1)
 	var mu sync.Mutex // guards counts
 	counts := map[string]int{}
