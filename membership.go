@@ -33,20 +33,20 @@ import (
 type NodeState uint8
 
 const (
-	// NodeUnreachable: it does not answer.
+	// NodeUnreachable does not answer.
 	NodeUnreachable NodeState = iota
-	// NodeMember: it may vote.
+	// NodeMember may vote.
 	NodeMember
-	// NodeBlank: it answers and is no member (it is new, or forgot), and something
+	// NodeBlank answers and is no member (it is new, or forgot), and something
 	// else must happen before it can join.
 	NodeBlank
-	// NodeJoining: it is blank, and votes as soon as its wait is over.
+	// NodeJoining is blank, and votes as soon as its wait is over.
 	NodeJoining
-	// NodeRetired: it abstains for ever.
+	// NodeRetired abstains for ever.
 	NodeRetired
-	// NodeForeign: it is a node of another cluster.
+	// NodeForeign is a node of another cluster.
 	NodeForeign
-	// NodeMisconfigured: it shows what waiting does not mend: a record of another
+	// NodeMisconfigured shows what waiting does not mend: a record of another
 	// N or format, or none that can be read.
 	NodeMisconfigured
 )

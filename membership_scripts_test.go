@@ -49,6 +49,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 	t.Helper()
 	t.Run("in process", func(t *testing.T) {
 		cluster := redlocktest.Start(t, 1)
+		cluster.Node(0).FlushAll() // it comes as a member
 		f(t, &scripted{t, cluster.Client(0), func(keep bool) {
 			if keep {
 				cluster.Node(0).RestartKeepingData()
@@ -77,6 +78,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 // scripts together: notice, install and read, over restarts and flushes.
 func TestMembershipModelIsTheScripts(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
+		t.Helper()
 		sys := &memberSystem{nodes: 3, life: 1}
 		for seed := range uint64(20) {
 			rnd := rand.New(rand.NewPCG(seed, 4))
@@ -184,6 +186,7 @@ func (s *scripted) install(rec redlock.Record) {
 
 func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
+		t.Helper()
 		run := s.read().Run()
 		want := redlock.RecordOf("e1", "c1", run, []string{"10.0.0.1:6379", "unix:/var/run/a b", "ü"}, 30*time.Second, 1<<53-2).
 			With([]string{"x"}, []redlock.Placement{redlock.PlacementOf("x", "ü")})
@@ -209,6 +212,7 @@ func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 
 func TestRetiredNodeTakesNoInstall(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
+		t.Helper()
 		rec := redlock.RecordOf("e1", "c1", s.read().Run(), []string{"a", "b", "c"}, time.Second, 1)
 		s.install(rec)
 		if got := s.run("retire", "c2"); got != int64(0) {
@@ -231,6 +235,7 @@ func TestRetiredNodeTakesNoInstall(t *testing.T) {
 
 func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
+		t.Helper()
 		s.install(redlock.RecordOf("e1", "c1", s.read().Run(), []string{"a", "b", "c"}, time.Minute, 1))
 		for _, step := range []struct {
 			what string

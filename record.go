@@ -114,7 +114,7 @@ func (s sight) parseRecord(f map[string]string) sight {
 		return v
 	}
 	s.rec.format = recordFormat
-	s.rec.n = int(number("n", 1))
+	s.rec.n = int(min(number("n", 1), maxNodes+1))
 	ms := min(number("maxttl", 1), uint64(maxMaxTTL/time.Millisecond)) // no client takes more
 	s.rec.maxTTL = time.Duration(ms) * time.Millisecond
 	s.rec.base = Token(number("base", 0))
