@@ -23,6 +23,7 @@ func realLocker(b *testing.B, n int) *redlock.Locker {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = l.Close() })
+	admitted(b, l)
 	return l
 }
 

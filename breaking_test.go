@@ -57,7 +57,16 @@ func openServers(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) 
 			t.Logf("Close: %v", err)
 		}
 	})
+	admitted(t, l)
 	return l
+}
+
+// admitted takes new servers in at once: nothing was ever locked on them.
+func admitted(t testing.TB, l *redlock.Locker) {
+	t.Helper()
+	if err := l.Cluster().Admit(t.Context()); err != nil {
+		t.Fatalf("Admit: %v", err)
+	}
 }
 
 // defaultClients are clients as go-redis makes them: they retry, and read for

@@ -1,5 +1,12 @@
 package redlock
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
 // Cluster is the nodes' side of a Locker: who may vote, and whether the servers
 // are set up for it. It has no state of its own, and is safe for use by many
 // goroutines at once.
@@ -9,3 +16,235 @@ type Cluster struct {
 
 // Cluster returns the nodes' side. It sends nothing.
 func (l *Locker) Cluster() *Cluster { return &Cluster{locker: l} }
+
+// ClusterStatus is what the nodes are to the cluster, as one client sees them.
+type ClusterStatus struct {
+	ID     string // the cluster's id, that a quorum of nodes carries; empty: none does
+	Quorum int
+	Nodes  []NodeStatus
+}
+
+// Votes is how many nodes vote.
+func (s ClusterStatus) Votes() int {
+	votes := 0
+	for _, n := range s.Nodes {
+		if n.State == NodeMember {
+			votes++
+		}
+	}
+	return votes
+}
+
+// NodeStatus is what one node is to the cluster.
+type NodeStatus struct {
+	Name   string
+	State  NodeState
+	Cause  string        // why it does not vote, and what would admit it
+	Left   time.Duration // of the wait of a joining node; 0: none
+	MaxTTL time.Duration // that its record says; 0: it has none
+}
+
+// Status looks at every node, for at most a node timeout or until ctx is done,
+// and says which of them vote, which wait and until when, and why. It changes
+// nothing. A node that does not answer is NodeUnreachable, which is no error;
+// ErrClosed is, and ctx's error.
+func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
+	l := c.locker
+	if err := l.usable(ctx, "status"); err != nil {
+		return ClusterStatus{}, err
+	}
+	l.roster.lookAtAll(ctx)
+	if err := contextError(ctx); err != nil {
+		return ClusterStatus{}, fmt.Errorf("redlock: status: %w", err)
+	}
+	return l.roster.status(), nil
+}
+
+func (r *roster) status() ClusterStatus {
+	f, now := r.current(), r.clock.now()
+	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(r.nodes)), Nodes: make([]NodeStatus, len(r.nodes))}
+	for i, n := range r.nodes {
+		state, why := f.standing(i)
+		node := NodeStatus{Name: n.name, State: state, Cause: why, MaxTTL: f.sights[i].rec.maxTTL}
+		if state == NodeMember {
+			_, node.Cause = f.seat(i)
+		}
+		if pl := f.next(i, now, r.proposal()); pl.cause != "" {
+			node.Cause = pl.cause
+			if pl.waiting {
+				node.State, node.Left = NodeJoining, max(pl.until.sub(now), 0)
+			}
+		}
+		s.Nodes[i] = node
+	}
+	return s
+}
+
+// Join waits until every node that answers votes: for short-lived programs, which
+// would otherwise never be there at the end of the wait. A new cluster, or a node
+// that returned, waits MaxTTL; see Admit. Where nothing is to be waited for, Join
+// returns nil at once.
+//
+// It ends when ctx is done, with ctx's error, or at once when a node can't be
+// taken in by waiting (NodeRetired, NodeForeign, NodeMisconfigured); either way
+// the error names the nodes that do not vote, and why. Fewer than a quorum that
+// answer is ErrNoQuorum, once ctx is done.
+func (c *Cluster) Join(ctx context.Context) error {
+	l := c.locker
+	if err := l.usable(ctx, "join"); err != nil {
+		return err
+	}
+	for {
+		pause := l.roster.settle(ctx, l.roster.proposal())
+		s := l.roster.status()
+		left, hopeless := s.outside()
+		if left == nil && s.Votes() >= s.Quorum {
+			return nil
+		}
+		if hopeless {
+			return fmt.Errorf("redlock: join: %w", left)
+		}
+		if pause == 0 {
+			pause = joinPoll
+		}
+		t := l.clock.newTimer(pause)
+		select {
+		case <-t.C:
+		case <-l.closing:
+			t.Stop()
+			return fmt.Errorf("redlock: join: %w", ErrClosed)
+		case <-ctx.Done():
+			t.Stop()
+			if s.Votes() < s.Quorum {
+				left = errors.Join(ErrNoQuorum, left)
+			}
+			return fmt.Errorf("redlock: join: %w", errors.Join(contextError(ctx), left))
+		}
+	}
+}
+
+// outside names the nodes that answer and do not vote, and tells whether waiting
+// is no use for one of them.
+func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is what is found, not a failure
+	var errs []error
+	hopeless := false
+	for _, n := range s.Nodes {
+		switch n.State {
+		case NodeUnreachable:
+			continue
+		case NodeMember:
+			if n.Cause == "" {
+				continue
+			}
+		case NodeRetired, NodeForeign, NodeMisconfigured:
+			hopeless = true
+		case NodeBlank, NodeJoining:
+		}
+		errs = append(errs, fmt.Errorf("%s is %s: %s", n.Name, n.State, n.Cause))
+	}
+	return errors.Join(errs...), hopeless
+}
+
+// Admit takes blank and returned nodes in now, without their wait. The caller
+// vouches that no lock made before on these nodes is held, by anyone: on a new
+// cluster that is so. It also stands in for the operator that WithStrictRecovery
+// asks for, where every node answers; never for the rules on N, names, retirement
+// or cluster. Where nothing is to be done it returns nil.
+//
+// Otherwise the error names the nodes that it could not take in, those that do
+// not answer included; what could be taken in has been.
+func (c *Cluster) Admit(ctx context.Context) error {
+	l := c.locker
+	if err := l.usable(ctx, "admit"); err != nil {
+		return err
+	}
+	p := l.roster.proposal()
+	p.admit = true
+	l.roster.settle(ctx, p)
+	if err := contextError(ctx); err != nil {
+		return fmt.Errorf("redlock: admit: %w", err)
+	}
+	s := l.roster.status()
+	left, _ := s.outside()
+	for _, n := range s.Nodes {
+		if n.State == NodeUnreachable {
+			left = errors.Join(left, fmt.Errorf("%s is unreachable: %s", n.Name, n.Cause))
+		}
+	}
+	if left != nil {
+		return fmt.Errorf("redlock: admit: %w", left)
+	}
+	return nil
+}
+
+// Retire has a node abstain for ever, so that another can take its place. It
+// clears the node's own vote, and marks its name on a quorum of the other
+// members. After it, stop the server, wait MaxTTL, then roll out the list with
+// the new, blank node in the place of the old. In the other order two quorums may
+// miss each other, and the new node is refused.
+//
+// node is its index. The error says which marks are missing (ErrNoQuorum: call
+// again), or that the node did not answer: then the marks stand, and it must be
+// seen dead before the new list is rolled out. Retire is idempotent.
+func (c *Cluster) Retire(ctx context.Context, node int) error {
+	l := c.locker
+	if err := l.usable(ctx, "retire"); err != nil {
+		return err
+	}
+	if node < 0 || node >= len(l.nodes) {
+		return fmt.Errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
+	}
+	r := l.roster
+	select {
+	case r.work <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("redlock: retire: %w", contextError(ctx))
+	}
+	defer func() { <-r.work }()
+	r.lookAtAll(ctx)
+	f, name := r.current(), l.nodes[node].name
+	if f.cluster() == "" {
+		return fmt.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
+	}
+	gone, err := l.nodes[node].retire(ctx, f.cluster())
+	marks, faults := r.mark(ctx, f, node, name)
+	r.lookAtAll(ctx)
+	switch {
+	case marks < l.quorum:
+		return fmt.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, faults)
+	case err != nil:
+		return fmt.Errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, explain(err))
+	case !gone:
+		return fmt.Errorf("redlock: retire %s: %w: it belongs to another cluster", name, ErrMisconfigured)
+	}
+	return nil
+}
+
+// mark writes a retired name on the other members, and returns how many have it.
+func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int, error) {
+	var faults []error
+	marks := 0
+	for _, j := range f.members(node, 0) {
+		p := plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, retired: []string{name}}}
+		if err := r.nodes[j].do(ctx, p); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", r.nodes[j].name, explain(err)))
+			continue
+		}
+		marks++
+	}
+	return marks, errors.Join(faults...)
+}
+
+// usable refuses what is asked of a closed Locker, or under a ctx that is done.
+func (l *Locker) usable(ctx context.Context, op string) error {
+	if l.closed.Load() {
+		return fmt.Errorf("redlock: %s: %w", op, ErrClosed)
+	}
+	if err := contextError(ctx); err != nil {
+		return fmt.Errorf("redlock: %s: %w", op, err)
+	}
+	if l.cfg.unprotected {
+		return fmt.Errorf("redlock: %s: %w: WithoutMembership leaves no membership to speak of", op, ErrInvalidOption)
+	}
+	return nil
+}

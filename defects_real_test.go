@@ -133,11 +133,9 @@ func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
 		_ = l.Close()
 	}
 	l = lockerWith(t, defaultClients(t, urls...))
-	mustRelease(t, mustAcquire(t, l, "orders/42"))
-	must(t, servers[1].Kill())
 	_, err = l.TryAcquire(t.Context(), "orders/42")
-	wantError(t, "TryAcquire with the other server dead", err, redlock.ErrMisconfigured)
-	wantError(t, "TryAcquire with the other server dead", err, redlock.ErrNoQuorum)
+	wantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+	wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
 }
 
 func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {

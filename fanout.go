@@ -39,10 +39,9 @@ const fewNodes = 9
 
 // round is one command to every node, and the votes that came back.
 type round struct {
-	claim  *claim
-	start  instant
-	raise  int64       // of a raise round: the token
-	closed atomic.Bool // nobody listens any more: what is not sent yet never will be
+	claim *claim
+	start instant
+	raise int64 // of a raise round: the token
 
 	mu     sync.Mutex // guards the fields below
 	votes  []vote
@@ -171,7 +170,6 @@ func (r *round) judged(judge func([]vote) stage) stage {
 // pending. Otherwise one that was sent something is unknown, and one that was
 // not has failed.
 func (r *round) close(nodes []*node, decided bool) {
-	r.closed.Store(true)
 	r.mu.Lock()
 	r.caller = nil
 	r.mu.Unlock()

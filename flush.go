@@ -67,7 +67,9 @@ func (f *flight) reset() {
 // take moves what may be sent now from the queue into the flight. From here on a
 // claim's mark says that its acquire may have happened. Rollbacks go first, and
 // acquires only behind the last of them: a pending rollback of the same name
-// must not make our own earlier command look like contention.
+// must not make our own earlier command look like contention. An acquire whose
+// round was won without it is sent all the same: a lock that rests on a bare
+// quorum is lost with the first node of it that fails.
 func (n *node) take(now instant) {
 	f := &n.flight
 	f.reset()
@@ -88,7 +90,7 @@ func (n *node) take(now instant) {
 			break
 		}
 		taken++
-		if r.closed.Load() {
+		if r.claim.over.Load() {
 			continue
 		}
 		if votes {

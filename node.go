@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,6 +46,8 @@ type node struct {
 	clock   *Clock
 	observe observer
 	peers   *peers
+	roster  *roster
+	stale   atomic.Bool // to be verified before the next flush
 	cfg     *config
 	stepped func(node int, cause error) // told when the node's clock stepped
 
@@ -66,6 +69,7 @@ type node struct {
 	loaded   bool        // the keeping scripts are there
 	epoch    string      // empty: the node does not vote for us
 	abstains error       // why, if it answered so
+	due      bool        // for a verification
 	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
 	reading  reading     // the last sample of its clock
 	distrust *stepError  // why it abstains since then; nil: it does not
@@ -95,10 +99,10 @@ type cleanup struct {
 	round *round  // who waits for it; nil: nobody
 }
 
-func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, stepped func(int, error)) *node {
+func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, stepped func(int, error)) *node {
 	n := &node{
 		index: index, name: name, client: client, calls: client, timeout: cfg.nodeTimeout,
-		clock: clock, observe: cfg.observe, peers: p, cfg: cfg, stepped: stepped,
+		clock: clock, observe: cfg.observe, peers: p, roster: r, cfg: cfg, due: true, stepped: stepped,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
@@ -107,7 +111,6 @@ func newNode(index int, name string, client redis.UniversalClient, cfg *config, 
 			n.bounded = bounded
 		}
 	}
-	go n.write()
 	return n
 }
 
@@ -307,19 +310,37 @@ func (n *node) prepare() error {
 		}
 		n.loaded = true
 	}
+	if n.stale.Swap(false) {
+		n.distrustSeat()
+	}
 	if n.epoch != "" {
 		return nil
+	}
+	if !n.due {
+		n.abstains = n.roster.whyNot(n.index)
+		if n.abstains != nil {
+			return nil
+		}
 	}
 	n.unpin()
 	epoch, abstains, err := n.verify()
 	if err != nil {
 		return err
 	}
-	if abstains != nil && n.abstains == nil {
+	switch {
+	case abstains != nil && n.abstains == nil:
 		n.tell(NodeAbstains, abstains)
+	case abstains == nil && n.abstains != nil:
+		n.tell(NodeVotes, nil)
 	}
-	n.epoch, n.abstains = epoch, abstains
+	n.epoch, n.abstains, n.due = epoch, abstains, false
 	return nil
+}
+
+// distrustSeat has the node verified before it votes again.
+func (n *node) distrustSeat() {
+	n.epoch, n.due = "", true
+	n.roster.void(n.index)
 }
 
 // load loads scripts over any connection.
@@ -369,6 +390,7 @@ func (n *node) unpin() {
 // but the rollbacks.
 func (n *node) failed(err error) {
 	err = explain(err)
+	n.roster.missed(n.index, n.clock.now(), err)
 	n.markDown(err)
 	n.failQueued(fmt.Errorf("not sent: %w", err))
 }

@@ -10,6 +10,12 @@ const (
 	NodeUp
 	// NodeAbstains says that a node answers and does not vote; Err says why.
 	NodeAbstains
+	// NodeVotes says that a node votes that abstained.
+	NodeVotes
+	// ClusterFounded says that this client made a node a member beyond the table
+	// of the ordinary way: a new cluster, or one whose majority lost its memory.
+	// Tokens lean on the clocks there once; Err says where.
+	ClusterFounded
 	// LockLost says that a lock ended without having been released; Err says why.
 	LockLost
 	// NodeClockStepped says that a node's clock stepped, and that it abstains for
@@ -20,7 +26,7 @@ const (
 	ReleaseUnconfirmed
 )
 
-var eventNames = [...]string{"", "node down", "node up", "node abstains", "lock lost", "node clock stepped", "release unconfirmed"}
+var eventNames = [...]string{"", "node down", "node up", "node abstains", "node votes", "cluster founded", "lock lost", "node clock stepped", "release unconfirmed"}
 
 // String returns the kind in words.
 func (k EventKind) String() string {

@@ -72,6 +72,9 @@ type config struct {
 	names        []string
 	observe      observer
 	trustClocks  bool
+
+	strictRecovery bool
+	unprotected    bool // without membership
 }
 
 func defaultConfig() config {
@@ -157,6 +160,18 @@ func WithHolder(label string) Option { return lockerOption(func(c *config) { c.h
 func WithNodeNames(names ...string) Option {
 	return lockerOption(func(c *config) { c.names = append([]string{}, names...) })
 }
+
+// WithStrictRecovery leaves it to an operator (Cluster.Admit) to found a cluster
+// and to recover one whose majority lost its memory. Without it, both happen by
+// themselves, MaxTTL after every node has answered, and tokens then lean on the
+// clocks once.
+func WithStrictRecovery() Option { return lockerOption(func(c *config) { c.strictRecovery = true }) }
+
+// WithoutMembership lets every server vote that answers, also one that has just
+// lost its memory: a second holder is possible after a restart. It is for
+// experiments that show what membership is worth, and for servers whose ACL
+// denies INFO to scripts. All clients of the nodes must agree on it.
+func WithoutMembership() Option { return lockerOption(func(c *config) { c.unprotected = true }) }
 
 // WithoutClockWatch believes the nodes' clocks: a step of one, which otherwise
 // makes the node abstain for MaxTTL, goes unnoticed. It is for experiments that

@@ -22,6 +22,7 @@ type Locker struct {
 	nodes     []*node
 	quorum    int
 	peers     *peers
+	roster    *roster
 	turns     *turns
 	scheduler *scheduler
 	waiters   sync.Pool
@@ -50,9 +51,15 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 	l.waiters.New = func() any { return newWaiter(l.clock) }
 	l.peers = newPeers(l.clock, names)
 	l.scheduler = newScheduler(l)
+	l.roster = newRoster(&l.cfg, l.clock, names)
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.distrust))
+		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l.distrust))
 	}
+	l.roster.nodes = l.nodes
+	for _, n := range l.nodes {
+		go n.write()
+	}
+	go l.roster.run()
 	return l, nil
 }
 
@@ -154,6 +161,7 @@ func (l *Locker) Close() error {
 		n.close()
 	}
 	l.scheduler.work.Wait() // each is bounded by the node timeouts
+	l.roster.close()
 	for _, n := range l.nodes {
 		select {
 		case <-n.stopped:

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,4 +70,51 @@ func TestALockIsHeldByOneAndThenByTheNextWithAGreaterToken(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestANewClusterWaitsMaxTTLAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
+		l := lockerOver(t, nodes)
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		if !errors.Is(err, redlock.ErrNoQuorum) || !strings.Contains(err.Error(), "Cluster.Admit") {
+			t.Fatalf("TryAcquire on new nodes: got %v; want ErrNoQuorum that names Cluster.Admit", err)
+		}
+		start := time.Now()
+		lock := mustAcquire(t, l, "orders/42")
+		if waited := time.Since(start); waited < redlock.DefaultMaxTTL-time.Second || waited > redlock.DefaultMaxTTL+2*time.Second {
+			t.Errorf("got the lock after %v; want MaxTTL", waited)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	})
+}
+
+func TestANodeThatForgotVotesAgainAfterMaxTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		lock := mustAcquire(t, l, "orders/42")
+		nodes.Node(0).Restart()
+		nodes.Node(1).Restart()
+		time.Sleep(5 * time.Second)
+		s, err := l.Cluster().Status(t.Context())
+		if err != nil || s.Votes() != 3 || s.Nodes[0].State != redlock.NodeJoining {
+			t.Fatalf("after two restarts: got %+v, %v; want 3 votes, node 0 joining", s, err)
+		}
+		time.Sleep(redlock.DefaultMaxTTL + time.Second)
+		if s, err = l.Cluster().Status(t.Context()); err != nil || s.Votes() != 5 {
+			t.Fatalf("MaxTTL later: got %+v, %v; want 5 votes", s, err)
+		}
+		time.Sleep(5 * time.Second)
+		in, err := l.Inspect(t.Context(), "orders/42")
+		for _, n := range in.Nodes {
+			if n.Owner == "" || err != nil {
+				t.Errorf("%s does not hold the lock again: %+v, %v", n.Name, n, err)
+			}
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	})
 }

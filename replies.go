@@ -74,7 +74,7 @@ func (n *node) handOut() {
 		n.unpin()
 		n.markDown(broken)
 	case recheck:
-		n.epoch = ""
+		n.distrustSeat()
 		n.rechecks++
 	default:
 		n.rechecks = 0

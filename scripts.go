@@ -39,6 +39,21 @@ var releaseBody string
 //go:embed lua/release_batch.lua
 var releaseBatchBody string
 
+//go:embed lua/read.lua
+var readBody string
+
+//go:embed lua/notice.lua
+var noticeBody string
+
+//go:embed lua/install.lua
+var installBody string
+
+//go:embed lua/amend.lua
+var amendBody string
+
+//go:embed lua/retire.lua
+var retireBody string
+
 var (
 	acquireScript      = newScript("acquire", acquireBody)
 	acquireBatchScript = newScript("acquire_batch", acquireBatchBody)
@@ -48,10 +63,17 @@ var (
 	releaseScript      = newScript("release", releaseBody)
 	releaseBatchScript = newScript("release_batch", releaseBatchBody)
 
+	// The membership's scripts are loaded where they are first used.
+	readScript    = newScript("read", readBody)
+	noticeScript  = newScript("notice", noticeBody)
+	installScript = newScript("install", installBody)
+	amendScript   = newScript("amend", amendBody)
+	retireScript  = newScript("retire", retireBody)
+
 	// votingScripts are loaded on a verified member only: their absence is what
 	// keeps a restarted server from voting.
 	votingScripts = []*script{acquireScript, acquireBatchScript, raiseScript, extendScript, reseedScript}
-	// keepingScripts may be loaded on any node.
+	// keepingScripts may be loaded on any node, like those of the membership.
 	keepingScripts = []*script{releaseScript, releaseBatchScript}
 )
 

@@ -49,6 +49,7 @@ func fakeClockLocker(t *testing.T, servers []*chaos.Server, opts ...redlock.Opti
 		t.Fatalf("Open: %v", err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	admitted(t, l)
 	return l
 }
 

@@ -2,60 +2,65 @@ package redlock
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
-// verify finds out whether the node votes for us, on one pinned connection. It
-// returns the epoch to send with every vote; or why the node abstains; or an
-// error if the node can't be talked to. A node that votes has the voting scripts
-// loaded.
+// verify finds out whether the node votes for us. On one pinned connection, with
+// commands that are sent once, it reads the record and the run_id; where that
+// gives a seat, it loads the voting scripts on that same connection, so that no
+// restart can come between. It returns the epoch to send with every vote, or why
+// the node abstains, or an error if the node can't be talked to.
 func (n *node) verify() (epoch string, abstains, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*n.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
 	defer cancel()
+	if n.cfg.unprotected {
+		return n.enroll(ctx)
+	}
+	sent := n.clock.now()
 	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
-		run, err := runID(ctx, tx)
+		s, err := n.read(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if err := n.peers.serves(n.index, run); err != nil {
-			return err
+		n.roster.publish(n.index, s)
+		var st seat
+		if st, abstains = n.roster.seatOf(ctx, n.index); abstains != nil {
+			return nil
 		}
+		epoch = st.epoch
+		return loadVoting(tx)
+	})
+	if err != nil {
+		n.roster.missed(n.index, sent, explain(err))
+	}
+	return epoch, abstains, err
+}
+
+// loadVoting loads the voting scripts on a pinned connection.
+func loadVoting(tx *redis.Tx) error {
+	ctx := context.Background() // bounded by the connection's own timeouts
+	_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, s := range votingScripts {
+			p.ScriptLoad(ctx, s.body)
+		}
+		return nil
+	})
+	return err
+}
+
+// enroll is what stands for verify without membership: any server votes, also
+// one that has just lost its memory.
+func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
+	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
 		if err := tx.HSetNX(ctx, nodeKey, "epoch", uuid.NewString()).Err(); err != nil {
 			return err
 		}
 		if epoch, err = tx.HGet(ctx, nodeKey, "epoch").Result(); err != nil {
 			return err
 		}
-		_, err = tx.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, s := range votingScripts {
-				p.ScriptLoad(ctx, s.body)
-			}
-			return nil
-		})
-		return err
+		return loadVoting(tx)
 	})
 	return epoch, nil, err
-}
-
-// runID reads the server process's own identity.
-func runID(ctx context.Context, tx *redis.Tx) (string, error) {
-	info, err := tx.Info(ctx, "server").Result()
-	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id), nil
-		}
-	}
-	var reply redis.Error
-	switch {
-	case err == nil:
-		err = errors.New("it is not in the answer")
-	case !errors.As(err, &reply), classify(err) == Failed:
-		return "", err
-	}
-	return "", fmt.Errorf("%w: INFO server tells no run_id (a plain miniredis? package redlocktest has nodes that do): %w", ErrMisconfigured, err)
 }

@@ -20,9 +20,6 @@ func openRedlock(ctx context.Context, e *env) (contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := admit(ctx, l); err != nil {
-		return nil, errors.Join(err, l.Close()) //nolint:contextcheck // Close is bounded by itself
-	}
 	return &redlockLocks{locker: l}, nil
 }
 
@@ -38,10 +35,6 @@ func openRedlockDefault(_ context.Context, e *env) (contender, error) {
 	r.locker, err = redlock.New(clients, e.options...) //nolint:contextcheck // a Locker lives until it is closed
 	return r, err
 }
-
-// admit takes new masters in at once. The run has just started them, so nobody
-// holds anything.
-func admit(context.Context, *redlock.Locker) error { return nil }
 
 func (r *redlockLocks) acquire(ctx context.Context, resource string) (held, error) {
 	l, err := r.locker.Acquire(ctx, resource)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
 
@@ -39,7 +41,17 @@ func startCluster(n int) (cluster, error) {
 	for _, s := range started {
 		c = append(c, newServer(s))
 	}
-	return c, nil
+	return c, c.found(context.Background())
+}
+
+// found makes the new masters a cluster that votes at once: the run has just
+// started them, so nobody holds anything.
+func (c cluster) found(ctx context.Context) error {
+	l, err := redlock.Open(ctx, c.addrs(), redlock.WithNodeTimeout(time.Second))
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.Cluster().Admit(ctx), l.Close()) //nolint:contextcheck // Close is bounded by itself
 }
 
 func newServer(s *chaos.Server) *server { return &server{Server: s, control: s.Client()} }

@@ -1,18 +1,21 @@
 package redlocktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
 )
 
 // Option changes how a cluster is started.
 type Option interface{ apply(*settings) }
 
-type settings struct{ tcp bool }
+type settings struct{ tcp, unfounded bool }
 
 type optionFunc func(*settings)
 
@@ -23,6 +26,11 @@ func (f optionFunc) apply(s *settings) { f(s) }
 // nodes are then named by these addresses. Sockets do not work in a
 // testing/synctest bubble: don't use it there.
 func WithTCP() Option { return optionFunc(func(s *settings) { s.tcp = true }) }
+
+// WithoutFounding leaves the nodes as new servers are: no cluster, so that the
+// first client waits MaxTTL before they vote, or calls Cluster.Admit. Without
+// this option the nodes vote at once.
+func WithoutFounding() Option { return optionFunc(func(s *settings) { s.unfounded = true }) }
 
 // Cluster is a set of nodes that do not know of each other. All its methods
 // may be called from several goroutines at once.
@@ -74,7 +82,22 @@ func Run(n int, opts ...Option) (*Cluster, error) {
 	for _, node := range c.nodes {
 		c.clients = append(c.clients, redis.NewClient(node.Options()))
 	}
+	if !set.unfounded {
+		if err := c.found(); err != nil {
+			return nil, errors.Join(fmt.Errorf("redlocktest: %w", err), c.Close())
+		}
+	}
 	return c, nil
+}
+
+// found makes the nodes a cluster that votes, as an operator would: nothing was
+// ever locked here.
+func (c *Cluster) found() error {
+	l, err := redlock.New(c.Clients(), redlock.WithNodeNames(c.Names()...))
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.Cluster().Admit(context.Background()), l.Close())
 }
 
 // Len returns the number of nodes.

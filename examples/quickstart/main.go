@@ -31,7 +31,7 @@ const (
 	ttl  = 2 * time.Second
 	hold = 2500 * time.Millisecond
 	// patience bounds the whole of it.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 )
 
 func main() {
@@ -56,6 +56,9 @@ func run(ctx context.Context, out io.Writer, list string) error {
 	m, err := newMasters(ctx, list)
 	if err != nil {
 		return err
+	}
+	if err := m.join(ctx, show); err != nil {
+		return errors.Join(err, m.close())
 	}
 	return errors.Join(demonstrate(ctx, m, show), m.close()) //nolint:contextcheck // Close is bounded by itself
 }

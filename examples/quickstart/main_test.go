@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
 
@@ -91,6 +93,13 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 	addrs := make([]string, len(servers))
 	for i, s := range servers {
 		addrs[i] = s.Addr()
+	}
+	l, err := redlock.Open(t.Context(), addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Cluster().Admit(t.Context()), l.Close()); err != nil {
+		t.Fatalf("founding the cluster: %v", err)
 	}
 	out, errs, code := start(t, strings.Join(addrs, ", "))
 	if code != 0 || errs != "" {

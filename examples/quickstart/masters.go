@@ -56,6 +56,20 @@ func (m *masters) open(ctx context.Context, list string) func(...redlock.Option)
 	return func(opts ...redlock.Option) (*redlock.Locker, error) { return redlock.Open(ctx, urls, opts...) }
 }
 
+// join waits until every master that answers votes. Servers that are new, or that
+// returned, wait for every lease that they may have forgotten.
+func (m *masters) join(ctx context.Context, show func(string, ...any)) error {
+	cluster := m.workers[0].Cluster()
+	s, err := cluster.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Votes() < len(s.Nodes) {
+		show("%d of %d masters vote; the others wait %v first, or for `redlock nodes admit`", s.Votes(), len(s.Nodes), redlock.DefaultMaxTTL)
+	}
+	return cluster.Join(ctx)
+}
+
 // lose kills two masters, where they are ours, and says so.
 func (m *masters) lose() string {
 	if m.cluster == nil {

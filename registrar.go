@@ -1,0 +1,112 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// anyCall is a command that is sent once, whatever it returns.
+type anyCall struct{ *redis.Cmd }
+
+func (anyCall) NoRetry() bool { return true }
+
+// processor is a connection, pinned or not.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	ScriptLoad(ctx context.Context, script string) *redis.StringCmd
+}
+
+// keep runs one of the keeping scripts, which may be loaded on any node.
+func keep(ctx context.Context, on processor, s *script, args ...any) (any, error) {
+	for try := 0; ; try++ {
+		cmd := anyCall{redis.NewCmd(ctx, append([]any{"EVALSHA", s.hash, 1, nodeKey}, args...)...)}
+		err := on.Process(ctx, cmd)
+		if !isMissingScript(err) || try > 0 {
+			return cmd.Val(), err
+		}
+		if err := on.ScriptLoad(ctx, s.body).Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// read looks at the node: its process, its record and its largest number.
+func (n *node) read(ctx context.Context, on processor) (sight, error) {
+	sent := n.clock.now()
+	v, err := keep(ctx, on, readScript, "1")
+	if err != nil {
+		return sight{}, noIdentity(err)
+	}
+	reply, ok := v.([]any)
+	if !ok {
+		return sight{}, fmt.Errorf("%w: its record reads as %T", ErrMisconfigured, v)
+	}
+	s := parseSight(reply, sent, n.clock.now())
+	return s, n.peers.serves(n.index, s.run)
+}
+
+// noIdentity explains a server that does not say who it is.
+func noIdentity(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) || classify(err) == Failed {
+		return err
+	}
+	for _, sign := range []string{"INFO", "Unknown Redis command", "ACL", "can't run this command", "not supported"} {
+		if strings.Contains(reply.Error(), sign) {
+			return fmt.Errorf("%w: INFO server tells no run_id to a script (an ACL without +info: grant it, or use WithoutMembership; "+
+				"a plain miniredis: package redlocktest has nodes that do): %w", ErrMisconfigured, err)
+		}
+	}
+	return err
+}
+
+// look reads one node and publishes what was seen.
+func (n *node) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	sent := n.clock.now()
+	s, err := n.read(ctx, n.calls)
+	if err != nil {
+		n.roster.missed(n.index, sent, explain(err))
+		return
+	}
+	n.roster.publish(n.index, s)
+}
+
+// do does one deed on the node. What was refused has changed meanwhile: the next
+// look tells.
+func (n *node) do(ctx context.Context, p plan) error {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	switch p.do {
+	case doNotice:
+		_, err := keep(ctx, n.calls, noticeScript, uuid.NewString())
+		return err
+	case doInstall:
+		p.record.epoch = uuid.NewString()
+		done, err := keep(ctx, n.calls, installScript, p.record.installArgs(p.notice)...)
+		if err == nil && done == int64(1) && p.founding {
+			n.tell(ClusterFounded, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster))
+		}
+		return err
+	case doAmend:
+		_, err := keep(ctx, n.calls, amendScript, p.record.amendArgs()...)
+		return err
+	case doNothing, doWait, doRead, doPlace:
+	}
+	return nil
+}
+
+// retire makes the node abstain for ever. It returns false if the node is
+// another cluster's.
+func (n *node) retire(ctx context.Context, cluster string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	done, err := keep(ctx, n.calls, retireScript, cluster)
+	return done == int64(1), err
+}

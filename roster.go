@@ -1,0 +1,167 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+)
+
+// roster is what one Locker has seen of its nodes, and what it concluded. The
+// writers publish what they read when they verify their node; the joiner looks
+// at all of them where one does not vote.
+type roster struct {
+	charter charter
+	clock   *Clock
+	nodes   []*node
+	founder string // the cluster id that this Locker would bring
+
+	work  chan struct{} // a slot for whoever does deeds: one at a time
+	nudge chan struct{}
+	stop  chan struct{}
+	ended chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	sights  []sight
+	watches []watch
+	known   []bool   // looked at since the start, with or without an answer
+	seated  []bool   // its writer votes
+	causes  []string // why not, by the last plan
+	until   []instant
+	cluster string        // that a quorum carries
+	changed chan struct{} // closed by the next publication
+}
+
+func newRoster(cfg *config, clock *Clock, names []string) *roster {
+	n := len(names)
+	return &roster{
+		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: uuid.NewString(),
+		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+		sights: make([]sight, n), watches: make([]watch, n), known: make([]bool, n), seated: make([]bool, n),
+		causes: make([]string, n), until: make([]instant, n), changed: make(chan struct{}),
+	}
+}
+
+// fleet is the cluster as it was last seen; mu is held.
+func (r *roster) fleet() fleet {
+	return newFleet(r.charter, slices.Clone(r.sights), slices.Clone(r.watches))
+}
+
+// now is the fleet as it was last seen.
+func (r *roster) current() fleet {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fleet()
+}
+
+// publish takes in what was seen of node i. A node that may vote now, and whose
+// writer does not know it yet, is verified before its next flush; all are where
+// the cluster's id is another than before.
+func (r *roster) publish(i int, s sight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.sent < r.sights[i].sent {
+		return // an older look that came later
+	}
+	r.sights[i], r.watches[i], r.known[i] = s, r.watches[i].look(s), true
+	f := r.fleet()
+	moved := f.cluster() != r.cluster
+	r.cluster = f.cluster()
+	for j, n := range r.nodes {
+		if _, why := f.seat(j); moved || why == "" && !r.seated[j] {
+			n.stale.Store(true)
+		}
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// missed notes that node i did not answer.
+func (r *roster) missed(i int, sent instant, cause error) {
+	r.mu.Lock()
+	last := r.sights[i]
+	r.mu.Unlock()
+	s := unread(last, sent, r.clock.now(), cause.Error())
+	if errors.Is(cause, ErrMisconfigured) {
+		s.answered = true
+		s = s.refuse(cause.Error())
+	}
+	r.publish(i, s)
+}
+
+// seatOf is node i's right to vote, or why it abstains. Which cluster is ours is
+// known only when a quorum of nodes, or all of them, were looked at: it blocks
+// until then, or until ctx is done.
+func (r *roster) seatOf(ctx context.Context, i int) (seat, error) {
+	for {
+		r.mu.Lock()
+		f, changed := r.fleet(), r.changed
+		complete := f.cluster() != "" || !slices.Contains(r.known, false)
+		if complete || ctx.Err() != nil {
+			st, why := f.seat(i)
+			r.seated[i] = why == ""
+			err := r.abstention(f, i, why)
+			r.mu.Unlock()
+			if why != "" || f.next(i, r.clock.now(), r.proposal()).do != doNothing {
+				r.wake()
+			}
+			return st, err
+		}
+		r.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// whyNot is why node i abstains, as of now.
+func (r *roster) whyNot(i int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.fleet()
+	_, why := f.seat(i)
+	return r.abstention(f, i, why)
+}
+
+// abstention puts the reason into an error; mu is held. What waiting does not
+// mend says so.
+func (r *roster) abstention(f fleet, i int, why string) error {
+	if why == "" {
+		return nil
+	}
+	p := f.next(i, r.clock.now(), r.proposal())
+	if p.cause != "" {
+		why = p.cause
+	}
+	switch state, _ := f.standing(i); {
+	case state == NodeForeign || state == NodeMisconfigured:
+		return fmt.Errorf("%w: %s", ErrMisconfigured, why)
+	case state == NodeBlank && !p.waiting:
+		why += fmt.Sprintf("; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", f.wait())
+	}
+	return errors.New(why)
+}
+
+// proposal is what this Locker would found a cluster with.
+func (r *roster) proposal() proposal {
+	return proposal{cluster: r.founder, clock: Token(max(r.clock.wall().UnixMicro(), 0))} //nolint:gosec // not negative
+}
+
+// void takes node i's seat away until it has been verified again.
+func (r *roster) void(i int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seated[i] = false
+}
+
+// wake has the joiner look.
+func (r *roster) wake() {
+	select {
+	case r.nudge <- struct{}{}:
+	default:
+	}
+}
