@@ -26,8 +26,8 @@ const (
 )
 
 // Open makes a Locker over clients of its own, one for each URL, which Close
-// closes. A URL is redis://[user:password@]host[:port][/db], rediss:// for TLS,
-// unix://[user:password@]/path[?db=n], or a bare host:port. The clients never
+// closes. A URL is redis://[user:password@]host[:port], rediss:// for TLS,
+// unix://[user:password@]/path, or a bare host:port; always database 0. The clients never
 // send a command twice, are bounded by the node timeout, and need no more than
 // eight connections each.
 //
@@ -71,40 +71,54 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	return l, nil
 }
 
-// warmUp asks every node whether it votes.
+// warmUp asks every node whether it votes, and those that do not answer again,
+// until all have answered or its bound has passed.
 func (l *Locker) warmUp(ctx context.Context) error {
+	until := l.clock.now().add(dialShare * l.cfg.nodeTimeout)
+	for {
+		r, err := l.probe(ctx, max(until.sub(l.clock.now()), 0))
+		if err != nil {
+			return fmt.Errorf("redlock: open: %w", err)
+		}
+		answered := 0
+		for i, v := range r.votes {
+			switch {
+			case r.causes != nil && errors.Is(r.causes[i], errTwice):
+				return fmt.Errorf("redlock: open: %w", r.causes[i])
+			case v.outcome == Granted || v.outcome == Abstained:
+				answered++
+			}
+		}
+		late := l.clock.now() >= until
+		if answered == len(r.votes) || answered >= l.quorum && late {
+			return nil
+		}
+		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, r.votes, r.causes)
+		if late || failed.hopeless() {
+			return failed
+		}
+		if err := l.wait(ctx, firstBackoff); err != nil {
+			return fmt.Errorf("redlock: open: %w", errors.Join(err, failed))
+		}
+	}
+}
+
+// probe makes one round of all nodes that asks whether they answer, and vote.
+func (l *Locker) probe(ctx context.Context, limit time.Duration) (*round, error) {
 	w := l.waiters.Get().(*waiter).ready()
 	defer l.waiters.Put(w)
 	r := newRound(&claim{marks: make([]mark, len(l.nodes))}, len(l.nodes), l.clock.now(), w)
 	for _, n := range l.nodes {
 		n.submitProbe(r)
 	}
-	allAnswered := func(votes []vote) stage {
+	_, err := r.await(ctx, l.clock, limit, func(votes []vote) stage {
 		if count(votes).pending == 0 {
 			return finished
 		}
 		return open
-	}
-	_, err := r.await(ctx, l.clock, dialShare*l.cfg.nodeTimeout, allAnswered, nil)
+	}, nil)
 	r.close(l.nodes, false)
-	if err != nil {
-		return fmt.Errorf("redlock: open: %w", err)
-	}
-	for _, cause := range r.causes {
-		if errors.Is(cause, errTwice) {
-			return fmt.Errorf("redlock: open: %w", cause)
-		}
-	}
-	answered := 0
-	for _, v := range r.votes {
-		if v.outcome == Granted || v.outcome == Abstained {
-			answered++
-		}
-	}
-	if answered < l.quorum {
-		return quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, r.votes, r.causes)
-	}
-	return nil
+	return r, err
 }
 
 // parseNode reads one URL. No part of a URL that does not parse is repeated: it
@@ -122,7 +136,7 @@ func parseNode(i int, u string) (*redis.Options, error) {
 	}
 	o, err := redis.ParseURL(u)
 	if err != nil {
-		return nil, fmt.Errorf("%w: URL %d does not parse (not shown, it may hold a password): give redis://[user:password@]host:port[/db], rediss://, unix:///path, or host:port", ErrInvalidNode, i)
+		return nil, fmt.Errorf("%w: URL %d does not parse (not shown, it may hold a password): give redis://[user:password@]host:port, rediss://, unix:///path, or host:port", ErrInvalidNode, i)
 	}
 	return o, nil
 }
@@ -190,6 +204,9 @@ func nodeName(i int, client redis.UniversalClient) (string, error) {
 	case *redis.Ring:
 		return fallback, fmt.Errorf("%w: node %d is a Ring client: a node is one master, and a Ring moves keys when a shard is down", ErrInvalidNode, i)
 	case *redis.Client:
+		if db := c.Options().DB; db != 0 {
+			return fallback, fmt.Errorf("%w: node %d uses database %d: all databases of a server share its scripts, whose absence keeps a restarted server from voting: use database 0, and WithPrefix to keep names apart", ErrInvalidNode, i, db)
+		}
 		if c.Options().Addr == "FailoverClient" {
 			return fallback, fmt.Errorf("%w: node %d is a Sentinel client: after a failover the node would be another server, which may lack the keys", ErrInvalidNode, i)
 		}

@@ -127,7 +127,7 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 // event, not Do's error.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return fmt.Errorf("redlock: do %s: fn is nil", printable(resource))
+		return fmt.Errorf("redlock: do %s: %w: fn is nil", printable(resource), ErrInvalidOption)
 	}
 	lock, err := l.Acquire(ctx, resource, opts...)
 	if err != nil {
@@ -266,6 +266,11 @@ func (l *Locker) pause(ctx context.Context) error {
 	if spread := l.cfg.retryMax - l.cfg.retryMin; spread > 0 {
 		d += rand.N(spread)
 	}
+	return l.wait(ctx, d)
+}
+
+// wait waits d, or less when ctx is done or the Locker is closed.
+func (l *Locker) wait(ctx context.Context, d time.Duration) error {
 	t := l.clock.newTimer(d)
 	defer t.Stop()
 	select {

@@ -76,7 +76,7 @@ var closedSearches = []struct {
 	{"leases of two ticks", true, func(s *memberSystem) { s.blank, s.life = true, 2 }},
 }
 
-func TestMembershipHoldsInEveryReachableState(t *testing.T) {
+func TestSearchMembershipHoldsInEveryReachableState(t *testing.T) {
 	for _, c := range closedSearches {
 		t.Run(c.name, func(t *testing.T) {
 			if c.whole && !wholeSearch() {
@@ -111,7 +111,7 @@ func walkedSystem(change func(*memberSystem)) *memberSystem {
 	return sys
 }
 
-func TestMembershipHoldsOnRandomWalks(t *testing.T) {
+func TestSearchMembershipHoldsOnRandomWalks(t *testing.T) {
 	walks := 15
 	switch {
 	case underRace:
@@ -189,7 +189,7 @@ var breaking = []struct {
 	{"a lease above MaxTTL", func(s *memberSystem) { s.slip, s.blank = slipLongLease, true }},
 }
 
-func TestMembershipCheckerCatches(t *testing.T) {
+func TestSearchMembershipCheckerCatches(t *testing.T) {
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
 			most := 1_000_000
