@@ -10,7 +10,7 @@ import (
 const (
 	// joinPoll is how often the joiner looks while a node that answers does not
 	// vote: another client may have taken it in meanwhile.
-	joinPoll = 500 * time.Millisecond
+	joinPoll = time.Second
 	// joinSteps bounds the deeds between two pauses: a notice, a look, a
 	// replacement to write, another look, an install (of a new cluster, one node
 	// after another), and an amendment, with room for races.
@@ -136,7 +136,7 @@ func (r *roster) pause() time.Duration {
 	defer r.mu.Unlock()
 	pause := time.Duration(0)
 	for i := range r.nodes {
-		if state, _ := f.standing(i); state != NodeBlank {
+		if state, _ := f.standing(i); state != NodeBlank && f.next(i, now, r.proposal()).do == doNothing {
 			continue
 		}
 		next := joinPoll
