@@ -49,7 +49,7 @@ func mustSet(t *testing.T, c redis.UniversalClient, key, value string, ttl time.
 
 func TestNodesAreIndependentMastersWithNames(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 3)
+		c := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
 		if got, want := c.Names(), []string{"node-0", "node-1", "node-2"}; !slices.Equal(got, want) {
 			t.Errorf("names: got %q; want %q", got, want)
 		}
@@ -81,7 +81,7 @@ func TestNodesAreIndependentMastersWithNames(t *testing.T) {
 
 func TestInfoObeysPasswordsTransactionsAndScripts(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		client := c.Client(0)
 		var cmd *redis.StringCmd
 		if _, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -110,7 +110,7 @@ func TestInfoObeysPasswordsTransactionsAndScripts(t *testing.T) {
 
 func TestLeasesRunWithTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		mustSet(t, c.Client(0), "k", "v", 10*time.Second)
 		time.Sleep(9999 * time.Millisecond)
 		if n := c.Client(0).Exists(t.Context(), "k").Val(); n != 1 {
@@ -133,7 +133,7 @@ return {tonumber(h[1]), h[2] == false and 1 or 0, redis.call('PTTL', KEYS[1]), t
 
 func TestScriptsNeedLoadingAndARestartDropsThem(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		node, client, ctx := c.Node(0), c.Client(0), t.Context()
 		sha, err := client.ScriptLoad(ctx, ttlScript).Result()
 		if err != nil {
@@ -170,7 +170,7 @@ func TestScriptsNeedLoadingAndARestartDropsThem(t *testing.T) {
 // What pins a connection must notice that it broke.
 func TestWatchPinsOneConnectionAndFailsAfterARestart(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		ctx := t.Context()
 		err := c.Client(0).Watch(ctx, func(tx *redis.Tx) error {
 			if err := tx.Ping(ctx).Err(); err != nil {
@@ -190,7 +190,7 @@ func TestWatchPinsOneConnectionAndFailsAfterARestart(t *testing.T) {
 
 func TestStopRefusesAndStartKeepsWhatTheServerHas(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 2)
+		c := redlocktest.Start(t, 2, redlocktest.WithoutFounding())
 		node, client, ctx := c.Node(0), c.Client(0), t.Context()
 		mustSet(t, client, "k", "v", 0)
 		sha := client.ScriptLoad(ctx, "return 7").Val()
@@ -225,7 +225,7 @@ func TestStopRefusesAndStartKeepsWhatTheServerHas(t *testing.T) {
 // it is closed.
 func TestBlockingCommandsWorkAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		c.Node(0).Restart()
 		started := time.Now()
 		err := c.Client(0).BLPop(t.Context(), time.Second, "list").Err()
@@ -237,7 +237,7 @@ func TestBlockingCommandsWorkAfterARestart(t *testing.T) {
 
 func TestAHungNodeTakesCommandsAndRunsThemOnResume(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		node := c.Node(0)
 		opts := node.Options()
 		opts.ReadTimeout = 50 * time.Millisecond
@@ -274,7 +274,7 @@ func TestAHungNodeTakesCommandsAndRunsThemOnResume(t *testing.T) {
 
 func TestAWriteIntoAHungNodeKeepsItsDeadline(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		c.Node(0).Hang()
 		conn, err := c.Node(0).Dial(t.Context())
 		if err != nil {
@@ -297,7 +297,7 @@ func TestAWriteIntoAHungNodeKeepsItsDeadline(t *testing.T) {
 
 func TestDialsWaitBehindAFullQueueOfAHungNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		c.Node(0).Hang()
 		for range 511 {
 			if _, err := c.Node(0).Dial(t.Context()); err != nil {
@@ -321,7 +321,7 @@ func TestDialsWaitBehindAFullQueueOfAHungNode(t *testing.T) {
 
 func TestConnectionsMadeWhileHungAreServedOnResume(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		node := c.Node(0)
 		node.Hang()
 		abandoned, err := node.Dial(t.Context())
@@ -356,7 +356,7 @@ func TestConnectionsMadeWhileHungAreServedOnResume(t *testing.T) {
 
 func TestStoppingAHungNodeLosesWhatItHadNotRead(t *testing.T) {
 	both(t, func(t *testing.T) {
-		c := redlocktest.Start(t, 1)
+		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		node := c.Node(0)
 		conn, err := node.Dial(t.Context())
 		if err != nil {
@@ -387,7 +387,7 @@ func TestStoppingAHungNodeLosesWhatItHadNotRead(t *testing.T) {
 func TestCloseLeavesNoGoroutineAndIsIdempotent(t *testing.T) {
 	// A bubble panics when it ends with goroutines in it.
 	synctest.Test(t, func(t *testing.T) {
-		c, err := redlocktest.Run(5)
+		c, err := redlocktest.Run(5, redlocktest.WithoutFounding())
 		if err != nil {
 			t.Fatal(err)
 		}

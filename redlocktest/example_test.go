@@ -10,7 +10,7 @@ import (
 
 // A program that is not a test starts its nodes by Run, and closes them.
 func ExampleRun() {
-	nodes, err := redlocktest.Run(5)
+	nodes, err := redlocktest.Run(5, redlocktest.WithoutFounding())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,7 +33,7 @@ func ExampleRun() {
 
 // A restart gives a node what a new process has: another run_id and no scripts.
 func ExampleNode_RestartKeepingData() {
-	nodes, err := redlocktest.Run(1)
+	nodes, err := redlocktest.Run(1, redlocktest.WithoutFounding())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -58,7 +58,7 @@ func ExampleNode_RestartKeepingData() {
 
 // The reply to one command gets lost after its effect.
 func ExampleNode_Intercept() {
-	nodes, err := redlocktest.Run(1)
+	nodes, err := redlocktest.Run(1, redlocktest.WithoutFounding())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -28,7 +28,7 @@ func TestVerdictsDecideEffectAndReply(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			both(t, func(t *testing.T) {
-				c := redlocktest.Start(t, 1)
+				c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 				node := c.Node(0)
 				opts := node.Options()
 				opts.ReadTimeout = 50 * time.Millisecond
@@ -70,7 +70,7 @@ func TestNothingRunsOnAConnectionAfterItsVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			both(t, func(t *testing.T) {
-				c := redlocktest.Start(t, 1)
+				c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 				opts := c.Node(0).Options()
 				opts.ReadTimeout = 50 * time.Millisecond
 				client := redis.NewClient(opts)

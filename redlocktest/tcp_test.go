@@ -33,7 +33,7 @@ func tcpClient(t *testing.T, url string) *redis.Client {
 }
 
 func TestATCPNodeIsOneNodeByBothWays(t *testing.T) {
-	c := redlocktest.Start(t, 2, redlocktest.WithTCP())
+	c := redlocktest.Start(t, 2, redlocktest.WithTCP(), redlocktest.WithoutFounding())
 	node, ctx := c.Node(0), t.Context()
 	if got, want := c.Names(), []string{node.Addr(), c.Node(1).Addr()}; !slices.Equal(got, want) {
 		t.Errorf("got names %q; want the addresses %q", got, want)
@@ -68,7 +68,7 @@ func TestATCPNodeIsOneNodeByBothWays(t *testing.T) {
 }
 
 func TestStoppingATCPNodeResetsItsConnections(t *testing.T) {
-	c := redlocktest.Start(t, 1, redlocktest.WithTCP())
+	c := redlocktest.Start(t, 1, redlocktest.WithTCP(), redlocktest.WithoutFounding())
 	conn, err := net.Dial("tcp", c.Node(0).Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestStoppingATCPNodeResetsItsConnections(t *testing.T) {
 }
 
 func TestATCPNodeStopsWhileAClientFillsItsBuffers(t *testing.T) {
-	c := redlocktest.Start(t, 1, redlocktest.WithTCP())
+	c := redlocktest.Start(t, 1, redlocktest.WithTCP(), redlocktest.WithoutFounding())
 	c.Node(0).Hang()
 	client := tcpClient(t, c.Node(0).URL())
 	ctx, cancel := context.WithCancel(t.Context())
