@@ -115,6 +115,9 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 		})
 	}
 	_ = g.Wait()
+	if until, ok := ctx.Deadline(); ok && !l.clock.wall().Before(until) {
+		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
+	}
 	if err := contextError(ctx); err != nil {
 		return Report{}, fmt.Errorf("redlock: check: %w", err)
 	}
