@@ -103,6 +103,7 @@ func (r *roster) seatOf(ctx context.Context, i int) (seat, error) {
 		if complete || ctx.Err() != nil {
 			st, why := f.seat(i)
 			r.seated[i] = why == ""
+			r.nodes[i].stale.Store(false) // what was published until now is in st
 			err := r.abstention(f, i, why)
 			r.mu.Unlock()
 			if why != "" || f.next(i, r.clock.now(), r.proposal()).do != doNothing {
@@ -148,7 +149,7 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 
 // proposal is what this Locker would found a cluster with.
 func (r *roster) proposal() proposal {
-	return proposal{cluster: r.founder, clock: Token(max(r.clock.wall().UnixMicro(), 0))} //nolint:gosec // not negative
+	return proposal{cluster: r.founder, clock: Token(max(r.clock.wall().UnixMicro(), 0))}
 }
 
 // void takes node i's seat away until it has been verified again.
