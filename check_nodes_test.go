@@ -50,6 +50,20 @@ func TestCheckRefusesAServerThatHidesItsRunID(t *testing.T) {
 	}
 }
 
+func TestCheckLeavesMembershipAloneWhereItIsSwitchedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3, redlock.WithoutMembership())
+		if err := nodes.Client(0).HSet(t.Context(), "redlock:node", "format", "9").Err(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := l.Cluster().Check(t.Context())
+		if err != nil {
+			t.Fatalf("Check: %v", err)
+		}
+		wantFound(t, r, redlock.SeverityInfo, inMemory(0, 1, 2)...)
+	})
+}
+
 func TestCheckOnlyReadsAndSendsNothingTwice(t *testing.T) {
 	lost := []string{"", "INFO", "HMGET", "EVALSHA", "ACL", "CONFIG", "TIME"}
 	for _, lose := range lost {
@@ -64,6 +78,7 @@ func TestCheckOnlyReadsAndSendsNothingTwice(t *testing.T) {
 func oneCheckWithout(t *testing.T, lose string) {
 	t.Helper()
 	nodes := redlocktest.Start(t, 1)
+	before := nodes.Node(0).Miniredis().Dump()
 	var mu sync.Mutex // guards counts
 	counts := map[string]int{}
 	nodes.Node(0).Intercept(func(args []string) redlocktest.Verdict {
@@ -104,8 +119,8 @@ func oneCheckWithout(t *testing.T, lose string) {
 	if counts["INFO"] == 0 {
 		t.Errorf("nothing was asked: %v", counts)
 	}
-	if keys := nodes.Node(0).Keys(); len(keys) > 0 {
-		t.Errorf("Check left %q", keys)
+	if after := nodes.Node(0).Miniredis().Dump(); after != before {
+		t.Errorf("Check changed the node from\n%s\nto\n%s", before, after)
 	}
 }
 

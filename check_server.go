@@ -57,7 +57,11 @@ func (d *doctor) server(i int) {
 		d.find(SeverityUnknown, i, aboutInfo, "INFO was refused: %v", e.infoErr)
 	}
 	if e.run == "" {
-		d.find(SeverityError, i, aboutRunID, "INFO tells no run_id")
+		severity := SeverityError
+		if d.cfg.unprotected {
+			severity = SeverityWarning // nobody will miss it
+		}
+		d.find(severity, i, aboutRunID, "INFO tells no run_id")
 	}
 	if e.infoErr != nil {
 		return

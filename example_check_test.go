@@ -9,21 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // Run Check when a service starts, or from an operator's command. Here one
-// server stands in the list under two names, so that a quorum of four entries is
-// only three servers.
+// server stands in the list under two names, so that a quorum of five entries may
+// be two servers.
 func ExampleCluster_Check_oneServerTwice() {
-	nodes, err := redlocktest.Run(3)
-	if err != nil {
-		log.Fatal(err)
-	}
+	nodes := fiveNodes()
 	defer nodes.Close()
-	clients := append(nodes.NewClients(), redis.NewClient(nodes.Node(0).Options()))
+	clients := nodes.NewClients()
+	clients[4] = redis.NewClient(nodes.Node(0).Options())
 	locker, err := redlock.New(clients,
-		redlock.WithNodeNames("red", "green", "blue", "crimson"), redlock.WithNodeTimeout(enough))
+		redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(enough))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,9 +38,8 @@ func ExampleCluster_Check_oneServerTwice() {
 		fmt.Printf("%v, node %d: %s\n", f.Severity, f.Node, f.Code)
 	}
 	// Output:
-	// 4 of 4 nodes answered; the worst finding: error
-	// error, node 3: same-server
-	// warning, node -1: even-nodes
+	// 5 of 5 nodes answered; the worst finding: error
+	// error, node 4: same-server
 }
 
 // A service that would rather not start than run with a fault decides by
