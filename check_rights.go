@@ -72,7 +72,7 @@ var (
 	aboutUnknownRights = diagnosis{
 		FindingACL,
 		"A right that is missing shows only when it is needed",
-		"Run Check as a user with +acl|dryrun +acl|whoami, or ask an operator for ACL DRYRUN of the commands in docs/OPERATIONS.md",
+		"Run Check as a user with +acl|dryrun +acl|whoami, or have an operator look at ACL GETUSER",
 	}
 )
 

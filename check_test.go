@@ -190,6 +190,26 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	}
 }
 
+func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
+	var urls []string
+	for _, s := range chaos.NeedServers(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
+		urls = append(urls, s.URL())
+	}
+	l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(patient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Cluster().Admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Cluster().Check(t.Context())
+	if err != nil {
+		t.Fatalf("Check: %v", err)
+	}
+	wantFound(t, r, faultInfo)
+}
+
 // planted is one fault in an otherwise good set of five, at node 4 unless want
 // says otherwise.
 type planted struct {
