@@ -191,6 +191,25 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 	return plan{do: doInstall, record: rec, founding: true}
 }
 
+// barred tells whether waiting does not help the blank node i: too few of the
+// others are members, or may turn out to be, and one of those that must have
+// their say instead shows what waiting does not mend.
+func (f fleet) barred(i int) bool {
+	hopeful, bad := 0, false
+	for j := range f.names {
+		switch state, _ := f.standing(j); state {
+		case NodeForeign, NodeMisconfigured:
+			bad = true
+		case NodeMember, NodeUnreachable:
+			if j != i {
+				hopeful++
+			}
+		case NodeBlank, NodeJoining, NodeRetired:
+		}
+	}
+	return bad && hopeful < f.needed
+}
+
 // readAfterWaits tells whether every node was read after every blank one's wait.
 func (f fleet) readAfterWaits(p proposal) bool {
 	for i := range f.names {

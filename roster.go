@@ -139,7 +139,7 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 		why = p.cause
 	}
 	switch state, _ := f.standing(i); {
-	case state == NodeForeign || state == NodeMisconfigured:
+	case state == NodeForeign || state == NodeMisconfigured, state == NodeBlank && f.barred(i):
 		return fmt.Errorf("%w: %s", ErrMisconfigured, why)
 	case state == NodeBlank && !p.waiting:
 		why += fmt.Sprintf("; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", f.wait())
