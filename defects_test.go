@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -309,17 +307,35 @@ func owners(nodes *redlocktest.Cluster, key string) []string {
 
 func TestDefectTheSameServerListedTwiceVotesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes := redlocktest.Start(t, 2)
-		again := nodes.NewClients()
-		clients := []redis.UniversalClient{nodes.Client(0), again[0], nodes.Client(1)}
-		l := lockerWith(t, clients, redlock.WithNodeNames("a", "b", "c"))
+		nodes := redlocktest.Start(t, 3)
+		clients := nodes.NewClients()
+		clients[1] = nodes.Client(0) // of the established nodes, one stands for two
+		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
 		mustRelease(t, mustAcquire(t, l, "orders/42")) // two different servers are a quorum of three
-		nodes.Node(1).Stop()
+		nodes.Node(2).Stop()
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		wantError(t, "one server, twice", err, redlock.ErrNoQuorum)
 		wantError(t, "one server, twice", err, redlock.ErrMisconfigured)
 		if err != nil && !strings.Contains(err.Error(), "twice") {
 			t.Errorf("got %q; want it to say what is wrong", err)
+		}
+	})
+}
+
+func TestDefectTheSameServerListedTwiceFoundsACluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 2, redlocktest.WithoutFounding())
+		clients := append(nodes.NewClients(), nodes.NewClients()[0])
+		l := lockerWith(t, clients, redlock.WithNodeNames("a", "b", "c"))
+		if err := l.Cluster().Admit(t.Context()); err == nil || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("Admit: got %v; want it to say that one server stands for two nodes", err)
+		}
+		time.Sleep(3 * redlock.DefaultMaxTTL)
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "two servers for three nodes", err, redlock.ErrNoQuorum)
+		wantError(t, "two servers for three nodes", err, redlock.ErrMisconfigured)
+		if s, err := l.Cluster().Status(t.Context()); err != nil || s.Votes() != 0 {
+			t.Errorf("Status: got %+v, %v; want no votes", s, err)
 		}
 	})
 }
