@@ -118,3 +118,30 @@ func TestANodeThatForgotVotesAgainAfterMaxTTL(t *testing.T) {
 		}
 	})
 }
+
+func TestTheProtectionsCostNoCommandInTheSteadyState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		const pairs = 20
+		calls := func() int {
+			n := 0
+			for _, node := range nodes.Nodes() {
+				n += node.Calls()
+			}
+			return n
+		}
+		for range 3 { // verifications, and the first samples of the clocks
+			mustRelease(t, mustAcquire(t, l, "orders/42"))
+			synctest.Wait()
+		}
+		before := calls()
+		for range pairs {
+			mustRelease(t, mustAcquire(t, l, "orders/42"))
+			synctest.Wait()
+		}
+		// A straggler whose acquire was still queued at the release is spared both.
+		if got, most := calls()-before, pairs*2*5; got > most {
+			t.Errorf("%d pairs over five nodes: got %d commands; want at most %d, one acquire and one release for each", pairs, got, most)
+		}
+	})
+}
