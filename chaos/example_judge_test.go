@@ -1,0 +1,48 @@
+package chaos_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// A trace of one's own is judged as those of this package are.
+func ExampleJudge_Judge() {
+	records, err := chaos.ReadTrace(strings.NewReader(`
+		{"at": 0,          "kind": "asked", "hold": 1, "client": "ann", "resource": "report"}
+		{"at": 1000000,    "kind": "held",  "hold": 1, "client": "ann", "resource": "report", "until": 30000000}
+		{"at": 2000000,    "kind": "asked", "hold": 2, "client": "bob", "resource": "report"}
+		{"at": 20000000,   "kind": "held",  "hold": 2, "client": "bob", "resource": "report", "until": 50000000}
+		{"at": 21000000,   "kind": "wrote", "hold": 2, "resource": "report"}
+		{"at": 22000000,   "kind": "wrote", "hold": 1, "resource": "report"}
+	`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(chaos.Judge{}.Judge(records))
+	// Output:
+	// 2 rounds: 2 won, 0 lost; 2 writes, 0 refused; two holders for 10ms; longest wait 18ms
+	//   20ms two holders "report": ann (hold 1) since 1ms and bob (hold 2), for 10ms
+	//   22ms stale write "report": ann (hold 1) wrote after a later holder had
+}
+
+// A history is recorded while the clients run, and written as JSON lines.
+func ExampleWriteTrace() {
+	h := chaos.NewHistory()
+	id := h.Ask("ann", "report")
+	h.Add(chaos.Record{Kind: chaos.Failed, Client: "ann", Resource: "report", Hold: id})
+	records := h.Records()
+	for i := range records {
+		records[i].At = time.Duration(i) // for the same output each time
+	}
+	if err := chaos.WriteTrace(os.Stdout, records); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// {"at":0,"kind":"asked","hold":1,"client":"ann","resource":"report"}
+	// {"at":1,"kind":"failed","hold":1,"client":"ann","resource":"report"}
+}

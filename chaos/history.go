@@ -1,0 +1,146 @@
+package chaos
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// Kind says what a [Record] is about.
+type Kind string
+
+// The kinds. What each needs beside At is in brackets; the rest may be empty.
+const (
+	// Asked: an attempt to acquire begins (Client, Resource, Hold).
+	Asked Kind = "asked"
+	// Failed: the attempt brought no lock; the client still wants one, and its
+	// next Asked has a new Hold (Client, Resource, Hold).
+	Failed Kind = "failed"
+	// Quit: the client no longer wants the resource (Client, Resource).
+	Quit Kind = "quit"
+	// Held: the client believes from here on that it holds the resource, up to
+	// Until, if that is given (Client, Resource, Hold).
+	Held Kind = "held"
+	// Extended: the client believes now that it holds up to Until (Hold).
+	Extended Kind = "extended"
+	// Released: the client gives the resource up. It stands before the call, as
+	// Held stands behind it: belief ends when the call begins (Hold).
+	Released Kind = "released"
+	// Lost: the client learns that it holds no longer (Hold).
+	Lost Kind = "lost"
+	// Wrote: the protected resource accepted a write (Resource, Hold, and Token
+	// if it was shown one).
+	Wrote Kind = "wrote"
+	// Refused: the guard refused a write as stale (Resource, Hold, Token).
+	Refused Kind = "refused"
+	// Cleaned: a node executed a release or rollback of Owner (Node, Owner).
+	Cleaned Kind = "cleaned"
+	// Shown: a node shows Owner in the key of Resource; Until is when the key
+	// will expire, 0 if never (Node, Owner, Resource).
+	Shown Kind = "shown"
+	// Sick: from here on the cluster need not make progress.
+	Sick Kind = "sick"
+	// Well: a quorum is healthy again. A trace begins so.
+	Well Kind = "well"
+	// Fault: something was broken, or mended; Text says what.
+	Fault Kind = "fault"
+)
+
+// Record is one line of a trace.
+type Record struct {
+	// At is when, since the trace began: one time base for all clients.
+	At   time.Duration `json:"at"`
+	Kind Kind          `json:"kind"`
+	// Hold is the number of the attempt, and of the lock that came of it: no two
+	// attempts of a trace share one.
+	Hold     int64         `json:"hold,omitempty"`
+	Client   string        `json:"client,omitempty"`
+	Resource string        `json:"resource,omitempty"`
+	Node     string        `json:"node,omitempty"`
+	Owner    string        `json:"owner,omitempty"`
+	Token    redlock.Token `json:"token,omitempty"`
+	Until    time.Duration `json:"until,omitempty"`
+	Text     string        `json:"text,omitempty"`
+}
+
+// History records what happens, on one time base. It is safe for concurrent
+// use. In a testing/synctest bubble its time is the bubble's.
+type History struct {
+	start time.Time
+
+	mu      sync.Mutex // guards the rest, and keeps the records in the order of time
+	records []Record
+	holds   int64
+}
+
+// NewHistory returns an empty history whose time begins now.
+func NewHistory() *History { return &History{start: time.Now()} }
+
+// Now returns the time since the history began.
+func (h *History) Now() time.Duration { return time.Since(h.start) }
+
+// Add records r as of now, and returns that time; r's own At is ignored.
+func (h *History) Add(r Record) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.At = h.Now()
+	h.records = append(h.records, r)
+	return r.At
+}
+
+// Ask records [Asked] and returns the number of the attempt.
+func (h *History) Ask(client, resource string) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holds++
+	h.records = append(h.records, Record{At: h.Now(), Kind: Asked, Client: client, Resource: resource, Hold: h.holds})
+	return h.holds
+}
+
+// Records returns what was recorded so far, in the order of time.
+func (h *History) Records() []Record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]Record(nil), h.records...)
+}
+
+// WriteTrace writes records as JSON lines, times in nanoseconds: what
+// [ReadTrace] reads. It returns w's error.
+func WriteTrace(w io.Writer, records []Record) error {
+	buffered := bufio.NewWriter(w)
+	lines := json.NewEncoder(buffered)
+	for _, r := range records {
+		if err := lines.Encode(r); err != nil {
+			return fmt.Errorf("chaos: write trace: %w", err)
+		}
+	}
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("chaos: write trace: %w", err)
+	}
+	return nil
+}
+
+// ReadTrace reads JSON lines up to the end of r. It fails with the number of the
+// line that is not a record, or has a field that records do not have.
+func ReadTrace(r io.Reader) ([]Record, error) {
+	lines := json.NewDecoder(r)
+	lines.DisallowUnknownFields()
+	var records []Record
+	for {
+		var rec Record
+		err := lines.Decode(&rec)
+		switch {
+		case errors.Is(err, io.EOF):
+			return records, nil
+		case err != nil:
+			return nil, fmt.Errorf("chaos: read trace: record %d: %w", len(records)+1, err)
+		}
+		records = append(records, rec)
+	}
+}

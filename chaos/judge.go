@@ -1,0 +1,316 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// forever is the end of a belief that nothing has ended.
+const forever = time.Duration(math.MaxInt64)
+
+// defaultLimit is how many violations of one rule a verdict lists: the first few
+// say what there is to say.
+const defaultLimit = 10
+
+// Judge decides whether a trace keeps the rules. The zero value judges holders,
+// tokens and writes; the other rules need to know what to expect.
+type Judge struct {
+	// Lease is the longest lease that anyone takes. 0: how long keys stay is not
+	// judged.
+	Lease time.Duration
+	// Transit is how late a command may reach a node; it lengthens Lease where
+	// keys are judged.
+	Transit time.Duration
+	// Progress is the longest that a healthy quorum may let clients ask while
+	// nobody holds. A holder that died keeps a resource for a lease, so take more
+	// than that. 0: not judged.
+	Progress time.Duration
+	// Patience is the longest that one client may have to ask a healthy quorum.
+	// 0: not judged.
+	Patience time.Duration
+	// Limit is how many violations of a rule are listed; 0: ten.
+	Limit int
+}
+
+// Judge returns its verdict on a trace: of a [History], of [ReadTrace], or one
+// that the caller's own program wrote. Records out of the order of time are
+// sorted first; those of one time keep their order. It is a sweep over the
+// records and one over the holds: n log n at worst.
+func (j Judge) Judge(records []Record) Verdict {
+	if !slices.IsSortedFunc(records, byTime) {
+		records = slices.Clone(records)
+		slices.SortStableFunc(records, byTime)
+	}
+	t := &trial{
+		judge: j, holds: make(map[int64]*tenure, len(records)/4), resources: map[string]*resourceState{},
+		waits: map[waiting]time.Duration{}, cleaned: map[atNode]time.Duration{}, well: true,
+	}
+	for _, r := range records {
+		t.take(r)
+	}
+	if len(records) > 0 {
+		t.finish(records[len(records)-1].At)
+	}
+	return t.verdict
+}
+
+func byTime(a, b Record) int { return cmp.Compare(a.At, b.At) }
+
+// tenure is an attempt, and the belief that came of it.
+type tenure struct {
+	id       int64
+	client   string
+	resource *resourceState
+	token    redlock.Token
+	floor    redlock.Token // the largest token that was there when it asked
+	won      bool
+	over     bool
+	from     time.Duration
+	until    time.Duration
+	rank     int // its place among the resource's holds
+}
+
+// span is one unbroken belief.
+type span struct {
+	of          *tenure
+	from, until time.Duration
+}
+
+// resourceState is what the sweep knows of one resource.
+type resourceState struct {
+	name    string
+	highest redlock.Token             // of all locks so far
+	issued  map[redlock.Token]*tenure // who has which token
+	spans   []span
+	open    []*tenure     // won and not over
+	held    int           // locks so far
+	wrote   redlock.Token // the largest accepted
+	rank    int           // the latest hold without a token that wrote
+	active  time.Duration // the last time that a client did anything
+	asking  int           // clients that want it
+	idle    time.Duration // since when it could have been granted, the open ones apart
+}
+
+type waiting struct{ client, resource string }
+
+type atNode struct{ node, owner string }
+
+// trial is one sweep over a trace.
+type trial struct {
+	judge     Judge
+	verdict   Verdict
+	holds     map[int64]*tenure
+	asks      []*tenure // all holds, as they were asked for
+	resources map[string]*resourceState
+	order     []*resourceState          // as they came
+	waits     map[waiting]time.Duration // who asks, and the healthy time when it began to
+	cleaned   map[atNode]time.Duration
+	well      bool
+	wellSince time.Duration
+	wellSum   time.Duration // healthy time before wellSince
+}
+
+// healthy is how much of the time up to now a quorum was healthy.
+func (t *trial) healthy(now time.Duration) time.Duration {
+	if t.well {
+		return t.wellSum + now - t.wellSince
+	}
+	return t.wellSum
+}
+
+func (t *trial) found(rule Rule, at time.Duration, resource, format string, args ...any) {
+	limit := t.judge.Limit
+	if limit == 0 {
+		limit = defaultLimit
+	}
+	if t.verdict.Count(rule) >= limit {
+		return
+	}
+	t.verdict.Violations = append(t.verdict.Violations, Violation{Rule: rule, At: at, Resource: resource, Text: fmt.Sprintf(format, args...)})
+}
+
+func (t *trial) resource(name string) *resourceState {
+	r := t.resources[name]
+	if r == nil {
+		r = &resourceState{name: name, issued: map[redlock.Token]*tenure{}}
+		t.resources[name] = r
+		t.order = append(t.order, r)
+	}
+	return r
+}
+
+func (t *trial) take(r Record) {
+	switch r.Kind {
+	case Asked:
+		t.asked(r)
+	case Quit:
+		t.stopsAsking(r.Client, t.resource(r.Resource), r.At)
+	case Cleaned:
+		t.cleaned[atNode{r.Node, r.Owner}] = r.At
+	case Shown:
+		t.shown(r)
+	case Sick:
+		t.fallsSick(r.At)
+	case Well:
+		t.recovers(r.At)
+	case Fault:
+	case Failed, Held, Extended, Released, Lost, Wrote, Refused:
+		h := t.holds[r.Hold]
+		if h == nil {
+			t.found(Malformed, r.At, r.Resource, "%q of hold %d, which nobody asked for", r.Kind, r.Hold)
+			return
+		}
+		h.resource.active = r.At
+		t.ofHold(h, r)
+	default:
+		t.found(Malformed, r.At, r.Resource, "kind %q is unknown", r.Kind)
+	}
+}
+
+// ofHold takes a record that is about an attempt or a lock.
+func (t *trial) ofHold(h *tenure, r Record) {
+	needsLock := r.Kind != Failed && r.Kind != Held
+	switch {
+	case needsLock && !h.won:
+		t.found(Malformed, r.At, h.resource.name, "%q of hold %d, which was never held", r.Kind, r.Hold)
+		return
+	case !needsLock && (h.won || h.over):
+		t.found(Malformed, r.At, h.resource.name, "%q of hold %d, whose attempt had ended", r.Kind, r.Hold)
+		return
+	}
+	switch r.Kind {
+	case Held:
+		t.held(h, r)
+	case Failed:
+		t.verdict.Rounds++
+		h.over = true
+	case Extended:
+		t.extended(h, r)
+	case Released, Lost:
+		t.ends(h, r.At)
+	case Refused:
+		t.verdict.Refused++
+	case Wrote:
+		t.wrote(h, r)
+	case Asked, Quit, Cleaned, Shown, Sick, Well, Fault:
+	}
+}
+
+func (t *trial) asked(r Record) {
+	if t.holds[r.Hold] != nil {
+		t.found(Malformed, r.At, r.Resource, "hold %d was asked for twice", r.Hold)
+		return
+	}
+	res := t.resource(r.Resource)
+	res.active = r.At
+	h := &tenure{id: r.Hold, client: r.Client, resource: res, floor: res.highest}
+	t.holds[r.Hold], t.asks = h, append(t.asks, h)
+	who := waiting{r.Client, r.Resource}
+	if _, waits := t.waits[who]; waits {
+		return
+	}
+	t.waits[who] = t.healthy(r.At)
+	if res.asking++; res.asking == 1 {
+		res.idle = max(res.idle, r.At)
+	}
+}
+
+func (t *trial) held(h *tenure, r Record) {
+	t.verdict.Rounds++
+	t.verdict.Won++
+	res := h.resource
+	t.progressed(res, r.At)
+	t.stopsAsking(h.client, res, r.At)
+	res.held++
+	res.open = append(res.open, h)
+	h.won, h.token, h.from, h.until, h.rank = true, r.Token, r.At, endOf(r.Until), res.held
+	if r.Token == 0 {
+		return
+	}
+	if other := res.issued[r.Token]; other != nil {
+		t.found(TokenRepeated, r.At, res.name, "%s (hold %d) and %s (hold %d) both have %d", other.client, other.id, h.client, h.id, r.Token)
+	}
+	res.issued[r.Token] = h
+	if r.Token < h.floor {
+		t.found(TokenOrder, r.At, res.name, "%s (hold %d) has %d; %d was there before it asked", h.client, h.id, r.Token, h.floor)
+	}
+	res.highest = max(res.highest, r.Token)
+}
+
+// endOf is the end of a belief whose record has until.
+func endOf(until time.Duration) time.Duration {
+	if until == 0 {
+		return forever
+	}
+	return until
+}
+
+// extended lengthens a belief. One that had lapsed begins anew: in between the
+// client did not believe.
+func (t *trial) extended(h *tenure, r Record) {
+	if h.over {
+		t.found(Malformed, r.At, h.resource.name, "hold %d was extended after its end", r.Hold)
+		return
+	}
+	if r.At > h.until {
+		t.believed(h, h.until)
+		h.from = r.At
+	}
+	h.until = endOf(r.Until)
+}
+
+// ends closes a belief: at now, or earlier where its validity ended before.
+func (t *trial) ends(h *tenure, now time.Duration) {
+	if h.over {
+		return // lost and then released, or the like
+	}
+	h.over = true
+	open := &h.resource.open
+	*open = slices.DeleteFunc(*open, func(o *tenure) bool { return o == h })
+	t.believed(h, min(h.until, now))
+}
+
+func (t *trial) believed(h *tenure, until time.Duration) {
+	if until > h.from {
+		h.resource.spans = append(h.resource.spans, span{h, h.from, until})
+	}
+	h.resource.idle = max(h.resource.idle, until)
+}
+
+func (t *trial) wrote(h *tenure, r Record) {
+	t.verdict.Writes++
+	res := h.resource
+	switch {
+	case r.Token > 0 && r.Token < res.wrote:
+		t.found(StaleWrite, r.At, res.name, "%s wrote with token %d after %d was accepted", h.client, r.Token, res.wrote)
+	case r.Token == 0 && h.rank < res.rank:
+		t.found(StaleWrite, r.At, res.name, "%s (hold %d) wrote after a later holder had", h.client, h.id)
+	}
+	if r.Token == 0 {
+		res.rank = max(res.rank, h.rank)
+	}
+	res.wrote = max(res.wrote, r.Token)
+}
+
+func (t *trial) shown(r Record) {
+	if at, cleaned := t.cleaned[atNode{r.Node, r.Owner}]; cleaned {
+		t.found(Litter, r.At, r.Resource, "%s shows %s, which it released at %v", r.Node, r.Owner, at)
+	}
+	if t.judge.Lease == 0 {
+		return
+	}
+	res := t.resource(r.Resource)
+	switch longest := t.judge.Lease + t.judge.Transit; {
+	case r.Until == 0:
+		t.found(Litter, r.At, r.Resource, "%s shows %s without an expiry", r.Node, r.Owner)
+	case r.Until-r.At > t.judge.Lease:
+		t.found(Litter, r.At, r.Resource, "%s keeps %s for another %v", r.Node, r.Owner, r.Until-r.At)
+	case r.At-res.active > longest:
+		t.found(Litter, r.At, r.Resource, "%s shows %s, %v after the last client was there", r.Node, r.Owner, r.At-res.active)
+	}
+}
