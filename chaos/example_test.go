@@ -14,7 +14,7 @@ import (
 // A partition that heals on the same connection: the client has given up, and
 // its command is executed all the same.
 func ExampleProxy_Hold() {
-	nodes, err := redlocktest.Run(1, redlocktest.WithTCP())
+	nodes, err := redlocktest.Run(1, redlocktest.WithTCP(), redlocktest.WithoutFounding())
 	if err != nil {
 		fmt.Println(err)
 		return
