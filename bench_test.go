@@ -64,6 +64,7 @@ func BenchmarkPairs(b *testing.B) {
 }
 
 func pair(b *testing.B, l *redlock.Locker, name string) {
+	b.Helper()
 	lock, err := l.Acquire(context.Background(), name)
 	if err != nil {
 		b.Error(err)

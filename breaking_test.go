@@ -62,10 +62,10 @@ func openServers(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) 
 }
 
 // admitted takes new servers in at once: nothing was ever locked on them.
-func admitted(t testing.TB, l *redlock.Locker) {
-	t.Helper()
-	if err := l.Cluster().Admit(t.Context()); err != nil {
-		t.Fatalf("Admit: %v", err)
+func admitted(tb testing.TB, l *redlock.Locker) {
+	tb.Helper()
+	if err := l.Cluster().Admit(tb.Context()); err != nil {
+		tb.Fatalf("Admit: %v", err)
 	}
 }
 

@@ -34,7 +34,9 @@ type Locker struct {
 // New makes a Locker over the caller's clients, one for each node, in any order.
 // It sends nothing, never closes a client and never adds hooks to one; close the
 // clients after the Locker. Clients with default options are safe: a command is
-// never sent twice, and a node that hangs or refuses delays nobody else.
+// never sent twice, and a node that hangs or refuses delays nobody else. Most
+// commands travel on a pinned connection, which go-redis does not take through a
+// client's hooks: to see what the library does, use WithObserver.
 //
 // A Cluster, Ring or Sentinel client is no node and is refused, and so are equal
 // names. All faults come joined, as ErrInvalidNode, ErrInvalidOption or

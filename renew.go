@@ -103,7 +103,7 @@ func (s *scheduler) arm() {
 	if s.stopped || len(s.locks) == 0 {
 		return
 	}
-	now := s.locker.clock.now()
+	now := s.locker.clock.early()
 	at := min(s.locks[0].due, now.add(pollInterval))
 	if s.armed != 0 && s.armed <= at {
 		return

@@ -27,10 +27,10 @@ func (n *node) verify() (epoch string, abstains, err error) {
 		n.roster.publish(n.index, s)
 		var st seat
 		if st, abstains = n.roster.seatOf(ctx, n.index); abstains != nil {
-			return nil
+			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
 		epoch = st.epoch
-		return loadVoting(tx)
+		return loadVoting(ctx, tx)
 	})
 	if err != nil {
 		n.roster.missed(n.index, sent, explain(err))
@@ -38,9 +38,10 @@ func (n *node) verify() (epoch string, abstains, err error) {
 	return epoch, abstains, err
 }
 
-// loadVoting loads the voting scripts on a pinned connection.
-func loadVoting(tx *redis.Tx) error {
-	ctx := context.Background() // bounded by the connection's own timeouts
+// loadVoting loads the voting scripts on a pinned connection, within its own
+// timeouts: ctx may have been used up by the wait for the other nodes.
+func loadVoting(ctx context.Context, tx *redis.Tx) error {
+	ctx = context.WithoutCancel(ctx)
 	_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, s := range votingScripts {
 			p.ScriptLoad(ctx, s.body)
@@ -60,7 +61,7 @@ func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 		if epoch, err = tx.HGet(ctx, nodeKey, "epoch").Result(); err != nil {
 			return err
 		}
-		return loadVoting(tx)
+		return loadVoting(ctx, tx)
 	})
 	return epoch, nil, err
 }
