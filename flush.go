@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -75,13 +76,16 @@ func (n *node) take(now instant) {
 	f.reset()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.takeReleases(now)
+	if n.refused == nil || now >= n.retryAt {
+		n.takeReleases(now)
+	}
 	n.takeGroups()
 	f.probes = append(f.probes, n.queue.probes...)
 	n.queue.probes = drop(n.queue.probes, len(n.queue.probes))
 	f.raises = append(f.raises, n.queue.raises...)
 	n.queue.raises = drop(n.queue.raises, len(n.queue.raises))
 	if len(n.queue.releases) > 0 {
+		n.failRefused()
 		return
 	}
 	taken, votes := 0, n.silence() == nil
@@ -99,6 +103,18 @@ func (n *node) take(now instant) {
 		f.acquires = append(f.acquires, r)
 	}
 	n.queue.acquires = drop(n.queue.acquires, taken)
+}
+
+// failRefused fails the acquires that stand behind rollbacks which the node
+// refuses; mu is held.
+func (n *node) failRefused() {
+	if n.refused == nil {
+		return
+	}
+	for _, r := range n.queue.acquires {
+		r.deliver(n.index, vote{outcome: Failed}, fmt.Errorf("not sent: an earlier release was refused: %w", n.refused))
+	}
+	n.queue.acquires = drop(n.queue.acquires, len(n.queue.acquires))
 }
 
 // takeReleases takes the rollbacks that are still worth sending; mu is held.
@@ -176,15 +192,23 @@ func (n *node) send() {
 // pipeline. Each command keeps its own error.
 func (n *node) exec() {
 	f, ctx, w := &n.flight, context.Background(), n.pin()
+	var err error
 	if len(f.parts) == 1 {
-		_ = w.Process(ctx, f.parts[0].cmd) // the command's error too
-		return
+		err = w.Process(ctx, f.parts[0].cmd)
+	} else {
+		p := w.Pipeline()
+		for _, c := range f.parts {
+			_ = p.Process(ctx, c.cmd) // queues only
+		}
+		_, err = p.Exec(ctx) // the first of the commands' errors
 	}
-	p := w.Pipeline()
+	// go-redis keeps the error from the commands where a pinned connection was
+	// bad before they were sent, and what made it bad was an error reply.
 	for _, c := range f.parts {
-		_ = p.Process(ctx, c.cmd) // queues only
+		if c.cmd.Err() == nil && !answered(c.cmd) {
+			c.cmd.SetErr(fmt.Errorf("%w (%v)", errNoReply, err)) //nolint:errorlint // it is an earlier command's error
+		}
 	}
-	_, _ = p.Exec(ctx) // the first of the commands' errors
 }
 
 // silence is why the node does not vote; nil: it does.

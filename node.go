@@ -71,6 +71,9 @@ type node struct {
 	abstains error       // why, if it answered so
 	due      bool        // for a verification
 	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
+	refused  error       // what the last rollback brought; nil: no error
+	refusals int         // refused tries in a row
+	retryAt  instant     // no try before
 	reading  reading     // the last sample of its clock
 	distrust *stepError  // why it abstains since then; nil: it does not
 	pinned   *redis.Conn // the connection that flushes go out on; nil: none
@@ -226,12 +229,9 @@ func (n *node) sleep() bool {
 	for {
 		n.mu.Lock()
 		work := n.queue.len() > 0 || len(n.queue.releases) > 0
-		pause := time.Duration(0)
-		if n.down != nil {
-			pause = n.downUntil.sub(n.clock.early())
-		}
+		pause := n.pause(n.clock.early())
 		if n.closed {
-			owes := n.down == nil && len(n.queue.releases) > 0
+			owes := n.down == nil && n.refused == nil && len(n.queue.releases) > 0
 			n.mu.Unlock()
 			return owes
 		}
@@ -250,6 +250,31 @@ func (n *node) sleep() bool {
 		case <-n.stop:
 		}
 	}
+}
+
+// pause is how long the node is left alone: between two probes of one that is
+// down, and between two tries of rollbacks that it refuses; mu is held.
+func (n *node) pause(now instant) time.Duration {
+	switch {
+	case n.down != nil:
+		return n.downUntil.sub(now)
+	case n.refused != nil && n.queue.len() == 0:
+		return n.retryAt.sub(now)
+	default:
+		return 0
+	}
+}
+
+// refuse notes that a rollback brought an error, and starts the pause before the
+// next try. A connection that broke may have been stale, and costs none.
+func (n *node) refuse(err error) {
+	pause := min(firstBackoff<<min(n.refusals, 10), lastBackoff)
+	if n.refused == nil && !isReply(err) {
+		pause = 0
+	}
+	n.refused = explain(err)
+	n.refusals++
+	n.retryAt = n.clock.early().add(pause)
 }
 
 // doze waits out a pause between two probes of a node that owes rollbacks.
@@ -280,11 +305,13 @@ func (n *node) flush() {
 			n.failed(err)
 			return
 		}
-		n.recovered()
 	}
 	if err := n.prepare(); err != nil {
 		n.failed(err)
 		return
+	}
+	if suspect != nil { // only now: a node that loads its data tells the time, too
+		n.recovered()
 	}
 	n.take(now)
 	n.send()
@@ -319,7 +346,7 @@ func (n *node) prepare() error {
 	if !n.due {
 		n.abstains = n.roster.whyNot(n.index)
 		if n.abstains != nil {
-			return nil
+			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
 	}
 	n.unpin()

@@ -44,15 +44,16 @@ func (e *takenError) Error() string {
 func (n *node) handOut() {
 	f := &n.flight
 	var broken error
-	recheck := false
+	recheck, refused := false, false
 	// The clock comes first: what a node granted behind a step does not count.
 	for i := range slices.Backward(f.parts) {
 		p := &f.parts[i]
 		err := p.cmd.Err()
 		outcome := classify(err)
-		if outcome == Unknown {
+		if outcome == Unknown || err != nil && !isReply(err) {
 			broken = explain(err)
 		}
+		refused = refused || err != nil && !isMissingScript(err)
 		if isMissingScript(err) {
 			n.loaded, recheck = false, true
 		}
@@ -69,9 +70,11 @@ func (n *node) handOut() {
 			n.settleTime(p, outcome, err)
 		}
 	}
+	if refused {
+		n.unpin() // go-redis gives a connection up that said READONLY
+	}
 	switch {
 	case broken != nil:
-		n.unpin()
 		n.markDown(broken)
 	case recheck:
 		n.distrustSeat()
@@ -206,9 +209,11 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 	return stale
 }
 
-// settleReleases confirms what was answered, and queues the rest again.
+// settleReleases confirms what was answered, and queues the rest again: at once
+// where only the script was missing, and after a pause where the node refuses.
 func (n *node) settleReleases(p *part, err error) {
 	if err == nil {
+		n.refused, n.refusals = nil, 0
 		n.mu.Lock()
 		for _, c := range p.releases {
 			c.claim.marks[n.index] = absent
@@ -222,6 +227,9 @@ func (n *node) settleReleases(p *part, err error) {
 		return
 	}
 	cause := explain(err)
+	if !isMissingScript(err) || !n.again() {
+		n.refuse(err)
+	}
 	n.mu.Lock()
 	n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
 	n.mu.Unlock()
@@ -262,6 +270,19 @@ func replyAt(cmd redis.Cmder, i, n int) int64 {
 	return noReply
 }
 
+// answered tells whether a reply was read into the command.
+func answered(cmd redis.Cmder) bool {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val() != noReply
+	case intsCall:
+		return len(c.Val()) > 0
+	case timeCall:
+		return !c.Val().IsZero()
+	}
+	return true
+}
+
 // refusals are the error replies that precede a script's first write: the
 // command did not happen. Every other error reply says nothing.
 var refusals = []string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF"}
@@ -286,6 +307,12 @@ func classify(err error) Outcome {
 	default:
 		return Unknown
 	}
+}
+
+// isReply tells an error that the node gave from one of the way to it.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }
 
 func isMissingScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
