@@ -75,7 +75,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 // until all have answered or its bound has passed.
 func (l *Locker) warmUp(ctx context.Context) error {
 	until := l.clock.now().add(dialShare * l.cfg.nodeTimeout)
-	for {
+	for met := false; ; {
 		r, err := l.probe(ctx, max(until.sub(l.clock.now()), 0))
 		if err != nil {
 			return fmt.Errorf("redlock: open: %w", err)
@@ -89,8 +89,9 @@ func (l *Locker) warmUp(ctx context.Context) error {
 				answered++
 			}
 		}
+		met = met || answered >= l.quorum // the last round may have had no time to be sent
 		late := l.clock.now() >= until
-		if answered == len(r.votes) || answered >= l.quorum && late {
+		if answered == len(r.votes) || met && late {
 			return nil
 		}
 		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, r.votes, r.causes)
@@ -135,7 +136,7 @@ func parseNode(i int, u string) (*redis.Options, error) {
 		return &redis.Options{Addr: u}, nil
 	}
 	o, err := redis.ParseURL(u)
-	if err != nil {
+	if err != nil || strings.Contains(u, "#") { // the rest of a password, likely, and its first part a port
 		return nil, fmt.Errorf("%w: URL %d does not parse (not shown, it may hold a password): give redis://[user:password@]host:port, rediss://, unix:///path, or host:port", ErrInvalidNode, i)
 	}
 	return o, nil
