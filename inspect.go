@@ -68,7 +68,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 	votes, causes := make([]vote, len(l.nodes)), make([]error, len(l.nodes))
 	for i, n := range in.Nodes {
 		votes[i].outcome, causes[i] = classify(n.Err), n.Err
-		if n.Err == nil {
+		if n.Err == nil || errors.Is(n.Err, errForeignType) {
 			answered++
 		}
 	}
