@@ -61,6 +61,15 @@ func openServers(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) 
 	return l
 }
 
+// needMasters starts real servers that are a cluster already, which anyone may
+// use, whatever he calls them.
+func needMasters(t *testing.T, n int, config chaos.ServerConfig) []*chaos.Server {
+	t.Helper()
+	servers := chaos.NeedServers(t, n, config)
+	must(t, openServers(t, servers).Close())
+	return servers
+}
+
 // admitted takes new servers in at once: nothing was ever locked on them.
 func admitted(tb testing.TB, l *redlock.Locker) {
 	tb.Helper()

@@ -18,7 +18,7 @@ import (
 // The defects that only real servers show.
 
 func TestDefectLockExtendAndUnlockTakeFiveSecondsEachWithOneHungNode(t *testing.T) {
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, chaos.ServerConfig{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...))
 	warm(t, l)
 	must(t, servers[1].Pause())
@@ -45,7 +45,7 @@ func TestDefectLockExtendAndUnlockTakeFiveSecondsEachWithOneHungNode(t *testing.
 }
 
 func TestDefectLateSetAfterARollbackOnStoppedServers(t *testing.T) {
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, chaos.ServerConfig{})
 	for name, l := range map[string]*redlock.Locker{
 		"New with default clients": lockerWith(t, defaultClients(t, addresses(servers)...)),
 		"Open":                     openServers(t, servers),
@@ -139,7 +139,7 @@ func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
 }
 
 func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, chaos.ServerConfig{})
 	l := openServers(t, servers)
 	const goroutines, names = 64, 20_000
 	pairs := func(prefix string) {
@@ -205,7 +205,7 @@ func memoryOf(t *testing.T, servers []*chaos.Server) []memory {
 
 // A client that is cut off for longer than its lease, while others go on.
 func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, chaos.ServerConfig{})
 	proxied := make([]string, len(servers))
 	proxies := make([]*chaos.Proxy, len(servers))
 	for i, s := range servers {
