@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorumkit/redlock"
+)
+
+const (
+	nodesVariable = "REDLOCK_NODES"
+	// As in redlock.Open: connections a node, and node timeouts a dial may take.
+	poolSize  = 8
+	dialShare = 4
+)
+
+// connection is the flags that every command has: the nodes, and how to speak to
+// them.
+type connection struct {
+	nodes, nodesFile, names string
+	prefix                  string
+	nodeTimeout, maxTTL     time.Duration
+	strict, json            bool
+}
+
+// define adds the flags to a set. What was given before the command's name is the
+// default after it.
+func (c *connection) define(fs *flag.FlagSet) {
+	maxTTL := c.maxTTL
+	if maxTTL == 0 {
+		maxTTL = redlock.DefaultMaxTTL
+	}
+	fs.StringVar(&c.nodes, "nodes", c.nodes, "the masters: `LIST` of host:port or URLs, separated by commas (or "+nodesVariable+")")
+	fs.StringVar(&c.nodesFile, "nodes-file", c.nodesFile, "the masters, one a line, from `FILE`: passwords stay out of ps")
+	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
+	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
+	fs.DurationVar(&c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
+	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients")
+	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit")
+	fs.BoolVar(&c.json, "json", c.json, "print JSON, one value a line")
+}
+
+// urls are the nodes given, by flag, file or variable.
+func (c *connection) urls(getenv func(string) string) ([]string, error) {
+	if c.nodes != "" && c.nodesFile != "" {
+		return nil, usage("give --nodes or --nodes-file, not both")
+	}
+	text := c.nodes
+	if c.nodesFile != "" {
+		var err error
+		if text, err = readNodes(c.nodesFile); err != nil {
+			return nil, err
+		}
+	} else if text == "" {
+		text = getenv(nodesVariable)
+	}
+	urls := split(text)
+	if len(urls) == 0 {
+		return nil, configuration("no nodes given: use --nodes, --nodes-file or %s", nodesVariable)
+	}
+	return urls, nil
+}
+
+// readNodes reads a file of nodes: one a line, "#" begins a comment.
+func readNodes(path string) (string, error) {
+	f, err := os.Open(path) //nolint:gosec // the user's own file is the point
+	if err != nil {
+		return "", configuration("--nodes-file: %w", err)
+	}
+	defer f.Close()
+	var lines []string
+	in := bufio.NewScanner(f)
+	for in.Scan() {
+		// A password may hold a "#", so only one at the beginning is a comment.
+		if line := strings.TrimSpace(in.Text()); !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	if err := in.Err(); err != nil {
+		return "", configuration("--nodes-file: %w", err)
+	}
+	return strings.Join(lines, ","), nil
+}
+
+// split takes a list apart at commas and blanks.
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+}
+
+// fleet is a Locker with the clients it stands on.
+type fleet struct {
+	locker  *redlock.Locker
+	clients []*redis.Client
+	names   []string
+
+	mu      sync.Mutex // guards outside
+	outside map[string]bool
+}
+
+// open makes a Locker. Unlike redlock.Open it demands no quorum: to show what the
+// nodes are is most wanted when there is none, and an acquire waits for one.
+//
+//nolint:contextcheck // a Locker lives until it is closed
+func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Option) (*fleet, error) {
+	c := &a.connection
+	urls, err := c.urls(a.getenv)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{outside: map[string]bool{}}
+	nodes := make([]redis.UniversalClient, len(urls))
+	for i, u := range urls {
+		o, parseErr := parseNode(i, u)
+		if parseErr != nil {
+			err = errors.Join(err, parseErr)
+			continue
+		}
+		harden(o, c.timeout())
+		if change != nil {
+			change(i, o)
+		}
+		client := redis.NewClient(o)
+		f.clients, f.names, nodes[i] = append(f.clients, client), append(f.names, o.Addr), client
+	}
+	if err == nil {
+		if c.names != "" {
+			f.names = split(c.names)
+		}
+		f.locker, err = redlock.New(nodes, append(c.options(f), opts...)...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (c *connection) options(f *fleet) []redlock.Option {
+	opts := []redlock.Option{
+		redlock.WithTTL(min(redlock.DefaultTTL, c.maxTTL)), // where the command has no flag for it
+		redlock.WithMaxTTL(c.maxTTL), redlock.WithPrefix(c.prefix), redlock.WithNodeNames(f.names...), redlock.WithObserver(f.observe),
+	}
+	if c.nodeTimeout != 0 {
+		opts = append(opts, redlock.WithNodeTimeout(c.nodeTimeout))
+	}
+	if c.strict {
+		opts = append(opts, redlock.WithStrictRecovery())
+	}
+	return opts
+}
+
+// timeout bounds a client's calls; the Locker bounds its own besides.
+func (c *connection) timeout() time.Duration {
+	if c.nodeTimeout > 0 {
+		return c.nodeTimeout
+	}
+	return redlock.DefaultNodeTimeout
+}
+
+// observe notes which nodes answer and do not vote.
+func (f *fleet) observe(e redlock.Event) {
+	if e.Kind != redlock.NodeAbstains && e.Kind != redlock.NodeVotes {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.outside[e.Name] = e.Kind == redlock.NodeAbstains
+}
+
+// abstaining tells whether a node was seen that answers and does not vote.
+func (f *fleet) abstaining() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, out := range f.outside {
+		if out {
+			return true
+		}
+	}
+	return false
+}
+
+// close ends the Locker, then the clients under it.
+func (f *fleet) close() error {
+	var errs []error
+	if f.locker != nil {
+		errs = append(errs, f.locker.Close())
+	}
+	for _, c := range f.clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// parseNode reads one URL, by the rules of redlock.Open. No part of a URL that
+// does not parse is repeated: it may hold a password.
+func parseNode(i int, u string) (*redis.Options, error) {
+	if !strings.Contains(u, "://") {
+		host, _, err := net.SplitHostPort(u)
+		if err != nil || host == "" || strings.Contains(u, "@") {
+			return nil, fmt.Errorf("%w: node %d of the list: without a scheme, give host:port", redlock.ErrInvalidNode, i)
+		}
+		return &redis.Options{Addr: u}, nil
+	}
+	o, err := redis.ParseURL(u)
+	if err != nil {
+		return nil, fmt.Errorf("%w: node %d of the list does not parse (not shown, it may hold a password): give redis://[user:password@]host:port, rediss://, unix:///path, or host:port", redlock.ErrInvalidNode, i)
+	}
+	return o, nil
+}
+
+// harden sets what go-redis leaves open to a hung or refusing node.
+func harden(o *redis.Options, timeout time.Duration) {
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout = dialShare * timeout
+	o.ReadTimeout, o.WriteTimeout = timeout, timeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.MinIdleConns = poolSize, 1
+	o.PoolTimeout = timeout
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}

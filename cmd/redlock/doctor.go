@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/quorumkit/redlock"
+)
+
+// What the exit status of doctor says: the convention of monitoring plug-ins.
+const (
+	doctorWarning = 1
+	doctorError   = 2
+	doctorUnknown = 3
+)
+
+func doctorCommand() command {
+	return command{
+		name: "doctor", synopsis: "[flags]", summary: "look for what would weaken the lock",
+		about: `Looks at every node, at the rights of the client and at the options, and says what would
+weaken the lock, why, and what to do. It reads only.
+
+Exit status: 0 nothing above an info, 1 a warning, 2 an error, 3 something could not be
+looked at (and nothing worse was found), 69 no node answered.`,
+		define: func(fs *flag.FlagSet) action {
+			ttl := fs.Duration("ttl", redlock.DefaultTTL, "the lease that your programs use, a `DURATION`")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(0, args, "no arguments"); err != nil {
+					return err
+				}
+				f, err := a.open(nil, redlock.WithTTL(*ttl))
+				if err != nil {
+					return err
+				}
+				return errors.Join(a.doctor(ctx, f), f.close())
+			}
+		},
+	}
+}
+
+// reportShows is the report, as --json shows it.
+type reportShows struct {
+	Nodes    int            `json:"nodes"`
+	Answered int            `json:"answered"`
+	Quorum   int            `json:"quorum"`
+	Worst    string         `json:"worst,omitempty"`
+	Findings []findingShows `json:"findings"`
+}
+
+type findingShows struct {
+	Severity string              `json:"severity"`
+	Code     redlock.FindingCode `json:"code"`
+	Node     string              `json:"node,omitempty"`
+	What     string              `json:"what"`
+	Why      string              `json:"why"`
+	Remedy   string              `json:"remedy"`
+}
+
+func (a *app) doctor(ctx context.Context, f *fleet) error {
+	r, err := f.locker.Cluster().Check(ctx)
+	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
+		return err
+	}
+	if a.connection.json {
+		err = errors.Join(a.answer(reportOf(r)), err)
+	} else {
+		err = errors.Join(a.showReport(r), err)
+	}
+	if err != nil {
+		return err
+	}
+	return quietly(severityStatus(r.Worst()))
+}
+
+// severityStatus is the exit status that tells the worst finding.
+func severityStatus(s redlock.Severity) int {
+	switch s {
+	case redlock.SeverityError:
+		return doctorError
+	case redlock.SeverityWarning:
+		return doctorWarning
+	case redlock.SeverityUnknown:
+		return doctorUnknown
+	case redlock.SeverityInfo:
+	}
+	return exitOK
+}
+
+func reportOf(r redlock.Report) reportShows {
+	out := reportShows{Nodes: r.Nodes, Answered: r.Answered, Quorum: r.Quorum, Findings: []findingShows{}}
+	if w := r.Worst(); w != 0 {
+		out.Worst = w.String()
+	}
+	for _, f := range r.Findings {
+		out.Findings = append(out.Findings, findingShows{f.Severity.String(), f.Code, f.Name, redact(f.What), f.Why, f.Remedy})
+	}
+	return out
+}
+
+// showReport prints the findings as a table, then the reason and the remedy of
+// each kind once: a fault that all nodes share would repeat them.
+func (a *app) showReport(r redlock.Report) error {
+	p := a.newPage()
+	p.printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(r.Findings), "finding"))
+	if len(r.Findings) == 0 {
+		return a.flush(p)
+	}
+	rows := [][]cell{row("", "CODE", "NODE", "WHAT")}
+	for _, f := range r.Findings {
+		at := f.Name
+		if f.Node < 0 {
+			at = "cluster"
+		}
+		line := row(f.Severity.String(), string(f.Code), at, redact(f.What))
+		line[0].in = severityColor(f.Severity)
+		rows = append(rows, line)
+	}
+	p.table(rows)
+	told := map[string]bool{}
+	for _, f := range r.Findings {
+		if text := fmt.Sprintf("%s. %s.", f.Why, f.Remedy); !told[string(f.Code)+text] {
+			told[string(f.Code)+text] = true
+			p.printf("\n%s: %s\n", f.Code, text)
+		}
+	}
+	return a.flush(p)
+}
+
+func severityColor(s redlock.Severity) paint {
+	switch s {
+	case redlock.SeverityError:
+		return red
+	case redlock.SeverityWarning, redlock.SeverityUnknown:
+		return yellow
+	case redlock.SeverityInfo:
+	}
+	return plain
+}
+
+// plural is a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

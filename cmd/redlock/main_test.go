@@ -1,0 +1,237 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+const (
+	// nodeTimeout is generous: a busy machine is slower than a data centre.
+	nodeTimeout = time.Second
+	// patience bounds everything that must happen in the end.
+	patience = 30 * time.Second
+)
+
+// command is the path of the program, built from these files.
+var command string
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(actVar); what != "" {
+		act(what, os.Args[1:])
+		return
+	}
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "redlock-cmd-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		command = filepath.Join(dir, "redlock")
+		if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", command, ".").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// result is how one run ended.
+type result struct {
+	out, errs string
+	code      int
+}
+
+// prepare makes a command that is not started, with REDLOCK_NODES set to nodes.
+func prepare(t *testing.T, nodes string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command, args...)
+	cmd.WaitDelay = patience
+	cmd.Env = append(os.Environ(), "REDLOCK_NODES="+nodes)
+	return cmd
+}
+
+// run runs the program to its end.
+func run(t *testing.T, nodes string, args ...string) result {
+	t.Helper()
+	return finish(t, prepare(t, nodes, args...))
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatalf("starting %q: %v", cmd.Args, err)
+	}
+	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// want checks the status, and that stdout and stderr together have the words.
+func (r result) want(t *testing.T, code int, words ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("got exit status %d; want %d\nstdout: %s\nstderr: %s", r.code, code, r.out, r.errs)
+	}
+	for _, w := range words {
+		if !strings.Contains(r.out+r.errs, w) {
+			t.Errorf("got\n%s%s\nwant %q in it", r.out, r.errs, w)
+		}
+	}
+}
+
+// blanks starts n servers that no cluster knows, and returns their list.
+func blanks(t *testing.T, n int, config chaos.ServerConfig) ([]*chaos.Server, string) {
+	t.Helper()
+	servers := chaos.NeedServers(t, n, config)
+	urls := make([]string, n)
+	for i, s := range servers {
+		urls[i] = s.URL()
+	}
+	return servers, strings.Join(urls, ",")
+}
+
+// masters starts n servers and founds a cluster of them.
+func masters(t *testing.T, n int) ([]*chaos.Server, string) {
+	t.Helper()
+	servers, nodes := blanks(t, n, chaos.ServerConfig{})
+	l := open(t, nodes)
+	if err := l.Cluster().Admit(t.Context()); err != nil {
+		t.Fatalf("founding the cluster: %v", err)
+	}
+	return servers, nodes
+}
+
+// open makes a Locker beside the program.
+func open(t *testing.T, nodes string, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	opts = append([]redlock.Option{redlock.WithNodeTimeout(nodeTimeout), redlock.WithTTL(10 * time.Second)}, opts...)
+	l, err := redlock.Open(t.Context(), strings.Split(nodes, ","), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %v", what, patience)
+		}
+	}
+}
+
+// decode reads one line of JSON.
+func decode(t *testing.T, line string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(line), into); err != nil {
+		t.Fatalf("got %q; want JSON: %v", line, err)
+	}
+}
+
+func TestHelpExplainsEveryCommand(t *testing.T) {
+	t.Parallel()
+	list := run(t, "", "help")
+	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
+	for _, name := range []string{"status", "nodes", "nodes join", "nodes admit", "nodes retire", "doctor", "release"} {
+		list.want(t, 0, "\n  "+name+" ")
+		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
+		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
+	}
+}
+
+func TestUsageAndConfigurationAreToldApart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"", 64, "which command"},
+		{"sleep", 64, "no command"},
+		{"help sleep", 64, "no command"},
+		{"status", 64, "KEY"},
+		{"status k --no-such-flag", 64, "no-such-flag"},
+		{"release k", 64, "--force"},
+		{"nodes retire", 64, "ADDR"},
+		{"nodes admit now", 64, "got 1"},
+		{"status --nodes a:1 --nodes-file b k", 64, "not both"},
+		{"status --nodes-file /does/not/exist k", 78, "--nodes-file"},
+		{"status k", 78, "no nodes given"},
+		{"status --nodes localhost k", 78, "host:port"},
+		{"status --nodes 127.0.0.1:1,127.0.0.1:1 k", 78, "may not vote twice"},
+		{"status --nodes 127.0.0.1:1 --node-timeout -1s k", 64, "WithNodeTimeout"},
+		{"status --nodes 127.0.0.1:1 k", 69, "unknown"},
+		{"nodes --nodes 127.0.0.1:1", 69, "unreachable"},
+		{"doctor --nodes 127.0.0.1:1", 69, "no quorum"},
+	} {
+		r := run(t, "", strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.out+r.errs, c.says) {
+			t.Errorf("%q: got exit status %d and %s%s; want %d and %q", c.args, r.code, r.out, r.errs, c.code, c.says)
+		}
+	}
+}
+
+// A password must not be seen: by ps, in a message, in any form.
+func TestPasswordsAreShownNowhere(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	_, nodes := blanks(t, 3, chaos.ServerConfig{Password: secret})
+	wrong := strings.ReplaceAll(nodes, secret, secret+"-wrong")
+	file := filepath.Join(t.TempDir(), "nodes")
+	if err := os.WriteFile(file, []byte("# the masters\n"+strings.ReplaceAll(nodes, ",", "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "", "nodes", "admit", "--yes", "--node-timeout", "1s", "--nodes-file", file).want(t, 0, "3 votes")
+	for _, args := range [][]string{
+		{"nodes"},
+		{"nodes", "--nodes", nodes},
+		{"nodes", "--nodes", wrong},
+		{"doctor", "--nodes", wrong},
+		{"status", "k", "--nodes", wrong, "--json"},
+		{"status", "k", "--nodes", "redis://:" + secret + "@127.0.0.1:port"},
+		{"nodes", nodes},
+		{"nodes", "retire", nodes},
+		{nodes},
+	} {
+		if r := run(t, nodes, args...); strings.Contains(r.out+r.errs, secret) {
+			t.Errorf("%q: the password is shown: %s%s", args, r.out, r.errs)
+		}
+	}
+	cmd := prepare(t, "", "status", "--watch", "--nodes", nodes, "k")
+	out, err := cmd.StdoutPipe()
+	if err = errors.Join(err, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid)); err == nil && strings.Contains(string(line), secret) {
+		t.Errorf("ps shows the password: %q", line)
+	}
+	if err := errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Wait()); err != nil {
+		t.Errorf("an interrupted watch: got %v; want exit status 0", err)
+	}
+}
+
+func TestColoursAreForTerminalsOnly(t *testing.T) {
+	t.Parallel()
+	if r := run(t, "", "nodes", "--nodes", "127.0.0.1:1"); strings.Contains(r.out+r.errs, "\x1b") {
+		t.Errorf("got colours in a pipe: %q", r.out)
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+func nodesCommand() command {
+	return command{
+		name: "nodes", synopsis: "[list] [flags]", summary: "list the nodes: who votes, who waits and until when",
+		about: `Lists the nodes: members vote; a joining node votes when its wait is over; a blank one
+needs something else first, which its last column says; retired, foreign, misconfigured
+and unreachable nodes do not vote. Exit status 69 if fewer than a quorum vote.`,
+		define: func(*flag.FlagSet) action {
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(0, args, "no arguments, or join, admit or retire"); err != nil {
+					return err
+				}
+				return a.withFleet(func(f *fleet) error {
+					s, err := f.locker.Cluster().Status(ctx)
+					if err != nil {
+						return err
+					}
+					if err := a.showNodes(s, f); err != nil {
+						return err
+					}
+					if s.Votes() < s.Quorum {
+						return quietly(exitNoQuorum)
+					}
+					return nil
+				})
+			}
+		},
+	}
+}
+
+func joinCommand() command {
+	return command{
+		name: "nodes join", synopsis: "--wait [flags]", summary: "wait until every node that answers votes",
+		about: `Takes in nodes that are new or returned, after the wait that makes it safe, and ends when
+every node that answers votes. Short-lived programs, such as cron jobs, are never there at
+the end of the wait: run this from a timer unit or as a container's init step. Without
+--wait it says what there would be to wait for; exit status 75 if there is anything.`,
+		define: func(fs *flag.FlagSet) action {
+			wait := fs.Bool("wait", false, "wait for as long as it takes")
+			timeout := fs.Duration("timeout", 0, "wait no longer than this `DURATION`")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(0, args, "no arguments"); err != nil {
+					return err
+				}
+				return a.withFleet(func(f *fleet) error { return a.join(ctx, f, *wait, *timeout) })
+			}
+		},
+	}
+}
+
+func admitCommand() command {
+	return command{
+		name: "nodes admit", synopsis: "--yes [flags]", summary: "take new and returned nodes in now, on your word",
+		about: `Takes blank and returned nodes in without their wait. You vouch that no lock made before
+on these nodes is held, by anyone: on a new cluster that is so. It never overrules what the
+records say of the number of nodes, their names, retirement or another cluster.`,
+		define: func(fs *flag.FlagSet) action {
+			yes := fs.Bool("yes", false, "do it")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(0, args, "no arguments"); err != nil {
+					return err
+				}
+				return a.withFleet(func(f *fleet) error { return a.admit(ctx, f, *yes) })
+			}
+		},
+	}
+}
+
+func retireCommand() command {
+	return command{
+		name: "nodes retire", synopsis: "ADDR --yes [flags]", summary: "have one node abstain for ever, to replace it",
+		about: `Has the node with this address (or name) abstain for ever, and marks its name on a quorum
+of the others. Then stop it, wait for the cluster's longest lease, and only then roll out
+the list with a new, blank node in its place: docs/OPERATIONS.md. Run it again if it says
+that marks are missing.`,
+		define: func(fs *flag.FlagSet) action {
+			yes := fs.Bool("yes", false, "do it")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(1, args, "the ADDR of one node"); err != nil {
+					return err
+				}
+				return a.withFleet(func(f *fleet) error { return a.retire(ctx, f, args[0], *yes) })
+			}
+		},
+	}
+}
+
+// withFleet runs a command over the nodes given.
+//
+//nolint:contextcheck // a Locker lives until it is closed
+func (a *app) withFleet(do func(*fleet) error) error {
+	f, err := a.open(nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(f), f.close())
+}
+
+// clusterShows is the cluster, as --json shows it.
+type clusterShows struct {
+	Cluster string      `json:"cluster"`
+	Votes   int         `json:"votes"`
+	Quorum  int         `json:"quorum"`
+	Nodes   []nodeState `json:"nodes"`
+}
+
+type nodeState struct {
+	Node   string `json:"node"`
+	State  string `json:"state"`
+	Left   int64  `json:"left_ms"`
+	Until  string `json:"until,omitempty"` // by the wall clock, RFC 3339
+	MaxTTL int64  `json:"max_ttl_ms"`
+	Cause  string `json:"cause,omitempty"`
+}
+
+// showNodes prints the list.
+func (a *app) showNodes(s redlock.ClusterStatus, f *fleet) error {
+	if a.connection.json {
+		out := clusterShows{Cluster: s.ID, Votes: s.Votes(), Quorum: s.Quorum}
+		for _, n := range s.Nodes {
+			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), redact(n.Cause)})
+		}
+		return a.answer(out)
+	}
+	p := a.newPage()
+	id, color := s.ID, green
+	if id == "" {
+		id = "none yet"
+	}
+	if s.Votes() < s.Quorum {
+		color = red
+	}
+	p.printf("cluster %s: %s, quorum %d\n", id, p.in(color, plural(s.Votes(), "vote")+" of "+plural(len(f.names), "node")), s.Quorum)
+	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
+	for _, n := range s.Nodes {
+		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), redact(n.Cause))
+		r[1].in = yellow
+		if n.State == redlock.NodeMember {
+			r[1].in = plain
+		}
+		rows = append(rows, r)
+	}
+	p.table(rows)
+	return a.flush(p)
+}
+
+func until(left time.Duration) string {
+	if left == 0 {
+		return ""
+	}
+	return wallClock().Add(left).Format(time.RFC3339)
+}
+
+// join waits for the nodes, or says what there is to wait for.
+func (a *app) join(ctx context.Context, f *fleet, wait bool, timeout time.Duration) error {
+	c := f.locker.Cluster()
+	s, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	outside := 0
+	for _, n := range s.Nodes {
+		if n.State != redlock.NodeMember && n.State != redlock.NodeUnreachable {
+			outside++
+		}
+	}
+	if outside > 0 {
+		a.complain(joinBelief(s, outside, a.connection.maxTTL))
+	}
+	if !wait && timeout == 0 {
+		if err := a.showNodes(s, f); err != nil {
+			return err
+		}
+		if outside > 0 || s.Votes() < s.Quorum {
+			return &statusError{exitBusy, errors.New("nodes join: not done: give --wait to wait for them")}
+		}
+		return nil
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	if err := c.Join(ctx); err != nil {
+		return err
+	}
+	if s, err = c.Status(ctx); err != nil {
+		return err
+	}
+	return a.showNodes(s, f)
+}
+
+// joinBelief is what a join relies on.
+func joinBelief(s redlock.ClusterStatus, outside int, maxTTL time.Duration) string {
+	for _, n := range s.Nodes {
+		maxTTL = max(maxTTL, n.MaxTTL)
+	}
+	text := plural(outside, "node") + " can vote after a wait. This believes that no client takes a lease above " + short(maxTTL) +
+		", so that after it every lock that such a node may have forgotten is over"
+	if s.ID == "" {
+		text += "; that this is a new cluster, or that the majority of an old one forgot: its tokens then lean on the clocks, once"
+	}
+	return text
+}
+
+// admit takes nodes in on the operator's word.
+func (a *app) admit(ctx context.Context, f *fleet, yes bool) error {
+	c := f.locker.Cluster()
+	s, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	a.complain("nodes admit believes that no lock made before on these nodes is held, by anyone; if one is, a second holder can get it")
+	if !yes {
+		if err := a.showNodes(s, f); err != nil {
+			return err
+		}
+		return usage("nodes admit: nothing done: give --yes if that is so")
+	}
+	err = c.Admit(ctx)
+	if s, statusErr := c.Status(ctx); statusErr == nil {
+		err = errors.Join(a.showNodes(s, f), err)
+	}
+	return err
+}
+
+// retire finds the node and has it abstain.
+func (a *app) retire(ctx context.Context, f *fleet, name string, yes bool) error {
+	node := -1
+	for i, n := range f.names {
+		if n == name || f.clients[i].Options().Addr == name {
+			node = i
+		}
+	}
+	if node < 0 {
+		return usage("nodes retire: %s is not in the list of nodes: %v", redact(name), f.names)
+	}
+	a.complain("nodes retire believes that " + f.names[node] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
+	if !yes {
+		return usage("nodes retire: nothing done: give --yes if that is so")
+	}
+	c := f.locker.Cluster()
+	err := c.Retire(ctx, node)
+	if s, statusErr := c.Status(ctx); statusErr == nil {
+		err = errors.Join(a.showNodes(s, f), err)
+	}
+	return err
+}

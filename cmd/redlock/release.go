@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock"
+)
+
+// deadKey begins the key of a tombstone, a part of the wire format: it keeps the
+// owner from taking the key again by a command that is still on its way, or by
+// the repair that renewal does.
+const deadKey = "redlock:dead:"
+
+func releaseCommand() command {
+	return command{
+		name: "release", synopsis: "KEY --force --yes [flags]", summary: "take a lock away from its holder",
+		about: `Removes KEY from every node that answers, whoever holds it, and says what it removed.
+The holder may trust its lock until its next renewal fails, a third of its lease at most,
+or until its validity ends: that it has stopped is for you to know. Locks whose holder has
+died lapse by themselves. Without --yes it says what it would remove.`,
+		define: func(fs *flag.FlagSet) action {
+			force := fs.Bool("force", false, "yes, although it is somebody else's")
+			yes := fs.Bool("yes", false, "do it")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(1, args, "one KEY"); err != nil {
+					return err
+				}
+				if !*force {
+					return usage("release: only a holder releases its own lock; to take it away from another, give --force")
+				}
+				return a.withFleet(func(f *fleet) error { return a.release(ctx, f, args[0], *yes) })
+			}
+		},
+	}
+}
+
+// removal is what was removed from one node, or would be.
+type removal struct {
+	Node      string `json:"node"`
+	Holder    string `json:"holder,omitempty"`
+	Remaining int64  `json:"remaining_ms"`
+	Removed   bool   `json:"removed"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (a *app) release(ctx context.Context, f *fleet, resource string, yes bool) error {
+	in, err := f.locker.Inspect(ctx, resource)
+	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
+		return err
+	}
+	life, err := tombstoneLife(ctx, f, a.connection.maxTTL)
+	if err != nil {
+		return err
+	}
+	out := make([]removal, len(in.Nodes))
+	var g errgroup.Group // zero: one node's failure must not end the others
+	for i, n := range in.Nodes {
+		out[i] = removal{Node: n.Name, Holder: n.Owner, Remaining: milliseconds(n.Remaining), Error: oneLine(n.Err)}
+		if !yes || n.Err != nil || n.Owner == "" {
+			continue
+		}
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, a.connection.timeout())
+			defer cancel()
+			removed, err := remove(ctx, f.clients[i], in.Key, n.Owner, life)
+			out[i].Removed, out[i].Error = removed, oneLine(err)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	if err := a.showRemovals(resource, out, yes); err != nil {
+		return err
+	}
+	return removalStatus(out, in.Quorum, yes)
+}
+
+// tombstoneLife is the longest lease in the cluster: whatever the holder has
+// under way is over after it.
+func tombstoneLife(ctx context.Context, f *fleet, life time.Duration) (time.Duration, error) {
+	s, err := f.locker.Cluster().Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range s.Nodes {
+		life = max(life, n.MaxTTL)
+	}
+	return life, nil
+}
+
+// remove deletes the key if it is still the owner's, and leaves a tombstone, as
+// the library's release does. A transaction does without a script of its own.
+func remove(ctx context.Context, c *redis.Client, key, owner string, life time.Duration) (bool, error) {
+	removed := false
+	err := c.Watch(ctx, func(tx *redis.Tx) error {
+		held, err := tx.Get(ctx, key).Result()
+		if errors.Is(err, redis.Nil) || err == nil && held != owner {
+			return nil // it ended by itself, and another may have it
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, key)
+			p.Set(ctx, deadKey+owner, 1, life)
+			return nil
+		})
+		removed = err == nil
+		return err
+	}, key)
+	if errors.Is(err, redis.TxFailedErr) {
+		return false, fmt.Errorf("it changed at the same moment: %w", err)
+	}
+	return removed, err
+}
+
+// removalStatus is a failure where the name is not free for sure.
+func removalStatus(out []removal, quorum int, yes bool) error {
+	free := 0
+	for _, r := range out {
+		if r.Error == "" {
+			free++
+		}
+	}
+	switch {
+	case !yes:
+		return usage("release: nothing done: give --yes to remove it")
+	case free < quorum:
+		return &statusError{exitNoQuorum, fmt.Errorf("release: %d of %d nodes answered, quorum %d: the lock may stand", free, len(out), quorum)}
+	}
+	return nil
+}
+
+func (a *app) showRemovals(resource string, out []removal, yes bool) error {
+	if a.connection.json {
+		return a.answer(struct {
+			Key   string    `json:"key"`
+			Nodes []removal `json:"nodes"`
+		}{resource, out})
+	}
+	p := a.newPage()
+	rows := [][]cell{row("NODE", "", "LEFT", "HOLDER")}
+	for _, r := range out {
+		did, left, holder := "nothing there", "-", "-"
+		if r.Holder != "" {
+			did, left, holder = "gone by itself", short(time.Duration(r.Remaining)*time.Millisecond), r.Holder
+		}
+		switch {
+		case r.Error != "":
+			did, holder = "failed", r.Error
+		case r.Removed:
+			did = "removed"
+		case r.Holder != "" && !yes:
+			did = "would remove"
+		}
+		rows = append(rows, row(r.Node, did, left, holder))
+	}
+	p.table(rows)
+	return a.flush(p)
+}

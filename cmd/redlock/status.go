@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+func statusCommand() command {
+	return command{
+		name: "status", synopsis: "[flags] KEY...", summary: "show who holds a key, node by node",
+		about: `Shows for each node whether it votes, who holds KEY there, what remains of the lease
+and the largest token given; and a verdict:
+
+  held m/N  m nodes, a quorum, show one holder
+  free      a quorum of nodes has no holder
+  split     neither: attempts are under way, or remains lie about until they lapse
+  unknown   too few nodes that vote have answered
+
+It changes nothing. Exit status 69 if a verdict is unknown. With --json, one line a key.`,
+		define: func(fs *flag.FlagSet) action {
+			watch := fs.Bool("watch", false, "show it again and again, until a signal")
+			every := fs.Duration("interval", time.Second, "the pause between two looks, a `DURATION`")
+			return func(ctx context.Context, a *app, args []string) error {
+				if len(args) == 0 {
+					return usage("give at least one KEY")
+				}
+				if *every <= 0 {
+					return usage("--interval %v: give a positive duration", *every)
+				}
+				f, err := a.open(nil)
+				if err != nil {
+					return err
+				}
+				if !*watch {
+					every = nil
+				}
+				return errors.Join(a.status(ctx, f, args, every), f.close())
+			}
+		},
+	}
+}
+
+// keyStatus is one key, as --json shows it.
+type keyStatus struct {
+	Key     string      `json:"key"`
+	Verdict verdict     `json:"verdict"`
+	Held    int         `json:"held"` // by the foremost holder
+	Nodes   int         `json:"nodes"`
+	Quorum  int         `json:"quorum"`
+	Holder  string      `json:"holder,omitempty"`
+	ByNode  []nodeShows `json:"by_node"`
+}
+
+// nodeShows is what one node says of a key.
+type nodeShows struct {
+	Node      string `json:"node"`
+	Vote      string `json:"vote"` // member, or why not: blank, joining, ...
+	Holder    string `json:"holder,omitempty"`
+	Remaining int64  `json:"remaining_ms"`
+	Token     uint64 `json:"token"`
+	Error     string `json:"error,omitempty"`
+
+	left time.Duration
+}
+
+// status shows the keys once, or every so often until a signal comes.
+func (a *app) status(ctx context.Context, f *fleet, keys []string, every *time.Duration) error {
+	signals := make(chan os.Signal, 1)
+	if every != nil {
+		watchFor(signals, endings...)
+	}
+	for {
+		known, err := a.showKeys(ctx, f, keys, every != nil)
+		if err != nil {
+			return err
+		}
+		if every == nil {
+			if !known {
+				return quietly(exitNoQuorum)
+			}
+			return nil
+		}
+		pause := newTimer(*every)
+		select {
+		case <-signals:
+			return nil
+		case <-pause.C:
+		}
+	}
+}
+
+// showKeys looks at every key and prints what it saw.
+func (a *app) showKeys(ctx context.Context, f *fleet, keys []string, again bool) (known bool, err error) {
+	p := a.newPage()
+	if again && p.colored {
+		p.WriteString("\x1b[H\x1b[2J")
+	}
+	known = true
+	cluster, err := f.locker.Cluster().Status(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i, key := range keys {
+		in, err := f.locker.Inspect(ctx, key)
+		if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
+			return false, err
+		}
+		s := assess(in, cluster)
+		known = known && s.Verdict != verdictUnknown
+		if a.connection.json {
+			p.WriteString(jsonLine(s))
+			continue
+		}
+		if i > 0 || again {
+			p.WriteByte('\n')
+		}
+		s.print(p)
+	}
+	return known, a.flush(p)
+}
+
+// assess puts together what the nodes say of a key and whether they vote.
+func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
+	s := keyStatus{Key: in.Resource, Nodes: len(in.Nodes), Quorum: in.Quorum}
+	ballots := make([]ballot, len(in.Nodes))
+	for i, n := range in.Nodes {
+		state := cluster.Nodes[i].State
+		ballots[i] = ballot{counts: n.Err == nil && state == redlock.NodeMember, owner: n.Owner}
+		s.ByNode = append(s.ByNode, nodeShows{
+			Node: n.Name, Vote: state.String(), Holder: n.Owner, Token: uint64(n.Token),
+			Remaining: milliseconds(n.Remaining), left: n.Remaining, Error: oneLine(n.Err),
+		})
+	}
+	s.Verdict, s.Holder, s.Held = judge(ballots, in.Quorum)
+	return s
+}
+
+func (s keyStatus) print(p *page) {
+	p.printf("%s: %s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), s.Verdict.line(s.Held, s.Nodes)))
+	rows := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "HOLDER")}
+	for _, n := range s.ByNode {
+		holder, left, token := n.Holder, short(n.left), "-"
+		if n.Token > 0 {
+			token = strconv.FormatUint(n.Token, 10)
+		}
+		if holder == "" {
+			holder, left = "-", "-"
+		}
+		if n.Error != "" {
+			holder, left, token = n.Error, "?", "?"
+		}
+		r := row(n.Node, n.Vote, left, token, holder)
+		if n.Vote != redlock.NodeMember.String() {
+			r[1].in = yellow
+		}
+		rows = append(rows, r)
+	}
+	p.table(rows)
+}

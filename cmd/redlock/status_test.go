@@ -1,0 +1,190 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// shown is what the tests read of status --json.
+type shown struct {
+	Key, Verdict, Holder string
+	Held, Nodes, Quorum  int
+	ByNode               []struct {
+		Node, Vote, Holder, Error string
+		Remaining                 int64 `json:"remaining_ms"`
+		Token                     uint64
+	} `json:"by_node"`
+}
+
+func status(t *testing.T, nodes, key string) shown {
+	t.Helper()
+	r := run(t, nodes, "status", "--json", "--node-timeout", "1s", key)
+	var s shown
+	decode(t, r.out, &s)
+	return s
+}
+
+func TestStatusTellsHeldFreeSplitAndUnknown(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	if s := status(t, nodes, "k"); s.Verdict != "free" || s.Nodes != 3 || s.Quorum != 2 || s.Held != 0 {
+		t.Errorf("nobody holds it: got %+v; want free", s)
+	}
+	lock, err := open(t, nodes, redlock.WithHolder("worker:")).Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s shown
+	eventually(t, "held by three", func() bool {
+		s = status(t, nodes, "k")
+		return s.Held == 3
+	})
+	if s.Verdict != "held" || !strings.HasPrefix(s.Holder, "worker:") {
+		t.Errorf("got %+v; want it held by worker", s)
+	}
+	for _, n := range s.ByNode {
+		if n.Vote != "member" || n.Holder != s.Holder || n.Remaining <= 0 || n.Token < uint64(lock.Token()) {
+			t.Errorf("got %+v; want a member that shows %s with token %d", n, s.Holder, lock.Token())
+		}
+	}
+	run(t, nodes, "status", "k", "other", "--node-timeout", "1s").want(t, 0, `"k": held 3/3`, `"other": free`, "worker:")
+	if err := lock.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	for i, owner := range []string{"a", "b", "c"} {
+		if err := servers[i].Client().Set(t.Context(), "k", owner, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := status(t, nodes, "k"); s.Verdict != "split" {
+		t.Errorf("three owners: got %+v; want split", s)
+	}
+	for _, server := range servers[:2] {
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := status(t, nodes, "k"); s.Verdict != "unknown" {
+		t.Errorf("one node left: got %+v; want unknown", s)
+	}
+	run(t, nodes, "status", "k").want(t, 69, "unknown", "refused")
+}
+
+func TestStatusWatchesUntilASignal(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 1)
+	p := start(t, prepare(t, nodes, "status", "--watch", "--interval", "10ms", "--json", "k"))
+	eventually(t, "three looks", func() bool { return strings.Count(p.stdout(), "\n") >= 3 })
+	p.signal(t, sigTERM)
+	p.wait(t).want(t, 0, `"verdict":"free"`)
+}
+
+func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
+	t.Parallel()
+	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	flags := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
+	redlockWith := func(args ...string) result {
+		t.Helper()
+		return run(t, nodes, append(args, flags...)...)
+	}
+	redlockWith("nodes").want(t, 69, "0 votes of 3 nodes", "cluster none yet")
+	redlockWith("nodes", "join").want(t, 75, "believes that no client takes a lease above 4s", "give --wait")
+	redlockWith("nodes", "join", "--timeout", "100ms").want(t, 69, "no quorum")
+	redlockWith("nodes", "admit").want(t, 64, "believes that no lock made before", "nothing done")
+	redlockWith("nodes").want(t, 69)
+	redlockWith("nodes", "admit", "--yes").want(t, 0, "3 votes of 3 nodes")
+	redlockWith("nodes", "list").want(t, 0, "3 votes", "member", "4s")
+	redlockWith("nodes", "join", "--wait").want(t, 0, "3 votes")
+
+	if err := servers[2].RestartEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Cluster string
+		Votes   int
+		Nodes   []struct {
+			Node, State, Until string
+			Left               int64 `json:"left_ms"`
+		}
+	}
+	p := start(t, prepare(t, nodes, append([]string{"nodes", "join", "--wait"}, flags...)...))
+	eventually(t, "the wait", func() bool {
+		r := redlockWith("nodes", "--json")
+		decode(t, r.out, &list)
+		return list.Nodes[2].State == "joining"
+	})
+	if n := list.Nodes[2]; list.Votes != 2 || n.Left <= 0 || n.Left > 4000 || n.Until == "" || list.Cluster == "" {
+		t.Errorf("got %+v; want two votes, and one that joins within 4s", list)
+	}
+	p.wait(t).want(t, 0, "3 votes of 3 nodes", "1 node can vote after a wait")
+
+	addr := servers[0].Addr()
+	redlockWith("nodes", "retire", "10.9.8.7:1", "--yes").want(t, 64, "not in the list")
+	redlockWith("nodes", "retire", addr).want(t, 64, "believes that "+addr, "nothing done")
+	redlockWith("nodes", "retire", addr, "--yes").want(t, 0, "retired", "2 votes")
+	redlockWith("nodes", "join", "--wait").want(t, 1, "retired")
+}
+
+func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	flags := []string{"doctor", "--node-timeout", "1s"}
+	r := run(t, nodes, flags...)
+	r.want(t, 1, "3 of 3 nodes answered", "persistence", "warning")
+	var report struct {
+		Worst    string
+		Findings []struct{ Severity, Code, Node, What, Why, Remedy string }
+	}
+	decode(t, run(t, nodes, append(flags, "--json")...).out, &report)
+	if len(report.Findings) == 0 || report.Worst != "warning" || report.Findings[0].Remedy == "" {
+		t.Errorf("got %+v; want findings with remedies, the worst a warning", report)
+	}
+	if err := servers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, nodes, flags...).want(t, 2, "unreachable", servers[0].Addr(), "2 of 3")
+}
+
+func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	lock, err := open(t, nodes, redlock.WithHolder("victim:"), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "held by three", func() bool { return status(t, nodes, "k").Held == 3 })
+	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "victim:", "--yes")
+	if lock.Err() != nil || status(t, nodes, "k").Held != 3 {
+		t.Fatalf("got a lock that %v, without --yes; want it held", lock.Err())
+	}
+	r := run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s")
+	r.want(t, 0, "removed", "victim:")
+	if got := strings.Count(r.out, "removed"); got != 3 {
+		t.Errorf("got %d nodes; want 3:\n%s", got, r.out)
+	}
+	// The holder's renewal must not repair what was taken away.
+	eventually(t, "the holder knows", func() bool { return lock.Err() != nil })
+	for i, s := range servers {
+		if n, err := s.Client().Exists(t.Context(), "k").Result(); n != 0 || err != nil {
+			t.Errorf("server %d: got %d keys, %v; want none", i, n, err)
+		}
+		dead, err := s.Client().Keys(t.Context(), "redlock:dead:victim:*").Result()
+		if len(dead) != 1 || err != nil {
+			t.Errorf("server %d: got tombstones %q, %v; want one", i, dead, err)
+		}
+	}
+	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "nothing there")
+	if err := servers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, nodes, "release", "k", "--force", "--yes").want(t, 0, "failed")
+	if err := servers[1].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, nodes, "release", "k", "--force", "--yes").want(t, 69, "may stand")
+}
