@@ -144,8 +144,8 @@ func ExampleCluster_Retire() {
 func ExampleWithStrictRecovery() {
 	nodes := newNodes(3)
 	defer nodes.Close()
-	locker := lockerOn(nodes, redlock.WithStrictRecovery(), redlock.WithTTL(250*time.Millisecond),
-		redlock.WithMaxTTL(300*time.Millisecond), redlock.WithNodeTimeout(500*time.Millisecond))
+	locker := lockerOn(nodes, redlock.WithStrictRecovery(), redlock.WithTTL(600*time.Millisecond),
+		redlock.WithMaxTTL(700*time.Millisecond), redlock.WithNodeTimeout(500*time.Millisecond))
 	defer locker.Close()
 
 	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond) // more than MaxTTL
