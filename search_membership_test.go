@@ -72,7 +72,6 @@ var closedSearches = []struct {
 	}},
 	{"one founder", false, func(s *memberSystem) { s.founding, s.racing, s.clients, s.faults = true, true, 0, 0 }},
 	{"one founder, and a client", true, func(s *memberSystem) { s.founding, s.racing, s.clients, s.faults = true, true, 1, 0 }},
-	{"two founders", true, func(s *memberSystem) { s.founding, s.racing, s.joiners, s.clients, s.faults = true, true, 2, 0, 0 }},
 	{"leases of two ticks", true, func(s *memberSystem) { s.blank, s.life = true, 2 }},
 }
 
