@@ -1,0 +1,249 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// What membership is worth: each fault once with it and once without, on real
+// servers. Without it the second holder, or the old token, must be seen; else the
+// experiment shows nothing.
+
+const nowhere = "127.0.0.1:1" // nothing listens there
+
+// openWithout is a Locker over real servers, some of which it can't reach. It
+// admits nothing.
+func openWithout(t *testing.T, servers []*chaos.Server, unreachable []int, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	clients := make([]redis.UniversalClient, len(servers))
+	for i, s := range servers {
+		o := s.Options()
+		for _, u := range unreachable {
+			if i == u {
+				o.Addr = nowhere
+			}
+		}
+		c := redis.NewClient(o)
+		t.Cleanup(func() { _ = c.Close() })
+		clients[i] = c
+	}
+	return lockerWith(t, clients, append([]redlock.Option{
+		redlock.WithNodeNames(addresses(servers)...), redlock.WithNodeTimeout(time.Second),
+	}, opts...)...)
+}
+
+// forgetting is a way in which servers lose a lock that they granted.
+type forgetting struct {
+	name   string
+	config chaos.ServerConfig
+	all    bool // five servers forget, not two
+	// prepare is called before the lock is taken; what it returns, after.
+	prepare func(t *testing.T, lost, others []*chaos.Server) (forget func())
+}
+
+// each makes a forgetting of what one server does to forget.
+func each(forget func(s *chaos.Server) error) func(*testing.T, []*chaos.Server, []*chaos.Server) func() {
+	return func(t *testing.T, lost, _ []*chaos.Server) func() {
+		t.Helper()
+		return func() {
+			for _, s := range lost {
+				must(t, forget(s))
+			}
+		}
+	}
+}
+
+var forgettings = []forgetting{
+	{name: "killed and restarted empty", prepare: each((*chaos.Server).RestartEmpty)},
+	{name: "all killed and restarted empty", all: true, prepare: each((*chaos.Server).RestartEmpty)},
+	{name: "FLUSHALL", prepare: func(t *testing.T, lost, _ []*chaos.Server) func() {
+		t.Helper()
+		return each(func(s *chaos.Server) error { return s.Flush(t.Context()) })(t, lost, nil)
+	}},
+	{name: "an old append-only file", config: chaos.ServerConfig{AOF: chaos.FsyncAlways}, prepare: fromSnapshot},
+	{name: "a backup", prepare: fromSnapshot},
+	{name: "a power cut under everysec", config: chaos.ServerConfig{AOF: chaos.FsyncEverysec}, prepare: powerCut},
+	{name: "a promoted replica of another node", prepare: promoted},
+}
+
+// fromSnapshot restarts the servers with what they had before the lock.
+func fromSnapshot(t *testing.T, lost, _ []*chaos.Server) func() {
+	t.Helper()
+	old := make([]string, len(lost))
+	for i, s := range lost {
+		dir, err := s.Snapshot(t.Context())
+		must(t, err)
+		old[i] = dir
+	}
+	return func() {
+		for i, s := range lost {
+			must(t, s.RestartWithDataFrom(old[i]))
+		}
+	}
+}
+
+// powerCut loses what was written since the lock was asked for.
+func powerCut(t *testing.T, lost, _ []*chaos.Server) func() {
+	t.Helper()
+	size := func(s *chaos.Server) int64 {
+		n, err := s.AOFSize()
+		must(t, err)
+		return n
+	}
+	before := make([]int64, len(lost))
+	for i, s := range lost {
+		before[i] = size(s)
+	}
+	return func() {
+		for i, s := range lost {
+			pollUntil(t, 10*time.Second, "the lock is in the append-only file", func() bool { return size(s) > before[i] })
+			must(t, s.Kill())
+			must(t, s.TruncateAOF(size(s)-before[i]))
+			must(t, s.Restart())
+		}
+	}
+}
+
+// promoted makes the servers replicas of one that was not asked for the lock, and
+// then masters again: a failover that lost a write, behind the same address. The
+// process, its run_id and its scripts stay.
+func promoted(t *testing.T, lost, others []*chaos.Server) func() {
+	t.Helper()
+	return func() {
+		for _, s := range lost {
+			c := s.Client()
+			host, port, err := net.SplitHostPort(others[0].Addr())
+			must(t, err)
+			must(t, c.SlaveOf(t.Context(), host, port).Err())
+			pollUntil(t, 15*time.Second, "the replica is in step", func() bool {
+				info, err := c.Info(t.Context(), "replication").Result()
+				return err == nil && strings.Contains(info, "master_link_status:up")
+			})
+			must(t, c.SlaveOf(t.Context(), "NO", "ONE").Err())
+		}
+	}
+}
+
+func TestNobodyElseGetsALockThatAMajorityForgot(t *testing.T) {
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	for _, f := range forgettings {
+		for _, protected := range []bool{true, false} {
+			// At the same time, whatever the number of cores: they mostly wait.
+			runs.Go(func() {
+				t.Run(fmt.Sprintf("%s, protected %v", f.name, protected), func(t *testing.T) { f.run(t, protected) })
+			})
+		}
+	}
+}
+
+// run holds a lock on the first three of five servers, has two of them forget it
+// (or all five) and asks for it again, from a client that knows the servers and
+// from one that never saw them.
+func (f forgetting) run(t *testing.T, protected bool) {
+	const ttl = 30 * time.Second // longer than any of this takes
+	servers := chaos.NeedServers(t, 5, f.config)
+	opts := []redlock.Option{redlock.WithTTL(ttl), redlock.WithFixedLease()}
+	if !protected {
+		opts = append(opts, redlock.WithoutMembership())
+	}
+	knows := openWithout(t, servers, nil, opts...)
+	if protected {
+		admitted(t, knows)
+	}
+	warm(t, knows)
+	holder := openWithout(t, servers, []int{3, 4}, opts...)
+	lost := servers[1:3]
+	if f.all {
+		lost = servers
+	}
+	forget := f.prepare(t, lost, servers[3:])
+	first := mustAcquire(t, holder, "orders/42")
+	pollUntil(t, 5*time.Second, "the lock is on the first three", func() bool {
+		return keyOn(t, servers[0], "orders/42") != "" && keyOn(t, servers[1], "orders/42") != "" && keyOn(t, servers[2], "orders/42") != ""
+	})
+	forget()
+
+	fresh := openWithout(t, servers, nil, opts...)
+	if !protected {
+		pollUntil(t, ttl/2, "there is a second holder", func() bool {
+			_, err := fresh.TryAcquire(t.Context(), "orders/42")
+			return err == nil
+		})
+		must(t, first.Err()) // both at once
+		return
+	}
+	for range 8 {
+		for who, l := range map[string]*redlock.Locker{"a client that knew the nodes": knows, "a client that never saw them": fresh} {
+			lock, err := l.TryAcquire(t.Context(), "orders/42")
+			if err == nil {
+				t.Fatalf("%s got token %v beside the holder of %v (%v)", who, lock.Token(), first.Token(), first.Err())
+			}
+			if !errors.Is(err, redlock.ErrNoQuorum) && !errors.Is(err, redlock.ErrNotAcquired) {
+				t.Errorf("%s: got %v; want ErrNoQuorum or ErrNotAcquired", who, err)
+			}
+		}
+		pause(50 * time.Millisecond)
+	}
+	must(t, first.Err())
+	s, err := fresh.Cluster().Status(t.Context())
+	must(t, err)
+	for _, n := range s.Nodes[1:3] {
+		if n.State != redlock.NodeJoining || n.Left <= 0 || !strings.Contains(n.Cause, "Cluster.Admit") {
+			t.Errorf("%s: got %v, %v left, %q; want it joining, its wait, and what would end it", n.Name, n.State, n.Left, n.Cause)
+		}
+	}
+}
+
+// The counters of a majority are ahead of every clock, as after a client whose
+// clock was: only memory, or what a joiner reads, keeps the next token above.
+func TestATokenDoesNotGoBackwardsThroughALossOfMemory(t *testing.T) {
+	const ahead = 3_000_000_000_000_000 // microseconds: the year 2065
+	for _, protected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
+			t.Parallel()
+			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+			opts := []redlock.Option{redlock.WithTTL(1500 * time.Millisecond), redlock.WithMaxTTL(2 * time.Second)}
+			if !protected {
+				opts = append(opts, redlock.WithoutMembership())
+			}
+			l := openWithout(t, servers, nil, opts...)
+			if protected {
+				admitted(t, l)
+			}
+			warm(t, l)
+			stripe := fmt.Sprint(redlock.StripeOf("orders/42"))
+			for _, s := range servers[:3] {
+				must(t, s.Client().HSet(t.Context(), redlock.NodeKey, stripe, ahead).Err())
+			}
+			holder := openWithout(t, servers, []int{3, 4}, opts...)
+			first := mustAcquire(t, holder, "orders/42")
+			if first.Token() <= ahead {
+				t.Fatalf("got token %v; want one above %v", first.Token(), ahead)
+			}
+			mustRelease(t, first)
+			for _, s := range servers[1:3] {
+				must(t, s.RestartEmpty())
+			}
+			fresh := openWithout(t, servers, nil, opts...)
+			if protected {
+				must(t, fresh.Cluster().Join(t.Context()))
+			}
+			must(t, servers[0].Kill()) // the only one that remembers by itself
+			second := mustAcquire(t, fresh, "orders/42")
+			if grew := second.Token() > first.Token(); grew != protected {
+				t.Errorf("got token %v after %v; want it greater: %v", second.Token(), first.Token(), protected)
+			}
+		})
+	}
+}

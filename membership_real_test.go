@@ -1,0 +1,366 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// Membership on real servers without persistence. The times are short, and the
+// nodes have a second to answer: the machine may be busy.
+
+const shortMax = 2 * time.Second
+
+// short are options under which a test can see MaxTTL pass.
+func short() []redlock.Option {
+	return []redlock.Option{redlock.WithTTL(1500 * time.Millisecond), redlock.WithMaxTTL(shortMax)}
+}
+
+// votes is how many nodes vote for the Locker.
+func votes(t *testing.T, l *redlock.Locker) int {
+	t.Helper()
+	s, err := l.Cluster().Status(t.Context())
+	must(t, err)
+	return s.Votes()
+}
+
+// busy locks and releases names of its own until the test ends.
+func busy(t *testing.T, l *redlock.Locker) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if lock, err := l.Acquire(ctx, fmt.Sprintf("traffic/%d", i%8)); err == nil {
+				_ = lock.Release(ctx) // its expiry does as well
+			}
+			pause(20 * time.Millisecond)
+		}
+	})
+}
+
+func TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	l := openWithout(t, servers, nil, short()...)
+	admitted(t, l)
+	warm(t, l)
+	busy(t, l)
+	held := mustAcquire(t, l, "orders/42")
+	const tries = 3 // a machine that stood still for a second is forgiven twice
+	for try := 1; ; try++ {
+		must(t, servers[2].RestartEmpty())
+		back := time.Now()
+		pollUntil(t, shortMax+20*time.Second, "all five vote", func() bool { return votes(t, l) == 5 })
+		took := time.Since(back)
+		if took < shortMax-100*time.Millisecond { // the wait began when the process did, at the earliest
+			t.Errorf("it voted after %v; want not before MaxTTL (%v)", took, shortMax)
+		}
+		t.Logf("it voted again %v after its restart; MaxTTL is %v", took, shortMax)
+		if took <= shortMax+time.Second {
+			break
+		}
+		if try == tries {
+			t.Fatalf("it voted again after %v; want at most MaxTTL plus a second", took)
+		}
+	}
+	pollUntil(t, 10*time.Second, "the held lock is on it again", func() bool { return keyOn(t, servers[2], "orders/42") != "" })
+	must(t, held.Err())
+	mustRelease(t, held)
+	pollUntil(t, 10*time.Second, "the lock is on no server", func() bool {
+		return !slices.ContainsFunc(servers, func(s *chaos.Server) bool { return keyOn(t, s, "orders/42") != "" })
+	})
+}
+
+func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	var seen events
+	l := openWithout(t, servers, nil, seen.option())
+	admitted(t, l)
+	warm(t, l)
+	held := mustAcquire(t, l, "orders/1")
+	told := len(seen.of(redlock.NodeAbstains)) + len(seen.of(redlock.ClusterFounded))
+	for range 3 {
+		for _, s := range servers {
+			must(t, s.Client().ScriptFlush(t.Context()).Err())
+		}
+		if err := held.Extend(t.Context(), redlock.DefaultTTL); err != nil {
+			t.Logf("the first round after SCRIPT FLUSH: %v", err)
+		}
+		lock, err := l.TryAcquire(t.Context(), "orders/42")
+		if err != nil {
+			t.Fatalf("the round after the first: %v", err)
+		}
+		pollUntil(t, 5*time.Second, "all five have the lock", func() bool {
+			return !slices.ContainsFunc(servers, func(s *chaos.Server) bool { return keyOn(t, s, "orders/42") == "" })
+		})
+		mustRelease(t, lock)
+		must(t, held.Extend(t.Context(), redlock.DefaultTTL))
+	}
+	if got := len(seen.of(redlock.NodeAbstains)) + len(seen.of(redlock.ClusterFounded)); got != told {
+		t.Errorf("got %d events of abstention or founding, of which %d before SCRIPT FLUSH; want no more: nothing was forgotten", got, told)
+	}
+	mustRelease(t, held)
+}
+
+func TestRacingFoundersOfRealServersAgree(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	founders := make([]*redlock.Locker, 4)
+	for i := range founders {
+		founders[i] = openWithout(t, servers, nil, short()...)
+	}
+	began := time.Now()
+	var wg sync.WaitGroup
+	for _, l := range founders {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if err := l.Cluster().Join(ctx); err != nil {
+				t.Errorf("Join: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(began); took < shortMax {
+		t.Errorf("the cluster stood after %v; want not before MaxTTL", took)
+	}
+	ids := map[string]bool{}
+	for _, l := range founders {
+		s, err := l.Cluster().Status(t.Context())
+		must(t, err)
+		if s.Votes() != 5 {
+			t.Errorf("got %d votes; want 5: %+v", s.Votes(), s.Nodes)
+		}
+		ids[s.ID] = true
+	}
+	if len(ids) != 1 || ids[""] {
+		t.Errorf("got the clusters %v; want one", ids)
+	}
+	lock := mustAcquire(t, founders[0], "orders/42")
+	_, err := founders[3].TryAcquire(t.Context(), "orders/42")
+	wantError(t, "TryAcquire by another founder", err, redlock.ErrNotAcquired)
+	mustRelease(t, lock)
+}
+
+func TestAServerThatDeniesINFOIsRefusedUnlessMembershipIsOff(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{Users: []string{"app on >secret ~* &* +@all -info"}})
+	urls := make([]string, len(servers))
+	for i, s := range servers {
+		urls[i] = "redis://app:secret@" + s.Addr()
+	}
+	for _, protected := range []bool{true, false} {
+		opts := []redlock.Option{redlock.WithNodeTimeout(time.Second)}
+		if !protected {
+			opts = append(opts, redlock.WithoutMembership())
+		}
+		l, err := redlock.Open(t.Context(), urls, opts...)
+		if err == nil {
+			var lock *redlock.Lock
+			if lock, err = l.Acquire(t.Context(), "orders/42"); err == nil {
+				mustRelease(t, lock)
+			}
+			must(t, l.Close())
+		}
+		if !protected {
+			must(t, err)
+			continue
+		}
+		wantError(t, "without INFO", err, redlock.ErrMisconfigured)
+		for _, want := range []string{"INFO", "+info", "WithoutMembership"} {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("got %q; want it to say %s", err, want)
+			}
+		}
+	}
+}
+
+// Two lists that share one server of three: with membership the second finds no
+// quorum that it may use, without it there are two holders.
+func TestClientsWithDifferentListsNeverBothHold(t *testing.T) {
+	for _, protected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
+			t.Parallel()
+			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+			opts := short()
+			if !protected {
+				opts = append(opts, redlock.WithoutMembership())
+			}
+			ours := openWithout(t, servers[:3], nil, opts...)
+			if protected {
+				admitted(t, ours)
+			}
+			warm(t, ours)
+			lock := mustAcquire(t, ours, "orders/42")
+			theirs := openWithout(t, servers[2:], nil, opts...)
+			if !protected {
+				pollUntil(t, 10*time.Second, "there is a second holder", func() bool {
+					_, err := theirs.TryAcquire(t.Context(), "orders/42")
+					return err == nil
+				})
+				must(t, lock.Err())
+				return
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*shortMax) // the wait of a new cluster, and more
+			defer cancel()
+			_, err := theirs.Acquire(ctx, "orders/42")
+			wantError(t, "the other list", err, redlock.ErrNoQuorum)
+			for _, want := range append(addresses(servers[:3]), "not retired", "same list") {
+				if err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q; want it to say %q", err, want)
+				}
+			}
+			if err := theirs.Cluster().Admit(t.Context()); err == nil {
+				t.Error("Admit: got no error; want the rule on names, which no operator's word stands in for")
+			}
+			must(t, lock.Err())
+		})
+	}
+}
+
+// referee notices two who hold at once.
+type referee struct {
+	holders, rounds, twice atomic.Int32
+	last                   atomic.Uint64
+	disorder               atomic.Int32
+}
+
+// plays has a client take the lock again and again until ctx is done.
+func (r *referee) plays(ctx context.Context, l *redlock.Locker) {
+	for ctx.Err() == nil {
+		_ = l.Do(ctx, "orders/42", func(_ context.Context, lock *redlock.Lock) error {
+			if r.holders.Add(1) > 1 && lock.Err() == nil {
+				r.twice.Add(1)
+			}
+			if last := r.last.Swap(uint64(lock.Token())); last >= uint64(lock.Token()) {
+				r.disorder.Add(1)
+			}
+			pause(2 * time.Millisecond)
+			if lock.Err() == nil {
+				r.rounds.Add(1)
+			}
+			r.holders.Add(-1)
+			return nil
+		})
+	}
+}
+
+func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 6, chaos.ServerConfig{})
+	before, after := servers[:5], slices.Concat(servers[:4], servers[5:])
+	operator := openWithout(t, before, nil, short()...)
+	admitted(t, operator)
+	ctx, cancel := context.WithCancel(t.Context())
+	var r referee
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	play := func(list []*chaos.Server) {
+		l := openWithout(t, list, nil, short()...)
+		wg.Go(func() { r.plays(ctx, l) })
+	}
+	play(before)
+	play(before)
+
+	// The wrong order: the new list before anybody retired the old server.
+	early := openWithout(t, after, nil, short()...)
+	joinCtx, done := context.WithTimeout(ctx, shortMax+time.Second)
+	err := early.Cluster().Join(joinCtx)
+	done()
+	if err == nil || !strings.Contains(err.Error(), before[4].Addr()) || !strings.Contains(err.Error(), "not retired") {
+		t.Errorf("joining before the other was retired: got %v; want it refused, naming %s", err, before[4].Addr())
+	}
+
+	must(t, operator.Cluster().Retire(ctx, 4))
+	must(t, operator.Cluster().Retire(ctx, 4)) // again, to no effect
+	must(t, before[4].Kill())
+	pause(shortMax) // the order of DESIGN.md
+	play(after)
+	play(after)
+	pollUntil(t, shortMax+30*time.Second, "the new server votes", func() bool { return votes(t, early) == 5 })
+	had := r.rounds.Load()
+	pollUntil(t, 30*time.Second, "all go on", func() bool { return r.rounds.Load() >= had+50 })
+	// A third list has no place in the cluster, though its new server would be
+	// in that of the retired one.
+	third := openWithout(t, slices.Concat(servers[:4], chaos.NeedServers(t, 1, chaos.ServerConfig{})), nil, short()...)
+	if err := third.Cluster().Admit(ctx); err == nil {
+		t.Error("a second server in the place of the first: got no error; want it refused")
+	}
+	cancel()
+	wg.Wait()
+	if r.twice.Load() > 0 || r.disorder.Load() > 0 {
+		t.Errorf("%d rounds: got %d with two holders, %d tokens out of order; want none", r.rounds.Load(), r.twice.Load(), r.disorder.Load())
+	}
+	t.Logf("%d rounds", r.rounds.Load())
+}
+
+func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	var seen events
+	l := openWithout(t, servers, nil, append(short(), seen.option())...)
+	admitted(t, l)
+	warm(t, l)
+	first := mustAcquire(t, l, "orders/42")
+	founded := len(seen.of(redlock.ClusterFounded))
+	for _, s := range servers {
+		must(t, s.RestartEmpty())
+	}
+	back := time.Now()
+	fresh := openWithout(t, servers, nil, append(short(), seen.option())...)
+	second := mustAcquire(t, fresh, "orders/42") // waits, and founds
+	if took := time.Since(back); took < shortMax {
+		t.Errorf("got the lock after %v; want not before MaxTTL", took)
+	}
+	if !errors.Is(first.Err(), redlock.ErrLost) {
+		t.Errorf("the first holder: got %v; want ErrLost", first.Err())
+	}
+	if second.Token() <= first.Token() {
+		t.Errorf("got token %v after %v; want it greater", second.Token(), first.Token())
+	}
+	if len(seen.of(redlock.ClusterFounded)) <= founded {
+		t.Error("got no event of a founding; want it told that tokens leaned on the clocks")
+	}
+	mustRelease(t, second)
+}
+
+func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	l := openWithout(t, servers, nil, short()...)
+	admitted(t, l)
+	more := openWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(4*time.Second))
+	lock := mustAcquire(t, more, "orders/42", redlock.WithTTL(3*time.Second))
+	recorded := 0
+	for _, s := range servers {
+		c := redis.NewClient(s.Options())
+		if v, err := c.HGet(t.Context(), redlock.NodeKey, "maxttl").Result(); err == nil && v == "4000" {
+			recorded++
+		}
+		_ = c.Close()
+	}
+	if recorded < 2 {
+		t.Errorf("got MaxTTL raised in %d records when the lease was taken; want a quorum", recorded)
+	}
+	s, err := l.Cluster().Status(t.Context())
+	must(t, err)
+	if s.Votes() < 2 {
+		t.Errorf("the client with the smaller MaxTTL: got %d votes; want a quorum", s.Votes())
+	}
+	mustRelease(t, lock)
+}
