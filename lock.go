@@ -175,6 +175,9 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := t.validate(&l.locker.cfg); err != nil {
 		return fmt.Errorf("redlock: extend %s: %w", printable(l.resource), err)
 	}
+	if cause := l.Err(); cause != nil {
+		return ended("extend", l.resource, cause)
+	}
 	if err := l.takeTurn(ctx); err != nil {
 		return fmt.Errorf("redlock: extend %s: %w", printable(l.resource), err)
 	}
@@ -233,7 +236,8 @@ func (l *Lock) confirm(start instant, ttl time.Duration) error {
 	return nil
 }
 
-// takeTurn waits until no extension or renewal of this lock is under way.
+// takeTurn waits until no extension or renewal of this lock is under way, or the
+// lock has ended.
 func (l *Lock) takeTurn(ctx context.Context) error {
 	for {
 		l.mu.Lock()
@@ -246,6 +250,8 @@ func (l *Lock) takeTurn(ctx context.Context) error {
 		l.mu.Unlock()
 		select {
 		case <-busy:
+		case <-l.Done():
+			return fmt.Errorf("%w: %w", ErrNotHeld, l.Err())
 		case <-ctx.Done():
 			return contextError(ctx)
 		}
