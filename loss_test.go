@@ -1,0 +1,213 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// The holder knows that it is none before any server could give the name away,
+// whatever became of the nodes.
+
+// lostNodes are ways to lose nodes.
+var lostNodes = map[string]func(n *redlocktest.Node, c *cable){
+	"hung":    func(n *redlocktest.Node, _ *cable) { n.Hang() },
+	"killed":  func(n *redlocktest.Node, _ *cable) { n.Stop() },
+	"cut off": func(_ *redlocktest.Node, c *cable) { c.cut.Store(true) },
+	"deaf to renewals": func(n *redlocktest.Node, _ *cable) {
+		n.Intercept(onScripts("extend", redlocktest.LoseRequest()))
+	},
+}
+
+func TestLossIsToldBeforeAnyServerCanGiveTheNameAway(t *testing.T) {
+	for how, lose := range lostNodes {
+		for _, after := range []time.Duration{0, time.Second, 3200 * time.Millisecond, 9 * time.Second, 25 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := redlocktest.Start(t, 5)
+				network, told := &cable{}, &events{}
+				l := lockerWith(t, network.clients(t, nodes), redlock.WithNodeNames(nodes.Names()...), told.option())
+				lock := mustAcquire(t, l, "orders/42")
+				time.Sleep(after)
+				synctest.Wait()
+				left, at := lock.Remaining(), time.Now()
+				for _, n := range nodes.Nodes() {
+					lose(n, network)
+				}
+				<-lock.Done()
+				if took := time.Since(at); took > left || took < left-time.Millisecond { // the clock of a suspend is real
+					t.Errorf("%s after %v: Done came %v later; want the remaining %v", how, after, took, left)
+				}
+				for _, n := range nodes.Nodes() {
+					if ttl := n.Miniredis().TTL("orders/42"); ttl <= 0 {
+						t.Errorf("%s after %v: at Done %s has given the name away; want it kept for a while", how, after, n.Name())
+					}
+				}
+				wantLost(t, lock)
+				synctest.Wait()
+				if got := len(told.of(redlock.LockLost)); got != 1 {
+					t.Errorf("%s after %v: %d events of the loss; want 1", how, after, got)
+				}
+				network.cut.Store(false) // for Close
+			})
+		}
+	}
+}
+
+// wantLost checks everything that a lost lock says.
+func wantLost(t *testing.T, lock *redlock.Lock) {
+	t.Helper()
+	wantError(t, "Err", lock.Err(), redlock.ErrLost)
+	wantError(t, "the context's cause", context.Cause(lock.Context()), redlock.ErrLost)
+	if left := lock.Remaining(); left != 0 {
+		t.Errorf("Remaining: got %v; want 0", left)
+	}
+	if until := lock.ValidUntil(); !until.IsZero() {
+		t.Errorf("ValidUntil: got %v; want the zero time", until)
+	}
+	began := time.Now()
+	for what, err := range map[string]error{
+		"Extend": lock.Extend(t.Context(), redlock.DefaultMaxTTL), "Release": lock.Release(t.Context()),
+	} {
+		wantError(t, what, err, redlock.ErrNotHeld)
+		wantError(t, what, err, redlock.ErrLost)
+	}
+	if took := time.Since(began); took > 100*time.Millisecond {
+		t.Errorf("Extend and Release of a lost lock took %v; want them at once", took)
+	}
+}
+
+func TestALockSurvivesAMinorityInEveryWay(t *testing.T) {
+	for how, lose := range lostNodes {
+		if how == "cut off" {
+			continue // cuts all
+		}
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5)
+			lock := mustAcquire(t, l, "orders/42")
+			synctest.Wait()
+			lose(nodes.Node(1), nil)
+			lose(nodes.Node(4), nil)
+			for range 60 {
+				time.Sleep(time.Second)
+				if left := lock.Remaining(); left < redlock.DefaultTTL/2 {
+					t.Fatalf("two of five %s: got %v remaining, %v; want more than half a TTL all the time", how, left, lock.Err())
+				}
+			}
+			mustRelease(t, lock)
+		})
+	}
+}
+
+// A lock that most nodes answer to be gone ends at the next renewal.
+func TestALockThatTheNodesForgotEndsAtTheNextRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait()
+		for _, i := range []int{0, 1, 2} {
+			nodes.Node(i).Miniredis().Del("orders/42")
+		}
+		began := time.Now()
+		<-lock.Done()
+		if took := time.Since(began); took > redlock.DefaultTTL/3+time.Millisecond {
+			t.Errorf("Done came after %v; want a third of the TTL at the latest", took)
+		}
+		wantLost(t, lock)
+		var failed *redlock.QuorumError
+		if !errors.As(lock.Err(), &failed) || failed.Nodes[0].Outcome != redlock.Taken {
+			t.Errorf("got %v; want a *QuorumError that names the nodes", lock.Err())
+		}
+		time.Sleep(time.Second)
+		wantNoLocks(t, nodes, "after the loss")
+	})
+}
+
+// A lapse is final: a confirmation that comes after it counts for nothing.
+func TestALateConfirmationRevivesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = time.Second
+		nodes := redlocktest.Start(t, 3)
+		l := lockerOver(t, nodes, redlock.WithTTL(ttl), redlock.WithNodeTimeout(900*time.Millisecond), redlock.WithDriftFactor(0.5))
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease()) // valid for 498 ms
+		synctest.Wait()
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) == "extend" {
+					time.Sleep(600 * time.Millisecond)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		err := lock.Extend(t.Context(), 20*ttl)
+		wantError(t, "Extend that was confirmed too late", err, redlock.ErrNotHeld)
+		wantLost(t, lock)
+		time.Sleep(ttl)
+		wantNoLocks(t, nodes, "after the lapse: the long lease is given back")
+	})
+}
+
+func TestASuspendIsCountedAtTheFirstCallAfterIt(t *testing.T) {
+	for name, look := range map[string]func(*redlock.Lock) bool{
+		"Err":       func(l *redlock.Lock) bool { return errors.Is(l.Err(), redlock.ErrLost) },
+		"Remaining": func(l *redlock.Lock) bool { return l.Remaining() == 0 },
+		"Extend": func(l *redlock.Lock) bool {
+			return errors.Is(l.Extend(context.Background(), redlock.DefaultTTL), redlock.ErrNotHeld)
+		},
+		"Release": func(l *redlock.Lock) bool {
+			return errors.Is(l.Release(context.Background()), redlock.ErrNotHeld)
+		},
+		"Done": func(l *redlock.Lock) bool {
+			began := time.Now()
+			<-l.Done()
+			return time.Since(began) <= time.Second
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := redlocktest.Start(t, 3)
+			l := lockerOver(t, nodes)
+			var asleep atomic.Int64
+			redlock.SetSuspend(l, func() time.Duration { return time.Duration(asleep.Load()) })
+			lock := mustAcquire(t, l, "orders/42")
+			time.Sleep(time.Second)
+			if left := lock.Remaining(); left <= 0 {
+				t.Fatalf("before the suspend: got %v remaining; want some", left)
+			}
+			synctest.Wait()
+			sent := nodes.Node(0).Calls("EVALSHA")
+			asleep.Store(int64(redlock.DefaultTTL))
+			if !look(lock) {
+				t.Errorf("after a suspend of a TTL: %s does not know of it", name)
+			}
+			if name != "Done" && nodes.Node(0).Calls("EVALSHA") > sent+1 { // its own clean-up
+				t.Errorf("%s: the lost lock was extended; want no traffic but a release", name)
+			}
+			wantError(t, name+": Err", lock.Err(), redlock.ErrLost)
+		})
+	}
+}
+
+// A short suspend takes its share of the validity, and no more.
+func TestAShortSuspendShortensTheValidity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, 3)
+		var asleep atomic.Int64
+		redlock.SetSuspend(l, func() time.Duration { return time.Duration(asleep.Load()) })
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		before := lock.Remaining()
+		asleep.Store(int64(4 * time.Second))
+		if got := lock.Remaining(); got != before-4*time.Second {
+			t.Errorf("got %v remaining after 4s asleep; want %v", got, before-4*time.Second)
+		}
+		began := time.Now()
+		<-lock.Done()
+		if took := time.Since(began); took > before-4*time.Second+redlock.PollInterval {
+			t.Errorf("Done came after %v awake; want it within %v of the end of the validity", took, redlock.PollInterval)
+		}
+	})
+}
