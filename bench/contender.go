@@ -47,6 +47,7 @@ type spec struct {
 const (
 	nameFloor   = "raw floor"
 	nameRedlock = "redlock"
+	nameBare    = "redlock, unprotected"
 	nameRedsync = "redsync"
 	nameRueidis = "rueidislock"
 	nameBSM     = "bsm/redislock"
@@ -56,6 +57,9 @@ var (
 	scriptsOnly = []string{"evalsha"}
 
 	redlockSpec = spec{name: nameRedlock, note: "fenced", masters: nodes, commands: scriptsOnly, open: openRedlock}
+
+	// bareSpec shows what membership and the clock watch cost.
+	bareSpec = spec{name: nameBare, note: "fenced; any server votes", masters: nodes, commands: scriptsOnly, open: openBare}
 
 	rivals = []spec{
 		{name: nameRedsync, note: "no token", masters: nodes, commands: []string{"set", "evalsha"}, open: openRedsync},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,6 +22,13 @@ func openRedlock(ctx context.Context, e *env) (contender, error) {
 		return nil, err
 	}
 	return &redlockLocks{locker: l}, nil
+}
+
+// openBare is this library without its protections.
+func openBare(ctx context.Context, e *env) (contender, error) {
+	bare := *e
+	bare.options = append(slices.Clone(e.options), redlock.WithoutMembership(), redlock.WithoutClockWatch())
+	return openRedlock(ctx, &bare)
 }
 
 // openRedlockDefault is this library over default go-redis clients.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -113,7 +114,7 @@ func (r *run) uncontended(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ts, err := r.race(ctx, field(openFloor), func(t *entrant) (slice, error) {
+	ts, err := r.race(ctx, slices.Insert(field(openFloor), 1, bareSpec), func(t *entrant) (slice, error) {
 		return measure(ctx, r.env(), t.spec, t.contender, 1, 0, pairs)
 	})
 	if err != nil {
@@ -124,10 +125,12 @@ func (r *run) uncontended(ctx context.Context) error {
 		return err
 	}
 	ours, floor, redsync := ts.named(nameRedlock), ts.named(nameFloor), ts.named(nameRedsync)
+	bare := ts.named(nameBare)
 	r.add(pairTable(name, fmt.Sprintf("one goroutine, %d pairs a round, %d rounds", pairs, r.rounds), ts, to.since(from)),
 		demand(name, "p50 over the raw floor", over(ours.latency(0.5), floor.latency(0.5)), atMost, 1.35, ""),
 		stated(demand(name, "p50 over redsync", over(ours.latency(0.5), redsync.latency(0.5)), atMost, 1.3, "")),
 		stated(demand(name, "p50 over redsync (hoped for)", over(ours.latency(0.5), redsync.latency(0.5)), atMost, 1, "")),
+		demand(name, "p50 over without the protections", over(ours.latency(0.5), bare.latency(0.5)), atMost, 1.05, ""),
 		demand(name, "allocations a pair", ours.allocs(), atMost, 40, ""),
 		r.noFailures(name, ours))
 	return nil
