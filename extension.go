@@ -162,7 +162,7 @@ func (e *extension) reseed(i int) {
 	node := e.nodes[i]
 	g.answer = func(_ int, o Outcome, replies []int64, _ error) {
 		for k, c := range g.claims {
-			if o == Granted && replies[k] == 1 {
+			if o == Granted && confirmationOf(replies, k) == Granted {
 				node.markAfter(c, Granted)
 			}
 		}

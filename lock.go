@@ -25,6 +25,7 @@ type Lock struct {
 
 	mu      sync.Mutex // guards the fields below
 	ttl     time.Duration
+	asked   time.Duration // the longest lease that a node may have been asked for
 	valid   validity
 	renewAt instant
 	cause   error           // why it ended; nil: it has not
@@ -40,7 +41,7 @@ type Lock struct {
 func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, start instant, valid validity) (*Lock, error) {
 	lock := &Lock{
 		locker: l, resource: resource, claim: c, values: ctx, fixed: t.fixed,
-		ttl: t.ttl, valid: valid, place: -1,
+		ttl: t.ttl, asked: t.ttl, valid: valid, place: -1,
 	}
 	if t.maxHold > 0 {
 		lock.maxUntil = start.add(t.maxHold)
@@ -188,6 +189,9 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if left := l.Remaining(); ttl < left {
 		return fmt.Errorf("redlock: extend %s: %w: %v is less than the %v that remain", printable(l.resource), ErrInvalidTTL, ttl, left)
 	}
+	l.mu.Lock()
+	l.asked = max(l.asked, ttl) // also where no reply comes
+	l.mu.Unlock()
 	e := l.locker.extend([]*Lock{l}, []time.Duration{ttl})
 	e.wait(ctx, l.locker.clock, l.locker.cfg.nodeTimeout)
 	err := l.extended(e, 0, ttl)
@@ -292,7 +296,7 @@ func (l *Lock) letGo(cause error) *round {
 		return nil
 	}
 	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.early(), l.locker.waiters.Get().(*waiter).ready())
-	l.locker.discard(l.claim, l.lease(), r)
+	l.locker.discard(l.claim, l.longestLease(), r)
 	l.locker.turns.pass(l.claim.key)
 	return r
 }
@@ -316,7 +320,7 @@ func (l *Lock) lose(cause error) {
 	if !l.end(cause) {
 		return
 	}
-	l.locker.discard(l.claim, l.lease(), nil)
+	l.locker.discard(l.claim, l.longestLease(), nil)
 	l.locker.turns.pass(l.claim.key)
 	l.tell(LockLost, cause)
 }
@@ -338,11 +342,19 @@ func (l *Lock) end(cause error) bool {
 	return true
 }
 
-// lease is the longest that a node may keep the key from now.
+// lease is the TTL of the next renewal.
 func (l *Lock) lease() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ttl
+}
+
+// longestLease is the longest that a node may keep the key from now: none ever
+// lowers a lease, and an extension may have been granted without our knowing.
+func (l *Lock) longestLease() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked
 }
 
 func (l *Lock) tell(k EventKind, err error) {
