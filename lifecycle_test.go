@@ -1,6 +1,10 @@
 package redlock_test
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,5 +44,273 @@ func TestALockDoesNotRestOnTheQuorumThatAnsweredFirst(t *testing.T) {
 			}
 			mustRelease(t, held)
 		}
+	})
+}
+
+func TestMaxHoldEndsAForgottenLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3, redlock.WithMaxHold(45*time.Second))
+		began := time.Now()
+		lock := mustAcquire(t, l, "orders/42")
+		short := mustAcquire(t, l, "orders/43", redlock.WithMaxHold(time.Second))
+		<-short.Done()
+		if took := time.Since(began).Round(time.Millisecond); took != time.Second {
+			t.Errorf("a bound of 1s: Done came after %v", took)
+		}
+		<-lock.Done()
+		if took := time.Since(began).Round(time.Millisecond); took != 45*time.Second {
+			t.Errorf("a bound of 45s: Done came after %v", took)
+		}
+		for _, ended := range []*redlock.Lock{lock, short} {
+			wantError(t, "Err", ended.Err(), redlock.ErrMaxHold)
+			wantError(t, "Extend", ended.Extend(t.Context(), redlock.DefaultTTL), redlock.ErrMaxHold)
+		}
+		time.Sleep(time.Second)
+		wantNoLocks(t, nodes, "after the bound")
+	})
+}
+
+func TestAFixedLeaseEndsUnlessItIsExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, 3)
+		began := time.Now()
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease(), redlock.WithTTL(3*time.Second))
+		<-lock.Done()
+		if took := time.Since(began); took < 2900*time.Millisecond || took >= 3*time.Second {
+			t.Errorf("Done came after %v; want the TTL less the drift", took)
+		}
+		wantError(t, "Err", lock.Err(), redlock.ErrLost)
+		lock = mustAcquire(t, l, "orders/42", redlock.WithFixedLease(), redlock.WithTTL(3*time.Second))
+		for range 10 {
+			time.Sleep(2 * time.Second)
+			must(t, lock.Extend(t.Context(), 3*time.Second))
+		}
+		mustRelease(t, lock)
+	})
+}
+
+func TestExtendKeepsItsRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		for _, ttl := range []time.Duration{0, -1, time.Millisecond, redlock.DefaultMaxTTL + 1, redlock.DefaultNodeTimeout, 5 * time.Second} {
+			wantError(t, "Extend to "+ttl.String(), lock.Extend(t.Context(), ttl), redlock.ErrInvalidTTL)
+			if left := lock.Remaining(); left <= 0 {
+				t.Errorf("after Extend to %v: got %v remaining; want the old validity", ttl, left)
+			}
+		}
+		time.Sleep(6 * time.Second)
+		must(t, lock.Extend(t.Context(), 5*time.Second)) // more than what remains now
+		must(t, lock.Extend(t.Context(), 20*time.Second))
+		synctest.Wait()
+		for _, n := range nodes.Nodes() {
+			if got := n.Miniredis().TTL("orders/42"); got != 20*time.Second {
+				t.Errorf("%s: got a lease of %v; want 20s", n.Name(), got)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, n := range nodes.Nodes() {
+			n.Hang()
+		}
+		began := time.Now()
+		err := lock.Extend(ctx, 25*time.Second)
+		wantError(t, "Extend with an ended context", err, context.Canceled)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("Extend with an ended context took %v; want it at once", took)
+		}
+		if lock.Err() != nil {
+			t.Errorf("after it: %v; want the lock held", lock.Err())
+		}
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+		}
+		mustRelease(t, lock)
+	})
+}
+
+// An extension whose reply was lost may have lengthened the lease: the rollback
+// must be owed for as long as that.
+func TestAReleaseIsOwedForTheLongestLeaseThatWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		synctest.Wait()
+		for _, n := range nodes.Nodes() {
+			n.Intercept(onScripts("extend", redlocktest.LoseReply()))
+		}
+		wantError(t, "Extend without a reply", lock.Extend(t.Context(), 30*time.Second), redlock.ErrNoQuorum)
+		for _, n := range nodes.Nodes() {
+			n.Intercept(nil)
+			n.Stop()
+		}
+		wantError(t, "Release while all are cut off", lock.Release(t.Context()), redlock.ErrNoQuorum)
+		time.Sleep(15 * time.Second)
+		for _, n := range nodes.Nodes() {
+			n.Start()
+		}
+		time.Sleep(2 * time.Second)
+		wantNoLocks(t, nodes, "after their return, before the long lease has ended")
+	})
+}
+
+func TestExtensionsAndRenewalsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(2*time.Second))
+		synctest.Wait()
+		var mu sync.Mutex
+		under, most := map[int]int{}, 0
+		for i, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) != "extend" {
+					return redlocktest.Pass()
+				}
+				mu.Lock()
+				under[i]++
+				most = max(most, under[i])
+				mu.Unlock()
+				time.Sleep(10 * time.Millisecond)
+				mu.Lock()
+				under[i]--
+				mu.Unlock()
+				return redlocktest.Pass()
+			})
+		}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 20 {
+					must(t, lock.Extend(t.Context(), 2*time.Second))
+				}
+			})
+		}
+		wg.Wait()
+		if most != 1 {
+			t.Errorf("%d extensions of one lock at a time; want 1", most)
+		}
+		mustRelease(t, lock)
+	})
+}
+
+func TestTryAcquireOfAnOwnHeldNameSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait()
+		sent := nodes.Node(0).Calls()
+		for range 100 {
+			_, err := l.TryAcquire(t.Context(), "orders/42")
+			wantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
+		}
+		if got := nodes.Node(0).Calls() - sent; got != 0 {
+			t.Errorf("%d commands were sent; want none", got)
+		}
+		mustRelease(t, lock)
+		lock, err := l.TryAcquire(t.Context(), "orders/42")
+		must(t, err)
+		mustRelease(t, lock)
+	})
+}
+
+func TestAThousandWaitersCostTheNodesAsMuchAsOne(t *testing.T) {
+	cost := func(waiters int) (calls int) {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3)
+			other := separateLocker(t, nodes)
+			lock := mustAcquire(t, other, "orders/42")
+			warm(t, l)
+			synctest.Wait()
+			sent := nodes.Node(0).Calls("EVALSHA")
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			var wg sync.WaitGroup
+			for range waiters {
+				wg.Go(func() {
+					if _, err := l.Acquire(ctx, "orders/42"); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("a waiter: got %v; want the deadline", err)
+					}
+				})
+			}
+			wg.Wait()
+			calls = nodes.Node(0).Calls("EVALSHA") - sent
+			mustRelease(t, lock)
+		})
+		return calls
+	}
+	one, thousand := cost(1), cost(1000)
+	if thousand > one*3/2 || one < 50 {
+		t.Errorf("20s of waiting cost a node %d calls for one waiter and %d for a thousand; want about as many", one, thousand)
+	}
+}
+
+func TestObserversAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		l, nodes := newLocker(t, 3, told.option())
+		warm(t, l)
+		synctest.Wait()
+		nodes.Node(1).Stop()
+		for range 20 {
+			mustRelease(t, mustAcquire(t, l, "orders/42"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if down := told.of(redlock.NodeDown); len(down) != 1 || down[0].Node != 1 || down[0].Name != "node-1" || down[0].Err == nil {
+			t.Errorf("a node is down: got %+v; want one event that names it and says why", down)
+		}
+		if up := told.of(redlock.NodeUp); len(up) != 0 {
+			t.Errorf("before its return: got %+v; want no event", up)
+		}
+		nodes.Node(1).Start()
+		for range 20 {
+			mustRelease(t, mustAcquire(t, l, "orders/42"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if up := told.of(redlock.NodeUp); len(up) != 1 || up[0].Node != 1 {
+			t.Errorf("the node is back: got %+v; want one event", up)
+		}
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait()
+		for _, n := range nodes.Nodes() {
+			n.Hang()
+		}
+		wantError(t, "Release", lock.Release(t.Context()), redlock.ErrNoQuorum)
+		if got := told.of(redlock.ReleaseUnconfirmed); len(got) != 1 || got[0].Resource != "orders/42" || got[0].Token != lock.Token() {
+			t.Errorf("a release that nobody confirmed: got %+v; want one event", got)
+		}
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+		}
+	})
+}
+
+func TestInspectTellsWhatTheNodesSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5, redlock.WithHolder("billing/"), redlock.WithPrefix("locks:"))
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait()
+		nodes.Node(0).Stop()
+		nodes.Node(1).Miniredis().Del("locks:orders/42")
+		in, err := l.Inspect(t.Context(), "orders/42")
+		must(t, err)
+		owner, held := in.Holder()
+		if !held || !strings.HasPrefix(owner, "billing/") || in.Key != "locks:orders/42" {
+			t.Errorf("got %+v; want the key, and a holder with its label", in)
+		}
+		for i, n := range in.Nodes {
+			switch {
+			case i == 0 && n.Err == nil:
+				t.Errorf("node 0 is dead: got %+v; want an error", n)
+			case i == 1 && (n.Owner != "" || n.Err != nil):
+				t.Errorf("node 1 lost the key: got %+v; want no owner", n)
+			case i > 1 && (n.Owner != owner || n.Token != lock.Token() || n.Remaining <= 0):
+				t.Errorf("node %d: got %+v; want the owner, token %v, and a lease", i, n, lock.Token())
+			}
+		}
+		for _, i := range []int{1, 2} {
+			nodes.Node(i).Stop()
+		}
+		_, err = l.Inspect(t.Context(), "orders/42")
+		wantError(t, "with three of five dead", err, redlock.ErrNoQuorum)
 	})
 }

@@ -1,0 +1,121 @@
+package redlock_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+func TestCloseEndsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 5)
+		l, other := separateLocker(t, nodes), separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		foreign := mustAcquire(t, other, "orders/43")
+		var wg sync.WaitGroup
+		for _, name := range []string{"orders/42", "orders/42", "orders/43", "orders/43"} { // in the queue, and against another process
+			wg.Go(func() {
+				_, err := l.Acquire(t.Context(), name)
+				wantError(t, "a waiter for "+name, err, redlock.ErrClosed)
+			})
+		}
+		time.Sleep(time.Second)
+		must(t, l.Close())
+		wg.Wait()
+		select {
+		case <-lock.Done():
+		default:
+			t.Error("Close returned; want the lock's context ended")
+		}
+		wantError(t, "the cause", context.Cause(lock.Context()), redlock.ErrClosed)
+		wantError(t, "Err", lock.Err(), redlock.ErrClosed)
+		wantError(t, "Release", lock.Release(t.Context()), redlock.ErrNotHeld)
+		wantError(t, "Extend", lock.Extend(t.Context(), redlock.DefaultTTL), redlock.ErrClosed)
+		_, err := l.Acquire(t.Context(), "orders/44")
+		wantError(t, "Acquire", err, redlock.ErrClosed)
+		_, err = l.TryAcquire(t.Context(), "orders/44")
+		wantError(t, "TryAcquire", err, redlock.ErrClosed)
+		_, err = l.Inspect(t.Context(), "orders/44")
+		wantError(t, "Inspect", err, redlock.ErrClosed)
+		must(t, l.Close())
+		for _, n := range nodes.Nodes() {
+			if left := locksOn(n); len(left) > 1 || len(left) == 1 && left[0] != "orders/43" {
+				t.Errorf("%s has %q; want only the other Locker's key", n.Name(), left)
+			}
+		}
+		if err := nodes.Client(0).Ping(t.Context()).Err(); err != nil {
+			t.Errorf("a client given to New: %v; want it open", err)
+		}
+		mustRelease(t, foreign)
+	})
+}
+
+func TestCloseIsBoundedWhereNobodyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 5)
+		l := separateLocker(t, nodes)
+		for i := range 100 {
+			mustAcquire(t, l, "orders/"+string(rune('a'+i)))
+		}
+		synctest.Wait()
+		for _, n := range nodes.Nodes() {
+			n.Hang()
+		}
+		began := time.Now()
+		err := l.Close()
+		wantError(t, "Close", err, redlock.ErrNoQuorum)
+		if took := time.Since(began); took > redlock.DefaultCloseTimeout+redlock.DefaultNodeTimeout {
+			t.Errorf("Close took %v; want about its timeout of %v", took, redlock.DefaultCloseTimeout)
+		}
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+		}
+	})
+}
+
+// A program that tries once and ends leaves nothing behind.
+func TestCloseSendsTheRollbacksThatAreOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 5)
+		l := separateLocker(t, nodes)
+		warm(t, l)
+		for _, i := range []int{0, 1, 2} {
+			must(t, nodes.Node(i).Miniredis().Set("orders/42", "somebody"))
+		}
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
+		must(t, l.Close())
+		for _, i := range []int{3, 4} {
+			if left := locksOn(nodes.Node(i)); len(left) > 0 {
+				t.Errorf("node %d has %q; want our half freed", i, left)
+			}
+		}
+	})
+}
+
+func TestNoGoroutineOutlivesClose(t *testing.T) {
+	nodes := redlocktest.Start(t, 5)
+	for range 3 {
+		l := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		_ = lock.Context()
+		mustRelease(t, lock)
+		mustAcquire(t, l, "orders/43", redlock.WithMaxHold(time.Hour))
+		nodes.Node(0).Hang()
+		_, _ = l.TryAcquire(t.Context(), "orders/44")
+		nodes.Node(0).Resume()
+		must(t, l.Close())
+	}
+	pollUntil(t, 5*time.Second, "the Lockers' goroutines have ended", func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !strings.Contains(string(stacks), "quorumkit/redlock.(")
+	})
+}
