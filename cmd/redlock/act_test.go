@@ -1,15 +1,104 @@
+//go:build unix
+
 package main_test
 
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
 )
 
 // actVar makes the test binary a program that a test runs under a lock.
 const actVar = "REDLOCK_TEST_ACT"
 
-// act plays one part.
-func act(part string, _ []string) {
-	fmt.Fprintf(os.Stderr, "no such part: %s\n", part)
-	os.Exit(1)
+// family is how many processes the part "family" is played by.
+const family = 4
+
+// act plays one part. "beat FILE" ignores every request to end and writes down
+// when it was last alive; "family FILE" is four of those: the leader, one in its
+// group, one in a group of its own, and one that was forked twice, into a session
+// of its own. "fork FILE" is the one between.
+func act(part string, args []string) {
+	file := args[0]
+	switch part {
+	case "family":
+		play("beat", file+".1", &syscall.SysProcAttr{})
+		play("beat", file+".2", &syscall.SysProcAttr{Setpgid: true})
+		play("fork", file+".3", &syscall.SysProcAttr{})
+		beat(file + ".0")
+	case "fork":
+		play("beat", file, &syscall.SysProcAttr{Setsid: true})
+	case "beat":
+		beat(file)
+	default:
+		fmt.Fprintf(os.Stderr, "no such part: %s\n", part)
+		os.Exit(1)
+	}
+}
+
+// play starts another process of the same program.
+func play(part, file string, attr *syscall.SysProcAttr) {
+	cmd := exec.Command(os.Args[0], file)
+	cmd.Env = append(os.Environ(), actVar+"="+part)
+	cmd.SysProcAttr = attr
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func beat(file string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
+	f, err := os.Create(file)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for ; ; time.Sleep(4 * time.Millisecond) {
+		if _, err := f.WriteAt(fmt.Appendf(nil, "%d %d\n", os.Getpid(), time.Now().UnixNano()), 0); err != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+// lastBeat reads who wrote the file, and when for the last time; a zero pid if
+// nobody has yet.
+func lastBeat(t *testing.T, file string) (pid int, at time.Time) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, time.Time{}
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) != 2 {
+		return 0, time.Time{}
+	}
+	pid, err = strconv.Atoi(fields[0])
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	nanoseconds, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return pid, time.Unix(0, nanoseconds)
+}
+
+// alive tells whether a process runs: a zombie does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		if _, noProc := os.Stat("/proc/self/stat"); noProc != nil {
+			return syscall.Kill(pid, 0) == nil
+		}
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z")
 }

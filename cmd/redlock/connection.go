@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -109,8 +110,6 @@ type fleet struct {
 
 // open makes a Locker. Unlike redlock.Open it demands no quorum: to show what the
 // nodes are is most wanted when there is none, and an acquire waits for one.
-//
-//nolint:contextcheck // a Locker lives until it is closed
 func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Option) (*fleet, error) {
 	c := &a.connection
 	urls, err := c.urls(a.getenv)
@@ -186,6 +185,15 @@ func (f *fleet) abstaining() bool {
 		}
 	}
 	return false
+}
+
+// withFleet runs a command over the nodes given.
+func (a *app) withFleet(ctx context.Context, do func(context.Context, *fleet) error, opts ...redlock.Option) error {
+	f, err := a.open(nil, opts...) //nolint:contextcheck // a Locker lives until it is closed
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ctx, f), f.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
 // close ends the Locker, then the clients under it.

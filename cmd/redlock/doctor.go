@@ -30,11 +30,7 @@ looked at (and nothing worse was found), 69 no node answered.`,
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				f, err := a.open(nil, redlock.WithTTL(*ttl))
-				if err != nil {
-					return err
-				}
-				return errors.Join(a.doctor(ctx, f), f.close())
+				return a.withFleet(ctx, a.doctor, redlock.WithTTL(*ttl))
 			}
 		},
 	}

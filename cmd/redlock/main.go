@@ -50,7 +50,7 @@ type action func(ctx context.Context, a *app, args []string) error
 // commands are all there are, in the order of the help.
 func commands() []command {
 	return []command{
-		statusCommand(),
+		execCommand(), statusCommand(),
 		nodesCommand(), joinCommand(), admitCommand(), retireCommand(),
 		doctorCommand(), releaseCommand(),
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +34,9 @@ func TestMain(m *testing.M) {
 		act(what, os.Args[1:])
 		return
 	}
+	flag.Parse()
+	// Most tests wait most of the time, for leases and renewals.
+	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "redlock-cmd-")
 		if err != nil {
@@ -148,7 +154,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"status", "nodes", "nodes join", "nodes admit", "nodes retire", "doctor", "release"} {
+	for _, name := range []string{"exec", "status", "nodes", "nodes join", "nodes admit", "nodes retire", "doctor", "release"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
@@ -208,6 +214,8 @@ func TestPasswordsAreShownNowhere(t *testing.T) {
 		{"nodes", nodes},
 		{"nodes", "retire", nodes},
 		{nodes},
+		{"exec", "-n", "--nodes", wrong, "k", "true"},
+		{"exec", "k", "--nodes=" + wrong, "true"},
 	} {
 		if r := run(t, nodes, args...); strings.Contains(r.out+r.errs, secret) {
 			t.Errorf("%q: the password is shown: %s%s", args, r.out, r.errs)

@@ -20,7 +20,7 @@ and unreachable nodes do not vote. Exit status 69 if fewer than a quorum vote.`,
 				if err := exactly(0, args, "no arguments, or join, admit or retire"); err != nil {
 					return err
 				}
-				return a.withFleet(func(f *fleet) error {
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
 					s, err := f.locker.Cluster().Status(ctx)
 					if err != nil {
 						return err
@@ -52,7 +52,7 @@ the end of the wait: run this from a timer unit or as a container's init step. W
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.withFleet(func(f *fleet) error { return a.join(ctx, f, *wait, *timeout) })
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.join(ctx, f, *wait, *timeout) })
 			}
 		},
 	}
@@ -70,7 +70,7 @@ records say of the number of nodes, their names, retirement or another cluster.`
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.withFleet(func(f *fleet) error { return a.admit(ctx, f, *yes) })
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.admit(ctx, f, *yes) })
 			}
 		},
 	}
@@ -89,21 +89,10 @@ that marks are missing.`,
 				if err := exactly(1, args, "the ADDR of one node"); err != nil {
 					return err
 				}
-				return a.withFleet(func(f *fleet) error { return a.retire(ctx, f, args[0], *yes) })
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.retire(ctx, f, args[0], *yes) })
 			}
 		},
 	}
-}
-
-// withFleet runs a command over the nodes given.
-//
-//nolint:contextcheck // a Locker lives until it is closed
-func (a *app) withFleet(do func(*fleet) error) error {
-	f, err := a.open(nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(f), f.close())
 }
 
 // clusterShows is the cluster, as --json shows it.

@@ -35,7 +35,7 @@ died lapse by themselves. Without --yes it says what it would remove.`,
 				if !*force {
 					return usage("release: only a holder releases its own lock; to take it away from another, give --force")
 				}
-				return a.withFleet(func(f *fleet) error { return a.release(ctx, f, args[0], *yes) })
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.release(ctx, f, args[0], *yes) })
 			}
 		},
 	}

@@ -33,14 +33,10 @@ It changes nothing. Exit status 69 if a verdict is unknown. With --json, one lin
 				if *every <= 0 {
 					return usage("--interval %v: give a positive duration", *every)
 				}
-				f, err := a.open(nil)
-				if err != nil {
-					return err
-				}
 				if !*watch {
 					every = nil
 				}
-				return errors.Join(a.status(ctx, f, args, every), f.close())
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.status(ctx, f, args, every) })
 			}
 		},
 	}

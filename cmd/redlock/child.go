@@ -1,0 +1,129 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// child is the command: the leader of a process group, and everything below it.
+// Nobody else in this program waits for processes.
+type child struct {
+	pid    int
+	ended  bool // the leader
+	status syscall.WaitStatus
+	alone  bool           // this program has no children at all
+	stop   syscall.Signal // that stopped the leader, not yet looked at; 0: none
+}
+
+// startChild starts the command in a group of its own, with this program's stdin,
+// stdout and stderr.
+func startChild(path string, argv, env []string) (*child, error) {
+	p, err := os.StartProcess(path, argv, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: ownGroup(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &child{pid: p.Pid}
+	_ = p.Release() // reap waits for it
+	return c, nil
+}
+
+// reap takes notice of what ended or stopped.
+func (c *child) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			c.alone = true
+			return
+		case pid == 0:
+			c.alone = false
+			return
+		case pid == c.pid && status.Stopped():
+			c.stop = status.StopSignal()
+		case pid == c.pid && !status.Continued():
+			c.ended, c.status = true, status
+		}
+	}
+}
+
+// signal sends a signal to the command: to its group, and, once its leader is
+// gone and the group's number may be given to others, to each process.
+func (c *child) signal(s os.Signal) {
+	n, ok := s.(syscall.Signal)
+	if !ok {
+		return
+	}
+	if !c.ended || !adopts {
+		_ = syscall.Kill(-c.pid, n)
+		return
+	}
+	for _, pid := range descendants() {
+		_ = syscall.Kill(pid, n)
+	}
+}
+
+// ask sends the first signal, to the group and to what was orphaned outside of
+// it. A stopped process hears nothing, so all are continued.
+func (c *child) ask(s os.Signal) {
+	c.signal(s)
+	if n, ok := s.(syscall.Signal); ok && !c.ended {
+		for _, pid := range orphans(c.pid) {
+			_ = syscall.Kill(pid, n)
+		}
+	}
+	c.signal(syscall.SIGCONT)
+}
+
+// kill kills all that there is now. It must be repeated until over: what was being
+// started meanwhile is missed.
+func (c *child) kill() {
+	if !c.ended || !adopts {
+		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+	}
+	for _, pid := range descendants() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// over tells whether nothing of the command is left. What it orphans becomes this
+// program's child where adopt works; elsewhere only the group can be asked.
+func (c *child) over() bool {
+	if adopts {
+		return c.ended && c.alone
+	}
+	return c.ended && errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH)
+}
+
+// exitStatus is the leader's, as a shell gives it.
+func (c *child) exitStatus() int {
+	if c.status.Signaled() {
+		return exitSignal + int(c.status.Signal())
+	}
+	return c.status.ExitStatus()
+}
+
+// parseSignal knows TERM, SIGTERM and 15.
+func parseSignal(name string) (os.Signal, error) {
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && unix.SignalName(syscall.Signal(n)) != "" {
+		return syscall.Signal(n), nil
+	}
+	full := strings.ToUpper(name)
+	if !strings.HasPrefix(full, "SIG") {
+		full = "SIG" + full
+	}
+	if n := unix.SignalNum(full); n != 0 {
+		return n, nil
+	}
+	return nil, usage("--signal %s: there is no such signal", name)
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+const (
+	// graceShare of the TTL is what a command gets between the first signal and
+	// the last by default: renewals, at a third of the TTL, must have failed for
+	// more than a third of it before the first is sent.
+	graceShare = 4
+	// The last signal is sent some time before the validity ends, so that the
+	// processes are gone by then: half of the grace, at most maxMargin. Killing
+	// takes milliseconds; the rest is for a machine that is busy.
+	marginShare = 2
+	maxMargin   = 500 * time.Millisecond
+)
+
+// execution is a command to be run under a lock.
+type execution struct {
+	acquisition
+
+	key         string
+	argv        []string
+	path        string
+	skip        bool
+	signalName  string
+	signal      os.Signal
+	grace       time.Duration // --kill-after
+	margin      time.Duration
+	holdAtLeast time.Duration
+}
+
+func execCommand() command {
+	return command{
+		name: "exec", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while holding a key",
+		verbatim: true,
+		about: `Takes KEY, runs CMD, and releases KEY when CMD has ended. The lock is renewed meanwhile.
+Flags stand before KEY. There is no shell: for one, run sh -c '...'.
+
+CMD and everything it started are dead before the lock's validity ends: when --kill-after
+is left of it, because no quorum confirms it any more, they get --signal; shortly before
+the end they are killed. A lock that was taken away kills them at once. What CMD leaves
+running in the background when it ends is ended the same way, before KEY is released.
+CMD has a process group of its own; on Linux processes that left it are found as well,
+except those that another service runs for it, or another user (sudo). On other systems
+what leaves the group (setsid) escapes.
+
+HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group
+of CMD; while waiting for KEY the first four end the wait, and CMD is not started. CMD has
+the terminal if there is one.
+
+CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token: have the resource
+refuse a smaller one than the largest it has seen) and REDLOCK_VALIDITY_MS (what was left
+at the start).
+
+With --json, what happens is told on stderr, one value a line.`,
+		define: func(fs *flag.FlagSet) action {
+			e := &execution{}
+			e.define(fs)
+			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
+			fs.StringVar(&e.signalName, "signal", "TERM", "the first signal to end CMD: a `NAME` or number")
+			fs.DurationVar(&e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
+			fs.DurationVar(&e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := e.take(args); err != nil {
+					return err
+				}
+				e.listen()
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
+					defer a.remind(ctx, f)
+					return a.exec(ctx, f, e)
+				}, e.options()...)
+			}
+		},
+	}
+}
+
+// take checks the arguments, and finds the command before a lock is taken for it.
+func (e *execution) take(args []string) error {
+	if len(args) > 1 && args[1] == "--" {
+		args = slices.Delete(slices.Clone(args), 1, 2)
+	}
+	switch {
+	case len(args) == 0:
+		return usage("exec: give KEY and a command")
+	case len(args) == 1:
+		return usage("exec: give a command after the key %q", args[0])
+	case strings.HasPrefix(args[1], "-"):
+		return usage("exec: %s after the key: flags stand before it", redact(args[1]))
+	}
+	e.key, e.argv = args[0], args[1:]
+	if e.skip {
+		e.busyCode = exitOK
+		e.now = e.now || !e.waitSet()
+	}
+	if err := errors.Join(e.validate(), e.times()); err != nil {
+		return err
+	}
+	var err error
+	if e.signal, err = parseSignal(e.signalName); err != nil {
+		return err
+	}
+	e.path, err = exec.LookPath(e.argv[0])
+	return cannotRun(e.argv[0], err)
+}
+
+// times relates the durations to each other.
+func (e *execution) times() error {
+	if e.grace == 0 {
+		e.grace = e.ttl / graceShare
+	}
+	e.margin = min(e.grace/marginShare, maxMargin)
+	switch {
+	case e.grace < 0 || e.grace > e.ttl/2:
+		return usage("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
+	case e.maxHold > 0 && e.maxHold <= e.grace:
+		return usage("--max-hold %v: give more than --kill-after, %v", e.maxHold, e.grace)
+	case e.holdAtLeast < 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
+		return usage("--hold-at-least %v: give a positive duration, at most --max-hold", e.holdAtLeast)
+	}
+	return nil
+}
+
+// cannotRun is the error of a command that does not start, with the status that
+// shells give it.
+func cannotRun(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, exec.ErrDot):
+		return &statusError{exitNotFound, err}
+	}
+	return &statusError{exitCannotRun, errors.Join(errors.New(name+" can't be run"), err)}
+}
+
+// environment is what the command sees. The owner value is not in it: whoever has
+// that can release the lock.
+func (e *execution) environment(lock *redlock.Lock) []string {
+	own := []string{
+		"REDLOCK_KEY=" + e.key,
+		"REDLOCK_TOKEN=" + strconv.FormatUint(uint64(lock.Token()), 10),
+		"REDLOCK_VALIDITY_MS=" + strconv.FormatInt(milliseconds(lock.Remaining()), 10),
+	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+	return append(env, own...)
+}

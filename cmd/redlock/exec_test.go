@@ -1,0 +1,355 @@
+//go:build unix
+
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// execFlags suit a busy machine: a lease of ten seconds, a second for a node.
+var execFlags = []string{"exec", "--node-timeout", "1s"}
+
+func execute(t *testing.T, nodes string, args ...string) result {
+	t.Helper()
+	return run(t, nodes, append(execFlags[:3:3], args...)...)
+}
+
+// launch starts exec, and waits until its command has said "ready".
+func launch(t *testing.T, nodes string, args ...string) *process {
+	t.Helper()
+	p := start(t, prepare(t, nodes, append(execFlags[:3:3], args...)...))
+	eventually(t, "the command's start", func() bool {
+		if !p.running() {
+			t.Fatalf("it ended: %+v", p.wait(t))
+		}
+		return strings.Contains(p.stdout(), "ready")
+	})
+	return p
+}
+
+func exists(t *testing.T, servers []*chaos.Server, key string) int {
+	t.Helper()
+	found := 0
+	for _, s := range servers {
+		n, err := s.Client().Exists(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += int(n)
+	}
+	return found
+}
+
+func TestExecRunsTheCommandWhileItHolds(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	cmd := prepare(t, nodes, append(execFlags[:3:3], "jobs/1", "--", "sh", "-c",
+		`cat; env | grep ^REDLOCK_ | sort; "$0" status --node-timeout 1s --json jobs/1; exit 3`, command)...)
+	cmd.Env = append(cmd.Env, "REDLOCK_TOKEN=1", "REDLOCK_KEY=old")
+	cmd.Stdin = strings.NewReader("from stdin\n")
+	r := finish(t, cmd)
+	r.want(t, 3, "from stdin\n", "REDLOCK_KEY=jobs/1\n", `"verdict":"held"`)
+	env := map[string]string{}
+	var holder string
+	for line := range strings.Lines(r.out) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			env[name] = value
+		}
+		if strings.HasPrefix(line, "{") {
+			var s shown
+			decode(t, line, &s)
+			holder = s.Holder
+		}
+	}
+	token, _ := strconv.ParseUint(env["REDLOCK_TOKEN"], 10, 64)
+	validity, _ := strconv.Atoi(env["REDLOCK_VALIDITY_MS"])
+	if token <= 1 || validity <= 5000 || validity > 10000 {
+		t.Errorf("got token %d and validity %d ms; want those of the lock", token, validity)
+	}
+	for name, value := range env {
+		if strings.Contains(value, holder) && holder != "" {
+			t.Errorf("the command sees the owner value, in %s", name)
+		}
+	}
+	if n := exists(t, servers, "jobs/1"); n != 0 {
+		t.Errorf("got %d keys afterwards; want none", n)
+	}
+}
+
+func TestExecHasTheStatusOfItsCommand(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 1)
+	plain := filepath.Join(t.TempDir(), "plain")
+	script := filepath.Join(t.TempDir(), "script")
+	for file, mode := range map[string]os.FileMode{plain: 0o600, script: 0o700} {
+		if err := os.WriteFile(file, []byte("exit 0\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"k", "true"}, 0},
+		{[]string{"k", "--", "false"}, 1},
+		{[]string{"k", "sh", "-c", "exit 77"}, 77},
+		{[]string{"k", "sh", "-c", "kill -KILL $$"}, 137},
+		{[]string{"k", "sh", "-c", "kill -TERM $$"}, 143},
+		{[]string{"k", "no-such-command-here"}, 127},
+		{[]string{"k", "/no/such/command"}, 127},
+		{[]string{"k", plain}, 126},
+		{[]string{"k", script}, 126}, // no implicit shell
+		{[]string{"k"}, 64},
+		{[]string{}, 64},
+		{[]string{"k", "--wait", "1s", "true"}, 64},
+		{[]string{"-n", "--wait", "1s", "k", "true"}, 64},
+		{[]string{"--ttl", "100s", "k", "true"}, 64},
+		{[]string{"--kill-after", "9s", "k", "true"}, 64},
+		{[]string{"--max-hold", "1s", "k", "true"}, 64},
+		{[]string{"--signal", "NONE", "k", "true"}, 64},
+		{[]string{"redlock:node", "true"}, 64},
+	} {
+		if r := execute(t, nodes, c.args...); r.code != c.code {
+			t.Errorf("%q: got exit status %d; want %d\n%s%s", c.args, r.code, c.code, r.out, r.errs)
+		}
+	}
+}
+
+func TestExecIsBusyWhileAnotherHolds(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	lock, err := open(t, nodes).Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, nodes, "-n", "k", "echo", "started").want(t, 75, "not acquired")
+	execute(t, nodes, "--wait", "0", "k", "echo", "started").want(t, 75)
+	execute(t, nodes, "--wait", "300ms", "k", "echo", "started").want(t, 75, "not acquired")
+	execute(t, nodes, "-n", "-E", "9", "k", "echo", "started").want(t, 9)
+	for _, flags := range [][]string{{"--skip-if-busy"}, {"--skip-if-busy", "--wait", "200ms"}} {
+		if r := execute(t, nodes, append(flags, "k", "echo", "started")...); r != (result{}) {
+			t.Errorf("%q: got %+v; want nothing, and exit status 0", flags, r)
+		}
+	}
+	waiting := start(t, prepare(t, nodes, append(execFlags[:3:3], "--wait", "20s", "k", "echo", "started")...))
+	eventually(t, "the wait", func() bool { return waits(t, waiting) })
+	if err := lock.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waiting.wait(t).want(t, 0, "started")
+
+	for _, s := range servers[1:] {
+		if err := s.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, nodes, "-n", "k", "echo", "started").want(t, 69, "no quorum")
+	execute(t, nodes, "--wait", "300ms", "k", "echo", "started").want(t, 69, "no quorum")
+}
+
+// waits tells whether a program has begun to speak to its nodes, which comes after
+// its signal handlers. Where that can't be seen it is believed to have.
+func waits(t *testing.T, p *process) bool {
+	t.Helper()
+	dir := "/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/fd"
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return true
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil && strings.HasPrefix(to, "socket:") {
+			return true
+		}
+	}
+	return false
+}
+
+// consul lock passes on INT and TERM only; the rest kill it, and leave the child.
+func TestDefectSignalsAreNotForwarded(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	for name, sig := range map[string]syscall.Signal{
+		"HUP": sigHUP, "INT": sigINT, "QUIT": sigQUIT, "TERM": sigTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "ALRM": syscall.SIGALRM,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := launch(t, nodes, "signals/"+name, "sh", "-c", `trap "echo got it; exit 7" `+name+`; echo ready; while :; do sleep 0.01; done`)
+			p.signal(t, sig)
+			p.wait(t).want(t, 7, "got it")
+		})
+	}
+}
+
+// consul lock kills the shell that it starts commands with, and what the shell
+// had started runs on.
+func TestDefectOnlyTheShellIsKilled(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	p := launch(t, nodes, "k", "sh", "-c", "sleep 1000 & echo $!; sleep 1000 & echo $! ready; wait; true")
+	var pids [2]int
+	for i, word := range strings.Fields(p.stdout())[:2] {
+		pids[i], _ = strconv.Atoi(word)
+	}
+	p.signal(t, sigTERM)
+	p.wait(t).want(t, 143)
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d runs on without the lock", pid)
+		}
+	}
+	if n := exists(t, servers, "k"); n != 0 {
+		t.Errorf("got %d keys afterwards; want none", n)
+	}
+}
+
+// consul lock hears no signal while it waits for the lock.
+func TestDefectSignalsAreIgnoredWhileWaiting(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	lock, err := open(t, nodes).Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sig := range []syscall.Signal{sigHUP, sigINT, sigQUIT, sigTERM} {
+		p := start(t, prepare(t, nodes, append(execFlags[:3:3], "k", "echo", "started")...))
+		eventually(t, "the wait", func() bool { return waits(t, p) })
+		p.signal(t, sig)
+		r := p.wait(t)
+		r.want(t, 128+int(sig), "while waiting")
+		if r.out != "" {
+			t.Errorf("%v: got %q; want nothing started", sig, r.out)
+		}
+	}
+	if err := lock.Err(); err != nil {
+		t.Errorf("the holder: got %v; want it held", err)
+	}
+}
+
+// consul lock may start its child after it was told to end, and forget it. Here
+// the signal comes at about the moment of the grant, before and after: whatever
+// was started got the signal as well, and nothing runs on.
+func TestDefectAChildIsStartedDuringShutdown(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	locker := open(t, nodes)
+	for i := range 16 {
+		lock, err := locker.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := start(t, prepare(t, nodes, append(execFlags[:3:3], "k", "sh", "-c", "echo $$; exec sleep 1000")...))
+		eventually(t, "the wait", func() bool { return waits(t, p) })
+		if err := lock.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 20 * time.Millisecond) // a retry comes within 250 ms
+		p.signal(t, sigTERM)
+		r := p.wait(t)
+		r.want(t, 143)
+		if pid, err := strconv.Atoi(strings.TrimSpace(r.out)); err == nil && alive(pid) {
+			t.Errorf("process %d runs on without the lock", pid)
+		}
+		if n := exists(t, servers, "k"); n != 0 {
+			t.Fatalf("got %d keys afterwards; want none", n)
+		}
+	}
+}
+
+// consul lock signals the number of a child that has ended, and then is not to
+// be stirred. Here a late signal ends the wait that is left.
+func TestDefectALateSignalIsLostOrHitsAnother(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	p := launch(t, nodes, "--hold-at-least", "1000s", "--json", "k", "echo", "ready")
+	eventually(t, "the end of the command", func() bool { return strings.Contains(p.stderr(), `"ended"`) })
+	if n := exists(t, servers, "k"); n < 2 {
+		t.Errorf("held for longer than its command: got %d keys; want a quorum", n)
+	}
+	p.signal(t, sigTERM)
+	p.wait(t).want(t, 143)
+	if n := exists(t, servers, "k"); n != 0 {
+		t.Errorf("got %d keys afterwards; want none", n)
+	}
+}
+
+func TestExecHoldsAtLeastAndAtMost(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	began := time.Now()
+	execute(t, nodes, "--hold-at-least", "700ms", "k", "sh", "-c", "exit 5").want(t, 5)
+	if took := time.Since(began); took < 700*time.Millisecond {
+		t.Errorf("got the lock released after %v; want 700ms", took)
+	}
+	began = time.Now()
+	execute(t, nodes, "--max-hold", "1s", "--kill-after", "400ms", "--signal", "USR1", "k", "sh", "-c",
+		`trap "echo asked; exit 0" USR1; while :; do sleep 0.01; done`).want(t, 124, "asked", "--max-hold")
+	if took := time.Since(began); took < 600*time.Millisecond {
+		t.Errorf("got it ended after %v; want 600ms at least", took)
+	}
+	execute(t, nodes, "--max-hold", "1s", "--kill-after", "400ms", "k", "sh", "-c",
+		`trap "" TERM; while :; do sleep 0.01; done`).want(t, 124, "ending sh", "killed sh")
+}
+
+// What a command leaves in the background must not outlive the lock.
+func TestExecEndsWhatTheCommandLeavesRunning(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	file := filepath.Join(t.TempDir(), "beat")
+	cmd := prepare(t, nodes, append(execFlags[:3:3], "--kill-after", "300ms", "k", "sh", "-c",
+		`"$0" "$1" & while ! test -s "$1.3"; do sleep 0.01; done; exit 6`, os.Args[0], file)...)
+	cmd.Env = append(cmd.Env, actVar+"=family")
+	finish(t, cmd).want(t, 6, "left running", "did not end when asked")
+	for i := range family {
+		if pid, _ := lastBeat(t, file+"."+strconv.Itoa(i)); pid == 0 || alive(pid) {
+			t.Errorf("process %d of the family, %d: it is not dead", i, pid)
+		}
+	}
+	if n := exists(t, servers, "k"); n != 0 {
+		t.Errorf("got %d keys afterwards; want none", n)
+	}
+}
+
+func TestExecKillsAtOnceWhenTheLockIsTakenAway(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	p := launch(t, nodes, "--ttl", "3s", "k", "sh", "-c", `trap "" TERM; echo ready; while :; do sleep 0.01; done`)
+	run(t, nodes, "release", "--force", "--yes", "--node-timeout", "1s", "k").want(t, 0, "removed")
+	p.wait(t).want(t, 124, "killed sh", "lost")
+}
+
+func TestExecSaysWhichNodesItLeavesOut(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	if err := servers[1].RestartEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, nodes, "k", "sleep", "0.3").want(t, 0, servers[1].Addr(), "redlock nodes join --wait")
+	if r := execute(t, nodes, "k", "true"); r.code != 0 {
+		t.Errorf("got %+v; want it run", r)
+	}
+	_, blank := blanks(t, 3, chaos.ServerConfig{})
+	execute(t, blank, "-n", "k", "true").want(t, 69, "redlock nodes join --wait")
+}
+
+func TestExecIsRenewedForAsLongAsItRuns(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	p := launch(t, nodes, "--ttl", "1500ms", "--holder", "cron", "k", "sh", "-c", "echo ready; sleep 4; echo done")
+	other := open(t, nodes, redlock.WithTTL(3*time.Second))
+	for p.running() {
+		if lock, err := other.TryAcquire(t.Context(), "k"); err == nil && p.running() && !strings.Contains(p.stdout(), "done") {
+			t.Fatalf("another got the lock with token %d", lock.Token())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	p.wait(t).want(t, 0, "done")
+}

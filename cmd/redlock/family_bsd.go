@@ -1,0 +1,17 @@
+//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import "syscall"
+
+// adopts: orphans become init's children here, and are found by their group only.
+const adopts = false
+
+func adopt() {}
+
+// ownGroup starts the command in a group of its own.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func descendants() []int { return nil }
+
+func orphans(int) []int { return nil }

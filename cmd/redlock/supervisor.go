@@ -1,0 +1,280 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+const (
+	// glance is how often the supervisor looks at the clock at least: timers do
+	// not count a suspend of the machine.
+	glance = 200 * time.Millisecond
+	// insistence is how often a kill is repeated, for processes that were being
+	// started while the list of them was read.
+	insistence = 2 * time.Millisecond
+)
+
+// passedOn are the signals that the command gets.
+var passedOn = append([]os.Signal{
+	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
+}, endings...)
+
+// phase is how far the end of a command has come.
+type phase uint8
+
+const (
+	running phase = iota
+	asked         // it got the first signal
+	killed        // it got the last
+)
+
+// supervisor runs a command under a lock. It is one goroutine, which alone
+// decides: signals, the ends of processes and the lock are looked at one after
+// another, so that none of them finds another half done.
+type supervisor struct {
+	execution *execution
+	lock      *redlock.Lock
+	held      stopwatch // since it was acquired
+	child     *child
+	tty       *terminal
+	herald    *herald
+	signals   chan os.Signal
+	children  chan os.Signal
+	phase     phase
+	since     stopwatch // of the phase
+	early     bool      // it was ended because the lock was
+	suspended bool      // with the command, by ^Z
+}
+
+// exec takes the lock and runs the command under it.
+func (a *app) exec(ctx context.Context, f *fleet, e *execution) error {
+	lock, err := e.acquire(ctx, f, e.key)
+	if err != nil {
+		return skipped(err)
+	}
+	s := &supervisor{execution: e, lock: lock, held: startWatch(), herald: a.newHerald(), signals: e.signals, children: make(chan os.Signal, 1)}
+	err = s.run()
+	if s.child != nil && !s.early {
+		err = s.linger(err)
+	}
+	_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
+	s.herald.close()
+	return err
+}
+
+// skipped says nothing about a busy lock whose status was asked to be 0.
+func skipped(err error) error {
+	var known *statusError
+	if errors.As(err, &known) && known.code == exitOK {
+		return nil
+	}
+	return err
+}
+
+// run starts the command and sees it to its end.
+func (s *supervisor) run() error {
+	e := s.execution
+	if s.left() <= e.grace {
+		return endedBy(e.key, s.lock.Err())
+	}
+	// The kernel ends the command with the thread that started it.
+	runtime.LockOSThread()
+	signal.Notify(s.children, syscall.SIGCHLD)
+	adopt()
+	s.tty = openTerminal()
+	defer s.tty.restore()
+	select {
+	case sig := <-s.signals: // since the lock was granted
+		return &statusError{signalStatus(sig), fmt.Errorf("%v: %s is not started", sig, e.argv[0])}
+	default:
+	}
+	var err error
+	if s.child, err = startChild(e.path, e.argv, e.environment(s.lock)); err != nil {
+		return cannotRun(e.argv[0], err)
+	}
+	watchFor(s.signals, passedOn...)
+	s.tty.give(s.child.pid)
+	s.tell("held", "", nil)
+	for {
+		s.child.reap()
+		if s.child.over() {
+			return s.verdict()
+		}
+		s.followStop()
+		s.decide()
+		s.sleep()
+	}
+}
+
+// left is what remains until the command must be dead.
+func (s *supervisor) left() time.Duration {
+	left := s.lock.Remaining()
+	if most := s.execution.maxHold; most > 0 {
+		left = min(left, most-s.held.elapsed())
+	}
+	return left
+}
+
+// decide ends the command when its time has come. There is no way back from a
+// phase: a lock that is confirmed after the first signal changes nothing.
+func (s *supervisor) decide() {
+	e, left := s.execution, s.left()
+	switch {
+	case s.phase != killed && left <= e.margin:
+		s.early = true
+		s.enter(killed, "killed "+e.argv[0]+": "+s.reason())
+	case s.phase == running && left <= e.grace:
+		s.early = true
+		s.enter(asked, "ending "+e.argv[0]+": "+s.reason())
+		s.child.ask(e.signal)
+	case s.phase == running && s.child.ended:
+		s.enter(asked, "ending what "+e.argv[0]+" left running")
+		s.child.ask(e.signal)
+	case s.phase == asked && s.since.elapsed() >= e.grace-e.margin:
+		s.enter(killed, "killed "+e.argv[0]+", which did not end when asked")
+	}
+	if s.phase == killed {
+		s.child.kill()
+	}
+}
+
+func (s *supervisor) enter(p phase, message string) {
+	s.phase, s.since = p, startWatch()
+	if p == killed {
+		s.child.kill() // first
+		s.tell("killed", message, nil)
+		return
+	}
+	s.tell("ending", message, nil)
+}
+
+// reason is why the lock ends.
+func (s *supervisor) reason() string {
+	cause := s.lock.Err()
+	switch {
+	case cause != nil:
+		return oneLine(endedBy(s.execution.key, cause))
+	case s.execution.maxHold > 0 && s.execution.maxHold-s.held.elapsed() <= s.lock.Remaining():
+		return fmt.Sprintf("%s was held for --max-hold %v", s.execution.key, s.execution.maxHold)
+	}
+	return fmt.Sprintf("no quorum confirms %s any more", s.execution.key)
+}
+
+// sleep waits until something happens, or the next decision is due.
+func (s *supervisor) sleep() {
+	e, pause := s.execution, glance
+	switch s.phase {
+	case running:
+		pause = min(pause, s.left()-e.grace)
+	case asked:
+		pause = min(pause, s.left()-e.margin, e.grace-e.margin-s.since.elapsed())
+	case killed:
+		pause = insistence
+	}
+	t := newTimer(max(pause, time.Millisecond))
+	defer t.Stop()
+	done := s.lock.Done()
+	if s.phase == killed {
+		done = nil
+	}
+	select {
+	case sig := <-s.signals:
+		s.passOn(sig)
+	case <-s.children:
+	case <-done:
+	case <-t.C:
+	}
+}
+
+// passOn gives a signal to the command. It is alive, or its leader is a zombie
+// that nobody has waited for: its number can't be another's.
+func (s *supervisor) passOn(sig os.Signal) {
+	if sig == syscall.SIGCONT && s.suspended {
+		// The lock first: what lapsed meanwhile is killed, not continued.
+		s.suspended = false
+		if s.decide(); s.phase == running {
+			s.tty.give(s.child.pid)
+			s.child.signal(syscall.SIGCONT)
+		}
+		return
+	}
+	s.child.signal(sig)
+}
+
+// followStop does as the command does that was stopped at the terminal: gives it
+// the terminal if it stopped for want of it, or stops as well, so that the shell
+// sees the job stopped.
+func (s *supervisor) followStop() {
+	stop := s.child.stop
+	s.child.stop = 0
+	if stop == 0 || s.tty == nil || s.phase != running {
+		return
+	}
+	wanted := stop == syscall.SIGTTIN || stop == syscall.SIGTTOU
+	if wanted && s.tty.lend(s.child.pid) {
+		s.child.signal(syscall.SIGCONT)
+		return
+	}
+	if !wanted && stop != syscall.SIGTSTP {
+		return // somebody's kill -STOP
+	}
+	s.suspended = true
+	s.tty.take()
+	_ = syscall.Kill(0, syscall.SIGSTOP) // our group: the job that the shell knows
+}
+
+// verdict is how it ended, once nothing of the command is left.
+func (s *supervisor) verdict() error {
+	left, cause := s.lock.Remaining(), s.lock.Err()
+	status := s.child.exitStatus()
+	var err error
+	switch {
+	case s.early:
+		err = quietly(exitLost) // the herald has said why
+	case errors.Is(cause, redlock.ErrLost):
+		err = endedBy(s.execution.key, fmt.Errorf("%w; the command had ended by itself, with status %d", cause, status))
+	default:
+		err = quietly(status)
+	}
+	status = exitCode(err)
+	s.herald.tell(event{Event: "ended", Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(left), Status: &status})
+	return err
+}
+
+// linger keeps the lock for --hold-at-least after a command that ended with
+// status. A signal ends it.
+func (s *supervisor) linger(status error) error {
+	for {
+		left := s.execution.holdAtLeast - s.held.elapsed()
+		if left <= 0 {
+			return status
+		}
+		t := newTimer(min(left, glance))
+		select {
+		case sig := <-s.signals:
+			t.Stop()
+			if slices.Contains(endings, sig) {
+				return quietly(signalStatus(sig))
+			}
+		case <-s.lock.Done():
+			t.Stop()
+			return endedBy(s.execution.key, s.lock.Err())
+		case <-t.C:
+		}
+	}
+}
+
+func (s *supervisor) tell(name, message string, status *int) {
+	s.herald.tell(event{Event: name, Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(s.lock.Remaining()), Status: status, Message: message})
+}

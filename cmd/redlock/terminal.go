@@ -1,0 +1,89 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is the controlling terminal. A nil one is none, and does nothing.
+type terminal struct {
+	fd    int
+	group int // this program's
+	lent  int // the group that has it from us; 0: none
+	saved *unix.Termios
+}
+
+// openTerminal returns the controlling terminal, or nil.
+func openTerminal() *terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{fd: fd, group: unix.Getpgrp()}
+	t.saved, _ = unix.IoctlGetTermios(fd, getTermios) // nil: nothing to restore
+	return t
+}
+
+// give makes the command the terminal's foreground group, if that was ours and
+// the terminal is the command's input. Not where its output goes into a pipe: the
+// reader there, a pager for one, would lose the terminal.
+func (t *terminal) give(group int) {
+	if t == nil || !isTerminal(os.Stdin) || isPipe(os.Stdout) {
+		return
+	}
+	t.lend(group)
+}
+
+// lend gives the terminal away, and tells whether it was ours to give.
+func (t *terminal) lend(group int) bool {
+	// Once it is given, writing to it or taking it back would stop us. Not before
+	// the command was started: it would inherit that.
+	signal.Ignore(syscall.SIGTTOU)
+	if t.foreground() != t.group {
+		return false
+	}
+	if unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) != nil {
+		return false
+	}
+	t.lent = group
+	return true
+}
+
+// take takes the terminal back from the command, if it has it still, and tells
+// whether it did.
+func (t *terminal) take() bool {
+	if t.lent == 0 || t.foreground() != t.lent {
+		return false
+	}
+	t.lent = 0
+	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.group) == nil
+}
+
+func (t *terminal) foreground() int {
+	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	if err != nil {
+		return -1
+	}
+	return group
+}
+
+// restore leaves the terminal as it was: one that was killed could not.
+func (t *terminal) restore() {
+	if t == nil {
+		return
+	}
+	if t.take() && t.saved != nil {
+		_ = unix.IoctlSetTermios(t.fd, setTermios, t.saved)
+	}
+	_ = unix.Close(t.fd)
+}
+
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}

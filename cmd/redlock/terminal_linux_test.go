@@ -1,0 +1,151 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keyboard is the other side of a terminal that a program runs at.
+type keyboard struct {
+	*process
+
+	master *os.File
+	screen *output
+}
+
+// sit starts the program as the first one of a session at a new terminal.
+func sit(t *testing.T, cmd *exec.Cmd) *keyboard {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("needs a terminal: %v", err)
+	}
+	k := &keyboard{master: master, screen: &output{}}
+	raw, err := master.SyscallConn()
+	must(t, err)
+	var n int
+	var ioctlErr error
+	must(t, raw.Control(func(fd uintptr) {
+		if ioctlErr = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); ioctlErr == nil {
+			n, ioctlErr = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	}), ioctlErr)
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	must(t, err)
+	cmd.Stdin, cmd.Stdout = slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	k.process = start(t, cmd)
+	must(t, slave.Close())
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			_, _ = k.screen.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = k.cmd.Process.Kill()
+		<-k.ended
+		_ = master.Close()
+		<-read
+	})
+	return k
+}
+
+func (k *keyboard) types(t *testing.T, keys string) {
+	t.Helper()
+	_, err := k.master.WriteString(keys)
+	must(t, err)
+}
+
+func (k *keyboard) sees(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !strings.Contains(k.screen.String(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got screen %q, stderr %q; want %q", k.screen.String(), k.stderr(), text)
+		}
+	}
+}
+
+// stops waits until the program itself has been stopped.
+func (k *keyboard) stops(t *testing.T) {
+	t.Helper()
+	eventually(t, "the stop", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", k.cmd.Process.Pid))
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return err == nil && strings.HasPrefix(state, "T")
+	})
+}
+
+func TestATerminalStaysUsable(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	k := sit(t, prepare(t, nodes, append(execFlags[:3:3], "k", "sh", "-c",
+		`trap "echo interrupted; exit 9" INT; read x; echo "got $x"; while :; do sleep 0.01; done`)...))
+	k.types(t, "hello\n")
+	k.sees(t, "got hello")
+	k.types(t, "\x03")
+	k.sees(t, "interrupted")
+	k.wait(t).want(t, 9)
+	if n := strings.Count(k.screen.String(), "interrupted"); n != 1 {
+		t.Errorf("^C came %d times; want once", n)
+	}
+}
+
+// ^Z stops the job as the shell knows it, and fg continues it; unless the lock has
+// lapsed meanwhile: then the command does not run for another moment.
+func TestAStoppedCommandGoesOnOnlyWhileTheLockIsHeld(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	file := filepath.Join(t.TempDir(), "beat")
+	cmd := prepare(t, nodes, "exec", "--node-timeout", "500ms", "--ttl", "3s", "k", os.Args[0], file)
+	cmd.Env = append(cmd.Env, actVar+"=beat")
+	k := sit(t, cmd)
+	beats := func() bool {
+		pid, _ := lastBeat(t, file)
+		return pid != 0
+	}
+	eventually(t, "the command", beats)
+	pid, _ := lastBeat(t, file)
+	k.types(t, "\x1a")
+	k.stops(t)
+	_, stopped := lastBeat(t, file)
+	must(t, syscall.Kill(k.cmd.Process.Pid, syscall.SIGCONT))
+	eventually(t, "the command going on", func() bool {
+		_, last := lastBeat(t, file)
+		return last.After(stopped)
+	})
+
+	k.types(t, "\x1a")
+	k.stops(t)
+	eventually(t, "the end of the lease", func() bool { return exists(t, servers, "k") == 0 })
+	if s := state(pid); s != "T" {
+		t.Fatalf("got the command in state %q; want it stopped", s)
+	}
+	over := time.Now()
+	must(t, syscall.Kill(k.cmd.Process.Pid, syscall.SIGCONT))
+	k.wait(t).want(t, 124, "killed")
+	if _, last := lastBeat(t, file); last.After(over) || alive(pid) {
+		t.Errorf("the command ran on for %v without the lock, alive: %v", last.Sub(over), alive(pid))
+	}
+}
+
+func state(pid int) string {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, _ := strings.Cut(string(stat), ") ")
+	s, _, _ := strings.Cut(after, " ")
+	return s
+}
