@@ -327,7 +327,8 @@ func explain(err error) error {
 		switch text := reply.Error(); {
 		case hasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
 			return fmt.Errorf("%w: credentials refused: %w", ErrMisconfigured, err)
-		case strings.HasPrefix(text, "NOPERM"):
+		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
+			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
 			return fmt.Errorf("%w: the user's ACL lacks a right: %w", ErrMisconfigured, err)
 		case strings.HasPrefix(text, "READONLY"):
 			return fmt.Errorf("a replica, which can't be a node: %w", err)
