@@ -1,0 +1,198 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// Bad input that only a real server gives.
+
+func TestWrongCredentialsReturnAtOnceAndAreNotShown(t *testing.T) {
+	const wrong = "hunter2"
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{Password: "right"})
+	bare, bad := make([]string, 3), make([]string, 3)
+	for i, s := range servers {
+		bare[i], bad[i] = s.Addr(), "redis://:"+wrong+"@"+s.Addr()
+	}
+	for name, urls := range map[string][]string{"NOAUTH": bare, "WRONGPASS": bad} {
+		began := time.Now()
+		l, err := redlock.Open(t.Context(), urls)
+		if l != nil {
+			must(t, l.Close())
+		}
+		wantError(t, name+": Open", err, redlock.ErrMisconfigured)
+		wantError(t, name+": Open", err, redlock.ErrNoQuorum)
+		clients := make([]redis.UniversalClient, len(servers))
+		for i, s := range servers {
+			o := &redis.Options{Addr: s.Addr()}
+			if name == "WRONGPASS" {
+				o.Password = wrong
+			}
+			c := redis.NewClient(o)
+			defer c.Close()
+			clients[i] = c
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, errAcquire := lockerWith(t, clients).Acquire(ctx, "orders/42")
+		cancel()
+		wantError(t, name+": Acquire", errAcquire, redlock.ErrMisconfigured)
+		for _, err := range []error{err, errAcquire} {
+			if err != nil && strings.Contains(err.Error(), wrong) {
+				t.Errorf("%s: the error shows the password: %v", name, err)
+			}
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s: took %v; want an answer at once: waiting does not mend it", name, took)
+		}
+	}
+}
+
+func TestAUserWithoutTheRightsIsMisconfigured(t *testing.T) {
+	servers := needMasters(t, 3, chaos.ServerConfig{Users: []string{"weak on >secret ~* +@all -set"}})
+	clients := make([]redis.UniversalClient, len(servers))
+	for i, s := range servers {
+		c := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "weak", Password: "secret"})
+		defer c.Close()
+		clients[i] = c
+	}
+	_, err := lockerWith(t, clients).TryAcquire(t.Context(), "orders/42")
+	wantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+	for _, s := range servers {
+		if left := keysOn(t, s); len(left) > 0 {
+			t.Errorf("%s has %q; want nothing", s.Addr(), left)
+		}
+	}
+}
+
+func TestAReplicaIsNoNode(t *testing.T) {
+	masters := needMasters(t, 3, chaos.ServerConfig{})
+	l := openServers(t, masters)
+	lock := mustAcquire(t, l, "orders/42")
+	for _, s := range masters[1:] { // demoted under a held lock
+		c := s.Client()
+		must(t, c.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	}
+	before := scriptCalls(t, masters[1])
+	_, err := l.TryAcquire(t.Context(), "orders/43")
+	wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+	if err != nil && !strings.Contains(err.Error(), "replica") {
+		t.Errorf("got %v; want it to speak of a replica", err)
+	}
+	wantError(t, "Release", lock.Release(t.Context()), redlock.ErrNoQuorum)
+	if calls := scriptCalls(t, masters[1]) - before; calls > 100 {
+		t.Errorf("a demoted node was sent %d scripts while a release was owed; want pauses between", calls)
+	}
+	for _, s := range masters[1:] {
+		c := s.Client()
+		must(t, c.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	}
+	pollUntil(t, 5*time.Second, "the release that was owed has been made", func() bool {
+		return keyOn(t, masters[1], "orders/42") == "" && keyOn(t, masters[2], "orders/42") == ""
+	})
+}
+
+func TestANodeOutOfMemoryRefusesAndIsCleanedAllTheSame(t *testing.T) {
+	servers := needMasters(t, 3, chaos.ServerConfig{})
+	l := openServers(t, servers)
+	allTakePart(t, l, servers)
+	lock := mustAcquire(t, l, "orders/42")
+	pollUntil(t, 5*time.Second, "the key is everywhere", func() bool {
+		return keyOn(t, servers[1], "orders/42") != "" && keyOn(t, servers[2], "orders/42") != ""
+	})
+	for _, s := range servers[1:] {
+		must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	}
+	_, err := l.TryAcquire(t.Context(), "orders/43")
+	wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+	if err != nil && !strings.Contains(err.Error(), "memory") {
+		t.Errorf("got %v; want it to speak of memory", err)
+	}
+	must(t, lock.Extend(t.Context(), redlock.DefaultTTL)) // needs no memory
+	mustRelease(t, lock)
+	for _, s := range servers {
+		pollUntil(t, 5*time.Second, "nothing is left", func() bool { return len(keysOn(t, s)) == 0 })
+	}
+}
+
+func TestScriptFlushUnderAHeldLockAndUnderTraffic(t *testing.T) {
+	servers := needMasters(t, 3, chaos.ServerConfig{})
+	l := openServers(t, servers)
+	lock := mustAcquire(t, l, "orders/42")
+	flush := func() {
+		for _, s := range servers {
+			c := redis.NewClient(s.Options())
+			err := c.ScriptFlush(t.Context()).Err()
+			_ = c.Close()
+			if err != nil {
+				t.Errorf("SCRIPT FLUSH: %v", err)
+			}
+		}
+	}
+	flush()
+	must(t, lock.Extend(t.Context(), redlock.DefaultTTL))
+	flush()
+	mustRelease(t, lock)
+	stop := make(chan struct{})
+	var flusher, workers sync.WaitGroup
+	flusher.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				flush()
+				pause(20 * time.Millisecond)
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		workers.Go(func() {
+			var last redlock.Token
+			for range 50 {
+				lock, err := l.Acquire(ctx, name)
+				if err != nil {
+					t.Errorf("Acquire: %v", err)
+					return
+				}
+				if lock.Token() <= last {
+					t.Errorf("got token %v after %v; want a greater one", lock.Token(), last)
+				}
+				last = lock.Token()
+				if err := lock.Release(ctx); err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
+					t.Errorf("Release: %v", err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	close(stop)
+	flusher.Wait()
+	for _, s := range servers {
+		pollUntil(t, 5*time.Second, "nothing is left", func() bool { return len(keysOn(t, s)) == 0 })
+	}
+}
+
+func TestAUnixSocketIsANodeToo(t *testing.T) {
+	dir := t.TempDir()
+	s := chaos.NeedServer(t, chaos.ServerConfig{Args: []string{"--unixsocket", dir + "/s"}})
+	l, err := redlock.Open(t.Context(), []string{"unix://" + dir + "/s"})
+	must(t, err)
+	defer l.Close()
+	admitted(t, l)
+	lock := mustAcquire(t, l, "orders/42")
+	if keyOn(t, s, "orders/42") == "" {
+		t.Error("the server has no key; want the lock's")
+	}
+	mustRelease(t, lock)
+}
