@@ -13,16 +13,23 @@
 // guards. A resource that cannot check a token has a lock that nearly always
 // excludes.
 //
-// What it does guarantee, whatever the network does, as long as the nodes' clocks
-// are not stepped and run at the rate of ours to within the drift factor, and no
-// node votes that has forgotten what it granted:
+// What it does guarantee, whatever the network does, among clients of this
+// package with one list of nodes, as long as the nodes' clocks run at the rate of
+// ours to within the drift factor and do not step where the clock watch can't see
+// it:
 //
 //   - Two locks of one resource are never both valid at one moment: the later
 //     one is granted only after the earlier one's Err() is not nil.
-//   - Tokens of one resource are unique and grow from lock to lock. No clock is
-//     in this argument.
+//   - Tokens of one resource are unique and grow from lock to lock. No clock's
+//     reading is in this argument, but for one step after a majority of the nodes
+//     lost its memory (none by itself, with [WithStrictRecovery]).
 //   - A lock that was lost never comes back, and one that was released leaves
 //     nothing behind that outlasts a lease.
+//
+// A node that forgot what it granted, by a restart, a flush or a restored backup,
+// does not vote until every lease that it may have forgotten is over. It comes
+// back by itself, [WithMaxTTL] after the first client noticed. New nodes can't be
+// told from such, so a new cluster waits as long once, or for [Cluster.Admit].
 //
 // docs/SAFETY.md has each guarantee, the assumptions behind it, what happens when
 // one of them fails, and the test that shows it.
