@@ -114,6 +114,15 @@ func (q *acquisition) acquire(ctx context.Context, f *fleet, key string) (*redlo
 	return lock, err
 }
 
+// skipped says nothing about a busy lock whose status was asked to be 0.
+func skipped(err error) error {
+	var known *statusError
+	if errors.As(err, &known) && known.code == exitOK {
+		return nil
+	}
+	return err
+}
+
 // remind says which nodes are left out for now. Whoever ends before their wait is
 // over does not take them in; if all clients are that short, nobody does.
 func (a *app) remind(ctx context.Context, f *fleet) {

@@ -188,8 +188,8 @@ func (w *wires) outlive(t *testing.T, fault, key string) bool {
 			Event string
 			Left  int64 `json:"validity_ms"`
 		}
-		if decode(t, line, &e); e.Event == "ended" && e.Left <= 0 {
-			t.Errorf("%s: by its own clock it was late:\n%s", key, r.errs)
+		if decode(t, line, &e); e.Event == "killed" && e.Left <= 0 {
+			t.Errorf("%s: by its own clock the kill was late:\n%s", key, r.errs)
 		}
 	}
 	return true

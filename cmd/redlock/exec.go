@@ -24,7 +24,7 @@ const (
 	// processes are gone by then: half of the grace, at most maxMargin. Killing
 	// takes milliseconds; the rest is for a machine that is busy.
 	marginShare = 2
-	maxMargin   = 500 * time.Millisecond
+	maxMargin   = time.Second
 )
 
 // execution is a command to be run under a lock.

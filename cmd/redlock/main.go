@@ -50,9 +50,9 @@ type action func(ctx context.Context, a *app, args []string) error
 // commands are all there are, in the order of the help.
 func commands() []command {
 	return []command{
-		execCommand(), statusCommand(),
+		execCommand(), holdCommand(), statusCommand(),
 		nodesCommand(), joinCommand(), admitCommand(), retireCommand(),
-		doctorCommand(), releaseCommand(),
+		doctorCommand(), releaseCommand(), benchCommand(),
 	}
 }
 

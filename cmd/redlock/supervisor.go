@@ -73,15 +73,6 @@ func (a *app) exec(ctx context.Context, f *fleet, e *execution) error {
 	return err
 }
 
-// skipped says nothing about a busy lock whose status was asked to be 0.
-func skipped(err error) error {
-	var known *statusError
-	if errors.As(err, &known) && known.code == exitOK {
-		return nil
-	}
-	return err
-}
-
 // run starts the command and sees it to its end.
 func (s *supervisor) run() error {
 	e := s.execution

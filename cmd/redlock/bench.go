@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+)
+
+// measurement is the flags of bench.
+type measurement struct {
+	duration time.Duration
+	workers  int
+	ttl      time.Duration
+	stall    string
+}
+
+func benchCommand() command {
+	return command{
+		name: "bench", synopsis: "[flags]", summary: "measure acquire and release on your own masters",
+		about: `Takes and releases locks of fresh names for --duration, and prints percentiles and
+locks per second. With --stall-node it does so a second time while that node seems to
+hang: this program's own connections to it fall silent; the node and its other clients
+notice nothing.
+
+The names begin with "redlock-bench/", after the prefix, and are released, or lapse with
+the lease. The load is real: leave out busy production nodes.`,
+		define: func(fs *flag.FlagSet) action {
+			m := &measurement{}
+			fs.DurationVar(&m.duration, "duration", 5*time.Second, "how long to measure, a `DURATION`")
+			fs.IntVar(&m.workers, "workers", 8, "this `NUMBER` takes and releases at the same time")
+			fs.DurationVar(&m.ttl, "ttl", redlock.DefaultTTL, "the lease, a `DURATION`")
+			fs.StringVar(&m.stall, "stall-node", "", "measure again with the node of this `ADDR` hanging")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(0, args, "no arguments"); err != nil {
+					return err
+				}
+				if m.duration <= 0 || m.workers < 1 {
+					return usage("bench: give a positive --duration and at least one of --workers")
+				}
+				return a.bench(ctx, m)
+			}
+		},
+	}
+}
+
+// phaseShows is one measurement, as --json shows it.
+type phaseShows struct {
+	Nodes   string      `json:"nodes"` // "all", or which one hangs
+	Locks   int         `json:"locks"`
+	PerSec  float64     `json:"per_second"`
+	Failed  int         `json:"failed"`
+	Acquire percentiles `json:"acquire_us"`
+	Release percentiles `json:"release_us"`
+	Error   string      `json:"error,omitempty"`
+}
+
+// percentiles are in microseconds.
+type percentiles struct {
+	P50 int64 `json:"p50"`
+	P90 int64 `json:"p90"`
+	P99 int64 `json:"p99"`
+	Max int64 `json:"max"`
+}
+
+// bench measures once, or twice.
+func (a *app) bench(ctx context.Context, m *measurement) error {
+	gate, found := &atomic.Bool{}, false
+	f, err := a.open(func(node int, o *redis.Options) { //nolint:contextcheck // a Locker lives until it is closed
+		if m.stall != "" && (o.Addr == m.stall || strconv.Itoa(node) == m.stall) {
+			o.Dialer, found = stallable(redis.NewDialer(o), gate), true
+		}
+	}, redlock.WithTTL(m.ttl))
+	if err != nil {
+		return err
+	}
+	if m.stall != "" && !found {
+		return errors.Join(usage("bench: --stall-node %s is not in the list of nodes: %v", redact(m.stall), f.names), f.close()) //nolint:contextcheck // Close is bounded by itself
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	return errors.Join(a.measure(ctx, f, m, gate), f.close()) //nolint:contextcheck // Close is bounded by itself
+}
+
+func (a *app) measure(ctx context.Context, f *fleet, m *measurement, gate *atomic.Bool) error {
+	lock, err := f.locker.TryAcquire(ctx, benchName(rand.Uint64(), 0, 0))
+	if err != nil {
+		return err // nodes that do not vote would only be waited for
+	}
+	_ = lock.Release(ctx) // unconfirmed: it lapses
+	phases := []phaseShows{m.run(ctx, f, "all")}
+	if m.stall != "" && ctx.Err() == nil {
+		gate.Store(true)
+		phases = append(phases, m.run(ctx, f, m.stall+" hangs"))
+		gate.Store(false)
+	}
+	return a.showPhases(phases)
+}
+
+func benchName(run uint64, worker, n int) string {
+	return fmt.Sprintf("redlock-bench/%x/%d/%d", run, worker, n)
+}
+
+// sample is what one worker measured.
+type sample struct {
+	acquire, release []time.Duration
+	failed           int
+	first            error
+}
+
+// run has the workers take and release locks until the time is over.
+func (m *measurement) run(ctx context.Context, f *fleet, nodes string) phaseShows {
+	ctx, cancel := context.WithTimeout(ctx, m.duration)
+	defer cancel()
+	samples, run, watch := make([]sample, m.workers), rand.Uint64(), startWatch()
+	var work sync.WaitGroup
+	for i := range samples {
+		work.Go(func() { samples[i].fill(ctx, f.locker, run, i) })
+	}
+	work.Wait()
+	took := watch.elapsed()
+	var all sample
+	for _, s := range samples {
+		all.acquire, all.release = append(all.acquire, s.acquire...), append(all.release, s.release...)
+		all.failed += s.failed
+		if all.first == nil {
+			all.first = s.first
+		}
+	}
+	return phaseShows{
+		Nodes: nodes, Locks: len(all.release), PerSec: float64(len(all.release)) / took.Seconds(), Failed: all.failed,
+		Acquire: percentilesOf(all.acquire), Release: percentilesOf(all.release), Error: oneLine(all.first),
+	}
+}
+
+// fill takes and releases locks of names that nobody else takes.
+func (s *sample) fill(ctx context.Context, l *redlock.Locker, run uint64, worker int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		watch := startWatch()
+		lock, err := l.Acquire(ctx, benchName(run, worker, n))
+		took := watch.elapsed()
+		if err == nil {
+			s.acquire = append(s.acquire, took)
+			watch = startWatch()
+			if err = lock.Release(ctx); err == nil {
+				s.release = append(s.release, watch.elapsed())
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			s.failed++
+			if s.first == nil {
+				s.first = err
+			}
+		}
+	}
+}
+
+// percentilesOf sorts the durations.
+func percentilesOf(d []time.Duration) percentiles {
+	if len(d) == 0 {
+		return percentiles{}
+	}
+	slices.Sort(d)
+	at := func(percent int) int64 { return d[min(len(d)*percent/100, len(d)-1)].Microseconds() }
+	return percentiles{at(50), at(90), at(99), at(100)}
+}
+
+func (a *app) showPhases(phases []phaseShows) error {
+	p := a.newPage()
+	rows := [][]cell{row("NODES", "LOCKS", "PER SECOND", "FAILED", "ACQUIRE P50", "P90", "P99", "MAX", "RELEASE P50", "P90", "P99", "MAX")}
+	for _, s := range phases {
+		if a.connection.json {
+			p.WriteString(jsonLine(s))
+			continue
+		}
+		r := row(s.Nodes, strconv.Itoa(s.Locks), strconv.FormatFloat(s.PerSec, 'f', 0, 64), strconv.Itoa(s.Failed))
+		for _, q := range []percentiles{s.Acquire, s.Release} {
+			for _, us := range []int64{q.P50, q.P90, q.P99, q.Max} {
+				r = append(r, cell{text: time.Duration(us * int64(time.Microsecond)).String()})
+			}
+		}
+		rows = append(rows, r)
+	}
+	if !a.connection.json {
+		p.table(rows)
+	}
+	for _, s := range phases {
+		if s.Error != "" && !a.connection.json {
+			p.printf("the first failure (%s): %s\n", s.Nodes, s.Error)
+		}
+	}
+	return a.flush(p)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/quorumkit/redlock"
+)
+
+func holdCommand() command {
+	return command{
+		name: "hold", synopsis: "[flags] KEY", summary: "hold a key until a signal, for scripts",
+		about: `Takes KEY, prints one line of JSON on stdout, and holds KEY, renewed, until HUP, INT, QUIT
+or TERM; then releases it. The line has the fencing token and what is left of the validity:
+
+  {"event":"held","key":"k","token":1795293929195814,"validity_ms":9896}
+
+Exit status 0 after a signal, 124 if the lock was lost or --max-hold has passed. Whoever
+reads the line must stop when this program ends, for whatever reason: nothing is killed
+here. Where a command can be given, exec is safer.`,
+		define: func(fs *flag.FlagSet) action {
+			q := &acquisition{}
+			q.define(fs)
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := errors.Join(exactly(1, args, "one KEY"), q.validate()); err != nil {
+					return err
+				}
+				q.listen()
+				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
+					defer a.remind(ctx, f)
+					return a.hold(ctx, f, args[0], q)
+				}, append(q.options(), redlock.WithMaxHold(q.maxHold))...)
+			}
+		},
+	}
+}
+
+// hold holds until a signal or a loss.
+func (a *app) hold(ctx context.Context, f *fleet, key string, q *acquisition) error {
+	lock, err := q.acquire(ctx, f, key)
+	if err != nil {
+		return skipped(err)
+	}
+	err = a.answer(event{Event: "held", Key: key, Token: uint64(lock.Token()), Left: milliseconds(lock.Remaining())})
+	if err != nil {
+		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), lock.Release(ctx))
+	}
+	select {
+	case <-q.signals:
+		return lock.Release(ctx)
+	case <-lock.Done():
+		return endedBy(key, lock.Err())
+	}
+}
