@@ -7,8 +7,8 @@ import (
 )
 
 // password finds the user information of a URL: all up to the last @ before the
-// next slash, comma or blank. A password may hold an @ of its own.
-var password = regexp.MustCompile(`(://)[^/,\s]*@`)
+// next comma or blank. A password may hold an @, and, against the rules, a slash.
+var password = regexp.MustCompile(`(://)[^,\s]*@`)
 
 // redact takes user names and passwords out of a message.
 func redact(s string) string { return password.ReplaceAllString(s, "${1}***@") }
@@ -21,8 +21,9 @@ func takeArguments(args []string) []string {
 	taken := make([]string, len(args))
 	for i, s := range args {
 		taken[i] = strings.Clone(s)
-		for _, at := range password.FindAllStringIndex(taken[i], -1) {
-			blot(args[i], at[0]+len("://"), at[1]-1)
+		// All between the first and the last, so that no odd password is left over.
+		if from, to := strings.Index(s, "://"), strings.LastIndex(s, "@"); from >= 0 && to > from {
+			blot(args[i], from+len("://"), to)
 		}
 	}
 	return taken

@@ -149,3 +149,21 @@ func state(pid int) string {
 	s, _, _ := strings.Cut(after, " ")
 	return s
 }
+
+// Nobody would renew the lock of a command whose redlock was killed.
+func TestTheCommandDiesWithAProgramThatIsKilled(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	file := filepath.Join(t.TempDir(), "beat")
+	cmd := prepare(t, nodes, append(execFlags[:3:3], "k", os.Args[0], file)...)
+	cmd.Env = append(cmd.Env, actVar+"=beat")
+	p := start(t, cmd)
+	pid := 0
+	eventually(t, "the command", func() bool {
+		pid, _ = lastBeat(t, file)
+		return pid != 0
+	})
+	p.signal(t, syscall.SIGKILL)
+	p.wait(t)
+	eventually(t, "the command's end", func() bool { return !alive(pid) })
+}
