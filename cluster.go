@@ -53,14 +53,14 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	if err := l.usable(ctx, "status"); err != nil {
 		return ClusterStatus{}, err
 	}
-	l.roster.lookAtAll(ctx)
+	l.roster.lookAtAll(ctx, false)
 	if err := contextError(ctx); err != nil {
 		return ClusterStatus{}, fmt.Errorf("redlock: status: %w", err)
 	}
-	return l.roster.status(), nil
+	return l.roster.status(l.roster.proposal()), nil
 }
 
-func (r *roster) status() ClusterStatus {
+func (r *roster) status(p proposal) ClusterStatus {
 	f, now := r.current(), r.clock.now()
 	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(r.nodes)), Nodes: make([]NodeStatus, len(r.nodes))}
 	for i, n := range r.nodes {
@@ -69,7 +69,7 @@ func (r *roster) status() ClusterStatus {
 		if state == NodeMember {
 			_, node.Cause = f.seat(i)
 		}
-		if pl := f.next(i, now, r.proposal()); pl.cause != "" {
+		if pl := f.next(i, now, p); pl.cause != "" {
 			node.Cause = pl.cause
 			if pl.waiting {
 				node.State, node.Left = NodeJoining, max(pl.until.sub(now), 0)
@@ -96,7 +96,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 	}
 	for {
 		pause := l.roster.settle(ctx, l.roster.proposal())
-		s := l.roster.status()
+		s := l.roster.status(l.roster.proposal())
 		left, hopeless := s.outside()
 		if left == nil && s.Votes() >= s.Quorum {
 			return nil
@@ -164,7 +164,7 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	if err := contextError(ctx); err != nil {
 		return fmt.Errorf("redlock: admit: %w", err)
 	}
-	s := l.roster.status()
+	s := l.roster.status(p)
 	left, _ := s.outside()
 	for _, n := range s.Nodes {
 		if n.State == NodeUnreachable {
@@ -183,7 +183,9 @@ func (c *Cluster) Admit(ctx context.Context) error {
 // the new, blank node in the place of the old. In the other order two quorums may
 // miss each other, and the new node is refused.
 //
-// node is its index. The error says which marks are missing (ErrNoQuorum: call
+// node is its index. Where fewer than a quorum of the other members answer,
+// Retire changes nothing and returns ErrNoQuorum: one or two nodes can't spare
+// one. Otherwise the error says which marks are missing (ErrNoQuorum too: call
 // again), or that the node did not answer: then the marks stand, and it must be
 // seen dead before the new list is rolled out. Retire is idempotent.
 func (c *Cluster) Retire(ctx context.Context, node int) error {
@@ -201,17 +203,20 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 		return fmt.Errorf("redlock: retire: %w", contextError(ctx))
 	}
 	defer func() { <-r.work }()
-	r.lookAtAll(ctx)
+	r.lookAtAll(ctx, false)
 	f, name := r.current(), l.nodes[node].name
 	if f.cluster() == "" {
 		return fmt.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
 	}
+	if others := len(f.members(node, 0)); others < l.quorum { // nothing is written that could not be finished
+		return fmt.Errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
+	}
 	gone, err := l.nodes[node].retire(ctx, f.cluster())
 	marks, faults := r.mark(ctx, f, node, name)
-	r.lookAtAll(ctx)
+	r.lookAtAll(ctx, false)
 	switch {
 	case marks < l.quorum:
-		return fmt.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, faults)
+		return fmt.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))
 	case err != nil:
 		return fmt.Errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, explain(err))
 	case !gone:
@@ -219,6 +224,8 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	}
 	return nil
 }
+
+var errMarks = errors.New("some of the marks are missing")
 
 // mark writes a retired name on the other members, and returns how many have it.
 func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int, error) {

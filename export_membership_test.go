@@ -35,7 +35,7 @@ var RecordFields = recordFields
 // SightOf is the sight of a node that answered: a record (nil: none), a run_id,
 // a largest number and a notice, read at an instant.
 func SightOf(at instant, run string, rec *record, largest Token, n notice) sight {
-	s := sight{sent: at, seen: at, answered: true, run: run, largest: largest, notice: n}
+	s := sight{sent: at, seen: at, answered: true, run: run, counted: true, largest: largest, notice: n}
 	if rec != nil {
 		s.recorded, s.rec = true, *rec
 	}

@@ -95,19 +95,31 @@ func (e *extension) judge() {
 	}
 	for k, c := range e.claims {
 		if e.verdicts[k] == won {
-			c.voters.Store(0)
+			c.voters.Store(e.confirmers(k)) // at once: a node in doubt is taken out of the whole
 		}
 	}
 	for i, o := range e.outcomes {
 		if o == Granted {
-			e.late(i)
+			e.reseed(i)
 		}
 	}
 	close(e.done)
 }
 
-// late takes in what node i said of locks that are decided: it vouches for those
-// that it confirmed, and gets back those that it lost; mu is held.
+// confirmers are the nodes that confirmed lock k, one bit each; mu is held.
+func (e *extension) confirmers(k int) uint64 {
+	set := uint64(0)
+	for i, v := range e.votes(k) {
+		if v.outcome == Granted {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// late takes in what node i said of locks that were decided without it: it
+// vouches for those that it confirmed, and gets back those that it lost; mu is
+// held.
 func (e *extension) late(i int) {
 	for k, reply := range e.replies[i] {
 		if reply == 1 && e.verdicts[k] == won {

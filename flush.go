@@ -41,6 +41,7 @@ type flight struct {
 	probes   []*round
 	parts    []part
 	sent     instant
+	silent   error // why the node does not vote in this flight; nil: it does
 	arena    []any // the batches' arguments, one after another
 	one      singles
 }
@@ -74,6 +75,7 @@ func (f *flight) reset() {
 func (n *node) take(now instant) {
 	f := &n.flight
 	f.reset()
+	f.silent = n.silence() // once: what is taken is marked by it
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.refused == nil || now >= n.retryAt {
@@ -88,7 +90,7 @@ func (n *node) take(now instant) {
 		n.failRefused()
 		return
 	}
-	taken, votes := 0, n.silence() == nil
+	taken, votes := 0, n.flight.silent == nil
 	for _, r := range n.queue.acquires {
 		if len(f.acquires) == acquiresPerFlush {
 			break
@@ -167,8 +169,8 @@ func drop[T any](q []T, k int) []T {
 // send puts the flight on the wire and hands out the replies.
 func (n *node) send() {
 	f := &n.flight
-	if cause := n.silence(); cause != nil {
-		n.abstain(cause)
+	if n.flight.silent != nil {
+		n.abstain(n.flight.silent)
 	}
 	n.addReleases()
 	for _, g := range f.groups {
@@ -216,10 +218,24 @@ func (n *node) silence() error {
 	switch {
 	case n.epoch == "":
 		return n.abstains
+	case n.timeless != nil:
+		return n.timeless
 	case n.distrust != nil && n.clock.early() < n.distrust.until:
 		return n.distrust
 	}
 	n.distrust = nil
+	return nil
+}
+
+// doubt is why what the node answers in this flight does not count, though it was
+// asked; nil: it does.
+func (n *node) doubt() error {
+	switch {
+	case n.timeless != nil:
+		return n.timeless
+	case n.distrust != nil:
+		return n.distrust
+	}
 	return nil
 }
 

@@ -11,6 +11,9 @@ const (
 	// joinPoll is how often the joiner looks while a node that answers does not
 	// vote: another client may have taken it in meanwhile.
 	joinPoll = time.Second
+	// strayPoll is how often it looks while a node that answers is not to be
+	// taken in (foreign, damaged, retired): somebody may have emptied it.
+	strayPoll = 10 * time.Second
 	// joinSteps bounds the deeds between two pauses: a notice, a look, a
 	// replacement to write, another look, an install (of a new cluster, one node
 	// after another), and an amendment, with room for races.
@@ -74,22 +77,31 @@ func (r *roster) settle(ctx context.Context, p proposal) time.Duration {
 		return 0
 	}
 	defer func() { <-r.work }()
-	r.lookAtAll(ctx)
+	r.lookAtAll(ctx, false)
+	idle := 0 // steps in a row that only asked for another look
 	for range joinSteps + len(r.nodes) {
-		if ctx.Err() != nil || !r.step(ctx, p) {
+		if ctx.Err() != nil {
 			break
 		}
-		r.lookAtAll(ctx)
+		did, look := r.step(ctx, p)
+		if idle++; did {
+			idle = 0
+		}
+		if !did && !look || idle > 1 {
+			break
+		}
+		r.lookAtAll(ctx, look)
 	}
 	return r.pause()
 }
 
-// lookAtAll reads every node, at the same time.
-func (r *roster) lookAtAll(ctx context.Context) {
+// lookAtAll reads every node, at the same time; counted reads their largest
+// number as well, which costs a server milliseconds.
+func (r *roster) lookAtAll(ctx context.Context, counted bool) {
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for _, n := range r.nodes {
 		g.Go(func() error {
-			n.look(ctx)
+			n.look(ctx, counted)
 			return nil
 		})
 	}
@@ -97,26 +109,25 @@ func (r *roster) lookAtAll(ctx context.Context) {
 }
 
 // step plans for every node and does the deeds that are due. It returns whether
-// there is reason to look again at once.
-func (r *roster) step(ctx context.Context, p proposal) bool {
+// it did one, and whether an install waits for another, counted look.
+func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
 	f, now := r.current(), r.clock.now()
-	again, stale := false, false
 	for i, n := range r.nodes {
 		pl := f.next(i, now, p)
 		r.note(i, pl)
 		switch pl.do {
 		case doNothing, doWait:
 		case doRead:
-			stale = stale || !pl.waiting
+			look = look || !pl.waiting
 		case doPlace:
 			for _, j := range pl.at {
-				again = r.nodes[j].do(ctx, plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, replaced: pl.places}}) == nil || again
+				did = r.nodes[j].do(ctx, plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, replaced: pl.places}}) == nil || did
 			}
 		case doNotice, doInstall, doAmend:
-			again = n.do(ctx, pl) == nil || again
+			did = n.do(ctx, pl) == nil || did
 		}
 	}
-	return again || stale
+	return did, look
 }
 
 // note keeps why node i does not vote, and until when it waits.
@@ -136,10 +147,13 @@ func (r *roster) pause() time.Duration {
 	defer r.mu.Unlock()
 	pause := time.Duration(0)
 	for i := range r.nodes {
-		if state, _ := f.standing(i); state != NodeBlank && f.next(i, now, r.proposal()).do == doNothing {
+		next := joinPoll
+		switch state, _ := f.standing(i); {
+		case state == NodeForeign, state == NodeMisconfigured, state == NodeRetired && f.sights[i].answered:
+			next = strayPoll
+		case state != NodeBlank && f.next(i, now, r.proposal()).do == doNothing:
 			continue
 		}
-		next := joinPoll
 		if left := r.until[i].sub(now); r.until[i] != 0 && left < next {
 			next = max(left, time.Millisecond)
 		}

@@ -8,15 +8,16 @@ import (
 )
 
 // May this node vote, and what must happen first? Everything here is a function
-// of what the nodes showed; the shell (cluster.go) asks, waits and writes.
+// of what the nodes showed; the shell (verify.go, roster.go, joiner.go) asks,
+// waits and writes.
 //
 // What node.go keeps for a node, from its last verification, is a seat:
 //
-//	seat{epoch, run}     sent with every voting command, and compared by the node
-//	                     itself: a reply "abstained" (epoch missing or another)
-//	                     and NOSCRIPT both void the seat until the node has been
-//	                     verified again. Nothing else does, and nothing is asked
-//	                     per call.
+//	seat{epoch, run}     the epoch is sent with every voting command, and compared
+//	                     by the node itself: a reply "abstained" (epoch missing or
+//	                     another) and NOSCRIPT both void the seat until the node
+//	                     has been verified again, and so does another cluster's id
+//	                     on a quorum. Nothing is asked per call.
 //
 // A verification is: on one pinned connection, with commands that are never
 // resent, read.lua (0), then fleet.seat; where that gives a seat, SCRIPT LOAD of
@@ -76,6 +77,7 @@ type charter struct {
 }
 
 func newCharter(names []string, maxTTL time.Duration, strict bool) charter {
+	maxTTL = time.Duration(milliseconds(maxTTL)) * time.Millisecond // as the records count it
 	return charter{names: names, maxTTL: maxTTL, strict: strict, needed: othersNeeded(len(names))}
 }
 

@@ -76,6 +76,7 @@ type node struct {
 	retryAt  instant     // no try before
 	reading  reading     // the last sample of its clock
 	distrust *stepError  // why it abstains since then; nil: it does not
+	timeless error       // why its clock can not be watched; nil: it can
 	pinned   *redis.Conn // the connection that flushes go out on; nil: none
 	lastUse  instant     // of the pinned connection
 	flight   flight
@@ -321,7 +322,10 @@ func (n *node) flush() {
 func (n *node) probe() error {
 	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
 	sent := n.clock.now()
-	if err := n.calls.Process(context.Background(), cmd); err != nil {
+	switch err := n.calls.Process(context.Background(), cmd); {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return nil // it answers; whether it votes is asked with the next sample
+	case err != nil:
 		return err
 	}
 	n.sample(sent, cmd.Val())
@@ -344,8 +348,8 @@ func (n *node) prepare() error {
 		return nil
 	}
 	if !n.due {
-		n.abstains = n.roster.whyNot(n.index)
-		if n.abstains != nil {
+		if why := n.roster.whyNot(n.index); why != nil {
+			n.abstains = why
 			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
 	}
@@ -359,6 +363,9 @@ func (n *node) prepare() error {
 		n.tell(NodeAbstains, abstains)
 	case abstains == nil && n.abstains != nil:
 		n.tell(NodeVotes, nil)
+	}
+	if abstains != nil {
+		n.rechecks = 0 // what was asked again has its answer
 	}
 	n.epoch, n.abstains, n.due = epoch, abstains, false
 	return nil
@@ -484,7 +491,8 @@ func (n *node) sample(sent instant, server time.Time) {
 	if by == 0 {
 		return
 	}
-	n.distrust = &stepError{by: by, wait: n.cfg.maxTTL, clock: n.clock, until: now.add(n.cfg.maxTTL)}
+	wait := n.roster.longestLease()
+	n.distrust = &stepError{by: by, wait: wait, clock: n.clock, until: now.add(wait)}
 	n.mu.Lock()
 	n.steps = now
 	n.mu.Unlock()

@@ -181,8 +181,8 @@ func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error)
 		if names[i] = name; len(given) == len(nodes) {
 			names[i] = given[i]
 		}
-		if names[i] == "" || len(names[i]) > maxLabel || strings.ContainsAny(names[i], " ,\r\n\t") {
-			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes without blanks and commas: see WithNodeNames", ErrInvalidNode, i, maxLabel))
+		if names[i] == "" || len(names[i]) > maxNodeName || hasControl(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
+			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes of printable text without blanks and commas: see WithNodeNames", ErrInvalidNode, i, maxNodeName))
 		}
 		for j := range i {
 			if names[j] == names[i] {

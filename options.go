@@ -183,7 +183,7 @@ func WithoutClockWatch() Option { return lockerOption(func(c *config) { c.trustC
 // while it runs, a node's commands wait.
 func WithObserver(f func(Event)) Option { return lockerOption(func(c *config) { c.observe = f }) }
 
-// build applies the options and returns all their faults, joined.
+// buildConfig applies the options and returns all their faults, joined.
 func buildConfig(nodes int, opts []Option) (config, error) {
 	c := defaultConfig()
 	for i, o := range opts {

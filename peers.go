@@ -75,7 +75,7 @@ func (p *peers) seen(t Token) {
 	}
 }
 
-// runs on notes which server process a node is. One server listed twice would
+// serves notes which server process a node is. One server listed twice would
 // vote twice, so the second entry is refused.
 func (p *peers) serves(node int, runID string) error {
 	p.mu.Lock()

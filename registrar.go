@@ -10,6 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// errRefused is the answer of a node on which what a deed rests on has changed.
+var errRefused = errors.New("refused: the node has changed since it was looked at")
+
 // anyCall is a command that is sent once, whatever it returns.
 type anyCall struct{ *redis.Cmd }
 
@@ -35,10 +38,14 @@ func keep(ctx context.Context, on processor, s *script, args ...any) (any, error
 	}
 }
 
-// read looks at the node: its process, its record and its largest number.
-func (n *node) read(ctx context.Context, on processor) (sight, error) {
-	sent := n.clock.now()
-	v, err := keep(ctx, on, readScript, "1")
+// read looks at the node: its process, its record and, where counted is asked
+// for, its largest number, for which the server goes through all its stripes.
+func (n *node) read(ctx context.Context, on processor, counted bool) (sight, error) {
+	sent, count := n.clock.now(), "0"
+	if counted {
+		count = "1"
+	}
+	v, err := keep(ctx, on, readScript, count)
 	if err != nil {
 		return sight{}, noIdentity(err)
 	}
@@ -47,6 +54,7 @@ func (n *node) read(ctx context.Context, on processor) (sight, error) {
 		return sight{}, fmt.Errorf("%w: its record reads as %T", ErrMisconfigured, v)
 	}
 	s := parseSight(reply, sent, n.clock.now())
+	s.counted = counted
 	return s, n.peers.serves(n.index, s.run)
 }
 
@@ -55,6 +63,9 @@ func noIdentity(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) || classify(err) == Failed {
 		return err
+	}
+	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {
+		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", ErrMisconfigured, nodeKey, err)
 	}
 	for _, sign := range []string{"INFO", "Unknown Redis command", "ACL", "can't run this command", "not supported"} {
 		if strings.Contains(reply.Error(), sign) {
@@ -65,17 +76,19 @@ func noIdentity(err error) error {
 	return err
 }
 
-// look reads one node and publishes what was seen.
-func (n *node) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+// look reads one node and publishes what was seen. That a caller did not wait
+// for the answer says nothing about the node.
+func (n *node) look(ctx context.Context, counted bool) {
+	bounded, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	sent := n.clock.now()
-	s, err := n.read(ctx, n.calls)
-	if err != nil {
+	s, err := n.read(bounded, n.calls, counted)
+	switch {
+	case err == nil:
+		n.roster.publish(n.index, s)
+	case ctx.Err() == nil:
 		n.roster.missed(n.index, sent, explain(err))
-		return
 	}
-	n.roster.publish(n.index, s)
 }
 
 // do does one deed on the node. What was refused has changed meanwhile: the next
@@ -90,12 +103,19 @@ func (n *node) do(ctx context.Context, p plan) error {
 	case doInstall:
 		p.record.epoch = uuid.NewString()
 		done, err := keep(ctx, n.calls, installScript, p.record.installArgs(p.notice)...)
-		if err == nil && done == int64(1) && p.founding {
+		switch {
+		case err != nil:
+		case done != int64(1):
+			err = errRefused
+		case p.founding:
 			n.tell(ClusterFounded, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster))
 		}
 		return err
 	case doAmend:
-		_, err := keep(ctx, n.calls, amendScript, p.record.amendArgs()...)
+		done, err := keep(ctx, n.calls, amendScript, p.record.amendArgs()...)
+		if err == nil && done != int64(1) {
+			err = errRefused
+		}
 		return err
 	case doNothing, doWait, doRead, doPlace:
 	}

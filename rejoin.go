@@ -134,7 +134,7 @@ func (f fleet) byTable(i int) bool {
 
 // joinByTable installs node i from what the other members know.
 func (f fleet) joinByTable(i int, since instant) plan {
-	others := f.members(i, since)
+	others := slices.DeleteFunc(f.members(i, since), func(j int) bool { return !f.sights[j].counted })
 	if len(others) < f.needed {
 		return plan{do: doRead}
 	}
@@ -210,14 +210,15 @@ func (f fleet) barred(i int) bool {
 	return bad && hopeful < f.needed
 }
 
-// readAfterWaits tells whether every node was read after every blank one's wait.
+// readAfterWaits tells whether every node was read, its largest number too, after
+// every blank one's wait.
 func (f fleet) readAfterWaits(p proposal) bool {
 	for i := range f.names {
 		if state, _ := f.standing(i); state != NodeBlank {
 			continue
 		}
 		for _, s := range f.sights {
-			if s.sent < f.due(i, p) {
+			if !s.counted || s.sent < f.due(i, p) {
 				return false
 			}
 		}

@@ -109,10 +109,10 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 				continue
 			}
 		}
-		v, cause := acquireVote(reply, n.cfg.maxTTL)
+		v, cause := acquireVote(reply, n.roster)
 		n.markAfter(r.claim, v.outcome)
-		if v.outcome == Granted && n.distrust != nil {
-			v, cause = vote{outcome: Abstained}, n.distrust
+		if doubt := n.doubt(); v.outcome == Granted && doubt != nil {
+			v, cause = vote{outcome: Abstained}, doubt
 		}
 		if v.outcome == Granted {
 			r.claim.voters.Or(1 << n.index)
@@ -123,7 +123,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 }
 
 // acquireVote reads a reply of acquire.lua.
-func acquireVote(reply int64, maxTTL time.Duration) (vote, error) {
+func acquireVote(reply int64, r *roster) (vote, error) {
 	switch {
 	case reply > 0:
 		return vote{outcome: Granted, token: Token(reply)}, nil
@@ -134,9 +134,9 @@ func acquireVote(reply int64, maxTTL time.Duration) (vote, error) {
 	case reply == -2:
 		return vote{outcome: Abstained}, errTokens
 	case reply == -9:
-		return vote{outcome: Taken}, &takenError{left: -1, most: maxTTL}
+		return vote{outcome: Taken}, &takenError{left: -1}
 	case reply <= -10 && reply != noReply:
-		return vote{outcome: Taken}, &takenError{left: time.Duration(-10-reply) * time.Millisecond, most: maxTTL}
+		return vote{outcome: Taken}, &takenError{left: time.Duration(-10-reply) * time.Millisecond, most: r.longestLease()}
 	default:
 		return vote{outcome: Unknown}, errNoReply
 	}
@@ -173,8 +173,8 @@ func (n *node) settleRaise(p *part, outcome Outcome, err error) (recheck bool) {
 		return isMissingScript(err)
 	}
 	switch reply := replyAt(p.cmd, 0, 1); {
-	case n.distrust != nil:
-		r.deliver(n.index, vote{outcome: Abstained}, n.distrust)
+	case n.doubt() != nil:
+		r.deliver(n.index, vote{outcome: Abstained}, n.doubt())
 	case reply == 1:
 		r.deliver(n.index, vote{outcome: Granted, token: Token(r.raise)}, nil) //nolint:gosec // positive
 	case reply == 0:
@@ -201,8 +201,8 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 		g.answer(n.index, outcome, nil, explain(err))
 		return stale
 	}
-	if n.distrust != nil {
-		g.answer(n.index, Abstained, nil, n.distrust)
+	if doubt := n.doubt(); doubt != nil {
+		g.answer(n.index, Abstained, nil, doubt)
 		return stale
 	}
 	g.answer(n.index, Granted, p.cmd.(intsCall).Val(), nil)
@@ -241,12 +241,17 @@ func (n *node) settleReleases(p *part, err error) {
 }
 
 func (n *node) settleTime(p *part, outcome Outcome, err error) {
-	if err == nil {
+	n.timeless = nil
+	denied := redis.HasErrorPrefix(err, "NOPERM")
+	switch {
+	case err == nil:
 		n.sample(n.flight.sent, p.cmd.(timeCall).Val())
+	case denied && !n.cfg.trustClocks:
+		n.timeless = fmt.Errorf("%w: its clock can't be watched: grant the user +time, or use WithoutClockWatch: %w", ErrMisconfigured, err)
 	}
 	for _, r := range n.flight.probes {
 		switch {
-		case err != nil:
+		case err != nil && !denied:
 			r.deliver(n.index, vote{outcome: outcome}, explain(err))
 		case n.silence() != nil:
 			r.deliver(n.index, vote{outcome: Abstained}, n.silence())

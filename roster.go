@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -32,6 +33,7 @@ type roster struct {
 	causes  []string // why not, by the last plan
 	until   []instant
 	cluster string        // that a quorum carries
+	longest time.Duration // the longest lease that anyone may have taken
 	changed chan struct{} // closed by the next publication
 }
 
@@ -69,7 +71,7 @@ func (r *roster) publish(i int, s sight) {
 	r.sights[i], r.watches[i], r.known[i] = s, r.watches[i].look(s), true
 	f := r.fleet()
 	moved := f.cluster() != r.cluster
-	r.cluster = f.cluster()
+	r.cluster, r.longest = f.cluster(), f.wait()
 	for j, n := range r.nodes {
 		if _, why := f.seat(j); moved || why == "" && !r.seated[j] {
 			n.stale.Store(true)
@@ -92,13 +94,15 @@ func (r *roster) missed(i int, sent instant, cause error) {
 	r.publish(i, s)
 }
 
-// seatOf is node i's right to vote, or why it abstains. Which cluster is ours is
-// known only when a quorum of nodes, or all of them, were looked at: it blocks
-// until then, or until ctx is done.
-func (r *roster) seatOf(ctx context.Context, i int) (seat, error) {
+// seatOf is node i's right to vote, or why it abstains, by what was read of it on
+// the connection that it will vote on (own). Which cluster is ours is known only
+// when a quorum of nodes, or all of them, were looked at: it blocks until then,
+// or until ctx is done.
+func (r *roster) seatOf(ctx context.Context, i int, own sight) (seat, error) {
 	for {
 		r.mu.Lock()
 		f, changed := r.fleet(), r.changed
+		f.sights[i] = own
 		complete := f.cluster() != "" || !slices.Contains(r.known, false)
 		if complete || ctx.Err() != nil {
 			st, why := f.seat(i)
@@ -119,11 +123,16 @@ func (r *roster) seatOf(ctx context.Context, i int) (seat, error) {
 	}
 }
 
-// whyNot is why node i abstains, as of now.
+// whyNot is why node i abstains, as of now; nil: its writer should look by
+// itself. The joiner looks at blank nodes only, so that one which missed a single
+// look of the joiner's would stay out for ever.
 func (r *roster) whyNot(i int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.fleet()
+	if state, _ := f.standing(i); state == NodeUnreachable {
+		return nil
+	}
 	_, why := f.seat(i)
 	return r.abstention(f, i, why)
 }
@@ -150,6 +159,13 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 // proposal is what this Locker would found a cluster with.
 func (r *roster) proposal() proposal {
 	return proposal{cluster: r.founder, clock: Token(max(r.clock.wall().UnixMicro(), 0))}
+}
+
+// longestLease is the cluster's MaxTTL, as far as any record that was seen says.
+func (r *roster) longestLease() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(r.longest, r.charter.maxTTL)
 }
 
 // void takes node i's seat away until it has been verified again.

@@ -20,13 +20,16 @@ func (n *node) verify() (epoch string, abstains, err error) {
 	}
 	sent := n.clock.now()
 	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
-		s, err := n.read(ctx, tx)
+		s, err := n.read(ctx, tx, false)
 		if err != nil {
 			return err
 		}
 		n.roster.publish(n.index, s)
 		var st seat
-		if st, abstains = n.roster.seatOf(ctx, n.index); abstains != nil {
+		// Half the time at most for the others, so that an answer is in time.
+		others, stop := context.WithTimeout(ctx, n.timeout/2)
+		defer stop()
+		if st, abstains = n.roster.seatOf(others, n.index, s); abstains != nil {
 			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
 		epoch = st.epoch
@@ -59,6 +62,9 @@ func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 			return err
 		}
 		if epoch, err = tx.HGet(ctx, nodeKey, "epoch").Result(); err != nil {
+			return err
+		}
+		if err := n.peers.serves(n.index, epoch); err != nil { // one server has one epoch
 			return err
 		}
 		return loadVoting(ctx, tx)
