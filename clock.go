@@ -3,6 +3,8 @@ package redlock
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/nosuspend"
 )
 
 // Clock is where a Locker takes its time from: a scale that never goes back and
@@ -21,10 +23,18 @@ type Clock struct {
 	suspend   func() time.Duration // time spent suspended since boot
 	booted    time.Duration        // suspend() at the origin
 	suspended atomic.Int64         // the most seen since the origin, in nanoseconds
+	asked     atomic.Int64         // when now was last called
 }
 
+// askEvery is how long a round may go without asking about a suspend.
+const askEvery = 100 * time.Millisecond
+
 func newClock() *Clock {
-	return &Clock{origin: time.Now(), suspend: suspendedSinceBoot, booted: suspendedSinceBoot()}
+	suspend := suspendedSinceBoot
+	if nosuspend.Now() {
+		suspend = func() time.Duration { return 0 }
+	}
+	return &Clock{origin: time.Now(), suspend: suspend, booted: suspend()}
 }
 
 // early reads the clock without asking the system about a suspend: a suspend
@@ -35,9 +45,19 @@ func (c *Clock) early() instant {
 	return instant(int64(time.Since(c.origin)) + c.suspended.Load())
 }
 
+// start is when a round begins. It is early, unless nobody has asked about a
+// suspend for a while: a round must not look as if it had slept through one.
+func (c *Clock) start() instant {
+	if at := c.early(); at.sub(instant(c.asked.Load())) < askEvery {
+		return at
+	}
+	return c.now()
+}
+
 // now reads the clock: what decides about a validity asks this one.
 func (c *Clock) now() instant {
 	asleep := int64(c.suspend() - c.booted)
+	defer func() { c.asked.Store(int64(c.early())) }()
 	for {
 		seen := c.suspended.Load()
 		if asleep <= seen {

@@ -48,8 +48,8 @@ const (
 	Sick Kind = "sick"
 	// Well: a quorum is healthy again. A trace begins so.
 	Well Kind = "well"
-	// Fault: something was broken, or mended; Text says what.
-	Fault Kind = "fault"
+	// Noted: something was broken or mended, or the like; Text says what.
+	Noted Kind = "noted"
 )
 
 // Record is one line of a trace.

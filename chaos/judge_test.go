@@ -303,16 +303,15 @@ func allPairs(records []chaos.Record) (overlap, repeated, order bool) {
 	}
 	locks := map[int64]*lock{}
 	for i, r := range records {
-		switch r.Kind {
-		case chaos.Asked:
+		if r.Kind == chaos.Asked {
 			locks[r.Hold] = &lock{asked: i}
-		case chaos.Held:
-			l := locks[r.Hold]
+			continue
+		}
+		switch l := locks[r.Hold]; {
+		case r.Kind == chaos.Held:
 			l.held, l.from, l.until, l.token = i, r.At, r.Until, r.Token
-		case chaos.Released:
-			l := locks[r.Hold]
+		case r.Kind == chaos.Released:
 			l.until = min(l.until, r.At)
-		default: // the random traces have no others
 		}
 	}
 	for i, a := range locks {
@@ -382,7 +381,7 @@ func TestATraceIsReadAsItWasWritten(t *testing.T) {
 		id := h.Ask("ann", "r")
 		time.Sleep(3 * time.Second)
 		h.Add(chaos.Record{Kind: chaos.Held, Client: "ann", Resource: "r", Hold: id, Token: redlock.MaxToken, Until: h.Now() + time.Second})
-		h.Add(chaos.Record{Kind: chaos.Fault, Text: "a\nline"})
+		h.Add(chaos.Record{Kind: chaos.Noted, Text: "a\nline"})
 		var b bytes.Buffer
 		if err := chaos.WriteTrace(&b, h.Records()); err != nil {
 			t.Fatal(err)

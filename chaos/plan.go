@@ -1,0 +1,298 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/fencing"
+)
+
+// Plan is a run of a cluster under load and faults, all of it decided before:
+// the same plan gives the same run on a virtual stage.
+type Plan struct {
+	Seed    uint64        `json:"seed"`
+	Nodes   int           `json:"nodes"`
+	Clients int           `json:"clients"`
+	Names   int           `json:"names"` // of resources; half the load is on the first
+	Lease   time.Duration `json:"lease"`
+	For     time.Duration `json:"for"`
+	MaxTTL  time.Duration `json:"maxTTL"` // that the cluster is founded with
+	Faults  []Fault       `json:"faults"`
+}
+
+// The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
+// about every eight seconds.
+const (
+	planNodes    = 5
+	planClients  = 20
+	planNames    = 8
+	planLease    = 3 * time.Second
+	planMaxTTL   = 4 * time.Second
+	planFaults   = 8 * time.Second // mean time between two
+	planFaultFor = 6 * time.Second // the longest
+	planPatience = 3 * time.Minute // of one of ten contenders who draw their pauses
+)
+
+// rejoins is how long a node takes to vote again once it may.
+const rejoins = 2 * time.Second
+
+// recovery is how long a node that was broken need not vote after it was mended.
+func (p *Plan) recovery() time.Duration { return p.MaxTTL + rejoins }
+
+// Redlock is the kit of that name, with the plan's lease and MaxTTL, without
+// renewal: clients extend by themselves, at times that follow from the seed.
+func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
+	return Redlock(name, append([]redlock.Option{redlock.WithTTL(p.Lease), redlock.WithMaxTTL(p.MaxTTL), redlock.WithFixedLease()}, opts...)...)
+}
+
+// Judge is the judge of the plan's trace: leases, progress and patience included.
+func (p Plan) Judge() Judge {
+	transit := time.Duration(0)
+	for _, f := range p.Faults {
+		transit = max(transit, f.For)
+	}
+	return Judge{Lease: p.MaxTTL, Transit: transit, Progress: 3*p.Lease + p.recovery(), Patience: planPatience}
+}
+
+// Mix says which faults a plan is drawn from. What is zero has a default.
+type Mix struct {
+	// Kinds: by default crashes with and without memory, stalls, cuts of every
+	// kind, losses before and after the effect, delays, resets, FLUSHALL, and
+	// pauses of clients. Not by default an operator's DEL, which no lock survives
+	// on a node that its quorum needs, and no clock that steps.
+	Kinds []Break
+	// Every is the mean time between two faults: eight seconds.
+	Every time.Duration
+	// Longest is how long a fault lasts at most: six seconds.
+	Longest time.Duration
+}
+
+// NewPlan draws a plan of the given length from a seed: five nodes, twenty
+// clients, eight names.
+func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
+	if mix.Kinds == nil {
+		mix.Kinds = []Break{Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause}
+	}
+	mix.Every, mix.Longest = cmp.Or(mix.Every, planFaults), cmp.Or(mix.Longest, planFaultFor)
+	p := Plan{
+		Seed: seed, Nodes: planNodes, Clients: planClients, Names: planNames,
+		Lease: planLease, For: length, MaxTTL: planMaxTTL,
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	for at := spread(random, 2*mix.Every); at < length; at += spread(random, 2*mix.Every) {
+		p.Faults = append(p.Faults, p.draw(random, mix, at))
+	}
+	return p
+}
+
+// spread draws a time up to d, to the nanosecond.
+func spread(random *rand.Rand, d time.Duration) time.Duration {
+	return 1 + time.Duration(random.Int64N(int64(d)))
+}
+
+// draw makes one fault.
+func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
+	f := Fault{Kind: mix.Kinds[random.IntN(len(mix.Kinds))], At: at, Node: random.IntN(p.Nodes)}
+	if f.Kind.lasts() {
+		f.For = spread(random, mix.Longest)
+	}
+	switch {
+	case f.Kind == Pause:
+		f.Client = clientName(random.IntN(p.Clients))
+	case f.Kind.ofLink() && random.IntN(2) == 0:
+		f.Client = clientName(random.IntN(p.Clients))
+		if random.IntN(2) == 0 {
+			f.Node = Everything
+		}
+	}
+	if f.Kind == Slow {
+		f.Delay = spread(random, 400*time.Millisecond)
+	}
+	return f
+}
+
+func clientName(i int) string { return fmt.Sprintf("client-%d", i) }
+
+// String returns the plan as one line of JSON: what [ParsePlan] reads.
+func (p Plan) String() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err.Error() // a Plan has nothing that can't be marshalled
+	}
+	return string(text)
+}
+
+// ParsePlan reads what [Plan.String] wrote.
+func ParsePlan(text string) (Plan, error) {
+	var p Plan
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return Plan{}, fmt.Errorf("chaos: parse plan: %w", err)
+	}
+	return p, p.validate()
+}
+
+func (p *Plan) validate() error {
+	switch {
+	case p.Nodes < 1 || p.Clients < 1 || p.Names < 1:
+		return fmt.Errorf("chaos: plan: %d nodes, %d clients, %d names: give at least one of each", p.Nodes, p.Clients, p.Names)
+	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
+		return fmt.Errorf("chaos: plan: a lease of %v, a length of %v, a MaxTTL of %v: give positive ones, MaxTTL the larger", p.Lease, p.For, p.MaxTTL)
+	}
+	return nil
+}
+
+// Play runs the plan with clients of one kit on a stage, records what happens,
+// and waits until all has ended and every lease has run out. In a
+// testing/synctest bubble the time is virtual. It returns what was recorded, and
+// an error if the plan can't be played: not if a rule was broken.
+func (p Plan) Play(stage Stage, kit Kit) ([]Record, error) {
+	if err := p.validate(); err != nil {
+		return nil, err
+	}
+	if err := found(stage, p.MaxTTL); err != nil {
+		return nil, err
+	}
+	r := &run{plan: p, stage: stage, history: NewHistory(), guard: &fencing.Memory{}}
+	if o, ok := stage.(observed); ok {
+		defer o.observe(r.history, p.Lease)()
+	}
+	var (
+		work sync.WaitGroup
+		errs = make([]error, p.Clients+1)
+	)
+	for i := range p.Clients {
+		work.Go(func() { errs[i] = r.client(kit, i) })
+	}
+	work.Go(func() { errs[p.Clients] = r.breakAndMend() })
+	work.Wait()
+	return r.history.Records(), errors.Join(errs...)
+}
+
+// found makes the nodes a cluster that votes, as an operator would.
+func found(stage Stage, maxTTL time.Duration) error {
+	clients, err := stage.Connect("founder")
+	if err != nil {
+		return err
+	}
+	locker, err := redlock.New(clients, redlock.WithNodeNames(stage.Names()...), redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))
+	if err != nil {
+		return fmt.Errorf("chaos: found the cluster: %w", err)
+	}
+	return errors.Join(locker.Cluster().Admit(context.Background()), locker.Close())
+}
+
+// run is a plan that is played.
+type run struct {
+	plan    Plan
+	stage   Stage
+	history *History
+	guard   *fencing.Memory
+}
+
+// turn is a point in time when the driver of faults does something.
+type turn struct {
+	at time.Duration
+	do func() error
+}
+
+// breakAndMend carries the faults out. What is broken at the end is mended, and
+// then it waits until every lease has run out.
+func (r *run) breakAndMend() error {
+	var turns []turn
+	for _, f := range r.plan.Faults {
+		turns = append(turns, turn{f.At, func() error {
+			r.history.Add(Record{Kind: Noted, Text: f.String()})
+			return r.stage.Break(f)
+		}})
+		if f.Kind.lasts() {
+			turns = append(turns, turn{min(f.At+f.For, max(r.plan.For, f.At)), func() error {
+				r.history.Add(Record{Kind: Noted, Text: "mended: " + f.String()})
+				return r.stage.Mend(f)
+			}})
+		}
+	}
+	for _, s := range r.plan.sickness() {
+		turns = append(turns, turn{s.at, func() error {
+			r.history.Add(Record{Kind: s.kind})
+			return nil
+		}})
+	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+	for _, t := range turns {
+		time.Sleep(t.at - r.history.Now())
+		if err := t.do(); err != nil {
+			return err
+		}
+	}
+	time.Sleep(max(r.plan.For, r.history.Now()) + 2*r.plan.Lease + r.plan.recovery() - r.history.Now())
+	return nil
+}
+
+// client is the life of one client: it wants something, insists, works, gives it
+// back, over and over.
+func (r *run) client(kit Kit, i int) (err error) {
+	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
+	time.Sleep(spread(random, time.Second))
+	a, err := NewActor(clientName(i), kit, r.stage, r.history, r.guard)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlessUnconfirmed(a.Close())) }()
+	ctx, cancel := context.WithTimeout(context.Background(), r.plan.For-r.history.Now()+time.Duration(i+1)) // not all at one moment
+	defer cancel()
+	for ctx.Err() == nil {
+		time.Sleep(spread(random, time.Second))
+		t, err := a.Insist(ctx, r.plan.name(random), r.plan.Lease, func() time.Duration {
+			return 50*time.Millisecond + spread(random, 300*time.Millisecond)
+		})
+		if err == nil {
+			r.plan.work(ctx, random, t)
+		}
+	}
+	return nil
+}
+
+// unlessUnconfirmed drops the error of a close whose releases no quorum
+// confirmed: nodes may be broken.
+func unlessUnconfirmed(err error) error {
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// name draws a resource: half the load is on the first.
+func (p *Plan) name(random *rand.Rand) string {
+	n := 0
+	if random.IntN(2) == 0 {
+		n = random.IntN(p.Names)
+	}
+	return fmt.Sprintf("name-%d", n)
+}
+
+// work writes a few times, with pauses that are short as a rule, and at times
+// longer than the lease.
+func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
+	for range 1 + random.IntN(3) {
+		pause := p.Lease / 40
+		if random.IntN(50) == 0 {
+			pause = p.Lease * 3 / 2
+		}
+		time.Sleep(spread(random, pause))
+		if random.IntN(4) == 0 {
+			_ = t.Extend(ctx, p.Lease) // what comes of it is in the trace
+		}
+		if t.Write(ctx) != nil {
+			break
+		}
+	}
+	_ = t.Release(ctx)
+}

@@ -1,0 +1,191 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// go-redis tells of every failed dial on stderr: thousands of lines here.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{})
+	os.Exit(m.Run())
+}
+
+// smallPlan is a plan that takes a second or two of real time.
+func smallPlan(seed uint64, length time.Duration, mix chaos.Mix) chaos.Plan {
+	p := chaos.NewPlan(seed, length, mix)
+	p.Clients, p.Names = 4, 2
+	p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.Client > "client-3" || len(f.Client) > 8 })
+	return p
+}
+
+func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
+	p := smallPlan(1, 15*time.Second, chaos.Mix{Every: time.Second})
+	if len(p.Faults) < 8 {
+		t.Fatalf("got %d faults; the test needs some", len(p.Faults))
+	}
+	first := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	again := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	if !bytes.Equal(first, again) {
+		a, b := strings.Split(string(first), "\n"), strings.Split(string(again), "\n")
+		for i := range min(len(a), len(b)) {
+			if a[i] != b[i] {
+				t.Fatalf("two runs of one seed differ from record %d on:\n%s\n%s", i, a[i], b[i])
+			}
+		}
+		t.Fatalf("two runs of one seed have %d and %d records", len(a), len(b))
+	}
+	p.Seed++
+	if bytes.Equal(first, trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))) {
+		t.Error("two seeds give one trace")
+	}
+}
+
+func trail(t *testing.T, records []chaos.Record) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := chaos.WriteTrace(&b, records); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestExploredPlansKeepAllRules(t *testing.T) {
+	won := 0
+	for seed := range uint64(3) {
+		p := smallPlan(seed, 30*time.Second, chaos.Mix{Every: 3 * time.Second})
+		v := chaos.Explore(t, p, p.Redlock("redlock"))
+		won += v.Won
+	}
+	if won < 50 {
+		t.Errorf("got %d locks in all; the runs show nothing", won)
+	}
+}
+
+// The control: nodes that forget, one after the other, and a lock that lets them
+// vote at once. What finds nothing here shows nothing above.
+func TestExplorationFindsWhatAProtectionWasFor(t *testing.T) {
+	amnesia := chaos.Mix{Kinds: []chaos.Break{chaos.Forget}, Every: 300 * time.Millisecond, Longest: 20 * time.Millisecond}
+	for _, kit := range []string{"redlock", "redlock without membership", "textbook Redlock"} {
+		t.Run(kit, func(t *testing.T) {
+			found := 0
+			for seed := range uint64(3) {
+				p := smallPlan(seed, 20*time.Second, amnesia)
+				of := map[string]chaos.Kit{
+					"redlock":                    p.Redlock(kit),
+					"redlock without membership": p.Redlock(kit, redlock.WithoutMembership()),
+					"textbook Redlock":           chaos.TextbookRedlock(),
+				}[kit]
+				v := chaos.Judge{}.Judge(chaos.PlayVirtual(t, p, of))
+				found += v.Count(chaos.TwoHolders)
+			}
+			if (found > 0) != (kit != "redlock") {
+				t.Errorf("got %d times two holders", found)
+			}
+		})
+	}
+}
+
+func TestShrinkKeepsWhatIsNeededAndNothingElse(t *testing.T) {
+	p := chaos.NewPlan(3, 10*time.Minute, chaos.Mix{})
+	needed := []chaos.Fault{p.Faults[7], p.Faults[20]}
+	asked := 0
+	got := chaos.Shrink(p, func(p chaos.Plan) bool {
+		asked++
+		return slices.Contains(p.Faults, needed[0]) && slices.Contains(p.Faults, needed[1]) && p.Clients >= 3 && p.For > needed[1].At+10*time.Second
+	})
+	if !slices.Equal(got.Faults, needed) {
+		t.Errorf("got %v; want %v", got.Faults, needed)
+	}
+	if got.Clients >= p.Clients || got.For >= p.For {
+		t.Errorf("got %d clients for %v of %d for %v; want less", got.Clients, got.For, p.Clients, p.For)
+	}
+	if asked > 200 {
+		t.Errorf("got %d runs; want few", asked)
+	}
+}
+
+func TestAPlanIsReadAsItWasWritten(t *testing.T) {
+	p := chaos.NewPlan(9, time.Minute, chaos.Mix{})
+	got, err := chaos.ParsePlan(p.String())
+	if err != nil || got.String() != p.String() || len(got.Faults) == 0 {
+		t.Errorf("got %v, %v; want %v", got, err, p)
+	}
+	for _, bad := range []string{"", "{}", `{"nodes":5,"clients":1,"names":1,"lease":10,"for":1,"maxTTL":9}`} {
+		if _, err := chaos.ParsePlan(bad); err == nil {
+			t.Errorf("%q: got no error", bad)
+		}
+	}
+}
+
+// REDLOCK_CHAOS_PLAN repeats what a failed exploration printed.
+func TestRepeatAPlan(t *testing.T) {
+	text := os.Getenv("REDLOCK_CHAOS_PLAN")
+	if text == "" {
+		t.Skip("REDLOCK_CHAOS_PLAN has no plan")
+	}
+	p, err := chaos.ParsePlan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	t.Logf("%s\n%v", trail(t, records), p.Judge().Judge(records))
+}
+
+func TestAStageRefusesWhatItDoesNotKnow(t *testing.T) {
+	stage, err := chaos.NewVirtual(1, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stage.Close()
+	if _, err := stage.Connect("ann"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stage.Connect("ann"); err == nil {
+		t.Error("got a second client of one name; want an error")
+	}
+	for _, c := range []struct {
+		fault chaos.Fault
+		want  error
+	}{
+		{chaos.Fault{Kind: chaos.Crash, Node: 3}, chaos.ErrUnknownTarget},
+		{chaos.Fault{Kind: chaos.Cut, Node: 0, Client: "bob"}, chaos.ErrUnknownTarget},
+		{chaos.Fault{Kind: chaos.Step, Node: 0}, errors.ErrUnsupported},
+		{chaos.Fault{Kind: "arson", Node: 0}, errors.ErrUnsupported},
+	} {
+		if err := stage.Break(c.fault); !errors.Is(err, c.want) {
+			t.Errorf("%v: got %v; want %v", c.fault, err, c.want)
+		}
+	}
+}
+
+func TestFaultsAreSaidInWords(t *testing.T) {
+	for want, f := range map[string]chaos.Fault{
+		"crash of node 2 for 3s":                       {Kind: chaos.Crash, Node: 2, For: 3 * time.Second},
+		"cut replies between ann and all nodes for 1s": {Kind: chaos.CutReplies, Node: chaos.Everything, Client: "ann", For: time.Second},
+		"slow by 200ms between all clients and node 0": {Kind: chaos.Slow, Delay: 200 * time.Millisecond},
+		"DEL report of node 1":                         {Kind: chaos.Delete, Key: "report", Node: 1},
+		"pause of ann for 1m0s":                        {Kind: chaos.Pause, Client: "ann", For: time.Minute},
+		fmt.Sprintf("%s of all nodes", chaos.Flush):    {Kind: chaos.Flush, Node: chaos.Everything},
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+	}
+}

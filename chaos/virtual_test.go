@@ -1,0 +1,153 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// What one SET sees of each fault, and what is there before and after the mend.
+func TestEachFaultDoesWhatItSays(t *testing.T) {
+	for _, c := range []struct {
+		fault               chaos.Fault
+		fails               bool // the SET, within a second
+		during, after, kept bool // its key, and one that was there before, at the end
+	}{
+		{fault: chaos.Fault{Kind: chaos.Crash}, fails: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Forget}, fails: true},
+		{fault: chaos.Fault{Kind: chaos.Stall}, fails: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Cut}, fails: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.CutRequests}, fails: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.CutReplies}, fails: true, during: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.LoseRequests}, fails: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.LoseReplies}, fails: true, during: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Slow, Delay: 300 * time.Millisecond}, during: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Slow, Delay: 600 * time.Millisecond}, fails: true, during: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Reset}, during: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Flush}, during: true, after: true},
+		{fault: chaos.Fault{Kind: chaos.Delete, Key: "before"}, during: true, after: true},
+		{fault: chaos.Fault{Kind: chaos.Cut, Client: "bob"}, during: true, after: true, kept: true},
+	} {
+		t.Run(c.fault.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stage, err := chaos.NewVirtual(1, 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ann, bob, witness := connect(t, stage, "ann"), connect(t, stage, "bob"), connect(t, stage, "witness")
+				c.fault.Node = 0
+				if c.fault.Client == "" && c.fault.Kind != chaos.Crash && c.fault.Kind != chaos.Forget && c.fault.Kind != chaos.Stall {
+					c.fault.Client = "ann"
+				}
+				if err := ann[0].Set(t.Context(), "before", "x", 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if err := stage.Break(c.fault); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				if err := ann[0].Set(ctx, "k", "v", 0).Err(); (err != nil) != c.fails || time.Since(start) > time.Second {
+					t.Errorf("the SET: got %v after %v; want an error: %t", err, time.Since(start), c.fails)
+				}
+				if err := ann[1].Ping(t.Context()).Err(); err != nil {
+					t.Errorf("the other node: %v", err)
+				}
+				if c.fault.Kind != chaos.Crash && c.fault.Kind != chaos.Forget && c.fault.Kind != chaos.Stall {
+					exists(t, "during the fault", witness[0], "k", c.during)
+				}
+				if err := stage.Mend(c.fault); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+				exists(t, "after the mend", witness[0], "k", c.after)
+				exists(t, "after the mend", bob[0], "before", c.kept)
+				if err := ann[0].Ping(t.Context()).Err(); err != nil {
+					t.Errorf("after the mend: %v", err)
+				}
+				if err := errors.Join(stage.Close(), stage.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func connect(t *testing.T, stage chaos.Stage, name string) []redis.UniversalClient {
+	t.Helper()
+	clients, err := stage.Connect(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clients
+}
+
+func exists(t *testing.T, when string, node redis.UniversalClient, key string, want bool) {
+	t.Helper()
+	if n, err := node.Exists(t.Context(), key).Result(); err != nil || (n == 1) != want {
+		t.Errorf("%s: %s is there: got %t, %v; want %t", when, key, n == 1, err, want)
+	}
+}
+
+// Two faults of one link: the end of one leaves the other.
+func TestFaultsOfALinkAreMendedOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage, err := chaos.NewVirtual(1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stage.Close()
+		ann := connect(t, stage, "ann")[0]
+		cut, lose := chaos.Fault{Kind: chaos.Cut}, chaos.Fault{Kind: chaos.LoseReplies}
+		for _, f := range []chaos.Fault{cut, lose} {
+			if err := stage.Break(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := stage.Mend(cut); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := ann.Ping(ctx).Err(); err == nil {
+			t.Error("got a reply while replies are lost")
+		}
+		if err := stage.Mend(lose); err != nil {
+			t.Fatal(err)
+		}
+		if err := ann.Ping(t.Context()).Err(); err != nil {
+			t.Errorf("after both were mended: %v", err)
+		}
+	})
+}
+
+func TestAPausedClientRestsUntilItIsMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage, err := chaos.NewVirtual(1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stage.Close()
+		pause := chaos.Fault{Kind: chaos.Pause, Client: "ann"}
+		if err := stage.Break(pause); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		time.AfterFunc(time.Minute, func() { _ = stage.Mend(pause) })
+		stage.Rest("bob")
+		if d := time.Since(start); d != 0 {
+			t.Errorf("bob rested for %v; want not at all", d)
+		}
+		stage.Rest("ann")
+		if d := time.Since(start); d != time.Minute {
+			t.Errorf("ann rested for %v; want a minute", d)
+		}
+	})
+}
