@@ -20,18 +20,25 @@ type child struct {
 	status syscall.WaitStatus
 	alone  bool           // this program has no children at all
 	stop   syscall.Signal // that stopped the leader, not yet looked at; 0: none
+	// What was below this program before: a script that has started something in
+	// the background and then execs this program leaves it its children.
+	before map[int]bool
 }
 
 // startChild starts the command in a group of its own, with this program's stdin,
 // stdout and stderr.
 func startChild(path string, argv, env []string) (*child, error) {
+	c := &child{before: map[int]bool{}}
+	for _, pid := range descendants(nil) {
+		c.before[pid] = true
+	}
 	p, err := os.StartProcess(path, argv, &os.ProcAttr{
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: ownGroup(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &child{pid: p.Pid}
+	c.pid = p.Pid
 	_ = p.Release() // reap waits for it
 	return c, nil
 }
@@ -68,7 +75,7 @@ func (c *child) signal(s os.Signal) {
 		_ = syscall.Kill(-c.pid, n)
 		return
 	}
-	for _, pid := range descendants() {
+	for _, pid := range descendants(c.before) {
 		_ = syscall.Kill(pid, n)
 	}
 }
@@ -78,7 +85,7 @@ func (c *child) signal(s os.Signal) {
 func (c *child) ask(s os.Signal) {
 	c.signal(s)
 	if n, ok := s.(syscall.Signal); ok && !c.ended {
-		for _, pid := range orphans(c.pid) {
+		for _, pid := range orphans(c.pid, c.before) {
 			_ = syscall.Kill(pid, n)
 		}
 	}
@@ -91,7 +98,7 @@ func (c *child) kill() {
 	if !c.ended || !adopts {
 		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
 	}
-	for _, pid := range descendants() {
+	for _, pid := range descendants(c.before) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
@@ -100,7 +107,7 @@ func (c *child) kill() {
 // program's child where adopt works; elsewhere only the group can be asked.
 func (c *child) over() bool {
 	if adopts {
-		return c.ended && c.alone
+		return c.ended && (c.alone || len(c.before) > 0 && len(descendants(c.before)) == 0)
 	}
 	return c.ended && errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH)
 }

@@ -318,6 +318,21 @@ func TestExecEndsWhatTheCommandLeavesRunning(t *testing.T) {
 	}
 }
 
+// A script's own background processes become children of what it execs.
+func TestExecLeavesAloneWhatWasThereBefore(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	cmd := prepare(t, nodes)
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `sleep 1000 >&- 2>&- & echo $!; exec "$0" exec --node-timeout 1s k sh -c 'sleep 1000 & exit 4'`, command}
+	r := finish(t, cmd)
+	r.want(t, 4, "left running")
+	pid, err := strconv.Atoi(strings.TrimSpace(r.out))
+	if err != nil || !alive(pid) {
+		t.Errorf("got %q, %v; want the script's own process alive", r.out, err)
+	}
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
+}
+
 func TestExecKillsAtOnceWhenTheLockIsTakenAway(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)

@@ -12,6 +12,6 @@ func adopt() {}
 // ownGroup starts the command in a group of its own.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-func descendants() []int { return nil }
+func descendants(map[int]bool) []int { return nil }
 
-func orphans(int) []int { return nil }
+func orphans(int, map[int]bool) []int { return nil }

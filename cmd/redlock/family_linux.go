@@ -51,26 +51,28 @@ func parents() map[int]int {
 	return found
 }
 
-// descendants are all processes below this one.
-func descendants() []int {
+// descendants are all processes below this one, except those given and what is
+// below them.
+func descendants(except map[int]bool) []int {
 	parent, self := parents(), os.Getpid()
 	var below []int
 	for pid := range parent {
-		for up, steps := parent[pid], 0; up > 0 && steps < len(parent); up, steps = parent[up], steps+1 {
-			if up == self {
-				below = append(below, pid)
-				break
-			}
+		up := pid
+		for steps := 0; up > 0 && up != self && !except[up] && steps < len(parent); steps++ {
+			up = parent[up]
+		}
+		if up == self && pid != self {
+			below = append(below, pid)
 		}
 	}
 	return below
 }
 
 // orphans are the processes that became this one's children outside of a group.
-func orphans(group int) []int {
+func orphans(group int, except map[int]bool) []int {
 	var out []int
 	for pid, up := range parents() {
-		if up != os.Getpid() {
+		if up != os.Getpid() || except[pid] {
 			continue
 		}
 		if g, err := syscall.Getpgid(pid); err == nil && g != group {
