@@ -57,3 +57,29 @@ func ExampleNewPlan() {
 	// true <nil>
 	// crash and forget of a node
 }
+
+// A scenario takes any stage and any kit: here nodes that forget, in real time.
+func ExampleScenario_Play() {
+	for _, s := range chaos.Scenarios() {
+		if s.Name != "amnesia-minority" {
+			continue
+		}
+		for _, kit := range []chaos.Kit{chaos.SingleMaster(), chaos.TextbookRedlock()} {
+			stage, err := chaos.NewVirtual(1, 5)
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			records, err := s.Play(context.Background(), stage, kit, false)
+			fmt.Println(kit.Name, chaos.Judge{}.Judge(records).Broken(), err)
+			if err := stage.Close(); err != nil {
+				fmt.Println(err)
+			}
+		}
+		fmt.Println(s.Lesson)
+	}
+	// Output:
+	// single master [two holders] <nil>
+	// textbook Redlock [] <nil>
+	// five masters bear two that forget; one master bears none
+}

@@ -307,10 +307,10 @@ func allPairs(records []chaos.Record) (overlap, repeated, order bool) {
 			locks[r.Hold] = &lock{asked: i}
 			continue
 		}
-		switch l := locks[r.Hold]; {
-		case r.Kind == chaos.Held:
+		l := locks[r.Hold]
+		if r.Kind == chaos.Held {
 			l.held, l.from, l.until, l.token = i, r.At, r.Until, r.Token
-		case r.Kind == chaos.Released:
+		} else {
 			l.until = min(l.until, r.At)
 		}
 	}

@@ -32,6 +32,7 @@ type link struct {
 	replies  weather
 	changed  chan struct{} // closed and replaced when a weather changes
 	conns    map[*linkConn]struct{}
+	gone     bool // the stage is closed
 }
 
 func newLink(seed uint64, dial func(context.Context) (net.Conn, error)) *link {
@@ -41,10 +42,16 @@ func newLink(seed uint64, dial func(context.Context) (net.Conn, error)) *link {
 }
 
 // dialer is a client's Dialer. A connection can't be made while either direction
-// is held or lost.
+// is held or lost, nor once the link is gone; it gives up after dialFor.
 func (l *link) dialer(ctx context.Context, _, _ string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialFor)
+	defer cancel()
 	for {
 		l.mu.Lock()
+		if l.gone {
+			l.mu.Unlock()
+			return nil, net.ErrClosed
+		}
 		blocked, changed, wait := l.requests.mode != flow || l.replies.mode != flow, l.changed, l.latency(l.requests, dialling, nil)+l.replies.delay
 		l.mu.Unlock()
 		timer := time.NewTimer(wait)
@@ -138,6 +145,16 @@ func (l *link) reset() {
 		_ = c.Conn.Close()
 	}
 	clear(l.conns)
+}
+
+// close ends the link for good.
+func (l *link) close() {
+	l.reset()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
 // parcel is a message that is under way.

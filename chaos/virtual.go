@@ -187,7 +187,7 @@ func (v *virtual) Close() error {
 	}
 	for _, ofClient := range links {
 		for _, l := range ofClient {
-			l.reset()
+			l.close()
 		}
 	}
 	return errors.Join(append(errs, v.nodes.Close())...)
