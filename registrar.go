@@ -86,9 +86,16 @@ func (n *node) look(ctx context.Context, counted bool) {
 	switch {
 	case err == nil:
 		n.roster.publish(n.index, s)
-	case ctx.Err() == nil:
+	case !n.over(ctx):
 		n.roster.missed(n.index, sent, explain(err))
 	}
+}
+
+// over tells whether ctx is done, or is about to be: a socket may notice its
+// deadline first.
+func (n *node) over(ctx context.Context) bool {
+	deadline, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !n.clock.wall().Before(deadline)
 }
 
 // do does one deed on the node. What was refused has changed meanwhile: the next

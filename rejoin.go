@@ -134,6 +134,9 @@ func (f fleet) byTable(i int) bool {
 
 // joinByTable installs node i from what the other members know.
 func (f fleet) joinByTable(i int, since instant) plan {
+	if pl, ok := f.refused(i, quorumOf(len(f.names))); ok {
+		return pl
+	}
 	others := slices.DeleteFunc(f.members(i, since), func(j int) bool { return !f.sights[j].counted })
 	if len(others) < f.needed {
 		return plan{do: doRead}
@@ -166,11 +169,14 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 		case NodeMember, NodeRetired, NodeJoining:
 		}
 	}
-	if !f.readAfterWaits(p) {
-		return plan{do: doRead}
-	}
 	if f.strict && !p.admit {
 		return plan{cause: few + ", and WithStrictRecovery asks for an operator: Cluster.Admit (redlock nodes admit), when no lock made before is held"}
+	}
+	if pl, ok := f.refused(i, beyondTable); ok {
+		return pl
+	}
+	if !f.readAfterWaits(p) {
+		return plan{do: doRead}
 	}
 	if pl, ok := f.named(i, f.members(i, 0), beyondTable); !ok {
 		return pl
@@ -238,6 +244,13 @@ func (f fleet) newRecord(cluster string) record {
 
 // beyondTable stands for the quorum where every node has its say.
 const beyondTable = 0
+
+// refused tells whether the rule on names keeps node i out already, by what was
+// seen last: then nothing more need be read, and the cause is known to who asks.
+func (f fleet) refused(i, quorum int) (plan, bool) {
+	pl, ok := f.named(i, f.members(i, 0), quorum)
+	return pl, !ok && pl.do == doNothing
+}
 
 // named checks the client's names against every record found, and says which
 // replacement must be written first. A name that the records do not know joins

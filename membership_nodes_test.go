@@ -1,0 +1,488 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// Membership on in-process nodes, in virtual time: what takes MaxTTL and more,
+// and faults at a chosen command.
+
+// status is what the nodes are, as the Locker sees them.
+func status(t *testing.T, l *redlock.Locker) redlock.ClusterStatus {
+	t.Helper()
+	s, err := l.Cluster().Status(t.Context())
+	must(t, err)
+	return s
+}
+
+// wantVotes fails the test unless so many nodes vote.
+func wantVotes(t *testing.T, when string, l *redlock.Locker, want int) {
+	t.Helper()
+	if s := status(t, l); s.Votes() != want {
+		t.Errorf("%s: got %d votes; want %d: %+v", when, s.Votes(), want, s.Nodes)
+	}
+}
+
+// wantText fails the test unless the text says all of it.
+func wantText(t *testing.T, what, got string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(got, w) {
+			t.Errorf("%s: got %q; want it to say %q", what, got, w)
+		}
+	}
+}
+
+func TestFoundingWaitsForEveryNodeAndNamesTheMissingOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
+		nodes.Node(3).Stop()
+		l := lockerOver(t, nodes)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*redlock.DefaultMaxTTL)
+		defer cancel()
+		_, err := l.Acquire(ctx, "orders/42")
+		wantError(t, "Acquire with a node missing", err, redlock.ErrNoQuorum)
+		wantError(t, "Acquire with a node missing", err, context.DeadlineExceeded)
+		wantText(t, "Acquire", err.Error(), "every node must answer", "node-3")
+		s := status(t, l)
+		if s.Votes() != 0 || s.ID != "" || s.Nodes[3].State != redlock.NodeUnreachable {
+			t.Errorf("got %+v; want no votes, no cluster, node 3 unreachable", s)
+		}
+		wantText(t, "Status of node 0", s.Nodes[0].Cause, "node-3", "every node must answer")
+		err = l.Cluster().Admit(t.Context())
+		wantText(t, "Admit", fmt.Sprint(err), "node-3", "unreachable")
+		wantVotes(t, "after Admit with a node missing", l, 0)
+		nodes.Node(3).Start()
+		mustRelease(t, mustAcquire(t, l, "orders/42"))
+		time.Sleep(time.Second)
+		wantVotes(t, "with all nodes", l, 5)
+	})
+}
+
+// Of three nodes one is down and one forgot: the third alone knows too little,
+// for however long.
+func TestNothingIsAdmittedByATimeout(t *testing.T) {
+	for name, away := range map[string]func(*redlocktest.Node){
+		"stopped": (*redlocktest.Node).Stop, "hung": (*redlocktest.Node).Hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 3)
+				warm(t, l)
+				synctest.Wait() // all three have been verified
+				away(nodes.Node(2))
+				nodes.Node(1).Restart()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*redlock.DefaultMaxTTL)
+				defer cancel()
+				_, err := l.Acquire(ctx, "orders/42")
+				wantError(t, "Acquire", err, redlock.ErrNoQuorum)
+				wantText(t, "Acquire", fmt.Sprint(err), "node-2", "every node must answer")
+				wantVotes(t, "after five times MaxTTL", l, 1)
+				nodes.Node(2).Start()
+				nodes.Node(2).Resume()
+				mustRelease(t, mustAcquire(t, l, "orders/42"))
+				time.Sleep(time.Second)
+				wantVotes(t, "with all nodes", l, 3)
+			})
+		})
+	}
+}
+
+// By the table N-q+1 other members suffice; a node more that is blank waits for
+// every node. That is also what a majority's loss takes, for any N.
+func TestAnyNumberOfNodesThatForgotComesBackOnceEveryNodeAnswers(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5} {
+		for blank := 1; blank <= n; blank++ {
+			synctest.Test(t, func(t *testing.T) {
+				var seen events
+				l, nodes := newLocker(t, n, seen.option())
+				warm(t, l)
+				first := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+				for i := range blank {
+					nodes.Node(i).Restart()
+				}
+				time.Sleep(time.Second)
+				if _, err := lockerOver(t, nodes, seen.option()).TryAcquire(t.Context(), "orders/42"); err == nil {
+					t.Fatalf("%d of %d forgot: another holds the lock as well", blank, n)
+				}
+				time.Sleep(redlock.DefaultTTL)
+				second := mustAcquire(t, l, "orders/42")
+				if second.Token() <= first.Token() {
+					t.Errorf("%d of %d forgot: got token %v after %v; want it greater", blank, n, second.Token(), first.Token())
+				}
+				time.Sleep(redlock.DefaultMaxTTL + time.Second)
+				wantVotes(t, fmt.Sprintf("%d of %d forgot", blank, n), l, n)
+				q := n/2 + 1
+				if founded, beyond := len(seen.of(redlock.ClusterFounded)) > 0, n-blank < n-q+1; founded != beyond {
+					t.Errorf("%d of %d forgot: got a founding: %v; want %v", blank, n, founded, beyond)
+				}
+				mustRelease(t, second)
+			})
+		}
+	}
+}
+
+func TestAWaitStartsAgainWhenTheNodeForgetsAgain(t *testing.T) {
+	for name, forget := range map[string]func(*redlocktest.Node){
+		"restart": (*redlocktest.Node).Restart, "restart with its data": (*redlocktest.Node).RestartKeepingData, "FLUSHALL": (*redlocktest.Node).FlushAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 3)
+				held := mustAcquire(t, l, "orders/42") // its renewals are the traffic
+				nodes.Node(0).Restart()
+				time.Sleep(redlock.DefaultMaxTTL - time.Second)
+				forget(nodes.Node(0))
+				time.Sleep(redlock.DefaultMaxTTL - time.Second)
+				wantVotes(t, "less than MaxTTL after it forgot again", l, 2)
+				time.Sleep(5 * time.Second)
+				wantVotes(t, "more than MaxTTL after it forgot again", l, 3)
+				mustRelease(t, held)
+			})
+		})
+	}
+}
+
+// It proves nothing that other clients are at it: they share one notice, and
+// each waits by its own clock.
+func TestManyJoinersTakeANodeInOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 5)
+		for i := range 6 {
+			l := lockerOver(t, nodes)
+			mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+		}
+		l := lockerOver(t, nodes)
+		warm(t, l)
+		nodes.Node(0).Restart()
+		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
+		wantVotes(t, "six joiners", l, 5)
+		epoch := nodes.Node(0).Miniredis().HGet(redlock.NodeKey, "epoch")
+		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
+		if got := nodes.Node(0).Miniredis().HGet(redlock.NodeKey, "epoch"); got != epoch || epoch == "" {
+			t.Errorf("got epoch %q after %q; want it installed once", got, epoch)
+		}
+	})
+}
+
+func TestFoundersThatRacedAgreeOnTheSmallestID(t *testing.T) {
+	for name, ids := range map[string][]string{
+		"two and two": {"bbb", "aaa", "bbb", "aaa", ""}, "one each": {"ddd", "bbb", "ccc", "eee", "aaa"},
+		"a quorum's stays": {"bbb", "bbb", "bbb", "aaa", "aaa"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
+				for i, id := range ids {
+					if id != "" {
+						foundedAs(nodes, i, id)
+					}
+				}
+				lockers := []*redlock.Locker{lockerOver(t, nodes), lockerOver(t, nodes), lockerOver(t, nodes)}
+				joined(t, lockers)
+				want := "aaa"
+				if ids[2] == "bbb" && ids[1] == "bbb" {
+					want = "bbb"
+				}
+				for _, l := range lockers {
+					if s := status(t, l); s.ID != want || s.Votes() != 5 {
+						t.Errorf("got cluster %q with %d votes; want %q with 5", s.ID, s.Votes(), want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// foundedAs writes a member's record, as a founder did that got no further.
+func foundedAs(nodes *redlocktest.Cluster, i int, cluster string) {
+	n := nodes.Node(i)
+	n.Miniredis().HSet(redlock.NodeKey, "format", "1", "epoch", fmt.Sprintf("epoch %d", i), "cluster", cluster,
+		"n", fmt.Sprint(nodes.Len()), "names", strings.Join(nodes.Names(), "\n"), "maxttl", "30000", "run", n.RunID(), "base", "7")
+}
+
+// joined waits for all Lockers at the same time.
+func joined(t *testing.T, lockers []*redlock.Locker) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, l := range lockers {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*redlock.DefaultMaxTTL)
+			defer cancel()
+			if err := l.Cluster().Join(ctx); err != nil {
+				t.Errorf("Join: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A program that ends after a second never sees the wait's end, unless it asks.
+func TestJoinIsForProgramsThatEndSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		for range 100 { // each a process of its own
+			l, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
+			must(t, err)
+			_, err = l.TryAcquire(t.Context(), "orders/42")
+			wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+			time.Sleep(time.Second)
+			must(t, l.Close())
+		}
+		l := lockerOver(t, nodes)
+		start := time.Now()
+		must(t, l.Cluster().Join(t.Context()))
+		if took := time.Since(start); took < redlock.DefaultMaxTTL-time.Millisecond || took > redlock.DefaultMaxTTL+2*time.Second {
+			t.Errorf("Join took %v; want MaxTTL", took)
+		}
+		lock, err := l.TryAcquire(t.Context(), "orders/42")
+		must(t, err)
+		mustRelease(t, lock)
+		start = time.Now()
+		must(t, l.Cluster().Join(t.Context()))
+		must(t, l.Cluster().Admit(t.Context()))
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Join and Admit where nothing is to be done took %v", took)
+		}
+	})
+}
+
+func TestJoinEndsWithItsContextAndSaysWhoDoesNotVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		l := lockerOver(t, nodes)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := l.Cluster().Join(ctx)
+		wantError(t, "Join", err, context.DeadlineExceeded)
+		wantError(t, "Join", err, redlock.ErrNoQuorum)
+		wantText(t, "Join", fmt.Sprint(err), "node-0", "node-1", "node-2", "Admit")
+
+		ended := make(chan error)
+		go func() { ended <- l.Cluster().Join(context.Background()) }()
+		synctest.Wait()
+		must(t, l.Close())
+		wantError(t, "Join of a Locker that was closed meanwhile", <-ended, redlock.ErrClosed)
+		for what, err := range map[string]error{
+			"Join": l.Cluster().Join(t.Context()), "Admit": l.Cluster().Admit(t.Context()), "Retire": l.Cluster().Retire(t.Context(), 0),
+		} {
+			wantError(t, what+" after Close", err, redlock.ErrClosed)
+		}
+	})
+}
+
+// Founding and a majority's loss: by itself, or by an operator only.
+func TestStrictRecoveryNeedsAnOperator(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		t.Run(fmt.Sprintf("strict %v", strict), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := []redlock.Option{}
+				want := 5
+				if strict {
+					opts, want = append(opts, redlock.WithStrictRecovery()), 0
+				}
+				nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
+				l := lockerOver(t, nodes, opts...)
+				_, _ = l.TryAcquire(t.Context(), "orders/42")
+				time.Sleep(3 * redlock.DefaultMaxTTL)
+				wantVotes(t, "a new cluster", l, want)
+				if strict {
+					_, err := l.TryAcquire(t.Context(), "orders/42")
+					wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+					wantText(t, "TryAcquire", fmt.Sprint(err), "WithStrictRecovery", "Cluster.Admit")
+				}
+				must(t, l.Cluster().Admit(t.Context()))
+				wantVotes(t, "after Admit", l, 5)
+				warm(t, l)
+
+				nodes.Node(0).Restart() // by the table: no operator is needed
+				_, _ = l.TryAcquire(t.Context(), "orders/42")
+				time.Sleep(redlock.DefaultMaxTTL + 5*time.Second)
+				wantVotes(t, "after one node forgot", l, 5)
+				for i := range 3 {
+					nodes.Node(i).Restart()
+				}
+				_, _ = l.TryAcquire(t.Context(), "orders/43")
+				time.Sleep(3 * redlock.DefaultMaxTTL)
+				if strict {
+					want = 2
+				}
+				wantVotes(t, "after a majority forgot", l, want)
+				must(t, l.Cluster().Admit(t.Context()))
+				wantVotes(t, "after Admit", l, 5)
+			})
+		})
+	}
+}
+
+func TestMaxTTLIsTheClustersAndNeverFalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		l := lockerOver(t, nodes)
+		warm(t, l)
+		more := lockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		lock, err := more.Acquire(t.Context(), "orders/42", redlock.WithTTL(90*time.Second))
+		must(t, err)
+		time.Sleep(time.Second)
+		for _, n := range status(t, l).Nodes {
+			if n.MaxTTL != 2*time.Minute {
+				t.Errorf("%s: got MaxTTL %v; want it raised before anyone takes more", n.Name, n.MaxTTL)
+			}
+		}
+		mustRelease(t, lock)
+		must(t, more.Close())
+		// The client with the smaller value waits the larger.
+		held := mustAcquire(t, l, "orders/42")
+		nodes.Node(0).Restart()
+		time.Sleep(2*time.Minute - time.Second)
+		wantVotes(t, "before the larger MaxTTL is over", l, 2)
+		time.Sleep(10 * time.Second)
+		wantVotes(t, "after the larger MaxTTL", l, 3)
+		if got := status(t, l).Nodes[0].MaxTTL; got != 2*time.Minute {
+			t.Errorf("the record of the node that came back: got MaxTTL %v; want the larger", got)
+		}
+		mustRelease(t, held)
+	})
+}
+
+func TestAClientWithOtherNamesLocksAndRejoinsNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		l := lockerWith(t, nodes.NewClients(), redlock.WithNodeNames("a", "b", "c"))
+		held := mustAcquire(t, l, "orders/42")
+		nodes.Node(0).Restart()
+		time.Sleep(5 * redlock.DefaultMaxTTL)
+		wantVotes(t, "only a client with other names runs", l, 2)
+		wantText(t, "its Status", status(t, l).Nodes[0].Cause, "node-0", "not this client's")
+		must(t, held.Err())
+		other := lockerOver(t, nodes)
+		must(t, other.Cluster().Join(t.Context()))
+		wantVotes(t, "after a client with the names of the records", l, 3)
+		mustRelease(t, held)
+	})
+}
+
+func TestReplacingANodeKeepsItsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		spare := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
+		l := lockerOver(t, nodes)
+		warm(t, l)
+		clients := []redis.UniversalClient{nodes.Client(0), nodes.Client(1), spare.Client(0)}
+		fresh := lockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
+
+		err := fresh.Cluster().Admit(t.Context())
+		wantText(t, "Admit before Retire", fmt.Sprint(err), "node-2", "not retired")
+		must(t, l.Cluster().Retire(t.Context(), 2))
+		s := status(t, l)
+		if s.Votes() != 2 || s.Nodes[2].State != redlock.NodeRetired {
+			t.Errorf("after Retire: got %+v; want two votes, node 2 retired", s)
+		}
+		nodes.Node(2).Restart() // it comes back with nothing: its name is marked elsewhere
+		time.Sleep(3 * redlock.DefaultMaxTTL)
+		if got := status(t, l).Nodes[2].State; got != redlock.NodeRetired {
+			t.Errorf("the retired node, back and blank: got %v; want it retired", got)
+		}
+		err = l.Cluster().Admit(t.Context())
+		wantText(t, "Admit of a retired node", fmt.Sprint(err), "node-2", "retired")
+		must(t, fresh.Cluster().Join(t.Context()))
+		wantVotes(t, "the new list", fresh, 3)
+		wantVotes(t, "the old list", l, 2)
+		lock := mustAcquire(t, l, "orders/42")
+		_, err = fresh.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "the new list, while the old one holds", err, redlock.ErrNotAcquired)
+		mustRelease(t, lock)
+	})
+}
+
+func TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		nodes.Node(4).Stop()
+		err := l.Cluster().Retire(t.Context(), 4)
+		wantText(t, "Retire", fmt.Sprint(err), "node-4", "marks stand", "dead")
+		nodes.Node(4).Start()
+		_, _ = l.TryAcquire(t.Context(), "orders/42")
+		if s := status(t, l); s.Nodes[4].State != redlock.NodeRetired || s.Votes() != 4 {
+			t.Errorf("the node is back: got %+v; want it retired by its name", s)
+		}
+		must(t, l.Cluster().Retire(t.Context(), 4))
+
+		nodes.Node(0).Stop()
+		nodes.Node(1).Stop()
+		err = l.Cluster().Retire(t.Context(), 3)
+		wantError(t, "Retire with two other members left", err, redlock.ErrNoQuorum)
+		wantError(t, "Retire of no node", l.Cluster().Retire(t.Context(), 5), redlock.ErrInvalidNode)
+	})
+}
+
+func TestWithoutMembershipThereIsNothingToAskOfTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, 3, redlock.WithoutMembership())
+		_, err := l.Cluster().Status(t.Context())
+		wantError(t, "Status", err, redlock.ErrInvalidOption)
+		wantError(t, "Admit", l.Cluster().Admit(t.Context()), redlock.ErrInvalidOption)
+		wantError(t, "Join", l.Cluster().Join(t.Context()), redlock.ErrInvalidOption)
+	})
+}
+
+// Of founding, and of taking a node in, every third command fails once, in each
+// way in turn: the cluster stands in the end, and no lock is ever held twice.
+func TestAnyCommandOfAJoinMayFail(t *testing.T) {
+	verdicts := []redlocktest.Verdict{
+		redlocktest.LoseReply(), redlocktest.ReplyError("ERR no"), redlocktest.LoseRequest(), redlocktest.BreakBefore(), redlocktest.BreakAfter(),
+	}
+	k, fired := int64(0), true
+	for i := 0; fired && !t.Failed(); i++ {
+		k += 3
+		synctest.Test(t, func(t *testing.T) { fired = joinWithout(t, k, verdicts[i%len(verdicts)]) })
+	}
+	if k < 50 && !t.Failed() {
+		t.Errorf("the sweep ended at command %d; want it to reach into the join", k)
+	}
+}
+
+// joinWithout founds a cluster, has a node forget, and fails the k-th command of
+// all. It reports whether there was one.
+func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
+	t.Helper()
+	nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+	var sent atomic.Int64
+	for _, n := range nodes.Nodes() {
+		n.Intercept(func([]string) redlocktest.Verdict {
+			if sent.Add(1) == k {
+				return v
+			}
+			return redlocktest.Pass()
+		})
+	}
+	const maxTTL = 2 * time.Second
+	opts := []redlock.Option{redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL)}
+	l := lockerOver(t, nodes, opts...)
+	first := mustAcquire(t, l, "orders/42")
+	time.Sleep(2 * maxTTL) // it is on all three: on a bare quorum it has no spare
+	nodes.Node(1).Restart()
+	time.Sleep(3 * maxTTL)
+	fired := sent.Swap(k) >= k // the rest of the run is not swept
+	wantVotes(t, fmt.Sprintf("command %d failed", k), l, 3)
+	if _, err := lockerOver(t, nodes, opts...).TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
+		t.Errorf("command %d failed: TryAcquire of a held lock: got %v; want ErrNotAcquired", k, err)
+	}
+	must(t, first.Err())
+	mustRelease(t, first)
+	return fired
+}
