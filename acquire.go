@@ -13,10 +13,13 @@ const stripes = 4096
 
 var (
 	errGone = errors.New("no longer there")
-	// errRace: the nodes gave this attempt different tokens, and none of them
-	// could be settled. The next attempt starts above them all.
-	errRace = errors.New("a quorum granted without a settled token")
 )
+
+// raceError is an attempt to which the nodes gave different tokens, none of which
+// could be settled. The next attempt starts above them all.
+type raceError struct{ above Token }
+
+func (e *raceError) Error() string { return "a quorum granted without a settled token" }
 
 // stripeOf is FNV-1a 64 of the final key, mod 4096: part of the wire format.
 func stripeOf(key string) int64 {
@@ -27,13 +30,26 @@ func stripeOf(key string) int64 {
 	return int64(h % stripes)
 }
 
+// enter counts an attempt, so that Close waits for what it may have to roll back.
+// It returns false once the Locker is closed.
+func (l *Locker) enter() bool {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+	if l.closed.Load() {
+		return false
+	}
+	l.attempts.Add(1)
+	return true
+}
+
 // newClaim is a fresh attempt: its owner value was never used before.
-func (l *Locker) newClaim(key string, t terms) *claim {
+func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *claim {
 	dead := tombstoneKey + l.cfg.holder + uuid.NewString()
 	c := &claim{
 		key: key, owner: dead[len(tombstoneKey):], dead: dead, stripe: stripeOf(key),
-		ttl: milliseconds(t.ttl), hint: l.peers.hint(),
+		ttl: milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
+	c.round.Store(int64(start))
 	if c.marks = c.room[:min(len(l.nodes), fewNodes)]; len(l.nodes) > fewNodes {
 		c.marks = make([]mark, len(l.nodes))
 	}
@@ -42,11 +58,19 @@ func (l *Locker) newClaim(key string, t terms) *claim {
 
 // attempt makes one round, and a second one where the token needs it. It returns
 // a lock; a *QuorumError, the attempt rolled back; or ctx's cause, the same.
-func (l *Locker) attempt(ctx context.Context, resource, key string, t terms) (*Lock, error) {
-	c := l.newClaim(key, t)
+//
+// floor is the least hint: above the tokens of an attempt that could not settle
+// its own.
+func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, floor Token) (*Lock, error) {
+	if !l.enter() {
+		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+	}
+	defer l.attempts.Done()
+	start := l.clock.start()
+	c := l.newClaim(key, t, start, floor)
 	w := l.waiters.Get().(*waiter).ready()
 	defer l.waiters.Put(w)
-	r := newRound(c, len(l.nodes), l.clock.early(), w)
+	r := newRound(c, len(l.nodes), start, w)
 	for _, n := range l.nodes {
 		n.submitAcquire(r)
 	}
@@ -118,7 +142,7 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 	if err == nil && sameToken(r.votes, t) >= l.quorum {
 		return t, nil
 	}
-	return 0, errRace
+	return 0, &raceError{above: t}
 }
 
 // vouching is how many grants count: those of nodes whose clocks were not seen to

@@ -57,6 +57,12 @@ func (n *node) raiseCall(r *round) redis.Cmder {
 		&c.owner, &c.stripe, &r.raise, &n.epoch)}.again()
 }
 
+// acquireCall is acquire.lua for one of several claims that go one by one.
+func (n *node) acquireCall(c *claim) redis.Cmder {
+	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", acquireScript.hash, 3, &c.key, nodeKey, &c.dead,
+		&c.owner, &c.ttl, &c.hint, &c.stripe, &n.epoch)}.again()
+}
+
 // batch lays out the arguments of a call in the arena.
 type batch struct {
 	f     *flight

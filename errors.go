@@ -54,7 +54,7 @@ type NodeResult struct {
 // unwraps to its sentinel (ErrNotAcquired, ErrNoQuorum or ErrLost) and to the
 // causes.
 type QuorumError struct {
-	Op       string // acquire, extend, release
+	Op       string // acquire, extend, release, open, inspect, check
 	Resource string
 	Quorum   int // how many nodes it takes
 	Nodes    []NodeResult

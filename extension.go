@@ -95,6 +95,7 @@ func (e *extension) judge() {
 	}
 	for k, c := range e.claims {
 		if e.verdicts[k] == won {
+			c.round.Store(int64(e.start))
 			c.voters.Store(e.confirmers(k)) // at once: a node in doubt is taken out of the whole
 		}
 	}
@@ -123,7 +124,7 @@ func (e *extension) confirmers(k int) uint64 {
 func (e *extension) late(i int) {
 	for k, reply := range e.replies[i] {
 		if reply == 1 && e.verdicts[k] == won {
-			e.claims[k].voters.Or(1 << i)
+			e.claims[k].vouch(i, e.start)
 		}
 	}
 	e.reseed(i)

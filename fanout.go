@@ -28,9 +28,18 @@ type claim struct {
 	hint   int64
 	token  int64         // once settled
 	over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
-	voters atomic.Uint64 // the nodes that vouch for the lease it stands on, one bit each
+	round  atomic.Int64  // the start of the round that it stands on
+	voters atomic.Uint64 // the nodes that vouched for it in that round, one bit each
 	marks  []mark        // marks[i] is guarded by node i's mu
 	room   [fewNodes]mark
+}
+
+// vouch notes that node i granted or confirmed the claim in the round that was
+// sent at start. A straggler of an older round vouches for nothing any more.
+func (c *claim) vouch(i int, start instant) {
+	if c.round.Load() == int64(start) {
+		c.voters.Or(1 << i)
+	}
 }
 
 // fewNodes is up to how many nodes the votes of a round need no memory of their

@@ -81,6 +81,9 @@ func (n *node) take(now instant) {
 	if n.refused == nil || now >= n.retryAt {
 		n.takeReleases(now)
 	}
+	if len(n.queue.releases)+len(f.releases) == 0 {
+		n.refused, n.refusals = nil, 0
+	}
 	n.takeGroups()
 	f.probes = append(f.probes, n.queue.probes...)
 	n.queue.probes = drop(n.queue.probes, len(n.queue.probes))
@@ -180,7 +183,7 @@ func (n *node) send() {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
 	}
 	n.addAcquires()
-	if len(f.probes) > 0 || len(f.parts) > 0 && n.clock.early().sub(n.reading.at) > sampleEvery {
+	if len(f.probes) > 0 || len(f.parts) > 0 && (n.reading.at == 0 || n.clock.early().sub(n.reading.at) > sampleEvery) {
 		f.sent = n.clock.now()
 		f.parts = append(f.parts, part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
 	}
@@ -270,6 +273,11 @@ func (n *node) addReleases() {
 // addAcquires makes one plain call of a single acquire, and batches of more.
 func (n *node) addAcquires() {
 	rest := n.flight.acquires
+	for ; n.singly > 0 && len(rest) > 0; n.singly-- {
+		n.addPart(part{cmd: n.acquireCall(rest[0].claim), acquires: rest[:1]})
+		rest = rest[1:]
+	}
+	n.singly = 0
 	if len(rest) == 1 {
 		n.addPart(part{cmd: n.flight.one.acquireCall(rest[0].claim, &n.epoch), acquires: rest})
 		return

@@ -95,6 +95,10 @@ func (n *node) inspect(ctx context.Context, key string) NodeInspection {
 		return in
 	}
 	in.Remaining = left.Val()
+	if len(owner.Val()) != 1 {
+		in.Err = errNoReply
+		return in
+	}
 	switch held := owner.Val()[0].(type) {
 	case string:
 		in.Owner = held

@@ -25,7 +25,7 @@ type Lock struct {
 
 	mu      sync.Mutex // guards the fields below
 	ttl     time.Duration
-	asked   time.Duration // the longest lease that a node may have been asked for
+	asked   time.Duration // the longest lease that a node may keep: one that was asked for may have come, and none is lowered
 	valid   validity
 	renewAt instant
 	cause   error           // why it ended; nil: it has not
@@ -62,8 +62,8 @@ var errStepped = errors.New("the clocks of too many nodes stepped meanwhile")
 // the lock stands on.
 func (l *Lock) doubt(start instant) {
 	for i, n := range l.locker.nodes {
-		if n.steppedSince(start) {
-			l.discount(i, errStepped)
+		if n.steppedSince(start) && l.discount(i, errStepped) {
+			l.tell(LockLost, l.Err())
 		}
 	}
 }
@@ -71,19 +71,26 @@ func (l *Lock) doubt(start instant) {
 // distrust takes a node whose clock stepped out of what every held lock stands
 // on.
 func (l *Locker) distrust(node int, cause error) {
+	var lost []*Lock
 	for _, lock := range l.scheduler.held() {
-		lock.discount(node, cause)
+		if lock.discount(node, cause) {
+			lost = append(lost, lock)
+		}
+	}
+	for _, lock := range lost { // all have ended before the observer hears of the first
+		lock.tell(LockLost, lock.Err())
 	}
 }
 
 // discount takes one node out of what the lock stands on, and ends it where that
 // leaves no quorum.
-func (l *Lock) discount(node int, cause error) {
+func (l *Lock) discount(node int, cause error) (lost bool) {
 	before := l.claim.voters.And(^(uint64(1) << node))
 	left := bits.OnesCount64(before &^ (1 << node))
-	if before&(1<<node) != 0 && left < l.locker.quorum {
-		l.lose(fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, l.locker.quorum, cause))
+	if before&(1<<node) == 0 || left >= l.locker.quorum {
+		return false
 	}
+	return l.end(fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, l.locker.quorum, cause), nil)
 }
 
 // Resource returns the name that was locked, without the prefix.
@@ -120,16 +127,23 @@ func (l *Lock) ValidUntil() time.Time {
 // (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
 // clock, and may therefore be set before Done closes.
 func (l *Lock) Err() error {
+	now := l.locker.clock.now()
 	l.mu.Lock()
-	cause, over := l.cause, !l.valid.holds(l.locker.clock.now())
+	cause, lapsed := l.cause, !l.valid.holds(now)
 	l.mu.Unlock()
-	if cause == nil && over {
+	switch {
+	case cause != nil:
+		return cause
+	case lapsed:
 		l.lose(errLapsed)
-		l.mu.Lock()
-		cause = l.cause
-		l.mu.Unlock()
+	case l.maxUntil != 0 && now >= l.maxUntil:
+		l.end(ErrMaxHold, nil)
+	default:
+		return nil
 	}
-	return cause
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
 }
 
 var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
@@ -203,19 +217,22 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 
 // extended draws the conclusions of an extension for this lock, the k-th in it.
 func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
-	switch e.verdict(k) {
-	case won:
+	verdict := e.verdict(k)
+	if verdict == won {
 		err := l.confirm(e.start, ttl)
 		if err == nil {
 			l.doubt(e.start)
 			err = l.Err()
 		}
 		return err
-	case lost:
+	}
+	if cause := l.Err(); cause != nil { // our own release, perhaps, was there first
+		return ended("extend", l.resource, cause)
+	}
+	if verdict == lost {
 		failure := e.failure(k, ErrLost)
 		l.lose(failure)
 		return failure
-	case undecided, contended, noQuorum:
 	}
 	return e.failure(k, ErrNoQuorum)
 }
@@ -292,12 +309,12 @@ func (l *Lock) Release(_ context.Context) error {
 // letGo ends the hold for cause and sends its release. It returns nil if the
 // lock had already ended.
 func (l *Lock) letGo(cause error) *round {
-	if !l.end(cause) {
+	w := l.locker.waiters.Get().(*waiter).ready()
+	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.early(), w)
+	if !l.end(cause, r) {
+		l.locker.waiters.Put(w)
 		return nil
 	}
-	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.early(), l.locker.waiters.Get().(*waiter).ready())
-	l.locker.discard(l.claim, l.longestLease(), r)
-	l.locker.turns.pass(l.claim.key)
 	return r
 }
 
@@ -317,28 +334,28 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 
 // lose ends the lock without a release by its holder.
 func (l *Lock) lose(cause error) {
-	if !l.end(cause) {
-		return
+	if l.end(cause, nil) {
+		l.tell(LockLost, cause)
 	}
-	l.locker.discard(l.claim, l.longestLease(), nil)
-	l.locker.turns.pass(l.claim.key)
-	l.tell(LockLost, cause)
 }
 
-// end ends the lock for cause, once.
-func (l *Lock) end(cause error) bool {
+// end ends the lock for cause, once: its release is on the way (to r, if any) and
+// the name is free before anybody can see that it ended.
+func (l *Lock) end(cause error, r *round) bool {
 	l.mu.Lock()
 	if l.cause != nil {
 		l.mu.Unlock()
 		return false
 	}
 	l.cause = cause
+	l.locker.scheduler.remove(l)
+	l.locker.discard(l.claim, l.asked, r)
+	l.locker.turns.pass(l.claim.key)
 	cancel := l.cancel
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel(cause)
 	}
-	l.locker.scheduler.remove(l)
 	return true
 }
 
@@ -347,14 +364,6 @@ func (l *Lock) lease() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ttl
-}
-
-// longestLease is the longest that a node may keep the key from now: none ever
-// lowers a lease, and an extension may have been granted without our knowing.
-func (l *Lock) longestLease() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asked
 }
 
 func (l *Lock) tell(k EventKind, err error) {

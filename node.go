@@ -78,7 +78,9 @@ type node struct {
 	distrust *stepError  // why it abstains since then; nil: it does not
 	timeless error       // why its clock can not be watched; nil: it can
 	pinned   *redis.Conn // the connection that flushes go out on; nil: none
-	lastUse  instant     // of the pinned connection
+	idler    *time.Timer
+	singly   int     // acquires at the queue's head that go one by one
+	lastUse  instant // of the pinned connection
 	flight   flight
 }
 
@@ -246,10 +248,31 @@ func (n *node) sleep() bool {
 			n.doze(pause)
 			continue
 		}
+		n.rest()
+	}
+}
+
+// rest blocks until the writer is woken, and gives a pinned connection back when
+// that takes long: an idle Locker keeps none of its user's pool.
+func (n *node) rest() {
+	if n.pinned != nil {
+		if n.idler == nil {
+			n.idler = n.clock.newTimer(unpinAfter)
+		}
+		n.idler.Reset(unpinAfter)
+		defer n.idler.Stop()
 		select {
 		case <-n.wake:
+			return
 		case <-n.stop:
+			return
+		case <-n.idler.C:
+			n.unpin()
 		}
+	}
+	select {
+	case <-n.wake:
+	case <-n.stop:
 	}
 }
 
@@ -444,6 +467,7 @@ func (n *node) markDown(err error) {
 		n.downUntil = now.add(pause)
 	}
 	n.mu.Unlock()
+	n.peers.forget(n.index)
 	if first {
 		n.tell(NodeDown, err)
 	}

@@ -170,7 +170,8 @@ func WithStrictRecovery() Option { return lockerOption(func(c *config) { c.stric
 // WithoutMembership lets every server vote that answers, also one that has just
 // lost its memory: a second holder is possible after a restart. It is for
 // experiments that show what membership is worth, and for servers whose ACL
-// denies INFO to scripts. All clients of the nodes must agree on it.
+// denies INFO to scripts. One server under two addresses is not noticed then. All
+// clients of the nodes must agree on it.
 func WithoutMembership() Option { return lockerOption(func(c *config) { c.unprotected = true }) }
 
 // WithoutClockWatch believes the nodes' clocks: a step of one, which otherwise

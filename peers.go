@@ -65,8 +65,13 @@ func (p *peers) hint() int64 {
 	}
 }
 
-// seen notes a token, so that the next hint is above it.
+// seen notes a token, so that the next hint is above it. One that is further
+// ahead than a hint may be is some node's damage, or some name's past: it must not
+// carry all other names along.
 func (p *peers) seen(t Token) {
+	if lead := p.lead.Load(); lead != 0 && int64(t) > int64(p.clock.early())/1000+lead { //nolint:gosec // below 2^53
+		return
+	}
 	for {
 		last := p.last.Load()
 		if t := int64(t); t <= last || p.last.CompareAndSwap(last, t) { //nolint:gosec // below 2^53
@@ -75,13 +80,20 @@ func (p *peers) seen(t Token) {
 	}
 }
 
+// forget drops what server a node was: it is down, and may come back as another.
+func (p *peers) forget(node int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runs[node] = ""
+}
+
 // serves notes which server process a node is. One server listed twice would
 // vote twice, so the second entry is refused.
 func (p *peers) serves(node int, runID string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, other := range p.runs {
-		if i != node && other == runID {
+		if i != node && other == runID && other != "" {
 			return fmt.Errorf("%w: %w: %s is %s", ErrMisconfigured, errTwice, p.names[node], p.names[i])
 		}
 	}

@@ -26,7 +26,9 @@ type Locker struct {
 	turns     *turns
 	scheduler *scheduler
 	waiters   sync.Pool
+	gate      sync.RWMutex // closed changes under it, and attempts are entered
 	closed    atomic.Bool
+	attempts  sync.WaitGroup
 	closing   chan struct{}
 	own       []io.Closer // the clients that Open built
 }
@@ -113,7 +115,7 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 	if !l.turns.try(key) {
 		return nil, fmt.Errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", printable(resource), ErrNotAcquired)
 	}
-	lock, err := l.attempt(ctx, resource, key, t)
+	lock, err := l.attempt(ctx, resource, key, t, 0)
 	if err != nil {
 		l.turns.pass(key)
 	}
@@ -152,37 +154,54 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 // returns an error if a release could not be confirmed; the Locker is closed all
 // the same. Further calls do nothing and return nil.
 func (l *Locker) Close() error {
-	if !l.closed.CompareAndSwap(false, true) {
+	l.gate.Lock()
+	already := l.closed.Swap(true)
+	l.gate.Unlock()
+	if already {
 		return nil
 	}
 	close(l.closing)
 	deadline := l.clock.newTimer(l.cfg.closeTimeout)
 	defer deadline.Stop()
-	errs := []error{l.releaseAll()}
+	until := l.clock.now().add(l.cfg.closeTimeout)
+	bounded(deadline, l.attempts.Wait) // what they took, they hold or roll back
+	errs := []error{l.releaseAll(until)}
 	for _, n := range l.nodes {
 		n.close()
 	}
-	l.scheduler.work.Wait() // each is bounded by the node timeouts
-	l.roster.close()
-	for _, n := range l.nodes {
-		select {
-		case <-n.stopped:
-		case <-deadline.C:
-			deadline.Reset(0) // one bound for all
+	bounded(deadline, func() {
+		for _, n := range l.nodes {
+			<-n.stopped
 		}
-	}
+		l.scheduler.work.Wait()
+		l.roster.close()
+	})
 	for _, c := range l.own {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
 }
 
+// bounded runs wait, and goes on without it once the deadline has passed: what it
+// waits for then ends by itself, when its node answers or times out.
+func bounded(deadline *time.Timer, wait func()) {
+	done := make(chan struct{})
+	go func() {
+		wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-deadline.C:
+		deadline.Reset(0) // one bound for all
+	}
+}
+
 // releaseAll ends every lock that is held and waits for the confirmations,
 // within the close timeout for all together.
-func (l *Locker) releaseAll() error {
+func (l *Locker) releaseAll(until instant) error {
 	var first error
 	failed := 0
-	until := l.clock.now().add(l.cfg.closeTimeout)
 	held := l.scheduler.stop()
 	rounds := make([]*round, len(held))
 	for i, lock := range held {
@@ -234,32 +253,43 @@ func checkResource(resource, key string) error {
 // insist makes attempts until one succeeds, waiting does not help, or ctx ends.
 func (l *Locker) insist(ctx context.Context, resource, key string, t terms) (*Lock, error) {
 	var last *QuorumError
+	floor := Token(0)
 	for {
-		if l.closed.Load() {
-			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+		if err := contextError(ctx); err != nil {
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), joined(err, last))
 		}
-		lock, err := l.attempt(ctx, resource, key, t)
+		lock, err := l.attempt(ctx, resource, key, t, floor)
 		if err == nil {
 			return lock, nil
 		}
 		var failed *QuorumError
 		switch {
 		case !errors.As(err, &failed):
-			if last != nil && !errors.Is(err, ErrClosed) {
-				err = errors.Join(err, last)
+			if !errors.Is(err, ErrClosed) {
+				err = joined(err, last)
 			}
 			return nil, err
 		case failed.hopeless():
 			return nil, failed
 		}
 		last = failed
-		if errors.Is(failed, errRace) {
-			continue // at once, with a hint above the largest token seen
+		var race *raceError
+		if errors.As(failed, &race) {
+			floor = race.above + 1
+			continue // at once
 		}
 		if err := l.pause(ctx); err != nil {
-			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), errors.Join(err, last))
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), joined(err, last))
 		}
 	}
+}
+
+// joined is why an acquisition ended, and what its last attempt brought.
+func joined(err error, last *QuorumError) error {
+	if last == nil {
+		return err
+	}
+	return errors.Join(err, last)
 }
 
 // pause waits a random while between the retry bounds.

@@ -138,11 +138,13 @@ func (s *scheduler) tick() {
 	s.mu.Unlock()
 	defer s.work.Done()
 
-	var renewals []*Lock
+	var renewals, lost []*Lock
 	for _, l := range due {
 		switch {
 		case !l.holds(now):
-			l.lose(errLapsed)
+			if l.end(errLapsed, nil) {
+				lost = append(lost, l)
+			}
 		case l.maxUntil != 0 && now >= l.maxUntil:
 			s.work.Go(func() { l.endHold() })
 		case l.beginRenewal(now):
@@ -156,6 +158,9 @@ func (s *scheduler) tick() {
 		group := renewals[:min(len(renewals), extendBatchSize)]
 		renewals = renewals[len(group):]
 		s.work.Go(func() { s.renew(group) })
+	}
+	for _, l := range lost { // the observer may be slow: nobody's end waits for it
+		l.tell(LockLost, errLapsed)
 	}
 }
 

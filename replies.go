@@ -93,6 +93,12 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 		n.requeue(p.acquires)
 		return true
 	}
+	if len(p.acquires) > 1 && redis.HasErrorPrefix(err, "NOPERM") {
+		// One forbidden name has the whole call refused: the others need not know.
+		n.requeue(p.acquires)
+		n.singly += len(p.acquires)
+		return false
+	}
 	if err != nil {
 		for _, r := range p.acquires {
 			n.markAfter(r.claim, outcome)
@@ -115,7 +121,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 			v, cause = vote{outcome: Abstained}, doubt
 		}
 		if v.outcome == Granted {
-			r.claim.voters.Or(1 << n.index)
+			r.claim.vouch(n.index, r.start)
 		}
 		r.deliver(n.index, v, cause)
 	}

@@ -64,9 +64,6 @@ func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 		if epoch, err = tx.HGet(ctx, nodeKey, "epoch").Result(); err != nil {
 			return err
 		}
-		if err := n.peers.serves(n.index, epoch); err != nil { // one server has one epoch
-			return err
-		}
 		return loadVoting(ctx, tx)
 	})
 	return epoch, nil, err
