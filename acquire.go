@@ -11,9 +11,7 @@ import (
 
 const stripes = 4096
 
-var (
-	errGone = errors.New("no longer there")
-)
+var errGone = errors.New("no longer there")
 
 // raceError is an attempt to which the nodes gave different tokens, none of which
 // could be settled. The next attempt starts above them all.

@@ -78,14 +78,16 @@ func replayCalls() []replayed {
 		{
 			"acquire_batch",
 			[]string{redlock.NodeKey, replayKey, other, replayDead, otherDead},
-			[]any{replayEpoch, stripe, otherStripe, replayOwner, otherOwner, 9000, 9000, hint, hint}, "",
+			[]any{replayEpoch, stripe, otherStripe, replayOwner, otherOwner, 9000, 9000, hint, hint},
+			"",
 		},
 		{"raise", []string{replayKey, redlock.NodeKey}, []any{replayOwner, stripe, token, replayEpoch}, ""},
 		{"extend", []string{redlock.NodeKey, replayKey, other}, []any{replayEpoch, replayOwner, otherOwner, 9000, 9000}, ""},
 		{
 			"reseed",
 			[]string{redlock.NodeKey, replayKey, replayDead},
-			[]any{replayEpoch, stripe, replayOwner, 9000, token}, "",
+			[]any{replayEpoch, stripe, replayOwner, 9000, token},
+			"",
 		},
 		// A release that finds nothing is as good as one that deletes.
 		{"release", []string{replayKey}, []any{replayOwner}, "0"},

@@ -30,8 +30,15 @@ type sweptSet struct {
 }
 
 var sweptSets = []sweptSet{
-	{3, []int{0}}, {3, []int{1}}, {3, []int{2}}, {3, []int{0, 1}}, {3, []int{1, 2}}, {3, []int{0, 1, 2}},
-	{5, []int{4}}, {5, []int{1, 3}}, {5, []int{0, 2, 4}},
+	{3, []int{0}},
+	{3, []int{1}},
+	{3, []int{2}},
+	{3, []int{0, 1}},
+	{3, []int{1, 2}},
+	{3, []int{0, 1, 2}},
+	{5, []int{4}},
+	{5, []int{1, 3}},
+	{5, []int{0, 2, 4}},
 }
 
 // swept is one run: two Lockers, of which the first meets the fault.
