@@ -7,8 +7,6 @@ import (
 	"log"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -121,7 +119,7 @@ func ExampleCluster_Retire() {
 
 	spare := newNodes(1)
 	defer spare.Close()
-	clients := append(nodes.NewClients()[:4], redis.UniversalClient(spare.Client(0)))
+	clients := append(nodes.NewClients()[:4], spare.Client(0))
 	renewed, err := redlock.New(clients, redlock.WithNodeTimeout(enough),
 		redlock.WithNodeNames("node-0", "node-1", "node-2", "node-3", "node-5"))
 	if err != nil {

@@ -192,6 +192,7 @@ func TestAServerThatDeniesINFOIsRefusedUnlessMembershipIsOff(t *testing.T) {
 // Two lists that share one server of three: with membership the second finds no
 // quorum that it may use, without it there are two holders.
 func TestClientsWithDifferentListsNeverBothHold(t *testing.T) {
+	t.Parallel()
 	for _, protected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
 			t.Parallel()
