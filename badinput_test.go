@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,16 +314,17 @@ func TestARefusedReleaseIsRepeatedWithPauses(t *testing.T) {
 			lock := mustAcquire(t, l, "orders/42")
 			synctest.Wait()
 			const most = 100 // in five seconds; a spinning writer would not let the time pass
-			asked := 0
+			var refused atomic.Int64
 			nodes.Node(1).Intercept(func(args []string) redlocktest.Verdict {
-				if args[0] != "EVALSHA" || asked == most {
+				if args[0] != "EVALSHA" || refused.Load() == most {
 					return redlocktest.Pass()
 				}
-				asked++
+				refused.Add(1)
 				return redlocktest.ReplyError(reply)
 			})
 			must(t, lock.Release(t.Context()))
 			time.Sleep(5 * time.Second)
+			asked := refused.Load()
 			if asked == most {
 				t.Errorf("%s: the release was repeated %d times; want pauses between", reply, asked)
 			}

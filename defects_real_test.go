@@ -138,6 +138,20 @@ func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
 	wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
 }
 
+// A list that names one node of an established cluster twice and forgets another:
+// the others are a quorum, so that only Open can tell.
+func TestDefectOneRedisUnderTwoAddressesIsRefusedWhereTheRestIsAQuorum(t *testing.T) {
+	servers := needMasters(t, 3, chaos.ServerConfig{})
+	proxy, err := chaos.NewProxy(servers[0].Addr())
+	must(t, err)
+	defer proxy.Close()
+	l, err := redlock.Open(t.Context(), []string{servers[0].Addr(), proxy.Addr(), servers[2].Addr()}, redlock.WithNodeNames(addresses(servers)...))
+	wantError(t, "Open", err, redlock.ErrMisconfigured)
+	if err == nil {
+		_ = l.Close()
+	}
+}
+
 func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
 	servers := needMasters(t, 3, chaos.ServerConfig{})
 	l := openServers(t, servers)
