@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer, list string) error {
 	if err := m.join(ctx, show); err != nil {
 		return errors.Join(err, m.close())
 	}
-	return errors.Join(demonstrate(ctx, m, show), m.close()) //nolint:contextcheck // Close is bounded by itself
+	return errors.Join(demonstrate(ctx, m, show), m.close())
 }
 
 // demonstrate is the story; each of the two workers has a Locker, and clients,

@@ -32,14 +32,14 @@ func newMasters(ctx context.Context, list string) (*masters, error) {
 			return nil, err
 		}
 		m.count, m.kind = inProcess, "inside this process"
-		connect = func(opts ...redlock.Option) (*redlock.Locker, error) { //nolint:contextcheck // a Locker lives until it is closed
+		connect = func(opts ...redlock.Option) (*redlock.Locker, error) {
 			return redlock.New(m.cluster.NewClients(), append(opts, redlock.WithNodeNames(m.cluster.Names()...))...)
 		}
 	}
 	for i := range 2 {
 		worker, err := connect(redlock.WithTTL(ttl), redlock.WithHolder(fmt.Sprintf("worker %d:", i+1)))
 		if err != nil {
-			return nil, errors.Join(err, m.close()) //nolint:contextcheck // Close is bounded by itself
+			return nil, errors.Join(err, m.close())
 		}
 		m.workers = append(m.workers, worker)
 	}
