@@ -32,7 +32,7 @@ func startProxy(t *testing.T, target string) *chaos.Proxy {
 // connection to the proxy, already made.
 func throughProxy(t *testing.T, timeout time.Duration) (*redlocktest.Node, *chaos.Proxy, *redis.Client) {
 	t.Helper()
-	node := redlocktest.Start(t, 1, redlocktest.WithTCP()).Node(0)
+	node := redlocktest.Start(t, 1, redlocktest.WithTCP(), redlocktest.WithoutFounding()).Node(0)
 	p := startProxy(t, node.Addr())
 	opts := node.Options()
 	opts.Addr, opts.Dialer = p.Addr(), nil
