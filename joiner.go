@@ -130,11 +130,11 @@ func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
 	return did, look
 }
 
-// note keeps why node i does not vote, and until when it waits.
+// note keeps until when node i waits.
 func (r *roster) note(i int, pl plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.causes[i], r.until[i] = pl.cause, 0
+	r.until[i] = 0
 	if pl.waiting {
 		r.until[i] = pl.until
 	}

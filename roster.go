@@ -28,10 +28,9 @@ type roster struct {
 	mu      sync.Mutex // guards the fields below
 	sights  []sight
 	watches []watch
-	known   []bool   // looked at since the start, with or without an answer
-	seated  []bool   // its writer votes
-	causes  []string // why not, by the last plan
-	until   []instant
+	known   []bool        // looked at since the start, with or without an answer
+	seated  []bool        // its writer votes
+	until   []instant     // of the waits that are running, by the last plan; 0: none
 	cluster string        // that a quorum carries
 	longest time.Duration // the longest lease that anyone may have taken
 	changed chan struct{} // closed by the next publication
@@ -43,7 +42,7 @@ func newRoster(cfg *config, clock *Clock, names []string) *roster {
 		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: uuid.NewString(),
 		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), known: make([]bool, n), seated: make([]bool, n),
-		causes: make([]string, n), until: make([]instant, n), changed: make(chan struct{}),
+		until: make([]instant, n), changed: make(chan struct{}),
 	}
 }
 
