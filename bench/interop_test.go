@@ -28,6 +28,9 @@ func newTestEnv(t *testing.T) *env {
 	for _, s := range chaos.NeedServers(t, nodes, chaos.ServerConfig{}) {
 		c = append(c, newServer(s))
 	}
+	if err := c.found(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s, err := readScripts("")
 	if err != nil {
 		t.Fatal(err)
