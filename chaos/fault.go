@@ -37,12 +37,28 @@ const (
 	// Delete removes Key from a node, as an operator does; there is nothing to
 	// mend.
 	Delete Break = "DEL"
+	// Old copies a node's data while the node runs on; mended, its process has
+	// crashed and is back with the copy: For is how old the data are.
+	Old Break = "crash and come back with old data"
+	// Failover has a node's replica fall behind while the node runs on; mended, the
+	// node is gone and the replica, another process, has its address: For is how
+	// far it lags.
+	Failover Break = "failover to a replica that lags"
+	// Evict removes Key from a node, as a server short of memory does; without a
+	// Key, the one that would expire first. There is nothing to mend.
+	Evict Break = "eviction"
 	// Step moves a node's clock by Delay, which may be negative; mended, it is
 	// right again.
 	Step Break = "clock step"
+	// Drift has a node's clock gain Delay a second, or lose it if negative;
+	// mended, it is right again, at once.
+	Drift Break = "clock drift"
 	// Pause stops a client's own code, as a garbage collection does, where it is
 	// about to write; mended, it goes on. Its leases run on.
 	Pause Break = "pause"
+	// Suspend stops a client's process, library and all: nothing goes out, and
+	// nothing is taken in; mended, it goes on. Its leases run on.
+	Suspend Break = "suspend"
 )
 
 // Everything stands for all nodes in a fault of links.
@@ -54,20 +70,25 @@ type Fault struct {
 	At     time.Duration `json:"at,omitempty"`     // since the run began
 	For    time.Duration `json:"for,omitempty"`    // how long until it is mended
 	Node   int           `json:"node"`             // of the node or link; Everything: all nodes
-	Client string        `json:"client,omitempty"` // of the link or the pause; empty: all clients
-	Key    string        `json:"key,omitempty"`    // of Delete
-	Delay  time.Duration `json:"delay,omitempty"`  // of Slow and Step
+	Client string        `json:"client,omitempty"` // of the link, Pause or Suspend; empty: all clients
+	Key    string        `json:"key,omitempty"`    // of Delete and Evict
+	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Step, and Drift a second
 }
 
 // lasts tells whether there is something to mend.
-func (k Break) lasts() bool { return k != Reset && k != Flush && k != Delete }
+func (k Break) lasts() bool {
+	return k != Reset && k != Flush && k != Delete && k != Evict
+}
+
+// ofClient tells whether the fault is a client's own.
+func (k Break) ofClient() bool { return k == Pause || k == Suspend }
 
 // ofLink tells whether the fault is between clients and nodes.
 func (k Break) ofLink() bool {
 	switch k {
 	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
 		return true
-	case Crash, Forget, Stall, Flush, Delete, Step, Pause:
+	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend:
 	}
 	return false
 }
@@ -82,8 +103,11 @@ func (f Fault) String() string {
 	if f.Delay != 0 {
 		fmt.Fprintf(&b, " by %v", f.Delay)
 	}
+	if f.Kind == Drift {
+		b.WriteString(" a second")
+	}
 	switch {
-	case f.Kind == Pause:
+	case f.Kind.ofClient():
 		fmt.Fprintf(&b, " of %s", everyone(f.Client))
 	case f.Kind.ofLink():
 		fmt.Fprintf(&b, " between %s and %s", everyone(f.Client), nodeName(f.Node))

@@ -105,7 +105,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		f.For = spread(random, mix.Longest)
 	}
 	switch {
-	case f.Kind == Pause:
+	case f.Kind.ofClient():
 		f.Client = clientName(random.IntN(p.Clients))
 	case f.Kind.ofLink() && random.IntN(2) == 0:
 		f.Client = clientName(random.IntN(p.Clients))

@@ -177,12 +177,18 @@ func TestAStageRefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestFaultsAreSaidInWords(t *testing.T) {
 	for want, f := range map[string]chaos.Fault{
-		"crash of node 2 for 3s":                       {Kind: chaos.Crash, Node: 2, For: 3 * time.Second},
-		"cut replies between ann and all nodes for 1s": {Kind: chaos.CutReplies, Node: chaos.Everything, Client: "ann", For: time.Second},
-		"slow by 200ms between all clients and node 0": {Kind: chaos.Slow, Delay: 200 * time.Millisecond},
-		"DEL report of node 1":                         {Kind: chaos.Delete, Key: "report", Node: 1},
-		"pause of ann for 1m0s":                        {Kind: chaos.Pause, Client: "ann", For: time.Minute},
-		fmt.Sprintf("%s of all nodes", chaos.Flush):    {Kind: chaos.Flush, Node: chaos.Everything},
+		"crash of node 2 for 3s":                             {Kind: chaos.Crash, Node: 2, For: 3 * time.Second},
+		"cut replies between ann and all nodes for 1s":       {Kind: chaos.CutReplies, Node: chaos.Everything, Client: "ann", For: time.Second},
+		"slow by 200ms between all clients and node 0":       {Kind: chaos.Slow, Delay: 200 * time.Millisecond},
+		"DEL report of node 1":                               {Kind: chaos.Delete, Key: "report", Node: 1},
+		"pause of ann for 1m0s":                              {Kind: chaos.Pause, Client: "ann", For: time.Minute},
+		"suspend of ann for 1m0s":                            {Kind: chaos.Suspend, Client: "ann", For: time.Minute},
+		"clock step by -20s of node 1":                       {Kind: chaos.Step, Delay: -20 * time.Second, Node: 1},
+		"clock drift by 5ms a second of node 1":              {Kind: chaos.Drift, Delay: 5 * time.Millisecond, Node: 1},
+		"eviction report of node 1":                          {Kind: chaos.Evict, Key: "report", Node: 1},
+		"failover to a replica that lags of node 1 for 2s":   {Kind: chaos.Failover, Node: 1, For: 2 * time.Second},
+		"crash and come back with old data of node 1 for 2s": {Kind: chaos.Old, Node: 1, For: 2 * time.Second},
+		fmt.Sprintf("%s of all nodes", chaos.Flush):          {Kind: chaos.Flush, Node: chaos.Everything},
 	} {
 		if got := f.String(); got != want {
 			t.Errorf("got %q; want %q", got, want)

@@ -23,7 +23,7 @@ func (p *Plan) sickness() []mark {
 	}
 	var edges []edge
 	for _, f := range p.Faults {
-		if f.Kind == Pause {
+		if f.Kind.ofClient() {
 			continue
 		}
 		nodes := []int{f.Node}

@@ -113,7 +113,7 @@ func changeNode(node *redlocktest.Node, f Fault, broken bool) error {
 		if broken {
 			node.Miniredis().Del(f.Key)
 		}
-	case Stall, Step, Pause, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
+	case Old, Failover, Evict, Stall, Step, Drift, Pause, Suspend, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
 		return cantBreak(f)
 	default:
 		return cantBreak(f)
@@ -163,7 +163,7 @@ func (f Fault) blow(requests, replies *weather) {
 	case Slow:
 		requests.delay += f.Delay
 		replies.delay += f.Delay
-	case Reset, Crash, Forget, Flush, Delete, Step, Pause:
+	case Reset, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift, Pause, Suspend:
 	}
 }
 
