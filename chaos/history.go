@@ -48,8 +48,26 @@ const (
 	Sick Kind = "sick"
 	// Well: a quorum is healthy again. A trace begins so.
 	Well Kind = "well"
-	// Noted: something was broken or mended, or the like; Text says what.
+	// Broke: a fault begins (Fault; Text says it in words).
+	Broke Kind = "broke"
+	// Mended: a fault ends (Fault, as it began).
+	Mended Kind = "mended"
+	// Stored: from here on the node has the key of Resource for attempt Hold of
+	// Client, until Until or the next such record; without Client it has none
+	// (Node, Resource).
+	Stored Kind = "stored"
+	// Turned: from here on the node is what Text says: [Member], [Blank] or
+	// [Silent] (Node).
+	Turned Kind = "turned"
+	// Noted: whatever else is worth a line; Text says what.
 	Noted Kind = "noted"
+)
+
+// What a node that [Turned] is.
+const (
+	Member = "member" // it has its memory, and may vote
+	Blank  = "blank"  // it answers, but has forgotten: redlock does not let it vote
+	Silent = "silent" // it does not answer
 )
 
 // Record is one line of a trace.
@@ -67,6 +85,7 @@ type Record struct {
 	Token    redlock.Token `json:"token,omitempty"`
 	Until    time.Duration `json:"until,omitempty"`
 	Text     string        `json:"text,omitempty"`
+	Fault    *Fault        `json:"fault,omitempty"`
 }
 
 // History records what happens, on one time base. It is safe for concurrent

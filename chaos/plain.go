@@ -34,7 +34,7 @@ const (
 // of a loss; its holder minds the lease by its own clock, from before the SET was
 // sent. That is more than most of its users do.
 func SingleMaster() Kit {
-	return Kit{Name: "single master", Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
+	return Kit{Name: NameSingle, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
 		if len(nodes) == 0 {
 			return nil, fmt.Errorf("chaos: single master: %w: no node", redlock.ErrInvalidNode)
 		}
@@ -47,7 +47,7 @@ func SingleMaster() Kit {
 // and a validity of the lease less the time it took less the drift; an unlock on
 // all nodes otherwise. No token, no membership, no tombstone, no loss signal.
 func TextbookRedlock() Kit {
-	return Kit{Name: "textbook Redlock", Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
+	return Kit{Name: NameTextbook, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
 		if len(nodes) == 0 {
 			return nil, fmt.Errorf("chaos: textbook Redlock: %w: no node", redlock.ErrInvalidNode)
 		}

@@ -209,12 +209,12 @@ func (r *run) breakAndMend() error {
 	var turns []turn
 	for _, f := range r.plan.Faults {
 		turns = append(turns, turn{f.At, func() error {
-			r.history.Add(Record{Kind: Noted, Text: f.String()})
+			r.history.Add(Record{Kind: Broke, Text: f.String(), Fault: &f})
 			return r.stage.Break(f)
 		}})
 		if f.Kind.lasts() {
 			turns = append(turns, turn{min(f.At+f.For, max(r.plan.For, f.At)), func() error {
-				r.history.Add(Record{Kind: Noted, Text: "mended: " + f.String()})
+				r.history.Add(Record{Kind: Mended, Text: f.String(), Fault: &f})
 				return r.stage.Mend(f)
 			}})
 		}

@@ -15,6 +15,10 @@ type Scenario struct {
 	Claim  string // what it shows
 	Lesson string // what a user should take away
 
+	// Showings are what it shows of each contender: the claim, as a table that can
+	// be held against a run.
+	Showings []Showing
+
 	script func(context.Context, *scene) error
 }
 
@@ -24,35 +28,62 @@ const ScenarioLease = 2 * time.Second
 
 // Scenarios returns the catalogue.
 func Scenarios() []Scenario {
+	two, stale := []Rule{TwoHolders}, []Rule{StaleWrite}
 	return []Scenario{
 		{
 			Name:   "gc-pause",
 			Claim:  "a holder that is paused between its look at the lock and its write writes after the next holder, unless a guard checks tokens",
 			Lesson: "no lock stops a paused writer: let the resource check the token",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true, Refused: 1},
+				{Contender: NameRedlock, Breaks: stale},
+				{Contender: NameTextbook, Guarded: true, Breaks: stale},
+				{Contender: NameSingle, Guarded: true, Breaks: stale},
+			},
 			script: gcPause,
 		},
 		{
 			Name:   "amnesia-minority",
 			Claim:  "two of five nodes lose their memory at once: a quorum still remembers the holder",
 			Lesson: "five masters bear two that forget; one master bears none",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true},
+				{Contender: NameWithoutMembership, Guarded: true},
+				{Contender: NameTextbook, Guarded: true},
+				{Contender: NameSingle, Guarded: true, Breaks: two},
+			},
 			script: func(ctx context.Context, s *scene) error { return s.amnesia(ctx, 0, 1) },
 		},
 		{
 			Name:   "amnesia-majority",
 			Claim:  "three of five nodes lose their memory at once: a second client holds too, unless a node that forgot abstains",
 			Lesson: "a node without its memory must not vote before every lease it may have forgotten is over",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true},
+				{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TokenOrder, TwoHolders}},
+				{Contender: NameTextbook, Guarded: true, Breaks: two},
+			},
 			script: func(ctx context.Context, s *scene) error { return s.amnesia(ctx, 0, 1, 2) },
 		},
 		{
 			Name:   "partition-holder",
 			Claim:  "a holder that reaches no node stops believing before the next one holds",
 			Lesson: "the end of a lease needs no message: mind your own clock",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true},
+				{Contender: NameTextbook, Guarded: true},
+				{Contender: NameSingle, Guarded: true},
+			},
 			script: partitionHolder,
 		},
 		{
 			Name:   "hung-node",
 			Claim:  "a node that hangs delays nobody for longer than a node timeout",
 			Lesson: "bound each node by itself; a quorum does not wait for the last one",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true},
+				{Contender: NameTextbook, Guarded: true},
+			},
 			script: hungNode,
 		},
 	}
@@ -97,12 +128,12 @@ type scene struct {
 const scenarioResource = "report"
 
 func (s *scene) breakNow(f Fault) error {
-	s.history.Add(Record{Kind: Noted, Text: f.String()})
+	s.history.Add(Record{Kind: Broke, Text: f.String(), Fault: &f})
 	return s.stage.Break(f)
 }
 
 func (s *scene) mend(f Fault) error {
-	s.history.Add(Record{Kind: Noted, Text: "mended: " + f.String()})
+	s.history.Add(Record{Kind: Mended, Text: f.String(), Fault: &f})
 	return s.stage.Mend(f)
 }
 

@@ -1,60 +1,63 @@
 package chaos_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
 
 // What each scenario shows of each contender: the rules that it breaks.
 func TestScenariosShowWhatTheyClaim(t *testing.T) {
-	lease := []redlock.Option{redlock.WithFixedLease(), redlock.WithTTL(chaos.ScenarioLease), redlock.WithMaxTTL(chaos.ScenarioLease)}
-	ours := chaos.Redlock("redlock", lease...)
-	bare := chaos.Redlock("redlock without membership", append(lease, redlock.WithoutMembership())...)
-	single, textbook := chaos.SingleMaster(), chaos.TextbookRedlock()
-	two, stale := []chaos.Rule{chaos.TwoHolders}, []chaos.Rule{chaos.StaleWrite}
-	for _, c := range []struct {
-		scenario  string
-		kit       chaos.Kit
-		unguarded bool
-		want      []chaos.Rule
-		refused   int
-	}{
-		{scenario: "gc-pause", kit: ours, refused: 1},
-		{scenario: "gc-pause", kit: ours, unguarded: true, want: stale},
-		{scenario: "gc-pause", kit: single, want: stale},
-		{scenario: "gc-pause", kit: textbook, want: stale},
-		{scenario: "amnesia-minority", kit: ours},
-		{scenario: "amnesia-minority", kit: bare},
-		{scenario: "amnesia-minority", kit: textbook},
-		{scenario: "amnesia-minority", kit: single, want: two},
-		{scenario: "amnesia-majority", kit: ours},
-		{scenario: "amnesia-majority", kit: bare, want: []chaos.Rule{chaos.TokenOrder, chaos.TwoHolders}},
-		{scenario: "amnesia-majority", kit: textbook, want: two},
-		{scenario: "partition-holder", kit: ours},
-		{scenario: "partition-holder", kit: textbook},
-		{scenario: "partition-holder", kit: single},
-		{scenario: "hung-node", kit: ours},
-		{scenario: "hung-node", kit: textbook},
-	} {
-		name := c.scenario + ", " + c.kit.Name
-		if c.unguarded {
-			name += ", unguarded"
+	for _, s := range chaos.Scenarios() {
+		for _, want := range s.Showings {
+			t.Run(s.Name+", "+want.String(), func(t *testing.T) {
+				kit, err := chaos.ScenarioKit(want.Contender)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v := chaos.Judge{}.Judge(perform(t, s, kit, want.Guarded))
+				if !want.Fits(v) || v.Won == 0 {
+					t.Errorf("got %v; want the broken rules %q and %d refused", v, want.Breaks, want.Refused)
+				}
+				if s.Name == "hung-node" && v.LongestWait > 250*time.Millisecond {
+					t.Errorf("got a wait of %v; want a node timeout at most", v.LongestWait)
+				}
+			})
 		}
-		t.Run(name, func(t *testing.T) {
-			i := slices.IndexFunc(chaos.Scenarios(), func(s chaos.Scenario) bool { return s.Name == c.scenario })
-			v := chaos.Judge{}.Judge(perform(t, chaos.Scenarios()[i], c.kit, !c.unguarded))
-			if !slices.Equal(v.Broken(), c.want) || v.Refused != c.refused || v.Won == 0 {
-				t.Errorf("got %v; want the broken rules %q and %d refused", v, c.want, c.refused)
-			}
-			if c.scenario == "hung-node" && v.LongestWait > 250*time.Millisecond {
-				t.Errorf("got a wait of %v; want a node timeout at most", v.LongestWait)
-			}
-		})
+	}
+}
+
+func TestAShowingIsHeldAgainstAllThatWasBroken(t *testing.T) {
+	two := chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.TwoHolders}, {Rule: chaos.TwoHolders}}}
+	claim := chaos.Showing{Contender: chaos.NameSingle, Breaks: []chaos.Rule{chaos.TwoHolders}}
+	for _, c := range []struct {
+		showing chaos.Showing
+		verdict chaos.Verdict
+		want    bool
+	}{
+		{claim, two, true},
+		{claim, chaos.Verdict{}, false},
+		{chaos.Showing{}, two, false},
+		{chaos.Showing{}, chaos.Verdict{}, true},
+		{chaos.Showing{Refused: 1}, chaos.Verdict{}, false},
+		{chaos.Showing{}, chaos.Verdict{Refused: 1}, false},
+	} {
+		if got := c.showing.Fits(c.verdict); got != c.want {
+			t.Errorf("%+v, %v: got %t; want %t", c.showing, c.verdict, got, c.want)
+		}
+	}
+}
+
+func TestScenarioKitsAreKnownByName(t *testing.T) {
+	for _, name := range chaos.ScenarioKits() {
+		if kit, err := chaos.ScenarioKit(name); err != nil || kit.Name != name {
+			t.Errorf("%s: got %q, %v", name, kit.Name, err)
+		}
+	}
+	if _, err := chaos.ScenarioKit("mutex"); err == nil {
+		t.Error("got a kit of no known name; want an error")
 	}
 }
 
@@ -80,8 +83,8 @@ func perform(t *testing.T, s chaos.Scenario, kit chaos.Kit, guarded bool) []chao
 func TestEveryScenarioSaysWhatItShows(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range chaos.Scenarios() {
-		if s.Name == "" || s.Claim == "" || s.Lesson == "" || seen[s.Name] {
-			t.Errorf("got %+v; want a name of its own, a claim and a lesson", s)
+		if s.Name == "" || s.Claim == "" || s.Lesson == "" || len(s.Showings) == 0 || seen[s.Name] {
+			t.Errorf("got %+v; want a name of its own, a claim, a lesson, and what it shows of somebody", s)
 		}
 		seen[s.Name] = true
 	}

@@ -1,0 +1,67 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorumkit/redlock"
+)
+
+// The names of the contenders that scenarios make claims about; [ScenarioKit]
+// makes them.
+const (
+	NameRedlock            = "redlock"
+	NameWithoutMembership  = "redlock without membership"
+	NameWithoutClockWatch  = "redlock without clock watch"
+	NameWithoutProtections = "redlock without protections"
+	NameTextbook           = "textbook Redlock"
+	NameSingle             = "single master"
+)
+
+// Showing is what a scenario claims of one contender.
+type Showing struct {
+	Contender string // the name of a kit, as ScenarioKit knows it
+	Guarded   bool   // whether the resource checks tokens
+	Breaks    []Rule // the rules that it breaks, sorted; none: it holds
+	Refused   int    // how many writes the guard refuses
+}
+
+// String names the contender, and says if it has no guard.
+func (s Showing) String() string {
+	if s.Guarded {
+		return s.Contender
+	}
+	return s.Contender + ", unguarded"
+}
+
+// Fits tells whether a run showed just what was claimed.
+func (s Showing) Fits(v Verdict) bool {
+	return slices.Equal(s.Breaks, v.Broken()) && s.Refused == v.Refused
+}
+
+// ScenarioKits are the names that [ScenarioKit] knows.
+func ScenarioKits() []string {
+	return []string{NameRedlock, NameWithoutMembership, NameWithoutClockWatch, NameWithoutProtections, NameTextbook, NameSingle}
+}
+
+// ScenarioKit is the kit of that name with the lease of the scenarios. Redlock's
+// does not renew: scenarios extend where they mean to.
+func ScenarioKit(name string) (Kit, error) {
+	lease := []redlock.Option{redlock.WithFixedLease(), redlock.WithTTL(ScenarioLease), redlock.WithMaxTTL(ScenarioLease)}
+	switch name {
+	case NameRedlock:
+		return Redlock(name, lease...), nil
+	case NameWithoutMembership:
+		return Redlock(name, append(lease, redlock.WithoutMembership())...), nil
+	case NameWithoutClockWatch:
+		return Redlock(name, append(lease, redlock.WithoutClockWatch())...), nil
+	case NameWithoutProtections:
+		return Redlock(name, append(lease, redlock.WithoutMembership(), redlock.WithoutClockWatch())...), nil
+	case NameTextbook:
+		return TextbookRedlock(), nil
+	case NameSingle:
+		return SingleMaster(), nil
+	}
+	return Kit{}, fmt.Errorf("chaos: there is no contender %q; there are %s", name, strings.Join(ScenarioKits(), ", "))
+}
