@@ -19,6 +19,14 @@ func (s *Server) wipe() error {
 	return os.Mkdir(s.dataDir(), 0o700)
 }
 
+// restore puts the data of a snapshot in the place of those that are there.
+func (s *Server) restore(snapshot string) error {
+	if err := s.wipe(); err != nil {
+		return err
+	}
+	return os.CopyFS(s.dataDir(), os.DirFS(snapshot))
+}
+
 // Snapshot copies the server's data as they are now and returns the copy's
 // directory, for [Server.RestartWithDataFrom] of this server or another one
 // started with the same AOF setting. It is removed with the server. A server

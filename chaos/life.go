@@ -102,12 +102,20 @@ func (s *Server) RestartEmpty() error {
 // RestartWithDataFrom is [Server.Restart] with the data of a directory that
 // [Server.Snapshot] returned, in place of those that are there.
 func (s *Server) RestartWithDataFrom(snapshot string) error {
-	return s.restart(func() error {
-		if err := s.wipe(); err != nil {
-			return err
-		}
-		return os.CopyFS(s.dataDir(), os.DirFS(snapshot))
-	})
+	return s.restart(func() error { return s.restore(snapshot) })
+}
+
+// alter kills the process if it runs, and calls change.
+func (s *Server) alter(change func() error) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if err := s.kill(); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return fmt.Errorf("chaos: data of %s: %w", s.Addr(), err)
+	}
+	return nil
 }
 
 // restart calls change between the old process and the new one.

@@ -48,11 +48,11 @@ type weather struct {
 //
 // Its methods may be called from several goroutines at once.
 type Proxy struct {
-	target  string
 	addr    string
 	running sync.WaitGroup // the accept loop and all connections
 
 	mu       sync.Mutex // guards the rest
+	target   string
 	closed   bool
 	listener net.Listener // nil while refusing
 	requests weather
@@ -98,8 +98,11 @@ func (p *Proxy) serve(l net.Listener) {
 
 // carry relays one connection until it is over.
 func (p *Proxy) carry(client *net.TCPConn) {
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
 	dialer := net.Dialer{Timeout: dialFor}
-	c, err := dialer.DialContext(context.Background(), "tcp", p.target)
+	c, err := dialer.DialContext(context.Background(), "tcp", target)
 	server, ok := c.(*net.TCPConn)
 	if err != nil || !ok {
 		reset(client)
@@ -230,6 +233,11 @@ func (p *Proxy) Heal() error {
 	defer p.mu.Unlock()
 	p.requests, p.replies = weather{}, weather{}
 	p.notify()
+	return p.relisten()
+}
+
+// relisten ends [Proxy.Refuse]. The caller holds mu.
+func (p *Proxy) relisten() error {
 	if p.listener != nil || p.closed {
 		return nil
 	}
@@ -239,6 +247,23 @@ func (p *Proxy) Heal() error {
 	}
 	p.serve(l)
 	return nil
+}
+
+// admit lets new connections in again, to the server at target, as after an
+// address has moved from one machine to another; all other faults stand.
+func (p *Proxy) admit(target string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	return p.relisten()
+}
+
+// blow sets the weather of both directions.
+func (p *Proxy) blow(requests, replies weather) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests, p.replies = requests, replies
+	p.notify()
 }
 
 // Close breaks all connections and ends the proxy. It waits until its

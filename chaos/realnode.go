@@ -1,0 +1,323 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// operateFor bounds an operator's command to a node.
+	operateFor = 2 * time.Second
+	// syncFor bounds the wait for a replica to have its first copy.
+	syncFor = 20 * time.Second
+
+	// evictFirst removes the key that would expire first, as the policy
+	// volatile-ttl does.
+	evictFirst = `
+local first, least = nil, nil
+for _, key in ipairs(redis.call("keys", "*")) do
+  local left = redis.call("pttl", key)
+  if left >= 0 and (not least or left < least) then first, least = key, left end
+end
+if first then return redis.call("unlink", first) end
+return 0`
+)
+
+// realNode is a server process, or the one that took its place, and the ways to
+// it.
+type realNode struct {
+	name string
+
+	mu     sync.Mutex // taken by every fault of the node; guards the rest
+	server *Server
+	links  []*realLink
+	downs  int // crashes that are not mended
+	stalls int // stalls that are not mended
+	clock  skew
+	drifts map[Fault]time.Time // when each Drift began that is not mended
+	copies map[Fault]string    // of the data, for each Old that is not mended
+	behind *replica            // of a Failover that is not mended
+}
+
+// replica is a server that follows a node, over a line that can be held.
+type replica struct {
+	server *Server
+	line   *Proxy
+}
+
+func (r *replica) close() error {
+	r.line.Close()
+	return r.server.Close()
+}
+
+// nodeConfig has a server write every command to its file before it answers, and
+// leave it to the kernel when that reaches the disk: a process that is killed
+// loses nothing.
+func nodeConfig() ServerConfig {
+	_, err := findFakeClock()
+	return ServerConfig{AOF: FsyncAlways, Args: []string{"--appendfsync", "no"}, FakeClock: err == nil}
+}
+
+func startNode(name string) (*realNode, error) {
+	n := &realNode{name: name, clock: skew{since: time.Now()}, drifts: map[Fault]time.Time{}, copies: map[Fault]string{}}
+	var err error
+	n.server, err = StartServer(nodeConfig())
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// link makes a way to the node, and the settings of the client that takes it.
+func (n *realNode) link() (*realLink, *redis.Options, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p, err := NewProxy(n.server.Addr())
+	if err != nil {
+		return nil, nil, err
+	}
+	if n.downs > 0 {
+		p.Refuse()
+	}
+	l := &realLink{proxy: p}
+	n.links = append(n.links, l)
+	opts := n.server.Options()
+	opts.Addr = p.Addr()
+	return l, opts, nil
+}
+
+// change begins a fault of the node, or mends it.
+func (n *realNode) change(f Fault, broken bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch f.Kind {
+	case Crash:
+		return n.crashes(broken, func() error { return nil })
+	case Forget:
+		return n.crashes(broken, n.server.wipe)
+	case Old:
+		return n.ages(f, broken)
+	case Failover:
+		return n.failsOver(f, broken)
+	case Stall:
+		return n.stall(broken)
+	case Flush, Delete, Evict:
+		if broken {
+			return n.operate(f)
+		}
+		return nil
+	case Step, Drift:
+		return n.skews(f, broken)
+	case Pause, Suspend, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
+	}
+	return cantBreak(f)
+}
+
+// crashes kills the process and does to its data what the fault does, or starts
+// it again.
+func (n *realNode) crashes(broken bool, harm func() error) error {
+	if broken {
+		n.downs++
+		for _, l := range n.links {
+			l.proxy.Refuse()
+		}
+		return n.server.alter(harm)
+	}
+	n.downs = max(n.downs-1, 0)
+	return n.start()
+}
+
+// start runs the process, unless a crash is not mended, in the state in which it
+// was: stopped, with a wrong clock.
+func (n *realNode) start() error {
+	if n.downs > 0 {
+		return nil
+	}
+	n.clock = n.clock.from(time.Now())
+	if err := n.setClock(); err != nil {
+		return err
+	}
+	if err := n.server.Restart(); err != nil {
+		return err
+	}
+	if n.stalls > 0 {
+		if err := n.server.Pause(); err != nil {
+			return err
+		}
+	}
+	return n.admit()
+}
+
+// admit lets clients in to the process that is now the node.
+func (n *realNode) admit() error {
+	var errs []error
+	for _, l := range n.links {
+		errs = append(errs, l.proxy.admit(n.server.Addr()))
+	}
+	return errors.Join(errs...)
+}
+
+// ages copies the data, or has the node come back with the copy.
+func (n *realNode) ages(f Fault, broken bool) (err error) {
+	if broken {
+		ctx, cancel := context.WithTimeout(context.Background(), operateFor)
+		defer cancel()
+		n.copies[f], err = n.server.Snapshot(ctx)
+		return err
+	}
+	from, ok := n.copies[f]
+	if !ok {
+		return nil
+	}
+	delete(n.copies, f)
+	if err := n.server.alter(func() error { return n.server.restore(from) }); err != nil {
+		return err
+	}
+	return errors.Join(n.start(), os.RemoveAll(from))
+}
+
+// failsOver attaches a replica and holds its line once it has all there is; or
+// kills the process and gives its place to the replica.
+func (n *realNode) failsOver(f Fault, broken bool) error {
+	switch {
+	case broken && n.behind != nil:
+		return fmt.Errorf("chaos: %v: one is under way", f)
+	case broken && n.downs+n.stalls > 0:
+		return fmt.Errorf("chaos: %v: the node does not run, its replica could have nothing", f)
+	case broken:
+		r, err := n.follow()
+		if err != nil {
+			return err
+		}
+		r.line.Hold(Both)
+		n.behind = r
+		return nil
+	case n.behind == nil:
+		return nil
+	}
+	r := n.behind
+	n.behind = nil
+	return n.promote(r)
+}
+
+// follow starts a replica and returns when it has a copy.
+func (n *realNode) follow() (*replica, error) {
+	line, err := NewProxy(n.server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	config := nodeConfig()
+	config.ReplicaOf = line.Addr()
+	s, err := StartServer(config)
+	if err != nil {
+		line.Close()
+		return nil, err
+	}
+	r := &replica{s, line}
+	ctx, cancel := context.WithTimeout(context.Background(), syncFor)
+	defer cancel()
+	if err := r.synced(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("chaos: replica of %s: %w", n.name, err), r.close())
+	}
+	return r, nil
+}
+
+// synced returns when the replica has its first copy.
+func (r *replica) synced(ctx context.Context) error {
+	client := redis.NewClient(r.server.Options())
+	defer client.Close()
+	for {
+		got, err := client.InfoMap(ctx, "replication").Result()
+		if err == nil && got["Replication"]["master_link_status"] == "up" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// promote makes the replica the node, under the node's address; its clock is
+// right.
+func (n *realNode) promote(r *replica) error {
+	old := n.server
+	if err := old.Kill(); err != nil {
+		return err
+	}
+	r.line.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), operateFor)
+	defer cancel()
+	client := redis.NewClient(r.server.Options())
+	defer client.Close()
+	if err := client.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
+		return errors.Join(fmt.Errorf("chaos: promoting the replica of %s: %w", n.name, err), r.server.Close())
+	}
+	n.server, n.clock, n.stalls = r.server, skew{since: time.Now()}, 0
+	clear(n.drifts)
+	clear(n.copies) // they are removed with the server
+	if n.downs > 0 {
+		return errors.Join(old.Close(), n.server.Kill())
+	}
+	return errors.Join(old.Close(), n.admit())
+}
+
+// stall stops the process or lets it go on. One that is down is stopped when it
+// is back.
+func (n *realNode) stall(broken bool) error {
+	switch {
+	case broken:
+		n.stalls++
+	case n.stalls > 0:
+		n.stalls--
+	}
+	switch {
+	case n.downs > 0:
+		return nil
+	case n.stalls > 0:
+		return n.server.Pause()
+	}
+	return n.server.Resume()
+}
+
+// operate sends an operator's command. To a node that is down there is none, and
+// one that is stopped runs it when it goes on.
+func (n *realNode) operate(f Fault) error {
+	if n.downs > 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), operateFor)
+	defer cancel()
+	client := redis.NewClient(n.server.Options())
+	defer client.Close()
+	var err error
+	switch {
+	case f.Kind == Flush:
+		err = client.FlushAll(ctx).Err()
+	case f.Key != "":
+		err = client.Unlink(ctx, f.Key).Err()
+	case f.Kind == Evict:
+		err = client.Eval(ctx, evictFirst, nil).Err()
+	}
+	if err != nil && n.stalls == 0 {
+		return fmt.Errorf("chaos: %v: %w", f, err)
+	}
+	return nil
+}
+
+func (n *realNode) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var err error
+	if n.behind != nil {
+		err = n.behind.close()
+	}
+	return errors.Join(err, n.server.Close())
+}
