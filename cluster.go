@@ -42,6 +42,8 @@ type NodeStatus struct {
 	Cause  string        // why it does not vote, and what would admit it
 	Left   time.Duration // of the wait of a joining node; 0: none
 	MaxTTL time.Duration // that its record says; 0: it has none
+
+	misconfigured bool // what keeps it out is somebody's configuration
 }
 
 // Status looks at every node, for at most a node timeout or until ctx is done,
@@ -69,12 +71,14 @@ func (r *roster) status(p proposal) ClusterStatus {
 		if state == NodeMember {
 			_, node.Cause = f.seat(i)
 		}
-		if pl := f.next(i, now, p); pl.cause != "" {
+		pl := f.next(i, now, p)
+		if pl.cause != "" {
 			node.Cause = pl.cause
 			if pl.waiting {
 				node.State, node.Left = NodeJoining, max(pl.until.sub(now), 0)
 			}
 		}
+		node.misconfigured = pl.misfit || state == NodeForeign || state == NodeMisconfigured || state == NodeBlank && f.barred(i)
 		s.Nodes[i] = node
 	}
 	return s
@@ -87,8 +91,10 @@ func (r *roster) status(p proposal) ClusterStatus {
 //
 // It ends when ctx is done, with ctx's error, or at once when a node can't be
 // taken in by waiting (NodeRetired, NodeForeign, NodeMisconfigured); either way
-// the error names the nodes that do not vote, and why. Fewer than a quorum that
-// answer is ErrNoQuorum, once ctx is done.
+// the error names the nodes that do not vote, and why, and is ErrMisconfigured
+// too where a configuration keeps one of them out: another cluster's record, one
+// of another N, lists of nodes that differ. Fewer than a quorum that answer is
+// ErrNoQuorum, once ctx is done.
 func (c *Cluster) Join(ctx context.Context) error {
 	l := c.locker
 	if err := l.usable(ctx, "join"); err != nil {
@@ -140,7 +146,11 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 			hopeless = true
 		case NodeBlank, NodeJoining:
 		}
-		errs = append(errs, fmt.Errorf("%s is %s: %s", n.Name, n.State, n.Cause))
+		err := fmt.Errorf("%s is %s: %s", n.Name, n.State, n.Cause)
+		if n.misconfigured {
+			err = fmt.Errorf("%w: %w", ErrMisconfigured, err)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...), hopeless
 }
@@ -152,7 +162,8 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 // or cluster. Where nothing is to be done it returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
-// not answer included; what could be taken in has been.
+// not answer included, and is ErrMisconfigured as for Join; what could be taken
+// in has been.
 func (c *Cluster) Admit(ctx context.Context) error {
 	l := c.locker
 	if err := l.usable(ctx, "admit"); err != nil {

@@ -25,6 +25,7 @@ type plan struct {
 	do    deed
 	cause string // why it abstains, until when, and what would admit it
 
+	misfit   bool        // the cause is a configuration: names that differ from the records'
 	waiting  bool        // a wait is running, until until
 	until    instant     // of a wait
 	notice   notice      // of an install: its conditions
@@ -264,7 +265,7 @@ func (f fleet) named(i int, others []int, quorum int) (plan, bool) {
 		}
 		more, cause := f.vacancies(s.rec)
 		if cause != "" {
-			return plan{cause: fmt.Sprintf("the record of %s lists %s: %s", f.names[j], strings.Join(s.rec.names, ", "), cause)}, false
+			return plan{misfit: true, cause: fmt.Sprintf("the record of %s lists %s: %s", f.names[j], strings.Join(s.rec.names, ", "), cause)}, false
 		}
 		for _, p := range more {
 			if !slices.Contains(places, p) {
