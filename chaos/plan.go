@@ -39,6 +39,9 @@ const (
 	planFaults   = 8 * time.Second // mean time between two
 	planFaultFor = 6 * time.Second // the longest
 	planPatience = 3 * time.Minute // of one of ten contenders who draw their pauses
+
+	// clientsBegin is when every client of a plan is there: faults come later.
+	clientsBegin = time.Second
 )
 
 // rejoins is how long a node takes to vote again once it may.
@@ -82,12 +85,18 @@ func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
 		mix.Kinds = []Break{Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause}
 	}
 	mix.Every, mix.Longest = cmp.Or(mix.Every, planFaults), cmp.Or(mix.Longest, planFaultFor)
+	return newPlan(seed, length, mix, func(*Plan) {})
+}
+
+// newPlan draws the faults of a plan whose measures resize has changed.
+func newPlan(seed uint64, length time.Duration, mix Mix, resize func(*Plan)) Plan {
 	p := Plan{
 		Seed: seed, Nodes: planNodes, Clients: planClients, Names: planNames,
 		Lease: planLease, For: length, MaxTTL: planMaxTTL,
 	}
+	resize(&p)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for at := spread(random, 2*mix.Every); at < length; at += spread(random, 2*mix.Every) {
+	for at := clientsBegin + spread(random, 2*mix.Every); at < length; at += spread(random, 2*mix.Every) {
 		p.Faults = append(p.Faults, p.draw(random, mix, at))
 	}
 	return p
@@ -240,7 +249,7 @@ func (r *run) breakAndMend() error {
 // back, over and over.
 func (r *run) client(kit Kit, i int) (err error) {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
-	time.Sleep(spread(random, time.Second))
+	time.Sleep(spread(random, clientsBegin))
 	a, err := NewActor(clientName(i), kit, r.stage, r.history, r.guard)
 	if err != nil {
 		return err

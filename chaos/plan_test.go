@@ -195,3 +195,27 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 		}
 	}
 }
+
+func TestASwarmOfPlansDiffers(t *testing.T) {
+	shapes, kinds := map[[3]int]bool{}, map[int]bool{}
+	for seed := range uint64(50) {
+		p := chaos.Swarm(seed, time.Minute)
+		if got, err := chaos.ParsePlan(p.String()); err != nil || got.String() != p.String() {
+			t.Fatalf("seed %d: got %v, %v; want a plan", seed, got, err)
+		}
+		if again := chaos.Swarm(seed, time.Minute); again.String() != p.String() {
+			t.Fatalf("seed %d gives two plans", seed)
+		}
+		of := map[chaos.Break]bool{}
+		for _, f := range p.Faults {
+			of[f.Kind] = true
+			if f.At < time.Second {
+				t.Fatalf("seed %d: %v at %v, before the clients are there", seed, f, f.At)
+			}
+		}
+		shapes[[3]int{p.Nodes, p.Clients, p.Names}], kinds[len(of)] = true, true
+	}
+	if len(shapes) < 30 || len(kinds) < 5 || kinds[6] {
+		t.Errorf("got %d shapes, and plans with %v kinds; want many, and up to five kinds", len(shapes), kinds)
+	}
+}

@@ -1,0 +1,52 @@
+package chaos
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// swarmKinds are the faults that redlock promises to bear. A key that somebody
+// deletes or evicts where the quorum needs it is not among them.
+func swarmKinds() []Break {
+	return []Break{
+		Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause,
+	}
+}
+
+// The bounds that [Swarm] draws from.
+const (
+	swarmFewest   = 2 // clients
+	swarmMost     = 20
+	swarmKindsMax = 5
+	swarmOften    = 200 * time.Millisecond // mean time between two faults
+	swarmSeldom   = 8 * time.Second
+	swarmShort    = 20 * time.Millisecond // the longest fault of a plan
+	swarmLong     = 8 * time.Second
+)
+
+// Swarm draws a whole plan from a seed, not its times only: how many nodes,
+// clients and names, which few kinds of faults, how often and how long. Plans
+// that each have few kinds find more than plans that have all of them, because
+// one kind can hide what another shows: a crash ends the connection on which a
+// late command would have come (Groce et al., "Swarm testing", 2012).
+func Swarm(seed uint64, length time.Duration) Plan {
+	random := rand.New(rand.NewPCG(seed, 1))
+	kinds := swarmKinds()
+	random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	mix := Mix{
+		Kinds:   kinds[:1+random.IntN(swarmKindsMax)],
+		Every:   between(random, swarmOften, swarmSeldom),
+		Longest: between(random, swarmShort, swarmLong),
+	}
+	return newPlan(seed, length, mix, func(p *Plan) {
+		p.Nodes = []int{3, 4, 5, 5, 5, 7}[random.IntN(6)]
+		p.Clients = swarmFewest + random.IntN(swarmMost-swarmFewest+1)
+		p.Names = 1 + random.IntN(planNames)
+	})
+}
+
+// between draws from a to b, so that each order of magnitude is as likely.
+func between(random *rand.Rand, a, b time.Duration) time.Duration {
+	return time.Duration(float64(a) * math.Pow(float64(b)/float64(a), random.Float64()))
+}
