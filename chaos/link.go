@@ -10,35 +10,37 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/quorumkit/redlock/chaos/internal/simnode"
 )
 
 const (
 	// A message takes from linkLatency to twice that, to the nanosecond: no two
 	// arrive at one moment, and so a run is the same each time.
 	linkLatency = 100 * time.Microsecond
-	// linkBuffer is how much one read takes off the node's end.
-	linkBuffer = 4 << 10
+	// spareParcels is how many buffers a connection keeps for further messages.
+	spareParcels = 4
 )
 
 // link is the way of one client to one node, for all its connections: in
-// memory, with latencies from one random source, by the bubble's clock.
+// memory, with latencies from a seed, by the bubble's clock. Whatever is due on a
+// connection is done by that connection's one timer: a request is executed where
+// it arrives, and its reply sets out.
 type link struct {
 	seed uint64
-	dial func(context.Context) (net.Conn, error)
+	node *simnode.Node
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the rest; taken before the node's
 	faults   []Fault    // that are not mended
 	requests weather
 	replies  weather
 	changed  chan struct{} // closed and replaced when a weather changes
-	conns    map[*linkConn]struct{}
+	conns    []*linkConn
 	gone     bool // the stage is closed
 }
 
-func newLink(seed uint64, dial func(context.Context) (net.Conn, error)) *link {
-	return &link{
-		seed: seed, dial: dial, changed: make(chan struct{}), conns: map[*linkConn]struct{}{},
-	}
+func newLink(seed uint64, node *simnode.Node) *link {
+	return &link{seed: seed, node: node, changed: make(chan struct{})}
 }
 
 // dialer is a client's Dialer. A connection can't be made while either direction
@@ -46,13 +48,14 @@ func newLink(seed uint64, dial func(context.Context) (net.Conn, error)) *link {
 func (l *link) dialer(ctx context.Context, _, _ string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialFor)
 	defer cancel()
+	c := &linkConn{link: l, arrived: make(chan struct{}, 1)}
 	for {
 		l.mu.Lock()
 		if l.gone {
 			l.mu.Unlock()
 			return nil, net.ErrClosed
 		}
-		blocked, changed, wait := l.requests.mode != flow || l.replies.mode != flow, l.changed, l.latency(l.requests, dialling, nil)+l.replies.delay
+		blocked, changed, wait := l.requests.mode != flow || l.replies.mode != flow, l.changed, c.latency(l.requests, dialling, nil)+l.replies.delay
 		l.mu.Unlock()
 		timer := time.NewTimer(wait)
 		arrived := timer.C
@@ -61,7 +64,7 @@ func (l *link) dialer(ctx context.Context, _, _ string) (net.Conn, error) {
 		}
 		select {
 		case <-arrived:
-			return l.connect(ctx)
+			return c.connect()
 		case <-changed:
 			timer.Stop()
 		case <-ctx.Done():
@@ -71,16 +74,16 @@ func (l *link) dialer(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-func (l *link) connect(ctx context.Context) (net.Conn, error) {
-	inner, err := l.dial(ctx)
+// connect has the node take the connection.
+func (c *linkConn) connect() (net.Conn, error) {
+	session, err := c.link.node.Open(c.hungUp)
 	if err != nil {
-		return nil, err
+		return nil, &net.OpError{Op: "dial", Net: linkNetwork, Err: err}
 	}
-	c := &linkConn{Conn: inner, link: l, closed: make(chan struct{}), arrived: make(chan struct{}, 1)}
-	l.mu.Lock()
-	l.conns[c] = struct{}{}
-	l.mu.Unlock()
-	go c.receive() // ends with the node's end, which Close, reset or the node closes
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.session = session
+	c.link.conns = append(c.link.conns, c)
 	return c, nil
 }
 
@@ -88,15 +91,15 @@ func (l *link) connect(ctx context.Context) (net.Conn, error) {
 // seed, the time and what the message has beside random values, not from a
 // source that is drawn from: two goroutines that send at one moment would draw
 // in any order.
-func (l *link) latency(w weather, way uint64, data []byte) time.Duration {
+func (c *linkConn) latency(w weather, way uint64, data []byte) time.Duration {
 	content := uint64(len(data))
 	for _, b := range data {
 		if b > 'f' || b == '$' || b == '*' {
 			content += uint64(b) * uint64(b) // in whatever order: a hash's fields have none
 		}
 	}
-	sum := l.seed<<2 | way
-	for _, n := range []uint64{uint64(time.Now().UnixNano()), content} {
+	sum := c.link.seed<<2 | way
+	for _, n := range [...]uint64{uint64(time.Now().UnixNano()), content} {
 		sum = (sum*fnvPrime ^ n) * fnvPrime
 		sum ^= sum >> 29
 	}
@@ -129,7 +132,7 @@ func (l *link) change(f Fault, broken bool) {
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
-	for c := range l.conns {
+	for _, c := range l.conns {
 		c.postpone()
 	}
 }
@@ -138,13 +141,13 @@ func (l *link) change(f Fault, broken bool) {
 func (l *link) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.conns {
+	for _, c := range l.conns {
 		c.broken = true
 		c.queue = nil
-		c.shut()
-		_ = c.Conn.Close()
+		c.session.Close()
+		c.wake()
 	}
-	clear(l.conns)
+	l.conns = nil
 }
 
 // close ends the link for good.
@@ -160,68 +163,114 @@ func (l *link) close() {
 // parcel is a message that is under way.
 type parcel struct {
 	data []byte
+	read int // of data, by the client
 	due  time.Time
 }
 
 // linkConn is a client's end of a connection. Close lets what was written
 // arrive, as TCP does: also when it is held back until much later.
 type linkConn struct {
-	net.Conn // the way to the node, without latency
-	link     *link
-	closed   chan struct{}
-	arrived  chan struct{} // room for one: a reader has to look again
+	link    *link
+	session *simnode.Session // the node's end
+	arrived chan struct{}    // room for one: a reader has to look again
 
 	// Guarded by link.mu.
 	queue   []parcel // to the node
 	inbox   []parcel // to the client
+	spare   [][]byte // of parcels that have arrived
 	end     error    // of what comes from the node
 	endDue  time.Time
 	broken  bool
 	done    bool      // closed by the client
+	waiting bool      // a reader waits
 	read    time.Time // deadline
 	write   time.Time // deadline
-	sending *time.Timer
+	timer   *time.Timer
+	set     time.Time // what timer is set to; zero: nothing
 }
 
-var errReset = &net.OpError{Op: "read", Net: "chaos", Err: syscall.ECONNRESET}
+// linkNetwork is what the connections' addresses say.
+const linkNetwork = "chaos"
+
+var errReset = &net.OpError{Op: "read", Net: linkNetwork, Err: syscall.ECONNRESET}
 
 // Write hands data to the link, which has room for all of it.
 func (c *linkConn) Write(data []byte) (int, error) {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	switch {
 	case c.broken:
 		return 0, errReset
 	case c.done:
 		return 0, net.ErrClosed
-	case !c.write.IsZero() && !time.Now().Before(c.write):
+	case !c.write.IsZero() && !now.Before(c.write):
 		return 0, os.ErrDeadlineExceeded
 	case l.requests.mode == drop:
 		return len(data), nil
 	}
-	due := time.Now().Add(l.latency(l.requests, requesting, data))
+	due := now.Add(c.latency(l.requests, requesting, data))
 	if n := len(c.queue); n > 0 && due.Before(c.queue[n-1].due) {
 		due = c.queue[n-1].due // one connection keeps its order
 	}
-	c.queue = append(c.queue, parcel{append([]byte(nil), data...), due})
-	if len(c.queue) == 1 {
-		c.arm()
-	}
+	c.queue = append(c.queue, parcel{data: append(c.room(), data...), due: due})
+	c.arm()
 	return len(data), nil
 }
 
-// arm sets the timer for the first parcel; link.mu is held.
+// room is a buffer for a parcel; link.mu is held, here and in all that follows.
+func (c *linkConn) room() []byte {
+	n := len(c.spare)
+	if n == 0 {
+		return nil
+	}
+	buf := c.spare[n-1]
+	c.spare = c.spare[:n-1]
+	return buf[:0]
+}
+
+// shift removes the first parcel.
+func (c *linkConn) shift(from *[]parcel) {
+	if q := *from; len(c.spare) < spareParcels {
+		c.spare = append(c.spare, q[0].data)
+	}
+	*from = slices.Delete(*from, 0, 1)
+}
+
+// arm sets the timer to the next thing that is due.
 func (c *linkConn) arm() {
-	wait := max(time.Until(c.queue[0].due), 0)
-	if c.sending == nil {
-		c.sending = time.AfterFunc(wait, c.send)
+	var next time.Time
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if len(c.queue) > 0 && c.link.requests.mode != hold {
+		sooner(c.queue[0].due)
+	}
+	if c.waiting {
+		sooner(c.read)
+		switch {
+		case c.link.replies.mode != flow:
+		case len(c.inbox) > 0:
+			sooner(c.inbox[0].due)
+		case c.end != nil:
+			sooner(c.endDue)
+		}
+	}
+	if next.IsZero() || next.Equal(c.set) {
+		return
+	}
+	c.set = next
+	if wait := max(time.Until(next), 0); c.timer == nil {
+		c.timer = time.AfterFunc(wait, c.tick)
 	} else {
-		c.sending.Reset(wait)
+		c.timer.Reset(wait)
 	}
 }
 
-// postpone gives what waits a new latency from now, in its order; link.mu is held.
+// postpone gives what waits a new latency from now, in its order.
 func (c *linkConn) postpone() {
 	later := func(parcels []parcel, due time.Time) {
 		for i := range parcels {
@@ -231,132 +280,129 @@ func (c *linkConn) postpone() {
 		}
 	}
 	now := time.Now()
-	later(c.inbox, now.Add(c.link.latency(c.link.replies, replying, nil)))
+	later(c.inbox, now.Add(c.latency(c.link.replies, replying, nil)))
 	if len(c.queue) > 0 {
-		later(c.queue, now.Add(c.link.latency(c.link.requests, requesting, c.queue[0].data)))
-		c.arm()
+		later(c.queue, now.Add(c.latency(c.link.requests, requesting, c.queue[0].data)))
 	}
+	c.arm()
 }
 
-// send delivers what is due.
-func (c *linkConn) send() {
+// tick does what is due.
+func (c *linkConn) tick() {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(c.queue) > 0 && l.requests.mode != hold {
-		if time.Now().Before(c.queue[0].due) {
-			c.arm()
-			return
-		}
-		if l.requests.mode == flow {
-			_, _ = c.Conn.Write(c.queue[0].data) // a node that is gone gets nothing
-		}
-		c.queue = c.queue[1:]
-	}
+	c.set = time.Time{}
+	now := time.Now()
+	c.deliver(now)
 	if c.done && len(c.queue) == 0 {
-		delete(l.conns, c)
-		_ = c.Conn.Close()
+		c.leave()
 	}
+	if c.waiting && c.readable(now) {
+		c.wake()
+	}
+	c.arm()
 }
 
-// receive takes in what the node sends. All that it sends at one moment has one
-// latency, so that a reader finds it together, however many writes it was.
-func (c *linkConn) receive() {
-	l := c.link
-	for {
-		buf := make([]byte, linkBuffer)
-		n, err := c.Conn.Read(buf)
-		l.mu.Lock()
-		due := time.Now().Add(l.latency(l.replies, replying, nil))
-		if k := len(c.inbox); k > 0 && due.Before(c.inbox[k-1].due) {
-			due = c.inbox[k-1].due
+// deliver has the node execute what has arrived there. All replies that set out
+// at one moment have one latency, so that a reader finds them together.
+func (c *linkConn) deliver(now time.Time) {
+	var replies []byte
+	for len(c.queue) > 0 && c.link.requests.mode != hold && !now.Before(c.queue[0].due) {
+		if c.link.requests.mode == flow {
+			if replies == nil {
+				replies = c.room()
+			}
+			replies = c.session.Feed(replies, c.queue[0].data) // a node that is gone gets nothing
 		}
-		if n > 0 && l.replies.mode != drop {
-			c.inbox = append(c.inbox, parcel{buf[:n], due})
-		}
-		if err != nil {
-			c.end, c.endDue = err, due
-		}
-		l.mu.Unlock()
-		c.look()
-		if err != nil {
-			return
-		}
+		c.shift(&c.queue)
 	}
+	if len(replies) == 0 || c.link.replies.mode == drop {
+		return
+	}
+	due := now.Add(c.latency(c.link.replies, replying, nil))
+	if k := len(c.inbox); k > 0 && due.Before(c.inbox[k-1].due) {
+		due = c.inbox[k-1].due
+	}
+	c.inbox = append(c.inbox, parcel{data: replies, due: due})
 }
 
-// look has a reader look again.
-func (c *linkConn) look() {
+// hungUp is told that the node's process has ended. The news takes as long as a
+// reply, and does not come while replies are held or lost.
+func (c *linkConn) hungUp() {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.end, c.endDue = io.EOF, time.Now().Add(c.latency(c.link.replies, replying, nil))
+	if k := len(c.inbox); k > 0 && c.endDue.Before(c.inbox[k-1].due) {
+		c.endDue = c.inbox[k-1].due
+	}
+	c.arm()
+}
+
+// readable tells whether a reader finds something, be it an error.
+func (c *linkConn) readable(now time.Time) bool {
+	due := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	switch {
+	case c.broken, c.done, due(c.read):
+		return true
+	case c.link.replies.mode != flow:
+		return false
+	case len(c.inbox) > 0:
+		return due(c.inbox[0].due)
+	}
+	return c.end != nil && due(c.endDue)
+}
+
+// wake has a reader look again.
+func (c *linkConn) wake() {
+	c.waiting = false
 	select {
 	case c.arrived <- struct{}{}:
 	default:
 	}
 }
 
-// Read returns what has arrived. The news that the node's end is closed takes as
-// long as a reply, and does not come while replies are held or lost.
+// Read returns what has arrived.
 func (c *linkConn) Read(p []byte) (int, error) {
 	for {
-		n, due, changed, err := c.take(p)
-		if n > 0 || err != nil {
+		if n, err := c.take(p); n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		c.wait(due, changed)
+		<-c.arrived
 	}
 }
 
-// take moves what is due to p; else it says when to look again at the latest,
-// and what closes when the weather changes.
-func (c *linkConn) take(p []byte) (n int, due time.Time, changed <-chan struct{}, err error) {
+// take moves what is due to p; else the reader has to wait until it is woken.
+func (c *linkConn) take(p []byte) (n int, err error) {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, flows := time.Now(), l.replies.mode == flow
+	now := time.Now()
 	switch {
 	case c.broken:
-		return 0, due, nil, errReset
+		c.wake() // the next one, if there is one
+		return 0, errReset
 	case c.done:
-		return 0, due, nil, net.ErrClosed
+		c.wake()
+		return 0, net.ErrClosed
 	case !c.read.IsZero() && !now.Before(c.read):
-		return 0, due, nil, os.ErrDeadlineExceeded
-	case flows && len(c.inbox) == 0 && c.end != nil && !now.Before(c.endDue):
-		return 0, due, nil, c.end
+		return 0, os.ErrDeadlineExceeded
+	case !c.readable(now):
+		c.waiting = true
+		c.arm()
+		return 0, nil
+	case len(c.inbox) == 0:
+		return 0, c.end
 	}
-	for flows && n < len(p) && len(c.inbox) > 0 && !now.Before(c.inbox[0].due) {
-		k := copy(p[n:], c.inbox[0].data)
+	for n < len(p) && len(c.inbox) > 0 && !now.Before(c.inbox[0].due) {
+		first := &c.inbox[0]
+		k := copy(p[n:], first.data[first.read:])
 		n += k
-		if c.inbox[0].data = c.inbox[0].data[k:]; len(c.inbox[0].data) == 0 {
-			c.inbox = c.inbox[1:]
+		if first.read += k; first.read == len(first.data) {
+			c.shift(&c.inbox)
 		}
 	}
-	due = c.read
-	sooner := func(t time.Time) {
-		if flows && (due.IsZero() || t.Before(due)) {
-			due = t
-		}
-	}
-	if len(c.inbox) > 0 {
-		sooner(c.inbox[0].due)
-	} else if c.end != nil {
-		sooner(c.endDue)
-	}
-	return n, due, l.changed, nil
-}
-
-// wait returns when there may be something to read.
-func (c *linkConn) wait(due time.Time, changed <-chan struct{}) {
-	var late <-chan time.Time
-	if !due.IsZero() {
-		timer := time.NewTimer(time.Until(due))
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-late:
-	case <-changed:
-	case <-c.arrived:
-	case <-c.closed:
-	}
+	return n, nil
 }
 
 // Close ends the client's end.
@@ -365,20 +411,18 @@ func (c *linkConn) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.done = true
-	c.shut()
-	if len(c.queue) > 0 {
-		return nil
+	c.wake()
+	if len(c.queue) == 0 {
+		c.leave()
 	}
-	delete(l.conns, c)
-	return c.Conn.Close()
+	return nil
 }
 
-// shut wakes a reader for good; link.mu is held.
-func (c *linkConn) shut() {
-	select {
-	case <-c.closed:
-	default:
-		close(c.closed)
+// leave ends the node's end.
+func (c *linkConn) leave() {
+	c.session.Close()
+	if i := slices.Index(c.link.conns, c); i >= 0 {
+		c.link.conns = slices.Delete(c.link.conns, i, i+1)
 	}
 }
 
@@ -388,9 +432,11 @@ func (c *linkConn) SetDeadline(t time.Time) error {
 
 func (c *linkConn) SetReadDeadline(t time.Time) error {
 	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
 	c.read = t
-	c.link.mu.Unlock()
-	c.look()
+	if c.waiting {
+		c.arm()
+	}
 	return nil
 }
 
@@ -401,13 +447,29 @@ func (c *linkConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SyscallConn lets go-redis see that an idle connection of its pool is dead.
+// linkAddr is an end's address.
+type linkAddr struct{}
+
+func (linkAddr) Network() string { return linkNetwork }
+func (linkAddr) String() string  { return "in memory" }
+
+func (c *linkConn) LocalAddr() net.Addr  { return linkAddr{} }
+func (c *linkConn) RemoteAddr() net.Addr { return linkAddr{} }
+
+// SyscallConn lets go-redis see that an idle connection of its pool is dead, as
+// it sees it of a socket.
 func (c *linkConn) SyscallConn() (syscall.RawConn, error) {
 	c.link.mu.Lock()
-	dead := c.broken || len(c.inbox) > 0 || (c.end != nil && !time.Now().Before(c.endDue))
-	c.link.mu.Unlock()
-	if inner, ok := c.Conn.(syscall.Conn); ok && !dead {
-		return inner.SyscallConn()
+	defer c.link.mu.Unlock()
+	if c.broken || len(c.inbox) > 0 || c.end != nil && !time.Now().Before(c.endDue) {
+		return nil, io.EOF
 	}
-	return nil, io.EOF
+	return rawLink{}, nil
 }
+
+// rawLink is a socket with nothing to see.
+type rawLink struct{}
+
+func (rawLink) Control(func(fd uintptr)) error    { return errors.ErrUnsupported }
+func (rawLink) Read(func(fd uintptr) bool) error  { return nil }
+func (rawLink) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
 	"encoding/hex"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumkit/redlock/redlocktest"
+	"github.com/quorumkit/redlock/chaos/internal/simnode"
 )
 
 // observed is a stage whose nodes can be looked into. observe records litter in
@@ -28,9 +29,9 @@ const lookEvery = 250*time.Millisecond + 17*time.Nanosecond
 // At the end, each key that is left is recorded.
 func (v *virtual) observe(h *History, lease time.Duration) func() {
 	var watches []*watch
-	for _, node := range v.nodes.Nodes() {
-		w := &watch{node: node, history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}}
-		node.Intercept(w.intercept)
+	for _, node := range v.nodes {
+		w := &watch{node: node.sim, name: node.name, history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}}
+		w.node.Watch(w.saw)
 		watches = append(watches, w)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -53,86 +54,95 @@ func (v *virtual) observe(h *History, lease time.Duration) func() {
 		<-stopped
 		for _, w := range watches {
 			w.look(true)
-			w.node.Intercept(nil)
+			w.node.Watch(nil)
 		}
 	}
 }
 
 // watch sees what releases a node executes.
 type watch struct {
-	node    *redlocktest.Node
+	node    *simnode.Node
+	name    string
 	history *History
 	lease   time.Duration
 
-	mu       sync.Mutex               // guards the rest
+	mu       sync.Mutex               // guards the rest; taken after the node's
 	releases map[string]bool          // hashes of scripts: one that releases a batch?
 	cleaned  map[string]time.Duration // by owner: when its release was executed
 	told     map[string]bool          // owners whose litter was recorded
+	memory   int                      // which one the node had then
 }
 
-// intercept lets every command pass, and notes the releases. They are told by
-// the first line of the script: redlock's say what they are, and the plain ones
-// are known.
-func (w *watch) intercept(args []string) redlocktest.Verdict {
-	switch {
-	case args[0] == "SCRIPT" && len(args) == 3 && strings.HasPrefix(args[2], "-- release"):
-		sum := sha1.Sum([]byte(args[2])) //nolint:gosec // the name that Redis gives a script, not a secret
-		w.mu.Lock()
-		w.releases[hex.EncodeToString(sum[:])] = strings.HasPrefix(args[2], "-- release_batch")
-		w.mu.Unlock()
-	case args[0] == "EVAL" && len(args) == 5 && args[1] == deleteIfOurs:
-		w.released(args[4:])
-	case args[0] == "EVALSHA" && len(args) > 3:
-		w.mu.Lock()
-		batch, release := w.releases[args[1]]
-		w.mu.Unlock()
-		keys, err := strconv.Atoi(args[2])
+// saw notes the releases among the commands that the node executes. They are told
+// by the first line of the script: redlock's say what they are, and the plain
+// ones are known.
+func (w *watch) saw(args [][]byte) {
+	if len(args) < 3 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch string(args[0]) {
+	case "EVALSHA":
+		batch, release := w.releases[string(args[1])]
+		keys, err := strconv.Atoi(string(args[2]))
 		if !release || err != nil || len(args) < 4+keys {
-			break
+			return
 		}
 		owners := args[3+keys:]
 		if !batch {
 			w.released(owners[:1])
-		} else if n, err := strconv.Atoi(owners[0]); err == nil && n < len(owners) {
+		} else if n, err := strconv.Atoi(string(owners[0])); err == nil && n < len(owners) {
 			w.released(owners[1 : 1+n])
 		}
+	case "eval", "EVAL":
+		if len(args) == 5 && string(args[1]) == deleteIfOurs {
+			w.released(args[4:])
+		}
+	case "script", "SCRIPT":
+		if body := args[2]; bytes.HasPrefix(body, []byte("-- release")) {
+			sum := sha1.Sum(body) //nolint:gosec // the name that Redis gives a script, not a secret
+			w.releases[hex.EncodeToString(sum[:])] = bytes.HasPrefix(body, []byte("-- release_batch"))
+		}
 	}
-	return redlocktest.Pass()
 }
 
-func (w *watch) released(owners []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// released notes that these owners' locks were released; mu is held.
+func (w *watch) released(owners [][]byte) {
 	for _, owner := range owners {
-		w.cleaned[strings.Clone(owner)] = w.history.Now()
+		w.cleaned[string(owner)] = w.history.Now()
 	}
 }
 
-// look compares the node's keys with what was released.
+// look compares the node's keys with what was released. A node that came back
+// with other data has executed nothing yet.
 func (w *watch) look(all bool) {
+	keys, memory := w.node.Keys()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.history.Now()
+	if memory != w.memory {
+		clear(w.cleaned)
+		w.memory = memory
+	}
 	maps.DeleteFunc(w.cleaned, func(_ string, at time.Duration) bool { return now-at > w.lease })
-	mini := w.node.Miniredis()
-	for _, key := range w.node.Keys() {
-		owner, err := mini.Get(key)
-		if err != nil || strings.HasPrefix(key, "redlock:") {
-			continue // gone meanwhile, or the library's own
+	for _, key := range keys {
+		if key.Type != "string" || strings.HasPrefix(key.Name, "redlock:") {
+			continue // the library's own
 		}
-		at, litter := w.cleaned[owner]
-		if (!litter || w.told[owner]) && !all {
+		at, litter := w.cleaned[key.Value]
+		if (!litter || w.told[key.Value]) && !all {
 			continue
 		}
 		name := fmt.Sprintf("owner-%d", len(w.told)+1) // the value is random, the trace is not
 		if litter {
-			w.told[owner] = true
-			w.history.Add(Record{Kind: Cleaned, Node: w.node.Name(), Owner: name, Text: fmt.Sprintf("at %v", at)})
+			w.told[key.Value] = true
+			w.history.Add(Record{Kind: Cleaned, Node: w.name, Owner: name, Text: fmt.Sprintf("at %v", at)})
 		}
 		until := time.Duration(0)
-		if left := mini.TTL(key); left > 0 {
-			until = now + left
+		if key.Left >= 0 {
+			until = now + key.Left
 		}
-		w.history.Add(Record{Kind: Shown, Node: w.node.Name(), Owner: name, Resource: key, Until: until})
+		w.history.Add(Record{Kind: Shown, Node: w.name, Owner: name, Resource: key.Name, Until: until})
 	}
 }

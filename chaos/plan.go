@@ -36,9 +36,12 @@ const (
 	planNames    = 8
 	planLease    = 3 * time.Second
 	planMaxTTL   = 4 * time.Second
-	planFaults   = 8 * time.Second // mean time between two
-	planFaultFor = 6 * time.Second // the longest
-	planPatience = 3 * time.Minute // of one of ten contenders who draw their pauses
+	planFaults   = 8 * time.Second        // mean time between two
+	planFaultFor = 6 * time.Second        // the longest
+	planPatience = 3 * time.Minute        // of one of ten contenders who draw their pauses
+	planSlow     = 400 * time.Millisecond // the most that a message is late by
+	planStep     = 8 * time.Second        // the most that a clock steps, either way: twice the longest lease
+	planDrift    = 10 * time.Millisecond  // the most that a clock gains or loses a second: what leases allow for
 
 	// clientsBegin is when every client of a plan is there: faults come later.
 	clientsBegin = time.Second
@@ -62,15 +65,14 @@ func (p Plan) Judge() Judge {
 	for _, f := range p.Faults {
 		transit = max(transit, f.For)
 	}
-	return Judge{Lease: p.MaxTTL, Transit: transit, Progress: 3*p.Lease + p.recovery(), Patience: planPatience}
+	return Judge{Lease: p.MaxTTL + p.skew(), Transit: transit, Progress: 3*p.Lease + p.recovery(), Patience: planPatience}
 }
 
 // Mix says which faults a plan is drawn from. What is zero has a default.
 type Mix struct {
-	// Kinds: by default crashes with and without memory, stalls, cuts of every
-	// kind, losses before and after the effect, delays, resets, FLUSHALL, and
-	// pauses of clients. Not by default an operator's DEL, which no lock survives
-	// on a node that its quorum needs, and no clock that steps.
+	// Kinds: by default all but an operator's DEL, which no lock survives on a node
+	// that its quorum needs. What is evicted is the node's record: that of a lock
+	// would be the same as a DEL.
 	Kinds []Break
 	// Every is the mean time between two faults: eight seconds.
 	Every time.Duration
@@ -82,7 +84,10 @@ type Mix struct {
 // clients, eight names.
 func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
 	if mix.Kinds == nil {
-		mix.Kinds = []Break{Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause}
+		mix.Kinds = []Break{
+			Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause,
+			Old, Failover, Evict, Step, Drift, Suspend,
+		}
 	}
 	mix.Every, mix.Longest = cmp.Or(mix.Every, planFaults), cmp.Or(mix.Longest, planFaultFor)
 	return newPlan(seed, length, mix, func(*Plan) {})
@@ -122,11 +127,23 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 			f.Node = Everything
 		}
 	}
-	if f.Kind == Slow {
-		f.Delay = spread(random, 400*time.Millisecond)
+	switch f.Kind {
+	case Slow:
+		f.Delay = spread(random, planSlow)
+	case Step:
+		f.Delay = planStep - spread(random, 2*planStep)
+	case Drift:
+		f.Delay = planDrift - spread(random, 2*planDrift)
+	case Evict:
+		f.Key = recordKey
+	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Reset, Flush, Delete, Pause, Suspend:
 	}
 	return f
 }
+
+// recordKey is where a node keeps what it knows of its membership, and the
+// counters: part of the wire format.
+const recordKey = "redlock:node"
 
 func clientName(i int) string { return fmt.Sprintf("client-%d", i) }
 

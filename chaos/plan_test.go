@@ -166,7 +166,7 @@ func TestAStageRefusesWhatItDoesNotKnow(t *testing.T) {
 	}{
 		{chaos.Fault{Kind: chaos.Crash, Node: 3}, chaos.ErrUnknownTarget},
 		{chaos.Fault{Kind: chaos.Cut, Node: 0, Client: "bob"}, chaos.ErrUnknownTarget},
-		{chaos.Fault{Kind: chaos.Step, Node: 0}, errors.ErrUnsupported},
+		{chaos.Fault{Kind: chaos.Suspend, Client: "bob"}, chaos.ErrUnknownTarget},
 		{chaos.Fault{Kind: "arson", Node: 0}, errors.ErrUnsupported},
 	} {
 		if err := stage.Break(c.fault); !errors.Is(err, c.want) {

@@ -34,7 +34,7 @@ func (p *Plan) sickness() []mark {
 			}
 		}
 		for _, n := range nodes {
-			edges = append(edges, edge{f.At, n, 1}, edge{f.At + f.For + p.recovery(), n, -1})
+			edges = append(edges, edge{f.At, n, 1}, edge{f.At + f.For + p.recovery() + f.skew(), n, -1})
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
@@ -57,4 +57,33 @@ func (p *Plan) sickness() []mark {
 		}
 	}
 	return marks
+}
+
+// skew is how much longer than its lease a key may stay on a node, after a clock
+// that was ahead is right again.
+func (f Fault) skew() time.Duration {
+	switch f.Kind {
+	case Step:
+		return max(f.Delay, 0)
+	case Drift:
+		return max(time.Duration(f.For.Seconds()*float64(f.Delay)), 0)
+	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies,
+		Slow, Reset, Flush, Delete, Evict, Pause, Suspend:
+	}
+	return 0
+}
+
+// skew is the most that the faults of one node add up to at any time.
+func (p *Plan) skew() time.Duration {
+	most := time.Duration(0)
+	for _, f := range p.Faults {
+		sum := time.Duration(0)
+		for _, g := range p.Faults {
+			if g.Node == f.Node && g.At <= f.At && f.At <= g.At+g.For {
+				sum += g.skew()
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
 }

@@ -44,25 +44,36 @@ func cantBreak(f Fault) error {
 // rests are the clients that are paused.
 type rests struct {
 	mu     sync.Mutex // guards paused
-	paused map[string]chan struct{}
+	paused map[string]*rest
+}
+
+// rest is one client's.
+type rest struct {
+	pauses int // that are not mended
+	over   chan struct{}
 }
 
 func (r *rests) pause(client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.paused == nil {
-		r.paused = map[string]chan struct{}{}
+		r.paused = map[string]*rest{}
 	}
 	if r.paused[client] == nil {
-		r.paused[client] = make(chan struct{})
+		r.paused[client] = &rest{over: make(chan struct{})}
 	}
+	r.paused[client].pauses++
 }
 
 func (r *rests) resume(client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ch := r.paused[client]; ch != nil {
-		close(ch)
+	of := r.paused[client]
+	if of == nil {
+		return
+	}
+	if of.pauses--; of.pauses == 0 {
+		close(of.over)
 		delete(r.paused, client)
 	}
 }
@@ -71,10 +82,10 @@ func (r *rests) resume(client string) {
 func (r *rests) Rest(client string) {
 	for _, name := range []string{client, ""} {
 		r.mu.Lock()
-		ch := r.paused[name]
+		of := r.paused[name]
 		r.mu.Unlock()
-		if ch != nil {
-			<-ch
+		if of != nil {
+			<-of.over
 		}
 	}
 }

@@ -3,20 +3,23 @@ package chaos
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorumkit/redlock/internal/nosuspend"
-	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// virtual is a stage in memory: in-process nodes behind links with latencies
-// from a seed, real go-redis on top.
+// virtual is a stage in memory: nodes that are simulated, behind links with
+// latencies from a seed, real go-redis on top.
 type virtual struct {
 	rests
 
-	nodes *redlocktest.Cluster
+	nodes []*virtualNode
 	seed  uint64
 
 	mu      sync.Mutex // guards the rest
@@ -25,22 +28,70 @@ type virtual struct {
 	closed  bool
 }
 
-// NewVirtual returns a stage of n in-process nodes. In a testing/synctest bubble
+// NewVirtual returns a stage of n nodes in memory. In a testing/synctest bubble
 // its time is virtual, and then what happens on it follows from seed; it works
-// outside of bubbles as well, in real time. Clocks of nodes can't be stepped
-// there ([Step]), and a paused client is one whose own code rests: its library
-// runs on. Lockers that are made while it is open count no suspend of the
+// outside of bubbles as well, in real time. It knows every fault. A paused client
+// is one whose own code rests: its library runs on; a suspended one is cut off,
+// besides. Lockers that are made while the stage is open count no suspend of the
 // machine.
 func NewVirtual(seed uint64, n int) (Stage, error) {
-	nodes, err := redlocktest.Run(n, redlocktest.WithoutFounding())
-	if err != nil {
-		return nil, fmt.Errorf("chaos: virtual stage: %w", err)
+	if n < 1 {
+		return nil, fmt.Errorf("chaos: virtual stage: %d nodes; at least 1 is needed", n)
+	}
+	v := &virtual{seed: seed, links: map[string][]*link{}}
+	for i := range n {
+		v.nodes = append(v.nodes, newVirtualNode(fmt.Sprintf("node-%d", i)))
 	}
 	nosuspend.Begin()
-	return &virtual{nodes: nodes, seed: seed, links: map[string][]*link{}}, nil
+	return v, nil
 }
 
-func (v *virtual) Names() []string { return v.nodes.Names() }
+func (v *virtual) Names() []string {
+	var names []string
+	for _, n := range v.nodes {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+const (
+	// virtualPool is above any concurrency a run has. A caller of go-redis that
+	// has to wait for a connection does so on a timer out of a pool that is shared
+	// by the whole process, and the second synctest bubble that meets such a timer
+	// dies. It is also the number of failed dials after which go-redis refuses to
+	// dial for up to a second.
+	virtualPool = 1024
+	// virtualBuffer replaces 32 and 128 KiB a connection: a run has hundreds.
+	virtualBuffer = 8 << 10
+	// virtualTimeout bounds a call that nobody bounds. It is well above the node
+	// timeout of a Locker.
+	virtualTimeout = 2 * time.Second
+)
+
+// options are the settings of a client over a link: nothing is sent twice, no
+// call outlives its context's deadline, and nothing breaks a synctest bubble.
+func (v *virtual) options(node *virtualNode, l *link) *redis.Options {
+	return &redis.Options{
+		Addr:                    node.name,
+		Dialer:                  l.dialer,
+		Protocol:                2, // RESP3 looks for push messages before each reply
+		DisableIdentity:         true,
+		MaxRetries:              -1,
+		DialerRetries:           1,
+		DialTimeout:             virtualTimeout,
+		ReadTimeout:             virtualTimeout,
+		WriteTimeout:            virtualTimeout,
+		ContextTimeoutEnabled:   true,
+		PoolSize:                virtualPool,
+		PipelinePoolSize:        virtualPool,
+		ReadBufferSize:          virtualBuffer,
+		WriteBufferSize:         virtualBuffer,
+		PipelineReadBufferSize:  virtualBuffer,
+		PipelineWriteBufferSize: virtualBuffer,
+		// Otherwise it looks up the address to find out whose network it is.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
 
 // Connect is [Stage.Connect].
 func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
@@ -50,12 +101,10 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 		return nil, fmt.Errorf("chaos: connect %q: the name is empty, or taken", client)
 	}
 	var clients []redis.UniversalClient
-	for _, node := range v.nodes.Nodes() {
+	for _, node := range v.nodes {
 		v.seed++
-		l := newLink(v.seed, node.Dial)
-		opts := node.Options()
-		opts.Dialer = l.dialer
-		clients = append(clients, redis.NewClient(opts))
+		l := newLink(v.seed, node.sim)
+		clients = append(clients, redis.NewClient(v.options(node, l)))
 		v.links[client] = append(v.links[client], l)
 	}
 	v.clients = append(v.clients, clients...)
@@ -70,63 +119,40 @@ func (v *virtual) Mend(f Fault) error { return v.change(f, false) }
 
 func (v *virtual) change(f Fault, broken bool) error {
 	switch {
-	case f.Kind == Pause && broken:
-		v.pause(f.Client)
-		return nil
-	case f.Kind == Pause:
-		v.resume(f.Client)
+	case f.Kind.ofClient():
+		if broken {
+			v.pause(f.Client)
+		} else {
+			v.resume(f.Client)
+		}
+		if f.Kind == Suspend {
+			f.Node = Everything
+			return v.changeLinks(f, broken)
+		}
 		return nil
 	case f.Kind.ofLink(), f.Kind == Stall:
 		// A stalled node is one whose links are all held: commands that came
 		// meanwhile then run in an order that follows from the seed.
 		return v.changeLinks(f, broken)
 	case f.Node == Everything:
-		for _, node := range v.nodes.Nodes() {
-			if err := changeNode(node, f, broken); err != nil {
+		for _, node := range v.nodes {
+			if err := node.change(f, broken); err != nil {
 				return err
 			}
 		}
 		return nil
-	case f.Node < 0 || f.Node >= v.nodes.Len():
+	case f.Node < 0 || f.Node >= len(v.nodes):
 		return noSuch(f)
 	}
-	return changeNode(v.nodes.Node(f.Node), f, broken)
-}
-
-// changeNode breaks or mends an in-process node.
-func changeNode(node *redlocktest.Node, f Fault, broken bool) error {
-	switch f.Kind {
-	case Crash, Forget:
-		switch {
-		case broken:
-			node.Stop()
-		case f.Kind == Crash:
-			node.RestartKeepingData()
-		default:
-			node.Restart()
-		}
-	case Flush:
-		if broken {
-			node.FlushAll()
-		}
-	case Delete:
-		if broken {
-			node.Miniredis().Del(f.Key)
-		}
-	case Old, Failover, Evict, Stall, Step, Drift, Pause, Suspend, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
-		return cantBreak(f)
-	default:
-		return cantBreak(f)
-	}
-	return nil
+	return v.nodes[f.Node].change(f, broken)
 }
 
 // changeLinks breaks or mends the links that the fault names.
 func (v *virtual) changeLinks(f Fault, broken bool) error {
 	v.mu.Lock()
 	var links []*link
-	for client, ofClient := range v.links {
-		for node, l := range ofClient {
+	for _, client := range slices.Sorted(maps.Keys(v.links)) {
+		for node, l := range v.links[client] {
 			if (f.Client == "" || f.Client == client) && (f.Node == Everything || f.Node == node) {
 				links = append(links, l)
 			}
@@ -150,7 +176,7 @@ func (v *virtual) changeLinks(f Fault, broken bool) error {
 // holds back, and delays add up.
 func (f Fault) blow(requests, replies *weather) {
 	switch f.Kind {
-	case Cut, Stall:
+	case Cut, Stall, Suspend:
 		requests.mode, replies.mode = max(requests.mode, hold), max(replies.mode, hold)
 	case CutRequests:
 		requests.mode = max(requests.mode, hold)
@@ -163,7 +189,7 @@ func (f Fault) blow(requests, replies *weather) {
 	case Slow:
 		requests.delay += f.Delay
 		replies.delay += f.Delay
-	case Reset, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift, Pause, Suspend:
+	case Reset, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift, Pause:
 	}
 }
 
@@ -190,5 +216,5 @@ func (v *virtual) Close() error {
 			l.close()
 		}
 	}
-	return errors.Join(append(errs, v.nodes.Close())...)
+	return errors.Join(errs...)
 }

@@ -1,0 +1,63 @@
+package simnode
+
+import (
+	"maps"
+	"slices"
+)
+
+// Data are a node's keys at one moment, as a file on its disk has them.
+type Data struct{ keys map[string]*entry }
+
+// kind is the type of a key.
+type kind uint8
+
+const (
+	text kind = iota
+	hash
+)
+
+func (k kind) String() string {
+	if k == hash {
+		return "hash"
+	}
+	return "string"
+}
+
+// entry is what is stored under a key.
+type entry struct {
+	kind  kind
+	text  string
+	hash  map[string]string
+	until int64 // by the node's wall clock, in ms; 0: for good
+}
+
+// expired tells whether the entry's time is over. Redis keeps a key through the
+// millisecond that it expires at.
+func (e *entry) expired(now int64) bool { return e.until != 0 && now > e.until }
+
+// left is what PTTL says of the entry.
+func (e *entry) left(now int64) int64 {
+	if e.until == 0 {
+		return -1
+	}
+	return max(e.until-now, 0)
+}
+
+// copied is a copy that shares nothing with d.
+func (d Data) copied() Data {
+	c := Data{make(map[string]*entry, len(d.keys))}
+	for key, e := range d.keys {
+		other := *e
+		other.hash = maps.Clone(e.hash)
+		c.keys[key] = &other
+	}
+	return c
+}
+
+// expire removes what has expired.
+func (d Data) expire(now int64) {
+	maps.DeleteFunc(d.keys, func(_ string, e *entry) bool { return e.expired(now) })
+}
+
+// sorted are the names of all keys.
+func (d Data) sorted() []string { return slices.Sorted(maps.Keys(d.keys)) }

@@ -1,0 +1,301 @@
+package simnode_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/chaos/internal/simnode"
+)
+
+// What the random calls are made of: few of each, so that they meet.
+var (
+	names   = []string{"name-0", "name-1"}
+	owners  = []string{"owner-0", "owner-1", "owner-2"}
+	stripes = []string{"7", "8"}
+	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
+	fields  = append([]string{
+		"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
+		"gone", "retired", "replaced", "nonce", "nonce_run",
+	}, stripes...)
+)
+
+const node = "redlock:node"
+
+func tombstones() (out []string) {
+	for _, o := range owners {
+		out = append(out, dead(o))
+	}
+	return out
+}
+
+func dead(owner string) string { return "redlock:dead:" + owner }
+
+func pick(rnd *rand.Rand, of []string) string { return of[rnd.IntN(len(of))] }
+
+// mostly is the first one, and seldom another.
+func mostly(rnd *rand.Rand, of ...string) string {
+	if rnd.IntN(6) > 0 {
+		return of[0]
+	}
+	return pick(rnd, of)
+}
+
+func epoch(rnd *rand.Rand) string { return mostly(rnd, "e1", "e2", "") }
+
+// lease is some hours, seldom none.
+func lease(rnd *rand.Rand) string {
+	if rnd.IntN(40) == 0 {
+		return "0"
+	}
+	return strconv.Itoa((1 + rnd.IntN(5)) * 3_600_000)
+}
+
+// count is a small number, seldom one at the end of all numbers.
+func count(rnd *rand.Rand) string {
+	if rnd.IntN(10) == 0 {
+		return strconv.Itoa(1<<53 - 1 - rnd.IntN(3))
+	}
+	return strconv.Itoa(rnd.IntN(12))
+}
+
+// step is one command, or a script's call: "acquire" stands for EVALSHA and its
+// hash.
+type step []string
+
+// call is a script's call.
+func call(script string, keys []string, argv ...string) step {
+	return append(append(step{script, strconv.Itoa(len(keys))}, keys...), argv...)
+}
+
+// repeat draws n times.
+func repeat(n int, draw func() string) (out []string) {
+	for range n {
+		out = append(out, draw())
+	}
+	return out
+}
+
+// draws are the kinds of steps.
+var draws = []func(*rand.Rand) step{
+	func(rnd *rand.Rand) step {
+		o := pick(rnd, owners)
+		return call("acquire", []string{pick(rnd, names), node, dead(o)}, o, lease(rnd), count(rnd), pick(rnd, stripes), epoch(rnd))
+	},
+	func(rnd *rand.Rand) step { return batchOf(rnd, "acquire_batch") },
+	func(rnd *rand.Rand) step { return batchOf(rnd, "reseed") },
+	func(rnd *rand.Rand) step {
+		return call("raise", []string{pick(rnd, names), node}, pick(rnd, owners), pick(rnd, stripes), count(rnd), epoch(rnd))
+	},
+	func(rnd *rand.Rand) step {
+		n := 1 + rnd.IntN(5)
+		argv := append([]string{epoch(rnd)}, repeat(n, func() string { return pick(rnd, owners) })...)
+		argv = append(argv, repeat(n, func() string { return lease(rnd) })...)
+		return call("extend", append([]string{node}, repeat(n, func() string { return pick(rnd, names) })...), argv...)
+	},
+	func(rnd *rand.Rand) step {
+		o := pick(rnd, owners)
+		if rnd.IntN(2) == 0 {
+			return call("release", []string{pick(rnd, names)}, o)
+		}
+		return call("release", []string{pick(rnd, names), dead(o)}, o, lease(rnd))
+	},
+	func(rnd *rand.Rand) step {
+		n := 1 + rnd.IntN(5)
+		m := rnd.IntN(n + 1)
+		held := repeat(n, func() string { return pick(rnd, owners) })
+		on := repeat(n, func() string { return pick(rnd, names) })
+		for _, o := range held[:m] {
+			on = append(on, dead(o))
+		}
+		argv := append(append([]string{strconv.Itoa(n)}, held...), repeat(m, func() string { return lease(rnd) })...)
+		return call("release_batch", on, argv...)
+	},
+	func(rnd *rand.Rand) step { return call("read", []string{node}, pick(rnd, []string{"0", "1"})) },
+	func(rnd *rand.Rand) step {
+		return call("notice", []string{node}, pick(rnd, []string{"nonce-1", "nonce-2"}))
+	},
+	func(rnd *rand.Rand) step {
+		return call("install", []string{node}, mostly(rnd, "nonce-1", "nonce-2"), mostly(rnd, "RUN", "another"), mostly(rnd, "1", "2"),
+			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "3", "a\nb\nc", "30000", count(rnd), mostly(rnd, "", "b"), "")
+	},
+	func(rnd *rand.Rand) step {
+		letters := []string{"a", "b", "c", "d"}
+		argv := []string{epoch(rnd), count(rnd), mostly(rnd, "", "a", "b\nc")}
+		for range rnd.IntN(3) {
+			argv = append(argv, pick(rnd, letters), pick(rnd, letters))
+		}
+		return call("amend", []string{node}, argv...)
+	},
+	func(rnd *rand.Rand) step {
+		if rnd.IntN(4) > 0 {
+			return step{"PING"}
+		}
+		return call("retire", []string{node}, pick(rnd, []string{"c1", "c2"}))
+	},
+	func(rnd *rand.Rand) step { return call("deleteIfOurs", []string{pick(rnd, names)}, pick(rnd, owners)) },
+	func(rnd *rand.Rand) step {
+		return call("expireIfOurs", []string{pick(rnd, names)}, pick(rnd, owners), mostly(rnd, lease(rnd), "-1", "x"))
+	},
+	command, command, record, record,
+}
+
+// batchOf is acquire_batch or reseed: anything may be in it twice.
+func batchOf(rnd *rand.Rand, script string) step {
+	n := 1 + rnd.IntN(5)
+	on := append([]string{node}, repeat(n, func() string { return pick(rnd, names) })...)
+	held := repeat(n, func() string { return pick(rnd, owners) })
+	for _, o := range held {
+		on = append(on, dead(o))
+	}
+	argv := append([]string{epoch(rnd)}, repeat(n, func() string { return pick(rnd, stripes) })...)
+	argv = append(argv, held...)
+	argv = append(argv, repeat(n, func() string { return lease(rnd) })...)
+	argv = append(argv, repeat(n, func() string { return count(rnd) })...)
+	return call(script, on, argv...)
+}
+
+// command is what no script of ours does, on a name or on a tombstone.
+func command(rnd *rand.Rand) step {
+	k, o := pick(rnd, keys[1:]), pick(rnd, owners)
+	return [...]step{
+		{"SET", k, o},
+		{"SET", k, o, "PX", lease(rnd)},
+		{"set", k, o, "nx", "px", lease(rnd)},
+		{"SET", k, o, "XX", "KEEPTTL"},
+		{"SET", k, o, "EX", "3600", "NX"},
+		{"SET", k, o, "PX"},
+		{"SET", k, o, "PX", "1", "EX", "1"},
+		{"SETNX", k, o},
+		{"DEL", k},
+		{"DEL", k, k, "absent"},
+		{"UNLINK", k},
+		{"HSET", k, "f", "v"},
+		{"HSET", k, "f"},
+		{"HDEL", k, "f", "g"},
+		{"PEXPIRE", k, lease(rnd)},
+		{"PEXPIRE", k, lease(rnd), "GT"},
+		{"PEXPIRE", k, lease(rnd), "LT"},
+		{"PEXPIRE", k, "-1"},
+		{"EXPIRE", k, "7200", "NX"},
+		{"EXPIRE", k, "7200", "xx"},
+		{"EXPIRE", k, "x"},
+		{"PERSIST", k},
+		{"INCR", k},
+		{"INCRBY", k, "-3"},
+		{"SET", k, "41"},
+		{"HINCRBY", k, "n", "7"},
+		{"HSETNX", k, "f", "w"},
+		{"GET", k},
+		{"MGET", k, node, "absent"},
+		{"EXISTS", k, k, "absent"},
+		{"TYPE", k},
+		{"HGET", k, "f"},
+		{"HEXISTS", k, "f"},
+		{"HMGET", k, "f", "g"},
+		{"HGET"},
+		{"TIME", "x"},
+		{"nonsense", "a", "b"},
+		{"SCRIPT", "FLUSH"},
+		{"EVALSHA", strings.Repeat("0", 40), "0"},
+		{"EVALSHA", "x", "2", "a"},
+		{"EVALSHA", "x", "-1"},
+		{"EVALSHA", "x", "y"},
+		{"SELECT", "99"},
+		{"KEYS", "name-[0]"},
+		{"EVAL", "return {1, 'two', {3, false, 'four'}, redis.status_reply('FIVE'), nil, 6}", "0"},
+		{"EVAL", "return redis.pcall('GET', KEYS[1])", "1", node},
+		{"EVAL", "return redis.error_reply('NO way')", "0"},
+		{"EVAL", "return redis.call('SET', KEYS[1], 2^40 + 0.5)", "1", k},
+		{"EVAL", "return redis.call('nonsense')", "0"},
+		{"EVAL", "return redis.call('GET')", "0"},
+		{"EVAL", "return redis.call('SCRIPT', 'FLUSH')", "0"},
+		{"EVAL", "return redis.sha1hex('x')", "0"},
+		{"EVAL", "return {redis.call('PTTL', KEYS[1]), #ARGV, tostring(#KEYS), 3.99, true}", "1", k, "x"},
+		{"EVAL", "return not a script", "0"},
+	}[rnd.IntN(54)]
+}
+
+// record makes the record another: blank, foreign, damaged, retired.
+func record(rnd *rand.Rand) step {
+	return [...]step{
+		{"DEL", node},
+		{"SET", node, "data"},
+		{"FLUSHALL"},
+		{"HSET", node, "base", "x"},
+		{"HDEL", node, "base"},
+		{"HDEL", node, "epoch"},
+		{"HSET", node, "epoch", "e2"},
+		{"HSET", node, "maxttl", "x"},
+		{"HDEL", node, "gone", "format"},
+		{"HSET", node, "epoch", "e1", "base", count(rnd)},
+		{"HSET", node, "epoch", "e1", "base", "5", "format", "1"},
+		{"HSET", node, "epoch", "e1", "names", "a\nb\nc", "retired", "b"},
+		{"HSET", node, "nonce", "nonce-1", "nonce_run", "RUN"},
+		{"HSET", node, "epoch", "e1", pick(rnd, stripes), count(rnd)},
+		{"HSET", node, "epoch", "e1"},
+		{"HSET", node, "epoch", "e1"},
+	}[rnd.IntN(16)]
+}
+
+// send has a peer do a step.
+func (p *peer) take(s step) string {
+	p.t.Helper()
+	if body := bodies[s[0]]; body == "" {
+		return p.do(s...)
+	}
+	hash := strings.Trim(p.do("SCRIPT", "LOAD", p.script(s[0])), `"`)
+	return p.do(append([]string{"EVALSHA", hash}, s[1:]...)...)
+}
+
+// compare has two peers do the same, and looks at each reply and, after each step,
+// at all that is stored.
+func compare(t *testing.T, got, want *peer, sequences, length int) {
+	t.Helper()
+	for seed := range uint64(sequences) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		steps := []step{{"FLUSHALL"}, {"HSET", node, "epoch", "e1"}}
+		for range length {
+			steps = append(steps, draws[rnd.IntN(len(draws))](rnd))
+		}
+		for i, s := range steps {
+			g, w := ends(got.take(s)), ends(want.take(s))
+			if g != w {
+				t.Fatalf("seed %d, %q: got %s; want %s\nafter %q", seed, s, g, w, steps[:i])
+			}
+			if g, w := got.stored(), want.stored(); g != w {
+				t.Fatalf("seed %d, %q leaves\n%s; want\n%s\nafter %q", seed, s, g, w, steps[:i])
+			}
+		}
+	}
+}
+
+func TestEveryScriptIsAGoFunction(t *testing.T) {
+	if len(bodies) < 14 {
+		t.Fatalf("got %d scripts", len(bodies))
+	}
+	for name, body := range bodies {
+		if !simnode.IsNative(body) {
+			t.Errorf("%s is another than the one that has a Go function: change that one, have it compared, and enter the new hash", name)
+		}
+	}
+}
+
+func TestNodeDoesWhatAServerDoes(t *testing.T) {
+	server := newRealPeer(t, chaos.NeedServer(t, chaos.ServerConfig{}))
+	for _, interpreted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
+			p, _ := newSimPeer(t, interpreted)
+			compare(t, p, server, 25, 40)
+		})
+	}
+}
+
+func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
+	p, _ := newSimPeer(t, false)
+	q, _ := newSimPeer(t, true)
+	compare(t, p, q, 50, 40)
+}

@@ -1,0 +1,11 @@
+// Package simnode is a Redis master for simulations: data in memory, RESP in and
+// out, and nothing else: no goroutine, no socket, no timer. Whoever carries the
+// bytes decides when a command is executed.
+//
+// It has the commands that lock clients send, expiries as Redis has them (a
+// point in time by the node's own wall clock, which can step and drift), and a
+// process that can crash, and come back with its data, without, or with older
+// ones. redlock's own scripts are Go functions here, each known by the hash of
+// the script that it stands for; all others run in a Lua interpreter. Tests hold
+// every one of them, and the commands, to a real server.
+package simnode

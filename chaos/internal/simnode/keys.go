@@ -1,0 +1,156 @@
+package simnode
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+)
+
+// find is the entry of a key, nil if there is none any more.
+func (c *call) find(key []byte) *entry {
+	e := c.node.data.keys[string(key)]
+	if e != nil && e.expired(c.ms()) {
+		delete(c.node.data.keys, string(key))
+		return nil
+	}
+	return e
+}
+
+// ms is the node's time as expiries have it.
+func (c *call) ms() int64 { return c.now.UnixMilli() }
+
+// remove deletes a key, and tells whether it was there.
+func (c *call) remove(key []byte) bool {
+	if c.find(key) == nil {
+		return false
+	}
+	delete(c.node.data.keys, string(key))
+	return true
+}
+
+// left is PTTL.
+func (c *call) left(key []byte) int64 {
+	if e := c.find(key); e != nil {
+		return e.left(c.ms())
+	}
+	return -2
+}
+
+func (c *call) dbSize() {
+	c.node.data.expire(c.ms())
+	c.reply.int(int64(len(c.node.data.keys)))
+}
+
+// listKeys is KEYS, with patterns as far as path.Match has them.
+func (c *call) listKeys() {
+	c.node.data.expire(c.ms())
+	var found []string
+	for _, key := range c.node.data.sorted() {
+		// A slash is nothing special to Redis.
+		match, err := path.Match(strings.ReplaceAll(c.arg(1), "/", "\x00"), strings.ReplaceAll(key, "/", "\x00"))
+		if err == nil && match {
+			found = append(found, key)
+		}
+	}
+	c.reply.array(len(found))
+	for _, key := range found {
+		c.reply.bulk(key)
+	}
+}
+
+func (c *call) flushAll() {
+	clear(c.node.data.keys)
+	c.ok()
+}
+
+func (c *call) del() {
+	gone := int64(0)
+	for _, key := range c.args[1:] {
+		if c.remove(key) {
+			gone++
+		}
+	}
+	c.reply.int(gone)
+}
+
+func (c *call) exists() {
+	there := int64(0)
+	for _, key := range c.args[1:] {
+		if c.find(key) != nil {
+			there++
+		}
+	}
+	c.reply.int(there)
+}
+
+func (c *call) typeOf() {
+	if e := c.find(c.args[1]); e != nil {
+		c.reply.status(e.kind.String())
+	} else {
+		c.reply.status("none")
+	}
+}
+
+func (c *call) pttl() { c.reply.int(c.left(c.args[1])) }
+
+func (c *call) ttl() {
+	left := c.left(c.args[1])
+	if left >= 0 {
+		left = (left + 500) / 1000
+	}
+	c.reply.int(left)
+}
+
+// expireIn is PEXPIRE and EXPIRE, with GT, LT, NX or XX.
+func (c *call) expireIn(unit time.Duration) {
+	n, ok := integer(c.arg(2))
+	if !ok {
+		c.reply.fail(notInteger)
+		return
+	}
+	var condition string
+	for i := 3; i < len(c.args); i++ {
+		word := strings.ToUpper(c.arg(i))
+		if condition != "" || word != "GT" && word != "LT" && word != "NX" && word != "XX" {
+			c.reply.fail(fmt.Sprintf("ERR Unsupported option %s", c.arg(i)))
+			return
+		}
+		condition = word
+	}
+	e, until := c.find(c.args[1]), c.ms()+n*int64(unit/time.Millisecond)
+	if e == nil || !e.mayExpire(until, condition) {
+		c.reply.int(0)
+		return
+	}
+	if e.until = until; until <= c.ms() {
+		delete(c.node.data.keys, c.arg(1))
+	}
+	c.reply.int(1)
+}
+
+// mayExpire tells whether a new end meets the condition. No end is later than
+// any.
+func (e *entry) mayExpire(until int64, condition string) bool {
+	switch condition {
+	case "GT":
+		return e.until != 0 && until > e.until
+	case "LT":
+		return e.until == 0 || until < e.until
+	case "NX":
+		return e.until == 0
+	case "XX":
+		return e.until != 0
+	}
+	return true
+}
+
+func (c *call) persist() {
+	e := c.find(c.args[1])
+	if e == nil || e.until == 0 {
+		c.reply.int(0)
+		return
+	}
+	e.until = 0
+	c.reply.int(1)
+}

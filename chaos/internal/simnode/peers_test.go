@@ -1,0 +1,197 @@
+package simnode_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/chaos/internal/simnode"
+)
+
+// peer is something that speaks RESP: a node of ours or a server.
+type peer struct {
+	t      testing.TB
+	send   func([]byte)
+	reply  *bufio.Reader
+	suffix string // of every script: with one, no script is known by its hash
+	run    string // its run_id
+}
+
+// newSimPeer is a node of ours, which runs redlock's scripts as Go functions, or
+// all of them in the interpreter.
+func newSimPeer(tb testing.TB, interpreted bool) (*peer, *simnode.Node) {
+	tb.Helper()
+	node := simnode.New()
+	session, err := node.Open(func() {})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var replies bytes.Buffer
+	p := &peer{t: tb, reply: bufio.NewReader(&replies), send: func(b []byte) { replies.Write(session.Feed(nil, b)) }}
+	if interpreted {
+		p.suffix = "\n-- once more"
+	}
+	p.run = p.runID()
+	return p, node
+}
+
+// newRealPeer is a server.
+func newRealPeer(tb testing.TB, server *chaos.Server) *peer {
+	tb.Helper()
+	conn, err := net.Dial("tcp", server.Addr())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	p := &peer{t: tb, reply: bufio.NewReader(conn), send: func(b []byte) {
+		if _, err := conn.Write(b); err != nil {
+			tb.Fatal(err)
+		}
+	}}
+	p.run = p.runID()
+	return p
+}
+
+func (p *peer) runID() string {
+	return regexp.MustCompile(`run_id:(\w+)`).FindStringSubmatch(p.do("INFO", "server"))[1]
+}
+
+// do sends commands one by one, each with its arguments, and returns what came
+// back as one text.
+func (p *peer) do(args ...string) string {
+	p.t.Helper()
+	return p.all([][]string{args})[0]
+}
+
+// all sends commands together. RUN in an argument is the peer's run_id, and so it
+// is in replies.
+func (p *peer) all(commands [][]string) []string {
+	p.t.Helper()
+	var b bytes.Buffer
+	for _, args := range commands {
+		fmt.Fprintf(&b, "*%d\r\n", len(args))
+		for _, a := range args {
+			if a == "RUN" {
+				a = p.run
+			}
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+		}
+	}
+	p.send(b.Bytes())
+	replies := make([]string, len(commands))
+	for i := range replies {
+		replies[i] = p.read()
+		if p.run != "" {
+			replies[i] = strings.ReplaceAll(replies[i], p.run, "RUN")
+		}
+	}
+	return replies
+}
+
+// read reads one reply.
+func (p *peer) read() string {
+	p.t.Helper()
+	line, err := p.reply.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("reading a reply: %v", err)
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	n, _ := strconv.Atoi(line[1:])
+	switch line[0] {
+	case '$':
+		if n < 0 {
+			return "nil"
+		}
+		text := make([]byte, n+2)
+		if _, err := io.ReadFull(p.reply, text); err != nil {
+			p.t.Fatalf("reading a reply: %v", err)
+		}
+		return strconv.Quote(string(text[:n]))
+	case '*':
+		items := make([]string, n)
+		for i := range items {
+			items[i] = p.read()
+		}
+		return "[" + strings.Join(items, " ") + "]"
+	case '-':
+		return errorClass(line)
+	default:
+		return line
+	}
+}
+
+// errorClass is an error without what Redis says of the script's line.
+func errorClass(line string) string {
+	line, _, _ = strings.Cut(line, " script: ")
+	for _, class := range []string{"-ERR user_script", "-ERR Error compiling script"} {
+		if strings.HasPrefix(line, class) {
+			return class
+		}
+	}
+	return line
+}
+
+// script is the body of one of lua/, as this peer is sent it.
+func (p *peer) script(name string) string { return bodies[name] + p.suffix }
+
+// bodies are the scripts, by name.
+var bodies = func() map[string]string {
+	out := map[string]string{
+		"deleteIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`,
+		"expireIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`,
+	}
+	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "lua", "*.lua"))
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			panic(err)
+		}
+		out[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(body)
+	}
+	return out
+}()
+
+// ends is a reply as it is compared: numbers that count milliseconds to the
+// minute, since the peers are asked one after the other, and leases are whole
+// hours. Those near the last token are left.
+func ends(reply string) string {
+	const minute = 60_000
+	var out strings.Builder
+	for len(reply) > 0 {
+		n := 0
+		for n < len(reply) && reply[n] >= '0' && reply[n] <= '9' {
+			n++
+		}
+		if n < 6 || n > 12 {
+			n = max(n, 1)
+			out.WriteString(reply[:n])
+		} else {
+			ms, _ := strconv.Atoi(reply[:n])
+			fmt.Fprintf(&out, "%dmin", (ms+minute/2)/minute)
+		}
+		reply = reply[n:]
+	}
+	return out.String()
+}
+
+// stored is all that the peer has.
+func (p *peer) stored() string {
+	p.t.Helper()
+	var commands [][]string
+	for _, key := range keys {
+		commands = append(commands, []string{"TYPE", key}, []string{"PTTL", key}, []string{"GET", key}, []string{"HLEN", key})
+	}
+	for _, field := range fields {
+		commands = append(commands, []string{"HGET", "redlock:node", field})
+	}
+	return ends(strings.Join(p.all(append(commands, []string{"DBSIZE"})), " "))
+}

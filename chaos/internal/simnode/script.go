@@ -1,0 +1,160 @@
+package simnode
+
+import (
+	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// script is one that a process has seen.
+type script struct {
+	hash   string
+	native func(*call) // nil: it runs in the interpreter
+}
+
+// natives are the scripts that are Go functions here, by hash: whoever changes
+// one runs it in the interpreter, until its function here does the same and the
+// differential test has said so.
+var natives = map[string]func(*call){
+	"8a5c2a8cdc8fa45d08ab5f09aa931586a326b9c4": (*call).acquire,
+	"4adf723e1793673bdf09a26ca1dd0bdb568ccb03": (*call).acquireBatch,
+	"fb329e23f4501d1b720f72781789411b8ccb5619": (*call).raise,
+	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*call).extend,
+	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*call).reseed,
+	"17b6b0466fb0b93d83e5f95b958270e8d550507b": (*call).release,
+	"743baa42ef8c534cba69e0ae87dc3550633bc840": (*call).releaseBatch,
+	"99c0f44ba309581ee4426711ba3381b323158063": (*call).readRecord,
+	"86cf18b79df1018167dfa022f463e93c2fd88f34": (*call).notice,
+	"78a6d9cec6e663258635acfd29b7991f54c64490": (*call).install,
+	"469c88e2d97d634b5b5232f19c14a36b20327599": (*call).amend,
+	"971ed9865248e3aa913c05ef1b57109880d76979": (*call).retire,
+	// chaos/plain.go
+	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*call).deleteIfOurs,
+	"a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf": (*call).expireIfOurs,
+}
+
+// IsNative tells whether a script is a Go function here.
+func IsNative(body string) bool { return natives[hashOf(body)] != nil }
+
+func hashOf(body string) string {
+	sum := sha1.Sum([]byte(body)) //nolint:gosec // the name that Redis gives a script, not a secret
+	return hex.EncodeToString(sum[:])
+}
+
+// scriptCommand is SCRIPT.
+func (c *call) scriptCommand() {
+	switch {
+	case c.is("LOAD") && len(c.args) == 3:
+		if s, err := c.see(c.arg(2)); err != nil {
+			c.reply.fail(fmt.Sprintf("ERR Error compiling script (new function): %v", err))
+		} else {
+			c.reply.bulk(s.hash)
+		}
+	case c.is("EXISTS") && len(c.args) > 2:
+		c.reply.array(len(c.args) - 2)
+		for _, hash := range c.args[2:] {
+			if c.node.scripts[strings.ToLower(string(hash))] != nil {
+				c.reply.int(1)
+			} else {
+				c.reply.int(0)
+			}
+		}
+	case c.is("FLUSH"):
+		clear(c.node.scripts)
+		c.ok()
+	default:
+		c.reply.fail(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%s'. Try SCRIPT HELP.", c.arg(1)))
+	}
+}
+
+// see takes a script into the process's cache.
+func (c *call) see(body string) (*script, error) {
+	hash := hashOf(body)
+	if s := c.node.scripts[hash]; s != nil {
+		return s, nil
+	}
+	s := &script{hash: hash, native: natives[hash]}
+	if s.native == nil {
+		if err := c.node.interpreter().compile(hash, body); err != nil {
+			return nil, err
+		}
+	}
+	c.node.scripts[hash] = s
+	return s, nil
+}
+
+func (c *call) eval() {
+	if !c.splitArgs() {
+		return
+	}
+	s, err := c.see(c.arg(1))
+	if err != nil {
+		c.reply.fail(fmt.Sprintf("ERR Error compiling script (new function): %v", err))
+		return
+	}
+	c.run(s)
+}
+
+func (c *call) evalSHA() {
+	if len(c.args[1]) != 2*sha1.Size {
+		c.reply.fail(noScript)
+		return
+	}
+	if !c.splitArgs() {
+		return
+	}
+	s := c.node.scripts[string(c.args[1])]
+	if s == nil {
+		s = c.node.scripts[strings.ToLower(c.arg(1))]
+	}
+	if s == nil {
+		c.reply.fail(noScript)
+		return
+	}
+	c.run(s)
+}
+
+// splitArgs finds KEYS and ARGV.
+func (c *call) splitArgs() bool {
+	n, ok := integer(c.arg(2))
+	switch {
+	case !ok:
+		c.reply.fail(notInteger)
+	case n > int64(len(c.args)-3):
+		c.reply.fail("ERR Number of keys can't be greater than number of args")
+	case n < 0:
+		c.reply.fail("ERR Number of keys can't be negative")
+	default:
+		c.keys, c.argv = c.args[3:3+n], c.args[3+n:]
+		return true
+	}
+	return false
+}
+
+func (c *call) run(s *script) {
+	c.script = s
+	if s.native != nil {
+		s.native(c)
+	} else {
+		c.node.interpreter().run(c)
+	}
+}
+
+// abort ends a script with an error of a command that it called.
+func (c *call) abort(message string) {
+	c.reply.fail(fmt.Sprintf("%s script: %s, on @user_script:0.", message, c.script.hash))
+}
+
+// malformed ends a script that was called with something that is no number, or
+// met one, or has too few arguments.
+func (c *call) malformed() { c.abort("ERR user_script: not the arguments that it is called with") }
+
+// shaped tells whether there are so many keys and arguments, at least.
+func (c *call) shaped(keys, argv int) bool {
+	if len(c.keys) >= keys && len(c.argv) >= argv {
+		return true
+	}
+	c.malformed()
+	return false
+}

@@ -1,0 +1,130 @@
+package simnode
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// text is the string of a key; there is none if it has another type.
+func (c *call) text(key []byte) (value string, there bool) {
+	e := c.find(key)
+	if e == nil || e.kind != text {
+		return "", false
+	}
+	return e.text, true
+}
+
+// put stores a string that ends at a time; 0: never.
+func (c *call) put(key []byte, value string, until int64) {
+	if e := c.node.data.keys[string(key)]; e != nil {
+		*e = entry{kind: text, text: value, until: until}
+	} else {
+		c.node.data.keys[string(key)] = &entry{kind: text, text: value, until: until}
+	}
+}
+
+func (c *call) get() {
+	e := c.find(c.args[1])
+	switch {
+	case e == nil:
+		c.reply.null()
+	case e.kind != text:
+		c.reply.fail(wrongType)
+	default:
+		c.reply.bulk(e.text)
+	}
+}
+
+func (c *call) mget() {
+	c.reply.array(len(c.args) - 1)
+	for _, key := range c.args[1:] {
+		c.reply.bulkIf(c.text(key))
+	}
+}
+
+// set is SET with NX, XX, KEEPTTL, EX and PX.
+func (c *call) set() {
+	var until int64
+	condition, keep, bounded := "", false, false
+	for i := 3; i < len(c.args); i++ {
+		switch word := strings.ToUpper(c.arg(i)); {
+		case (word == "NX" || word == "XX") && condition == "":
+			condition = word
+		case word == "KEEPTTL" && !bounded:
+			keep = true
+		case (word == "EX" || word == "PX") && !keep && !bounded && i+1 < len(c.args):
+			unit := time.Millisecond
+			if word == "EX" {
+				unit = time.Second
+			}
+			i++
+			n, ok := integer(c.arg(i))
+			switch {
+			case !ok:
+				c.reply.fail(notInteger)
+				return
+			case n <= 0:
+				c.reply.fail("ERR invalid expire time in 'set' command")
+				return
+			}
+			until, bounded = c.ms()+n*int64(unit/time.Millisecond), true
+		default:
+			c.reply.fail(badSyntax)
+			return
+		}
+	}
+	e := c.find(c.args[1])
+	if condition == "NX" && e != nil || condition == "XX" && e == nil {
+		c.reply.null()
+		return
+	}
+	if keep && e != nil {
+		until = e.until
+	}
+	c.put(c.args[1], c.arg(2), until)
+	c.ok()
+}
+
+func (c *call) setNX() {
+	if c.find(c.args[1]) != nil {
+		c.reply.int(0)
+		return
+	}
+	c.put(c.args[1], c.arg(2), 0)
+	c.reply.int(1)
+}
+
+// addArg hands a number to add or hadd.
+func (c *call) addArg(i int, add func(int64)) {
+	by, ok := integer(c.arg(i))
+	if !ok {
+		c.reply.fail(notInteger)
+		return
+	}
+	add(by)
+}
+
+// add is INCRBY.
+func (c *call) add(by int64) {
+	e := c.find(c.args[1])
+	if e == nil {
+		c.put(c.args[1], "0", 0)
+		e = c.find(c.args[1])
+	}
+	if e.kind != text {
+		c.reply.fail(wrongType)
+		return
+	}
+	n, ok := integer(e.text)
+	if !ok {
+		c.reply.fail(notInteger)
+		return
+	}
+	if (by > 0) != (n+by > n) && by != 0 {
+		c.reply.fail("ERR increment or decrement would overflow")
+		return
+	}
+	e.text = strconv.FormatInt(n+by, 10)
+	c.reply.int(n + by)
+}

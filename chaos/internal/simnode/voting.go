@@ -1,0 +1,355 @@
+package simnode
+
+import "strconv"
+
+// The voting scripts of lua/: what they do, in their order.
+
+// The fields of the record that they read.
+var (
+	epochField = []byte("epoch")
+	baseField  = []byte("base")
+)
+
+const (
+	abstained  = 0
+	dead       = -1
+	full       = -2
+	takenNoEnd = -9
+	takenLasts = -10
+	anothers   = 2
+	noMember   = -1
+)
+
+// votes reads the record, and tells whether its epoch is that of the caller. It
+// ends the script if the record is none.
+func (c *call) votes(record, epoch []byte) (f map[string]string, member, ok bool) {
+	f, ok = c.fields(record)
+	if !ok {
+		c.abort(wrongType)
+		return nil, false, false
+	}
+	have, there := f[string(epochField)]
+	return f, there && have == string(epoch), true
+}
+
+// taken is the reply that another's key gives.
+func (c *call) taken(key []byte) int64 {
+	if left := c.left(key); left >= 0 {
+		return takenLasts - left
+	}
+	return takenNoEnd
+}
+
+// grant is SET NX PX. It tells whether the key was set, and ends the script if
+// the lease is none.
+func (c *call) grant(key, owner, lease []byte) (set, ok bool) {
+	ms, ok := c.lease(lease)
+	if !ok || c.find(key) != nil {
+		return false, ok
+	}
+	c.put(key, string(owner), c.ms()+ms)
+	return true, true
+}
+
+// lease reads the time of a PX, and ends the script if it is none.
+func (c *call) lease(text []byte) (ms int64, ok bool) {
+	ms, ok = number(text)
+	switch {
+	case !ok:
+		c.abort(notInteger)
+	case ms <= 0:
+		c.abort("ERR invalid expire time in 'set' command")
+		return 0, false
+	}
+	return ms, ok
+}
+
+func (c *call) acquire() {
+	if !c.shaped(3, 5) {
+		return
+	}
+	owner, lease, hint, stripe := c.argv[0], c.argv[1], c.argv[2], c.argv[3]
+	f, member, ok := c.votes(c.keys[1], c.argv[4])
+	switch {
+	case !ok:
+		return
+	case !member:
+		c.reply.int(abstained)
+		return
+	}
+	count, ok := largerIn(f, baseField, stripe)
+	if !ok {
+		c.malformed()
+		return
+	}
+	if holder, there := c.text(c.keys[0]); there {
+		if holder == string(owner) {
+			c.reply.int(count)
+		} else {
+			c.reply.int(c.taken(c.keys[0]))
+		}
+		return
+	}
+	if _, there := c.text(c.keys[2]); there {
+		c.reply.int(dead)
+		return
+	}
+	least, ok := number(hint)
+	if !ok {
+		c.malformed()
+		return
+	}
+	count = max(count+1, least)
+	if count >= atTheEnd {
+		c.reply.int(full)
+		return
+	}
+	f[string(stripe)] = strconv.FormatInt(count, 10)
+	switch set, ok := c.grant(c.keys[0], owner, lease); {
+	case !ok:
+	case set:
+		c.reply.int(count)
+	default:
+		c.reply.int(c.taken(c.keys[0]))
+	}
+}
+
+// item is one lock of a batch.
+type item struct {
+	key, dead, stripe, owner, lease []byte
+	number                          int64
+	reply                           int64
+	granted, taken                  bool
+}
+
+// items are those of acquire_batch and reseed: the last number is a hint or a
+// token. It ends the script if they are not complete.
+func (c *call) items() (items []item, ok bool) {
+	n := (len(c.keys) - 1) / 2
+	if !c.shaped(1+2*n, 1+4*n) {
+		return nil, false
+	}
+	items = c.node.items[:0]
+	for i := range n {
+		it := item{
+			key: c.keys[1+i], dead: c.keys[1+n+i],
+			stripe: c.argv[1+i], owner: c.argv[1+n+i], lease: c.argv[1+2*n+i],
+		}
+		if it.number, ok = number(c.argv[1+3*n+i]); !ok {
+			c.malformed()
+			return nil, false
+		}
+		items = append(items, it)
+	}
+	c.node.items = items
+	return items, true
+}
+
+// all replies n times the same.
+func (c *call) all(n int, with int64) {
+	c.reply.array(n)
+	for range n {
+		c.reply.int(with)
+	}
+}
+
+func (c *call) acquireBatch() {
+	if !c.shaped(1, 1) {
+		return
+	}
+	f, member, ok := c.votes(c.keys[0], c.argv[0])
+	switch {
+	case !ok:
+		return
+	case !member:
+		c.all((len(c.keys)-1)/2, abstained)
+		return
+	}
+	items, ok := c.items()
+	if !ok {
+		return
+	}
+	for i := range items {
+		if !c.judge(f, items[:i], &items[i]) {
+			c.malformed()
+			return
+		}
+	}
+	for i := range items {
+		if it := &items[i]; it.granted {
+			f[string(it.stripe)] = strconv.FormatInt(it.reply, 10)
+		}
+	}
+	for i := range items {
+		if it := &items[i]; it.granted {
+			set, ok := c.grant(it.key, it.owner, it.lease)
+			if !ok {
+				return
+			}
+			it.taken = !set
+		}
+	}
+	c.reply.array(len(items))
+	for _, it := range items {
+		if it.taken {
+			it.reply = c.taken(it.key)
+		}
+		c.reply.int(it.reply)
+	}
+}
+
+// judge decides one item of a batch, before anything is written; false: a number
+// in the record is none.
+func (c *call) judge(f map[string]string, before []item, it *item) bool {
+	count, ok := largerIn(f, baseField, it.stripe)
+	if !ok {
+		return false
+	}
+	holder, held := c.text(it.key)
+	for _, earlier := range before {
+		if !earlier.granted {
+			continue
+		}
+		if string(earlier.stripe) == string(it.stripe) {
+			count = earlier.reply
+		}
+		if string(earlier.key) == string(it.key) {
+			holder, held = string(earlier.owner), true
+		}
+	}
+	_, buried := c.text(it.dead)
+	switch {
+	case held && holder == string(it.owner):
+		it.reply = count
+	case held:
+		it.taken = true
+	case buried:
+		it.reply = dead
+	case count >= atTheEnd-1 || it.number >= atTheEnd:
+		it.reply = full
+	default:
+		it.reply, it.granted = max(count+1, it.number), true
+	}
+	return true
+}
+
+func (c *call) raise() {
+	if !c.shaped(2, 4) {
+		return
+	}
+	f, member, ok := c.votes(c.keys[1], c.argv[3])
+	switch {
+	case !ok:
+		return
+	case !member:
+		c.reply.int(noMember)
+		return
+	}
+	if holder, there := c.text(c.keys[0]); !there || holder != string(c.argv[0]) {
+		c.reply.int(0)
+		return
+	}
+	count, ok := largerIn(f, baseField, c.argv[1])
+	token, too := number(c.argv[2])
+	switch {
+	case !ok || !too:
+		c.malformed()
+	case count > token:
+		c.reply.int(0)
+	default:
+		f[string(c.argv[1])] = string(c.argv[2])
+		c.reply.int(1)
+	}
+}
+
+func (c *call) extend() {
+	n := len(c.keys) - 1
+	if !c.shaped(1, 1) {
+		return
+	}
+	_, member, ok := c.votes(c.keys[0], c.argv[0])
+	switch {
+	case !ok:
+		return
+	case !member:
+		c.all(n, noMember)
+		return
+	case !c.shaped(1+n, 1+2*n):
+		return
+	}
+	for i := range n {
+		if _, ok := integer(string(c.argv[1+n+i])); !ok {
+			c.abort(notInteger)
+			return
+		}
+	}
+	c.reply.array(n)
+	for i := range n {
+		e, lease := c.find(c.keys[1+i]), c.argv[1+n+i]
+		switch {
+		case e == nil:
+			c.reply.int(0)
+		case e.kind != text || e.text != string(c.argv[1+i]):
+			c.reply.int(anothers)
+		default:
+			ms, _ := number(lease)
+			if until := c.ms() + ms; e.mayExpire(until, "GT") {
+				e.until = until
+			}
+			c.reply.int(1)
+		}
+	}
+}
+
+func (c *call) reseed() {
+	if !c.shaped(1, 1) {
+		return
+	}
+	f, member, ok := c.votes(c.keys[0], c.argv[0])
+	switch {
+	case !ok:
+		return
+	case !member:
+		c.all((len(c.keys)-1)/2, noMember)
+		return
+	}
+	items, ok := c.items()
+	if !ok {
+		return
+	}
+	for i := range items { // all is read before anything is written
+		it := &items[i]
+		holder, held := c.text(it.key)
+		_, buried := c.text(it.dead)
+		switch {
+		case held && holder == string(it.owner):
+			it.reply = 1
+		case !held && !buried:
+			it.granted = true
+		}
+	}
+	for i := range items {
+		it := &items[i]
+		if !it.granted || c.find(it.key) != nil {
+			continue
+		}
+		count, ok := largerIn(f, baseField, it.stripe)
+		if !ok {
+			c.malformed()
+			return
+		}
+		if count < it.number {
+			f[string(it.stripe)] = strconv.FormatInt(it.number, 10)
+		}
+		ms, ok := c.lease(it.lease)
+		if !ok {
+			return
+		}
+		c.put(it.key, string(it.owner), c.ms()+ms)
+		it.reply = 1
+	}
+	c.reply.array(len(items))
+	for _, it := range items {
+		c.reply.int(it.reply)
+	}
+}
