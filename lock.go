@@ -51,7 +51,9 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 		l.rollBack(c, t)
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
 	}
-	lock.doubt(start)
+	if lock.doubt(start) {
+		lock.tellLoss()
+	}
 	return lock, nil
 }
 
@@ -59,13 +61,14 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 var errStepped = errors.New("the clocks of too many nodes stepped meanwhile")
 
 // doubt takes the nodes whose clocks were seen to step since start out of what
-// the lock stands on.
-func (l *Lock) doubt(start instant) {
+// the lock stands on, and tells whether that ended it.
+func (l *Lock) doubt(start instant) (over bool) {
 	for i, n := range l.locker.nodes {
 		if n.steppedSince(start) && l.discount(i, errStepped) {
-			l.tell(LockLost, l.Err())
+			over = true
 		}
 	}
+	return over
 }
 
 // distrust takes a node whose clock stepped out of what every held lock stands
@@ -77,14 +80,12 @@ func (l *Locker) distrust(node int, cause error) {
 			lost = append(lost, lock)
 		}
 	}
-	for _, lock := range lost { // all have ended before the observer hears of the first
-		lock.tell(LockLost, lock.Err())
-	}
+	tellLosses(lost)
 }
 
 // discount takes one node out of what the lock stands on, and ends it where that
 // leaves no quorum.
-func (l *Lock) discount(node int, cause error) (lost bool) {
+func (l *Lock) discount(node int, cause error) (over bool) {
 	before := l.claim.voters.And(^(uint64(1) << node))
 	left := bits.OnesCount64(before &^ (1 << node))
 	if before&(1<<node) == 0 || left >= l.locker.quorum {
@@ -127,23 +128,33 @@ func (l *Lock) ValidUntil() time.Time {
 // (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
 // clock, and may therefore be set before Done closes.
 func (l *Lock) Err() error {
+	cause, over := l.look()
+	if over {
+		l.tellLoss()
+	}
+	return cause
+}
+
+// look is Err without a word to the observer: over tells that this very look
+// found the lock lost.
+func (l *Lock) look() (cause error, over bool) {
 	now := l.locker.clock.now()
 	l.mu.Lock()
 	cause, lapsed := l.cause, !l.valid.holds(now)
 	l.mu.Unlock()
 	switch {
 	case cause != nil:
-		return cause
+		return cause, false
 	case lapsed:
-		l.lose(errLapsed)
+		over = l.end(errLapsed, nil)
 	case l.maxUntil != 0 && now >= l.maxUntil:
 		l.end(ErrMaxHold, nil)
 	default:
-		return nil
+		return nil, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cause
+	return l.cause, over
 }
 
 var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
@@ -208,7 +219,10 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	l.mu.Unlock()
 	e := l.locker.extend([]*Lock{l}, []time.Duration{ttl})
 	e.wait(ctx, l.locker.clock, l.locker.cfg.nodeTimeout)
-	err := l.extended(e, 0, ttl)
+	over, err := l.extended(e, 0, ttl)
+	if over {
+		l.tellLoss()
+	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
 		err = errors.Join(contextError(ctx), err)
 	}
@@ -216,34 +230,35 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // extended draws the conclusions of an extension for this lock, the k-th in it.
-func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
+// over tells that they ended it; the observer is left to the caller, who may have
+// many locks to conclude before it takes its time.
+func (l *Lock) extended(e *extension, k int, ttl time.Duration) (over bool, err error) {
 	verdict := e.verdict(k)
 	if verdict == won {
-		err := l.confirm(e.start, ttl)
-		if err == nil {
-			l.doubt(e.start)
-			err = l.Err()
+		if over, err = l.confirm(e.start, ttl); err != nil {
+			return over, err
 		}
-		return err
+		over = l.doubt(e.start)
+		cause, lapsed := l.look()
+		return over || lapsed, cause
 	}
-	if cause := l.Err(); cause != nil { // our own release, perhaps, was there first
-		return ended("extend", l.resource, cause)
+	if cause, lapsed := l.look(); cause != nil { // our own release, perhaps, was there first
+		return lapsed, ended("extend", l.resource, cause)
 	}
 	if verdict == lost {
 		failure := e.failure(k, ErrLost)
-		l.lose(failure)
-		return failure
+		return l.end(failure, nil), failure
 	}
-	return e.failure(k, ErrNoQuorum)
+	return false, e.failure(k, ErrNoQuorum)
 }
 
 // confirm takes in a lease that a quorum confirmed. A lapse is final.
-func (l *Lock) confirm(start instant, ttl time.Duration) error {
+func (l *Lock) confirm(start instant, ttl time.Duration) (over bool, err error) {
 	cfg, now := &l.locker.cfg, l.locker.clock.now()
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
-		return ended("extend", l.resource, l.cause)
+		return false, ended("extend", l.resource, l.cause)
 	}
 	valid, ok := l.valid.confirm(validFrom(start, ttl, cfg.drift), now)
 	if ok {
@@ -251,10 +266,9 @@ func (l *Lock) confirm(start instant, ttl time.Duration) error {
 	}
 	l.mu.Unlock()
 	if !ok {
-		l.lose(errLapsed)
-		return ended("extend", l.resource, errLapsed)
+		return l.end(errLapsed, nil), ended("extend", l.resource, errLapsed)
 	}
-	return nil
+	return false, nil
 }
 
 // takeTurn waits until no extension or renewal of this lock is under way, or the
@@ -332,13 +346,6 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 	return err
 }
 
-// lose ends the lock without a release by its holder.
-func (l *Lock) lose(cause error) {
-	if l.end(cause, nil) {
-		l.tell(LockLost, cause)
-	}
-}
-
 // end ends the lock for cause, once: its release is on the way (to r, if any) and
 // the name is free before anybody can see that it ended.
 func (l *Lock) end(cause error, r *round) bool {
@@ -364,6 +371,21 @@ func (l *Lock) lease() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ttl
+}
+
+// tellLosses tells the observer of locks that were lost. All of them have ended
+// by then: it may be slow, and nobody's end waits for it.
+func tellLosses(lost []*Lock) {
+	for _, l := range lost {
+		l.tellLoss()
+	}
+}
+
+func (l *Lock) tellLoss() {
+	l.mu.Lock()
+	cause := l.cause
+	l.mu.Unlock()
+	l.tell(LockLost, cause)
 }
 
 func (l *Lock) tell(k EventKind, err error) {

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -210,4 +211,124 @@ func TestAShortSuspendShortensTheValidity(t *testing.T) {
 			t.Errorf("Done came after %v awake; want it within %v of the end of the validity", took, redlock.PollInterval)
 		}
 	})
+}
+
+// WithMaxHold counts the time asleep too, and the first call knows: no timer has
+// to run before.
+func TestTheLongestHoldIsCountedAtTheFirstCallAfterASuspend(t *testing.T) {
+	for name, look := range map[string]func(*redlock.Lock) bool{
+		"Err":       func(l *redlock.Lock) bool { return errors.Is(l.Err(), redlock.ErrMaxHold) },
+		"Remaining": func(l *redlock.Lock) bool { return l.Remaining() == 0 },
+		"Extend": func(l *redlock.Lock) bool {
+			return errors.Is(l.Extend(context.Background(), redlock.DefaultTTL), redlock.ErrMaxHold)
+		},
+		"Release": func(l *redlock.Lock) bool {
+			return errors.Is(l.Release(context.Background()), redlock.ErrMaxHold)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3, redlock.WithMaxHold(5*time.Second))
+			var asleep atomic.Int64
+			redlock.SetSuspend(l, func() time.Duration { return time.Duration(asleep.Load()) })
+			lock := mustAcquire(t, l, "orders/42")
+			synctest.Wait()
+			asleep.Store(int64(5 * time.Second)) // of a validity of almost ten
+			began := time.Now()
+			if !look(lock) {
+				t.Errorf("%s after a suspend of the longest hold does not know of it", name)
+			}
+			wantError(t, name+": Err", lock.Err(), redlock.ErrMaxHold)
+			select {
+			case <-lock.Done():
+			default:
+				t.Errorf("%s: Done is open; want it closed", name)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("%s: took %v; want it at the first call", name, took)
+			}
+			synctest.Wait()
+			wantNoLocks(t, nodes, name+": after the end of the hold")
+		})
+	}
+}
+
+// A round that begins after a long suspend must not look as if it had slept
+// through it: its lock would be worthless at once.
+func TestTheFirstRoundAfterASuspendSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The nodes' virtual clocks do not sleep along: unwatched, they are no steps.
+		l, _ := newLocker(t, 3, redlock.WithoutClockWatch())
+		var asleep atomic.Int64
+		redlock.SetSuspend(l, func() time.Duration { return time.Duration(asleep.Load()) })
+		warm(t, l)
+		for range 3 {
+			time.Sleep(time.Second)
+			asleep.Add(int64(time.Hour))
+			lock, err := l.TryAcquire(t.Context(), "orders/42")
+			if err != nil {
+				t.Fatalf("TryAcquire after an hour asleep: %v", err)
+			}
+			if left := lock.Remaining(); left < redlock.DefaultTTL*9/10 {
+				t.Errorf("after an hour asleep: got %v remaining; want almost the TTL", left)
+			}
+			mustRelease(t, lock)
+		}
+	})
+}
+
+// An observer that takes its time delays nobody's end: many locks that end at
+// once have all ended before it hears of the second.
+func TestASlowObserverDelaysNoLoss(t *testing.T) {
+	const locks = 20
+	for how, lose := range map[string]struct {
+		opts   []redlock.AcquireOption
+		nodes  func(*redlocktest.Cluster)
+		within time.Duration
+	}{
+		"all cut off": {nil, func(c *redlocktest.Cluster) {
+			for _, n := range c.Nodes() {
+				n.Hang()
+			}
+		}, redlock.DefaultTTL},
+		"leases that ended": {[]redlock.AcquireOption{redlock.WithFixedLease()}, func(*redlocktest.Cluster) {}, redlock.DefaultTTL},
+		"forgotten by the nodes": {nil, func(c *redlocktest.Cluster) {
+			for _, n := range c.Nodes() {
+				for i := range locks {
+					n.Miniredis().Del(fmt.Sprintf("orders/%d", i))
+				}
+			}
+		}, redlock.DefaultTTL / 2},
+		"the clocks stepped": {nil, func(c *redlocktest.Cluster) {
+			for _, n := range c.Nodes() {
+				n.Miniredis().SetTime(time.Now().Add(time.Hour))
+			}
+		}, redlock.DefaultTTL / 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := redlock.WithObserver(func(e redlock.Event) {
+				if e.Kind == redlock.LockLost {
+					time.Sleep(time.Minute)
+				}
+			})
+			l, nodes := newLocker(t, 3, slow)
+			warm(t, l)
+			held := make([]*redlock.Lock, locks)
+			for i := range held {
+				held[i] = mustAcquire(t, l, fmt.Sprintf("orders/%d", i), lose.opts...)
+			}
+			synctest.Wait()
+			began := time.Now()
+			lose.nodes(nodes)
+			for _, lock := range held {
+				<-lock.Done()
+			}
+			if took := time.Since(began); took > lose.within {
+				t.Errorf("%s: the last Done came after %v; want %v at the most, however slow the observer", how, took, lose.within)
+			}
+			for _, n := range nodes.Nodes() {
+				n.Resume()
+			}
+			time.Sleep((locks + 1) * time.Minute) // the observer has heard of all
+		})
+	}
 }

@@ -159,9 +159,7 @@ func (s *scheduler) tick() {
 		renewals = renewals[len(group):]
 		s.work.Go(func() { s.renew(group) })
 	}
-	for _, l := range lost { // the observer may be slow: nobody's end waits for it
-		l.tell(LockLost, errLapsed)
-	}
+	tellLosses(lost)
 }
 
 // renew makes one round for up to extendBatchSize locks. A lock that no quorum
@@ -173,12 +171,18 @@ func (s *scheduler) renew(locks []*Lock) {
 	}
 	e := s.locker.extend(locks, ttls)
 	e.wait(context.Background(), s.locker.clock, s.locker.cfg.nodeTimeout)
+	var lost []*Lock
 	for i, l := range locks {
-		if l.extended(e, i, ttls[i]) != nil {
+		over, err := l.extended(e, i, ttls[i])
+		if over {
+			lost = append(lost, l)
+		}
+		if err != nil {
 			l.retryRenewal()
 		}
 		l.passTurn()
 	}
+	tellLosses(lost)
 }
 
 func (l *Lock) holds(now instant) bool {
