@@ -260,6 +260,16 @@ func onScripts(prefix string, v redlocktest.Verdict) redlocktest.Interceptor {
 	}
 }
 
+// slowly has every call of the scripts whose names begin so take its time.
+func slowly(prefix string, d time.Duration) redlocktest.Interceptor {
+	return func(args []string) redlocktest.Verdict {
+		if strings.HasPrefix(scriptOf(args), prefix) {
+			time.Sleep(d)
+		}
+		return redlocktest.Pass()
+	}
+}
+
 // firstOnScripts is onScripts for the first such call on each node.
 func firstOnScripts(nodes *redlocktest.Cluster, prefix string, v redlocktest.Verdict) {
 	for _, n := range nodes.Nodes() {

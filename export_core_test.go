@@ -10,6 +10,12 @@ func SetSuspend(l *Locker, f func() time.Duration) {
 	l.clock.suspend, l.clock.booted = f, f()
 }
 
+// KeepNames has no name of the Locker become free before its result is called.
+func KeepNames(l *Locker) (free func()) {
+	l.turns.mu.Lock()
+	return l.turns.mu.Unlock
+}
+
 // PollInterval is how often a Locker looks at its clock while it holds a lock.
 const PollInterval = pollInterval
 

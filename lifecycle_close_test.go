@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +99,44 @@ func TestCloseSendsTheRollbacksThatAreOwed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An attempt whose replies come while Close runs is rolled back on every node
+// before Close returns: also on those whose writers had nothing left to do.
+func TestCloseWaitsForAttemptsInFlight(t *testing.T) {
+	for name, acquire := range map[string]func(*redlock.Locker, context.Context, string, ...redlock.AcquireOption) (*redlock.Lock, error){
+		"Acquire": (*redlock.Locker).Acquire, "TryAcquire": (*redlock.Locker).TryAcquire,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := redlocktest.Start(t, 5)
+			l := separateLocker(t, nodes)
+			warm(t, l)
+			synctest.Wait()
+			stripe := strconv.FormatInt(redlock.StripeOf("orders/42"), 10)
+			for i, n := range nodes.Nodes() { // so that the token takes a second round, which is slow
+				n.Miniredis().HSet(redlock.NodeKey, stripe, strconv.Itoa(2e15+i*1000))
+				n.Intercept(slowly("raise", 100*time.Millisecond))
+			}
+			var lock *redlock.Lock
+			var err error
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				lock, err = acquire(l, t.Context(), "orders/42")
+			}()
+			time.Sleep(50 * time.Millisecond)
+			if got := len(owners(nodes, "orders/42")); got < 3 {
+				t.Fatalf("%s: %d nodes have the key while it is in flight; want a majority, or this test shows nothing", name, got)
+			}
+			must(t, l.Close())
+			wantNoLocks(t, nodes, name+": when Close returned")
+			<-ended
+			if err == nil { // it was a lock for a moment
+				err = lock.Err()
+			}
+			wantError(t, name, err, redlock.ErrClosed)
+		})
+	}
 }
 
 func TestNoGoroutineOutlivesClose(t *testing.T) {

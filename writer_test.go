@@ -1,0 +1,137 @@
+package redlock_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// The writer of a node keeps a connection while there is traffic, and none of
+// its user's pool when there is not.
+func TestAnIdleLockerGivesItsConnectionsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		clients := nodes.NewClients()
+		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		inUse := func() (n uint32) {
+			for _, c := range clients {
+				s := c.(*redis.Client).PoolStats()
+				n += s.TotalConns - s.IdleConns
+			}
+			return n
+		}
+		for range 2 { // idle, and idle again
+			warm(t, l)
+			synctest.Wait()
+			if got := inUse(); got < 2 {
+				t.Errorf("after traffic: %d connections are in use; want the one of each writer that was needed", got)
+			}
+			time.Sleep(time.Second)
+			if got := inUse(); got != 0 {
+				t.Errorf("a second later: %d connections are in use; want none", got)
+			}
+		}
+	})
+}
+
+// One name that the user may not touch has the server refuse a whole call. The
+// names that went along with it must not suffer, and it must say why.
+func TestAForbiddenNameFailsAlone(t *testing.T) {
+	const denied = "NOPERM this user has no permissions to access one of the keys used as arguments"
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		synctest.Wait()
+		var batches atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				name := scriptOf(args)
+				switch {
+				case name == "acquire" && slices.Contains(args, "busy"):
+					time.Sleep(10 * time.Millisecond)
+				case strings.HasPrefix(name, "acquire") && slices.Contains(args, "secret/1"):
+					if strings.Contains(name, "batch") {
+						batches.Add(1)
+					}
+					return redlocktest.ReplyError(denied)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		busy := mustStart(t, l, "busy") // the others gather behind it
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				lock, err := l.TryAcquire(t.Context(), fmt.Sprintf("orders/%d", i))
+				if err != nil {
+					t.Errorf("orders/%d, beside a forbidden name: %v", i, err)
+					return
+				}
+				mustRelease(t, lock)
+			})
+		}
+		wg.Go(func() {
+			_, err := l.Acquire(t.Context(), "secret/1")
+			wantError(t, "the forbidden name", err, redlock.ErrNoQuorum)
+			wantError(t, "the forbidden name", err, redlock.ErrMisconfigured)
+		})
+		wg.Wait()
+		mustRelease(t, <-busy)
+		if got := batches.Load(); got < 2 {
+			t.Errorf("%d batches had the forbidden name; want one to each node of a quorum, or this test shows nothing", got)
+		}
+		synctest.Wait()
+		wantNoLocks(t, nodes, "at the end")
+	})
+}
+
+// mustStart begins an acquisition, and returns when it is on its way.
+func mustStart(t *testing.T, l *redlock.Locker, resource string) <-chan *redlock.Lock {
+	t.Helper()
+	got := make(chan *redlock.Lock, 1)
+	go func() { got <- mustAcquire(t, l, resource) }()
+	time.Sleep(time.Millisecond)
+	return got
+}
+
+// A node vouches for a lock by what it answered in the round that the lock
+// stands on. A reply to the round before, which comes late, does not: what that
+// node holds may have ended since.
+func TestAStragglerOfAnOlderRoundDoesNotVouch(t *testing.T) {
+	for _, confirms := range []bool{false, true} { // whether node 2 confirms the newer round as well
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3)
+			warm(t, l)
+			synctest.Wait()
+			nodes.Node(2).Intercept(func(args []string) redlocktest.Verdict {
+				switch name := scriptOf(args); {
+				case name == "acquire" && slices.Contains(args, "orders/42"):
+					time.Sleep(100 * time.Millisecond)
+				case strings.HasPrefix(name, "extend") && !confirms:
+					return redlocktest.LoseRequest()
+				}
+				return redlocktest.Pass()
+			})
+			lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+			time.Sleep(50 * time.Millisecond)
+			must(t, lock.Extend(t.Context(), redlock.DefaultTTL))
+			time.Sleep(time.Second) // the grant of the first round has come, and perhaps the extension
+			nodes.Node(0).Miniredis().SetTime(time.Now().Add(time.Hour))
+			_, _ = l.TryAcquire(t.Context(), "orders/43") // brings a sample of its clock
+			synctest.Wait()
+			if got := lock.Err() == nil; got != confirms {
+				t.Errorf("node 0 stepped, node 1 confirmed, node 2 confirmed: %v: got %v; want it held only where two vouch for it", confirms, lock.Err())
+			}
+		})
+	}
+}
