@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -93,6 +94,7 @@ func TestBadOptionsAreRefusedByNew(t *testing.T) {
 		"MaxTTL of a year":             {opts(redlock.WithMaxTTL(365 * 24 * time.Hour)), redlock.ErrInvalidOption},
 		"MaxHold negative":             {opts(redlock.WithMaxHold(-1)), redlock.ErrInvalidOption},
 		"holder with a newline":        {opts(redlock.WithHolder("a\nb")), redlock.ErrInvalidOption},
+		"holder with an escape":        {opts(redlock.WithHolder("a\u009bb")), redlock.ErrInvalidOption},
 		"holder of 1 MiB":              {opts(redlock.WithHolder(strings.Repeat("h", 1<<20))), redlock.ErrInvalidOption},
 		"prefix of 1 MiB":              {opts(redlock.WithPrefix(strings.Repeat("p", 1<<20))), redlock.ErrInvalidOption},
 		"no validity left after drift": {opts(redlock.WithTTL(10*time.Millisecond), redlock.WithDriftFactor(0.5), redlock.WithMaxTTL(10*time.Millisecond), redlock.WithNodeTimeout(11*time.Millisecond)), redlock.ErrInvalidOption},
@@ -173,6 +175,7 @@ func TestBinaryNamesAreNamesLikeAnyOther(t *testing.T) {
 		other := separateLocker(t, nodes)
 		for _, name := range []string{
 			"\x00", "\xff\xfe", "a b\r\nDEL c", "名前", "{a}", strings.Repeat("\x00", redlock.MaxResourceLength), "redlock", "Redlock:node", "%s%d",
+			"\x1b[31mred", "\u009b31m", "a\u202eb", "a\u2028b",
 		} {
 			lock := mustAcquire(t, l, name)
 			if got := lock.Resource(); got != name {
@@ -180,7 +183,7 @@ func TestBinaryNamesAreNamesLikeAnyOther(t *testing.T) {
 			}
 			_, err := other.TryAcquire(t.Context(), name)
 			wantError(t, fmt.Sprintf("%.20q: a second holder", name), err, redlock.ErrNotAcquired)
-			if err != nil && strings.ContainsAny(err.Error(), "\x00\r\n") {
+			if err != nil && strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("got %.80q; want a printable error", err.Error())
 			}
 			must(t, lock.Extend(t.Context(), redlock.DefaultTTL))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Sentinels, for errors.Is.
@@ -134,12 +136,21 @@ func printable(resource string) string {
 	if len(resource) > limit {
 		resource, cut = resource[:limit], fmt.Sprintf("... (%d bytes)", len(resource))
 	}
-	for _, r := range resource {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
-			return fmt.Sprintf("%q%s", resource, cut)
-		}
+	if !isText(resource) {
+		return fmt.Sprintf("%q%s", resource, cut)
 	}
 	return resource + cut
+}
+
+// isText tells whether s is printable text: no control characters, nothing that
+// turns the direction of what follows, no broken UTF-8.
+func isText(s string) bool {
+	for _, r := range s {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return false
+		}
+	}
+	return true
 }
 
 // contextError is why ctx is done: its error, and its cause where that is another.

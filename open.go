@@ -181,7 +181,7 @@ func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error)
 		if names[i] = name; len(given) == len(nodes) {
 			names[i] = given[i]
 		}
-		if names[i] == "" || len(names[i]) > maxNodeName || hasControl(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
+		if names[i] == "" || len(names[i]) > maxNodeName || !isText(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
 			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes of printable text without blanks and commas: see WithNodeNames", ErrInvalidNode, i, maxNodeName))
 		}
 		for j := range i {

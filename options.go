@@ -213,7 +213,7 @@ func (c *config) validate(nodes int) error {
 	wrong(!(c.drift >= 0 && c.drift <= maxDriftFactor), "WithDriftFactor %v: give 0 to %v", c.drift, maxDriftFactor)
 	wrong(c.retryMin <= 0 || c.retryMax < c.retryMin, "WithRetry %v to %v: give positive bounds, the smaller first", c.retryMin, c.retryMax)
 	wrong(c.closeTimeout <= 0, "WithCloseTimeout %v: give a positive duration", c.closeTimeout)
-	wrong(len(c.holder) > maxLabel || hasControl(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
+	wrong(len(c.holder) > maxLabel || !isText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
 	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
 	if c.names != nil {
 		wrong(len(c.names) != nodes, "WithNodeNames gives %d names for %d nodes", len(c.names), nodes)
@@ -251,13 +251,4 @@ func (t *terms) validate(c *config) error {
 		return fmt.Errorf("%w: WithMaxHold %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.maxHold)
 	}
 	return nil
-}
-
-func hasControl(s string) bool {
-	for _, r := range s {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
-			return true
-		}
-	}
-	return false
 }

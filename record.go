@@ -178,7 +178,7 @@ func checkNames(names []string) error {
 		switch {
 		case name == "" || len(name) > maxNodeName:
 			faults = append(faults, fmt.Sprintf("node %d: a name has 1 to %d bytes", i, maxNodeName))
-		case hasControl(name):
+		case !isText(name):
 			faults = append(faults, fmt.Sprintf("node %d (%q): a name is printable text", i, name))
 		case slices.Contains(names[:i], name):
 			faults = append(faults, fmt.Sprintf("node %d: %q names two nodes", i, name))

@@ -68,6 +68,8 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 }
 
 // Acquire takes the lock on resource, and blocks until it is held or ctx is done.
+// A name may be any bytes, at most MaxResourceLength; errors quote what is not
+// printable text.
 // Goroutines of one Locker that want the same name queue first in, first out.
 // ctx bounds the acquisition only: Lock.Context keeps its values, not its
 // cancellation. Between Lockers there is no order: whoever asks when the nodes are
