@@ -128,7 +128,7 @@ func (l *Lock) ValidUntil() time.Time {
 // (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
 // clock, and may therefore be set before Done closes.
 func (l *Lock) Err() error {
-	cause, over := l.look()
+	over, cause := l.look()
 	if over {
 		l.tellLoss()
 	}
@@ -137,24 +137,24 @@ func (l *Lock) Err() error {
 
 // look is Err without a word to the observer: over tells that this very look
 // found the lock lost.
-func (l *Lock) look() (cause error, over bool) {
+func (l *Lock) look() (over bool, cause error) {
 	now := l.locker.clock.now()
 	l.mu.Lock()
 	cause, lapsed := l.cause, !l.valid.holds(now)
 	l.mu.Unlock()
 	switch {
 	case cause != nil:
-		return cause, false
+		return false, cause
 	case lapsed:
 		over = l.end(errLapsed, nil)
 	case l.maxUntil != 0 && now >= l.maxUntil:
 		l.end(ErrMaxHold, nil)
 	default:
-		return nil, false
+		return false, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cause, over
+	return over, l.cause
 }
 
 var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
@@ -239,10 +239,10 @@ func (l *Lock) extended(e *extension, k int, ttl time.Duration) (over bool, err 
 			return over, err
 		}
 		over = l.doubt(e.start)
-		cause, lapsed := l.look()
+		lapsed, cause := l.look()
 		return over || lapsed, cause
 	}
-	if cause, lapsed := l.look(); cause != nil { // our own release, perhaps, was there first
+	if lapsed, cause := l.look(); cause != nil { // our own release, perhaps, was there first
 		return lapsed, ended("extend", l.resource, cause)
 	}
 	if verdict == lost {
