@@ -219,6 +219,7 @@ func TestKleppmannCCrashesAndForgets(t *testing.T) {
 			nodes.Node(3).Stop()
 			nodes.Node(4).Stop()
 			lock := mustAcquire(t, first, "orders/42", redlock.WithFixedLease())
+			synctest.Wait() // or a straggler of the acquire reaches D and E
 			nodes.Node(3).Start()
 			nodes.Node(4).Start()
 			nodes.Node(0).Stop()
