@@ -26,6 +26,9 @@ type Plan struct {
 	For     time.Duration `json:"for"`
 	MaxTTL  time.Duration `json:"maxTTL"` // that the cluster is founded with
 	Faults  []Fault       `json:"faults"`
+	// Linger is how seldom a holder rests past the end of its lease: one pause in
+	// so many. 0: one in fifty.
+	Linger int `json:"linger,omitempty"`
 }
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -42,6 +45,7 @@ const (
 	planSlow     = 400 * time.Millisecond // the most that a message is late by
 	planStep     = 8 * time.Second        // the most that a clock steps, either way: twice the longest lease
 	planDrift    = 10 * time.Millisecond  // the most that a clock gains or loses a second: what leases allow for
+	planLinger   = 50                     // one pause in so many outlasts the lease
 
 	// clientsBegin is when every client of a plan is there: faults come later.
 	clientsBegin = time.Second
@@ -71,8 +75,9 @@ func (p Plan) Judge() Judge {
 // Mix says which faults a plan is drawn from. What is zero has a default.
 type Mix struct {
 	// Kinds: by default all but an operator's DEL, which no lock survives on a node
-	// that its quorum needs. What is evicted is the node's record: that of a lock
-	// would be the same as a DEL.
+	// that its quorum needs, and a clock that steps, which the watch sees only at
+	// its next sample. What is evicted is the node's record: that of a lock would be
+	// the same as a DEL.
 	Kinds []Break
 	// Every is the mean time between two faults: eight seconds.
 	Every time.Duration
@@ -84,13 +89,20 @@ type Mix struct {
 // clients, eight names.
 func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
 	if mix.Kinds == nil {
-		mix.Kinds = []Break{
-			Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause,
-			Old, Failover, Evict, Step, Drift, Suspend,
-		}
+		mix.Kinds = borne()
 	}
 	mix.Every, mix.Longest = cmp.Or(mix.Every, planFaults), cmp.Or(mix.Longest, planFaultFor)
 	return newPlan(seed, length, mix, func(*Plan) {})
+}
+
+// borne are the faults that redlock promises to bear. A clock that steps is not
+// among them: what a node gives away between the step and the next sample of its
+// clock, a stated limit of the watch, random plans find within a minute.
+func borne() []Break {
+	return []Break{
+		Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause,
+		Old, Failover, Evict, Drift, Suspend,
+	}
 }
 
 // newPlan draws the faults of a plan whose measures resize has changed.
@@ -134,6 +146,9 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		f.Delay = planStep - spread(random, 2*planStep)
 	case Drift:
 		f.Delay = planDrift - spread(random, 2*planDrift)
+		if random.IntN(2) == 0 {
+			f.Node = Everything // to the nodes, it is the clients' clocks that drift
+		}
 	case Evict:
 		f.Key = recordKey
 	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Reset, Flush, Delete, Pause, Suspend:
@@ -309,7 +324,7 @@ func (p *Plan) name(random *rand.Rand) string {
 func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
 	for range 1 + random.IntN(3) {
 		pause := p.Lease / 40
-		if random.IntN(50) == 0 {
+		if random.IntN(cmp.Or(p.Linger, planLinger)) == 0 {
 			pause = p.Lease * 3 / 2
 		}
 		time.Sleep(spread(random, pause))

@@ -79,7 +79,7 @@ func (p *Plan) skew() time.Duration {
 	for _, f := range p.Faults {
 		sum := time.Duration(0)
 		for _, g := range p.Faults {
-			if g.Node == f.Node && g.At <= f.At && f.At <= g.At+g.For {
+			if (g.Node == f.Node || g.Node == Everything || f.Node == Everything) && g.At <= f.At && f.At <= g.At+g.For {
 				sum += g.skew()
 			}
 		}

@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// swarmKinds are the faults that redlock promises to bear. A key that somebody
-// deletes or evicts where the quorum needs it is not among them.
-func swarmKinds() []Break {
-	return []Break{
-		Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause,
-	}
-}
-
 // The bounds that [Swarm] draws from.
 const (
 	swarmFewest   = 2 // clients
@@ -26,13 +18,13 @@ const (
 )
 
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
-// clients and names, which few kinds of faults, how often and how long. Plans
+// clients and names, how long they hold, which few kinds of faults, how often and how long. Plans
 // that each have few kinds find more than plans that have all of them, because
 // one kind can hide what another shows: a crash ends the connection on which a
 // late command would have come (Groce et al., "Swarm testing", 2012).
 func Swarm(seed uint64, length time.Duration) Plan {
 	random := rand.New(rand.NewPCG(seed, 1))
-	kinds := swarmKinds()
+	kinds := borne()
 	random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	mix := Mix{
 		Kinds:   kinds[:1+random.IntN(swarmKindsMax)],
@@ -43,6 +35,7 @@ func Swarm(seed uint64, length time.Duration) Plan {
 		p.Nodes = []int{3, 4, 5, 5, 5, 7}[random.IntN(6)]
 		p.Clients = swarmFewest + random.IntN(swarmMost-swarmFewest+1)
 		p.Names = 1 + random.IntN(planNames)
+		p.Linger = []int{planLinger, 10, 2}[random.IntN(3)]
 	})
 }
 

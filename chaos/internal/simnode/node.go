@@ -195,8 +195,8 @@ func (n *Node) Keys() (keys []Key, memory int) {
 	return keys, n.memory
 }
 
-// Watch has f see every command before it is executed (not those that scripts
-// call), one at a time; nil ends it. f must not keep args, nor call the node.
+// Watch has f see every command that was executed without an error (not those
+// that scripts call), one at a time; nil ends it. f must not keep args, nor call the node.
 func (n *Node) Watch(f func(args [][]byte)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -46,10 +46,11 @@ func (s *Session) Feed(out, data []byte) []byte {
 		}
 		data = rest
 		s.call = call{node: n, session: s, args: s.args, now: n.clock.at(time.Now()), reply: &s.reply}
-		if n.watch != nil {
+		answer := len(s.reply.buf)
+		s.call.execute()
+		if refused := len(s.reply.buf) > answer && s.reply.buf[answer] == '-'; n.watch != nil && !refused {
 			n.watch(s.args)
 		}
-		s.call.execute()
 	}
 	s.unread = append(s.unread[:0], data...)
 	return s.reply.buf
