@@ -28,6 +28,7 @@ func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencin
 	if err != nil {
 		return nil, err
 	}
+	history.witness.overhear(name, clients)
 	contender, err := kit.Open(clients, stage.Names())
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s: %w", name, err)

@@ -59,6 +59,9 @@ const (
 	// Turned: from here on the node is what Text says: [Member], [Blank] or
 	// [Silent] (Node).
 	Turned Kind = "turned"
+	// Began: a run begins, and time with it; the records up to the next one are
+	// its own (About).
+	Began Kind = "began"
 	// Noted: whatever else is worth a line; Text says what.
 	Noted Kind = "noted"
 )
@@ -86,12 +89,14 @@ type Record struct {
 	Until    time.Duration `json:"until,omitempty"`
 	Text     string        `json:"text,omitempty"`
 	Fault    *Fault        `json:"fault,omitempty"`
+	About    *About        `json:"about,omitempty"`
 }
 
 // History records what happens, on one time base. It is safe for concurrent
 // use. In a testing/synctest bubble its time is the bubble's.
 type History struct {
-	start time.Time
+	start   time.Time
+	witness *witness // if any; set before the first actor is made
 
 	mu      sync.Mutex // guards the rest, and keeps the records in the order of time
 	records []Record

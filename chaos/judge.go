@@ -158,7 +158,7 @@ func (t *trial) take(r Record) {
 		t.fallsSick(r.At)
 	case Well:
 		t.recovers(r.At)
-	case Broke, Mended, Stored, Turned, Noted:
+	case Broke, Mended, Stored, Turned, Began, Noted:
 	case Failed, Held, Extended, Released, Lost, Wrote, Refused:
 		h := t.holds[r.Hold]
 		if h == nil {
@@ -197,7 +197,7 @@ func (t *trial) ofHold(h *tenure, r Record) {
 		t.verdict.Refused++
 	case Wrote:
 		t.wrote(h, r)
-	case Asked, Quit, Cleaned, Shown, Sick, Well, Broke, Mended, Stored, Turned, Noted:
+	case Asked, Quit, Cleaned, Shown, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
 	}
 }
 

@@ -97,6 +97,11 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 		return nil, err
 	}
 	sc := &scene{stage: stage, history: NewHistory()}
+	rest, err := attest(stage, sc.history) //nolint:contextcheck // it looks on after ctx is done
+	if err != nil {
+		return nil, err
+	}
+	defer rest()
 	var guard *fencing.Memory
 	if guarded {
 		guard = &fencing.Memory{}
@@ -175,6 +180,7 @@ func (s *scene) amnesia(ctx context.Context, nodes ...int) error {
 	if err != nil {
 		return err
 	}
+	time.Sleep(ScenarioLease / 8) // at work
 	for _, n := range nodes {
 		f := Fault{Kind: Forget, Node: n}
 		if err := s.breakNow(f); err != nil {

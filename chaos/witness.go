@@ -1,0 +1,183 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// A witness looks at each node so often: short beside a lease, long beside a
+	// command. The odd part keeps virtual runs free of ties.
+	witnessEvery = 20*time.Millisecond + 13*time.Nanosecond
+	// witnessTimeout is how long a node may take before it counts as silent.
+	witnessTimeout = 100 * time.Millisecond
+	// sameExpiry is how far two looks at one expiry may differ: a key's rest comes
+	// in milliseconds, and takes a moment to arrive.
+	sameExpiry = 30 * time.Millisecond
+	// witnessName is the client's name that its links have.
+	witnessName = "witness"
+)
+
+// witness looks at the nodes of any stage while something is played, as a client
+// that only reads, and records what they store and how they are. Whose a key is
+// it knows from what their connections carry: who sent an owner value first.
+type witness struct {
+	history *History
+	names   []string
+
+	mu      sync.Mutex // guards senders
+	senders map[string]sender
+}
+
+// sender is who sent a value first, and when: the owner of an attempt.
+type sender struct {
+	client string
+	at     time.Duration
+}
+
+// attest has a witness follow the history until the function that it returns is
+// called. Actors that are made in between tell it what they send.
+func attest(stage Stage, history *History) (func(), error) {
+	clients, err := stage.Connect(witnessName)
+	if err != nil {
+		return nil, err
+	}
+	w := &witness{history: history, names: stage.Names(), senders: map[string]sender{}}
+	history.witness = w
+	ctx, cancel := context.WithCancel(context.Background())
+	var looks sync.WaitGroup
+	for i, node := range clients {
+		looks.Go(func() { w.follow(ctx, i, node) })
+	}
+	return func() {
+		cancel()
+		looks.Wait()
+	}, nil
+}
+
+// seen is what the witness last recorded of one node.
+type seen struct {
+	state string
+	owner map[string]string // by resource
+	until map[string]time.Duration
+}
+
+// follow looks at one node again and again.
+func (w *witness) follow(ctx context.Context, i int, node redis.UniversalClient) {
+	last := seen{owner: map[string]string{}, until: map[string]time.Duration{}}
+	w.look(ctx, i, node, &last)
+	every := time.NewTicker(witnessEvery + time.Duration(i)*time.Nanosecond)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+			w.look(ctx, i, node, &last)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look asks one node once and records what has changed.
+func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, last *seen) {
+	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
+	defer cancel()
+	resources := w.history.resources()
+	pipe := node.Pipeline()
+	run, info := pipe.HGet(ctx, "redlock:node", "run"), pipe.Info(ctx, "server")
+	owners, rests := make([]*redis.StringCmd, len(resources)), make([]*redis.DurationCmd, len(resources))
+	for j, r := range resources {
+		owners[j], rests[j] = pipe.Get(ctx, r), pipe.PTTL(ctx, r)
+	}
+	_, err := pipe.Exec(ctx)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return
+	case silent(err):
+		w.turned(i, last, Silent)
+		return
+	case run.Val() != "" && strings.Contains(info.Val(), "run_id:"+run.Val()):
+		w.turned(i, last, Member)
+	default:
+		w.turned(i, last, Blank)
+	}
+	for j, r := range resources {
+		w.stored(i, last, r, owners[j].Val(), rests[j].Val())
+	}
+}
+
+// silent tells whether the error means that the node did not answer.
+func silent(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) || errors.Is(err, net.ErrClosed) ||
+		err != nil && strings.Contains(err.Error(), "EOF")
+}
+
+func (w *witness) turned(i int, last *seen, state string) {
+	if last.state != state {
+		last.state = state
+		w.history.Add(Record{Kind: Turned, Node: w.names[i], Text: state})
+	}
+}
+
+// stored records whose the resource's key is, if that or its expiry is news.
+func (w *witness) stored(i int, last *seen, resource, owner string, rest time.Duration) {
+	until := time.Duration(0)
+	if owner != "" && rest > 0 {
+		until = w.history.Now() + rest
+	}
+	if last.owner[resource] == owner && (until-last.until[resource]).Abs() < sameExpiry {
+		return
+	}
+	last.owner[resource], last.until[resource] = owner, until
+	r := Record{Kind: Stored, Node: w.names[i], Resource: resource, Until: until}
+	if owner != "" {
+		r.Client, r.Hold = w.whose(owner)
+	}
+	w.history.Add(r)
+}
+
+// whose returns the client and the attempt that an owner value was made for.
+func (w *witness) whose(owner string) (string, int64) {
+	w.mu.Lock()
+	s, known := w.senders[owner]
+	w.mu.Unlock()
+	if !known {
+		return "another", 0
+	}
+	return s.client, w.history.attemptAt(s.client, s.at)
+}
+
+// resources are the names that somebody has asked for, sorted.
+func (h *History) resources() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for _, r := range h.records {
+		if r.Kind == Asked {
+			names = append(names, r.Resource)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// attemptAt is the attempt that a client was at then.
+func (h *History) attemptAt(client string, at time.Duration) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := int64(0)
+	for _, r := range h.records {
+		if r.Kind == Asked && r.Client == client && r.At <= at {
+			id = r.Hold
+		}
+	}
+	return id
+}
