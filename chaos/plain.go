@@ -18,8 +18,9 @@ var errNotLocked = errors.New("chaos: not locked")
 
 const (
 	// textbookTimeout bounds a command to one node, as the Redis page on
-	// distributed locks asks for: small beside the lease.
-	textbookTimeout = 50 * time.Millisecond
+	// distributed locks asks for: small beside the lease. It is redlock's, so that
+	// the two differ in what they do, and not in how long they wait.
+	textbookTimeout = redlock.DefaultNodeTimeout
 	// The drift that the page has the holder allow for.
 	textbookDriftShare = 100
 	textbookDriftFloor = 2 * time.Millisecond

@@ -217,6 +217,10 @@ func (p Plan) Play(stage Stage, kit Kit) ([]Record, error) {
 	return r.history.Records(), errors.Join(errs...)
 }
 
+// foundFor bounds the founding of a cluster: machines that are busy need a few
+// attempts.
+const foundFor = 20 * time.Second
+
 // found makes the nodes a cluster that votes, as an operator would.
 func found(stage Stage, maxTTL time.Duration) error {
 	clients, err := stage.Connect("founder")
@@ -227,7 +231,12 @@ func found(stage Stage, maxTTL time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("chaos: found the cluster: %w", err)
 	}
-	return errors.Join(locker.Cluster().Admit(context.Background()), locker.Close())
+	ctx, cancel := context.WithTimeout(context.Background(), foundFor)
+	defer cancel()
+	for err = locker.Cluster().Admit(ctx); err != nil && ctx.Err() == nil; err = locker.Cluster().Admit(ctx) {
+		time.Sleep(askEvery)
+	}
+	return errors.Join(err, locker.Close())
 }
 
 // run is a plan that is played.

@@ -18,12 +18,7 @@ import (
 func realStage(t *testing.T, n int) (chaos.Stage, []redis.UniversalClient) {
 	t.Helper()
 	stage, err := chaos.OpenStage(t.Context(), chaos.Real, 1, n)
-	if errors.Is(err, chaos.ErrNoServer) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
-		t.Skipf("needs real servers: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	needThere(t, err)
 	t.Cleanup(func() {
 		if err := stage.Close(); err != nil {
 			t.Error(err)
@@ -36,15 +31,15 @@ func realStage(t *testing.T, n int) (chaos.Stage, []redis.UniversalClient) {
 	return stage, clients
 }
 
-// needClocks skips the test where a stage cannot step clocks.
-func needClocks(t *testing.T, err error) {
+// needThere ends the test at an error; it is skipped where that says what the
+// machine lacks.
+func needThere(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, chaos.ErrNoFakeClock) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
-		t.Skipf("needs libfaketime: %v", err)
+	missing := errors.Is(err, chaos.ErrNoServer) || errors.Is(err, chaos.ErrNoFakeClock)
+	if missing && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
+		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, err)
 }
 
 func mustDo(t *testing.T, err error) {
@@ -161,7 +156,7 @@ func nodeTime(t *testing.T, client redis.UniversalClient) time.Duration {
 func TestARealNodesClockStepsAndDrifts(t *testing.T) {
 	stage, clients := realStage(t, 1)
 	step := chaos.Fault{Kind: chaos.Step, Node: 0, Delay: -time.Hour}
-	needClocks(t, stage.Break(step))
+	needThere(t, stage.Break(step))
 	near := func(when string, want, slack time.Duration) {
 		t.Helper()
 		if got := nodeTime(t, clients[0]); (got - want).Abs() > slack {

@@ -1,9 +1,9 @@
 package chaos_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/quorumkit/redlock/chaos"
 )
@@ -13,16 +13,14 @@ func TestScenariosShowWhatTheyClaim(t *testing.T) {
 	for _, s := range chaos.Scenarios() {
 		for _, want := range s.Showings {
 			t.Run(s.Name+", "+want.String(), func(t *testing.T) {
+				mustDo(t, s.Fit(chaos.Virtual))
 				kit, err := chaos.ScenarioKit(want.Contender)
 				if err != nil {
 					t.Fatal(err)
 				}
-				v := chaos.Judge{}.Judge(perform(t, s, kit, want.Guarded))
-				if !want.Fits(v) || v.Won == 0 {
+				v := s.Judge().Judge(perform(t, s, kit, want.Guarded))
+				if !want.Fits(v) || v.Rounds == 0 {
 					t.Errorf("got %v; want the broken rules %q and %d refused", v, want.Breaks, want.Refused)
-				}
-				if s.Name == "hung-node" && v.LongestWait > 250*time.Millisecond {
-					t.Errorf("got a wait of %v; want a node timeout at most", v.LongestWait)
 				}
 			})
 		}
@@ -66,7 +64,7 @@ func perform(t *testing.T, s chaos.Scenario, kit chaos.Kit, guarded bool) []chao
 	t.Helper()
 	var records []chaos.Record
 	synctest.Test(t, func(t *testing.T) {
-		stage, err := chaos.NewVirtual(1, 5)
+		stage, err := chaos.NewVirtual(1, s.Nodes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,5 +85,45 @@ func TestEveryScenarioSaysWhatItShows(t *testing.T) {
 			t.Errorf("got %+v; want a name of its own, a claim, a lesson, and what it shows of somebody", s)
 		}
 		seen[s.Name] = true
+	}
+}
+
+// What a machine lacks is told before a scenario is played.
+func TestAScenarioSaysWhyItCannotBePlayed(t *testing.T) {
+	clock, ok := chaos.FindScenario("clock-forward-quorum")
+	flush, also := chaos.FindScenario("flushall")
+	if _, there := chaos.FindScenario("flood"); !ok || !also || there {
+		t.Fatal("scenarios are not found by name")
+	}
+	if err := clock.Fit("cloud"); err == nil {
+		t.Error("it fits a backend that there is not")
+	}
+	t.Setenv("REDLOCK_LIBFAKETIME", "/nowhere/libfaketime.so.1")
+	if err := flush.Fit(chaos.Real); err != nil && !errors.Is(err, chaos.ErrNoServer) {
+		t.Errorf("flushall: got %v; want that it needs no clock", err)
+	}
+	if err := clock.Fit(chaos.Real); !errors.Is(err, chaos.ErrNoFakeClock) && !errors.Is(err, chaos.ErrNoServer) {
+		t.Errorf("clock-forward-quorum: got %v; want ErrNoFakeClock", err)
+	}
+	t.Setenv("PATH", "")
+	if err := flush.Fit(chaos.Real); !errors.Is(err, chaos.ErrNoServer) {
+		t.Errorf("flushall: got %v; want ErrNoServer", err)
+	}
+	for _, b := range []chaos.Backend{chaos.Virtual, chaos.Embedded} {
+		if err := clock.Fit(b); err != nil {
+			t.Errorf("%s: got %v; want that it needs nothing", b, err)
+		}
+	}
+}
+
+func TestAScenarioNeedsItsNodes(t *testing.T) {
+	s, _ := chaos.FindScenario("replace-node")
+	kit, err := chaos.ScenarioKit(chaos.NameRedlock)
+	mustDo(t, err)
+	stage, err := chaos.NewEmbedded(1, s.Nodes-1)
+	mustDo(t, err)
+	defer stage.Close()
+	if _, err := s.Play(t.Context(), stage, kit, true); err == nil {
+		t.Error("got a run with a node too few")
 	}
 }

@@ -21,6 +21,9 @@ var fakeClockPlaces = []string{
 
 func findFakeClock() (string, error) {
 	if path := os.Getenv("REDLOCK_LIBFAKETIME"); path != "" {
+		if _, err := os.Stat(path); err != nil { //nolint:gosec // the user's own choice
+			return "", fmt.Errorf("%w: %w", ErrNoFakeClock, err)
+		}
 		return path, nil
 	}
 	for _, pattern := range fakeClockPlaces {

@@ -15,6 +15,7 @@ const (
 	NameWithoutMembership  = "redlock without membership"
 	NameWithoutClockWatch  = "redlock without clock watch"
 	NameWithoutProtections = "redlock without protections"
+	NameRenewing           = "redlock, renewing"
 	NameTextbook           = "textbook Redlock"
 	NameSingle             = "single master"
 )
@@ -42,13 +43,14 @@ func (s Showing) Fits(v Verdict) bool {
 
 // ScenarioKits are the names that [ScenarioKit] knows.
 func ScenarioKits() []string {
-	return []string{NameRedlock, NameWithoutMembership, NameWithoutClockWatch, NameWithoutProtections, NameTextbook, NameSingle}
+	return []string{NameRedlock, NameWithoutMembership, NameWithoutClockWatch, NameWithoutProtections, NameRenewing, NameTextbook, NameSingle}
 }
 
 // ScenarioKit is the kit of that name with the lease of the scenarios. Redlock's
-// does not renew: scenarios extend where they mean to.
+// does not renew, but for [NameRenewing]: scenarios extend where they mean to.
 func ScenarioKit(name string) (Kit, error) {
-	lease := []redlock.Option{redlock.WithFixedLease(), redlock.WithTTL(ScenarioLease), redlock.WithMaxTTL(ScenarioLease)}
+	renewed := []redlock.Option{redlock.WithTTL(ScenarioLease), redlock.WithMaxTTL(ScenarioLease)}
+	lease := append(slices.Clip(renewed), redlock.WithFixedLease())
 	switch name {
 	case NameRedlock:
 		return Redlock(name, lease...), nil
@@ -58,6 +60,8 @@ func ScenarioKit(name string) (Kit, error) {
 		return Redlock(name, append(lease, redlock.WithoutClockWatch())...), nil
 	case NameWithoutProtections:
 		return Redlock(name, append(lease, redlock.WithoutMembership(), redlock.WithoutClockWatch())...), nil
+	case NameRenewing:
+		return Redlock(name, renewed...), nil
 	case NameTextbook:
 		return TextbookRedlock(), nil
 	case NameSingle:

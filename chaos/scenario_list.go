@@ -1,0 +1,103 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Clients that do not mean the same nodes.
+func listScenarios() []Scenario {
+	return []Scenario{twoLists(), replaceNode()}
+}
+
+func twoLists() Scenario {
+	return Scenario{
+		Name:   "two-lists",
+		Claim:  "one client has the list 0, 1, 2 and another 2, 3, 4: both hold, unless the node that they share remembers which cluster it belongs to",
+		Lesson: "give all clients one list; a node that belongs to another list must not vote",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TokenOrder, TwoHolders}},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+		},
+		list: []int{0, 1, 2},
+		script: func(ctx context.Context, s *scene) error {
+			ann, err := s.enter("ann")
+			if err != nil {
+				return err
+			}
+			bob, err := s.enterWith("bob", part{s.all(), []int{2, 3, 4}})
+			if err != nil {
+				return err
+			}
+			first, err := s.holds(ctx, ann)
+			if err != nil {
+				return err
+			}
+			s.rival(ctx, bob, first)
+			return nil
+		},
+	}
+}
+
+func replaceNode() Scenario {
+	return Scenario{
+		Name:   "replace-node",
+		Claim:  "a client holds by nodes 2, 3 and 4 when node 4 is replaced by an empty one: clients of the new list find a quorum at once, unless the new node waits until the old one's leases are over",
+		Lesson: "retire the old node first, then roll out the new list; the new node sees to the rest",
+		Nodes:  scenarioNodes + 1,
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TokenOrder, TwoHolders}},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+		},
+		list:   []int{0, 1, 2, 3, 4},
+		script: replace,
+	}
+}
+
+// replace has an operator retire node 4 while ann holds by it, and bob come on
+// with node 5 in its place.
+func replace(ctx context.Context, s *scene) error {
+	ann, err := s.enter("ann")
+	if err != nil {
+		return err
+	}
+	if err := s.rehearse(ctx, ann); err != nil {
+		return err
+	}
+	if err := s.breakAll(Fault{Kind: Cut, Client: ann.Name}, aMinority...); err != nil {
+		return err
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
+	if err != nil {
+		return err
+	}
+	if err := op.Cluster().Retire(ctx, 4); err != nil {
+		return fmt.Errorf("retiring node 4: %w", err)
+	}
+	if err := s.breakNow(Fault{Kind: Crash, Node: 4}); err != nil {
+		return err
+	}
+	bob, err := s.enterWith("bob", part{s.all(), []int{0, 1, 2, 3, 5}})
+	if err != nil {
+		return err
+	}
+	if s.rival(ctx, bob, first) != nil {
+		return nil // the trace says it
+	}
+	if err := s.visit(ctx, bob, 3*ScenarioLease); err != nil {
+		return err
+	}
+	time.Sleep(2 * ScenarioLease) // node 5 is taken in
+	if err := s.breakAll(Fault{Kind: Crash}, aMinority...); err != nil {
+		return err
+	}
+	return s.visit(ctx, bob, ScenarioLease) // by node 5 too
+}

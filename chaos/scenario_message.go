@@ -1,0 +1,127 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Messages that arrive when nobody thinks of them any more.
+func messageScenarios() []Scenario {
+	return []Scenario{lateAcquire(), messageDelayed(), lateRelease()}
+}
+
+func lateAcquire() Scenario {
+	return Scenario{
+		Name:   "late-acquire",
+		Claim:  "an attempt is given up, and its requests reach the nodes afterwards: nobody wants those keys, and the name is blocked for a lease, unless the attempt was taken back for good",
+		Lesson: "taking back once is not enough: the delete must be repeated, and must win against a set that comes after it",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{Starved}},
+		},
+		judge:  Judge{Patience: ScenarioLease / 2},
+		script: func(ctx context.Context, s *scene) error { return s.late(ctx, ScenarioLease/2, false) },
+	}
+}
+
+func messageDelayed() Scenario {
+	return Scenario{
+		Name:   "message-delayed",
+		Claim:  "requests of an attempt that was given up reach the nodes after more than a lease, while another client holds: they change nothing",
+		Lesson: "a key is set where there is none, and removed by its owner: age makes a command harmless",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+			{Contender: NameSingle, Guarded: true},
+		},
+		judge:  Judge{Patience: 2 * ScenarioLease},
+		script: func(ctx context.Context, s *scene) error { return s.late(ctx, 5*ScenarioLease/4, true) },
+	}
+}
+
+// late has the requests of one attempt of ann's arrive after a delay; with held,
+// while bob holds.
+func (s *scene) late(ctx context.Context, delay time.Duration, held bool) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	cut := Fault{Kind: CutRequests, Client: ann.Name, Node: Everything}
+	if err := s.breakNow(cut); err != nil {
+		return err
+	}
+	asked := make(chan error)
+	go func() {
+		_, err := ann.Ask(ctx, scenarioResource, ScenarioLease)
+		ann.Quit(scenarioResource)
+		asked <- err
+	}()
+	time.Sleep(delay)
+	var next *Tenure
+	if held {
+		if next, err = s.insist(ctx, bob, 2*ScenarioLease); err != nil {
+			return err
+		}
+	}
+	if err := s.mend(cut); err != nil {
+		return err
+	}
+	if err := <-asked; err == nil {
+		return errors.New("ann got a lock although nothing of hers arrived")
+	}
+	time.Sleep(aWhile / 2) // all arrives
+	if held {
+		return errors.Join(next.Extend(ctx, ScenarioLease), next.Write(ctx), next.Release(ctx))
+	}
+	return s.visit(ctx, bob, 2*ScenarioLease)
+}
+
+func lateRelease() Scenario {
+	return Scenario{
+		Name:   "late-release",
+		Claim:  "a release reaches the nodes after its lease, while the next client holds: it removes nothing, since the key is not its own",
+		Lesson: "never delete a lock by its name alone: compare the owner",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+			{Contender: NameSingle, Guarded: true},
+		},
+		judge:  Judge{Patience: 2 * ScenarioLease},
+		script: releaseTooLate,
+	}
+}
+
+func releaseTooLate(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	cut := Fault{Kind: CutRequests, Client: ann.Name, Node: Everything}
+	if err := s.breakNow(cut); err != nil {
+		return err
+	}
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		_ = first.Release(ctx) // nobody confirms it
+	}()
+	next, err := s.insist(ctx, bob, 2*ScenarioLease)
+	if err := errors.Join(err, s.mend(cut)); err != nil {
+		return err
+	}
+	<-released
+	time.Sleep(aWhile) // it arrives
+	if err := next.Extend(ctx, ScenarioLease); err != nil {
+		return fmt.Errorf("bob's key is gone: %w", err)
+	}
+	if s.rival(ctx, ann, next) != nil {
+		return nil // the trace says it
+	}
+	return errors.Join(next.Write(ctx), next.Release(ctx))
+}

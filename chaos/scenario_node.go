@@ -1,0 +1,224 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Nodes that are slow, or come and go.
+func nodeScenarios() []Scenario {
+	return []Scenario{slowNode(), hungNode(), flappingNode(), rollingRestart(), patientRestart()}
+}
+
+// aNodeTimeout is the patience of a client whose attempts last for a node timeout
+// at the most, and some for the machine's.
+const aNodeTimeout = 3 * aWhile
+
+func slowNode() Scenario {
+	return Scenario{
+		Name:   "slow-node",
+		Claim:  "a node that takes longer than its timeout delays nobody",
+		Lesson: "do not wait for the last node: a quorum is enough",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+		},
+		judge: Judge{Patience: aNodeTimeout},
+		script: func(ctx context.Context, s *scene) error {
+			return s.lame(ctx, Fault{Kind: Slow, Node: 4, Delay: ScenarioLease / 4})
+		},
+	}
+}
+
+func hungNode() Scenario {
+	return Scenario{
+		Name:   "hung-node",
+		Claim:  "a node that hangs delays nobody for longer than a node timeout",
+		Lesson: "bound each node by itself; a quorum does not wait for the last one",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+		},
+		judge:  Judge{Patience: aNodeTimeout},
+		script: func(ctx context.Context, s *scene) error { return s.lame(ctx, Fault{Kind: Stall, Node: 4}) },
+	}
+}
+
+// lame has one node not keep up, and ann lock and release three times.
+func (s *scene) lame(ctx context.Context, f Fault) error {
+	ann, _, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.breakNow(f); err != nil {
+		return err
+	}
+	for range 3 {
+		if err := s.visit(ctx, ann, ScenarioLease); err != nil {
+			return err
+		}
+	}
+	return s.mend(f)
+}
+
+func flappingNode() Scenario {
+	return Scenario{
+		Name:   "flapping-node",
+		Claim:  "one node crashes and comes back empty, again and again, while two clients work: the other four carry them",
+		Lesson: "a node that flaps is worth nothing, and costs nothing: let it abstain until it has stayed",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+		},
+		judge:  Judge{Patience: 2 * ScenarioLease},
+		script: flap,
+	}
+}
+
+// flaps is how often the node of flapping-node crashes.
+const flaps = 8
+
+func flap(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var work sync.WaitGroup
+	for _, a := range []*Actor{ann, bob} {
+		work.Go(func() {
+			for working.Err() == nil {
+				s.shift(working, a, 2*ScenarioLease)
+				time.Sleep(aWhile)
+			}
+		})
+	}
+	f := Fault{Kind: Forget, Node: 0}
+	for range flaps {
+		if err = s.breakNow(f); err != nil {
+			break
+		}
+		time.Sleep(aWhile / 4)
+		if err = s.mend(f); err != nil {
+			break
+		}
+		time.Sleep(aWhile / 2)
+	}
+	stop()
+	work.Wait()
+	return err
+}
+
+// shift has an actor work for half a lease, if it gets the lock.
+func (s *scene) shift(ctx context.Context, a *Actor, within time.Duration) {
+	t, err := s.insist(ctx, a, within)
+	if err != nil {
+		return
+	}
+	time.Sleep(ScenarioLease / 2)
+	_ = t.Write(ctx)   // refused or not: the trace says it
+	_ = t.Release(ctx) // a node that is down can't confirm it
+}
+
+func rollingRestart() Scenario {
+	return Scenario{
+		Name:   "rolling-restart",
+		Claim:  "all five nodes are restarted one after the other without their data, as fast as they come back: the holder's key is gone from all of them before its lease is over",
+		Lesson: "wait between two restarts until the node votes again; or lose the lock's availability, not its exclusion",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+		},
+		judge: Judge{Patience: 6 * ScenarioLease},
+		script: func(ctx context.Context, s *scene) error {
+			ann, bob, err := s.pair(ctx)
+			if err != nil {
+				return err
+			}
+			first, err := s.holds(ctx, ann)
+			if err != nil {
+				return err
+			}
+			waited := make(chan struct{})
+			go func() {
+				defer close(waited)
+				s.shift(ctx, bob, 7*ScenarioLease)
+			}()
+			for i := range s.stage.Names() {
+				f := Fault{Kind: Forget, Node: i}
+				if err = errors.Join(s.breakNow(f), s.mend(f)); err != nil {
+					break
+				}
+			}
+			<-waited
+			first.Remaining()
+			return err
+		},
+	}
+}
+
+func patientRestart() Scenario {
+	return Scenario{
+		Name:   "rolling-restart-patient",
+		Claim:  "the same, with a wait after each node until it votes again: the holder keeps its lock through all five, since each renewal gives the node its key back",
+		Lesson: "wait for `redlock nodes join` between two restarts",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+		},
+		script: restartPatiently,
+	}
+}
+
+func restartPatiently(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
+	if err != nil {
+		return err
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	var work sync.WaitGroup
+	resting, stop := context.WithCancel(ctx)
+	defer stop()
+	work.Go(func() { s.keep(resting, ctx, first) })
+	work.Go(func() { s.shift(ctx, bob, time.Minute) })
+	for i := range s.stage.Names() {
+		f := Fault{Kind: Forget, Node: i}
+		if err = errors.Join(s.breakNow(f), s.mend(f)); err != nil {
+			break
+		}
+		if err = op.Cluster().Join(ctx); err != nil {
+			break
+		}
+		time.Sleep(2 * aWhile) // a renewal
+	}
+	stop()
+	work.Wait()
+	return err
+}
+
+// keep extends a lock for as long as its holder believes in it, or until is done,
+// and releases it then.
+func (s *scene) keep(until, ctx context.Context, t *Tenure) {
+	for until.Err() == nil && t.Remaining() > 0 {
+		_ = t.Extend(ctx, ScenarioLease) // or not: the old lease stands
+		select {
+		case <-until.Done():
+		case <-time.After(aWhile):
+		}
+	}
+	_ = t.Release(ctx) // it may be lost
+}

@@ -1,0 +1,200 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Links that are cut; what they hold back arrives when they are healed.
+func partitionScenarios() []Scenario {
+	return []Scenario{partitionHolder(), partitionWaiter(), partitionMinority(), partitionMajority(), partitionSides()}
+}
+
+func partitionHolder() Scenario {
+	return Scenario{
+		Name:   "partition-holder",
+		Claim:  "a holder that reaches no node stops believing before the next one holds",
+		Lesson: "the end of a lease needs no message: mind your own clock",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameRenewing, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+			{Contender: NameSingle, Guarded: true},
+		},
+		judge: Judge{Patience: 2 * ScenarioLease},
+		script: func(ctx context.Context, s *scene) error {
+			ann, bob, err := s.pair(ctx)
+			if err != nil {
+				return err
+			}
+			first, err := s.holds(ctx, ann)
+			if err != nil {
+				return err
+			}
+			cut := Fault{Kind: Cut, Client: ann.Name, Node: Everything}
+			if err := s.breakNow(cut); err != nil {
+				return err
+			}
+			next, err := s.insist(ctx, bob, 3*ScenarioLease)
+			first.Remaining()
+			if err := errors.Join(err, s.mend(cut)); err != nil {
+				return err
+			}
+			return next.Release(ctx)
+		},
+	}
+}
+
+func partitionWaiter() Scenario {
+	return Scenario{
+		Name:   "partition-waiter",
+		Claim:  "a client that waits is cut off in the middle of an attempt: it delays nobody, and what it sent does no harm when it arrives",
+		Lesson: "an attempt that failed is taken back until the node has said so",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+			{Contender: NameSingle, Guarded: true},
+		},
+		judge:  Judge{Patience: 2 * ScenarioLease},
+		script: partitionOfTheWaiter,
+	}
+}
+
+func partitionOfTheWaiter(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	cara, err := s.enter("cara")
+	if err != nil {
+		return err
+	}
+	if err := s.rehearse(ctx, cara); err != nil {
+		return err
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	cut := Fault{Kind: Cut, Client: bob.Name, Node: Everything}
+	if err := s.breakNow(cut); err != nil {
+		return err
+	}
+	waited := make(chan error)
+	go func() {
+		waiting, err := s.insist(ctx, bob, 4*ScenarioLease)
+		if err == nil {
+			err = waiting.Release(ctx)
+		}
+		waited <- err
+	}()
+	time.Sleep(aWhile)
+	err = errors.Join(first.Release(ctx), s.visit(ctx, cara, ScenarioLease))
+	err = errors.Join(err, s.mend(cut))
+	return errors.Join(err, <-waited)
+}
+
+func partitionMinority() Scenario {
+	return Scenario{
+		Name:   "partition-minority",
+		Claim:  "two of five nodes are cut off from everybody: the other three go on as before, and one master that is cut off grants nothing",
+		Lesson: "five masters bear two that are out of reach, and nobody has to notice",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{Starved}},
+		},
+		judge: Judge{Patience: ScenarioLease},
+		script: func(ctx context.Context, s *scene) error {
+			ann, bob, err := s.pair(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.breakAll(Fault{Kind: Cut}, aMinority...); err != nil {
+				return err
+			}
+			err = errors.Join(s.visit(ctx, ann, 3*ScenarioLease/2), s.visit(ctx, bob, 3*ScenarioLease/2))
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = nil // the trace says who got nothing
+			}
+			return errors.Join(err, s.mendAll(Fault{Kind: Cut}, aMinority...))
+		},
+	}
+}
+
+func partitionMajority() Scenario {
+	return Scenario{
+		Name:   "partition-majority",
+		Claim:  "three of five nodes are cut off from everybody: nobody gets the lock, its holder loses it in time, and after the healing it goes on",
+		Lesson: "without a quorum there is no lock, and that is the point: it would rather stop than be wrong",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameRenewing, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+			{Contender: NameSingle, Guarded: true},
+		},
+		judge:  Judge{Patience: 2 * ScenarioLease},
+		script: partitionOfAMajority,
+	}
+}
+
+func partitionOfAMajority(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	s.history.Add(Record{Kind: Sick})
+	if err := s.breakAll(Fault{Kind: Cut}, aMajority...); err != nil {
+		return err
+	}
+	if t, err := s.insist(ctx, bob, 3*ScenarioLease/2); err == nil {
+		return errors.Join(errors.New("bob got a lock without a quorum"), t.Release(ctx))
+	}
+	if left := first.Remaining(); left > 0 {
+		return errors.New("ann still believes")
+	}
+	if err := s.mendAll(Fault{Kind: Cut}, aMajority...); err != nil {
+		return err
+	}
+	s.history.Add(Record{Kind: Well})
+	return s.visit(ctx, bob, 3*ScenarioLease)
+}
+
+func partitionSides() Scenario {
+	return Scenario{
+		Name:   "partition-sides",
+		Claim:  "one client reaches nodes 0, 1 and 2, the other 2, 3 and 4: the node that both reach lets one of them have the lock at a time",
+		Lesson: "any two quorums share a node: that is why there is an odd number of them",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameWithoutProtections, Guarded: true},
+			{Contender: NameTextbook, Guarded: true},
+		},
+		judge: Judge{Patience: 2 * ScenarioLease},
+		script: func(ctx context.Context, s *scene) error {
+			ann, bob, err := s.pair(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.breakAll(Fault{Kind: Cut, Client: ann.Name}, 3, 4); err != nil {
+				return err
+			}
+			if err := s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 0, 1); err != nil {
+				return err
+			}
+			first, err := s.holds(ctx, ann)
+			if err != nil {
+				return err
+			}
+			if s.rival(ctx, bob, first) != nil {
+				return nil // the trace says it
+			}
+			return errors.Join(first.Release(ctx), s.visit(ctx, bob, ScenarioLease))
+		},
+	}
+}

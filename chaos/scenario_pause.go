@@ -1,0 +1,146 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A client that stands still, while its lease runs on.
+func pauseScenarios() []Scenario {
+	stale := []Rule{StaleWrite}
+	return []Scenario{
+		{
+			Name:   "gc-pause",
+			Claim:  "a holder that is paused between its look at the lock and its write writes after the next holder, unless a guard checks tokens",
+			Lesson: "no lock stops a paused writer: let the resource check the token",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true, Refused: 1},
+				{Contender: NameRedlock, Breaks: stale},
+				{Contender: NameTextbook, Guarded: true, Breaks: stale},
+				{Contender: NameSingle, Guarded: true, Breaks: stale},
+			},
+			script: gcPause,
+		},
+		{
+			Name:   "suspended-client",
+			Claim:  "a machine sleeps for a minute with a lock in its hand: the next client has long had it, and the first look after the wake-up says so",
+			Lesson: "after a sleep no signal has come yet: look at the lock before each step that counts",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true},
+				{Contender: NameRenewing, Guarded: true},
+				{Contender: NameTextbook, Guarded: true},
+				{Contender: NameSingle, Guarded: true},
+			},
+			judge:  Judge{Patience: 2 * ScenarioLease},
+			script: suspendedClient,
+		},
+		{
+			Name:   "kleppmann-pause",
+			Claim:  "the grants are on their way when the client is stopped, and it reads them after the lease: they bring no lock",
+			Lesson: "a validity counts from before the request was sent, not from when the reply was read",
+			Showings: []Showing{
+				{Contender: NameRedlock, Guarded: true},
+				{Contender: NameTextbook, Guarded: true},
+				{Contender: NameSingle, Guarded: true},
+			},
+			judge:  Judge{Patience: 2 * ScenarioLease},
+			script: kleppmannPause,
+		},
+	}
+}
+
+func gcPause(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	pause := Fault{Kind: Pause, Client: ann.Name}
+	if err := s.breakNow(pause); err != nil {
+		return err
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_ = first.Write(ctx) // refused or not: the trace says it
+	}()
+	next, err := s.insist(ctx, bob, 3*ScenarioLease)
+	if err == nil {
+		err = next.Write(ctx)
+	}
+	if mended := s.mend(pause); mended != nil {
+		return mended // the writer rests for good
+	}
+	<-written
+	return err
+}
+
+// suspendFor is how long the machine of suspended-client sleeps.
+const suspendFor = time.Minute
+
+func suspendedClient(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	asleep := time.Now()
+	suspend := Fault{Kind: Suspend, Client: ann.Name}
+	if err := s.breakNow(suspend); err != nil {
+		return err
+	}
+	woken := make(chan error)
+	go func() {
+		s.stage.Rest(ann.Name)
+		woken <- first.Write(ctx)
+	}()
+	err = s.visit(ctx, bob, 3*ScenarioLease)
+	if err == nil {
+		time.Sleep(suspendFor - time.Since(asleep))
+	}
+	if mended := s.mend(suspend); mended != nil {
+		return mended // ann rests for good
+	}
+	if wrote := <-woken; err == nil && !errors.Is(wrote, errNotLocked) {
+		return errors.Join(errors.New("ann did not see that her lease was over"), wrote)
+	}
+	return err
+}
+
+// kleppmannPause is the last trace of Kleppmann's article of 2016: what is held
+// back are the replies, as in the buffers of a machine that stands still.
+func kleppmannPause(ctx context.Context, s *scene) error {
+	ann, bob, err := s.pair(ctx)
+	if err != nil {
+		return err
+	}
+	late := Fault{Kind: CutReplies, Client: ann.Name, Node: Everything}
+	if err := s.breakNow(late); err != nil {
+		return err
+	}
+	asked := make(chan error)
+	go func() {
+		_, err := ann.Ask(ctx, scenarioResource, ScenarioLease)
+		ann.Quit(scenarioResource)
+		asked <- err
+	}()
+	next, err := s.insist(ctx, bob, 2*ScenarioLease)
+	if mended := s.mend(late); mended != nil {
+		return mended
+	}
+	if answered := <-asked; err == nil && answered == nil {
+		return errors.New("ann got a lock out of replies that came too late")
+	}
+	if err != nil {
+		return err
+	}
+	time.Sleep(aWhile) // what ann takes back arrives
+	return errors.Join(next.Extend(ctx, ScenarioLease), next.Release(ctx))
+}

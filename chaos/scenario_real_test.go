@@ -1,0 +1,61 @@
+package chaos_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// realVariable, set to "full", has every scenario played on server processes:
+// `make chaos`.
+const realVariable = "REDLOCK_CHAOS_REAL"
+
+// quick are the scenarios that the normal tests play there, with whom.
+var quick = map[string][]string{
+	"failover":             {chaos.NameRedlock, chaos.NameTextbook, chaos.NameSingle},
+	"amnesia-majority":     {chaos.NameRedlock},
+	"clock-forward-quorum": {chaos.NameTextbook},
+}
+
+// The same claims on server processes, replicas, proxies and clocks that are set.
+// With a lagging replica, one master has two holders, and five have one.
+func TestScenariosOnServerProcesses(t *testing.T) {
+	full := os.Getenv(realVariable) == "full"
+	for _, s := range chaos.Scenarios() {
+		for _, want := range s.Showings {
+			if !full && !slices.Contains(quick[s.Name], want.Contender) {
+				continue
+			}
+			t.Run(s.Name+", "+want.String(), func(t *testing.T) {
+				needThere(t, s.Fit(chaos.Real))
+				if full && !strings.Contains(s.Name, "herd") && !strings.Contains(s.Name, "vote") {
+					t.Parallel() // they wait, most of the time; crowds do not
+				}
+				v := performForReal(t, s, want)
+				if !want.Fits(v) || v.Rounds == 0 {
+					t.Errorf("got %v; want the broken rules %q and %d refused", v, want.Breaks, want.Refused)
+				}
+			})
+		}
+	}
+}
+
+// performForReal plays a scenario on server processes and judges it.
+func performForReal(t *testing.T, s chaos.Scenario, want chaos.Showing) chaos.Verdict {
+	t.Helper()
+	kit, err := chaos.ScenarioKit(want.Contender)
+	mustDo(t, err)
+	stage, err := chaos.OpenStage(t.Context(), chaos.Real, 1, s.Nodes)
+	mustDo(t, err)
+	defer func() {
+		if err := stage.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	records, err := s.Play(t.Context(), stage, kit, want.Guarded)
+	mustDo(t, err)
+	return s.Judge().Judge(records)
+}

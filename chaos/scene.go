@@ -1,0 +1,231 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/fencing"
+)
+
+// scene is a scenario while it is played.
+type scene struct {
+	stage   Stage
+	kit     Kit
+	history *History
+	guard   *fencing.Memory
+
+	mu      sync.Mutex  // guards leaving
+	leaving []io.Closer // all that came on
+}
+
+const (
+	scenarioResource = "report"
+	// askEvery is the pause between two attempts of a client that waits.
+	askEvery = 50 * time.Millisecond
+	// sampleEvery is more than the age at which redlock asks a node's clock again.
+	sampleEvery = 120 * time.Millisecond
+	// aWhile is for two that both hold to be at work, and for messages to arrive.
+	aWhile = ScenarioLease / 8
+)
+
+// all is the stage with all its nodes.
+func (s *scene) all() Stage {
+	if p, ok := s.stage.(part); ok {
+		return p.Stage
+	}
+	return s.stage
+}
+
+// enter has an actor come on.
+func (s *scene) enter(name string) (*Actor, error) { return s.enterWith(name, s.stage) }
+
+// enterWith has an actor come on with a list of nodes of its own.
+func (s *scene) enterWith(name string, stage Stage) (*Actor, error) {
+	a, err := NewActor(name, s.kit, stage, s.history, s.guard)
+	if err != nil {
+		return nil, err
+	}
+	s.leaves(a)
+	return a, nil
+}
+
+// leaves has c closed with the scene.
+func (s *scene) leaves(c io.Closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = append(s.leaving, c)
+}
+
+// pair has the two come on that most scenarios are about, and rehearse.
+func (s *scene) pair(ctx context.Context) (ann, bob *Actor, err error) {
+	if ann, err = s.enter("ann"); err != nil {
+		return nil, nil, err
+	}
+	if bob, err = s.enter("bob"); err != nil {
+		return nil, nil, err
+	}
+	return ann, bob, s.rehearse(ctx, ann, bob)
+}
+
+// rehearse has actors lock something else first, unrecorded, and for as long as
+// their libraries need to know the nodes and their clocks: connections are there
+// then, and what comes next is judged against something.
+func (s *scene) rehearse(ctx context.Context, actors ...*Actor) error {
+	for range 3 {
+		for _, a := range actors {
+			if err := s.lockOnce(ctx, a); err != nil {
+				return fmt.Errorf("%s at the rehearsal: %w", a.Name, err)
+			}
+		}
+		time.Sleep(sampleEvery)
+	}
+	return nil
+}
+
+// lockOnce has an actor lock a name that nobody else wants.
+func (s *scene) lockOnce(ctx context.Context, a *Actor) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*ScenarioLease)
+	defer cancel()
+	for {
+		hold, err := a.contender.Acquire(ctx, "rehearsal of "+a.Name, ScenarioLease)
+		if err == nil {
+			_ = hold.Release(ctx) // nobody waits for it
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// close has all leave.
+func (s *scene) close() {
+	s.mu.Lock()
+	leaving := s.leaving
+	s.mu.Unlock()
+	var work sync.WaitGroup
+	for _, c := range leaving {
+		work.Go(func() { _ = c.Close() }) // a release that no broken quorum confirms is no news
+	}
+	work.Wait()
+}
+
+// operator returns what the nodes' operator has, whatever the contenders are.
+func (s *scene) operator() (*redlock.Locker, error) {
+	clients, err := s.stage.Connect("operator")
+	if err != nil {
+		return nil, err
+	}
+	op, err := redlock.New(clients, redlock.WithNodeNames(s.stage.Names()...), redlock.WithTTL(ScenarioLease), redlock.WithMaxTTL(ScenarioLease))
+	if err != nil {
+		return nil, err
+	}
+	s.leaves(op)
+	return op, nil
+}
+
+func (s *scene) breakNow(f Fault) error {
+	s.history.Add(Record{Kind: Broke, Text: f.String(), Fault: &f})
+	return s.stage.Break(f)
+}
+
+func (s *scene) mend(f Fault) error {
+	s.history.Add(Record{Kind: Mended, Text: f.String(), Fault: &f})
+	return s.stage.Mend(f)
+}
+
+// breakAll begins faults of one kind on some nodes.
+func (s *scene) breakAll(f Fault, nodes ...int) error { return eachNode(s.breakNow, f, nodes) }
+
+// mendAll ends them.
+func (s *scene) mendAll(f Fault, nodes ...int) error { return eachNode(s.mend, f, nodes) }
+
+func eachNode(do func(Fault) error, f Fault, nodes []int) error {
+	for _, n := range nodes {
+		f.Node = n
+		if err := do(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insist has an actor ask until it holds, or until within has passed.
+func (s *scene) insist(ctx context.Context, a *Actor, within time.Duration) (*Tenure, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return a.Insist(ctx, scenarioResource, ScenarioLease, func() time.Duration { return askEvery })
+}
+
+// holds has an actor get the lock and be at work for a while: what it sent to
+// the nodes that its quorum did not need has arrived then.
+func (s *scene) holds(ctx context.Context, a *Actor) (*Tenure, error) {
+	t, err := s.insist(ctx, a, ScenarioLease)
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(aWhile)
+	return t, nil
+}
+
+// rival has another actor insist for half a lease while first holds. If it gets
+// the lock, both are at work for a while. It returns the rival's tenure, or nil.
+func (s *scene) rival(ctx context.Context, a *Actor, first *Tenure) *Tenure {
+	t, err := s.insist(ctx, a, ScenarioLease/2)
+	if err == nil {
+		time.Sleep(aWhile)
+	}
+	first.Remaining() // it may have been told
+	return t
+}
+
+// visit has an actor get the lock, write, and give it back.
+func (s *scene) visit(ctx context.Context, a *Actor, within time.Duration) error {
+	t, err := s.insist(ctx, a, within)
+	if err != nil {
+		return err
+	}
+	err = t.Write(ctx)
+	_ = t.Release(ctx) // what it leaves behind is the trace's matter
+	return err
+}
+
+// part is a stage of which clients know some nodes only; nil: all.
+type part struct {
+	Stage
+
+	nodes []int
+}
+
+func (p part) Names() []string {
+	names := p.Stage.Names()
+	if p.nodes == nil {
+		return names
+	}
+	return pick(names, p.nodes)
+}
+
+func (p part) Connect(client string) ([]redis.UniversalClient, error) {
+	clients, err := p.Stage.Connect(client)
+	if err != nil || p.nodes == nil {
+		return clients, err
+	}
+	return pick(clients, p.nodes), nil
+}
+
+func pick[T any](all []T, which []int) []T {
+	picked := make([]T, len(which))
+	for i, n := range which {
+		picked[i] = all[n]
+	}
+	return picked
+}
