@@ -51,8 +51,9 @@ func Explore(t *testing.T, p Plan, kit Kit) Verdict {
 	})
 	records := PlayVirtual(t, small, kit)
 	verdict := small.Judge().Judge(records)
-	t.Errorf("%s: %v\nshrunk to %d faults of %d, where %v\n%s\nrepeat it: %s='%v' go test -run TestRepeatAPlan -v ./chaos",
-		kit.Name, v, len(small.Faults), len(p.Faults), verdict, tail(records, verdict), planVariable, small)
+	seen := Run{About: About{Scenario: t.Name(), Contender: kit.Name, Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: small.Judge()}, Records: records, Verdict: verdict}
+	t.Errorf("%s: %v\nshrunk to %d faults of %d, where %v\n%s\nrepeat it: %s='%v' go test -run TestRepeatAPlan -v ./chaos\n%s",
+		kit.Name, v, len(small.Faults), len(p.Faults), verdict, tail(records, verdict), planVariable, small, LeavePage(t, seen))
 	return v
 }
 

@@ -397,6 +397,9 @@ func (d *drawing) spread() {
 	for i := range d.Lanes {
 		marks := d.Lanes[i].Marks
 		for j := range marks {
+			if m := &marks[j]; (m.Shape == "belief" || m.Shape == "key") && m.W/100*usualWidth < float64(labelWidth(m.Label)) {
+				m.Label = "" // no room: the tip has it
+			}
 			for k := range marks {
 				if j != k {
 					marks[j].avoid(marks[k], k < j)
@@ -419,8 +422,11 @@ func (m *figure) avoid(other figure, earlier bool) {
 	switch {
 	case !meets:
 	case m.Shape == "belief" || m.Shape == "key":
-		if other.Shape == "bolt" {
+		switch other.Shape {
+		case "bolt":
 			m.Shift = max(m.Shift, labelWidth(other.Label)+10-gap)
+		case "forward", "back":
+			m.Shift = max(m.Shift, labelWidth(other.Label)+30-gap)
 		}
 	case m.Shape == other.Shape && earlier:
 		m.Label = ""
@@ -429,6 +435,12 @@ func (m *figure) avoid(other figure, earlier bool) {
 
 // labelWidth is about how many pixels a label takes.
 func labelWidth(s string) int { return 7*utf8.RuneCountInString(s) + 6 }
+
+// Left tells whether the label of a point stands on its left: it would not be
+// seen on the right.
+func (m figure) Left() bool {
+	return m.X/100*usualWidth+float64(labelWidth(m.Label))+30 > usualWidth
+}
 
 // LabelWidth is the width of the label.
 func (m figure) LabelWidth() int { return labelWidth(m.Label) + 8 }

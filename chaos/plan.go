@@ -195,6 +195,11 @@ func (p *Plan) validate() error {
 // testing/synctest bubble the time is virtual. It returns what was recorded, and
 // an error if the plan can't be played: not if a rule was broken.
 func (p Plan) Play(stage Stage, kit Kit) ([]Record, error) {
+	return p.play(stage, func(r *run, i int) error { return r.client(kit, i) })
+}
+
+// play runs the plan with clients that live as client says.
+func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
@@ -210,7 +215,7 @@ func (p Plan) Play(stage Stage, kit Kit) ([]Record, error) {
 		errs = make([]error, p.Clients+1)
 	)
 	for i := range p.Clients {
-		work.Go(func() { errs[i] = r.client(kit, i) })
+		work.Go(func() { errs[i] = client(r, i) })
 	}
 	work.Go(func() { errs[p.Clients] = r.breakAndMend() })
 	work.Wait()
