@@ -36,6 +36,9 @@ func scenarioTable() string {
 			for _, r := range w.Breaks {
 				rules = append(rules, string(r))
 			}
+			for _, r := range w.May {
+				rules = append(rules, "at times "+string(r))
+			}
 			breaks = append(breaks, fmt.Sprintf("%s: %s", name, strings.Join(rules, ", ")))
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.Name, s.Claim, s.Lesson, strings.Join(keeps, "; "), strings.Join(breaks, "; "))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
@@ -143,20 +144,27 @@ func (s *scene) mend(f Fault) error {
 	return s.stage.Mend(f)
 }
 
-// breakAll begins faults of one kind on some nodes.
-func (s *scene) breakAll(f Fault, nodes ...int) error { return eachNode(s.breakNow, f, nodes) }
-
-// mendAll ends them.
-func (s *scene) mendAll(f Fault, nodes ...int) error { return eachNode(s.mend, f, nodes) }
-
-func eachNode(do func(Fault) error, f Fault, nodes []int) error {
+// breakAll begins a fault on some nodes.
+func (s *scene) breakAll(f Fault, nodes ...int) error {
 	for _, n := range nodes {
 		f.Node = n
-		if err := do(f); err != nil {
+		if err := s.breakNow(f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mendAll ends it, on all of them at once: processes take their time to start.
+func (s *scene) mendAll(f Fault, nodes ...int) error {
+	var all errgroup.Group
+	for _, n := range nodes {
+		f := f
+		f.Node = n
+		s.history.Add(Record{Kind: Mended, Text: f.String(), Fault: &f})
+		all.Go(func() error { return s.stage.Mend(f) })
+	}
+	return all.Wait()
 }
 
 // insist has an actor ask until it holds, or until within has passed.
