@@ -1,0 +1,349 @@
+package adapters_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/adapters"
+	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// unlock is gocron.Lock.
+type unlock interface {
+	Unlock(ctx context.Context) error
+}
+
+// runner is cron.Job.
+type runner interface{ Run() }
+
+// reports collects what WithReport tells.
+type reports struct {
+	mu  sync.Mutex
+	got []error
+}
+
+func (r *reports) add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, err)
+}
+
+// is tells whether exactly one report came, and whether it is target.
+func (r *reports) is(target error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got) == 1 && errors.Is(r.got[0], target)
+}
+
+// lockers returns n Lockers, as many processes have, over the same nodes.
+func lockers(t *testing.T, n int) (*redlocktest.Cluster, []*redlock.Locker) {
+	t.Helper()
+	nodes := redlocktest.Start(t, 5)
+	var all []*redlock.Locker
+	for range n {
+		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() }) // some tests leave it no quorum
+		all = append(all, l)
+	}
+	return nodes, all
+}
+
+// hang makes every node silent.
+func hang(nodes *redlocktest.Cluster) {
+	for _, n := range nodes.Nodes() {
+		n.Hang()
+	}
+}
+
+func gocronLocks(t *testing.T, l *redlock.Locker, opts ...adapters.Option) *adapters.Gocron[unlock] {
+	t.Helper()
+	g, err := adapters.NewGocron[unlock](l, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestGocronRunsAJobOnceAndUnlocksWithACancelledContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 2)
+		here, there := gocronLocks(t, all[0]), gocronLocks(t, all[1])
+		held, err := here.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := there.Lock(t.Context(), "job"); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("got %v; want ErrNotAcquired", err)
+		}
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := held.Unlock(done); err != nil {
+			t.Error(err)
+		}
+		if _, err := there.Lock(t.Context(), "job"); err != nil {
+			t.Errorf("after the unlock: %v", err)
+		}
+	})
+}
+
+func TestHoldAtLeastOutlivesTheUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const least = 25 * time.Second // longer than a lease
+		_, all := lockers(t, 2)
+		here, there := gocronLocks(t, all[0], adapters.WithHoldAtLeast(least)), gocronLocks(t, all[1])
+		held, err := here.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := held.Unlock(t.Context()); err != nil || time.Since(start) > time.Second {
+			t.Errorf("got %v after %v; want nil at once", err, time.Since(start))
+		}
+		time.Sleep(least - time.Second)
+		if _, err := there.Lock(t.Context(), "job"); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("before its time: got %v; want ErrNotAcquired", err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := there.Lock(t.Context(), "job"); err != nil {
+			t.Errorf("after its time: %v", err)
+		}
+	})
+}
+
+func TestALockThatIsLostIsReportedOnceAndByUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 1)
+		var told reports
+		held, err := gocronLocks(t, all[0], adapters.WithReport(told.add)).Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hang(nodes)
+		time.Sleep(redlock.DefaultTTL)
+		if !told.is(redlock.ErrLost) {
+			t.Errorf("got reports %v; want one of ErrLost", told.got)
+		}
+		if err := held.Unlock(t.Context()); !errors.Is(err, redlock.ErrNotHeld) || !errors.Is(err, redlock.ErrLost) {
+			t.Errorf("got %v; want ErrNotHeld and ErrLost", err)
+		}
+	})
+}
+
+func TestElectorLeadsUntilItResignsOrLoses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 2)
+		var electors []*adapters.Elector
+		var told reports
+		for _, l := range all {
+			e, err := adapters.NewElector(l, "leader", adapters.WithReport(told.add))
+			if err != nil {
+				t.Fatal(err)
+			}
+			electors = append(electors, e)
+		}
+		here, there := electors[0], electors[1]
+		if err := here.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first := here.Token()
+		time.Sleep(3 * redlock.DefaultTTL) // renewed
+		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) || there.Token() != 0 {
+			t.Errorf("got %v, token %d; want ErrNotAcquired, 0", err, there.Token())
+		}
+		if err := here.IsLeader(t.Context()); err != nil || here.Token() != first {
+			t.Errorf("got %v, token %d; want the same leadership, %d", err, here.Token(), first)
+		}
+		if err := here.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := there.IsLeader(t.Context()); err != nil || there.Token() <= first {
+			t.Errorf("after it resigned: got %v, token %d; want a greater one than %d", err, there.Token(), first)
+		}
+		hang(nodes)
+		time.Sleep(redlock.DefaultTTL)
+		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) {
+			t.Errorf("got %v; want ErrNoQuorum", err)
+		}
+		if !told.is(redlock.ErrLost) || there.Resign(t.Context()) != nil {
+			t.Errorf("got reports %v; want one of ErrLost, and nothing to resign", told.got)
+		}
+	})
+}
+
+func TestCertmagicLocksByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 2)
+		var stores []*adapters.Certmagic
+		for _, l := range all {
+			c, err := adapters.NewCertmagic(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, c)
+		}
+		here, there := stores[0], stores[1]
+		if err := here.Lock(t.Context(), "issue_cert_a"); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := there.TryLock(t.Context(), "issue_cert_a"); ok || err != nil {
+			t.Errorf("got %t, %v; want false, nil", ok, err)
+		}
+		for _, lease := range []time.Duration{15 * time.Second, time.Second, time.Hour} {
+			if err := here.RenewLockLease(t.Context(), "issue_cert_a", lease); err != nil {
+				t.Errorf("renewing for %v: %v", lease, err)
+			}
+		}
+		if err := there.RenewLockLease(t.Context(), "issue_cert_a", time.Second); !errors.Is(err, redlock.ErrNotHeld) {
+			t.Errorf("renewing another's: got %v; want ErrNotHeld", err)
+		}
+		if err := here.Unlock(t.Context(), "issue_cert_a"); err != nil {
+			t.Error(err)
+		}
+		if err := here.Unlock(t.Context(), "issue_cert_a"); !errors.Is(err, redlock.ErrNotHeld) {
+			t.Errorf("unlocking twice: got %v; want ErrNotHeld", err)
+		}
+		if ok, err := there.TryLock(t.Context(), "issue_cert_a"); !ok || err != nil {
+			t.Errorf("got %t, %v; want the lock", ok, err)
+		}
+	})
+}
+
+func TestCertmagicTellsThatNobodyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 1)
+		store, err := adapters.NewCertmagic(all[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		hang(nodes)
+		if ok, err := store.TryLock(t.Context(), "x"); ok || !errors.Is(err, redlock.ErrNoQuorum) {
+			t.Errorf("got %t, %v; want ErrNoQuorum", ok, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := store.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v; want the deadline", err)
+		}
+	})
+}
+
+func TestAJobRunsWhereItGetsTheLockAndReleasesWhenItPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 2)
+		var told reports
+		ran := 0
+		there, err := adapters.NewJob(all[1], "nightly", func(context.Context) { ran++ }, adapters.WithReport(told.add))
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, err := adapters.NewJob(all[0], "nightly", func(ctx context.Context) {
+			there.Run() // another process, at the same time
+			if token, err := fencing.FromContext(ctx, "nightly"); err != nil || token == 0 {
+				t.Errorf("got token %d, %v; want the lock's", token, err)
+			}
+			panic("in the work")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("got no panic; want the work's")
+				}
+			}()
+			here.Run()
+		}()
+		if ran != 0 {
+			t.Error("it ran in two processes")
+		}
+		there.Run()
+		if ran != 1 || len(told.got) != 0 {
+			t.Errorf("got %d runs and reports %v; want one and none", ran, told.got)
+		}
+	})
+}
+
+func TestAJobLearnsOfItsLossAndTellsThatItCouldNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 1)
+		var told reports
+		job, err := adapters.NewJob(all[0], "nightly", func(ctx context.Context) {
+			hang(nodes)
+			<-ctx.Done()
+			if err := context.Cause(ctx); !errors.Is(err, redlock.ErrLost) {
+				t.Errorf("got cause %v; want ErrLost", err)
+			}
+		}, adapters.WithReport(told.add))
+		if err != nil {
+			t.Fatal(err)
+		}
+		job.Run()
+		synctest.Wait()
+		if !told.is(redlock.ErrLost) {
+			t.Errorf("got reports %v; want one of ErrLost", told.got)
+		}
+		told.got = nil
+		job.Run()
+		if !told.is(redlock.ErrNoQuorum) {
+			t.Errorf("got reports %v; want one of ErrNoQuorum", told.got)
+		}
+	})
+}
+
+func TestACronChainRunsAJobInOneProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 2)
+		ran := ""
+		alone := func(l *redlock.Locker, work func()) runner {
+			wrap, err := adapters.NewCron[runner](l, "nightly")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return wrap(job(work))
+		}
+		there := alone(all[1], func() { ran += "there " })
+		alone(all[0], func() { ran += "here "; there.Run() }).Run()
+		if there.Run(); ran != "here there " {
+			t.Errorf("got %q; want one at a time", ran)
+		}
+	})
+}
+
+type job func()
+
+func (j job) Run() { j() }
+
+func TestConstructorsRefuseWhatCanNotWork(t *testing.T) {
+	_, all := lockers(t, 1)
+	l := all[0]
+	work := func(context.Context) {}
+	for what, err := range map[string]error{
+		"no Locker":             second(adapters.NewCertmagic(nil)),
+		"no Locker, elector":    second(adapters.NewElector(nil, "x")),
+		"no Locker, job":        second(adapters.NewJob(nil, "x", work)),
+		"nil option":            second(adapters.NewCertmagic(l, nil)),
+		"hold at least nothing": second(adapters.NewGocron[unlock](l, adapters.WithHoldAtLeast(0))),
+		"not gocron.Lock":       second(adapters.NewGocron[runner](l)),
+		"not cron.Job": second(adapters.NewCron[interface {
+			Run()
+			Stop()
+		}](l, "x")),
+		"no work": second(adapters.NewJob(l, "x", nil)),
+	} {
+		if !errors.Is(err, adapters.ErrOption) {
+			t.Errorf("%s: got %v; want ErrOption", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

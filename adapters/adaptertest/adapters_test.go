@@ -1,0 +1,242 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/go-co-op/gocron/v2"
+	"github.com/robfig/cron/v3"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/adapters"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// What the real packages ask for.
+var (
+	_ gocron.Locker              = (*adapters.Gocron[gocron.Lock])(nil)
+	_ gocron.Elector             = (*adapters.Elector)(nil)
+	_ certmagic.Locker           = (*adapters.Certmagic)(nil)
+	_ certmagic.TryLocker        = (*adapters.Certmagic)(nil)
+	_ certmagic.LockLeaseRenewer = (*adapters.Certmagic)(nil)
+	_ cron.Job                   = (*adapters.Job)(nil)
+	_ certmagic.Storage          = storage{}
+)
+
+// files has the Lock and Unlock of a FileStorage, one level below storage's.
+type files struct{ *certmagic.FileStorage }
+
+// storage keeps files, and locks over Redis masters.
+type storage struct {
+	files
+	*adapters.Certmagic
+}
+
+// lockers are those of n processes over the same nodes.
+func lockers(t *testing.T, n int) []*redlock.Locker {
+	t.Helper()
+	nodes := redlocktest.Start(t, 5)
+	var all []*redlock.Locker
+	for range n {
+		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(2*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		all = append(all, l)
+	}
+	return nodesReady(t, all)
+}
+
+// nodesReady makes sure that no first contact is in what a test observes.
+func nodesReady(t *testing.T, all []*redlock.Locker) []*redlock.Locker {
+	t.Helper()
+	for _, l := range all {
+		if err := l.Cluster().Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// one counts runs.
+type one struct {
+	runs atomic.Int64
+	ran  chan struct{}
+}
+
+func newOne() *one { return &one{ran: make(chan struct{}, 1024)} }
+
+func (o *one) work() {
+	o.runs.Add(1)
+	o.ran <- struct{}{}
+}
+
+// await blocks until it ran n times.
+func (o *one) await(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range n {
+		select {
+		case <-o.ran:
+		case <-ctx.Done():
+			t.Fatalf("got %d runs; want %d", o.runs.Load(), n)
+		}
+	}
+}
+
+// Three schedulers have the same job at the same time, and one of them runs it,
+// also if its Unlock comes before the others' clocks let them ask.
+func TestGocronRunsAJobInOneOfThreeSchedulers(t *testing.T) {
+	o := newOne()
+	var asked sync.WaitGroup
+	all := lockers(t, 3)
+	at := time.Now().Add(2 * time.Second)
+	for _, l := range all {
+		locks, err := adapters.NewGocron[gocron.Lock](l, adapters.WithHoldAtLeast(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Add(1)
+		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(counted{locks, &asked}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown() }) // it has nothing more to run
+		if _, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(o.work), gocron.WithName("report")); err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+	}
+	o.await(t, 1)
+	asked.Wait()
+	if got := o.runs.Load(); got != 1 {
+		t.Errorf("got %d runs; want 1", got)
+	}
+}
+
+// counted tells when a scheduler has its answer.
+type counted struct {
+	gocron.Locker
+
+	asked *sync.WaitGroup
+}
+
+func (c counted) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+	defer c.asked.Done()
+	return c.Locker.Lock(ctx, key)
+}
+
+func TestGocronsLeaderRunsAndAnotherTakesOver(t *testing.T) {
+	var electors []*adapters.Elector
+	var ran []*one
+	for _, l := range lockers(t, 2) {
+		e, err := adapters.NewElector(l, "leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := gocron.NewScheduler(gocron.WithDistributedElector(e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown() })
+		o := newOne()
+		if _, err := s.NewJob(gocron.DurationJob(20*time.Millisecond), gocron.NewTask(o.work)); err != nil {
+			t.Fatal(err)
+		}
+		electors, ran = append(electors, e), append(ran, o)
+		s.Start()
+		if len(ran) == 1 {
+			o.await(t, 3) // the first leads before there is another
+		}
+	}
+	ran[0].await(t, 3)
+	if got := ran[1].runs.Load(); got != 0 {
+		t.Errorf("the second ran %d times while the first led; want none", got)
+	}
+	// The first may be elected again: it resigns until the second leads.
+	for electors[1].Token() == 0 {
+		if err := electors[0].Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran[1].await(t, 3)
+}
+
+// A certificate is obtained by one of two instances that share a storage.
+func TestCertmagicLocksItsStorage(t *testing.T) {
+	dir := t.TempDir()
+	var stores []storage
+	for _, l := range lockers(t, 2) {
+		locks, err := adapters.NewCertmagic(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, storage{files{&certmagic.FileStorage{Path: dir}}, locks})
+	}
+	key := certmagic.StorageKeys.CertsPrefix("acme")
+	if err := stores[0].Lock(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := stores[1].TryLock(t.Context(), key); ok || err != nil {
+		t.Errorf("got %t, %v; want false: the other instance issues", ok, err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		if err := stores[1].Lock(t.Context(), key); err != nil {
+			got <- err
+			return
+		}
+		text, err := stores[1].Load(t.Context(), key+"/cert")
+		if err == nil && string(text) != "certificate" {
+			err = errors.New("it is not the certificate of the other instance")
+		}
+		got <- errors.Join(err, stores[1].Unlock(t.Context(), key))
+	}()
+	if err := stores[0].Store(t.Context(), key+"/cert", []byte("certificate")); err != nil {
+		t.Fatal(err)
+	}
+	if err := stores[0].RenewLockLease(t.Context(), key, 15*time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := stores[0].Unlock(t.Context(), key); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCronRunsAJobInOneOfTwoProcesses(t *testing.T) {
+	o, asked := newOne(), newOne()
+	for _, l := range lockers(t, 2) {
+		alone, err := adapters.NewCron[cron.Job](l, "every-second", adapters.WithHoldAtLeast(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := func(inner cron.Job) cron.Job {
+			return cron.FuncJob(func() { inner.Run(); asked.work() })
+		}
+		c := cron.New(cron.WithChain(after, alone))
+		c.Schedule(cron.Every(time.Second), cron.FuncJob(o.work))
+		c.Start()
+		t.Cleanup(func() { <-c.Stop().Done() })
+	}
+	asked.await(t, 4)
+	if got := o.runs.Load(); got != 1 {
+		t.Errorf("got %d runs; want 1 within the hour", got)
+	}
+}

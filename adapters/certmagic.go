@@ -1,0 +1,97 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// Certmagic is the locking half of a certmagic Storage: its Locker, TryLocker and
+// LockLeaseRenewer. A storage takes it by embedding it one level above what has
+// Lock and Unlock of its own:
+//
+//	type files struct{ *certmagic.FileStorage }
+//	type storage struct {
+//		files
+//		*adapters.Certmagic
+//	}
+//
+// Locks are renewed for as long as they are held.
+type Certmagic struct {
+	settings *settings
+
+	mu   sync.Mutex // guards held
+	held map[string]*grip
+}
+
+// NewCertmagic returns the locks of a storage. It fails with ErrOption.
+func NewCertmagic(locker *redlock.Locker, opts ...Option) (*Certmagic, error) {
+	s, err := newSettings(locker, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Certmagic{settings: s, held: map[string]*grip{}}, nil
+}
+
+// Lock blocks until it has the lock or ctx is done. Its error is Acquire's.
+func (c *Certmagic) Lock(ctx context.Context, name string) error {
+	lock, err := c.settings.locker.Acquire(ctx, name, c.settings.acquire...)
+	if err != nil {
+		return err
+	}
+	c.keep(name, c.settings.grasp(lock))
+	return nil
+}
+
+// TryLock makes one attempt, and tells whether it has the lock. That another has
+// it is no error; that no quorum answers is.
+func (c *Certmagic) TryLock(ctx context.Context, name string) (bool, error) {
+	held, err := c.settings.try(ctx, name)
+	switch {
+	case errors.Is(err, redlock.ErrNotAcquired):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	c.keep(name, held)
+	return true, nil
+}
+
+func (c *Certmagic) keep(name string, held *grip) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[name] = held
+}
+
+// Unlock releases the lock, whatever became of ctx. It returns ErrNotHeld for a
+// name that is not locked here or, with the cause, for a lock that was lost.
+func (c *Certmagic) Unlock(_ context.Context, name string) error {
+	c.mu.Lock()
+	held := c.held[name]
+	delete(c.held, name)
+	c.mu.Unlock()
+	if held == nil {
+		return fmt.Errorf("adapters: unlock %q: %w", name, redlock.ErrNotHeld)
+	}
+	return held.release()
+}
+
+// RenewLockLease returns nil if the lock is still held. It is renewed without
+// being asked; a lease of up to MaxTTL that is longer than what is left is asked
+// for all the same, and one that the cluster does not allow is no error.
+func (c *Certmagic) RenewLockLease(ctx context.Context, name string, lease time.Duration) error {
+	c.mu.Lock()
+	held := c.held[name]
+	c.mu.Unlock()
+	if held == nil {
+		return fmt.Errorf("adapters: renew %q: %w", name, redlock.ErrNotHeld)
+	}
+	if err := held.lock.Extend(ctx, lease); err != nil && !errors.Is(err, redlock.ErrInvalidTTL) {
+		return err
+	}
+	return held.lock.Err()
+}
