@@ -13,6 +13,8 @@ const (
 	exitOK        = 0
 	exitFailure   = 1
 	exitUsage     = 64
+	exitBadData   = 65
+	exitNoInput   = 66
 	exitNoQuorum  = 69
 	exitBusy      = 75
 	exitConfig    = 78

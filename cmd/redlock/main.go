@@ -53,6 +53,7 @@ func commands() []command {
 		execCommand(), holdCommand(), statusCommand(),
 		nodesCommand(), joinCommand(), admitCommand(), retireCommand(),
 		doctorCommand(), releaseCommand(), benchCommand(),
+		labCommand(), renderCommand(), exploreCommand(),
 	}
 }
 

@@ -154,7 +154,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "hold", "status", "nodes", "nodes join", "nodes admit", "nodes retire", "doctor", "release", "bench"} {
+	for _, name := range []string{"exec", "hold", "status", "nodes", "nodes join", "nodes admit", "nodes retire", "doctor", "release", "bench", "lab", "lab render", "lab explore"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)

@@ -1,0 +1,214 @@
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// played is a line of lab --json.
+type played struct {
+	Scenario  string
+	Contender string
+	Guarded   bool
+	AsClaimed *bool `json:"as_claimed"`
+	Broken    []string
+	Refused   int
+}
+
+func playedLines(t *testing.T, r result) []played {
+	t.Helper()
+	var all []played
+	for line := range strings.Lines(r.out) {
+		var p played
+		decode(t, line, &p)
+		all = append(all, p)
+	}
+	return all
+}
+
+func TestLabListsTheScenarios(t *testing.T) {
+	t.Parallel()
+	list := run(t, "", "lab")
+	list.want(t, 0, "redlock help lab")
+	lines := strings.Count(run(t, "", "lab", "--json").out, "\n")
+	if want := len(chaos.Scenarios()); lines != want {
+		t.Errorf("got %d scenarios; want %d", lines, want)
+	}
+	for _, s := range chaos.Scenarios() {
+		list.want(t, 0, s.Name+"\n    ")
+	}
+}
+
+// The help of lab is the user's: package testing, which makes virtual time, has
+// flags and words of its own.
+func TestLabHidesHowTimeIsMade(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help", "lab"}, {"lab", "gc-pause"}, {"lab", "--nonsense"}} {
+		if r := run(t, "", args...); strings.Contains(r.out+r.errs, "test.") || strings.Contains(r.out+r.errs, "PASS") {
+			t.Errorf("%q: got package testing's words: %s%s", args, r.out, r.errs)
+		}
+	}
+}
+
+func TestLabPlaysContendersSideBySide(t *testing.T) {
+	t.Parallel()
+	r := run(t, "", "lab", "gc-pause")
+	r.want(t, 0, "CONTENDER", "keeps every rule", "stale write", "single master", "as claimed", "Take away: ")
+	if strings.Contains(r.out, "NOT as claimed") {
+		t.Errorf("got %s", r.out)
+	}
+	all := playedLines(t, run(t, "", "lab", "gc-pause", "--json"))
+	if len(all) < 4 || all[0].Contender != chaos.NameRedlock || all[0].Refused != 1 || all[0].AsClaimed == nil || !*all[0].AsClaimed {
+		t.Errorf("got %+v; want four contenders, redlock first, as claimed", all)
+	}
+}
+
+func TestLabPlaysWhoIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args    string
+		want    []string
+		guarded bool
+		broken  string
+	}{
+		{"amnesia-majority --protections off", []string{chaos.NameWithoutProtections}, true, "two holders"},
+		{"amnesia-majority --protections on", []string{chaos.NameRedlock}, true, ""},
+		{"amnesia-majority --protections clock-watch", []string{chaos.NameWithoutMembership}, true, "two holders"},
+		{"amnesia-majority --contender textbook", []string{chaos.NameTextbook}, true, "two holders"},
+		{"gc-pause --contender redlock,single-master --guard=false", []string{chaos.NameRedlock, chaos.NameSingle}, false, "stale write"},
+		{"gc-pause --contender redlock --guard", []string{chaos.NameRedlock}, true, ""},
+	} {
+		all := playedLines(t, run(t, "", append(append([]string{"lab"}, strings.Fields(c.args)...), "--json")...))
+		if len(all) != len(c.want) {
+			t.Errorf("%s: got %+v; want %q", c.args, all, c.want)
+			continue
+		}
+		for i, p := range all {
+			broken := strings.Join(p.Broken, ",")
+			if p.Contender != c.want[i] || p.Guarded != c.guarded || !strings.Contains(broken, c.broken) || (broken == "") != (c.broken == "") {
+				t.Errorf("%s: got %+v; want %q, guarded %t, breaking %q", c.args, p, c.want[i], c.guarded, c.broken)
+			}
+		}
+	}
+}
+
+// One seed is one run, whatever the machine does.
+func TestLabRepeatsARunFromItsSeed(t *testing.T) {
+	t.Parallel()
+	trace := func(name, seed string) string {
+		file := filepath.Join(t.TempDir(), name)
+		run(t, "", "lab", "partition-holder", "--seed", seed, "--trace", file).want(t, 0)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if trace("a", "7") != trace("b", "7") {
+		t.Error("two runs of one seed differ")
+	}
+	if trace("a", "7") == trace("b", "8") {
+		t.Error("two seeds give one run")
+	}
+}
+
+func TestLabDrawsATraceAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trace, first, again, svg := filepath.Join(dir, "t.jsonl"), filepath.Join(dir, "1.html"), filepath.Join(dir, "2.html"), filepath.Join(dir, "p.svg")
+	played := run(t, "", "lab", "gc-pause", "--html", first, "--trace", trace)
+	played.want(t, 0)
+	rendered := run(t, "", "lab", "render", trace, "--html", again, "--svg", svg)
+	if rendered.want(t, 0); rendered.out != played.out {
+		t.Errorf("got\n%s\nwant what lab said:\n%s", rendered.out, played.out)
+	}
+	a, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(again)
+	if err != nil || string(a) != string(b) || !strings.Contains(string(a), "gc-pause") {
+		t.Errorf("got another page than before, %v", err)
+	}
+	if text, err := os.ReadFile(svg); err != nil || !strings.HasPrefix(string(text), "<svg ") {
+		t.Errorf("got no picture: %v", err)
+	}
+	in, err := os.Open(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	piped := prepare(t, "", "lab", "render", "-", "--html", "-")
+	piped.Stdin = in
+	if r := finish(t, piped); r.code != 0 || !strings.HasPrefix(r.out, "<!DOCTYPE html>") || strings.Contains(r.out, "CONTENDER") {
+		t.Errorf("got exit status %d and %.60q; want the page on stdout, and nothing else", r.code, r.out)
+	}
+}
+
+// A trace whose run was not as its head claims.
+func TestLabSaysWhatIsNotAsClaimed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "t.jsonl")
+	const head = `{"at":0,"kind":"began","about":{"scenario":"s","contender":"c","guarded":true,"claimed":{"Contender":"c","Guarded":true,"Breaks":["two holders"]}}}`
+	if err := os.WriteFile(file, []byte(head+"\n"+`{"at":1,"kind":"noted","text":"nothing happens"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "", "lab", "render", file).want(t, 1, "NOT as claimed")
+}
+
+func TestLabExploresFromASeed(t *testing.T) {
+	t.Parallel()
+	run(t, "", "lab", "explore", "--for", "20s", "--seed", "3").want(t, 0, "exploration of seed 3", "keeps every rule")
+}
+
+func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"lab nonsense", 64, "no scenario"},
+		{"lab gc-pause failover", 64, "one SCENARIO"},
+		{"lab gc-pause --backend cloud", 64, "virtual, embedded, real"},
+		{"lab gc-pause --protections luck", 64, "clock-watch"},
+		{"lab gc-pause --contender mutex", 64, "textbook-redlock"},
+		{"lab gc-pause --contender single --protections off", 64, "--contender"},
+		{"lab gc-pause --guard=perhaps", 64, "true or false"},
+		{"lab gc-pause --seed x", 64, "seed"},
+		{"lab gc-pause --html " + dir + "/no/such/directory/x.html", 1, "no such file"},
+		{"lab render", 64, "TRACE"},
+		{"lab render " + dir + "/none", 66, "no such file"},
+		{"lab explore --for -1s", 64, "positive"},
+		{"lab explore --plan {}", 64, "plan"},
+	} {
+		r := run(t, "", strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.out+r.errs, c.says) {
+			t.Errorf("%q: got exit status %d and %s%s; want %d and %q", c.args, r.code, r.out, r.errs, c.code, c.says)
+		}
+	}
+	bad := filepath.Join(dir, "bad")
+	if err := os.WriteFile(bad, []byte("{\"at\":1}\nnonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "", "lab", "render", bad).want(t, 65, "record 2")
+}
+
+// Without a server program the real backend is not there, and says so.
+func TestLabSaysThatABackendIsNotAvailable(t *testing.T) {
+	t.Parallel()
+	cmd := prepare(t, "", "lab", "gc-pause", "--backend", "real")
+	cmd.Env = append(cmd.Env, "PATH=/nonexistent")
+	finish(t, cmd).want(t, 69, "real backend")
+}
+
+func TestLabPlaysOnRealServers(t *testing.T) {
+	t.Parallel()
+	chaos.NeedServer(t, chaos.ServerConfig{})
+	run(t, "", "lab", "amnesia-minority", "--backend", "real", "--contender", "redlock,single").want(t, 0, "real backend", "two holders", "as claimed")
+}

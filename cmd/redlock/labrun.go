@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// lab plays a scenario with one contender after the other.
+func (a *app) lab(ctx context.Context, name string, e *experiment) error {
+	s, ok := chaos.FindScenario(name)
+	if !ok {
+		return usage("lab: there is no scenario %q; see: redlock lab", name)
+	}
+	backend, err := backendNamed(e.backend)
+	if err != nil {
+		return err
+	}
+	if err := s.Fit(backend); err != nil {
+		return &statusError{exitNoQuorum, fmt.Errorf("lab: %s can't be played on the %s backend: %w", name, backend, err)}
+	}
+	cast, err := e.cast(s)
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	runs := make([]chaos.Run, 0, len(cast))
+	for i, c := range cast {
+		a.progress("%s, %d of %d: %s", name, i+1, len(cast), c)
+		run, err := play(ctx, s, c, backend, e.seed)
+		if err != nil {
+			return unplayed(ctx, err)
+		}
+		runs = append(runs, run)
+	}
+	a.progress("")
+	return errors.Join(a.save(&e.outputs, runs), a.report(runs, &e.outputs))
+}
+
+func backendNamed(word string) (chaos.Backend, error) {
+	var words []string
+	for _, b := range chaos.Backends() {
+		if string(b) == word {
+			return b, nil
+		}
+		words = append(words, string(b))
+	}
+	return "", usage("lab: there is no backend %q; there are %s", word, strings.Join(words, ", "))
+}
+
+// unplayed is the error of a scenario that could not be played: a signal, a
+// backend that is not there, or something else.
+func unplayed(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, chaos.ErrNoServer), errors.Is(err, errors.ErrUnsupported):
+		return &statusError{exitNoQuorum, err}
+	}
+	return err
+}
+
+// play plays a scenario with one contender, in a bubble where the backend wants
+// one, and has it judged.
+func play(ctx context.Context, s chaos.Scenario, c chaos.Showing, backend chaos.Backend, seed uint64) (chaos.Run, error) {
+	run := chaos.Run{About: chaos.About{
+		Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: c.Contender, Guarded: c.Guarded,
+		Backend: string(backend), Seed: seed, Judge: s.Judge(), Claimed: claimOf(s, c),
+	}}
+	kit, err := chaos.ScenarioKit(c.Contender) //nolint:contextcheck // Lockers live until they are closed
+	if err != nil {
+		return run, err
+	}
+	onStage := func(ctx context.Context) error {
+		stage, err := chaos.OpenStage(ctx, backend, seed, s.Nodes)
+		if err != nil {
+			return err
+		}
+		run.About.Nodes = stage.Names()
+		run.Records, err = s.Play(ctx, stage, kit, c.Guarded)
+		return errors.Join(err, stage.Close())
+	}
+	if backend == chaos.Virtual {
+		// Not with ctx: who waits for something outside the bubble stops its time.
+		// A signal ends the program, which has nothing to clean up.
+		err = chaos.InBubble(func() error { return onStage(context.Background()) }) //nolint:contextcheck // see above
+	} else {
+		err = onStage(ctx)
+	}
+	run.Verdict = run.About.Judge.Judge(run.Records)
+	return run, err
+}
+
+// claimOf is what the scenario claims of a contender; nil: nothing.
+func claimOf(s chaos.Scenario, c chaos.Showing) *chaos.Showing {
+	for _, claim := range s.Showings {
+		if claim.Contender == c.Contender && claim.Guarded == c.Guarded {
+			return &claim
+		}
+	}
+	return nil
+}
+
+// progress shows on a terminal what is being done, on one line that changes;
+// without a format it takes the line away.
+func (a *app) progress(format string, args ...any) {
+	if !isTerminal(a.stderr) || a.connection.json || a.getenv("TERM") == "dumb" {
+		return
+	}
+	_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K"+format, args...)
+}
+
+// render judges a trace that was written before, and draws it.
+func (a *app) render(name string, o *outputs) error {
+	trace := io.ReadCloser(a.stdin)
+	if name != "-" {
+		f, err := os.Open(name) //nolint:gosec // G304: the file that the user asks for
+		if err != nil {
+			return &statusError{exitNoInput, err}
+		}
+		trace = f
+	}
+	defer trace.Close()
+	runs, err := chaos.ReadRuns(trace)
+	if err != nil {
+		return &statusError{exitBadData, fmt.Errorf("%s: %w", name, err)}
+	}
+	return errors.Join(a.save(o, runs), a.report(runs, o))
+}
+
+// save writes the files that were asked for.
+func (a *app) save(o *outputs, runs []chaos.Run) error {
+	var errs []error
+	for _, out := range []struct {
+		file  string
+		write func(io.Writer, ...chaos.Run) error
+	}{{o.html, chaos.WritePage}, {o.svg, chaos.WritePicture}, {o.trace, chaos.WriteRuns}} {
+		if out.file != "" {
+			errs = append(errs, a.saveAs(out.file, func(w io.Writer) error { return out.write(w, runs...) }))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// saveAs writes one file, or to stdout where it is called "-".
+func (a *app) saveAs(name string, write func(io.Writer) error) error {
+	if name == "-" {
+		return write(a.stdout)
+	}
+	f, err := os.Create(name) //nolint:gosec // G304: the file that the user asks for
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// runShows is a run, as --json shows it.
+type runShows struct {
+	Scenario    string   `json:"scenario,omitempty"`
+	Contender   string   `json:"contender,omitempty"`
+	Guarded     bool     `json:"guarded"`
+	Backend     string   `json:"backend,omitempty"`
+	Seed        uint64   `json:"seed"`
+	AsClaimed   *bool    `json:"as_claimed"` // null: nothing is claimed
+	Broken      []string `json:"broken"`
+	Violations  []string `json:"violations"`
+	TwoHolders  int64    `json:"two_holders_ms"`
+	Rounds      int      `json:"rounds"`
+	Won         int      `json:"won"`
+	Writes      int      `json:"writes"`
+	Refused     int      `json:"refused"`
+	LongestWait int64    `json:"longest_wait_ms"`
+}
+
+func shownRun(r chaos.Run) runShows {
+	v := r.Verdict
+	shows := runShows{
+		Scenario: r.About.Scenario, Contender: r.About.Contender, Guarded: r.About.Guarded, Backend: r.About.Backend, Seed: r.About.Seed,
+		Broken: []string{}, Violations: []string{}, TwoHolders: milliseconds(v.Overlap), Rounds: v.Rounds, Won: v.Won,
+		Writes: v.Writes, Refused: v.Refused, LongestWait: milliseconds(v.LongestWait),
+	}
+	if as, known := r.AsClaimed(); known {
+		shows.AsClaimed = &as
+	}
+	for _, rule := range v.Broken() {
+		shows.Broken = append(shows.Broken, string(rule))
+	}
+	for _, violation := range v.Violations {
+		shows.Violations = append(shows.Violations, violation.String())
+	}
+	return shows
+}
+
+// report prints the runs side by side, and says by the exit status whether all
+// was as claimed.
+func (a *app) report(runs []chaos.Run, o *outputs) error {
+	p, code := a.newPage(), exitOK
+	for _, r := range runs {
+		if as, known := r.AsClaimed(); known && !as {
+			code = exitFailure
+		}
+		if a.connection.json {
+			p.WriteString(jsonLine(shownRun(r)))
+		}
+	}
+	if !a.connection.json {
+		p.runs(runs)
+	}
+	if o.toStdout() { // which is the file's then
+		p.Reset()
+	}
+	return errors.Join(a.flush(p), quietly(code))
+}
+
+// runs prints a table, what was found where it was not claimed, and the lesson.
+func (p *page) runs(runs []chaos.Run) {
+	about := runs[0].About
+	if about.Scenario != "" {
+		p.printf("%s: %s\n%s backend, seed %d\n\n", about.Scenario, about.Claim, about.Backend, about.Seed)
+	}
+	rows := [][]cell{row("CONTENDER", "GUARD", "VERDICT", "TWO HOLDERS", "WRITES", "REFUSED", "LOCKS", "LONGEST WAIT", "")}
+	for _, r := range runs {
+		rows = append(rows, runRow(r))
+	}
+	p.table(rows)
+	for _, r := range runs {
+		if as, known := r.AsClaimed(); !known || !as {
+			p.violations(r)
+		}
+	}
+	if about.Lesson != "" {
+		p.printf("\nTake away: %s.\n", about.Lesson)
+	}
+}
+
+func runRow(r chaos.Run) []cell {
+	v, name := r.Verdict, r.About.Contender
+	guard, said := "off", cell{"keeps every rule", green}
+	if name == "" {
+		name, guard = "the trace", "-"
+	} else if r.About.Guarded {
+		guard = "on"
+	}
+	if broken := shownRun(r).Broken; len(broken) > 0 {
+		said = cell{strings.Join(broken, ", "), red}
+	}
+	claim := cell{}
+	switch as, known := r.AsClaimed(); {
+	case known && as:
+		claim.text = "as claimed"
+	case known:
+		claim = cell{"NOT as claimed", red}
+	}
+	cells := row(name, guard, "", short(v.Overlap), strconv.Itoa(v.Writes), strconv.Itoa(v.Refused), fmt.Sprintf("%d of %d", v.Won, v.Rounds), short(v.LongestWait), "")
+	cells[2], cells[8] = said, claim
+	return cells
+}
+
+// violations lists what a run broke.
+func (p *page) violations(r chaos.Run) {
+	for i, v := range r.Verdict.Violations {
+		if i == 0 {
+			p.printf("\n%s:\n", runRow(r)[0].text)
+		}
+		p.printf("  %v\n", v)
+	}
+}
