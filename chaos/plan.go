@@ -344,10 +344,18 @@ func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
 		time.Sleep(spread(random, pause))
 		if random.IntN(4) == 0 {
 			_ = t.Extend(ctx, p.Lease) // what comes of it is in the trace
+			breathe(random)
 		}
 		if t.Write(ctx) != nil {
 			break
 		}
 	}
+	breathe(random)
 	_ = t.Release(ctx)
 }
+
+// breathe is the time that a client's own code takes between two calls of its
+// lock. Without it the second could begin at the very moment at which the first
+// returned, while goroutines of the library still run for that one: which of them
+// is first would follow from nothing.
+func breathe(random *rand.Rand) { time.Sleep(spread(random, time.Millisecond)) }

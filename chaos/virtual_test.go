@@ -32,6 +32,11 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 		{fault: chaos.Fault{Kind: chaos.Reset}, during: true, after: true, kept: true},
 		{fault: chaos.Fault{Kind: chaos.Flush}, during: true, after: true},
 		{fault: chaos.Fault{Kind: chaos.Delete, Key: "before"}, during: true, after: true},
+		{fault: chaos.Fault{Kind: chaos.Evict, Key: "before"}, during: true, after: true},
+		{fault: chaos.Fault{Kind: chaos.Old}, during: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Failover}, during: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Step, Delay: time.Hour}, during: true, after: true, kept: true},
+		{fault: chaos.Fault{Kind: chaos.Drift, Delay: time.Second}, during: true, after: true, kept: true},
 		{fault: chaos.Fault{Kind: chaos.Cut, Client: "bob"}, during: true, after: true, kept: true},
 	} {
 		t.Run(c.fault.String(), func(t *testing.T) {
@@ -148,6 +153,133 @@ func TestAPausedClientRestsUntilItIsMended(t *testing.T) {
 		stage.Rest("ann")
 		if d := time.Since(start); d != time.Minute {
 			t.Errorf("ann rested for %v; want a minute", d)
+		}
+	})
+}
+
+// A clock that steps moves the ends of all keys, as a real Redis's does.
+func TestAStepMovesTheEndsOfKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage, err := chaos.NewVirtual(1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stage.Close()
+		node := connect(t, stage, "ann")[0]
+		left := func() time.Duration {
+			t.Helper()
+			left, err := node.PTTL(t.Context(), "k").Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return left.Round(time.Second)
+		}
+		for _, c := range []struct {
+			fault        chaos.Fault
+			during, back time.Duration
+		}{
+			{chaos.Fault{Kind: chaos.Step, Delay: -20 * time.Second}, 30 * time.Second, 10 * time.Second},
+			{chaos.Fault{Kind: chaos.Step, Delay: 4 * time.Second}, 6 * time.Second, 10 * time.Second},
+			{chaos.Fault{Kind: chaos.Step, Delay: 20 * time.Second}, -2, -2},
+		} {
+			if err := node.Set(t.Context(), "k", "v", 10*time.Second).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := stage.Break(c.fault); err != nil {
+				t.Fatal(err)
+			}
+			if got := left(); got != c.during && c.during > 0 || (got > 0) != (c.during > 0) {
+				t.Errorf("%v: got %v left; want %v", c.fault, got, c.during)
+			}
+			if err := stage.Mend(c.fault); err != nil {
+				t.Fatal(err)
+			}
+			if got := left(); got != c.back && c.back > 0 || (got > 0) != (c.back > 0) {
+				t.Errorf("%v, mended: got %v left; want %v", c.fault, got, c.back)
+			}
+		}
+		drift := chaos.Fault{Kind: chaos.Drift, Delay: 500 * time.Millisecond}
+		if err := errors.Join(node.Set(t.Context(), "k", "v", time.Minute).Err(), stage.Break(drift)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if got := left(); got != 30*time.Second {
+			t.Errorf("%v for 20s: got %v left; want half a minute", drift, got)
+		}
+		if err := stage.Mend(drift); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(); got != 40*time.Second {
+			t.Errorf("%v, mended: got %v left; want 40s", drift, got)
+		}
+	})
+}
+
+func TestASuspendedClientIsCutOffAndRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage, err := chaos.NewVirtual(1, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stage.Close()
+		ann, bob := connect(t, stage, "ann"), connect(t, stage, "bob")
+		both := []chaos.Fault{{Kind: chaos.Suspend, Client: "ann"}, {Kind: chaos.Pause, Client: "ann"}}
+		for _, f := range both {
+			if err := stage.Break(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range ann {
+			if err := ann[i].Ping(t.Context()).Err(); err == nil {
+				t.Errorf("ann reaches node %d", i)
+			}
+			if err := bob[i].Ping(t.Context()).Err(); err != nil {
+				t.Errorf("bob: %v", err)
+			}
+		}
+		start := time.Now()
+		for i, f := range both {
+			time.AfterFunc(time.Duration(i+1)*time.Minute, func() { _ = stage.Mend(f) })
+		}
+		stage.Rest("ann")
+		if d := time.Since(start); d != 2*time.Minute {
+			t.Errorf("ann rested for %v; want until both were mended", d)
+		}
+		if err := ann[0].Ping(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A node that came back with old data is another process: what was loaded is gone,
+// and so are the connections.
+func TestOldDataComeWithAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, kind := range []chaos.Break{chaos.Old, chaos.Failover, chaos.Crash, chaos.Forget} {
+			stage, err := chaos.NewVirtual(1, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := connect(t, stage, "ann")[0]
+			hash, err := node.ScriptLoad(t.Context(), "return 1").Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := node.Info(t.Context(), "server").Val()
+			f := chaos.Fault{Kind: kind}
+			if err := errors.Join(stage.Break(f), stage.Mend(f)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if got := node.ScriptExists(t.Context(), hash).Val(); len(got) != 1 || got[0] {
+				t.Errorf("%v: the script: got %v; want false", f, got)
+			}
+			if after := node.Info(t.Context(), "server").Val(); after == before || after == "" {
+				t.Errorf("%v: got the same process", f)
+			}
+			if err := stage.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
@@ -298,4 +299,31 @@ func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
 	p, _ := newSimPeer(t, false)
 	q, _ := newSimPeer(t, true)
 	compare(t, p, q, 50, 40)
+}
+
+// A server whose clock is moved, and a node of ours: leases are whole hours, and
+// steps are half an hour more, either way.
+func TestClockStepsAsAServersDoes(t *testing.T) {
+	server := chaos.NeedServer(t, chaos.ServerConfig{FakeClock: true})
+	want := newRealPeer(t, server)
+	got, node := newSimPeer(t, false)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var ahead time.Duration
+	for i := range 60 {
+		s := step{"SET", pick(rnd, keys[1:]), "v", "PX", lease(rnd)}
+		if g, w := got.take(s), want.take(s); g != w {
+			t.Fatalf("%q: got %s; want %s", s, g, w)
+		}
+		if i%3 == 0 {
+			by := time.Duration(rnd.IntN(8)-4)*time.Hour + 30*time.Minute
+			ahead += by
+			node.Step(by)
+			if err := server.SetClock(fmt.Sprintf("%+d", int(ahead.Seconds()))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if g, w := got.stored(), want.stored(); g != w {
+			t.Fatalf("after %d steps, clocks ahead by %v: got\n%s; want\n%s", i, ahead, g, w)
+		}
+	}
 }
