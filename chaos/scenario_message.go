@@ -120,7 +120,7 @@ func releaseTooLate(ctx context.Context, s *scene) error {
 	if err := next.Extend(ctx, ScenarioLease); err != nil {
 		return fmt.Errorf("bob's key is gone: %w", err)
 	}
-	if s.rival(ctx, ann, next) != nil {
+	if s.rivalFor(ctx, ann, next, ScenarioLease/2) != nil {
 		return nil // the trace says it
 	}
 	return errors.Join(next.Write(ctx), next.Release(ctx))

@@ -191,7 +191,7 @@ func partitionSides() Scenario {
 			if err != nil {
 				return err
 			}
-			if s.rival(ctx, bob, first) != nil {
+			if s.rivalFor(ctx, bob, first, ScenarioLease/2) != nil {
 				return nil // the trace says it
 			}
 			return errors.Join(first.Release(ctx), s.visit(ctx, bob, ScenarioLease))

@@ -185,12 +185,18 @@ func (s *scene) holds(ctx context.Context, a *Actor) (*Tenure, error) {
 	return t, nil
 }
 
-// rival has another actor insist for half a lease while first holds. If it gets
-// the lock, both are at work for a while. It returns the rival's tenure, or nil.
+// rival has another actor insist for as long as first believes in its lock. If it
+// gets the lock, both are at work for a while. It returns the rival's tenure, or
+// nil.
 func (s *scene) rival(ctx context.Context, a *Actor, first *Tenure) *Tenure {
-	t, err := s.insist(ctx, a, ScenarioLease/2)
+	return s.rivalFor(ctx, a, first, first.Remaining()-2*askEvery)
+}
+
+// rivalFor is rival for a time that leaves something of first's lease.
+func (s *scene) rivalFor(ctx context.Context, a *Actor, first *Tenure, within time.Duration) *Tenure {
+	t, err := s.insist(ctx, a, within)
 	if err == nil {
-		time.Sleep(aWhile)
+		time.Sleep(min(aWhile, first.Remaining()))
 	}
 	first.Remaining() // it may have been told
 	return t

@@ -16,6 +16,9 @@ const (
 	// A witness looks at each node so often: short beside a lease, long beside a
 	// command. The odd part keeps virtual runs free of ties.
 	witnessEvery = 20*time.Millisecond + 13*time.Nanosecond
+	// realEvery is as often where a look costs a processor what a command costs:
+	// they would be most of a scenario's load.
+	realEvery = 5 * witnessEvery
 	// witnessTimeout is how long a node may take before it counts as silent.
 	witnessTimeout = 100 * time.Millisecond
 	// sameExpiry is how far two looks at one expiry may differ: a key's rest comes
@@ -31,6 +34,7 @@ const (
 type witness struct {
 	history *History
 	names   []string
+	every   time.Duration
 
 	mu      sync.Mutex // guards senders
 	senders map[string]sender
@@ -49,7 +53,10 @@ func attest(stage Stage, history *History) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &witness{history: history, names: stage.Names(), senders: map[string]sender{}}
+	w := &witness{history: history, names: stage.Names(), every: witnessEvery, senders: map[string]sender{}}
+	if _, processes := stage.(*realStage); processes {
+		w.every = realEvery
+	}
 	history.witness = w
 	ctx, cancel := context.WithCancel(context.Background())
 	var looks sync.WaitGroup
@@ -73,7 +80,7 @@ type seen struct {
 func (w *witness) follow(ctx context.Context, i int, node redis.UniversalClient) {
 	last := seen{owner: map[string]string{}, until: map[string]time.Duration{}}
 	w.look(ctx, i, node, &last)
-	every := time.NewTicker(witnessEvery + time.Duration(i)*time.Nanosecond)
+	every := time.NewTicker(w.every + time.Duration(i)*time.Nanosecond)
 	defer every.Stop()
 	for {
 		select {
