@@ -3,8 +3,10 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -76,6 +78,109 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A node that is not to be taken in is looked at now and then: somebody may have
+// put it right.
+func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
+	for name, spoil := range map[string]func(*redlocktest.Cluster){
+		"foreign": func(nodes *redlocktest.Cluster) { foreign(nodes, 2, "3") },
+		"damaged": func(nodes *redlocktest.Cluster) { nodes.Node(2).Miniredis().HSet(redlock.NodeKey, "n", "three") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := redlocktest.Start(t, 3)
+				spoil(nodes)
+				l := lockerOver(t, nodes)
+				warm(t, l)
+				time.Sleep(time.Minute)
+				if got := len(nodes.Node(2).Keys()); got != 1 {
+					t.Fatalf("got %d keys on the node; want what was there", got)
+				}
+				nodes.Node(2).FlushAll()
+				time.Sleep(redlock.DefaultMaxTTL + 15*time.Second) // nobody asks for anything meanwhile
+				if got := nodes.Node(2).Miniredis().HGet(redlock.NodeKey, "epoch"); got == "" {
+					t.Error("a quarter of a minute after its wait the node that was emptied has no record")
+				}
+				wantVotes(t, "after it was emptied", l, 3)
+			})
+		})
+	}
+}
+
+// Marks that can't reach a quorum are not begun: the node would be lost for
+// nothing.
+func TestARetirementThatCanNotBeFinishedLeavesTheNodeUnharmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		before := nodes.Node(2).Miniredis().HGet(redlock.NodeKey, "epoch")
+		nodes.Node(0).Stop()
+		wantError(t, "Retire", l.Cluster().Retire(t.Context(), 2), redlock.ErrNoQuorum)
+		if got := nodes.Node(2).Miniredis().HGet(redlock.NodeKey, "epoch"); got != before || got == "" {
+			t.Errorf("the node's epoch: got %q; want it as it was, %q", got, before)
+		}
+		if got := nodes.Node(1).Miniredis().HGet(redlock.NodeKey, "retired"); got != "" {
+			t.Errorf("a mark on another node: got %q; want none", got)
+		}
+		mustRelease(t, mustAcquire(t, l, "orders/42")) // a quorum of two needs it
+		nodes.Node(0).Start()
+		warm(t, l)
+		wantVotes(t, "with all nodes", l, 3)
+	})
+}
+
+// Records count MaxTTL in whole milliseconds.
+func TestAMaxTTLMayHaveAFractionOfAMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const maxTTL = 2*time.Second + 300*time.Microsecond
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		l := lockerOver(t, nodes, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))
+		must(t, l.Cluster().Admit(t.Context()))
+		wantVotes(t, "founded with it", l, 3)
+		lock, err := l.TryAcquire(t.Context(), "orders/42")
+		must(t, err)
+		mustRelease(t, lock)
+		if got := status(t, l).Nodes[0].MaxTTL; got < maxTTL {
+			t.Errorf("the record says %v; want no less than %v, which somebody may take", got, maxTTL)
+		}
+	})
+}
+
+// When nobody is left who remembers, numbers come from a clock, and the clock may
+// be behind. By itself that happens only without WithStrictRecovery.
+func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var seen events
+			opts := []redlock.Option{seen.option()}
+			if strict {
+				opts = append(opts, redlock.WithStrictRecovery())
+			}
+			l, nodes := newLocker(t, 5, opts...)
+			ahead := fmt.Sprint(time.Now().Add(24 * time.Hour).UnixMicro()) // as a clock that was a day ahead gave
+			for _, n := range nodes.Nodes() {
+				n.Miniredis().HSet(redlock.NodeKey, fmt.Sprint(redlock.StripeOf("orders/42")), ahead)
+			}
+			first := mustAcquire(t, l, "orders/42")
+			mustRelease(t, first)
+			for _, n := range nodes.Nodes() {
+				n.Restart()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*redlock.DefaultMaxTTL)
+			defer cancel()
+			second, err := l.Acquire(ctx, "orders/42")
+			switch {
+			case strict && !errors.Is(err, redlock.ErrNoQuorum):
+				t.Errorf("strict: got %v; want ErrNoQuorum until an operator decides", err)
+			case !strict && (err != nil || second.Token() >= first.Token()):
+				t.Errorf("not strict: got %v; want a lock whose token went back, or this test shows nothing", err)
+			}
+			if told := len(seen.of(redlock.ClusterFounded)) > 0; told == strict {
+				t.Errorf("strict %v: got ClusterFounded told: %v; want it where tokens lean on a clock", strict, told)
+			}
 		})
 	}
 }

@@ -10,3 +10,22 @@ func StepBetween(sent, received [2]time.Duration, server [2]time.Duration, facto
 	}
 	return r(0).stepTo(r(1), factor)
 }
+
+// ClockSample is a sample of a node's clock: asked for, answered by a server that
+// showed a time, and received, all since some origin.
+type ClockSample struct {
+	Node                  int
+	Sent, Received, Shows time.Duration
+}
+
+// StepsWitnessed gives the samples to the witnesses, one after another, and
+// returns the steps that they brought to light.
+func StepsWitnessed(nodes int, factor float64, samples []ClockSample) map[int]time.Duration {
+	w, found := newWitnesses(nodes, factor), map[int]time.Duration{}
+	for _, s := range samples {
+		for _, slip := range w.sample(s.Node, readClock(instant(s.Sent), instant(s.Received), time.Unix(0, int64(s.Shows)))) {
+			found[slip.node] += slip.by
+		}
+	}
+	return found
+}

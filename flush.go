@@ -223,10 +223,13 @@ func (n *node) silence() error {
 		return n.abstains
 	case n.timeless != nil:
 		return n.timeless
-	case n.distrust != nil && n.clock.early() < n.distrust.until:
-		return n.distrust
 	}
-	n.distrust = nil
+	if d := n.distrust.Load(); d != nil {
+		if n.clock.early() < d.until {
+			return d
+		}
+		n.distrust.CompareAndSwap(d, nil)
+	}
 	return nil
 }
 
@@ -234,10 +237,13 @@ func (n *node) silence() error {
 // asked; nil: it does.
 func (n *node) doubt() error {
 	switch {
+	case n.met != n.turn():
+		return errExchanged
 	case n.timeless != nil:
 		return n.timeless
-	case n.distrust != nil:
-		return n.distrust
+	}
+	if d := n.distrust.Load(); d != nil {
+		return d
 	}
 	return nil
 }

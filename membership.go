@@ -159,6 +159,35 @@ func (w watch) look(s sight) watch {
 	}
 }
 
+// tenure is which server this client has seen vote at a node's address, and under
+// which epoch. One server that takes the place of another ends the other's epoch:
+// should the first come back as it was (the virtual IP has moved, and moved
+// back), its record still names it a member, and it does not know what was
+// granted in between. So it is blank, until it was installed under a new epoch.
+type tenure struct {
+	run, epoch string
+	past       []string // epochs that have ended
+}
+
+// pastEpochs is how many ended epochs a client keeps for each node.
+const pastEpochs = 64
+
+// look updates the tenure after a sight of the node, and marks the sight.
+func (t tenure) look(s sight) (tenure, sight) {
+	if slices.Contains(t.past, s.rec.epoch) {
+		s.returned = true
+	}
+	if !s.member() {
+		return t, s
+	}
+	if t.epoch != "" && t.run != s.run {
+		t.past = append(slices.Clone(t.past), t.epoch)
+		t.past = t.past[max(0, len(t.past)-pastEpochs):]
+	}
+	t.run, t.epoch = s.run, s.rec.epoch
+	return t, s
+}
+
 // seat is the node's right to vote, or the reason why it abstains.
 func (f fleet) seat(i int) (seat, string) {
 	state, why := f.standing(i)
@@ -209,6 +238,8 @@ func (f fleet) standing(i int) (NodeState, string) {
 		// Its record has our own list of nodes, and another id: two clients founded
 		// the cluster at once. It is taken over like a blank node, by the same wait.
 		return NodeBlank, fmt.Sprintf("it was founded as cluster %s at the same time as %s", s.rec.cluster, f.target)
+	case s.returned:
+		return NodeBlank, "another server has voted at its address since: it does not know what that one granted"
 	case !s.member():
 		return NodeBlank, "it restarted: its data may be old"
 	}

@@ -37,19 +37,21 @@ var (
 // next, so a hung node costs one goroutine and a bounded queue, and commands to
 // one node keep their order.
 type node struct {
-	index   int
-	name    string
-	client  redis.UniversalClient // for pinned connections and inspection
-	calls   redis.UniversalClient // the same, bounded by the node timeout where it can be
-	bounded *redis.Client         // calls, where a connection of it may be pinned; nil: not
-	timeout time.Duration
-	clock   *Clock
-	observe observer
-	peers   *peers
-	roster  *roster
-	stale   atomic.Bool // to be verified before the next flush
-	cfg     *config
-	stepped func(node int, cause error) // told when the node's clock stepped
+	index    int
+	name     string
+	client   redis.UniversalClient // for pinned connections and inspection
+	calls    redis.UniversalClient // the same, bounded by the node timeout where it can be
+	bounded  *redis.Client         // calls, where a connection of it may be pinned; nil: not
+	timeout  time.Duration
+	clock    *Clock
+	observe  observer
+	peers    *peers
+	roster   *roster
+	stale    atomic.Bool               // to be verified before the next flush
+	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
+	door     *doorkeeper               // of a client that Open made; else nil
+	cfg      *config
+	stepped  func(node int, cause error) // told when the node's clock stepped
 
 	wake    chan struct{}
 	stop    chan struct{}
@@ -70,12 +72,12 @@ type node struct {
 	epoch    string      // empty: the node does not vote for us
 	abstains error       // why, if it answered so
 	due      bool        // for a verification
+	met      int64       // turn() as of the last verification
 	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
 	refused  error       // what the last rollback brought; nil: no error
 	refusals int         // refused tries in a row
 	retryAt  instant     // no try before
 	reading  reading     // the last sample of its clock
-	distrust *stepError  // why it abstains since then; nil: it does not
 	timeless error       // why its clock can not be watched; nil: it can
 	pinned   *redis.Conn // the connection that flushes go out on; nil: none
 	idler    *time.Timer
@@ -330,7 +332,11 @@ func (n *node) flush() {
 			return
 		}
 	}
-	if err := n.prepare(); err != nil {
+	err := n.prepare()
+	if errors.Is(err, errExchanged) {
+		err = n.prepare() // the next connection is let in
+	}
+	if err != nil {
 		n.failed(err)
 		return
 	}
@@ -345,7 +351,13 @@ func (n *node) flush() {
 func (n *node) probe() error {
 	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
 	sent := n.clock.now()
-	switch err := n.calls.Process(context.Background(), cmd); {
+	err := n.calls.Process(context.Background(), cmd)
+	if errors.Is(err, errExchanged) { // the next connection is let in
+		cmd.SetErr(nil)
+		sent = n.clock.now()
+		err = n.calls.Process(context.Background(), cmd)
+	}
+	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return nil // it answers; whether it votes is asked with the next sample
 	case err != nil:
@@ -364,7 +376,7 @@ func (n *node) prepare() error {
 		}
 		n.loaded = true
 	}
-	if n.stale.Swap(false) {
+	if n.stale.Swap(false) || n.met != n.turn() {
 		n.distrustSeat()
 	}
 	if n.epoch != "" {
@@ -507,26 +519,34 @@ func (n *node) sample(sent instant, server time.Time) {
 	now := n.clock.now()
 	next, last := readClock(sent, now, server), n.reading
 	n.reading = next
-	n.peers.sampled(n.index, next)
+	slips := n.peers.sampled(n.index, next)
 	if last.at == 0 || n.cfg.trustClocks {
 		return
 	}
-	by := last.stepTo(next, n.cfg.drift)
-	if by == 0 {
-		return
+	if by := last.stepTo(next, n.cfg.drift); by != 0 {
+		n.stepBy(by)
 	}
-	wait := n.roster.longestLease()
-	n.distrust = &stepError{by: by, wait: wait, clock: n.clock, until: now.add(wait)}
+	for _, s := range slips { // of other nodes, too
+		n.roster.nodes[s.node].stepBy(s.by)
+	}
+}
+
+// stepBy takes note that the node's clock has stepped; any node's writer may
+// find that out.
+func (n *node) stepBy(by time.Duration) {
+	now, wait := n.clock.now(), n.roster.longestLease()
+	why := &stepError{by: by, wait: wait, clock: n.clock, until: now.add(wait)}
+	n.distrust.Store(why)
 	n.mu.Lock()
 	n.steps = now
 	n.mu.Unlock()
-	n.tell(NodeClockStepped, n.distrust)
-	n.stepped(n.index, n.distrust)
+	n.tell(NodeClockStepped, why)
+	n.stepped(n.index, why)
 }
 
-// steppedSince tells whether the node's clock was seen to have stepped after t.
+// steppedSince tells whether the node's clock was seen to have stepped since t.
 func (n *node) steppedSince(t instant) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.steps > t
+	return n.steps != 0 && n.steps >= t
 }

@@ -29,7 +29,9 @@ const (
 // closes. A URL is redis://[user:password@]host[:port], rediss:// for TLS,
 // unix://[user:password@]/path, or a bare host:port; always database 0. The clients never
 // send a command twice, are bounded by the node timeout, and need no more than
-// eight connections each.
+// eight connections each. Every new connection asks the server for its run_id: an
+// address that leads to another server than before is verified before it votes
+// again, which New can't do for clients of the caller's.
 //
 // Open connects to every node and asks whether it votes, for at most four node
 // timeouts, or until ctx is done. It succeeds while a quorum answers: the nodes
@@ -55,8 +57,12 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	clients := make([]redis.UniversalClient, len(urls))
 	own := make([]io.Closer, len(urls))
+	doors := make([]*doorkeeper, len(urls))
 	for i, o := range options {
 		harden(o, cfg.nodeTimeout)
+		if !cfg.unprotected {
+			doors[i] = guard(o)
+		}
 		c := redis.NewClient(o)
 		clients[i], own[i] = c, c
 	}
@@ -65,6 +71,9 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 		return nil, errors.Join(err, closeAll(own))
 	}
 	l.own = own
+	for i, n := range l.nodes {
+		n.door = doors[i] // before anything is sent
+	}
 	if err := l.warmUp(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

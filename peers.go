@@ -24,16 +24,21 @@ type peers struct {
 
 	mu      sync.Mutex // guards the fields below
 	offsets []int64    // by node: its clock minus ours, in microseconds; 0: no sample yet
-	runs    []string   // by node: its run_id
+	seenBy  *witnesses
+	runs    []string // by node: its run_id
 	names   []string
 }
 
-func newPeers(c *Clock, names []string) *peers {
-	return &peers{clock: c, offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names}
+func newPeers(c *Clock, names []string, factor float64) *peers {
+	return &peers{
+		clock: c, offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names,
+		seenBy: newWitnesses(len(names), factor),
+	}
 }
 
-// sampled takes in a reading of a node's clock.
-func (p *peers) sampled(node int, r reading) {
+// sampled takes in a reading of a node's clock. It returns which nodes have
+// stepped, by the word of other nodes' clocks.
+func (p *peers) sampled(node int, r reading) []slip {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offsets[node] = (r.least + r.most).Microseconds() / 2
@@ -47,6 +52,7 @@ func (p *peers) sampled(node int, r reading) {
 	slices.Sort(offsets)
 	// The median: one node whose clock is off, either way, moves nothing.
 	p.lead.Store(offsets[(len(offsets)-1)/2] + hintLead.Microseconds())
+	return p.seenBy.sample(node, r)
 }
 
 // hint suggests a token: the client's clock in microseconds, so that the nodes

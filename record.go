@@ -47,6 +47,7 @@ type sight struct {
 	cause    string // why not, or what is wrong with the record
 	refused  bool   // it answered, with something that waiting does not mend
 	run      string // its run_id
+	returned bool   // another server has voted in its place since its record was new: see tenure
 	counted  bool   // largest is known
 	largest  Token  // the largest of base and stripes
 	recorded bool   // it shows a record that we understand; of a node that does not answer now, its last
@@ -149,7 +150,7 @@ func (s sight) refuse(cause string) sight {
 // member tells whether the record is the showing process's own: a server that
 // restarted with an old data set shows a record of another run.
 func (s sight) member() bool {
-	return s.answered && s.recorded && !s.rec.gone && s.rec.epoch != "" && s.rec.run == s.run
+	return s.answered && s.recorded && !s.rec.gone && s.rec.epoch != "" && s.rec.run == s.run && !s.returned
 }
 
 // standing notice tells which notice a joiner may wait on: one of this process.

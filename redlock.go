@@ -53,7 +53,7 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), turns: newTurns(), closing: make(chan struct{}),
 	}
 	l.waiters.New = func() any { return newWaiter(l.clock) }
-	l.peers = newPeers(l.clock, names)
+	l.peers = newPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
 	l.roster = newRoster(&l.cfg, l.clock, names)
 	for i, client := range nodes {

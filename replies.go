@@ -50,13 +50,13 @@ func (n *node) handOut() {
 		p := &f.parts[i]
 		err := p.cmd.Err()
 		outcome := classify(err)
-		if outcome == Unknown || err != nil && !isReply(err) {
+		switch {
+		case isMissingScript(err):
+			n.loaded, recheck = false, true
+		case outcome == Unknown || err != nil && !isReply(err):
 			broken = explain(err)
 		}
 		refused = refused || err != nil && !isMissingScript(err)
-		if isMissingScript(err) {
-			n.loaded, recheck = false, true
-		}
 		switch {
 		case p.releases != nil:
 			n.settleReleases(p, err)
@@ -313,7 +313,7 @@ func classify(err error) Outcome {
 			}
 		}
 		return Unknown
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
 		return Failed
 	default:
 		return Unknown
@@ -326,7 +326,11 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-func isMissingScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+// isMissingScript tells that nothing happened because the server does not have
+// our scripts, or may have them from another time: it is not the one verified.
+func isMissingScript(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "NOSCRIPT") || errors.Is(err, errExchanged))
+}
 
 // explain puts a node's error into words, and marks what waiting does not mend.
 func explain(err error) error {

@@ -28,6 +28,7 @@ type roster struct {
 	mu      sync.Mutex // guards the fields below
 	sights  []sight
 	watches []watch
+	tenures []tenure
 	known   []bool        // looked at since the start, with or without an answer
 	seated  []bool        // its writer votes
 	until   []instant     // of the waits that are running, by the last plan; 0: none
@@ -41,7 +42,7 @@ func newRoster(cfg *config, clock *Clock, names []string) *roster {
 	return &roster{
 		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: uuid.NewString(),
 		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
-		sights: make([]sight, n), watches: make([]watch, n), known: make([]bool, n), seated: make([]bool, n),
+		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		until: make([]instant, n), changed: make(chan struct{}),
 	}
 }
@@ -60,13 +61,16 @@ func (r *roster) current() fleet {
 
 // publish takes in what was seen of node i. A node that may vote now, and whose
 // writer does not know it yet, is verified before its next flush; all are where
-// the cluster's id is another than before.
-func (r *roster) publish(i int, s sight) {
+// the cluster's id is another than before. It returns the sight, judged by what
+// was seen of the node before.
+func (r *roster) publish(i int, s sight) sight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.sent < r.sights[i].sent {
-		return // an older look that came later
+		_, s = r.tenures[i].look(s)
+		return s // an older look that came later
 	}
+	r.tenures[i], s = r.tenures[i].look(s)
 	r.sights[i], r.watches[i], r.known[i] = s, r.watches[i].look(s), true
 	f := r.fleet()
 	moved := f.cluster() != r.cluster
@@ -78,6 +82,7 @@ func (r *roster) publish(i int, s sight) {
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
+	return s
 }
 
 // missed notes that node i did not answer.

@@ -24,16 +24,31 @@ func readClock(sent, received instant, server time.Time) reading {
 // what the drift factor allows for the time between; 0 if it need not have. A
 // clock that runs too fast or too slow shows as a row of steps.
 func (r reading) stepTo(next reading, factor float64) time.Duration {
-	slack := drift(next.at.sub(r.at), factor)
+	return r.moveTo(next).beyond(drift(next.at.sub(r.at), factor))
+}
+
+// movement is how far a node's clock moved against ours between two readings:
+// bounds of it.
+type movement struct{ least, most time.Duration }
+
+func (r reading) moveTo(next reading) movement {
+	return movement{least: next.least - r.most, most: next.most - r.least}
+}
+
+// beyond is how far it moved at least, if that is more than slack; else 0.
+func (m movement) beyond(slack time.Duration) time.Duration {
 	switch {
-	case next.least > r.most+slack:
-		return next.least - r.most
-	case next.most < r.least-slack:
-		return next.most - r.least
+	case m.least > slack:
+		return m.least
+	case m.most < -slack:
+		return m.most
 	default:
 		return 0
 	}
 }
+
+// within tells whether it certainly moved by no more than slack.
+func (m movement) within(slack time.Duration) bool { return m.least >= -slack && m.most <= slack }
 
 // stepError is why a node abstains whose clock stepped. A step forward ends
 // leases early, so the node may have forgotten locks that are held; a step back

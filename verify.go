@@ -15,6 +15,7 @@ import (
 func (n *node) verify() (epoch string, abstains, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
 	defer cancel()
+	n.met = n.turn() // an exchange from here on has it verified again
 	if n.cfg.unprotected {
 		return n.enroll(ctx)
 	}
@@ -24,7 +25,7 @@ func (n *node) verify() (epoch string, abstains, err error) {
 		if err != nil {
 			return err
 		}
-		n.roster.publish(n.index, s)
+		s = n.roster.publish(n.index, s)
 		var st seat
 		// Half the time at most for the others, so that an answer is in time.
 		others, stop := context.WithTimeout(ctx, n.timeout/2)

@@ -249,6 +249,14 @@ func (p *Proxy) relisten() error {
 	return nil
 }
 
+// Aim has new connections go to the server at target, as after a virtual IP has
+// moved to another machine; those that there are go on: see [Proxy.Reset].
+func (p *Proxy) Aim(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
 // admit lets new connections in again, to the server at target, as after an
 // address has moved from one machine to another; all other faults stand.
 func (p *Proxy) admit(target string) error {

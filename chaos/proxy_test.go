@@ -234,6 +234,21 @@ func TestResetBreaksConnectionsAndLetsNewOnesIn(t *testing.T) {
 	}
 }
 
+func TestAimLeadsNewConnectionsToAnotherServer(t *testing.T) {
+	first, p, c := throughProxy(t, long)
+	second := redlocktest.Start(t, 1, redlocktest.WithTCP(), redlocktest.WithoutFounding()).Node(0)
+	p.Aim(second.Addr())
+	must(t, c.Ping(t.Context()).Err())
+	if got := [2]int{first.Calls("PING"), second.Calls("PING")}; got != [2]int{2, 0} {
+		t.Errorf("the connection that there is: got %v pings; want both on the first server", got)
+	}
+	p.Reset()
+	eventually(t, "a new connection", func() bool { return c.Ping(t.Context()).Err() == nil })
+	if got := second.Calls("PING"); got != 1 {
+		t.Errorf("a new connection: got %d pings on the second server; want 1", got)
+	}
+}
+
 func TestHalfOpenLeavesTheClientInTheDark(t *testing.T) {
 	node, p, c := throughProxy(t, short)
 	p.HalfOpen()

@@ -1,0 +1,151 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// What becomes of a node behind whose address the server is exchanged.
+
+// floating is one address in front of two servers.
+type floating struct {
+	*chaos.Proxy
+
+	first, second *chaos.Server
+	urls, names   []string // of the nodes; the address is the first of them
+}
+
+// floatingPair is a cluster of three, whose first node is one address in front of
+// two servers that both have voted: the first one leads now, and the second has
+// been its replica since, and has its record.
+func floatingPair(t *testing.T) (floating, []*chaos.Server) {
+	t.Helper()
+	servers := chaos.NeedServers(t, 4, chaos.ServerConfig{})
+	f := floating{first: servers[0], second: servers[1]}
+	rest := servers[2:]
+	p, err := chaos.NewProxy(f.second.Addr())
+	must(t, err)
+	t.Cleanup(p.Close)
+	f.Proxy = p
+	f.names = []string{p.Addr(), rest[0].Addr(), rest[1].Addr()}
+	f.urls = []string{"redis://" + p.Addr(), rest[0].URL(), rest[1].URL()}
+
+	founder := f.open(t, true)
+	admitted(t, founder)
+	warm(t, founder)
+	f.leadsTo(f.first)
+	admitted(t, founder)
+	warm(t, founder)
+	c := f.second.Client()
+	host, port, err := net.SplitHostPort(f.first.Addr())
+	must(t, err)
+	must(t, c.ReplicaOf(t.Context(), host, port).Err())
+	pollUntil(t, 15*time.Second, "the replica is in step", func() bool {
+		info, err := c.Info(t.Context(), "replication").Result()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+	must(t, c.ReplicaOf(t.Context(), "NO", "ONE").Err())
+	return f, rest
+}
+
+func (f floating) leadsTo(s *chaos.Server) {
+	f.Aim(s.Addr())
+	f.Reset()
+}
+
+// open is a Locker over the three, whose connections are looked at, or not.
+func (f floating) open(t *testing.T, guarded bool) *redlock.Locker {
+	t.Helper()
+	opts := []redlock.Option{redlock.WithNodeTimeout(time.Second)}
+	if guarded {
+		l, err := redlock.Open(t.Context(), f.urls, opts...)
+		must(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	return lockerWith(t, defaultClients(t, f.names...), opts...)
+}
+
+// A replica takes over that lacks a lock and has all that a vote is judged by:
+// the record, with its epoch, and the voting scripts. Only who it is differs.
+func TestAServerThatTakesOverAnAddressIsVerifiedBeforeItVotes(t *testing.T) {
+	for _, guarded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("guarded %v", guarded), func(t *testing.T) {
+			f, rest := floatingPair(t)
+			contender := f.open(t, guarded)
+			admitted(t, contender)
+			warm(t, contender)
+			holder := openWithout(t, []*chaos.Server{f.first, rest[0], rest[1]}, []int{2}, redlock.WithNodeNames(f.names...))
+			held := mustAcquire(t, holder, "orders/42") // on the first server and one more
+			f.leadsTo(f.second)
+
+			second := false
+			for began, after := time.Now(), 0; !second && after < 20 && time.Since(began) < 2*time.Second; pause(5 * time.Millisecond) {
+				_, err := contender.TryAcquire(t.Context(), "orders/42")
+				second = err == nil && held.Err() == nil
+				if err != nil && strings.Contains(err.Error(), "its data may be old") {
+					after++ // it was verified: a few more tries
+				}
+			}
+			if second == guarded {
+				t.Errorf("got a second holder: %v; want it only where nobody looks, or this test shows nothing", second)
+			}
+			if guarded {
+				s := status(t, contender)
+				if got := s.Nodes[0].State; got != redlock.NodeBlank && got != redlock.NodeJoining {
+					t.Errorf("the server that took over: got %v; want it to wait like any node that forgot", got)
+				}
+			}
+			must(t, held.Err())
+		})
+	}
+}
+
+// The servers behind an address are exchanged, and exchanged back: the first one
+// is a member by its own record, and does not know what the second one granted.
+// Who has seen both lets it wait; who comes now can't know, which is a limit.
+func TestAServerThatComesBackToItsAddressWaitsForWhoSawAnotherThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		first, second := nodes.Node(0), redlocktest.Start(t, 1, redlocktest.WithoutFounding()).Node(0)
+		var leads atomic.Pointer[redlocktest.Node]
+		over := func() *redlock.Locker {
+			o := first.Options()
+			o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return leads.Load().Dial(ctx) }
+			c := redis.NewClient(o)
+			t.Cleanup(func() { _ = c.Close() })
+			return lockerWith(t, []redis.UniversalClient{c, nodes.Client(1), nodes.Client(2)}, redlock.WithNodeNames(nodes.Names()...))
+		}
+		leads.Store(first)
+		l := over()
+		warm(t, l)
+		wantVotes(t, "the first server", l, 3)
+		first.Stop()
+		leads.Store(second)
+		must(t, l.Cluster().Join(t.Context()))
+		wantVotes(t, "the second server, after its wait", l, 3)
+
+		second.Stop()
+		first.Start()
+		leads.Store(first)
+		warm(t, l)
+		wantVotes(t, "the first server again", l, 2)
+		wantText(t, "its Status", status(t, l).Nodes[0].Cause, "another server has voted at its address")
+		wantVotes(t, "the first server, for who never saw the second", over(), 3)
+		must(t, l.Cluster().Join(t.Context()))
+		wantVotes(t, "the first server, after its wait", l, 3)
+		warm(t, l)
+	})
+}
