@@ -167,7 +167,7 @@ func patientRestart() Scenario {
 	return Scenario{
 		Name:   "rolling-restart-patient",
 		Claim:  "the same, with a wait after each node until it votes again: the holder keeps its lock through all five, since each renewal gives the node its key back",
-		Lesson: "wait for `redlock nodes join` between two restarts",
+		Lesson: "wait for `redlock nodes join --wait` between two restarts",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
 			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},

@@ -22,19 +22,29 @@ var quick = map[string][]string{
 
 // The same claims on server processes, replicas, proxies and clocks that are set.
 // With a lagging replica, one master has two holders, and five have one.
-func TestScenariosOnServerProcesses(t *testing.T) {
+func TestScenariosOnServerProcesses(t *testing.T) { inRealTime(t, chaos.Real, quick) }
+
+// And on the virtual stage in real time.
+func TestScenariosOnTheEmbeddedStage(t *testing.T) {
+	inRealTime(t, chaos.Embedded, map[string][]string{"failover": {chaos.NameSingle}})
+}
+
+// inRealTime plays some of the scenarios, or all if the variable says so.
+func inRealTime(t *testing.T, b chaos.Backend, some map[string][]string) {
+	t.Helper()
 	full := os.Getenv(realVariable) == "full"
 	for _, s := range chaos.Scenarios() {
+		crowd := strings.Contains(s.Name, "herd") || strings.Contains(s.Name, "vote")
 		for _, want := range s.Showings {
-			if !full && !slices.Contains(quick[s.Name], want.Contender) {
+			if !full && !slices.Contains(some[s.Name], want.Contender) {
 				continue
 			}
 			t.Run(s.Name+", "+want.String(), func(t *testing.T) {
-				needThere(t, s.Fit(chaos.Real))
-				if full && !strings.Contains(s.Name, "herd") && !strings.Contains(s.Name, "vote") {
+				needThere(t, s.Fit(b))
+				if full && !crowd {
 					t.Parallel() // they wait, most of the time; crowds do not
 				}
-				v := performForReal(t, s, want)
+				v := performOn(t, b, s, want)
 				if !want.Fits(v) || v.Rounds == 0 {
 					t.Errorf("got %v; want the broken rules %q and %d refused", v, want.Breaks, want.Refused)
 				}
@@ -43,12 +53,12 @@ func TestScenariosOnServerProcesses(t *testing.T) {
 	}
 }
 
-// performForReal plays a scenario on server processes and judges it.
-func performForReal(t *testing.T, s chaos.Scenario, want chaos.Showing) chaos.Verdict {
+// performOn plays a scenario in real time and judges it.
+func performOn(t *testing.T, b chaos.Backend, s chaos.Scenario, want chaos.Showing) chaos.Verdict {
 	t.Helper()
 	kit, err := chaos.ScenarioKit(want.Contender)
 	mustDo(t, err)
-	stage, err := chaos.OpenStage(t.Context(), chaos.Real, 1, s.Nodes)
+	stage, err := chaos.OpenStage(t.Context(), b, 1, s.Nodes)
 	mustDo(t, err)
 	defer func() {
 		if err := stage.Close(); err != nil {
