@@ -1,0 +1,17 @@
+module github.com/quorumkit/redlock/chaos/pagetest
+
+go 1.26.8
+
+require github.com/quorumkit/redlock v0.0.0-00010101000000-000000000000
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
+
+replace github.com/quorumkit/redlock => ../../
