@@ -30,6 +30,10 @@ search: ## the long model searches, of which `go test` runs a cut (up to 30 minu
 chaos: ## all scenarios of package chaos on server processes, of which `go test` plays a few; CHAOS_COUNT=10: ten times
 	REDLOCK_CHAOS_REAL=full REDLOCK_REQUIRE_SERVERS=1 go test -run TestScenariosOn -count=$(or $(CHAOS_COUNT),1) -parallel 4 -timeout 120m -v ./chaos
 
+.PHONY: explore
+explore: ## random faults against redlock for FOR (10m), then against every protocol that is broken by hand
+	REDLOCK_EXPLORE=$(or $(FOR),10m) go test -run TestExploreSoundAndBroken -count=1 -timeout 0 -v ./chaos/internal/broken
+
 # The first use builds the pinned golangci-lint into .cache. To lint by hand, in
 # any module's directory: <root>/.ci/golangci-lint run ./...
 .PHONY: lint

@@ -29,6 +29,8 @@ type Plan struct {
 	// Linger is how seldom a holder rests past the end of its lease: one pause in
 	// so many. 0: one in fifty.
 	Linger int `json:"linger,omitempty"`
+	// Retry is the longest pause between two attempts. 0: 350 ms.
+	Retry time.Duration `json:"retry,omitempty"`
 }
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -46,6 +48,7 @@ const (
 	planStep     = 8 * time.Second        // the most that a clock steps, either way: twice the longest lease
 	planDrift    = 10 * time.Millisecond  // the most that a clock gains or loses a second: what leases allow for
 	planLinger   = 50                     // one pause in so many outlasts the lease
+	planRetry    = 350 * time.Millisecond // the longest pause between two attempts
 
 	// clientsBegin is when every client of a plan is there: faults come later.
 	clientsBegin = time.Second
@@ -64,12 +67,18 @@ func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
 }
 
 // Judge is the judge of the plan's trace: leases, progress and patience included.
+// Progress is less than a lease, because what a failed attempt leaves behind would
+// keep everybody else out for a whole one; but a client that is suspended asks
+// nobody.
 func (p Plan) Judge() Judge {
-	transit := time.Duration(0)
+	transit, suspended := time.Duration(0), time.Duration(0)
 	for _, f := range p.Faults {
 		transit = max(transit, f.For)
+		if f.Kind == Suspend {
+			suspended = max(suspended, f.For)
+		}
 	}
-	return Judge{Lease: p.MaxTTL + p.skew(), Transit: transit, Progress: 3*p.Lease + p.recovery(), Patience: planPatience}
+	return Judge{Lease: p.MaxTTL + p.skew(), Transit: transit, Progress: p.Lease*2/3 + suspended, Patience: planPatience}
 }
 
 // Mix says which faults a plan is drawn from. What is zero has a default.
@@ -114,9 +123,19 @@ func newPlan(seed uint64, length time.Duration, mix Mix, resize func(*Plan)) Pla
 	resize(&p)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for at := clientsBegin + spread(random, 2*mix.Every); at < length; at += spread(random, 2*mix.Every) {
-		p.Faults = append(p.Faults, p.draw(random, mix, at))
+		if f := p.draw(random, mix, at); f.Kind != Drift || !p.drifts(f.Node, at) {
+			p.Faults = append(p.Faults, f)
+		}
 	}
 	return p
+}
+
+// drifts tells whether a node's clock drifts already: two drifts add up to more
+// than leases allow for.
+func (p *Plan) drifts(node int, at time.Duration) bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool {
+		return f.Kind == Drift && f.At+f.For >= at && (f.Node == node || f.Node == Everything || node == Everything)
+	})
 }
 
 // spread draws a time up to d, to the nanosecond.
@@ -141,11 +160,15 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 	}
 	switch f.Kind {
 	case Slow:
-		f.Delay = spread(random, planSlow)
+		if f.Client == "" && random.IntN(2) == 0 {
+			f.Node = Everything // the network as a whole
+		}
+		f.Delay = spread(random, planSlow>>random.IntN(3)) // as likely within a node timeout as beyond
 	case Step:
 		f.Delay = planStep - spread(random, 2*planStep)
 	case Drift:
 		f.Delay = planDrift - spread(random, 2*planDrift)
+		f.For += 2 * p.Lease // it takes that long to tell
 		if random.IntN(2) == 0 {
 			f.Node = Everything // to the nodes, it is the clients' clocks that drift
 		}
@@ -184,6 +207,8 @@ func (p *Plan) validate() error {
 	switch {
 	case p.Nodes < 1 || p.Clients < 1 || p.Names < 1:
 		return fmt.Errorf("chaos: plan: %d nodes, %d clients, %d names: give at least one of each", p.Nodes, p.Clients, p.Names)
+	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
+		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
 		return fmt.Errorf("chaos: plan: a lease of %v, a length of %v, a MaxTTL of %v: give positive ones, MaxTTL the larger", p.Lease, p.For, p.MaxTTL)
 	}
@@ -306,7 +331,8 @@ func (r *run) client(kit Kit, i int) (err error) {
 	for ctx.Err() == nil {
 		time.Sleep(spread(random, time.Second))
 		t, err := a.Insist(ctx, r.plan.name(random), r.plan.Lease, func() time.Duration {
-			return 50*time.Millisecond + spread(random, 300*time.Millisecond)
+			retry := cmp.Or(r.plan.Retry, planRetry)
+			return retry/7 + spread(random, retry*6/7)
 		})
 		if err == nil {
 			r.plan.work(ctx, random, t)

@@ -3,6 +3,7 @@ package chaos
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 const (
 	swarmFewest   = 2 // clients
 	swarmMost     = 20
+	swarmEager    = 6 // clients, at most, that ask again at once
 	swarmKindsMax = 5
 	swarmOften    = 200 * time.Millisecond // mean time between two faults
 	swarmSeldom   = 8 * time.Second
@@ -18,24 +20,31 @@ const (
 )
 
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
-// clients and names, how long they hold, which few kinds of faults, how often and how long. Plans
-// that each have few kinds find more than plans that have all of them, because
-// one kind can hide what another shows: a crash ends the connection on which a
-// late command would have come (Groce et al., "Swarm testing", 2012).
-func Swarm(seed uint64, length time.Duration) Plan {
+// clients and names, how eager the clients are and how long they hold, which few
+// kinds of faults, how often and how long. Plans that each have few kinds find
+// more than plans that have all of them, because one kind can hide what another
+// shows: a crash ends the connection on which a late command would have come
+// (Groce et al., "Swarm testing", 2012). The faults are of the given kinds; with
+// none, of all that redlock promises to bear.
+func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	random := rand.New(rand.NewPCG(seed, 1))
-	kinds := borne()
+	if kinds = slices.Clone(kinds); len(kinds) == 0 {
+		kinds = borne()
+	}
 	random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	mix := Mix{
-		Kinds:   kinds[:1+random.IntN(swarmKindsMax)],
+		Kinds:   kinds[:1+random.IntN(min(swarmKindsMax, len(kinds)))],
 		Every:   between(random, swarmOften, swarmSeldom),
 		Longest: between(random, swarmShort, swarmLong),
 	}
 	return newPlan(seed, length, mix, func(p *Plan) {
 		p.Nodes = []int{3, 4, 5, 5, 5, 7}[random.IntN(6)]
-		p.Clients = swarmFewest + random.IntN(swarmMost-swarmFewest+1)
+		p.Clients = []int{swarmFewest, 4, swarmEager, 12, swarmMost}[random.IntN(5)]
 		p.Names = 1 + random.IntN(planNames)
 		p.Linger = []int{planLinger, 10, 2}[random.IntN(3)]
+		if p.Clients <= swarmEager {
+			p.Retry = planRetry / 8 // those of many would only cost time
+		}
 	})
 }
 

@@ -1,0 +1,121 @@
+package broken_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+const (
+	// variable names the environment variable with the way that is in force.
+	variable = "REDLOCK_CHAOS_BROKEN"
+	// nothing is its value where the broken build is to behave as the sound one.
+	nothing = "nothing"
+	// orderVariable has a process of the broken build explore.
+	orderVariable = "REDLOCK_CHAOS_ORDER"
+	// planVariable has it play one plan.
+	planVariable = "REDLOCK_CHAOS_PLAN"
+	// planLength is how long every plan of an exploration is.
+	planLength = 30 * time.Second
+)
+
+// order is an exploration: the plans of Seed, Seed+Step and so on, at most Plans
+// and for about AtMost, until one breaks a rule.
+type order struct {
+	Seed, Step uint64
+	Plans      int
+	AtMost     time.Duration
+	Shrink     bool
+	Kinds      []chaos.Break // of faults; none: all
+}
+
+// found is what an exploration came to.
+type found struct {
+	Plans   int
+	Rounds  int
+	Won     int
+	Faults  int
+	Virtual time.Duration
+	Took    time.Duration
+	Seed    uint64       // of the plan that broke a rule
+	Broken  []chaos.Rule // that it broke; empty: none
+	First   string       // what broke first
+	Plan    string       // it, or what it shrank to
+	Small   int          // how many faults that has
+}
+
+// TestHunt is the inside of an exploration, in the broken build.
+func TestHunt(t *testing.T) {
+	text := os.Getenv(orderVariable)
+	if text == "" {
+		t.Skip(orderVariable + " has no order")
+	}
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(hunt(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("\nfound: %s\n", line)
+}
+
+func hunt(t *testing.T, o order) found {
+	t.Helper()
+	var f found
+	for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost; f.Took = time.Since(start) {
+		p := chaos.Swarm(o.Seed+o.Step*uint64(f.Plans), planLength, o.Kinds...)
+		v := play(t, p)
+		f.Plans, f.Rounds, f.Won, f.Faults, f.Virtual = f.Plans+1, f.Rounds+v.Rounds, f.Won+v.Won, f.Faults+len(p.Faults), f.Virtual+p.For
+		if f.Broken = v.Broken(); len(f.Broken) > 0 {
+			f.Seed, f.First, f.Took = p.Seed, v.Violations[0].String(), time.Since(start)
+			if o.Shrink {
+				p = chaos.Shrink(p, func(p chaos.Plan) bool { return play(t, p).Count(v.Violations[0].Rule) > 0 })
+			}
+			f.Plan, f.Small = p.String(), len(p.Faults)
+			return f
+		}
+	}
+	return f
+}
+
+func play(t *testing.T, p chaos.Plan) chaos.Verdict {
+	t.Helper()
+	return p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+}
+
+// explore runs an exploration of the broken build in a process of its own.
+func explore(t *testing.T, binary, way string, o order) found {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := inside(t, binary, "^TestHunt$", variable+"="+way, orderVariable+"="+string(text))
+	_, line, _ := strings.Cut(out, "\nfound: ")
+	line, _, _ = strings.Cut(line, "\n")
+	var f found
+	if err := json.Unmarshal([]byte(line), &f); err != nil {
+		t.Fatalf("%s: %v\n%s", way, err, out)
+	}
+	return f
+}
+
+// inside runs one of this package's tests in the broken build.
+func inside(t *testing.T, binary, test string, env ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+test, "-test.v", "-test.timeout=0")
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", env, err, out)
+	}
+	return string(out)
+}

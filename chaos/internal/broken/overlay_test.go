@@ -1,0 +1,61 @@
+package broken_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// root is the root module's directory, as seen from a test of this package.
+const root = "../../.."
+
+// build builds this package's tests over the broken protocol, into dir.
+func build(ctx context.Context, dir string) (binary string, err error) {
+	top, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	files := map[string]string{}
+	for _, name := range append(touched(ways), "scripts.go") {
+		text, err := os.ReadFile(filepath.Join(top, name))
+		if err != nil {
+			return "", err
+		}
+		files[name] = string(text)
+	}
+	if err := apply(ways, files); err != nil {
+		return "", err
+	}
+	hook := []way{{edits: []edit{{"scripts.go", "func newScript(name, body string) *script {", `func newScript(name, body string) *script {
+	body = brokenScript(name, body)`}}}}
+	if err := apply(hook, files); err != nil {
+		return "", err
+	}
+	files["broken_by_hand.go"] = source(ways)
+	replace := map[string]string{}
+	for name, text := range files {
+		if filepath.Ext(name) != ".go" {
+			continue
+		}
+		replace[filepath.Join(top, name)] = filepath.Join(dir, name)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		return "", err
+	}
+	binary = filepath.Join(dir, "broken.test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the broken protocols: %w\n%s", err, out)
+	}
+	return binary, nil
+}

@@ -1,0 +1,152 @@
+package broken_test
+
+import "github.com/quorumkit/redlock/chaos"
+
+// ways are the broken protocols. In Go code BROKEN stands for the condition.
+var ways = []way{
+	{
+		name: "wrong quorum", takes: "half of the nodes are enough",
+		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenRepeated, chaos.TokenOrder},
+		seed:  3,
+		edits: []edit{{"quorum.go", "func quorumOf(n int) int {", `func quorumOf(n int) int {
+	if BROKEN {
+		return n / 2
+	}
+`}},
+	},
+	{
+		name: "validity from the reply", takes: "validity counts from when the replies came, not from the sending",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		kinds: []chaos.Break{chaos.Slow},
+		seed:  4,
+		edits: []edit{
+			{"acquire.go", "valid := validFrom(r.start, t.ttl, l.cfg.drift)", `valid := validFrom(r.start, t.ttl, l.cfg.drift)
+		if BROKEN {
+			valid = validFrom(l.clock.now(), t.ttl, l.cfg.drift)
+		}`},
+			{"lock.go", "cfg, now := &l.locker.cfg, l.locker.clock.now()", `cfg, now := &l.locker.cfg, l.locker.clock.now()
+	if BROKEN {
+		start = now
+	}`},
+		},
+	},
+	{
+		name: "no drift", takes: "validity is the whole lease",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		kinds: []chaos.Break{chaos.Drift},
+		edits: []edit{{"lease.go", "func validFrom(start instant, ttl time.Duration, factor float64) validity {", `func validFrom(start instant, ttl time.Duration, factor float64) validity {
+	if BROKEN {
+		return validity{until: start.add(ttl)}
+	}`}},
+	},
+	{
+		name: "release without owner check", takes: "a release deletes whatever is there",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		edits: []edit{
+			script("release", "if redis.call('MGET', KEYS[1])[1] == ARGV[1] then", "if true then"),
+			script("release_batch", "if val[i] == ARGV[1 + i] then", "if val[i] then"),
+		},
+	},
+	{
+		name: "extend that resurrects", takes: "an extension creates the key where there is none",
+		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders},
+		seed:  1,
+		edits: []edit{script("extend", "out[i] = redis.call('EXISTS', KEYS[1 + i]) * 2", `redis.call('SET', KEYS[1 + i], ARGV[1 + i], 'PX', ARGV[1 + n + i])
+    out[i] = 1`)},
+	},
+	{
+		name: "plain INCR tokens", takes: "the token is the largest of a quorum's counters",
+		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
+		edits: []edit{
+			{"acquire.go", "c.round.Store(int64(start))", `if BROKEN {
+		c.hint = 1
+	}
+	c.round.Store(int64(start))`},
+			{"fencing.go", "q, granted, pending, equal := quorumOf(len(votes)), 0, 0, 0", `q, granted, pending, equal := quorumOf(len(votes)), 0, 0, 0
+	if BROKEN {
+		for _, v := range votes {
+			if v.outcome == Granted {
+				granted, t = granted+1, max(t, v.token)
+			}
+		}
+		if granted < q {
+			return unsettled, 0
+		}
+		return settled, t
+	}`},
+		},
+	},
+	{
+		name: "no rollback", takes: "what a failed attempt got stays for its lease",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		seed:  10,
+		edits: []edit{
+			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
+	if BROKEN {
+		return
+	}
+	l.discard(c, t.ttl, nil)
+}`},
+			{"acquire.go", "votes := append([]vote(nil), r.votes...)", `votes := append([]vote(nil), r.votes...)
+	if BROKEN {
+		votes = nil
+	}`},
+		},
+	},
+	{
+		name: "no tombstone", takes: "a release leaves nothing behind against an acquire that comes late",
+		finds: []chaos.Rule{chaos.Litter},
+		seed:  14,
+		edits: []edit{
+			{"flush.go", "return c.marks[n.index] == unsure", "return c.marks[n.index] == unsure && !BROKEN"},
+			{"calls.go", "doubts[i] = c.claim.marks[n.index] == unsure", "doubts[i] = c.claim.marks[n.index] == unsure && !BROKEN"},
+		},
+	},
+	{
+		name: "rejoin at once", takes: "a node that forgot votes without the wait",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		seed:  6,
+		edits: []edit{{"rejoin.go", "func (f fleet) due(i int, p proposal) instant {", `func (f fleet) due(i int, p proposal) instant {
+	p.admit = p.admit || BROKEN`}},
+	},
+	{
+		name: "no epoch check", takes: "a node that was flushed goes on voting",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		kinds: []chaos.Break{chaos.Flush},
+		seed:  4,
+		edits: []edit{
+			script("acquire", "if rec[1] ~= ARGV[5] then return 0 end", ""),
+			script("acquire_batch", "if rec[1] ~= ARGV[1] then", "if false then"),
+			script("extend", "if redis.call('HMGET', KEYS[1], 'epoch')[1] ~= ARGV[1] then", "if false then"),
+		},
+	},
+	{
+		name: "one owner value for all attempts", takes: "late commands of an old attempt are taken for a newer one's",
+		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
+		edits: []edit{{"acquire.go", "dead := tombstoneKey + l.cfg.holder + uuid.NewString()", `dead := tombstoneKey + l.cfg.holder + uuid.NewString()
+	if BROKEN {
+		dead = tombstoneKey + l.peers.names[0] + uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%p", l)).String()
+	}`}},
+	},
+	{
+		name: "lost replies are believed", takes: "an acquire without a reply is taken for one that did not happen",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
+		seed:  10,
+		edits: []edit{{"flush.go", "r.claim.marks[n.index] = unsure", `r.claim.marks[n.index] = unsure
+			if BROKEN {
+				r.claim.marks[n.index] = absent
+			}`}},
+	},
+	{
+		name: "scripts on every node", takes: "a node that came back with old data has the scripts to vote with",
+		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenOrder, chaos.TokenRepeated},
+		kinds: []chaos.Break{chaos.Old},
+		seed:  13,
+		edits: []edit{{"node.go", "if err := n.load(keepingScripts); err != nil {", `if BROKEN {
+			if err := n.load(votingScripts); err != nil {
+				return err
+			}
+		}
+		if err := n.load(keepingScripts); err != nil {`}},
+	},
+}
