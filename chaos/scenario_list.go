@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/quorumkit/redlock"
 )
 
 // Clients that do not mean the same nodes.
@@ -58,6 +60,24 @@ func replaceNode() Scenario {
 	}
 }
 
+// retire has an operator retire a node, and call again while others do not answer
+// in time.
+func retire(ctx context.Context, op *redlock.Locker, node int) error {
+	ctx, cancel := context.WithTimeout(ctx, 4*ScenarioLease)
+	defer cancel()
+	for {
+		err := op.Cluster().Retire(ctx, node)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("retiring node %d: %w", node, err)
+		case <-time.After(askEvery):
+		}
+	}
+}
+
 // replace has an operator retire node 4 while ann holds by it, and bob come on
 // with node 5 in its place.
 func replace(ctx context.Context, s *scene) error {
@@ -68,6 +88,13 @@ func replace(ctx context.Context, s *scene) error {
 	if err := s.rehearse(ctx, ann); err != nil {
 		return err
 	}
+	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
+	if err != nil {
+		return err
+	}
+	if err := op.Cluster().Join(ctx); err != nil { // it has seen all nodes
+		return err
+	}
 	if err := s.breakAll(Fault{Kind: Cut, Client: ann.Name}, aMinority...); err != nil {
 		return err
 	}
@@ -75,12 +102,8 @@ func replace(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
-	if err != nil {
+	if err := retire(ctx, op, 4); err != nil {
 		return err
-	}
-	if err := op.Cluster().Retire(ctx, 4); err != nil {
-		return fmt.Errorf("retiring node 4: %w", err)
 	}
 	if err := s.breakNow(Fault{Kind: Crash, Node: 4}); err != nil {
 		return err

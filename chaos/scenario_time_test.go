@@ -15,8 +15,7 @@ const realVariable = "REDLOCK_CHAOS_REAL"
 
 // quick are the scenarios that the normal tests play there, with whom.
 var quick = map[string][]string{
-	"failover":             {chaos.NameRedlock, chaos.NameTextbook, chaos.NameSingle},
-	"amnesia-majority":     {chaos.NameRedlock},
+	"failover":             {chaos.NameRedlock, chaos.NameSingle},
 	"clock-forward-quorum": {chaos.NameTextbook},
 }
 
