@@ -36,10 +36,10 @@ func TestMain(m *testing.M) {
 // The quick form begins, for each way, with the plan in which it is known to
 // show, and plays that to the sound protocol as well.
 func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it builds the root package once more")
 	}
-	t.Parallel()
 	binary := mustBuild(t)
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
@@ -93,6 +93,10 @@ func TestExploreSoundAndBroken(t *testing.T) {
 			}
 			t.Logf("found by seed %d, after %v, %d plans, %d rounds: %s", f.Seed, f.Took.Round(10*time.Millisecond), f.Plans, f.Rounds, f.First)
 			t.Logf("shrunk to %d faults; repeat it:\n%s", f.Small, repeat(w.name, f.Plan))
+			again := inside(t, binary, "^TestRepeatAPlan$", variable+"="+w.name, planVariable+"="+f.Plan, insideVariable+"=1")
+			if !slices.ContainsFunc(w.finds, func(r chaos.Rule) bool { return strings.Contains(again, " "+string(r)+" ") }) {
+				t.Error("the plan that is left does not break it again")
+			}
 		})
 	}
 }
