@@ -34,6 +34,10 @@ chaos: ## all scenarios of package chaos on server processes, of which `go test`
 explore: ## random faults against redlock for FOR (10m), then against every protocol that is broken by hand
 	REDLOCK_EXPLORE=$(or $(FOR),10m) go test -run TestExploreSoundAndBroken -count=1 -timeout 0 -v ./chaos/internal/broken
 
+.PHONY: chaos-rate
+chaos-rate: ## how many rounds under faults are explored in a minute of real time
+	REDLOCK_CHAOS_RATE=1 go test -run TestExplorationRate -v ./chaos
+
 # The first use builds the pinned golangci-lint into .cache. To lint by hand, in
 # any module's directory: <root>/.ci/golangci-lint run ./...
 .PHONY: lint

@@ -8,4 +8,8 @@
 // ones. redlock's own scripts are Go functions here, each known by the hash of
 // the script that it stands for; all others run in a Lua interpreter. Tests hold
 // every one of them, and the commands, to a real server.
+//
+// internal/scriptmodel has the same scripts for another use: over integers that
+// fit in a byte, so that a search can copy, compare and hash millions of whole
+// nodes. Neither could do the other's work; a server judges both.
 package simnode

@@ -104,7 +104,6 @@ func (c *call) expireIfOurs() {
 	default:
 		if e.until = c.ms() + ms; ms <= 0 {
 			c.remove(c.keys[0])
-			delete(c.node.data.keys, string(c.keys[0]))
 		}
 		c.reply.int(1)
 	}

@@ -1,0 +1,379 @@
+package chaos
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos/internal/simnode"
+)
+
+// spareParcels is how many buffers a connection keeps for further messages.
+const spareParcels = 4
+
+// parcel is a message that is under way.
+type parcel struct {
+	data []byte
+	read int // of data, by the client
+	due  time.Time
+}
+
+// linkConn is a client's end of a connection. Close lets what was written
+// arrive, as TCP does: also when it is held back until much later.
+type linkConn struct {
+	link    *link
+	session *simnode.Session // the node's end
+	arrived chan struct{}    // room for one: a reader has to look again
+
+	// Guarded by link.mu.
+	queue   []parcel // to the node
+	inbox   []parcel // to the client
+	spare   [][]byte // of parcels that have arrived
+	end     error    // of what comes from the node
+	endDue  time.Time
+	broken  bool
+	done    bool      // closed by the client
+	waiting bool      // a reader waits
+	read    time.Time // deadline
+	write   time.Time // deadline
+	timer   *time.Timer
+	set     time.Time // what timer is set to; zero: nothing
+}
+
+// linkNetwork is what the connections' addresses say.
+const linkNetwork = "chaos"
+
+var errReset = &net.OpError{Op: "read", Net: linkNetwork, Err: syscall.ECONNRESET}
+
+// connect has the node take the connection.
+func (c *linkConn) connect() (net.Conn, error) {
+	session, err := c.link.node.Open(c.hungUp)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: linkNetwork, Err: err}
+	}
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.session = session
+	c.link.conns = append(c.link.conns, c)
+	return c, nil
+}
+
+// latency is that of a message which is handed over now. It follows from the
+// seed, the time and what the message has beside random values, not from a
+// source that is drawn from: two goroutines that send at one moment would draw
+// in any order.
+func (c *linkConn) latency(w weather, way uint64, data []byte) time.Duration {
+	content := uint64(len(data))
+	for _, b := range data {
+		if b > 'f' || b == '$' || b == '*' {
+			content += uint64(b) * uint64(b) // in whatever order: a hash's fields have none
+		}
+	}
+	sum := c.link.seed<<2 | way
+	for _, n := range [...]uint64{uint64(time.Now().UnixNano()), content} {
+		sum = (sum*fnvPrime ^ n) * fnvPrime
+		sum ^= sum >> 29
+	}
+	return linkLatency + time.Duration(sum%uint64(linkLatency)) + w.delay
+}
+
+// The ways of a message, for its latency.
+const (
+	requesting uint64 = iota
+	replying
+)
+
+// fnvPrime is that of FNV-1a, 64 bits.
+const fnvPrime = 1099511628211
+
+// Write hands data to the link, which has room for all of it.
+func (c *linkConn) Write(data []byte) (int, error) {
+	l := c.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	switch {
+	case c.broken:
+		return 0, errReset
+	case c.done:
+		return 0, net.ErrClosed
+	case !c.write.IsZero() && !now.Before(c.write):
+		return 0, os.ErrDeadlineExceeded
+	case l.requests.mode == drop:
+		return len(data), nil
+	}
+	due := now.Add(c.latency(l.requests, requesting, data))
+	if greets(data) && l.requests == (weather{}) && l.replies == (weather{}) {
+		c.inbox = append(c.inbox, parcel{data: c.session.Feed(c.room(), data), due: now})
+		return len(data), nil
+	}
+	if n := len(c.queue); n > 0 && due.Before(c.queue[n-1].due) {
+		due = c.queue[n-1].due // one connection keeps its order
+	}
+	c.queue = append(c.queue, parcel{data: append(c.room(), data...), due: due})
+	c.arm()
+	return len(data), nil
+}
+
+// greets tells whether data are go-redis's first words on a connection.
+func greets(data []byte) bool { return bytes.HasPrefix(data, []byte("*2\r\n$5\r\nhello")) }
+
+// room is a buffer for a parcel; link.mu is held, here and in all that follows.
+func (c *linkConn) room() []byte {
+	n := len(c.spare)
+	if n == 0 {
+		return nil
+	}
+	buf := c.spare[n-1]
+	c.spare = c.spare[:n-1]
+	return buf[:0]
+}
+
+// shift removes the first parcel.
+func (c *linkConn) shift(from *[]parcel) {
+	if q := *from; len(c.spare) < spareParcels {
+		c.spare = append(c.spare, q[0].data)
+	}
+	*from = slices.Delete(*from, 0, 1)
+}
+
+// arm sets the timer to the next thing that is due.
+func (c *linkConn) arm() {
+	var next time.Time
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if len(c.queue) > 0 && c.link.requests.mode != hold {
+		sooner(c.queue[0].due)
+	}
+	if c.waiting {
+		sooner(c.read)
+		switch {
+		case c.link.replies.mode != flow:
+		case len(c.inbox) > 0:
+			sooner(c.inbox[0].due)
+		case c.end != nil:
+			sooner(c.endDue)
+		}
+	}
+	if next.IsZero() || next.Equal(c.set) {
+		return
+	}
+	c.set = next
+	if wait := max(time.Until(next), 0); c.timer == nil {
+		c.timer = time.AfterFunc(wait, c.tick)
+	} else {
+		c.timer.Reset(wait)
+	}
+}
+
+// postpone gives what waits a new latency from now, in its order.
+func (c *linkConn) postpone() {
+	later := func(parcels []parcel, due time.Time) {
+		for i := range parcels {
+			if parcels[i].due.Before(due) {
+				parcels[i].due = due
+			}
+		}
+	}
+	now := time.Now()
+	later(c.inbox, now.Add(c.latency(c.link.replies, replying, nil)))
+	if len(c.queue) > 0 {
+		later(c.queue, now.Add(c.latency(c.link.requests, requesting, c.queue[0].data)))
+	}
+	c.arm()
+}
+
+// tick does what is due.
+func (c *linkConn) tick() {
+	l := c.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.set = time.Time{}
+	now := time.Now()
+	c.deliver(now)
+	if c.done && len(c.queue) == 0 {
+		c.leave()
+	}
+	if c.waiting && c.readable(now) {
+		c.wake()
+	}
+	c.arm()
+}
+
+// deliver has the node execute what has arrived there. All replies that set out
+// at one moment have one latency, so that a reader finds them together.
+func (c *linkConn) deliver(now time.Time) {
+	var replies []byte
+	for len(c.queue) > 0 && c.link.requests.mode != hold && !now.Before(c.queue[0].due) {
+		if c.link.requests.mode == flow {
+			if replies == nil {
+				replies = c.room()
+			}
+			replies = c.session.Feed(replies, c.queue[0].data) // a node that is gone gets nothing
+		}
+		c.shift(&c.queue)
+	}
+	if len(replies) == 0 || c.link.replies.mode == drop {
+		return
+	}
+	due := now.Add(c.latency(c.link.replies, replying, nil))
+	if k := len(c.inbox); k > 0 && due.Before(c.inbox[k-1].due) {
+		due = c.inbox[k-1].due
+	}
+	c.inbox = append(c.inbox, parcel{data: replies, due: due})
+}
+
+// hungUp is told that the node's process has ended. The news takes as long as a
+// reply, and does not come while replies are held or lost.
+func (c *linkConn) hungUp() {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.end, c.endDue = io.EOF, time.Now().Add(c.latency(c.link.replies, replying, nil))
+	if k := len(c.inbox); k > 0 && c.endDue.Before(c.inbox[k-1].due) {
+		c.endDue = c.inbox[k-1].due
+	}
+	c.arm()
+}
+
+// readable tells whether a reader finds something, be it an error.
+func (c *linkConn) readable(now time.Time) bool {
+	due := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	switch {
+	case c.broken, c.done, due(c.read):
+		return true
+	case c.link.replies.mode != flow:
+		return false
+	case len(c.inbox) > 0:
+		return due(c.inbox[0].due)
+	}
+	return c.end != nil && due(c.endDue)
+}
+
+// wake has a reader look again.
+func (c *linkConn) wake() {
+	c.waiting = false
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// Read returns what has arrived.
+func (c *linkConn) Read(p []byte) (int, error) {
+	for {
+		if n, err := c.take(p); n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+		<-c.arrived
+	}
+}
+
+// take moves what is due to p; else the reader has to wait until it is woken.
+func (c *linkConn) take(p []byte) (n int, err error) {
+	l := c.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	switch {
+	case c.broken:
+		c.wake() // the next one, if there is one
+		return 0, errReset
+	case c.done:
+		c.wake()
+		return 0, net.ErrClosed
+	case !c.read.IsZero() && !now.Before(c.read):
+		return 0, os.ErrDeadlineExceeded
+	case !c.readable(now):
+		c.waiting = true
+		c.arm()
+		return 0, nil
+	case len(c.inbox) == 0:
+		return 0, c.end
+	}
+	for n < len(p) && len(c.inbox) > 0 && !now.Before(c.inbox[0].due) {
+		first := &c.inbox[0]
+		k := copy(p[n:], first.data[first.read:])
+		n += k
+		if first.read += k; first.read == len(first.data) {
+			c.shift(&c.inbox)
+		}
+	}
+	return n, nil
+}
+
+// Close ends the client's end.
+func (c *linkConn) Close() error {
+	l := c.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.done = true
+	c.wake()
+	if len(c.queue) == 0 {
+		c.leave()
+	}
+	return nil
+}
+
+// leave ends the node's end.
+func (c *linkConn) leave() {
+	c.session.Close()
+	if i := slices.Index(c.link.conns, c); i >= 0 {
+		c.link.conns = slices.Delete(c.link.conns, i, i+1)
+	}
+}
+
+func (c *linkConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *linkConn) SetReadDeadline(t time.Time) error {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.read = t
+	if c.waiting {
+		c.arm()
+	}
+	return nil
+}
+
+func (c *linkConn) SetWriteDeadline(t time.Time) error {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.write = t
+	return nil
+}
+
+// linkAddr is an end's address.
+type linkAddr struct{}
+
+func (linkAddr) Network() string { return linkNetwork }
+func (linkAddr) String() string  { return "in memory" }
+
+func (c *linkConn) LocalAddr() net.Addr  { return linkAddr{} }
+func (c *linkConn) RemoteAddr() net.Addr { return linkAddr{} }
+
+// SyscallConn lets go-redis see that an idle connection of its pool is dead, as
+// it sees it of a socket.
+func (c *linkConn) SyscallConn() (syscall.RawConn, error) {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	if c.broken || len(c.inbox) > 0 || c.end != nil && !time.Now().Before(c.endDue) {
+		return nil, io.EOF
+	}
+	return rawLink{}, nil
+}
+
+// rawLink is a socket with nothing to see.
+type rawLink struct{}
+
+func (rawLink) Control(func(fd uintptr)) error    { return errors.ErrUnsupported }
+func (rawLink) Read(func(fd uintptr) bool) error  { return nil }
+func (rawLink) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
