@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
 )
 
 func TestEveryExportedFunctionHasAnExampleWithOutput(t *testing.T) {
@@ -139,6 +140,7 @@ func TestTheReadmesCommandsExist(t *testing.T) {
 // be taught to it.
 func exists(t *testing.T, command string) error {
 	t.Helper()
+	command, _, _ = strings.Cut(command, " #")
 	words := strings.Fields(command)
 	for len(words) > 0 && regexp.MustCompile(`^[A-Z_]+=`).MatchString(words[0]) {
 		words = words[1:]
@@ -147,6 +149,14 @@ func exists(t *testing.T, command string) error {
 	case len(words) == 3 && slices.Equal(words[:2], []string{"go", "run"}):
 		_, err := os.Stat(filepath.Join(words[2], "main.go"))
 		return err
+	case len(words) > 3 && slices.Equal(words[:4], []string{"go", "run", "./cmd/redlock", "lab"}):
+		if len(words) == 4 {
+			return nil
+		}
+		if _, ok := chaos.FindScenario(words[4]); !ok {
+			return fmt.Errorf("there is no scenario %s", words[4])
+		}
+		return nil
 	case slices.Equal(words, []string{"go", "test", "./..."}):
 		return nil
 	case len(words) == 2 && words[0] == "make":
