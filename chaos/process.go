@@ -126,9 +126,11 @@ func StartServer(config ServerConfig) (*Server, error) {
 		if s.port, err = loopback.Port(); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
+		loopback.Keep(s.port) // it comes back to it after a crash
 		if last = s.launch(); last == nil {
 			return s, nil
 		}
+		loopback.Drop(s.port)
 		if !errors.Is(last, errPortTaken) {
 			break
 		}
@@ -333,5 +335,6 @@ func (s *Server) Close() error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	errs = append(errs, s.kill(), os.RemoveAll(s.dir))
+	loopback.Drop(s.port)
 	return errors.Join(errs...)
 }

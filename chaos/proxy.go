@@ -49,6 +49,7 @@ type weather struct {
 // Its methods may be called from several goroutines at once.
 type Proxy struct {
 	addr    string
+	port    int
 	running sync.WaitGroup // the accept loop and all connections
 
 	mu       sync.Mutex // guards the rest
@@ -68,9 +69,11 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chaos: proxy of %s: %w", target, err)
 	}
+	loopback.Keep(loopback.PortOf(l)) // it comes back to it after Refuse
 	p := &Proxy{
 		target:  target,
 		addr:    l.Addr().String(),
+		port:    loopback.PortOf(l),
 		changed: make(chan struct{}),
 		relays:  map[*relay]struct{}{},
 	}
@@ -285,6 +288,7 @@ func (p *Proxy) Close() {
 		r.die()
 	}
 	p.running.Wait()
+	loopback.Drop(p.port)
 }
 
 // reset closes a connection so that its other end gets a reset, at once.

@@ -217,7 +217,7 @@ func (s *scene) keep(until, ctx context.Context, t *Tenure) {
 		_ = t.Extend(ctx, ScenarioLease) // or not: the old lease stands
 		select {
 		case <-until.Done():
-		case <-time.After(aWhile):
+		case <-time.After(aWhile / 2):
 		}
 	}
 	_ = t.Release(ctx) // it may be lost

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 // The range lies below the ports that Linux (32768), macOS and Windows (49152)
@@ -23,9 +24,12 @@ const (
 // moment. Another server may: whoever closes the listener to hand the port to
 // a child process must be ready to try again with another port.
 func Listen() (net.Listener, error) {
-	var last error
+	last := errors.New("all are kept")
 	for range attempts {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if kept.has(port) {
+			continue
+		}
 		l, err := ListenPort(port)
 		if err == nil {
 			return l, nil
@@ -62,4 +66,42 @@ func Port() (int, error) {
 		return 0, errors.Join(fmt.Errorf("loopback: %s is no TCP address", l.Addr()), l.Close())
 	}
 	return addr.Port, l.Close()
+}
+
+// keeper is a set of ports.
+type keeper struct {
+	mu    sync.Mutex // guards ports
+	ports map[int]bool
+}
+
+// kept are the ports of servers of this process that may be down at times.
+var kept = keeper{ports: map[int]bool{}}
+
+func (k *keeper) has(port int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ports[port]
+}
+
+// Keep has [Listen] and [Port] not give the port to anybody else in this process,
+// while its server is down, until [Drop]. Other processes do not know.
+func Keep(port int) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	kept.ports[port] = true
+}
+
+// Drop ends [Keep].
+func Drop(port int) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	delete(kept.ports, port)
+}
+
+// PortOf returns the port of a listener that [Listen] gave.
+func PortOf(l net.Listener) int {
+	if addr, ok := l.Addr().(*net.TCPAddr); ok {
+		return addr.Port
+	}
+	return 0
 }

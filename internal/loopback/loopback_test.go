@@ -30,3 +30,32 @@ func TestPortsCanBeTakenAndComeFromBelowTheEphemeralRange(t *testing.T) {
 		seen[port] = true
 	}
 }
+
+// A port that is kept is given to nobody, and its own server can come back to it.
+func TestAPortThatIsKeptIsNotGivenAway(t *testing.T) {
+	l, err := loopback.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := loopback.PortOf(l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for port := range 1 << 16 {
+		loopback.Keep(port)
+	}
+	if port, err := loopback.Port(); err == nil {
+		t.Errorf("got %d, which is kept", port)
+	}
+	if l, err = loopback.ListenPort(own); err != nil {
+		t.Errorf("its own server can't come back: %v", err)
+	} else if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	for port := range 1 << 16 {
+		loopback.Drop(port)
+	}
+	if _, err := loopback.Port(); err != nil {
+		t.Error(err)
+	}
+}
