@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 )
 
 // Inspection is what the nodes say of one resource.
@@ -46,24 +45,23 @@ func (i Inspection) Holder() (owner string, held bool) {
 }
 
 // Inspect asks every node who holds resource there, for at most a node timeout
-// or until ctx is done. It changes nothing. A node that does not answer has Err
-// set; Inspect itself fails only for a bad resource (ErrInvalidResource), a
-// closed Locker (ErrClosed), or, with *QuorumError and ErrNoQuorum, when fewer
-// than a quorum answered; what was learned is returned all the same.
+// or until ctx is done, whatever the clients' own timeouts are. It changes
+// nothing. A node that did not answer by then has Err set, to ctx's cause where
+// that ended it. Inspect itself fails only for a bad resource
+// (ErrInvalidResource), a closed Locker (ErrClosed), or, with *QuorumError and
+// ErrNoQuorum, when fewer than a quorum answered; what was learned is returned
+// all the same.
 func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, error) {
-	_, key, err := l.request(resource, nil)
+	_, key, err := l.request("inspect", resource, nil)
 	if err != nil {
 		return Inspection{}, err
 	}
-	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
-	var g errgroup.Group // zero: one node's failure must not end the others
-	for i, n := range l.nodes {
-		g.Go(func() error {
-			in.Nodes[i] = n.inspect(ctx, key)
-			return nil
-		})
+	if !l.enter() {
+		return Inspection{}, fmt.Errorf("redlock: inspect %s: %w", printable(resource), ErrClosed)
 	}
-	_ = g.Wait()
+	defer l.attempts.Done()
+	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
+	l.look(ctx, &in)
 	answered := 0
 	votes, causes := make([]vote, len(l.nodes)), make([]error, len(l.nodes))
 	for i, n := range in.Nodes {
@@ -78,8 +76,47 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 	return in, nil
 }
 
+// look asks all nodes at once. Its own timer and ctx bound the wait, not the
+// sockets: a client that is not ours may read for much longer, and go-redis
+// notices no cancellation while it reads. A call that is left behind ends by its
+// client's bounds; Close waits for it.
+func (l *Locker) look(ctx context.Context, in *Inspection) {
+	type answer struct {
+		node int
+		said NodeInspection
+	}
+	answers := make(chan answer, len(l.nodes))
+	for i, n := range l.nodes {
+		in.Nodes[i].Name = n.name
+		l.looks.Go(func() { answers <- answer{i, n.inspect(ctx, in.Key)} })
+	}
+	limit := l.clock.newTimer(l.cfg.nodeTimeout)
+	defer limit.Stop()
+	var why error
+	heard := uint64(0) // one bit each
+	for missing := len(l.nodes); missing > 0 && why == nil; {
+		select {
+		case a := <-answers:
+			in.Nodes[a.node] = a.said
+			heard |= 1 << a.node
+			missing--
+		case <-limit.C:
+			why = errTimeout
+		case <-ctx.Done():
+			why = contextError(ctx)
+		}
+	}
+	for i := range in.Nodes {
+		if heard&(1<<i) == 0 {
+			in.Nodes[i].Err = why
+		}
+	}
+}
+
+// inspect asks one node. The caller's deadline is not passed on: it would come
+// back as the silence of the node.
 func (n *node) inspect(ctx context.Context, key string) NodeInspection {
-	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
 	defer cancel()
 	in := NodeInspection{Name: n.name}
 	var owner, stripe *redis.SliceCmd

@@ -28,7 +28,8 @@ type Locker struct {
 	waiters   sync.Pool
 	gate      sync.RWMutex // closed changes under it, and attempts are entered
 	closed    atomic.Bool
-	attempts  sync.WaitGroup
+	attempts  sync.WaitGroup // calls that Close waits for before it releases anything
+	looks     sync.WaitGroup // Inspect's calls to nodes
 	closing   chan struct{}
 	own       []io.Closer // the clients that Open built
 }
@@ -83,7 +84,7 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 // return at once, and so does a *QuorumError when ErrMisconfigured nodes leave
 // no quorum possible.
 func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
-	t, key, err := l.request(resource, opts)
+	t, key, err := l.request("acquire", resource, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 // one node timeout, or two where the nodes have to settle on a token. The rest is
 // as for Acquire; what a failed attempt sent is rolled back in the background.
 func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
-	t, key, err := l.request(resource, opts)
+	t, key, err := l.request("acquire", resource, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +177,7 @@ func (l *Locker) Close() error {
 			<-n.stopped
 		}
 		l.scheduler.work.Wait()
+		l.looks.Wait()
 		l.roster.close()
 	})
 	for _, c := range l.own {
@@ -224,18 +226,18 @@ func (l *Locker) releaseAll(until instant) error {
 	return fmt.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, len(held), first)
 }
 
-// request checks an acquisition's arguments, before anything is sent.
-func (l *Locker) request(resource string, opts []AcquireOption) (terms, string, error) {
+// request checks a call's arguments, before anything is sent.
+func (l *Locker) request(op, resource string, opts []AcquireOption) (terms, string, error) {
 	t, key := l.cfg.terms, l.cfg.prefix+resource
 	err := checkResource(resource, key)
 	if err == nil && len(opts) > 0 {
 		t, err = l.cfg.with(opts)
 	}
-	if err != nil {
-		return t, key, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+	if err == nil && l.closed.Load() {
+		err = ErrClosed
 	}
-	if l.closed.Load() {
-		return t, key, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+	if err != nil {
+		return t, key, fmt.Errorf("redlock: %s %s: %w", op, printable(resource), err)
 	}
 	return t, key, nil
 }

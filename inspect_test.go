@@ -1,0 +1,96 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// hidden is a client whose type says nothing, so that nobody can bound it.
+type hidden struct{ redis.UniversalClient }
+
+// patientClients read for half a minute, whatever the context says; wrapped, they
+// can't be given another timeout.
+func patientClients(t *testing.T, nodes *redlocktest.Cluster, wrapped bool) []redis.UniversalClient {
+	t.Helper()
+	clients := make([]redis.UniversalClient, nodes.Len())
+	for i, n := range nodes.Nodes() {
+		o := n.Options()
+		o.ReadTimeout, o.ContextTimeoutEnabled = 30*time.Second, false
+		c := redis.NewClient(o)
+		t.Cleanup(func() { _ = c.Close() })
+		if clients[i] = c; wrapped {
+			clients[i] = hidden{c}
+		}
+	}
+	return clients
+}
+
+// Inspect returns when its context ends, or a node timeout has passed, whatever
+// the clients do, and says which of the two it was.
+func TestInspectIsBoundedByItsContextAndTheNodeTimeout(t *testing.T) {
+	const soon = redlock.DefaultNodeTimeout / 5
+	for name, tt := range map[string]struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		after   time.Duration
+		want    error // nil: no context's error
+	}{
+		"no bound": {context.WithCancel, redlock.DefaultNodeTimeout, nil},
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, soon)
+		}, soon, context.DeadlineExceeded},
+		"cancel": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(soon, cancel)
+			return ctx, cancel
+		}, soon, context.Canceled},
+	} {
+		for kind, clients := range map[string]func(*testing.T, *redlocktest.Cluster) []redis.UniversalClient{
+			"patient": func(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
+				return patientClients(t, nodes, false)
+			},
+			"wrapped": func(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
+				return patientClients(t, nodes, true)
+			},
+			"bounded by their context": func(_ *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient { return nodes.NewClients() },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := redlocktest.Start(t, 3)
+				l := lockerWith(t, clients(t, nodes), redlock.WithNodeNames(nodes.Names()...))
+				mustRelease(t, mustAcquire(t, l, "orders/42"))
+				for i := range 2 {
+					nodes.Node(i).Hang()
+				}
+				ctx, cancel := tt.context(t.Context())
+				defer cancel()
+				began := time.Now()
+				in, err := l.Inspect(ctx, "orders/42")
+				if took := time.Since(began); took != tt.after {
+					t.Errorf("%s, clients %s: took %v; want %v", name, kind, took, tt.after)
+				}
+				wantError(t, name, err, redlock.ErrNoQuorum)
+				ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+				if ended != (tt.want != nil) || ended && !errors.Is(err, tt.want) {
+					t.Errorf("%s, clients %s: got %v; want %v in it", name, kind, err, tt.want)
+				}
+				if blamed := strings.Contains(err.Error(), "node timeout"); blamed != (tt.want == nil) {
+					t.Errorf("%s, clients %s: got %v; want the node blamed for its own silence only", name, kind, err)
+				}
+				if in.Nodes[0].Err == nil || in.Nodes[0].Name != "node-0" || in.Nodes[2].Err != nil {
+					t.Errorf("%s: got %+v; want two nodes that said nothing, and the third", name, in.Nodes)
+				}
+				for i := range 2 {
+					nodes.Node(i).Resume()
+				}
+			})
+		}
+	}
+}
