@@ -74,24 +74,41 @@ func RequireToken(resource func(*http.Request) string) func(http.Handler) http.H
 		panic("fencing: RequireToken: nil resource")
 	}
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			name := resource(r)
-			if name == "" {
-				next.ServeHTTP(w, r)
-				return
-			}
-			token, err := ParseHeader(r.Header)
-			if err != nil {
-				WriteError(w, err)
-				return
-			}
-			ctx, err := NewContext(r.Context(), name, token)
-			if err != nil {
-				WriteError(w, err)
-				return
-			}
-			next.ServeHTTP(w, r.WithContext(ctx))
+		return requireToken(resource, next, func(w http.ResponseWriter, r *http.Request, _ string, _ redlock.Token) {
+			next.ServeHTTP(w, r)
 		})
+	}
+}
+
+// requireToken hands the requests that are not guarded to next, and the others
+// with what they write to and their token to guarded. resource is asked once: a
+// second answer may differ, and let a request through that nobody judged.
+func requireToken(resource func(*http.Request) string, next http.Handler,
+	guarded func(w http.ResponseWriter, r *http.Request, name string, token redlock.Token),
+) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := resource(r)
+		if name == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx := r.Context()
+		token, err := ParseHeader(r.Header)
+		if err == nil {
+			ctx, err = NewContext(ctx, name, token)
+		}
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		guarded(w, r.WithContext(ctx), name, token)
+	})
+}
+
+// refuse answers a request that is not handed on.
+func refuse(w http.ResponseWriter, err error) {
+	if !WriteError(w, err) {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	}
 }
 
@@ -108,26 +125,19 @@ func GuardRequests(guard *Memory, resource func(*http.Request) string) func(http
 	if guard == nil {
 		panic("fencing: GuardRequests: nil guard")
 	}
-	require := RequireToken(resource)
+	if resource == nil {
+		panic("fencing: GuardRequests: nil resource")
+	}
 	return func(next http.Handler) http.Handler {
-		return require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ctx := r.Context()
-			name := resource(r)
-			if name == "" {
-				next.ServeHTTP(w, r)
-				return
+		return requireToken(resource, next, func(w http.ResponseWriter, r *http.Request, name string, token redlock.Token) {
+			err := guard.Write(r.Context(), name, token, func(ctx context.Context) error {
+				next.ServeHTTP(w, r.WithContext(ctx))
+				return nil
+			})
+			if err != nil {
+				refuse(w, err)
 			}
-			token, err := FromContext(ctx, name)
-			if err == nil {
-				err = guard.Write(ctx, name, token, func(ctx context.Context) error {
-					next.ServeHTTP(w, r.WithContext(ctx))
-					return nil
-				})
-			}
-			if err != nil && !WriteError(w, err) {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			}
-		}))
+		})
 	}
 }
 

@@ -191,6 +191,37 @@ func TestGuardRequestsAnswersByTheReason(t *testing.T) {
 	}
 }
 
+// What a request writes to is asked once: a second answer may differ, as where it
+// depends on the request's body, and would let it through unjudged.
+func TestGuardRequestsAsksOnceForTheResource(t *testing.T) {
+	for name, middleware := range map[string]func(func(*http.Request) string) func(http.Handler) http.Handler{
+		"RequireToken": fencing.RequireToken,
+		"GuardRequests": func(resource func(*http.Request) string) func(http.Handler) http.Handler {
+			return fencing.GuardRequests(new(fencing.Memory), resource)
+		},
+	} {
+		asked, served := 0, 0
+		once := func(*http.Request) string {
+			if asked++; asked > 1 {
+				return ""
+			}
+			return "orders/42"
+		}
+		handler := middleware(once)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			served++
+			if token, err := fencing.FromContext(r.Context(), "orders/42"); token != 7 || err != nil {
+				t.Errorf("%s: the handler finds token %d, %v; want 7", name, token, err)
+			}
+		}))
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/orders/42", nil)
+		req.Header.Set(fencing.Header, "7")
+		handler.ServeHTTP(httptest.NewRecorder(), req)
+		if asked != 1 || served != 1 {
+			t.Errorf("%s: asked %d times and served %d; want once each", name, asked, served)
+		}
+	}
+}
+
 func TestGuardRequestsGivesTheTurnBackAfterAPanic(t *testing.T) {
 	var guard fencing.Memory
 	h := fencing.GuardRequests(&guard, guarded)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -388,10 +419,11 @@ func TestResponseErrorReadsAGuardsRefusalOnly(t *testing.T) {
 
 func TestNilArgumentsPanicWhereTheyAreGiven(t *testing.T) {
 	for name, f := range map[string]func(){
-		"RequireToken":  func() { fencing.RequireToken(nil) },
-		"GuardRequests": func() { fencing.GuardRequests(nil, guarded) },
-		"NewTransport":  func() { fencing.NewTransport(nil, nil) },
-		"NewRedis":      func() { fencing.NewRedis(nil) },
+		"RequireToken":                func() { fencing.RequireToken(nil) },
+		"GuardRequests":               func() { fencing.GuardRequests(nil, guarded) },
+		"GuardRequests: nil resource": func() { fencing.GuardRequests(new(fencing.Memory), nil) },
+		"NewTransport":                func() { fencing.NewTransport(nil, nil) },
+		"NewRedis":                    func() { fencing.NewRedis(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
