@@ -5,24 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
 const (
-	// The most connections to one node: the writer needs one, and what Inspect,
-	// Check and a verification do beside it a few more.
-	openPoolSize = 8
-	// dialShare is how many node timeouts a connection may take to come up: it is
-	// several round trips, with TLS more.
-	dialShare = 4
 	// maxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
 	maxNodes = 64
+	// dialShare is how many node timeouts a connection may take to come up.
+	dialShare = nodeurl.DialShare
 )
 
 // Open makes a Locker over clients of its own, one for each URL, which Close
@@ -48,8 +44,10 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	options := make([]*redis.Options, len(urls))
 	for i, u := range urls {
-		o, parseErr := parseNode(i, u)
-		err = errors.Join(err, parseErr)
+		o, parseErr := nodeurl.Parse(u)
+		if parseErr != nil {
+			err = errors.Join(err, fmt.Errorf("%w: URL %d: %w", ErrInvalidNode, i, parseErr))
+		}
 		options[i] = o
 	}
 	if err != nil {
@@ -59,7 +57,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	own := make([]io.Closer, len(urls))
 	doors := make([]*doorkeeper, len(urls))
 	for i, o := range options {
-		harden(o, cfg.nodeTimeout)
+		nodeurl.Harden(o, cfg.nodeTimeout)
 		if !cfg.unprotected {
 			doors[i] = guard(o)
 		}
@@ -129,39 +127,6 @@ func (l *Locker) probe(ctx context.Context, limit time.Duration) (*round, error)
 	}, nil)
 	r.close(l.nodes, false)
 	return r, err
-}
-
-// parseNode reads one URL. No part of a URL that does not parse is repeated: it
-// may hold a password.
-func parseNode(i int, u string) (*redis.Options, error) {
-	if u == "" {
-		return nil, fmt.Errorf("%w: URL %d is empty", ErrInvalidNode, i)
-	}
-	if !strings.Contains(u, "://") {
-		host, _, err := net.SplitHostPort(u)
-		if err != nil || host == "" || strings.Contains(u, "@") {
-			return nil, fmt.Errorf("%w: URL %d: without a scheme, give host:port", ErrInvalidNode, i)
-		}
-		return &redis.Options{Addr: u}, nil
-	}
-	o, err := redis.ParseURL(u)
-	if err != nil || strings.Contains(u, "#") { // the rest of a password, likely, and its first part a port
-		return nil, fmt.Errorf("%w: URL %d does not parse (not shown, it may hold a password): give redis://[user:password@]host:port, rediss://, unix:///path, or host:port", ErrInvalidNode, i)
-	}
-	return o, nil
-}
-
-// harden sets what go-redis leaves open to a hung or refusing node.
-func harden(o *redis.Options, timeout time.Duration) {
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	o.DialTimeout = dialShare * timeout
-	o.ReadTimeout, o.WriteTimeout = timeout, timeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize, o.MinIdleConns = openPoolSize, 1
-	o.PoolTimeout = timeout
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
 func closeAll(cs []io.Closer) error {

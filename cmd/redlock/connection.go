@@ -6,24 +6,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
-const (
-	nodesVariable = "REDLOCK_NODES"
-	// As in redlock.Open: connections a node, and node timeouts a dial may take.
-	poolSize  = 8
-	dialShare = 4
-)
+const nodesVariable = "REDLOCK_NODES"
 
 // connection is the flags that every command has: the nodes, and how to speak to
 // them.
@@ -119,12 +113,12 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	f := &fleet{outside: map[string]bool{}}
 	nodes := make([]redis.UniversalClient, len(urls))
 	for i, u := range urls {
-		o, parseErr := parseNode(i, u)
+		o, parseErr := nodeurl.Parse(u)
 		if parseErr != nil {
-			err = errors.Join(err, parseErr)
+			err = errors.Join(err, fmt.Errorf("%w: node %d of the list: %w", redlock.ErrInvalidNode, i, parseErr))
 			continue
 		}
-		harden(o, c.timeout())
+		nodeurl.Harden(o, c.timeout())
 		if change != nil {
 			change(i, o)
 		}
@@ -206,34 +200,4 @@ func (f *fleet) close() error {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// parseNode reads one URL, by the rules of redlock.Open. No part of a URL that
-// does not parse is repeated: it may hold a password.
-func parseNode(i int, u string) (*redis.Options, error) {
-	if !strings.Contains(u, "://") {
-		host, _, err := net.SplitHostPort(u)
-		if err != nil || host == "" || strings.Contains(u, "@") {
-			return nil, fmt.Errorf("%w: node %d of the list: without a scheme, give host:port", redlock.ErrInvalidNode, i)
-		}
-		return &redis.Options{Addr: u}, nil
-	}
-	o, err := redis.ParseURL(u)
-	if err != nil {
-		return nil, fmt.Errorf("%w: node %d of the list does not parse (not shown, it may hold a password): give redis://[user:password@]host:port, rediss://, unix:///path, or host:port", redlock.ErrInvalidNode, i)
-	}
-	return o, nil
-}
-
-// harden sets what go-redis leaves open to a hung or refusing node.
-func harden(o *redis.Options, timeout time.Duration) {
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	o.DialTimeout = dialShare * timeout
-	o.ReadTimeout, o.WriteTimeout = timeout, timeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize, o.MinIdleConns = poolSize, 1
-	o.PoolTimeout = timeout
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }

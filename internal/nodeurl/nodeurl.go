@@ -1,0 +1,63 @@
+// Package nodeurl reads the URLs that nodes are given by, and makes of them the
+// settings of a client that a hung or refusing node can't hold up.
+package nodeurl
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// PoolSize is the most connections to one node: the writer needs one, and
+	// what Inspect, Check and a verification do beside it a few more.
+	PoolSize = 8
+	// DialShare is how many node timeouts a connection may take to come up: it is
+	// several round trips, with TLS more.
+	DialShare = 4
+)
+
+// Forms are the ways to write a node.
+const Forms = "redis://[user:password@]host:port, rediss://, unix:///path, or host:port"
+
+// Parse reads one URL, or a bare host:port. No part of one that does not parse is
+// in the error: it may hold a password.
+func Parse(u string) (*redis.Options, error) {
+	switch {
+	case u == "":
+		return nil, errors.New("it is empty: give " + Forms)
+	case !strings.Contains(u, "://"):
+		host, _, err := net.SplitHostPort(u)
+		if err != nil || host == "" || strings.Contains(u, "@") {
+			return nil, errors.New("without a scheme, give host:port")
+		}
+		return &redis.Options{Addr: u}, nil
+	}
+	o, err := redis.ParseURL(u)
+	if err != nil || strings.Contains(u, "#") { // the rest of a password, likely, and its first part a port
+		return nil, errors.New("it does not parse (not shown, it may hold a password): give " + Forms)
+	}
+	return o, nil
+}
+
+// Harden sets what go-redis leaves open to a hung or refusing node: a command is
+// sent once, and is bounded by the node timeout.
+func Harden(o *redis.Options, timeout time.Duration) {
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout = DialShare * timeout
+	o.ReadTimeout, o.WriteTimeout = timeout, timeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.MinIdleConns = PoolSize, 1
+	o.PoolTimeout = timeout
+	// Otherwise pipelines have a pool of their own, of ten more connections with
+	// 256 KiB each; and one that can't be dialled is dialled again for the other
+	// pool, so that a node that can't be reached takes twice as long to say so.
+	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
