@@ -100,6 +100,33 @@ func TestAReplicaIsNoNode(t *testing.T) {
 	})
 }
 
+// Whatever slots they serve, servers in cluster mode are refused at once, and say
+// why: none of them (CLUSTERDOWN), or all (CROSSSLOT).
+func TestServersInClusterModeAreMisconfigured(t *testing.T) {
+	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{Args: []string{"--cluster-enabled", "yes"}})
+	must(t, servers[1].Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	pollUntil(t, 10*time.Second, "the second server serves all slots", func() bool {
+		return servers[1].Client().Set(t.Context(), "orders/1", "x", time.Millisecond).Err() == nil
+	})
+	for i, s := range servers {
+		l := lockerWith(t, defaultClients(t, s.Addr()))
+		if i == 1 {
+			_ = l.Cluster().Admit(t.Context()) // a slot of its own has the record
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := l.Acquire(ctx, "orders/42")
+		cancel()
+		wantError(t, "Acquire", err, redlock.ErrMisconfigured)
+		wantError(t, "Acquire", err, redlock.ErrNoQuorum)
+		if err != nil && !strings.Contains(err.Error(), "cluster-enabled") {
+			t.Errorf("got %v; want it to name the setting", err)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("server %d: Acquire waited; want it at once", i)
+		}
+	}
+}
+
 func TestANodeOutOfMemoryRefusesAndIsCleanedAllTheSame(t *testing.T) {
 	servers := needMasters(t, 3, chaos.ServerConfig{})
 	l := openServers(t, servers)

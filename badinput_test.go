@@ -256,6 +256,9 @@ var refusingReplies = map[string]bool{
 	"MISCONF Redis is configured to save RDB snapshots, but is unable to.": false,
 	"NOSCRIPT No matching script. Please use EVAL.":                        false,
 	"NOAUTH Authentication required.":                                      true,
+	"MOVED 866 127.0.0.1:7001":                                             true,
+	"CROSSSLOT Keys in request don't hash to the same slot":                true,
+	"CLUSTERDOWN Hash slot not served":                                     true,
 	"NOPERM this user has no permissions to run the 'evalsha' command":     true,
 }
 

@@ -38,7 +38,8 @@ var (
 	// ErrInvalidNode: a client or URL that can't be a node.
 	ErrInvalidNode = errors.New("redlock: invalid node")
 	// ErrMisconfigured: a node refuses for a reason that waiting does not mend:
-	// credentials, rights, a server without INFO, one server listed twice.
+	// credentials, rights, certificates, a server without INFO or in cluster
+	// mode, one server listed twice.
 	ErrMisconfigured = errors.New("redlock: node misconfigured")
 )
 

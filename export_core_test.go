@@ -1,6 +1,9 @@
 package redlock
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // What the tests that try to break the core need of the inside.
 
@@ -15,6 +18,9 @@ func KeepNames(l *Locker) (free func()) {
 	l.turns.mu.Lock()
 	return l.turns.mu.Unlock
 }
+
+// WarmUp is what Open does once it has its clients.
+func WarmUp(ctx context.Context, l *Locker) error { return l.warmUp(ctx) }
 
 // PollInterval is how often a Locker looks at its clock while it holds a lock.
 const PollInterval = pollInterval

@@ -128,6 +128,15 @@ func (r *round) blame(i int, cause error) {
 	r.causes[i] = cause
 }
 
+// cause is what node i gave as the reason of its vote, once the round is closed;
+// nil: none.
+func (r *round) cause(i int) error {
+	if r.causes == nil {
+		return nil
+	}
+	return r.causes[i]
+}
+
 // stage is how far a round is.
 type stage uint8
 

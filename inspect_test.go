@@ -17,9 +17,8 @@ import (
 // hidden is a client whose type says nothing, so that nobody can bound it.
 type hidden struct{ redis.UniversalClient }
 
-// patientClients read for half a minute, whatever the context says; wrapped, they
-// can't be given another timeout.
-func patientClients(t *testing.T, nodes *redlocktest.Cluster, wrapped bool) []redis.UniversalClient {
+// patientClients read for half a minute, whatever the context says.
+func patientClients(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
 	t.Helper()
 	clients := make([]redis.UniversalClient, nodes.Len())
 	for i, n := range nodes.Nodes() {
@@ -27,11 +26,24 @@ func patientClients(t *testing.T, nodes *redlocktest.Cluster, wrapped bool) []re
 		o.ReadTimeout, o.ContextTimeoutEnabled = 30*time.Second, false
 		c := redis.NewClient(o)
 		t.Cleanup(func() { _ = c.Close() })
-		if clients[i] = c; wrapped {
-			clients[i] = hidden{c}
-		}
+		clients[i] = c
 	}
 	return clients
+}
+
+// wrappedClients are patient, and can't be given another timeout.
+func wrappedClients(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
+	t.Helper()
+	clients := patientClients(t, nodes)
+	for i, c := range clients {
+		clients[i] = hidden{c}
+	}
+	return clients
+}
+
+func boundedClients(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
+	t.Helper()
+	return nodes.NewClients()
 }
 
 // Inspect returns when its context ends, or a node timeout has passed, whatever
@@ -54,13 +66,7 @@ func TestInspectIsBoundedByItsContextAndTheNodeTimeout(t *testing.T) {
 		}, soon, context.Canceled},
 	} {
 		for kind, clients := range map[string]func(*testing.T, *redlocktest.Cluster) []redis.UniversalClient{
-			"patient": func(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
-				return patientClients(t, nodes, false)
-			},
-			"wrapped": func(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
-				return patientClients(t, nodes, true)
-			},
-			"bounded by their context": func(_ *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient { return nodes.NewClients() },
+			"patient": patientClients, "wrapped": wrappedClients, "bounded by their context": boundedClients,
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := redlocktest.Start(t, 3)

@@ -192,7 +192,7 @@ func (n *node) refusal(now instant) error {
 	case n.down != nil && now < n.downUntil:
 		return fmt.Errorf("not sent: the node is down: %w", n.down)
 	case n.busySince != 0 && now.sub(n.busySince) > n.timeout:
-		return fmt.Errorf("not sent: %w for an earlier command", errTimeout)
+		return fmt.Errorf("%w: %w for an earlier command", errNotSent, errTimeout)
 	case n.queue.len() >= queueBound:
 		return errBusy
 	}

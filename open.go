@@ -2,10 +2,12 @@ package redlock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,10 @@ import (
 )
 
 const (
+	// slowStart is how long Open waits for a quorum of nodes that are slow to
+	// answer: a first connection, and the first look at a node, take many round
+	// trips on a machine that has just begun to do everything at once.
+	slowStart = 3 * time.Second
 	// maxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
 	maxNodes = 64
 	// dialShare is how many node timeouts a connection may take to come up.
@@ -30,7 +36,8 @@ const (
 // again, which New can't do for clients of the caller's.
 //
 // Open connects to every node and asks whether it votes, for at most four node
-// timeouts, or until ctx is done. It succeeds while a quorum answers: the nodes
+// timeouts, or until ctx is done; nodes that are slow, and that a quorum depends
+// on, get three seconds. It succeeds while a quorum answers: the nodes
 // that did not are told to WithObserver as NodeDown, and are tried again by
 // every acquisition. Otherwise it returns a *QuorumError with ErrNoQuorum that
 // names each node's fault, and keeps nothing open. One server under two addresses
@@ -50,6 +57,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 		}
 		options[i] = o
 	}
+	err = errors.Join(err, secure(options, cfg.tls))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +72,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 		c := redis.NewClient(o)
 		clients[i], own[i] = c, c
 	}
-	l, err := New(clients, opts...)
+	l, err := newLocker(clients, cfg, nil)
 	if err != nil {
 		return nil, errors.Join(err, closeAll(own))
 	}
@@ -78,37 +86,91 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	return l, nil
 }
 
-// warmUp asks every node whether it votes, and those that do not answer again,
-// until all have answered or its bound has passed.
-func (l *Locker) warmUp(ctx context.Context) error {
-	until := l.clock.now().add(dialShare * l.cfg.nodeTimeout)
-	for met := false; ; {
-		r, err := l.probe(ctx, max(until.sub(l.clock.now()), 0))
-		if err != nil {
-			return fmt.Errorf("redlock: open: %w", err)
+// secure gives the clients that speak TLS their settings.
+func secure(options []*redis.Options, c *tls.Config) error {
+	if c == nil {
+		return nil
+	}
+	used := false
+	for _, o := range options {
+		if o == nil || o.TLSConfig == nil {
+			continue
 		}
-		answered := 0
+		used = true
+		host := o.TLSConfig.ServerName
+		if o.TLSConfig = c.Clone(); o.TLSConfig.ServerName == "" {
+			o.TLSConfig.ServerName = host
+		}
+	}
+	if !used {
+		return fmt.Errorf("%w: WithTLS, and no URL is rediss://", ErrInvalidOption)
+	}
+	return nil
+}
+
+// warmUp asks every node whether it votes, and those that do not answer again,
+// until all have answered or its bound has passed. Where it takes the nodes that
+// are slow to make a quorum, it waits longer for them.
+func (l *Locker) warmUp(ctx context.Context) error {
+	began := l.clock.now()
+	until := began.add(dialShare * l.cfg.nodeTimeout)
+	longest := began.add(max(dialShare*l.cfg.nodeTimeout, slowStart))
+	causes := make([]error, len(l.nodes)) // the last that each node gave itself
+	for met := false; ; {
+		bound := until
+		if !met && l.clock.now() >= until {
+			bound = longest
+		}
+		r, stopped := l.probe(ctx, max(bound.sub(l.clock.now()), 0))
+		answered, slow := 0, 0
 		for i, v := range r.votes {
+			cause := r.cause(i)
 			switch {
-			case r.causes != nil && errors.Is(r.causes[i], errTwice):
-				return fmt.Errorf("redlock: open: %w", r.causes[i])
+			case errors.Is(cause, errTwice):
+				return fmt.Errorf("redlock: open: %w", cause)
 			case v.outcome == Granted || v.outcome == Abstained:
 				answered++
+			case isSlow(cause):
+				slow++
+			}
+			if causes[i] == nil || !errors.Is(cause, errNotSent) {
+				causes[i] = cause
 			}
 		}
 		met = met || answered >= l.quorum // the last round may have had no time to be sent
-		late := l.clock.now() >= until
-		if answered == len(r.votes) || met && late {
+		now := l.clock.now()
+		if answered == len(r.votes) || met && now >= until {
 			return nil
 		}
-		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, r.votes, r.causes)
-		if late || failed.hopeless() {
+		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, r.votes, unreached(causes, now.sub(began)))
+		late := now >= until && (now >= longest || answered+slow < l.quorum)
+		if stopped == nil && (late || failed.hopeless()) {
 			return failed
 		}
-		if err := l.wait(ctx, firstBackoff); err != nil {
-			return fmt.Errorf("redlock: open: %w", errors.Join(err, failed))
+		if stopped == nil {
+			stopped = l.wait(ctx, firstBackoff)
+		}
+		if stopped != nil {
+			return fmt.Errorf("redlock: open: %w", errors.Join(stopped, failed))
 		}
 	}
+}
+
+// isSlow tells a node that has not answered yet from one that refuses.
+func isSlow(cause error) bool {
+	return errors.Is(cause, errNotSent) || errors.Is(cause, errTimeout) || errors.Is(cause, errUnreached)
+}
+
+// unreached puts the cause of nodes that gave none into words: what was asked of
+// them still waits for a connection, or for the first command's reply.
+func unreached(causes []error, within time.Duration) []error {
+	told := slices.Clone(causes)
+	for i, cause := range told {
+		if errors.Is(cause, errNotSent) {
+			told[i] = fmt.Errorf("%w: nothing came of it within %v", errUnreached, within.Round(time.Millisecond))
+		}
+	}
+	return told
 }
 
 // probe makes one round of all nodes that asks whether they answer, and vote.

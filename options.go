@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -71,6 +72,7 @@ type config struct {
 	holder       string
 	names        []string
 	observe      observer
+	tls          *tls.Config // of Open's rediss:// clients; nil: the system's certificates
 	trustClocks  bool
 
 	strictRecovery bool
@@ -160,6 +162,13 @@ func WithHolder(label string) Option { return lockerOption(func(c *config) { c.h
 func WithNodeNames(names ...string) Option {
 	return lockerOption(func(c *config) { c.names = append([]string{}, names...) })
 }
+
+// WithTLS is how Open's rediss:// clients speak TLS: whose certificates they trust
+// (RootCAs), and what they show of their own. It is copied; a ServerName that is
+// empty is each URL's host. Without it, the system's certificates decide. It is
+// ErrInvalidOption where no URL is rediss://, and with New, whose clients have
+// settings of their own.
+func WithTLS(c *tls.Config) Option { return lockerOption(func(l *config) { l.tls = c }) }
 
 // WithStrictRecovery leaves it to an operator (Cluster.Admit) to found a cluster
 // and to recover one whose majority lost its memory. Without it, both happen by

@@ -46,6 +46,14 @@ type Locker struct {
 // ErrInvalidTTL.
 func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 	cfg, err := buildConfig(len(nodes), opts)
+	if cfg.tls != nil {
+		err = errors.Join(err, fmt.Errorf("%w: WithTLS is for Open: give New clients that have a TLSConfig", ErrInvalidOption))
+	}
+	return newLocker(nodes, cfg, err)
+}
+
+// newLocker makes a Locker; err are the faults that were found before.
+func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, error) {
 	names, nodeErr := checkNodes(nodes, cfg.names)
 	if err = errors.Join(err, nodeErr); err != nil {
 		return nil, err

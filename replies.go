@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,11 +16,12 @@ import (
 )
 
 var (
-	errEpoch   = errors.New("the node's membership record has changed")
-	errDead    = errors.New("this attempt was given up")
-	errTokens  = errors.New("the token counter is at its end")
-	errForeign = errors.New("held by another")
-	errNoReply = errors.New("the client reported success without a reply")
+	errEpoch     = errors.New("the node's membership record has changed")
+	errDead      = errors.New("this attempt was given up")
+	errTokens    = errors.New("the token counter is at its end")
+	errForeign   = errors.New("held by another")
+	errUnreached = errors.New("not reached in time")
+	errNoReply   = errors.New("the client reported success without a reply")
 )
 
 // takenError is held by another, and for how long.
@@ -296,7 +298,11 @@ func answered(cmd redis.Cmder) bool {
 
 // refusals are the error replies that precede a script's first write: the
 // command did not happen. Every other error reply says nothing.
-var refusals = []string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF"}
+var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF"}, clusterReplies...)
+
+// clusterReplies are what only a server with cluster-enabled says, before it runs
+// anything.
+var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"}
 
 // classify tells what an error says of the command.
 func classify(err error) Outcome {
@@ -307,10 +313,8 @@ func classify(err error) Outcome {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &reply):
-		for _, prefix := range refusals {
-			if strings.HasPrefix(reply.Error(), prefix) {
-				return Failed
-			}
+		if hasAnyPrefix(reply.Error(), refusals...) {
+			return Failed
 		}
 		return Unknown
 	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
@@ -334,7 +338,11 @@ func isMissingScript(err error) bool {
 
 // explain puts a node's error into words, and marks what waiting does not mend.
 func explain(err error) error {
-	var reply redis.Error
+	var (
+		reply     redis.Error
+		op        *net.OpError
+		untrusted *tls.CertificateVerificationError
+	)
 	switch {
 	case errors.Is(err, ErrMisconfigured):
 		return err
@@ -345,12 +353,18 @@ func explain(err error) error {
 		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
 			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
 			return fmt.Errorf("%w: the user's ACL lacks a right: %w", ErrMisconfigured, err)
+		case hasAnyPrefix(text, clusterReplies...):
+			return fmt.Errorf("%w: a server in cluster mode, which moves keys to others, can't be a node: set cluster-enabled no: %w", ErrMisconfigured, err)
 		case strings.HasPrefix(text, "READONLY"):
 			return fmt.Errorf("a replica, which can't be a node: %w", err)
 		case strings.HasPrefix(text, "OOM"):
 			return fmt.Errorf("out of memory: %w", err)
 		}
 		return err
+	case errors.As(err, &untrusted), errors.As(err, &op) && op.Op == "remote error":
+		return fmt.Errorf("%w: TLS failed: %w", ErrMisconfigured, err)
+	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
+		return fmt.Errorf("%w: %w", errUnreached, err)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", errTimeout, err)
 	case errors.Is(err, io.EOF):
