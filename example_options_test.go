@@ -2,6 +2,8 @@ package redlock_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
@@ -11,6 +13,19 @@ import (
 
 	"github.com/quorumkit/redlock"
 )
+
+func ExampleWithTLS() {
+	authorities := x509.NewCertPool() // and authorities.AppendCertsFromPEM(...)
+	locker, err := redlock.Open(context.Background(), []string{"rediss://127.0.0.1:1"},
+		redlock.WithTLS(&tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}),
+		redlock.WithNodeTimeout(10*time.Millisecond))
+	if err != nil {
+		fmt.Println("nobody is there:", errors.Is(err, redlock.ErrNoQuorum))
+		return
+	}
+	defer locker.Close()
+	// Output: nobody is there: true
+}
 
 // WithTTL serves the Locker and one acquisition; the latter wins.
 func ExampleWithTTL() {
