@@ -168,7 +168,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		f.Delay = planStep - spread(random, 2*planStep)
 	case Drift:
 		f.Delay = planDrift - spread(random, 2*planDrift)
-		f.For += 2 * p.Lease // it takes that long to tell
+		f.For = max(p.For-at, 1) // to the end: the mend would be a step
 		if random.IntN(2) == 0 {
 			f.Node = Everything // to the nodes, it is the clients' clocks that drift
 		}
