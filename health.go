@@ -1,0 +1,90 @@
+package redlock
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// failed notes that the node can't be talked to, and fails all that waits for it
+// but the rollbacks.
+func (n *node) failed(err error) {
+	err = explain(err)
+	n.roster.missed(n.index, n.clock.now(), err)
+	n.markDown(err)
+	n.failQueued(fmt.Errorf("not sent: %w", err))
+}
+
+// markDown starts, or lengthens, the pause before the next probe. The first
+// failure has none: a connection may have been stale, and no more.
+func (n *node) markDown(err error) {
+	now := n.clock.early()
+	n.mu.Lock()
+	first := n.down == nil
+	n.down = err
+	if first {
+		n.failures, n.downUntil = 0, now
+	} else {
+		pause := min(firstBackoff<<min(n.failures, 10), lastBackoff)
+		n.failures++
+		n.downUntil = now.add(pause)
+	}
+	n.mu.Unlock()
+	n.peers.forget(n.index)
+	if first {
+		n.tell(NodeDown, err)
+	}
+}
+
+func (n *node) recovered() {
+	n.mu.Lock()
+	n.down, n.failures = nil, 0
+	n.mu.Unlock()
+	n.tell(NodeUp, nil)
+}
+
+func (n *node) failQueued(err error) {
+	n.mu.Lock()
+	q, now := n.queue, n.clock.early()
+	q.releases = slices.DeleteFunc(q.releases, func(c cleanup) bool { return c.until <= now })
+	n.queue = backlog{releases: q.releases}
+	n.mu.Unlock()
+	for _, rounds := range [][]*round{q.probes, q.raises, q.acquires} {
+		for _, r := range rounds {
+			r.deliver(n.index, vote{outcome: Failed}, err)
+		}
+	}
+	for _, g := range q.groups {
+		g.answer(n.index, Failed, nil, err)
+	}
+}
+
+func (n *node) tell(k EventKind, err error) {
+	n.observe.tell(Event{Kind: k, Node: n.index, Name: n.name, Err: err})
+}
+
+// sample takes in a reading of the node's clock that was asked for at sent. A
+// step beyond the drift allowed makes the node abstain for MaxTTL from now, for
+// this client: until then leases of before it may still be trusted elsewhere.
+func (n *node) sample(sent instant, server time.Time) {
+	now := n.clock.now()
+	next, last := readClock(sent, now, server), n.reading
+	n.reading = next
+	slips := n.peers.sampled(n.index, next)
+	if last.at == 0 || n.cfg.trustClocks {
+		return
+	}
+	if by := last.stepTo(next, n.cfg.drift); by != 0 {
+		n.stepBy(by)
+	}
+	for _, s := range slips { // of other nodes, too
+		n.roster.nodes[s.node].stepBy(s.by)
+	}
+}
+
+// steppedSince tells whether the node's clock was seen to have stepped since t.
+func (n *node) steppedSince(t instant) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.steps != 0 && n.steps >= t
+}

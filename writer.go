@@ -1,0 +1,246 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// write is the writer: it sleeps until there is something to send, and sends it.
+func (n *node) write() {
+	defer close(n.stopped)
+	for n.sleep() {
+		n.flush()
+	}
+	n.unpin()
+	n.failQueued(ErrClosed)
+}
+
+// sleep blocks until there is work that may be sent now. It returns false when
+// the node was closed and owes nothing that it would take.
+func (n *node) sleep() bool {
+	for {
+		n.mu.Lock()
+		work := n.queue.len() > 0 || len(n.queue.releases) > 0
+		pause := n.pause(n.clock.early())
+		if n.closed {
+			owes := n.down == nil && n.refused == nil && len(n.queue.releases) > 0
+			n.mu.Unlock()
+			return owes
+		}
+		if work && pause <= 0 {
+			n.mu.Unlock()
+			return true
+		}
+		n.idle = true
+		n.mu.Unlock()
+		if work {
+			n.doze(pause)
+			continue
+		}
+		n.rest()
+	}
+}
+
+// rest blocks until the writer is woken, and gives a pinned connection back when
+// that takes long: an idle Locker keeps none of its user's pool.
+func (n *node) rest() {
+	if n.pinned != nil {
+		if n.idler == nil {
+			n.idler = n.clock.newTimer(unpinAfter)
+		}
+		n.idler.Reset(unpinAfter)
+		defer n.idler.Stop()
+		select {
+		case <-n.wake:
+			return
+		case <-n.stop:
+			return
+		case <-n.idler.C:
+			n.unpin()
+		}
+	}
+	select {
+	case <-n.wake:
+	case <-n.stop:
+	}
+}
+
+// pause is how long the node is left alone: between two probes of one that is
+// down, and between two tries of rollbacks that it refuses; mu is held.
+func (n *node) pause(now instant) time.Duration {
+	switch {
+	case n.down != nil:
+		return n.downUntil.sub(now)
+	case n.refused != nil && n.queue.len() == 0:
+		return n.retryAt.sub(now)
+	default:
+		return 0
+	}
+}
+
+// refuse notes that a rollback brought an error, and starts the pause before the
+// next try. A connection that broke may have been stale, and costs none.
+func (n *node) refuse(err error) {
+	pause := min(firstBackoff<<min(n.refusals, 10), lastBackoff)
+	if n.refused == nil && !isReply(err) {
+		pause = 0
+	}
+	n.refused = explain(err)
+	n.refusals++
+	n.retryAt = n.clock.early().add(pause)
+}
+
+// doze waits out a pause between two probes of a node that owes rollbacks.
+func (n *node) doze(pause time.Duration) {
+	t := n.clock.newTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-n.wake:
+	case <-n.stop:
+	}
+}
+
+// flush sends what has gathered, and hands out the replies.
+func (n *node) flush() {
+	now := n.clock.early()
+	n.mu.Lock()
+	n.busySince = now
+	suspect := n.down
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.busySince = 0
+		n.mu.Unlock()
+	}()
+	if suspect != nil {
+		if err := n.probe(); err != nil {
+			n.failed(err)
+			return
+		}
+	}
+	err := n.prepare()
+	if errors.Is(err, errExchanged) {
+		err = n.prepare() // the next connection is let in
+	}
+	if err != nil {
+		n.failed(err)
+		return
+	}
+	if suspect != nil { // only now: a node that loads its data tells the time, too
+		n.recovered()
+	}
+	n.take(now)
+	n.send()
+}
+
+// probe asks a node that was down for its TIME: the cheapest thing to lose.
+func (n *node) probe() error {
+	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
+	sent := n.clock.now()
+	err := n.calls.Process(context.Background(), cmd)
+	if errors.Is(err, errExchanged) { // the next connection is let in
+		cmd.SetErr(nil)
+		sent = n.clock.now()
+		err = n.calls.Process(context.Background(), cmd)
+	}
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return nil // it answers; whether it votes is asked with the next sample
+	case err != nil:
+		return err
+	}
+	n.sample(sent, cmd.Val())
+	return nil
+}
+
+// prepare makes sure that the scripts are there and that it is known whether the
+// node votes. It returns an error if the node can't be talked to.
+func (n *node) prepare() error {
+	if !n.loaded {
+		if err := n.load(keepingScripts); err != nil {
+			return err
+		}
+		n.loaded = true
+	}
+	if n.stale.Swap(false) || n.met != n.turn() {
+		n.distrustSeat()
+	}
+	if n.epoch != "" {
+		return nil
+	}
+	if !n.due {
+		if why := n.roster.whyNot(n.index); why != nil {
+			n.abstains = why
+			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
+		}
+	}
+	n.unpin()
+	epoch, abstains, err := n.verify()
+	if err != nil {
+		return err
+	}
+	switch {
+	case abstains != nil && n.abstains == nil:
+		n.tell(NodeAbstains, abstains)
+	case abstains == nil && n.abstains != nil:
+		n.tell(NodeVotes, nil)
+	}
+	if abstains != nil {
+		n.rechecks = 0 // what was asked again has its answer
+	}
+	n.epoch, n.abstains, n.due = epoch, abstains, false
+	return nil
+}
+
+// distrustSeat has the node verified before it votes again.
+func (n *node) distrustSeat() {
+	n.epoch, n.due = "", true
+	n.roster.void(n.index)
+}
+
+// load loads scripts over any connection.
+func (n *node) load(scripts []*script) error {
+	_, err := n.calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+		for _, s := range scripts {
+			p.ScriptLoad(context.Background(), s.body)
+		}
+		return nil
+	})
+	return err
+}
+
+// wire is what flushes go out on.
+type wire interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// pin returns the connection for the next flush. While there is traffic it is
+// always the same one, which saves the pool's work and its look at the socket;
+// after a pause the pool looks again whether the connection still lives.
+func (n *node) pin() wire {
+	if n.bounded == nil {
+		return n.calls
+	}
+	now := n.clock.early()
+	if n.pinned != nil && now.sub(n.lastUse) > unpinAfter {
+		n.unpin()
+	}
+	if n.pinned == nil {
+		n.pinned = n.bounded.Conn()
+	}
+	n.lastUse = now
+	return n.pinned
+}
+
+// unpin gives the connection back to its pool, which drops it if it failed.
+func (n *node) unpin() {
+	if n.pinned != nil {
+		_ = n.pinned.Close() // always nil for a connection of a pool
+		n.pinned = nil
+	}
+}
