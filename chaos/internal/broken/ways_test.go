@@ -143,7 +143,7 @@ var ways = []way{
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenOrder, chaos.TokenRepeated},
 		kinds: []chaos.Break{chaos.Old},
 		seed:  13,
-		edits: []edit{{"node.go", "if err := n.load(keepingScripts); err != nil {", `if BROKEN {
+		edits: []edit{{"writer.go", "if err := n.load(keepingScripts); err != nil {", `if BROKEN {
 			if err := n.load(votingScripts); err != nil {
 				return err
 			}
