@@ -106,7 +106,7 @@ func (n *Node) hook(peer *server.Peer, cmd string, args ...string) bool {
 	}
 	if cmd == "INFO" {
 		// By way of ECHO it minds passwords, MULTI and the nesting in scripts.
-		n.mini.Server().Dispatch(peer, []string{"ECHO", n.info(args)})
+		n.dispatcher().Dispatch(peer, []string{"ECHO", n.info(args)})
 		return true
 	}
 	return false
@@ -171,7 +171,7 @@ func (n *Node) runUnheard(peer *server.Peer, command []string) {
 	n.mu.Lock()
 	n.peers[deaf] = &peerState{inside: true}
 	n.mu.Unlock()
-	n.mini.Server().Dispatch(deaf, command)
+	n.dispatcher().Dispatch(deaf, command)
 	n.mu.Lock()
 	delete(n.peers, deaf)
 	n.mu.Unlock()

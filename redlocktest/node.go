@@ -44,6 +44,7 @@ type Node struct {
 	peers     map[*server.Peer]*peerState
 	calls     map[string]int
 	intercept Interceptor
+	server    *server.Server // of this life; miniredis's own accessor takes no lock
 }
 
 func newNode(name string, tcp bool) (*Node, error) {
@@ -88,8 +89,19 @@ func (n *Node) boot() error {
 	if err != nil {
 		return err
 	}
-	n.mini.Server().SetPreHook(n.hook)
+	srv := n.mini.Server()
+	srv.SetPreHook(n.hook)
+	n.mu.Lock()
+	n.server = srv
+	n.mu.Unlock()
 	return first.Close()
+}
+
+// dispatcher is the miniredis server that runs commands, or ran them last.
+func (n *Node) dispatcher() *server.Server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.server
 }
 
 // newRootPeer returns a connection that stays logged in whatever passwords the
@@ -102,7 +114,7 @@ func (n *Node) newRootPeer() *server.Peer {
 	n.mu.Lock()
 	n.peers[peer] = &peerState{inside: true}
 	n.mu.Unlock()
-	n.mini.Server().Dispatch(peer, []string{"AUTH", password})
+	n.dispatcher().Dispatch(peer, []string{"AUTH", password})
 	return peer
 }
 
@@ -177,7 +189,7 @@ func (n *Node) tryDial() (*conn, chan struct{}, error) {
 	if n.hung {
 		n.queue = append(n.queue, srv)
 	} else {
-		n.mini.Server().ServeConn(srv)
+		n.server.ServeConn(srv)
 	}
 	return client, nil, nil
 }
@@ -229,7 +241,7 @@ func (n *Node) Resume() {
 		srv.in.thaw()
 	}
 	for _, srv := range n.queue {
-		n.mini.Server().ServeConn(srv)
+		n.server.ServeConn(srv)
 	}
 	n.queue = nil
 	n.notify()
@@ -364,7 +376,7 @@ func (n *Node) command(args ...string) error {
 	w := bufio.NewWriter(&reply)
 	peer := server.NewPeer(w)
 	peer.Ctx = n.root.Ctx
-	n.mini.Server().Dispatch(peer, args)
+	n.dispatcher().Dispatch(peer, args)
 	if err := w.Flush(); err != nil {
 		return err
 	}
