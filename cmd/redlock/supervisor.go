@@ -90,11 +90,11 @@ func (s *supervisor) run() error {
 		return &statusError{signalStatus(sig), fmt.Errorf("%v: %s is not started", sig, e.argv[0])}
 	default:
 	}
+	watchFor(s.signals, passedOn...) // the command may be sent one as soon as it runs
 	var err error
 	if s.child, err = startChild(e.path, e.argv, e.environment(s.lock)); err != nil {
 		return cannotRun(e.argv[0], err)
 	}
-	watchFor(s.signals, passedOn...)
 	s.tty.give(s.child.pid)
 	s.tell("held", "", nil)
 	for {
