@@ -140,6 +140,7 @@ func TestCheckCountsTheNodes(t *testing.T) {
 // TestCheckFindsManyFaultsAtOnce is a set of twelve servers with nineteen
 // findings.
 func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
+	t.Parallel()
 	clients := goodClients(t, 12)
 	plantRecord(t, clients[8:], 12)
 	in := func(i int, p plant) {

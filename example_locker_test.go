@@ -116,7 +116,7 @@ func ExampleOpen() {
 		}
 	}
 	locker, err := redlock.Open(context.Background(), nodes.URLs(),
-		redlock.WithNodeTimeout(enough), redlock.WithObserver(tell))
+		redlock.WithNodeTimeout(500*time.Millisecond), redlock.WithObserver(tell))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -63,8 +63,10 @@ func setClocks(t *testing.T, servers []*chaos.Server, offset string) {
 }
 
 func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
+	t.Parallel()
 	for _, offset := range []string{"+20", "-20"} {
 		t.Run(offset, func(t *testing.T) {
+			t.Parallel()
 			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
 			var log eventLog
 			l := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
