@@ -143,6 +143,54 @@ func TestHTTPRefusesThePausedHolder(t *testing.T) {
 	wantScenario(t, "7", plain, result, plainLast, doc.value)
 }
 
+// onTwoServers plays the scenario on a resource that two servers write: the write
+// of the next holder goes to the second, the others to the first. It returns what
+// the data is at the end.
+func onTwoServers(t *testing.T, transport http.RoundTripper, handler func(*document) http.Handler) (pausedholder.Result, string) {
+	t.Helper()
+	var shared document
+	var urls [2]string
+	for i := range urls {
+		srv := httptest.NewServer(handler(&shared))
+		t.Cleanup(srv.Close)
+		urls[i] = srv.URL
+	}
+	writes := [2]func(redlock.Token, string) error{client(t, transport, urls[0]), client(t, transport, urls[1])}
+	result := pausedholder.Run(func(token redlock.Token, value string) error {
+		if token == pausedholder.NextToken {
+			return writes[1](token, value)
+		}
+		return writes[0](token, value)
+	})
+	return result, shared.value
+}
+
+// RequireToken judges nothing: what refuses the paused holder is the guard that
+// both servers' handlers ask, and WriteError tells it so. A Memory of both stands
+// for the database that servers have in common.
+func TestRequireTokenWithAGuardOfAllServersRefusesThePausedHolder(t *testing.T) {
+	transport := fencing.NewTransport(nil, guarded)
+	plain, plainLast := onTwoServers(t, transport, func(data *document) http.Handler {
+		return fencing.RequireToken(guarded)(data)
+	})
+	var guard fencing.Memory
+	result, last := onTwoServers(t, transport, func(data *document) http.Handler {
+		return fencing.RequireToken(guarded)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			token, err := fencing.FromContext(r.Context(), "7")
+			if err == nil {
+				err = guard.Write(r.Context(), "7", token, func(context.Context) error {
+					data.ServeHTTP(w, r)
+					return nil
+				})
+			}
+			if err != nil && !fencing.WriteError(w, err) {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		}))
+	})
+	wantScenario(t, "7", plain, result, plainLast, last)
+}
+
 func TestGuardRequestsAnswersByTheReason(t *testing.T) {
 	var doc document
 	var guard fencing.Memory
