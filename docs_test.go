@@ -215,6 +215,27 @@ func pages(t *testing.T) []string {
 	return append(found, glob(t, "docs/adr/*.md")...)
 }
 
+// Who looks for something finds the file in CONTRIBUTING.md, families by pattern.
+func TestTheMapNamesEveryFileOfThePackage(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "## Where does X live")
+	section, _, _ = strings.Cut(section, "\n## ")
+	named := map[string]bool{}
+	for _, pattern := range regexp.MustCompile(`[\w*/]+\.go\b`).FindAllString(section, -1) {
+		files := glob(t, pattern)
+		if len(files) == 0 {
+			t.Errorf("CONTRIBUTING.md's map names %s: got no such file", pattern)
+		}
+		for _, f := range files {
+			named[f] = true
+		}
+	}
+	for _, f := range glob(t, "*.go") {
+		if !strings.HasSuffix(f, "_test.go") && !named[f] {
+			t.Errorf("got %s, which CONTRIBUTING.md's map does not name; want every file in it", f)
+		}
+	}
+}
+
 // What a document calls a test must be one: the name of a claim is its proof.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	tests := map[string]bool{}
