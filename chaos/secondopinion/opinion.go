@@ -118,7 +118,7 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 		}
 		h.add(in, now, now)
 	case chaos.Asked, chaos.Failed, chaos.Quit, chaos.Refused, chaos.Cleaned, chaos.Shown, chaos.Sick, chaos.Well, chaos.Noted,
-		chaos.Broke, chaos.Mended, chaos.Stored, chaos.Turned:
+		chaos.Broke, chaos.Mended, chaos.Stored, chaos.Turned, chaos.Began:
 	}
 }
 
