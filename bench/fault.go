@@ -15,12 +15,14 @@ const slowness = 200 * time.Millisecond
 type fault struct {
 	name    string
 	nodes   []int
-	proxied bool // it happens to a proxy before the node
+	proxied bool                                           // it happens to a proxy before the node
+	open    func(context.Context, *env) (contender, error) // nil: as Open builds the clients
 	begin   func(s *server, p *chaos.Proxy) error
 	end     func(s *server, p *chaos.Proxy) error
 }
 
-// faults are what the issue lists. Refused and dead are the same thing to a
+// faults are what is tried, with the clients of Open and, where go-redis has its
+// traps, with default ones. Refused and dead are the same thing to a
 // client: a connection attempt is answered by a reset. A proxy refuses in the
 // server's stead, so that the node comes back with its memory.
 var faults = []fault{
@@ -29,7 +31,10 @@ var faults = []fault{
 	{name: "one slow by 200 ms", nodes: []int{4}, proxied: true, begin: slow, end: heal},
 	{name: "one cut off", nodes: []int{4}, proxied: true, begin: cut, end: heal},
 	{name: "two hung", nodes: []int{3, 4}, begin: pause, end: resume},
+	{name: "two slow by 200 ms", nodes: []int{3, 4}, proxied: true, begin: slow, end: heal},
 	{name: "two dead", nodes: []int{3, 4}, proxied: true, begin: refuse, end: heal},
+	{name: "one hung, default clients", nodes: []int{4}, begin: pause, end: resume, open: openRedlockDefault},
+	{name: "one refused, default clients", nodes: []int{4}, proxied: true, begin: refuse, end: heal, open: openRedlockDefault},
 }
 
 func pause(s *server, _ *chaos.Proxy) error  { return s.Pause() }

@@ -95,7 +95,11 @@ func (r *run) endure(ctx context.Context, f fault) (_ *ordeal, err error) {
 		return nil, err
 	}
 	defer o.rig.close()
-	if o.contender, err = openRedlock(ctx, r.envAt(o.rig.addrs)); err != nil {
+	open := openRedlock
+	if f.open != nil {
+		open = f.open
+	}
+	if o.contender, err = open(ctx, r.envAt(o.rig.addrs)); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.contender.close()) }()
