@@ -168,6 +168,67 @@ func TestAStepIsSeenBeyondTheRoundTripAndTheDriftAndNeverInvented(t *testing.T) 
 	}
 }
 
+// A holder dies, and clocks jump back: on the nodes that jumped its key stays for
+// two hours more. One such node keeps nobody waiting; a quorum does, and says why.
+// Without the watch they go on voting at once, as if nothing had happened; with it
+// they do so after MaxTTL.
+func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		stepped int
+		opts    []redlock.Option
+		watched bool
+	}{
+		{"one of five", 1, nil, true},
+		{"three of five", 3, nil, true},
+		{"three of five, without the watch", 3, []redlock.Option{redlock.WithoutClockWatch()}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+			var log eventLog
+			l := fakeClockLocker(t, servers, append(append(short(), tt.opts...), redlock.WithObserver(log.observe))...)
+			warm(t, l)
+			for _, s := range servers { // the key of one whom nobody will see again
+				must(t, s.Client().Set(t.Context(), "orders/42", "the dead holder", 1500*time.Millisecond).Err())
+			}
+			setClocks(t, servers[:tt.stepped], "-7200")
+			if tt.stepped == 1 {
+				mustRelease(t, mustAcquire(t, l, "orders/42"))
+				return
+			}
+			if tt.watched {
+				eventually(t, 10*time.Second, func() bool {
+					_, err := l.TryAcquire(t.Context(), "another")
+					return errors.Is(err, redlock.ErrNoQuorum) && strings.Count(err.Error(), "abstains") == tt.stepped
+				})
+			} else { // of any three nodes that grant, one has stepped
+				mustRelease(t, mustAcquire(t, l, "another"))
+			}
+			var err error
+			eventually(t, 10*time.Second, func() bool {
+				_, err = l.TryAcquire(t.Context(), "orders/42")
+				// By the two whose clocks stand right, and the others are believed again.
+				return err != nil && strings.Contains(err.Error(), "2/5 granted") && !strings.Contains(err.Error(), "abstained")
+			})
+			if !errors.Is(err, redlock.ErrNotAcquired) || strings.Count(err.Error(), "beyond MaxTTL (2s): the node's clock stepped back") != tt.stepped {
+				t.Errorf("got %v; want ErrNotAcquired, and why", err)
+			}
+			if strings.Count(err.Error(), "held by another for 2h")+strings.Count(err.Error(), "held by another for 1h59m") != tt.stepped {
+				t.Errorf("got %v; want it to say for how long", err)
+			}
+			var want []int
+			if tt.watched {
+				want = []int{0, 1, 2}
+			}
+			if got := log.nodes(redlock.NodeClockStepped); !slices.Equal(got, want) {
+				t.Errorf("got the nodes %v reported; want %v", got, want)
+			}
+		})
+	}
+}
+
 func TestALeaseBeyondMaxTTLSaysWhyItStays(t *testing.T) {
 	l, nodes := newLocker(t, 3)
 	for _, n := range nodes.Nodes() {
