@@ -14,7 +14,7 @@ var (
 	}
 	aboutPowerCut = diagnosis{
 		FindingPersistence,
-		"A crash loses nothing, a power cut the last writes: the node waits MaxTTL and is rebuilt from the others all the same; only when a majority loses power at once do fencing tokens lean on clocks for one step",
+		"A crash may lose the last moment, a power cut up to about two seconds: the node waits MaxTTL and is rebuilt from the others all the same; only when a majority loses power at once do fencing tokens lean on clocks for one step",
 		"Nothing, if the nodes have power supplies of their own; otherwise appendfsync always",
 	}
 	aboutFailedWrites = diagnosis{

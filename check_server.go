@@ -15,7 +15,7 @@ const (
 var (
 	aboutVersion = diagnosis{
 		FindingVersion,
-		"Redis before 7 keeps its script cache over a restart, so a node that forgot would vote at once; redlock is tried on Redis 7 and Valkey 7.2, and newer",
+		"Redis before 7 keeps its script cache over a restart, so a node that forgot would vote at once; redlock needs Redis 7 or Valkey 7.2; tried on Redis 7.0",
 		"Upgrade the server",
 	}
 	aboutRunID = diagnosis{
