@@ -17,7 +17,8 @@ import (
 //
 // Wall clocks never enter a validity. They only suggest tokens (see hint).
 //
-// This is the only file that reads the system's clock.
+// This is the only file that reads the system's clock, but for clock_linux.go,
+// which reads BOOTTIME.
 type Clock struct {
 	origin    time.Time
 	suspend   func() time.Duration // time spent suspended since boot

@@ -11,7 +11,7 @@ import (
 // of what the nodes showed; the shell (verify.go, roster.go, joiner.go) asks,
 // waits and writes.
 //
-// What node.go keeps for a node, from its last verification, is a seat:
+// What a node's writer keeps (node.go), from its last verification, is a seat:
 //
 //	seat{epoch, run}     the epoch is sent with every voting command, and compared
 //	                     by the node itself: a reply "abstained" (epoch missing or

@@ -71,7 +71,7 @@ var (
 // field lists the contenders of a workload, with the floor that fits it.
 func field(floor func(context.Context, *env) (contender, error)) []spec {
 	return append([]spec{
-		redlockSpec, // first: it installs the records that the floor's scripts ask for
+		redlockSpec, // the records that the floor asks for are there: cluster.found installed them
 		{name: nameFloor, note: "fenced, same scripts", masters: nodes, commands: scriptsOnly, open: floor},
 	}, rivals...)
 }

@@ -47,7 +47,8 @@ func (r *run) tokens(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// One Locker first: it installs the records, so that the children do not race.
+	// One Locker first: the scripts are loaded, and the nodes verified, before the
+	// children come.
 	c, err := openRedlock(ctx, r.env())
 	if err != nil {
 		return err
