@@ -20,7 +20,12 @@ import (
 // reported, and their ratio.
 func BenchmarkCost(b *testing.B) {
 	b.Run("store=Memory", costMemory)
-	b.Run("store=HTTP", costHTTP)
+	b.Run("store=HTTP", func(b *testing.B) {
+		costHTTP(b, func(resource func(*http.Request) string) func(http.Handler) http.Handler {
+			return fencing.GuardRequests(new(fencing.Memory), resource)
+		})
+	})
+	b.Run("store=RequireToken", func(b *testing.B) { costHTTP(b, fencing.RequireToken) })
 	b.Run("store=Redis", costRedis)
 	for _, s := range stores() {
 		b.Run("store="+s.name, func(b *testing.B) { costSQL(b, s) })
@@ -68,11 +73,13 @@ func costMemory(b *testing.B) {
 	_ = value
 }
 
-func costHTTP(b *testing.B) {
-	var guard fencing.Memory
+// costHTTP puts over loopback. RequireToken by itself judges nothing: its share is
+// what the header costs on both sides, and the handler's guard comes on top.
+func costHTTP(b *testing.B, middleware func(func(*http.Request) string) func(http.Handler) http.Handler) {
+	b.Helper()
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	resource := func(*http.Request) string { return account }
-	open, closed := httptest.NewServer(h), httptest.NewServer(fencing.GuardRequests(&guard, resource)(h))
+	open, closed := httptest.NewServer(h), httptest.NewServer(middleware(resource)(h))
 	defer open.Close()
 	defer closed.Close()
 	put := func(client *http.Client, url string) func(redlock.Token) error {
