@@ -322,6 +322,24 @@ func TestDefectTheSameServerListedTwiceVotesTwice(t *testing.T) {
 	})
 }
 
+// The control: nobody looks at run_ids, and the two votes of one server are a
+// quorum of three beside which another client finds one of its own.
+func TestTheSameServerListedTwiceMakesTwoHoldersWithoutMembership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		clients := nodes.NewClients()
+		clients[1] = nodes.Client(0)
+		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...), redlock.WithoutMembership())
+		nodes.Node(2).Stop()
+		first := mustAcquire(t, l, "orders/42")
+		nodes.Node(2).Start()
+		second := mustAcquire(t, lockerOver(t, nodes, redlock.WithoutMembership()), "orders/42")
+		if err := errors.Join(first.Err(), second.Err()); err != nil {
+			t.Errorf("got %v; want two holders, or the test before shows nothing", err)
+		}
+	})
+}
+
 func TestDefectTheSameServerListedTwiceFoundsACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 2, redlocktest.WithoutFounding())

@@ -148,3 +148,23 @@ func TestAStepWhileTheLockerWasIdleIsSeenByTheWordOfOneNodeThatDidNot(t *testing
 		})
 	}
 }
+
+// The control of the test before: without the watch nobody is asked, and a quorum
+// that stepped grants.
+func TestAStepWhileTheLockerWasIdleIsNotSeenWithoutTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 5)
+		var log eventLog
+		l := lockerOver(t, nodes, redlock.WithoutClockWatch(), redlock.WithObserver(log.observe))
+		sampled(t, l)
+		time.Sleep(10 * time.Minute)
+		for _, n := range nodes.Nodes()[:3] {
+			n.Miniredis().SetTime(time.Now().Add(3 * time.Second))
+		}
+		lock := mustAcquire(t, l, "orders/42") // of any three nodes that grant, one has stepped
+		synctest.Wait()
+		if got := log.nodes(redlock.NodeClockStepped); len(got) > 0 || lock.Err() != nil {
+			t.Errorf("got %v reported, and %v; want nothing reported and the lock held", got, lock.Err())
+		}
+	})
+}
