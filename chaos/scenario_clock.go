@@ -44,11 +44,7 @@ func clockForwardQuorum() Scenario {
 
 // jump has nodes' clocks jump past ann's lease; when it is over, bob may hold.
 func (s *scene) jump(ctx context.Context, nodes []int) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
+	_, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,11 +92,7 @@ func clockBackQuorum() Scenario {
 
 // setBack has nodes' clocks go back by two leases while ann holds, and ann vanish.
 func (s *scene) setBack(ctx context.Context, nodes []int) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
+	ann, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
 	}

@@ -184,11 +184,7 @@ func evictedKeys() Scenario {
 
 // lose has a majority lose keys while ann holds; with late, she writes after bob.
 func (s *scene) lose(ctx context.Context, f Fault, late bool) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
+	_, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
 	}

@@ -94,11 +94,7 @@ func lateRelease() Scenario {
 }
 
 func releaseTooLate(ctx context.Context, s *scene) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
+	ann, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
 	}

@@ -137,11 +137,7 @@ func rollingRestart() Scenario {
 		},
 		judge: Judge{Patience: 6 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
-			ann, bob, err := s.pair(ctx)
-			if err != nil {
-				return err
-			}
-			first, err := s.holds(ctx, ann)
+			_, bob, first, err := s.opening(ctx)
 			if err != nil {
 				return err
 			}

@@ -24,11 +24,7 @@ func partitionHolder() Scenario {
 		},
 		judge: Judge{Patience: 2 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
-			ann, bob, err := s.pair(ctx)
-			if err != nil {
-				return err
-			}
-			first, err := s.holds(ctx, ann)
+			ann, bob, first, err := s.opening(ctx)
 			if err != nil {
 				return err
 			}
@@ -140,11 +136,7 @@ func partitionMajority() Scenario {
 }
 
 func partitionOfAMajority(ctx context.Context, s *scene) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
+	_, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
 	}

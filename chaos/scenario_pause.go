@@ -51,11 +51,7 @@ func pauseScenarios() []Scenario {
 }
 
 func gcPause(ctx context.Context, s *scene) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
+	ann, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,11 +79,7 @@ func gcPause(ctx context.Context, s *scene) error {
 const suspendFor = time.Minute
 
 func suspendedClient(ctx context.Context, s *scene) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
+	ann, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
 	}

@@ -185,6 +185,14 @@ func (s *scene) holds(ctx context.Context, a *Actor) (*Tenure, error) {
 	return t, nil
 }
 
+// opening is how most scenarios begin: ann and bob are there, and ann holds.
+func (s *scene) opening(ctx context.Context) (ann, bob *Actor, first *Tenure, err error) {
+	if ann, bob, err = s.pair(ctx); err == nil {
+		first, err = s.holds(ctx, ann)
+	}
+	return ann, bob, first, err
+}
+
 // rival has another actor insist for as long as first believes in its lock. If it
 // gets the lock, both are at work for a while. It returns the rival's tenure, or
 // nil.

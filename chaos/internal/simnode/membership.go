@@ -145,12 +145,8 @@ func (c *call) amend() {
 	if !c.shaped(1, 3) {
 		return
 	}
-	f, member, ok := c.votes(c.keys[0], c.argv[0])
-	switch {
-	case !ok:
-		return
-	case !member:
-		c.reply.int(noMember)
+	f, ok := c.votes(c.keys[0], c.argv[0], func() { c.reply.int(noMember) })
+	if !ok {
 		return
 	}
 	names, retired, replaced := f["names"], f["retired"], f["replaced"]

@@ -20,16 +20,20 @@ const (
 	noMember   = -1
 )
 
-// votes reads the record, and tells whether its epoch is that of the caller. It
-// ends the script if the record is none.
-func (c *call) votes(record, epoch []byte) (f map[string]string, member, ok bool) {
+// votes returns the record if its epoch is that of the caller, who may vote then.
+// Otherwise it has replied: by refuse, or as a script that fails on a record that
+// is none.
+func (c *call) votes(record, epoch []byte, refuse func()) (f map[string]string, ok bool) {
 	f, ok = c.fields(record)
 	if !ok {
 		c.abort(wrongType)
-		return nil, false, false
+		return nil, false
 	}
-	have, there := f[string(epochField)]
-	return f, there && have == string(epoch), true
+	if have, there := f[string(epochField)]; !there || have != string(epoch) {
+		refuse()
+		return nil, false
+	}
+	return f, true
 }
 
 // taken is the reply that another's key gives.
@@ -69,12 +73,8 @@ func (c *call) acquire() {
 		return
 	}
 	owner, lease, hint, stripe := c.argv[0], c.argv[1], c.argv[2], c.argv[3]
-	f, member, ok := c.votes(c.keys[1], c.argv[4])
-	switch {
-	case !ok:
-		return
-	case !member:
-		c.reply.int(abstained)
+	f, ok := c.votes(c.keys[1], c.argv[4], func() { c.reply.int(abstained) })
+	if !ok {
 		return
 	}
 	count, ok := largerIn(f, baseField, stripe)
@@ -157,12 +157,8 @@ func (c *call) acquireBatch() {
 	if !c.shaped(1, 1) {
 		return
 	}
-	f, member, ok := c.votes(c.keys[0], c.argv[0])
-	switch {
-	case !ok:
-		return
-	case !member:
-		c.all((len(c.keys)-1)/2, abstained)
+	f, ok := c.votes(c.keys[0], c.argv[0], func() { c.all((len(c.keys)-1)/2, abstained) })
+	if !ok {
 		return
 	}
 	items, ok := c.items()
@@ -237,12 +233,8 @@ func (c *call) raise() {
 	if !c.shaped(2, 4) {
 		return
 	}
-	f, member, ok := c.votes(c.keys[1], c.argv[3])
-	switch {
-	case !ok:
-		return
-	case !member:
-		c.reply.int(noMember)
+	f, ok := c.votes(c.keys[1], c.argv[3], func() { c.reply.int(noMember) })
+	if !ok {
 		return
 	}
 	if holder, there := c.text(c.keys[0]); !there || holder != string(c.argv[0]) {
@@ -267,14 +259,8 @@ func (c *call) extend() {
 	if !c.shaped(1, 1) {
 		return
 	}
-	_, member, ok := c.votes(c.keys[0], c.argv[0])
-	switch {
-	case !ok:
-		return
-	case !member:
-		c.all(n, noMember)
-		return
-	case !c.shaped(1+n, 1+2*n):
+	_, ok := c.votes(c.keys[0], c.argv[0], func() { c.all(n, noMember) })
+	if !ok || !c.shaped(1+n, 1+2*n) {
 		return
 	}
 	for i := range n {
@@ -305,12 +291,8 @@ func (c *call) reseed() {
 	if !c.shaped(1, 1) {
 		return
 	}
-	f, member, ok := c.votes(c.keys[0], c.argv[0])
-	switch {
-	case !ok:
-		return
-	case !member:
-		c.all((len(c.keys)-1)/2, noMember)
+	f, ok := c.votes(c.keys[0], c.argv[0], func() { c.all((len(c.keys)-1)/2, noMember) })
+	if !ok {
 		return
 	}
 	items, ok := c.items()
