@@ -73,6 +73,12 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, flo
 		n.submitAcquire(r)
 	}
 	s, err := r.await(ctx, l.clock, l.cfg.nodeTimeout, acquireStage, func() { l.rollBackGranted(r, t) })
+	return l.conclude(ctx, resource, r, t, w, s, err)
+}
+
+// conclude makes a lock of a round that has ended at stage s, or rolls it back.
+func (l *Locker) conclude(ctx context.Context, resource string, r *round, t terms, w *waiter, s stage, err error) (*Lock, error) {
+	c := r.claim
 	r.close(l.nodes, s == finished)
 	if err != nil {
 		l.rollBack(c, t)
@@ -156,7 +162,7 @@ func (l *Locker) vouching(r *round) int {
 }
 
 // rollBack cleans every node that may hold the claim, in the background.
-func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, nil) }
+func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }
 
 // rollBackGranted frees the nodes that granted a round which is lost already,
 // while its reason is still open.
@@ -166,7 +172,7 @@ func (l *Locker) rollBackGranted(r *round, t terms) {
 	r.mu.Unlock()
 	for i, v := range votes {
 		if v.outcome == Granted {
-			l.nodes[i].release(l.cleanup(r.claim, t.ttl, nil))
+			l.nodes[i].release(l.cleanup(r.claim, t.ttl, r.claim.rollback(), nil))
 		}
 	}
 }

@@ -108,13 +108,14 @@ func (n *node) acquireBatch(rounds []*round) redis.Cmder {
 func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 	f := &n.flight
 	doubts := make([]bool, len(releases))
-	keys := len(releases)
+	keys, entries := len(releases), false
 	n.mu.Lock()
 	for i, c := range releases {
 		doubts[i] = c.claim.marks[n.index] == unsure
 		if doubts[i] {
 			keys++
 		}
+		entries = entries || c.entry != leaveNothing
 	}
 	n.mu.Unlock()
 	b := f.call(releaseBatchScript, keys)
@@ -133,6 +134,12 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 	for i := range releases {
 		if doubts[i] {
 			f.arena = append(f.arena, &releases[i].life)
+		}
+	}
+	if entries {
+		f.arena = append(f.arena, n.waiter)
+		for i := range releases {
+			f.arena = append(f.arena, int(releases[i].entry))
 		}
 	}
 	return intCall{redis.NewIntCmd(context.Background(), b.args()...)}.again()

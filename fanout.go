@@ -30,6 +30,7 @@ type claim struct {
 	over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
 	round  atomic.Int64  // the start of the round that it stands on
 	voters atomic.Uint64 // the nodes that vouched for it in that round, one bit each
+	stays  bool          // its process has a place in line, which a rollback keeps
 	marks  []mark        // marks[i] is guarded by node i's mu
 	room   [fewNodes]mark
 }
@@ -51,8 +52,9 @@ type round struct {
 	claim *claim
 	start instant
 	raise int64 // of a raise round: the token
+	asks  *asks // of an attempt that asks by its place in line; nil: it has none
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards the fields below, and those of asks
 	votes  []vote
 	causes []error // nil until there is one
 	caller *waiter // nil once closed: from then on the votes stand
@@ -99,7 +101,12 @@ func (r *round) deliver(i int, v vote, cause error) {
 	}
 	r.votes[i] = v
 	r.blame(i, cause)
-	if count(r.votes).verdict() == undecided {
+	again := false
+	if r.asks != nil {
+		r.asks.bid.answered(i)
+		again = r.asks.bid.again(i)
+	}
+	if count(r.votes).verdict() == undecided && !again {
 		return
 	}
 	select {

@@ -37,8 +37,11 @@ type flight struct {
 	releases []cleanup
 	groups   []*group
 	raises   []*round
+	passes   []*handover
 	acquires []*round
+	bids     []*round // acquires by a place in line
 	probes   []*round
+	looks    []*looking
 	parts    []part
 	sent     instant
 	silent   error // why the node does not vote in this flight; nil: it does
@@ -51,8 +54,11 @@ type part struct {
 	cmd      redis.Cmder
 	releases []cleanup
 	acquires []*round
+	bids     bool // the acquires are bids
 	raise    *round
 	group    *group
+	pass     *handover
+	look     *looking
 }
 
 func (f *flight) reset() {
@@ -62,8 +68,12 @@ func (f *flight) reset() {
 	clear(f.groups)
 	clear(f.raises)
 	clear(f.acquires)
-	f.releases, f.groups, f.raises = f.releases[:0], f.groups[:0], f.raises[:0]
-	f.acquires, f.probes, f.parts, f.arena = f.acquires[:0], f.probes[:0], f.parts[:0], f.arena[:0]
+	clear(f.passes)
+	clear(f.bids)
+	clear(f.looks)
+	f.releases, f.groups, f.raises, f.passes = f.releases[:0], f.groups[:0], f.raises[:0], f.passes[:0]
+	f.acquires, f.bids, f.probes, f.looks = f.acquires[:0], f.bids[:0], f.probes[:0], f.looks[:0]
+	f.parts, f.arena = f.parts[:0], f.arena[:0]
 }
 
 // take moves what may be sent now from the queue into the flight. From here on a
@@ -84,7 +94,10 @@ func (n *node) take(now instant) {
 	if len(n.queue.releases)+len(f.releases) == 0 {
 		n.refused, n.refusals = nil, 0
 	}
+	n.takePasses()
 	n.takeGroups()
+	f.looks = append(f.looks, n.queue.looks...)
+	n.queue.looks = drop(n.queue.looks, len(n.queue.looks))
 	f.probes = append(f.probes, n.queue.probes...)
 	n.queue.probes = drop(n.queue.probes, len(n.queue.probes))
 	f.raises = append(f.raises, n.queue.raises...)
@@ -95,7 +108,7 @@ func (n *node) take(now instant) {
 	}
 	taken, votes := 0, n.flight.silent == nil
 	for _, r := range n.queue.acquires {
-		if len(f.acquires) == acquiresPerFlush {
+		if len(f.acquires)+len(f.bids) == acquiresPerFlush {
 			break
 		}
 		taken++
@@ -104,6 +117,10 @@ func (n *node) take(now instant) {
 		}
 		if votes {
 			r.claim.marks[n.index] = unsure
+		}
+		if r.asks != nil {
+			f.bids = append(f.bids, r)
+			continue
 		}
 		f.acquires = append(f.acquires, r)
 	}
@@ -131,7 +148,7 @@ func (n *node) takeReleases(now instant) {
 		}
 		taken++
 		switch {
-		case c.claim.marks[n.index] == absent:
+		case c.claim.marks[n.index] == absent && c.entry != leaveQueue:
 			if c.round != nil {
 				c.round.deliver(n.index, vote{outcome: Granted}, nil)
 			}
@@ -182,10 +199,18 @@ func (n *node) send() {
 	for _, r := range f.raises {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
 	}
+	for _, h := range f.passes {
+		n.addPart(part{cmd: n.passCall(h), pass: h})
+	}
+	one := n.singly > 0
 	n.addAcquires()
+	n.addBids(one)
 	if len(f.probes) > 0 || len(f.parts) > 0 && (n.reading.at == 0 || n.clock.early().sub(n.reading.at) > sampleEvery) {
 		f.sent = n.clock.now()
 		f.parts = append(f.parts, part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
+	}
+	for _, k := range f.looks { // they count nothing that a clock could spoil
+		n.addPart(part{cmd: n.lookCall(k), look: k})
 	}
 	if len(f.parts) > 0 {
 		n.exec()
@@ -251,7 +276,7 @@ func (n *node) doubt() error {
 // abstain answers all that asks for a vote: the node gives none.
 func (n *node) abstain(cause error) {
 	f := &n.flight
-	for _, rounds := range [][]*round{f.raises, f.acquires} {
+	for _, rounds := range [][]*round{f.raises, f.acquires, f.bids} {
 		for _, r := range rounds {
 			r.deliver(n.index, vote{outcome: Abstained}, cause)
 		}
@@ -259,13 +284,13 @@ func (n *node) abstain(cause error) {
 	for _, g := range f.groups {
 		g.answer(n.index, Abstained, nil, cause)
 	}
-	f.raises, f.acquires, f.groups = f.raises[:0], f.acquires[:0], f.groups[:0]
+	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]
 }
 
 // addReleases makes one plain call of a single rollback, and batches of more.
 func (n *node) addReleases() {
 	rest := n.flight.releases
-	if len(rest) == 1 && !n.doubtful(rest[0].claim) {
+	if len(rest) == 1 && rest[0].entry == leaveNothing && !n.doubtful(rest[0].claim) {
 		n.addPart(part{cmd: n.flight.one.releaseCall(rest[0].claim), releases: rest})
 		return
 	}

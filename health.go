@@ -57,6 +57,13 @@ func (n *node) failQueued(err error) {
 	for _, g := range q.groups {
 		g.answer(n.index, Failed, nil, err)
 	}
+	for _, h := range q.passes {
+		n.release(h.old)
+		h.round.deliver(n.index, vote{outcome: Failed}, err)
+	}
+	for _, k := range q.looks {
+		k.answer(n.index, nil, err)
+	}
 }
 
 func (n *node) tell(k EventKind, err error) {

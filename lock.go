@@ -47,6 +47,7 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 		lock.maxUntil = start.add(t.maxHold)
 	}
 	lock.renewAt = renewalAfter(start, t.ttl)
+	l.lines.holds(c.key)
 	if !l.scheduler.add(lock) {
 		l.rollBack(c, t)
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
@@ -356,8 +357,7 @@ func (l *Lock) end(cause error, r *round) bool {
 	}
 	l.cause = cause
 	l.locker.scheduler.remove(l)
-	l.locker.discard(l.claim, l.asked, r)
-	l.locker.turns.pass(l.claim.key)
+	l.locker.handOn(l.claim, l.asked, cause, r)
 	cancel := l.cancel
 	l.mu.Unlock()
 	if cancel != nil {
@@ -394,13 +394,13 @@ func (l *Lock) tell(k EventKind, err error) {
 
 // discard sends the release of a claim that nobody wants any more to every node
 // that may hold it. r, if any, collects the confirmations.
-func (l *Locker) discard(c *claim, lease time.Duration, r *round) {
+func (l *Locker) discard(c *claim, lease time.Duration, entry leaving, r *round) {
 	c.over.Store(true)
 	for _, n := range l.nodes {
-		n.release(l.cleanup(c, lease, r))
+		n.release(l.cleanup(c, lease, entry, r))
 	}
 }
 
-func (l *Locker) cleanup(c *claim, lease time.Duration, r *round) cleanup {
-	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.early().add(lease), round: r}
+func (l *Locker) cleanup(c *claim, lease time.Duration, entry leaving, r *round) cleanup {
+	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.early().add(lease), entry: entry, round: r}
 }

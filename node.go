@@ -50,6 +50,7 @@ type node struct {
 	door     *doorkeeper               // of a client that Open made; else nil
 	cfg      *config
 	stepped  func(node int, cause error) // told when the node's clock stepped
+	waiter   string                      // the Locker's id among those who wait
 
 	wake    chan struct{}
 	stop    chan struct{}
@@ -89,12 +90,14 @@ type backlog struct {
 	releases []cleanup
 	groups   []*group
 	raises   []*round
+	passes   []*handover
 	acquires []*round
 	probes   []*round
+	looks    []*looking
 }
 
 func (b *backlog) len() int {
-	return len(b.groups) + len(b.raises) + len(b.acquires) + len(b.probes)
+	return len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.looks)
 }
 
 // cleanup is a release that a node still owes.
@@ -102,6 +105,7 @@ type cleanup struct {
 	claim *claim
 	life  int64   // of the tombstone it may have to leave, in ms
 	until instant // one lease later the key is gone anyway
+	entry leaving // what becomes of the process's entry
 	round *round  // who waits for it; nil: nobody
 }
 
@@ -159,7 +163,7 @@ func (n *node) submitGroup(g *group, now instant) {
 // node, it is done at once.
 func (n *node) release(c cleanup) {
 	n.mu.Lock()
-	gone := c.claim.marks[n.index] == absent
+	gone := c.claim.marks[n.index] == absent && c.entry != leaveQueue
 	if !gone {
 		n.queue.releases = append(n.queue.releases, c)
 	}

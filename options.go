@@ -57,6 +57,8 @@ type terms struct {
 	ttl     time.Duration
 	fixed   bool
 	maxHold time.Duration // 0: no bound
+	wait    time.Duration // 0: no bound
+	barging bool
 }
 
 // config is what a Locker is made of.
@@ -68,6 +70,7 @@ type config struct {
 	retryMin     time.Duration
 	retryMax     time.Duration
 	closeTimeout time.Duration
+	turns        int
 	prefix       string
 	holder       string
 	names        []string
@@ -87,12 +90,17 @@ func defaultConfig() config {
 		retryMin:     DefaultRetryMin,
 		retryMax:     DefaultRetryMax,
 		closeTimeout: DefaultCloseTimeout,
+		turns:        DefaultTurns,
 	}
 }
 
 type lockerOption func(*config)
 
 func (o lockerOption) applyLocker(c *config) { o(c) }
+
+type acquireOption func(*terms)
+
+func (o acquireOption) applyAcquire(t *terms) { o(t) }
 
 type lockOption func(*terms)
 
@@ -112,6 +120,22 @@ func WithFixedLease() LockOption { return lockOption(func(t *terms) { t.fixed = 
 // released and its context ends with ErrMaxHold. It catches a lock that was
 // forgotten. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption { return lockOption(func(t *terms) { t.maxHold = d }) }
+
+// WithWait bounds how long Acquire waits: after d it fails as if its context had
+// ended then, with context.DeadlineExceeded joined with what the nodes last said.
+// Zero means no bound but the context. TryAcquire never waits.
+func WithWait(d time.Duration) LockOption { return lockOption(func(t *terms) { t.wait = d }) }
+
+// WithBarging takes the lock past those who wait for it, if it is free: for an
+// operator's tool, or a task that must not queue. With it, Acquire does not queue
+// either, but tries again after a random pause, and may starve.
+func WithBarging() AcquireOption { return acquireOption(func(t *terms) { t.barging = true }) }
+
+// WithTurns sets how many times in a row the goroutines of this Locker may have
+// the lock on a name before other processes have their turn, at least 1. Within a
+// turn the lock goes from one goroutine to the next in one round trip. 1 is strict:
+// after each hold, whoever has waited longest in any process.
+func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k }) }
 
 // WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
 // a day. Give every client of the nodes the same value.
@@ -222,6 +246,7 @@ func (c *config) validate(nodes int) error {
 	wrong(!(c.drift >= 0 && c.drift <= maxDriftFactor), "WithDriftFactor %v: give 0 to %v", c.drift, maxDriftFactor)
 	wrong(c.retryMin <= 0 || c.retryMax < c.retryMin, "WithRetry %v to %v: give positive bounds, the smaller first", c.retryMin, c.retryMax)
 	wrong(c.closeTimeout <= 0, "WithCloseTimeout %v: give a positive duration", c.closeTimeout)
+	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
 	wrong(len(c.holder) > maxLabel || !isText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
 	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
 	if c.names != nil {
@@ -256,6 +281,8 @@ func (t *terms) validate(c *config) error {
 		return fmt.Errorf("%w: WithTTL %v is not above the node timeout %v: take more, or lower WithNodeTimeout", ErrInvalidTTL, t.ttl, c.nodeTimeout)
 	case t.ttl <= drift(t.ttl, c.drift):
 		return fmt.Errorf("%w: WithTTL %v leaves no validity after %v for drift", ErrInvalidTTL, t.ttl, drift(t.ttl, c.drift))
+	case t.wait < 0:
+		return fmt.Errorf("%w: WithWait %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.wait)
 	case t.maxHold < 0:
 		return fmt.Errorf("%w: WithMaxHold %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.maxHold)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,7 +24,9 @@ type Locker struct {
 	quorum    int
 	peers     *peers
 	roster    *roster
-	turns     *turns
+	lines     *lineup
+	vigil     *vigil
+	stirred   [256]atomic.Int64 // when a name of that stripe was last waited for; 0: never
 	scheduler *scheduler
 	waiters   sync.Pool
 	gate      sync.RWMutex // closed changes under it, and attempts are entered
@@ -59,16 +62,19 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		return nil, err
 	}
 	l := &Locker{
-		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), turns: newTurns(), closing: make(chan struct{}),
+		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
 	l.waiters.New = func() any { return newWaiter(l.clock) }
 	l.peers = newPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
 	l.roster = newRoster(&l.cfg, l.clock, names)
+	id := uuid.NewString()
 	for i, client := range nodes {
 		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l.distrust))
+		l.nodes[i].waiter = id
 	}
 	l.roster.nodes = l.nodes
+	l.vigil = newVigil(l, id)
 	for _, n := range l.nodes {
 		go n.write()
 	}
@@ -99,13 +105,22 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
-	if err := l.turns.take(ctx, key); err != nil {
+	if t.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.wait)
+		defer cancel()
+	}
+	ln, given, err := l.lines.take(ctx, key, t)
+	if err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w: %w", printable(resource), ErrNotAcquired, err)
 	}
-	lock, err := l.insist(ctx, resource, key, t)
+	c := candidate{locker: l, resource: resource, line: ln, t: t}
+	lock, err := c.insist(ctx, given)
+	c.part()
 	if err != nil {
-		l.turns.pass(key)
+		l.giveUp(key, t)
 	}
+	c.exit()
 	return lock, err
 }
 
@@ -123,14 +138,25 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
-	if !l.turns.try(key) {
+	ln, ok := l.lines.try(key)
+	if !ok {
 		return nil, fmt.Errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", printable(resource), ErrNotAcquired)
 	}
-	lock, err := l.attempt(ctx, resource, key, t, 0)
+	lock, err := l.once(ctx, resource, ln, t)
 	if err != nil {
-		l.turns.pass(key)
+		l.lines.pass(key)
 	}
 	return lock, err
+}
+
+// once is TryAcquire's attempt.
+func (l *Locker) once(ctx context.Context, resource string, ln *line, t terms) (*Lock, error) {
+	if !t.barging {
+		return l.attempt(ctx, resource, ln.key, t, 0)
+	}
+	c := candidate{locker: l, resource: resource, line: ln, t: t, waiter: l.waiters.Get().(*waiter).ready()}
+	defer l.waiters.Put(c.waiter)
+	return c.bid(ctx, barging)
 }
 
 // Do runs fn while holding resource, which is acquired as by Acquire and
@@ -177,6 +203,7 @@ func (l *Locker) Close() error {
 	until := l.clock.now().add(l.cfg.closeTimeout)
 	bounded(deadline, l.attempts.Wait) // what they took, they hold or roll back
 	errs := []error{l.releaseAll(until)}
+	l.vigil.close()
 	for _, n := range l.nodes {
 		n.close()
 	}
@@ -186,6 +213,7 @@ func (l *Locker) Close() error {
 		}
 		l.scheduler.work.Wait()
 		l.looks.Wait()
+		l.vigil.await()
 		l.roster.close()
 	})
 	for _, c := range l.own {
@@ -260,40 +288,6 @@ func checkResource(resource, key string) error {
 		return fmt.Errorf("%w: keys that begin with %q are the library's own", ErrInvalidResource, ownPrefix)
 	}
 	return nil
-}
-
-// insist makes attempts until one succeeds, waiting does not help, or ctx ends.
-func (l *Locker) insist(ctx context.Context, resource, key string, t terms) (*Lock, error) {
-	var last *QuorumError
-	floor := Token(0)
-	for {
-		if err := contextError(ctx); err != nil {
-			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), joined(err, last))
-		}
-		lock, err := l.attempt(ctx, resource, key, t, floor)
-		if err == nil {
-			return lock, nil
-		}
-		var failed *QuorumError
-		switch {
-		case !errors.As(err, &failed):
-			if !errors.Is(err, ErrClosed) {
-				err = joined(err, last)
-			}
-			return nil, err
-		case failed.hopeless():
-			return nil, failed
-		}
-		last = failed
-		var race *raceError
-		if errors.As(failed, &race) {
-			floor = race.above + 1
-			continue // at once
-		}
-		if err := l.pause(ctx); err != nil {
-			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), joined(err, last))
-		}
-	}
 }
 
 // joined is why an acquisition ended, and what its last attempt brought.

@@ -20,6 +20,7 @@ var (
 	errDead      = errors.New("this attempt was given up")
 	errTokens    = errors.New("the token counter is at its end")
 	errForeign   = errors.New("held by another")
+	errKept      = errors.New("free, and kept for another that has waited longer")
 	errUnreached = errors.New("not reached in time")
 	errNoReply   = errors.New("the client reported success without a reply")
 )
@@ -64,6 +65,10 @@ func (n *node) handOut() {
 			n.settleReleases(p, err)
 		case p.acquires != nil:
 			recheck = n.settleAcquires(p, outcome, err) || recheck
+		case p.pass != nil:
+			recheck = n.settlePass(p.pass, p.cmd, outcome, err) || recheck
+		case p.look != nil:
+			n.settleLook(p, err)
 		case p.raise != nil:
 			recheck = n.settleRaise(p, outcome, err) || recheck
 		case p.group != nil:
@@ -108,8 +113,12 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 		}
 		return false
 	}
+	replies := len(p.acquires)
+	if p.bids {
+		replies *= 2
+	}
 	for i, r := range p.acquires {
-		reply := replyAt(p.cmd, i, len(p.acquires))
+		reply := replyAt(p.cmd, i, replies)
 		if reply == 0 {
 			recheck = true
 			if n.again() {
@@ -118,6 +127,9 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 			}
 		}
 		v, cause := acquireVote(reply, n.roster)
+		if p.bids {
+			r.hear(n.index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
+		}
 		n.markAfter(r.claim, v.outcome)
 		if doubt := n.doubt(); v.outcome == Granted && doubt != nil {
 			v, cause = vote{outcome: Abstained}, doubt
@@ -141,6 +153,10 @@ func acquireVote(reply int64, r *roster) (vote, error) {
 		return vote{outcome: Failed}, errDead
 	case reply == -2:
 		return vote{outcome: Abstained}, errTokens
+	case reply == -3:
+		return vote{outcome: Taken}, errKept
+	case reply == -4:
+		return vote{outcome: Taken}, errGone
 	case reply == -9:
 		return vote{outcome: Taken}, &takenError{left: -1}
 	case reply <= -10 && reply != noReply:

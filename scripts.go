@@ -39,6 +39,15 @@ var releaseBody string
 //go:embed lua/release_batch.lua
 var releaseBatchBody string
 
+//go:embed lua/ask.lua
+var askBody string
+
+//go:embed lua/pass.lua
+var passBody string
+
+//go:embed lua/look.lua
+var lookBody string
+
 //go:embed lua/read.lua
 var readBody string
 
@@ -62,6 +71,9 @@ var (
 	reseedScript       = newScript("reseed", reseedBody)
 	releaseScript      = newScript("release", releaseBody)
 	releaseBatchScript = newScript("release_batch", releaseBatchBody)
+	askScript          = newScript("ask", askBody)
+	passScript         = newScript("pass", passBody)
+	lookScript         = newScript("look", lookBody)
 
 	// The membership's scripts are loaded where they are first used.
 	readScript    = newScript("read", readBody)
@@ -72,9 +84,9 @@ var (
 
 	// votingScripts are loaded on a verified member only: their absence is what
 	// keeps a restarted server from voting.
-	votingScripts = []*script{acquireScript, acquireBatchScript, raiseScript, extendScript, reseedScript}
+	votingScripts = []*script{acquireScript, acquireBatchScript, raiseScript, extendScript, reseedScript, askScript, passScript}
 	// keepingScripts may be loaded on any node, like those of the membership.
-	keepingScripts = []*script{releaseScript, releaseBatchScript}
+	keepingScripts = []*script{releaseScript, releaseBatchScript, lookScript}
 )
 
 // The most locks that one script call carries. A script holds the server's one
@@ -83,4 +95,6 @@ const (
 	acquireBatchSize = 64
 	releaseBatchSize = 64
 	extendBatchSize  = 250
+	askBatchSize     = 32
+	lookBatchSize    = 250
 )

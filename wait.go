@@ -6,63 +6,235 @@ import (
 	"sync"
 )
 
-// turns orders the goroutines of one Locker that want the same name: first in,
+// lineup orders the goroutines of one Locker that want the same name: first in,
 // first out, and one of them at a time goes to the network. A thousand waiting
 // goroutines cost the nodes as much as one.
-type turns struct {
-	mu     sync.Mutex // guards the field below
-	queues map[string][]chan struct{}
+type lineup struct {
+	turns int // the holds in a row before other processes have their turn
+
+	mu    sync.Mutex // guards the fields below, and every line's
+	names map[string]*line
+	spare []*line // of names that nobody waited for, to be used again
 }
 
-func newTurns() *turns { return &turns{queues: make(map[string][]chan struct{})} }
+// mostSpare is how many lines are kept for use again.
+const mostSpare = 128
+
+// line is one name that this Locker holds or waits for.
+type line struct {
+	key      string
+	queue    []*place
+	position int64  // the process's place among all processes; noTicket: none yet
+	recorded bool   // nodes may have an entry of ours
+	held     int    // in a row, since the position was taken
+	hints    uint64 // nodes that said it is our turn, one bit each
+	due      bool   // a look found it free
+	crowded  bool   // it was waited for
+	leader   *waiter
+	look     lookout
+}
+
+// place is one goroutine that waits for another of its Locker.
+type place struct {
+	t     terms
+	ready chan struct{} // closed when it is its turn
+	given *handover     // what it was given then; nil: the turn only
+}
+
+func newLineup(turns int) *lineup { return &lineup{turns: turns, names: make(map[string]*line)} }
 
 // try takes the turn for key if nobody has it or waits for it.
-func (t *turns) try(key string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, busy := t.queues[key]; busy {
-		return false
+func (ls *lineup) try(key string) (*line, bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.names[key] != nil {
+		return nil, false
 	}
-	t.queues[key] = nil
-	return true
+	var ln *line
+	if last := len(ls.spare) - 1; last >= 0 {
+		ln = ls.spare[last]
+		ls.spare = ls.spare[:last]
+		ln.key, ln.held = key, 0
+	} else {
+		ln = &line{key: key, look: lookout{place: -1}}
+	}
+	ls.names[key] = ln
+	return ln, true
 }
 
-// take blocks until it is the caller's turn for key, or ctx is done. On failure
-// it returns ctx's cause and leaves the queue as it was.
-func (t *turns) take(ctx context.Context, key string) error {
-	t.mu.Lock()
-	queue, busy := t.queues[key]
-	if !busy {
-		t.queues[key] = nil
-		t.mu.Unlock()
-		return nil
+// take blocks until it is the caller's turn for key, or ctx is done; it may have
+// been given the lock as well. On failure it returns ctx's cause and leaves the
+// queue as it was.
+func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *handover, error) {
+	if ln, first := ls.try(key); first {
+		return ln, nil, nil
 	}
-	mine := make(chan struct{})
-	t.queues[key] = append(queue, mine)
-	t.mu.Unlock()
+	ls.mu.Lock()
+	ln := ls.names[key]
+	if ln == nil { // it became free at the same moment
+		ls.mu.Unlock()
+		return ls.take(ctx, key, t)
+	}
+	mine := &place{t: t, ready: make(chan struct{})}
+	ln.crowded = true
+	ln.queue = append(ln.queue, mine)
+	ls.mu.Unlock()
 	select {
-	case <-mine:
-		return nil
+	case <-mine.ready:
+		return ln, mine.given, nil
 	case <-ctx.Done():
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.queues[key], mine); i >= 0 {
-		t.queues[key] = slices.Delete(t.queues[key], i, i+1)
-		return contextError(ctx)
+	if ls.quit(ln, mine) {
+		return nil, nil, contextError(ctx)
 	}
-	return nil // it became ours at the same moment
+	<-mine.ready // it became ours at the same moment
+	return ln, mine.given, nil
+}
+
+// quit takes a goroutine out of the line. It returns false if its turn had come.
+func (ls *lineup) quit(ln *line, p *place) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	i := slices.Index(ln.queue, p)
+	if i >= 0 {
+		ln.queue = slices.Delete(ln.queue, i, i+1)
+	}
+	return i >= 0
+}
+
+// next is who the holder may hand the lock to: the first in line, while the turn
+// lasts; and whether the process has an entry to keep. The caller gives it what it
+// has for it, and closes ready.
+func (ls *lineup) next(key string) (p *place, recorded bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.names[key]
+	if ln == nil || len(ln.queue) == 0 || !turnLeft(ln.held, ls.turns) {
+		return nil, false
+	}
+	p = ln.queue[0]
+	ln.queue = slices.Delete(ln.queue, 0, 1)
+	return p, ln.recorded
+}
+
+// holds notes that the process has the lock once more.
+func (ls *lineup) holds(key string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ln := ls.names[key]; ln != nil {
+		ln.held++
+	}
+}
+
+// ending is how the holder's release, or the rollback of who gives up, is to leave
+// the process's entry. While others of the process wait and its turn is not over,
+// it keeps its place. Else the place is given up, whatever the release brings.
+func (ls *lineup) ending(key string) leaving {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.names[key]
+	if ln == nil {
+		return leaveNothing
+	}
+	if ln.recorded && len(ln.queue) > 0 && turnLeft(ln.held, ls.turns) {
+		return leaveEntry
+	}
+	recorded := ln.recorded
+	ln.position, ln.recorded, ln.held = noTicket, false, 0
+	if recorded {
+		return leaveQueue
+	}
+	return leaveNothing
 }
 
 // pass gives the turn for key to the next in line.
-func (t *turns) pass(key string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	queue := t.queues[key]
-	if len(queue) == 0 {
-		delete(t.queues, key)
+func (ls *lineup) pass(key string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.names[key]
+	if ln == nil {
 		return
 	}
-	close(queue[0])
-	t.queues[key] = slices.Delete(queue, 0, 1)
+	if len(ln.queue) == 0 {
+		delete(ls.names, key)
+		if !ln.crowded && len(ls.spare) < mostSpare {
+			ls.spare = append(ls.spare, ln)
+		}
+		return
+	}
+	close(ln.queue[0].ready)
+	ln.queue = slices.Delete(ln.queue, 0, 1)
+}
+
+// hint takes in that node i called us for key. It returns false when nobody here
+// wants it any more.
+func (ls *lineup) hint(key string, i int) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.names[key]
+	if ln == nil {
+		return false
+	}
+	ln.hints |= 1 << i
+	ln.rouse()
+	return true
+}
+
+// rouse wakes the goroutine that waits for the nodes, if one does; mu is held.
+func (ln *line) rouse() {
+	if ln.leader == nil {
+		return
+	}
+	select {
+	case ln.leader.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lead makes w what hints and looks wake.
+func (ls *lineup) lead(ln *line, w *waiter) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.leader, ln.due, ln.crowded = w, false, true
+}
+
+// follow ends lead, unless another goroutine leads already.
+func (ls *lineup) follow(ln *line, w *waiter) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ln.leader == w {
+		ln.leader, ln.hints = nil, 0
+	}
+}
+
+// rank returns the process's place for the name; noTicket: it has none.
+func (ls *lineup) rank(ln *line) int64 {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ln.position
+}
+
+// ranks takes in the process's place for the name. From now on nodes may have an
+// entry of ours.
+func (ls *lineup) ranks(ln *line, position int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.position, ln.recorded = position, true
+}
+
+// changed says that a look found the name free.
+func (ls *lineup) changed(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.due = true
+	ln.rouse()
+}
+
+// called takes the hints that have come, and whether a look found a change.
+func (ls *lineup) called(ln *line) (hints uint64, due bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	hints, due = ln.hints, ln.due
+	ln.hints, ln.due = 0, false
+	return hints, due
 }

@@ -6,16 +6,27 @@
 -- atomic as acquire.lua: all reads first, then one HSET of every counter, then
 -- the SETs. The same name twice is one granted and one taken; two names on one
 -- stripe get different numbers.
--- Nearly always every name is free and every owner alive: one EXISTS says so and
--- spares the values. A hint goes back as it came, because turning a number into
--- a string costs more than a command's look-up.
+-- Nearly always every name is free, every owner alive and nobody waits: one
+-- EXISTS says so and spares the values. A hint goes back as it came, because
+-- turning a number into a string costs more than a command's look-up.
 local call, n = redis.call, (#KEYS - 1) / 2
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))
 if rec[1] ~= ARGV[1] then
   for i = 1, n do rec[i] = 0 end
   return {unpack(rec, 1, n)}
 end
+KEYS[2 * n + 2] = 'redlock:waiting'
 local val = call('EXISTS', unpack(KEYS, 2)) > 0 and call('MGET', unpack(KEYS, 2))
+local function kept(key)
+  local queue = 'redlock:queue:' .. key
+  local head = call('ZRANGE', queue, 0, 0)[1]
+  while head do
+    if call('EXISTS', 'redlock:live:' .. head) > 0 then return true end
+    call('ZREM', queue, head)
+    head = call('ZRANGE', queue, 0, 0)[1]
+  end
+end
+local waiting = val and val[2 * n + 1]
 local base, hints = tonumber(rec[2] or 0), 1 + 3 * n
 local last, mine, counters, won, wanted = {}, {}, {}, {}, 0
 for i = 1, n do
@@ -27,6 +38,8 @@ for i = 1, n do
     c = holder == ARGV[1 + n + i] and c
   elseif val and val[n + i] then
     c = -1
+  elseif waiting and kept(KEYS[1 + i]) then
+    c = -3
   elseif c >= 9007199254740990 or least >= 9007199254740991 then
     c = -2
   else

@@ -1,0 +1,398 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// leaving is what a release does with the process's entry in the name's queue: the
+// modes of release_batch.lua.
+type leaving uint8
+
+const (
+	leaveNothing leaving = iota // there is none
+	leaveQueue                  // it goes, and the next in line is woken
+	leaveEntry                  // it stays: the process goes on waiting
+)
+
+// rollback is how the claim's process leaves the nodes when the claim fails.
+func (c *claim) rollback() leaving {
+	if c.stays {
+		return leaveEntry
+	}
+	return leaveNothing
+}
+
+// asks is what a round needs besides when it asks by a place in line. The round's
+// mu guards bid and heard.
+type asks struct {
+	position int64
+	bid      bid
+	heard    []hearing
+}
+
+// hear notes what node i's refusal says besides, before its vote is delivered.
+func (r *round) hear(i int, reply, more int64) {
+	h := hearing{free: reply == -3}
+	switch {
+	case reply == -9:
+		h.left = -1
+	case reply <= -10:
+		h.left = time.Duration(-10-reply) * time.Millisecond
+	}
+	if r.asks.position == noTicket {
+		h.ticket = more
+	} else {
+		h.head, h.foreign = more&1 != 0, more&2 != 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.caller != nil && r.votes[i].outcome == Pending {
+		r.asks.heard[i] = h
+	}
+}
+
+// due takes in the hints that have come, and returns the nodes to ask now.
+func (r *round) due(hints uint64, all bool) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, granted := &r.asks.bid, uint64(0)
+	for i, v := range r.votes {
+		if v.outcome == Granted {
+			granted |= 1 << i
+		}
+	}
+	b.hinted |= hints
+	now := b.due(all, len(r.votes), granted)
+	for i := range r.votes {
+		if now&(1<<i) != 0 {
+			r.votes[i] = vote{outcome: Pending}
+		}
+	}
+	b.ask(now)
+	return now
+}
+
+// candidate is one goroutine's way to a lock that it has to wait for.
+type candidate struct {
+	locker   *Locker
+	resource string
+	line     *line
+	t        terms
+	floor    Token
+	waiter   *waiter // nil until it waits for the nodes, and after
+	joined   bool    // it has waited
+	hints    uint64  // nodes that called it, and were not asked yet
+	splits   int     // attempts in a row that some nodes granted
+	votes    []vote  // of the last bid
+	heard    []hearing
+}
+
+// bid makes one attempt by the place in line: by the hints that have come, or at
+// all nodes. It is attempt, but that its refusals tell more.
+func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
+	l := c.locker
+	if !l.enter() {
+		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), ErrClosed)
+	}
+	defer l.attempts.Done()
+	start := l.clock.start()
+	claim := l.newClaim(c.line.key, c.t, start, c.floor)
+	claim.stays = position > 0
+	r := newRound(claim, len(l.nodes), start, c.waiter.ready())
+	r.asks = &asks{position: position, heard: make([]hearing, len(l.nodes))}
+	s, err := c.gather(ctx, r)
+	lock, err := l.conclude(ctx, c.resource, r, c.t, c.waiter, s, err)
+	c.votes, c.heard = r.votes, r.asks.heard
+	return lock, err
+}
+
+// gather asks, and waits for the verdict as await does: first the nodes that have
+// called, at once when each does, and soon all of them.
+func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
+	l, w := c.locker, c.waiter
+	hints, all := c.hints, c.hints == 0
+	c.hints = 0
+	pause := gatherAfter
+	if all {
+		pause = l.cfg.nodeTimeout
+	}
+	w.timer.Reset(pause)
+	defer w.timer.Stop()
+	for extended, freed := false, false; ; {
+		more, _ := l.lines.called(c.line)
+		c.ask(r, r.due(hints|more, all))
+		hints = 0
+		s := r.judged(acquireStage)
+		switch {
+		case s == finished:
+			return s, nil
+		case s == patient && !extended:
+			extended = true
+			took := l.clock.early().sub(r.start)
+			w.timer.Reset(max(min(took, l.cfg.nodeTimeout-took), 0))
+		case s == hopeless && !freed:
+			freed = true
+			l.rollBackGranted(r, c.t)
+		}
+		select {
+		case <-w.wake:
+		case <-w.timer.C:
+			if all || s != open {
+				return r.judged(acquireStage), nil
+			}
+			all = true
+			w.timer.Reset(l.cfg.nodeTimeout)
+		case <-l.closing:
+			return s, ErrClosed
+		case <-ctx.Done():
+			return s, contextError(ctx)
+		}
+	}
+}
+
+// ask sends the round's acquire to these nodes.
+func (c *candidate) ask(r *round, nodes uint64) {
+	for i, n := range c.locker.nodes {
+		if nodes&(1<<i) != 0 {
+			n.submitAcquire(r)
+		}
+	}
+}
+
+// insist makes attempts until one succeeds, waiting does not help, or ctx ends.
+func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) {
+	var last *QuorumError
+	for {
+		if err := contextError(ctx); err != nil && given == nil {
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+		}
+		lock, rest, err := c.try(ctx, given)
+		given = nil
+		if err == nil {
+			return lock, nil
+		}
+		var failed *QuorumError
+		switch {
+		case !errors.As(err, &failed):
+			if !errors.Is(err, ErrClosed) {
+				err = joined(err, last)
+			}
+			return nil, err
+		case failed.hopeless():
+			return nil, failed
+		}
+		last = failed
+		var race *raceError
+		if errors.As(failed, &race) {
+			c.floor = race.above + 1
+			continue // at once
+		}
+		if err := rest(ctx); err != nil {
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+		}
+	}
+}
+
+// try makes the attempt that is due, and says how to rest if it fails: one that
+// was handed the lock takes it; where nobody was seen to wait, the first attempt
+// is a plain one; else a ticket is asked for, and then the place that it gives.
+func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(context.Context) error, error) {
+	l := c.locker
+	position := l.lines.rank(c.line)
+	switch {
+	case given != nil:
+		lock, err := l.receive(ctx, c.resource, given)
+		return lock, noRest, err
+	case !c.t.barging && position == noTicket && l.calm(c.line.key):
+		lock, err := l.attempt(ctx, c.resource, c.line.key, c.t, c.floor)
+		if errors.Is(err, ErrNotAcquired) {
+			l.stir(c.line.key)
+			return lock, noRest, err
+		}
+		return lock, l.pause, err
+	}
+	if err := c.join(ctx); err != nil {
+		return nil, nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), err)
+	}
+	l.stir(c.line.key)
+	switch {
+	case c.t.barging:
+		lock, err := c.bid(ctx, barging)
+		return lock, l.pause, err
+	case position == noTicket:
+		lock, err := c.bid(ctx, noTicket)
+		if err == nil {
+			return lock, nil, nil
+		}
+		if position, ok := positionOf(c.votes, c.heard); ok {
+			l.lines.ranks(c.line, position)
+			return nil, noRest, err
+		}
+		return nil, l.pause, err
+	default:
+		lock, err := c.bid(ctx, position)
+		return lock, c.rest, err
+	}
+}
+
+func noRest(context.Context) error { return nil }
+
+// join makes the candidate one whom the nodes can call.
+func (c *candidate) join(ctx context.Context) error {
+	if c.waiter != nil {
+		return nil
+	}
+	l := c.locker
+	if !l.enter() {
+		return ErrClosed
+	}
+	c.waiter = l.waiters.Get().(*waiter).ready()
+	l.lines.lead(c.line, c.waiter)
+	return l.vigil.join(ctx)
+}
+
+// part ends what join began, but for exit.
+func (c *candidate) part() {
+	if c.waiter == nil {
+		return
+	}
+	l := c.locker
+	l.lines.follow(c.line, c.waiter)
+	l.vigil.part()
+	l.waiters.Put(c.waiter)
+	c.waiter, c.joined = nil, true
+}
+
+// exit ends the candidacy. Close waits for it: who leaves, leaves nothing behind.
+func (c *candidate) exit() {
+	if c.joined {
+		c.locker.attempts.Done()
+	}
+}
+
+// rest waits for a hint, or until it is time to look without one.
+func (c *candidate) rest(ctx context.Context) error {
+	l := c.locker
+	c.splits++
+	if count(c.votes).granted == 0 {
+		c.splits = 0
+	}
+	next := restAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), rand.Float64(), l.cfg.retryMin, l.cfg.retryMax)
+	if next.look {
+		l.vigil.schedule(c.line, next.after, c.isHead())
+		defer l.vigil.cancel(c.line)
+	} else {
+		c.waiter.timer.Reset(next.after)
+		defer c.waiter.timer.Stop()
+	}
+	for {
+		hints, due := l.lines.called(c.line)
+		if hints != 0 {
+			c.hints, c.splits = hints, 0
+		}
+		if hints != 0 || due {
+			return nil
+		}
+		select {
+		case <-c.waiter.wake:
+		case <-c.waiter.timer.C:
+			return nil
+		case <-l.closing:
+			return ErrClosed
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+}
+
+// isHead tells whether any node said that it is our turn next.
+func (c *candidate) isHead() bool {
+	for i, v := range c.votes {
+		if v.outcome == Taken && c.heard[i].head {
+			return true
+		}
+	}
+	return false
+}
+
+// giveUp ends a candidacy that failed: the next goroutine's begins, or the process
+// leaves the queue, and whoever is next there is woken if it was our turn.
+func (l *Locker) giveUp(key string, t terms) {
+	if l.lines.ending(key) == leaveQueue {
+		l.leave(key, t.ttl, l.nodes)
+	}
+	l.lines.pass(key)
+}
+
+// leave takes the process's entry for a name off these nodes.
+func (l *Locker) leave(key string, lease time.Duration, nodes []*node) {
+	c := l.newClaim(key, terms{ttl: lease}, l.clock.early(), 0)
+	c.over.Store(true)
+	for _, n := range nodes {
+		n.release(l.cleanup(c, lease, leaveQueue, nil))
+	}
+}
+
+// crowdFor is for how long after a name was waited for an acquisition of it asks
+// for its place in line at once.
+const crowdFor = time.Second
+
+// stir notes that key is waited for.
+func (l *Locker) stir(key string) {
+	l.stirred[stripeOf(key)%int64(len(l.stirred))].Store(int64(l.clock.early()) + 1)
+}
+
+// calm tells whether nobody was seen to wait for key lately.
+func (l *Locker) calm(key string) bool {
+	at := l.stirred[stripeOf(key)%int64(len(l.stirred))].Load()
+	return at == 0 || l.clock.early().sub(instant(at)) > crowdFor
+}
+
+// addBids makes batches of the asks by a place in line.
+func (n *node) addBids(one bool) {
+	size := askBatchSize
+	if one {
+		size = 1
+	}
+	for rest := n.flight.bids; len(rest) > 0; {
+		batch := rest[:min(len(rest), size)]
+		rest = rest[len(batch):]
+		n.addPart(part{cmd: n.askCall(batch), acquires: batch, bids: true})
+	}
+}
+
+// askCall is ask.lua.
+func (n *node) askCall(rounds []*round) redis.Cmder {
+	f := &n.flight
+	b := f.call(askScript, 1+2*len(rounds))
+	f.arena = append(f.arena, nodeKey)
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.key)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.dead)
+	}
+	f.arena = append(f.arena, &n.epoch, n.waiter)
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.stripe)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.owner)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.ttl)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.claim.hint)
+	}
+	for _, r := range rounds {
+		f.arena = append(f.arena, &r.asks.position)
+	}
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
+}

@@ -1,0 +1,149 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// handover is a lock on its way from one goroutine of the Locker to the next: each
+// node that has the old claim's key is asked to pass it to the new claim, in one
+// round trip and past the queue. A node that can't is sent the old claim's
+// release instead; what the new claim then has is decided as ever, by a quorum.
+type handover struct {
+	old    cleanup // what a node gets that did not pass the lock
+	round  *round  // of the new claim
+	waiter *waiter // of its goroutine
+	t      terms
+}
+
+// handOn ends a claim that was held: it goes to the next goroutine of this Locker,
+// or back to the nodes. r, if any, collects that it is gone.
+func (l *Locker) handOn(c *claim, lease time.Duration, cause error, r *round) {
+	if (errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold)) && l.enter() {
+		if p, recorded := l.lines.next(c.key); p != nil {
+			l.handTo(p, c, lease, recorded, r)
+			return
+		}
+		l.attempts.Done()
+	}
+	l.discard(c, lease, l.lines.ending(c.key), r)
+	l.lines.pass(c.key)
+}
+
+// handTo passes the lock to p, whose attempt has been entered.
+func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool, r *round) {
+	old.stays = recorded
+	old.over.Store(true)
+	start := l.clock.start()
+	c := l.newClaim(old.key, p.t, start, 0)
+	c.stays = recorded
+	w := l.waiters.Get().(*waiter).ready()
+	h := &handover{
+		old: l.cleanup(old, lease, old.rollback(), r), round: newRound(c, len(l.nodes), start, w), waiter: w, t: p.t,
+	}
+	for _, n := range l.nodes {
+		n.submitPass(h)
+	}
+	p.given = h
+	close(p.ready)
+}
+
+// receive takes what handTo gave.
+func (l *Locker) receive(ctx context.Context, resource string, h *handover) (*Lock, error) {
+	defer l.attempts.Done()
+	defer l.waiters.Put(h.waiter)
+	s, err := h.round.await(ctx, l.clock, l.cfg.nodeTimeout, acquireStage, func() { l.rollBackGranted(h.round, h.t) })
+	return l.conclude(ctx, resource, h.round, h.t, h.waiter, s, err)
+}
+
+// submitPass queues the handover, or the old claim's release.
+func (n *node) submitPass(h *handover) {
+	n.mu.Lock()
+	err := n.refusal(h.round.start)
+	if err == nil {
+		n.queue.passes = append(n.queue.passes, h)
+	}
+	n.nudge()
+	if err != nil {
+		n.keep(h, vote{outcome: Failed}, err)
+	}
+}
+
+// keep has the node release the old claim: it did not pass it on.
+func (n *node) keep(h *handover, v vote, cause error) {
+	n.release(h.old)
+	h.round.deliver(n.index, v, cause)
+}
+
+// takePasses takes the handovers of keys that are there. Where an earlier command
+// may still come, or the node does not vote, the old claim's release goes out
+// instead; mu is held.
+func (n *node) takePasses() {
+	f := &n.flight
+	for _, h := range n.queue.passes {
+		old := h.old.claim
+		switch {
+		case old.marks[n.index] == absent:
+			if h.old.round != nil {
+				h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
+			}
+			h.round.deliver(n.index, vote{outcome: Taken}, errGone)
+		case old.marks[n.index] == unsure || f.silent != nil:
+			f.releases = append(f.releases, h.old)
+			h.round.deliver(n.index, vote{outcome: Failed}, errNotPassed)
+		case h.round.claim.over.Load():
+			f.releases = append(f.releases, h.old)
+		default:
+			h.round.claim.marks[n.index] = unsure
+			f.passes = append(f.passes, h)
+		}
+	}
+	n.queue.passes = drop(n.queue.passes, len(n.queue.passes))
+}
+
+var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
+
+// passCall is pass.lua.
+func (n *node) passCall(h *handover) redis.Cmder {
+	c := h.round.claim
+	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", passScript.hash, 3, &c.key, nodeKey, &c.dead,
+		&h.old.claim.owner, &c.owner, &c.ttl, &c.hint, &c.stripe, &n.epoch)}.again()
+}
+
+// settlePass hands out the reply to a pass. Where it did not happen, or may not
+// have, the old claim is released; the new one's own rollback, if it comes to
+// that, follows it.
+func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err error) (recheck bool) {
+	c := h.round.claim
+	var v vote
+	switch reply := replyAt(cmd, 0, 1); {
+	case err != nil:
+		v, err = vote{outcome: outcome}, explain(err)
+		recheck = isMissingScript(err)
+	default:
+		recheck = reply == 0
+		v, err = acquireVote(reply, n.roster)
+	}
+	n.markAfter(c, v.outcome)
+	if v.outcome != Granted && v.outcome != Taken {
+		n.keep(h, v, err)
+		return recheck
+	}
+	n.mu.Lock()
+	h.old.claim.marks[n.index] = absent
+	n.mu.Unlock()
+	if h.old.round != nil {
+		h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
+	}
+	if doubt := n.doubt(); v.outcome == Granted && doubt != nil {
+		v, err = vote{outcome: Abstained}, doubt
+	}
+	if v.outcome == Granted {
+		c.vouch(n.index, h.round.start)
+	}
+	h.round.deliver(n.index, v, err)
+	return recheck
+}

@@ -1,0 +1,101 @@
+-- ask: acquire.lua for n names that a process waits for, by its place in line.
+-- KEYS[1]   redlock:node
+-- KEYS[2..] n resources, then their n redlock:dead:<owner value>
+-- ARGV      epoch, the waiting process's id, n stripes, n owners, n ttls (ms),
+--           n hints, n positions: 0 asks for a ticket, -1 looks at no queue
+-- returns 2n integers: n as acquire.lua's, then n that say more of a refusal:
+--   without a position: a ticket
+--   with one: 1 this process is the head here, plus 2 the holder is foreign
+-- atomic as acquire.lua. Who waits is kept in
+--   redlock:queue:<resource>  a sorted set of processes, by position
+--   redlock:live:<id>         while the process lives; without it an entry is
+--                             dead, and is dropped by whoever meets it
+--   redlock:waiting           while anybody waits for anything here
+-- which are named here and not in KEYS: a node is one server, never a Cluster.
+-- A free name is granted to the head only, and a position that is lower than
+-- every living one makes its process the head, recorded before or not: so no two
+-- heads on different nodes can wait for each other. An ask wakes nobody.
+local call, n = redis.call, (#KEYS - 1) / 2
+local id, out = ARGV[2], {}
+local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 3, n + 2))
+if rec[1] ~= ARGV[1] then
+  for i = 1, 2 * n do out[i] = 0 end
+  return out
+end
+local alive = false
+local function record(queue, position)
+  if not alive then
+    call('SET', 'redlock:live:' .. id, 1, 'PX', 3000)
+    call('SET', 'redlock:waiting', 1, 'PX', 3000)
+    alive = true
+  end
+  call('ZADD', queue, position, id)
+  call('PEXPIRE', queue, 300000)
+end
+local function living(queue)
+  while true do
+    local head = call('ZRANGE', queue, 0, 0)[1]
+    if not head or head == id or call('EXISTS', 'redlock:live:' .. head) > 0 then return head end
+    call('ZREM', queue, head)
+  end
+end
+local last, base = {}, tonumber(rec[2] or 0)
+for i = 1, n do
+  local key, stripe, owner = KEYS[1 + i], ARGV[2 + i], ARGV[2 + n + i]
+  local hint, position = ARGV[2 + 3 * n + i], tonumber(ARGV[2 + 4 * n + i])
+  local queue = 'redlock:queue:' .. key
+  local c = last[stripe] or tonumber(rec[2 + i] or 0)
+  if c < base then c = base end
+  local val = call('MGET', key, KEYS[1 + n + i])
+  local more, reply = 0, nil
+  if val[1] == owner then
+    reply = c
+  elseif val[1] then
+    local left = call('PTTL', key)
+    reply = left < 0 and -9 or -10 - left
+    if string.sub(val[1], -13, -13) ~= '-' or string.sub(val[1], -18, -18) ~= '-' then more = 2 end
+    if position > 0 then record(queue, ARGV[2 + 4 * n + i]) end
+  elseif val[2] then
+    reply = -1
+  elseif position >= 0 then
+    local head = living(queue)
+    if head and head ~= id then
+      if position > 0 then
+        record(queue, ARGV[2 + 4 * n + i])
+        head = living(queue)
+      end
+      if head ~= id then reply = -3 end
+    end
+  end
+  if not reply then
+    local least = tonumber(hint)
+    if c < least then
+      c = least
+    else
+      c = c + 1
+      hint = c
+    end
+    if c >= 9007199254740991 then
+      reply = -2
+    else
+      call('HSET', KEYS[1], stripe, hint)
+      last[stripe] = c
+      reply = c
+      if not call('SET', key, owner, 'NX', 'PX', ARGV[2 + 2 * n + i]) then
+        local left = call('PTTL', key)
+        reply, more = left < 0 and -9 or -10 - left, 2
+      end
+    end
+  end
+  if reply <= -3 then
+    if position > 0 then
+      if living(queue) == id then more = more + 1 end
+    else
+      local top = tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0)
+      if top < c then top = c end
+      more = top + 1
+    end
+  end
+  out[i], out[n + i] = reply, more
+end
+return out

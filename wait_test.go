@@ -1,0 +1,316 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// gained is one goroutine's acquisition of orders/42, on its way.
+type gained struct {
+	lock *redlock.Lock
+	err  error
+	at   time.Time
+}
+
+// wants has a goroutine acquire orders/42, and returns once it waits for the nodes.
+func wants(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
+	t.Helper()
+	done := make(chan gained, 1)
+	ctx := t.Context()
+	go func() {
+		lock, err := l.Acquire(ctx, "orders/42", opts...)
+		done <- gained{lock, err, time.Now()}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// got is the lock that was waited for.
+func got(t *testing.T, from <-chan gained) gained {
+	t.Helper()
+	g := <-from
+	if g.err != nil {
+		t.Fatalf("Acquire: %v", g.err)
+	}
+	return g
+}
+
+// queueKeys are the keys that waiting has left on the nodes, signs of life apart:
+// they end by themselves.
+func queueKeys(nodes *redlocktest.Cluster) (keys []string) {
+	for _, n := range nodes.Nodes() {
+		for _, key := range n.Keys() {
+			if strings.HasPrefix(key, "redlock:queue:") {
+				keys = append(keys, n.Name()+" "+key)
+			}
+		}
+	}
+	return keys
+}
+
+func TestAReleaseWakesTheNextAtOnce(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, n)
+			other := separateLocker(t, nodes)
+			lock := mustAcquire(t, l, "orders/42")
+			next := wants(t, other)
+			time.Sleep(time.Second)
+			released := time.Now()
+			mustRelease(t, lock)
+			g := got(t, next)
+			if d := g.at.Sub(released); d != 0 {
+				t.Errorf("%d nodes: the next had it %v after the release; want at once, the network takes no time", n, d)
+			}
+			if g.lock.Token() <= lock.Token() {
+				t.Errorf("tokens %d, then %d; want a greater one", lock.Token(), g.lock.Token())
+			}
+			mustRelease(t, g.lock)
+			synctest.Wait()
+			if keys := queueKeys(nodes); keys != nil {
+				t.Errorf("left behind: %v", keys)
+			}
+		})
+	}
+}
+
+func TestProcessesHaveTheirTurnsInTheOrderInWhichTheyCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		lock := mustAcquire(t, l, "orders/42")
+		const processes = 6
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range processes {
+			other := separateLocker(t, nodes)
+			next := wants(t, other)
+			wg.Go(func() {
+				g := <-next
+				if g.err != nil {
+					t.Errorf("process %d: %v", i, g.err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				if err := g.lock.Release(context.Background()); err != nil {
+					t.Errorf("process %d: %v", i, err)
+				}
+			})
+		}
+		begin := time.Now()
+		mustRelease(t, lock)
+		wg.Wait()
+		if !slices.IsSorted(order) || len(order) != processes {
+			t.Errorf("they had it in the order %v; want that of their coming", order)
+		}
+		if d := time.Since(begin); d > 100*time.Millisecond {
+			t.Errorf("that took %v; want no rests in between", d)
+		}
+		synctest.Wait()
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %v", keys)
+		}
+	})
+}
+
+// ghost puts a process in front of orders/42 that will never ask, as one does that
+// crashed: its sign of life is the last.
+func ghost(t *testing.T, nodes *redlocktest.Cluster) (id string) {
+	t.Helper()
+	const position = 1
+	for _, n := range nodes.Nodes() {
+		m := n.Miniredis()
+		for _, key := range []string{"redlock:live:ghost", "redlock:waiting"} {
+			must(t, m.Set(key, "1"))
+			m.SetTTL(key, 3*time.Second)
+		}
+		_, err := m.ZAdd("redlock:queue:orders/42", position, "ghost")
+		must(t, err)
+	}
+	return "ghost"
+}
+
+func TestATryAcquireDoesNotOvertakeWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		ghost(t, nodes)
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "TryAcquire beside one who waits", err, redlock.ErrNotAcquired)
+		mustRelease(t, mustAcquire(t, l, "orders/43"))
+		lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithBarging())
+		must(t, err)
+		mustRelease(t, lock)
+		ghost(t, nodes)
+		time.Sleep(3 * time.Second)
+		lock, err = l.TryAcquire(t.Context(), "orders/42")
+		must(t, err)
+		mustRelease(t, lock)
+	})
+}
+
+func TestADeadHeadIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		next := wants(t, other)
+		ghost(t, nodes)
+		released := time.Now()
+		mustRelease(t, lock)
+		if d := got(t, next).at.Sub(released); d != 0 {
+			t.Errorf("it was delayed for %v by one whose connections are closed; want not at all", d)
+		}
+	})
+}
+
+// One whose connections stand and who does not ask: stopped, or cut off.
+func TestASilentHeadIsPassedOverWhenItsSignOfLifeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		for _, client := range nodes.NewClients() {
+			s := client.Subscribe(t.Context(), "redlock:wake:ghost")
+			_, err := s.Receive(t.Context())
+			must(t, err)
+			t.Cleanup(func() { _ = s.Close() })
+		}
+		lock := mustAcquire(t, l, "orders/42")
+		next := wants(t, other)
+		ghost(t, nodes)
+		released := time.Now()
+		mustRelease(t, lock)
+		if d := got(t, next).at.Sub(released); d < 3*time.Second || d > 8*time.Second {
+			t.Errorf("the next had it after %v; want a sign of life's 3s and a look", d)
+		}
+	})
+}
+
+func TestTheEndOfADeadHoldersLeaseWakesWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease(), redlock.WithTTL(5*time.Second))
+		held := time.Now()
+		for _, n := range nodes.Nodes() { // nobody releases: the holder is gone
+			n.Intercept(onScripts("release", redlocktest.ReplyError("ERR gone")))
+		}
+		_ = lock
+		next := wants(t, other)
+		g := got(t, next)
+		if d := g.at.Sub(held); d < 5*time.Second || d > 5*time.Second+50*time.Millisecond {
+			t.Errorf("the next had it after %v; want the lease of 5s and a look", d)
+		}
+	})
+}
+
+func TestAWaiterWhoLeavesWakesTheNextAndLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		leaver, other := separateLocker(t, nodes), separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := leaver.Acquire(ctx, "orders/42")
+			failed <- err
+		}()
+		synctest.Wait()
+		next := wants(t, other)
+		cancel()
+		wantError(t, "the leaver's Acquire", <-failed, context.Canceled)
+		released := time.Now()
+		mustRelease(t, lock)
+		g := got(t, next)
+		if d := g.at.Sub(released); d != 0 {
+			t.Errorf("the next had it after %v; want at once", d)
+		}
+		mustRelease(t, g.lock)
+		synctest.Wait()
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %v", keys)
+		}
+	})
+}
+
+func TestWithWaitBoundsAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		begin := time.Now()
+		_, err := other.Acquire(t.Context(), "orders/42", redlock.WithWait(1500*time.Millisecond))
+		wantError(t, "Acquire", err, context.DeadlineExceeded)
+		wantError(t, "Acquire", err, redlock.ErrNotAcquired)
+		if d := time.Since(begin); d != 1500*time.Millisecond {
+			t.Errorf("it took %v; want 1.5s", d)
+		}
+		mustRelease(t, lock)
+		if _, err := l.Acquire(t.Context(), "a", redlock.WithWait(-1)); !errors.Is(err, redlock.ErrInvalidOption) {
+			t.Errorf("a negative WithWait: %v; want ErrInvalidOption", err)
+		}
+	})
+}
+
+func TestGoroutinesHandTheLockOnInTurns(t *testing.T) {
+	const goroutines, k = 6, 3
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3, redlock.WithTurns(k))
+		other := separateLocker(t, nodes)
+		warm(t, l)
+		first := mustAcquire(t, l, "orders/42")
+		rival := wants(t, other)
+		var mu sync.Mutex
+		var order []string
+		note := func(who string) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, who)
+		}
+		var wg sync.WaitGroup
+		last := first.Token()
+		take := func(who string, from <-chan gained) {
+			wg.Go(func() {
+				g := <-from
+				if g.err != nil {
+					t.Errorf("%s: %v", who, g.err)
+					return
+				}
+				note(who)
+				if g.lock.Token() <= last {
+					t.Errorf("%s has token %d after %d", who, g.lock.Token(), last)
+				}
+				last = g.lock.Token()
+				if err := g.lock.Release(context.Background()); err != nil {
+					t.Errorf("%s: %v", who, err)
+				}
+			})
+		}
+		take("rival", rival)
+		for i := range goroutines {
+			take(fmt.Sprint(i), wants(t, l))
+		}
+		mustRelease(t, first)
+		wg.Wait()
+		// The first holder's turn ends with two more; then the rival; then the rest.
+		if want := []string{"0", "1", "rival", "2", "3", "4", "5"}; !slices.Equal(order, want) {
+			t.Errorf("they had it in the order %v; want %v", order, want)
+		}
+		synctest.Wait()
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %v", keys)
+		}
+	})
+}
