@@ -15,8 +15,8 @@ func SetSuspend(l *Locker, f func() time.Duration) {
 
 // KeepNames has no name of the Locker become free before its result is called.
 func KeepNames(l *Locker) (free func()) {
-	l.turns.mu.Lock()
-	return l.turns.mu.Unlock
+	l.lines.mu.Lock()
+	return l.lines.mu.Unlock
 }
 
 // WarmUp is what Open does once it has its clients.

@@ -60,6 +60,7 @@ func (c *linkConn) connect() (net.Conn, error) {
 	defer c.link.mu.Unlock()
 	c.session = session
 	c.link.conns = append(c.link.conns, c)
+	session.OnPush(c.pushed)
 	return c, nil
 }
 
@@ -229,6 +230,24 @@ func (c *linkConn) deliver(now time.Time) {
 		due = c.inbox[k-1].due
 	}
 	c.inbox = append(c.inbox, parcel{data: replies, due: due})
+}
+
+// pushed takes a message that the node sends by itself, on its way as any reply
+// is. The node, and perhaps another link, is in the middle of a command.
+func (c *linkConn) pushed(data []byte) {
+	time.AfterFunc(linkLatency/2, func() {
+		c.link.mu.Lock()
+		defer c.link.mu.Unlock()
+		if c.link.replies.mode == drop || c.broken || c.done {
+			return
+		}
+		due := time.Now().Add(c.latency(c.link.replies, replying, data))
+		if k := len(c.inbox); k > 0 && due.Before(c.inbox[k-1].due) {
+			due = c.inbox[k-1].due
+		}
+		c.inbox = append(c.inbox, parcel{data: data, due: due})
+		c.arm()
+	})
 }
 
 // hungUp is told that the node's process has ended. The news takes as long as a

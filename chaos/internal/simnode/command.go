@@ -49,7 +49,7 @@ func commandOf(name []byte) (command, bool) {
 		upper[i] = c
 	}
 	key := upper[:len(name)]
-	for _, family := range [...]func(name []byte) command{serverCommand, keyCommand, stringCommand, hashCommand} {
+	for _, family := range [...]func(name []byte) command{serverCommand, keyCommand, stringCommand, hashCommand, sortedSetCommand, pubSubCommand} {
 		if c := family(key); c.run != nil {
 			return c, true
 		}

@@ -14,21 +14,27 @@ type kind uint8
 const (
 	text kind = iota
 	hash
+	sortedSet
 )
 
 func (k kind) String() string {
-	if k == hash {
+	switch k {
+	case hash:
 		return "hash"
+	case sortedSet:
+		return "zset"
+	case text:
 	}
 	return "string"
 }
 
 // entry is what is stored under a key.
 type entry struct {
-	kind  kind
-	text  string
-	hash  map[string]string
-	until int64 // by the node's wall clock, in ms; 0: for good
+	kind   kind
+	text   string
+	hash   map[string]string
+	scores map[string]float64
+	until  int64 // by the node's wall clock, in ms; 0: for good
 }
 
 // expired tells whether the entry's time is over. Redis keeps a key through the
@@ -48,7 +54,7 @@ func (d Data) copied() Data {
 	c := Data{make(map[string]*entry, len(d.keys))}
 	for key, e := range d.keys {
 		other := *e
-		other.hash = maps.Clone(e.hash)
+		other.hash, other.scores = maps.Clone(e.hash), maps.Clone(e.scores)
 		c.keys[key] = &other
 	}
 	return c

@@ -190,6 +190,13 @@ func (p *peer) stored() string {
 	for _, key := range keys {
 		commands = append(commands, []string{"TYPE", key}, []string{"PTTL", key}, []string{"GET", key}, []string{"HLEN", key})
 	}
+	for _, name := range names {
+		queue := "redlock:queue:" + name
+		commands = append(commands, []string{"TYPE", queue}, []string{"PTTL", queue}, []string{"ZRANGE", queue, "0", "-1", "WITHSCORES"})
+	}
+	for _, w := range waiters {
+		commands = append(commands, []string{"EXISTS", "redlock:live:" + w})
+	}
 	for _, field := range fields {
 		commands = append(commands, []string{"HGET", "redlock:node", field})
 	}

@@ -10,6 +10,7 @@ import (
 // script is one that a process has seen.
 type script struct {
 	hash   string
+	body   string
 	native func(*call) // nil: it runs in the interpreter
 }
 
@@ -17,13 +18,13 @@ type script struct {
 // one runs it in the interpreter, until its function here does the same and the
 // differential test has said so.
 var natives = map[string]func(*call){
-	"8a5c2a8cdc8fa45d08ab5f09aa931586a326b9c4": (*call).acquire,
-	"4adf723e1793673bdf09a26ca1dd0bdb568ccb03": (*call).acquireBatch,
+	"0a812a111b3f001847468275d1123f902b4dcb7e": (*call).acquire,
+	"80258465e400081e19f7a379ba39f9433f8d6dce": (*call).acquireBatch,
 	"fb329e23f4501d1b720f72781789411b8ccb5619": (*call).raise,
 	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*call).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*call).reseed,
-	"17b6b0466fb0b93d83e5f95b958270e8d550507b": (*call).release,
-	"743baa42ef8c534cba69e0ae87dc3550633bc840": (*call).releaseBatch,
+	"409b4644b474f94c9a031689bfb5e41460c7b756": (*call).release,
+	"0f51ad9564b56a724159fe6bcdc2044e24fc9d8e": (*call).releaseBatch,
 	"99c0f44ba309581ee4426711ba3381b323158063": (*call).readRecord,
 	"86cf18b79df1018167dfa022f463e93c2fd88f34": (*call).notice,
 	"78a6d9cec6e663258635acfd29b7991f54c64490": (*call).install,
@@ -33,6 +34,17 @@ var natives = map[string]func(*call){
 	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*call).deleteIfOurs,
 	"a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf": (*call).expireIfOurs,
 }
+
+// queueing are the natives that do only what is done where nobody waits.
+var queueing = map[string]bool{
+	"0a812a111b3f001847468275d1123f902b4dcb7e": true,
+	"80258465e400081e19f7a379ba39f9433f8d6dce": true,
+	"409b4644b474f94c9a031689bfb5e41460c7b756": true,
+	"0f51ad9564b56a724159fe6bcdc2044e24fc9d8e": true,
+}
+
+// releases is release_batch.lua, which may say how to leave a queue.
+var releases = map[string]bool{"0f51ad9564b56a724159fe6bcdc2044e24fc9d8e": true}
 
 // IsNative tells whether a script is a Go function here.
 func IsNative(body string) bool { return natives[hashOf(body)] != nil }
@@ -74,7 +86,7 @@ func (c *call) see(body string) (*script, error) {
 	if s := c.node.scripts[hash]; s != nil {
 		return s, nil
 	}
-	s := &script{hash: hash, native: natives[hash]}
+	s := &script{hash: hash, body: body, native: natives[hash]}
 	if s.native == nil {
 		if err := c.node.interpreter().compile(hash, body); err != nil {
 			return nil, err
@@ -134,11 +146,21 @@ func (c *call) splitArgs() bool {
 
 func (c *call) run(s *script) {
 	c.script = s
-	if s.native != nil {
+	if s.native != nil && !(queueing[s.hash] && c.waited()) {
 		s.native(c)
-	} else {
-		c.node.interpreter().run(c)
+		return
 	}
+	if err := c.node.interpreter().compile(s.hash, s.body); err != nil {
+		c.abort(err.Error())
+		return
+	}
+	c.node.interpreter().run(c)
+}
+
+// waited tells whether somebody waits for a lock here, or the call says how to
+// leave a queue: what the scripts do then, the interpreter does.
+func (c *call) waited() bool {
+	return c.find([]byte("redlock:waiting")) != nil || releases[c.script.hash] && len(c.argv) > 1+len(c.keys)
 }
 
 // abort ends a script with an error of a command that it called.

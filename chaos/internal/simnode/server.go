@@ -1,6 +1,7 @@
 package simnode
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -15,6 +16,10 @@ func (c *call) ping() {
 	switch {
 	case len(c.args) > 2:
 		c.reply.fail("ERR wrong number of arguments for 'ping' command")
+	case len(c.session.channels) > 0 && !c.session.resp3:
+		c.reply.array(2)
+		c.reply.bulk("pong")
+		c.reply.bulk(string(bytes.Join(c.args[1:], nil)))
 	case len(c.args) == 2:
 		c.reply.bulk(c.arg(1))
 	default:

@@ -12,12 +12,14 @@ type Session struct {
 	hangUp func()
 
 	// Guarded by node.mu.
-	over   bool
-	resp3  bool
-	unread []byte   // the beginning of a command
-	args   [][]byte // room for those of one command
-	call   call     // room for one
-	reply  reply
+	over     bool
+	channels []string // subscribed
+	push     func(data []byte)
+	resp3    bool
+	unread   []byte   // the beginning of a command
+	args     [][]byte // room for those of one command
+	call     call     // room for one
+	reply    reply
 }
 
 // Feed takes in what has arrived, executes the commands that are complete, and

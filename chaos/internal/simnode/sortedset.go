@@ -1,0 +1,160 @@
+package simnode
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// sortedSetCommand knows the ones that take sorted sets, as far as a queue needs
+// them.
+func sortedSetCommand(name []byte) command {
+	switch string(name) {
+	case "ZADD":
+		return command{-4, (*call).zadd, false}
+	case "ZREM":
+		return command{-3, (*call).zrem, false}
+	case "ZRANGE":
+		return command{-4, (*call).zrange, false}
+	case "ZSCORE":
+		return command{3, (*call).zscore, false}
+	}
+	return command{}
+}
+
+// scores are those of a key's sorted set: none if there is no key. It replies
+// with an error if the key has another type.
+func (c *call) scores() (z map[string]float64, ok bool) {
+	e := c.find(c.args[1])
+	switch {
+	case e == nil:
+		return nil, true
+	case e.kind != sortedSet:
+		c.reply.fail(wrongType)
+		return nil, false
+	}
+	return e.scores, true
+}
+
+// zadd is ZADD without options.
+func (c *call) zadd() {
+	pairs := c.args[2:]
+	if len(pairs)%2 != 0 {
+		c.reply.fail(badSyntax)
+		return
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		if _, err := strconv.ParseFloat(string(pairs[i]), 64); err != nil {
+			c.reply.fail("ERR value is not a valid float")
+			return
+		}
+	}
+	z, ok := c.scores()
+	if !ok {
+		return
+	}
+	if z == nil {
+		z = map[string]float64{}
+		c.node.data.keys[c.arg(1)] = &entry{kind: sortedSet, scores: z}
+	}
+	before := len(z)
+	for i := 0; i < len(pairs); i += 2 {
+		z[string(pairs[i+1])], _ = strconv.ParseFloat(string(pairs[i]), 64)
+	}
+	c.reply.int(int64(len(z) - before))
+}
+
+func (c *call) zrem() {
+	z, ok := c.scores()
+	if !ok {
+		return
+	}
+	before := len(z)
+	for _, member := range c.args[2:] {
+		delete(z, string(member))
+	}
+	if before > 0 && len(z) == 0 {
+		c.remove(c.args[1])
+	}
+	c.reply.int(int64(before - len(z)))
+}
+
+func (c *call) zscore() {
+	z, ok := c.scores()
+	if !ok {
+		return
+	}
+	score, there := z[c.arg(2)]
+	c.reply.bulkIf(scoreText(score), there)
+}
+
+// zrange is ZRANGE by index.
+func (c *call) zrange() {
+	first, ok1 := integer(c.arg(2))
+	last, ok2 := integer(c.arg(3))
+	with := len(c.args) == 5 && strings.EqualFold(c.arg(4), "WITHSCORES")
+	switch {
+	case len(c.args) > 4 && !with:
+		c.reply.fail(badSyntax)
+		return
+	case !ok1 || !ok2:
+		c.reply.fail(notInteger)
+		return
+	}
+	z, ok := c.scores()
+	if !ok {
+		return
+	}
+	members := slices.SortedFunc(maps.Keys(z), func(a, b string) int {
+		return cmp.Or(cmp.Compare(z[a], z[b]), strings.Compare(a, b))
+	})
+	n := int64(len(members))
+	if first < 0 {
+		first = max(first+n, 0)
+	}
+	if last < 0 {
+		last += n
+	}
+	last = min(last, n-1)
+	if first > last {
+		c.reply.array(0)
+		return
+	}
+	members = members[first : last+1]
+	if !with {
+		c.reply.array(len(members))
+	} else if c.reply.resp3 {
+		c.reply.array(len(members))
+	} else {
+		c.reply.array(2 * len(members))
+	}
+	for _, m := range members {
+		if with && c.reply.resp3 {
+			c.reply.array(2)
+		}
+		c.reply.bulk(m)
+		if with {
+			c.reply.score(scoreText(z[m]), c.reply.resp3)
+		}
+	}
+}
+
+// score writes a score: a bulk, or RESP3's double.
+func (r *reply) score(score string, double bool) {
+	if double {
+		r.line(',', score)
+	} else {
+		r.bulk(score)
+	}
+}
+
+// scoreText is a score as Redis writes it.
+func scoreText(score float64) string {
+	if score == math.Trunc(score) && math.Abs(score) < 1<<53 {
+		return strconv.FormatInt(int64(score), 10)
+	}
+	return strconv.FormatFloat(score, 'g', 17, 64)
+}
