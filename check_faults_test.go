@@ -149,12 +149,15 @@ func failedSnapshot(stopWrites string) plant {
 }
 
 func rightFaults() []planted {
-	const needed = "+evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +multi +exec"
+	const needed = "+evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe &redlock:wake:* +multi +exec"
 	const doctor = " +acl|dryrun +acl|whoami +config|get"
 	return []planted{
-		{"all rights that are needed", asUser("~* " + needed + doctor), nil},
+		{"all rights that are needed", asUser("resetchannels ~* " + needed + doctor), nil},
 		{"no right to load scripts", asUser("~* +@all -script|load"), []found{at4(faultError, redlock.FindingACL)}},
 		{"no right to a script's command", asUser("~* +@all -pexpire"), []found{at4(faultError, redlock.FindingACL)}},
+		{"no right to wait in line", asUser("~* +@all -zadd"), []found{at4(faultError, redlock.FindingACL)}},
+		{"no right to wake", asUser("~* +@all -publish"), []found{at4(faultWarning, redlock.FindingACL)}},
+		{"no right to the channels", asUser("resetchannels ~* +@all"), []found{at4(faultWarning, redlock.FindingACL)}},
 		{"no right to inspect", asUser("~* +@all -multi"), []found{at4(faultWarning, redlock.FindingACL)}},
 		{
 			"no right to INFO", asUser("~* +@all -info"),

@@ -45,6 +45,11 @@ func rightsNeeded(resource string) []right {
 		{"release a lock", true, []any{"DEL", resource}},
 		{"leave a tombstone", true, []any{"SET", triedOwner, "1", "PX", "1"}},
 		{"leave a tombstone", true, []any{"PTTL", triedOwner}},
+		{"wait in line", true, []any{"ZADD", queueKey + resource, "1", "id"}},
+		{"wait in line", true, []any{"ZRANGE", queueKey + resource, "0", "0"}},
+		{"wait in line", true, []any{"ZREM", queueKey + resource, "id"}},
+		{"wake the next in line", false, []any{"PUBLISH", wakeChannel + "id", resource}},
+		{"be woken", false, []any{"SUBSCRIBE", wakeChannel + "id"}},
 		{"inspect a lock", false, []any{"MULTI"}},
 		{"inspect a lock", false, []any{"EXEC"}},
 	}
@@ -62,7 +67,7 @@ var (
 	aboutRights = diagnosis{
 		FindingACL,
 		"Without it the node can't vote, or can't be inspected; the first use says so, with the reply NOPERM",
-		"ACL SETUSER the user with ~redlock:* and the resources' keys, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +multi +exec",
+		"ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe +multi +exec",
 	}
 	aboutKeyNames = diagnosis{
 		FindingACLNames,
@@ -126,6 +131,9 @@ func newDenial(r right, reply, resource string) denial {
 		if !d.name {
 			d.what += " on redlock:*"
 		}
+	}
+	if strings.Contains(reply, "channel") {
+		d.what += " on redlock:wake:*"
 	}
 	return d
 }

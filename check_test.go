@@ -262,7 +262,7 @@ func (l *liar) Read(p []byte) (int, error) {
 }
 
 func asUser(user string) plant {
-	return instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret " + user}},
+	return instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret &* " + user}},
 		func(o *redis.Options) { o.Username, o.Password = "lock", "secret" })
 }
 

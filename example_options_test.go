@@ -70,6 +70,43 @@ func ExampleWithMaxHold() {
 	// <nil>
 }
 
+// A wait ends after its bound, whatever the context allows.
+func ExampleWithWait() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker, other := lockerOn(nodes), lockerOn(nodes)
+	defer locker.Close()
+	defer other.Close()
+
+	lock := acquire(locker, "orders/42")
+	_, err := other.Acquire(context.Background(), "orders/42", redlock.WithWait(50*time.Millisecond))
+	fmt.Println(lock.Err(), errors.Is(err, context.DeadlineExceeded))
+	// Output: <nil> true
+}
+
+// An operator's tool need not queue behind the services.
+func ExampleWithBarging() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	lock, err := locker.TryAcquire(context.Background(), "orders/42", redlock.WithBarging())
+	fmt.Println(lock.Err(), err)
+	// Output: <nil> <nil>
+}
+
+// With 1, the goroutines of a Locker do not go before other processes that wait.
+func ExampleWithTurns() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithTurns(1))
+	defer locker.Close()
+
+	fmt.Println(acquire(locker, "orders/42").Err())
+	// Output: <nil>
+}
+
 // Nobody takes a longer lease than the cluster's MaxTTL.
 func ExampleWithMaxTTL() {
 	nodes := fiveNodes()

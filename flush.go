@@ -23,7 +23,8 @@ func (timeCall) NoRetry() bool { return true }
 const (
 	nodeKey      = "redlock:node"
 	tombstoneKey = "redlock:dead:"
-	ownPrefix    = "redlock:" // of every key that is the library's own
+	queueKey     = "redlock:queue:" // and the name: who waits for it
+	ownPrefix    = "redlock:"       // of every key that is the library's own
 
 	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
 	// not long in coming.

@@ -85,10 +85,11 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 // Acquire takes the lock on resource, and blocks until it is held or ctx is done.
 // A name may be any bytes, at most MaxResourceLength; errors quote what is not
 // printable text.
-// Goroutines of one Locker that want the same name queue first in, first out.
-// ctx bounds the acquisition only: Lock.Context keeps its values, not its
-// cancellation. Between Lockers there is no order: whoever asks when the nodes are
-// free wins.
+// Goroutines of one Locker that want the same name queue first in, first out, and
+// so do Lockers, on the nodes: whoever stands in line on a quorum of them before
+// another Locker first asks has its turn first, while it gives signs of life. A
+// release wakes the next in line at once. ctx bounds the acquisition only:
+// Lock.Context keeps its values, not its cancellation.
 //
 // Acquire tries again after contention and after a missing quorum, and after
 // nothing else. When ctx ends, it returns at once with ctx's error joined with
@@ -126,7 +127,8 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 
 // TryAcquire makes one attempt: it returns the lock, or says why not, and never
 // waits for a holder. ErrNotAcquired: a quorum answered and it was not ours;
-// ErrNoQuorum: too few answered, so nobody can say. A name that this Locker
+// ErrNoQuorum: too few answered, so nobody can say. A free name for which another
+// Locker waits is ErrNotAcquired too, unless WithBarging is given. A name that this Locker
 // holds or queues for is ErrNotAcquired, without traffic. It blocks for at most
 // one node timeout, or two where the nodes have to settle on a token. The rest is
 // as for Acquire; what a failed attempt sent is rolled back in the background.
