@@ -14,9 +14,11 @@ func SetSuspend(l *Locker, f func() time.Duration) {
 }
 
 // KeepNames has no name of the Locker become free before its result is called.
+// Call it while nobody releases.
 func KeepNames(l *Locker) (free func()) {
-	l.lines.mu.Lock()
-	return l.lines.mu.Unlock
+	until := make(chan struct{})
+	l.lines.freeing = func() { <-until }
+	return func() { close(until) }
 }
 
 // WarmUp is what Open does once it has its clients.

@@ -10,7 +10,8 @@ import (
 // first out, and one of them at a time goes to the network. A thousand waiting
 // goroutines cost the nodes as much as one.
 type lineup struct {
-	turns int // the holds in a row before other processes have their turn
+	turns   int    // the holds in a row before other processes have their turn
+	freeing func() // called before a name becomes free; nil but in tests
 
 	mu    sync.Mutex // guards the fields below, and every line's
 	names map[string]*line
@@ -149,6 +150,9 @@ func (ls *lineup) ending(key string) leaving {
 
 // pass gives the turn for key to the next in line.
 func (ls *lineup) pass(key string) {
+	if ls.freeing != nil {
+		ls.freeing()
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
