@@ -55,3 +55,21 @@ func (v validity) Remaining(now instant) time.Duration { return v.remaining(now)
 func (v validity) Holds(now instant) bool { return v.holds(now) }
 
 func (v validity) Confirm(next validity, now instant) (validity, bool) { return v.confirm(next, now) }
+
+// What the search of the queue needs besides.
+type (
+	Bid     = bid
+	Hearing = hearing
+)
+
+func (b *bid) Due(all bool, nodes int, granted uint64) uint64 { return b.due(all, nodes, granted) }
+func (b *bid) Ask(nodes uint64)                               { b.ask(nodes) }
+func (b *bid) Again(i int) bool                               { return b.again(i) }
+func (b *bid) Answered(i int)                                 { b.answered(i) }
+func (b *bid) Hint(i int)                                     { b.hinted |= 1 << i }
+
+func Ticket(n int64) hearing { return hearing{ticket: n} }
+
+func PositionOf(votes []vote, heard []hearing) (int64, bool) { return positionOf(votes, heard) }
+
+func TurnLeft(held, turns int) bool { return turnLeft(held, turns) }

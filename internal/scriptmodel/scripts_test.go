@@ -203,7 +203,7 @@ func (s *server) key(ctx context.Context, name uint8, kind string, ttl time.Dura
 	case "string":
 		text, err := s.c.Get(ctx, resource(name)).Result()
 		s.do(err)
-		_, err = fmt.Sscanf(text, "owner-%d", &k.Owner)
+		_, err = fmt.Sscanf(text, ownerFormat(text), &k.Owner)
 		s.do(err)
 	default:
 		k.Owner = scriptmodel.Alien

@@ -1,0 +1,101 @@
+package redlock_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/quorumkit/redlock/internal/search"
+)
+
+func TestSearchQueueClosed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		full bool // with REDLOCK_SEARCH=full only
+		sys  queueSystem
+	}{
+		{"two processes by hints alone", false, queueSystem{processes: 2}},
+		{"two, of which one may leave", false, queueSystem{processes: 2, leaver: 1}},
+		{"two with looks, a hint may be lost", true, queueSystem{processes: 2, polls: true, lost: 1}},
+		{"two with looks, one may die", true, queueSystem{processes: 2, polls: true, mortal: 1}},
+		{"two with looks, one may be cut off", true, queueSystem{processes: 2, polls: true, mortal: 1, silent: true}},
+		{"two, one of them with a goroutine more", true, queueSystem{processes: 2, more: 1}},
+		{"three processes by hints alone, as far as it goes", true, queueSystem{processes: 3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.full && !wholeSearch() {
+				t.Skip("REDLOCK_SEARCH=full")
+			}
+			sys, limit := c.sys, 30_000_000
+			sys.nodes, sys.turns = 3, 1
+			if sys.processes > 2 {
+				limit = 12_000_000
+			}
+			r := search.Closed(&sys, search.Options{MaxStates: limit})
+			t.Log(r)
+			if r.Trace != nil || !r.Closed && sys.processes == 2 {
+				t.Error(r.Err())
+			}
+		})
+	}
+}
+
+func TestSearchQueueRandom(t *testing.T) {
+	walks := 400
+	if wholeSearch() {
+		walks = 200_000
+	}
+	for _, c := range []struct {
+		name string
+		sys  queueSystem
+	}{
+		{"three nodes", queueSystem{nodes: 3, processes: 3, more: 3, turns: 2, polls: true, lost: 1}},
+		{"five nodes, one may leave", queueSystem{nodes: 5, processes: 4, leaver: 1, more: 4, turns: 2, polls: true, lost: 2}},
+		{"five nodes, one may die", queueSystem{nodes: 5, processes: 4, mortal: 1, more: 2, turns: 3, polls: true, lost: 1}},
+		{"five nodes, one may be cut off", queueSystem{nodes: 5, processes: 4, mortal: 1, silent: true, turns: 1, polls: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := search.Walk(&c.sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 600})
+			t.Log(r)
+			if err := r.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Each rule that is broken must be found: else the search finds nothing.
+func TestSearchQueueCatches(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		sys  queueSystem
+		want error
+	}{
+		{"a newcomer that ignores the queue", queueSystem{processes: 3, mistake: ignoresQueue}, errOvertaken},
+		{"the ticket of one node only", queueSystem{processes: 3, mistake: oneTicket}, errOvertaken},
+		{"places by wall clock", queueSystem{processes: 3, mistake: wallClock}, errOvertaken},
+		{"a turn without an end", queueSystem{processes: 3, more: 3, mistake: endlessTurn}, errOvertaken},
+		{"a process that stays in front after its turn", queueSystem{processes: 3, more: 2, mistake: staysInFront}, errOvertaken},
+		{"a hint that is ignored while asking", queueSystem{processes: 2, mistake: deafWhileAsks}, errStuck},
+		{"only hinted nodes asked", queueSystem{processes: 3, mistake: onlyHinted}, errStuck},
+		{"a leaver that wakes nobody", queueSystem{processes: 2, leaver: 1, mistake: leavesInPeace}, errStuck},
+		{"lost hints and no look", queueSystem{processes: 2, lost: 3}, errStuck},
+		{"one that died, and no look", queueSystem{processes: 2, mortal: 1, silent: true}, errStuck},
+		{"no signs of life", queueSystem{processes: 3, mortal: 1, silent: true, polls: true, mistake: noSignOfLife}, errStuck},
+		{"an order for each node", queueSystem{processes: 4, polls: true, mistake: ownPlaces}, errStuck},
+		{"grants of a split kept", queueSystem{processes: 2, polls: true, mistake: splitForGood}, errStuck},
+		{"a rollback that wakes itself", queueSystem{processes: 2, mistake: wakesItself}, errHotLoop},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			sys := c.sys
+			sys.nodes, sys.turns = 3, 1
+			r := search.Walk(&sys, search.WalkOptions{Seed: 1, Walks: 60_000, Steps: 500})
+			t.Log(r)
+			if r.Trace == nil || !errors.Is(r.Trace.Err, c.want) {
+				t.Errorf("got %v; want %v", r.Err(), c.want)
+			}
+		})
+	}
+}
