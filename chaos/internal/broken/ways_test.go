@@ -44,7 +44,7 @@ var ways = []way{
 		name: "release without owner check", takes: "a release deletes whatever is there",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		edits: []edit{
-			script("release", "if redis.call('MGET', KEYS[1])[1] == ARGV[1] then", "if true then"),
+			script("release", "if val[1] == ARGV[1] then", "if true then"),
 			script("release_batch", "if val[i] == ARGV[1 + i] then", "if val[i] then"),
 		},
 	},
@@ -82,11 +82,11 @@ var ways = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		seed:  10,
 		edits: []edit{
-			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
+			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
 	if BROKEN {
 		return
 	}
-	l.discard(c, t.ttl, nil)
+	l.discard(c, t.ttl, c.rollback(), nil)
 }`},
 			{"acquire.go", "votes := append([]vote(nil), r.votes...)", `votes := append([]vote(nil), r.votes...)
 	if BROKEN {
@@ -118,6 +118,8 @@ var ways = []way{
 		edits: []edit{
 			script("acquire", "if rec[1] ~= ARGV[5] then return 0 end", ""),
 			script("acquire_batch", "if rec[1] ~= ARGV[1] then", "if false then"),
+			script("ask", "if rec[1] ~= ARGV[1] then", "if false then"),
+			script("pass", "if rec[1] ~= ARGV[6] then return 0 end", ""),
 			script("extend", "if redis.call('HMGET', KEYS[1], 'epoch')[1] ~= ARGV[1] then", "if false then"),
 		},
 	},
