@@ -48,6 +48,7 @@ var workloads = []struct {
 	{"tokens", (*run).tokens},
 	{"renewal", (*run).renewal},
 	{"names", (*run).names},
+	{"handover", (*run).handover},
 }
 
 func main() {

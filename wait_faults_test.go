@@ -1,0 +1,120 @@
+package redlock_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// A call that nobody heard, because the connection for it had just broken.
+func TestASubscriptionMadeAnewLooksAtEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		next := wants(t, other)
+		var broken atomic.Int32
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if args[0] == "PING" { // a quiet subscription asks whether its node is there
+					broken.Add(1)
+					return redlocktest.BreakBefore()
+				}
+				return redlocktest.Pass()
+			})
+		}
+		for broken.Load() < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		released := time.Now()
+		mustRelease(t, lock)
+		if d := got(t, next).at.Sub(released); d > 500*time.Millisecond {
+			t.Errorf("the next had it after %v; want as soon as it is subscribed again", d)
+		}
+	})
+}
+
+// A holder that is no redlock client deletes its key and tells nobody.
+func TestAForeignHolderIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		for _, n := range nodes.Nodes() {
+			must(t, n.Miniredis().Set("orders/42", "c29tZWJvZHkgZWxzZQ=="))
+			n.Miniredis().SetTTL("orders/42", time.Hour)
+		}
+		next := wants(t, l)
+		time.Sleep(10 * time.Second)
+		gone := time.Now()
+		for _, n := range nodes.Nodes() {
+			n.Miniredis().Del("orders/42")
+		}
+		if d := got(t, next).at.Sub(gone); d > redlock.DefaultRetryMax {
+			t.Errorf("the next had it after %v; want a pause of WithRetry at most", d)
+		}
+	})
+}
+
+// A machine that is cut off, first in line, on real servers.
+func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
+	servers := needMasters(t, 3, chaos.ServerConfig{})
+	proxied := make([]string, len(servers))
+	proxies := make([]*chaos.Proxy, len(servers))
+	for i, s := range servers {
+		p, err := chaos.NewProxy(s.Addr())
+		must(t, err)
+		t.Cleanup(p.Close)
+		proxies[i], proxied[i] = p, p.Addr()
+	}
+	names := redlock.WithNodeNames(addresses(servers)...)
+	holder, next := openServers(t, servers, names), openServers(t, servers, names)
+	cut := lockerWith(t, defaultClients(t, proxied...), names)
+	warm(t, holder)
+	warm(t, next)
+	lock := mustAcquire(t, holder, "orders/42")
+	acquire := func(l *redlock.Locker, ctx context.Context) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			lock, err := l.Acquire(ctx, "orders/42")
+			if err == nil {
+				err = lock.Release(context.Background())
+			}
+			done <- err
+		}()
+		return done
+	}
+	inLine := func(n int64) {
+		t.Helper()
+		for _, s := range servers {
+			c := s.Client()
+			pollUntil(t, 10*time.Second, "they stand in line", func() bool {
+				return c.ZCard(t.Context(), "redlock:queue:orders/42").Val() == n
+			})
+			_ = c.Close()
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	head := acquire(cut, ctx)
+	inLine(1)
+	second := acquire(next, t.Context())
+	inLine(2)
+	for _, p := range proxies {
+		p.Hold(chaos.Both)
+	}
+	released := time.Now()
+	mustRelease(t, lock)
+	must(t, <-second)
+	if d := time.Since(released); d > 8*time.Second {
+		t.Errorf("the next was held up for %v; want a sign of life's 3s and a look", d)
+	}
+	cancel()
+	<-head
+	for _, p := range proxies {
+		must(t, p.Heal())
+	}
+}
