@@ -274,6 +274,7 @@ func (sys *queueSystem) conclude(s *queueState, p uint8) {
 			sys.over(s, p, sendKeep)
 		}
 		me.phase, me.split = queueRest, granted > 0 && !sys.makes(splitForGood)
+	case redlock.Undecided, redlock.Lost: // every vote is there, and no token was said
 	}
 }
 

@@ -162,7 +162,7 @@ func (sys *queueSystem) Check(s queueState) error {
 	}
 	moves := false
 	sys.steps(&s, func(st search.Step, _ queueState) {
-		moves = moves || st.Kind != stepPoll && !(sys.polls && st.Kind == stepAgain)
+		moves = moves || st.Kind != stepPoll && (!sys.polls || st.Kind != stepAgain)
 	})
 	if moves || sys.polls && sys.pollsGetThere(s) {
 		return nil

@@ -8,6 +8,7 @@ import (
 )
 
 func TestSearchQueueClosed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		full bool // with REDLOCK_SEARCH=full only
@@ -41,6 +42,7 @@ func TestSearchQueueClosed(t *testing.T) {
 }
 
 func TestSearchQueueRandom(t *testing.T) {
+	t.Parallel()
 	walks := 400
 	if wholeSearch() {
 		walks = 200_000
@@ -67,6 +69,7 @@ func TestSearchQueueRandom(t *testing.T) {
 
 // Each rule that is broken must be found: else the search finds nothing.
 func TestSearchQueueCatches(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		sys  queueSystem

@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,7 +114,9 @@ func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
 		t.Errorf("the next was held up for %v; want a sign of life's 3s and a look", d)
 	}
 	cancel()
-	<-head
+	if err := <-head; !errors.Is(err, context.Canceled) {
+		t.Errorf("the machine that is cut off: got %v; want context.Canceled", err)
+	}
 	for _, p := range proxies {
 		must(t, p.Heal())
 	}

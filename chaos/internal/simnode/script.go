@@ -146,7 +146,7 @@ func (c *call) splitArgs() bool {
 
 func (c *call) run(s *script) {
 	c.script = s
-	if s.native != nil && !(queueing[s.hash] && c.waited()) {
+	if s.native != nil && (!queueing[s.hash] || !c.waited()) {
 		s.native(c)
 		return
 	}
