@@ -107,6 +107,31 @@ func ExampleWithTurns() {
 	// Output: <nil>
 }
 
+// A function that locks what its caller may hold already: inside that hold it is
+// given a handle of its own, at once.
+func ExampleWithReentry() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithReentry())
+	defer locker.Close()
+	ctx := context.Background()
+
+	pay := func(ctx context.Context) error {
+		return locker.Do(ctx, "orders/42", func(_ context.Context, lock *redlock.Lock) error {
+			fmt.Println("paying", lock.Resource())
+			return nil
+		})
+	}
+	err := locker.Do(ctx, "orders/42", func(ctx context.Context, _ *redlock.Lock) error {
+		return pay(ctx) // ctx carries the hold
+	})
+	fmt.Println(err, pay(ctx)) // outside of a hold, pay takes one
+	// Output:
+	// paying orders/42
+	// paying orders/42
+	// <nil> <nil>
+}
+
 // Nobody takes a longer lease than the cluster's MaxTTL.
 func ExampleWithMaxTTL() {
 	nodes := fiveNodes()

@@ -35,6 +35,8 @@ type Lock struct {
 
 	due   instant // guarded by the scheduler's mu
 	place int     // in the scheduler's heap, guarded by its mu; -1: not in it
+
+	sharing *sharing // this is one of the handles on that hold, and the rest of it decides nothing; nil: it is a hold of its own
 }
 
 // hold makes a lock of a claim that a quorum granted.
@@ -54,6 +56,9 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 	}
 	if lock.doubt(start) {
 		lock.tellLoss()
+	}
+	if t.reentry {
+		return lock.share(ctx), nil
 	}
 	return lock, nil
 }
@@ -110,6 +115,9 @@ func (l *Lock) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0
 	}
+	if l.sharing != nil {
+		return l.sharing.lock.Remaining()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.valid.remaining(l.locker.clock.now())
@@ -129,6 +137,9 @@ func (l *Lock) ValidUntil() time.Time {
 // (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
 // clock, and may therefore be set before Done closes.
 func (l *Lock) Err() error {
+	if l.sharing != nil {
+		return l.sharing.err(l)
+	}
 	over, cause := l.look()
 	if over {
 		l.tellLoss()
@@ -168,6 +179,9 @@ var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
 // away, whatever the network does, as long as the process is scheduled and clock
 // rates differ by less than the drift factor.
 func (l *Lock) Context() context.Context {
+	if l.sharing != nil {
+		return l.sharing.context(l)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
@@ -179,9 +193,13 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// carry puts the token into a context.
+// carry puts the token into a context, and the hold if it is shared.
 func (l *Lock) carry(ctx context.Context) context.Context {
-	return tokenctx.With(ctx, l.resource, uint64(l.Token()))
+	ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))
+	if l.sharing != nil {
+		ctx = l.sharing.carry(ctx)
+	}
+	return ctx
 }
 
 // Done is Context().Done(): it closes when the lock is no longer held, and after
@@ -204,6 +222,9 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	if cause := l.Err(); cause != nil {
 		return ended("extend", l.resource, cause)
+	}
+	if l.sharing != nil {
+		return l.sharing.lock.Extend(ctx, ttl)
 	}
 	if err := l.takeTurn(ctx); err != nil {
 		return fmt.Errorf("redlock: extend %s: %w", printable(l.resource), err)
@@ -311,8 +332,13 @@ func (l *Lock) passTurn() {
 // its bound passed: the hold is over all the same, and the release goes on in the
 // background until each node has answered or one lease has passed; and ErrNotHeld
 // joined with the cause if the lock had already ended, and then touches nothing.
-// Whatever it returns, the name is free for this Locker's next acquire.
-func (l *Lock) Release(_ context.Context) error {
+// Whatever it returns, the name is free for this Locker's next acquire. Where
+// several handles stand on one hold (WithReentry), all of this is the last one's;
+// the others return nil at once.
+func (l *Lock) Release(ctx context.Context) error {
+	if l.sharing != nil {
+		return l.sharing.release(ctx, l)
+	}
 	_ = l.Err() // a lapse comes first
 	r := l.letGo(ErrReleased)
 	if r == nil {

@@ -59,6 +59,7 @@ type terms struct {
 	maxHold time.Duration // 0: no bound
 	wait    time.Duration // 0: no bound
 	barging bool
+	reentry bool
 }
 
 // config is what a Locker is made of.

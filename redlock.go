@@ -106,6 +106,11 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
+	if t.reentry {
+		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
+			return lock, err
+		}
+	}
 	if t.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, t.wait)
@@ -139,6 +144,11 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 	}
 	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+	}
+	if t.reentry {
+		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
+			return lock, err
+		}
 	}
 	ln, ok := l.lines.try(key)
 	if !ok {
