@@ -285,7 +285,7 @@ func (c *candidate) rest(ctx context.Context) error {
 	}
 	next := restAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), rand.Float64(), l.cfg.retryMin, l.cfg.retryMax)
 	if next.look {
-		l.vigil.schedule(c.line, next.after, c.isHead())
+		l.vigil.schedule(c, next)
 		defer l.vigil.cancel(c.line)
 	} else {
 		c.waiter.timer.Reset(next.after)

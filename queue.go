@@ -105,7 +105,8 @@ func positionOf(votes []vote, heard []hearing) (int64, bool) {
 // rest is how a waiter rests until it looks by itself.
 type rest struct {
 	after time.Duration
-	look  bool // one node's word on the lease is enough; else all are asked
+	look  bool          // one node's word on the lease is enough; else all are asked
+	ends  time.Duration // with look: until a quorum is free, as far as it was said
 }
 
 // restAfter is what an attempt that failed, with a position, is followed by where
@@ -159,11 +160,14 @@ func usualRest(votes []vote, heard []hearing, between func(least, most time.Dura
 	if len(leases) == 0 {
 		return rest{after: between(retryMin, retryMax)}
 	}
-	// A quorum is free once the node is that has all but a minority before it.
+	// A quorum is free once the node is that has all but a minority before it. One
+	// that has not replied yet may be the first: to look early costs little.
 	slices.Sort(leases)
-	free := count(votes).granted
+	t := count(votes)
+	free := t.granted + t.pending
 	at := min(max(quorumOf(len(votes))-free, 1), len(leases)) - 1
-	return rest{after: min(leases[at]+time.Millisecond, longest), look: true}
+	ends := leases[at] + time.Millisecond
+	return rest{after: min(ends, longest), look: true, ends: ends}
 }
 
 // turnLeft tells whether a process that has had the lock this often in a row may

@@ -49,6 +49,20 @@ type lookout struct {
 	place int           // in the heap; -1: not in it
 	armed bool          // somebody rests until it
 	round int           // counts the rests: an answer for an earlier one is late
+	free  instant       // when a quorum is, as far as was said
+	ends  []instant     // when each node is, as it said last; 0: it did not
+}
+
+// heard takes in that a node's lease lasts until end, and returns when the next
+// look is due by that. Of a lease that was lengthened it is the end: the holder
+// lives. Else it is what was known before: this one node may be held by somebody
+// who never had a quorum, and died.
+func (o *lookout) heard(node int, end instant, slack time.Duration) instant {
+	if before := o.ends[node]; before != 0 && end.sub(before) > slack {
+		o.free = end
+	}
+	o.ends[node] = end
+	return o.free
 }
 
 func newVigil(l *Locker, id string) *vigil {
@@ -160,16 +174,26 @@ func (w *vigil) renewed(i int) {
 	}
 }
 
-// schedule has a name looked at after d, and then at least every so often.
-func (w *vigil) schedule(ln *line, d time.Duration, head bool) {
+// schedule has a name looked at as a candidate's rest has it, and then at least
+// every so often.
+func (w *vigil) schedule(c *candidate, r rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	ln, now := c.line, w.locker.clock.early()
 	ln.look.armed, ln.look.most = true, otherLook
-	if head {
+	if c.isHead() {
 		ln.look.most = headLook
 	}
+	ln.look.free, ln.look.ends = now.add(r.ends), ln.look.ends[:0]
+	for i, v := range c.votes {
+		end := instant(0)
+		if v.outcome == Taken && c.heard[i].left > 0 {
+			end = now.add(c.heard[i].left)
+		}
+		ln.look.ends = append(ln.look.ends, end)
+	}
 	ln.look.round++
-	w.arm(ln, w.locker.clock.early().add(d))
+	w.arm(ln, now.add(r.after))
 }
 
 // arm sets the date of a line's next look; mu is held.
@@ -344,8 +368,9 @@ func (k *looking) wanted() (keys []string, positions []int64) {
 }
 
 // answer takes in what a node said of the names, in milliseconds behind a first
-// number that says nothing. Who waits for a name that is free there is woken.
-func (k *looking) answer(_ int, replies []int64, err error) {
+// number that says nothing. Who waits for a name is woken if it is free there, or
+// ought to be free on a quorum by now.
+func (k *looking) answer(node int, replies []int64, err error) {
 	w := k.vigil
 	now := w.locker.clock.early()
 	var free []*line
@@ -362,8 +387,12 @@ func (k *looking) answer(_ int, replies []int64, err error) {
 		case replies[1+i] < 0:
 			w.arm(ln, now.add(ln.look.most))
 		default:
-			left := time.Duration(replies[1+i]+1) * time.Millisecond
-			w.arm(ln, now.add(min(left, ln.look.most)))
+			end := now.add(time.Duration(replies[1+i]+1) * time.Millisecond)
+			if end = ln.look.heard(node, end, w.locker.cfg.nodeTimeout); end <= now {
+				free = append(free, ln)
+				continue
+			}
+			w.arm(ln, min(end, now.add(ln.look.most)))
 		}
 	}
 	w.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -204,6 +206,7 @@ func TestTheEndOfADeadHoldersLeaseWakesWhoWaits(t *testing.T) {
 		other := separateLocker(t, nodes)
 		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease(), redlock.WithTTL(5*time.Second))
 		held := time.Now()
+		synctest.Wait()                   // every node has it
 		for _, n := range nodes.Nodes() { // nobody releases: the holder is gone
 			n.Intercept(onScripts("release", redlocktest.ReplyError("ERR gone")))
 		}
@@ -214,6 +217,31 @@ func TestTheEndOfADeadHoldersLeaseWakesWhoWaits(t *testing.T) {
 			t.Errorf("the next had it after %v; want the lease of 5s and a look", d)
 		}
 	})
+}
+
+// One that died before it had a quorum is still on one node, whichever is looked
+// at: its lease ends later, and says nothing of when a quorum is free.
+func TestWhatADeadContenderLeftOnOneNodeHoldsNobodyUp(t *testing.T) {
+	for orphaned := range 3 {
+		t.Run(fmt.Sprintf("on node %d", orphaned), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 3)
+				other := separateLocker(t, nodes)
+				m := nodes.Node(orphaned).Miniredis()
+				must(t, m.Set("orders/42", uuid.NewString()))
+				m.SetTTL("orders/42", 12*time.Second)
+				mustAcquire(t, l, "orders/42", redlock.WithFixedLease(), redlock.WithTTL(5*time.Second))
+				held := time.Now()
+				synctest.Wait()
+				for _, n := range nodes.Nodes() { // nobody releases: the holder is gone
+					n.Intercept(onScripts("release", redlocktest.ReplyError("ERR gone")))
+				}
+				if d := got(t, wants(t, other)).at.Sub(held); d > 5*time.Second+50*time.Millisecond {
+					t.Errorf("the next had it after %v; want the lease of 5s and a look", d)
+				}
+			})
+		})
+	}
 }
 
 func TestAWaiterWhoLeavesWakesTheNextAndLeavesNothing(t *testing.T) {
