@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/quorumkit/redlock/fencing"
@@ -18,6 +19,14 @@ type Actor struct {
 	history   *History
 	contender Contender
 	guard     *fencing.Memory
+	watching  sync.WaitGroup // of one watch for each tenure
+	closed    chan struct{}
+	closing   sync.Once
+}
+
+// newActor is an actor without a contender of its own.
+func newActor(name string, stage Stage, history *History, guard *fencing.Memory) *Actor {
+	return &Actor{Name: name, stage: stage, history: history, guard: guard, closed: make(chan struct{})}
 }
 
 // NewActor puts a client of a kit on the stage. guard, which all actors of a
@@ -33,22 +42,35 @@ func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencin
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s: %w", name, err)
 	}
-	return &Actor{Name: name, stage: stage, history: history, contender: contender, guard: guard}, nil
+	a := newActor(name, stage, history, guard)
+	a.contender = contender
+	return a, nil
 }
 
 // Close closes the actor's contender.
-func (a *Actor) Close() error { return a.contender.Close() }
+func (a *Actor) Close() error {
+	err := a.contender.Close()
+	a.leave()
+	return err
+}
+
+// leave ends the watches over the actor's tenures.
+func (a *Actor) leave() {
+	a.closing.Do(func() { close(a.closed) })
+	a.watching.Wait()
+}
 
 // Ask makes one attempt at a resource.
 func (a *Actor) Ask(ctx context.Context, resource string, lease time.Duration) (*Tenure, error) {
+	a.stage.Rest(a.Name, AtAsk)
 	id := a.history.Ask(a.Name, resource)
 	hold, err := a.contender.Acquire(ctx, resource, lease)
 	if err != nil {
 		a.history.Add(Record{Kind: Failed, Client: a.Name, Resource: resource, Hold: id})
 		return nil, err
 	}
-	t := &Tenure{actor: a, hold: hold, resource: resource, id: id}
-	t.record(Held)
+	t := a.begin(hold, resource, id)
+	a.stage.Rest(a.Name, AtHeld)
 	return t, nil
 }
 
@@ -74,94 +96,4 @@ func (a *Actor) Insist(ctx context.Context, resource string, lease time.Duration
 // Quit says that the actor no longer wants the resource.
 func (a *Actor) Quit(resource string) {
 	a.history.Add(Record{Kind: Quit, Client: a.Name, Resource: resource})
-}
-
-// Tenure is a lock that an actor got. It may believe in it no longer.
-type Tenure struct {
-	actor    *Actor
-	hold     Hold
-	resource string
-	id       int64
-	until    time.Duration // as last recorded
-	over     bool
-}
-
-// record notes that the tenure begins or goes on, until when its validity says.
-// The time is read first, so that the end is never noted later than it is.
-func (t *Tenure) record(k Kind) {
-	now := t.actor.history.Now()
-	t.until = max(now+t.hold.Remaining(), 1)
-	t.add(Record{Kind: k, Client: t.actor.Name, Token: t.hold.Token(), Until: t.until})
-}
-
-func (t *Tenure) add(r Record) {
-	r.Hold, r.Resource = t.id, t.resource
-	t.actor.history.Add(r)
-}
-
-// Remaining is how long the actor may believe that it holds. What the look
-// finds is recorded: a renewal by the library itself, and the first time that
-// nothing is left, the loss.
-func (t *Tenure) Remaining() time.Duration {
-	now := t.actor.history.Now()
-	left := t.hold.Remaining()
-	switch {
-	case t.over:
-	case left == 0:
-		t.over = true
-		t.add(Record{Kind: Lost})
-	case now+left > t.until+time.Millisecond:
-		t.record(Extended)
-	}
-	return left
-}
-
-// Lost is closed when the actor's library says that it holds no longer; nil if
-// it never says so.
-func (t *Tenure) Lost() <-chan struct{} { return t.hold.Lost() }
-
-// Write writes to the resource if the actor believes that it holds it: between
-// the look and the write it rests, if it is paused. It reports whether the
-// resource accepted the write; the error is fencing.ErrStale where the guard
-// refused it, or errNotLocked where the actor knew by itself.
-func (t *Tenure) Write(ctx context.Context) error {
-	if t.Remaining() == 0 {
-		return fmt.Errorf("%w any more: nothing was written", errNotLocked)
-	}
-	t.actor.stage.Rest(t.actor.Name)
-	token := t.hold.Token()
-	if token == 0 || t.actor.guard == nil {
-		t.add(Record{Kind: Wrote})
-		return nil
-	}
-	err := t.actor.guard.Write(ctx, t.resource, token, func(context.Context) error {
-		t.add(Record{Kind: Wrote, Token: token})
-		return nil
-	})
-	if errors.Is(err, fencing.ErrStale) {
-		t.add(Record{Kind: Refused, Token: token})
-	}
-	return err
-}
-
-// Extend lengthens the lease.
-func (t *Tenure) Extend(ctx context.Context, lease time.Duration) error {
-	if t.Remaining() == 0 {
-		return fmt.Errorf("%w any more", errNotLocked)
-	}
-	if err := t.hold.Extend(ctx, lease); err != nil {
-		t.Remaining()
-		return err
-	}
-	t.Remaining()
-	return nil
-}
-
-// Release gives the resource up.
-func (t *Tenure) Release(ctx context.Context) error {
-	if t.Remaining() > 0 {
-		t.over = true
-		t.add(Record{Kind: Released})
-	}
-	return t.hold.Release(ctx)
 }

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,8 +31,25 @@ const (
 	LoseReplies Break = "lose replies"
 	// Slow makes both ways of a link late by Delay.
 	Slow Break = "slow"
+	// Jitter makes both ways of a link late by up to Delay, each message by
+	// another time. A connection keeps its order.
+	Jitter Break = "jitter"
+	// Reorder makes every other message to the node late by Delay, as it happens.
+	// A connection keeps its order; of two connections, the later command may be
+	// the first to arrive.
+	Reorder Break = "reordering"
 	// Reset breaks a link's connections; there is nothing to mend.
 	Reset Break = "reset"
+	// HalfOpen ends a link's connections at the node, and the client is not told:
+	// its ends stay open, take everything and say nothing, as after the power cut of
+	// a machine. New ones work; there is nothing to mend.
+	HalfOpen Break = "half-open connections"
+	// Refuse lets no new connection of a link in; those that there are go on.
+	Refuse Break = "refused connections"
+	// OtherList has the client's list of nodes name node To in the place of Node:
+	// the connections break, and new ones lead there. Mended, they lead to Node
+	// again. Two such faults of one client and Node do not add up: the later holds.
+	OtherList Break = "another node list"
 	// Flush removes a node's keys, all of them; there is nothing to mend.
 	Flush Break = "FLUSHALL"
 	// Delete removes Key from a node, as an operator does; there is nothing to
@@ -53,8 +71,8 @@ const (
 	// Drift has a node's clock gain Delay a second, or lose it if negative;
 	// mended, it is right again, at once.
 	Drift Break = "clock drift"
-	// Pause stops a client's own code, as a garbage collection does, where it is
-	// about to write; mended, it goes on. Its leases run on.
+	// Pause stops a client's own code, as a garbage collection does, at the step
+	// that Where names; mended, it goes on. Its leases run on.
 	Pause Break = "pause"
 	// Suspend stops a client's process, library and all: nothing goes out, and
 	// nothing is taken in; mended, it goes on. Its leases run on.
@@ -72,12 +90,14 @@ type Fault struct {
 	Node   int           `json:"node"`             // of the node or link; Everything: all nodes
 	Client string        `json:"client,omitempty"` // of the link, Pause or Suspend; empty: all clients
 	Key    string        `json:"key,omitempty"`    // of Delete and Evict
-	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Step, and Drift a second
+	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Jitter, Reorder, Step, and Drift a second
+	To     int           `json:"to,omitempty"`     // of OtherList
+	Where  Moment        `json:"where,omitempty"`  // of Pause; empty: AtWrite
 }
 
 // lasts tells whether there is something to mend.
 func (k Break) lasts() bool {
-	return k != Reset && k != Flush && k != Delete && k != Evict
+	return k != Reset && k != HalfOpen && k != Flush && k != Delete && k != Evict
 }
 
 // ofClient tells whether the fault is a client's own.
@@ -86,11 +106,23 @@ func (k Break) ofClient() bool { return k == Pause || k == Suspend }
 // ofLink tells whether the fault is between clients and nodes.
 func (k Break) ofLink() bool {
 	switch k {
-	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
+	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList:
 		return true
 	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend:
 	}
 	return false
+}
+
+// unknown tells whether the fault names a node, of so many, or a moment that there
+// is not.
+func (f Fault) unknown(nodes int) bool {
+	switch {
+	case f.Kind.ofClient():
+		return f.Where != "" && !slices.Contains(Moments(), f.Where)
+	case f.Kind == OtherList && (f.To < 0 || f.To >= nodes):
+		return true
+	}
+	return f.Node != Everything && (f.Node < 0 || f.Node >= nodes)
 }
 
 // String returns the fault in words, without its time.
@@ -109,6 +141,11 @@ func (f Fault) String() string {
 	switch {
 	case f.Kind.ofClient():
 		fmt.Fprintf(&b, " of %s", everyone(f.Client))
+		if f.Where != "" {
+			fmt.Fprintf(&b, " at %s", f.Where)
+		}
+	case f.Kind == OtherList:
+		fmt.Fprintf(&b, " of %s: node %d in the place of %s,", everyone(f.Client), f.To, nodeName(f.Node))
 	case f.Kind.ofLink():
 		fmt.Fprintf(&b, " between %s and %s", everyone(f.Client), nodeName(f.Node))
 	default:

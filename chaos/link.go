@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
 )
 
 // linkLatency is the least that a message takes; the most is twice that, to the
@@ -19,20 +17,25 @@ const linkLatency = 100 * time.Microsecond
 // connection is done by that connection's one timer: a request is executed where
 // it arrives, and its reply sets out.
 type link struct {
-	seed uint64
-	node *simnode.Node
+	seed  uint64
+	nodes []*virtualNode // of the stage
+	home  int            // the node that the client's list has in this place
 
 	mu       sync.Mutex // guards the rest; taken before the node's
 	faults   []Fault    // that are not mended
 	requests weather
 	replies  weather
+	refuses  bool          // new connections
+	leads    int           // to which node: home, unless the list is another one
 	changed  chan struct{} // closed and replaced when a weather changes
 	conns    []*linkConn
 	gone     bool // the stage is closed
 }
 
-func newLink(seed uint64, node *simnode.Node) *link {
-	return &link{seed: seed, node: node, changed: make(chan struct{})}
+func newLink(seed uint64, nodes []*virtualNode, home int) *link {
+	l := &link{seed: seed, nodes: nodes, home: home, leads: home, changed: make(chan struct{})}
+	l.settle()
+	return l
 }
 
 // dialer is a client's Dialer. A connection can't be made while either direction
@@ -50,7 +53,7 @@ func (l *link) dialer(ctx context.Context, _, _ string) (net.Conn, error) {
 			l.mu.Unlock()
 			return nil, net.ErrClosed
 		}
-		blocked, changed, wait := l.requests.mode != flow || l.replies.mode != flow, l.changed, l.requests.delay+l.replies.delay
+		blocked, changed, wait := l.requests.mode != flow || l.replies.mode != flow, l.changed, l.requests.onDial()+l.replies.onDial()
 		l.mu.Unlock()
 		if !blocked && wait == 0 {
 			return c.connect()
@@ -82,21 +85,18 @@ func (l *link) change(f Fault, broken bool) {
 	} else if i := slices.Index(l.faults, f); i >= 0 {
 		l.faults = slices.Delete(l.faults, i, i+1)
 	}
-	l.requests, l.replies = weather{}, weather{}
-	for _, f := range l.faults {
-		f.blow(&l.requests, &l.replies)
-	}
-	close(l.changed)
-	l.changed = make(chan struct{})
-	for _, c := range l.conns {
-		c.postpone()
-	}
+	l.settle()
 }
 
 // reset breaks all connections: what is under way is lost.
 func (l *link) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.breakAll()
+}
+
+// breakAll is reset; mu is held.
+func (l *link) breakAll() {
 	for _, c := range l.conns {
 		c.broken = true
 		c.queue = nil

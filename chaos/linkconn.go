@@ -37,6 +37,7 @@ type linkConn struct {
 	end     error    // of what comes from the node
 	endDue  time.Time
 	broken  bool
+	severed bool      // the node's end is gone, and the client not told
 	done    bool      // closed by the client
 	waiting bool      // a reader waits
 	read    time.Time // deadline
@@ -52,7 +53,11 @@ var errReset = &net.OpError{Op: "read", Net: linkNetwork, Err: syscall.ECONNRESE
 
 // connect has the node take the connection.
 func (c *linkConn) connect() (net.Conn, error) {
-	session, err := c.link.node.Open(c.hungUp)
+	node, err := c.link.node()
+	if err != nil {
+		return nil, err
+	}
+	session, err := node.Open(c.hungUp)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: linkNetwork, Err: err}
 	}
@@ -80,7 +85,8 @@ func (c *linkConn) latency(w weather, way uint64, data []byte) time.Duration {
 		sum = (sum*fnvPrime ^ n) * fnvPrime
 		sum ^= sum >> 29
 	}
-	return linkLatency + time.Duration(sum%uint64(linkLatency)) + w.delay
+	spread := float64(sum>>32) / (1 << 32)
+	return linkLatency + time.Duration(sum%uint64(linkLatency)) + w.late(spread, sum&(1<<31) != 0)
 }
 
 // The ways of a message, for its latency.
@@ -105,7 +111,7 @@ func (c *linkConn) Write(data []byte) (int, error) {
 		return 0, net.ErrClosed
 	case !c.write.IsZero() && !now.Before(c.write):
 		return 0, os.ErrDeadlineExceeded
-	case l.requests.mode == drop:
+	case l.requests.mode == drop, c.severed:
 		return len(data), nil
 	}
 	due := now.Add(c.latency(l.requests, requesting, data))

@@ -56,18 +56,11 @@ func (c *Client) Locker(opts ...redlock.Option) (*redlock.Locker, error) {
 // [Tenure.Leave] or the end of the lock's validity, nobody else may be. What the
 // tenure's Write does is judged as well.
 func (c *Client) Enter(lock *redlock.Lock) *Tenure {
-	t := &Tenure{actor: c.actor, hold: redlockHold{lock}, resource: lock.Resource(), id: c.actor.history.Ask(c.Name, lock.Resource())}
-	t.record(Held)
-	return t
+	return c.actor.begin(redlockHold{lock}, lock.Resource(), c.actor.history.Ask(c.Name, lock.Resource()))
 }
 
 // Leave says that the actor is no longer at work; it does not release the lock.
-func (t *Tenure) Leave() {
-	if t.Remaining() > 0 {
-		t.over = true
-		t.add(Record{Kind: Released})
-	}
-}
+func (t *Tenure) Leave() { t.end() }
 
 // Test runs code under the plan's faults, once for each of its clients and all of
 // them at once, in virtual time, and returns the verdict. The code should go on
@@ -106,7 +99,8 @@ func (r *run) own(i int, code func(context.Context, *Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.plan.For-r.history.Now()+time.Duration(i+1)) // not all at one moment
 	defer cancel()
 	c := &Client{Name: clientName(i), plan: &r.plan}
-	c.actor = &Actor{Name: c.Name, stage: r.stage, history: r.history, guard: r.guard}
+	c.actor = newActor(c.Name, r.stage, r.history, r.guard)
+	defer c.actor.leave()
 	err := code(ctx, c)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil

@@ -45,6 +45,7 @@ const (
 	planFaultFor = 6 * time.Second        // the longest
 	planPatience = 3 * time.Minute        // of one of ten contenders who draw their pauses
 	planSlow     = 400 * time.Millisecond // the most that a message is late by
+	planUneven   = 4                      // doublings of that, at most, that a reordered message is late by
 	planStep     = 8 * time.Second        // the most that a clock steps, either way: twice the longest lease
 	planDrift    = 10 * time.Millisecond  // the most that a clock gains or loses a second: what leases allow for
 	planLinger   = 50                     // one pause in so many outlasts the lease
@@ -68,25 +69,26 @@ func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
 
 // Judge is the judge of the plan's trace: leases, progress and patience included.
 // Progress is less than a lease, because what a failed attempt leaves behind would
-// keep everybody else out for a whole one; but a client that is suspended asks
+// keep everybody else out for a whole one; but a client that is stopped asks
 // nobody.
 func (p Plan) Judge() Judge {
-	transit, suspended := time.Duration(0), time.Duration(0)
+	transit, uneven := time.Duration(0), time.Duration(0)
 	for _, f := range p.Faults {
 		transit = max(transit, f.For)
-		if f.Kind == Suspend {
-			suspended = max(suspended, f.For)
+		if f.Kind == Reorder {
+			uneven = max(uneven, f.Delay)
 		}
 	}
-	return Judge{Lease: p.MaxTTL + p.skew(), Transit: transit, Progress: p.Lease*2/3 + suspended, Patience: planPatience}
+	return Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
 }
 
 // Mix says which faults a plan is drawn from. What is zero has a default.
 type Mix struct {
 	// Kinds: by default all but an operator's DEL, which no lock survives on a node
-	// that its quorum needs, and a clock that steps, which the watch sees only at
-	// its next sample. What is evicted is the node's record: that of a lock would be
-	// the same as a DEL.
+	// that its quorum needs; a clock that steps, which the watch sees only at its
+	// next sample; and another node list, of which a Locker over clients that it did
+	// not make learns when it next verifies the node. What is evicted is the node's
+	// record: that of a lock would be the same as a DEL.
 	Kinds []Break
 	// Every is the mean time between two faults: eight seconds.
 	Every time.Duration
@@ -106,11 +108,13 @@ func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
 
 // borne are the faults that redlock promises to bear. A clock that steps is not
 // among them: what a node gives away between the step and the next sample of its
-// clock, a stated limit of the watch, random plans find within a minute.
+// clock, a stated limit of the watch, random plans find within minutes. Nor is
+// another node list: of a Locker by New an address may lead to a node that it has
+// already, while it counts that one as down, and then both vote.
 func borne() []Break {
 	return []Break{
 		Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause,
-		Old, Failover, Evict, Drift, Suspend,
+		Old, Failover, Evict, Drift, Suspend, Jitter, Reorder, HalfOpen, Refuse,
 	}
 }
 
@@ -150,7 +154,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		f.For = spread(random, mix.Longest)
 	}
 	switch {
-	case f.Kind.ofClient():
+	case f.Kind.ofClient(), f.Kind == OtherList:
 		f.Client = clientName(random.IntN(p.Clients))
 	case f.Kind.ofLink() && random.IntN(2) == 0:
 		f.Client = clientName(random.IntN(p.Clients))
@@ -164,6 +168,14 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 			f.Node = Everything // the network as a whole
 		}
 		f.Delay = spread(random, planSlow>>random.IntN(3)) // as likely within a node timeout as beyond
+	case Jitter:
+		f.Delay = spread(random, planSlow)
+	case Reorder:
+		f.Delay = spread(random, planSlow<<random.IntN(planUneven))
+	case OtherList:
+		f.To = (f.Node + 1 + random.IntN(max(p.Nodes-1, 1))) % p.Nodes
+	case Pause:
+		f.Where = Moments()[random.IntN(len(Moments()))]
 	case Step:
 		f.Delay = planStep - spread(random, 2*planStep)
 	case Drift:
@@ -174,7 +186,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		}
 	case Evict:
 		f.Key = recordKey
-	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Reset, Flush, Delete, Pause, Suspend:
+	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Reset, HalfOpen, Refuse, Flush, Delete, Suspend:
 	}
 	return f
 }

@@ -186,6 +186,7 @@ func TestAStageRefusesWhatItDoesNotKnow(t *testing.T) {
 		{chaos.Fault{Kind: chaos.Crash, Node: 3}, chaos.ErrUnknownTarget},
 		{chaos.Fault{Kind: chaos.Cut, Node: 0, Client: "bob"}, chaos.ErrUnknownTarget},
 		{chaos.Fault{Kind: chaos.Suspend, Client: "bob"}, chaos.ErrUnknownTarget},
+		{chaos.Fault{Kind: chaos.OtherList, Node: 1, To: 3}, chaos.ErrUnknownTarget},
 		{chaos.Fault{Kind: "arson", Node: 0}, errors.ErrUnsupported},
 	} {
 		if err := stage.Break(c.fault); !errors.Is(err, c.want) {
@@ -196,12 +197,20 @@ func TestAStageRefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestFaultsAreSaidInWords(t *testing.T) {
 	for want, f := range map[string]chaos.Fault{
-		"crash of node 2 for 3s":                             {Kind: chaos.Crash, Node: 2, For: 3 * time.Second},
-		"cut replies between ann and all nodes for 1s":       {Kind: chaos.CutReplies, Node: chaos.Everything, Client: "ann", For: time.Second},
-		"slow by 200ms between all clients and node 0":       {Kind: chaos.Slow, Delay: 200 * time.Millisecond},
-		"DEL report of node 1":                               {Kind: chaos.Delete, Key: "report", Node: 1},
-		"pause of ann for 1m0s":                              {Kind: chaos.Pause, Client: "ann", For: time.Minute},
-		"suspend of ann for 1m0s":                            {Kind: chaos.Suspend, Client: "ann", For: time.Minute},
+		"crash of node 2 for 3s":                            {Kind: chaos.Crash, Node: 2, For: 3 * time.Second},
+		"cut replies between ann and all nodes for 1s":      {Kind: chaos.CutReplies, Node: chaos.Everything, Client: "ann", For: time.Second},
+		"slow by 200ms between all clients and node 0":      {Kind: chaos.Slow, Delay: 200 * time.Millisecond},
+		"DEL report of node 1":                              {Kind: chaos.Delete, Key: "report", Node: 1},
+		"pause of ann for 1m0s":                             {Kind: chaos.Pause, Client: "ann", For: time.Minute},
+		"suspend of ann for 1m0s":                           {Kind: chaos.Suspend, Client: "ann", For: time.Minute},
+		"pause of all clients at release":                   {Kind: chaos.Pause, Where: chaos.AtRelease},
+		"jitter by 2s between ann and node 1 for 1s":        {Kind: chaos.Jitter, Client: "ann", Node: 1, Delay: 2 * time.Second, For: time.Second},
+		"reordering by 2s between ann and all nodes for 1s": {Kind: chaos.Reorder, Client: "ann", Node: chaos.Everything, Delay: 2 * time.Second, For: time.Second},
+		"half-open connections between ann and node 1":      {Kind: chaos.HalfOpen, Client: "ann", Node: 1, For: time.Second},
+		"refused connections between ann and node 1 for 1s": {Kind: chaos.Refuse, Client: "ann", Node: 1, For: time.Second},
+		"another node list of ann: node 2 in the place of node 1, for 1s": {
+			Kind: chaos.OtherList, Client: "ann", Node: 1, To: 2, For: time.Second,
+		},
 		"clock step by -20s of node 1":                       {Kind: chaos.Step, Delay: -20 * time.Second, Node: 1},
 		"clock drift by 5ms a second of node 1":              {Kind: chaos.Drift, Delay: 5 * time.Millisecond, Node: 1},
 		"eviction report of node 1":                          {Kind: chaos.Evict, Key: "report", Node: 1},

@@ -32,19 +32,12 @@ const (
 // dialFor bounds the dial of the target: a client waits for it unknowingly.
 const dialFor = time.Second
 
-// weather is the state of one direction.
-type weather struct {
-	mode   mode
-	delay  time.Duration
-	jitter time.Duration
-}
-
 // Proxy is a TCP proxy on loopback in front of one server. It starts out
 // transparent; faults hold for the connections that there are and for new
 // ones, until another fault of the same kind or [Proxy.Heal] replaces them.
 //
-// What it can't imitate: a server that refuses connections. While the target is
-// down, the proxy accepts and resets; use [Proxy.Refuse] along with it.
+// What it can't imitate by itself: a server that refuses connections. While the
+// target is down, the proxy accepts and resets; use [Proxy.Refuse] along with it.
 //
 // Its methods may be called from several goroutines at once.
 type Proxy struct {

@@ -3,7 +3,6 @@ package chaos
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -85,6 +84,8 @@ func (r *realStage) Mend(f Fault) error { return r.change(f, false) }
 
 func (r *realStage) change(f Fault, broken bool) error {
 	switch {
+	case f.unknown(len(r.nodes)):
+		return noSuch(f)
 	case f.Kind.ofClient():
 		return r.changeClient(f, broken)
 	case f.Kind.ofLink():
@@ -95,8 +96,6 @@ func (r *realStage) change(f Fault, broken bool) error {
 			all.Go(func() error { return n.change(f, broken) })
 		}
 		return all.Wait()
-	case f.Node < 0 || f.Node >= len(r.nodes):
-		return noSuch(f)
 	}
 	return r.nodes[f.Node].change(f, broken)
 }
@@ -105,33 +104,35 @@ func (r *realStage) change(f Fault, broken bool) error {
 // with it if it is suspended.
 func (r *realStage) changeClient(f Fault, broken bool) error {
 	if broken {
-		r.pause(f.Client)
+		r.pause(f.where())
 	} else {
-		defer r.resume(f.Client) // its messages are there when it wakes
+		defer r.resume(f.where()) // its messages are there when it wakes
 	}
-	if f.Kind != Suspend {
+	if f.Kind != Suspend && f.Where != AtReplies {
 		return nil
 	}
-	return r.changeLinks(Fault{Kind: Cut, At: f.At, For: f.For, Client: f.Client, Node: Everything}, broken)
+	f.Node = Everything
+	return r.changeLinks(f, broken)
 }
 
 // changeLinks breaks or mends the links that the fault names.
 func (r *realStage) changeLinks(f Fault, broken bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var errs []error
 	found := false
 	for client, ofClient := range r.links {
 		for node, l := range ofClient {
 			if (f.Client == "" || f.Client == client) && (f.Node == Everything || f.Node == node) {
 				found = true
-				l.change(f, broken)
+				errs = append(errs, l.change(f, broken, r.nodes))
 			}
 		}
 	}
 	if !found {
 		return noSuch(f)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Close is [Stage.Close].
@@ -162,32 +163,4 @@ func (r *realStage) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// realLink is the way of one client to one node. realStage.mu guards its faults.
-type realLink struct {
-	proxy  *Proxy
-	faults []Fault // that are not mended
-}
-
-// change begins a fault, or mends it; others stand.
-func (l *realLink) change(f Fault, broken bool) {
-	switch {
-	case f.Kind == Reset && broken:
-		l.proxy.Reset()
-		return
-	case f.Kind == Reset:
-		return
-	case broken:
-		l.faults = append(l.faults, f)
-	default:
-		if i := slices.Index(l.faults, f); i >= 0 {
-			l.faults = slices.Delete(l.faults, i, i+1)
-		}
-	}
-	var requests, replies weather
-	for _, f := range l.faults {
-		f.blow(&requests, &replies)
-	}
-	l.proxy.blow(requests, replies)
 }

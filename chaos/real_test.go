@@ -226,7 +226,7 @@ func TestLinksOfARealStageAreCutOneByOne(t *testing.T) {
 	rested := make(chan struct{})
 	go func() {
 		defer close(rested)
-		stage.Rest("bob")
+		stage.Rest("bob", chaos.AtWrite)
 	}()
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -82,11 +82,11 @@ func (n *realNode) link() (*realLink, *redis.Options, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n.downs > 0 {
-		p.Refuse()
-	}
-	l := &realLink{proxy: p}
+	l := &realLink{proxy: p, home: n, leads: n}
 	n.links = append(n.links, l)
+	if err := n.open(l); err != nil {
+		return nil, nil, err
+	}
 	opts := n.server.Options()
 	opts.Addr = p.Addr()
 	return l, opts, nil
@@ -114,7 +114,7 @@ func (n *realNode) change(f Fault, broken bool) error {
 		return nil
 	case Step, Drift:
 		return n.skews(f, broken)
-	case Pause, Suspend, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
+	case Pause, Suspend, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList:
 	}
 	return cantBreak(f)
 }
@@ -158,7 +158,7 @@ func (n *realNode) start() error {
 func (n *realNode) admit() error {
 	var errs []error
 	for _, l := range n.links {
-		errs = append(errs, l.proxy.admit(n.server.Addr()))
+		errs = append(errs, n.open(l))
 	}
 	return errors.Join(errs...)
 }

@@ -82,6 +82,7 @@ type message struct {
 	end    error // io.EOF, or why the connection broke
 	at     time.Time
 	spread float64 // its share of the jitter
+	odd    bool    // one of those that an uneven line makes late
 }
 
 // lane is one direction of a relay. Reading and writing are apart, so that a
@@ -111,7 +112,7 @@ func (l *lane) pull() {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := l.src.Read(buf)
-		if n > 0 && !l.push(message{data: append([]byte(nil), buf[:n]...), at: time.Now(), spread: rand.Float64()}) {
+		if n > 0 && !l.push(message{data: append([]byte(nil), buf[:n]...), at: time.Now(), spread: rand.Float64(), odd: rand.N(2) == 0}) {
 			return
 		}
 		if err != nil {
@@ -205,7 +206,7 @@ func (l *lane) await(m message) (lost, ok bool) {
 		case w.mode == drop && m.end == nil:
 			return true, true
 		case w.mode == flow:
-			wait := w.delay + time.Duration(m.spread*float64(w.jitter)) - time.Since(m.at)
+			wait := w.late(m.spread, m.odd) - time.Since(m.at)
 			if wait <= 0 {
 				return false, true
 			}

@@ -90,7 +90,7 @@ func suspendedClient(ctx context.Context, s *scene) error {
 	}
 	woken := make(chan error)
 	go func() {
-		s.stage.Rest(ann.Name)
+		s.stage.Rest(ann.Name, AtWrite)
 		woken <- first.Write(ctx)
 	}()
 	err = s.visit(ctx, bob, 3*ScenarioLease)
@@ -113,7 +113,7 @@ func kleppmannPause(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	late := Fault{Kind: CutReplies, Client: ann.Name, Node: Everything}
+	late := Fault{Kind: Pause, Client: ann.Name, Where: AtReplies}
 	if err := s.breakNow(late); err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ func (p *Plan) sickness() []mark {
 			continue
 		}
 		nodes := []int{f.Node}
+		if f.Kind == OtherList && f.To != f.Node {
+			nodes = append(nodes, f.To) // it is there twice
+		}
 		if f.Node == Everything {
 			nodes = nodes[:0]
 			for i := range p.Nodes {
@@ -68,7 +71,7 @@ func (f Fault) skew() time.Duration {
 	case Drift:
 		return max(time.Duration(f.For.Seconds()*float64(f.Delay)), 0)
 	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies,
-		Slow, Reset, Flush, Delete, Evict, Pause, Suspend:
+		Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend:
 	}
 	return 0
 }
@@ -86,4 +89,21 @@ func (p *Plan) skew() time.Duration {
 		most = max(most, sum)
 	}
 	return most
+}
+
+// stopped is the longest that a client asks nobody, because it is stopped where it
+// would: stops that follow each other within a moment are one.
+func (p *Plan) stopped() time.Duration {
+	longest, begun, until := time.Duration(0), map[string]time.Duration{}, map[string]time.Duration{}
+	for _, f := range p.Faults { // in the order of time
+		if f.Kind != Suspend && (f.Kind != Pause || f.Where != AtAsk && f.Where != AtReplies) {
+			continue
+		}
+		if end, stopped := until[f.Client]; !stopped || f.At > end+clientsBegin {
+			begun[f.Client] = f.At
+		}
+		until[f.Client] = max(until[f.Client], f.At+f.For)
+		longest = max(longest, until[f.Client]-begun[f.Client])
+	}
+	return longest
 }

@@ -184,7 +184,7 @@ func (t *telling) ends(hold int64, now time.Duration, how string) {
 		return
 	}
 	delete(t.open, hold)
-	if b.how = how; b.until < now {
+	if b.how = how; b.until <= now {
 		b.how = "lapsed"
 	}
 	b.until = min(b.until, now)

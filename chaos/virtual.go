@@ -101,9 +101,9 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 		return nil, fmt.Errorf("chaos: connect %q: the name is empty, or taken", client)
 	}
 	var clients []redis.UniversalClient
-	for _, node := range v.nodes {
+	for i, node := range v.nodes {
 		v.seed++
-		l := newLink(v.seed, node.sim)
+		l := newLink(v.seed, v.nodes, i)
 		clients = append(clients, redis.NewClient(v.options(node, l)))
 		v.links[client] = append(v.links[client], l)
 	}
@@ -119,78 +119,81 @@ func (v *virtual) Mend(f Fault) error { return v.change(f, false) }
 
 func (v *virtual) change(f Fault, broken bool) error {
 	switch {
+	case f.unknown(len(v.nodes)):
+		return noSuch(f)
 	case f.Kind.ofClient():
-		if broken {
-			v.pause(f.Client)
-		} else {
-			v.resume(f.Client)
-		}
-		if f.Kind == Suspend {
-			f.Node = Everything
-			return v.changeLinks(f, broken)
-		}
-		return nil
-	case f.Kind.ofLink(), f.Kind == Stall:
-		// A stalled node is one whose links are all held: commands that came
-		// meanwhile then run in an order that follows from the seed.
+		return v.changeClient(f, broken)
+	case f.Kind.ofLink():
 		return v.changeLinks(f, broken)
 	case f.Node == Everything:
-		for _, node := range v.nodes {
-			if err := node.change(f, broken); err != nil {
+		for i := range v.nodes {
+			if err := v.changeNode(i, f, broken); err != nil {
 				return err
 			}
 		}
 		return nil
-	case f.Node < 0 || f.Node >= len(v.nodes):
-		return noSuch(f)
 	}
-	return v.nodes[f.Node].change(f, broken)
+	return v.changeNode(f.Node, f, broken)
 }
 
-// changeLinks breaks or mends the links that the fault names.
-func (v *virtual) changeLinks(f Fault, broken bool) error {
-	v.mu.Lock()
-	var links []*link
-	for _, client := range slices.Sorted(maps.Keys(v.links)) {
-		for node, l := range v.links[client] {
-			if (f.Client == "" || f.Client == client) && (f.Node == Everything || f.Node == node) {
-				links = append(links, l)
-			}
-		}
+// changeNode breaks or mends a node.
+func (v *virtual) changeNode(i int, f Fault, broken bool) error {
+	if err := v.nodes[i].change(f, broken); err != nil || f.Kind != Stall {
+		return err
 	}
-	v.mu.Unlock()
-	if len(links) == 0 {
-		return noSuch(f)
-	}
-	for _, l := range links {
-		if f.Kind != Reset {
-			l.change(f, broken)
-		} else if broken {
-			l.reset()
-		}
+	for _, l := range v.linksOf("", Everything) {
+		l.stalled(i)
 	}
 	return nil
 }
 
-// blow adds the fault to the weather of a link. What loses is stronger than what
-// holds back, and delays add up.
-func (f Fault) blow(requests, replies *weather) {
-	switch f.Kind {
-	case Cut, Stall, Suspend:
-		requests.mode, replies.mode = max(requests.mode, hold), max(replies.mode, hold)
-	case CutRequests:
-		requests.mode = max(requests.mode, hold)
-	case CutReplies:
-		replies.mode = max(replies.mode, hold)
-	case LoseRequests:
-		requests.mode = drop
-	case LoseReplies:
-		replies.mode = drop
-	case Slow:
-		requests.delay += f.Delay
-		replies.delay += f.Delay
-	case Reset, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift, Pause:
+// changeClient stops a client's code or lets it go on, and its links where the
+// fault is more than that.
+func (v *virtual) changeClient(f Fault, broken bool) error {
+	if broken {
+		v.pause(f.where())
+	} else {
+		v.resume(f.where())
 	}
+	if f.Kind != Suspend && f.Where != AtReplies {
+		return nil
+	}
+	f.Node = Everything
+	return v.changeLinks(f, broken)
+}
+
+// linksOf are the links between a client, or all, and a node, or all.
+func (v *virtual) linksOf(client string, node int) []*link {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var links []*link
+	for _, name := range slices.Sorted(maps.Keys(v.links)) {
+		for i, l := range v.links[name] {
+			if (client == "" || client == name) && (node == Everything || node == i) {
+				links = append(links, l)
+			}
+		}
+	}
+	return links
+}
+
+// changeLinks breaks or mends the links that the fault names.
+func (v *virtual) changeLinks(f Fault, broken bool) error {
+	links := v.linksOf(f.Client, f.Node)
+	if len(links) == 0 {
+		return noSuch(f)
+	}
+	for _, l := range links {
+		switch {
+		case f.Kind.lasts():
+			l.change(f, broken)
+		case broken && f.Kind == Reset:
+			l.reset()
+		case broken && f.Kind == HalfOpen:
+			l.sever()
+		}
+	}
+	return nil
 }
 
 // Close is [Stage.Close]. Held connections are let go first.

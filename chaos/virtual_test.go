@@ -146,11 +146,11 @@ func TestAPausedClientRestsUntilItIsMended(t *testing.T) {
 		}
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { _ = stage.Mend(pause) })
-		stage.Rest("bob")
+		stage.Rest("bob", chaos.AtWrite)
 		if d := time.Since(start); d != 0 {
 			t.Errorf("bob rested for %v; want not at all", d)
 		}
-		stage.Rest("ann")
+		stage.Rest("ann", chaos.AtWrite)
 		if d := time.Since(start); d != time.Minute {
 			t.Errorf("ann rested for %v; want a minute", d)
 		}
@@ -241,7 +241,7 @@ func TestASuspendedClientIsCutOffAndRests(t *testing.T) {
 		for i, f := range both {
 			time.AfterFunc(time.Duration(i+1)*time.Minute, func() { _ = stage.Mend(f) })
 		}
-		stage.Rest("ann")
+		stage.Rest("ann", chaos.AtWrite)
 		if d := time.Since(start); d != 2*time.Minute {
 			t.Errorf("ann rested for %v; want until both were mended", d)
 		}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
 )
@@ -11,6 +12,8 @@ import (
 type virtualNode struct {
 	name string
 	sim  *simnode.Node
+
+	stalls atomic.Int32 // that are not mended; links that lead here look at it
 
 	mu     sync.Mutex // taken by every fault of the node; guards the rest
 	downs  int        // crashes
@@ -32,6 +35,12 @@ func (n *virtualNode) change(f Fault, broken bool) error {
 		// A replica that lags and a file that is old are the same to whoever asks
 		// the node afterwards: another process, with the data of then.
 		n.age(f, broken)
+	case Stall:
+		if broken {
+			n.stalls.Add(1)
+		} else {
+			n.stalls.Add(-1)
+		}
 	case Flush, Delete, Evict:
 		if broken {
 			n.lose(f)
@@ -48,7 +57,7 @@ func (n *virtualNode) change(f Fault, broken bool) error {
 		} else {
 			n.sim.EndDrift(f.Delay)
 		}
-	case Stall, Pause, Suspend, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset:
+	case Pause, Suspend, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList:
 		return cantBreak(f)
 	default:
 		return cantBreak(f)

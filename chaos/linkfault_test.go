@@ -1,0 +1,233 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// onStages runs a test of what faults do on the virtual stage and on server
+// processes: nodes there are, and clients that are called ann and bob.
+func onStages(t *testing.T, nodes int, test func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient)) {
+	t.Helper()
+	for _, b := range []chaos.Backend{chaos.Virtual, chaos.Real} {
+		t.Run(string(b), func(t *testing.T) {
+			play := func(t *testing.T) {
+				t.Helper()
+				stage, err := chaos.OpenStage(t.Context(), b, 1, nodes)
+				needThere(t, err)
+				defer func() {
+					if err := stage.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				test(t, stage, connect(t, stage, "ann"), connect(t, stage, "bob"))
+			}
+			if b == chaos.Virtual {
+				synctest.Test(t, play)
+				return
+			}
+			play(t)
+		})
+	}
+}
+
+// quickly bounds what is to fail.
+func quickly(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestJitterMakesEveryMessageLateByAnotherTime(t *testing.T) {
+	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
+		t.Helper()
+		mustDo(t, ann[0].Ping(t.Context()).Err())
+		jitter := chaos.Fault{Kind: chaos.Jitter, Client: "ann", Delay: 20 * time.Millisecond}
+		mustDo(t, stage.Break(jitter))
+		least, most := time.Hour, time.Duration(0)
+		for range 15 {
+			start := time.Now()
+			mustDo(t, ann[0].Ping(t.Context()).Err())
+			least, most = min(least, time.Since(start)), max(most, time.Since(start))
+		}
+		if most-least < 10*time.Millisecond || most < 15*time.Millisecond {
+			t.Errorf("got round trips from %v to %v; want them apart, up to 40 ms", least, most)
+		}
+		mustDo(t, bob[0].Ping(t.Context()).Err())
+		mustDo(t, stage.Mend(jitter))
+		start := time.Now()
+		for range 5 {
+			mustDo(t, ann[0].Ping(t.Context()).Err())
+		}
+		if took := time.Since(start); took > 50*time.Millisecond {
+			t.Errorf("mended: got five round trips in %v", took)
+		}
+	})
+}
+
+// Two connections of one client: of two commands the later one is the first to
+// arrive, at times, and never without the fault.
+func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
+	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
+		t.Helper()
+		one, ok := ann[0].(*redis.Client)
+		if !ok {
+			t.Fatal("no client of one node")
+		}
+		first, second := one.Conn(), one.Conn()
+		defer first.Close()
+		defer second.Close()
+		mustDo(t, errors.Join(first.Ping(t.Context()).Err(), second.Ping(t.Context()).Err()))
+		overtaken := func() bool {
+			done := make(chan error)
+			go func() { done <- first.Set(t.Context(), "k", "first", 0).Err() }()
+			time.Sleep(5 * time.Millisecond)
+			err := second.Set(t.Context(), "k", "second", 0).Err()
+			mustDo(t, errors.Join(err, <-done))
+			return bob[0].Get(t.Context(), "k").Val() == "first"
+		}
+		for range 5 {
+			if overtaken() {
+				t.Error("without the fault, a later command came first")
+			}
+		}
+		reorder := chaos.Fault{Kind: chaos.Reorder, Client: "ann", Delay: 50 * time.Millisecond}
+		mustDo(t, stage.Break(reorder))
+		found := 0
+		for range 30 {
+			if overtaken() {
+				found++
+			}
+		}
+		if found == 0 || found == 30 {
+			t.Errorf("got %d of 30 overtaken; want some", found)
+		}
+		mustDo(t, stage.Mend(reorder))
+		for range 5 {
+			if overtaken() {
+				t.Error("mended, a later command came first")
+			}
+		}
+	})
+}
+
+func TestAHalfOpenConnectionTakesEverythingAndSaysNothing(t *testing.T) {
+	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
+		t.Helper()
+		mustDo(t, ann[0].Ping(t.Context()).Err())
+		mustDo(t, bob[0].Ping(t.Context()).Err())
+		half := chaos.Fault{Kind: chaos.HalfOpen, Client: "ann"}
+		mustDo(t, stage.Break(half))
+		if err := ann[0].Set(quickly(t), "k", "there", 0).Err(); !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
+			t.Errorf("got %v; want that nothing comes back", err)
+		}
+		mustDo(t, ann[0].Ping(t.Context()).Err()) // over a new one
+		shows(t, bob[0], "k", "")
+		mustDo(t, stage.Mend(half))
+		set(t, ann[0], "k", "there")
+		shows(t, bob[0], "k", "there")
+	})
+}
+
+func isTimeout(err error) bool {
+	var timed interface{ Timeout() bool }
+	return errors.As(err, &timed) && timed.Timeout()
+}
+
+// A crash that is mended meanwhile does not let new connections in, and the end of
+// the fault does not while the node is down.
+func TestRefusedConnectionsLeaveThoseThatThereAre(t *testing.T) {
+	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
+		t.Helper()
+		mustDo(t, ann[0].Ping(t.Context()).Err())
+		refuse, crash := chaos.Fault{Kind: chaos.Refuse}, chaos.Fault{Kind: chaos.Crash}
+		refused := func(when string) {
+			t.Helper()
+			if err := bob[0].Ping(quickly(t)).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("%s: got %v; want ECONNREFUSED", when, err)
+			}
+		}
+		mustDo(t, stage.Break(refuse))
+		mustDo(t, ann[0].Ping(t.Context()).Err())
+		refused("refused")
+		mustDo(t, stage.Break(crash))
+		mustDo(t, stage.Mend(crash))
+		refused("refused, after a crash")
+		mustDo(t, stage.Break(crash))
+		mustDo(t, stage.Mend(refuse))
+		refused("crashed")
+		mustDo(t, stage.Mend(crash))
+		shows(t, bob[0], "k", "")
+		shows(t, ann[0], "k", "")
+	})
+}
+
+// The client's first node is the second one, with what befalls that, and then the
+// first again.
+func TestAClientWithAnotherListReachesAnotherNode(t *testing.T) {
+	onStages(t, 2, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
+		t.Helper()
+		set(t, ann[0], "k", "first")
+		other := chaos.Fault{Kind: chaos.OtherList, Client: "ann", Node: 0, To: 1}
+		mustDo(t, stage.Break(other))
+		shows(t, ann[0], "k", "")
+		set(t, ann[0], "k", "second")
+		shows(t, bob[1], "k", "second")
+		shows(t, bob[0], "k", "first")
+		for _, f := range []chaos.Fault{{Kind: chaos.Crash, Node: 1}, {Kind: chaos.Stall, Node: 1}} {
+			mustDo(t, stage.Break(f))
+			if err := ann[0].Get(quickly(t), "k").Err(); err == nil || errors.Is(err, redis.Nil) {
+				t.Errorf("%v: got %v from it", f, err)
+			}
+			mustDo(t, stage.Mend(f))
+			shows(t, ann[0], "k", "second")
+		}
+		crash := chaos.Fault{Kind: chaos.Crash, Node: 0}
+		mustDo(t, stage.Break(crash))
+		shows(t, ann[0], "k", "second")
+		mustDo(t, stage.Mend(other))
+		if err := ann[0].Get(quickly(t), "k").Err(); err == nil || errors.Is(err, redis.Nil) {
+			t.Errorf("mended: got %v from a node that is down", err)
+		}
+		mustDo(t, stage.Mend(crash))
+		shows(t, ann[0], "k", "first")
+		other.To = 2
+		if err := stage.Break(other); !errors.Is(err, chaos.ErrUnknownTarget) {
+			t.Errorf("%v: got %v; want ErrUnknownTarget", other, err)
+		}
+	})
+}
+
+// A pause at the replies is the one that is inside a call: the command takes
+// effect, and its reply is read when the client goes on.
+func TestAClientPausedAtTheRepliesReadsThemLater(t *testing.T) {
+	onStages(t, 2, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
+		t.Helper()
+		mustDo(t, ann[0].Ping(t.Context()).Err())
+		pause := chaos.Fault{Kind: chaos.Pause, Client: "ann", Where: chaos.AtReplies}
+		mustDo(t, stage.Break(pause))
+		done := make(chan error)
+		go func() { done <- ann[0].Set(t.Context(), "k", "there", 0).Err() }()
+		shows(t, bob[0], "k", "there")
+		select {
+		case err := <-done:
+			t.Errorf("got %v while it was paused", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		mustDo(t, stage.Mend(pause))
+		mustDo(t, <-done)
+		pause.Where = "lunch"
+		if err := stage.Break(pause); !errors.Is(err, chaos.ErrUnknownTarget) {
+			t.Errorf("%v: got %v; want ErrUnknownTarget", pause, err)
+		}
+	})
+}

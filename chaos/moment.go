@@ -1,0 +1,95 @@
+package chaos
+
+import (
+	"cmp"
+	"sync"
+)
+
+// Moment is a step of a client at which a [Pause] stops it.
+type Moment string
+
+// The moments.
+const (
+	// AtAsk is before an attempt to get the lock.
+	AtAsk Moment = "ask"
+	// AtReplies is when the requests of an operation have been sent: what comes back
+	// is read when the client goes on. It is the one moment that is inside the
+	// library, so that the links see to it.
+	AtReplies Moment = "replies"
+	// AtHeld is when the library has granted the lock, and before anything is done
+	// with it.
+	AtHeld Moment = "held"
+	// AtWrite is between the look at the lock and the write.
+	AtWrite Moment = "write"
+	// AtExtend is between the look at the lock and its extension.
+	AtExtend Moment = "extend"
+	// AtRelease is before the release.
+	AtRelease Moment = "release"
+)
+
+// Moments are all of them, in the order of a client's work.
+func Moments() []Moment { return []Moment{AtAsk, AtReplies, AtHeld, AtWrite, AtExtend, AtRelease} }
+
+// rests are the clients that are paused.
+type rests struct {
+	mu     sync.Mutex // guards paused
+	paused map[resting]*rest
+}
+
+// resting is where a client stops; no client: all of them, no moment: all of them.
+type resting struct {
+	client string
+	at     Moment
+}
+
+// rest is what stops clients there.
+type rest struct {
+	pauses int // that are not mended
+	over   chan struct{}
+}
+
+// where is what a fault of a client stops.
+func (f Fault) where() resting {
+	if f.Kind == Suspend {
+		return resting{client: f.Client}
+	}
+	return resting{f.Client, cmp.Or(f.Where, AtWrite)}
+}
+
+func (r *rests) pause(where resting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.paused == nil {
+		r.paused = map[resting]*rest{}
+	}
+	if r.paused[where] == nil {
+		r.paused[where] = &rest{over: make(chan struct{})}
+	}
+	r.paused[where].pauses++
+}
+
+func (r *rests) resume(where resting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.paused[where]
+	if of == nil {
+		return
+	}
+	if of.pauses--; of.pauses == 0 {
+		close(of.over)
+		delete(r.paused, where)
+	}
+}
+
+// Rest blocks while client is paused at that moment or suspended, by its own name
+// or with all others.
+func (r *rests) Rest(client string, at Moment) {
+	for _, where := range []resting{{client, at}, {"", at}, {client: client}, {}} {
+		r.mu.Lock()
+		of := r.paused[where]
+		r.mu.Unlock()
+		if of != nil {
+			<-of.over
+		}
+	}
+}

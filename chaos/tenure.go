@@ -1,0 +1,187 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock/fencing"
+)
+
+// Tenure is a lock that an actor got. It may believe in it no longer.
+type Tenure struct {
+	actor    *Actor
+	hold     Hold
+	resource string
+	id       int64
+	ended    chan struct{} // closed when it is over
+
+	mu    sync.Mutex    // guards the rest; taken before the history's
+	until time.Duration // as last recorded
+	over  bool
+}
+
+// begin records that the actor holds, and watches over the tenure: what its
+// library says of a loss, and whether it has renewed by the time that the
+// recorded validity ends, is in the trace though nobody looks.
+func (a *Actor) begin(hold Hold, resource string, id int64) *Tenure {
+	t := &Tenure{actor: a, hold: hold, resource: resource, id: id, ended: make(chan struct{})}
+	t.mu.Lock()
+	t.record(Held)
+	t.mu.Unlock()
+	if t.Lost() != nil {
+		a.watching.Go(t.watch)
+	}
+	return t
+}
+
+// watch returns when the tenure is over.
+func (t *Tenure) watch() {
+	for left := t.Remaining(); left > 0; left = t.Remaining() {
+		timer := time.NewTimer(t.untilLook(left))
+		select {
+		case <-timer.C:
+		case <-t.Lost():
+			t.lost()
+		case <-t.ended:
+		case <-t.actor.closed:
+			t.Remaining()
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+		if t.isOver() {
+			return
+		}
+	}
+}
+
+// untilLook is when the watch looks again: as the recorded validity ends, or, if
+// it has ended, and so little was left that it was not news, when that ends.
+func (t *Tenure) untilLook(left time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if wait := t.until - t.actor.history.Now(); wait > 0 {
+		return wait
+	}
+	return left
+}
+
+// lost records what the library says.
+func (t *Tenure) lost() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lose()
+}
+
+func (t *Tenure) isOver() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over
+}
+
+// record notes that the tenure begins or goes on, until when its validity says.
+// The time is read first, so that the end is never noted later than it is. t.mu is
+// held, here and in lose.
+func (t *Tenure) record(k Kind) {
+	now := t.actor.history.Now()
+	t.until = max(now+t.hold.Remaining(), 1)
+	t.add(Record{Kind: k, Client: t.actor.Name, Token: t.hold.Token(), Until: t.until})
+}
+
+// lose records the loss, unless the tenure was over before.
+func (t *Tenure) lose() {
+	if !t.over {
+		t.over = true
+		close(t.ended)
+		t.add(Record{Kind: Lost})
+	}
+}
+
+func (t *Tenure) add(r Record) {
+	r.Hold, r.Resource = t.id, t.resource
+	t.actor.history.Add(r)
+}
+
+// Remaining is how long the actor may believe that it holds. What the look
+// finds is recorded: a renewal by the library itself, and the first time that
+// nothing is left, the loss.
+func (t *Tenure) Remaining() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.actor.history.Now()
+	left := t.hold.Remaining()
+	switch {
+	case t.over:
+	case left == 0:
+		t.lose()
+	case now+left > t.until+time.Millisecond:
+		t.record(Extended)
+	}
+	return left
+}
+
+// end records that the actor gives the tenure up, if it still believes in it.
+func (t *Tenure) end() {
+	if t.Remaining() == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.over = true
+		close(t.ended)
+		t.add(Record{Kind: Released})
+	}
+}
+
+// Lost is closed when the actor's library says that it holds no longer; nil if
+// it never says so.
+func (t *Tenure) Lost() <-chan struct{} { return t.hold.Lost() }
+
+// Write writes to the resource if the actor believes that it holds it: between
+// the look and the write it rests, if it is paused. It reports whether the
+// resource accepted the write; the error is fencing.ErrStale where the guard
+// refused it, or errNotLocked where the actor knew by itself.
+func (t *Tenure) Write(ctx context.Context) error {
+	if t.Remaining() == 0 {
+		return fmt.Errorf("%w any more: nothing was written", errNotLocked)
+	}
+	t.actor.stage.Rest(t.actor.Name, AtWrite)
+	token := t.hold.Token()
+	if token == 0 || t.actor.guard == nil {
+		t.add(Record{Kind: Wrote})
+		return nil
+	}
+	err := t.actor.guard.Write(ctx, t.resource, token, func(context.Context) error {
+		t.add(Record{Kind: Wrote, Token: token})
+		return nil
+	})
+	if errors.Is(err, fencing.ErrStale) {
+		t.add(Record{Kind: Refused, Token: token})
+	}
+	return err
+}
+
+// Extend lengthens the lease.
+func (t *Tenure) Extend(ctx context.Context, lease time.Duration) error {
+	if t.Remaining() == 0 {
+		return fmt.Errorf("%w any more", errNotLocked)
+	}
+	t.actor.stage.Rest(t.actor.Name, AtExtend)
+	if err := t.hold.Extend(ctx, lease); err != nil {
+		t.Remaining()
+		return err
+	}
+	t.Remaining()
+	return nil
+}
+
+// Release gives the resource up.
+func (t *Tenure) Release(ctx context.Context) error {
+	t.actor.stage.Rest(t.actor.Name, AtRelease)
+	t.end()
+	return t.hold.Release(ctx)
+}

@@ -1,0 +1,91 @@
+package chaos_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// announced is a lock of some library that its test ends.
+type announced struct {
+	lost  chan struct{}
+	until time.Time
+}
+
+func (h *announced) Token() redlock.Token                      { return 0 }
+func (h *announced) Remaining() time.Duration                  { return max(time.Until(h.until), 0) }
+func (h *announced) Lost() <-chan struct{}                     { return h.lost }
+func (*announced) Extend(context.Context, time.Duration) error { return nil }
+func (*announced) Release(context.Context) error               { return nil }
+func (*announced) Close() error                                { return nil }
+func (h *announced) Acquire(context.Context, string, time.Duration) (chaos.Hold, error) {
+	return h, nil
+}
+
+// The end of a belief, and a renewal, are in the trace when they happen, though
+// the actor does not look.
+func TestWhatALibrarySaysIsRecordedWhenItSaysIt(t *testing.T) {
+	type line struct {
+		kind      chaos.Kind
+		at, until time.Duration
+	}
+	for _, c := range []struct {
+		name string
+		with func(h *announced, tenure *chaos.Tenure)
+		want []line
+	}{
+		{"lost before the validity ends", func(h *announced, _ *chaos.Tenure) {
+			time.Sleep(2 * time.Second)
+			close(h.lost)
+			time.Sleep(10 * time.Second)
+		}, []line{{kind: chaos.Lost, at: 2 * time.Second}}},
+		{"lapsed, and nobody says so", func(*announced, *chaos.Tenure) {
+			time.Sleep(10 * time.Second)
+		}, []line{{kind: chaos.Lost, at: 5 * time.Second}}},
+		{"renewed by the library", func(h *announced, _ *chaos.Tenure) {
+			time.Sleep(2 * time.Second)
+			h.until = h.until.Add(4 * time.Second)
+			time.Sleep(10 * time.Second)
+		}, []line{{chaos.Extended, 5 * time.Second, 9 * time.Second}, {kind: chaos.Lost, at: 9 * time.Second}}},
+		{"released, and then its channel closes", func(h *announced, tenure *chaos.Tenure) {
+			time.Sleep(time.Second)
+			_ = tenure.Release(context.Background())
+			close(h.lost)
+			time.Sleep(10 * time.Second)
+		}, []line{{kind: chaos.Released, at: time.Second}}},
+		{"the actor leaves while it holds", func(*announced, *chaos.Tenure) {}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stage, err := chaos.NewVirtual(1, 1)
+				mustDo(t, err)
+				defer stage.Close()
+				h := &announced{lost: make(chan struct{}), until: time.Now().Add(5 * time.Second)}
+				kit := chaos.Kit{Name: "announced", Open: func([]redis.UniversalClient, []string) (chaos.Contender, error) { return h, nil }}
+				history := chaos.NewHistory()
+				ann, err := chaos.NewActor("ann", kit, stage, history, nil)
+				mustDo(t, err)
+				tenure, err := ann.Ask(t.Context(), "report", 5*time.Second)
+				mustDo(t, err)
+				c.with(h, tenure)
+				mustDo(t, ann.Close())
+				mustDo(t, ann.Close())
+				got := history.Records()[2:] // it asked, and it holds
+				if len(got) != len(c.want) {
+					t.Fatalf("got %+v; want %+v", got, c.want)
+				}
+				for i, r := range got {
+					if (line{r.Kind, r.At, r.Until}) != c.want[i] {
+						t.Errorf("got %+v; want %+v", r, c.want[i])
+					}
+				}
+			})
+		})
+	}
+}
