@@ -220,18 +220,11 @@ func memoryOf(t *testing.T, servers []*chaos.Server) []memory {
 // A client that is cut off for longer than its lease, while others go on.
 func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
 	servers := needMasters(t, 3, chaos.ServerConfig{})
-	proxied := make([]string, len(servers))
-	proxies := make([]*chaos.Proxy, len(servers))
-	for i, s := range servers {
-		p, err := chaos.NewProxy(s.Addr())
-		must(t, err)
-		t.Cleanup(p.Close)
-		proxies[i], proxied[i] = p, p.Addr()
-	}
+	proxies := newRoute(t, servers)
 	// The drift is large, because a busy machine runs a timer late, and this
 	// process is not the only one.
 	const ttl = time.Second
-	l := lockerWith(t, defaultClients(t, proxied...), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"),
+	l := lockerWith(t, defaultClients(t, proxies.addresses()...), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"),
 		redlock.WithDriftFactor(0.25))
 	next := lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"),
 		redlock.WithRetry(time.Millisecond, 2*time.Millisecond))
@@ -255,5 +248,33 @@ func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
 			t.Errorf("the next holder's Extend: %v", err)
 		}
 		mustRelease(t, second)
+	}
+}
+
+// The same while the servers hang, or are gone: nobody can have the lock then,
+// and the holder has to stop all the same, since they may come back.
+func TestTheLossIsToldInTimeWhenAllServersHangOrDie(t *testing.T) {
+	for name, harm := range map[string]func(*chaos.Server) error{
+		"they hang": (*chaos.Server).Pause,
+		"they die":  (*chaos.Server).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := needMasters(t, 3, chaos.ServerConfig{})
+			const ttl = time.Second
+			l := lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithTTL(ttl), redlock.WithDriftFactor(0.25),
+				redlock.WithCloseTimeout(ttl))
+			warm(t, l)
+			lock := mustAcquire(t, l, "orders/42")
+			for _, s := range servers {
+				must(t, harm(s))
+			}
+			lapses := time.Now().Add(ttl) // no renewal comes after
+			<-lock.Done()
+			if late := time.Since(lapses); late > 0 {
+				t.Errorf("told %v after the lease; want before", late)
+			}
+			wantError(t, "the cause", context.Cause(lock.Context()), redlock.ErrLost)
+		})
 	}
 }

@@ -66,17 +66,10 @@ func TestAForeignHolderIsWaitedFor(t *testing.T) {
 // A machine that is cut off, first in line, on real servers.
 func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
 	servers := needMasters(t, 3, chaos.ServerConfig{})
-	proxied := make([]string, len(servers))
-	proxies := make([]*chaos.Proxy, len(servers))
-	for i, s := range servers {
-		p, err := chaos.NewProxy(s.Addr())
-		must(t, err)
-		t.Cleanup(p.Close)
-		proxies[i], proxied[i] = p, p.Addr()
-	}
+	proxies := newRoute(t, servers)
 	names := redlock.WithNodeNames(addresses(servers)...)
 	holder, next := openServers(t, servers, names), openServers(t, servers, names)
-	cut := lockerWith(t, defaultClients(t, proxied...), names)
+	cut := lockerWith(t, defaultClients(t, proxies.addresses()...), names)
 	warm(t, holder)
 	warm(t, next)
 	lock := mustAcquire(t, holder, "orders/42")
