@@ -254,6 +254,7 @@ func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
 // The same while the servers hang, or are gone: nobody can have the lock then,
 // and the holder has to stop all the same, since they may come back.
 func TestTheLossIsToldInTimeWhenAllServersHangOrDie(t *testing.T) {
+	t.Parallel()
 	for name, harm := range map[string]func(*chaos.Server) error{
 		"they hang": (*chaos.Server).Pause,
 		"they die":  (*chaos.Server).Kill,
