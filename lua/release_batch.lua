@@ -8,7 +8,8 @@
 -- returns how many were deleted
 -- atomic as release.lua: every DEL comes before the first tombstone. With mode 1
 -- the next in line is woken also where there was no key but our entry, and the
--- name is free: it may have been our turn.
+-- name is free: it may have been our turn. It may be free since this very call: a
+-- rollback that keeps the entry, and wakes nobody for it, travels before the leave.
 local call, n = redis.call, tonumber(ARGV[1])
 local m = #KEYS - n
 local id, modes = ARGV[2 + n + m], 2 + n + m
@@ -36,7 +37,7 @@ for i = 1, n do
   local queue, mode = 'redlock:queue:' .. KEYS[i], id and ARGV[modes + i] or '0'
   local wake = mine[i]
   if mode == '1' and call('ZREM', queue, id) == 1 then
-    wake = wake or not val[i] and call('EXISTS', KEYS[i]) == 0
+    wake = wake or call('EXISTS', KEYS[i]) == 0
   end
   while wake and waiting do
     local head = call('ZRANGE', queue, 0, 0)[1]

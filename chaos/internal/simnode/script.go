@@ -24,7 +24,7 @@ var natives = map[string]func(*call){
 	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*call).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*call).reseed,
 	"409b4644b474f94c9a031689bfb5e41460c7b756": (*call).release,
-	"0f51ad9564b56a724159fe6bcdc2044e24fc9d8e": (*call).releaseBatch,
+	"869c7a1a5dd8d4de4e54e6d076bd72bcb84c7049": (*call).releaseBatch,
 	"99c0f44ba309581ee4426711ba3381b323158063": (*call).readRecord,
 	"86cf18b79df1018167dfa022f463e93c2fd88f34": (*call).notice,
 	"78a6d9cec6e663258635acfd29b7991f54c64490": (*call).install,
@@ -40,11 +40,11 @@ var queueing = map[string]bool{
 	"0a812a111b3f001847468275d1123f902b4dcb7e": true,
 	"80258465e400081e19f7a379ba39f9433f8d6dce": true,
 	"409b4644b474f94c9a031689bfb5e41460c7b756": true,
-	"0f51ad9564b56a724159fe6bcdc2044e24fc9d8e": true,
+	"869c7a1a5dd8d4de4e54e6d076bd72bcb84c7049": true,
 }
 
 // releases is release_batch.lua, which may say how to leave a queue.
-var releases = map[string]bool{"0f51ad9564b56a724159fe6bcdc2044e24fc9d8e": true}
+var releases = map[string]bool{"869c7a1a5dd8d4de4e54e6d076bd72bcb84c7049": true}
 
 // IsNative tells whether a script is a Go function here.
 func IsNative(body string) bool { return natives[hashOf(body)] != nil }
