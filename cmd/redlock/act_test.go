@@ -12,16 +12,32 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // actVar makes the test binary a program that a test runs under a lock.
 const actVar = "REDLOCK_TEST_ACT"
 
+// beatEvery is how far what "beat" wrote may be behind its death.
+const beatEvery = 4 * time.Millisecond
+
+// sinceBoot reads the clock that all processes of the machine share and nobody
+// sets.
+func sinceBoot() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return time.Duration(now.Nano())
+}
+
 // family is how many processes the part "family" is played by.
 const family = 4
 
 // act plays one part. "beat FILE" ignores every request to end and writes down
-// when it was last alive; "family FILE" is four of those: the leader, one in its
+// when it was last alive, every beatEvery; "family FILE" is four of those: the leader, one in its
 // group, one in a group of its own, and one that was forked twice, into a session
 // of its own. "fork FILE" is the one between.
 func act(part string, args []string) {
@@ -60,24 +76,24 @@ func beat(file string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for ; ; time.Sleep(4 * time.Millisecond) {
-		if _, err := f.WriteAt(fmt.Appendf(nil, "%d %d\n", os.Getpid(), time.Now().UnixNano()), 0); err != nil {
+	for ; ; time.Sleep(beatEvery) {
+		if _, err := f.WriteAt(fmt.Appendf(nil, "%d %20d\n", os.Getpid(), int64(sinceBoot())), 0); err != nil {
 			os.Exit(1)
 		}
 	}
 }
 
-// lastBeat reads who wrote the file, and when for the last time; a zero pid if
-// nobody has yet.
-func lastBeat(t *testing.T, file string) (pid int, at time.Time) {
+// lastBeat reads who wrote the file, and when, since the boot, for the last time; a
+// zero pid if nobody has yet.
+func lastBeat(t *testing.T, file string) (pid int, at time.Duration) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return 0, time.Time{}
+		return 0, 0
 	}
 	fields := strings.Fields(string(text))
 	if len(fields) != 2 {
-		return 0, time.Time{}
+		return 0, 0
 	}
 	pid, err = strconv.Atoi(fields[0])
 	if err != nil {
@@ -87,7 +103,7 @@ func lastBeat(t *testing.T, file string) (pid int, at time.Time) {
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	return pid, time.Unix(0, nanoseconds)
+	return pid, time.Duration(nanoseconds)
 }
 
 // alive tells whether a process runs: a zombie does not.
