@@ -14,11 +14,10 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
-
-	pool "github.com/go-redsync/redsync/v4/redis"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
@@ -151,7 +150,7 @@ func TestThePagesCodeIsTheCodeHere(t *testing.T) {
 	}
 	var code strings.Builder
 	for _, f := range files {
-		text, err := os.ReadFile(f) //nolint:gosec // this package's own
+		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
