@@ -33,6 +33,7 @@ type run struct {
 	quick   bool
 	verbose bool
 	report  report
+	serial  int // used up: each crowd has a name of its own
 }
 
 // workloads in the order in which they run.
@@ -48,7 +49,10 @@ var workloads = []struct {
 	{"tokens", (*run).tokens},
 	{"renewal", (*run).renewal},
 	{"names", (*run).names},
+	{"queue", (*run).queueCost},
+	{"wake", (*run).wake},
 	{"handover", (*run).handover},
+	{"idle", (*run).idle},
 }
 
 func main() {
@@ -57,8 +61,8 @@ func main() {
 	redis.SetLogger(silent{})
 	begin := start
 	args := os.Args[1:]
-	if len(args) > 0 && args[0] == childArg {
-		begin, args = tokensChild, args[1:]
+	if len(args) > 0 && children[args[0]] != nil {
+		begin, args = children[args[0]], args[1:]
 	}
 	if err := begin(ctx, args); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

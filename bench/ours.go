@@ -64,3 +64,5 @@ type redlockLock struct{ lock *redlock.Lock }
 
 func (l redlockLock) extend(ctx context.Context) error  { return l.lock.Extend(ctx, ttl) }
 func (l redlockLock) release(ctx context.Context) error { return l.lock.Release(ctx) }
+
+func (l redlockLock) token() uint64 { return uint64(l.lock.Token()) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by SHA-1
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -40,13 +41,24 @@ func readScripts(dir string) (*scripts, error) {
 			}
 		}
 	}
+	return readScriptsIn(os.DirFS(dir))
+}
+
+// beforeQueue are the scripts as they were before there was a queue to look at: what
+// it costs those who never wait is the difference.
+//
+//go:embed before/*.lua
+var beforeQueue embed.FS
+
+// readScriptsIn reads the scripts of one directory.
+func readScriptsIn(dir fs.FS) (*scripts, error) {
 	s := &scripts{text: map[string]string{}}
 	for name, sha := range map[string]*string{
 		"acquire": &s.acquire, "acquire_batch": &s.acquireBatch,
 		"release": &s.release, "release_batch": &s.releaseBatch,
 		"raise": &s.raise, "extend": &s.extend,
 	} {
-		text, err := os.ReadFile(filepath.Join(dir, name+".lua")) //nolint:gosec // the caller says which scripts
+		text, err := fs.ReadFile(dir, name+".lua")
 		if err != nil {
 			return nil, fmt.Errorf("the floor's scripts: %w", err)
 		}

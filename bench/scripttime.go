@@ -103,8 +103,29 @@ func (r *run) timePlain(ctx context.Context) (*callTimes, error) {
 
 // timeBatches measures our scripts, so many locks in a call.
 func (r *run) timeBatches(ctx context.Context, batch int) (times *callTimes, err error) {
-	srv := r.servers[0]
-	if err := r.scripts.load(ctx, srv); err != nil {
+	t, err := newScriptTimer(ctx, r.servers[0], r.scripts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.conn.Close()) }()
+	for range r.scale(200, 40) {
+		if err := t.slice(ctx, batch); err != nil {
+			return nil, err
+		}
+	}
+	return &t.times, nil
+}
+
+// scriptTimer measures one set of scripts on one server.
+type scriptTimer struct {
+	*floorWriter
+	server *server
+	serial int
+	times  callTimes
+}
+
+func newScriptTimer(ctx context.Context, srv *server, s *scripts) (*scriptTimer, error) {
+	if err := s.load(ctx, srv); err != nil {
 		return nil, err
 	}
 	epoch, err := epochOf(ctx, srv)
@@ -115,35 +136,34 @@ func (r *run) timeBatches(ctx context.Context, batch int) (times *callTimes, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	w := &floorWriter{
-		floor: &floorLoad{scripts: r.scripts}, epoch: appendBulk(nil, epoch), conn: conn,
+	return &scriptTimer{server: srv, floorWriter: &floorWriter{
+		floor: &floorLoad{scripts: s}, epoch: appendBulk(nil, epoch), conn: conn,
 		r: bufio.NewReaderSize(conn, 1<<16), ints: make([]int64, batchMax),
-	}
+	}}, nil
+}
+
+// slice measures ten calls of either kind, so many locks in each.
+func (t *scriptTimer) slice(ctx context.Context, batch int) error {
 	const calls, names = 10, 2048
-	times = &callTimes{}
-	serial := 0
-	for range r.scale(200, 40) {
-		var took [2]time.Duration
-		for range calls {
-			locks := make([]*floorLock, batch)
-			for i := range locks {
-				serial++
-				locks[i] = &floorLock{floor: w.floor, votes: make([]int64, 1), at: make([]atNode, 1)}
-				locks[i].prepare("name:" + strconv.Itoa(serial%names))
-			}
-			for kind := range took {
-				d, err := w.timeCall(ctx, srv, locks, kind == 1)
-				if err != nil {
-					return nil, err
-				}
-				took[kind] += d
-			}
+	var took [2]time.Duration
+	for range calls {
+		locks := make([]*floorLock, batch)
+		for i := range locks {
+			t.serial++
+			locks[i] = &floorLock{floor: t.floor, votes: make([]int64, 1), at: make([]atNode, 1)}
+			locks[i].prepare("name:" + strconv.Itoa(t.serial%names))
 		}
-		times.acquires = append(times.acquires, micros(took[0])/calls/float64(batch))
-		times.releases = append(times.releases, micros(took[1])/calls/float64(batch))
+		for kind := range took {
+			d, err := t.timeCall(ctx, t.server, locks, kind == 1)
+			if err != nil {
+				return err
+			}
+			took[kind] += d
+		}
 	}
-	return times, nil
+	t.times.acquires = append(t.times.acquires, micros(took[0])/calls/float64(batch))
+	t.times.releases = append(t.times.releases, micros(took[1])/calls/float64(batch))
+	return nil
 }
 
 // timeCall sends one script call and returns how long it ran on the server.

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// manyNames makes this program the process of the idle workload.
+const manyNames = "-idle-child"
+
+// idleFor is how long the waiters are watched: several rounds of looks.
+const idleFor = 12 * time.Second
+
+// memory is what a process has in use.
+type memory struct{ Heap, Stack uint64 }
+
+func memoryInUse() memory {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return memory{m.HeapAlloc, m.StackInuse}
+}
+
+// idleChild waits for as many names as it has goroutines, and tells its memory
+// before and, each time it is asked, after.
+func idleChild(ctx context.Context, p *part, c contender, s *stage) error {
+	ctx, cancel := context.WithCancel(ctx)
+	if err := s.out.Encode(memoryInUse()); err != nil {
+		cancel()
+		return err
+	}
+	var waiters sync.WaitGroup
+	for i := range p.Goroutines {
+		waiters.Go(func() {
+			if h, err := c.acquire(ctx, p.Name+strconv.Itoa(i)); err == nil {
+				_ = h.release(context.WithoutCancel(ctx)) // it lapses
+			}
+		})
+	}
+	var err error
+	for err == nil && s.cue() != "" {
+		err = s.out.Encode(memoryInUse())
+	}
+	cancel()
+	waiters.Wait()
+	return err
+}
+
+// idle watches a process that waits for very many names at once.
+func (r *run) idle(ctx context.Context) (err error) {
+	const name = "idle"
+	count := r.scale(10_000, 2_000)
+	if err := r.occupy(ctx, name+":", count); err != nil {
+		return err
+	}
+	used, keys, err := r.nodeMemory(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := startChild(ctx, manyNames, part{Library: nameRedlock, Addrs: r.servers.addrs(), Name: name + ":", Goroutines: count})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.end()) }()
+	var before, after memory
+	if err := errors.Join(c.hear(&before), r.lineUp(ctx, keys, count), c.say("memory"), c.hear(&after)); err != nil {
+		return err
+	}
+	l, perSecond, err := r.watchIdle(ctx)
+	if err != nil {
+		return err
+	}
+	usedNow, _, err := r.nodeMemory(ctx)
+	if err != nil {
+		return err
+	}
+	grown := int64(0)
+	for i := range used {
+		grown += usedNow[i] - used[i]
+	}
+	n := float64(count)
+	r.add(section{
+		Workload: name, Load: l,
+		Title:  fmt.Sprintf("%d goroutines of one process, each waiting for a name of its own that is held", count),
+		Header: []string{"commands/s over five nodes", "client heap bytes a waiter", "client stack bytes a waiter", "server bytes a waiter and node"},
+		Rows: [][]string{{
+			number3(perSecond), number3(float64(after.Heap-before.Heap) / n), number3(float64(after.Stack-before.Stack) / n),
+			number3(float64(grown) / n / float64(len(used))),
+		}},
+	}, demand(name, fmt.Sprintf("commands a second over all nodes, %d waiters", count), perSecond, atMost, 20, ""))
+	return nil
+}
+
+// watchIdle counts what is sent while nothing happens.
+func (r *run) watchIdle(ctx context.Context) (l load, perSecond float64, err error) {
+	from, err := readUsage(ctx, r.servers)
+	if err != nil {
+		return l, 0, err
+	}
+	_, before, err := commandTime(ctx, r.servers, sentByRedlock)
+	if err != nil {
+		return l, 0, err
+	}
+	select {
+	case <-time.After(idleFor):
+	case <-ctx.Done():
+		return l, 0, ctx.Err()
+	}
+	_, after, err := commandTime(ctx, r.servers, sentByRedlock)
+	if err != nil {
+		return l, 0, err
+	}
+	to, err := readUsage(ctx, r.servers)
+	return to.since(from), float64(after-before) / to.at.Sub(from.at).Seconds(), err
+}
+
+// occupy sets the names as a holder of this library would, for long enough that
+// no renewal is counted.
+func (r *run) occupy(ctx context.Context, prefix string, count int) error {
+	owner := uuid.NewString()
+	for _, s := range r.servers {
+		pipe := s.control.Pipeline()
+		for i := range count {
+			pipe.Set(ctx, prefix+strconv.Itoa(i), owner, time.Hour)
+			if pipe.Len() == 1000 || i == count-1 {
+				if _, err := pipe.Exec(ctx); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// lineUp waits until the nodes have as many keys more as a quorum of entries for
+// each waiter makes: where a quorum refused, the others are not asked any more.
+func (r *run) lineUp(ctx context.Context, before []int64, waiters int) error {
+	want := int64(waiters) * int64(len(r.servers)/2+1)
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		sum := int64(0)
+		for i, s := range r.servers {
+			n, err := s.control.DBSize(ctx).Result()
+			if err != nil {
+				return err
+			}
+			sum += n - before[i]
+		}
+		if sum >= want {
+			return nil
+		}
+		if time.Since(start) > settleBound {
+			return fmt.Errorf("%d entries after %v; want %d", sum, settleBound, want)
+		}
+	}
+}
