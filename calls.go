@@ -111,7 +111,7 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 	keys, entries := len(releases), false
 	n.mu.Lock()
 	for i, c := range releases {
-		doubts[i] = c.claim.marks[n.index] == unsure
+		doubts[i] = c.claim.marks[n.index].doubtful()
 		if doubts[i] {
 			keys++
 		}

@@ -13,8 +13,34 @@ type mark uint8
 const (
 	absent  mark = iota // nothing was sent, or it is known not to be there
 	unsure              // sent, and no reply is known: it may be there, or may still come
+	haunted             // the same of an earlier command, whatever a later one brings
 	present             // the node said so
 )
+
+// doubtful tells whether a command may still come that puts the claim there: a
+// release must leave a tombstone against it.
+func (m mark) doubtful() bool { return m == unsure || m == haunted }
+
+// again is the mark while a further command is under way that may put the claim
+// there. One that got no reply may still come after the reply to this one: its
+// connection may be the slower one.
+func (m mark) again() mark {
+	if m.doubtful() {
+		return haunted
+	}
+	return unsure
+}
+
+// after is the mark when a command has come to an outcome.
+func (m mark) after(o Outcome) mark {
+	switch {
+	case m == haunted, o == Unknown, o == Pending:
+		return m
+	case o == Granted:
+		return present
+	}
+	return absent // taken, abstained or failed
+}
 
 // claim is one attempt to hold one resource: what every node is told. It is
 // fresh for every attempt, so that a late command of an old one can't be taken

@@ -170,7 +170,7 @@ func (n *node) takeGroups() {
 		if g.script == reseedScript {
 			g.forget(func(c *claim) bool { return c.over.Load() })
 			for _, c := range g.claims {
-				c.marks[n.index] = unsure
+				c.marks[n.index] = c.marks[n.index].again()
 			}
 		}
 		if len(g.claims) > 0 {
@@ -328,5 +328,5 @@ func (n *node) addPart(p part) { n.flight.parts = append(n.flight.parts, p) }
 func (n *node) doubtful(c *claim) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return c.marks[n.index] == unsure
+	return c.marks[n.index].doubtful()
 }

@@ -91,7 +91,7 @@ func (n *node) takePasses() {
 				h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
 			}
 			h.round.deliver(n.index, vote{outcome: Taken}, errGone)
-		case old.marks[n.index] == unsure || f.silent != nil:
+		case old.marks[n.index].doubtful() || f.silent != nil:
 			f.releases = append(f.releases, h.old)
 			h.round.deliver(n.index, vote{outcome: Failed}, errNotPassed)
 		case h.round.claim.over.Load():

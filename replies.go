@@ -171,13 +171,7 @@ func acquireVote(reply int64, r *roster) (vote, error) {
 func (n *node) markAfter(c *claim, o Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch o {
-	case Granted:
-		c.marks[n.index] = present
-	case Taken, Abstained, Failed:
-		c.marks[n.index] = absent
-	case Unknown, Pending:
-	}
+	c.marks[n.index] = c.marks[n.index].after(o)
 }
 
 // requeue puts acquires that did not happen back at the head of the queue.

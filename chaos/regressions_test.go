@@ -14,6 +14,15 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 			plan: `{"seed":29,"nodes":7,"clients":4,"names":8,"lease":3000000000,"for":4994900688,"maxTTL":4000000000,
 				"faults":[{"kind":"crash","at":1994900688,"for":2326853,"node":3}],"linger":50}`,
 		},
+		{
+			was: "an acquire without a reply came after a re-seed of the same lock that had one, and after the release, which left no tombstone",
+			plan: `{"seed":6,"nodes":4,"clients":6,"names":7,"lease":3000000000,"for":6736729729,"maxTTL":4000000000,"faults":[
+				{"kind":"stall","at":1668972376,"for":108612490,"node":0},{"kind":"half-open connections","at":1704411043,"node":3},
+				{"kind":"stall","at":2449974447,"for":686090255,"node":1},{"kind":"reordering","at":2689693085,"for":652086001,"node":3,"delay":973017481},
+				{"kind":"half-open connections","at":2999169470,"node":-1,"client":"client-2"},
+				{"kind":"reordering","at":3355487721,"for":766907307,"node":1,"delay":587916346},
+				{"kind":"stall","at":3736729729,"for":345338851,"node":0}],"linger":50,"retry":43750000}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {
