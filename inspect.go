@@ -24,6 +24,7 @@ type NodeInspection struct {
 	Owner     string        // the owner value that holds it; empty: nobody does
 	Remaining time.Duration // of the lease; negative: a key without an end
 	Token     Token         // the largest given on the resource's stripe: the holder's, or a later one of a name that shares the stripe
+	Waiting   []string      // the ids of the Lockers that stand in line for it here and give signs of life, the next one first
 	Err       error         // why the node said nothing
 }
 
@@ -152,7 +153,35 @@ func (n *node) inspect(ctx context.Context, key string) NodeInspection {
 			in.Token = max(in.Token, Token(t))
 		}
 	}
+	in.Waiting = n.inLine(ctx, key)
 	return in
+}
+
+// inLine is who waits for the key on the node: nobody, where the node does not
+// say. It comes after the rest, since a client that may not read the queue is still
+// told who holds.
+func (n *node) inLine(ctx context.Context, key string) []string {
+	ids, err := n.calls.ZRange(ctx, queueKey+key, 0, -1).Result()
+	if err != nil || len(ids) == 0 {
+		return nil
+	}
+	signs := make([]*redis.IntCmd, len(ids))
+	_, err = n.calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			signs[i] = p.Exists(ctx, liveKey+id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	var living []string
+	for i, id := range ids {
+		if signs[i].Val() > 0 {
+			living = append(living, id)
+		}
+	}
+	return living
 }
 
 var errForeignType = errors.New("not a lock")

@@ -3,7 +3,10 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,4 +102,56 @@ func TestInspectIsBoundedByItsContextAndTheNodeTimeout(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Who stands in line is shown in its order, without those that are dead.
+func TestInspectTellsWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3, redlock.WithPrefix("locks:"))
+		lock := mustAcquire(t, l, "orders/42")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var left sync.WaitGroup
+		for range 2 { // two processes, of which each has two goroutines that wait
+			other := lockerOver(t, nodes, redlock.WithPrefix("locks:"))
+			for range 2 {
+				left.Go(func() {
+					if _, err := other.Acquire(ctx, "orders/42"); !errors.Is(err, context.Canceled) {
+						t.Errorf("a waiter: got %v; want its cancellation", err)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+		}
+		if _, err := nodes.Node(1).Miniredis().ZAdd("redlock:queue:locks:orders/42", 1, "ghost"); err != nil {
+			t.Fatal(err)
+		}
+		in, err := l.Inspect(t.Context(), "orders/42")
+		must(t, err)
+		lines := map[string]int{}
+		for i, n := range in.Nodes {
+			if slices.Contains(n.Waiting, "ghost") || len(n.Waiting) > 2 {
+				t.Errorf("node %d: got %q in line; want the two that wait, or one", i, n.Waiting)
+			}
+			if len(n.Waiting) == 2 {
+				lines[strings.Join(n.Waiting, " ")]++
+			}
+		}
+		if _, held := in.Holder(); !held || lock.Err() != nil {
+			t.Errorf("got %+v; want the holder as well", in)
+		}
+		if len(lines) != 1 || slices.Max(slices.Collect(maps.Values(lines))) < 2 {
+			t.Errorf("got lines %v; want both on a quorum, in one order", lines)
+		}
+		cancel()
+		left.Wait()
+		synctest.Wait()
+		in, err = l.Inspect(t.Context(), "orders/42")
+		must(t, err)
+		for i, n := range in.Nodes {
+			if len(n.Waiting) != 0 {
+				t.Errorf("node %d: got %q in line; want nobody", i, n.Waiting)
+			}
+		}
+	})
 }

@@ -14,8 +14,9 @@ import (
 func statusCommand() command {
 	return command{
 		name: "status", synopsis: "[flags] KEY...", summary: "show who holds a key, node by node",
-		about: `Shows for each node whether it votes, who holds KEY there, what remains of the lease
-and the largest token given; and a verdict:
+		about: `Shows for each node whether it votes, who holds KEY there, what remains of the lease,
+the largest token given, and how many processes stand in line (with --json: their ids,
+the next one first); and a verdict:
 
   held m/N  m nodes, a quorum, show one holder
   free      a quorum of nodes has no holder
@@ -60,7 +61,9 @@ type nodeShows struct {
 	Holder    string `json:"holder,omitempty"`
 	Remaining int64  `json:"remaining_ms"`
 	Token     uint64 `json:"token"`
-	Error     string `json:"error,omitempty"`
+	// Waiting are those that stand in line, the next one first.
+	Waiting []string `json:"waiting"`
+	Error   string   `json:"error,omitempty"`
 
 	left time.Duration
 }
@@ -130,7 +133,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		ballots[i] = ballot{counts: n.Err == nil && state == redlock.NodeMember, owner: n.Owner}
 		s.ByNode = append(s.ByNode, nodeShows{
 			Node: n.Name, Vote: state.String(), Holder: n.Owner, Token: uint64(n.Token),
-			Remaining: milliseconds(n.Remaining), left: n.Remaining, Error: oneLine(n.Err),
+			Remaining: milliseconds(n.Remaining), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
 		})
 	}
 	s.Verdict, s.Holder, s.Held = judge(ballots, in.Quorum)
@@ -139,9 +142,9 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 
 func (s keyStatus) print(p *page) {
 	p.printf("%s: %s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), s.Verdict.line(s.Held, s.Nodes)))
-	rows := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "HOLDER")}
+	rows := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "WAITING", "HOLDER")}
 	for _, n := range s.ByNode {
-		holder, left, token := n.Holder, short(n.left), "-"
+		holder, left, token, waiting := n.Holder, short(n.left), "-", strconv.Itoa(len(n.Waiting))
 		if n.Token > 0 {
 			token = strconv.FormatUint(n.Token, 10)
 		}
@@ -149,9 +152,9 @@ func (s keyStatus) print(p *page) {
 			holder, left = "-", "-"
 		}
 		if n.Error != "" {
-			holder, left, token = n.Error, "?", "?"
+			holder, left, token, waiting = n.Error, "?", "?", "?"
 		}
-		r := row(n.Node, n.Vote, left, token, holder)
+		r := row(n.Node, n.Vote, left, token, waiting, holder)
 		if n.Vote != redlock.NodeMember.String() {
 			r[1].in = yellow
 		}

@@ -17,6 +17,7 @@ type shown struct {
 		Node, Vote, Holder, Error string
 		Remaining                 int64 `json:"remaining_ms"`
 		Token                     uint64
+		Waiting                   []string
 	} `json:"by_node"`
 }
 
@@ -73,6 +74,39 @@ func TestStatusTellsHeldFreeSplitAndUnknown(t *testing.T) {
 		t.Errorf("one node left: got %+v; want unknown", s)
 	}
 	run(t, nodes, "status", "k").want(t, 69, "unknown", "refused")
+}
+
+func TestStatusShowsWhoStandsInLine(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	lock, err := open(t, nodes).Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, prepare(t, nodes, "hold", "--node-timeout", "1s", "k"))
+	var s shown
+	eventually(t, "one in line on a quorum", func() bool {
+		s = status(t, nodes, "k")
+		in := 0
+		for _, n := range s.ByNode {
+			in += len(n.Waiting)
+		}
+		return in >= s.Quorum
+	})
+	run(t, nodes, "status", "--node-timeout", "1s", "k").want(t, 0, "WAITING", "held")
+	p.signal(t, sigTERM)
+	p.wait(t).want(t, 128+int(sigTERM), "while waiting")
+	eventually(t, "nobody in line", func() bool {
+		for _, n := range status(t, nodes, "k").ByNode {
+			if len(n.Waiting) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if err := lock.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestStatusWatchesUntilASignal(t *testing.T) {
