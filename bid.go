@@ -78,6 +78,21 @@ func (r *round) due(hints uint64, all bool) uint64 {
 	return now
 }
 
+// others are the nodes that a round has won without asking them: the name is free
+// there too, or will be, and a lock that rests on a bare quorum is lost with the
+// first node of it that fails. Nobody waits for their replies.
+func (r *round) others() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if count(r.votes).verdict() != won {
+		return 0
+	}
+	b := &r.asks.bid
+	nodes := b.unasked(len(r.votes))
+	b.ask(nodes)
+	return nodes
+}
+
 // candidate is one goroutine's way to a lock that it has to wait for.
 type candidate struct {
 	locker   *Locker
@@ -107,6 +122,9 @@ func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 	r := newRound(claim, len(l.nodes), start, c.waiter.ready())
 	r.asks = &asks{position: position, heard: make([]hearing, len(l.nodes))}
 	s, err := c.gather(ctx, r)
+	if err == nil {
+		c.ask(r, r.others())
+	}
 	lock, err := l.conclude(ctx, c.resource, r, c.t, c.waiter, s, err)
 	c.votes, c.heard = r.votes, r.asks.heard
 	return lock, err
@@ -126,7 +144,11 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 	defer w.timer.Stop()
 	for extended, freed := false, false; ; {
 		more, _ := l.lines.called(c.line)
-		c.ask(r, r.due(hints|more, all))
+		if hints |= more; freed {
+			c.hints |= hints // for the next attempt: what was given back must not count in this one
+		} else {
+			c.ask(r, r.due(hints, all))
+		}
 		hints = 0
 		s := r.judged(acquireStage)
 		switch {
@@ -279,6 +301,10 @@ func (c *candidate) exit() {
 // rest waits for a hint, or until it is time to look without one.
 func (c *candidate) rest(ctx context.Context) error {
 	l := c.locker
+	if c.hints != 0 { // they came too late for the last attempt
+		c.splits = 0
+		return nil
+	}
 	c.splits++
 	if count(c.votes).granted == 0 {
 		c.splits = 0

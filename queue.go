@@ -62,10 +62,13 @@ type bid struct {
 func (b *bid) due(all bool, nodes int, granted uint64) uint64 {
 	want := b.hinted
 	if all {
-		want |= (1<<nodes - 1) &^ b.asked
+		want |= b.unasked(nodes)
 	}
 	return want &^ (b.out | granted)
 }
+
+// unasked are the nodes that the attempt has not asked.
+func (b *bid) unasked(nodes int) uint64 { return (1<<nodes - 1) &^ b.asked }
 
 // ask notes that these nodes are asked.
 func (b *bid) ask(nodes uint64) {

@@ -1,0 +1,107 @@
+package redlock_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// stranger has somebody hold orders/42 on every node, with a value of redlock's
+// own form: nobody looks there without a hint, but for its end.
+func stranger(t *testing.T, nodes *redlocktest.Cluster) {
+	t.Helper()
+	for _, n := range nodes.Nodes() {
+		must(t, n.Miniredis().Set("orders/42", "00000000-0000-4000-8000-000000000000"))
+		n.Miniredis().SetTTL("orders/42", time.Hour)
+	}
+}
+
+// freed ends what the stranger holds on some nodes, without a word.
+func freed(nodes *redlocktest.Cluster, which ...int) {
+	for _, i := range which {
+		nodes.Node(i).Miniredis().Del("orders/42")
+	}
+}
+
+// calls has nodes call the one process that waits for orders/42, whatever is held
+// there: a hint may be forged.
+func calls(t *testing.T, nodes *redlocktest.Cluster, which ...int) {
+	t.Helper()
+	var ids []string
+	for _, n := range nodes.Nodes() { // it stands on a quorum at least
+		if on, err := n.Miniredis().ZMembers("redlock:queue:orders/42"); err == nil {
+			ids = on
+		}
+	}
+	for _, i := range which {
+		must(t, nodes.Client(i).Publish(t.Context(), "redlock:wake:"+ids[0], "orders/42").Err())
+	}
+}
+
+// holders are the nodes that have the key of a lock, by its owner value.
+func holders(nodes *redlocktest.Cluster) map[string][]int {
+	on := map[string][]int{}
+	for i, n := range nodes.Nodes() {
+		if owner, err := n.Miniredis().Get("orders/42"); err == nil {
+			on[owner] = append(on[owner], i)
+		}
+	}
+	return on
+}
+
+// A round that is lost gives back what it was granted, while its reason is still
+// open. A hint in that moment must not have a node asked again: with two more
+// grants, one that is given back would count towards the quorum.
+func TestAGrantThatWasGivenBackIsNeverCountedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		stranger(t, nodes)
+		next := wants(t, l)
+		freed(nodes, 0)
+		for _, i := range []int{2, 3} {
+			nodes.Node(i).Intercept(onScripts("ask", redlocktest.ReplyError("OOM no room")))
+		}
+		nodes.Node(4).Intercept(onScripts("ask", redlocktest.LoseRequest()))
+		calls(t, nodes, 0)
+		time.Sleep(20 * time.Millisecond) // one granted, one taken, two failed, one is silent
+		nodes.Node(2).Intercept(nil)
+		freed(nodes, 1, 2)
+		calls(t, nodes, 1, 2)
+		g := got(t, next)
+		owned := 0
+		for _, on := range holders(nodes) {
+			if !slices.Contains(on, 3) {
+				owned = len(on)
+			}
+		}
+		if owned < 3 {
+			t.Errorf("it has the lock by %d nodes of five: %v", owned, holders(nodes))
+		}
+		mustRelease(t, g.lock)
+	})
+}
+
+// The hints of a bare quorum are enough to win. A lock that rested on these nodes
+// only would be lost with the first of them.
+func TestALockThatWasWaitedForRestsOnAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		stranger(t, nodes)
+		next := wants(t, l)
+		freed(nodes, 0, 1, 2, 3, 4)
+		calls(t, nodes, 0, 1, 2)
+		g := got(t, next)
+		synctest.Wait()
+		for _, on := range holders(nodes) {
+			if len(on) != 5 {
+				t.Errorf("it is held on the nodes %v; want all five", on)
+			}
+		}
+		mustRelease(t, g.lock)
+	})
+}
