@@ -47,6 +47,7 @@ func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *clai
 		key: key, owner: dead[len(tombstoneKey):], dead: dead, stripe: stripeOf(key),
 		ttl: milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
+	c.rounds = 1
 	c.round.Store(int64(start))
 	if c.marks = c.room[:min(len(l.nodes), fewNodes)]; len(l.nodes) > fewNodes {
 		c.marks = make([]mark, len(l.nodes))
@@ -78,8 +79,18 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, flo
 
 // conclude makes a lock of a round that has ended at stage s, or rolls it back.
 func (l *Locker) conclude(ctx context.Context, resource string, r *round, t terms, w *waiter, s stage, err error) (*Lock, error) {
+	lock, err := l.judge(ctx, resource, r, t, w, s, err)
+	if err != nil {
+		l.tellAttempt(ctx, resource, r, err)
+	}
+	return lock, err
+}
+
+// judge is conclude, but that nothing is told of a failure.
+func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, w *waiter, s stage, err error) (*Lock, error) {
 	c := r.claim
 	r.close(l.nodes, s == finished)
+	l.cfg.journal.counters.poll(r.votes)
 	if err != nil {
 		l.rollBack(c, t)
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
@@ -125,6 +136,7 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 		return 0, errOutvoted
 	case waiting, uneven:
 	}
+	c.rounds++
 	r := newRound(c, len(l.nodes), l.clock.early(), w.ready())
 	r.raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range votes {

@@ -194,11 +194,13 @@ func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) 
 		if err := contextError(ctx); err != nil && given == nil {
 			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
 		}
+		c.t.call.turn = c.turn()
 		lock, rest, err := c.try(ctx, given)
 		given = nil
 		if err == nil {
 			return lock, nil
 		}
+		c.t.call.failed++
 		var failed *QuorumError
 		switch {
 		case !errors.As(err, &failed):
@@ -218,6 +220,18 @@ func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) 
 		if err := rest(ctx); err != nil {
 			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
 		}
+	}
+}
+
+// turn is how the attempt that is due came about.
+func (c *candidate) turn() Turn {
+	switch {
+	case c.t.call.failed == 0:
+		return TurnFirst
+	case c.hints != 0:
+		return TurnCalled
+	default:
+		return TurnFound
 	}
 }
 

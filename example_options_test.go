@@ -272,23 +272,22 @@ func ExampleWithNodeNames() {
 	// oslo
 }
 
-// The observer is told what the library notices by itself. It is called from
-// several goroutines, and must not block.
+// The observer is told what the Locker does and notices, by one goroutine, one
+// event after the other. It may take its time: no lock waits for it.
 func ExampleWithObserver() {
 	nodes := fiveNodes()
 	defer nodes.Close()
-	events := make(chan redlock.Event, 64)
+	down := make(chan redlock.Event, 1)
 	locker := lockerOn(nodes, redlock.WithObserver(func(e redlock.Event) {
-		select {
-		case events <- e:
-		default: // rather lose an event than hold up a node
+		if e.Kind == redlock.NodeDown {
+			down <- e
 		}
 	}))
 	defer locker.Close()
 
 	nodes.Node(2).Stop()
 	acquire(locker, "orders/42")
-	e := <-events
+	e := <-down
 	fmt.Println(e.Name+":", e.Kind)
 	// Output: node-2: node down
 }

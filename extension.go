@@ -30,12 +30,13 @@ func (g *group) forget(gone func(*claim) bool) {
 // extension is one round that confirms many locks and lengthens their leases.
 // Each lock has a verdict of its own.
 type extension struct {
-	nodes  []*node
-	locks  []*Lock
-	claims []*claim
-	ttls   []int64
-	start  instant
-	done   chan struct{} // closed when every lock is decided
+	nodes   []*node
+	locks   []*Lock
+	claims  []*claim
+	ttls    []int64
+	start   instant
+	renewal bool          // the Locker's own; the caller's, who alone reads it
+	done    chan struct{} // closed when every lock is decided
 
 	mu       sync.Mutex // guards the fields below
 	replies  [][]int64  // by node, then by lock; nil: no reply

@@ -53,6 +53,7 @@ type claim struct {
 	ttl    int64 // of the first lease, in ms
 	hint   int64
 	token  int64         // once settled
+	rounds int           // round trips so far, of the one goroutine that makes the attempt
 	over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
 	round  atomic.Int64  // the start of the round that it stands on
 	voters atomic.Uint64 // the nodes that vouched for it in that round, one bit each

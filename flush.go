@@ -215,7 +215,9 @@ func (n *node) send() {
 		n.addPart(part{cmd: n.lookCall(k), look: k})
 	}
 	if len(f.parts) > 0 {
+		sent := n.clock.early()
 		n.exec()
+		n.journal.counters.called(n.index, n.clock.early().sub(sent))
 		n.handOut()
 	}
 }

@@ -38,6 +38,7 @@ func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool
 	old.stays = recorded
 	old.over.Store(true)
 	start := l.clock.start()
+	p.t.call.turn = TurnHandedOver
 	c := l.newClaim(old.key, p.t, start, 0)
 	c.stays = recorded
 	w := l.waiters.Get().(*waiter).ready()

@@ -10,6 +10,7 @@ import (
 // but the rollbacks.
 func (n *node) failed(err error) {
 	err = explain(err)
+	n.journal.counters.nodes[n.index].errors.Add(1)
 	n.roster.missed(n.index, n.clock.now(), err)
 	n.markDown(err)
 	n.failQueued(fmt.Errorf("not sent: %w", err))
@@ -23,7 +24,7 @@ func (n *node) markDown(err error) {
 	first := n.down == nil
 	n.down = err
 	if first {
-		n.failures, n.downUntil = 0, now
+		n.failures, n.downUntil, n.downSince = 0, now, now
 	} else {
 		pause := min(firstBackoff<<min(n.failures, 10), lastBackoff)
 		n.failures++
@@ -32,15 +33,17 @@ func (n *node) markDown(err error) {
 	n.mu.Unlock()
 	n.peers.forget(n.index)
 	if first {
-		n.tell(NodeDown, err)
+		n.tell(Event{Kind: NodeDown, Err: err})
 	}
 }
 
 func (n *node) recovered() {
+	now := n.clock.early()
 	n.mu.Lock()
 	n.down, n.failures = nil, 0
+	down := now.sub(n.downSince)
 	n.mu.Unlock()
-	n.tell(NodeUp, nil)
+	n.tell(Event{Kind: NodeUp, Duration: down})
 }
 
 func (n *node) failQueued(err error) {
@@ -66,8 +69,9 @@ func (n *node) failQueued(err error) {
 	}
 }
 
-func (n *node) tell(k EventKind, err error) {
-	n.observe.tell(Event{Kind: k, Node: n.index, Name: n.name, Err: err})
+func (n *node) tell(e Event) {
+	e.Node, e.Name = n.index, n.name
+	n.journal.tell(e)
 }
 
 // sample takes in a reading of the node's clock that was asked for at sent. A

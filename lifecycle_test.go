@@ -275,6 +275,7 @@ func TestObserversAreToldOnce(t *testing.T) {
 			n.Hang()
 		}
 		wantError(t, "Release", lock.Release(t.Context()), redlock.ErrNoQuorum)
+		synctest.Wait()
 		if got := told.of(redlock.ReleaseUnconfirmed); len(got) != 1 || got[0].Resource != "orders/42" || got[0].Token != lock.Token() {
 			t.Errorf("a release that nobody confirmed: got %+v; want one event", got)
 		}

@@ -20,6 +20,7 @@ type Lock struct {
 	resource string
 	claim    *claim
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
+	since    instant         // when it was known to be held
 	maxUntil instant         // 0: no bound
 	fixed    bool            // not renewed
 
@@ -43,61 +44,63 @@ type Lock struct {
 func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, start instant, valid validity) (*Lock, error) {
 	lock := &Lock{
 		locker: l, resource: resource, claim: c, values: ctx, fixed: t.fixed,
-		ttl: t.ttl, asked: t.ttl, valid: valid, place: -1,
+		since: l.clock.early(), ttl: t.ttl, asked: t.ttl, valid: valid, place: -1,
 	}
 	if t.maxHold > 0 {
 		lock.maxUntil = start.add(t.maxHold)
 	}
 	lock.renewAt = renewalAfter(start, t.ttl)
 	l.lines.holds(c.key)
-	if !l.scheduler.add(lock) {
+	if !l.scheduler.add(lock, lock.begun(t, start)) {
 		l.rollBack(c, t)
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
 	}
-	if lock.doubt(start) {
-		lock.tellLoss()
-	}
+	lock.doubt(start)
 	if t.reentry {
 		return lock.share(ctx), nil
 	}
 	return lock, nil
 }
 
+// begun is the event of a hold that begins: start is when the attempt was sent.
+func (l *Lock) begun(t terms, start instant) Event {
+	return Event{
+		Kind: LockAcquired, Duration: l.since.sub(t.call.began), Waited: start.sub(t.call.began),
+		Validity: l.valid.remaining(l.since),
+		Attempts: t.call.failed + 1, Rounds: l.claim.rounds, Turn: t.call.turn,
+	}
+}
+
 // errStepped is why a lock is worth nothing that a quorum granted.
 var errStepped = errors.New("the clocks of too many nodes stepped meanwhile")
 
 // doubt takes the nodes whose clocks were seen to step since start out of what
-// the lock stands on, and tells whether that ended it.
-func (l *Lock) doubt(start instant) (over bool) {
+// the lock stands on, which may end it.
+func (l *Lock) doubt(start instant) {
 	for i, n := range l.locker.nodes {
-		if n.steppedSince(start) && l.discount(i, errStepped) {
-			over = true
+		if n.steppedSince(start) {
+			l.discount(i, errStepped)
 		}
 	}
-	return over
 }
 
 // distrust takes a node whose clock stepped out of what every held lock stands
 // on.
 func (l *Locker) distrust(node int, cause error) {
-	var lost []*Lock
 	for _, lock := range l.scheduler.held() {
-		if lock.discount(node, cause) {
-			lost = append(lost, lock)
-		}
+		lock.discount(node, cause)
 	}
-	tellLosses(lost)
 }
 
 // discount takes one node out of what the lock stands on, and ends it where that
 // leaves no quorum.
-func (l *Lock) discount(node int, cause error) (over bool) {
+func (l *Lock) discount(node int, cause error) {
 	before := l.claim.voters.And(^(uint64(1) << node))
 	left := bits.OnesCount64(before &^ (1 << node))
 	if before&(1<<node) == 0 || left >= l.locker.quorum {
-		return false
+		return
 	}
-	return l.end(fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, l.locker.quorum, cause), nil)
+	l.end(fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, l.locker.quorum, cause), nil)
 }
 
 // Resource returns the name that was locked, without the prefix.
@@ -140,33 +143,23 @@ func (l *Lock) Err() error {
 	if l.sharing != nil {
 		return l.sharing.err(l)
 	}
-	over, cause := l.look()
-	if over {
-		l.tellLoss()
-	}
-	return cause
-}
-
-// look is Err without a word to the observer: over tells that this very look
-// found the lock lost.
-func (l *Lock) look() (over bool, cause error) {
 	now := l.locker.clock.now()
 	l.mu.Lock()
 	cause, lapsed := l.cause, !l.valid.holds(now)
 	l.mu.Unlock()
 	switch {
 	case cause != nil:
-		return false, cause
+		return cause
 	case lapsed:
-		over = l.end(errLapsed, nil)
+		l.end(errLapsed, nil)
 	case l.maxUntil != 0 && now >= l.maxUntil:
 		l.end(ErrMaxHold, nil)
 	default:
-		return false, nil
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return over, l.cause
+	return l.cause
 }
 
 var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
@@ -241,10 +234,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	l.mu.Unlock()
 	e := l.locker.extend([]*Lock{l}, []time.Duration{ttl})
 	e.wait(ctx, l.locker.clock, l.locker.cfg.nodeTimeout)
-	over, err := l.extended(e, 0, ttl)
-	if over {
-		l.tellLoss()
-	}
+	err := l.extended(e, 0, ttl)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
 		err = errors.Join(contextError(ctx), err)
 	}
@@ -252,35 +242,39 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // extended draws the conclusions of an extension for this lock, the k-th in it.
-// over tells that they ended it; the observer is left to the caller, who may have
-// many locks to conclude before it takes its time.
-func (l *Lock) extended(e *extension, k int, ttl time.Duration) (over bool, err error) {
+func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 	verdict := e.verdict(k)
 	if verdict == won {
-		if over, err = l.confirm(e.start, ttl); err != nil {
-			return over, err
+		if err := l.confirm(e.start, ttl); err != nil {
+			return err
 		}
-		over = l.doubt(e.start)
-		lapsed, cause := l.look()
-		return over || lapsed, cause
+		l.doubt(e.start)
+		cause := l.Err()
+		if cause == nil {
+			l.tellExtension(e, nil)
+		}
+		return cause
 	}
-	if lapsed, cause := l.look(); cause != nil { // our own release, perhaps, was there first
-		return lapsed, ended("extend", l.resource, cause)
+	if cause := l.Err(); cause != nil { // our own release, perhaps, was there first
+		return ended("extend", l.resource, cause)
 	}
 	if verdict == lost {
 		failure := e.failure(k, ErrLost)
-		return l.end(failure, nil), failure
+		l.end(failure, nil)
+		return failure
 	}
-	return false, e.failure(k, ErrNoQuorum)
+	failure := e.failure(k, ErrNoQuorum)
+	l.tellExtension(e, failure)
+	return failure
 }
 
 // confirm takes in a lease that a quorum confirmed. A lapse is final.
-func (l *Lock) confirm(start instant, ttl time.Duration) (over bool, err error) {
+func (l *Lock) confirm(start instant, ttl time.Duration) error {
 	cfg, now := &l.locker.cfg, l.locker.clock.now()
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
-		return false, ended("extend", l.resource, l.cause)
+		return ended("extend", l.resource, l.cause)
 	}
 	valid, ok := l.valid.confirm(validFrom(start, ttl, cfg.drift), now)
 	if ok {
@@ -288,9 +282,10 @@ func (l *Lock) confirm(start instant, ttl time.Duration) (over bool, err error) 
 	}
 	l.mu.Unlock()
 	if !ok {
-		return l.end(errLapsed, nil), ended("extend", l.resource, errLapsed)
+		l.end(errLapsed, nil)
+		return ended("extend", l.resource, errLapsed)
 	}
-	return false, nil
+	return nil
 }
 
 // takeTurn waits until no extension or renewal of this lock is under way, or the
@@ -365,23 +360,28 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 	defer l.locker.waiters.Put(w)
 	s, _ := r.await(context.Background(), l.locker.clock, bound, releaseStage, nil)
 	r.close(l.locker.nodes, s == finished)
+	took := l.locker.clock.early().sub(r.start)
 	if s == finished {
+		l.tell(Event{Kind: ReleaseConfirmed, Duration: took})
 		return nil
 	}
 	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.nodes, r.votes, r.causes)
-	l.tell(ReleaseUnconfirmed, err)
+	l.tell(Event{Kind: ReleaseUnconfirmed, Duration: took, Err: err, Reason: ReasonNoQuorum})
 	return err
 }
 
 // end ends the lock for cause, once: its release is on the way (to r, if any) and
-// the name is free before anybody can see that it ended.
+// the name is free before anybody can see that it ended. It is told before the name
+// is free: the next holder's event must not come first.
 func (l *Lock) end(cause error, r *round) bool {
+	now := l.locker.clock.early()
 	l.mu.Lock()
 	if l.cause != nil {
 		l.mu.Unlock()
 		return false
 	}
 	l.cause = cause
+	l.tellEnd(now)
 	l.locker.scheduler.remove(l)
 	l.locker.handOn(l.claim, l.asked, cause, r)
 	cancel := l.cancel
@@ -399,23 +399,32 @@ func (l *Lock) lease() time.Duration {
 	return l.ttl
 }
 
-// tellLosses tells the observer of locks that were lost. All of them have ended
-// by then: it may be slow, and nobody's end waits for it.
-func tellLosses(lost []*Lock) {
-	for _, l := range lost {
-		l.tellLoss()
+// tellEnd tells why the hold ended; mu is held.
+func (l *Lock) tellEnd(now instant) {
+	e := Event{Kind: LockReleased, Reason: ending(l.cause), Held: now.sub(l.since), Validity: l.valid.remaining(now)}
+	if errors.Is(l.cause, ErrLost) {
+		e.Kind, e.Err = LockLost, l.cause
 	}
+	l.tell(e)
 }
 
-func (l *Lock) tellLoss() {
+// tellExtension tells what became of an extension of a lock that is held; failure is
+// nil where a quorum confirmed it.
+func (l *Lock) tellExtension(x *extension, failure *QuorumError) {
+	now := l.locker.clock.early()
 	l.mu.Lock()
-	cause := l.cause
+	e := Event{Kind: LockExtended, Duration: now.sub(x.start), Validity: l.valid.remaining(now), Renewal: x.renewal}
 	l.mu.Unlock()
-	l.tell(LockLost, cause)
+	if failure != nil {
+		e.Kind, e.Err, e.Reason = ExtendFailed, failure, ReasonNoQuorum
+	}
+	l.tell(e)
 }
 
-func (l *Lock) tell(k EventKind, err error) {
-	l.locker.cfg.observe.tell(Event{Kind: k, Node: -1, Resource: l.resource, Token: l.Token(), Err: err})
+// tell tells an event of this lock.
+func (l *Lock) tell(e Event) {
+	e.Node, e.Resource, e.Token, e.Context = -1, l.resource, l.Token(), l.values
+	l.locker.cfg.journal.tell(e)
 }
 
 // discard sends the release of a claim that nobody wants any more to every node

@@ -42,7 +42,7 @@ type node struct {
 	bounded  *redis.Client         // calls, where a connection of it may be pinned; nil: not
 	timeout  time.Duration
 	clock    *Clock
-	observe  observer
+	journal  *journal
 	peers    *peers
 	roster   *roster
 	stale    atomic.Bool               // to be verified before the next flush
@@ -62,6 +62,7 @@ type node struct {
 	queue     backlog
 	busySince instant // when the flush that is out was sent; 0: none
 	down      error   // why the node is not talked to; nil: it is
+	downSince instant // since when, if it is down
 	downUntil instant // not even a probe before
 	failures  int     // failed probes in a row
 	steps     instant // when the node's clock was last seen to have stepped; 0: never
@@ -112,7 +113,7 @@ type cleanup struct {
 func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, stepped func(int, error)) *node {
 	n := &node{
 		index: index, name: name, client: client, calls: client, timeout: cfg.nodeTimeout,
-		clock: clock, observe: cfg.observe, peers: p, roster: r, cfg: cfg, due: true, stepped: stepped,
+		clock: clock, journal: cfg.journal, peers: p, roster: r, cfg: cfg, due: true, stepped: stepped,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
@@ -229,6 +230,6 @@ func (n *node) stepBy(by time.Duration) {
 	n.mu.Lock()
 	n.steps = now
 	n.mu.Unlock()
-	n.tell(NodeClockStepped, why)
+	n.tell(Event{Kind: NodeClockStepped, Err: why})
 	n.stepped(n.index, why)
 }

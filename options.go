@@ -60,6 +60,14 @@ type terms struct {
 	wait    time.Duration // 0: no bound
 	barging bool
 	reentry bool
+	call    call
+}
+
+// call is how far the call has come that the terms are of: for its events.
+type call struct {
+	began  instant
+	failed int // attempts
+	turn   Turn
 }
 
 // config is what a Locker is made of.
@@ -75,7 +83,8 @@ type config struct {
 	prefix       string
 	holder       string
 	names        []string
-	observe      observer
+	observers    []func(Event)
+	journal      *journal    // of the Locker that is made of it
 	tls          *tls.Config // of Open's rediss:// clients; nil: the system's certificates
 	trustClocks  bool
 
@@ -212,11 +221,6 @@ func WithoutMembership() Option { return lockerOption(func(c *config) { c.unprot
 // makes the node abstain for MaxTTL, goes unnoticed. It is for experiments that
 // show what the watch is worth.
 func WithoutClockWatch() Option { return lockerOption(func(c *config) { c.trustClocks = true }) }
-
-// WithObserver has f told what the library notices by itself. f is called from
-// the library's goroutines, from several at once too, and must return quickly:
-// while it runs, a node's commands wait.
-func WithObserver(f func(Event)) Option { return lockerOption(func(c *config) { c.observe = f }) }
 
 // buildConfig applies the options and returns all their faults, joined.
 func buildConfig(nodes int, opts []Option) (config, error) {

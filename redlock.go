@@ -64,6 +64,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l := &Locker{
 		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
+	l.cfg.journal = newJournal(l.clock, cfg.observers, len(nodes))
 	l.waiters.New = func() any { return newWaiter(l.clock) }
 	l.peers = newPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
@@ -103,6 +104,17 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 	if err != nil {
 		return nil, err
 	}
+	t.call = l.begin()
+	lock, err := l.acquire(ctx, resource, key, &t)
+	if err != nil {
+		l.tellFailure(ctx, resource, &t, err)
+	}
+	return lock, err
+}
+
+// acquire is Acquire, but that nothing is told of its failure. How far it came is in
+// t then.
+func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
 	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
@@ -116,15 +128,16 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 		ctx, cancel = context.WithTimeout(ctx, t.wait)
 		defer cancel()
 	}
-	ln, given, err := l.lines.take(ctx, key, t)
+	ln, given, err := l.lines.take(ctx, key, *t)
 	if err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w: %w", printable(resource), ErrNotAcquired, err)
 	}
-	c := candidate{locker: l, resource: resource, line: ln, t: t}
+	c := candidate{locker: l, resource: resource, line: ln, t: *t}
 	lock, err := c.insist(ctx, given)
 	c.part()
+	t.call = c.t.call
 	if err != nil {
-		l.giveUp(key, t)
+		l.giveUp(key, c.t)
 	}
 	c.exit()
 	return lock, err
@@ -142,6 +155,17 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 	if err != nil {
 		return nil, err
 	}
+	t.call = l.begin()
+	lock, err := l.tryAcquire(ctx, resource, key, &t)
+	if err != nil {
+		l.tellFailure(ctx, resource, &t, err)
+	}
+	return lock, err
+}
+
+// tryAcquire is TryAcquire, but that nothing is told of its failure. How far it came
+// is in t then.
+func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
 	if err := contextError(ctx); err != nil {
 		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
@@ -154,8 +178,9 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 	if !ok {
 		return nil, fmt.Errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", printable(resource), ErrNotAcquired)
 	}
-	lock, err := l.once(ctx, resource, ln, t)
+	lock, err := l.once(ctx, resource, ln, *t)
 	if err != nil {
+		t.call.failed = 1
 		l.lines.pass(key)
 	}
 	return lock, err
@@ -227,6 +252,7 @@ func (l *Locker) Close() error {
 		l.looks.Wait()
 		l.vigil.await()
 		l.roster.close()
+		l.cfg.journal.close() // last: whoever ends may have something to tell
 	})
 	for _, c := range l.own {
 		errs = append(errs, c.Close())

@@ -88,7 +88,9 @@ func (s *sharing) enter(ctx context.Context) (*Lock, error) {
 		return nil, errOutside
 	}
 	s.open++
-	return s.handle(ctx), nil
+	handle := s.handle(ctx)
+	handle.tell(Event{Kind: LockReentered})
+	return handle, nil
 }
 
 // carry puts the hold into a context.

@@ -115,7 +115,10 @@ func (n *node) do(ctx context.Context, p plan) error {
 		case done != int64(1):
 			err = errRefused
 		case p.founding:
-			n.tell(ClusterFounded, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster))
+			n.tell(Event{
+				Kind: ClusterFounded,
+				Err:  fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster),
+			})
 		}
 		return err
 	case doAmend:

@@ -45,14 +45,16 @@ type scheduler struct {
 
 func newScheduler(l *Locker) *scheduler { return &scheduler{locker: l} }
 
-// add takes a lock in. It returns false once the scheduler was stopped.
-func (s *scheduler) add(l *Lock) bool {
+// add takes a lock in, and tells that its hold begins: nothing else of it can have
+// been told by then. It returns false once the scheduler was stopped.
+func (s *scheduler) add(l *Lock, begun Event) bool {
 	due := l.nextDue()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return false
 	}
+	l.tell(begun)
 	l.due = due
 	heap.Push(&s.locks, l)
 	s.arm()
@@ -138,13 +140,11 @@ func (s *scheduler) tick() {
 	s.mu.Unlock()
 	defer s.work.Done()
 
-	var renewals, lost []*Lock
+	var renewals []*Lock
 	for _, l := range due {
 		switch {
 		case !l.holds(now):
-			if l.end(errLapsed, nil) {
-				lost = append(lost, l)
-			}
+			l.end(errLapsed, nil)
 		case l.maxUntil != 0 && now >= l.maxUntil:
 			s.work.Go(func() { l.endHold() })
 		case l.beginRenewal(now):
@@ -159,7 +159,6 @@ func (s *scheduler) tick() {
 		renewals = renewals[len(group):]
 		s.work.Go(func() { s.renew(group) })
 	}
-	tellLosses(lost)
 }
 
 // renew makes one round for up to extendBatchSize locks. A lock that no quorum
@@ -170,19 +169,14 @@ func (s *scheduler) renew(locks []*Lock) {
 		ttls[i] = l.lease()
 	}
 	e := s.locker.extend(locks, ttls)
+	e.renewal = true
 	e.wait(context.Background(), s.locker.clock, s.locker.cfg.nodeTimeout)
-	var lost []*Lock
 	for i, l := range locks {
-		over, err := l.extended(e, i, ttls[i])
-		if over {
-			lost = append(lost, l)
-		}
-		if err != nil {
+		if err := l.extended(e, i, ttls[i]); err != nil {
 			l.retryRenewal()
 		}
 		l.passTurn()
 	}
-	tellLosses(lost)
 }
 
 func (l *Lock) holds(now instant) bool {

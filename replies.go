@@ -77,6 +77,9 @@ func (n *node) handOut() {
 			n.settleTime(p, outcome, err)
 		}
 	}
+	if refused || broken != nil {
+		n.journal.counters.nodes[n.index].errors.Add(1)
+	}
 	if refused {
 		n.unpin() // go-redis gives a connection up that said READONLY
 	}

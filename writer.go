@@ -185,9 +185,9 @@ func (n *node) prepare() error {
 	}
 	switch {
 	case abstains != nil && n.abstains == nil:
-		n.tell(NodeAbstains, abstains)
+		n.tell(Event{Kind: NodeAbstains, Err: abstains})
 	case abstains == nil && n.abstains != nil:
-		n.tell(NodeVotes, nil)
+		n.tell(Event{Kind: NodeVotes})
 	}
 	if abstains != nil {
 		n.rechecks = 0 // what was asked again has its answer

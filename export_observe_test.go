@@ -1,0 +1,17 @@
+package redlock
+
+// Tell has a Locker tell an event.
+func Tell(l *Locker, e Event) { l.cfg.journal.tell(e) }
+
+// RefusalOf and EndingOf are the reasons that an error and the cause of an end stand
+// for.
+var (
+	RefusalOf = refusal
+	EndingOf  = ending
+)
+
+// EventKinds is how many kinds of events there are.
+const EventKinds = len(eventNames) - 1
+
+// EventBound is how many events of single operations may wait for an observer.
+const EventBound = eventBound
