@@ -51,18 +51,26 @@ type lookout struct {
 	round int           // counts the rests: an answer for an earlier one is late
 	free  instant       // when a quorum is, as far as was said
 	ends  []instant     // when each node is, as it said last; 0: it did not
+	vague int           // looks in a row, since then, that told nothing
 }
 
-// heard takes in that a node's lease lasts until end, and returns when the next
-// look is due by that. Of a lease that was lengthened it is the end: the holder
-// lives. Else it is what was known before: this one node may be held by somebody
-// who never had a quorum, and died.
-func (o *lookout) heard(node int, end instant, slack time.Duration) instant {
+// heard takes in that a node's lease lasts until end. It returns when the next
+// look is due by that, or that all nodes are to be asked now. Of a lease that was
+// lengthened it is the end: the holder lives. Else it is what was known before:
+// this one node may be held by somebody who never had a quorum, and died. Once
+// that has passed, a node that was not heard before, or shows no change, tells
+// nothing; the next is looked at, which costs less than to ask them all.
+func (o *lookout) heard(node int, now, end instant, slack time.Duration) (next instant, ask bool) {
 	if before := o.ends[node]; before != 0 && end.sub(before) > slack {
 		o.free = end
 	}
 	o.ends[node] = end
-	return o.free
+	if o.free > now {
+		o.vague = 0
+		return o.free, false
+	}
+	o.vague++
+	return now, o.vague >= len(o.ends)
 }
 
 func newVigil(l *Locker, id string) *vigil {
@@ -184,7 +192,7 @@ func (w *vigil) schedule(c *candidate, r rest) {
 	if c.isHead() {
 		ln.look.most = headLook
 	}
-	ln.look.free, ln.look.ends = now.add(r.ends), ln.look.ends[:0]
+	ln.look.free, ln.look.ends, ln.look.vague = now.add(r.ends), ln.look.ends[:0], 0
 	for i, v := range c.votes {
 		end := instant(0)
 		if v.outcome == Taken && c.heard[i].left > 0 {
@@ -287,7 +295,11 @@ func (w *vigil) dueLooks(now instant) (looks []*looking, first int) {
 	}
 	w.nextLooks = now.add(min(time.Duration(len(w.lookouts))*lookPace, lookPaceMost))
 	looks = w.looking(lines)
-	w.turn = (w.turn + len(looks)) % len(w.locker.nodes)
+	w.turn += len(looks)
+	if len(looks)%len(w.locker.nodes) == 0 { // else each would be looked at on the same node again
+		w.turn++
+	}
+	w.turn %= len(w.locker.nodes)
 	return looks, first
 }
 
@@ -388,11 +400,12 @@ func (k *looking) answer(node int, replies []int64, err error) {
 			w.arm(ln, now.add(ln.look.most))
 		default:
 			end := now.add(time.Duration(replies[1+i]+1) * time.Millisecond)
-			if end = ln.look.heard(node, end, w.locker.cfg.nodeTimeout); end <= now {
+			next, ask := ln.look.heard(node, now, end, w.locker.cfg.nodeTimeout)
+			if ask {
 				free = append(free, ln)
 				continue
 			}
-			w.arm(ln, min(end, now.add(ln.look.most)))
+			w.arm(ln, min(next, now.add(ln.look.most)))
 		}
 	}
 	w.mu.Unlock()

@@ -10,13 +10,22 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 )
 
 // manyNames makes this program the process of the idle workload.
 const manyNames = "-idle-child"
 
-// idleFor is how long the waiters are watched: several rounds of looks.
-const idleFor = 12 * time.Second
+const (
+	// idleFor is how long the waiters are watched: more than a round of looks.
+	idleFor = 12 * time.Second
+	// idleSettle is how long the last asks are given, which are not idleness.
+	idleSettle = 3 * time.Second
+	// idleLease is the lease of the names, and idleBatch how many are renewed at
+	// once, each at a third of it: as a holder of this library does.
+	idleLease = 10 * time.Second
+	idleBatch = 250
+)
 
 // memory is what a process has in use.
 type memory struct{ Heap, Stack uint64 }
@@ -58,9 +67,11 @@ func idleChild(ctx context.Context, p *part, c contender, s *stage) error {
 func (r *run) idle(ctx context.Context) (err error) {
 	const name = "idle"
 	count := r.scale(10_000, 2_000)
-	if err := r.occupy(ctx, name+":", count); err != nil {
+	leave, err := r.occupy(ctx, name+":", count)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, leave()) }()
 	used, keys, err := r.nodeMemory(ctx)
 	if err != nil {
 		return err
@@ -71,7 +82,11 @@ func (r *run) idle(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.end()) }()
 	var before, after memory
-	if err := errors.Join(c.hear(&before), r.lineUp(ctx, keys, count), c.say("memory"), c.hear(&after)); err != nil {
+	if err := errors.Join(c.hear(&before), r.lineUp(ctx, keys, count)); err != nil {
+		return err
+	}
+	time.Sleep(idleSettle)
+	if err := errors.Join(c.say("memory"), c.hear(&after)); err != nil {
 		return err
 	}
 	l, perSecond, err := r.watchIdle(ctx)
@@ -122,22 +137,45 @@ func (r *run) watchIdle(ctx context.Context) (l load, perSecond float64, err err
 	return to.since(from), float64(after-before) / to.at.Sub(from.at).Seconds(), err
 }
 
-// occupy sets the names as a holder of this library would, for long enough that
-// no renewal is counted.
-func (r *run) occupy(ctx context.Context, prefix string, count int) error {
+// occupy sets the names as a holder of this library would, and renews them until
+// leave is called, by a command that the waiters do not send.
+func (r *run) occupy(ctx context.Context, prefix string, count int) (leave func() error, err error) {
 	owner := uuid.NewString()
-	for _, s := range r.servers {
-		pipe := s.control.Pipeline()
-		for i := range count {
-			pipe.Set(ctx, prefix+strconv.Itoa(i), owner, time.Hour)
-			if pipe.Len() == 1000 || i == count-1 {
-				if _, err := pipe.Exec(ctx); err != nil {
-					return err
-				}
+	each := func(from int, add func(p redis.Pipeliner, key string)) error {
+		for _, s := range r.servers {
+			pipe := s.control.Pipeline()
+			for i := from; i < min(from+idleBatch, count); i++ {
+				add(pipe, prefix+strconv.Itoa(i))
+			}
+			if _, err := pipe.Exec(ctx); err != nil {
+				return err
 			}
 		}
+		return nil
 	}
-	return nil
+	for from := 0; from < count; from += idleBatch {
+		if err := each(from, func(p redis.Pipeliner, key string) { p.Set(ctx, key, owner, idleLease) }); err != nil {
+			return nil, err
+		}
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		beat := time.NewTicker(idleLease / 3 / time.Duration((count+idleBatch-1)/idleBatch))
+		defer beat.Stop()
+		for from := 0; ; from = (from + idleBatch) % count {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-beat.C:
+			}
+			if err := each(from, func(p redis.Pipeliner, key string) { p.PExpire(ctx, key, idleLease) }); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	return func() error { close(stop); return <-done }, nil
 }
 
 // lineUp waits until the nodes have as many keys more as a quorum of entries for

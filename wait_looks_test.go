@@ -1,0 +1,47 @@
+package redlock_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// Who waits behind a holder that renews looks now and then, at one node. To ask
+// all nodes again at each end of a lease that was renewed long ago costs them
+// hundreds of commands a second where a process waits for ten thousand names.
+func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(6*time.Second))
+		waiting := wants(t, other)
+		time.Sleep(time.Second)
+		var asks, looks atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				switch name := scriptOf(args); {
+				case strings.HasPrefix(name, "ask"):
+					asks.Add(1)
+				case strings.HasPrefix(name, "look"):
+					looks.Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		const minutes = 5
+		time.Sleep(minutes * time.Minute)
+		if got := asks.Load(); got != 0 {
+			t.Errorf("got %d asks in %d minutes; want none", got, minutes)
+		}
+		if got, most := looks.Load(), int64(minutes*60*5+minutes*60/2); got > most { // a sign of life a second and node
+			t.Errorf("got %d looks and signs of life in %d minutes; want at most %d", got, minutes, most)
+		}
+		must(t, lock.Release(t.Context()))
+		got(t, waiting)
+	})
+}
