@@ -14,27 +14,40 @@ import (
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
 )
 
-// observed is a stage whose nodes can be looked into. observe records litter in
-// a history until the function that it returns is called.
-type observed interface {
-	observe(h *History, lease time.Duration) func()
+// observed is a stage whose nodes can be looked into.
+type observed interface{ observables() []observable }
+
+// observable is a node that can be looked into.
+type observable interface {
+	// answers has f see every command that the node answers otherwise than by an
+	// error, one at a time, from now on; nil ends it. f must not keep args.
+	answers(f func(args [][]byte))
+	// stores is what the node stores, and how often its data were replaced so far; ok
+	// is false where it can't be told.
+	stores() (keys []simnode.Key, memory int, ok bool)
 }
 
 // lookEvery is how often keys are looked at.
 const lookEvery = 250*time.Millisecond + 17*time.Nanosecond
 
-// observe looks at every node's keys every now and then. An owner whose release
-// a node executed less than a lease ago, and which it shows, is recorded with
+// observe records litter in a history until the function that it returns is
+// called: it looks at every node's keys every now and then. An owner whose release
+// a node answered less than a lease ago, and which it shows, is recorded with
 // both; that is as long as a release protects from an acquire that comes late.
-// At the end, each key that is left is recorded.
-func (v *virtual) observe(h *History, lease time.Duration) func() {
+// With all, each key that is left at the end is recorded.
+func observe(stage Stage, h *History, lease time.Duration) (stop func(all bool)) {
+	o, ok := stage.(observed)
+	if !ok {
+		return func(bool) {}
+	}
 	var watches []*watch
-	for _, node := range v.nodes {
-		w := &watch{node: node.sim, name: node.name, history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}}
-		w.node.Watch(w.saw)
+	names := stage.Names()
+	for i, node := range o.observables() {
+		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}}
+		node.answers(w.saw)
 		watches = append(watches, w)
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	stopping, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
 		for ticker := time.NewTicker(lookEvery); ; {
@@ -43,37 +56,37 @@ func (v *virtual) observe(h *History, lease time.Duration) func() {
 				for _, w := range watches {
 					w.look(false)
 				}
-			case <-stop:
+			case <-stopping:
 				ticker.Stop()
 				return
 			}
 		}
 	}()
-	return func() {
-		close(stop)
+	return func(all bool) {
+		close(stopping)
 		<-stopped
 		for _, w := range watches {
-			w.look(true)
-			w.node.Watch(nil)
+			w.look(all)
+			w.node.answers(nil)
 		}
 	}
 }
 
-// watch sees what releases a node executes.
+// watch sees what releases a node answers.
 type watch struct {
-	node    *simnode.Node
+	node    observable
 	name    string
 	history *History
 	lease   time.Duration
 
-	mu       sync.Mutex               // guards the rest; taken after the node's
+	mu       sync.Mutex               // guards the rest; taken after the node's own
 	releases map[string]bool          // hashes of scripts: one that releases a batch?
-	cleaned  map[string]time.Duration // by owner: when its release was executed
+	cleaned  map[string]time.Duration // by owner: when its release was answered
 	told     map[string]bool          // owners whose litter was recorded
 	memory   int                      // which one the node had then
 }
 
-// saw notes the releases among the commands that the node executes. They are told
+// saw notes the releases among the commands that the node answers. They are told
 // by the first line of the script: redlock's say what they are, and the plain
 // ones are known.
 func (w *watch) saw(args [][]byte) {
@@ -82,8 +95,8 @@ func (w *watch) saw(args [][]byte) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch string(args[0]) {
-	case "EVALSHA":
+	switch strings.ToLower(string(args[0])) {
+	case "evalsha":
 		batch, release := w.releases[string(args[1])]
 		keys, err := strconv.Atoi(string(args[2]))
 		if !release || err != nil || len(args) < 4+keys {
@@ -95,11 +108,11 @@ func (w *watch) saw(args [][]byte) {
 		} else if n, err := strconv.Atoi(string(owners[0])); err == nil && n < len(owners) {
 			w.released(owners[1 : 1+n])
 		}
-	case "eval", "EVAL":
+	case "eval":
 		if len(args) == 5 && string(args[1]) == deleteIfOurs {
 			w.released(args[4:])
 		}
-	case "script", "SCRIPT":
+	case "script":
 		if body := args[2]; bytes.HasPrefix(body, []byte("-- release")) {
 			sum := sha1.Sum(body) //nolint:gosec // the name that Redis gives a script, not a secret
 			w.releases[hex.EncodeToString(sum[:])] = bytes.HasPrefix(body, []byte("-- release_batch"))
@@ -117,10 +130,13 @@ func (w *watch) released(owners [][]byte) {
 // look compares the node's keys with what was released. A node that came back
 // with other data has executed nothing yet.
 func (w *watch) look(all bool) {
-	keys, memory := w.node.Keys()
+	now := w.history.Now()
+	keys, memory, ok := w.node.stores()
+	if !ok {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.history.Now()
 	if memory != w.memory {
 		clear(w.cleaned)
 		w.memory = memory
@@ -131,6 +147,7 @@ func (w *watch) look(all bool) {
 			continue // the library's own
 		}
 		at, litter := w.cleaned[key.Value]
+		litter = litter && at < now // before the look
 		if (!litter || w.told[key.Value]) && !all {
 			continue
 		}

@@ -244,9 +244,7 @@ func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, err
 		return nil, err
 	}
 	r := &run{plan: p, stage: stage, history: NewHistory(), guard: &fencing.Memory{}}
-	if o, ok := stage.(observed); ok {
-		defer o.observe(r.history, p.Lease)()
-	}
+	stop := observe(stage, r.history, p.Lease)
 	var (
 		work sync.WaitGroup
 		errs = make([]error, p.Clients+1)
@@ -256,6 +254,7 @@ func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, err
 	}
 	work.Go(func() { errs[p.Clients] = r.breakAndMend() })
 	work.Wait()
+	stop(true)
 	return r.history.Records(), errors.Join(errs...)
 }
 

@@ -53,6 +53,7 @@ type Proxy struct {
 	replies  weather
 	changed  chan struct{} // closed and replaced when a weather changes
 	relays   map[*relay]struct{}
+	answered func(args [][]byte) // is told what the server answers to new connections; nil: nobody is
 }
 
 // NewProxy starts a proxy in front of the server at target, a host:port. It
@@ -95,7 +96,7 @@ func (p *Proxy) serve(l net.Listener) {
 // carry relays one connection until it is over.
 func (p *Proxy) carry(client *net.TCPConn) {
 	p.mu.Lock()
-	target := p.target
+	target, answered := p.target, p.answered
 	p.mu.Unlock()
 	dialer := net.Dialer{Timeout: dialFor}
 	c, err := dialer.DialContext(context.Background(), "tcp", target)
@@ -105,6 +106,9 @@ func (p *Proxy) carry(client *net.TCPConn) {
 		return
 	}
 	r := newRelay(p, client, server)
+	if answered != nil {
+		r.tap = &tap{answered: answered}
+	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -260,6 +264,14 @@ func (p *Proxy) admit(target string) error {
 	defer p.mu.Unlock()
 	p.target = target
 	return p.relisten()
+}
+
+// tap has f hear every command that the server answers, otherwise than by an
+// error, to connections that are new from now on.
+func (p *Proxy) tap(f func(args [][]byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered = f
 }
 
 // blow sets the weather of both directions.

@@ -56,6 +56,14 @@ func (r *realStage) Names() []string {
 	return names
 }
 
+func (r *realStage) observables() []observable {
+	nodes := make([]observable, len(r.nodes))
+	for i, n := range r.nodes {
+		nodes[i] = n
+	}
+	return nodes
+}
+
 // Connect is [Stage.Connect].
 func (r *realStage) Connect(client string) ([]redis.UniversalClient, error) {
 	r.mu.Lock()

@@ -73,6 +73,7 @@ func (n *realNode) dismiss(l *realLink) {
 
 // open has a link take new connections, or refuse them, as it is; n.mu is held.
 func (n *realNode) open(l *realLink) error {
+	l.proxy.tap(n.answered)
 	if n.downs > 0 || l.refuses {
 		l.proxy.Aim(n.server.Addr())
 		l.proxy.Refuse()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,6 +44,9 @@ type realNode struct {
 	drifts map[Fault]time.Time // when each Drift began that is not mended
 	copies map[Fault]string    // of the data, for each Old that is not mended
 	behind *replica            // of a Failover that is not mended
+	memory int                 // how often the data were replaced
+
+	hears atomic.Pointer[func(args [][]byte)]
 }
 
 // replica is a server that follows a node, over a line that can be held.
@@ -176,6 +180,7 @@ func (n *realNode) ages(f Fault, broken bool) (err error) {
 		return nil
 	}
 	delete(n.copies, f)
+	n.memory++
 	if err := n.server.alter(func() error { return n.server.restore(from) }); err != nil {
 		return err
 	}
@@ -249,6 +254,7 @@ func (r *replica) synced(ctx context.Context) error {
 // right.
 func (n *realNode) promote(r *replica) error {
 	old := n.server
+	n.memory++
 	if err := old.Kill(); err != nil {
 		return err
 	}

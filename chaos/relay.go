@@ -15,6 +15,7 @@ const laneLimit = 4 << 20
 // relay is one connection through a proxy.
 type relay struct {
 	client, server *net.TCPConn
+	tap            *tap // nil: nobody listens
 	requests       *lane
 	replies        *lane
 	dying          sync.Once
@@ -112,6 +113,9 @@ func (l *lane) pull() {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := l.src.Read(buf)
+		if l.dir == Replies && l.relay.tap != nil {
+			l.relay.tap.came(buf[:n])
+		}
 		if n > 0 && !l.push(message{data: append([]byte(nil), buf[:n]...), at: time.Now(), spread: rand.Float64(), odd: rand.N(2) == 0}) {
 			return
 		}
@@ -187,6 +191,9 @@ func (l *lane) feed() {
 			return
 		case lost || l.relay.isSevered():
 			continue
+		}
+		if l.dir == Requests && l.relay.tap != nil {
+			l.relay.tap.sent(m.data)
 		}
 		if _, err := l.dst.Write(m.data); err != nil && !l.relay.isSevered() {
 			l.relay.die()

@@ -101,11 +101,14 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 		return nil, err
 	}
 	defer rest()
+	stop := observe(stage, sc.history, ScenarioLease)
 	if guarded {
 		sc.guard = &fencing.Memory{}
 	}
 	defer sc.close()
-	if err := s.script(ctx, sc); err != nil {
+	err = s.script(ctx, sc)
+	stop(false)
+	if err != nil {
 		return sc.history.Records(), fmt.Errorf("chaos: %s with %s: %w", s.Name, kit.Name, err)
 	}
 	return sc.history.Records(), nil

@@ -42,6 +42,8 @@ func TestAShowingIsHeldAgainstAllThatWasBroken(t *testing.T) {
 		{chaos.Showing{May: claim.Breaks}, chaos.Verdict{}, true},
 		{chaos.Showing{Breaks: claim.Breaks, May: []chaos.Rule{chaos.Litter}}, two, true},
 		{chaos.Showing{}, chaos.Verdict{}, true},
+		{chaos.Showing{Contender: chaos.NameTextbook}, chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.Litter}}}, true},
+		{chaos.Showing{Contender: chaos.NameRedlock}, chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.Litter}}}, false},
 		{chaos.Showing{Refused: 1}, chaos.Verdict{}, false},
 		{chaos.Showing{}, chaos.Verdict{Refused: 1}, false},
 	} {

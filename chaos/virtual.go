@@ -93,6 +93,14 @@ func (v *virtual) options(node *virtualNode, l *link) *redis.Options {
 	}
 }
 
+func (v *virtual) observables() []observable {
+	nodes := make([]observable, len(v.nodes))
+	for i, n := range v.nodes {
+		nodes[i] = n
+	}
+	return nodes
+}
+
 // Connect is [Stage.Connect].
 func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 	v.mu.Lock()

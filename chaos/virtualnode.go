@@ -109,3 +109,10 @@ func (n *virtualNode) lose(f Fault) {
 		n.sim.EvictNext()
 	}
 }
+
+func (n *virtualNode) answers(f func(args [][]byte)) { n.sim.Watch(f) }
+
+func (n *virtualNode) stores() (keys []simnode.Key, memory int, ok bool) {
+	keys, memory = n.sim.Keys()
+	return keys, memory, true
+}
