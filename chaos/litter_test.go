@@ -27,7 +27,7 @@ func TestLitterIsSeenOnEveryBackend(t *testing.T) {
 				ann := connect(t, stage, "ann")
 				history := chaos.NewHistory()
 				stop := chaos.Observe(stage, history, lease)
-				hash := ""
+				var hash string
 				for i, node := range ann {
 					if hash, err = node.ScriptLoad(t.Context(), plainRelease).Result(); err != nil {
 						t.Fatal(err)
