@@ -183,8 +183,27 @@ func (w *vigil) renewed(i int) {
 }
 
 // schedule has a name looked at as a candidate's rest has it, and then at least
-// every so often.
+// every so often. A node that abstained recorded nothing: a look puts the entry
+// there, so that it knows who waits when it votes again.
 func (w *vigil) schedule(c *candidate, r rest) {
+	w.rests(c, r)
+	for i, v := range c.votes {
+		if v.outcome == Abstained {
+			w.lookAt(i, c.line)
+		}
+	}
+}
+
+// lookAt has one node asked about one name, at once.
+func (w *vigil) lookAt(i int, ln *line) {
+	w.mu.Lock()
+	looks := w.looking([]*line{ln})
+	w.mu.Unlock()
+	w.locker.nodes[i].submitLook(looks[0])
+}
+
+// rests sets the date of the look at a candidate's line.
+func (w *vigil) rests(c *candidate, r rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ln, now := c.line, w.locker.clock.early()
@@ -379,8 +398,9 @@ func (k *looking) wanted() (keys []string, positions []int64) {
 	return keys, positions
 }
 
-// answer takes in what a node said of the names, in milliseconds behind a first
-// number that says nothing. Who waits for a name is woken if it is free there, or
+// answer takes in what a node said of the names, in milliseconds, behind whether it
+// still knew that we live: one that did not has forgotten, or dropped, our entries,
+// and is asked about everything. Who waits for a name is woken if it is free there, or
 // ought to be free on a quorum by now.
 func (k *looking) answer(node int, replies []int64, err error) {
 	w := k.vigil
@@ -411,6 +431,9 @@ func (k *looking) answer(node int, replies []int64, err error) {
 	w.mu.Unlock()
 	for _, ln := range free {
 		w.locker.lines.changed(ln)
+	}
+	if err == nil && len(replies) > 0 && replies[0] == 0 {
+		w.renewed(node)
 	}
 }
 

@@ -123,16 +123,19 @@ func (n *Waiting) record(a Ask) {
 	n.Places[a.Waiter] = a.Place
 }
 
-// Look is look.lua without names: a sign of life.
-func (n *Waiting) Look(w Waiter) {
+// Look is look.lua without names: a sign of life. It tells whether the last one
+// was still there.
+func (n *Waiting) Look(w Waiter) (known int) {
+	known = int(boolean(n.Lives(w)))
 	n.Live |= 1 << w
 	n.Waited = true
+	return known
 }
 
 // LookAt is look.lua for name 0: the entry is stored again.
-func (n *Waiting) LookAt(w Waiter, place Number) {
-	n.Look(w)
+func (n *Waiting) LookAt(w Waiter, place Number) (known int) {
 	n.Places[w] = place
+	return n.Look(w)
 }
 
 // ReleaseFrom is release.lua (EntryUnknown, and nobody) and release_batch.lua for
