@@ -1,0 +1,203 @@
+//go:build unix
+
+package redlock_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// Who waits for orders/42 on real servers, seen from outside: each process that
+// stands in line is one more entry on a quorum of them.
+type onlooker struct {
+	*testing.T
+	eyes []*redis.Client
+
+	mu    sync.Mutex // guards the field below
+	order []string   // who has had the lock
+}
+
+func look(t *testing.T, servers []*chaos.Server) *onlooker {
+	t.Helper()
+	o := &onlooker{T: t}
+	for _, s := range servers {
+		c := s.Client()
+		t.Cleanup(func() { _ = c.Close() })
+		o.eyes = append(o.eyes, c)
+	}
+	return o
+}
+
+// inLine waits until so many processes stand in line on a quorum.
+func (o *onlooker) inLine(n int64) {
+	o.Helper()
+	pollUntil(o.T, 20*time.Second, "they stand in line on a quorum", func() bool {
+		there := 0
+		for _, c := range o.eyes {
+			if c.ZCard(o.Context(), "redlock:queue:orders/42").Val() == n {
+				there++
+			}
+		}
+		return there > len(o.eyes)/2
+	})
+}
+
+// comes has a process wait, and returns when it stands in line as the n-th.
+func (o *onlooker) comes(l *redlock.Locker, who string, n int64, opts ...redlock.AcquireOption) <-chan *redlock.Lock {
+	o.Helper()
+	done := make(chan *redlock.Lock, 1)
+	ctx := o.Context()
+	go func() {
+		lock, err := l.Acquire(ctx, "orders/42", opts...)
+		if err != nil {
+			o.Errorf("%s: %v", who, err)
+		}
+		o.mu.Lock()
+		o.order = append(o.order, who)
+		o.mu.Unlock()
+		done <- lock
+	}()
+	o.inLine(n)
+	return done
+}
+
+// turns has the lock released, and returns the next one's, who must be soon there.
+func (o *onlooker) turns(from *redlock.Lock, to <-chan *redlock.Lock, within time.Duration) *redlock.Lock {
+	o.Helper()
+	released := time.Now()
+	must(o.T, from.Release(context.Background()))
+	select {
+	case next := <-to:
+		if took := time.Since(released); took > within {
+			o.Errorf("the next had it after %v; want %v at most", took, within)
+		}
+		if next == nil || next.Token() <= from.Token() {
+			o.Fatalf("after token %v came %v", from.Token(), next)
+		}
+		return next
+	case <-time.After(30 * time.Second):
+		o.Fatalf("30s after the release, %v have had it, and nobody else", o.order)
+		return nil
+	}
+}
+
+// wantOrder checks who has had it, and that no entry is left where somebody asks.
+func (o *onlooker) wantOrder(want ...string) {
+	o.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.Equal(o.order, want) {
+		o.Errorf("they had it in the order %v; want %v", o.order, want)
+	}
+	for _, c := range o.eyes {
+		pollUntil(o.T, 10*time.Second, "the queues are empty", func() bool {
+			return c.Exists(o.Context(), "redlock:queue:orders/42", "orders/42").Val() == 0
+		})
+	}
+}
+
+// Five nodes, of which one is killed (kill -9), one stopped and continued, one
+// restarted empty, while four processes wait: each has its turn, in its order, and
+// the nodes that forgot know who waits by the time they vote again.
+func TestTheQueueOutlivesItsNodesOnRealServers(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	open := func() *redlock.Locker {
+		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease))
+	}
+	holder := open()
+	o := look(t, servers)
+	lock := mustAcquire(t, holder, "orders/42")
+	var waiters []<-chan *redlock.Lock
+	var last *redlock.Locker
+	for i, who := range []string{"A", "B", "C", "D"} {
+		last = open()
+		waiters = append(waiters, o.comes(last, who, int64(i+1)))
+	}
+	const lookAndLease = 8*time.Second + lease
+
+	must(t, servers[0].Kill())
+	lock = o.turns(lock, waiters[0], lookAndLease)
+
+	must(t, servers[1].Pause())
+	lock = o.turns(lock, waiters[1], lookAndLease)
+
+	must(t, servers[1].Resume())
+	must(t, servers[2].RestartEmpty())
+	lock = o.turns(lock, waiters[2], lookAndLease)
+
+	must(t, servers[0].Restart())
+	eventually(t, 10*lease, func() bool {
+		s, err := last.Cluster().Status(t.Context())
+		return err == nil && s.Votes() == 5
+	})
+	for i, c := range o.eyes {
+		if n := c.ZCard(t.Context(), "redlock:queue:orders/42").Val(); n == 0 {
+			t.Errorf("node %d votes, and does not know who waits", i)
+		}
+	}
+	lock = o.turns(lock, waiters[3], lookAndLease)
+	must(t, lock.Release(context.Background()))
+	o.wantOrder("A", "B", "C", "D")
+}
+
+// A process that stands first in line is killed: its connections close, and the
+// release that finds nobody there calls the next.
+func TestAKilledProcessInLineDelaysNobody(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
+	admitted(t, l)
+	next := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
+	h := newHolder(t, newRoute(t, servers))
+	o := look(t, servers)
+	lock := mustAcquire(t, l, "orders/42")
+	h.tell("hold")
+	o.inLine(1)
+	second := o.comes(next, "the next", 2)
+	h.signal(syscall.SIGKILL)
+	_ = h.cmd.Wait() // killed
+	for _, c := range o.eyes {
+		pollUntil(t, 10*time.Second, "the nodes see its connections closed", func() bool {
+			return len(c.PubSubChannels(t.Context(), "redlock:wake:*").Val()) == 1
+		})
+	}
+	must(t, o.turns(lock, second, 2500*time.Millisecond).Release(t.Context()))
+	o.wantOrder("the next")
+}
+
+// A node's clock jumps while two wait: the order stays, and nobody has the lock
+// before it is released.
+func TestAClockThatJumpsDoesNotDisturbTheQueue(t *testing.T) {
+	t.Parallel()
+	for _, offset := range []string{"+20", "-20"} {
+		t.Run(offset, func(t *testing.T) {
+			t.Parallel()
+			servers := chaos.NeedServers(t, 3, chaos.ServerConfig{FakeClock: true})
+			var log eventLog
+			holder := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
+			o := look(t, servers)
+			lock := mustAcquire(t, holder, "orders/42")
+			first := o.comes(fakeClockLocker(t, servers), "A", 1)
+			second := o.comes(fakeClockLocker(t, servers), "B", 2)
+			setClocks(t, servers[:1], offset)
+			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.nodes(redlock.NodeClockStepped), []int{0}) })
+			if must(t, lock.Err()); len(first)+len(second) > 0 {
+				t.Fatal("somebody else has the lock, for one clock that jumped")
+			}
+			lock = o.turns(lock, first, 10*time.Second)
+			must(t, o.turns(lock, second, 10*time.Second).Release(t.Context()))
+			o.wantOrder("A", "B")
+		})
+	}
+}
