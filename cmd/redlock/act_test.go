@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	main "github.com/quorumkit/redlock/cmd/redlock"
 )
 
 // actVar makes the test binary a program that a test runs under a lock.
@@ -39,10 +41,12 @@ const family = 4
 // act plays one part. "beat FILE" ignores every request to end and writes down
 // when it was last alive, every beatEvery; "family FILE" is four of those: the leader, one in its
 // group, one in a group of its own, and one that was forked twice, into a session
-// of its own. "fork FILE" is the one between.
+// of its own. "fork FILE" is the one between. "raced ARG..." is the program.
 func act(part string, args []string) {
 	file := args[0]
 	switch part {
+	case "raced":
+		os.Exit(main.Raced(args))
 	case "family":
 		play("beat", file+".1", &syscall.SysProcAttr{})
 		play("beat", file+".2", &syscall.SysProcAttr{Setpgid: true})

@@ -26,6 +26,7 @@ type connection struct {
 	prefix                  string
 	nodeTimeout, maxTTL     time.Duration
 	strict, json            bool
+	certificates            certificates
 }
 
 // define adds the flags to a set. What was given before the command's name is the
@@ -43,6 +44,7 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients")
 	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit")
 	fs.BoolVar(&c.json, "json", c.json, "print JSON, one value a line")
+	c.certificates.define(fs)
 }
 
 // urls are the nodes given, by flag, file or variable.
@@ -110,8 +112,12 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	if err != nil {
 		return nil, err
 	}
+	config, err := c.certificates.config()
+	if err != nil {
+		return nil, err
+	}
 	f := &fleet{outside: map[string]bool{}}
-	nodes := make([]redis.UniversalClient, len(urls))
+	nodes, secured := make([]redis.UniversalClient, len(urls)), config == nil
 	for i, u := range urls {
 		o, parseErr := nodeurl.Parse(u)
 		if parseErr != nil {
@@ -119,11 +125,15 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 			continue
 		}
 		nodeurl.Harden(o, c.timeout())
+		secured = secure(o, config) || secured
 		if change != nil {
 			change(i, o)
 		}
 		client := redis.NewClient(o)
 		f.clients, f.names, nodes[i] = append(f.clients, client), append(f.names, o.Addr), client
+	}
+	if err == nil && !secured {
+		err = usage("--cacert and --cert are for rediss:// nodes: none is given")
 	}
 	if err == nil {
 		if c.names != "" {

@@ -189,6 +189,20 @@ func TestDefectSignalsAreNotForwarded(t *testing.T) {
 	}
 }
 
+// A signal that comes the moment the command runs is passed on to it. It was lost
+// once.
+func TestASignalAtTheStartIsPassedOn(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	cmd := prepare(t, nodes)
+	cmd.Path, cmd.Args = os.Args[0], []string{os.Args[0], "exec", "--node-timeout", "1s", "k", "sh", "-c", `trap "exit 138" USR1; sleep 3 & wait`}
+	cmd.Env = append(cmd.Env, actVar+"=raced")
+	finish(t, cmd).want(t, 128+int(syscall.SIGUSR1)) // by its trap, or before it was set
+	if n := exists(t, servers, "k"); n != 0 {
+		t.Errorf("got %d keys afterwards; want none", n)
+	}
+}
+
 // consul lock kills the shell that it starts commands with, and what the shell
 // had started runs on.
 func TestDefectOnlyTheShellIsKilled(t *testing.T) {

@@ -29,7 +29,8 @@ usage: redlock COMMAND [flags] [arguments]
 
 The masters are given by --nodes, --nodes-file or the variable REDLOCK_NODES, as
 host:port or redis://[user:password@]host:port, separated by commas; rediss:// is
-TLS. Passwords belong into the file or the variable, not on the command line.
+TLS (with --cacert, --cert and --key as redis-cli has them). Passwords belong into the
+file or the variable, not on the command line.
 
 `)
 	b.WriteString(exitTable)

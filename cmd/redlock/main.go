@@ -32,6 +32,7 @@ type app struct {
 	stdin, stdout, stderr *os.File
 	getenv                func(string) string
 	connection            connection
+	started               func() // called as soon as exec's command runs; nil but in tests
 }
 
 // command is one entry of the dispatcher.

@@ -55,6 +55,7 @@ type supervisor struct {
 	since     stopwatch // of the phase
 	early     bool      // it was ended because the lock was
 	suspended bool      // with the command, by ^Z
+	started   func()    // called as soon as the command runs; nil but in tests
 }
 
 // exec takes the lock and runs the command under it.
@@ -63,7 +64,7 @@ func (a *app) exec(ctx context.Context, f *fleet, e *execution) error {
 	if err != nil {
 		return skipped(err)
 	}
-	s := &supervisor{execution: e, lock: lock, held: startWatch(), herald: a.newHerald(), signals: e.signals, children: make(chan os.Signal, 1)}
+	s := &supervisor{execution: e, lock: lock, held: startWatch(), herald: a.newHerald(), signals: e.signals, children: make(chan os.Signal, 1), started: a.started}
 	err = s.run()
 	if s.child != nil && !s.early {
 		err = s.linger(err)
@@ -94,6 +95,9 @@ func (s *supervisor) run() error {
 	var err error
 	if s.child, err = startChild(e.path, e.argv, e.environment(s.lock)); err != nil {
 		return cannotRun(e.argv[0], err)
+	}
+	if s.started != nil {
+		s.started()
 	}
 	s.tty.give(s.child.pid)
 	s.tell("held", "", nil)
