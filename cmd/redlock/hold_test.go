@@ -42,6 +42,20 @@ func TestHoldHoldsUntilASignal(t *testing.T) {
 	}
 }
 
+func TestHoldSaysWhichNodesItLeavesOut(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	must(t, servers[2].RestartEmpty())
+	p := start(t, prepare(t, nodes, "hold", "--node-timeout", "1s", "k"))
+	eventually(t, "the line", func() bool { return strings.HasSuffix(p.stdout(), "\n") })
+	p.signal(t, sigTERM)
+	r := p.wait(t)
+	r.want(t, 0, "redlock nodes join --wait")
+	if !strings.Contains(r.errs, servers[2].Addr()) {
+		t.Errorf("got %q on stderr; want the node that is left out", r.errs)
+	}
+}
+
 func TestHoldEndsWithTheLock(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)

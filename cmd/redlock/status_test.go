@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -221,4 +222,48 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, nodes, "release", "k", "--force", "--yes").want(t, 69, "may stand")
+}
+
+// With --json every command speaks JSON only, one value a line, also where it
+// fails and where it says what it believes.
+func TestJSONIsWhatEveryCommandSpeaks(t *testing.T) {
+	t.Parallel()
+	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	for _, c := range []struct {
+		args string
+		code int
+	}{
+		{"nodes", 69},
+		{"nodes join", 75},
+		{"nodes admit", 64},
+		{"nodes admit --yes", 0},
+		{"nodes join --wait", 0},
+		{"doctor", -1}, // as the servers of the test are
+		{"status k other", 0},
+		{"exec k true", 0},
+		{"exec --max-hold 300ms --kill-after 100ms k sleep 9", 124},
+		{"exec k no-such-command-here", 127},
+		{"hold --max-hold 100ms k", 124},
+		{"release k", 64},
+		{"release k --force", 64},
+		{"release k --force --yes", 0},
+		{"bench --duration 50ms", 0},
+		{"nodes retire " + servers[2].Addr(), 64},
+		{"nodes retire " + servers[2].Addr() + " --yes", 0},
+		{"status", 64},
+		{"no-such-command", 64},
+	} {
+		r := run(t, nodes, append([]string{"--json", "--node-timeout", "1s"}, strings.Fields(c.args)...)...)
+		if r.code != c.code && c.code >= 0 {
+			t.Errorf("%s: got exit status %d; want %d\n%s%s", c.args, r.code, c.code, r.out, r.errs)
+		}
+		if r.out+r.errs == "" {
+			t.Errorf("%s: got nothing; want JSON", c.args)
+		}
+		for line := range strings.Lines(r.out + r.errs) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("%s: got %q; want JSON", c.args, line)
+			}
+		}
+	}
 }

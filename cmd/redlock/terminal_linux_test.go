@@ -90,6 +90,21 @@ func (k *keyboard) stops(t *testing.T) {
 	})
 }
 
+func TestATerminalHasColoursUnlessNoColorIsSet(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 1)
+	for _, env := range []string{"TERM=xterm", "NO_COLOR=1", "TERM=dumb"} {
+		cmd := prepare(t, nodes, "status", "--node-timeout", "1s", "k")
+		cmd.Env = append(cmd.Env, "NO_COLOR=", "TERM=xterm", env)
+		k := sit(t, cmd)
+		k.sees(t, "HOLDER")
+		k.wait(t)
+		if got, want := strings.Contains(k.screen.String(), "\x1b["), env == "TERM=xterm"; got != want {
+			t.Errorf("%s: got %q; want colours: %v", env, k.screen.String(), want)
+		}
+	}
+}
+
 func TestATerminalStaysUsable(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
