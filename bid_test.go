@@ -1,11 +1,13 @@
 package redlock_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -82,6 +84,25 @@ func TestAGrantThatWasGivenBackIsNeverCountedAgain(t *testing.T) {
 			t.Errorf("it has the lock by %d nodes of five: %v", owned, holders(nodes))
 		}
 		mustRelease(t, g.lock)
+	})
+}
+
+// An ask that comes after its process has left, as from a node that was stopped,
+// must not put it in line again: nobody would come when it is called.
+func TestAnAskThatComesLateRecordsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		stranger(t, nodes)
+		left := wants(t, l, redlock.WithWait(time.Second))
+		time.Sleep(700 * time.Millisecond)
+		nodes.Node(0).Intercept(slowly("ask", 2*redlock.DefaultNodeTimeout))
+		calls(t, nodes, 0)
+		wantError(t, "Acquire", (<-left).err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("it has left, and stands in line: %v", keys)
+		}
 	})
 }
 

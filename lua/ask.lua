@@ -14,7 +14,9 @@
 -- which are named here and not in KEYS: a node is one server, never a Cluster.
 -- A free name is granted to the head only, and a position that is lower than
 -- every living one makes its process the head, recorded before or not: so no two
--- heads on different nodes can wait for each other. An ask wakes nobody.
+-- heads on different nodes can wait for each other. An ask wakes nobody, and one
+-- whose owner value is dead records nobody: it comes late, and may be of a process
+-- that has left.
 local call, n = redis.call, (#KEYS - 1) / 2
 local id, out = ARGV[2], {}
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 3, n + 2))
@@ -54,7 +56,7 @@ for i = 1, n do
     local left = call('PTTL', key)
     reply = left < 0 and -9 or -10 - left
     if string.sub(val[1], -13, -13) ~= '-' or string.sub(val[1], -18, -18) ~= '-' then more = 2 end
-    if position > 0 then record(queue, ARGV[2 + 4 * n + i]) end
+    if position > 0 and not val[2] then record(queue, ARGV[2 + 4 * n + i]) end
   elseif val[2] then
     reply = -1
   elseif position >= 0 then

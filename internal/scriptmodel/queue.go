@@ -90,7 +90,7 @@ func (n *Waiting) Ask(now Tick, a Ask) (reply, more int) {
 		return int(before), 0
 	case k.Owner != Nobody:
 		reply = k.taken(now)
-		if a.Place > 0 && !a.Barging {
+		if a.Place > 0 && !a.Barging && n.Dead[a.Owner-1] == 0 {
 			n.record(a)
 		}
 	case n.Dead[a.Owner-1] != 0:
