@@ -63,6 +63,35 @@ func TestAForeignHolderIsWaitedFor(t *testing.T) {
 	})
 }
 
+// Nor need its key ever end. Who stands behind the first in line asks rarely, and
+// is called by the first one's release.
+func TestAForeignHolderWithoutAnEndIsWaitedForInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		for _, client := range nodes.NewClients() {
+			must(t, client.SetNX(t.Context(), "orders/42", "somebody else", 0).Err())
+		}
+		first, second := wants(t, l), wants(t, other)
+		time.Sleep(10 * time.Second)
+		gone := time.Now()
+		for _, n := range nodes.Nodes() {
+			n.Miniredis().Del("orders/42")
+		}
+		g := got(t, first)
+		if d := g.at.Sub(gone); d > redlock.DefaultRetryMax {
+			t.Errorf("the first had it after %v; want a pause of WithRetry at most", d)
+		}
+		released := time.Now()
+		mustRelease(t, g.lock)
+		g = got(t, second)
+		if d := g.at.Sub(released); d != 0 {
+			t.Errorf("the second had it after %v; want at once", d)
+		}
+		mustRelease(t, g.lock)
+	})
+}
+
 // A machine that is cut off, first in line, on real servers.
 func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
 	servers := needMasters(t, 3, chaos.ServerConfig{})
