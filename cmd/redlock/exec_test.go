@@ -319,7 +319,7 @@ func TestExecEndsWhatTheCommandLeavesRunning(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	file := filepath.Join(t.TempDir(), "beat")
 	cmd := prepare(t, nodes, append(execFlags[:3:3], "--kill-after", "300ms", "k", "sh", "-c",
-		`"$0" "$1" & while ! test -s "$1.3"; do sleep 0.01; done; exit 6`, os.Args[0], file)...)
+		`"$0" "$1" & until test -s "$1.0" && test -s "$1.1" && test -s "$1.2" && test -s "$1.3"; do sleep 0.01; done; exit 6`, os.Args[0], file)...)
 	cmd.Env = append(cmd.Env, actVar+"=family")
 	finish(t, cmd).want(t, 6, "left running", "did not end when asked")
 	for i := range family {
