@@ -165,6 +165,44 @@ func TestLabExploresFromASeed(t *testing.T) {
 	run(t, "", "lab", "explore", "--for", "20s", "--seed", "3").want(t, 0, "exploration of seed 3", "keeps every rule")
 }
 
+// Without protections the same exploration finds what they are for, and prints a
+// command that finds it again, word by word, by a few of the faults; with them
+// that plan breaks nothing.
+func TestLabShrinksAndRepeatsWhatItFinds(t *testing.T) {
+	t.Parallel()
+	explore := func(args ...string) result { return run(t, "", append([]string{"lab", "explore"}, args...)...) }
+	explore("--for", "1m").want(t, 0, "exploration of seed 1: 2 plans", "keeps every rule")
+	found := explore("--for", "1m", "--protections", "off")
+	found.want(t, 1, "two holders")
+	_, command, printed := strings.Cut(found.errs, "repeat it:\n")
+	flags, text, quoted := strings.Cut(strings.TrimSuffix(strings.TrimSpace(command), "'"), " --plan '")
+	if !printed || !quoted || flags != "redlock lab explore --protections off" {
+		t.Fatalf("got %q; want the command that repeats it", found.errs)
+	}
+	plan, err := chaos.ParsePlan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole := chaos.Swarm(1, plan.For); len(plan.Faults) > 5 || len(plan.Faults) >= len(whole.Faults) {
+		t.Errorf("got %d faults of %d; want a few", len(plan.Faults), len(whole.Faults))
+	}
+	again := explore("--protections", "off", "--plan", text)
+	if again.code != 1 || violationLine(again.out) != violationLine(found.out) || violationLine(again.out) == "" {
+		t.Errorf("got exit status %d and\n%s\nwant 1, and what was found:\n%s", again.code, again.out, found.out)
+	}
+	explore("--plan", text).want(t, 0, "keeps every rule")
+}
+
+// violationLine is the first violation that lab printed.
+func violationLine(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "  ") {
+			return line
+		}
+	}
+	return ""
+}
+
 func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,18 +25,23 @@ type exploration struct {
 func exploreCommand() command {
 	return command{
 		name: "lab explore", synopsis: "[flags]", summary: "break a cluster at random, by a seed",
-		about: `Draws faults and load from --seed, plays them in virtual time with twenty clients over five
-nodes, and has the trace judged. A run that breaks a rule is shrunk to fewer faults and
-clients, and printed as the command that repeats it.
+		about: `Draws plans of half a minute each from --seed and the numbers after it: nodes, clients,
+names, load and faults. Plays them in virtual time, one after another up to --for, and has
+each trace judged. The first one that breaks a rule is shrunk to fewer faults and clients,
+and printed as the command that repeats it.
 
-The same seed gives the same run.
+The same seed gives the same runs. What finds nothing means something since the same
+exploration finds what a protection is for:
+
+  redlock lab explore --for 10m
+  redlock lab explore --for 10m --protections off
 
 Exit status: 0 if every rule was kept, 1 if one was broken.`,
 		define: func(fs *flag.FlagSet) action {
 			e := &exploration{}
 			e.define(fs)
-			fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the run")
-			fs.DurationVar(&e.length, "for", time.Minute, "its length in virtual time, a `DURATION`")
+			fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the first plan")
+			fs.DurationVar(&e.length, "for", time.Minute, "how much virtual time to play, a `DURATION`")
 			fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
 			fs.StringVar(&e.plan, "plan", "", "play this `PLAN`, as an exploration printed it, and no other")
 			return func(_ context.Context, a *app, args []string) error {
@@ -49,7 +54,10 @@ Exit status: 0 if every rule was kept, 1 if one was broken.`,
 	}
 }
 
-// explore plays one plan, and shrinks it if it fails.
+// explorePlan is how long a plan of an exploration is.
+const explorePlan = 30 * time.Second
+
+// explore plays plans, and shrinks the first one that fails.
 func (a *app) explore(e *exploration) error {
 	if e.length <= 0 {
 		return usage("lab explore: --for %v: give a positive duration", e.length)
@@ -58,22 +66,58 @@ func (a *app) explore(e *exploration) error {
 	if err != nil {
 		return err
 	}
-	plan := chaos.NewPlan(e.seed, e.length, chaos.Mix{})
 	if e.plan != "" {
-		if plan, err = chaos.ParsePlan(e.plan); err != nil {
-			return usage("lab explore: --plan: %w", err)
-		}
+		return a.repeat(e, name)
 	}
-	a.progress("seed %d: %v of virtual time, %d faults", plan.Seed, plan.For, len(plan.Faults))
-	run, err := playPlan(plan, name)
+	var all []chaos.Run // those that go to a file
+	sum := chaos.Run{About: chaos.About{Scenario: fmt.Sprintf("exploration of seed %d", e.seed), Contender: name, Guarded: true, Backend: string(chaos.Virtual), Seed: e.seed}}
+	faults, plans := 0, 0
+	for left := e.length; left > 0; left -= explorePlan {
+		plan := chaos.Swarm(e.seed+uint64(plans), min(left, explorePlan))
+		run, err := a.playPlan(plan, name)
+		if err != nil {
+			return err
+		}
+		if len(run.Verdict.Violations) > 0 {
+			plan, run = a.shrink(plan, run, name)
+			return a.explored(e, plan, run, []chaos.Run{run})
+		}
+		if e.html != "" || e.svg != "" || e.trace != "" {
+			all = append(all, run)
+		}
+		plans, faults = plans+1, faults+len(plan.Faults)
+		sum.Verdict = added(sum.Verdict, run.Verdict)
+	}
+	sum.About.Claim = fmt.Sprintf("%d plans, %d faults, %v", plans, faults, e.length)
+	return a.explored(e, chaos.Plan{}, sum, all)
+}
+
+// repeat plays the plan that an exploration printed.
+func (a *app) repeat(e *exploration, name string) error {
+	plan, err := chaos.ParsePlan(e.plan)
+	if err != nil {
+		return usage("lab explore: --plan: %w", err)
+	}
+	run, err := a.playPlan(plan, name)
 	if err != nil {
 		return err
 	}
-	if broken := run.Verdict.Broken(); len(broken) > 0 && e.plan == "" {
-		plan, run = a.shrink(plan, run, name)
+	return a.explored(e, plan, run, []chaos.Run{run})
+}
+
+// added are the figures of two runs that broke nothing.
+func added(a, b chaos.Verdict) chaos.Verdict {
+	return chaos.Verdict{
+		Rounds: a.Rounds + b.Rounds, Won: a.Won + b.Won, Writes: a.Writes + b.Writes, Refused: a.Refused + b.Refused,
+		LongestWait: max(a.LongestWait, b.LongestWait),
 	}
+}
+
+// explored writes the files and the table, and, of a run that broke a rule, the
+// command that repeats it.
+func (a *app) explored(e *exploration, plan chaos.Plan, run chaos.Run, all []chaos.Run) error {
 	a.progress("")
-	if err := errors.Join(a.save(&e.outputs, []chaos.Run{run}), a.report([]chaos.Run{run}, &e.outputs)); err != nil {
+	if err := errors.Join(a.save(&e.outputs, all), a.report([]chaos.Run{run}, &e.outputs)); err != nil {
 		return err
 	}
 	if len(run.Verdict.Violations) == 0 {
@@ -93,18 +137,24 @@ func (a *app) shrink(plan chaos.Plan, run chaos.Run, name string) (chaos.Plan, c
 	small := chaos.Shrink(plan, func(p chaos.Plan) bool {
 		tries++
 		a.progress("%s: shrinking, try %d: %d faults, %d clients, %v", rule, tries, len(p.Faults), p.Clients, p.For)
-		r, err := playPlan(p, name)
+		r, err := inVirtualTime(p, name)
 		return err == nil && r.Verdict.Count(rule) > 0
 	})
-	again, err := playPlan(small, name)
+	again, err := inVirtualTime(small, name)
 	if err != nil || len(again.Verdict.Violations) == 0 {
 		return plan, run
 	}
 	return small, again
 }
 
-// playPlan plays a plan in virtual time and has it judged.
-func playPlan(p chaos.Plan, name string) (chaos.Run, error) {
+// playPlan is inVirtualTime, with progress.
+func (a *app) playPlan(p chaos.Plan, name string) (chaos.Run, error) {
+	a.progress("seed %d: %v of virtual time, %d nodes, %d clients, %d faults", p.Seed, p.For, p.Nodes, p.Clients, len(p.Faults))
+	return inVirtualTime(p, name)
+}
+
+// inVirtualTime plays a plan in virtual time and has it judged.
+func inVirtualTime(p chaos.Plan, name string) (chaos.Run, error) {
 	kit := p.Redlock(name, without(name)...)
 	run := chaos.Run{About: chaos.About{
 		Scenario: fmt.Sprintf("exploration of seed %d", p.Seed), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For),
