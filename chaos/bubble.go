@@ -18,13 +18,15 @@ var bubbles sync.Mutex
 
 // InBubble runs f in a testing/synctest bubble outside of go test, so that a
 // program has virtual time, and returns f's error. Goroutines that f starts must
-// have ended when it returns. While it runs, os.Stdout is not the program's:
-// package testing, which only a test can enter, says PASS there.
+// have ended when it returns. While it runs, the process has one processor, and
+// os.Stdout is not the program's: package testing, which only a test can enter,
+// says PASS there.
 //
 // In a test, use [PlayVirtual] or synctest.Test.
 func InBubble(f func() error) error {
 	bubbles.Lock()
 	defer bubbles.Unlock()
+	defer takeTurns()()
 	testing.Init()
 	if !flag.Parsed() {
 		if err := flag.CommandLine.Parse(nil); err != nil { // the program's arguments are not the tests'

@@ -16,9 +16,11 @@ const shownOfTrace = 40
 
 // PlayVirtual plays a plan on a virtual stage in a testing/synctest bubble, and
 // returns the trace. That the plan can't be played ends the test. t must not be
-// of a bubble.
+// of a bubble. Meanwhile the process has one processor: the same plan then gives
+// the same trace.
 func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 	t.Helper()
+	defer takeTurns()()
 	var records []Record
 	synctest.Test(t, func(t *testing.T) {
 		stage, err := NewVirtual(p.Seed, p.Nodes)

@@ -67,9 +67,10 @@ func (t *Tenure) Leave() { t.end() }
 // until ctx is done: plan.For has passed then. t fails with the end of the trace
 // if a rule was broken, and with what the code returned if that is an error other
 // than ctx's own; the page goes where [PagesVariable] says. t must not be of a
-// bubble.
+// bubble. Meanwhile the process has one processor.
 func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error) Verdict {
 	t.Helper()
+	defer takeTurns()()
 	seen := Run{About: About{
 		Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: "the code under test",
 		Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),

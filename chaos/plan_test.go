@@ -35,23 +35,42 @@ func smallPlan(seed uint64, length time.Duration, mix chaos.Mix) chaos.Plan {
 	return p
 }
 
+// Byte by byte, for plans with every kind of fault among them; and two seeds give
+// two traces.
 func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
-	p := planWith(t, chaos.Step, chaos.Failover, chaos.Forget)
-	first := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
-	again := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
-	if !bytes.Equal(first, again) {
-		a, b := strings.Split(string(first), "\n"), strings.Split(string(again), "\n")
-		for i := range min(len(a), len(b)) {
-			if a[i] != b[i] {
-				t.Fatalf("two runs of one seed differ from record %d on:\n%s\n%s", i, a[i], b[i])
-			}
+	seen := map[string]uint64{}
+	for _, kinds := range [][]chaos.Break{
+		{chaos.Step, chaos.Failover, chaos.Forget},
+		{chaos.Jitter, chaos.Reorder, chaos.Refuse},
+		{chaos.HalfOpen, chaos.OtherList, chaos.Pause},
+		{chaos.Old, chaos.Drift, chaos.Suspend},
+	} {
+		p := planWith(t, kinds...)
+		first := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+		again := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+		if !bytes.Equal(first, again) {
+			t.Errorf("seed %d: two runs differ %s", p.Seed, firstDifference(first, again))
 		}
-		t.Fatalf("two runs of one seed have %d and %d records", len(a), len(b))
+		if other, there := seen[string(first)]; there && other != p.Seed {
+			t.Errorf("seeds %d and %d give one trace", other, p.Seed)
+		}
+		seen[string(first)] = p.Seed
+		p.Seed++
+		if bytes.Equal(first, trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))) {
+			t.Errorf("the faults of seed %d give one trace with two seeds", p.Seed-1)
+		}
 	}
-	p.Seed++
-	if bytes.Equal(first, trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))) {
-		t.Error("two seeds give one trace")
+}
+
+// firstDifference is the first record that two traces do not share.
+func firstDifference(first, again []byte) string {
+	a, b := strings.Split(string(first), "\n"), strings.Split(string(again), "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("from record %d on:\n%s\n%s", i, a[i], b[i])
+		}
 	}
+	return fmt.Sprintf("in length: %d and %d records", len(a), len(b))
 }
 
 // planWith is the first small plan that has a fault of each kind. Its faults are
@@ -61,7 +80,7 @@ func planWith(t *testing.T, kinds ...chaos.Break) chaos.Plan {
 	t.Helper()
 	mix := chaos.Mix{Every: time.Second, Longest: 800 * time.Millisecond, Kinds: append(kinds,
 		chaos.Crash, chaos.Stall, chaos.Cut, chaos.CutReplies, chaos.LoseRequests, chaos.LoseReplies, chaos.Slow, chaos.Reset, chaos.Flush,
-		chaos.Pause, chaos.Suspend, chaos.Old, chaos.Evict, chaos.Drift)}
+		chaos.Pause, chaos.Suspend, chaos.Old, chaos.Evict, chaos.Drift, chaos.Jitter, chaos.Reorder, chaos.HalfOpen, chaos.Refuse)}
 	for seed := range uint64(1000) {
 		p := smallPlan(seed, 15*time.Second, mix)
 		missing := slices.ContainsFunc(kinds, func(k chaos.Break) bool {
