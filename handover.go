@@ -84,7 +84,7 @@ func (n *node) keep(h *handover, v vote, cause error) {
 // instead; mu is held.
 func (n *node) takePasses() {
 	f := &n.flight
-	for _, h := range n.queue.passes {
+	for i, h := range n.queue.passes {
 		old := h.old.claim
 		switch {
 		case old.marks[n.index] == absent:
@@ -96,13 +96,35 @@ func (n *node) takePasses() {
 			f.releases = append(f.releases, h.old)
 			h.round.deliver(n.index, vote{outcome: Failed}, errNotPassed)
 		case h.round.claim.over.Load():
-			f.releases = append(f.releases, h.old)
+			if !onward(h, n.queue.passes[i+1:], n.index) {
+				f.releases = append(f.releases, h.old)
+			}
 		default:
 			h.round.claim.marks[n.index] = unsure
 			f.passes = append(f.passes, h)
 		}
 	}
 	n.queue.passes = drop(n.queue.passes, len(n.queue.passes))
+}
+
+// onward has a later handover in the queue begin at h's old claim: the one between
+// has passed the lock on before this node heard of it. A node that is slower than
+// the hand-overs stays among those that hold the lock; else one turn would thin
+// them out to a bare quorum.
+func onward(h *handover, later []*handover, node int) bool {
+	for i, next := range later {
+		if next.old.claim != h.round.claim {
+			continue
+		}
+		if next.old.round != nil { // it never was here
+			next.old.round.deliver(node, vote{outcome: Granted}, nil)
+		}
+		from := *next
+		from.old = h.old
+		later[i] = &from
+		return true
+	}
+	return false
 }
 
 var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")

@@ -35,7 +35,7 @@ type part struct {
 
 // openers are the libraries that a child can open.
 var openers = map[string]func(context.Context, *env) (contender, error){
-	nameRedlock: openRedlock, nameRedsync: openRedsync, nameRueidis: openRueidis,
+	nameRedlock: openRedlock, nameRedsync: openRedsync, nameRueidis: openRueidis, nameOneKey: openRueidisOneKey,
 }
 
 func (p *part) open(ctx context.Context) (contender, error) {

@@ -50,6 +50,7 @@ const (
 	nameBare    = "redlock, unprotected"
 	nameRedsync = "redsync"
 	nameRueidis = "rueidislock"
+	nameOneKey  = "rueidislock, one key"
 	nameBSM     = "bsm/redislock"
 )
 

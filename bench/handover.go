@@ -43,6 +43,7 @@ func handoverField() []*crowdRunner {
 		{library: nameRedlock, turns: 1, masters: nodes, commands: sentByRedlock, crowds: hot},
 		{library: nameRedsync, note: "five masters", masters: nodes, commands: []string{"set", "evalsha"}, crowds: hot},
 		{library: nameRueidis, note: "one server", masters: 1, commands: scriptsOnly, crowds: hot},
+		{library: nameOneKey, note: "one server", masters: 1, commands: scriptsOnly, crowds: hot},
 	}
 	for _, t := range field {
 		if t.name, t.slices = t.library, map[crowd][]crowdSlice{}; t.turns > 0 {
@@ -55,7 +56,7 @@ func handoverField() []*crowdRunner {
 // handover measures how fast a name goes from one goroutine to a different one,
 // how fairly, and what that costs the servers.
 func (r *run) handover(ctx context.Context) error {
-	field, d := handoverField(), time.Duration(r.scale(1500, 700))*time.Millisecond
+	field, d := handoverField(), time.Duration(r.scale(1200, 700))*time.Millisecond
 	from, err := readUsage(ctx, r.servers)
 	if err != nil {
 		return err
@@ -137,10 +138,10 @@ func (r *run) tellHandover(field []*crowdRunner, l load) {
 }
 
 func handoverGates(name string, field []*crowdRunner) []gate {
-	ours, strict, redsync, rueidis := field[0], field[1], field[2], field[3]
+	ours, strict, redsync, rueidis, oneKey := field[0], field[1], field[2], field[3], field[4]
 	beside := func(who *crowdRunner, c crowd, rival *crowdRunner, least float64) gate {
 		where := ""
-		if rival == rueidis {
+		if rival.masters == 1 {
 			where = " on one server"
 		}
 		return demand(name, fmt.Sprintf("%s, %s, beside %s%s", c, who.name, rival.library, where), who.speed(c)/max(rival.speed(c), 1), atLeast, least, " times")
@@ -150,6 +151,7 @@ func handoverGates(name string, field []*crowdRunner) []gate {
 		beside(ours, fourProcesses, redsync, 20), beside(ours, fourProcesses, rueidis, 0.9),
 		stated(beside(strict, oneProcess, redsync, 40)), stated(beside(strict, oneProcess, rueidis, 12)),
 		stated(beside(strict, fourProcesses, redsync, 20)), stated(beside(strict, fourProcesses, rueidis, 0.9)),
+		stated(beside(ours, oneProcess, oneKey, 12)), stated(beside(ours, fourProcesses, oneKey, 0.9)),
 		demand(name, "commands a hand-over, 10 waiters", ours.commandsFor(smallCrowd), atMost, 25, ""),
 		demand(name, "commands a hand-over, 100 waiters", ours.commandsFor(mediumCrowd), atMost, 10, ""),
 		demand(name, "commands a hand-over, 1,000 waiters", ours.commandsFor(largeCrowd), atMost, 10, ""),

@@ -15,17 +15,26 @@ import (
 // rueidisPrefix is the default prefix of rueidislock's keys: prefix:number:name.
 const rueidisPrefix = "rueidislock"
 
-// rueidisLocks is rueidislock with a majority of five keys. By itself it keeps
-// them in one deployment; here its ClientBuilder lays key i on master i, so that
-// it pays for five masters as the others do.
+// rueidisLocks is rueidislock with a majority of so many keys. By itself it keeps
+// them in one deployment; over five masters its ClientBuilder lays key i on master
+// i, so that it pays for five as the others do.
 type rueidisLocks struct{ locker rueidislock.Locker }
 
+// openRueidis opens it over all masters; over one it has three keys there, which
+// is how it comes.
 func openRueidis(_ context.Context, e *env) (contender, error) {
+	return newRueidis(e, max(len(e.addrs)/2+1, 2))
+}
+
+// openRueidisOneKey opens it with one key: what it can do at the best.
+func openRueidisOneKey(_ context.Context, e *env) (contender, error) { return newRueidis(e, 1) }
+
+func newRueidis(e *env, majority int) (contender, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: e.addrs[:1], ForceSingleClient: true},
 		KeyPrefix:      rueidisPrefix,
 		KeyValidity:    ttl,
-		KeyMajority:    int32(len(e.addrs)/2 + 1), //nolint:gosec // five nodes
+		KeyMajority:    int32(majority), //nolint:gosec // three of five
 		NoLoopTracking: true,
 		TryNextAfter:   redlock.DefaultNodeTimeout, // its 20 ms are less than what a loaded machine takes
 		ClientBuilder: func(o rueidis.ClientOption) (rueidis.Client, error) {
@@ -39,7 +48,7 @@ func openRueidis(_ context.Context, e *env) (contender, error) {
 }
 
 // spread is a rueidis client that sends each of rueidislock's keys to the master
-// of its number.
+// of its number, or to the only one.
 type spread struct {
 	rueidis.Client // the first master's: builds commands
 	masters        []rueidis.Client
@@ -71,7 +80,7 @@ func (s *spread) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 	if err != nil {
 		panic(fmt.Sprintf("bench: rueidislock sent %q; want a key of its own as the fourth word", words))
 	}
-	return s.masters[i].Do(ctx, cmd)
+	return s.masters[i%len(s.masters)].Do(ctx, cmd)
 }
 
 func (s *spread) Close() {

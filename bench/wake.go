@@ -72,6 +72,7 @@ func (r *run) wakeField() []*wakeRunner {
 		{library: nameRedlock, note: "fenced, five masters" + far, masters: nodes, proxied: true, turns: r.scale(40, 12)},
 		{library: nameRueidis, note: "one server" + far, masters: 1, proxied: true, turns: r.scale(40, 12)},
 		{library: nameRedsync, note: "five masters" + far, masters: nodes, proxied: true, turns: r.scale(8, 4)},
+		{library: nameOneKey, note: "one server", masters: 1, turns: r.scale(60, 20)},
 	}
 }
 
@@ -179,5 +180,6 @@ func (r *run) tellWake(field []*wakeRunner, l load) {
 		demand(name, "p50 with 5 ms each way, in added round trips", far.at(0.5)/trip, atMost, 3, ""),
 		demand(name, "p99 with 5 ms each way, in added round trips", far.at(0.99)/trip, atMost, 4, ""),
 		demand(name, "p50 over rueidislock's on one server", over(near.at(0.5), rueidis.at(0.5)), atMost, 2, ""),
+		stated(demand(name, "p50 over rueidislock's with one key", over(near.at(0.5), field[6].at(0.5)), atMost, 2, "")),
 		stated(demand(name, "p50 over redsync's", over(near.at(0.5), redsync.at(0.5)), atMost, 1, "")))
 }
