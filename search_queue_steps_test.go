@@ -22,6 +22,54 @@ func (sys *queueSystem) steps(s *queueState, yield yieldQueue) {
 		}
 		sys.decides(s, p, yield)
 	}
+	for n := range uint8(sys.nodes) {
+		sys.remembers(s, n, yield)
+	}
+}
+
+// remembers yields what becomes of a node's memory: one at a time forgets, and
+// votes again when all that it may have promised is over, as membership has it.
+// Meanwhile those who wait have told it so (vigil.go), whether they stand on a
+// quorum yet or not.
+func (sys *queueSystem) remembers(s *queueState, n uint8, yield yieldQueue) {
+	node := &s.columns[n].node
+	if node.Epoch == 0 {
+		if sys.owesNothing(s, n) {
+			next := *s
+			next.columns[n].node.Epoch = epoch
+			for p := range sys.processes {
+				if me := &next.processes[p]; (me.phase == queueBid || me.phase == queueRest) && !sys.makes(rejoinsBlank) {
+					next.columns[n].node.LookAt(scriptmodel.Waiter(p), me.place)
+				}
+			}
+			yield(search.Step{Kind: stepRejoin, B: n}, next)
+		}
+		return
+	}
+	if s.forgot == sys.forgets {
+		return
+	}
+	for i := range sys.nodes {
+		if s.columns[i].node.Epoch == 0 {
+			return
+		}
+	}
+	next := *s
+	next.forgot++
+	next.columns[n].node = scriptmodel.Waiting{Deaf: node.Deaf}
+	yield(search.Step{Kind: stepForget, B: n}, next)
+}
+
+// owesNothing tells whether nobody holds, or may come to hold, by what a node has
+// forgotten, and nothing is under way to it.
+func (sys *queueSystem) owesNothing(s *queueState, n uint8) bool {
+	for p := range sys.processes {
+		me, l := &s.processes[p], &s.columns[n].links[p]
+		if me.phase == queueHolds || me.votes[n] == redlock.Granted || l.reply.granted || l.sent[0] != noMessage {
+			return false
+		}
+	}
+	return true
 }
 
 // arrives yields what becomes of the line between a process and a node.
@@ -229,8 +277,8 @@ func (sys *queueSystem) asked(s *queueState, p, n uint8, m uint8) {
 	if m == sendStale || m == sendStaleTicket {
 		return
 	}
-	r := queueReply{there: true, granted: reply > 0}
-	if !r.granted && ask.Place == 0 {
+	r := queueReply{there: true, granted: reply > 0, abstained: reply == scriptmodel.Abstained}
+	if reply < 0 && ask.Place == 0 {
 		r.ticket = scriptmodel.Number(more)
 	}
 	c.links[p].reply = r
@@ -243,8 +291,11 @@ func (sys *queueSystem) hear(s *queueState, p, n uint8) {
 	l.reply = queueReply{}
 	me.bid.Answered(int(n))
 	me.votes[n], me.tickets[n] = redlock.Taken, r.ticket
-	if r.granted {
+	switch {
+	case r.granted:
 		me.votes[n] = redlock.Granted
+	case r.abstained:
+		me.votes[n] = redlock.Abstained
 	}
 	if me.bid.Again(int(n)) {
 		sys.ask(s, p, false)

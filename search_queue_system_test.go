@@ -32,6 +32,7 @@ const (
 	endlessTurn                            // a process never lets others go first
 	staysInFront                           // after its turn a process keeps its place
 	wallClock                              // places by the processes' own clocks
+	rejoinsBlank                           // a node that forgot votes before it is told who waits
 )
 
 // queueSystem is the queue of one name over the scripts' model and the library's
@@ -50,7 +51,8 @@ type queueSystem struct {
 	turns     int
 	lost      uint8 // hints that may be lost
 	polls     bool
-	silent    bool // who dies keeps its connections: a machine that is cut off
+	silent    bool  // who dies keeps its connections: a machine that is cut off
+	forgets   uint8 // nodes that may forget all, one at a time
 	mistake   queueMistake
 }
 
@@ -70,6 +72,7 @@ const (
 // queueReply is what came back, until the process takes it in.
 type queueReply struct {
 	there, granted bool
+	abstained      bool
 	ticket         scriptmodel.Number
 }
 
@@ -113,6 +116,7 @@ type queueState struct {
 	columns   [queueNodes]queueColumn
 	processes [queueProcesses]queueProcess
 	lost      uint8
+	forgot    uint8
 	broken    uint8
 }
 
@@ -162,7 +166,7 @@ func (sys *queueSystem) Check(s queueState) error {
 	}
 	moves := false
 	sys.steps(&s, func(st search.Step, _ queueState) {
-		moves = moves || st.Kind != stepPoll && (!sys.polls || st.Kind != stepAgain)
+		moves = moves || st.Kind != stepPoll && st.Kind != stepForget && (!sys.polls || st.Kind != stepAgain)
 	})
 	if moves || sys.polls && sys.pollsGetThere(s) {
 		return nil
@@ -182,7 +186,7 @@ func (sys *queueSystem) pollsGetThere(s queueState) bool {
 			for moved := true; moved; {
 				moved = false
 				sys.steps(&s, func(st search.Step, next queueState) {
-					if !moved && st.Kind != stepPoll && st.Kind != stepLoseHint && st.Kind != stepDie && st.Kind != stepAgain && st.Kind != stepLeave {
+					if !moved && st.Kind != stepPoll && st.Kind != stepLoseHint && st.Kind != stepDie && st.Kind != stepAgain && st.Kind != stepLeave && st.Kind != stepForget {
 						moved, s = true, next
 					}
 				})
@@ -209,6 +213,8 @@ const (
 	stepLeave            // a process that waits leaves
 	stepDie              // one dies; its connections close
 	stepSilence          // a dead one's sign of life ends on a node
+	stepForget           // a node loses its memory, and abstains
+	stepRejoin           // it votes again, and knows who waits
 )
 
 func (sys *queueSystem) Describe(st search.Step) string {
@@ -226,6 +232,10 @@ func (sys *queueSystem) Describe(st search.Step) string {
 		return fmt.Sprintf("node %d's hint reaches %s", st.B+1, who)
 	case stepSilence:
 		return fmt.Sprintf("%s's sign of life ends on node %d", who, st.B+1)
+	case stepForget:
+		return fmt.Sprintf("node %d forgets", st.B+1)
+	case stepRejoin:
+		return fmt.Sprintf("node %d votes again", st.B+1)
 	}
 	return who + [...]string{
 		stepQueueBegin: " begins", stepGather: " asks the other nodes too", stepAgain: " asks again after a split",

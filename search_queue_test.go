@@ -54,6 +54,8 @@ func TestSearchQueueRandom(t *testing.T) {
 		{"three nodes", queueSystem{nodes: 3, processes: 3, more: 3, turns: 2, polls: true, lost: 1}},
 		{"five nodes, one may leave", queueSystem{nodes: 5, processes: 4, leaver: 1, more: 4, turns: 2, polls: true, lost: 2}},
 		{"five nodes, one may die", queueSystem{nodes: 5, processes: 4, mortal: 1, more: 2, turns: 3, polls: true, lost: 1}},
+		{"three nodes, each may forget once", queueSystem{nodes: 3, processes: 3, more: 1, turns: 2, polls: true, forgets: 3}},
+		{"five nodes, some forget, hints are lost, one may leave", queueSystem{nodes: 5, processes: 4, leaver: 1, more: 2, turns: 2, polls: true, lost: 1, forgets: 4}},
 		{"five nodes, one may be cut off", queueSystem{nodes: 5, processes: 4, mortal: 1, silent: true, turns: 1, polls: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,6 +87,7 @@ func TestSearchQueueCatches(t *testing.T) {
 		{"a leaver that wakes nobody", queueSystem{processes: 2, leaver: 1, mistake: leavesInPeace}, errStuck},
 		{"lost hints and no look", queueSystem{processes: 2, lost: 3}, errStuck},
 		{"one that died, and no look", queueSystem{processes: 2, mortal: 1, silent: true}, errStuck},
+		{"a rejoin without storing again", queueSystem{processes: 3, polls: true, forgets: 2, mistake: rejoinsBlank}, errOvertaken},
 		{"no signs of life", queueSystem{processes: 3, mortal: 1, silent: true, polls: true, mistake: noSignOfLife}, errStuck},
 		{"an order for each node", queueSystem{processes: 4, polls: true, mistake: ownPlaces}, errStuck},
 		{"grants of a split kept", queueSystem{processes: 2, polls: true, mistake: splitForGood}, errStuck},
