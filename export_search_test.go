@@ -63,6 +63,7 @@ type (
 )
 
 func (b *bid) Due(all bool, nodes int, granted uint64) uint64 { return b.due(all, nodes, granted) }
+func (b *bid) Unasked(nodes int) uint64                       { return b.unasked(nodes) }
 func (b *bid) Ask(nodes uint64)                               { b.ask(nodes) }
 func (b *bid) Again(i int) bool                               { return b.again(i) }
 func (b *bid) Answered(i int)                                 { b.answered(i) }

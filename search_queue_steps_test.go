@@ -401,9 +401,14 @@ func (sys *queueSystem) won(s *queueState, p uint8) {
 	me.phase = queueHolds
 	me.held++
 	sys.forget(s, p)
+	others := me.bid.Unasked(sys.nodes)
+	me.bid.Ask(others)
 	for n := range sys.nodes { // asks that are under way go on; their replies decide nothing
 		l := &s.columns[n].links[p]
 		l.reply = queueReply{}
+		if others&(1<<n) != 0 {
+			l.send(sendStale)
+		}
 	}
 }
 
