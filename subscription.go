@@ -65,21 +65,28 @@ func (s *subscription) settle() {
 	}
 }
 
-// listen makes one subscription and hears it out. go-redis would resubscribe by
-// itself, in silence; a new one says when that was. Receive is used because
-// Channel drops messages when many come at once.
+// listen makes one subscription and hears it out. go-redis would connect and
+// subscribe again by itself: in silence, and with a mutex held that Close needs. A
+// context that is over keeps it from that; a new subscription says when that was.
+// Receive is used because Channel drops messages when many come at once.
 func (s *subscription) listen(ctx context.Context) {
-	p := s.node.client.Subscribe(ctx, s.channel)
+	p := s.node.client.Subscribe(ctx) // to nothing: it does not connect yet
+	if p.Subscribe(ctx, s.channel) != nil {
+		_ = p.Close()
+		return
+	}
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
 	defer func() {
 		if stop() {
 			_ = p.Close() // only ErrClosed
 		}
 	}()
+	once, end := context.WithCancel(context.WithoutCancel(ctx))
+	end()
 	asked := false
 	limit := dialShare * s.node.timeout
 	for ctx.Err() == nil {
-		message, err := p.ReceiveTimeout(ctx, limit)
+		message, err := p.ReceiveTimeout(once, limit)
 		var timeout net.Error
 		switch {
 		case err == nil:
@@ -87,7 +94,7 @@ func (s *subscription) listen(ctx context.Context) {
 		case asked || !s.up.Load() || !errors.As(err, &timeout) || !timeout.Timeout():
 			return
 		default:
-			if asked, limit = true, s.node.timeout; p.Ping(ctx) != nil {
+			if asked, limit = true, s.node.timeout; p.Ping(once) != nil {
 				return
 			}
 			continue
