@@ -19,14 +19,14 @@ type Actor struct {
 	history   *History
 	contender Contender
 	guard     *fencing.Memory
-	watching  sync.WaitGroup // of one watch for each tenure
+	watching  *sync.WaitGroup // of one watch for each tenure
 	closed    chan struct{}
 	closing   sync.Once
 }
 
 // newActor is an actor without a contender of its own.
 func newActor(name string, stage Stage, history *History, guard *fencing.Memory) *Actor {
-	return &Actor{Name: name, stage: stage, history: history, guard: guard, closed: make(chan struct{})}
+	return &Actor{Name: name, stage: stage, history: history, guard: guard, watching: &sync.WaitGroup{}, closed: make(chan struct{})}
 }
 
 // NewActor puts a client of a kit on the stage. guard, which all actors of a
@@ -38,6 +38,7 @@ func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencin
 		return nil, err
 	}
 	history.witness.overhear(name, clients)
+	history.lines.overhear(name, clients)
 	contender, err := kit.Open(clients, stage.Names())
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s: %w", name, err)
@@ -62,17 +63,26 @@ func (a *Actor) leave() {
 
 // Ask makes one attempt at a resource.
 func (a *Actor) Ask(ctx context.Context, resource string, lease time.Duration) (*Tenure, error) {
-	a.stage.Rest(a.Name, AtAsk)
+	a.rest(AtAsk)
 	id := a.history.Ask(a.Name, resource)
 	hold, err := a.contender.Acquire(ctx, resource, lease)
 	if err != nil {
 		a.history.Add(Record{Kind: Failed, Client: a.Name, Resource: resource, Hold: id})
 		return nil, err
 	}
-	t := a.begin(hold, resource, id)
-	a.stage.Rest(a.Name, AtHeld)
-	return t, nil
+	return a.begins(hold, resource, id), nil
 }
+
+// begins is what follows an attempt that brought a lock.
+func (a *Actor) begins(hold Hold, resource string, id int64) *Tenure {
+	a.history.lines.look(resource)
+	t := a.begin(hold, resource, id)
+	a.rest(AtHeld)
+	return t
+}
+
+// rest blocks while the actor's process is paused at that moment.
+func (a *Actor) rest(at Moment) { a.stage.Rest(processOf(a.Name), at) }
 
 // Insist asks again and again, with a pause in between, until it holds or ctx is
 // done; then it quits and returns ctx's error joined with the last one.

@@ -29,6 +29,8 @@ const (
 	LoseRequests Break = "lose requests"
 	// LoseReplies loses what comes from the node, after the effect.
 	LoseReplies Break = "lose replies"
+	// LoseCalls loses what comes from the node unasked: the calls of those who wait.
+	LoseCalls Break = "lose calls"
 	// Slow makes both ways of a link late by Delay.
 	Slow Break = "slow"
 	// Jitter makes both ways of a link late by up to Delay, each message by
@@ -106,7 +108,7 @@ func (k Break) ofClient() bool { return k == Pause || k == Suspend }
 // ofLink tells whether the fault is between clients and nodes.
 func (k Break) ofLink() bool {
 	switch k {
-	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList:
+	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList:
 		return true
 	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend:
 	}

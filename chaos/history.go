@@ -17,7 +17,8 @@ type Kind string
 
 // The kinds. What each needs beside At is in brackets; the rest may be empty.
 const (
-	// Asked: an attempt to acquire begins (Client, Resource, Hold).
+	// Asked: an attempt to acquire begins (Client, Resource, Hold). Since: what its
+	// process left on a node when it last stood in line there is as old as that.
 	Asked Kind = "asked"
 	// Failed: the attempt brought no lock; the client still wants one, and its
 	// next Asked has a new Hold (Client, Resource, Hold).
@@ -48,6 +49,11 @@ const (
 	Sick Kind = "sick"
 	// Well: a quorum is healthy again. A trace begins so.
 	Well Kind = "well"
+	// Queued: the client's process stands in line for Resource, on a quorum of
+	// nodes that hear that it lives: without a break since Since (Client, Resource).
+	Queued Kind = "queued"
+	// Unqueued: it does so no longer (Client, Resource).
+	Unqueued Kind = "unqueued"
 	// Broke: a fault begins (Fault; Text says it in words).
 	Broke Kind = "broke"
 	// Mended: a fault ends (Fault, as it began).
@@ -87,6 +93,7 @@ type Record struct {
 	Owner    string        `json:"owner,omitempty"`
 	Token    redlock.Token `json:"token,omitempty"`
 	Until    time.Duration `json:"until,omitempty"`
+	Since    time.Duration `json:"since,omitempty"`
 	Text     string        `json:"text,omitempty"`
 	Fault    *Fault        `json:"fault,omitempty"`
 	About    *About        `json:"about,omitempty"`
@@ -97,6 +104,7 @@ type Record struct {
 type History struct {
 	start   time.Time
 	witness *witness // if any; set before the first actor is made
+	lines   *lines   // the same
 
 	mu      sync.Mutex // guards the rest, and keeps the records in the order of time
 	records []Record
@@ -120,10 +128,11 @@ func (h *History) Add(r Record) time.Duration {
 
 // Ask records [Asked] and returns the number of the attempt.
 func (h *History) Ask(client, resource string) int64 {
+	since := h.lines.left(processOf(client), resource)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.holds++
-	h.records = append(h.records, Record{At: h.Now(), Kind: Asked, Client: client, Resource: resource, Hold: h.holds})
+	h.records = append(h.records, Record{At: h.Now(), Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since})
 	return h.holds
 }
 

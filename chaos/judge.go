@@ -33,6 +33,14 @@ type Judge struct {
 	// Patience is the longest that one client may have to ask a healthy quorum.
 	// 0: not judged.
 	Patience time.Duration
+	// Order is how long before another process's first ask a client must have begun
+	// to ask, to be served before it: for traces in which nothing keeps those who
+	// wait from being heard, and that do not say themselves who is Queued. 0: not
+	// judged.
+	Order time.Duration
+	// Turns is how often in a row a process that was there before may be served
+	// while another one waits. 0: not judged.
+	Turns int
 	// Limit is how many violations of a rule are listed; 0: ten.
 	Limit int
 }
@@ -94,6 +102,7 @@ type resourceState struct {
 	active  time.Duration // the last time that a client did anything
 	asking  int           // clients that want it
 	idle    time.Duration // since when it could have been granted, the open ones apart
+	rivals  []*rival      // the processes that wanted it
 }
 
 type waiting struct{ client, resource string }
@@ -149,7 +158,10 @@ func (t *trial) take(r Record) {
 	case Asked:
 		t.asked(r)
 	case Quit:
+		t.resource(r.Resource).rival(r.Client).quits(r)
 		t.stopsAsking(r.Client, t.resource(r.Resource), r.At)
+	case Queued, Unqueued:
+		t.resource(r.Resource).rival(r.Client).stands(r)
 	case Cleaned:
 		t.cleaned[atNode{r.Node, r.Owner}] = r.At
 	case Shown:
@@ -197,7 +209,7 @@ func (t *trial) ofHold(h *tenure, r Record) {
 		t.verdict.Refused++
 	case Wrote:
 		t.wrote(h, r)
-	case Asked, Quit, Cleaned, Shown, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
+	case Asked, Quit, Queued, Unqueued, Cleaned, Shown, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
 	}
 }
 
@@ -210,6 +222,7 @@ func (t *trial) asked(r Record) {
 	res.active = r.At
 	h := &tenure{id: r.Hold, client: r.Client, resource: res, floor: res.highest}
 	t.holds[r.Hold], t.asks = h, append(t.asks, h)
+	res.rival(r.Client).asks(r, t.judge.Transit)
 	who := waiting{r.Client, r.Resource}
 	if _, waits := t.waits[who]; waits {
 		return
@@ -225,6 +238,7 @@ func (t *trial) held(h *tenure, r Record) {
 	t.verdict.Won++
 	res := h.resource
 	t.progressed(res, r.At)
+	t.inTurn(h, r.At)
 	t.stopsAsking(h.client, res, r.At)
 	res.held++
 	res.open = append(res.open, h)
@@ -270,6 +284,7 @@ func (t *trial) ends(h *tenure, now time.Duration) {
 		return // lost and then released, or the like
 	}
 	h.over = true
+	h.resource.rival(h.client).gives(now)
 	open := &h.resource.open
 	*open = slices.DeleteFunc(*open, func(o *tenure) bool { return o == h })
 	t.believed(h, min(h.until, now))

@@ -244,7 +244,7 @@ func (c *linkConn) pushed(data []byte) {
 	time.AfterFunc(linkLatency/2, func() {
 		c.link.mu.Lock()
 		defer c.link.mu.Unlock()
-		if c.link.replies.mode == drop || c.broken || c.severed || c.done {
+		if c.link.replies.mode == drop || c.link.replies.mute || c.broken || c.severed || c.done {
 			return
 		}
 		due := time.Now().Add(c.latency(c.link.replies, replying, data))

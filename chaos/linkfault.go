@@ -14,6 +14,7 @@ type weather struct {
 	delay  time.Duration
 	jitter time.Duration // the most that a message is late by besides
 	uneven time.Duration // what every other message is late by besides
+	mute   bool          // loses what nobody asked for
 }
 
 // late is how late a message is whose share of the jitter is spread, from 0 up to
@@ -53,6 +54,8 @@ func (f Fault) blow(requests, replies *weather) {
 		replies.jitter += f.Delay
 	case Reorder:
 		requests.uneven += f.Delay
+	case LoseCalls:
+		replies.mute = true
 	case Stall, Reset, HalfOpen, Refuse, OtherList, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift:
 	}
 }

@@ -31,6 +31,11 @@ type Plan struct {
 	Linger int `json:"linger,omitempty"`
 	// Retry is the longest pause between two attempts. 0: 350 ms.
 	Retry time.Duration `json:"retry,omitempty"`
+	// Waits has clients whose library knows how wait in line, instead of asking
+	// again and again; and at times give up.
+	Waits bool `json:"waits,omitempty"`
+	// Threads is how many goroutines each of them has that wait. 0: one.
+	Threads int `json:"threads,omitempty"`
 }
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -79,7 +84,11 @@ func (p Plan) Judge() Judge {
 			uneven = max(uneven, f.Delay)
 		}
 	}
-	return Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
+	j := Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
+	if p.Waits {
+		j.Turns = redlock.DefaultTurns
+	}
+	return j
 }
 
 // Mix says which faults a plan is drawn from. What is zero has a default.
@@ -186,7 +195,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		}
 	case Evict:
 		f.Key = recordKey
-	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Reset, HalfOpen, Refuse, Flush, Delete, Suspend:
+	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Reset, HalfOpen, Refuse, Flush, Delete, Suspend:
 	}
 	return f
 }
@@ -219,6 +228,8 @@ func (p *Plan) validate() error {
 	switch {
 	case p.Nodes < 1 || p.Clients < 1 || p.Names < 1:
 		return fmt.Errorf("chaos: plan: %d nodes, %d clients, %d names: give at least one of each", p.Nodes, p.Clients, p.Names)
+	case p.Threads < 0:
+		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
 	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
 		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
@@ -244,6 +255,7 @@ func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, err
 		return nil, err
 	}
 	r := &run{plan: p, stage: stage, history: NewHistory(), guard: &fencing.Memory{}}
+	r.history.lines = newLines(stage, r.history)
 	stop := observe(stage, r.history, p.Lease)
 	var (
 		work sync.WaitGroup
@@ -339,17 +351,24 @@ func (r *run) client(kit Kit, i int) (err error) {
 	defer func() { err = errors.Join(err, unlessUnconfirmed(a.Close())) }()
 	ctx, cancel := context.WithTimeout(context.Background(), r.plan.For-r.history.Now()+time.Duration(i+1)) // not all at one moment
 	defer cancel()
+	if r.plan.Waits {
+		r.waiters(ctx, a, uint64(i)+1) //nolint:gosec // i is small
+		return nil
+	}
 	for ctx.Err() == nil {
 		time.Sleep(spread(random, time.Second))
-		t, err := a.Insist(ctx, r.plan.name(random), r.plan.Lease, func() time.Duration {
-			retry := cmp.Or(r.plan.Retry, planRetry)
-			return retry/7 + spread(random, retry*6/7)
-		})
+		t, err := a.Insist(ctx, r.plan.name(random), r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
 		if err == nil {
 			r.plan.work(ctx, random, t)
 		}
 	}
 	return nil
+}
+
+// pause draws the pause between two attempts.
+func (p *Plan) pause(random *rand.Rand) time.Duration {
+	retry := cmp.Or(p.Retry, planRetry)
+	return retry/7 + spread(random, retry*6/7)
 }
 
 // unlessUnconfirmed drops the error of a close whose releases no quorum

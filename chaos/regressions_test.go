@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/quorumkit/redlock/chaos"
 )
@@ -32,4 +33,13 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 			t.Errorf("%s: got %v", c.was, v)
 		}
 	}
+}
+
+// Close had to wait for go-redis, which connected a subscription again by itself,
+// with the mutex held that Close needs: behind slow links, for as long as the
+// greeting takes, and in a bubble for ever.
+func TestClosingEndsASubscriptionThatConnects(t *testing.T) {
+	p := chaos.Swarm(74, 30*time.Second, chaos.Slow)
+	p.Waits = true
+	chaos.Explore(t, p, p.Redlock("redlock"))
 }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -210,7 +211,7 @@ func (l *lane) await(m message) (lost, ok bool) {
 		w, changed := l.proxy.weather(l.dir)
 		var due <-chan time.Time
 		switch {
-		case w.mode == drop && m.end == nil:
+		case w.mode == drop && m.end == nil, w.mute && calls(m.data):
 			return true, true
 		case w.mode == flow:
 			wait := w.late(m.spread, m.odd) - time.Since(m.at)
@@ -229,6 +230,12 @@ func (l *lane) await(m message) (lost, ok bool) {
 			return false, false
 		}
 	}
+}
+
+// calls tells whether data are what a server says unasked, to a subscriber: such a
+// connection carries little else.
+func calls(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("*3\r\n$7\r\nmessage\r\n")) || bytes.HasPrefix(data, []byte(">3\r\n$7\r\nmessage\r\n"))
 }
 
 // finish hands on the end of a direction.

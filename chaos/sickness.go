@@ -70,7 +70,7 @@ func (f Fault) skew() time.Duration {
 		return max(f.Delay, 0)
 	case Drift:
 		return max(time.Duration(f.For.Seconds()*float64(f.Delay)), 0)
-	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies,
+	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls,
 		Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend:
 	}
 	return 0

@@ -45,7 +45,13 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		if p.Clients <= swarmEager {
 			p.Retry = planRetry / 8 // those of many would only cost time
 		}
+		p.wait(rand.New(rand.NewPCG(seed, 2)))
 	})
+}
+
+// wait draws whether clients wait in line, and with how many goroutines each.
+func (p *Plan) wait(random *rand.Rand) {
+	p.Waits, p.Threads = random.IntN(2) == 0, 1+random.IntN(max(mostWaiting/p.Clients, 1))
 }
 
 // between draws from a to b, so that each order of magnitude is as likely.

@@ -149,7 +149,7 @@ func (t *Tenure) Write(ctx context.Context) error {
 	if t.Remaining() == 0 {
 		return fmt.Errorf("%w any more: nothing was written", errNotLocked)
 	}
-	t.actor.stage.Rest(t.actor.Name, AtWrite)
+	t.actor.rest(AtWrite)
 	token := t.hold.Token()
 	if token == 0 || t.actor.guard == nil {
 		t.add(Record{Kind: Wrote})
@@ -170,7 +170,7 @@ func (t *Tenure) Extend(ctx context.Context, lease time.Duration) error {
 	if t.Remaining() == 0 {
 		return fmt.Errorf("%w any more", errNotLocked)
 	}
-	t.actor.stage.Rest(t.actor.Name, AtExtend)
+	t.actor.rest(AtExtend)
 	if err := t.hold.Extend(ctx, lease); err != nil {
 		t.Remaining()
 		return err
@@ -181,7 +181,7 @@ func (t *Tenure) Extend(ctx context.Context, lease time.Duration) error {
 
 // Release gives the resource up.
 func (t *Tenure) Release(ctx context.Context) error {
-	t.actor.stage.Rest(t.actor.Name, AtRelease)
+	t.actor.rest(AtRelease)
 	t.end()
 	return t.hold.Release(ctx)
 }

@@ -135,7 +135,7 @@ func (t *telling) take(r Record) {
 		}
 	case Stored, Turned, Shown, Cleaned:
 		t.ofNode(r)
-	case Sick, Well, Began, Noted:
+	case Sick, Well, Began, Queued, Unqueued, Noted:
 	}
 }
 

@@ -31,6 +31,10 @@ const (
 	NoProgress Rule = "no progress"
 	// Starved: one client asked a healthy quorum for longer than Judge.Patience.
 	Starved Rule = "starved"
+	// Overtaken: a process was served before another one that had stood in line
+	// since before it first asked; or more than Judge.Turns times in a row before one
+	// that stood in line meanwhile.
+	Overtaken Rule = "overtaken"
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed Rule = "malformed trace"
 )

@@ -3,6 +3,7 @@ package simnode
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Data are a node's keys at one moment, as a file on its disk has them.
@@ -35,6 +36,10 @@ type entry struct {
 	hash   map[string]string
 	scores map[string]float64
 	until  int64 // by the node's wall clock, in ms; 0: for good
+	// What no command tells, and a Line does: since when the key is there, and since
+	// when each member of a sorted set has had its score.
+	since  time.Time
+	joined map[string]time.Time
 }
 
 // expired tells whether the entry's time is over. Redis keeps a key through the
@@ -54,7 +59,7 @@ func (d Data) copied() Data {
 	c := Data{make(map[string]*entry, len(d.keys))}
 	for key, e := range d.keys {
 		other := *e
-		other.hash, other.scores = maps.Clone(e.hash), maps.Clone(e.scores)
+		other.hash, other.scores, other.joined = maps.Clone(e.hash), maps.Clone(e.scores), maps.Clone(e.joined)
 		c.keys[key] = &other
 	}
 	return c

@@ -107,6 +107,7 @@ func (n *Node) Load(d Data) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.data = d.copied()
+	n.data.renew(time.Now())
 	n.memory++
 }
 

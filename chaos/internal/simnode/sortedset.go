@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // sortedSetCommand knows the ones that take sorted sets, as far as a queue needs
@@ -58,13 +59,22 @@ func (c *call) zadd() {
 	}
 	if z == nil {
 		z = map[string]float64{}
-		c.node.data.keys[c.arg(1)] = &entry{kind: sortedSet, scores: z}
+		c.node.data.keys[c.arg(1)] = &entry{kind: sortedSet, scores: z, joined: map[string]time.Time{}}
 	}
 	before := len(z)
 	for i := 0; i < len(pairs); i += 2 {
-		z[string(pairs[i+1])], _ = strconv.ParseFloat(string(pairs[i]), 64)
+		score, _ := strconv.ParseFloat(string(pairs[i]), 64)
+		c.score(string(pairs[i+1]), score)
 	}
 	c.reply.int(int64(len(z) - before))
+}
+
+// score gives a member of the first argument's set a score.
+func (c *call) score(member string, score float64) {
+	e := c.node.data.keys[c.arg(1)]
+	if old, there := e.scores[member]; !there || old != score {
+		e.scores[member], e.joined[member] = score, time.Now()
+	}
 }
 
 func (c *call) zrem() {
@@ -72,11 +82,16 @@ func (c *call) zrem() {
 	if !ok {
 		return
 	}
+	if z == nil {
+		c.reply.int(0)
+		return
+	}
 	before := len(z)
 	for _, member := range c.args[2:] {
 		delete(z, string(member))
+		delete(c.node.data.keys[c.arg(1)].joined, string(member))
 	}
-	if before > 0 && len(z) == 0 {
+	if len(z) == 0 {
 		c.remove(c.args[1])
 	}
 	c.reply.int(int64(before - len(z)))

@@ -17,10 +17,10 @@ func (c *call) text(key []byte) (value string, there bool) {
 
 // put stores a string that ends at a time; 0: never.
 func (c *call) put(key []byte, value string, until int64) {
-	if e := c.node.data.keys[string(key)]; e != nil {
-		*e = entry{kind: text, text: value, until: until}
+	if e := c.find(key); e != nil {
+		*e = entry{kind: text, text: value, until: until, since: e.since}
 	} else {
-		c.node.data.keys[string(key)] = &entry{kind: text, text: value, until: until}
+		c.node.data.keys[string(key)] = &entry{kind: text, text: value, until: until, since: time.Now()}
 	}
 }
 

@@ -1,0 +1,174 @@
+package chaos
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// lines knows who stands in line for what on the nodes of a virtual stage, and
+// records it: always when somebody is served, so that a judge knows it of that
+// moment, and only what has changed. Who a Locker's id belongs to it knows from
+// the channel that the nodes are to call it on.
+type lines struct {
+	nodes   []*virtualNode
+	quorum  int
+	history *History
+
+	mu      sync.Mutex // guards the rest
+	clients map[string]string
+	told    map[waiting]time.Time // since when, as last recorded
+}
+
+// newLines is nil where the nodes can't be looked into.
+func newLines(stage Stage, history *History) *lines {
+	v, ok := stage.(*virtual)
+	if !ok {
+		return nil
+	}
+	return &lines{
+		nodes: v.nodes, quorum: len(v.nodes)/2 + 1, history: history,
+		clients: map[string]string{}, told: map[waiting]time.Time{},
+	}
+}
+
+// look records who stands in line for a resource now, as far as it is news.
+func (ls *lines) look(resource string) {
+	if ls == nil {
+		return
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	places := map[string][]time.Time{}
+	for _, n := range ls.nodes {
+		n.sim.Line(resource, func(id string, joined, alive time.Time) {
+			if client, known := ls.clients[id]; known && !alive.IsZero() {
+				places[client] = append(places[client], later(joined, alive))
+			}
+		})
+	}
+	var news []Record
+	for client, since := range places {
+		if len(since) < ls.quorum {
+			continue
+		}
+		slices.SortFunc(since, time.Time.Compare)
+		stands, who := since[ls.quorum-1], waiting{client, resource}
+		if last, told := ls.told[who]; !told || !last.Equal(stands) {
+			ls.told[who] = stands
+			news = append(news, Record{Kind: Queued, Client: client, Resource: resource, Since: stands.Sub(ls.history.start)})
+		}
+	}
+	for who := range ls.told {
+		if who.resource == resource && len(places[who.client]) < ls.quorum {
+			delete(ls.told, who)
+			news = append(news, Record{Kind: Unqueued, Client: who.client, Resource: resource})
+		}
+	}
+	slices.SortFunc(news, func(a, b Record) int { return cmp.Compare(a.Client, b.Client) })
+	for _, r := range news {
+		ls.history.Add(r)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// left is since when a process has an entry for a resource on some node, however
+// it came to stay there; 0: on none.
+func (ls *lines) left(process, resource string) time.Duration {
+	if ls == nil {
+		return 0
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	oldest := time.Duration(0)
+	for _, n := range ls.nodes {
+		if len(ls.clients) == 0 {
+			break
+		}
+		n.sim.Line(resource, func(id string, joined, _ time.Time) {
+			if since := max(joined.Sub(ls.history.start), 1); ls.clients[id] == process && (oldest == 0 || since < oldest) {
+				oldest = since
+			}
+		})
+	}
+	return oldest
+}
+
+// overhear has the lines know the id of a client's Locker, once it subscribes.
+func (ls *lines) overhear(client string, nodes []redis.UniversalClient) {
+	if ls == nil {
+		return
+	}
+	for _, node := range nodes {
+		c, ok := node.(*redis.Client)
+		if !ok || c.Options().Dialer == nil {
+			continue
+		}
+		opts := c.Options()
+		dial := opts.Dialer
+		opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			heard := &lineConn{conn, ls, client}
+			if raw, ok := conn.(syscall.Conn); ok {
+				return &lineSocket{heard, raw}, nil
+			}
+			return heard, nil
+		}
+	}
+}
+
+// calling is the channel that a process is called on, but for its id.
+var calling = []byte("redlock:wake:")
+
+// heard notes whose id it is that a client subscribes to.
+func (ls *lines) heard(client string, sent []byte) {
+	if !bytes.HasPrefix(sent, []byte("*2\r\n$9\r\nsubscribe\r\n")) {
+		return
+	}
+	_, id, ok := bytes.Cut(sent, calling)
+	if id, _, found := bytes.Cut(id, []byte("\r\n")); ok && found {
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		ls.clients[string(id)] = client
+	}
+}
+
+// lineConn is a connection that the lines listen to.
+type lineConn struct {
+	net.Conn
+
+	lines  *lines
+	client string
+}
+
+// Write is [net.Conn]'s.
+func (c *lineConn) Write(b []byte) (int, error) {
+	c.lines.heard(c.client, b)
+	return c.Conn.Write(b)
+}
+
+// lineSocket is one over a socket: go-redis looks there whether it still lives.
+type lineSocket struct {
+	*lineConn
+
+	raw syscall.Conn
+}
+
+// SyscallConn is [syscall.Conn]'s.
+func (s *lineSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }

@@ -1,0 +1,102 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// Waiter is a [Contender] whose library waits for a holder by itself. Several
+// goroutines may use it at once.
+type Waiter interface {
+	Contender
+
+	// Wait locks resource for lease, and blocks until it is held or ctx is done.
+	Wait(ctx context.Context, resource string, lease time.Duration) (Hold, error)
+}
+
+// Wait locks resource, and blocks until it is held or ctx is done: in the line
+// that the nodes keep.
+func (c *redlockContender) Wait(ctx context.Context, resource string, lease time.Duration) (Hold, error) {
+	lock, err := c.locker.Acquire(ctx, resource, redlock.WithTTL(lease))
+	if err != nil {
+		return nil, err
+	}
+	return redlockHold{lock}, nil
+}
+
+// Beside is another goroutine of the actor's process: the same client, which its
+// library must allow. It is closed with the actor.
+func (a *Actor) Beside(i int) *Actor {
+	return &Actor{
+		Name: fmt.Sprintf("%s#%d", processOf(a.Name), i), stage: a.stage, history: a.history,
+		contender: a.contender, guard: a.guard, watching: a.watching, closed: a.closed,
+	}
+}
+
+// Wait has the actor's library wait for the resource. Where it can't, it is
+// [Actor.Insist]. On failure the actor has quit; the error is ctx's, joined with
+// the library's.
+func (a *Actor) Wait(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+	w, ok := a.contender.(Waiter)
+	if !ok {
+		return a.Insist(ctx, resource, lease, pause)
+	}
+	a.rest(AtAsk)
+	id := a.history.Ask(a.Name, resource)
+	hold, err := w.Wait(ctx, resource, lease)
+	if err != nil {
+		a.history.Add(Record{Kind: Failed, Client: a.Name, Resource: resource, Hold: id})
+		a.Quit(resource)
+		return nil, errors.Join(ctx.Err(), err)
+	}
+	return a.begins(hold, resource, id), nil
+}
+
+const (
+	// A goroutine of a plan that waits gives up one wait in so many, after up to
+	// two leases.
+	planLeaves = 4
+	// mostWaiting is how many goroutines wait in a plan at most: so many can all
+	// be served within its patience, though each holds for a lease.
+	mostWaiting = 24
+)
+
+// waiters is the life of one client whose goroutines wait in line.
+func (r *run) waiters(ctx context.Context, a *Actor, seed uint64) {
+	var work sync.WaitGroup
+	for i := range max(r.plan.Threads, 1) {
+		one := a
+		if i > 0 {
+			one = a.Beside(i)
+		}
+		random := rand.New(rand.NewPCG(r.plan.Seed+uint64(i)<<32, seed))
+		work.Go(func() {
+			for ctx.Err() == nil {
+				time.Sleep(spread(random, time.Second))
+				r.waitOnce(ctx, one, random)
+			}
+		})
+	}
+	work.Wait()
+}
+
+// waitOnce waits, at times not for long, and works.
+func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
+	name := r.plan.name(random)
+	within := ctx
+	if random.IntN(planLeaves) == 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, spread(random, 2*r.plan.Lease))
+		defer cancel()
+	}
+	t, err := a.Wait(within, name, r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
+	if err == nil {
+		r.plan.work(ctx, random, t)
+	}
+}
