@@ -40,7 +40,7 @@ const scenarioNodes = 5
 func Scenarios() []Scenario {
 	all := slices.Concat(
 		pauseScenarios(), memoryScenarios(), clockScenarios(), partitionScenarios(),
-		messageScenarios(), nodeScenarios(), listScenarios(), crowdScenarios(),
+		messageScenarios(), nodeScenarios(), listScenarios(), crowdScenarios(), queueScenarios(),
 	)
 	for i := range all {
 		if all[i].Nodes == 0 {

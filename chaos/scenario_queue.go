@@ -1,0 +1,290 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Those who wait in line, and what befalls the line.
+func queueScenarios() []Scenario {
+	return []Scenario{
+		waitingLine(), lostCalls(), deadHead(), silentHead(), cutOffHead(),
+		queueRestart(), queueAmnesia(), queueClockForward(), queueClockBack(),
+	}
+}
+
+const (
+	// Those who wait begin an aWhile apart, and that is more than it takes to stand
+	// in line on a quorum of nodes.
+	inLine = aWhile / 2
+	// soon is for a hand-over that waits for nobody's silence: less than the sign of
+	// life of one who is gone lasts, and some for the machine's.
+	soon = ScenarioLease / 3
+	// signOfLife is how long the line waits for one who is silent: what he said last
+	// lasts as long, and then comes a look.
+	signOfLife = 3 * time.Second
+)
+
+// inOrder are the showings of a scenario in which whoever asks again and again
+// does not keep the order.
+func inOrder() []Showing {
+	return []Showing{
+		{Contender: NameRedlock, Guarded: true},
+		{Contender: NameTextbook, Guarded: true, May: []Rule{Overtaken}},
+		{Contender: NameSingle, Guarded: true, May: []Rule{Overtaken}},
+	}
+}
+
+func waitingLine() Scenario {
+	return Scenario{
+		Name:   "waiting-line",
+		Claim:  "eight clients begin to wait one after another, and the holder gives up: they have their turns in that order, unless each asks again and again by itself",
+		Lesson: "trying again at random is a lottery: a line needs a place that all nodes agree on",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{Overtaken}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{Overtaken}},
+		},
+		judge: Judge{Order: inLine, Progress: soon},
+		script: func(ctx context.Context, s *scene) error {
+			l, err := s.line(ctx, "bob", "cara", "dave", "eve", "finn", "gina", "hugo", "ida")
+			if err != nil {
+				return err
+			}
+			return l.handOver(ctx)
+		},
+	}
+}
+
+func lostCalls() Scenario {
+	return Scenario{
+		Name:     "lost-calls",
+		Claim:    "all that the nodes say to those who wait is lost: the next one has the lock when the lease that it was told of is over, at the latest",
+		Lesson:   "a call is a hint: what nobody must miss, one looks at by oneself",
+		Showings: inOrder(),
+		judge:    Judge{Order: inLine, Progress: ScenarioLease + soon},
+		script: func(ctx context.Context, s *scene) error {
+			l, err := s.line(ctx, "bob", "cara", "dave")
+			if err != nil {
+				return err
+			}
+			if err := s.breakNow(Fault{Kind: LoseCalls, Node: Everything}); err != nil {
+				return err
+			}
+			return l.handOver(ctx)
+		},
+	}
+}
+
+func deadHead() Scenario {
+	return Scenario{
+		Name:     "dead-head",
+		Claim:    "the first in line crashes, and then the holder gives up: the second has the lock at once, since nobody listens where the first one is called",
+		Lesson:   "a queue needs no leases for those whose connections close when they die",
+		Showings: inOrder(),
+		judge:    Judge{Order: inLine, Progress: soon},
+		script: func(ctx context.Context, s *scene) error {
+			l, err := s.line(ctx, "bob", "cara", "dave")
+			if err == nil {
+				err = s.dies(l.first())
+			}
+			if err != nil {
+				return err
+			}
+			return l.handOver(ctx)
+		},
+	}
+}
+
+// dies has an actor's process be gone: its connections end, and there are no new
+// ones.
+func (s *scene) dies(a *Actor) error {
+	for _, k := range []Break{Refuse, Reset} {
+		if err := s.breakNow(Fault{Kind: k, Client: a.Name, Node: Everything}); err != nil {
+			return err
+		}
+	}
+	a.Quit(scenarioResource)
+	return nil
+}
+
+func silentHead() Scenario {
+	return Scenario{
+		Name:     "silent-head",
+		Claim:    "the machine of the first in line stands still, and the holder gives up: the second has the lock once the first one's last sign of life is over",
+		Lesson:   "whom nobody hears, the others wait for: let that be seconds",
+		Showings: inOrder(),
+		judge:    Judge{Order: inLine, Progress: signOfLife + soon},
+		script: func(ctx context.Context, s *scene) error {
+			l, err := s.line(ctx, "bob", "cara", "dave")
+			if err != nil {
+				return err
+			}
+			bob := l.first()
+			still := Fault{Kind: Suspend, Client: bob.Name}
+			if err := s.breakNow(still); err != nil {
+				return err
+			}
+			bob.Quit(scenarioResource)
+			err = l.handOver(ctx)
+			return errors.Join(err, s.mend(still))
+		},
+	}
+}
+
+func cutOffHead() Scenario {
+	return Scenario{
+		Name:   "cut-off-head",
+		Claim:  "the first in line is cut off for longer than its sign of life lasts: it delays nobody, and when it is back it still waits, and has its turn",
+		Lesson: "a place in line is kept for who comes back, not held open for who may not",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			// What they sent while they were cut off is a lock that nobody wants.
+			{Contender: NameTextbook, Guarded: true, May: []Rule{NoProgress}},
+			{Contender: NameSingle, Guarded: true, May: []Rule{NoProgress}},
+		},
+		judge:  Judge{Progress: soon},
+		script: cutOffTheHead,
+	}
+}
+
+func cutOffTheHead(ctx context.Context, s *scene) error {
+	l, err := s.line(ctx, "bob", "cara")
+	if err != nil {
+		return err
+	}
+	bob, back := l.first(), l.waits[0]
+	cut := Fault{Kind: Cut, Client: bob.Name, Node: Everything}
+	if err := s.breakNow(cut); err != nil {
+		return err
+	}
+	if err := l.keep(ctx, signOfLife+aWhile); err != nil {
+		return err
+	}
+	bob.Quit(scenarioResource) // until he is back
+	err = l.handOver(ctx)
+	if err := errors.Join(err, s.mend(cut)); err != nil {
+		return err
+	}
+	return <-back
+}
+
+func queueRestart() Scenario {
+	return Scenario{
+		Name:     "queue-restart",
+		Claim:    "nodes that hold the line are restarted with their data, one after another, until a quorum of them was; a client that comes then meets no other nodes, and does not overtake those who wait",
+		Lesson:   "wait between two restarts until the node votes again: who waits has stored his place there by then",
+		Showings: restarted(),
+		judge:    Judge{Order: inLine, Progress: ScenarioLease},
+		script:   func(ctx context.Context, s *scene) error { return s.restartTheLine(ctx, Crash) },
+	}
+}
+
+func queueAmnesia() Scenario {
+	return Scenario{
+		Name:     "queue-amnesia",
+		Claim:    "the same, and the nodes come back without their data: those who wait store their places again before the node votes",
+		Lesson:   "what many remember, a node may forget",
+		Showings: restarted(),
+		judge:    Judge{Order: inLine, Progress: ScenarioLease},
+		script:   func(ctx context.Context, s *scene) error { return s.restartTheLine(ctx, Forget) },
+	}
+}
+
+// restarted is what a restart of a quorum shows, with waits in between.
+func restarted() []Showing {
+	return []Showing{
+		{Contender: NameRedlock, Guarded: true},
+		{Contender: NameTextbook, Guarded: true, May: []Rule{Overtaken, TwoHolders}},
+	}
+}
+
+// restartTheLine restarts three nodes one after another, and takes the other two
+// away: whoever comes then meets nothing but nodes that were restarted.
+func (s *scene) restartTheLine(ctx context.Context, kind Break) error {
+	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
+	if err != nil {
+		return err
+	}
+	l, err := s.line(ctx, "bob", "cara", "dave")
+	if err != nil {
+		return err
+	}
+	for _, node := range aMajority {
+		f := Fault{Kind: kind, Node: node}
+		if err := errors.Join(s.breakNow(f), s.mend(f)); err != nil {
+			return err
+		}
+		joined := make(chan error, 1)
+		go func() { joined <- op.Cluster().Join(ctx) }()
+		for waiting := true; waiting; {
+			if err := l.keep(ctx, aWhile); err != nil {
+				return err
+			}
+			select {
+			case err = <-joined:
+				waiting = false
+			default:
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.breakAll(Fault{Kind: Crash}, aMinority...); err != nil {
+		return err
+	}
+	if err := l.joins(ctx, "zoe"); err != nil {
+		return err
+	}
+	return l.handOver(ctx)
+}
+
+func queueClockForward() Scenario {
+	return Scenario{
+		Name:     "queue-clock-forward",
+		Claim:    "the clock of one node that holds the line jumps forward: nobody lives any more, by that node, and a client that comes then is not served first",
+		Lesson:   "a place counts on a quorum of nodes, and so does its loss",
+		Showings: inOrder(),
+		judge:    Judge{Order: inLine, Progress: soon},
+		clocks:   true,
+		script: func(ctx context.Context, s *scene) error {
+			l, err := s.line(ctx, "bob", "cara", "dave")
+			if err == nil {
+				err = s.breakNow(Fault{Kind: Step, Delay: 2 * ScenarioLease, Node: 1})
+			}
+			if err == nil {
+				err = l.joins(ctx, "zoe")
+			}
+			if err != nil {
+				return err
+			}
+			return l.handOver(ctx)
+		},
+	}
+}
+
+func queueClockBack() Scenario {
+	return Scenario{
+		Name:     "queue-clock-back",
+		Claim:    "the first in line crashes, and the clocks of two nodes are set back, so that its sign of life lasts longer there: nobody listens to them, and the second has the lock at once",
+		Lesson:   "ask whether anybody listens, and not only whether his time is over",
+		Showings: inOrder(),
+		judge:    Judge{Order: inLine, Progress: soon},
+		clocks:   true,
+		script: func(ctx context.Context, s *scene) error {
+			l, err := s.line(ctx, "bob", "cara", "dave")
+			if err == nil {
+				err = s.dies(l.first())
+			}
+			if err == nil {
+				err = s.breakAll(Fault{Kind: Step, Delay: -2 * ScenarioLease}, 1, 2)
+			}
+			if err != nil {
+				return err
+			}
+			return l.handOver(ctx)
+		},
+	}
+}
