@@ -49,6 +49,7 @@ var workloads = []struct {
 	{"tokens", (*run).tokens},
 	{"renewal", (*run).renewal},
 	{"names", (*run).names},
+	{"observing", (*run).observing},
 	{"queue", (*run).queueCost},
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
