@@ -74,3 +74,20 @@ func pair(b *testing.B, l *redlock.Locker, name string) {
 		b.Error(err)
 	}
 }
+
+// BenchmarkEvent is what one event costs its Locker, observed or not.
+func BenchmarkEvent(b *testing.B) {
+	for name, opts := range map[string][]redlock.Option{"unobserved": nil, "observed": {redlock.WithObserver(func(redlock.Event) {})}} {
+		b.Run(name, func(b *testing.B) {
+			l, err := redlock.Open(b.Context(), []string{chaos.NeedServers(b, 1, chaos.ServerConfig{})[0].URL()}, opts...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				redlock.Tell(l, redlock.Event{Kind: redlock.LockAcquired, Node: -1})
+			}
+		})
+	}
+}

@@ -410,3 +410,12 @@ func TestAnEntryIntoAHoldIsNoSecondLock(t *testing.T) {
 		}
 	})
 }
+
+func TestTheObservingPageHasEveryEvent(t *testing.T) {
+	page := read(t, "docs/OBSERVING.md")
+	for k := range redlock.EventKinds {
+		if kind := redlock.EventKind(k + 1); !strings.Contains(page, kind.String()) {
+			t.Errorf("docs/OBSERVING.md has no row for %q; want one", kind)
+		}
+	}
+}

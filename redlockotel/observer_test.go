@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +176,34 @@ func TestEventsBecomeMetrics(t *testing.T) {
 				t.Errorf("%s has %q; want no resource in any label", name, p)
 			}
 		}
+	}
+}
+
+func TestTheDocListsEveryMetric(t *testing.T) {
+	whole, broken := newRig(t), newRig(t)
+	whole.play(t.Context(), t)
+	for _, n := range broken.nodes.Nodes() {
+		n.Stop()
+	}
+	if _, err := broken.locker.TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNoQuorum) {
+		t.Fatalf("TryAcquire: got %v; want no quorum", err)
+	}
+	if err := broken.locker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := whole.metrics(t)
+	maps.Copy(names, broken.metrics(t))
+	for name := range names {
+		if !strings.Contains(string(page), "\t"+name+" ") {
+			t.Errorf("doc.go does not list %s; want every metric", name)
+		}
+	}
+	if want := strings.Count(string(page), "\tredlock."); len(names) != want {
+		t.Errorf("got %d metrics; want the %d that doc.go lists", len(names), want)
 	}
 }
 
