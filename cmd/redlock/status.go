@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -15,8 +16,8 @@ func statusCommand() command {
 	return command{
 		name: "status", synopsis: "[flags] KEY...", summary: "show who holds a key, node by node",
 		about: `Shows for each node whether it votes, who holds KEY there, what remains of the lease,
-the largest token given, and how many processes stand in line (with --json: their ids,
-the next one first); and a verdict:
+the largest token given, and how many processes stand in line there, which each of them
+does on a quorum of nodes (with --json: their ids, the next one first); and a verdict:
 
   held m/N  m nodes, a quorum, show one holder
   free      a quorum of nodes has no holder
@@ -51,6 +52,7 @@ type keyStatus struct {
 	Nodes   int         `json:"nodes"`
 	Quorum  int         `json:"quorum"`
 	Holder  string      `json:"holder,omitempty"`
+	Waiting int         `json:"waiting"` // in line on a quorum of nodes
 	ByNode  []nodeShows `json:"by_node"`
 }
 
@@ -137,11 +139,30 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		})
 	}
 	s.Verdict, s.Holder, s.Held = judge(ballots, in.Quorum)
+	s.Waiting = inLine(in)
 	return s
 }
 
+// inLine is how many stand in line on a quorum of nodes, as all do but those that
+// have just come.
+func inLine(in redlock.Inspection) int {
+	on, count := map[string]int{}, 0
+	for _, n := range in.Nodes {
+		for _, id := range n.Waiting {
+			if on[id]++; on[id] == in.Quorum {
+				count++
+			}
+		}
+	}
+	return count
+}
+
 func (s keyStatus) print(p *page) {
-	p.printf("%s: %s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), s.Verdict.line(s.Held, s.Nodes)))
+	line := ""
+	if s.Waiting > 0 {
+		line = fmt.Sprintf(", %d in line", s.Waiting)
+	}
+	p.printf("%s: %s%s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), s.Verdict.line(s.Held, s.Nodes)), line)
 	rows := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "WAITING", "HOLDER")}
 	for _, n := range s.ByNode {
 		holder, left, token, waiting := n.Holder, short(n.left), "-", strconv.Itoa(len(n.Waiting))
