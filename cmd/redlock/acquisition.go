@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,8 +126,8 @@ func skipped(err error) error {
 
 // remind says which nodes are left out for now. Whoever ends before their wait is
 // over does not take them in; if all clients are that short, nobody does.
-func (a *app) remind(ctx context.Context, f *fleet) {
-	if !f.abstaining() {
+func (a *app) remind(ctx context.Context, f *fleet, err error) {
+	if !f.abstaining() && !abstained(err) {
 		return
 	}
 	s, err := f.locker.Cluster().Status(ctx)
@@ -146,6 +147,16 @@ func (a *app) remind(ctx context.Context, f *fleet) {
 	if len(out) > 0 {
 		a.complain(redact(strings.Join(out, ", ")) + ": new or returned, and not voting; this command ended before it could be taken in. Run: redlock nodes join --wait")
 	}
+}
+
+// abstained tells whether an error names a node that answered and did not vote:
+// the observer may be told of it later than the caller.
+func abstained(err error) bool {
+	var round *redlock.QuorumError
+	if !errors.As(err, &round) {
+		return false
+	}
+	return slices.ContainsFunc(round.Nodes, func(n redlock.NodeResult) bool { return n.Outcome == redlock.Abstained })
 }
 
 // endedBy is the error of a lock that ended under its holder.

@@ -79,8 +79,9 @@ With --json, what happens is told on stderr, one value a line.`,
 				}
 				e.listen()
 				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
-					defer a.remind(ctx, f)
-					return a.exec(ctx, f, e)
+					err := a.exec(ctx, f, e)
+					a.remind(ctx, f, err)
+					return err
 				}, e.options()...)
 			}
 		},

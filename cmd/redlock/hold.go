@@ -29,8 +29,9 @@ here. Where a command can be given, exec is safer.`,
 				}
 				q.listen()
 				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
-					defer a.remind(ctx, f)
-					return a.hold(ctx, f, args[0], q)
+					err := a.hold(ctx, f, args[0], q)
+					a.remind(ctx, f, err)
+					return err
 				}, append(q.options(), redlock.WithMaxHold(q.maxHold))...)
 			}
 		},
