@@ -193,6 +193,7 @@ func TestAClientWithAnotherListReachesAnotherNode(t *testing.T) {
 		}
 		crash := chaos.Fault{Kind: chaos.Crash, Node: 0}
 		mustDo(t, stage.Break(crash))
+		mustDo(t, stage.Break(chaos.Fault{Kind: chaos.Reset, Client: "ann", Node: 0})) // a new connection, too, knows nothing of it
 		shows(t, ann[0], "k", "second")
 		mustDo(t, stage.Mend(other))
 		if err := ann[0].Get(quickly(t), "k").Err(); err == nil || errors.Is(err, redis.Nil) {
