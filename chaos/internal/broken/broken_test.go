@@ -1,6 +1,7 @@
 package broken_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -44,11 +45,11 @@ func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			f := explore(t, binary, w.name, order{Seed: w.seed, Step: 1, Plans: 1 << 20, AtMost: findWithin, Kinds: w.kinds})
+			f := explore(t, binary, w.name, order{Seed: w.seed, Step: 1, Plans: 1 << 20, AtMost: cmp.Or(w.within, findWithin), Kinds: w.kinds, Load: w.load})
 			if !w.shows(f) {
 				t.Errorf("from seed %d, after %v: got %q (%s); want one of %q", w.seed, f.Took, f.Broken, f.First, w.finds)
 			}
-			if f := explore(t, binary, nothing, order{Seed: f.Seed, Plans: 1, AtMost: time.Hour, Kinds: w.kinds}); len(f.Broken) > 0 || f.Won < 5 {
+			if f := explore(t, binary, nothing, order{Seed: f.Seed, Plans: 1, AtMost: time.Hour, Kinds: w.kinds, Load: w.load}); len(f.Broken) > 0 || f.Won < 5 {
 				t.Errorf("the sound protocol: got %q (%s), %d locks; want none broken, and some locks", f.Broken, f.First, f.Won)
 			}
 		})
@@ -87,7 +88,7 @@ func TestExploreSoundAndBroken(t *testing.T) {
 	t.Run(nothing, func(t *testing.T) { exploreSound(t, binary, length) })
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			f := explore(t, binary, w.name, order{Step: 1, Plans: 1 << 20, AtMost: findWithin, Shrink: true, Kinds: w.kinds})
+			f := explore(t, binary, w.name, order{Step: 1, Plans: 1 << 20, AtMost: cmp.Or(w.within, findWithin), Shrink: true, Kinds: w.kinds, Load: w.load})
 			if !w.shows(f) {
 				t.Fatalf("got %q after %v, %d plans, %d rounds; want one of %q", f.Broken, f.Took, f.Plans, f.Rounds, w.finds)
 			}

@@ -33,7 +33,17 @@ type order struct {
 	AtMost     time.Duration
 	Shrink     bool
 	Kinds      []chaos.Break // of faults; none: all
+	Load       load
 }
+
+// load is how the clients of the plans get their locks.
+type load int
+
+const (
+	drawn   load = iota // as each plan has it
+	asking              // by asking again and again
+	waiting             // by waiting in line
+)
 
 // found is what an exploration came to.
 type found struct {
@@ -72,6 +82,7 @@ func hunt(t *testing.T, o order) found {
 	var f found
 	for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost; f.Took = time.Since(start) {
 		p := chaos.Swarm(o.Seed+o.Step*uint64(f.Plans), planLength, o.Kinds...)
+		p.Waits = o.Load == waiting || o.Load == drawn && p.Waits
 		v := play(t, p)
 		f.Plans, f.Rounds, f.Won, f.Faults, f.Virtual = f.Plans+1, f.Rounds+v.Rounds, f.Won+v.Won, f.Faults+len(p.Faults), f.Virtual+p.For
 		if f.Broken = v.Broken(); len(f.Broken) > 0 {

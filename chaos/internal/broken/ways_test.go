@@ -2,8 +2,8 @@ package broken_test
 
 import "github.com/quorumkit/redlock/chaos"
 
-// ways are the broken protocols. In Go code BROKEN stands for the condition.
-var ways = []way{
+// lockWays are the broken protocols of the lock itself. In Go code BROKEN stands for the condition.
+var lockWays = []way{
 	{
 		name: "wrong quorum", takes: "half of the nodes are enough",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenRepeated, chaos.TokenOrder},

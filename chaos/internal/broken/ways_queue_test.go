@@ -1,0 +1,74 @@
+package broken_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// ways are the broken protocols.
+var ways = slices.Concat(under(asking, lockWays), under(waiting, queueWays))
+
+// under has the plans of these ways a load.
+func under(l load, ways []way) []way {
+	for i := range ways {
+		ways[i].load = l
+	}
+	return ways
+}
+
+// queueWays are those of waiting: what they break is order and progress.
+var queueWays = []way{
+	{
+		name: "newcomer ignores the queue", takes: "a first attempt is granted a free name, whoever waits for it",
+		finds: []chaos.Rule{chaos.Overtaken},
+		seed:  2,
+		edits: []edit{
+			script("acquire", "while head do", "while false do"),
+			script("acquire_batch", "elseif waiting and kept(KEYS[1 + i]) then", "elseif false then"),
+			script("ask", "elseif position >= 0 then", "elseif position > 0 then"),
+		},
+	},
+	{
+		name: "ticket of one node", takes: "a position is what the first node says, not the largest of a quorum",
+		finds: []chaos.Rule{chaos.Overtaken},
+		kinds: []chaos.Break{chaos.Slow},
+		seed:  32,
+		edits: []edit{{"bid.go", "if position, ok := positionOf(c.votes, c.heard); ok {", `if BROKEN {
+			for i := range c.votes {
+				if c.votes[i].outcome == Taken && c.heard[i].ticket > 0 {
+					c.votes, c.heard = c.votes[i:i+1], c.heard[i:i+1]
+					break
+				}
+			}
+		}
+		if position, ok := positionOf(c.votes, c.heard); ok {`}},
+	},
+	{
+		name: "turns without end", takes: "a process keeps the lock for as long as one of its goroutines wants it",
+		finds: []chaos.Rule{chaos.Overtaken},
+		seed:  2,
+		edits: []edit{{"queue.go", "func turnLeft(held, turns int) bool { return held < turns }", "func turnLeft(held, turns int) bool { return held < turns || BROKEN }"}},
+	},
+	{
+		name: "no fallback", takes: "who waits does so until it is called, and calls get lost",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		kinds: []chaos.Break{chaos.LoseReplies},
+		seed:  21,
+		edits: []edit{{"bid.go", "	if next.look {\n		l.vigil", `	if BROKEN {
+		next = rest{after: time.Hour}
+	}
+	if next.look {
+		l.vigil`}},
+	},
+	{
+		name: "leaver wakes nobody", takes: "who gives up takes its entry away, and tells nobody that it was its turn",
+		finds: []chaos.Rule{chaos.NoProgress},
+		// It takes one who gives up in the very moment at which he is called.
+		kinds:  []chaos.Break{chaos.Slow},
+		seed:   225,
+		within: 3 * time.Minute,
+		edits:  []edit{script("release_batch", "wake = wake or call('EXISTS', KEYS[i]) == 0", "wake = wake or false")},
+	},
+}
