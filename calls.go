@@ -15,8 +15,8 @@ const noReply = math.MinInt64
 // at a time and uses them again: they are most of what an idle service sends.
 // Arguments are pointers, which go-redis writes without a copy.
 type singles struct {
-	acquire, release         intCall
-	acquireArgs, releaseArgs []any
+	acquire, release, pass             intCall
+	acquireArgs, releaseArgs, passArgs []any
 }
 
 // acquireCall is acquire.lua for one claim.
@@ -41,6 +41,19 @@ func (s *singles) releaseCall(c *claim) redis.Cmder {
 	}
 	s.releaseArgs[3], s.releaseArgs[4] = &c.key, &c.owner
 	return s.release.again()
+}
+
+// passCall is pass.lua for one handover.
+func (s *singles) passCall(h *handover, epoch *string) redis.Cmder {
+	if s.passArgs == nil {
+		s.passArgs = make([]any, 12)
+		copy(s.passArgs, []any{"EVALSHA", passScript.hash, 3, "", nodeKey})
+		s.pass = intCall{redis.NewIntCmd(context.Background(), s.passArgs...)}
+	}
+	c, a := h.round.claim, s.passArgs
+	a[3], a[5] = &c.key, &c.dead
+	a[6], a[7], a[8], a[9], a[10], a[11] = &h.old.claim.owner, &c.owner, &c.ttl, &c.hint, &c.stripe, epoch
+	return s.pass.again()
 }
 
 // again makes a command ready to be sent once more.

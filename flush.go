@@ -201,9 +201,7 @@ func (n *node) send() {
 	for _, r := range f.raises {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
 	}
-	for _, h := range f.passes {
-		n.addPart(part{cmd: n.passCall(h), pass: h})
-	}
+	n.addPasses()
 	one := n.singly > 0
 	n.addAcquires()
 	n.addBids(one)

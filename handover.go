@@ -129,11 +129,16 @@ func onward(h *handover, later []*handover, node int) bool {
 
 var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
 
-// passCall is pass.lua.
-func (n *node) passCall(h *handover) redis.Cmder {
-	c := h.round.claim
-	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", passScript.hash, 3, &c.key, nodeKey, &c.dead,
-		&h.old.claim.owner, &c.owner, &c.ttl, &c.hint, &c.stripe, &n.epoch)}.again()
+// addPasses makes calls of the handovers: nearly always there is one.
+func (n *node) addPasses() {
+	passes := n.flight.passes
+	if len(passes) == 1 {
+		n.addPart(part{cmd: n.flight.one.passCall(passes[0], &n.epoch), pass: passes[0]})
+		return
+	}
+	for _, h := range passes {
+		n.addPart(part{cmd: (&singles{}).passCall(h, &n.epoch), pass: h})
+	}
 }
 
 // settlePass hands out the reply to a pass. Where it did not happen, or may not
