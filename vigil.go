@@ -93,9 +93,9 @@ func (w *vigil) join(ctx context.Context) error {
 	if !w.started && !w.closed {
 		w.started = true
 		var inner context.Context
-		inner, w.hangUp = context.WithCancel(context.WithoutCancel(ctx))
+		inner, w.hangUp = context.WithCancel(context.Background()) // it outlives whoever waits first
 		for _, s := range w.subs {
-			go s.run(inner)
+			go s.run(inner) //nolint:contextcheck // it keeps nothing of that context
 		}
 		go w.run()
 	}
