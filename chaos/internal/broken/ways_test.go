@@ -80,7 +80,7 @@ var lockWays = []way{
 	{
 		name: "no rollback", takes: "what a failed attempt got stays for its lease",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
-		seed:  19,
+		seed:  10,
 		edits: []edit{
 			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
 	if BROKEN {
@@ -134,7 +134,7 @@ var lockWays = []way{
 		name: "lost replies are believed", takes: "an acquire without a reply is taken for one that did not happen",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
 		kinds: []chaos.Break{chaos.LoseReplies},
-		seed:  7,
+		seed:  177,
 		edits: []edit{{"flush.go", "r.claim.marks[n.index] = unsure", `r.claim.marks[n.index] = unsure
 			if BROKEN {
 				r.claim.marks[n.index] = absent
