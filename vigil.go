@@ -189,16 +189,18 @@ func (w *vigil) schedule(c *candidate, r rest) {
 	w.rests(c, r)
 	for i, v := range c.votes {
 		if v.outcome == Abstained {
-			w.lookAt(i, c.line)
+			w.store(i, c.line)
 		}
 	}
 }
 
-// lookAt has one node asked about one name, at once.
-func (w *vigil) lookAt(i int, ln *line) {
+// store has one node told at once who waits for a name. It does not vote, so what
+// it says of the lease counts for nothing.
+func (w *vigil) store(i int, ln *line) {
 	w.mu.Lock()
 	looks := w.looking([]*line{ln})
 	w.mu.Unlock()
+	looks[0].blind = true
 	w.locker.nodes[i].submitLook(looks[0])
 }
 
@@ -363,6 +365,7 @@ type looking struct {
 	vigil  *vigil
 	lines  []*line
 	rounds []int // the rest that each line was in
+	blind  bool  // the answer counts for nothing: the node does not vote
 }
 
 // submitLook queues a look, or fails it at once.
@@ -408,7 +411,7 @@ func (k *looking) answer(node int, replies []int64, err error) {
 	var free []*line
 	w.mu.Lock()
 	for i, ln := range k.lines {
-		if !ln.look.armed || ln.look.round != k.rounds[i] {
+		if k.blind || !ln.look.armed || ln.look.round != k.rounds[i] {
 			continue
 		}
 		switch {

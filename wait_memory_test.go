@@ -1,11 +1,13 @@
 package redlock_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // A node that forgot is told again who waits, long before it votes: else somebody
@@ -41,10 +43,23 @@ func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
 		ctx := t.Context()
 		go func() { _, _ = other.Acquire(ctx, "orders/43", redlock.WithWait(10*time.Second)) }()
 		time.Sleep(2 * time.Second) // the node knows that it lives, and nothing of what comes now
+		var asks atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) == "ask" {
+					asks.Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
 		next := wants(t, other)
 		time.Sleep(10 * time.Millisecond)
 		if !nodes.Node(0).Miniredis().Exists("redlock:queue:orders/42") {
 			t.Error("the node abstains, and does not know who came")
+		}
+		time.Sleep(time.Second)
+		if n := asks.Load(); n > 6 {
+			t.Errorf("%d asks in a second; want a place's, and no more: that the name is free on a node that abstains is no news", n)
 		}
 		mustRelease(t, lock)
 		mustRelease(t, got(t, next).lock)
