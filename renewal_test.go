@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,5 +79,36 @@ func TestADeletedKeyEndsALockOnExactlyAQuorum(t *testing.T) {
 			t.Errorf("Done came after %v; want it at the next renewal, a third of the TTL at the latest", took)
 		}
 		wantLost(t, lock)
+	})
+}
+
+// An acquire without a reply may still come, also after the reply to a later
+// command that put the same lock there: its connection may be the slower one.
+func TestADoubtAboutAnAcquireOutlivesTheReplyToAReseed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		doubted := nodes.Node(0)
+		doubted.Intercept(onScripts("acquire", redlocktest.LoseRequest()))
+		lock := mustAcquire(t, l, "orders/42")
+		var reseeds atomic.Int64
+		doubted.Intercept(func(args []string) redlocktest.Verdict {
+			if scriptOf(args) == "reseed" {
+				reseeds.Add(1)
+			}
+			return redlocktest.Pass()
+		})
+		time.Sleep(redlock.DefaultTTL) // it is renewed, and put on the node that has not got it
+		synctest.Wait()
+		if n := reseeds.Load(); n == 0 {
+			t.Fatal("no re-seed; the test wants one")
+		}
+		owner, err := doubted.Miniredis().Get("orders/42")
+		must(t, err)
+		mustRelease(t, lock)
+		synctest.Wait()
+		if !doubted.Miniredis().Exists("redlock:dead:" + owner) {
+			t.Error("the release left no tombstone; want one: the acquire may still come")
+		}
 	})
 }

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +15,26 @@ import (
 
 // announced is a lock of some library that its test ends.
 type announced struct {
-	lost  chan struct{}
+	lost chan struct{}
+
+	mu    sync.Mutex // guards the next
 	until time.Time
 }
 
+// prolong is a renewal.
+func (h *announced) prolong(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = h.until.Add(d)
+}
+
+func (h *announced) Remaining() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(time.Until(h.until), 0)
+}
+
 func (h *announced) Token() redlock.Token                      { return 0 }
-func (h *announced) Remaining() time.Duration                  { return max(time.Until(h.until), 0) }
 func (h *announced) Lost() <-chan struct{}                     { return h.lost }
 func (*announced) Extend(context.Context, time.Duration) error { return nil }
 func (*announced) Release(context.Context) error               { return nil }
@@ -50,7 +65,7 @@ func TestWhatALibrarySaysIsRecordedWhenItSaysIt(t *testing.T) {
 		}, []line{{kind: chaos.Lost, at: 5 * time.Second}}},
 		{"renewed by the library", func(h *announced, _ *chaos.Tenure) {
 			time.Sleep(2 * time.Second)
-			h.until = h.until.Add(4 * time.Second)
+			h.prolong(4 * time.Second)
 			time.Sleep(10 * time.Second)
 		}, []line{{chaos.Extended, 5 * time.Second, 9 * time.Second}, {kind: chaos.Lost, at: 9 * time.Second}}},
 		{"released, and then its channel closes", func(h *announced, tenure *chaos.Tenure) {

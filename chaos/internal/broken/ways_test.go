@@ -141,15 +141,6 @@ var lockWays = []way{
 			}`}},
 	},
 	{
-		name: "a doubt that is forgotten", takes: "a reply to a re-seed hides that the acquire before it got none",
-		finds: []chaos.Rule{chaos.Litter},
-		seed:  6,
-		edits: []edit{{"fanout.go", "func (m mark) again() mark {", `func (m mark) again() mark {
-	if BROKEN {
-		return unsure
-	}`}},
-	},
-	{
 		name: "scripts on every node", takes: "a node that came back with old data has the scripts to vote with",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenOrder, chaos.TokenRepeated},
 		kinds: []chaos.Break{chaos.Old},
