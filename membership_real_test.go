@@ -290,7 +290,7 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	must(t, operator.Cluster().Retire(ctx, 4))
 	must(t, operator.Cluster().Retire(ctx, 4)) // again, to no effect
 	must(t, before[4].Kill())
-	pause(shortMax) // the order of DESIGN.md
+	pause(shortMax) // the order of docs/OPERATIONS.md
 	play(after)
 	play(after)
 	pollUntil(t, shortMax+30*time.Second, "the new server votes", func() bool { return votes(t, early) == 5 })

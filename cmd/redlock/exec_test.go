@@ -265,7 +265,7 @@ func TestDefectAChildIsStartedDuringShutdown(t *testing.T) {
 		if err := lock.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(i) * 20 * time.Millisecond) // a retry comes within 250 ms
+		time.Sleep(time.Duration(i) * 20 * time.Millisecond) // around the moment of the wake-up
 		p.signal(t, sigTERM)
 		r := p.wait(t)
 		r.want(t, 143)

@@ -17,7 +17,8 @@ or TERM; then releases it. The line has the fencing token and what is left of th
 
   {"event":"held","key":"k","token":1795293929195814,"validity_ms":9896}
 
-Exit status 0 after a signal, 124 if the lock was lost or --max-hold has passed. Whoever
+Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 124 if
+the lock was lost or --max-hold has passed. Whoever
 reads the line must stop when this program ends, for whatever reason: nothing is killed
 here. Where a command can be given, exec is safer.`,
 		define: func(fs *flag.FlagSet) action {

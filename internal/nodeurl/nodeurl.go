@@ -22,7 +22,7 @@ const (
 )
 
 // Forms are the ways to write a node.
-const Forms = "redis://[user:password@]host:port, rediss://, unix:///path, or host:port"
+const Forms = "redis://host:port (with user:password@ before the host), rediss://, unix:///path, or host:port"
 
 // Parse reads one URL, or a bare host:port. No part of one that does not parse is
 // in the error: it may hold a password.
