@@ -104,6 +104,7 @@ type candidate struct {
 	joined   bool    // it has waited
 	hints    uint64  // nodes that called it, and were not asked yet
 	splits   int     // attempts in a row that some nodes granted
+	kept     int     // attempts in a row that found the name free, and kept for another
 	votes    []vote  // of the last bid
 	heard    []hearing
 }
@@ -127,6 +128,7 @@ func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 	}
 	lock, err := l.conclude(ctx, c.resource, r, c.t, c.waiter, s, err)
 	c.votes, c.heard = r.votes, r.asks.heard
+	c.countKept()
 	return lock, err
 }
 
@@ -272,9 +274,37 @@ func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(conte
 		}
 		return nil, l.pause, err
 	default:
+		c.remind()
 		lock, err := c.bid(ctx, position)
 		return lock, c.rest, err
 	}
+}
+
+// remindAfter is how many attempts in a row may find the name free and kept for
+// another, who has been called, before that one is called again: some 2.5 s.
+const remindAfter = 10
+
+// remind has the first in line called again. It may be a process that lives and
+// does not want the name any more: its leave was lost in an outage, or a late look
+// put it back. A call makes it leave; asks call nobody, so one has to leave and
+// come back, at the same place: that calls the first in line.
+func (c *candidate) remind() {
+	if c.kept < remindAfter {
+		return
+	}
+	c.kept = 0
+	c.locker.leave(c.line.key, c.t.ttl, c.locker.nodes)
+}
+
+// countKept takes in whether the last attempt found the name free, and kept.
+func (c *candidate) countKept() {
+	for i, v := range c.votes {
+		if v.outcome == Taken && c.heard[i].free && !c.heard[i].head {
+			c.kept++
+			return
+		}
+	}
+	c.kept = 0
 }
 
 func noRest(context.Context) error { return nil }

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -152,4 +153,45 @@ func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
 	for _, p := range proxies {
 		must(t, p.Heal())
 	}
+}
+
+// A process that gave up during an outage longer than a lease, and lives on for
+// another name: its entry is still there, and nobody repeats the leave any more.
+func TestOneWhoseLeaveWasLostHoldsNobodyUpForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		left, other, holder := separateLocker(t, nodes), separateLocker(t, nodes), separateLocker(t, nodes)
+		mustAcquire(t, holder, "orders/43")
+		mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		for _, name := range []string{"orders/43", "orders/42"} {
+			within := map[string]context.Context{"orders/42": ctx, "orders/43": t.Context()}[name]
+			go func() {
+				_, err := left.Acquire(within, name, redlock.WithWait(time.Minute))
+				done <- err
+			}()
+		}
+		time.Sleep(20 * time.Millisecond)
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func([]string) redlocktest.Verdict { return redlocktest.LoseRequest() })
+		}
+		time.Sleep(time.Second)
+		cancel()
+		time.Sleep(14 * time.Second)
+		for _, n := range nodes.Nodes() {
+			n.Intercept(nil)
+		}
+		time.Sleep(time.Second)
+		mustAcquire(t, holder, "orders/44") // it lives, and waits for another name
+		go func() { _, _ = left.Acquire(t.Context(), "orders/44", redlock.WithWait(time.Minute)) }()
+		time.Sleep(5 * time.Second)
+		if !strings.Contains(strings.Join(queueKeys(nodes), " "), "redlock:queue:orders/42") {
+			t.Fatal("no entry was left; the test wants one that lives on")
+		}
+		asked := time.Now()
+		if d := got(t, wants(t, other, redlock.WithWait(time.Minute))).at.Sub(asked); d > 6*time.Second {
+			t.Errorf("the next had it after %v; want some looks", d)
+		}
+	})
 }
