@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -89,20 +90,22 @@ func TestADoubtAboutAnAcquireOutlivesTheReplyToAReseed(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		warm(t, l)
 		doubted := nodes.Node(0)
-		doubted.Intercept(onScripts("acquire", redlocktest.LoseRequest()))
-		lock := mustAcquire(t, l, "orders/42")
-		synctest.Wait() // the doubted node has been sent its acquire as well
-		var reseeds atomic.Int64
+		var lost, reseeds atomic.Int64
 		doubted.Intercept(func(args []string) redlocktest.Verdict {
-			if scriptOf(args) == "reseed" {
+			switch {
+			case strings.HasPrefix(scriptOf(args), "acquire"):
+				lost.Add(1)
+				return redlocktest.LoseRequest()
+			case scriptOf(args) == "reseed":
 				reseeds.Add(1)
 			}
 			return redlocktest.Pass()
 		})
+		lock := mustAcquire(t, l, "orders/42")
 		time.Sleep(redlock.DefaultTTL) // it is renewed, and put on the node that has not got it
 		synctest.Wait()
-		if n := reseeds.Load(); n == 0 {
-			t.Skip("no re-seed: the renewal found the lock, or the node no vote, in this order of events")
+		if lost.Load() == 0 || reseeds.Load() == 0 {
+			t.Fatalf("%d acquires lost, %d re-seeds; the test wants both", lost.Load(), reseeds.Load())
 		}
 		owner, err := doubted.Miniredis().Get("orders/42")
 		must(t, err)
