@@ -1,0 +1,260 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// candidate is one goroutine's way to a lock that it has to wait for.
+type candidate struct {
+	locker   *Locker
+	resource string
+	line     *line
+	t        terms
+	floor    Token
+	waiter   *waiter // nil until it waits for the nodes, and after
+	joined   bool    // it has waited
+	hints    uint64  // nodes that called it, and were not asked yet
+	splits   int     // attempts in a row that some nodes granted
+	kept     int     // attempts in a row that found the name free, and kept for another
+	votes    []vote  // of the last bid
+	heard    []hearing
+}
+
+// insist makes attempts until one succeeds, waiting does not help, or ctx ends.
+func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) {
+	var last *QuorumError
+	for {
+		if err := contextError(ctx); err != nil && given == nil {
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+		}
+		c.t.call.turn = c.turn()
+		lock, rest, err := c.try(ctx, given)
+		given = nil
+		if err == nil {
+			return lock, nil
+		}
+		c.t.call.failed++
+		var failed *QuorumError
+		switch {
+		case !errors.As(err, &failed):
+			if !errors.Is(err, ErrClosed) {
+				err = joined(err, last)
+			}
+			return nil, err
+		case failed.hopeless():
+			return nil, failed
+		}
+		last = failed
+		var race *raceError
+		if errors.As(failed, &race) {
+			c.floor = race.above + 1
+			continue // at once
+		}
+		if err := rest(ctx); err != nil {
+			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+		}
+	}
+}
+
+// turn is how the attempt that is due came about.
+func (c *candidate) turn() Turn {
+	switch {
+	case c.t.call.failed == 0:
+		return TurnFirst
+	case c.hints != 0:
+		return TurnCalled
+	default:
+		return TurnFound
+	}
+}
+
+// try makes the attempt that is due, and says how to rest if it fails: one that
+// was handed the lock takes it; where nobody was seen to wait, the first attempt
+// is a plain one; else a ticket is asked for, and then the place that it gives.
+func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(context.Context) error, error) {
+	l := c.locker
+	position := l.lines.rank(c.line)
+	switch {
+	case given != nil:
+		lock, err := l.receive(ctx, c.resource, given)
+		return lock, noRest, err
+	case !c.t.barging && position == noTicket && l.calm(c.line.key):
+		lock, err := l.attempt(ctx, c.resource, c.line.key, c.t, c.floor)
+		if errors.Is(err, ErrNotAcquired) {
+			l.stir(c.line.key)
+			return lock, noRest, err
+		}
+		return lock, l.pause, err
+	}
+	if err := c.join(ctx); err != nil {
+		return nil, nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), err)
+	}
+	l.stir(c.line.key)
+	switch {
+	case c.t.barging:
+		lock, err := c.bid(ctx, barging)
+		return lock, l.pause, err
+	case position == noTicket:
+		lock, err := c.bid(ctx, noTicket)
+		if err == nil {
+			return lock, nil, nil
+		}
+		if position, ok := positionOf(c.votes, c.heard); ok {
+			l.lines.ranks(c.line, position)
+			return nil, noRest, err
+		}
+		return nil, l.pause, err
+	default:
+		c.remind()
+		lock, err := c.bid(ctx, position)
+		return lock, c.rest, err
+	}
+}
+
+// remindAfter is how many attempts in a row may find the name free and kept for
+// another, who has been called, before that one is called again: some 2.5 s.
+const remindAfter = 10
+
+// remind has the first in line called again. It may be a process that lives and
+// does not want the name any more: its leave was lost in an outage, or a late look
+// put it back. A call makes it leave; asks call nobody, so one has to leave and
+// come back, at the same place: that calls the first in line.
+func (c *candidate) remind() {
+	if c.kept < remindAfter {
+		return
+	}
+	c.kept = 0
+	c.locker.leave(c.line.key, c.t.ttl, c.locker.nodes)
+}
+
+// countKept takes in whether the last attempt found the name free, and kept.
+func (c *candidate) countKept() {
+	for i, v := range c.votes {
+		if v.outcome == Taken && c.heard[i].free && !c.heard[i].head {
+			c.kept++
+			return
+		}
+	}
+	c.kept = 0
+}
+
+func noRest(context.Context) error { return nil }
+
+// join makes the candidate one whom the nodes can call.
+func (c *candidate) join(ctx context.Context) error {
+	if c.waiter != nil {
+		return nil
+	}
+	l := c.locker
+	if !l.enter() {
+		return ErrClosed
+	}
+	c.waiter = l.waiters.Get().(*waiter).ready()
+	l.lines.lead(c.line, c.waiter)
+	return l.vigil.join(ctx)
+}
+
+// part ends what join began, but for exit.
+func (c *candidate) part() {
+	if c.waiter == nil {
+		return
+	}
+	l := c.locker
+	l.lines.follow(c.line, c.waiter)
+	l.vigil.part()
+	l.waiters.Put(c.waiter)
+	c.waiter, c.joined = nil, true
+}
+
+// exit ends the candidacy. Close waits for it: who leaves, leaves nothing behind.
+func (c *candidate) exit() {
+	if c.joined {
+		c.locker.attempts.Done()
+	}
+}
+
+// rest waits for a hint, or until it is time to look without one.
+func (c *candidate) rest(ctx context.Context) error {
+	l := c.locker
+	if c.hints != 0 { // they came too late for the last attempt
+		c.splits = 0
+		return nil
+	}
+	c.splits++
+	if count(c.votes).granted == 0 {
+		c.splits = 0
+	}
+	next := restAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), rand.Float64(), l.cfg.retryMin, l.cfg.retryMax)
+	if next.look {
+		l.vigil.schedule(c, next)
+		defer l.vigil.cancel(c.line)
+	} else {
+		c.waiter.timer.Reset(next.after)
+		defer c.waiter.timer.Stop()
+	}
+	for {
+		hints, due := l.lines.called(c.line)
+		if hints != 0 {
+			c.hints, c.splits = hints, 0
+		}
+		if hints != 0 || due {
+			return nil
+		}
+		select {
+		case <-c.waiter.wake:
+		case <-c.waiter.timer.C:
+			return nil
+		case <-l.closing:
+			return ErrClosed
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+}
+
+// isHead tells whether any node said that it is our turn next.
+func (c *candidate) isHead() bool {
+	for i, v := range c.votes {
+		if v.outcome == Taken && c.heard[i].head {
+			return true
+		}
+	}
+	return false
+}
+
+// giveUp ends a candidacy that failed: the next goroutine's begins, or the process
+// leaves the queue, and whoever is next there is woken if it was our turn.
+func (l *Locker) giveUp(key string, t terms) {
+	if l.lines.ending(key) == leaveQueue {
+		l.leave(key, t.ttl, l.nodes)
+	}
+	l.lines.pass(key)
+}
+
+// leave takes the process's entry for a name off these nodes.
+func (l *Locker) leave(key string, lease time.Duration, nodes []*node) {
+	c := l.newClaim(key, terms{ttl: lease}, l.clock.early(), 0)
+	c.over.Store(true)
+	for _, n := range nodes {
+		n.release(l.cleanup(c, lease, leaveQueue, nil))
+	}
+}
+
+// crowdFor is for how long after a name was waited for an acquisition of it asks
+// for its place in line at once.
+const crowdFor = time.Second
+
+// stir notes that key is waited for.
+func (l *Locker) stir(key string) {
+	l.stirred[stripeOf(key)%int64(len(l.stirred))].Store(int64(l.clock.early()) + 1)
+}
+
+// calm tells whether nobody was seen to wait for key lately.
+func (l *Locker) calm(key string) bool {
+	at := l.stirred[stripeOf(key)%int64(len(l.stirred))].Load()
+	return at == 0 || l.clock.early().sub(instant(at)) > crowdFor
+}

@@ -1,0 +1,126 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// looking is one call of look.lua: a sign of life, and the names that are looked at.
+type looking struct {
+	vigil  *vigil
+	lines  []*line
+	rounds []int // the rest that each line was in
+	blind  bool  // the answer counts for nothing: the node does not vote
+}
+
+// looking makes looks of lines; mu is held.
+func (w *vigil) looking(lines []*line) []*looking {
+	var looks []*looking
+	for batch := range slices.Chunk(lines, lookBatchSize) {
+		k := &looking{vigil: w, lines: batch, rounds: make([]int, len(batch))}
+		for i, ln := range batch {
+			k.rounds[i] = ln.look.round
+		}
+		looks = append(looks, k)
+	}
+	return looks
+}
+
+// submitLook queues a look, or fails it at once.
+func (n *node) submitLook(k *looking) {
+	n.mu.Lock()
+	err := n.refusal(n.clock.early())
+	if err == nil {
+		n.queue.looks = append(n.queue.looks, k)
+	}
+	n.nudge()
+	if err != nil {
+		k.answer(n.index, nil, err)
+	}
+}
+
+// wanted leaves out what nobody rests for any more: a look must not put back an
+// entry that was taken away.
+func (k *looking) wanted() (keys []string, positions []int64) {
+	k.vigil.mu.Lock()
+	kept := 0
+	for i, ln := range k.lines {
+		if ln.look.armed && ln.look.round == k.rounds[i] {
+			k.lines[kept], k.rounds[kept] = ln, k.rounds[i]
+			kept++
+		}
+	}
+	k.lines, k.rounds = k.lines[:kept], k.rounds[:kept]
+	k.vigil.mu.Unlock()
+	for _, ln := range k.lines {
+		keys = append(keys, ln.key)
+		positions = append(positions, k.vigil.locker.lines.rank(ln))
+	}
+	return keys, positions
+}
+
+// answer takes in what a node said of the names, in milliseconds, behind whether it
+// still knew that we live: one that did not has forgotten, or dropped, our entries,
+// and is asked about everything. Who waits for a name is woken if it is free there, or
+// ought to be free on a quorum by now.
+func (k *looking) answer(node int, replies []int64, err error) {
+	w := k.vigil
+	now := w.locker.clock.early()
+	var free []*line
+	w.mu.Lock()
+	for i, ln := range k.lines {
+		if k.blind || !ln.look.armed || ln.look.round != k.rounds[i] {
+			continue
+		}
+		switch {
+		case err != nil || len(replies) != len(k.lines)+1:
+			w.arm(ln, now.add(lookAgain))
+		case replies[1+i] == -2:
+			free = append(free, ln)
+		case replies[1+i] < 0:
+			w.arm(ln, now.add(ln.look.most))
+		default:
+			end := now.add(time.Duration(replies[1+i]+1) * time.Millisecond)
+			next, ask := ln.look.heard(node, now, end, w.locker.cfg.nodeTimeout)
+			if ask {
+				free = append(free, ln)
+				continue
+			}
+			w.arm(ln, min(next, now.add(ln.look.most)))
+		}
+	}
+	w.mu.Unlock()
+	for _, ln := range free {
+		w.locker.lines.changed(ln)
+	}
+	if err == nil && len(replies) > 0 && replies[0] == 0 {
+		w.renewed(node)
+	}
+}
+
+// lookCall is look.lua.
+func (n *node) lookCall(k *looking) redis.Cmder {
+	keys, positions := k.wanted()
+	args := make([]any, 0, 4+2*len(keys))
+	args = append(args, "EVALSHA", lookScript.hash, len(keys))
+	for i := range keys {
+		args = append(args, keys[i])
+	}
+	args = append(args, k.vigil.id)
+	for i := range positions {
+		args = append(args, positions[i])
+	}
+	return intsCall{redis.NewIntSliceCmd(context.Background(), args...)}
+}
+
+// settleLook hands out the reply to a look.
+func (n *node) settleLook(p *part, err error) {
+	if err != nil {
+		p.look.answer(n.index, nil, err)
+		return
+	}
+	p.look.answer(n.index, p.cmd.(intsCall).Val(), nil)
+}
