@@ -189,27 +189,13 @@ func (n *node) askCall(rounds []*round) redis.Cmder {
 	f := &n.flight
 	b := f.call(askScript, 1+2*len(rounds))
 	f.arena = append(f.arena, nodeKey)
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.key)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.dead)
-	}
+	f.column(rounds, func(r *round) any { return &r.claim.key })
+	f.column(rounds, func(r *round) any { return &r.claim.dead })
 	f.arena = append(f.arena, &n.epoch, n.waiter)
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.stripe)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.owner)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.ttl)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.hint)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.asks.position)
-	}
+	f.column(rounds, func(r *round) any { return &r.claim.stripe })
+	f.column(rounds, func(r *round) any { return &r.claim.owner })
+	f.column(rounds, func(r *round) any { return &r.claim.ttl })
+	f.column(rounds, func(r *round) any { return &r.claim.hint })
+	f.column(rounds, func(r *round) any { return &r.asks.position })
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
 }

@@ -88,6 +88,13 @@ func (f *flight) call(s *script, keys int) batch {
 	return b
 }
 
+// column lays out one argument of each round.
+func (f *flight) column(rounds []*round, arg func(*round) any) {
+	for _, r := range rounds {
+		f.arena = append(f.arena, arg(r))
+	}
+}
+
 func (b batch) args() []any { return b.f.arena[b.start:len(b.f.arena):len(b.f.arena)] }
 
 // acquireBatch is acquire_batch.lua.
@@ -95,25 +102,13 @@ func (n *node) acquireBatch(rounds []*round) redis.Cmder {
 	f := &n.flight
 	b := f.call(acquireBatchScript, 1+2*len(rounds))
 	f.arena = append(f.arena, nodeKey)
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.key)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.dead)
-	}
+	f.column(rounds, func(r *round) any { return &r.claim.key })
+	f.column(rounds, func(r *round) any { return &r.claim.dead })
 	f.arena = append(f.arena, &n.epoch)
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.stripe)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.owner)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.ttl)
-	}
-	for _, r := range rounds {
-		f.arena = append(f.arena, &r.claim.hint)
-	}
+	f.column(rounds, func(r *round) any { return &r.claim.stripe })
+	f.column(rounds, func(r *round) any { return &r.claim.owner })
+	f.column(rounds, func(r *round) any { return &r.claim.ttl })
+	f.column(rounds, func(r *round) any { return &r.claim.hint })
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
 }
 
