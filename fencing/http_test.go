@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,73 +15,6 @@ import (
 	"github.com/quorumkit/redlock/fencing"
 	"github.com/quorumkit/redlock/internal/pausedholder"
 )
-
-func TestParseHeader(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		values []string
-		token  redlock.Token
-		want   error
-	}{
-		{"missing", nil, 0, fencing.ErrNoToken},
-		{"one", []string{"1"}, 1, nil},
-		{"the largest", []string{"9007199254740991"}, redlock.MaxToken, nil},
-		{"above the largest", []string{"9007199254740992"}, 0, fencing.ErrTokenRange},
-		{"17 digits", []string{"10000000000000000"}, 0, fencing.ErrHeader},
-		{"more than 64 bits", []string{"18446744073709551617"}, 0, fencing.ErrHeader},
-		{"empty", []string{""}, 0, fencing.ErrHeader},
-		{"zero", []string{"0"}, 0, fencing.ErrHeader},
-		{"leading zero", []string{"07"}, 0, fencing.ErrHeader},
-		{"plus", []string{"+7"}, 0, fencing.ErrHeader},
-		{"minus", []string{"-7"}, 0, fencing.ErrHeader},
-		{"underscore", []string{"1_000"}, 0, fencing.ErrHeader},
-		{"hexadecimal", []string{"0x10"}, 0, fencing.ErrHeader},
-		{"fraction", []string{"7.0"}, 0, fencing.ErrHeader},
-		{"exponent", []string{"1e3"}, 0, fencing.ErrHeader},
-		{"space", []string{"7 "}, 0, fencing.ErrHeader},
-		{"other digits", []string{"٧"}, 0, fencing.ErrHeader},
-		{"word", []string{"seven"}, 0, fencing.ErrHeader},
-		{"twice", []string{"7", "7"}, 0, fencing.ErrHeaderRepeated},
-		{"twice, joined", []string{"7, 7"}, 0, fencing.ErrHeaderRepeated},
-		{"twice, one empty", []string{"", "7"}, 0, fencing.ErrHeaderRepeated},
-	} {
-		h := http.Header{}
-		for _, v := range tt.values {
-			h.Add("fencing-token", v)
-		}
-		got, err := fencing.ParseHeader(h)
-		if got != tt.token || !errors.Is(err, tt.want) {
-			t.Errorf("%s: got %d, %v; want %d, %v", tt.name, got, err, tt.token, tt.want)
-		}
-	}
-}
-
-func FuzzParseHeader(f *testing.F) {
-	for _, seed := range []string{"", "0", "1", "007", "42", "9007199254740991", "9007199254740992", "1,2", "+1", "٧", "1\x00"} {
-		f.Add(seed, "", false)
-		f.Add(seed, "7", true)
-	}
-	f.Fuzz(func(t *testing.T, first, second string, twice bool) {
-		h := http.Header{fencing.Header: {first}}
-		if twice {
-			h.Add(fencing.Header, second)
-		}
-		got, err := fencing.ParseHeader(h)
-		if err != nil {
-			if got != 0 {
-				t.Errorf("%q: got %d beside %v; want 0", first, got, err)
-			}
-			if !errors.Is(err, fencing.ErrHeader) && !errors.Is(err, fencing.ErrHeaderRepeated) && !errors.Is(err, fencing.ErrTokenRange) {
-				t.Errorf("%q: got %v; want one of the three", first, err)
-			}
-			return
-		}
-		// One spelling of each token: what was read is what was written.
-		if twice || got == 0 || got > redlock.MaxToken || strconv.FormatUint(uint64(got), 10) != first {
-			t.Errorf("%q, twice %t: got %d", first, twice, got)
-		}
-	})
-}
 
 // guarded names what a request of these tests writes to: reading is free, and so
 // is every path but one.
@@ -341,126 +273,6 @@ func TestWriteErrorLeavesOtherErrorsToTheHandler(t *testing.T) {
 		rec := httptest.NewRecorder()
 		if fencing.WriteError(rec, err) || rec.Body.Len() > 0 {
 			t.Errorf("%v: got an answer; want none", err)
-		}
-	}
-}
-
-// roundTrip is a RoundTripper that keeps what it was sent.
-type roundTrip struct{ sent []*http.Request }
-
-func (rt *roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
-	rt.sent = append(rt.sent, req)
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
-}
-
-type closeable struct {
-	io.Reader
-	closed bool
-}
-
-func (c *closeable) Close() error { c.closed = true; return nil }
-
-func TestTransportSendsTheTokenOfItsResourceOrNothing(t *testing.T) {
-	var base roundTrip
-	transport := fencing.NewTransport(&base, guarded)
-	ctx, err := fencing.NewContext(t.Context(), "7", 42)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		name   string
-		ctx    context.Context //nolint:containedctx // a table of contexts is what is tested
-		method string
-		path   string
-		header []string
-		want   error
-		sent   []string
-	}{
-		{"with the token", ctx, "PUT", "/docs/7", nil, nil, []string{"42"}},
-		{"another resource's token only", ctx, "PUT", "/docs/8", nil, fencing.ErrNoToken, nil},
-		{"no token", t.Context(), "PUT", "/docs/7", nil, fencing.ErrNoToken, nil},
-		{"a header is there already", ctx, "PUT", "/docs/7", []string{"42"}, fencing.ErrHeaderRepeated, nil},
-		{"not guarded", t.Context(), "GET", "/docs/7", nil, nil, []string{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			base.sent = nil
-			body := &closeable{Reader: strings.NewReader("x")}
-			req, err := http.NewRequestWithContext(tt.ctx, tt.method, "http://example.test"+tt.path, body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, v := range tt.header {
-				req.Header.Add(fencing.Header, v)
-			}
-			resp, err := transport.RoundTrip(req)
-			if !errors.Is(err, tt.want) {
-				t.Fatalf("got %v; want %v", err, tt.want)
-			}
-			if len(req.Header.Values(fencing.Header)) != len(tt.header) {
-				t.Errorf("the caller's request was changed: %v", req.Header)
-			}
-			if err != nil {
-				if len(base.sent) > 0 || !body.closed {
-					t.Errorf("got %d sent, body closed %t; want 0, true", len(base.sent), body.closed)
-				}
-				return
-			}
-			defer resp.Body.Close()
-			if got := base.sent[0].Header.Values(fencing.Header); strings.Join(got, "|") != strings.Join(tt.sent, "|") {
-				t.Errorf("got %q; want %q", got, tt.sent)
-			}
-		})
-	}
-}
-
-func TestTransportJudgesEachHopOfARedirect(t *testing.T) {
-	var doc document
-	var guard fencing.Memory
-	mux := http.NewServeMux()
-	mux.Handle("/old", http.RedirectHandler("/docs/7", http.StatusTemporaryRedirect))
-	mux.Handle("/docs/", fencing.GuardRequests(&guard, guarded)(&doc))
-	srv := httptest.NewServer(mux)
-	defer srv.Close()
-	ctx, err := fencing.NewContext(t.Context(), "7", 42)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, srv.URL+"/old", strings.NewReader("moved"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := (&http.Client{Transport: fencing.NewTransport(nil, guarded)}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || doc.value != "moved" || guard.Highest("7") != 42 {
-		t.Errorf("got %d, %q, %d; want 200, moved, 42", resp.StatusCode, doc.value, guard.Highest("7"))
-	}
-}
-
-func TestResponseErrorReadsAGuardsRefusalOnly(t *testing.T) {
-	sent := &http.Request{Header: http.Header{fencing.Header: {"41"}}}
-	for _, tt := range []struct {
-		name    string
-		status  int
-		highest string
-		want    error
-	}{
-		{"stale", 412, "42", fencing.ErrStale},
-		{"another precondition", 412, "", nil},
-		{"a highest that is no token", 412, "x", nil},
-		{"missing", 428, "", fencing.ErrNoToken},
-		{"fine", 200, "42", nil},
-	} {
-		resp := &http.Response{StatusCode: tt.status, Header: http.Header{}, Request: sent}
-		resp.Header.Set(fencing.HighestHeader, tt.highest)
-		err := fencing.ResponseError(resp, "7")
-		if !errors.Is(err, tt.want) {
-			t.Errorf("%s: got %v; want %v", tt.name, err, tt.want)
-		}
-		if errors.Is(tt.want, fencing.ErrStale) {
-			wantStale(t, err, "7", 41, 42)
 		}
 	}
 }
