@@ -3,11 +3,8 @@ package chaos
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -109,27 +106,8 @@ func (ls *lines) left(process, resource string) time.Duration {
 
 // overhear has the lines know the id of a client's Locker, once it subscribes.
 func (ls *lines) overhear(client string, nodes []redis.UniversalClient) {
-	if ls == nil {
-		return
-	}
-	for _, node := range nodes {
-		c, ok := node.(*redis.Client)
-		if !ok || c.Options().Dialer == nil {
-			continue
-		}
-		opts := c.Options()
-		dial := opts.Dialer
-		opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			heard := &lineConn{conn, ls, client}
-			if raw, ok := conn.(syscall.Conn); ok {
-				return &lineSocket{heard, raw}, nil
-			}
-			return heard, nil
-		}
+	if ls != nil {
+		overhear(nodes, func(sent []byte) { ls.heard(client, sent) })
 	}
 }
 
@@ -148,27 +126,3 @@ func (ls *lines) heard(client string, sent []byte) {
 		ls.clients[string(id)] = client
 	}
 }
-
-// lineConn is a connection that the lines listen to.
-type lineConn struct {
-	net.Conn
-
-	lines  *lines
-	client string
-}
-
-// Write is [net.Conn]'s.
-func (c *lineConn) Write(b []byte) (int, error) {
-	c.lines.heard(c.client, b)
-	return c.Conn.Write(b)
-}
-
-// lineSocket is one over a socket: go-redis looks there whether it still lives.
-type lineSocket struct {
-	*lineConn
-
-	raw syscall.Conn
-}
-
-// SyscallConn is [syscall.Conn]'s.
-func (s *lineSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }

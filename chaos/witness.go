@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -67,6 +68,34 @@ func attest(stage Stage, history *History) (func(), error) {
 		cancel()
 		looks.Wait()
 	}, nil
+}
+
+// shortestOwner is the length from which on an argument may be an owner value:
+// what is shorter would not be random enough.
+const shortestOwner = 16
+
+// overhear has the witness, if there is one, note what a client's connections
+// send from now on.
+func (w *witness) overhear(client string, nodes []redis.UniversalClient) {
+	if w != nil {
+		overhear(nodes, func(sent []byte) { w.heard(client, sent) })
+	}
+}
+
+// heard notes what a client sends: the words of a command stand on lines of
+// their own.
+func (w *witness) heard(client string, sent []byte) {
+	now := w.history.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for word := range bytes.SplitSeq(sent, []byte("\r\n")) {
+		if len(word) < shortestOwner {
+			continue
+		}
+		if _, known := w.senders[string(word)]; !known {
+			w.senders[string(word)] = sender{client, now}
+		}
+	}
 }
 
 // seen is what the witness last recorded of one node.
