@@ -12,8 +12,16 @@ import (
 type line struct {
 	scene  *scene
 	holder *Tenure
-	actors []*Actor
-	waits  []chan error
+	waits  []*inLineFor
+}
+
+// inLineFor is one who waits.
+type inLineFor struct {
+	*Actor
+
+	end  context.CancelFunc
+	done chan error // what came of it
+	gone bool       // nobody waits for its turn
 }
 
 // line has ann hold, and the others come on one by one and wait.
@@ -22,21 +30,22 @@ func (s *scene) line(ctx context.Context, names ...string) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &line{scene: s}
+	actors := []*Actor{ann}
 	for _, name := range names {
 		a, err := s.enter(name)
 		if err != nil {
 			return nil, err
 		}
-		l.actors = append(l.actors, a)
+		actors = append(actors, a)
 	}
-	if err := s.rehearse(ctx, append([]*Actor{ann}, l.actors...)...); err != nil {
+	if err := s.rehearse(ctx, actors...); err != nil {
 		return nil, err
 	}
+	l := &line{scene: s}
 	if l.holder, err = s.holds(ctx, ann); err != nil {
 		return nil, err
 	}
-	for i, a := range l.actors {
+	for i, a := range actors[1:] {
 		if err := l.waitsNext(ctx, a, uint64(i)); err != nil {
 			return nil, err
 		}
@@ -50,33 +59,52 @@ func (l *line) joins(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	l.actors = append(l.actors, a)
-	return l.waitsNext(ctx, a, uint64(len(l.actors)))
+	return l.waitsNext(ctx, a, uint64(len(l.waits)+1))
 }
 
 // first is who was there first.
-func (l *line) first() *Actor { return l.actors[0] }
+func (l *line) first() *inLineFor { return l.waits[0] }
+
+// leaves says that one who waits is not there for its turn, whatever it goes on
+// asking.
+func (l *line) leaves(w *inLineFor) {
+	w.gone = true
+	w.Quit(scenarioResource)
+}
+
+// dies has the process of one who waits be gone: its connections end, there are no
+// new ones, and it asks no more.
+func (l *line) dies(w *inLineFor) error {
+	for _, k := range []Break{Refuse, Reset} {
+		if err := l.scene.breakNow(Fault{Kind: k, Client: w.Name, Node: Everything}); err != nil {
+			return err
+		}
+	}
+	l.leaves(w)
+	w.end()
+	return nil
+}
 
 // waitsNext has an actor wait, and work and release when it holds. It returns once
 // the next one may come.
 func (l *line) waitsNext(ctx context.Context, a *Actor, seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 0))
-	done := make(chan error, 1)
-	l.waits = append(l.waits, done)
+	waiting, end := context.WithTimeout(ctx, 10*ScenarioLease)
+	w := &inLineFor{Actor: a, end: end, done: make(chan error, 1)}
+	l.waits = append(l.waits, w)
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, 10*ScenarioLease)
-		defer cancel()
-		t, err := a.Wait(ctx, scenarioResource, ScenarioLease, func() time.Duration {
+		defer end()
+		t, err := a.Wait(waiting, scenarioResource, ScenarioLease, func() time.Duration {
 			return askEvery/2 + spread(random, 4*askEvery)
 		})
 		if err != nil {
-			done <- fmt.Errorf("%s: %w", a.Name, err)
+			w.done <- fmt.Errorf("%s: %w", a.Name, err)
 			return
 		}
 		time.Sleep(aWhile / 10)
-		err = t.Write(ctx)
-		_ = t.Release(ctx) // nodes may be broken
-		done <- err
+		err = t.Write(waiting)
+		_ = t.Release(waiting) // nodes may be broken
+		w.done <- err
 	}()
 	return l.keep(ctx, aWhile)
 }
@@ -94,17 +122,33 @@ func (l *line) keep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
+// keepUntil has the holder hold on until something is done.
+func (l *line) keepUntil(ctx context.Context, do func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	for {
+		if err := l.keep(ctx, aWhile); err != nil {
+			return err
+		}
+		select {
+		case err := <-done:
+			return err
+		default:
+		}
+	}
+}
+
 // handOver has the holder give up, and returns when all have had their turn that
-// have not quit.
+// are still there.
 func (l *line) handOver(ctx context.Context) error {
 	_ = l.holder.Release(ctx) // nodes may be broken
 	var errs []error
-	for i, a := range l.actors {
-		if !l.scene.history.asks(a.Name) {
+	for _, w := range l.waits {
+		if w.gone {
 			continue
 		}
 		select {
-		case err := <-l.waits[i]:
+		case err := <-w.done:
 			errs = append(errs, err)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -113,15 +157,17 @@ func (l *line) handOver(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// asks tells whether the client's last word is that it wants something, or has it.
-func (h *History) asks(client string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	asks := false
-	for _, r := range h.records {
-		if r.Client == client {
-			asks = r.Kind != Quit && (asks || r.Kind == Asked)
+// ofThree is the script in which something befalls a line of three, and the holder
+// gives up then.
+func ofThree(befalls func(context.Context, *line) error) func(context.Context, *scene) error {
+	return func(ctx context.Context, s *scene) error {
+		l, err := s.line(ctx, "bob", "cara", "dave")
+		if err == nil {
+			err = befalls(ctx, l)
 		}
+		if err != nil {
+			return err
+		}
+		return l.handOver(ctx)
 	}
-	return asks
 }

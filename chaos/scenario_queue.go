@@ -64,16 +64,9 @@ func lostCalls() Scenario {
 		Lesson:   "a call is a hint: what nobody must miss, one looks at by oneself",
 		Showings: inOrder(),
 		judge:    Judge{Order: inLine, Progress: ScenarioLease + soon},
-		script: func(ctx context.Context, s *scene) error {
-			l, err := s.line(ctx, "bob", "cara", "dave")
-			if err != nil {
-				return err
-			}
-			if err := s.breakNow(Fault{Kind: LoseCalls, Node: Everything}); err != nil {
-				return err
-			}
-			return l.handOver(ctx)
-		},
+		script: ofThree(func(_ context.Context, l *line) error {
+			return l.scene.breakNow(Fault{Kind: LoseCalls, Node: Everything})
+		}),
 	}
 }
 
@@ -84,29 +77,8 @@ func deadHead() Scenario {
 		Lesson:   "a queue needs no leases for those whose connections close when they die",
 		Showings: inOrder(),
 		judge:    Judge{Order: inLine, Progress: soon},
-		script: func(ctx context.Context, s *scene) error {
-			l, err := s.line(ctx, "bob", "cara", "dave")
-			if err == nil {
-				err = s.dies(l.first())
-			}
-			if err != nil {
-				return err
-			}
-			return l.handOver(ctx)
-		},
+		script:   ofThree(func(_ context.Context, l *line) error { return l.dies(l.first()) }),
 	}
-}
-
-// dies has an actor's process be gone: its connections end, and there are no new
-// ones.
-func (s *scene) dies(a *Actor) error {
-	for _, k := range []Break{Refuse, Reset} {
-		if err := s.breakNow(Fault{Kind: k, Client: a.Name, Node: Everything}); err != nil {
-			return err
-		}
-	}
-	a.Quit(scenarioResource)
-	return nil
 }
 
 func silentHead() Scenario {
@@ -126,7 +98,7 @@ func silentHead() Scenario {
 			if err := s.breakNow(still); err != nil {
 				return err
 			}
-			bob.Quit(scenarioResource)
+			l.leaves(bob)
 			err = l.handOver(ctx)
 			return errors.Join(err, s.mend(still))
 		},
@@ -154,7 +126,7 @@ func cutOffTheHead(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	bob, back := l.first(), l.waits[0]
+	bob := l.first()
 	cut := Fault{Kind: Cut, Client: bob.Name, Node: Everything}
 	if err := s.breakNow(cut); err != nil {
 		return err
@@ -162,12 +134,12 @@ func cutOffTheHead(ctx context.Context, s *scene) error {
 	if err := l.keep(ctx, signOfLife+aWhile); err != nil {
 		return err
 	}
-	bob.Quit(scenarioResource) // until he is back
+	l.leaves(bob) // until he is back
 	err = l.handOver(ctx)
 	if err := errors.Join(err, s.mend(cut)); err != nil {
 		return err
 	}
-	return <-back
+	return <-bob.done
 }
 
 func queueRestart() Scenario {
@@ -177,7 +149,7 @@ func queueRestart() Scenario {
 		Lesson:   "wait between two restarts until the node votes again: who waits has stored his place there by then",
 		Showings: restarted(),
 		judge:    Judge{Order: inLine, Progress: ScenarioLease},
-		script:   func(ctx context.Context, s *scene) error { return s.restartTheLine(ctx, Crash) },
+		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Crash) }),
 	}
 }
 
@@ -188,7 +160,7 @@ func queueAmnesia() Scenario {
 		Lesson:   "what many remember, a node may forget",
 		Showings: restarted(),
 		judge:    Judge{Order: inLine, Progress: ScenarioLease},
-		script:   func(ctx context.Context, s *scene) error { return s.restartTheLine(ctx, Forget) },
+		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Forget) }),
 	}
 }
 
@@ -200,45 +172,26 @@ func restarted() []Showing {
 	}
 }
 
-// restartTheLine restarts three nodes one after another, and takes the other two
-// away: whoever comes then meets nothing but nodes that were restarted.
-func (s *scene) restartTheLine(ctx context.Context, kind Break) error {
-	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
-	if err != nil {
-		return err
-	}
-	l, err := s.line(ctx, "bob", "cara", "dave")
+// outlives restarts three nodes one after another, and takes the other two away:
+// whoever comes then meets nothing but nodes that were restarted.
+func (l *line) outlives(ctx context.Context, kind Break) error {
+	op, err := l.scene.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
 	if err != nil {
 		return err
 	}
 	for _, node := range aMajority {
 		f := Fault{Kind: kind, Node: node}
-		if err := errors.Join(s.breakNow(f), s.mend(f)); err != nil {
+		if err := errors.Join(l.scene.breakNow(f), l.scene.mend(f)); err != nil {
 			return err
 		}
-		joined := make(chan error, 1)
-		go func() { joined <- op.Cluster().Join(ctx) }()
-		for waiting := true; waiting; {
-			if err := l.keep(ctx, aWhile); err != nil {
-				return err
-			}
-			select {
-			case err = <-joined:
-				waiting = false
-			default:
-			}
-		}
-		if err != nil {
+		if err := l.keepUntil(ctx, op.Cluster().Join); err != nil {
 			return err
 		}
 	}
-	if err := s.breakAll(Fault{Kind: Crash}, aMinority...); err != nil {
+	if err := l.scene.breakAll(Fault{Kind: Crash}, aMinority...); err != nil {
 		return err
 	}
-	if err := l.joins(ctx, "zoe"); err != nil {
-		return err
-	}
-	return l.handOver(ctx)
+	return l.joins(ctx, "zoe")
 }
 
 func queueClockForward() Scenario {
@@ -249,19 +202,12 @@ func queueClockForward() Scenario {
 		Showings: inOrder(),
 		judge:    Judge{Order: inLine, Progress: soon},
 		clocks:   true,
-		script: func(ctx context.Context, s *scene) error {
-			l, err := s.line(ctx, "bob", "cara", "dave")
-			if err == nil {
-				err = s.breakNow(Fault{Kind: Step, Delay: 2 * ScenarioLease, Node: 1})
-			}
-			if err == nil {
-				err = l.joins(ctx, "zoe")
-			}
-			if err != nil {
+		script: ofThree(func(ctx context.Context, l *line) error {
+			if err := l.scene.breakNow(Fault{Kind: Step, Delay: 2 * ScenarioLease, Node: 1}); err != nil {
 				return err
 			}
-			return l.handOver(ctx)
-		},
+			return l.joins(ctx, "zoe")
+		}),
 	}
 }
 
@@ -273,18 +219,11 @@ func queueClockBack() Scenario {
 		Showings: inOrder(),
 		judge:    Judge{Order: inLine, Progress: soon},
 		clocks:   true,
-		script: func(ctx context.Context, s *scene) error {
-			l, err := s.line(ctx, "bob", "cara", "dave")
-			if err == nil {
-				err = s.dies(l.first())
-			}
-			if err == nil {
-				err = s.breakAll(Fault{Kind: Step, Delay: -2 * ScenarioLease}, 1, 2)
-			}
-			if err != nil {
+		script: ofThree(func(_ context.Context, l *line) error {
+			if err := l.dies(l.first()); err != nil {
 				return err
 			}
-			return l.handOver(ctx)
-		},
+			return l.scene.breakAll(Fault{Kind: Step, Delay: -2 * ScenarioLease}, 1, 2)
+		}),
 	}
 }
