@@ -74,3 +74,24 @@ func Ticket(n int64) hearing { return hearing{ticket: n} }
 func PositionOf(votes []vote, heard []hearing) (int64, bool) { return positionOf(votes, heard) }
 
 func TurnLeft(held, turns int) bool { return turnLeft(held, turns) }
+
+// What the search of the hand-over inside a process needs besides.
+type Mark = mark
+
+const (
+	Absent  = absent
+	Unsure  = unsure
+	Present = present
+
+	PassGoes    = passGoes
+	PassGone    = passGone
+	PassDoubted = passDoubted
+	PassOver    = passOver
+)
+
+func (m mark) Doubtful() bool       { return m.doubtful() }
+func (m mark) After(o Outcome) mark { return m.after(o) }
+
+func PassingOf(old mark, votes, over bool) passing { return passingOf(old, votes, over) }
+
+func TookOver(o Outcome) bool { return tookOver(o) }

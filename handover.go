@@ -86,20 +86,20 @@ func (n *node) takePasses() {
 	f := &n.flight
 	for i, h := range n.queue.passes {
 		old := h.old.claim
-		switch {
-		case old.marks[n.index] == absent:
+		switch passingOf(old.marks[n.index], f.silent == nil, h.round.claim.over.Load()) {
+		case passGone:
 			if h.old.round != nil {
 				h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
 			}
 			h.round.deliver(n.index, vote{outcome: Taken}, errGone)
-		case old.marks[n.index].doubtful() || f.silent != nil:
+		case passDoubted:
 			f.releases = append(f.releases, h.old)
 			h.round.deliver(n.index, vote{outcome: Failed}, errNotPassed)
-		case h.round.claim.over.Load():
+		case passOver:
 			if !onward(h, n.queue.passes[i+1:], n.index) {
 				f.releases = append(f.releases, h.old)
 			}
-		default:
+		case passGoes:
 			h.round.claim.marks[n.index] = unsure
 			f.passes = append(f.passes, h)
 		}
@@ -156,7 +156,7 @@ func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err err
 		v, err = acquireVote(reply, n.roster)
 	}
 	n.markAfter(c, v.outcome)
-	if v.outcome != Granted && v.outcome != Taken {
+	if !tookOver(v.outcome) {
 		n.keep(h, v, err)
 		return recheck
 	}

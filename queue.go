@@ -176,3 +176,34 @@ func usualRest(votes []vote, heard []hearing, between func(least, most time.Dura
 // turnLeft tells whether a process that has had the lock this often in a row may
 // hand it to another of its goroutines, or has to let other processes go first.
 func turnLeft(held, turns int) bool { return held < turns }
+
+// passing is what becomes of a handover at a node, when its writer comes to it.
+type passing uint8
+
+const (
+	passGoes    passing = iota // it is sent
+	passGone                   // nothing of the old claim is there: the new one is refused
+	passDoubted                // what is there of it is not known: its release goes instead
+	passOver                   // the new claim is over: a later handover begins here, or the release goes
+)
+
+// passingOf decides it: old is what the node has of the old claim, votes tells
+// whether it votes, and over whether the new claim is over already. What may still
+// come of the old claim is met by the tombstone of its release, never by a pass.
+func passingOf(old mark, votes, over bool) passing {
+	switch {
+	case old == absent:
+		return passGone
+	case old.doubtful() || !votes:
+		return passDoubted
+	case over:
+		return passOver
+	default:
+		return passGoes
+	}
+}
+
+// tookOver tells whether a pass of this outcome leaves nothing of the old claim on
+// the node. Where it does not, or where that is not known, the old claim's release
+// follows, and then the new one's own: the pass may still come, in any order.
+func tookOver(o Outcome) bool { return o == Granted || o == Taken }
