@@ -76,6 +76,19 @@ func (r *round) due(hints uint64, all bool) uint64 {
 	return now
 }
 
+// unanswered are the nodes that called us while our ask to them was out, in a round
+// that ended before their reply: it may be older than the call. They begin the next.
+func (r *round) unanswered() (hints uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, v := range r.votes {
+		if v.outcome != Granted {
+			hints |= r.asks.bid.hinted & (1 << i)
+		}
+	}
+	return hints
+}
+
 // others are the nodes that a round has won without asking them: the name is free
 // there too, or will be, and a lock that rests on a bare quorum is lost with the
 // first node of it that fails. Nobody waits for their replies.
@@ -109,6 +122,7 @@ func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 		c.ask(r, r.others())
 	}
 	lock, err := l.conclude(ctx, c.resource, r, c.t, c.waiter, s, err)
+	c.hints |= r.unanswered()
 	c.votes, c.heard = r.votes, r.asks.heard
 	c.countKept()
 	return lock, err
@@ -191,7 +205,7 @@ func (n *node) askCall(rounds []*round) redis.Cmder {
 	f.arena = append(f.arena, nodeKey)
 	f.column(rounds, func(r *round) any { return &r.claim.key })
 	f.column(rounds, func(r *round) any { return &r.claim.dead })
-	f.arena = append(f.arena, &n.epoch, n.waiter)
+	f.arena = append(f.arena, &n.epoch, n.vigil.id)
 	f.column(rounds, func(r *round) any { return &r.claim.stripe })
 	f.column(rounds, func(r *round) any { return &r.claim.owner })
 	f.column(rounds, func(r *round) any { return &r.claim.ttl })

@@ -106,6 +106,32 @@ func TestAnAskThatComesLateRecordsNobody(t *testing.T) {
 	})
 }
 
+// A call that comes while the ask to its node is out, in a round that the others
+// end, begins the next: that reply may be older than the call.
+func TestACallThatOutlivesItsRoundBeginsTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		stranger(t, nodes)
+		next := wants(t, l)
+		nodes.Node(0).Intercept(slowly("ask", redlock.DefaultNodeTimeout))
+		calls(t, nodes, 0)
+		time.Sleep(time.Millisecond)
+		calls(t, nodes, 0)
+		time.Sleep(2 * time.Millisecond) // the others were asked, and refused
+		freed(nodes, 0, 1, 2)
+		time.Sleep(100 * time.Millisecond)
+		select {
+		case g := <-next:
+			must(t, g.err)
+			mustRelease(t, g.lock)
+		default:
+			t.Error("it was called, and waits for its next look")
+			mustRelease(t, got(t, next).lock)
+		}
+	})
+}
+
 // The hints of a bare quorum are enough to win. A lock that rested on these nodes
 // only would be lost with the first of them.
 func TestALockThatWasWaitedForRestsOnAllNodes(t *testing.T) {

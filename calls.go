@@ -145,7 +145,7 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 		}
 	}
 	if entries {
-		f.arena = append(f.arena, n.waiter)
+		f.arena = append(f.arena, n.vigil.id)
 		for i := range releases {
 			f.arena = append(f.arena, int(releases[i].entry))
 		}

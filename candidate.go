@@ -128,7 +128,7 @@ func (c *candidate) remind() {
 		return
 	}
 	c.kept = 0
-	c.locker.leave(c.line.key, c.t.ttl, c.locker.nodes)
+	c.locker.leave(c.line.key, c.locker.nodes)
 }
 
 // countKept takes in whether the last attempt found the name free, and kept.
@@ -190,7 +190,7 @@ func (c *candidate) rest(ctx context.Context) error {
 	}
 	next := restAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), rand.Float64(), l.cfg.retryMin, l.cfg.retryMax)
 	if next.look {
-		l.vigil.schedule(c, next)
+		l.vigil.rest(c, next)
 		defer l.vigil.cancel(c.line)
 	} else {
 		c.waiter.timer.Reset(next.after)
@@ -228,19 +228,24 @@ func (c *candidate) isHead() bool {
 
 // giveUp ends a candidacy that failed: the next goroutine's begins, or the process
 // leaves the queue, and whoever is next there is woken if it was our turn.
-func (l *Locker) giveUp(key string, t terms) {
+func (l *Locker) giveUp(key string) {
 	if l.lines.ending(key) == leaveQueue {
-		l.leave(key, t.ttl, l.nodes)
+		l.leave(key, l.nodes)
 	}
-	l.lines.pass(key)
+	l.passOn(key)
+}
+
+// passOn gives the turn for key to the next goroutine, if one is in line.
+func (l *Locker) passOn(key string) {
+	l.lines.pass(key, func() { l.leave(key, l.nodes) })
 }
 
 // leave takes the process's entry for a name off these nodes.
-func (l *Locker) leave(key string, lease time.Duration, nodes []*node) {
-	c := l.newClaim(key, terms{ttl: lease}, l.clock.early(), 0)
+func (l *Locker) leave(key string, nodes []*node) {
+	c := l.newClaim(key, terms{ttl: l.cfg.ttl}, l.clock.early(), 0)
 	c.over.Store(true)
 	for _, n := range nodes {
-		n.release(l.cleanup(c, lease, leaveQueue, nil))
+		n.release(l.cleanup(c, l.cfg.ttl, leaveQueue, nil))
 	}
 }
 

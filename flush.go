@@ -83,7 +83,8 @@ func (f *flight) reset() {
 // acquires only behind the last of them: a pending rollback of the same name
 // must not make our own earlier command look like contention. An acquire whose
 // round was won without it is sent all the same: a lock that rests on a bare
-// quorum is lost with the first node of it that fails.
+// quorum is lost with the first node of it that fails. A node that does not vote is
+// given even the asks that nobody waits for: it is told who stands in line.
 func (n *node) take(now instant) {
 	f := &n.flight
 	f.reset()
@@ -114,7 +115,7 @@ func (n *node) take(now instant) {
 			break
 		}
 		taken++
-		if r.claim.over.Load() {
+		if r.claim.over.Load() && (votes || r.asks == nil) {
 			continue
 		}
 		if votes {
@@ -275,7 +276,8 @@ func (n *node) doubt() error {
 	return nil
 }
 
-// abstain answers all that asks for a vote: the node gives none.
+// abstain answers all that asks for a vote: the node gives none. A bid is recorded
+// there all the same, by a look, so that the node knows who waits when it votes again.
 func (n *node) abstain(cause error) {
 	f := &n.flight
 	for _, rounds := range [][]*round{f.raises, f.acquires, f.bids} {
@@ -286,6 +288,7 @@ func (n *node) abstain(cause error) {
 	for _, g := range f.groups {
 		g.answer(n.index, Abstained, nil, cause)
 	}
+	f.looks = append(f.looks, n.vigil.telling(f.bids)...)
 	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]
 }
 

@@ -30,7 +30,7 @@ func (l *Locker) handOn(c *claim, lease time.Duration, cause error, r *round) {
 		l.attempts.Done()
 	}
 	l.discard(c, lease, l.lines.ending(c.key), r)
-	l.lines.pass(c.key)
+	l.passOn(c.key)
 }
 
 // handTo passes the lock to p, whose attempt has been entered.

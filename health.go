@@ -65,7 +65,7 @@ func (n *node) failQueued(err error) {
 		h.round.deliver(n.index, vote{outcome: Failed}, err)
 	}
 	for _, k := range q.looks {
-		k.answer(n.index, nil, err)
+		k.answer(n.index, false, nil, err)
 	}
 }
 

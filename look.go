@@ -8,12 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// looking is one call of look.lua: a sign of life, and the names that are looked at.
+// looking is one call of look.lua: a sign of life, the names that are looked at, and
+// places in line that the node is told of.
 type looking struct {
 	vigil  *vigil
 	lines  []*line
-	rounds []int // the rest that each line was in
-	blind  bool  // the answer counts for nothing: the node does not vote
+	rounds []int    // the rest that each line was in
+	bids   []*round // whose places the node was not told by an ask
+	told   int      // how many of these are in the call
 }
 
 // looking makes looks of lines; mu is held.
@@ -29,6 +31,15 @@ func (w *vigil) looking(lines []*line) []*looking {
 	return looks
 }
 
+// telling makes looks that tell a node of the places that these rounds asked by.
+func (w *vigil) telling(bids []*round) []*looking {
+	var looks []*looking
+	for batch := range slices.Chunk(bids, lookBatchSize) {
+		looks = append(looks, &looking{vigil: w, bids: slices.Clone(batch)})
+	}
+	return looks
+}
+
 // submitLook queues a look, or fails it at once.
 func (n *node) submitLook(k *looking) {
 	n.mu.Lock()
@@ -38,12 +49,12 @@ func (n *node) submitLook(k *looking) {
 	}
 	n.nudge()
 	if err != nil {
-		k.answer(n.index, nil, err)
+		k.answer(n.index, false, nil, err)
 	}
 }
 
-// wanted leaves out what nobody rests for any more: a look must not put back an
-// entry that was taken away.
+// wanted leaves out what nobody rests for any more, and the places that were given
+// up: a look must not put back an entry that was taken away.
 func (k *looking) wanted() (keys []string, positions []int64) {
 	k.vigil.mu.Lock()
 	kept := 0
@@ -59,31 +70,42 @@ func (k *looking) wanted() (keys []string, positions []int64) {
 		keys = append(keys, ln.key)
 		positions = append(positions, k.vigil.locker.lines.rank(ln))
 	}
+	k.told = 0
+	for _, r := range k.bids {
+		if position := r.asks.position; k.vigil.locker.lines.stands(r.claim.key, position) {
+			keys, positions = append(keys, r.claim.key), append(positions, position)
+			k.told++
+		}
+	}
 	return keys, positions
 }
 
 // answer takes in what a node said of the names, in milliseconds, behind whether it
 // still knew that we live: one that did not has forgotten, or dropped, our entries,
 // and is asked about everything. Who waits for a name is woken if it is free there, or
-// ought to be free on a quorum by now.
-func (k *looking) answer(node int, replies []int64, err error) {
+// ought to be free on a quorum by now. That it is free on a node that does not vote is
+// no news: such a node may have forgotten the holder.
+func (k *looking) answer(node int, votes bool, replies []int64, err error) {
 	w := k.vigil
 	now := w.locker.clock.early()
 	var free []*line
 	w.mu.Lock()
 	for i, ln := range k.lines {
-		if k.blind || !ln.look.armed || ln.look.round != k.rounds[i] {
+		if !ln.look.armed || ln.look.round != k.rounds[i] {
 			continue
 		}
 		switch {
-		case err != nil || len(replies) != len(k.lines)+1:
+		case err != nil || len(replies) != 1+len(k.lines)+k.told:
 			w.arm(ln, now.add(lookAgain))
-		case replies[1+i] == -2:
+		case votes && replies[1+i] == -2:
 			free = append(free, ln)
-		case replies[1+i] < 0:
+		case votes && replies[1+i] < 0:
 			w.arm(ln, now.add(ln.look.most))
 		default:
-			end := now.add(time.Duration(replies[1+i]+1) * time.Millisecond)
+			end := instant(0)
+			if votes {
+				end = now.add(time.Duration(replies[1+i]+1) * time.Millisecond)
+			}
 			next, ask := ln.look.heard(node, now, end, w.locker.cfg.nodeTimeout)
 			if ask {
 				free = append(free, ln)
@@ -119,8 +141,9 @@ func (n *node) lookCall(k *looking) redis.Cmder {
 // settleLook hands out the reply to a look.
 func (n *node) settleLook(p *part, err error) {
 	if err != nil {
-		p.look.answer(n.index, nil, err)
+		p.look.answer(n.index, false, nil, err)
 		return
 	}
-	p.look.answer(n.index, p.cmd.(intsCall).Val(), nil)
+	votes := n.flight.silent == nil && n.doubt() == nil
+	p.look.answer(n.index, votes, p.cmd.(intsCall).Val(), nil)
 }

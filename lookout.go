@@ -31,8 +31,8 @@ type lookout struct {
 // look is due by that, or that all nodes are to be asked now. Of a lease that was
 // lengthened it is the end: the holder lives. Else it is what was known before:
 // this one node may be held by somebody who never had a quorum, and died. Once
-// that has passed, a node that was not heard before, or shows no change, tells
-// nothing; the next is looked at, which costs less than to ask them all.
+// that has passed, a node that was not heard before, shows no change, or has no vote
+// (end is 0) tells nothing; the next is looked at, which costs less than to ask them all.
 func (o *lookout) heard(node int, now, end instant, slack time.Duration) (next instant, ask bool) {
 	if before := o.ends[node]; before != 0 && end.sub(before) > slack {
 		o.free = end
@@ -46,30 +46,9 @@ func (o *lookout) heard(node int, now, end instant, slack time.Duration) (next i
 	return now, o.vague >= len(o.ends)
 }
 
-// schedule has a name looked at as a candidate's rest has it, and then at least
-// every so often. A node that abstained recorded nothing: a look puts the entry
-// there, so that it knows who waits when it votes again.
-func (w *vigil) schedule(c *candidate, r rest) {
-	w.rests(c, r)
-	for i, v := range c.votes {
-		if v.outcome == Abstained {
-			w.store(i, c.line)
-		}
-	}
-}
-
-// store has one node told at once who waits for a name. It does not vote, so what
-// it says of the lease counts for nothing.
-func (w *vigil) store(i int, ln *line) {
-	w.mu.Lock()
-	looks := w.looking([]*line{ln})
-	w.mu.Unlock()
-	looks[0].blind = true
-	w.locker.nodes[i].submitLook(looks[0])
-}
-
-// rests sets the date of the look at a candidate's line.
-func (w *vigil) rests(c *candidate, r rest) {
+// rest has a name looked at as a candidate's rest has it, and then at least every so
+// often.
+func (w *vigil) rest(c *candidate, r rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ln, now := c.line, w.locker.clock.early()
@@ -102,7 +81,7 @@ func (w *vigil) arm(ln *line, at instant) {
 	}
 }
 
-// cancel takes back a schedule.
+// cancel ends a rest.
 func (w *vigil) cancel(ln *line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

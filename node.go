@@ -50,7 +50,7 @@ type node struct {
 	door     *doorkeeper               // of a client that Open made; else nil
 	cfg      *config
 	stepped  func(node int, cause error) // told when the node's clock stepped
-	waiter   string                      // the Locker's id among those who wait
+	vigil    *vigil                      // the Locker's
 
 	wake    chan struct{}
 	stop    chan struct{}

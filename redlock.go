@@ -69,14 +69,13 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.peers = newPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
 	l.roster = newRoster(&l.cfg, l.clock, names)
-	id := uuid.NewString()
 	for i, client := range nodes {
 		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l.distrust))
-		l.nodes[i].waiter = id
 	}
 	l.roster.nodes = l.nodes
-	l.vigil = newVigil(l, id)
+	l.vigil = newVigil(l, uuid.NewString())
 	for _, n := range l.nodes {
+		n.vigil = l.vigil
 		go n.write()
 	}
 	go l.roster.run()
@@ -137,7 +136,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*
 	c.part()
 	t.call = c.t.call
 	if err != nil {
-		l.giveUp(key, c.t)
+		l.giveUp(key)
 	}
 	c.exit()
 	return lock, err
@@ -181,7 +180,7 @@ func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms)
 	lock, err := l.once(ctx, resource, ln, *t)
 	if err != nil {
 		t.call.failed = 1
-		l.lines.pass(key)
+		l.passOn(key)
 	}
 	return lock, err
 }

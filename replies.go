@@ -120,6 +120,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 	if p.bids {
 		replies *= 2
 	}
+	var untold []*round
 	for i, r := range p.acquires {
 		reply := replyAt(p.cmd, i, replies)
 		if reply == 0 {
@@ -141,6 +142,12 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 			r.claim.vouch(n.index, r.start)
 		}
 		r.deliver(n.index, v, cause)
+		if v.outcome == Abstained && p.bids {
+			untold = append(untold, r)
+		}
+	}
+	for _, k := range n.vigil.telling(untold) {
+		n.submitLook(k)
 	}
 	return recheck
 }

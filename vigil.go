@@ -121,8 +121,8 @@ func (w *vigil) rouse() {
 // that node's queue, so that the next in line is called.
 func (w *vigil) called(i int, key string) {
 	l := w.locker
-	if len(key) <= MaxResourceLength && !l.lines.hint(key, i) {
-		l.leave(key, l.cfg.ttl, l.nodes[i:i+1])
+	if len(key) <= MaxResourceLength {
+		l.lines.hint(key, i, func() { l.leave(key, l.nodes[i:i+1]) })
 	}
 }
 

@@ -55,7 +55,7 @@ func (ls *lineup) try(key string) (*line, bool) {
 	if last := len(ls.spare) - 1; last >= 0 {
 		ln = ls.spare[last]
 		ls.spare = ls.spare[:last]
-		ln.key, ln.held = key, 0
+		ln.key, ln.held, ln.hints, ln.due = key, 0, 0, false
 	} else {
 		ln = &line{key: key, look: lookout{place: -1}}
 	}
@@ -148,8 +148,10 @@ func (ls *lineup) ending(key string) leaving {
 	return leaveNothing
 }
 
-// pass gives the turn for key to the next in line.
-func (ls *lineup) pass(key string) {
+// pass gives the turn for key to the next in line. Where nobody is, and the process
+// still has an entry, it calls leave: whoever it was kept for has quit meanwhile.
+// leave runs before anybody here can ask for the name again.
+func (ls *lineup) pass(key string, leave func()) {
 	if ls.freeing != nil {
 		ls.freeing()
 	}
@@ -161,6 +163,9 @@ func (ls *lineup) pass(key string) {
 	}
 	if len(ln.queue) == 0 {
 		delete(ls.names, key)
+		if ln.recorded {
+			leave()
+		}
 		if !ln.crowded && len(ls.spare) < mostSpare {
 			ls.spare = append(ls.spare, ln)
 		}
@@ -170,18 +175,26 @@ func (ls *lineup) pass(key string) {
 	ln.queue = slices.Delete(ln.queue, 0, 1)
 }
 
-// hint takes in that node i called us for key. It returns false when nobody here
-// wants it any more.
-func (ls *lineup) hint(key string, i int) bool {
+// hint takes in that node i called us for key. It calls leave when the entry that
+// the node called is of no use to anybody here any more, as pass does.
+func (ls *lineup) hint(key string, i int, leave func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
-	if ln == nil {
-		return false
+	if ln == nil || !ln.recorded {
+		leave()
+		return
 	}
 	ln.hints |= 1 << i
 	ln.rouse()
-	return true
+}
+
+// stands tells whether the process still has this place for key.
+func (ls *lineup) stands(key string, position int64) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.names[key]
+	return ln != nil && ln.recorded && ln.position == position
 }
 
 // rouse wakes the goroutine that waits for the nodes, if one does; mu is held.

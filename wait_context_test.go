@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -44,5 +45,36 @@ func TestASubscriptionKeepsNothingOfTheFirstWaitersContext(t *testing.T) {
 			t.Errorf("%d connections were made with the values of one acquisition's context", n)
 		}
 		must(t, l.Close())
+	})
+}
+
+// Who gives up keeps the process's place for the goroutine behind it. Where that one
+// quits at the same moment, nobody is left to come when the place is called.
+func TestAPlaceThatIsKeptForNobodyIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		ctx, cancel := context.WithCancel(t.Context())
+		results := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := other.Acquire(ctx, "orders/42")
+				results <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		free := redlock.KeepNames(other)
+		cancel()
+		synctest.Wait() // the first has seen that there is another, who goes as well
+		free()
+		for range 2 {
+			wantError(t, "Acquire", <-results, context.Canceled)
+		}
+		time.Sleep(time.Second)
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("nobody waits, and the process stands in line: %v", keys)
+		}
+		mustRelease(t, lock)
 	})
 }

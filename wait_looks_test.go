@@ -45,3 +45,44 @@ func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
 		got(t, waiting)
 	})
 }
+
+// That a name is free on a node that does not vote is no news: it may have
+// forgotten the holder. Nobody else is asked for that.
+func TestLooksAtANodeThatAbstainsHaveNobodyAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		warm(t, other)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(6*time.Second))
+		time.Sleep(3 * time.Second) // it is on all nodes
+		nodes.Node(0).Restart()
+		waiting := wants(t, other)
+		time.Sleep(time.Second)
+		var asks, free atomic.Int64
+		for i, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				switch name := scriptOf(args); {
+				case strings.HasPrefix(name, "ask"):
+					asks.Add(1)
+				case strings.HasPrefix(name, "look") && i == 0 && args[2] == "1" && !n.Miniredis().Exists("orders/42"):
+					free.Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			if free.Load() > 1 {
+				break
+			}
+		}
+		if free.Load() < 2 {
+			t.Fatal("nobody looked at the node while it abstained: the test shows nothing")
+		}
+		if got := asks.Load(); got != 0 {
+			t.Errorf("got %d asks; want none", got)
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, waiting).lock)
+	})
+}

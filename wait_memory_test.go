@@ -53,14 +53,9 @@ func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
 			})
 		}
 		next := wants(t, other)
-		for range 300 { // at once, or with its next look
-			if nodes.Node(0).Miniredis().Exists("redlock:queue:orders/42") {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		time.Sleep(100 * time.Millisecond) // whatever the others said, and when: before its first look
 		if !nodes.Node(0).Miniredis().Exists("redlock:queue:orders/42") {
-			t.Skip("the verdict came before the node had said that it abstains: nothing was stored there")
+			t.Error("a node that abstains was not told who came to wait")
 		}
 		time.Sleep(time.Second)
 		if n := asks.Load(); n > 6 {

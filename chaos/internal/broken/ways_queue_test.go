@@ -35,7 +35,7 @@ var queueWays = []way{
 		finds: []chaos.Rule{chaos.Overtaken},
 		kinds: []chaos.Break{chaos.Slow},
 		seed:  200,
-		edits: []edit{{"bid.go", "if position, ok := positionOf(c.votes, c.heard); ok {", `if BROKEN {
+		edits: []edit{{"candidate.go", "if position, ok := positionOf(c.votes, c.heard); ok {", `if BROKEN {
 			for i := range c.votes {
 				if c.votes[i].outcome == Taken && c.heard[i].ticket > 0 {
 					c.votes, c.heard = c.votes[i:i+1], c.heard[i:i+1]
@@ -56,7 +56,7 @@ var queueWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		kinds: []chaos.Break{chaos.LoseReplies},
 		seed:  21,
-		edits: []edit{{"bid.go", "	if next.look {\n		l.vigil", `	if BROKEN {
+		edits: []edit{{"candidate.go", "	if next.look {\n		l.vigil", `	if BROKEN {
 		next = rest{after: time.Hour}
 	}
 	if next.look {
