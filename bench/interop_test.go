@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
 
 // both opens this library and redsync over the same five real masters.
-func both(t *testing.T) (*redlock.Locker, *redsync.Redsync) {
+func both(t *testing.T, e *env) (*redlock.Locker, *redsync.Redsync) {
 	t.Helper()
-	e := newTestEnv(t)
 	ours, theirs := open(t, openRedlock, e), open(t, openRedsync, e)
 	return ours.(*redlockLocks).locker, theirs.(*redsyncLocks).sync
 }
@@ -53,7 +53,7 @@ func open(t *testing.T, f func(context.Context, *env) (contender, error), e *env
 }
 
 func TestOurLockExcludesRedsync(t *testing.T) {
-	ours, theirs := both(t)
+	ours, theirs := both(t, newTestEnv(t))
 	lock, err := ours.Acquire(t.Context(), "migrated")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestOurLockExcludesRedsync(t *testing.T) {
 }
 
 func TestRedsyncExcludesOurLock(t *testing.T) {
-	ours, theirs := both(t)
+	ours, theirs := both(t, newTestEnv(t))
 	mutex := theirs.NewMutex("migrated")
 	if err := mutex.LockContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,18 +100,26 @@ func TestRedsyncExcludesOurLock(t *testing.T) {
 
 // Both kinds contend for one name until each has held it five times.
 func TestAMixedFleetNeverHoldsTwice(t *testing.T) {
-	ours, theirs := both(t)
+	e := newTestEnv(t)
+	ours, theirs := both(t, e)
 	const holders, times = 2, 5
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var inside atomic.Int32
 	enter := func(who string) {
 		if n := inside.Add(1); n != 1 {
 			t.Errorf("%s: got %d holders; want 1", who, n)
 		}
-		time.Sleep(time.Millisecond) // the work under the lock: room for a second holder to be seen
+		// The work under the lock: what two holders would do at once gets lost.
+		count, err := e.servers[0].control.Get(ctx, "work").Int()
+		if err == nil || errors.Is(err, redis.Nil) {
+			err = e.servers[0].control.Set(ctx, "work", count+1, 0).Err()
+		}
+		if err != nil {
+			t.Errorf("%s: the work: %v", who, err)
+		}
 		inside.Add(-1)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	var fleet sync.WaitGroup
 	for range holders {
 		fleet.Go(func() {
@@ -142,4 +150,7 @@ func TestAMixedFleetNeverHoldsTwice(t *testing.T) {
 		})
 	}
 	fleet.Wait()
+	if got, err := e.servers[0].control.Get(t.Context(), "work").Int(); got != 2*holders*times || err != nil {
+		t.Errorf("got %d pieces of work, %v; want %d, none lost", got, err, 2*holders*times)
+	}
 }

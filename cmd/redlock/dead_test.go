@@ -277,7 +277,13 @@ func TestTheCommandSurvivesAFaultThatEndsInTime(t *testing.T) {
 	p := start(t, prepare(t, "", append(args, "k", "sh", "-c", "echo ready; sleep 6; echo done")...))
 	eventually(t, "the start", func() bool { return strings.Contains(p.stdout(), "ready") })
 	_, mend := w.breakThem(t, "cut", "k")
-	time.Sleep(3500 * time.Millisecond) // past the next renewal
+	cut := time.Now()
+	eventually(t, "the next renewal's time", func() bool {
+		if !p.running() {
+			t.Fatalf("it ended: %+v", p.wait(t))
+		}
+		return time.Since(cut) > 3500*time.Millisecond
+	})
 	mend()
 	p.wait(t).want(t, 0, "done")
 }

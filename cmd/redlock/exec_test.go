@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
@@ -255,17 +258,35 @@ func TestDefectAChildIsStartedDuringShutdown(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	locker := open(t, nodes)
-	for i := range 16 {
+	granted := func(by int, before []string) bool {
+		n := 0
+		for i, owner := range owners(t, servers, "k") {
+			if owner != "" && owner != before[i] {
+				n++
+			}
+		}
+		return n >= by
+	}
+	for i := range 15 { // at once, at each of three grants, and when the child speaks: three times each
 		lock, err := locker.Acquire(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := start(t, prepare(t, nodes, append(execFlags[:3:3], "k", "sh", "-c", "echo $$; exec sleep 1000")...))
 		eventually(t, "the wait", func() bool { return waits(t, p) })
+		before := owners(t, servers, "k")
 		if err := lock.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(i) * 20 * time.Millisecond) // around the moment of the wake-up
+		come := func() bool { return i%5 == 0 || granted(i%5, before) || p.stdout() != "" }
+		if i%5 == 4 {
+			come = func() bool { return p.stdout() != "" }
+		}
+		for deadline := time.Now().Add(patience); !come(); { // without a pause: it is the moment that counts
+			if time.Now().After(deadline) {
+				t.Fatalf("got neither a grant nor a child: %s", p.stderr())
+			}
+		}
 		p.signal(t, sigTERM)
 		r := p.wait(t)
 		r.want(t, 143)
@@ -276,6 +297,19 @@ func TestDefectAChildIsStartedDuringShutdown(t *testing.T) {
 			t.Fatalf("got %d keys afterwards; want none", n)
 		}
 	}
+}
+
+// owners are the values of a key, by node; empty where it is not there.
+func owners(t *testing.T, servers []*chaos.Server, key string) []string {
+	t.Helper()
+	values := make([]string, len(servers))
+	for i, s := range servers {
+		var err error
+		if values[i], err = s.Client().Get(t.Context(), key).Result(); err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+	}
+	return values
 }
 
 // consul lock signals the number of a child that has ended, and then is not to

@@ -27,10 +27,13 @@ func TestHoldHoldsUntilASignal(t *testing.T) {
 		t.Errorf("got %+v; want it held by script", s)
 	}
 	run(t, nodes, "hold", "-n", "--node-timeout", "1s", "k").want(t, 75)
-	time.Sleep(3500 * time.Millisecond) // longer than a lease
-	if exists(t, servers, "k") < 2 {
-		t.Errorf("got it lapsed; want it renewed: %s", p.stderr())
-	}
+	began := time.Now()
+	eventually(t, "more than a lease", func() bool {
+		if exists(t, servers, "k") < 2 {
+			t.Fatalf("got it lapsed; want it renewed: %s", p.stderr())
+		}
+		return time.Since(began) > 3500*time.Millisecond
+	})
 	p.signal(t, sigTERM)
 	r := p.wait(t)
 	r.want(t, 0)
