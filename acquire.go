@@ -62,7 +62,7 @@ func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *clai
 // its own.
 func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, floor Token) (*Lock, error) {
 	if !l.enter() {
-		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+		return nil, errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
 	}
 	defer l.attempts.Done()
 	start := l.clock.start()
@@ -93,7 +93,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	l.cfg.journal.counters.poll(r.votes)
 	if err != nil {
 		l.rollBack(c, t)
-		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	token, why := l.token(ctx, c, r.votes, w)
 	if why == nil && l.vouching(r) < l.quorum {

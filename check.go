@@ -100,10 +100,10 @@ func (r Report) AtLeast(s Severity) []Finding {
 func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	l := c.locker
 	if l.closed.Load() {
-		return Report{}, fmt.Errorf("redlock: check: %w", ErrClosed)
+		return Report{}, errorf("redlock: check: %w", ErrClosed)
 	}
 	if err := contextError(ctx); err != nil {
-		return Report{}, fmt.Errorf("redlock: check: %w", err)
+		return Report{}, errorf("redlock: check: %w", err)
 	}
 	d := &doctor{cfg: &l.cfg, exams: make([]exam, len(l.nodes))}
 	var g errgroup.Group // zero: one node's failure must not end the others
@@ -119,7 +119,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
 	}
 	if err := contextError(ctx); err != nil {
-		return Report{}, fmt.Errorf("redlock: check: %w", err)
+		return Report{}, errorf("redlock: check: %w", err)
 	}
 	d.origin = l.clock.wall().Add(-l.clock.early().sub(0))
 	r := d.report()

@@ -57,7 +57,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	}
 	l.roster.lookAtAll(ctx, false)
 	if err := contextError(ctx); err != nil {
-		return ClusterStatus{}, fmt.Errorf("redlock: status: %w", err)
+		return ClusterStatus{}, errorf("redlock: status: %w", err)
 	}
 	return l.roster.status(l.roster.proposal()), nil
 }
@@ -108,7 +108,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 			return nil
 		}
 		if hopeless {
-			return fmt.Errorf("redlock: join: %w", left)
+			return errorf("redlock: join: %w", left)
 		}
 		if pause == 0 {
 			pause = joinPoll
@@ -118,13 +118,13 @@ func (c *Cluster) Join(ctx context.Context) error {
 		case <-t.C:
 		case <-l.closing:
 			t.Stop()
-			return fmt.Errorf("redlock: join: %w", ErrClosed)
+			return errorf("redlock: join: %w", ErrClosed)
 		case <-ctx.Done():
 			t.Stop()
 			if s.Votes() < s.Quorum {
 				left = errors.Join(ErrNoQuorum, left)
 			}
-			return fmt.Errorf("redlock: join: %w", errors.Join(contextError(ctx), left))
+			return errorf("redlock: join: %w", errors.Join(contextError(ctx), left))
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	p.admit = true
 	l.roster.settle(ctx, p)
 	if err := contextError(ctx); err != nil {
-		return fmt.Errorf("redlock: admit: %w", err)
+		return errorf("redlock: admit: %w", err)
 	}
 	s := l.roster.status(p)
 	left, _ := s.outside()
@@ -183,7 +183,7 @@ func (c *Cluster) Admit(ctx context.Context) error {
 		}
 	}
 	if left != nil {
-		return fmt.Errorf("redlock: admit: %w", left)
+		return errorf("redlock: admit: %w", left)
 	}
 	return nil
 }
@@ -205,33 +205,33 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 		return err
 	}
 	if node < 0 || node >= len(l.nodes) {
-		return fmt.Errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
+		return errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
 	}
 	r := l.roster
 	select {
 	case r.work <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("redlock: retire: %w", contextError(ctx))
+		return errorf("redlock: retire: %w", contextError(ctx))
 	}
 	defer func() { <-r.work }()
 	r.lookAtAll(ctx, false)
 	f, name := r.current(), l.nodes[node].name
 	if f.cluster() == "" {
-		return fmt.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
+		return errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
 	}
 	if others := len(f.members(node, 0)); others < l.quorum { // nothing is written that could not be finished
-		return fmt.Errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
+		return errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
 	}
 	gone, err := l.nodes[node].retire(ctx, f.cluster())
 	marks, faults := r.mark(ctx, f, node, name)
 	r.lookAtAll(ctx, false)
 	switch {
 	case marks < l.quorum:
-		return fmt.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))
+		return errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))
 	case err != nil:
-		return fmt.Errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, explain(err))
+		return errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, explain(err))
 	case !gone:
-		return fmt.Errorf("redlock: retire %s: %w: it belongs to another cluster", name, ErrMisconfigured)
+		return errorf("redlock: retire %s: %w: it belongs to another cluster", name, ErrMisconfigured)
 	}
 	return nil
 }
@@ -256,13 +256,13 @@ func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int,
 // usable refuses what is asked of a closed Locker, or under a ctx that is done.
 func (l *Locker) usable(ctx context.Context, op string) error {
 	if l.closed.Load() {
-		return fmt.Errorf("redlock: %s: %w", op, ErrClosed)
+		return errorf("redlock: %s: %w", op, ErrClosed)
 	}
 	if err := contextError(ctx); err != nil {
-		return fmt.Errorf("redlock: %s: %w", op, err)
+		return errorf("redlock: %s: %w", op, err)
 	}
 	if l.cfg.unprotected {
-		return fmt.Errorf("redlock: %s: %w: WithoutMembership leaves no membership to speak of", op, ErrInvalidOption)
+		return errorf("redlock: %s: %w: WithoutMembership leaves no membership to speak of", op, ErrInvalidOption)
 	}
 	return nil
 }

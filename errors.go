@@ -76,14 +76,14 @@ func (e *QuorumError) Error() string {
 		}
 	}
 	fmt.Fprintf(&b, "redlock: %s %s: %s: %d/%d granted, quorum %d",
-		e.Op, printable(e.Resource), strings.TrimPrefix(e.sentinel.Error(), "redlock: "), granted, len(e.Nodes), e.Quorum)
+		e.Op, printable(e.Resource), unnamed(e.sentinel.Error()), granted, len(e.Nodes), e.Quorum)
 	if e.cause != nil {
-		fmt.Fprintf(&b, ": %v", e.cause)
+		fmt.Fprintf(&b, ": %s", unnamed(e.cause.Error()))
 	}
 	for i, n := range e.Nodes {
 		fmt.Fprintf(&b, "; node %d (%s) %s", i, n.Name, n.Outcome)
 		if n.Err != nil {
-			fmt.Fprintf(&b, ": %v", n.Err)
+			fmt.Fprintf(&b, ": %s", unnamed(n.Err.Error()))
 		}
 	}
 	return b.String()
@@ -163,7 +163,35 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
+// errorf is fmt.Errorf for what leaves the package. The causes that it wraps have
+// the package's name at their beginning, for where they stand alone; here the
+// format begins with it, and they go without.
+func errorf(format string, args ...any) error {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = within{err}
+		}
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// within is an error as a part of a message that has the package's name already.
+type within struct{ err error }
+
+// Error leaves the package's name out.
+func (w within) Error() string { return unnamed(w.err.Error()) }
+
+// Unwrap returns the error as it is where it stands alone.
+func (w within) Unwrap() error { return w.err }
+
+// unnamed takes the package's name out of a message, wherever a part begins.
+func unnamed(message string) string { return parts.Replace(strings.TrimPrefix(message, ownName)) }
+
+const ownName = "redlock: "
+
+var parts = strings.NewReplacer(": "+ownName, ": ", "\n"+ownName, "\n")
+
 // ended is the error of an operation on a lock that is over.
 func ended(op, resource string, cause error) error {
-	return fmt.Errorf("redlock: %s %s: %w: %w", op, printable(resource), ErrNotHeld, cause)
+	return errorf("redlock: %s %s: %w: %w", op, printable(resource), ErrNotHeld, cause)
 }

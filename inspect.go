@@ -58,7 +58,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 		return Inspection{}, err
 	}
 	if !l.enter() {
-		return Inspection{}, fmt.Errorf("redlock: inspect %s: %w", printable(resource), ErrClosed)
+		return Inspection{}, errorf("redlock: inspect %s: %w", printable(resource), ErrClosed)
 	}
 	defer l.attempts.Done()
 	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}

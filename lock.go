@@ -53,7 +53,7 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 	l.lines.holds(c.key)
 	if !l.scheduler.add(lock, lock.begun(t, start)) {
 		l.rollBack(c, t)
-		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+		return nil, errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
 	}
 	lock.doubt(start)
 	if t.reentry {
@@ -211,7 +211,7 @@ func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	t := terms{ttl: ttl}
 	if err := t.validate(&l.locker.cfg); err != nil {
-		return fmt.Errorf("redlock: extend %s: %w", printable(l.resource), err)
+		return errorf("redlock: extend %s: %w", printable(l.resource), err)
 	}
 	if cause := l.Err(); cause != nil {
 		return ended("extend", l.resource, cause)
@@ -220,14 +220,14 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return l.sharing.lock.Extend(ctx, ttl)
 	}
 	if err := l.takeTurn(ctx); err != nil {
-		return fmt.Errorf("redlock: extend %s: %w", printable(l.resource), err)
+		return errorf("redlock: extend %s: %w", printable(l.resource), err)
 	}
 	defer l.passTurn()
 	if cause := l.Err(); cause != nil {
 		return ended("extend", l.resource, cause)
 	}
 	if left := l.Remaining(); ttl < left {
-		return fmt.Errorf("redlock: extend %s: %w: %v is less than the %v that remain", printable(l.resource), ErrInvalidTTL, ttl, left)
+		return errorf("redlock: extend %s: %w: %v is less than the %v that remain", printable(l.resource), ErrInvalidTTL, ttl, left)
 	}
 	l.mu.Lock()
 	l.asked = max(l.asked, ttl) // also where no reply comes

@@ -59,7 +59,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	err = errors.Join(err, secure(options, cfg.tls))
 	if err != nil {
-		return nil, err
+		return nil, errorf("redlock: %w", err)
 	}
 	clients := make([]redis.UniversalClient, len(urls))
 	own := make([]io.Closer, len(urls))
@@ -127,7 +127,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			cause := r.cause(i)
 			switch {
 			case errors.Is(cause, errTwice):
-				return fmt.Errorf("redlock: open: %w", cause)
+				return errorf("redlock: open: %w", cause)
 			case v.outcome == Granted || v.outcome == Abstained:
 				answered++
 			case isSlow(cause):
@@ -151,7 +151,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			stopped = l.wait(ctx, firstBackoff)
 		}
 		if stopped != nil {
-			return fmt.Errorf("redlock: open: %w", errors.Join(stopped, failed))
+			return errorf("redlock: open: %w", errors.Join(stopped, failed))
 		}
 	}
 }

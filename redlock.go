@@ -59,7 +59,7 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, error) {
 	names, nodeErr := checkNodes(nodes, cfg.names)
 	if err = errors.Join(err, nodeErr); err != nil {
-		return nil, err
+		return nil, errorf("redlock: %w", err)
 	}
 	l := &Locker{
 		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
@@ -115,7 +115,7 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 // t then.
 func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
 	if err := contextError(ctx); err != nil {
-		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	if t.reentry {
 		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
@@ -129,7 +129,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*
 	}
 	ln, given, err := l.lines.take(ctx, key, *t)
 	if err != nil {
-		return nil, fmt.Errorf("redlock: acquire %s: %w: %w", printable(resource), ErrNotAcquired, err)
+		return nil, errorf("redlock: acquire %s: %w: %w", printable(resource), ErrNotAcquired, err)
 	}
 	c := candidate{locker: l, resource: resource, line: ln, t: *t}
 	lock, err := c.insist(ctx, given)
@@ -166,7 +166,7 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 // is in t then.
 func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
 	if err := contextError(ctx); err != nil {
-		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(resource), err)
+		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	if t.reentry {
 		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
@@ -175,7 +175,7 @@ func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms)
 	}
 	ln, ok := l.lines.try(key)
 	if !ok {
-		return nil, fmt.Errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", printable(resource), ErrNotAcquired)
+		return nil, errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", printable(resource), ErrNotAcquired)
 	}
 	lock, err := l.once(ctx, resource, ln, *t)
 	if err != nil {
@@ -204,7 +204,7 @@ func (l *Locker) once(ctx context.Context, resource string, ln *line, t terms) (
 // event, not Do's error.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return fmt.Errorf("redlock: do %s: %w: fn is nil", printable(resource), ErrInvalidOption)
+		return errorf("redlock: do %s: %w: fn is nil", printable(resource), ErrInvalidOption)
 	}
 	lock, err := l.Acquire(ctx, resource, opts...)
 	if err != nil {
@@ -216,7 +216,7 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 	defer func() { stop(); cancel(nil) }()
 	err = fn(inner, lock)
 	if loss := lock.Err(); loss != nil && !errors.Is(loss, ErrReleased) {
-		err = errors.Join(err, fmt.Errorf("redlock: do %s: %w", printable(resource), loss))
+		err = errors.Join(err, errorf("redlock: do %s: %w", printable(resource), loss))
 	}
 	return err
 }
@@ -296,7 +296,7 @@ func (l *Locker) releaseAll(until instant) error {
 	if failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, len(held), first)
+	return errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, len(held), first)
 }
 
 // request checks a call's arguments, before anything is sent.
@@ -310,7 +310,7 @@ func (l *Locker) request(op, resource string, opts []AcquireOption) (terms, stri
 		err = ErrClosed
 	}
 	if err != nil {
-		return t, key, fmt.Errorf("redlock: %s %s: %w", op, printable(resource), err)
+		return t, key, errorf("redlock: %s %s: %w", op, printable(resource), err)
 	}
 	return t, key, nil
 }
@@ -332,7 +332,7 @@ func joined(err error, last *QuorumError) error {
 	if last == nil {
 		return err
 	}
-	return errors.Join(err, last)
+	return errors.Join(err, within{last})
 }
 
 // pause waits a random while between the retry bounds.

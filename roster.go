@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,10 +91,11 @@ func (r *roster) missed(i int, sent instant, cause error) {
 	r.mu.Lock()
 	last := r.sights[i]
 	r.mu.Unlock()
-	s := unread(last, sent, r.clock.now(), cause.Error())
+	why := unnamed(cause.Error())
+	s := unread(last, sent, r.clock.now(), why)
 	if errors.Is(cause, ErrMisconfigured) {
 		s.answered = true
-		s = s.refuse(cause.Error())
+		s = s.refuse(strings.TrimPrefix(why, unnamed(ErrMisconfigured.Error())+": ")) // the state says so
 	}
 	r.publish(i, s)
 }
