@@ -3,6 +3,7 @@ package adapters_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,8 @@ func TestALockThatIsLostIsReportedOnceAndByUnlock(t *testing.T) {
 		}
 		if err := held.Unlock(t.Context()); !errors.Is(err, redlock.ErrNotHeld) || !errors.Is(err, redlock.ErrLost) {
 			t.Errorf("got %v; want ErrNotHeld and ErrLost", err)
+		} else if text := err.Error(); strings.Count(text, "redlock:") != 1 {
+			t.Errorf("got %q; want the library's name once", text)
 		}
 	})
 }

@@ -1,0 +1,51 @@
+package fencing_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/fencing"
+)
+
+// A message says once whose it is, at its beginning.
+func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
+	ctx, err := fencing.NewContext(t.Context(), "7", 42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	var guard fencing.Memory
+	write := func(ctx context.Context, resource string, token redlock.Token) error {
+		return guard.Write(ctx, resource, token, func(context.Context) error { return nil })
+	}
+	if err := write(ctx, "7", 42); err != nil {
+		t.Fatal(err)
+	}
+	sql, err := fencing.NewSQL(fencing.PostgreSQL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, backwards := fencing.NewContext(ctx, "7", 41)
+	_, none := fencing.FromContext(ctx, "8")
+	_, missing := fencing.ParseHeader(http.Header{})
+	_, malformed := fencing.ParseHeader(http.Header{fencing.Header: {"x"}})
+	_, repeated := fencing.ParseHeader(http.Header{fencing.Header: {"1", "2"}})
+	_, tooLarge := fencing.ParseHeader(http.Header{fencing.Header: {"9007199254740992"}})
+	_, noDialect := fencing.NewSQL(fencing.Dialect{})
+	sent := &http.Request{Header: http.Header{fencing.Header: {"41"}}}
+	for what, err := range map[string]error{
+		"stale": write(ctx, "7", 41), "no name": write(ctx, "", 1), "zero": write(ctx, "7", 0), "out of range": write(ctx, "7", redlock.MaxToken+1),
+		"ctx is done": write(over, "7", 43), "no transaction": sql.Check(ctx, nil, "7", 43), "no dialect": noDialect,
+		"backwards": backwards, "no token": none, "no header": missing, "malformed": malformed, "repeated": repeated, "too large": tooLarge,
+		"refused by a server": fencing.ResponseError(&http.Response{StatusCode: fencing.StatusStale, Header: http.Header{fencing.HighestHeader: {"42"}}, Request: sent}, "7"),
+		"asked for a token":   fencing.ResponseError(&http.Response{StatusCode: fencing.StatusMissing, Request: sent}, "7"),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "fencing: ") || strings.Count(err.Error(), "fencing:") != 1 {
+			t.Errorf("%s: got %v; want an error with the package's name once, at the beginning", what, err)
+		}
+	}
+}
