@@ -64,7 +64,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	if message := strings.TrimPrefix(redact(err.Error()), "redlock: "); message != "" {
+	if message := redact(err.Error()); message != "" {
 		a.complain(message)
 	}
 	return exitCode(err)
@@ -73,8 +73,10 @@ func (a *app) main(ctx context.Context, args []string) int {
 // complain says something on stderr, in the form that was asked for.
 func (a *app) complain(message string) { _, _ = io.WriteString(a.stderr, a.line(message)) }
 
-// line is a message as it is written to stderr.
+// line is a message as it is written to stderr. The library's errors in it begin with
+// its name, which is the command's too; that is said once.
 func (a *app) line(message string) string {
+	message = names.Replace(strings.TrimPrefix(message, "redlock: "))
 	if a.connection.json {
 		return jsonLine(struct {
 			Message string `json:"message"`
@@ -82,6 +84,8 @@ func (a *app) line(message string) string {
 	}
 	return "redlock: " + message + "\n"
 }
+
+var names = strings.NewReplacer(": redlock: ", ": ", "\nredlock: ", "\n")
 
 // dispatch finds the command and runs it. Flags that all commands have may stand
 // before its name as well.

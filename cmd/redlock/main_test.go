@@ -85,11 +85,17 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// want checks the status, and that stdout and stderr together have the words.
+// want checks the status, that stdout and stderr together have the words, and that
+// no message says twice whose it is.
 func (r result) want(t *testing.T, code int, words ...string) {
 	t.Helper()
 	if r.code != code {
 		t.Errorf("got exit status %d; want %d\nstdout: %s\nstderr: %s", r.code, code, r.out, r.errs)
+	}
+	for line := range strings.Lines(r.errs) {
+		if strings.Count(line, "redlock: ") > 1 {
+			t.Errorf("got %q; want the command's name once", line)
+		}
 	}
 	for _, w := range words {
 		if !strings.Contains(r.out+r.errs, w) {

@@ -1,0 +1,108 @@
+//go:build unix
+
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// leftOut are the README's command lines that are not this command's, and why
+// nothing runs them here.
+var leftOut = map[string]string{
+	"go run ./examples/quickstart":                "the example's own tests run it",
+	"go test ./...":                               "it is what runs this",
+	"docker compose up --detach --wait":           "it needs docker",
+	"REDLOCK_NODES= go run ./examples/quickstart": "it is for the masters that docker started",
+}
+
+// shownLine is a command line of the README: its status, and words of what it says.
+type shownLine struct {
+	line  string
+	code  int
+	words []string
+}
+
+// shownLines are those of this command, in the README's order.
+var shownLines = []shownLine{
+	{"export REDLOCK_NODES=", 0, nil},
+	{"nodes admit --yes", 0, []string{"believes", "5 votes"}},
+	{"exec report -- sh -c 'echo holding, with the token $REDLOCK_TOKEN'", 0, []string{"holding, with the token "}},
+	{"status report", 0, []string{`"report": free`}},
+	{"nodes", 0, []string{"member"}},
+	{"doctor", 0, []string{"5 of 5 nodes answered"}},
+	{"bench --duration 2s", 0, []string{"P99"}},
+	{"hold report", 124, []string{"held", "lost"}},
+	{"release report --force --yes", 0, []string{"removed"}},
+	{"lab", 0, []string{"amnesia-majority\n"}},
+	{"lab amnesia-majority --html lab.html", 0, []string{"Take away: "}},
+	{"lab amnesia-majority --contender textbook,redlock --svg docs/lab.svg", 0, []string{"textbook"}},
+}
+
+// readmesCommands are the lines of the README's blocks, without what is said of
+// them, and with the addresses left out.
+func readmesCommands(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../README.md")
+	must(t, err)
+	var lines []string
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		for line := range strings.Lines(block[1]) {
+			line, _, _ = strings.Cut(line, " #")
+			line = regexp.MustCompile(`[\d.]+:\d+(,[\d.]+:\d+)*`).ReplaceAllString(line, "")
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// The command's lines in the README do what it says of them, as they stand there
+// and one after another, on five new masters as those of docker-compose.yml.
+func TestTheReadmesCommandsDoWhatItSays(t *testing.T) {
+	t.Parallel()
+	_, nodes := blanks(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "docs"), 0o700))
+	held := func() {}
+	rest := shownLines
+	for _, text := range readmesCommands(t) {
+		if leftOut[text] != "" {
+			continue
+		}
+		own, isOwn := strings.CutPrefix(text, "go run ./cmd/redlock")
+		if len(rest) == 0 || strings.TrimSpace(own) != rest[0].line {
+			t.Fatalf("README.md says %q: teach this test what that does, or leave it out with the reason; next would be %+v", text, rest)
+		}
+		next := rest[0]
+		rest = rest[1:]
+		if !isOwn {
+			continue // the export: all have it in their environment
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", `exec "$REDLOCK" --node-timeout 1s`+own)
+		cmd.Dir, cmd.WaitDelay = dir, patience
+		cmd.Env = append(os.Environ(), "REDLOCK="+command, "REDLOCK_NODES="+nodes)
+		p := start(t, cmd)
+		if strings.HasPrefix(next.line, "hold") {
+			eventually(t, "it is held", func() bool { return strings.Contains(p.stdout(), "held") })
+			held = func() { p.wait(t).want(t, next.code, next.words...) } // the next line takes it away
+			continue
+		}
+		p.wait(t).want(t, next.code, next.words...)
+		held()
+		held = func() {}
+	}
+	if len(rest) > 0 {
+		t.Errorf("README.md no longer says %+v", rest)
+	}
+	for _, page := range []string{"lab.html", "docs/lab.svg"} {
+		if info, err := os.Stat(filepath.Join(dir, page)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: got %v; want it written", page, err)
+		}
+	}
+}
