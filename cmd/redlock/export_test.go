@@ -1,5 +1,7 @@
 package main
 
+import "github.com/redis/go-redis/v9"
+
 // Ballot is a ballot, for the tests.
 type Ballot struct {
 	Counts bool
@@ -21,3 +23,6 @@ var Redact = redact
 
 // TakeArguments is takeArguments, for the tests.
 var TakeArguments = takeArguments
+
+// CloseFleet closes a fleet of one client, for the tests.
+func CloseFleet(c *redis.Client) error { return (&fleet{clients: []*redis.Client{c}}).close() }
