@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -23,6 +24,9 @@ func KeepNames(l *Locker) (free func()) {
 
 // WarmUp is what Open does once it has its clients.
 func WarmUp(ctx context.Context, l *Locker) error { return l.warmUp(ctx) }
+
+// Own has the Locker close c in the end, as a client of Open's.
+func Own(l *Locker, c io.Closer) { l.own = append(l.own, c) }
 
 // PollInterval is how often a Locker looks at its clock while it holds a lock.
 const PollInterval = pollInterval

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,5 +157,22 @@ func TestNoGoroutineOutlivesClose(t *testing.T) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return !strings.Contains(string(stacks), "quorumkit/redlock.(")
+	})
+}
+
+// broken is a client whose connections broke while they lay idle.
+type broken struct{ closed bool }
+
+func (b *broken) Close() error { b.closed = true; return syscall.EPIPE }
+
+func TestCloseFailsForItsReleasesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, 3)
+		var client broken
+		redlock.Own(l, &client)
+		mustAcquire(t, l, "orders/42")
+		if err := l.Close(); err != nil || !client.closed {
+			t.Errorf("got %v, the client closed: %t; want it closed, and no error: all was released", err, client.closed)
+		}
 	})
 }
