@@ -84,6 +84,8 @@ type Server struct {
 	life    sync.Mutex // taken by all that starts, ends or signals the process
 	process *process   // nil: none; guarded by life
 
+	setting sync.Mutex // taken by all that write the clock's file
+
 	mu      sync.Mutex // guards clients
 	clients []*redis.Client
 }
@@ -243,7 +245,11 @@ func (s *Server) launch() error {
 		p.err = cmd.Wait()
 		close(p.ended)
 	}()
-	if err := s.awaitReady(p); err != nil {
+	err = s.awaitReady(p)
+	if err == nil && s.config.FakeClock {
+		err = s.respell()
+	}
+	if err != nil {
 		_ = cmd.Process.Kill()
 		<-p.ended
 		return err
