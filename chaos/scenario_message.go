@@ -73,7 +73,7 @@ func (s *scene) late(ctx context.Context, delay time.Duration, held bool) error 
 	}
 	time.Sleep(aWhile / 2) // all arrives
 	if held {
-		return errors.Join(next.Extend(ctx, ScenarioLease), next.Write(ctx), next.Release(ctx))
+		return errors.Join(s.prolong(ctx, next), next.Write(ctx), next.Release(ctx))
 	}
 	return s.visit(ctx, bob, 2*ScenarioLease)
 }
@@ -113,7 +113,7 @@ func releaseTooLate(ctx context.Context, s *scene) error {
 	}
 	<-released
 	time.Sleep(aWhile) // it arrives
-	if err := next.Extend(ctx, ScenarioLease); err != nil {
+	if err := s.prolong(ctx, next); err != nil {
 		return fmt.Errorf("bob's key is gone: %w", err)
 	}
 	if s.rivalFor(ctx, ann, next, ScenarioLease/2) != nil {

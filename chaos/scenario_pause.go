@@ -134,5 +134,5 @@ func kleppmannPause(ctx context.Context, s *scene) error {
 		return err
 	}
 	time.Sleep(aWhile) // what ann takes back arrives
-	return errors.Join(next.Extend(ctx, ScenarioLease), next.Release(ctx))
+	return errors.Join(s.prolong(ctx, next), next.Release(ctx))
 }

@@ -210,6 +210,18 @@ func (s *scene) rivalFor(ctx context.Context, a *Actor, first *Tenure, within ti
 	return t
 }
 
+// prolong has an actor extend its lease, and try again for as long as it holds: the
+// nodes of a busy machine may take longer than a node timeout.
+func (s *scene) prolong(ctx context.Context, t *Tenure) error {
+	for {
+		err := t.Extend(ctx, ScenarioLease)
+		if err == nil || t.Remaining() == 0 || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(askEvery)
+	}
+}
+
 // visit has an actor get the lock, write, and give it back.
 func (s *scene) visit(ctx context.Context, a *Actor, within time.Duration) error {
 	t, err := s.insist(ctx, a, within)
