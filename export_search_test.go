@@ -68,6 +68,9 @@ func (b *bid) Ask(nodes uint64)                               { b.ask(nodes) }
 func (b *bid) Again(i int) bool                               { return b.again(i) }
 func (b *bid) Answered(i int)                                 { b.answered(i) }
 func (b *bid) Hint(i int)                                     { b.hinted |= 1 << i }
+func (b bid) Bits() (asked, out, hinted uint64)               { return b.asked, b.out, b.hinted }
+
+func BidOf(asked, out, hinted uint64) bid { return bid{asked, out, hinted} }
 
 func Ticket(n int64) hearing { return hearing{ticket: n} }
 

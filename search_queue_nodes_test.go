@@ -1,34 +1,78 @@
 package redlock_test
 
 import (
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
 
-// send puts a message at the end of a line.
-func (l *queueLink) send(m uint8) {
+// send puts a message at the end of a line. A release goes before the handovers
+// that the writer has not come to, as it does there.
+func (l *queueLink) send(m queueMessage) {
 	for i, old := range l.sent {
-		if old == noMessage {
-			if i == 0 || l.sent[i-1] != m || m < sendKeep { // a release twice in a row is one
-				l.sent[i] = m
-			}
-			return
+		switch {
+		case !old.sent():
+			l.sent[i] = m
+		case m.frees() && old == m && (i == len(l.sent)-1 || !l.sent[i+1].sent() || l.sent[i+1].kind() == duePass):
+			// a release twice in a row is one
+		case m.frees() && old.kind() == duePass:
+			l.unsend(i)
+			l.insert(i, m)
+		default:
+			continue
 		}
+		return
 	}
 	panic("more messages than a line has room for")
+}
+
+// unsend takes away the asks behind a handover that the writer has not come to:
+// they have not left, and their attempt is over.
+func (l *queueLink) unsend(due int) {
+	for i := queueMessages - 1; i > due; i-- {
+		if k := l.sent[i].kind(); k >= sendTicket && k <= sendStale {
+			l.take(i)
+		}
+	}
+}
+
+// first puts a release before all that is no release.
+func (l *queueLink) first(m queueMessage) {
+	i := 0
+	for l.sent[i].frees() {
+		i++
+	}
+	l.insert(i, m)
+}
+
+func (l *queueLink) insert(i int, m queueMessage) {
+	if l.sent[queueMessages-1].sent() {
+		panic("more messages than a line has room for")
+	}
+	copy(l.sent[i+1:], l.sent[i:])
+	l.sent[i] = m
+}
+
+// take removes message i.
+func (l *queueLink) take(i int) queueMessage {
+	m := l.sent[i]
+	copy(l.sent[i:], l.sent[i+1:])
+	l.sent[queueMessages-1] = 0
+	return m
 }
 
 // stale makes the asks of an attempt that is over such that nobody hears. The
 // writer has one flight out, a release and an ask at most; what has not left by
 // then never leaves. It tells whether one has left.
 func (l *queueLink) stale() (out bool) {
+	due := false
 	for i := range l.sent {
+		due = due || l.sent[i].kind() == duePass
 		switch {
-		case l.sent[i] != sendAsk && l.sent[i] != sendTicket:
-		case i > 1:
-			copy(l.sent[i:], l.sent[i+1:])
-			l.sent[queueMessages-1] = noMessage
+		case !l.sent[i].asks():
+		case i > 1 || due:
+			l.take(i)
 		default:
-			l.sent[i] += sendStale - sendAsk
+			l.sent[i] += staleAsk
 			out = true
 		}
 	}
@@ -37,11 +81,9 @@ func (l *queueLink) stale() (out bool) {
 
 // deliver has the node do what the first message of the line says.
 func (sys *queueSystem) deliver(s *queueState, p, n uint8) (woken scriptmodel.Waiter) {
-	c, w := &s.columns[n], scriptmodel.Waiter(p)
-	l, node := &c.links[p], &c.node
-	m := l.sent[0]
-	copy(l.sent[:], l.sent[1:])
-	l.sent[queueMessages-1] = noMessage
+	c := &s.columns[n]
+	m := c.links[p].take(0)
+	node := &c.node
 	woken = scriptmodel.NoWaiter
 	if sys.makes(noSignOfLife) {
 		for q, place := range node.Places {
@@ -50,34 +92,48 @@ func (sys *queueSystem) deliver(s *queueState, p, n uint8) (woken scriptmodel.Wa
 			}
 		}
 	}
-	switch m {
-	case sendKeep, sendEnd:
-		entry := scriptmodel.EntryStays
-		if m == sendEnd {
-			entry = scriptmodel.EntryGoes
-		}
-		_, woken = node.ReleaseFrom(0, scriptmodel.Release{Name: 0, Owner: owner(p)}, w, entry)
-		if m == sendKeep && woken == scriptmodel.NoWaiter && sys.makes(wakesItself) && node.Entered(w) {
-			woken = w
-		}
-		if woken == w {
-			s.broken = brokenLoop
-		}
-		if sys.makes(leavesInPeace) && s.processes[p].phase == queueDone {
-			woken = scriptmodel.NoWaiter
-		}
-	default:
+	if m.frees() {
+		woken = sys.freed(s, p, n, m)
+	} else {
 		sys.asked(s, p, n, m)
 	}
 	node.Stripes = [scriptmodel.Stripes]scriptmodel.Number{} // the counters stand still
 	return woken
 }
 
+// freed has the node do a release. It leaves a tombstone where a command may still
+// come that puts the claim there.
+func (sys *queueSystem) freed(s *queueState, p, n uint8, m queueMessage) (woken scriptmodel.Waiter) {
+	c, w := &s.columns[n], scriptmodel.Waiter(p)
+	l, node := &c.links[p], &c.node
+	entry := scriptmodel.EntryStays
+	if m.kind() == sendEnd {
+		entry = scriptmodel.EntryGoes
+	}
+	r := scriptmodel.Release{Name: 0, Owner: valueOf(p, m.claim())}
+	if l.of == m.claim() {
+		r.Tombstone = scriptmodel.Tick(boolean(l.mark.Doubtful() && !sys.makes(noTombstones)))
+		l.mark = redlock.Absent
+	}
+	_, woken = node.ReleaseFrom(0, r, w, entry)
+	if m.kind() == sendKeep && woken == scriptmodel.NoWaiter && sys.makes(wakesItself) && node.Entered(w) {
+		woken = w
+	}
+	if woken == w {
+		s.broken = brokenLoop
+	}
+	if sys.makes(leavesInPeace) && s.processes[p].phase == queueDone {
+		woken = scriptmodel.NoWaiter
+	}
+	return woken
+}
+
 // asked has the node answer an ask.
-func (sys *queueSystem) asked(s *queueState, p, n uint8, m uint8) {
+func (sys *queueSystem) asked(s *queueState, p, n uint8, m queueMessage) {
 	c := &s.columns[n]
-	ask := scriptmodel.Ask{Acquire: scriptmodel.Acquire{Owner: owner(p), Life: 1, Epoch: epoch}, Waiter: scriptmodel.Waiter(p)}
-	if m == sendAsk || m == sendStale {
+	l := &c.links[p]
+	ask := scriptmodel.Ask{Acquire: scriptmodel.Acquire{Owner: valueOf(p, m.claim()), Life: 1, Epoch: epoch}, Waiter: scriptmodel.Waiter(p)}
+	if m.kind() == sendAsk || m.kind() == sendStale {
 		ask.Place = s.processes[p].place
 	}
 	ask.Barging = sys.makes(ignoresQueue) && ask.Place == 0
@@ -85,12 +141,28 @@ func (sys *queueSystem) asked(s *queueState, p, n uint8, m uint8) {
 		ask.Place = scriptmodel.Number(1 + (p+n)%3)
 	}
 	reply, more := c.node.Ask(0, ask)
-	if m == sendStale || m == sendStaleTicket {
-		return
-	}
-	r := queueReply{there: true, granted: reply > 0, abstained: reply == scriptmodel.Abstained}
+	r := queueReply{outcome: outcomeOf(reply)}
 	if reply < 0 && ask.Place == 0 {
 		r.ticket = scriptmodel.Number(more)
 	}
-	c.links[p].reply = r
+	if sys.passes(p) {
+		l.of, l.mark = m.claim(), redlock.Unsure.After(r.outcome)
+	}
+	if m.asks() {
+		l.reply = r
+	}
+}
+
+// outcomeOf is what a reply to an acquire or a pass says (acquireVote).
+func outcomeOf(reply int) redlock.Outcome {
+	switch {
+	case reply > 0:
+		return redlock.Granted
+	case reply == scriptmodel.Abstained:
+		return redlock.Abstained
+	case reply == scriptmodel.Dead:
+		return redlock.Failed
+	default:
+		return redlock.Taken
+	}
 }

@@ -8,8 +8,11 @@ import (
 // begin asks all nodes for a ticket.
 func (sys *queueSystem) begin(s *queueState, p uint8) {
 	me := &s.processes[p]
-	more := me.more
-	*me = queueProcess{phase: queueTicket, all: true, more: more}
+	*me = queueProcess{phase: queueTicket, claim: me.claim, all: true, more: me.more, held: me.held}
+	if !sys.renew(s, p) {
+		me.phase, me.all = queueIdle, false
+		return
+	}
 	for q := range sys.processes {
 		on := 0
 		for n := range sys.nodes {
@@ -25,13 +28,13 @@ func (sys *queueSystem) begin(s *queueState, p uint8) {
 // attempt asks with the place: the nodes that hinted, or all.
 func (sys *queueSystem) attempt(s *queueState, p uint8, hinted uint64) {
 	me := &s.processes[p]
-	me.phase, me.split, me.all = queueBid, false, false
-	me.bid, me.votes, me.tickets = redlock.Bid{}, [queueNodes]redlock.Outcome{}, [queueNodes]scriptmodel.Number{}
-	for n := range sys.nodes {
-		if hinted&(1<<n) != 0 {
-			me.bid.Hint(n)
-		}
+	if !sys.renew(s, p) {
+		me.phase, me.split = queueRest, true
+		return
 	}
+	sys.clear(s, p)
+	me.phase, me.split = queueBid, false
+	sys.setBid(s, p, redlock.BidOf(0, 0, hinted))
 	sys.ask(s, p, hinted == 0)
 }
 
@@ -40,39 +43,40 @@ func (sys *queueSystem) ask(s *queueState, p uint8, all bool) {
 	me := &s.processes[p]
 	me.all = me.all || all
 	granted := uint64(0)
-	for n, v := range me.votes[:sys.nodes] {
-		if v == redlock.Granted {
+	for n := range sys.nodes {
+		if s.columns[n].links[p].vote == redlock.Granted {
 			granted |= 1 << n
 		}
 	}
-	due := me.bid.Due(me.all, sys.nodes, granted)
-	me.bid.Ask(due)
-	message := sendAsk
+	bid := sys.bidOf(s, p)
+	due := bid.Due(me.all, sys.nodes, granted)
+	bid.Ask(due)
+	sys.setBid(s, p, bid)
+	kind := sendAsk
 	if me.phase == queueTicket {
-		message = sendTicket
+		kind = sendTicket
 	}
 	for n := range sys.nodes {
-		if due&(1<<n) != 0 {
-			me.votes[n] = redlock.Pending
-			s.columns[n].links[p].send(message)
+		if l := &s.columns[n].links[p]; due&(1<<n) != 0 {
+			l.vote = redlock.Pending
+			l.send(messageOf(kind, me.claim, 0))
 		}
 	}
 }
 
 // hear takes in a reply, and draws the conclusions.
 func (sys *queueSystem) hear(s *queueState, p, n uint8) {
-	me, l := &s.processes[p], &s.columns[n].links[p]
-	r := l.reply
-	l.reply = queueReply{}
-	me.bid.Answered(int(n))
-	me.votes[n], me.tickets[n] = redlock.Taken, r.ticket
-	switch {
-	case r.granted:
-		me.votes[n] = redlock.Granted
-	case r.abstained:
-		me.votes[n] = redlock.Abstained
+	l := &s.columns[n].links[p]
+	if l.reply.pass != 0 {
+		sys.heardPass(s, p, n)
+		return
 	}
-	if me.bid.Again(int(n)) {
+	l.vote, l.ticket = l.reply.outcome, l.reply.ticket
+	l.reply = queueReply{}
+	bid := sys.bidOf(s, p)
+	bid.Answered(int(n))
+	sys.setBid(s, p, bid)
+	if bid.Again(int(n)) {
 		sys.ask(s, p, false)
 	}
 	sys.conclude(s, p)
@@ -84,16 +88,21 @@ func (sys *queueSystem) conclude(s *queueState, p uint8) {
 	votes, heard := make([]redlock.Ballot, sys.nodes), make([]redlock.Hearing, sys.nodes)
 	granted := 0
 	for n := range votes {
-		votes[n] = redlock.BallotOf(me.votes[n], 0)
-		heard[n] = redlock.Ticket(int64(me.tickets[n]))
-		granted += int(boolean(me.votes[n] == redlock.Granted))
+		l := &s.columns[n].links[p]
+		votes[n] = redlock.BallotOf(l.vote, 0)
+		heard[n] = redlock.Ticket(int64(l.ticket))
+		granted += int(boolean(l.vote == redlock.Granted))
 	}
 	switch redlock.VerdictOf(votes) {
 	case redlock.Won:
 		sys.won(s, p)
 	case redlock.Contended, redlock.NoQuorum:
-		if me.phase == queueTicket {
+		switch me.phase {
+		case queueTicket:
 			sys.placed(s, p, votes, heard)
+			return
+		case queuePass:
+			sys.notPassed(s, p)
 			return
 		}
 		if !sys.makes(splitForGood) {
@@ -110,8 +119,8 @@ func (sys *queueSystem) placed(s *queueState, p uint8, votes []redlock.Ballot, h
 	place, ok := redlock.PositionOf(votes, heard)
 	if sys.makes(oneTicket) {
 		for n := range votes {
-			if me.votes[n] == redlock.Taken {
-				place, ok = int64(me.tickets[n]), true
+			if l := &s.columns[n].links[p]; l.vote == redlock.Taken {
+				place, ok = int64(l.ticket), true
 				break
 			}
 		}
@@ -131,17 +140,29 @@ func (sys *queueSystem) placed(s *queueState, p uint8, votes []redlock.Ballot, h
 // over ends the attempt: what was granted, or may be, is given back, and asks that
 // are under way are nobody's. sendEnd goes to every node: it takes entries away.
 func (sys *queueSystem) over(s *queueState, p uint8, release uint8) {
-	me := &s.processes[p]
+	claim := s.processes[p].claim
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
-		out := l.reply.there
-		l.reply = queueReply{}
-		out = l.stale() || out
-		if release == sendEnd || out || me.votes[n] == redlock.Granted {
-			l.send(release)
+		there := l.vote == redlock.Granted || l.mark != redlock.Absent && l.of == claim
+		if l.reply.pass == 0 {
+			there = there || l.reply.outcome == redlock.Granted
+			l.reply = queueReply{}
+		}
+		there = l.stale() || there
+		if release == sendEnd || there {
+			l.send(messageOf(release, claim, 0))
 		}
 	}
-	me.bid, me.votes, me.tickets = redlock.Bid{}, [queueNodes]redlock.Outcome{}, [queueNodes]scriptmodel.Number{}
+	sys.clear(s, p)
+}
+
+// clear forgets what the process knew in its attempt.
+func (sys *queueSystem) clear(s *queueState, p uint8) {
+	for n := range sys.nodes {
+		l := &s.columns[n].links[p]
+		l.vote, l.ticket, l.bid = redlock.Pending, 0, 0
+	}
+	s.processes[p].all = false
 }
 
 // won makes the process the holder.
@@ -155,18 +176,28 @@ func (sys *queueSystem) won(s *queueState, p uint8) {
 			s.broken = brokenOrder
 		}
 	}
-	me.phase = queueHolds
+	others := uint64(0)
+	if bid := sys.bidOf(s, p); me.phase != queuePass {
+		others = bid.Unasked(sys.nodes)
+	}
+	me.phase, me.ahead = queueHolds, 0
 	me.held++
 	sys.forget(s, p)
-	others := me.bid.Unasked(sys.nodes)
-	me.bid.Ask(others)
 	for n := range sys.nodes { // asks that are under way go on; their replies decide nothing
 		l := &s.columns[n].links[p]
-		l.reply = queueReply{}
+		if l.reply.pass == 0 {
+			l.reply = queueReply{}
+		}
+		for i, m := range l.sent {
+			if m.asks() {
+				l.sent[i] += staleAsk
+			}
+		}
 		if others&(1<<n) != 0 {
-			l.send(sendStale)
+			l.send(messageOf(sendStale, me.claim, 0))
 		}
 	}
+	sys.clear(s, p)
 }
 
 // forget takes the process out of what others wait behind.
@@ -176,22 +207,14 @@ func (sys *queueSystem) forget(s *queueState, p uint8) {
 	}
 }
 
-// handOn hands the name to the next goroutine while the turn lasts (what a node
-// does for it is to swap the owner: nothing that others see), or ends the turn.
+// handOn hands the name to the next goroutine while the turn lasts, or ends the
+// turn.
 func (sys *queueSystem) handOn(s *queueState, p uint8) {
-	me := &s.processes[p]
-	if me.more > 0 && (redlock.TurnLeft(int(me.held), sys.turns) || sys.makes(endlessTurn)) {
-		if me.held >= uint8(sys.turns) {
-			for q := range sys.processes {
-				if s.processes[q].phase == queueRest && q != p {
-					s.broken = brokenOrder
-				}
-			}
-		}
-		me.more--
-		me.held++
+	if sys.handsOn(s, p) {
+		sys.pass(s, p)
 		return
 	}
+	me := &s.processes[p]
 	place := me.place
 	sys.over(s, p, sendEnd)
 	me.phase, me.place, me.held = queueDone, 0, 0
@@ -208,29 +231,32 @@ func (sys *queueSystem) handOn(s *queueState, p uint8) {
 
 // hinted takes in a node's call.
 func (sys *queueSystem) hinted(s *queueState, p, n uint8) {
-	me := &s.processes[p]
-	switch me.phase {
+	l := &s.columns[n].links[p]
+	switch s.processes[p].phase {
 	case queueRest:
 		sys.attempt(s, p, 1<<n)
 	case queueTicket, queueBid:
-		out := s.columns[n].links[p].reply.there
-		for _, m := range s.columns[n].links[p].sent {
-			out = out || m == sendAsk || m == sendTicket
+		out := l.reply.outcome != redlock.Pending
+		for _, m := range l.sent {
+			out = out || m.asks()
 		}
 		if out && sys.makes(deafWhileAsks) {
 			return
 		}
-		me.bid.Hint(int(n))
+		bid := sys.bidOf(s, p)
+		bid.Hint(int(n))
+		sys.setBid(s, p, bid)
 		sys.ask(s, p, false)
 	case queueDone:
-		s.columns[n].links[p].send(sendEnd)
+		l.send(messageOf(sendEnd, s.processes[p].claim, 0))
 	}
 }
 
 // die ends a process: what it sent arrives, and nobody hears what is said to it.
 func (sys *queueSystem) die(s *queueState, p uint8) {
 	sys.forget(s, p)
-	s.processes[p] = queueProcess{phase: queueDead, place: s.processes[p].place, deaf: true}
+	sys.clear(s, p)
+	s.processes[p] = queueProcess{phase: queueDead, place: s.processes[p].place}
 	for n := range sys.nodes {
 		c := &s.columns[n]
 		if !sys.silent {

@@ -19,6 +19,9 @@ func (sys *queueSystem) steps(s *queueState, yield yieldQueue) {
 	for p := range sys.processes {
 		for n := range uint8(sys.nodes) {
 			sys.arrives(s, p, n, yield)
+			if sys.passes(p) {
+				sys.passArrives(s, p, n, yield)
+			}
 		}
 		sys.decides(s, p, yield)
 	}
@@ -30,7 +33,7 @@ func (sys *queueSystem) steps(s *queueState, yield yieldQueue) {
 // remembers yields what becomes of a node's memory: one at a time forgets, and
 // votes again when all that it may have promised is over, as membership has it.
 // Meanwhile those who wait have told it so (lookout.go), whether they stand on a
-// quorum yet or not.
+// quorum yet or not. Or a key goes, which leaves its owner a quorum.
 func (sys *queueSystem) remembers(s *queueState, n uint8, yield yieldQueue) {
 	node := &s.columns[n].node
 	if node.Epoch == 0 {
@@ -46,6 +49,13 @@ func (sys *queueSystem) remembers(s *queueState, n uint8, yield yieldQueue) {
 		}
 		return
 	}
+	if s.dropped < sys.drops && sys.on(s, node.Keys[0].Owner) > redlock.QuorumOf(sys.nodes) {
+		next := *s
+		next.dropped++
+		next.columns[n].node.Drop(0)
+		p, _ := claimOf(node.Keys[0].Owner)
+		yield(search.Step{Kind: stepDropKey, A: p, B: n}, next)
+	}
 	if s.forgot == sys.forgets {
 		return
 	}
@@ -57,15 +67,28 @@ func (sys *queueSystem) remembers(s *queueState, n uint8, yield yieldQueue) {
 	next := *s
 	next.forgot++
 	next.columns[n].node = scriptmodel.Waiting{Deaf: node.Deaf}
+	sys.vouch(&next, int(n))
 	yield(search.Step{Kind: stepForget, B: n}, next)
+}
+
+// on is how many nodes have the owner's key.
+func (sys *queueSystem) on(s *queueState, o scriptmodel.Owner) (nodes int) {
+	for i := range sys.nodes {
+		nodes += int(boolean(o != scriptmodel.Nobody && s.columns[i].node.Holds(0, o)))
+	}
+	return nodes
 }
 
 // owesNothing tells whether nobody holds, or may come to hold, by what a node has
 // forgotten, and nothing is under way to it.
 func (sys *queueSystem) owesNothing(s *queueState, n uint8) bool {
 	for p := range sys.processes {
-		me, l := &s.processes[p], &s.columns[n].links[p]
-		if me.phase == queueHolds || me.votes[n] == redlock.Granted || l.reply.granted || l.sent[0] != noMessage {
+		l := &s.columns[n].links[p]
+		switch s.processes[p].phase {
+		case queueHolds, queuePass:
+			return false
+		}
+		if l.vote == redlock.Granted || l.reply.outcome == redlock.Granted || l.sent[0].sent() {
 			return false
 		}
 	}
@@ -75,7 +98,7 @@ func (sys *queueSystem) owesNothing(s *queueState, n uint8) bool {
 // arrives yields what becomes of the line between a process and a node.
 func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 	l := &s.columns[n].links[p]
-	if l.sent[0] != noMessage {
+	if l.sent[0].sent() && !l.sent[0].hands() && l.reply.pass == 0 {
 		next := *s
 		woken := sys.deliver(&next, p, n)
 		if woken != scriptmodel.NoWaiter {
@@ -88,7 +111,7 @@ func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 		}
 		yield(search.Step{Kind: stepDeliver, A: p, B: n}, next)
 	}
-	if l.reply.there && s.processes[p].phase != queueDead {
+	if l.reply.outcome != redlock.Pending && s.processes[p].phase != queueDead {
 		next := *s
 		sys.hear(&next, p, n)
 		yield(search.Step{Kind: stepHear, A: p, B: n}, next)
@@ -99,10 +122,11 @@ func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 		sys.hinted(&next, p, n)
 		yield(search.Step{Kind: stepHint, A: p, B: n}, next)
 	}
-	if node := &s.columns[n].node; s.processes[p].phase == queueDead && (node.Lives(scriptmodel.Waiter(p)) || node.Holds(0, owner(p)) && l.sent[0] == noMessage) {
+	mine := valueOf(p, 0) // who dies does not pass the name on
+	if node := &s.columns[n].node; s.processes[p].phase == queueDead && (node.Lives(scriptmodel.Waiter(p)) || node.Holds(0, mine) && !l.sent[0].sent()) {
 		next := *s
 		next.columns[n].node.Live &^= 1 << p
-		if node.Holds(0, owner(p)) { // its lease ends
+		if node.Holds(0, mine) { // its lease ends
 			next.columns[n].node.Drop(0)
 		}
 		yield(search.Step{Kind: stepSilence, A: p, B: n}, next)
@@ -132,7 +156,9 @@ func (sys *queueSystem) decides(s *queueState, p uint8, yield yieldQueue) {
 			do(stepPoll, func(s *queueState) { sys.attempt(s, p, 0) })
 		}
 	case queueHolds:
-		do(stepHandOn, func(s *queueState) { sys.handOn(s, p) })
+		if !sys.handsOn(s, p) || sys.unused(s, p) {
+			do(stepHandOn, func(s *queueState) { sys.handOn(s, p) })
+		}
 	}
 	if waits && p >= sys.processes-sys.leaver {
 		do(stepLeave, func(s *queueState) {
@@ -150,7 +176,7 @@ func (sys *queueSystem) decides(s *queueState, p uint8, yield yieldQueue) {
 // its nodes answer.
 func (sys *queueSystem) room(s *queueState, p uint8) bool {
 	for n := range sys.nodes {
-		if s.columns[n].links[p].sent[0] != noMessage {
+		if s.columns[n].links[p].sent[0].sent() {
 			return false
 		}
 	}

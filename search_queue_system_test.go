@@ -1,23 +1,13 @@
 package redlock_test
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
 
-// Sizes of the largest instance.
-const (
-	queueNodes     = 5
-	queueProcesses = scriptmodel.Waiters
-	queueMessages  = 6 // under way from one process to one node
-)
-
 // queueMistake is a process, or a node, that breaks a rule.
-type queueMistake uint16
+type queueMistake uint32
 
 const (
 	ignoresQueue  queueMistake = 1 << iota // a newcomer that asks as if nobody waited
@@ -33,15 +23,25 @@ const (
 	staysInFront                           // after its turn a process keeps its place
 	wallClock                              // places by the processes' own clocks
 	rejoinsBlank                           // a node that forgot votes before it is told who waits
+	passesAnyKey                           // a pass swaps whatever key is there
+	trustsSilence                          // a pass of unknown outcome counts as a grant
+	forgetsTheOld                          // after such a pass only the new claim is released
+	noTombstones                           // and without a tombstone
+	passesLate                             // a pass is sent for a claim that is over
 )
 
 // queueSystem is the queue of one name over the scripts' model and the library's
-// own rules (bid, positionOf, verdict, turnLeft). Each process has one ordered
-// line to each node, as the writers are; hints come in any order, and may be late.
+// own rules (bid, positionOf, verdict, turnLeft, passingOf, tookOver, mark). Each
+// process has one ordered line to each node, as the writers are; hints come in any
+// order, and may be late.
 //
 // The counters stand still, so a ticket is only as high as the queue makes it:
 // the worst case for the order, and what keeps the states few. Leases end only
 // where a holder died.
+//
+// The first process alone has goroutines more, so it alone hands the name on: a
+// pass to each node, each with its own delay; the reply may be lost, and the pass
+// then comes at any time later, or never.
 type queueSystem struct {
 	nodes     int
 	processes uint8
@@ -50,6 +50,8 @@ type queueSystem struct {
 	more      uint8 // goroutines of the first process beside its first
 	turns     int
 	lost      uint8 // hints that may be lost
+	unknown   uint8 // passes whose reply may be lost
+	drops     uint8 // keys that may go on a node, of those that are on more than a quorum
 	polls     bool
 	silent    bool  // who dies keeps its connections: a machine that is cut off
 	forgets   uint8 // nodes that may forget all, one at a time
@@ -58,145 +60,25 @@ type queueSystem struct {
 
 func (sys *queueSystem) makes(m queueMistake) bool { return sys.mistake&m != 0 }
 
-// The messages of a process to a node, in its order.
-const (
-	noMessage uint8 = iota
-	sendTicket
-	sendAsk
-	sendStaleTicket // an ask whose attempt is over: nobody reads the reply
-	sendStale
-	sendKeep // a release that keeps the entry
-	sendEnd  // one that takes it away
-)
-
-// queueReply is what came back, until the process takes it in.
-type queueReply struct {
-	there, granted bool
-	abstained      bool
-	ticket         scriptmodel.Number
+// passes tells whether a process may hand the name on inside.
+func (sys *queueSystem) passes(p uint8) bool {
+	return p == 0 && sys.more > 0 && (sys.turns > 1 || sys.makes(endlessTurn))
 }
-
-type queueLink struct {
-	sent  [queueMessages]uint8
-	reply queueReply
-	hint  bool // on its way
-}
-
-type queueColumn struct {
-	node  scriptmodel.Waiting
-	links [queueProcesses]queueLink
-}
-
-// The phases of a process.
-const (
-	queueIdle uint8 = iota
-	queueTicket
-	queueBid
-	queueRest
-	queueHolds
-	queueDone
-	queueDead
-)
-
-type queueProcess struct {
-	phase   uint8
-	place   scriptmodel.Number
-	all     bool        // the attempt asks all nodes
-	split   bool        // the last one was granted by some
-	bid     redlock.Bid // of the attempt
-	votes   [queueNodes]redlock.Outcome
-	tickets [queueNodes]scriptmodel.Number
-	more    uint8 // goroutines that wait behind
-	held    uint8 // in this turn
-	ahead   uint8 // who stood on a quorum when it began, and still waits; a bit each
-	deaf    bool  // its connections are closed
-}
-
-type queueState struct {
-	columns   [queueNodes]queueColumn
-	processes [queueProcesses]queueProcess
-	lost      uint8
-	forgot    uint8
-	broken    uint8
-}
-
-// What a step can break.
-const (
-	brokenOrder uint8 = 1 + iota
-	brokenLoop
-	brokenExclusion
-)
-
-var (
-	errOvertaken = errors.New("a process had its turn before one that stood on a quorum when it began")
-	errHotLoop   = errors.New("a process woke itself")
-	errTwoHold   = errors.New("two processes hold the name")
-	errStuck     = errors.New("somebody waits, and nothing is under way")
-)
 
 func (sys *queueSystem) Init() (s queueState) {
 	for i := range sys.nodes {
 		s.columns[i].node.Epoch = epoch
+		sys.vouch(&s, i)
 	}
 	s.processes[0].more = sys.more
 	return s
 }
 
-// Check: what steps have broken, and whether all stands still.
-func (sys *queueSystem) Check(s queueState) error {
-	switch s.broken {
-	case brokenOrder:
-		return errOvertaken
-	case brokenLoop:
-		return errHotLoop
-	case brokenExclusion:
-		return errTwoHold
+// vouch gives the signs of life on a node where nobody dies: they decide nothing.
+func (sys *queueSystem) vouch(s *queueState, n int) {
+	if sys.mortal == 0 {
+		s.columns[n].node.Live, s.columns[n].node.Waited = 1<<sys.processes-1, true
 	}
-	waiting := false
-	for i := range sys.processes {
-		switch s.processes[i].phase {
-		case queueHolds, queueIdle:
-			return nil
-		case queueTicket, queueBid, queueRest:
-			waiting = true
-		}
-	}
-	if !waiting {
-		return nil
-	}
-	moves := false
-	sys.steps(&s, func(st search.Step, _ queueState) {
-		moves = moves || st.Kind != stepPoll && st.Kind != stepForget && (!sys.polls || st.Kind != stepAgain)
-	})
-	if moves || sys.polls && sys.pollsGetThere(s) {
-		return nil
-	}
-	return errStuck
-}
-
-// pollsGetThere tells whether looks alone bring the name to somebody: each in
-// turn looks, and all that this sends arrives.
-func (sys *queueSystem) pollsGetThere(s queueState) bool {
-	for range 4 {
-		for p := range sys.processes {
-			if s.processes[p].phase != queueRest {
-				continue
-			}
-			sys.attempt(&s, p, 0)
-			for moved := true; moved; {
-				moved = false
-				sys.steps(&s, func(st search.Step, next queueState) {
-					if !moved && st.Kind != stepPoll && st.Kind != stepLoseHint && st.Kind != stepDie && st.Kind != stepAgain && st.Kind != stepLeave && st.Kind != stepForget {
-						moved, s = true, next
-					}
-				})
-				if s.processes[p].phase == queueHolds || s.processes[p].phase == queueDone {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // The kinds of steps; A is the process, B the node.
@@ -210,12 +92,26 @@ const (
 	stepAgain            // it asks again after a split
 	stepPoll             // it looks without a hint
 	stepHandOn           // the holder releases, or hands on
+	stepTakePass         // the writer comes to a handover
+	stepGiveUpPass       // it waits no longer for a pass's reply
+	stepLatePass         // that pass arrives all the same
+	stepDropKey          // a key goes
 	stepLeave            // a process that waits leaves
 	stepDie              // one dies; its connections close
 	stepSilence          // a dead one's sign of life ends on a node
 	stepForget           // a node loses its memory, and abstains
 	stepRejoin           // it votes again, and knows who waits
 )
+
+// byChance tells whether a kind of step is one that need never happen.
+func byChance(kind uint8) bool {
+	switch kind {
+	case stepPoll, stepForget, stepLatePass, stepDropKey, stepGiveUpPass, stepLoseHint:
+		return true
+	default:
+		return false
+	}
+}
 
 func (sys *queueSystem) Describe(st search.Step) string {
 	who := string('A' + rune(st.A))
@@ -226,47 +122,36 @@ func (sys *queueSystem) Describe(st search.Step) string {
 			lost = ", and the hint that it brings about is lost"
 		}
 		return fmt.Sprintf("%s's message arrives at node %d%s", who, st.B+1, lost)
-	case stepHear:
-		return fmt.Sprintf("%s has the reply of node %d", who, st.B+1)
 	case stepHint:
 		return fmt.Sprintf("node %d's hint reaches %s", st.B+1, who)
-	case stepSilence:
-		return fmt.Sprintf("%s's sign of life ends on node %d", who, st.B+1)
 	case stepForget:
 		return fmt.Sprintf("node %d forgets", st.B+1)
 	case stepRejoin:
 		return fmt.Sprintf("node %d votes again", st.B+1)
 	}
-	return who + [...]string{
-		stepQueueBegin: " begins", stepGather: " asks the other nodes too", stepAgain: " asks again after a split",
-		stepPoll: " looks without a hint", stepHandOn: " releases, or hands on", stepLeave: " leaves", stepDie: " dies",
+	text := [...]string{
+		stepHear: "%s has the reply of node %d", stepSilence: "%s's sign of life ends on node %d",
+		stepTakePass: "%s's writer comes to the handover at node %d", stepGiveUpPass: "%s gives up its pass at node %d",
+		stepLatePass: "%s's pass that it gave up arrives at node %d", stepDropKey: "%s's key goes at node %d",
+		stepQueueBegin: "%s begins", stepGather: "%s asks the other nodes too", stepAgain: "%s asks again after a split",
+		stepPoll: "%s looks without a hint", stepHandOn: "%s releases, or hands on", stepLeave: "%s leaves", stepDie: "%s dies",
 	}[st.Kind]
+	switch st.Kind {
+	case stepHear, stepSilence, stepTakePass, stepGiveUpPass, stepLatePass, stepDropKey:
+		return fmt.Sprintf(text, who, st.B+1)
+	default:
+		return fmt.Sprintf(text, who)
+	}
 }
 
 // Weight makes messages arrive, and faults rare.
 func (sys *queueSystem) Weight(st search.Step) int {
 	switch st.Kind {
-	case stepDeliver, stepHear, stepHint:
+	case stepDeliver, stepHear, stepHint, stepTakePass:
 		return 8
 	case stepHandOn, stepQueueBegin, stepGather:
 		return 3
 	default:
 		return 1
 	}
-}
-
-// String shows who holds and who waits where.
-func (s queueState) String() string {
-	out := ""
-	for i, c := range s.columns {
-		if c.node.Epoch != 0 {
-			out += fmt.Sprintf("node %d: held by %d, places %v; ", i+1, c.node.Keys[0].Owner, c.node.Places)
-		}
-	}
-	for i, p := range s.processes {
-		if p.phase != queueIdle {
-			out += fmt.Sprintf("%c: %s at %d, votes %v; ", 'A'+rune(i), [...]string{"idle", "ticket", "bid", "rest", "holds", "done", "dead"}[p.phase], p.place, p.votes)
-		}
-	}
-	return out
 }
