@@ -71,10 +71,19 @@ func (sys *queueSystem) remembers(s *queueState, n uint8, yield yieldQueue) {
 	yield(search.Step{Kind: stepForget, B: n}, next)
 }
 
-// on is how many nodes have the owner's key.
+// on is how many nodes have the owner's key, and are not about to give it back.
 func (sys *queueSystem) on(s *queueState, o scriptmodel.Owner) (nodes int) {
-	for i := range sys.nodes {
-		nodes += int(boolean(o != scriptmodel.Nobody && s.columns[i].node.Holds(0, o)))
+	if o == scriptmodel.Nobody {
+		return 0
+	}
+	p, claim := claimOf(o)
+	for n := range sys.nodes {
+		c := &s.columns[n]
+		stays := c.node.Holds(0, o)
+		for _, m := range c.links[p].sent {
+			stays = stays && (!m.frees() || m.claim() != claim)
+		}
+		nodes += int(boolean(stays))
 	}
 	return nodes
 }
