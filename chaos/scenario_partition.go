@@ -86,7 +86,7 @@ func partitionOfTheWaiter(ctx context.Context, s *scene) error {
 		waited <- err
 	}()
 	time.Sleep(aWhile)
-	err = errors.Join(first.Release(ctx), s.visit(ctx, cara, ScenarioLease))
+	err = errors.Join(first.Release(ctx), s.visit(ctx, cara, 2*ScenarioLease))
 	err = errors.Join(err, s.mend(cut))
 	return errors.Join(err, <-waited)
 }
@@ -186,7 +186,7 @@ func partitionSides() Scenario {
 			if s.rivalFor(ctx, bob, first, ScenarioLease/2) != nil {
 				return nil // the trace says it
 			}
-			return errors.Join(first.Release(ctx), s.visit(ctx, bob, ScenarioLease))
+			return errors.Join(first.Release(ctx), s.visit(ctx, bob, 2*ScenarioLease))
 		},
 	}
 }
