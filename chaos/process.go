@@ -84,7 +84,8 @@ type Server struct {
 	life    sync.Mutex // taken by all that starts, ends or signals the process
 	process *process   // nil: none; guarded by life
 
-	setting sync.Mutex // taken by all that write the clock's file
+	setting sync.Mutex // taken by all that write the clock's file; guards offset
+	offset  string     // what it says
 
 	mu      sync.Mutex // guards clients
 	clients []*redis.Client

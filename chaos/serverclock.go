@@ -77,6 +77,7 @@ func (s *Server) writeClock(offset string) error {
 	if err := os.Rename(next, s.clockFile()); err != nil {
 		return fmt.Errorf("chaos: clock of %s: %w", s.Addr(), err)
 	}
+	s.offset = offset
 	return nil
 }
 
@@ -87,14 +88,8 @@ func (s *Server) writeClock(offset string) error {
 func (s *Server) respell() error {
 	s.setting.Lock()
 	defer s.setting.Unlock()
-	text, err := os.ReadFile(s.clockFile())
-	if err != nil {
-		return fmt.Errorf("chaos: clock of %s: %w", s.Addr(), err)
+	if next, spaced := strings.CutSuffix(s.offset, " "); spaced {
+		return s.writeClock(next)
 	}
-	was := strings.TrimSuffix(string(text), "\n")
-	now := strings.TrimSuffix(was, " ")
-	if now == was {
-		now += " "
-	}
-	return s.writeClock(now)
+	return s.writeClock(s.offset + " ")
 }
