@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-
-	"github.com/google/uuid"
 )
 
 const stripes = 4096
@@ -42,7 +40,7 @@ func (l *Locker) enter() bool {
 
 // newClaim is a fresh attempt: its owner value was never used before.
 func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *claim {
-	dead := tombstoneKey + l.cfg.holder + uuid.NewString()
+	dead := tombstoneKey + l.cfg.holder + l.cfg.chance.Name()
 	c := &claim{
 		key: key, owner: dead[len(tombstoneKey):], dead: dead, stripe: stripeOf(key),
 		ttl: milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53

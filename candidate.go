@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -88,7 +87,7 @@ func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(conte
 			l.stir(c.line.key)
 			return lock, noRest, err
 		}
-		return lock, l.pause, err
+		return lock, c.pause, err
 	}
 	if err := c.join(ctx); err != nil {
 		return nil, nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), err)
@@ -97,7 +96,7 @@ func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(conte
 	switch {
 	case c.t.barging:
 		lock, err := c.bid(ctx, barging)
-		return lock, l.pause, err
+		return lock, c.pause, err
 	case position == noTicket:
 		lock, err := c.bid(ctx, noTicket)
 		if err == nil {
@@ -107,7 +106,7 @@ func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(conte
 			l.lines.ranks(c.line, position)
 			return nil, noRest, err
 		}
-		return nil, l.pause, err
+		return nil, c.pause, err
 	default:
 		c.remind()
 		lock, err := c.bid(ctx, position)
@@ -188,7 +187,7 @@ func (c *candidate) rest(ctx context.Context) error {
 	if count(c.votes).granted == 0 {
 		c.splits = 0
 	}
-	next := restAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), rand.Float64(), l.cfg.retryMin, l.cfg.retryMax)
+	next := restAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax)
 	if next.look {
 		l.vigil.rest(c, next)
 		defer l.vigil.cancel(c.line)

@@ -49,7 +49,7 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 	if t.maxHold > 0 {
 		lock.maxUntil = start.add(t.maxHold)
 	}
-	lock.renewAt = renewalAfter(start, t.ttl)
+	lock.renewAt = renewalAfter(start, t.ttl, l.share(c.key))
 	l.lines.holds(c.key)
 	if !l.scheduler.add(lock, lock.begun(t, start)) {
 		l.rollBack(c, t)
@@ -278,7 +278,7 @@ func (l *Lock) confirm(start instant, ttl time.Duration) error {
 	}
 	valid, ok := l.valid.confirm(validFrom(start, ttl, cfg.drift), now)
 	if ok {
-		l.valid, l.ttl, l.renewAt = valid, ttl, renewalAfter(start, ttl)
+		l.valid, l.ttl, l.renewAt = valid, ttl, renewalAfter(start, ttl, l.locker.share(l.claim.key))
 	}
 	l.mu.Unlock()
 	if !ok {

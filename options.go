@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/chance"
 )
 
 // Defaults, each with its reason.
@@ -84,7 +86,8 @@ type config struct {
 	holder       string
 	names        []string
 	observers    []func(Event)
-	journal      *journal    // of the Locker that is made of it
+	journal      *journal // of the Locker that is made of it
+	chance       *chance.Source
 	tls          *tls.Config // of Open's rediss:// clients; nil: the system's certificates
 	trustClocks  bool
 

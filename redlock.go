@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/chance"
 )
 
 // Locker takes locks over one list of nodes. It is safe for use by many
@@ -61,6 +61,8 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	if err = errors.Join(err, nodeErr); err != nil {
 		return nil, errorf("redlock: %w", err)
 	}
+	first, _ := nodes[0].(*redis.Client)
+	cfg.chance = chance.Of(first)
 	l := &Locker{
 		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
@@ -73,7 +75,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l.distrust))
 	}
 	l.roster.nodes = l.nodes
-	l.vigil = newVigil(l, uuid.NewString())
+	l.vigil = newVigil(l, cfg.chance.Name())
 	for _, n := range l.nodes {
 		n.vigil = l.vigil
 		go n.write()
@@ -336,13 +338,14 @@ func joined(err error, last *QuorumError) error {
 }
 
 // pause waits a random while between the retry bounds.
-func (l *Locker) pause(ctx context.Context) error {
-	d := l.cfg.retryMin
-	if spread := l.cfg.retryMax - l.cfg.retryMin; spread > 0 {
-		d += rand.N(spread)
-	}
-	return l.wait(ctx, d)
+func (c *candidate) pause(ctx context.Context) error {
+	l := c.locker
+	spread := float64(l.cfg.retryMax - l.cfg.retryMin)
+	return l.wait(ctx, l.cfg.retryMin+time.Duration(l.share(c.line.key)*spread))
 }
+
+// share is a number from 0 up to 1 for what is decided now about a key.
+func (l *Locker) share(key string) float64 { return l.cfg.chance.Share(int64(l.clock.early()), key) }
 
 // wait waits d, or less when ctx is done or the Locker is closed.
 func (l *Locker) wait(ctx context.Context, d time.Duration) error {

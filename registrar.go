@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -105,10 +104,10 @@ func (n *node) do(ctx context.Context, p plan) error {
 	defer cancel()
 	switch p.do {
 	case doNotice:
-		_, err := keep(ctx, n.calls, noticeScript, uuid.NewString())
+		_, err := keep(ctx, n.calls, noticeScript, n.cfg.chance.Name())
 		return err
 	case doInstall:
-		p.record.epoch = uuid.NewString()
+		p.record.epoch = n.cfg.chance.Name()
 		done, err := keep(ctx, n.calls, installScript, p.record.installArgs(p.notice)...)
 		switch {
 		case err != nil:

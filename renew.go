@@ -3,7 +3,6 @@ package redlock
 import (
 	"container/heap"
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -21,10 +20,11 @@ const (
 	retryRenewal = 250 * time.Millisecond
 )
 
-// renewalAfter is when a lease that was sent at start is renewed.
-func renewalAfter(start instant, ttl time.Duration) instant {
+// renewalAfter is when a lease that was sent at start is renewed; share, from 0 to
+// 1, is how much of the spread that is earlier.
+func renewalAfter(start instant, ttl time.Duration, share float64) instant {
 	third := ttl / renewalShare
-	at := start.add(third - rand.N(third/10+1))
+	at := start.add(third - time.Duration(share*float64(third/10)))
 	grid := instant(max(ttl/renewalGrid, time.Millisecond))
 	return max(at-at%grid, start)
 }

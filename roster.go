@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // roster is what one Locker has seen of its nodes, and what it concluded. The
@@ -41,7 +39,7 @@ type roster struct {
 func newRoster(cfg *config, clock *Clock, names []string) *roster {
 	n := len(names)
 	return &roster{
-		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: uuid.NewString(),
+		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: cfg.chance.Name(),
 		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		until: make([]instant, n), changed: make(chan struct{}),

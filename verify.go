@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -59,7 +58,7 @@ func loadVoting(ctx context.Context, tx *redis.Tx) error {
 // one that has just lost its memory.
 func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
-		if err := tx.HSetNX(ctx, nodeKey, "epoch", uuid.NewString()).Err(); err != nil {
+		if err := tx.HSetNX(ctx, nodeKey, "epoch", n.cfg.chance.Name()).Err(); err != nil {
 			return err
 		}
 		if epoch, err = tx.HGet(ctx, nodeKey, "epoch").Result(); err != nil {

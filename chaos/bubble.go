@@ -45,7 +45,10 @@ func InBubble(f func() error) error {
 	// Not testing.RunTests: it goes through a list of GOMAXPROCS values that only
 	// M.Run fills, and so it runs nothing.
 	testing.MainStart(hosted{}, []testing.InternalTest{{Name: "bubble", F: func(t *testing.T) { //nolint:thelper // no test looks at it
-		synctest.Test(t, func(*testing.T) { result = f() })
+		synctest.Test(t, func(*testing.T) {
+			defer tidyUp()()
+			result = f()
+		})
 	}}}, nil, nil, nil).Run()
 	return result
 }

@@ -23,6 +23,7 @@ func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 	defer takeTurns()()
 	var records []Record
 	synctest.Test(t, func(t *testing.T) {
+		defer tidyUp()()
 		stage, err := NewVirtual(p.Seed, p.Nodes)
 		if err != nil {
 			t.Fatal(err)

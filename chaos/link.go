@@ -8,9 +8,17 @@ import (
 	"time"
 )
 
-// linkLatency is the least that a message takes; the most is twice that, to the
-// nanosecond: no two arrive at one moment, and so a run is the same each time.
-const linkLatency = 100 * time.Microsecond
+const (
+	// linkLatency is the least that a message takes; the most is twice that.
+	linkLatency = 100 * time.Microsecond
+	// linkGrid is how far apart the instants of one connection are at which anything
+	// befalls it. Each has a place of its own on that grid: what is due at one instant
+	// is done in any order, and so nothing may be due at one instant on two
+	// connections.
+	linkGrid = 2048 * time.Nanosecond
+	// linkPlaces is how many places a link has: more than it has connections at once.
+	linkPlaces = 8
+)
 
 // link is the way of one client to one node, for all its connections: in
 // memory, with latencies from a seed, by the bubble's clock. Whatever is due on a
@@ -18,6 +26,7 @@ const linkLatency = 100 * time.Microsecond
 // it arrives, and its reply sets out.
 type link struct {
 	seed  uint64
+	place int            // the first of its connections' places
 	nodes []*virtualNode // of the stage
 	home  int            // the node that the client's list has in this place
 
@@ -29,11 +38,13 @@ type link struct {
 	leads    int           // to which node: home, unless the list is another one
 	changed  chan struct{} // closed and replaced when a weather changes
 	conns    []*linkConn
+	dials    int  // so far
 	gone     bool // the stage is closed
 }
 
-func newLink(seed uint64, nodes []*virtualNode, home int) *link {
-	l := &link{seed: seed, nodes: nodes, home: home, leads: home, changed: make(chan struct{})}
+// newLink returns the nth link of a stage.
+func newLink(nth int, seed uint64, nodes []*virtualNode, home int) *link {
+	l := &link{place: nth * linkPlaces, seed: seed, nodes: nodes, home: home, leads: home, changed: make(chan struct{})}
 	l.settle()
 	return l
 }
@@ -42,30 +53,33 @@ func newLink(seed uint64, nodes []*virtualNode, home int) *link {
 // is held or lost, nor once the link is gone; it gives up after dialFor. As long
 // as nothing is wrong with the link, a new connection costs no time, and neither
 // does go-redis's greeting: of two goroutines that want one at one moment it must
-// not matter which gets the one that is there.
+// not matter which gets the one that is there. That there is none takes a message's
+// time to learn.
 func (l *link) dialer(ctx context.Context, _, _ string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialFor)
-	defer cancel()
-	c := &linkConn{link: l, arrived: make(chan struct{}, 1)}
+	c := l.newConn()
+	limit := c.own(time.Now().Add(dialFor))
 	for {
 		l.mu.Lock()
-		if l.gone {
-			l.mu.Unlock()
-			return nil, net.ErrClosed
-		}
-		blocked, changed, wait := l.requests.mode != flow || l.replies.mode != flow, l.changed, l.requests.onDial()+l.replies.onDial()
+		gone, changed := l.gone, l.changed
+		blocked, wait := l.requests.mode != flow || l.replies.mode != flow, l.requests.onDial()+l.replies.onDial()
 		l.mu.Unlock()
-		if !blocked && wait == 0 {
-			return c.connect()
+		switch {
+		case gone:
+			return nil, net.ErrClosed
+		case !blocked && wait == 0:
+			return c.connect(ctx)
 		}
-		timer := time.NewTimer(wait)
-		arrived := timer.C
-		if blocked {
-			arrived = nil
+		until := limit
+		if there := c.own(time.Now().Add(wait)); !blocked && there.Before(limit) {
+			until = there
 		}
+		timer := time.NewTimer(time.Until(until))
 		select {
-		case <-arrived:
-			return c.connect()
+		case <-timer.C:
+			if until.Equal(limit) {
+				return nil, context.DeadlineExceeded
+			}
+			return c.connect(ctx)
 		case <-changed:
 			timer.Stop()
 		case <-ctx.Done():
@@ -73,6 +87,15 @@ func (l *link) dialer(ctx context.Context, _, _ string) (net.Conn, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// newConn is a connection that is not made yet.
+func (l *link) newConn() *linkConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	place := l.place + l.dials%linkPlaces
+	l.dials++
+	return &linkConn{link: l, place: time.Duration(place) % linkGrid, arrived: make(chan struct{}, 1)}
 }
 
 // change begins a fault, or mends it; others stand. What was held back arrives

@@ -2,11 +2,13 @@ package chaos
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,6 +29,7 @@ type parcel struct {
 // arrive, as TCP does: also when it is held back until much later.
 type linkConn struct {
 	link    *link
+	place   time.Duration    // on the grid
 	session *simnode.Session // the node's end
 	arrived chan struct{}    // room for one: a reader has to look again
 
@@ -44,6 +47,9 @@ type linkConn struct {
 	write   time.Time // deadline
 	timer   *time.Timer
 	set     time.Time // what timer is set to; zero: nothing
+
+	pushing sync.Mutex // taken last; guards pushes
+	pushes  [][]byte   // by the node, that have not set out
 }
 
 // linkNetwork is what the connections' addresses say.
@@ -51,8 +57,30 @@ const linkNetwork = "chaos"
 
 var errReset = &net.OpError{Op: "read", Net: linkNetwork, Err: syscall.ECONNRESET}
 
-// connect has the node take the connection.
-func (c *linkConn) connect() (net.Conn, error) {
+// own is the first instant after t that is the connection's own.
+func (c *linkConn) own(t time.Time) time.Time {
+	past := (time.Duration(t.UnixNano()) - c.place) % linkGrid
+	return t.Add(linkGrid - past)
+}
+
+// connect has the node take the connection; if it does not, the news takes its
+// time.
+func (c *linkConn) connect(ctx context.Context) (net.Conn, error) {
+	conn, err := c.reach()
+	if err == nil {
+		return conn, nil
+	}
+	timer := time.NewTimer(time.Until(c.due(weather{}, replying, nil)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil, err
+}
+
+// reach is connect, but that it takes no time.
+func (c *linkConn) reach() (net.Conn, error) {
 	node, err := c.link.node()
 	if err != nil {
 		return nil, err
@@ -69,24 +97,24 @@ func (c *linkConn) connect() (net.Conn, error) {
 	return c, nil
 }
 
-// latency is that of a message which is handed over now. It follows from the
-// seed, the time and what the message has beside random values, not from a
+// due is when a message arrives which is handed over now. Its latency follows from
+// the seed, the time and what the message has beside random values, not from a
 // source that is drawn from: two goroutines that send at one moment would draw
 // in any order.
-func (c *linkConn) latency(w weather, way uint64, data []byte) time.Duration {
-	content := uint64(len(data))
+func (c *linkConn) due(w weather, way uint64, data []byte) time.Time {
+	now, content := time.Now(), uint64(len(data))
 	for _, b := range data {
 		if b > 'f' || b == '$' || b == '*' {
 			content += uint64(b) * uint64(b) // in whatever order: a hash's fields have none
 		}
 	}
 	sum := c.link.seed<<2 | way
-	for _, n := range [...]uint64{uint64(time.Now().UnixNano()), content} {
+	for _, n := range [...]uint64{uint64(now.UnixNano()), content} {
 		sum = (sum*fnvPrime ^ n) * fnvPrime
 		sum ^= sum >> 29
 	}
 	spread := float64(sum>>32) / (1 << 32)
-	return linkLatency + time.Duration(sum%uint64(linkLatency)) + w.late(spread, sum&(1<<31) != 0)
+	return c.own(now.Add(linkLatency + time.Duration(sum%uint64(linkLatency)) + w.late(spread, sum&(1<<31) != 0)))
 }
 
 // The ways of a message, for its latency.
@@ -114,7 +142,7 @@ func (c *linkConn) Write(data []byte) (int, error) {
 	case l.requests.mode == drop, c.severed:
 		return len(data), nil
 	}
-	due := now.Add(c.latency(l.requests, requesting, data))
+	due := c.due(l.requests, requesting, data)
 	if greets(data) && l.requests == (weather{}) && l.replies == (weather{}) {
 		c.inbox = append(c.inbox, parcel{data: c.session.Feed(c.room(), data), due: now})
 		return len(data), nil
@@ -190,10 +218,9 @@ func (c *linkConn) postpone() {
 			}
 		}
 	}
-	now := time.Now()
-	later(c.inbox, now.Add(c.latency(c.link.replies, replying, nil)))
+	later(c.inbox, c.due(c.link.replies, replying, nil))
 	if len(c.queue) > 0 {
-		later(c.queue, now.Add(c.latency(c.link.requests, requesting, c.queue[0].data)))
+		later(c.queue, c.due(c.link.requests, requesting, c.queue[0].data))
 	}
 	c.arm()
 }
@@ -231,29 +258,42 @@ func (c *linkConn) deliver(now time.Time) {
 	if len(replies) == 0 || c.link.replies.mode == drop {
 		return
 	}
-	due := now.Add(c.latency(c.link.replies, replying, nil))
+	c.answer(replies, nil)
+}
+
+// answer has data set out to the client, as a message of that content; nil: of
+// none.
+func (c *linkConn) answer(data, content []byte) {
+	due := c.due(c.link.replies, replying, content)
 	if k := len(c.inbox); k > 0 && due.Before(c.inbox[k-1].due) {
 		due = c.inbox[k-1].due
 	}
-	c.inbox = append(c.inbox, parcel{data: replies, due: due})
+	c.inbox = append(c.inbox, parcel{data: data, due: due})
 }
 
 // pushed takes a message that the node sends by itself, on its way as any reply
 // is. The node, and perhaps another link, is in the middle of a command.
 func (c *linkConn) pushed(data []byte) {
-	time.AfterFunc(linkLatency/2, func() {
-		c.link.mu.Lock()
-		defer c.link.mu.Unlock()
-		if c.link.replies.mode == drop || c.link.replies.mute || c.broken || c.severed || c.done {
-			return
-		}
-		due := time.Now().Add(c.latency(c.link.replies, replying, data))
-		if k := len(c.inbox); k > 0 && due.Before(c.inbox[k-1].due) {
-			due = c.inbox[k-1].due
-		}
-		c.inbox = append(c.inbox, parcel{data: data, due: due})
-		c.arm()
-	})
+	c.pushing.Lock()
+	defer c.pushing.Unlock()
+	c.pushes = append(c.pushes, data)
+	time.AfterFunc(linkLatency/2, c.push)
+}
+
+// push has the first of these messages set out: of several that are due at one
+// instant any timer may be first.
+func (c *linkConn) push() {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.pushing.Lock()
+	data := c.pushes[0]
+	c.pushes = c.pushes[1:]
+	c.pushing.Unlock()
+	if c.link.replies.mode == drop || c.link.replies.mute || c.broken || c.severed || c.done {
+		return
+	}
+	c.answer(data, data)
+	c.arm()
 }
 
 // hungUp is told that the node's process has ended. The news takes as long as a
@@ -261,7 +301,7 @@ func (c *linkConn) pushed(data []byte) {
 func (c *linkConn) hungUp() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	c.end, c.endDue = io.EOF, time.Now().Add(c.latency(c.link.replies, replying, nil))
+	c.end, c.endDue = io.EOF, c.due(c.link.replies, replying, nil)
 	if k := len(c.inbox); k > 0 && c.endDue.Before(c.inbox[k-1].due) {
 		c.endDue = c.inbox[k-1].due
 	}
@@ -362,7 +402,9 @@ func (c *linkConn) SetDeadline(t time.Time) error {
 func (c *linkConn) SetReadDeadline(t time.Time) error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	c.read = t
+	if c.read = t; !t.IsZero() {
+		c.read = c.own(t)
+	}
 	if c.waiting {
 		c.arm()
 	}

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -231,4 +232,42 @@ func TestAClientPausedAtTheRepliesReadsThemLater(t *testing.T) {
 			t.Errorf("%v: got %v; want ErrUnknownTarget", pause, err)
 		}
 	})
+}
+
+// Whatever is due on two connections is due at two instants: at one, which is first
+// would be drawn, and the same seed would give two traces. Here it is what fifteen
+// clients learn that ask at one instant: nothing in time, or a refusal.
+func TestNothingIsDueOnTwoConnectionsAtOneInstant(t *testing.T) {
+	for _, f := range []chaos.Fault{{Kind: chaos.Cut, Node: chaos.Everything}, {Kind: chaos.Crash, Node: chaos.Everything}, {Kind: chaos.Refuse, Node: chaos.Everything}} {
+		synctest.Test(t, func(t *testing.T) {
+			stage, err := chaos.NewVirtual(1, 5)
+			mustDo(t, err)
+			var clients []redis.UniversalClient
+			for _, name := range []string{"ann", "bob", "cara"} {
+				clients = append(clients, connect(t, stage, name)...)
+			}
+			mustDo(t, stage.Break(f))
+			var (
+				work sync.WaitGroup
+				mu   sync.Mutex
+				told = map[time.Time]int{}
+			)
+			for _, c := range clients {
+				work.Go(func() {
+					err := c.Ping(t.Context()).Err()
+					mu.Lock()
+					defer mu.Unlock()
+					if told[time.Now()]++; err == nil {
+						t.Errorf("%v: got a reply", f)
+					}
+				})
+			}
+			began := time.Now()
+			work.Wait()
+			if len(told) != len(clients) || told[began] > 0 {
+				t.Errorf("%v: got %d instants for %d connections, %d at once; want each its own, and none at once", f, len(told), len(clients), told[began])
+			}
+			mustDo(t, stage.Close())
+		})
+	}
 }

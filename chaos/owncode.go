@@ -76,6 +76,7 @@ func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error)
 		Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),
 	}}
 	synctest.Test(t, func(t *testing.T) {
+		defer tidyUp()()
 		stage, err := NewVirtual(p.Seed, p.Nodes)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +98,7 @@ func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error)
 func (r *run) own(i int, code func(context.Context, *Client) error) error {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
-	ctx, cancel := context.WithTimeout(context.Background(), r.plan.For-r.history.Now()+time.Duration(i+1)) // not all at one moment
+	ctx, cancel := r.while(i, 0)
 	defer cancel()
 	c := &Client{Name: clientName(i), plan: &r.plan}
 	c.actor = newActor(c.Name, r.stage, r.history, r.guard)

@@ -349,12 +349,12 @@ func (r *run) client(kit Kit, i int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlessUnconfirmed(a.Close())) }()
-	ctx, cancel := context.WithTimeout(context.Background(), r.plan.For-r.history.Now()+time.Duration(i+1)) // not all at one moment
-	defer cancel()
 	if r.plan.Waits {
-		r.waiters(ctx, a, uint64(i)+1) //nolint:gosec // i is small
+		r.waiters(a, i)
 		return nil
 	}
+	ctx, cancel := r.while(i, 0)
+	defer cancel()
 	for ctx.Err() == nil {
 		time.Sleep(spread(random, time.Second))
 		t, err := a.Insist(ctx, r.plan.name(random), r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
@@ -363,6 +363,13 @@ func (r *run) client(kit Kit, i int) (err error) {
 		}
 	}
 	return nil
+}
+
+// while is the plan's length, for one goroutine of a client: not all end at one
+// moment.
+func (r *run) while(client, thread int) (context.Context, context.CancelFunc) {
+	own := time.Duration(1 + client + thread*r.plan.Clients)
+	return context.WithTimeout(context.Background(), r.plan.For-r.history.Now()+own)
 }
 
 // pause draws the pause between two attempts.

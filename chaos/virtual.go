@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/nosuspend"
 )
 
@@ -24,7 +25,7 @@ type virtual struct {
 
 	mu      sync.Mutex // guards the rest
 	links   map[string][]*link
-	clients []redis.UniversalClient
+	clients []*redis.Client
 	closed  bool
 }
 
@@ -111,11 +112,12 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 	var clients []redis.UniversalClient
 	for i, node := range v.nodes {
 		v.seed++
-		l := newLink(v.seed, v.nodes, i)
-		clients = append(clients, redis.NewClient(v.options(node, l)))
+		l := newLink(len(v.clients), v.seed, v.nodes, i)
+		c := redis.NewClient(v.options(node, l))
+		chance.Sow(c, v.seed)
+		clients, v.clients = append(clients, c), append(v.clients, c)
 		v.links[client] = append(v.links[client], l)
 	}
-	v.clients = append(v.clients, clients...)
 	return clients, nil
 }
 
@@ -218,6 +220,7 @@ func (v *virtual) Close() error {
 	v.mu.Unlock()
 	var errs []error
 	for _, c := range clients {
+		chance.Reap(c)
 		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 			errs = append(errs, err)
 		}

@@ -59,7 +59,7 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()
-				if err := ann[0].Set(ctx, "k", "v", 0).Err(); (err != nil) != c.fails || time.Since(start) > time.Second {
+				if err := ann[0].Set(ctx, "k", "v", 0).Err(); (err != nil) != c.fails || time.Since(start) > time.Second+10*time.Microsecond { // deadlines have their place on a grid
 					t.Errorf("the SET: got %v after %v; want an error: %t", err, time.Since(start), c.fails)
 				}
 				if err := ann[1].Ping(t.Context()).Err(); err != nil {

@@ -68,15 +68,17 @@ const (
 )
 
 // waiters is the life of one client whose goroutines wait in line.
-func (r *run) waiters(ctx context.Context, a *Actor, seed uint64) {
+func (r *run) waiters(a *Actor, client int) {
 	var work sync.WaitGroup
 	for i := range max(r.plan.Threads, 1) {
 		one := a
 		if i > 0 {
 			one = a.Beside(i)
 		}
-		random := rand.New(rand.NewPCG(r.plan.Seed+uint64(i)<<32, seed))
+		random := rand.New(rand.NewPCG(r.plan.Seed+uint64(i)<<32, uint64(client)+1)) //nolint:gosec // they are small
 		work.Go(func() {
+			ctx, cancel := r.while(client, i)
+			defer cancel()
 			for ctx.Err() == nil {
 				time.Sleep(spread(random, time.Second))
 				r.waitOnce(ctx, one, random)

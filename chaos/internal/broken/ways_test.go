@@ -18,6 +18,7 @@ var lockWays = []way{
 		name: "validity from the reply", takes: "validity counts from when the replies came, not from the sending",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		kinds: []chaos.Break{chaos.Slow},
+		seed:  17,
 		edits: []edit{
 			{"acquire.go", "valid := validFrom(r.start, t.ttl, l.cfg.drift)", `valid := validFrom(r.start, t.ttl, l.cfg.drift)
 		if BROKEN {
@@ -80,7 +81,7 @@ var lockWays = []way{
 	{
 		name: "no rollback", takes: "what a failed attempt got stays for its lease",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
-		seed:  10,
+		seed:  42,
 		edits: []edit{
 			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
 	if BROKEN {
@@ -106,7 +107,7 @@ var lockWays = []way{
 	{
 		name: "rejoin at once", takes: "a node that forgot votes without the wait",
 		finds: []chaos.Rule{chaos.TwoHolders},
-		seed:  2,
+		seed:  7,
 		edits: []edit{{"rejoin.go", "func (f fleet) due(i int, p proposal) instant {", `func (f fleet) due(i int, p proposal) instant {
 	p.admit = p.admit || BROKEN`}},
 	},
@@ -114,6 +115,7 @@ var lockWays = []way{
 		name: "no epoch check", takes: "a node that was flushed goes on voting",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		kinds: []chaos.Break{chaos.Flush},
+		seed:  2,
 		edits: []edit{
 			script("acquire", "if rec[1] ~= ARGV[5] then return 0 end", ""),
 			script("acquire_batch", "if rec[1] ~= ARGV[1] then", "if false then"),
@@ -125,16 +127,16 @@ var lockWays = []way{
 	{
 		name: "one owner value for all attempts", takes: "late commands of an old attempt are taken for a newer one's",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
-		edits: []edit{{"acquire.go", "dead := tombstoneKey + l.cfg.holder + uuid.NewString()", `dead := tombstoneKey + l.cfg.holder + uuid.NewString()
+		edits: []edit{{"acquire.go", "dead := tombstoneKey + l.cfg.holder + l.cfg.chance.Name()", `dead := tombstoneKey + l.cfg.holder + l.cfg.chance.Name()
 	if BROKEN {
-		dead = tombstoneKey + l.peers.names[0] + uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%p", l)).String()
+		dead = tombstoneKey + l.peers.names[0] + l.vigil.id
 	}`}},
 	},
 	{
 		name: "lost replies are believed", takes: "an acquire without a reply is taken for one that did not happen",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
 		kinds: []chaos.Break{chaos.LoseReplies},
-		seed:  177,
+		seed:  44,
 		edits: []edit{{"flush.go", "r.claim.marks[n.index] = unsure", `r.claim.marks[n.index] = unsure
 			if BROKEN {
 				r.claim.marks[n.index] = absent

@@ -1,0 +1,75 @@
+// Package chance is where a Locker takes from what it leaves to chance: its pauses,
+// and values that nobody else has. That is the system's randomness, unless a
+// simulation has sown a seed for the Locker's first client. Its choices then follow
+// from the seed, the moment and the subject, and not from how many were made
+// before: goroutines that choose at one moment, in any order, choose the same.
+package chance
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+var sown sync.Map // seeds, by client
+
+// Sow has every Source that is made for the client from now on follow from seed.
+func Sow(client *redis.Client, seed uint64) { sown.Store(client, seed) }
+
+// Reap ends what Sow began. Sources stay as they were made.
+func Reap(client *redis.Client) { sown.Delete(client) }
+
+// Source is one Locker's. It is safe for concurrent use; nil is the system's
+// randomness.
+type Source struct {
+	seed  uint64
+	names atomic.Uint64 // made so far
+}
+
+// Of makes the source of a Locker whose first client this is; nil: one of another
+// type.
+func Of(client *redis.Client) *Source {
+	seed, ok := sown.Load(client)
+	if !ok {
+		return nil
+	}
+	return &Source{seed: seed.(uint64)}
+}
+
+// Share returns a number from 0 up to 1, for what is decided at that moment about
+// that subject.
+func (s *Source) Share(at int64, subject string) float64 {
+	if s == nil {
+		return rand.Float64()
+	}
+	sum := mix(s.seed, uint64(at)) //nolint:gosec // any bits do
+	for i := range len(subject) {
+		sum = mix(sum, uint64(subject[i]))
+	}
+	return float64(sum>>11) / (1 << 53)
+}
+
+// Name returns a value that nobody else has: a UUID of version 4.
+func (s *Source) Name() string {
+	if s == nil {
+		return uuid.NewString()
+	}
+	var id uuid.UUID
+	n := s.names.Add(1)
+	binary.BigEndian.PutUint64(id[:8], mix(s.seed, n))
+	binary.BigEndian.PutUint64(id[8:], mix(s.seed+1, n))
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id.String()
+}
+
+// mix is the finalizer of splitmix64 over both.
+func mix(a, b uint64) uint64 {
+	z := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
