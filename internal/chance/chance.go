@@ -15,10 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var sown sync.Map // seeds, by client
+var sown sync.Map // *sowing, by client
+
+type sowing struct {
+	seed    uint64
+	sources atomic.Uint64 // made so far
+}
 
 // Sow has every Source that is made for the client from now on follow from seed.
-func Sow(client *redis.Client, seed uint64) { sown.Store(client, seed) }
+func Sow(client *redis.Client, seed uint64) { sown.Store(client, &sowing{seed: seed}) }
 
 // Reap ends what Sow began. Sources stay as they were made.
 func Reap(client *redis.Client) { sown.Delete(client) }
@@ -27,17 +32,19 @@ func Reap(client *redis.Client) { sown.Delete(client) }
 // randomness.
 type Source struct {
 	seed  uint64
+	first uint64        // of its names: two of one client make none that are equal
 	names atomic.Uint64 // made so far
 }
 
 // Of makes the source of a Locker whose first client this is; nil: one of another
 // type.
 func Of(client *redis.Client) *Source {
-	seed, ok := sown.Load(client)
+	of, ok := sown.Load(client)
 	if !ok {
 		return nil
 	}
-	return &Source{seed: seed.(uint64)}
+	s := of.(*sowing)
+	return &Source{seed: s.seed, first: (s.sources.Add(1) - 1) << 40}
 }
 
 // Share returns a number from 0 up to 1, for what is decided at that moment about
@@ -59,7 +66,7 @@ func (s *Source) Name() string {
 		return uuid.NewString()
 	}
 	var id uuid.UUID
-	n := s.names.Add(1)
+	n := s.first + s.names.Add(1)
 	binary.BigEndian.PutUint64(id[:8], mix(s.seed, n))
 	binary.BigEndian.PutUint64(id[8:], mix(s.seed+1, n))
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80

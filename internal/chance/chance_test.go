@@ -48,6 +48,9 @@ func TestASharesMomentAndSubjectDecide(t *testing.T) {
 	if late, early := two.Share(1, "b"), two.Share(1, "a"); late != b || early != a {
 		t.Errorf("got %v and %v, in the other order %v and %v", a, b, early, late)
 	}
+	if x, y := one.Name(), two.Name(); x == y {
+		t.Errorf("got the name %s of two sources of one client", x)
+	}
 	if a == b || a == one.Share(2, "a") {
 		t.Error("got one share of two subjects, or moments")
 	}
