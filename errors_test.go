@@ -157,7 +157,11 @@ func closings(t *testing.T) map[string]error {
 	held := mustAcquire(t, l, "orders/1")
 	waiting := make(chan error, 1)
 	go func() { waiting <- failure(l.Acquire(context.Background(), "orders/1")) }()
-	time.Sleep(time.Second)
+	other := lockerOver(t, nodes)
+	farther := make(chan error, 1)
+	go func() { farther <- failure(other.Acquire(context.Background(), "orders/1")) }()
+	time.Sleep(2 * time.Second) // it stands in line
+	must(t, other.Close())
 	for _, n := range nodes.Nodes() {
 		n.Hang()
 	}
@@ -169,9 +173,9 @@ func closings(t *testing.T) map[string]error {
 		"Close": errClose, "Inspect, closed": errInspect, "Status, closed": errStatus, "Check, closed": errCheck,
 		"closed, the lock":          held.Err(),
 		"closed, the lock extended": held.Extend(t.Context(), redlock.DefaultTTL),
-		"closed while waiting":      <-waiting,
-		"Acquire, closed":           failure(l.Acquire(t.Context(), "orders/2")),
-		"Join, closed":              l.Cluster().Join(t.Context()),
+		"closed while waiting":      <-waiting, "closed while waiting in line": <-farther,
+		"Acquire, closed": failure(l.Acquire(t.Context(), "orders/2")),
+		"Join, closed":    l.Cluster().Join(t.Context()),
 	}
 }
 

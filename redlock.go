@@ -334,6 +334,9 @@ func joined(err error, last *QuorumError) error {
 	if last == nil {
 		return err
 	}
+	if errors.Is(err, ErrClosed) {
+		err = within{err} // of a wait that Close ended, for a message that has the name
+	}
 	return errors.Join(err, within{last})
 }
 
