@@ -97,7 +97,6 @@ func (sys *queueSystem) deliver(s *queueState, p, n uint8) (woken scriptmodel.Wa
 	} else {
 		sys.asked(s, p, n, m)
 	}
-	node.Stripes = [scriptmodel.Stripes]scriptmodel.Number{} // the counters stand still
 	return woken
 }
 
@@ -130,8 +129,18 @@ func (sys *queueSystem) freed(s *queueState, p, n uint8, m queueMessage) (woken 
 
 // asked has the node answer an ask.
 func (sys *queueSystem) asked(s *queueState, p, n uint8, m queueMessage) {
-	c := &s.columns[n]
-	l := &c.links[p]
+	l := &s.columns[n].links[p]
+	r := sys.answer(s, p, n, m)
+	if sys.passes(p) {
+		l.of, l.mark = m.claim(), redlock.Unsure.After(r.outcome)
+	}
+	if m.asks() {
+		l.reply = r
+	}
+}
+
+// answer is what the node does with an ask.
+func (sys *queueSystem) answer(s *queueState, p, n uint8, m queueMessage) queueReply {
 	ask := scriptmodel.Ask{Acquire: scriptmodel.Acquire{Owner: valueOf(p, m.claim()), Life: 1, Epoch: epoch}, Waiter: scriptmodel.Waiter(p)}
 	if m.kind() == sendAsk || m.kind() == sendStale {
 		ask.Place = s.processes[p].place
@@ -140,17 +149,17 @@ func (sys *queueSystem) asked(s *queueState, p, n uint8, m queueMessage) {
 	if sys.makes(ownPlaces) && ask.Place != 0 {
 		ask.Place = scriptmodel.Number(1 + (p+n)%3)
 	}
-	reply, more := c.node.Ask(0, ask)
+	node := &s.columns[n].node
+	reply, more := node.Ask(0, ask)
+	node.Stripes = [scriptmodel.Stripes]scriptmodel.Number{} // the counters stand still
 	r := queueReply{outcome: outcomeOf(reply)}
+	if node.Holds(0, ask.Owner) { // it may have been there before, and the counter says nothing
+		r.outcome = redlock.Granted
+	}
 	if reply < 0 && ask.Place == 0 {
 		r.ticket = scriptmodel.Number(more)
 	}
-	if sys.passes(p) {
-		l.of, l.mark = m.claim(), redlock.Unsure.After(r.outcome)
-	}
-	if m.asks() {
-		l.reply = r
-	}
+	return r
 }
 
 // outcomeOf is what a reply to an acquire or a pass says (acquireVote).

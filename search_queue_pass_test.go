@@ -110,7 +110,7 @@ func (sys *queueSystem) passArrives(s *queueState, p, n uint8, yield yieldQueue)
 	}
 	l := &s.columns[n].links[p]
 	if l.late != 0 {
-		do(stepLatePass, func(next *queueState, l *queueLink) {
+		do(stepTooLate, func(next *queueState, l *queueLink) {
 			sys.swap(next, p, n, l.late)
 			l.late = 0
 		})
@@ -118,6 +118,7 @@ func (sys *queueSystem) passArrives(s *queueState, p, n uint8, yield yieldQueue)
 	if l.reply.pass != 0 {
 		return // the flight is out
 	}
+	mayGiveUp := s.unknown < sys.unknown && l.late == 0
 	switch l.sent[0].kind() {
 	case duePass:
 		do(stepTakePass, func(next *queueState, _ *queueLink) { sys.taken(next, p, n) })
@@ -126,8 +127,8 @@ func (sys *queueSystem) passArrives(s *queueState, p, n uint8, yield yieldQueue)
 			m := l.take(0)
 			l.reply = queueReply{outcome: sys.swap(next, p, n, m), pass: m}
 		})
-		if s.unknown < sys.unknown && l.late == 0 {
-			do(stepGiveUpPass, func(next *queueState, l *queueLink) {
+		if mayGiveUp {
+			do(stepNoReply, func(next *queueState, l *queueLink) {
 				next.unknown++
 				l.late = l.take(0)
 				l.reply = queueReply{outcome: redlock.Unknown, pass: l.late}

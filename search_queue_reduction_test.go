@@ -7,10 +7,9 @@ import (
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
 
-// Canon takes away what decides nothing any more. Nodes are alike, so they stand in
-// one order: all that a process knows of a node is in the node's column.
+// Canon: nodes are alike, so they stand in one order. All that a process knows of
+// a node is in the node's column.
 func (sys *queueSystem) Canon(s queueState) queueState {
-	sys.tidy(&s)
 	var order [queueNodes]uint64
 	for i := range sys.nodes {
 		order[i] = maphash.Comparable(seedOfColumns, s.columns[i])
@@ -22,7 +21,7 @@ func (sys *queueSystem) Canon(s queueState) queueState {
 	return s
 }
 
-// tidy is Canon, but for the order of nodes.
+// tidy takes away what decides nothing any more.
 func (sys *queueSystem) tidy(s *queueState) {
 	if sys.passes(0) {
 		sys.tidyClaims(s, 0)
@@ -69,7 +68,7 @@ func (sys *queueSystem) tidyClaims(s *queueState, p uint8) {
 	for n := range sys.nodes {
 		c := &s.columns[n]
 		l := &c.links[p]
-		if l.late != 0 && !sys.makes(passesAnyKey) && !c.mayCome(p, l.late.old()) {
+		if l.late != 0 && !sys.makes(passesAnyKey) && !c.matters(p, l.late) {
 			l.late = 0
 		}
 		if l.mark == redlock.Absent {
@@ -89,6 +88,11 @@ func (sys *queueSystem) tidyClaims(s *queueState, p uint8) {
 		next++
 	}
 	sys.rename(s, p, names)
+}
+
+// matters tells whether a message that was given up can still do anything.
+func (c *queueColumn) matters(p uint8, late queueMessage) bool {
+	return c.node.Dead[valueOf(p, late.claim())-1] == 0 && (!late.hands() || c.mayCome(p, late.old()))
 }
 
 // mayCome tells whether a claim is on the node, or something under way may put it

@@ -67,7 +67,7 @@ type queueReply struct {
 // what the process knows of that node.
 type queueLink struct {
 	sent   [queueMessages]queueMessage
-	late   queueMessage // a pass that was given up: it may arrive at any time, or never
+	late   queueMessage // a command that was given up: it may arrive at any time, or never
 	reply  queueReply
 	hint   bool            // on its way
 	vote   redlock.Outcome // in the attempt that is open
@@ -109,7 +109,7 @@ type queueState struct {
 	columns   [queueNodes]queueColumn
 	processes [queueProcesses]queueProcess
 	lost      uint8 // hints
-	unknown   uint8 // passes whose reply was lost
+	unknown   uint8 // replies that were lost
 	dropped   uint8 // keys
 	forgot    uint8
 	broken    uint8

@@ -10,9 +10,15 @@ type yieldQueue = func(search.Step, queueState)
 
 // Next: what is under way, what processes decide, and what befalls them.
 func (sys *queueSystem) Next(s queueState, yield func(search.Step, queueState)) {
-	if s.broken == 0 {
-		sys.steps(&s, yield)
+	if s.broken != 0 {
+		return
 	}
+	sys.steps(&s, func(st search.Step, next queueState) {
+		if sys.lean {
+			sys.tidy(&next)
+		}
+		yield(st, next)
+	})
 }
 
 func (sys *queueSystem) steps(s *queueState, yield yieldQueue) {

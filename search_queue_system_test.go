@@ -40,7 +40,7 @@ const (
 // where a holder died.
 //
 // The first process alone has goroutines more, so it alone hands the name on: a
-// pass to each node, each with its own delay; the reply may be lost, and the pass
+// pass to each node, each with its own delay. The reply may be lost, and the pass
 // then comes at any time later, or never.
 type queueSystem struct {
 	nodes     int
@@ -55,6 +55,7 @@ type queueSystem struct {
 	polls     bool
 	silent    bool  // who dies keeps its connections: a machine that is cut off
 	forgets   uint8 // nodes that may forget all, one at a time
+	lean      bool  // what decides nothing is taken away
 	mistake   queueMistake
 }
 
@@ -93,8 +94,8 @@ const (
 	stepPoll             // it looks without a hint
 	stepHandOn           // the holder releases, or hands on
 	stepTakePass         // the writer comes to a handover
-	stepGiveUpPass       // it waits no longer for a pass's reply
-	stepLatePass         // that pass arrives all the same
+	stepNoReply          // it waits no longer for a reply
+	stepTooLate          // that command arrives all the same
 	stepDropKey          // a key goes
 	stepLeave            // a process that waits leaves
 	stepDie              // one dies; its connections close
@@ -106,7 +107,7 @@ const (
 // byChance tells whether a kind of step is one that need never happen.
 func byChance(kind uint8) bool {
 	switch kind {
-	case stepPoll, stepForget, stepLatePass, stepDropKey, stepGiveUpPass, stepLoseHint:
+	case stepPoll, stepForget, stepTooLate, stepDropKey, stepNoReply, stepLoseHint:
 		return true
 	default:
 		return false
@@ -131,13 +132,13 @@ func (sys *queueSystem) Describe(st search.Step) string {
 	}
 	text := [...]string{
 		stepHear: "%s has the reply of node %d", stepSilence: "%s's sign of life ends on node %d",
-		stepTakePass: "%s's writer comes to the handover at node %d", stepGiveUpPass: "%s gives up its pass at node %d",
-		stepLatePass: "%s's pass that it gave up arrives at node %d", stepDropKey: "%s's key goes at node %d",
+		stepTakePass: "%s's writer comes to the handover at node %d", stepNoReply: "%s gives up its command at node %d",
+		stepTooLate: "%s's command that it gave up arrives at node %d", stepDropKey: "%s's key goes at node %d",
 		stepQueueBegin: "%s begins", stepGather: "%s asks the other nodes too", stepAgain: "%s asks again after a split",
 		stepPoll: "%s looks without a hint", stepHandOn: "%s releases, or hands on", stepLeave: "%s leaves", stepDie: "%s dies",
 	}[st.Kind]
 	switch st.Kind {
-	case stepHear, stepSilence, stepTakePass, stepGiveUpPass, stepLatePass, stepDropKey:
+	case stepHear, stepSilence, stepTakePass, stepNoReply, stepTooLate, stepDropKey:
 		return fmt.Sprintf(text, who, st.B+1)
 	default:
 		return fmt.Sprintf(text, who)

@@ -31,7 +31,7 @@ func TestSearchQueueClosed(t *testing.T) {
 				t.Skip("REDLOCK_SEARCH=full")
 			}
 			sys, limit := c.sys, 30_000_000
-			sys.nodes, sys.turns = 3, max(sys.turns, 1)
+			sys.nodes, sys.turns, sys.lean = 3, max(sys.turns, 1), true
 			whole := sys.processes == 2
 			if !whole {
 				limit = 3_000_000 // in 12 million nothing was found either
@@ -96,7 +96,7 @@ func TestSearchQueueCatches(t *testing.T) {
 		{"a rejoin without storing again", queueSystem{processes: 3, polls: true, forgets: 2, mistake: rejoinsBlank}, errOvertaken},
 		{"no signs of life", queueSystem{processes: 3, mortal: 1, silent: true, polls: true, mistake: noSignOfLife}, errStuck},
 		{"an order for each node", queueSystem{processes: 4, polls: true, mistake: ownPlaces}, errStuck},
-		{"grants of a split kept", queueSystem{processes: 2, polls: true, mistake: splitForGood}, errStuck},
+		{"grants of a split kept", queueSystem{processes: 3, polls: true, mistake: splitForGood}, errStuck},
 		{"a pass that swaps any key", queueSystem{processes: 3, more: 3, turns: 3, polls: true, unknown: 1, mistake: passesAnyKey}, errKeyLeft},
 		{"a pass of unknown outcome that counts as a grant", queueSystem{processes: 3, more: 3, turns: 3, polls: true, unknown: 1, drops: 1, mistake: trustsSilence}, errTwoHold},
 		{"a pass of unknown outcome, and only the new claim is released", queueSystem{processes: 2, more: 2, turns: 3, unknown: 1, mistake: forgetsTheOld}, errKeyLeft},
@@ -116,6 +116,7 @@ func TestSearchQueueCatches(t *testing.T) {
 			if sys.processes > 2 || sys.polls {
 				return
 			}
+			sys.lean = true
 			closed := search.Closed(&sys, search.Options{})
 			t.Log(closed)
 			if closed.Trace == nil || !errors.Is(closed.Trace.Err, c.want) {
