@@ -177,6 +177,24 @@ func usualRest(votes []vote, heard []hearing, between func(least, most time.Dura
 // hand it to another of its goroutines, or has to let other processes go first.
 func turnLeft(held, turns int) bool { return held < turns }
 
+// succession is how the next goroutine of a process comes by a lock.
+type succession struct {
+	recorded bool // the process has an entry to keep
+	beyond   bool // its turn is over: it goes on only where nobody else waits
+}
+
+// succeeds tells whether and how the holder may hand the lock to the next goroutine
+// of its process. When the turn is over, the lock goes back to the nodes. But where
+// the process did not stand in line when it began, nobody else did on a quorum, and
+// perhaps nobody does now: then each node is asked to do at once what a release and
+// the next goroutine's first ask would have it do. It passes the lock on if nobody
+// else waits there, which begins a turn. Whoever waits on a quorum is on one node at
+// least of any other quorum, and is not passed over.
+func succeeds(held, turns int, position int64, recorded bool) (s succession, ok bool) {
+	s = succession{recorded: recorded, beyond: !turnLeft(held, turns)}
+	return s, !s.beyond || position == noTicket && !recorded
+}
+
 // passing is what becomes of a handover at a node, when its writer comes to it.
 type passing uint8
 
