@@ -62,6 +62,7 @@ func (l *Locker) receive(ctx context.Context, resource string, h *handover) (*Lo
 	lock, err := l.conclude(ctx, resource, h.round, h.t, h.waiter, s, err)
 	if h.beyond && err != nil { // somebody waits, most likely
 		l.stir(h.round.claim.key)
+		l.lines.afresh(h.round.claim.key)
 	}
 	return lock, err
 }

@@ -29,6 +29,9 @@ const (
 	// before other processes have their turn: one round trip for each but the
 	// last. More gains little, and delays the others.
 	DefaultTurns = 8
+	// mostTurns is how many turns a process may have one after the other, where
+	// nobody else waits: a client of another library, or a TryAcquire, waits in no line.
+	mostTurns = 8
 )
 
 // noTicket is the position of an ask that wants a ticket, and barging that of one
@@ -188,11 +191,16 @@ type succession struct {
 // the process did not stand in line when it began, nobody else did on a quorum, and
 // perhaps nobody does now: then each node is asked to do at once what a release and
 // the next goroutine's first ask would have it do. It passes the lock on if nobody
-// else waits there, which begins a turn. Whoever waits on a quorum is on one node at
-// least of any other quorum, and is not passed over.
+// else waits there, which begins another turn. Whoever waits on a quorum is on one
+// node at least of any other quorum, and is not passed over. After mostTurns of them
+// the name becomes free all the same, for those who stand in no line.
 func succeeds(held, turns int, position int64, recorded bool) (s succession, ok bool) {
-	s = succession{recorded: recorded, beyond: !turnLeft(held, turns)}
-	return s, !s.beyond || position == noTicket && !recorded
+	s = succession{recorded: recorded}
+	if turnLeft(held, turns) {
+		return s, true
+	}
+	s.beyond = held%turns == 0
+	return s, position == noTicket && !recorded && held < mostTurns*turns
 }
 
 // passing is what becomes of a handover at a node, when its writer comes to it.

@@ -52,6 +52,32 @@ func TestATurnGoesOnWhereNobodyElseWaits(t *testing.T) {
 	})
 }
 
+// Nor is the name kept from those who stand in no line.
+func TestTurnsEndInTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		held, turns  int
+		place        int64
+		recorded     bool
+		beyond, more bool
+	}{
+		{held: 1, turns: 2, more: true},
+		{held: 1, turns: 2, place: 5, recorded: true, more: true},
+		{held: 2, turns: 2, beyond: true, more: true},
+		{held: 2, turns: 2, place: 5, recorded: true},
+		{held: 2, turns: 2, recorded: true},
+		{held: 3, turns: 2, more: true},
+		{held: 15, turns: 2, more: true},
+		{held: 16, turns: 2},
+		{held: 7, turns: 1, beyond: true, more: true},
+		{held: 8, turns: 1},
+	} {
+		beyond, more := redlock.Succeeds(tt.held, tt.turns, tt.place, tt.recorded)
+		if more != tt.more || more && beyond != tt.beyond {
+			t.Errorf("%+v: got %t, beyond %t", tt, more, beyond)
+		}
+	}
+}
+
 // Who has come since the turn began has the next one.
 func TestATurnEndsWhereSomebodyElseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

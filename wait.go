@@ -117,12 +117,18 @@ func (ls *lineup) next(key string) (p *place, how succession) {
 	if !ok {
 		return nil, how
 	}
-	if how.beyond {
-		ln.held = 0
-	}
 	p = ln.queue[0]
 	ln.queue = slices.Delete(ln.queue, 0, 1)
 	return p, how
+}
+
+// afresh says that the next hold begins a turn.
+func (ls *lineup) afresh(key string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ln := ls.names[key]; ln != nil {
+		ln.held = 0
+	}
 }
 
 // holds notes that the process has the lock once more.
