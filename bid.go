@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -109,7 +108,7 @@ func (r *round) others() uint64 {
 func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 	l := c.locker
 	if !l.enter() {
-		return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), ErrClosed)
+		return nil, errorf("redlock: acquire %s: %w", printable(c.resource), ErrClosed)
 	}
 	defer l.attempts.Done()
 	start := l.clock.start()

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -28,7 +27,7 @@ func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) 
 	var last *QuorumError
 	for {
 		if err := contextError(ctx); err != nil && given == nil {
-			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+			return nil, errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
 		}
 		c.t.call.turn = c.turn()
 		lock, rest, err := c.try(ctx, given)
@@ -54,7 +53,7 @@ func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) 
 			continue // at once
 		}
 		if err := rest(ctx); err != nil {
-			return nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+			return nil, errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
 		}
 	}
 }
@@ -90,7 +89,7 @@ func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(conte
 		return lock, c.pause, err
 	}
 	if err := c.join(ctx); err != nil {
-		return nil, nil, fmt.Errorf("redlock: acquire %s: %w", printable(c.resource), err)
+		return nil, nil, errorf("redlock: acquire %s: %w", printable(c.resource), err)
 	}
 	l.stir(c.line.key)
 	switch {
