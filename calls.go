@@ -11,14 +11,11 @@ import (
 // returns it, so a client that reports success without a reply is found out.
 const noReply = math.MinInt64
 
-// keptReply is that of acquire.lua, ask.lua and pass.lua where somebody else waits.
-const keptReply = -3
-
 // singles are the plain calls of one lock each. A writer has one of either out
 // at a time and uses them again: they are most of what an idle service sends.
 // Arguments are pointers, which go-redis writes without a copy.
 type singles struct {
-	acquire, release, pass, beyond     intCall
+	acquire, release, pass             intCall
 	acquireArgs, releaseArgs, passArgs []any
 }
 
@@ -49,18 +46,13 @@ func (s *singles) releaseCall(c *claim) redis.Cmder {
 // passCall is pass.lua for one handover.
 func (s *singles) passCall(h *handover, epoch *string) redis.Cmder {
 	if s.passArgs == nil {
-		s.passArgs = make([]any, 13)
+		s.passArgs = make([]any, 12)
 		copy(s.passArgs, []any{"EVALSHA", passScript.hash, 3, "", nodeKey})
-		s.passArgs[12] = 1
-		s.pass = intCall{redis.NewIntCmd(context.Background(), s.passArgs[:12]...)}
-		s.beyond = intCall{redis.NewIntCmd(context.Background(), s.passArgs...)}
+		s.pass = intCall{redis.NewIntCmd(context.Background(), s.passArgs...)}
 	}
 	c, a := h.round.claim, s.passArgs
 	a[3], a[5] = &c.key, &c.dead
 	a[6], a[7], a[8], a[9], a[10], a[11] = &h.old.claim.owner, &c.owner, &c.ttl, &c.hint, &c.stripe, epoch
-	if h.beyond {
-		return s.beyond.again()
-	}
 	return s.pass.again()
 }
 

@@ -76,14 +76,6 @@ func Ticket(n int64) hearing { return hearing{ticket: n} }
 
 func PositionOf(votes []vote, heard []hearing) (int64, bool) { return positionOf(votes, heard) }
 
-// Succeeds tells whether a holder may hand the lock on in its process, and whether
-// that is beyond its turn.
-func Succeeds(held, turns int, position int64, recorded bool) (beyond, ok bool) {
-	s, ok := succeeds(held, turns, position, recorded)
-	return s.beyond, ok
-}
-
-// TurnLeft is turnLeft.
 func TurnLeft(held, turns int) bool { return turnLeft(held, turns) }
 
 // What the search of the hand-over inside a process needs besides.

@@ -17,15 +17,14 @@ type handover struct {
 	round  *round  // of the new claim
 	waiter *waiter // of its goroutine
 	t      terms
-	beyond bool // the turn is over: it is passed on only where nobody else waits
 }
 
 // handOn ends a claim that was held: it goes to the next goroutine of this Locker,
 // or back to the nodes. r, if any, collects that it is gone.
 func (l *Locker) handOn(c *claim, lease time.Duration, cause error, r *round) {
 	if (errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold)) && l.enter() {
-		if p, how := l.lines.next(c.key); p != nil {
-			l.handTo(p, c, lease, how, r)
+		if p, recorded := l.lines.next(c.key); p != nil {
+			l.handTo(p, c, lease, recorded, r)
 			return
 		}
 		l.attempts.Done()
@@ -35,17 +34,16 @@ func (l *Locker) handOn(c *claim, lease time.Duration, cause error, r *round) {
 }
 
 // handTo passes the lock to p, whose attempt has been entered.
-func (l *Locker) handTo(p *place, old *claim, lease time.Duration, how succession, r *round) {
-	old.stays = how.recorded
+func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool, r *round) {
+	old.stays = recorded
 	old.over.Store(true)
 	start := l.clock.start()
 	p.t.call.turn = TurnHandedOver
 	c := l.newClaim(old.key, p.t, start, 0)
-	c.stays = how.recorded
+	c.stays = recorded
 	w := l.waiters.Get().(*waiter).ready()
 	h := &handover{
 		old: l.cleanup(old, lease, old.rollback(), r), round: newRound(c, len(l.nodes), start, w), waiter: w, t: p.t,
-		beyond: how.beyond,
 	}
 	for _, n := range l.nodes {
 		n.submitPass(h)
@@ -59,12 +57,7 @@ func (l *Locker) receive(ctx context.Context, resource string, h *handover) (*Lo
 	defer l.attempts.Done()
 	defer l.waiters.Put(h.waiter)
 	s, err := h.round.await(ctx, l.clock, l.cfg.nodeTimeout, acquireStage, func() { l.rollBackGranted(h.round, h.t) })
-	lock, err := l.conclude(ctx, resource, h.round, h.t, h.waiter, s, err)
-	if h.beyond && err != nil { // somebody waits, most likely
-		l.stir(h.round.claim.key)
-		l.lines.afresh(h.round.claim.key)
-	}
-	return lock, err
+	return l.conclude(ctx, resource, h.round, h.t, h.waiter, s, err)
 }
 
 // submitPass queues the handover, or the old claim's release.
@@ -154,8 +147,7 @@ func (n *node) addPasses() {
 func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err error) (recheck bool) {
 	c := h.round.claim
 	var v vote
-	reply := replyAt(cmd, 0, 1)
-	switch {
+	switch reply := replyAt(cmd, 0, 1); {
 	case err != nil:
 		v, err = vote{outcome: outcome}, explain(err)
 		recheck = isMissingScript(err)
@@ -164,7 +156,7 @@ func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err err
 		v, err = acquireVote(reply, n.roster)
 	}
 	n.markAfter(c, v.outcome)
-	if reply == keptReply || !tookOver(v.outcome) { // kept: it is the release that calls who waits
+	if !tookOver(v.outcome) {
 		n.keep(h, v, err)
 		return recheck
 	}

@@ -146,8 +146,7 @@ func WithBarging() AcquireOption { return acquireOption(func(t *terms) { t.bargi
 
 // WithTurns sets how many times in a row the goroutines of this Locker may have
 // the lock on a name before other processes have their turn, at least 1. Within a
-// turn the lock goes from one goroutine to the next in one round trip; where nobody
-// else waits, so it does at the end of a turn, up to eight turns in a row. 1 is strict:
+// turn the lock goes from one goroutine to the next in one round trip. 1 is strict:
 // after each hold, whoever has waited longest in any process.
 func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k }) }
 

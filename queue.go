@@ -29,9 +29,6 @@ const (
 	// before other processes have their turn: one round trip for each but the
 	// last. More gains little, and delays the others.
 	DefaultTurns = 8
-	// mostTurns is how many turns a process may have one after the other, where
-	// nobody else waits: a client of another library, or a TryAcquire, waits in no line.
-	mostTurns = 8
 )
 
 // noTicket is the position of an ask that wants a ticket, and barging that of one
@@ -179,29 +176,6 @@ func usualRest(votes []vote, heard []hearing, between func(least, most time.Dura
 // turnLeft tells whether a process that has had the lock this often in a row may
 // hand it to another of its goroutines, or has to let other processes go first.
 func turnLeft(held, turns int) bool { return held < turns }
-
-// succession is how the next goroutine of a process comes by a lock.
-type succession struct {
-	recorded bool // the process has an entry to keep
-	beyond   bool // its turn is over: it goes on only where nobody else waits
-}
-
-// succeeds tells whether and how the holder may hand the lock to the next goroutine
-// of its process. When the turn is over, the lock goes back to the nodes. But where
-// the process did not stand in line when it began, nobody else did on a quorum, and
-// perhaps nobody does now: then each node is asked to do at once what a release and
-// the next goroutine's first ask would have it do. It passes the lock on if nobody
-// else waits there, which begins another turn. Whoever waits on a quorum is on one
-// node at least of any other quorum, and is not passed over. After mostTurns of them
-// the name becomes free all the same, for those who stand in no line.
-func succeeds(held, turns int, position int64, recorded bool) (s succession, ok bool) {
-	s = succession{recorded: recorded}
-	if turnLeft(held, turns) {
-		return s, true
-	}
-	s.beyond = held%turns == 0
-	return s, position == noTicket && !recorded && held < mostTurns*turns
-}
 
 // passing is what becomes of a handover at a node, when its writer comes to it.
 type passing uint8

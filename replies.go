@@ -163,7 +163,7 @@ func acquireVote(reply int64, r *roster) (vote, error) {
 		return vote{outcome: Failed}, errDead
 	case reply == -2:
 		return vote{outcome: Abstained}, errTokens
-	case reply == keptReply:
+	case reply == -3:
 		return vote{outcome: Taken}, errKept
 	case reply == -4:
 		return vote{outcome: Taken}, errGone

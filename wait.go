@@ -103,32 +103,19 @@ func (ls *lineup) quit(ln *line, p *place) bool {
 	return i >= 0
 }
 
-// next is who the holder may hand the lock to, and how: the first in line, while
-// the turn lasts or where nobody else may be waiting. The caller gives it what it
+// next is who the holder may hand the lock to: the first in line, while the turn
+// lasts; and whether the process has an entry to keep. The caller gives it what it
 // has for it, and closes ready.
-func (ls *lineup) next(key string) (p *place, how succession) {
+func (ls *lineup) next(key string) (p *place, recorded bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
-	if ln == nil || len(ln.queue) == 0 {
-		return nil, how
-	}
-	how, ok := succeeds(ln.held, ls.turns, ln.position, ln.recorded)
-	if !ok {
-		return nil, how
+	if ln == nil || len(ln.queue) == 0 || !turnLeft(ln.held, ls.turns) {
+		return nil, false
 	}
 	p = ln.queue[0]
 	ln.queue = slices.Delete(ln.queue, 0, 1)
-	return p, how
-}
-
-// afresh says that the next hold begins a turn.
-func (ls *lineup) afresh(key string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ln := ls.names[key]; ln != nil {
-		ln.held = 0
-	}
+	return p, ln.recorded
 }
 
 // holds notes that the process has the lock once more.

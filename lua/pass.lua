@@ -2,10 +2,8 @@
 -- KEYS[1] the resource
 -- KEYS[2] redlock:node
 -- KEYS[3] redlock:dead:<the new owner value>
--- ARGV    old owner, new owner, ttl (ms), hint, stripe, epoch; and, when the turn
---         is over, 1: it is passed on only where nobody else waits
+-- ARGV    old owner, new owner, ttl (ms), hint, stripe, epoch
 -- returns an integer, as acquire.lua, but that
---    -3   somebody waits: the old owner still has it
 --    -4   the old owner's key is no longer there
 -- atomic as acquire.lua: the name is never free in between, so nobody who waits
 -- is asked or woken. The lease is the new owner's own.
@@ -22,15 +20,6 @@ if val[1] ~= ARGV[1] then
   return left < 0 and -9 or -10 - left
 end
 if val[2] then return -1 end
-if ARGV[7] and call('EXISTS', 'redlock:waiting') > 0 then
-  local queue = 'redlock:queue:' .. KEYS[1]
-  local head = call('ZRANGE', queue, 0, 0)[1]
-  while head do
-    if call('EXISTS', 'redlock:live:' .. head) > 0 then return -3 end
-    call('ZREM', queue, head)
-    head = call('ZRANGE', queue, 0, 0)[1]
-  end
-end
 local least = tonumber(hint)
 if c < least then
   c = least

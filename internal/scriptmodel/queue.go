@@ -164,8 +164,7 @@ func (n *Waiting) ReleaseFrom(now Tick, r Release, w Waiter, entry uint8) (gone 
 // Pass is the arguments of pass.lua, for name 0.
 type Pass struct {
 	Acquire
-	Old    Owner
-	Beyond bool // the turn is over: only where nobody else waits
+	Old Owner
 }
 
 // Pass hands the key from the old owner to the new one.
@@ -182,8 +181,6 @@ func (n *Waiting) Pass(now Tick, p Pass) int {
 		return k.taken(now)
 	case n.Dead[p.Owner-1] != 0:
 		return Dead
-	case p.Beyond && n.Waited && n.living(NoWaiter) != NoWaiter:
-		return Kept
 	case max(int(n.Number(p.Stripe))+1, int(p.Hint)) >= int(Last):
 		return AtTheEnd
 	}

@@ -130,12 +130,8 @@ func (q *queued) step(rnd *rand.Rand) (what string, got, want []int) {
 	case 5, 6:
 		return q.release(rnd, w)
 	case 7:
-		p := scriptmodel.Pass{Acquire: a, Old: anyOwner(rnd), Beyond: rnd.IntN(2) == 0}
-		argv := []any{longValue(p.Old), longValue(a.Owner), millis(a.Life), int64(a.Hint), 0, int(a.Epoch)}
-		if p.Beyond {
-			argv = append(argv, 1)
-		}
-		r := q.run("pass", []string{waited, "redlock:node", longTombstone(a.Owner)}, argv...)
+		p := scriptmodel.Pass{Acquire: a, Old: anyOwner(rnd)}
+		r := q.run("pass", []string{waited, "redlock:node", longTombstone(a.Owner)}, longValue(p.Old), longValue(a.Owner), millis(a.Life), int64(a.Hint), 0, int(a.Epoch))
 		return fmt.Sprintf("pass %+v", p), []int{q.reply(r[0])}, []int{q.node.Pass(0, p)}
 	case 8:
 		place := scriptmodel.Number(1 + rnd.IntN(40))

@@ -143,11 +143,7 @@ var draws = []func(*source) step{
 	},
 	func(rnd *source) step {
 		o := pick(rnd, owners)
-		argv := []string{pick(rnd, owners), o, "3600000", count(rnd), pick(rnd, stripes), epoch(rnd)}
-		if rnd.IntN(2) == 0 {
-			argv = append(argv, "1")
-		}
-		return call("pass", []string{pick(rnd, names), node, dead(o)}, argv...)
+		return call("pass", []string{pick(rnd, names), node, dead(o)}, pick(rnd, owners), o, "3600000", count(rnd), pick(rnd, stripes), epoch(rnd))
 	},
 	func(rnd *source) step {
 		n := rnd.IntN(3)
