@@ -119,7 +119,7 @@ func (n *node) take(now instant) {
 			continue
 		}
 		if votes {
-			r.claim.marks[n.index] = unsure
+			r.claim.marks[n.index] = r.claim.marks[n.index].again()
 		}
 		if r.asks != nil {
 			f.bids = append(f.bids, r)
@@ -151,7 +151,7 @@ func (n *node) takeReleases(now instant) {
 		}
 		taken++
 		switch {
-		case c.claim.marks[n.index] == absent && c.entry != leaveQueue:
+		case n.clear(&c):
 			if c.round != nil {
 				c.round.deliver(n.index, vote{outcome: Granted}, nil)
 			}
@@ -196,13 +196,13 @@ func (n *node) send() {
 		n.abstain(n.flight.silent)
 	}
 	n.addReleases()
+	n.addPasses() // before what is asked of the claims that they bring
 	for _, g := range f.groups {
 		f.parts = append(f.parts, part{cmd: n.groupCall(g), group: g})
 	}
 	for _, r := range f.raises {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
 	}
-	n.addPasses()
 	one := n.singly > 0
 	n.addAcquires()
 	n.addBids(one)

@@ -3,6 +3,7 @@ package redlock
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,10 @@ const (
 	sampleEvery = 100 * time.Millisecond
 	// unpinAfter is how long a connection may idle before its pool checks it.
 	unpinAfter = 100 * time.Millisecond
+	// repinAfter is how long it stays with us under traffic. Of a connection that its
+	// pool has not seen for five seconds, a client that speaks RESP3 looks at the
+	// socket before each command and behind it: two system calls more for each flush.
+	repinAfter = 4 * time.Second
 )
 
 var (
@@ -83,6 +88,7 @@ type node struct {
 	idler    *time.Timer
 	singly   int     // acquires at the queue's head that go one by one
 	lastUse  instant // of the pinned connection
+	pinnedAt instant // it was taken from its pool
 	flight   flight
 }
 
@@ -108,6 +114,7 @@ type cleanup struct {
 	until instant // one lease later the key is gone anyway
 	entry leaving // what becomes of the process's entry
 	round *round  // who waits for it; nil: nobody
+	heir  bool    // a hand-over to the claim is queued: what it comes from is to go as well
 }
 
 func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, stepped func(int, error)) *node {
@@ -161,10 +168,11 @@ func (n *node) submitGroup(g *group, now instant) {
 
 // release queues a rollback. It is never refused: it is repeated until the node
 // answers, or one lease has passed. Where nothing of the claim can be on the
-// node, it is done at once.
+// node, nor of one that it is to be handed over from, it is done at once.
 func (n *node) release(c cleanup) {
 	n.mu.Lock()
-	gone := c.claim.marks[n.index] == absent && c.entry != leaveQueue
+	c.heir = n.queue.handsTo(c.claim)
+	gone := n.clear(&c)
 	if !gone {
 		n.queue.releases = append(n.queue.releases, c)
 	}
@@ -172,6 +180,16 @@ func (n *node) release(c cleanup) {
 	if gone && c.round != nil {
 		c.round.deliver(n.index, vote{outcome: Granted}, nil)
 	}
+}
+
+// clear tells whether there is nothing on the node to release; mu is held.
+func (n *node) clear(c *cleanup) bool {
+	return c.claim.marks[n.index] == absent && c.entry != leaveQueue && !c.heir
+}
+
+// handsTo tells whether a hand-over to the claim is queued.
+func (b *backlog) handsTo(c *claim) bool {
+	return slices.ContainsFunc(b.passes, func(h *handover) bool { return h.round.claim == c })
 }
 
 // nudge wakes the writer if it sleeps, and unlocks mu.

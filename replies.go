@@ -184,12 +184,13 @@ func (n *node) markAfter(c *claim, o Outcome) {
 	c.marks[n.index] = c.marks[n.index].after(o)
 }
 
-// requeue puts acquires that did not happen back at the head of the queue.
+// requeue puts acquires that did not happen back at the head of the queue. An earlier
+// one of the same claim may still come.
 func (n *node) requeue(rounds []*round) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range rounds {
-		r.claim.marks[n.index] = absent
+		r.claim.marks[n.index] = r.claim.marks[n.index].after(Failed)
 	}
 	n.queue.acquires = append(append([]*round{}, rounds...), n.queue.acquires...)
 }

@@ -221,17 +221,18 @@ type wire interface {
 
 // pin returns the connection for the next flush. While there is traffic it is
 // always the same one, which saves the pool's work and its look at the socket;
-// after a pause the pool looks again whether the connection still lives.
+// after a pause, and every few seconds, the pool looks again whether the connection
+// still lives.
 func (n *node) pin() wire {
 	if n.bounded == nil {
 		return n.calls
 	}
 	now := n.clock.early()
-	if n.pinned != nil && now.sub(n.lastUse) > unpinAfter {
+	if n.pinned != nil && (now.sub(n.lastUse) > unpinAfter || now.sub(n.pinnedAt) > repinAfter) {
 		n.unpin()
 	}
 	if n.pinned == nil {
-		n.pinned = n.bounded.Conn()
+		n.pinned, n.pinnedAt = n.bounded.Conn(), now
 	}
 	n.lastUse = now
 	return n.pinned

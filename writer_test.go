@@ -44,6 +44,28 @@ func TestAnIdleLockerGivesItsConnectionsBack(t *testing.T) {
 	})
 }
 
+// Its pool sees a connection every few seconds, however busy it is: of one that it
+// has not seen for long, a client looks at the socket for each flush.
+func TestABusyConnectionIsSeenByItsPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		clients := nodes.NewClients()
+		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		warm(t, l)
+		seen := func(i int) uint32 { s := clients[i].(*redis.Client).PoolStats(); return s.Hits + s.Misses }
+		before := []uint32{seen(0), seen(1), seen(2)}
+		for range 120 { // six seconds without a pause that would give it back
+			warm(t, l)
+			time.Sleep(50 * time.Millisecond)
+		}
+		for i := range clients {
+			if n := seen(i) - before[i]; n < 1 || n > 6 {
+				t.Errorf("node %d: its pool has seen the connection %d times in 6 s; want every 5 s at least, and not for each flush", i, n)
+			}
+		}
+	})
+}
+
 // One name that the user may not touch has the server refuse a whole call. The
 // names that went along with it must not suffer, and it must say why.
 func TestAForbiddenNameFailsAlone(t *testing.T) {

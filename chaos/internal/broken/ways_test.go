@@ -137,7 +137,7 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
 		kinds: []chaos.Break{chaos.LoseReplies},
 		seed:  44,
-		edits: []edit{{"flush.go", "r.claim.marks[n.index] = unsure", `r.claim.marks[n.index] = unsure
+		edits: []edit{{"flush.go", "r.claim.marks[n.index] = r.claim.marks[n.index].again()", `r.claim.marks[n.index] = r.claim.marks[n.index].again()
 			if BROKEN {
 				r.claim.marks[n.index] = absent
 			}`}},
