@@ -74,8 +74,8 @@ func firstDifference(first, again []byte) string {
 }
 
 // planWith is the first small plan that has a fault of each kind. Its faults are
-// short, so that they seldom meet: with a majority broken, attempts fail in no
-// time, and a caller may run ahead of the library's own goroutines.
+// short, so that they seldom meet: with a majority broken, attempts fail soon,
+// and a caller may run ahead of the library's own goroutines.
 func planWith(t *testing.T, kinds ...chaos.Break) chaos.Plan {
 	t.Helper()
 	mix := chaos.Mix{Every: time.Second, Longest: 800 * time.Millisecond, Kinds: append(kinds,

@@ -39,8 +39,8 @@ func (e *explored) add(o explored) {
 
 // TestExplorationRate says how much is explored in a minute of real time, in as
 // many processes as there are processors: five nodes, twenty clients, eight names
-// with half of the load on the first, every kind of fault, one about every eight
-// seconds.
+// with half of the load on the first, every kind of fault that redlock promises to
+// bear, one about every eight seconds.
 //
 //	REDLOCK_CHAOS_RATE=1 go test -run TestExplorationRate -v ./chaos
 func TestExplorationRate(t *testing.T) {

@@ -5,9 +5,10 @@
 // It has the commands that lock clients send, expiries as Redis has them (a
 // point in time by the node's own wall clock, which can step and drift), and a
 // process that can crash, and come back with its data, without, or with older
-// ones. redlock's own scripts are Go functions here, each known by the hash of
-// the script that it stands for; all others run in a Lua interpreter. Tests hold
-// every one of them, and the commands, to a real server.
+// ones. Most of redlock's own scripts are Go functions here, each known by the hash
+// of the script that it stands for; those of the queue (ask, pass, look, and acquire
+// and release where somebody waits), and all others, run in a Lua interpreter. Tests
+// hold every one of them, and the commands, to a real server.
 //
 // internal/scriptmodel has the same scripts for another use: over integers that
 // fit in a byte, so that a search can copy, compare and hash millions of whole
