@@ -129,15 +129,20 @@ func (c *candidate) remind() {
 	c.locker.leave(c.line.key, c.locker.nodes)
 }
 
-// countKept takes in whether the last attempt found the name free, and kept.
+// countKept takes in whether the last attempt found the name free, and kept, on so
+// many nodes that the others are no quorum.
 func (c *candidate) countKept() {
+	kept := 0
 	for i, v := range c.votes {
 		if v.outcome == Taken && c.heard[i].free && !c.heard[i].head {
-			c.kept++
-			return
+			kept++
 		}
 	}
-	c.kept = 0
+	if kept <= len(c.votes)-quorumOf(len(c.votes)) {
+		c.kept = 0
+		return
+	}
+	c.kept++
 }
 
 func noRest(context.Context) error { return nil }

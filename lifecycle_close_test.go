@@ -160,6 +160,53 @@ func TestNoGoroutineOutlivesClose(t *testing.T) {
 	})
 }
 
+// A process that closes while many of its goroutines stand in line has left the
+// nodes' queues when Close returns, and the next process has its turn at once: no
+// goroutine's way out is needed for that.
+func TestCloseLeavesEveryQueueItStandsIn(t *testing.T) {
+	for name, holds := range map[string]bool{"it waits": false, "it holds": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 3)
+				closing, next := separateLocker(t, nodes), separateLocker(t, nodes)
+				lock := mustAcquire(t, l, "orders/42")
+				first := wants(t, closing)
+				for range 200 {
+					wants(t, closing)
+				}
+				behind := wants(t, next)
+				if holds {
+					mustRelease(t, lock)
+					got(t, first)
+				}
+				time.Sleep(100 * time.Millisecond)
+				must(t, closing.Close())
+				if keys := entriesBut(nodes, 1); len(keys) > 0 {
+					t.Errorf("it is closed, and stands in line: %v", keys)
+				}
+				if !holds {
+					mustRelease(t, lock)
+				}
+				closed := time.Now()
+				mustRelease(t, got(t, behind).lock)
+				if took := time.Since(closed); took > time.Second {
+					t.Errorf("the next had it %v after the end; want at once", took)
+				}
+			})
+		})
+	}
+}
+
+// entriesBut are the queues of orders/42 with more than so many in line.
+func entriesBut(nodes *redlocktest.Cluster, others int) (names []string) {
+	for _, n := range nodes.Nodes() {
+		if on, err := n.Miniredis().ZMembers("redlock:queue:orders/42"); err == nil && len(on) > others {
+			names = append(names, n.Name())
+		}
+	}
+	return names
+}
+
 // broken is a client whose connections broke while they lay idle.
 type broken struct{ closed bool }
 

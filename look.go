@@ -31,11 +31,17 @@ func (w *vigil) looking(lines []*line) []*looking {
 	return looks
 }
 
-// telling makes looks that tell a node of the places that these rounds asked by.
-func (w *vigil) telling(bids []*round) []*looking {
-	var looks []*looking
-	for batch := range slices.Chunk(bids, lookBatchSize) {
-		looks = append(looks, &looking{vigil: w, bids: slices.Clone(batch)})
+// telling makes looks that tell a node of the places that these rounds asked by, as
+// far as the process still has them.
+func (w *vigil) telling(bids []*round) (looks []*looking) {
+	var stand []*round
+	for _, r := range bids {
+		if w.locker.lines.stands(r.claim.key, r.asks.position) {
+			stand = append(stand, r)
+		}
+	}
+	for batch := range slices.Chunk(stand, lookBatchSize) {
+		looks = append(looks, &looking{vigil: w, bids: batch})
 	}
 	return looks
 }
@@ -66,10 +72,17 @@ func (k *looking) wanted() (keys []string, positions []int64) {
 	}
 	k.lines, k.rounds = k.lines[:kept], k.rounds[:kept]
 	k.vigil.mu.Unlock()
-	for _, ln := range k.lines {
-		keys = append(keys, ln.key)
-		positions = append(positions, k.vigil.locker.lines.rank(ln))
+	kept = 0
+	for i, ln := range k.lines {
+		position := k.vigil.locker.lines.rank(ln)
+		if position == noTicket { // given up since
+			continue
+		}
+		k.lines[kept], k.rounds[kept] = ln, k.rounds[i]
+		kept++
+		keys, positions = append(keys, ln.key), append(positions, position)
 	}
+	k.lines, k.rounds = k.lines[:kept], k.rounds[:kept]
 	k.told = 0
 	for _, r := range k.bids {
 		if position := r.asks.position; k.vigil.locker.lines.stands(r.claim.key, position) {

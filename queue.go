@@ -137,8 +137,9 @@ func restAfter(votes []vote, heard []hearing, splits, subscribed int, roll float
 // usualRest is restAfter where a quorum answered.
 func usualRest(votes []vote, heard []hearing, between func(least, most time.Duration) time.Duration, retryMin, retryMax time.Duration) rest {
 	var leases []time.Duration // by node that refused; the nodes that grant are free already
+	t, q := count(votes), quorumOf(len(votes))
 	head, foreign := false, false
-	longest := otherLook
+	free, longest := t.granted, otherLook
 	for i, v := range votes {
 		if v.outcome != Taken {
 			continue
@@ -147,12 +148,15 @@ func usualRest(votes []vote, heard []hearing, between func(least, most time.Dura
 		head, foreign = head || h.head, foreign || h.foreign
 		switch {
 		case h.free:
-			return rest{after: between(freeMin, freeMax)}
+			free++
 		case h.left < 0:
 			leases = append(leases, headLook)
 		default:
 			leases = append(leases, h.left)
 		}
+	}
+	if free > t.granted && free >= q {
+		return rest{after: between(freeMin, freeMax)} // it is kept for another, who was called
 	}
 	if head {
 		longest = headLook
@@ -166,9 +170,7 @@ func usualRest(votes []vote, heard []hearing, between func(least, most time.Dura
 	// A quorum is free once the node is that has all but a minority before it. One
 	// that has not replied yet may be the first: to look early costs little.
 	slices.Sort(leases)
-	t := count(votes)
-	free := t.granted + t.pending
-	at := min(max(quorumOf(len(votes))-free, 1), len(leases)) - 1
+	at := min(max(q-free-t.pending, 1), len(leases)) - 1
 	ends := leases[at] + time.Millisecond
 	return rest{after: min(ends, longest), look: true, ends: ends}
 }

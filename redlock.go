@@ -240,6 +240,7 @@ func (l *Locker) Close() error {
 	defer deadline.Stop()
 	until := l.clock.now().add(l.cfg.closeTimeout)
 	bounded(deadline, l.attempts.Wait) // what they took, they hold or roll back
+	l.lines.quitAll(func(key string) { l.leave(key, l.nodes) })
 	unconfirmed := l.releaseAll(until)
 	l.vigil.close()
 	for _, n := range l.nodes {

@@ -186,7 +186,7 @@ func (w *vigil) step(now instant) time.Duration {
 	return max(next.sub(now), 0)
 }
 
-// close ends the watch; wait returns when it has ended.
+// close ends the watch; await returns when it has ended.
 func (w *vigil) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

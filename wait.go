@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -187,6 +188,19 @@ func (ls *lineup) hint(key string, i int, leave func()) {
 	}
 	ln.hints |= 1 << i
 	ln.rouse()
+}
+
+// quitAll gives up every place that the process has: it calls leave for each name.
+// Nobody here comes any more when it is called.
+func (ls *lineup) quitAll(leave func(key string)) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(ls.names)) {
+		if ln := ls.names[key]; ln.recorded {
+			ln.position, ln.recorded, ln.held = noTicket, false, 0
+			leave(key)
+		}
+	}
 }
 
 // stands tells whether the process still has this place for key.

@@ -86,3 +86,37 @@ func TestLooksAtANodeThatAbstainsHaveNobodyAsked(t *testing.T) {
 		mustRelease(t, got(t, waiting).lock)
 	})
 }
+
+// A node on which the name is free, since the holder could not reach it, makes
+// nobody ask for it again and again: a quorum holds it, and is looked at.
+func TestANodeThatIsFreeAloneSetsOffNoAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		head, behind := separateLocker(t, nodes), separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
+		first := wants(t, head)
+		time.Sleep(time.Second)
+		nodes.Node(4).Miniredis().Del("orders/42")
+		second := wants(t, behind)
+		time.Sleep(5 * time.Second)
+		var asks atomic.Int64
+		for i, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) == "ask" {
+					asks.Add(1)
+					if i < 4 {
+						time.Sleep(time.Millisecond) // the free one answers first
+					}
+				}
+				return redlocktest.Pass()
+			})
+		}
+		time.Sleep(20 * time.Second)
+		if n := asks.Load(); n > 50 {
+			t.Errorf("%d asks in 20 s; want the two of them to ask all five nodes some three times each", n)
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, first).lock)
+		mustRelease(t, got(t, second).lock)
+	})
+}

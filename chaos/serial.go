@@ -50,6 +50,9 @@ const (
 	// tidyEvery is how often it is looked whether there is garbage. The odd part
 	// keeps it from the moments of others.
 	tidyEvery = 10*time.Millisecond + 7*time.Nanosecond
+	// tidyFor is for how long. Where everybody waits for good, nothing but this moves
+	// the time on, and the bubble is to say so.
+	tidyFor = 24 * time.Hour
 	// tidyAbove is how much may gather.
 	tidyAbove = 64 << 20
 	// tidyLimit is where the collector no longer rests: somebody works without end,
@@ -64,11 +67,14 @@ func tidyUp() (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		every := time.NewTicker(tidyEvery)
+		every, enough := time.NewTicker(tidyEvery), time.NewTimer(tidyFor)
 		defer every.Stop()
+		defer enough.Stop()
 		for left := uint64(0); ; {
 			select {
 			case <-every.C:
+			case <-enough.C:
+				return
 			case <-stop:
 				return
 			}

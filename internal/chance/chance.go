@@ -2,7 +2,8 @@
 // and values that nobody else has. That is the system's randomness, unless a
 // simulation has sown a seed for the Locker's first client. Its choices then follow
 // from the seed, the moment and the subject, and not from how many were made
-// before: goroutines that choose at one moment, in any order, choose the same.
+// before: goroutines that choose at one moment, in any order, choose the same. Names
+// alone are counted.
 package chance
 
 import (
