@@ -39,8 +39,13 @@ func (t *terminal) give(group int) {
 	t.lend(group)
 }
 
-// lend gives the terminal away, and tells whether it was ours to give.
+// lend gives the terminal away, and tells whether it was ours to give, or is the
+// group's already: a command that reads at once may be stopped for want of it just
+// before it is given.
 func (t *terminal) lend(group int) bool {
+	if t.lent == group && t.foreground() == group {
+		return true
+	}
 	// Once it is given, writing to it or taking it back would stop us. Not before
 	// the command was started: it would inherit that.
 	signal.Ignore(syscall.SIGTTOU)
