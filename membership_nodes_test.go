@@ -65,7 +65,7 @@ func TestNothingIsAdmittedByATimeout(t *testing.T) {
 				nodes.Node(2).Start()
 				nodes.Node(2).Resume()
 				mustRelease(t, mustAcquire(t, l, "orders/42"))
-				time.Sleep(time.Second)
+				time.Sleep(3 * time.Second) // a node that waits to join is looked at once a second, and then verified
 				wantVotes(t, "with all nodes", l, 3)
 			})
 		})
