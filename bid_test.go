@@ -136,43 +136,59 @@ func TestACallThatOutlivesItsRoundBeginsTheNext(t *testing.T) {
 // An ask without a reply may still come, also after the reply to a later one of the
 // same attempt: what that one was granted is given back with a tombstone.
 func TestADoubtAboutAnAskOutlivesTheReplyToTheNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
-		stranger(t, nodes)
-		next := wants(t, l, redlock.WithWait(5*time.Second))
-		doubted := nodes.Node(0)
-		freed(nodes, 0)
-		for _, i := range []int{1, 2} {
-			nodes.Node(i).Intercept(slowly("ask", redlock.DefaultNodeTimeout*4/5))
-		}
-		var asks atomic.Int64
-		doubted.Intercept(func(args []string) redlocktest.Verdict {
-			if scriptOf(args) == "ask" && asks.Add(1) == 1 {
-				return redlocktest.BreakBefore()
-			}
-			return redlocktest.Pass()
+	for name, second := range map[string]redlocktest.Verdict{
+		"granted": redlocktest.Pass(), "sent once more": redlocktest.ReplyError("NOSCRIPT No matching script."),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { doubtedAsk(t, second) })
 		})
-		owner := ""
-		for range 20 {
-			calls(t, nodes, 0)
-			time.Sleep(time.Millisecond)
-			if owner, _ = doubted.Miniredis().Get("orders/42"); owner != "" {
-				break
+	}
+}
+
+// doubtedAsk has the first ask to a node lost, the second brought to that end, and
+// what the node granted then given back.
+func doubtedAsk(t *testing.T, second redlocktest.Verdict) {
+	t.Helper()
+	l, nodes := newLocker(t, 3)
+	warm(t, l)
+	stranger(t, nodes)
+	next := wants(t, l, redlock.WithWait(5*time.Second))
+	doubted := nodes.Node(0)
+	freed(nodes, 0)
+	for _, i := range []int{1, 2} {
+		nodes.Node(i).Intercept(slowly("ask", redlock.DefaultNodeTimeout*4/5))
+	}
+	var asks atomic.Int64
+	doubted.Intercept(func(args []string) redlocktest.Verdict {
+		if scriptOf(args) == "ask" {
+			switch asks.Add(1) {
+			case 1:
+				return redlocktest.BreakBefore()
+			case 2:
+				return second
 			}
 		}
-		if owner == "" {
-			t.Fatalf("the node was asked %d times, and did not grant", asks.Load())
-		}
-		time.Sleep(redlock.DefaultNodeTimeout) // the others have refused
-		if now, _ := doubted.Miniredis().Get("orders/42"); now == owner {
-			t.Fatal("the grant was not given back")
-		}
-		if !doubted.Miniredis().Exists("redlock:dead:" + owner) {
-			t.Error("it was given back without a tombstone; want one: the first ask may still come")
-		}
-		wantError(t, "Acquire", (<-next).err, context.DeadlineExceeded)
+		return redlocktest.Pass()
 	})
+	owner := ""
+	for range 20 {
+		calls(t, nodes, 0)
+		time.Sleep(time.Millisecond)
+		if owner, _ = doubted.Miniredis().Get("orders/42"); owner != "" {
+			break
+		}
+	}
+	if owner == "" {
+		t.Fatalf("the node was asked %d times, and did not grant", asks.Load())
+	}
+	time.Sleep(redlock.DefaultNodeTimeout) // the others have refused
+	if now, _ := doubted.Miniredis().Get("orders/42"); now == owner {
+		t.Fatal("the grant was not given back")
+	}
+	if !doubted.Miniredis().Exists("redlock:dead:" + owner) {
+		t.Error("it was given back without a tombstone; want one: the first ask may still come")
+	}
+	wantError(t, "Acquire", (<-next).err, context.DeadlineExceeded)
 }
 
 // The hints of a bare quorum are enough to win. A lock that rested on these nodes
