@@ -51,3 +51,30 @@ func Scripts() []Script {
 
 // StripeOf is the stripe of a key.
 func StripeOf(key string) int64 { return stripeOf(key) }
+
+// FillLine has so many places stand in one line, and returns what has them all quit
+// it, the last one first.
+func FillLine(places int) (leave func()) {
+	ls := newLineup(1)
+	ln, _ := ls.try("orders/42")
+	stand := make([]*place, places)
+	for i := range stand {
+		stand[i] = &place{}
+		ln.join(stand[i])
+	}
+	return func() {
+		for i := places - 1; i >= 0; i-- {
+			ls.quit(ln, stand[i])
+		}
+	}
+}
+
+// InLine is how many goroutines of the Locker wait for another of it.
+func InLine(l *Locker, key string) int {
+	l.lines.mu.Lock()
+	defer l.lines.mu.Unlock()
+	if ln := l.lines.names[key]; ln != nil {
+		return ln.queue.Len()
+	}
+	return 0
+}

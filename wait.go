@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"container/list"
 	"context"
 	"maps"
 	"slices"
@@ -25,13 +26,13 @@ const mostSpare = 128
 // line is one name that this Locker holds or waits for.
 type line struct {
 	key      string
-	queue    []*place
-	position int64  // the process's place among all processes; noTicket: none yet
-	recorded bool   // nodes may have an entry of ours
-	held     int    // in a row, since the position was taken
-	hints    uint64 // nodes that said it is our turn, one bit each
-	due      bool   // a look found it free
-	crowded  bool   // it was waited for
+	queue    list.List // of *place; whoever quits is taken out without a search
+	position int64     // the process's place among all processes; noTicket: none yet
+	recorded bool      // nodes may have an entry of ours
+	held     int       // in a row, since the position was taken
+	hints    uint64    // nodes that said it is our turn, one bit each
+	due      bool      // a look found it free
+	crowded  bool      // it was waited for
 	leader   *waiter
 	look     lookout
 }
@@ -39,6 +40,7 @@ type line struct {
 // place is one goroutine that waits for another of its Locker.
 type place struct {
 	t     terms
+	at    *list.Element // in the line's queue; nil: its turn has come
 	ready chan struct{} // closed when it is its turn
 	given *handover     // what it was given then; nil: the turn only
 }
@@ -79,7 +81,7 @@ func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *handov
 	}
 	mine := &place{t: t, ready: make(chan struct{})}
 	ln.crowded = true
-	ln.queue = append(ln.queue, mine)
+	ln.join(mine)
 	ls.mu.Unlock()
 	select {
 	case <-mine.ready:
@@ -97,11 +99,11 @@ func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *handov
 func (ls *lineup) quit(ln *line, p *place) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	i := slices.Index(ln.queue, p)
-	if i >= 0 {
-		ln.queue = slices.Delete(ln.queue, i, i+1)
+	if p.at == nil {
+		return false
 	}
-	return i >= 0
+	ln.queue.Remove(p.at)
+	return true
 }
 
 // next is who the holder may hand the lock to: the first in line, while the turn
@@ -111,12 +113,10 @@ func (ls *lineup) next(key string) (p *place, recorded bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
-	if ln == nil || len(ln.queue) == 0 || !turnLeft(ln.held, ls.turns) {
+	if ln == nil || ln.queue.Len() == 0 || !turnLeft(ln.held, ls.turns) {
 		return nil, false
 	}
-	p = ln.queue[0]
-	ln.queue = slices.Delete(ln.queue, 0, 1)
-	return p, ln.recorded
+	return ln.first(), ln.recorded
 }
 
 // holds notes that the process has the lock once more.
@@ -138,7 +138,7 @@ func (ls *lineup) ending(key string) leaving {
 	if ln == nil {
 		return leaveNothing
 	}
-	if ln.recorded && len(ln.queue) > 0 && turnLeft(ln.held, ls.turns) {
+	if ln.recorded && ln.queue.Len() > 0 && turnLeft(ln.held, ls.turns) {
 		return leaveEntry
 	}
 	recorded := ln.recorded
@@ -162,7 +162,7 @@ func (ls *lineup) pass(key string, leave func()) {
 	if ln == nil {
 		return
 	}
-	if len(ln.queue) == 0 {
+	if ln.queue.Len() == 0 {
 		delete(ls.names, key)
 		if ln.recorded {
 			leave()
@@ -172,8 +172,7 @@ func (ls *lineup) pass(key string, leave func()) {
 		}
 		return
 	}
-	close(ln.queue[0].ready)
-	ln.queue = slices.Delete(ln.queue, 0, 1)
+	close(ln.first().ready)
 }
 
 // hint takes in that node i called us for key. It calls leave when the entry that
@@ -209,6 +208,16 @@ func (ls *lineup) stands(key string, position int64) bool {
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
 	return ln != nil && ln.recorded && ln.position == position
+}
+
+// join puts a goroutine at the end of the line; mu is held.
+func (ln *line) join(p *place) { p.at = ln.queue.PushBack(p) }
+
+// first takes out the first goroutine, whose turn has come; mu is held.
+func (ln *line) first() *place {
+	p := ln.queue.Remove(ln.queue.Front()).(*place)
+	p.at = nil
+	return p
 }
 
 // rouse wakes the goroutine that waits for the nodes, if one does; mu is held.
