@@ -7,12 +7,12 @@ import (
 )
 
 // requireServers, set to anything but empty, makes a missing server or
-// libfaketime fail a test instead of skipping it: CI must not pass because
+// C compiler fail a test instead of skipping it: CI must not pass because
 // nothing ran.
 const requireServers = "REDLOCK_REQUIRE_SERVERS"
 
 // NeedServers starts n servers for a test and closes them when it ends. Where
-// there is no server program, or no libfaketime for FakeClock, the test is
+// there is no server program, or no C compiler for FakeClock, the test is
 // skipped with the reason, unless REDLOCK_REQUIRE_SERVERS is set; any other
 // failure to start ends the test as failed. If the test has failed in the end,
 // the last lines of each server's log are in its output.

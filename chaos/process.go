@@ -64,7 +64,7 @@ type ServerConfig struct {
 	Args []string
 	// Env is added to the environment, as in "NAME=value".
 	Env []string
-	// FakeClock lets [Server.SetClock] work. It needs libfaketime.
+	// FakeClock lets [Server.SetClock] work. It needs Linux and a C compiler.
 	FakeClock bool
 }
 
@@ -84,8 +84,7 @@ type Server struct {
 	life    sync.Mutex // taken by all that starts, ends or signals the process
 	process *process   // nil: none; guarded by life
 
-	setting sync.Mutex // taken by all that write the clock's file; guards offset
-	offset  string     // what it says
+	setting sync.Mutex // taken by all that write the clock's file
 
 	mu      sync.Mutex // guards clients
 	clients []*redis.Client
@@ -247,9 +246,6 @@ func (s *Server) launch() error {
 		close(p.ended)
 	}()
 	err = s.awaitReady(p)
-	if err == nil && s.config.FakeClock {
-		err = s.respell()
-	}
 	if err != nil {
 		_ = cmd.Process.Kill()
 		<-p.ended

@@ -30,7 +30,7 @@ type realStage struct {
 // of a client, whose library is in the caller's process, [Pause] stops the code
 // only, [Suspend] the code and the links.
 //
-// Clocks step and drift where libfaketime is installed; elsewhere these faults
+// Clocks step and drift where there is a C compiler; elsewhere these faults
 // are errors.ErrUnsupported and ErrNoFakeClock. NewReal fails with ErrNoServer
 // where there is no server program.
 func NewReal(n int) (Stage, error) {

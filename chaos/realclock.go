@@ -23,7 +23,7 @@ func (s skew) at(now time.Time) time.Duration {
 // was.
 func (s skew) from(now time.Time) skew { return skew{s.at(now), s.gain, now} }
 
-// by is the skew after the clock was moved, and its rate changed: libfaketime
+// by is the skew after the clock was moved, and its rate changed: fakeclock.c
 // counts the rate from the beginning of the process, so that the offset has to
 // take back what the new rate would have gained until now.
 func (s skew) by(step time.Duration, gain float64, now time.Time) skew {
@@ -32,7 +32,7 @@ func (s skew) by(step time.Duration, gain float64, now time.Time) skew {
 	return after
 }
 
-// String is the skew in libfaketime's words.
+// String is the skew in fakeclock.c's words.
 func (s skew) String() string {
 	return fmt.Sprintf("%+.6f x%.9f", s.offset.Seconds(), 1+s.gain)
 }

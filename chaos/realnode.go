@@ -64,7 +64,7 @@ func (r *replica) close() error {
 // leave it to the kernel when that reaches the disk: a process that is killed
 // loses nothing.
 func nodeConfig() ServerConfig {
-	_, err := findFakeClock()
+	_, err := fakeClock()
 	return ServerConfig{AOF: FsyncAlways, Args: []string{"--appendfsync", "no"}, FakeClock: err == nil}
 }
 

@@ -80,7 +80,7 @@ func (s Scenario) Fit(b Backend) error {
 	if !s.clocks {
 		return nil
 	}
-	_, err := findFakeClock()
+	_, err := fakeClock()
 	return err
 }
 

@@ -1,56 +1,85 @@
 package chaos
 
 import (
+	"context"
+	_ "embed"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
-// ErrNoFakeClock means that libfaketime is not installed. It is looked for
-// where Linux distributions put it, or at $REDLOCK_LIBFAKETIME.
-var ErrNoFakeClock = errors.New("chaos: libfaketime is not installed")
+// ErrNoFakeClock means that a server's wall clock can't be set here: that takes
+// Linux, and a C compiler (cc in PATH, or $CC) that builds what is preloaded into
+// the server's process.
+var ErrNoFakeClock = errors.New("chaos: the clock of a server process can't be set")
 
-// fakeClockPlaces are glob patterns.
-var fakeClockPlaces = []string{
-	"/usr/lib/*/faketime/libfaketime.so.1",
-	"/usr/lib/faketime/libfaketime.so.1",
-	"/usr/lib64/faketime/libfaketime.so.1",
-	"/usr/local/lib/faketime/libfaketime.so.1",
+//go:embed fakeclock/fakeclock.c
+var fakeClockSource []byte
+
+// fakeClock is the library that is preloaded. It is built at the first use, and kept
+// in the user's cache directory.
+func fakeClock() (string, error) {
+	if runtime.GOOS != "linux" {
+		return "", fmt.Errorf("%w: not on %s", ErrNoFakeClock, runtime.GOOS)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, "redlock")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoFakeClock, err)
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(fakeClockSource) // a hash never fails
+	library := filepath.Join(dir, fmt.Sprintf("fakeclock-%s-%x.so", runtime.GOARCH, hash.Sum64()))
+	if _, err := os.Stat(library); err == nil {
+		return library, nil
+	}
+	return library, compileFakeClock(library)
 }
 
-func findFakeClock() (string, error) {
-	if path := os.Getenv("REDLOCK_LIBFAKETIME"); path != "" {
-		if _, err := os.Stat(path); err != nil { //nolint:gosec // the user's own choice
-			return "", fmt.Errorf("%w: %w", ErrNoFakeClock, err)
-		}
-		return path, nil
+// compileFakeClock builds the library beside its place, and moves it there whole:
+// several processes may build it at once.
+func compileFakeClock(library string) error {
+	built, err := os.CreateTemp(filepath.Dir(library), "fakeclock-*.tmp")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoFakeClock, err)
 	}
-	for _, pattern := range fakeClockPlaces {
-		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
-			return found[0], nil
-		}
+	defer os.Remove(built.Name())
+	if err := built.Close(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoFakeClock, err)
 	}
-	return "", ErrNoFakeClock
+	compiler := os.Getenv("CC")
+	if compiler == "" {
+		compiler = "cc"
+	}
+	cmd := exec.CommandContext(context.Background(), compiler, "-O2", "-shared", "-fPIC", "-x", "c", "-o", built.Name(), "-") //nolint:gosec // the user's own compiler
+	cmd.Stdin = strings.NewReader(string(fakeClockSource))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s: %w\n%s", ErrNoFakeClock, compiler, err, out)
+	}
+	if err := os.Rename(built.Name(), library); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoFakeClock, err)
+	}
+	return nil
 }
 
 func (s *Server) clockFile() string { return filepath.Join(s.dir, "clock") }
 
-// clockEnv puts libfaketime before the process. libc must be named behind it,
-// or redis-server hangs in jemalloc; the monotonic clock stays true, as it does
-// when an operator or NTP sets a clock.
+// clockEnv has the process read its wall clock through fakeclock.c. The monotonic
+// clock stays true, as it does when an operator or NTP sets a clock.
 func (s *Server) clockEnv() ([]string, error) {
-	library, err := findFakeClock()
+	library, err := fakeClock()
 	if err != nil {
 		return nil, err
 	}
-	return []string{
-		"LD_PRELOAD=" + library + " libc.so.6",
-		"FAKETIME_TIMESTAMP_FILE=" + s.clockFile(),
-		"FAKETIME_NO_CACHE=1",
-		"FAKETIME_DONT_FAKE_MONOTONIC=1",
-	}, nil
+	return []string{"LD_PRELOAD=" + library, "REDLOCK_FAKE_CLOCK=" + s.clockFile()}, nil
 }
 
 // SetClock moves the server's wall clock while it runs, and for later
@@ -64,11 +93,6 @@ func (s *Server) SetClock(offset string) error {
 	}
 	s.setting.Lock()
 	defer s.setting.Unlock()
-	return s.writeClock(offset)
-}
-
-// writeClock is SetClock; setting is held.
-func (s *Server) writeClock(offset string) error {
 	// By rename, so that the server never reads half of it.
 	next := s.clockFile() + ".next"
 	if err := os.WriteFile(next, []byte(offset+"\n"), 0o600); err != nil {
@@ -77,19 +101,5 @@ func (s *Server) writeClock(offset string) error {
 	if err := os.Rename(next, s.clockFile()); err != nil {
 		return fmt.Errorf("chaos: clock of %s: %w", s.Addr(), err)
 	}
-	s.offset = offset
 	return nil
-}
-
-// respell has a process that has just begun read its clock's setting once more, in
-// other words. libfaketime looks at the time twice while it begins, and what lies
-// between, tens of milliseconds on a busy machine, its clock is off by until it
-// reads another text: a step to whoever knew the process before.
-func (s *Server) respell() error {
-	s.setting.Lock()
-	defer s.setting.Unlock()
-	if next, spaced := strings.CutSuffix(s.offset, " "); spaced {
-		return s.writeClock(next)
-	}
-	return s.writeClock(s.offset + " ")
 }

@@ -26,7 +26,7 @@ textbook-redlock and single-master. By default all play that the scenario claims
 about, with a guard that checks tokens before the resource, or without one, as it says.
 
 Backends: virtual (in memory, virtual time, the same from the same seed), embedded (in
-memory, real time), real (processes; clocks that step need libfaketime). None of them
+memory, real time), real (processes; clocks that step need a C compiler). None of them
 touches your nodes: --nodes and its like mean nothing here.
 
 Exit status: 0 if all was as claimed, or nothing is claimed of it; 1 if not; 69 if the
