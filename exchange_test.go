@@ -142,7 +142,7 @@ func TestAServerThatComesBackToItsAddressWaitsForWhoSawAnotherThere(t *testing.T
 		leads.Store(first)
 		warm(t, l)
 		wantVotes(t, "the first server again", l, 2)
-		wantText(t, "its Status", status(t, l).Nodes[0].Cause, "another server has voted at its address")
+		wantText(t, "its Status", status(t, l).Nodes[0].Cause, "an epoch that has ended")
 		wantVotes(t, "the first server, for who never saw the second", over(), 3)
 		must(t, l.Cluster().Join(t.Context()))
 		wantVotes(t, "the first server, after its wait", l, 3)

@@ -10,6 +10,7 @@ type (
 	Sight     = sight
 	Charter   = charter
 	Watch     = watch
+	Tenure    = tenure
 	Fleet     = fleet
 	Proposal  = proposal
 	Plan      = plan
@@ -80,6 +81,16 @@ func Unread(last sight, sent, seen instant, cause string) sight {
 func CheckNames(names []string) error { return checkNames(names) }
 
 func (w watch) Look(s sight) watch { return w.look(s) }
+
+func (t tenure) Look(s sight) (tenure, sight) { return t.look(s) }
+
+func (s sight) Returned() bool { return s.returned }
+
+// AsReturned is the sight with the mark of an epoch that has ended.
+func (s sight) AsReturned(returned bool) sight {
+	s.returned = returned
+	return s
+}
 
 func (w watch) Since() instant { return w.since }
 

@@ -159,14 +159,15 @@ func (w watch) look(s sight) watch {
 	}
 }
 
-// tenure is which server this client has seen vote at a node's address, and under
-// which epoch. One server that takes the place of another ends the other's epoch:
-// should the first come back as it was (the virtual IP has moved, and moved
-// back), its record still names it a member, and it does not know what was
-// granted in between. So it is blank, until it was installed under a new epoch.
+// tenure is under which epoch this client has last seen the node at an address be
+// a member. Any other epoch ends that one, whether another server took the node's
+// place or its data were exchanged (SWAPDB, a backup). Should the first come back
+// as it was (the virtual IP has moved back, the databases were swapped again), its
+// record still names it a member, and it does not know what was granted in
+// between. So it is blank, until it was installed under a new epoch.
 type tenure struct {
-	run, epoch string
-	past       []string // epochs that have ended
+	epoch string
+	past  []string // epochs that have ended
 }
 
 // pastEpochs is how many ended epochs a client keeps for each node.
@@ -180,12 +181,20 @@ func (t tenure) look(s sight) (tenure, sight) {
 	if !s.member() {
 		return t, s
 	}
-	if t.epoch != "" && t.run != s.run {
-		t.past = append(slices.Clone(t.past), t.epoch)
-		t.past = t.past[max(0, len(t.past)-pastEpochs):]
+	if t.epoch != s.rec.epoch {
+		t = t.end()
 	}
-	t.run, t.epoch = s.run, s.rec.epoch
+	t.epoch = s.rec.epoch
 	return t, s
+}
+
+// end is the tenure with no epoch: the one that there was has ended.
+func (t tenure) end() tenure {
+	if t.epoch == "" {
+		return t
+	}
+	past := append(slices.Clone(t.past), t.epoch)
+	return tenure{past: past[max(0, len(past)-pastEpochs):]}
 }
 
 // seat is the node's right to vote, or the reason why it abstains.
@@ -239,7 +248,7 @@ func (f fleet) standing(i int) (NodeState, string) {
 		// the cluster at once. It is taken over like a blank node, by the same wait.
 		return NodeBlank, fmt.Sprintf("it was founded as cluster %s at the same time as %s", s.rec.cluster, f.target)
 	case s.returned:
-		return NodeBlank, "another server has voted at its address since: it does not know what that one granted"
+		return NodeBlank, "its record is of an epoch that has ended: another server, or other data, voted at its address since, and it does not know what those granted"
 	case !s.member():
 		return NodeBlank, "it restarted: its data may be old"
 	}

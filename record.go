@@ -47,7 +47,7 @@ type sight struct {
 	cause    string // why not, or what is wrong with the record
 	refused  bool   // it answered, with something that waiting does not mend
 	run      string // its run_id
-	returned bool   // another server has voted in its place since its record was new: see tenure
+	returned bool   // its epoch has ended: see tenure
 	counted  bool   // largest is known
 	largest  Token  // the largest of base and stripes
 	recorded bool   // it shows a record that we understand; of a node that does not answer now, its last

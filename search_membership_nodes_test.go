@@ -8,8 +8,32 @@ import (
 	"github.com/quorumkit/redlock/internal/search"
 )
 
-// member tells whether the server's record is its own process's.
-func (v *server) member() bool { return v.cluster != 0 && v.node.Epoch != 0 && v.run == v.process }
+// member tells whether the server's record is its own process's, and of an epoch
+// that has not ended.
+func (v *server) member() bool {
+	return v.cluster != 0 && v.node.Epoch != 0 && v.run == v.process && !v.returned()
+}
+
+// returned asks the library's rule whether the epoch has ended, with the one that
+// voted last.
+func (v *server) returned() bool {
+	epoch := uint8(v.node.Epoch)
+	if v.voted == 0 || epoch == 0 || epoch == v.voted {
+		return false
+	}
+	t := redlock.Tenure{}
+	for _, e := range []uint8{min(epoch, v.voted), v.voted} {
+		t, _ = t.Look(tenured(e))
+	}
+	_, s := t.Look(tenured(epoch))
+	return s.Returned()
+}
+
+// tenured is a member with this epoch, all of one run.
+func tenured(epoch uint8) redlock.Sight {
+	r := redlock.RecordOf(word('e', epoch), "c", "r", nodeNames[:1], unit, 0)
+	return redlock.SightOf(nowInstant, "r", &r, 0, redlock.Notice{})
+}
 
 // hasten does at once what others may do to a server at any time: put a notice,
 // and load the voting set on a member. Later is no more: what matters of the one
@@ -74,6 +98,15 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 			restart(v, s)
 			v.data, v.saved, v.isSaved = v.saved, data{}, false
 			for c := range sys.clients { // the old data may hold what was released since
+				s.clients[c].visits[n].clean = 0
+			}
+		})
+	}
+	if sys.swaps {
+		put(swapData, func(v *server, s *memberState) {
+			s.faults--
+			v.data, v.saved, v.isSaved = v.saved, v.data, true
+			for c := range sys.clients {
 				s.clients[c].visits[n].clean = 0
 			}
 		})
@@ -171,6 +204,7 @@ func (sys *memberSystem) glimpse(v *server) glimpse {
 	return glimpse{
 		answered: true, process: v.process, cluster: v.cluster, run: v.run, epoch: min(uint8(v.node.Epoch), 1),
 		nonce: v.nonce, onRun: v.onRun, largest: v.node.Number(0),
+		returned: v.returned(),
 	}
 }
 
@@ -248,7 +282,8 @@ func (sys *memberSystem) sight(g glimpse) redlock.Sight {
 		r := redlock.RecordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.charter().MaxTTL(), 0)
 		rec = &r
 	}
-	return redlock.SightOf(at, word('r', g.process), rec, redlock.Token(g.largest), redlock.NoticeOf(word('n', g.nonce), word('r', g.onRun)))
+	s := redlock.SightOf(at, word('r', g.process), rec, redlock.Token(g.largest), redlock.NoticeOf(word('n', g.nonce), word('r', g.onRun)))
+	return s.AsReturned(g.returned)
 }
 
 func (sys *memberSystem) watch(k *joiner, n uint8) redlock.Watch {

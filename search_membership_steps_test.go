@@ -337,6 +337,9 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 		node.Epoch = epoch
 		run(&next.clients[c].visits[n], node)
 		node.Epoch = s.servers[n].node.Epoch
+		if sys.swaps && kind != takeRelease {
+			next.vote(n, uint8(epoch))
+		}
 		if next != *s {
 			yield(search.Step{Kind: kind, A: c, B: n}, next)
 		}
@@ -375,6 +378,19 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	})
 }
 
+// vote notes under which epoch the server votes. With another than before, all that
+// is under way to it was sent before anybody saw that one.
+func (s *memberState) vote(n, epoch uint8) {
+	v := &s.servers[n]
+	if v.voted != 0 && v.voted != epoch {
+		for c := range s.clients {
+			l := &s.clients[c].visits[n]
+			l.late = l.acquire || l.raise || l.extend || l.reseed
+		}
+	}
+	v.voted = epoch
+}
+
 // votes tells whether a voting script of the client would run on the server at
 // all, and with which epoch: with the server's, if the client can know it.
 func (sys *memberSystem) votes(v *server, link *visit) (bool, scriptmodel.Epoch) {
@@ -383,6 +399,9 @@ func (sys *memberSystem) votes(v *server, link *visit) (bool, scriptmodel.Epoch)
 	}
 	if sys.slip == slipNoEpoch && v.node.Epoch == 0 {
 		return true, 1
+	}
+	if sys.slip != slipEpochReturns && v.returned() && !link.late {
+		return false, 0
 	}
 	return v.node.Epoch != 0 && (link.until == 0 || uint8(v.node.Epoch) < link.until), v.node.Epoch
 }

@@ -37,7 +37,8 @@ const (
 	slipCacheSurvives // the script cache outlives the process
 	slipNoDrift
 	slipLapsedExtends
-	slipLongLease // a lease above MaxTTL
+	slipLongLease    // a lease above MaxTTL
+	slipEpochReturns // an epoch that another followed votes again
 )
 
 // memberSystem is nodes that forget, clients that lock, and joiners that bring
@@ -53,6 +54,8 @@ const (
 //     SCRIPT LOAD are one step, because the connection dies with the process.
 //     (Two steps in the control that leaves this out.)
 //   - The put of a notice: joiners are many, and any may do it at any moment.
+//   - Who has seen which epoch vote: all have. (What one client has not seen, its
+//     tenure can't tell it: a stated limit.)
 //
 // Time is counted in units. A clock of rate r goes r units on each tick; leases
 // and waits are counted down by the clock that they are kept by.
@@ -64,6 +67,7 @@ type memberSystem struct {
 	faults                  uint8                             // how many
 	faulty                  int                               // nodes from 0 on that they happen to
 	blank, old, flush       bool                              // which faults: restart without data, or with old ones, FLUSHALL
+	swaps                   bool                              // the same for SWAPDB: two data sets, one of them in force
 	extends                 uint8                             // extensions a lock may have, each with a re-seed
 	releases                bool                              // locks are released, attempts rolled back
 	founding                bool                              // the nodes are blank in the beginning
@@ -96,11 +100,13 @@ type server struct {
 	read           bool  // of slipOtherConnection: a client has read a member, and loads
 	process        uint8 // its run_id
 	epochs, nonces uint8 // so many were given out
+	voted          uint8 // the last epoch that it voted under, where data are swapped
 }
 
 // visit is one client at one node: what is under way, and what came back.
 type visit struct {
 	acquire, raise, extend, reseed, release bool // under way
+	late                                    bool // sent before the epoch that votes now did
 
 	grant     scriptmodel.Number // the reply to the acquire
 	known     bool               // it was among those that the raise round began with
@@ -131,6 +137,7 @@ type glimpse struct {
 	cluster, run, epoch uint8
 	nonce, onRun        uint8
 	largest             scriptmodel.Number
+	returned            bool // its epoch has ended
 	age                 uint8
 }
 
@@ -328,6 +335,7 @@ const (
 	decideJoin
 	takeInstall
 	dropKey
+	swapData
 )
 
 var stepTexts = [...]string{
@@ -339,7 +347,7 @@ var stepTexts = [...]string{
 	"server %[2]d restarts with its disk", "server %[2]d is flushed", "server %[2]d is verified, the voting set loaded",
 	"server %[2]d gets a notice", "joiner %[2]d reads server %[3]d", "joiner %[2]d gets no answer of server %[3]d",
 	"joiner %[2]d sends an install for server %[3]d", "server %[3]d runs joiner %[2]d's install",
-	"server %[2]d drops its key",
+	"server %[2]d drops its key", "server %[2]d swaps its data",
 }
 
 func (sys *memberSystem) Describe(st search.Step) string {
@@ -351,7 +359,7 @@ func (sys *memberSystem) Weight(st search.Step) int {
 	switch st.Kind {
 	case winClient, raiseClient, confirmClient:
 		return 80
-	case restartBlank, restartOld, flushAll, saveDisk, missNode:
+	case restartBlank, restartOld, flushAll, saveDisk, missNode, swapData:
 		return 1
 	case lookAt:
 		return 3
