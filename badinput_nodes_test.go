@@ -47,6 +47,7 @@ var refusingReplies = map[string]bool{
 	"READONLY You can't write against a read only replica.":                false,
 	"OOM command not allowed when used memory > 'maxmemory'.":              false,
 	"MISCONF Redis is configured to save RDB snapshots, but is unable to.": false,
+	"NOREPLICAS Not enough good replicas to write.":                        false,
 	"NOSCRIPT No matching script. Please use EVAL.":                        false,
 	"NOAUTH Authentication required.":                                      true,
 	"MOVED 866 127.0.0.1:7001":                                             true,

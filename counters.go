@@ -29,6 +29,7 @@ type counters struct {
 // nodeCounters is what NodeStats is made of.
 type nodeCounters struct {
 	down, abstains atomic.Bool
+	refuses        atomic.Bool
 	votes          [len(outcomeNames)]atomic.Uint64
 	calls          atomic.Uint64
 	errors         atomic.Uint64
@@ -68,6 +69,8 @@ func (c *counters) take(e *Event) {
 		c.nodes[e.Node].down.Store(e.Kind == NodeDown)
 	case NodeAbstains, NodeVotes:
 		c.nodes[e.Node].abstains.Store(e.Kind == NodeAbstains)
+	case NodeRefusesWrites, NodeTakesWrites:
+		c.nodes[e.Node].refuses.Store(e.Kind == NodeRefusesWrites)
 	case ClusterFounded, NodeClockStepped:
 	}
 }

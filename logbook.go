@@ -14,7 +14,7 @@ const logEvery = 10 * time.Second
 // WithLogger has what the Locker does and notices written to a log. Without it, or
 // with nil, a Locker is silent.
 //
-// A lost lock is an Error. A node that fails, abstains or whose clock steps is a
+// A lost lock is an Error. A node that fails, abstains, refuses writes or whose clock steps is a
 // Warn, and so are releases and renewals that no quorum confirms, acquisitions that
 // fail for want of a quorum, and a lock that WithMaxHold ended. A node that comes
 // back, and a cluster that was founded, is an Info; all else is a Debug. Of one
@@ -51,6 +51,7 @@ const (
 	anything  aspect = iota // not limited
 	reachable               // a node is down, or up
 	voting                  // it abstains, or votes
+	writing                 // it refuses writes, or takes them
 	timing                  // its clock stepped
 	releasing
 	renewing
@@ -121,6 +122,10 @@ func placed(e *Event) (aspect, slog.Level) {
 		return voting, slog.LevelWarn
 	case NodeVotes:
 		return voting, slog.LevelInfo
+	case NodeRefusesWrites:
+		return writing, slog.LevelWarn
+	case NodeTakesWrites:
+		return writing, slog.LevelInfo
 	case NodeClockStepped:
 		return timing, slog.LevelWarn
 	case ClusterFounded:

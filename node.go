@@ -57,6 +57,8 @@ type node struct {
 	stepped  func(node int, cause error) // told when the node's clock stepped
 	vigil    *vigil                      // the Locker's
 
+	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
+
 	wake    chan struct{}
 	stop    chan struct{}
 	stopped chan struct{}

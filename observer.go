@@ -18,6 +18,14 @@ const (
 	NodeAbstains
 	// NodeVotes says that a node votes that abstained: it has joined.
 	NodeVotes
+	// NodeRefusesWrites says that a node answers and refuses to write (its memory is
+	// full, its disk failed, it lacks replicas, it is a replica itself), so that it
+	// grants no lock; Err says why, in the server's words. It is told at the first
+	// refusal, not again at each.
+	NodeRefusesWrites
+	// NodeTakesWrites says that a node that refused to write has written again: it
+	// granted a lock, or a look proved it; Duration is for how long it refused.
+	NodeTakesWrites
 	// ClusterFounded says that this client made a node a member beyond the table
 	// of the ordinary way: a new cluster, or one whose majority lost its memory.
 	// Tokens lean on the clocks there once; Err says where.
@@ -65,7 +73,8 @@ const (
 
 var eventNames = [...]string{
 	"",
-	"node down", "node up", "node abstains", "node votes", "cluster founded", "lock lost", "node clock stepped", "release unconfirmed",
+	"node down", "node up", "node abstains", "node votes", "node refuses writes", "node takes writes", "cluster founded", "lock lost",
+	"node clock stepped", "release unconfirmed",
 	"lock acquired", "acquire failed", "attempt failed", "lock extended", "extend failed", "lock released", "release confirmed",
 	"lock reentered",
 }

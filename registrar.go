@@ -100,6 +100,12 @@ func (n *node) over(ctx context.Context) bool {
 // do does one deed on the node. What was refused has changed meanwhile: the next
 // look tells.
 func (n *node) do(ctx context.Context, p plan) error {
+	err := n.deed(ctx, p)
+	n.sawRefusal(err)
+	return err
+}
+
+func (n *node) deed(ctx context.Context, p plan) error {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	switch p.do {

@@ -60,6 +60,7 @@ func (n *node) handOut() {
 			broken = explain(err)
 		}
 		refused = refused || err != nil && !isMissingScript(err)
+		n.sawRefusal(err)
 		switch {
 		case p.releases != nil:
 			n.settleReleases(p, err)
@@ -139,6 +140,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 			v, cause = vote{outcome: Abstained}, doubt
 		}
 		if v.outcome == Granted {
+			n.sawWrite()
 			r.claim.vouch(n.index, r.start)
 		}
 		r.deliver(n.index, v, cause)
@@ -319,7 +321,7 @@ func answered(cmd redis.Cmder) bool {
 
 // refusals are the error replies that precede a script's first write: the
 // command did not happen. Every other error reply says nothing.
-var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF"}, clusterReplies...)
+var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF", "NOREPLICAS"}, clusterReplies...)
 
 // clusterReplies are what only a server with cluster-enabled says, before it runs
 // anything.

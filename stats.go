@@ -57,6 +57,7 @@ type NodeStats struct {
 	Name     string
 	Down     bool // it does not answer, or refuses, as far as is known
 	Abstains bool // it answers and does not vote, as far as is known
+	Refuses  bool // it answers and refuses to write, so that it grants nothing, as far as is known
 
 	Granted   uint64
 	Taken     uint64
@@ -134,6 +135,7 @@ func (n *node) stats(c *nodeCounters) NodeStats {
 	d := n.distrust.Load()
 	return NodeStats{
 		Name: n.name, Down: c.down.Load(), Abstains: c.abstains.Load() || d != nil && n.clock.early() < d.until,
+		Refuses: c.refuses.Load(),
 		Granted: c.votes[Granted].Load(), Taken: c.votes[Taken].Load(), Abstained: c.votes[Abstained].Load(),
 		Unknown: c.votes[Unknown].Load(), Failed: c.votes[Failed].Load(), Late: c.votes[Pending].Load(),
 		Calls: c.calls.Load(), Errors: c.errors.Load(), Time: duration(&c.time),

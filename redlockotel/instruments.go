@@ -52,7 +52,7 @@ func (i *instruments) make(m metric.Meter) error {
 	i.release = seconds("redlock.release.duration", "How long releases took to be confirmed by a quorum.", callBounds)
 	i.attempts = counter("redlock.attempt.failures", "{attempt}", "Attempts that brought no lock and were rolled back.")
 	i.losses = counter("redlock.lock.losses", "{lock}", "Locks that ended without having been released.")
-	i.changes = counter("redlock.node.changes", "{change}", "Changes of nodes: down, up, abstaining, voting, clock stepped.")
+	i.changes = counter("redlock.node.changes", "{change}", "Changes of nodes: down, up, abstaining, voting, refusing and taking writes, clock stepped.")
 	return errors.Join(errs...)
 }
 
@@ -78,7 +78,8 @@ func (i *instruments) measure(ctx context.Context, e *redlock.Event) {
 		i.losses.Add(ctx, 1, metric.WithAttributes(failed...))
 	case redlock.ReleaseConfirmed, redlock.ReleaseUnconfirmed:
 		i.release.Record(ctx, e.Duration.Seconds(), metric.WithAttributes(failed...))
-	case redlock.NodeDown, redlock.NodeUp, redlock.NodeAbstains, redlock.NodeVotes, redlock.NodeClockStepped:
+	case redlock.NodeDown, redlock.NodeUp, redlock.NodeAbstains, redlock.NodeVotes,
+		redlock.NodeRefusesWrites, redlock.NodeTakesWrites, redlock.NodeClockStepped:
 		i.changes.Add(ctx, 1, metric.WithAttributes(attribute.String("redlock.node.name", e.Name), attribute.String("redlock.node.change", change(e.Kind))))
 	case redlock.ClusterFounded, redlock.LockReentered:
 	}

@@ -26,7 +26,7 @@ var (
 	extends   = prometheus.NewDesc("redlock_extensions_total", "Extensions and renewals, by whether a quorum confirmed.", []string{"confirmed"}, nil)
 	releases  = prometheus.NewDesc("redlock_releases_total", "Releases, by whether a quorum confirmed.", []string{"confirmed"}, nil)
 	dropped   = prometheus.NewDesc("redlock_events_dropped_total", "Events that no observer was told.", nil, nil)
-	up        = prometheus.NewDesc("redlock_node_up", "1 while the node answers and votes, else 0.", []string{"node"}, nil)
+	up        = prometheus.NewDesc("redlock_node_up", "1 while the node answers, votes and takes writes, else 0.", []string{"node"}, nil)
 	votes     = prometheus.NewDesc("redlock_node_votes_total", "What the node had answered when an attempt was decided.", []string{"node", "vote"}, nil)
 	calls     = prometheus.NewDesc("redlock_node_call_seconds", "Round trips to the node.", []string{"node"}, nil)
 	failures  = prometheus.NewDesc("redlock_node_errors_total", "Round trips to the node that failed.", []string{"node"}, nil)
@@ -76,7 +76,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 // node shows one node.
 func (c collector) node(n *redlock.NodeStats, to chan<- prometheus.Metric) {
 	votesFor := 1.0
-	if n.Down || n.Abstains {
+	if n.Down || n.Abstains || n.Refuses {
 		votesFor = 0
 	}
 	to <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, votesFor, n.Name)
