@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ const (
 	portAttempts = 5
 )
 
+// testServer names the server that is started where a program does not say which.
+const testServer = "REDLOCK_TEST_SERVER"
+
 // ErrNoServer means that neither redis-server nor valkey-server is in PATH.
 var ErrNoServer = errors.New("chaos: no redis-server and no valkey-server in PATH")
 
@@ -48,8 +52,9 @@ const (
 // ServerConfig says how a server is started. The zero value is a master
 // without persistence, password or replicas.
 type ServerConfig struct {
-	// Binary is the program: a name or a path. By default it is redis-server,
-	// or valkey-server where only that is found.
+	// Binary is the program: a name or a path. By default it is what
+	// $REDLOCK_TEST_SERVER names, else redis-server, or valkey-server where only
+	// that is found.
 	Binary string
 	// AOF switches the append-only file on.
 	AOF Fsync
@@ -164,7 +169,7 @@ func CloseServers(servers []*Server) error {
 }
 
 func findBinary(name string) (string, error) {
-	if name != "" {
+	if name = cmp.Or(name, os.Getenv(testServer)); name != "" {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			return "", fmt.Errorf("%w: %w", ErrNoServer, err)

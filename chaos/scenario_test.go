@@ -111,6 +111,7 @@ func TestAScenarioSaysWhyItCannotBePlayed(t *testing.T) {
 	if err := clock.Fit(chaos.Real); !errors.Is(err, chaos.ErrNoFakeClock) && !errors.Is(err, chaos.ErrNoServer) {
 		t.Errorf("clock-forward-quorum: got %v; want ErrNoFakeClock", err)
 	}
+	t.Setenv("REDLOCK_TEST_SERVER", "")
 	t.Setenv("PATH", "")
 	if err := flush.Fit(chaos.Real); !errors.Is(err, chaos.ErrNoServer) {
 		t.Errorf("flushall: got %v; want ErrNoServer", err)
