@@ -233,7 +233,9 @@ func (r *round) close(nodes []*node, decided bool) {
 		case r.votes[i].outcome != Pending:
 		case nodes[i].sent(r.claim):
 			r.votes[i].outcome = Unknown
-			r.blame(i, errTimeout)
+			if r.cause(i) == nil { // what a refused try brought says more
+				r.blame(i, errTimeout)
+			}
 		default:
 			r.votes[i].outcome = Failed
 			r.blame(i, errNotSent)

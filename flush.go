@@ -36,19 +36,20 @@ const (
 // flight is one flush: what was taken, and the commands that carry it. The
 // writer has one flush out at a time and uses the same flight again.
 type flight struct {
-	releases []cleanup
-	groups   []*group
-	raises   []*round
-	passes   []*handover
-	acquires []*round
-	bids     []*round // acquires by a place in line
-	probes   []*round
-	looks    []*looking
-	parts    []part
-	sent     instant
-	silent   error // why the node does not vote in this flight; nil: it does
-	arena    []any // the batches' arguments, one after another
-	one      singles
+	releases   []cleanup
+	groups     []*group
+	raises     []*round
+	passes     []*handover
+	acquires   []*round
+	bids       []*round // acquires by a place in line
+	probes     []*round
+	looks      []*looking
+	parts      []part
+	sent       instant
+	unreleased map[string]bool // the names whose releases failed in it
+	silent     error           // why the node does not vote in this flight; nil: it does
+	arena      []any           // the batches' arguments, one after another
+	one        singles
 }
 
 // part is one command of a flight, and whom its reply concerns: one of the rest.
@@ -91,12 +92,8 @@ func (n *node) take(now instant) {
 	f.silent = n.silence() // once: what is taken is marked by it
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.refused == nil || now >= n.retryAt {
-		n.takeReleases(now)
-	}
-	if len(n.queue.releases)+len(f.releases) == 0 {
-		n.refused, n.refusals = nil, 0
-	}
+	n.queue.retake(now)
+	n.takeReleases(now)
 	n.takePasses()
 	n.takeGroups()
 	f.looks = append(f.looks, n.queue.looks...)
@@ -106,7 +103,6 @@ func (n *node) take(now instant) {
 	f.raises = append(f.raises, n.queue.raises...)
 	n.queue.raises = drop(n.queue.raises, len(n.queue.raises))
 	if len(n.queue.releases) > 0 {
-		n.failRefused()
 		return
 	}
 	taken, votes := 0, n.flight.silent == nil
@@ -116,6 +112,10 @@ func (n *node) take(now instant) {
 		}
 		taken++
 		if r.claim.over.Load() && (votes || r.asks == nil) {
+			continue
+		}
+		if err := n.queue.heldBack(r.claim.key); err != nil && votes {
+			r.deliver(n.index, vote{outcome: Failed}, err)
 			continue
 		}
 		if votes {
@@ -128,18 +128,6 @@ func (n *node) take(now instant) {
 		f.acquires = append(f.acquires, r)
 	}
 	n.queue.acquires = drop(n.queue.acquires, taken)
-}
-
-// failRefused fails the acquires that stand behind rollbacks which the node
-// refuses; mu is held.
-func (n *node) failRefused() {
-	if n.refused == nil {
-		return
-	}
-	for _, r := range n.queue.acquires {
-		r.deliver(n.index, vote{outcome: Failed}, fmt.Errorf("not sent: an earlier release was refused: %w", n.refused))
-	}
-	n.queue.acquires = drop(n.queue.acquires, len(n.queue.acquires))
 }
 
 // takeReleases takes the rollbacks that are still worth sending; mu is held.
@@ -292,7 +280,8 @@ func (n *node) abstain(cause error) {
 	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]
 }
 
-// addReleases makes one plain call of a single rollback, and batches of more.
+// addReleases makes one plain call of a single rollback, and batches of more, as far
+// as none of them goes alone.
 func (n *node) addReleases() {
 	rest := n.flight.releases
 	if len(rest) == 1 && rest[0].entry == leaveNothing && !n.doubtful(rest[0].claim) {
@@ -300,7 +289,10 @@ func (n *node) addReleases() {
 		return
 	}
 	for len(rest) > 0 {
-		batch := rest[:min(len(rest), releaseBatchSize)]
+		batch := rest[:1]
+		for k := 1; k < min(len(rest), releaseBatchSize) && !batch[0].alone() && !rest[k].alone(); k++ {
+			batch = rest[:k+1]
+		}
 		rest = rest[len(batch):]
 		n.addPart(part{cmd: n.releaseBatch(batch), releases: batch})
 	}

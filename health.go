@@ -49,8 +49,10 @@ func (n *node) recovered() {
 func (n *node) failQueued(err error) {
 	n.mu.Lock()
 	q, now := n.queue, n.clock.early()
-	q.releases = slices.DeleteFunc(q.releases, func(c cleanup) bool { return c.until <= now })
-	n.queue = backlog{releases: q.releases}
+	past := func(c cleanup) bool { return c.until <= now }
+	n.queue = backlog{
+		releases: slices.DeleteFunc(q.releases, past), refused: slices.DeleteFunc(q.refused, past), retryAt: q.retryAt, held: q.held,
+	}
 	n.mu.Unlock()
 	for _, rounds := range [][]*round{q.probes, q.raises, q.acquires} {
 		for _, r := range rounds {

@@ -46,6 +46,20 @@ func (w *vigil) telling(bids []*round) (looks []*looking) {
 	return looks
 }
 
+// size is of how many names the look is.
+func (k *looking) size() int { return len(k.lines) + len(k.bids) }
+
+// singly is the same look in calls of one name each.
+func (k *looking) singly() (looks []*looking) {
+	for i := range k.lines {
+		looks = append(looks, &looking{vigil: k.vigil, lines: k.lines[i : i+1 : i+1], rounds: k.rounds[i : i+1 : i+1]})
+	}
+	for i := range k.bids {
+		looks = append(looks, &looking{vigil: k.vigil, bids: k.bids[i : i+1]})
+	}
+	return looks
+}
+
 // submitLook queues a look, or fails it at once.
 func (n *node) submitLook(k *looking) {
 	n.mu.Lock()

@@ -81,9 +81,6 @@ type node struct {
 	due      bool        // for a verification
 	met      int64       // turn() as of the last verification
 	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
-	refused  error       // what the last rollback brought; nil: no error
-	refusals int         // refused tries in a row
-	retryAt  instant     // no try before
 	reading  reading     // the last sample of its clock
 	timeless error       // why its clock can not be watched; nil: it can
 	pinned   *redis.Conn // the connection that flushes go out on; nil: none
@@ -103,11 +100,18 @@ type backlog struct {
 	acquires []*round
 	probes   []*round
 	looks    []*looking
+
+	refused []cleanup        // releases that the node did not take, and that are not due yet
+	retryAt instant          // when the first of them is
+	held    map[string]error // their names, and what the node said
 }
 
 func (b *backlog) len() int {
 	return len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.looks)
 }
+
+// owes tells whether the node is owed releases; mu is held.
+func (b *backlog) owes() bool { return len(b.releases)+len(b.refused) > 0 }
 
 // cleanup is a release that a node still owes.
 type cleanup struct {
@@ -117,6 +121,8 @@ type cleanup struct {
 	entry leaving // what becomes of the process's entry
 	round *round  // who waits for it; nil: nobody
 	heir  bool    // a hand-over to the claim is queued: what it comes from is to go as well
+
+	rejected *rejection // by the node; nil: it was not refused yet
 }
 
 func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, stepped func(int, error)) *node {

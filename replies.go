@@ -46,6 +46,7 @@ func (e *takenError) Error() string {
 // missing script or another epoch is verified.
 func (n *node) handOut() {
 	f := &n.flight
+	f.findUnreleased()
 	var broken error
 	recheck, refused := false, false
 	// The clock comes first: what a node granted behind a step does not count.
@@ -62,6 +63,7 @@ func (n *node) handOut() {
 		refused = refused || err != nil && !isMissingScript(err)
 		n.sawRefusal(err)
 		switch {
+		case n.apart(p, err):
 		case p.releases != nil:
 			n.settleReleases(p, err)
 		case p.acquires != nil:
@@ -104,12 +106,6 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 		n.requeue(p.acquires)
 		return true
 	}
-	if len(p.acquires) > 1 && redis.HasErrorPrefix(err, "NOPERM") {
-		// One forbidden name has the whole call refused: the others need not know.
-		n.requeue(p.acquires)
-		n.singly += len(p.acquires)
-		return false
-	}
 	if err != nil {
 		for _, r := range p.acquires {
 			n.markAfter(r.claim, outcome)
@@ -130,6 +126,10 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 				n.requeue(p.acquires[i : i+1])
 				continue
 			}
+		}
+		if n.flight.metOurOwn(r.claim.key, reply) {
+			n.requeue(p.acquires[i : i+1])
+			continue
 		}
 		v, cause := acquireVote(reply, n.roster)
 		if p.bids {
@@ -244,7 +244,6 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 // where only the script was missing, and after a pause where the node refuses.
 func (n *node) settleReleases(p *part, err error) {
 	if err == nil {
-		n.refused, n.refusals = nil, 0
 		n.mu.Lock()
 		for _, c := range p.releases {
 			c.claim.marks[n.index] = absent
@@ -257,12 +256,15 @@ func (n *node) settleReleases(p *part, err error) {
 		}
 		return
 	}
-	cause := explain(err)
-	if !isMissingScript(err) || !n.again() {
-		n.refuse(err)
-	}
+	cause, now := explain(err), n.clock.early()
 	n.mu.Lock()
-	n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
+	if isMissingScript(err) && n.again() {
+		n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
+	} else {
+		for _, c := range p.releases {
+			n.queue.refuse(c, err, now)
+		}
+	}
 	n.mu.Unlock()
 	for _, c := range p.releases {
 		if c.round != nil {

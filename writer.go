@@ -23,10 +23,10 @@ func (n *node) write() {
 func (n *node) sleep() bool {
 	for {
 		n.mu.Lock()
-		work := n.queue.len() > 0 || len(n.queue.releases) > 0
+		work := n.queue.len() > 0 || n.queue.owes()
 		pause := n.pause(n.clock.early())
 		if n.closed {
-			owes := n.down == nil && n.refused == nil && len(n.queue.releases) > 0
+			owes := n.down == nil && len(n.queue.refused) == 0 && len(n.queue.releases) > 0
 			n.mu.Unlock()
 			return owes
 		}
@@ -74,23 +74,11 @@ func (n *node) pause(now instant) time.Duration {
 	switch {
 	case n.down != nil:
 		return n.downUntil.sub(now)
-	case n.refused != nil && n.queue.len() == 0:
-		return n.retryAt.sub(now)
+	case n.queue.len() == 0 && len(n.queue.releases) == 0:
+		return n.queue.retryAt.sub(now)
 	default:
 		return 0
 	}
-}
-
-// refuse notes that a rollback brought an error, and starts the pause before the
-// next try. A connection that broke may have been stale, and costs none.
-func (n *node) refuse(err error) {
-	pause := min(firstBackoff<<min(n.refusals, 10), lastBackoff)
-	if n.refused == nil && !isReply(err) {
-		pause = 0
-	}
-	n.refused = explain(err)
-	n.refusals++
-	n.retryAt = n.clock.early().add(pause)
 }
 
 // doze waits out a pause between two probes of a node that owes rollbacks.

@@ -1,0 +1,135 @@
+package redlock
+
+import (
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What a node refuses concerns as few names as it can: a call for many that was
+// refused for one of them goes again one by one, and a release that is refused alone
+// holds back its own name only.
+
+// rejection is what became of a release that a node did not take.
+type rejection struct {
+	cause   error
+	alone   bool // it goes in a call of its own: one that it shared was refused
+	tries   int
+	retryAt instant // no try before
+}
+
+// alone tells whether the release shares no call.
+func (c *cleanup) alone() bool { return c.rejected != nil && c.rejected.alone }
+
+// refuse keeps a release until its next try. Of a connection that broke, the first
+// try costs no pause: it may have been stale. Until then no acquire of that name goes
+// to the node: it would meet our own key; mu is held.
+func (b *backlog) refuse(c cleanup, err error, now instant) {
+	next := rejection{cause: explain(err), tries: 1, retryAt: now}
+	if before := c.rejected; before != nil {
+		next.alone, next.tries = before.alone, before.tries+1
+	}
+	if next.tries > 1 || isReply(err) {
+		next.retryAt = now.add(min(firstBackoff<<min(next.tries-1, 10), lastBackoff))
+	}
+	c.rejected = &next
+	if len(b.refused) == 0 || next.retryAt < b.retryAt {
+		b.retryAt = next.retryAt
+	}
+	b.refused = append(b.refused, c)
+	b.hold(c)
+}
+
+// hold keeps acquires of the release's name back; mu is held.
+func (b *backlog) hold(c cleanup) {
+	if b.held == nil {
+		b.held = make(map[string]error)
+	}
+	b.held[c.claim.key] = c.rejected.cause
+}
+
+// retake queues the refused releases that are due, before all others; mu is held.
+func (b *backlog) retake(now instant) {
+	if len(b.refused) > 0 && now < b.retryAt {
+		return
+	}
+	clear(b.held)
+	var due []cleanup
+	rest := b.refused[:0]
+	for _, c := range b.refused {
+		if c.rejected.retryAt <= now {
+			due = append(due, c)
+			continue
+		}
+		if len(rest) == 0 || c.rejected.retryAt < b.retryAt {
+			b.retryAt = c.rejected.retryAt
+		}
+		rest = append(rest, c)
+		b.hold(c)
+	}
+	clear(b.refused[len(rest):])
+	b.refused = rest
+	if len(due) > 0 {
+		b.releases = append(due, b.releases...)
+	}
+}
+
+// heldBack is why no acquire of key goes to the node now; nil: one may; mu is held.
+func (b *backlog) heldBack(key string) error {
+	if cause := b.held[key]; cause != nil {
+		return fmt.Errorf("not sent: an earlier release was refused: %w", cause)
+	}
+	return nil
+}
+
+// apart queues again, one by one, what was refused in one call for want of a right:
+// one forbidden name has the whole call refused, before anything of it happens, and
+// the others need not know. It returns false where that is not so, or where the call
+// was for one.
+func (n *node) apart(p *part, err error) bool {
+	if !redis.HasErrorPrefix(err, "NOPERM") {
+		return false
+	}
+	switch {
+	case len(p.releases) > 1:
+		for i := range p.releases {
+			p.releases[i].rejected = &rejection{cause: err, alone: true}
+		}
+		n.mu.Lock()
+		n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
+		n.mu.Unlock()
+	case len(p.acquires) > 1:
+		n.requeue(p.acquires)
+		n.singly += len(p.acquires)
+	case p.look != nil && p.look.size() > 1:
+		n.mu.Lock()
+		n.queue.looks = append(p.look.singly(), n.queue.looks...)
+		n.mu.Unlock()
+	default:
+		return false
+	}
+	return true
+}
+
+// findUnreleased notes the names whose releases failed in this flight. An acquire of
+// one of them, behind it in the same pipeline, may have met our own key.
+func (f *flight) findUnreleased() {
+	clear(f.unreleased)
+	for i := range f.parts {
+		if p := &f.parts[i]; len(p.releases) > 0 && p.cmd.Err() != nil {
+			if f.unreleased == nil {
+				f.unreleased = make(map[string]bool)
+			}
+			for _, c := range p.releases {
+				f.unreleased[c.claim.key] = true
+			}
+		}
+	}
+}
+
+// metOurOwn tells whether an acquire that was refused for a key on the node goes
+// again: its reply may be about the key that a release in front of it, in the same
+// flight, was to delete. If that is refused again, the name is held back.
+func (f *flight) metOurOwn(key string, reply int64) bool {
+	return f.unreleased[key] && (reply == -9 || reply <= -10 && reply != noReply)
+}

@@ -1,0 +1,224 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+const noRight = "NOPERM this user has no permissions to access one of the keys used as arguments"
+
+// refusing answers so to every script that is called with the name.
+func refusing(name, reply string) redlocktest.Interceptor {
+	return func(args []string) redlocktest.Verdict {
+		if scriptOf(args) != "" && slices.Contains(args, name) {
+			return redlocktest.ReplyError(reply)
+		}
+		return redlocktest.Pass()
+	}
+}
+
+// A release that a node refuses was repeated with its whole batch, again and again,
+// and until its lease was over no acquire of any name went to that node.
+func TestARefusedReleaseHoldsBackItsOwnNameOnly(t *testing.T) {
+	for _, reply := range []string{noRight, "OOM command not allowed when used memory > 'maxmemory'.", "ERR no word of what happened"} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3)
+			warm(t, l)
+			var locks []*redlock.Lock
+			for _, name := range []string{"orders/1", "secret/1", "orders/2"} {
+				locks = append(locks, mustAcquire(t, l, name))
+			}
+			synctest.Wait()
+			node := nodes.Node(0)
+			node.Intercept(refusing("secret/1", reply))
+			for _, lock := range locks { // in one call
+				go func() { _ = lock.Release(t.Context()) }()
+			}
+			time.Sleep(time.Second)
+			left := locksOn(node)
+			if reply == noRight && !slices.Equal(left, []string{"secret/1"}) || len(left) > len(locks) {
+				t.Errorf("%s: node 0 has %q; want only the name that it refuses", reply, left)
+			}
+			lock := mustAcquire(t, l, "orders/9")
+			synctest.Wait()
+			if !node.Miniredis().Exists("orders/9") {
+				t.Errorf("%s: another name is not on node 0; want it to vote for all others", reply)
+			}
+			mustRelease(t, lock)
+			_, err := l.TryAcquire(t.Context(), "secret/1")
+			must(t, ignore(err, redlock.ErrNoQuorum)) // two nodes are enough, or say why not
+			node.Intercept(nil)
+			time.Sleep(time.Second)
+			if left := locksOn(node); slices.Contains(left, "orders/1") || slices.Contains(left, "orders/2") {
+				t.Errorf("%s: it refuses nothing any more, and has %q; want the releases repeated", reply, left)
+			}
+		})
+	}
+}
+
+// ignore is err, unless it is one of that kind.
+func ignore(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
+}
+
+// The name itself waits for its release: what is sent of it would meet our own key.
+func TestAnAcquireBehindARefusedReleaseSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		lock := mustAcquire(t, l, "secret/1", redlock.WithFixedLease())
+		synctest.Wait()
+		for _, n := range nodes.Nodes() {
+			n.Intercept(refusing("secret/1", noRight))
+		}
+		err := lock.Release(t.Context())
+		wantError(t, "Release", err, redlock.ErrMisconfigured)
+		_, err = l.TryAcquire(t.Context(), "secret/1")
+		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+		wantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+		if err != nil && !strings.Contains(err.Error(), "an earlier release was refused") {
+			t.Errorf("got %v; want it to say that an earlier release was refused", err)
+		}
+	})
+}
+
+// An acquire travels in one pipeline with the release before it. Where that one is
+// refused, what the acquire finds is our own key, and no contention.
+func TestAnAcquireBehindARefusedReleaseIsNoContention(t *testing.T) {
+	for _, reply := range []string{noRight, "OOM command not allowed when used memory > 'maxmemory'."} {
+		for _, alone := range []bool{true, false} { // or in one call with another release
+			for _, once := range []bool{true, false} { // or for good
+				t.Run(fmt.Sprintf("%.4s alone %t once %t", reply, alone, once), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { behindRefused(t, reply, alone, once) })
+				})
+			}
+		}
+	}
+}
+
+func behindRefused(t *testing.T, reply string, alone, once bool) {
+	t.Helper()
+	l, nodes := newLocker(t, 3)
+	warm(t, l)
+	held, other := mustAcquire(t, l, "orders/42"), mustAcquire(t, l, "orders/41")
+	synctest.Wait()
+	met := new(atomic.Int64)
+	for _, n := range nodes.Nodes() {
+		refused := false
+		n.Intercept(func(args []string) redlocktest.Verdict {
+			name := scriptOf(args)
+			switch {
+			case slices.Contains(args, "busy") && strings.HasPrefix(name, "acquire"):
+				time.Sleep(10 * time.Millisecond) // the others gather behind it
+			case strings.HasPrefix(name, "release") && slices.Contains(args, "orders/42") && (!once || !refused):
+				refused = true
+				return redlocktest.ReplyError(reply)
+			case strings.HasPrefix(name, "acquire") && slices.Contains(args, "orders/42") && n.Miniredis().Exists("orders/42"):
+				met.Add(1)
+			}
+			return redlocktest.Pass()
+		})
+	}
+	busy := mustStart(t, l, "busy")
+	var releases sync.WaitGroup
+	releases.Go(func() { _ = held.Release(t.Context()) })
+	if !alone {
+		releases.Go(func() { _ = other.Release(t.Context()) })
+	}
+	time.Sleep(time.Millisecond)
+	lock, err := l.TryAcquire(t.Context(), "orders/42")
+	if errors.Is(err, redlock.ErrNotAcquired) {
+		t.Errorf("got %v; want no word of contention: nobody else was there", err)
+	}
+	if met.Load() == 0 {
+		t.Error("no acquire met our own key; want one, or this test shows nothing")
+	}
+	if err == nil {
+		mustRelease(t, lock)
+	}
+	mustRelease(t, <-busy)
+	releases.Wait()
+}
+
+// A look at many names that is refused for one of them tells nothing of the others:
+// they are looked at one by one.
+func TestALookIsRefusedForOneNameAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		names := []string{"secret/1", "orders/1", "orders/2", "orders/3"}
+		for _, name := range names {
+			mustAcquire(t, l, name)
+			go func() { _, _ = other.Acquire(t.Context(), name) }()
+		}
+		time.Sleep(time.Second)
+		var hidden, seen atomic.Int64
+		for _, n := range nodes.Nodes() {
+			forbid := refusing("secret/1", noRight)
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				v := forbid(args)
+				if scriptOf(args) == "look" && slices.Contains(args, "orders/1") {
+					if v == redlocktest.Pass() {
+						seen.Add(1)
+					} else {
+						hidden.Add(1)
+					}
+				}
+				return v
+			})
+		}
+		time.Sleep(30 * time.Second)
+		if hidden.Load() == 0 {
+			t.Fatal("no look had a forbidden name beside another; want some, or this test shows nothing")
+		}
+		if seen.Load() < hidden.Load() {
+			t.Errorf("%d of %d looks at a name were refused for another, and %d reached it; want each repeated", hidden.Load(), hidden.Load()+seen.Load(), seen.Load())
+		}
+	})
+}
+
+// A server whose ACL loses a name that is held.
+func TestAServerThatForbidsOneNameVotesForAllOthers(t *testing.T) {
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{Users: []string{"lock on >secret &* ~* +@all"}})
+	var clients []redis.UniversalClient
+	for _, s := range servers {
+		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
+	}
+	l := lockerWith(t, clients)
+	admitted(t, l)
+	warm(t, l)
+	var locks []*redlock.Lock
+	for i := range 20 {
+		locks = append(locks, mustAcquire(t, l, fmt.Sprintf("orders/%d", i)))
+	}
+	locks = append(locks, mustAcquire(t, l, "secret/1"))
+	admin := clientOf(t, servers[0])
+	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "lock", "resetkeys", "~redlock:*", "~orders/*", "~warm").Err())
+	for _, lock := range locks {
+		go func() { _ = lock.Release(t.Context()) }()
+	}
+	pollUntil(t, 3*time.Second, "server 0 has nothing but the name that it refuses", func() bool {
+		return slices.Equal(keysOn(t, servers[0]), []string{"secret/1"})
+	})
+	pollUntil(t, 2*time.Second, "server 0 votes for another name", func() bool {
+		lock := mustAcquire(t, l, "orders/99")
+		defer mustRelease(t, lock)
+		return keyOn(t, servers[0], "orders/99") != ""
+	})
+}
