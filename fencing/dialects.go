@@ -25,6 +25,11 @@ type Dialect struct {
 	// open reports whether the transaction is there, where the database lets
 	// statements run on without it. nil: the database refuses them by itself.
 	open func(ctx context.Context, tx *sql.Tx) (bool, error)
+	// begun and same are the statements that tell whether a transaction is still
+	// the one that it was, where the session may have begun another: a savepoint
+	// and its release, which is an error without it. Empty: open is enough.
+	begun string
+	same  string
 	// marks tells errors apart without the driver's types: by SQLSTATE where the
 	// driver has the method, else by what the message always contains.
 	marks marks
@@ -99,8 +104,9 @@ RETURNING token`,
 // The primary key finds the row or makes it, and InnoDB locks it exclusively
 // until the transaction ends. The statement reads the newest committed version
 // at every isolation level, the snapshot notwithstanding. A deadlock takes the
-// whole transaction away and lets the session go on without one; the condition
-// on @@in_transaction sees that.
+// whole transaction away and lets the session go on without one, and so does the
+// commit that DDL and TRUNCATE bring with them. The condition on @@in_transaction
+// sees that, and a savepoint sees it where another transaction has begun.
 func MariaDB() Dialect {
 	d := mysqlFamily("MariaDB")
 	d.record = `INSERT INTO {table} (resource, token)
@@ -132,7 +138,9 @@ func mysqlFamily(name string) Dialect {
 	resource varbinary(255) NOT NULL PRIMARY KEY,
 	token bigint NOT NULL CHECK (token > 0)
 ) ENGINE=InnoDB`,
-		peek: `SELECT token FROM {table} WHERE resource = ?`,
+		peek:  `SELECT token FROM {table} WHERE resource = ?`,
+		begun: "SAVEPOINT redlock_fencing_write",
+		same:  "RELEASE SAVEPOINT redlock_fencing_write",
 		marks: marks{
 			noTable: []string{"Error 1146 "},
 			aborted: []string{"Error 1305 "}, // the savepoint went with its transaction
@@ -157,7 +165,8 @@ func openSQLite(ctx context.Context, tx *sql.Tx) (bool, error) {
 }
 
 // openMySQL sets a savepoint and releases it: without a transaction the
-// savepoint is gone as soon as it is set, and the release is error 1305.
+// savepoint is gone as soon as it is set, and the release is error 1305. Its name
+// is not that of begun, which it would replace.
 func openMySQL(ctx context.Context, tx *sql.Tx) (bool, error) {
 	for _, statement := range []string{"SAVEPOINT redlock_fencing", "RELEASE SAVEPOINT redlock_fencing"} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {

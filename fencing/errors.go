@@ -7,7 +7,8 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// What a guard can refuse. In each of these cases nothing was written.
+// What a guard can refuse. In each of these cases nothing was written, but where
+// SQL.Write returns ErrTxAborted.
 var (
 	// ErrStale is what every StaleError unwraps to: the resource has seen a
 	// larger token, so a newer holder is, or was, at work.
@@ -30,7 +31,9 @@ var (
 	// ErrNoTable is returned when the guard's table is missing: see SQL.Migrate.
 	ErrNoTable = errors.New("the table of tokens is missing")
 	// ErrTxAborted is returned for a transaction that can no longer commit, or
-	// is no longer there: what follows in it would not be atomic.
+	// is no longer there: what follows in it would not be atomic. SQL.Write
+	// returns it also after its function has written, if the transaction ended
+	// before the commit: see there for what is committed then.
 	ErrTxAborted = errors.New("transaction is already aborted")
 	// ErrHeader is returned for a Fencing-Token header that is not a token.
 	ErrHeader = errors.New("malformed " + Header + " header")

@@ -31,8 +31,10 @@ const MaxResourceLen = 255
 // one after another, in the order of their tokens.
 //
 // Not promised: anything about a write that was made in another transaction, or
-// about what was read before Check. A transaction that stays open keeps newer
-// holders waiting: give it a context with a deadline.
+// about what was read before Check. Statements that commit by themselves end the
+// transaction, and the guard with it: DDL, TRUNCATE and others of MariaDB and
+// MySQL. Write tells of that, and cannot undo it. A transaction that stays open
+// keeps newer holders waiting: give it a context with a deadline.
 type SQL struct {
 	dialect Dialect
 	table   string
@@ -107,7 +109,10 @@ func (g *SQL) Migrate(ctx context.Context, db *sql.DB) error {
 // Call it first in the transaction: before what is read, so that nothing can
 // change between the reading and the writing. It blocks while another
 // transaction that has checked the same resource is open, until ctx is done or
-// the database gives up. It costs one statement (MySQL: four).
+// the database gives up. It costs one statement (MySQL: four). What ends the
+// transaction after it, Check cannot know: on MariaDB, MySQL and SQLite a second
+// Check as the last statement before Commit returns ErrTxAborted then, unless
+// another transaction has begun in the same session.
 //
 // It returns what Accept returns; ErrResource for a name longer than
 // MaxResourceLen or not valid text; ErrNoTable; ErrTxAborted for a transaction
@@ -121,22 +126,33 @@ func (g *SQL) Check(ctx context.Context, tx *sql.Tx, resource string, token redl
 	if err := validColumn(resource, token); err != nil {
 		return err
 	}
-	highest, err := g.raise(ctx, tx, resource, token)
-	if err != nil {
+	if err := g.open(ctx, tx); err != nil {
 		return g.classed(resource, err)
 	}
-	return Accept(resource, token, highest)
+	return g.show(ctx, tx, resource, token)
 }
 
 // Write runs write in a transaction of its own that has checked token first, and
 // commits it. A write that fails or panics is rolled back, and its token with
 // it. write must use the transaction that it is given, and leave its end to
-// Write. opts are those of db.BeginTx, and may be nil.
+// Write. opts are those of db.BeginTx, and may be nil. It costs what Check costs,
+// and on MariaDB two statements more.
 //
 // It returns what Check returns, or write's error, or that of begin or commit;
 // all of these untouched. After an error from commit other than those for which
 // Retryable is true, the write may or may not have happened; under the same
 // token it may be tried again.
+//
+// ErrTxAborted after write has returned nil says that the transaction ended in
+// the middle: a statement committed by itself (MariaDB, MySQL: DDL, TRUNCATE,
+// LOCK TABLES, a procedure that commits), or write kept an error that had taken
+// the transaction away to itself (a deadlock). What came before that statement
+// may be committed. What came after it was not guarded, may be committed as well,
+// and may have overwritten a newer holder's writes. Nor is it rolled back when
+// write returns an error after such a statement. PostgreSQL has no such
+// statement, and commits nothing after an error. What Write does not see is a
+// COMMIT in SQL, against the rule above, on PostgreSQL; and on SQLite, if a BEGIN
+// follows it.
 func (g *SQL) Write(ctx context.Context, db *sql.DB, opts *sql.TxOptions, resource string, token redlock.Token, write func(*sql.Tx) error) error {
 	if err := validColumn(resource, token); err != nil {
 		return err
@@ -146,11 +162,17 @@ func (g *SQL) Write(ctx context.Context, db *sql.DB, opts *sql.TxOptions, resour
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing, and after a failure the failure counts
-	if err := g.Check(ctx, tx, resource, token); err != nil {
+	if err := g.begun(ctx, tx); err != nil {
+		return err
+	}
+	if err := g.show(ctx, tx, resource, token); err != nil {
 		return err
 	}
 	if err := write(tx); err != nil {
 		return err
+	}
+	if err := g.same(ctx, tx); err != nil {
+		return g.ended(resource, err)
 	}
 	return tx.Commit()
 }
@@ -178,17 +200,48 @@ func (g *SQL) Retryable(err error) bool {
 	return err != nil && !errors.Is(err, ErrStale) && g.dialect.marks.is(err, g.dialect.marks.retry)
 }
 
+// open returns sql.ErrTxDone, or the driver's error, unless tx is there.
+func (g *SQL) open(ctx context.Context, tx *sql.Tx) error {
+	if g.dialect.open == nil {
+		return nil
+	}
+	open, err := g.dialect.open(ctx, tx)
+	if err == nil && !open {
+		return sql.ErrTxDone
+	}
+	return err
+}
+
+// begun marks a transaction that was just begun, for same.
+func (g *SQL) begun(ctx context.Context, tx *sql.Tx) error {
+	if g.dialect.begun == "" {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, g.dialect.begun)
+	return err
+}
+
+// same returns an error unless tx is still the transaction that begun marked: the
+// guard's row has been this transaction's all along.
+func (g *SQL) same(ctx context.Context, tx *sql.Tx) error {
+	if g.dialect.same == "" {
+		return g.open(ctx, tx)
+	}
+	_, err := tx.ExecContext(ctx, g.dialect.same)
+	return err
+}
+
+// show puts token to the guard in tx, which is open.
+func (g *SQL) show(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) error {
+	highest, err := g.raise(ctx, tx, resource, token)
+	if err != nil {
+		return g.classed(resource, err)
+	}
+	return Accept(resource, token, highest)
+}
+
 // raise raises the row in tx and returns what it then holds.
 func (g *SQL) raise(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) (redlock.Token, error) {
-	if g.dialect.open != nil {
-		open, err := g.dialect.open(ctx, tx)
-		if err != nil {
-			return 0, err
-		}
-		if !open {
-			return 0, sql.ErrTxDone
-		}
-	}
 	var highest int64
 	row, args := g.record, []any{resource, int64(token)} //nolint:gosec // at most 2^53-1, by valid
 	if g.read != "" {
@@ -213,6 +266,16 @@ func (g *SQL) classed(resource string, err error) error {
 		return fmt.Errorf("fencing: check %q: %w: %s: %w", resource, ErrNoTable, g.table, err)
 	case errors.Is(err, sql.ErrTxDone), m.is(err, m.aborted):
 		return fmt.Errorf("fencing: check %q: %w: %w", resource, ErrTxAborted, err)
+	}
+	return err
+}
+
+// ended names the error of a transaction that is not there any more after the
+// caller's function has written in it, and leaves all others as they are.
+func (g *SQL) ended(resource string, err error) error {
+	if errors.Is(err, sql.ErrTxDone) || g.dialect.marks.is(err, g.dialect.marks.aborted) {
+		return fmt.Errorf("fencing: write %q: %w: it ended in the middle, by a statement that commits or an error that was not returned; "+
+			"what followed was not guarded, and may be committed: %w", resource, ErrTxAborted, err)
 	}
 	return err
 }
