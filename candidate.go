@@ -43,6 +43,8 @@ func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) 
 				err = joined(err, last)
 			}
 			return nil, err
+		case (c.t.call.failed == 1 || failed.hopeless()) && c.locker.lookAgain(ctx, failed):
+			continue // at once: one that abstained may vote by now
 		case failed.hopeless():
 			return nil, failed
 		}

@@ -14,6 +14,10 @@ const (
 	// strayPoll is how often it looks while a node that answers is not to be
 	// taken in (foreign, damaged, retired): somebody may have emptied it.
 	strayPoll = 10 * time.Second
+	// lookAgainAfter is how long after a look at all nodes the next may be asked
+	// for, by acquisitions that are refused for what was seen: one that is refused
+	// over and over, and a thousand at a time, make ten looks a second.
+	lookAgainAfter = 100 * time.Millisecond
 	// joinSteps bounds the deeds between two pauses: a notice, a look, a
 	// replacement to write, another look, an install (of a new cluster, one node
 	// after another), and an amendment, with room for races.
@@ -34,12 +38,7 @@ func (r *roster) run() {
 		case <-ctx.Done():
 		}
 	}()
-	for {
-		select {
-		case <-r.nudge:
-		case <-r.stop:
-			return
-		}
+	for r.sleep(0) {
 		for pause := r.settle(ctx, r.proposal()); pause > 0; pause = r.settle(ctx, r.proposal()) {
 			if !r.sleep(pause) {
 				return
@@ -48,16 +47,73 @@ func (r *roster) run() {
 	}
 }
 
-// sleep waits out a pause, or less when the joiner is nudged. It returns false
-// when the roster was closed.
+// sleep waits out a pause (0: one without an end), or less when the joiner is
+// nudged, or when a look is asked for and is due. It returns false when the roster
+// was closed.
 func (r *roster) sleep(pause time.Duration) bool {
 	t := r.clock.newTimer(pause)
 	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.nudge:
-	case <-r.stop:
-		return false
+	due, until := t.C, r.clock.now().add(pause)
+	if pause == 0 {
+		due = nil
+	}
+	for {
+		select {
+		case <-due:
+		case <-r.nudge:
+		case <-r.asked:
+			if at := r.lookDue(); due == nil || at < until {
+				due, until = t.C, at
+				t.Reset(max(until.sub(r.clock.now()), 0))
+			}
+			continue
+		case <-r.stop:
+			return false
+		}
+		select {
+		case <-r.asked: // the look that comes now is newer than whoever asked
+		default:
+		}
+		return true
+	}
+}
+
+// lookDue is when all nodes may be looked at for whoever asks.
+func (r *roster) lookDue() instant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.looks == 0 {
+		return 0
+	}
+	return r.looked.add(lookAgainAfter)
+}
+
+// lookAgain waits for a look at all nodes that begins from now on: all who ask
+// share one. It returns false if none came in time: before ctx was done, or within
+// two node timeouts, since one look may have to wait for the one that is under way.
+func (r *roster) lookAgain(ctx context.Context, timeout time.Duration) bool {
+	t := r.clock.newTimer(lookAgainAfter + 2*timeout)
+	defer t.Stop()
+	r.mu.Lock()
+	latest, done, next := r.looks, r.done, r.next
+	r.mu.Unlock()
+	for done <= latest {
+		select {
+		case r.asked <- struct{}{}:
+		default:
+		}
+		select {
+		case <-next:
+		case <-t.C:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-r.stop:
+			return false
+		}
+		r.mu.Lock()
+		done, next = r.done, r.next
+		r.mu.Unlock()
 	}
 	return true
 }
@@ -98,6 +154,11 @@ func (r *roster) settle(ctx context.Context, p proposal) time.Duration {
 // lookAtAll reads every node, at the same time; counted reads their largest
 // number as well, which costs a server milliseconds.
 func (r *roster) lookAtAll(ctx context.Context, counted bool) {
+	r.mu.Lock()
+	r.looks++
+	number := r.looks
+	r.looked = r.clock.now()
+	r.mu.Unlock()
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for _, n := range r.nodes {
 		g.Go(func() error {
@@ -106,6 +167,14 @@ func (r *roster) lookAtAll(ctx context.Context, counted bool) {
 		})
 	}
 	_ = g.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = max(r.done, number)
+	close(r.next)
+	r.next = make(chan struct{})
 }
 
 // step plans for every node and does the deeds that are due. It returns whether

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,8 +150,11 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*
 // ErrNoQuorum: too few answered, so nobody can say. A free name for which another
 // Locker waits is ErrNotAcquired too, unless WithBarging is given. A name that this Locker
 // holds or queues for is ErrNotAcquired, without traffic. It blocks for at most
-// one node timeout, or two where the nodes have to settle on a token. The rest is
-// as for Acquire; what a failed attempt sent is rolled back in the background.
+// one node timeout, or two where the nodes have to settle on a token. Before it
+// refuses because nodes were seen not to vote, all nodes are looked at again, which
+// takes two node timeouts and 100 ms at most, and asked again where one may vote by
+// then. The rest is as for Acquire; what a failed attempt sent is rolled back in
+// the background.
 func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
 	t, key, err := l.request("acquire", resource, opts)
 	if err != nil {
@@ -181,10 +185,37 @@ func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms)
 	}
 	lock, err := l.once(ctx, resource, ln, *t)
 	if err != nil {
-		t.call.failed = 1
+		if t.call.failed = 1; l.lookAgain(ctx, err) {
+			if lock, err = l.once(ctx, resource, ln, *t); err != nil {
+				t.call.failed++
+			}
+		}
+	}
+	if err != nil {
 		l.passOn(key)
 	}
 	return lock, err
+}
+
+// lookAgain looks at the nodes before an acquisition is refused for what was seen
+// of them. It tells whether one that abstained may vote by now. A refusal that has
+// another reason stands as it is.
+func (l *Locker) lookAgain(ctx context.Context, err error) bool {
+	var failed *QuorumError
+	if !errors.Is(err, ErrNoQuorum) || !errors.As(err, &failed) {
+		return false
+	}
+	var seen *abstention
+	judged := func(n NodeResult) bool { return n.Outcome == Abstained && errors.As(n.Err, &seen) }
+	if !slices.ContainsFunc(failed.Nodes, judged) || !l.roster.lookAgain(ctx, l.cfg.nodeTimeout) {
+		return false
+	}
+	for i, n := range failed.Nodes {
+		if judged(n) && l.roster.mayVote(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // once is TryAcquire's attempt.

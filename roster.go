@@ -21,6 +21,7 @@ type roster struct {
 
 	work  chan struct{} // a slot for whoever does deeds: one at a time
 	nudge chan struct{}
+	asked chan struct{} // a look is asked for
 	stop  chan struct{}
 	ended chan struct{}
 
@@ -34,15 +35,19 @@ type roster struct {
 	cluster string        // that a quorum carries
 	longest time.Duration // the longest lease that anyone may have taken
 	changed chan struct{} // closed by the next publication
+	looks   int           // at all nodes, that have begun
+	done    int           // the latest of them that has ended
+	looked  instant       // when the latest began
+	next    chan struct{} // closed when one ends
 }
 
 func newRoster(cfg *config, clock *Clock, names []string) *roster {
 	n := len(names)
 	return &roster{
 		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: cfg.chance.Name(),
-		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
-		until: make([]instant, n), changed: make(chan struct{}),
+		until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}
 }
 
@@ -153,11 +158,27 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 	}
 	switch state, _ := f.standing(i); {
 	case state == NodeForeign || state == NodeMisconfigured, state == NodeBlank && f.barred(i):
-		return fmt.Errorf("%w: %s", ErrMisconfigured, why)
+		return &abstention{fmt.Errorf("%w: %s", ErrMisconfigured, why)}
 	case state == NodeBlank && !p.waiting:
 		why += fmt.Sprintf("; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", f.wait())
 	}
-	return errors.New(why)
+	return &abstention{errors.New(why)}
+}
+
+// abstention is why a node abstains by what was seen of it, which grows old.
+type abstention struct{ why error }
+
+func (a *abstention) Error() string { return a.why.Error() }
+
+// Unwrap returns the reason.
+func (a *abstention) Unwrap() error { return a.why }
+
+// mayVote tells whether node i may, by what was seen last.
+func (r *roster) mayVote(i int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, why := r.fleet().seat(i)
+	return why == ""
 }
 
 // proposal is what this Locker would found a cluster with.

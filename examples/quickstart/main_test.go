@@ -117,6 +117,29 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 	}
 }
 
+// The README's second quick start: masters that nobody has used yet. Three at the
+// same time, because each meets the workers' looks at another moment.
+func TestNewMastersAreWaitedFor(t *testing.T) {
+	for run := range 3 {
+		t.Run(strconv.Itoa(run), func(t *testing.T) {
+			t.Parallel()
+			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+			addrs := make([]string, len(servers))
+			for i, s := range servers {
+				addrs[i] = s.Addr()
+			}
+			out, errs, code := start(t, strings.Join(addrs, ","))
+			if code != 0 || errs != "" {
+				t.Fatalf("got exit status %d and %q; want 0 and silence\n%s", code, errs, out)
+			}
+			checkStory(t, out, []string{
+				"0 of 5 masters vote", "wait 30s", "5 masters from REDLOCK_NODES", "worker 1 holds", "refused",
+				"worker 2 waits", "worker 1 has released", "worker 2 holds", "done",
+			})
+		})
+	}
+}
+
 func TestItFailsWithoutAQuorum(t *testing.T) {
 	out, errs, code := start(t, "redis://me:hunter2@127.0.0.1:1,127.0.0.1:2")
 	if code != 1 || !strings.Contains(errs, "no quorum") {
