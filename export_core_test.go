@@ -78,3 +78,9 @@ func InLine(l *Locker, key string) int {
 	}
 	return 0
 }
+
+// NewStood is a memory of the names that were waited for.
+func NewStood() (has func(string) bool, add func(string)) {
+	s := new(stood)
+	return s.has, s.add
+}

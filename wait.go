@@ -18,6 +18,7 @@ type lineup struct {
 	mu    sync.Mutex // guards the fields below, and every line's
 	names map[string]*line
 	spare []*line // of names that nobody waited for, to be used again
+	stood stood   // the names that nodes may have an entry of ours for
 }
 
 // mostSpare is how many lines are kept for use again.
@@ -176,13 +177,17 @@ func (ls *lineup) pass(key string, leave func()) {
 }
 
 // hint takes in that node i called us for key. It calls leave when the entry that
-// the node called is of no use to anybody here any more, as pass does.
+// the node called is of no use to anybody here any more, as pass does. A name that
+// this process never stood in line for has no entry of ours: the call is stray or
+// forged, and nothing is sent for it.
 func (ls *lineup) hint(key string, i int, leave func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
 	if ln == nil || !ln.recorded {
-		leave()
+		if ls.stood.has(key) {
+			leave()
+		}
 		return
 	}
 	ln.hints |= 1 << i
@@ -260,6 +265,7 @@ func (ls *lineup) ranks(ln *line, position int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln.position, ln.recorded = position, true
+	ls.stood.add(ln.key)
 }
 
 // changed says that a look found the name free.
