@@ -1,7 +1,12 @@
 package redlock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,4 +93,126 @@ func TestADamagedCounterOfOneNameDoesNotDragTheOthersAlong(t *testing.T) {
 		}
 		mustRelease(t, far)
 	})
+}
+
+// A lock that asks nothing of the nodes for as long as it is held: nobody but the
+// watch looks at their clocks. A quorum steps, and it ends before a contender who
+// never saw these nodes could have had it for more than a quarter of a second.
+func TestAHolderSeesAStepWithinAQuarterOfASecondOfIt(t *testing.T) {
+	for _, names := range []int{1, 300} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+			locks := make([]*redlock.Lock, names)
+			for i := range locks {
+				locks[i] = mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+			}
+			synctest.Wait()
+			time.Sleep(5 * time.Second)
+			for _, n := range nodes.Nodes()[:3] {
+				n.Miniredis().SetTime(time.Now().Add(time.Minute))
+			}
+			time.Sleep(260 * time.Millisecond)
+			synctest.Wait()
+			for _, lock := range locks {
+				err := lock.Err()
+				wantError(t, "the lock", err, redlock.ErrLost)
+				wantText(t, "the lock", fmt.Sprint(err), "stepped")
+			}
+		})
+	}
+}
+
+// One look a node every quarter of a second, whatever the number of locks; what
+// traffic reads counts; and who holds nothing and waits for nothing sends nothing.
+func TestTheWatchLooksAtEachNodeOnceForAllLocks(t *testing.T) {
+	looks := func(t *testing.T, n *redlocktest.Node, d time.Duration) (times, all int) {
+		t.Helper()
+		times, all = n.Calls("TIME"), n.Calls()
+		time.Sleep(d)
+		synctest.Wait()
+		return n.Calls("TIME") - times, n.Calls() - all
+	}
+	for _, names := range []int{1, 300} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+			var held []*redlock.Lock
+			for i := range names {
+				held = append(held, mustAcquire(t, l, fmt.Sprintf("orders/%d", i)))
+			}
+			time.Sleep(time.Second)
+			if times, all := looks(t, nodes.Node(1), 10*time.Second); times < 39 || times > 41 || all != times {
+				t.Errorf("%d locks: got %d looks at a clock and %d commands in ten seconds; want 40 of both", names, times, all)
+			}
+			for _, lock := range held {
+				mustRelease(t, lock)
+			}
+			time.Sleep(time.Second)
+			if _, all := looks(t, nodes.Node(1), 10*time.Second); all != 0 {
+				t.Errorf("an idle Locker: got %d commands; want none", all)
+			}
+			mustAcquire(t, l, "orders/42") // and it begins again
+			time.Sleep(time.Second)
+			if times, _ := looks(t, nodes.Node(1), 10*time.Second); times < 39 || times > 41 {
+				t.Errorf("after a pause: got %d looks in ten seconds; want 40", times)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3, redlock.WithoutClockWatch(), redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+		mustAcquire(t, l, "orders/42")
+		time.Sleep(time.Second)
+		if times, _ := looks(t, nodes.Node(1), 10*time.Second); times != 0 {
+			t.Errorf("WithoutClockWatch: got %d looks; want none", times)
+		}
+	})
+}
+
+// A process that only waits sends signs of life, for minutes. It knows of a step
+// before it is granted anything, however small the step is against the time that it
+// has waited.
+func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holder, nodes := newLocker(t, 5)
+		mustAcquire(t, holder, "orders/42")
+		var seen eventLog
+		other := lockerOver(t, nodes, redlock.WithObserver(seen.observe))
+		ctx, leave := context.WithCancel(t.Context())
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			if _, err := other.Acquire(ctx, "orders/42"); err == nil {
+				t.Error("two holders")
+			}
+		})
+		time.Sleep(345 * time.Second)
+		for _, n := range nodes.Nodes()[:3] {
+			n.Miniredis().SetTime(time.Now().Add(3300 * time.Millisecond))
+		}
+		time.Sleep(260 * time.Millisecond)
+		synctest.Wait()
+		if got := seen.nodes(redlock.NodeClockStepped); !slices.Equal(got, []int{0, 1, 2}) {
+			t.Errorf("got the steps of %v reported; want those of 0, 1 and 2", got)
+		}
+		leave()
+		waits.Wait()
+	})
+}
+
+// On real servers: a client that has just begun knows nothing of the step, and may
+// be granted what is held. The holder, which asks nothing of the nodes for itself,
+// learns of it all the same.
+func TestAHolderLearnsOfAStepBeforeAFreshClientHasHeldForLong(t *testing.T) {
+	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+	holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
+	held := mustAcquire(t, holder, "orders/42")
+	setClocks(t, servers[:3], "+60")
+	stepped := time.Now()
+	select {
+	case <-held.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("three of five clocks stepped, and nobody looked")
+	}
+	t.Logf("the holder knew %v after the step", time.Since(stepped).Round(time.Millisecond))
+	if err := held.Err(); !errors.Is(err, redlock.ErrLost) || !strings.Contains(err.Error(), "stepped") {
+		t.Errorf("got cause %v; want ErrLost that names the step", err)
+	}
 }

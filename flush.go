@@ -44,6 +44,7 @@ type flight struct {
 	bids       []*round // acquires by a place in line
 	probes     []*round
 	looks      []*looking
+	sample     bool // somebody wants the node's clock read
 	parts      []part
 	sent       instant
 	unreleased map[string]bool // the names whose releases failed in it
@@ -100,6 +101,7 @@ func (n *node) take(now instant) {
 	n.queue.looks = drop(n.queue.looks, len(n.queue.looks))
 	f.probes = append(f.probes, n.queue.probes...)
 	n.queue.probes = drop(n.queue.probes, len(n.queue.probes))
+	f.sample, n.queue.sample = n.queue.sample || len(f.probes) > 0, false
 	f.raises = append(f.raises, n.queue.raises...)
 	n.queue.raises = drop(n.queue.raises, len(n.queue.raises))
 	if len(n.queue.releases) > 0 {
@@ -194,9 +196,8 @@ func (n *node) send() {
 	one := n.singly > 0
 	n.addAcquires()
 	n.addBids(one)
-	if len(f.probes) > 0 || len(f.parts) > 0 && (n.reading.at == 0 || n.clock.early().sub(n.reading.at) > sampleEvery) {
-		f.sent = n.clock.now()
-		f.parts = append(f.parts, part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
+	if f.sample || len(f.parts) > 0 && n.sampleIsOld() {
+		n.addSample()
 	}
 	for _, k := range f.looks { // they count nothing that a clock could spoil
 		n.addPart(part{cmd: n.lookCall(k), look: k})
@@ -207,6 +208,18 @@ func (n *node) send() {
 		n.journal.counters.called(n.index, n.clock.early().sub(sent))
 		n.handOut()
 	}
+}
+
+// sampleIsOld tells whether traffic carries a sample along.
+func (n *node) sampleIsOld() bool {
+	return n.reading.at == 0 || n.clock.early().sub(n.reading.at) > sampleEvery
+}
+
+// addSample adds what a sample of the node consists of: its clock. settleTime takes
+// in the reply.
+func (n *node) addSample() {
+	n.flight.sent = n.clock.now()
+	n.addPart(part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
 }
 
 // exec sends the commands: by itself where there is one, otherwise in a

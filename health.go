@@ -83,6 +83,7 @@ func (n *node) sample(sent instant, server time.Time) {
 	now := n.clock.now()
 	next, last := readClock(sent, now, server), n.reading
 	n.reading = next
+	n.readAt.Store(int64(next.at))
 	slips := n.peers.sampled(n.index, next)
 	if last.at == 0 || n.cfg.trustClocks {
 		return

@@ -51,6 +51,7 @@ type node struct {
 	peers    *peers
 	roster   *roster
 	stale    atomic.Bool               // to be verified before the next flush
+	readAt   atomic.Int64              // the instant of the last sample of its clock; 0: none
 	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
 	door     *doorkeeper               // of a client that Open made; else nil
 	cfg      *config
@@ -100,6 +101,7 @@ type backlog struct {
 	acquires []*round
 	probes   []*round
 	looks    []*looking
+	sample   bool // its clock is to be read
 
 	refused []cleanup        // releases that the node did not take, and that are not due yet
 	retryAt instant          // when the first of them is
@@ -107,7 +109,11 @@ type backlog struct {
 }
 
 func (b *backlog) len() int {
-	return len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.looks)
+	sample := 0
+	if b.sample {
+		sample = 1
+	}
+	return sample + len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.looks)
 }
 
 // owes tells whether the node is owed releases; mu is held.

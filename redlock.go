@@ -29,6 +29,7 @@ type Locker struct {
 	vigil     *vigil
 	stirred   [256]atomic.Int64 // when a name of that stripe was last waited for; 0: never
 	scheduler *scheduler
+	clocks    *clockWatch
 	waiters   sync.Pool
 	gate      sync.RWMutex // closed changes under it, and attempts are entered
 	closed    atomic.Bool
@@ -71,6 +72,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.waiters.New = func() any { return newWaiter(l.clock) }
 	l.peers = newPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
+	l.clocks = &clockWatch{locker: l}
 	l.roster = newRoster(&l.cfg, l.clock, names)
 	for i, client := range nodes {
 		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l.distrust))
@@ -273,6 +275,7 @@ func (l *Locker) Close() error {
 	bounded(deadline, l.attempts.Wait) // what they took, they hold or roll back
 	l.lines.quitAll(func(key string) { l.leave(key, l.nodes) })
 	unconfirmed := l.releaseAll(until)
+	l.clocks.close()
 	l.vigil.close()
 	for _, n := range l.nodes {
 		n.close()

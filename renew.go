@@ -58,6 +58,7 @@ func (s *scheduler) add(l *Lock, begun Event) bool {
 	l.due = due
 	heap.Push(&s.locks, l)
 	s.arm()
+	s.locker.clocks.rouse()
 	return true
 }
 
@@ -79,6 +80,13 @@ func (s *scheduler) reschedule(l *Lock) {
 		heap.Fix(&s.locks, l.place)
 		s.arm()
 	}
+}
+
+// busy tells whether any lock is held.
+func (s *scheduler) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.locks) > 0
 }
 
 // held returns the locks that are held.

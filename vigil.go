@@ -59,6 +59,7 @@ func (w *vigil) join(ctx context.Context) error {
 	if closed {
 		return ErrClosed
 	}
+	w.locker.clocks.rouse()
 	if first {
 		w.rouse()
 	}
@@ -97,6 +98,13 @@ func (w *vigil) part() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting--
+}
+
+// busy tells whether any goroutine waits.
+func (w *vigil) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting > 0
 }
 
 // subscribed is how many nodes can call us.

@@ -54,6 +54,7 @@ var workloads = []struct {
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
 	{"idle", (*run).idle},
+	{"held", (*run).heldIdle},
 }
 
 func main() {

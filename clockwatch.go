@@ -1,0 +1,91 @@
+package redlock
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// watchEvery is how old the last reading of a node's clock may get while the
+	// Locker holds or waits for anything: as long as a client that never saw the node
+	// may hold what a step took from us.
+	watchEvery = 250 * time.Millisecond
+	// watchTogether is how much earlier a node is looked at because another one is.
+	watchTogether = 25 * time.Millisecond
+)
+
+// clockWatch has every node's clock read at least every watchEvery, while the
+// Locker holds or waits for anything. It is one timer for each Locker, whatever the
+// number of locks; what traffic reads counts, and an idle Locker sends nothing. A
+// step that a reading shows ends at once what leans on it (see stepBy).
+//
+// The timer is not set back when the last hold ends: it finds nothing to do, and
+// stops. So a hold that begins costs one atomic read where there was one before.
+type clockWatch struct {
+	locker *Locker
+	armed  atomic.Bool // the timer runs
+
+	mu     sync.Mutex // guards the fields below, and setting armed
+	timer  *time.Timer
+	closed bool
+}
+
+// rouse starts the watch: something is held, or waited for.
+func (w *clockWatch) rouse() {
+	if !w.armed.Load() && !w.locker.cfg.trustClocks {
+		w.arm(watchEvery)
+	}
+}
+
+func (w *clockWatch) arm(after time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed || w.armed.Swap(true):
+	case w.timer == nil:
+		w.timer = w.locker.clock.afterFunc(after, w.tick)
+	default:
+		w.timer.Reset(after)
+	}
+}
+
+// tick has the nodes looked at whose last reading is old enough.
+func (w *clockWatch) tick() {
+	w.armed.Store(false) // before it is asked who is busy: whoever begins after that starts it again
+	l := w.locker
+	if !l.scheduler.busy() && !l.vigil.busy() {
+		return
+	}
+	now, next := l.clock.early(), watchEvery
+	for _, n := range l.nodes {
+		left := instant(n.readAt.Load()).add(watchEvery).sub(now)
+		if left <= watchTogether {
+			n.submitSample(now)
+			left = watchEvery
+		}
+		next = min(next, left)
+	}
+	w.arm(next)
+}
+
+// close ends the watch.
+func (w *clockWatch) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// submitSample has the node's clock read. It does nothing where the node is not
+// talked to now: the next look comes soon, and a node that is down is sampled before
+// it is believed again.
+func (n *node) submitSample(now instant) {
+	n.mu.Lock()
+	if n.refusal(now) == nil {
+		n.queue.sample = true
+	}
+	n.nudge()
+}
