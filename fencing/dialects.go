@@ -14,6 +14,8 @@ type Dialect struct {
 	quote string
 	// create makes the table. {table} stands for the quoted name.
 	create string
+	// faults are queries that name what makes a table unable to guard.
+	faults []string
 	// record raises the row to the larger of its token and the one given, and
 	// returns what the row then holds. If read is set, the database cannot do
 	// both in one statement and read fetches it, as a reader that sees and locks
@@ -64,7 +66,8 @@ func PostgreSQL() Dialect {
 		record: `INSERT INTO {table} AS seen (resource, token) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET token = GREATEST(seen.token, EXCLUDED.token)
 RETURNING token`,
-		peek: `SELECT token FROM {table} WHERE resource = $1`,
+		peek:   `SELECT token FROM {table} WHERE resource = $1`,
+		faults: faultsPostgreSQL,
 		marks: marks{
 			states:  true,
 			noTable: []string{"42P01", "3F000"},
@@ -90,8 +93,9 @@ func SQLite() Dialect {
 		record: `INSERT INTO {table} AS seen (resource, token) VALUES (?, ?)
 ON CONFLICT (resource) DO UPDATE SET token = max(seen.token, excluded.token)
 RETURNING token`,
-		peek: `SELECT token FROM {table} WHERE resource = ?`,
-		open: openSQLite,
+		peek:   `SELECT token FROM {table} WHERE resource = ?`,
+		faults: faultsSQLite,
+		open:   openSQLite,
 		marks: marks{
 			noTable: []string{"no such table"},
 			retry:   []string{"database is locked", "database table is locked"},
@@ -138,9 +142,10 @@ func mysqlFamily(name string) Dialect {
 	resource varbinary(255) NOT NULL PRIMARY KEY,
 	token bigint NOT NULL CHECK (token > 0)
 ) ENGINE=InnoDB`,
-		peek:  `SELECT token FROM {table} WHERE resource = ?`,
-		begun: "SAVEPOINT redlock_fencing_write",
-		same:  "RELEASE SAVEPOINT redlock_fencing_write",
+		peek:   `SELECT token FROM {table} WHERE resource = ?`,
+		faults: faultsMySQL,
+		begun:  "SAVEPOINT redlock_fencing_write",
+		same:   "RELEASE SAVEPOINT redlock_fencing_write",
 		marks: marks{
 			noTable: []string{"Error 1146 "},
 			aborted: []string{"Error 1305 "}, // the savepoint went with its transaction

@@ -30,6 +30,9 @@ var (
 	ErrResource = errors.New("resource name cannot be guarded")
 	// ErrNoTable is returned when the guard's table is missing: see SQL.Migrate.
 	ErrNoTable = errors.New("the table of tokens is missing")
+	// ErrBadTable is returned when the guard's table is there, and cannot guard:
+	// see SQL.Migrate.
+	ErrBadTable = errors.New("the table of tokens cannot guard")
 	// ErrTxAborted is returned for a transaction that can no longer commit, or
 	// is no longer there: what follows in it would not be atomic. SQL.Write
 	// returns it also after its function has written, if the transaction ended

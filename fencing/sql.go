@@ -74,32 +74,16 @@ func NewSQL(dialect Dialect, opts ...SQLOption) (*SQL, error) {
 	return g, nil
 }
 
-// named puts the quoted table into a statement of the dialect.
+// named puts the table into a statement of the dialect: {table} is its quoted
+// name, {schema} and {name} are the parts of it.
 func (g *SQL) named(statement string) string {
 	q := g.dialect.quote
 	quoted := q + strings.ReplaceAll(g.table, ".", q+"."+q) + q
-	return strings.ReplaceAll(statement, "{table}", quoted)
-}
-
-// Migration returns the statement that creates the guard's table, for the tool
-// that runs your migrations. To run it twice does no harm.
-func (g *SQL) Migration() string { return g.named(g.dialect.create) }
-
-// Migrate runs Migration on db. A table that is there already is left alone,
-// also when db's user may not create one, or when another process creates it at
-// the same moment. It returns the driver's error otherwise.
-func (g *SQL) Migrate(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, g.Migration())
-	if err == nil {
-		return nil
+	schema, name, found := strings.Cut(g.table, ".")
+	if !found {
+		schema, name = "", g.table
 	}
-	// PostgreSQL lets two creators race in spite of IF NOT EXISTS, and refuses
-	// those without the privilege before it looks: what counts is the table.
-	var token int64
-	if there := db.QueryRowContext(ctx, g.peek, "").Scan(&token); there == nil || errors.Is(there, sql.ErrNoRows) {
-		return nil
-	}
-	return fmt.Errorf("fencing: migrate %s: %w", g.table, err)
+	return strings.NewReplacer("{table}", quoted, "{schema}", schema, "{name}", name).Replace(statement)
 }
 
 // Check puts token to the guard, inside tx. If it returns nil, tx may write to

@@ -1,0 +1,151 @@
+package fencing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Migration returns the statement that creates the guard's table, for the tool
+// that runs your migrations. To run it twice does no harm.
+func (g *SQL) Migration() string { return g.named(g.dialect.create) }
+
+// Migrate runs Migration on db, and looks whether the table that is then there
+// can guard. A table that was there is not altered, and needs no privilege to
+// create one, also when another process creates it at the same moment: run
+// Migrate also where a tool of yours makes the table.
+//
+// It returns ErrBadTable for one that would let a stale token pass, or would not
+// keep what it is told: resource is not unique, compares by a collation that
+// takes two names for one, or is cut; token is too small a number; the engine has
+// no transactions; the table is a view, temporary or unlogged. The message names
+// each fault and its remedy. Any other error is the driver's.
+func (g *SQL) Migrate(ctx context.Context, db *sql.DB) error {
+	if err := g.create(ctx, db); err != nil {
+		return fmt.Errorf("fencing: migrate %s: %w", g.table, err)
+	}
+	var faults []string
+	for _, query := range g.dialect.faults {
+		found, err := texts(ctx, db, g.named(query))
+		if err != nil {
+			return fmt.Errorf("fencing: migrate %s: %w", g.table, err)
+		}
+		faults = append(faults, found...)
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("fencing: migrate %s: %w, and was left as it is: %s", g.table, ErrBadTable, strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+// create creates the table unless it is there.
+func (g *SQL) create(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, g.Migration())
+	if err == nil {
+		return nil
+	}
+	// PostgreSQL lets two creators race in spite of IF NOT EXISTS, and refuses
+	// those without the privilege before it looks: what counts is the table.
+	var token int64
+	if there := db.QueryRowContext(ctx, g.peek, "").Scan(&token); there == nil || errors.Is(there, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// texts returns the rows of a query for one text.
+func texts(ctx context.Context, db *sql.DB, query string) ([]string, error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err has the error that counts
+	var found []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		found = append(found, text)
+	}
+	return found, rows.Err()
+}
+
+// What makes a table unable to guard, as queries of the database's catalogue: each
+// row names a fault and its remedy. {schema} and {name} are the parts of {table},
+// letters and digits, the first one empty if the table was named without.
+
+// notUnique is the remedy of a table that may have two rows for one resource.
+const notUnique = `resource is not unique in it, byte for byte: keep the row with the largest token of each resource, and ALTER TABLE {table} ADD PRIMARY KEY (resource)`
+
+// A unique index that is partial, deferred or of an expression is none for ON
+// CONFLICT. A collation that is not deterministic takes different names for one;
+// the catalogue knows them since version 12.
+var faultsPostgreSQL = []string{
+	`SELECT 'it is no ordinary table: rename it away, and migrate again'
+FROM pg_class WHERE oid = '{table}'::regclass AND relkind NOT IN ('r', 'p')`,
+	`SELECT CASE relpersistence WHEN 'u' THEN 'it is unlogged, and a crash empties it: ALTER TABLE {table} SET LOGGED'
+	ELSE 'it is temporary, and other sessions have another: DROP it, and migrate again' END
+FROM pg_class WHERE oid = '{table}'::regclass AND relpersistence <> 'p'`,
+	`SELECT 'its column resource is ' || coalesce(max(type), 'missing') || ': make it text NOT NULL'
+FROM ` + columnsPostgreSQL + ` WHERE attname = 'resource' HAVING coalesce(max(type), '') NOT IN ('text', 'character varying')`,
+	`SELECT 'its column token is ' || coalesce(max(type), 'missing') || ': make it bigint NOT NULL'
+FROM ` + columnsPostgreSQL + ` WHERE attname = 'token' HAVING coalesce(max(type), '') <> 'bigint'`,
+	`SELECT DISTINCT 'the collation ' || collname || ' of resource takes different names for one: ALTER TABLE {table} ALTER resource TYPE text COLLATE "C", and its indexes'
+FROM pg_collation c WHERE to_jsonb(c) ->> 'collisdeterministic' = 'false' AND (
+	oid IN (SELECT attcollation FROM ` + columnsPostgreSQL + ` WHERE attname = 'resource') OR
+	oid IN (SELECT indcollation[0] FROM pg_index WHERE indrelid = '{table}'::regclass AND indisunique))`,
+	`SELECT '` + notUnique + `' WHERE NOT EXISTS (
+	SELECT 1 FROM pg_index JOIN ` + columnsPostgreSQL + ` ON indkey::text = attnum::text
+	WHERE indrelid = '{table}'::regclass AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND attname = 'resource')`,
+}
+
+const columnsPostgreSQL = `(SELECT attname, attnum, attcollation, format_type(atttypid, NULL) AS type
+	FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped) AS columns`
+
+// ON DUPLICATE KEY takes any unique key: by one of another column it would keep
+// the token in another resource's row. A number that is too small is cut without
+// an error outside of strict mode, and a token that is cut is accepted again.
+var faultsMySQL = []string{
+	`SELECT CONCAT('it is a ', LOWER(table_type), ': rename it away, and migrate again')
+FROM information_schema.tables WHERE ` + thisMySQL + ` AND table_type <> 'BASE TABLE'`,
+	`SELECT CONCAT('its engine is ', engine, ', the guard needs the row locks and the rollback of InnoDB: ALTER TABLE {table} ENGINE=InnoDB')
+FROM information_schema.tables WHERE ` + thisMySQL + ` AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'`,
+	`SELECT CONCAT('its column resource is ', COALESCE(MAX(column_type), 'missing'), ': make it varbinary(255) NOT NULL')
+FROM information_schema.columns WHERE ` + thisMySQL + ` AND column_name = 'resource'
+HAVING COALESCE(MAX(data_type), '') <> 'varbinary' OR MAX(character_maximum_length) < 255`,
+	`SELECT CONCAT('its column token is ', COALESCE(MAX(column_type), 'missing'), ': make it bigint NOT NULL')
+FROM information_schema.columns WHERE ` + thisMySQL + ` AND column_name = 'token'
+HAVING COALESCE(MAX(data_type), '') <> 'bigint'`,
+	`SELECT '` + notUnique + `' FROM DUAL WHERE NOT EXISTS (
+	SELECT index_name FROM information_schema.statistics WHERE ` + thisMySQL + ` AND non_unique = 0
+	GROUP BY index_name HAVING COUNT(*) = 1 AND MAX(column_name) = 'resource' AND COUNT(sub_part) = 0)`,
+	`SELECT CONCAT('its unique key ', index_name, ' is not that of resource: ALTER TABLE {table} DROP INDEX ', index_name)
+FROM information_schema.statistics WHERE ` + thisMySQL + ` AND non_unique = 0
+GROUP BY index_name HAVING COALESCE(SUM(column_name = 'resource'), 0) = 0 OR COUNT(sub_part) > 0`,
+}
+
+// thisMySQL finds the table: the catalogue's columns may compare without regard to
+// case where the tables' names do not.
+const thisMySQL = `table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE()) AND table_name = '{name}' AND (@@lower_case_table_names > 0 OR
+	CAST(table_name AS BINARY) = CAST('{name}' AS BINARY) AND
+	CAST(table_schema AS BINARY) = CAST(COALESCE(NULLIF('{schema}', ''), DATABASE()) AS BINARY))`
+
+// A column of another affinity would turn the name "01" into the number 1, and
+// compare tokens as text.
+var faultsSQLite = []string{
+	`SELECT 'it is a ' || type || ' of ' || schema || ': rename it away, and migrate again'
+FROM pragma_table_list('{name}') WHERE (type <> 'table' OR schema = 'temp') AND lower(schema) IN (lower('{schema}'), iif('{schema}' = '', 'main', ''), iif('{schema}' = '', 'temp', ''))`,
+	`SELECT 'its column resource is ' || coalesce(max(lower(type)), 'missing') || ': make it text NOT NULL'
+FROM ` + columnsSQLite + ` WHERE lower(name) = 'resource' HAVING coalesce(max(upper(type)), '') <> 'TEXT'`,
+	`SELECT 'its column token is ' || coalesce(max(lower(type)), 'missing') || ': make it integer NOT NULL'
+FROM ` + columnsSQLite + ` WHERE lower(name) = 'token' HAVING coalesce(max(upper(type)), '') NOT IN ('INTEGER', 'INT', 'BIGINT')`,
+	`SELECT 'resource is not unique in it, byte for byte: rename it away, migrate again, and copy the largest token of each resource' WHERE NOT EXISTS (
+	SELECT 1 FROM pragma_index_list('{name}', nullif('{schema}', '')) AS list WHERE "unique" AND NOT partial AND (
+		SELECT count(*) = 1 AND min(lower(name) = 'resource' AND coll = 'BINARY')
+		FROM pragma_index_xinfo(list.name, nullif('{schema}', '')) WHERE key))`,
+}
+
+const columnsSQLite = `pragma_table_xinfo('{name}', nullif('{schema}', ''))`
