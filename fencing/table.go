@@ -61,7 +61,7 @@ func texts(ctx context.Context, db *sql.DB, query string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err has the error that counts
+	defer rows.Close()
 	var found []string
 	for rows.Next() {
 		var text string
