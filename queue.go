@@ -11,6 +11,10 @@ const (
 	// beatEvery is how often a process that waits says that it lives: three times
 	// in the life of that sign, so that one may be lost.
 	beatEvery = time.Second
+	// beatSoon is when at the latest a process that was called, or that a node can't
+	// call, says again that it lives: a call shortens its sign of life to 700 ms
+	// (lua/release.lua), so that one who died holds up the next for a second at most.
+	beatSoon = 400 * time.Millisecond
 	// gatherAfter is when, after the first hint, the nodes are asked that gave none:
 	// a release reaches all nodes within less, and each is asked by its own hint.
 	gatherAfter = 2 * time.Millisecond
@@ -20,8 +24,8 @@ const (
 	splitMin, splitMax = 5 * time.Millisecond, 25 * time.Millisecond
 	// headLook and otherLook are the longest that a waiter goes without a look. The
 	// head is told by whoever releases, and looks less often; behind it, a look
-	// finds a head that died.
-	headLook, otherLook = 8 * time.Second, 3 * time.Second
+	// finds a head that died when it was called.
+	headLook, otherLook = 8 * time.Second, time.Second
 	// freeMin and freeMax are between two looks at a name that is free, and kept
 	// for another: its head has been told, and this is about a hint that was lost.
 	freeMin, freeMax = 200 * time.Millisecond, 300 * time.Millisecond

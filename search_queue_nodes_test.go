@@ -114,7 +114,12 @@ func (sys *queueSystem) freed(s *queueState, p, n uint8, m queueMessage) (woken 
 		r.Tombstone = scriptmodel.Tick(boolean(l.mark.Doubtful() && !sys.makes(noTombstones)))
 		l.mark = redlock.Absent
 	}
+	live := node.Live
+	if sys.makes(dropsUnheard) {
+		node.Live &^= node.Deaf
+	}
 	_, woken = node.ReleaseFrom(0, r, w, entry)
+	node.Live, node.Called = live, 0 // who lives gives signs of life
 	if m.kind() == sendKeep && woken == scriptmodel.NoWaiter && sys.makes(wakesItself) && node.Entered(w) {
 		woken = w
 	}

@@ -252,6 +252,28 @@ func (sys *queueSystem) hinted(s *queueState, p, n uint8) {
 	}
 }
 
+// renewed has a process look at what a node may have said in vain (vigil.renewed):
+// while it rests, whether the name is free there; while it asks, by asking again.
+func (sys *queueSystem) renewed(s *queueState, p, n uint8) {
+	me, c := &s.processes[p], &s.columns[n]
+	switch me.phase {
+	case queueRest:
+		c.node.LookAt(scriptmodel.Waiter(p), me.place)
+		if c.node.Keys[0].Owner != scriptmodel.Nobody {
+			return
+		}
+		if sys.room(s, p) {
+			sys.attempt(s, p, 0)
+		} else {
+			sys.hinted(s, p, n)
+		}
+	case queueBid:
+		if !sys.makes(mendsAtRest) {
+			sys.hinted(s, p, n)
+		}
+	}
+}
+
 // die ends a process: what it sent arrives, and nobody hears what is said to it.
 func (sys *queueSystem) die(s *queueState, p uint8) {
 	sys.forget(s, p)

@@ -111,6 +111,7 @@ type queueState struct {
 	lost      uint8 // hints
 	unknown   uint8 // replies that were lost
 	dropped   uint8 // keys
+	cut       uint8 // connections for hints that broke
 	forgot    uint8
 	broken    uint8
 }

@@ -137,6 +137,7 @@ func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 		sys.hinted(&next, p, n)
 		yield(search.Step{Kind: stepHint, A: p, B: n}, next)
 	}
+	sys.calls(s, p, n, yield)
 	mine := valueOf(p, 0) // who dies does not pass the name on
 	if node := &s.columns[n].node; s.processes[p].phase == queueDead && (node.Lives(scriptmodel.Waiter(p)) || node.Holds(0, mine) && !l.sent[0].sent()) {
 		next := *s
@@ -145,6 +146,28 @@ func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 			next.columns[n].node.Drop(0)
 		}
 		yield(search.Step{Kind: stepSilence, A: p, B: n}, next)
+	}
+}
+
+// calls yields what becomes of the connection over which a node calls a process
+// that lives: it breaks, and with it what is on its way is lost; and it is made anew.
+func (sys *queueSystem) calls(s *queueState, p, n uint8, yield yieldQueue) {
+	node, me := &s.columns[n].node, &s.processes[p]
+	switch {
+	case sys.breaks == 0 || me.phase == queueDead:
+	case node.Deaf&(1<<p) != 0:
+		next := *s
+		next.columns[n].node.Deaf &^= 1 << p
+		if !sys.makes(mendsInPeace) {
+			sys.renewed(&next, p, n)
+		}
+		yield(search.Step{Kind: stepMend, A: p, B: n}, next)
+	case s.cut < sys.breaks && (me.phase == queueTicket || me.phase == queueBid || me.phase == queueRest):
+		next := *s
+		next.cut++
+		next.columns[n].node.Deaf |= 1 << p
+		next.columns[n].links[p].hint = false
+		yield(search.Step{Kind: stepBreak, A: p, B: n}, next)
 	}
 }
 

@@ -28,6 +28,9 @@ const (
 	forgetsTheOld                          // after such a pass only the new claim is released
 	noTombstones                           // and without a tombstone
 	passesLate                             // a pass is sent for a claim that is over
+	dropsUnheard                           // a release drops who lives and did not hear its call
+	mendsAtRest                            // it looks only if it rests, not if it is asking
+	mendsInPeace                           // who can be called again does not look at what it missed
 )
 
 // queueSystem is the queue of one name over the scripts' model and the library's
@@ -50,6 +53,7 @@ type queueSystem struct {
 	more      uint8 // goroutines of the first process beside its first
 	turns     int
 	lost      uint8 // hints that may be lost
+	breaks    uint8 // connections for hints that may break, and are made anew
 	unknown   uint8 // passes whose reply may be lost
 	drops     uint8 // keys that may go on a node, of those that are on more than a quorum
 	polls     bool
@@ -102,12 +106,14 @@ const (
 	stepSilence          // a dead one's sign of life ends on a node
 	stepForget           // a node loses its memory, and abstains
 	stepRejoin           // it votes again, and knows who waits
+	stepBreak            // the connection for hints of one that lives breaks
+	stepMend             // it is there again, and what was missed is looked at
 )
 
 // byChance tells whether a kind of step is one that need never happen.
 func byChance(kind uint8) bool {
 	switch kind {
-	case stepPoll, stepForget, stepTooLate, stepDropKey, stepNoReply, stepLoseHint:
+	case stepPoll, stepForget, stepTooLate, stepDropKey, stepNoReply, stepLoseHint, stepBreak:
 		return true
 	default:
 		return false
@@ -135,10 +141,11 @@ func (sys *queueSystem) Describe(st search.Step) string {
 		stepTakePass: "%s's writer comes to the handover at node %d", stepNoReply: "%s gives up its command at node %d",
 		stepTooLate: "%s's command that it gave up arrives at node %d", stepDropKey: "%s's key goes at node %d",
 		stepQueueBegin: "%s begins", stepGather: "%s asks the other nodes too", stepAgain: "%s asks again after a split",
+		stepBreak: "node %[2]d can't call %[1]s", stepMend: "node %[2]d can call %[1]s again",
 		stepPoll: "%s looks without a hint", stepHandOn: "%s releases, or hands on", stepLeave: "%s leaves", stepDie: "%s dies",
 	}[st.Kind]
 	switch st.Kind {
-	case stepHear, stepSilence, stepTakePass, stepNoReply, stepTooLate, stepDropKey:
+	case stepHear, stepSilence, stepTakePass, stepNoReply, stepTooLate, stepDropKey, stepBreak, stepMend:
 		return fmt.Sprintf(text, who, st.B+1)
 	default:
 		return fmt.Sprintf(text, who)

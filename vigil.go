@@ -2,12 +2,17 @@ package redlock
 
 import (
 	"context"
+	"math"
+	"slices"
 	"sync"
 	"time"
 )
 
+// never is when nothing is due.
+const never instant = math.MaxInt64
+
 // vigil is what a Locker does while goroutines of it wait for the nodes: it says
-// once a second that it lives, hears who is called, and looks now and then
+// every so often that it lives, hears who is called, and looks now and then
 // whether the names are still held. One goroutine and one subscription for each
 // node, whatever the number of names; none before the first wait.
 type vigil struct {
@@ -23,14 +28,15 @@ type vigil struct {
 	waiting   int // goroutines
 	hangUp    context.CancelFunc
 	lookouts  lookHeap
-	beat      instant // when the next sign of life is due
-	nextLooks instant // no looks before
-	turn      int     // the node that the next look goes to
+	beats     []instant // when each node's next sign of life is due; never: none is
+	nextLooks instant   // no looks before
+	turn      int       // the node that the next look goes to
 }
 
 func newVigil(l *Locker, id string) *vigil {
 	w := &vigil{locker: l, id: id, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	for _, n := range l.nodes {
+		w.beats = append(w.beats, never)
 		w.subs = append(w.subs, &subscription{
 			node: n, channel: wakeChannel + id, clock: l.clock, called: w.called, renewed: w.renewed,
 			settled: make(chan struct{}), stopped: make(chan struct{}),
@@ -45,6 +51,11 @@ func (w *vigil) join(ctx context.Context) error {
 	w.mu.Lock()
 	w.waiting++
 	first := w.waiting == 1
+	for i, at := range w.beats {
+		if at == never {
+			w.beats[i] = w.locker.clock.early()
+		}
+	}
 	if !w.started && !w.closed {
 		w.started = true
 		var inner context.Context
@@ -129,20 +140,35 @@ func (w *vigil) rouse() {
 // that node's queue, so that the next in line is called.
 func (w *vigil) called(i int, key string) {
 	l := w.locker
+	w.beatBy(i, l.clock.early().add(beatSoon))
 	if len(key) <= MaxResourceLength {
 		l.lines.hint(key, i, func() { l.leave(key, l.nodes[i:i+1]) })
 	}
 }
 
-// renewed has one node asked about everything: it may have called in vain.
-func (w *vigil) renewed(i int) {
+// beatBy has a node told by then that we live.
+func (w *vigil) beatBy(i int, at instant) {
 	w.mu.Lock()
-	lines := append([]*line(nil), w.lookouts...)
-	looks := w.looking(lines)
+	defer w.mu.Unlock()
+	if w.beats[i] > at {
+		w.beats[i] = at
+		w.rouse()
+	}
+}
+
+// renewed has one node asked about everything: it may have called in vain. Names
+// that are being asked about are asked about there once more.
+func (w *vigil) renewed(i int) {
+	l := w.locker
+	w.beatBy(i, l.clock.early())
+	w.mu.Lock()
+	resting := slices.Clone(w.lookouts)
+	looks := w.looking(resting)
 	w.mu.Unlock()
 	for _, k := range looks {
-		w.locker.nodes[i].submitLook(k)
+		l.nodes[i].submitLook(k)
 	}
+	l.lines.recall(i, resting)
 }
 
 // run says that we live, and looks, as it is due.
@@ -168,30 +194,44 @@ func (w *vigil) run() {
 // step does what is due, and returns when the next thing is; negative: nothing is.
 func (w *vigil) step(now instant) time.Duration {
 	w.mu.Lock()
-	if w.waiting == 0 {
-		w.mu.Unlock()
-		return -1
-	}
-	beat := w.beat <= now
-	if beat {
-		w.beat = now.add(beatEvery)
-	}
+	beats := w.dueBeats(now)
 	looks, first := w.dueLooks(now)
-	next := w.beat
+	next := slices.Min(w.beats)
 	if len(w.lookouts) > 0 {
 		next = min(next, max(w.lookouts[0].look.at, w.nextLooks))
 	}
 	w.mu.Unlock()
 	nodes := w.locker.nodes
-	if beat {
-		for _, n := range nodes {
-			n.submitLook(&looking{vigil: w})
-		}
+	for _, i := range beats {
+		nodes[i].submitLook(&looking{vigil: w})
 	}
 	for i, k := range looks {
 		nodes[(first+i)%len(nodes)].submitLook(k)
 	}
+	if next == never {
+		return -1
+	}
 	return max(next.sub(now), 0)
+}
+
+// dueBeats takes the signs of life that are due, and says when the next ones are;
+// mu is held. The one that is due when nobody waits any more is still sent.
+func (w *vigil) dueBeats(now instant) (nodes []int) {
+	for i, at := range w.beats {
+		if at > now {
+			continue
+		}
+		nodes = append(nodes, i)
+		switch {
+		case w.waiting == 0:
+			w.beats[i] = never
+		case w.subs[i].up.Load():
+			w.beats[i] = now.add(beatEvery)
+		default:
+			w.beats[i] = now.add(beatSoon)
+		}
+	}
+	return nodes
 }
 
 // close ends the watch; await returns when it has ended.

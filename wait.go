@@ -194,6 +194,23 @@ func (ls *lineup) hint(key string, i int, leave func()) {
 	ln.rouse()
 }
 
+// recall makes up for what node i may have said in vain: whoever is asking for a
+// name, or is about to, asks there again. Who rests until a look is told by that.
+func (ls *lineup) recall(i int, resting []*line) {
+	looked := make(map[*line]bool, len(resting))
+	for _, ln := range resting {
+		looked[ln] = true
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, ln := range ls.names {
+		if ln.recorded && ln.leader != nil && !looked[ln] {
+			ln.hints |= 1 << i
+			ln.rouse()
+		}
+	}
+}
+
 // quitAll gives up every place that the process has: it calls leave for each name.
 // Nobody here comes any more when it is called.
 func (ls *lineup) quitAll(leave func(key string)) {

@@ -163,43 +163,6 @@ func TestATryAcquireDoesNotOvertakeWhoWaits(t *testing.T) {
 	})
 }
 
-func TestADeadHeadIsPassedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
-		next := wants(t, other)
-		ghost(t, nodes)
-		released := time.Now()
-		mustRelease(t, lock)
-		if d := got(t, next).at.Sub(released); d != 0 {
-			t.Errorf("it was delayed for %v by one whose connections are closed; want not at all", d)
-		}
-	})
-}
-
-// One whose connections stand and who does not ask: stopped, or cut off.
-func TestASilentHeadIsPassedOverWhenItsSignOfLifeEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		for _, client := range nodes.NewClients() {
-			s := client.Subscribe(t.Context(), "redlock:wake:ghost")
-			_, err := s.Receive(t.Context())
-			must(t, err)
-			t.Cleanup(func() { _ = s.Close() })
-		}
-		lock := mustAcquire(t, l, "orders/42")
-		next := wants(t, other)
-		ghost(t, nodes)
-		released := time.Now()
-		mustRelease(t, lock)
-		if d := got(t, next).at.Sub(released); d < 3*time.Second || d > 8*time.Second {
-			t.Errorf("the next had it after %v; want a sign of life's 3s and a look", d)
-		}
-	})
-}
-
 func TestTheEndOfADeadHoldersLeaseWakesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)

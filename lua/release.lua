@@ -5,9 +5,12 @@
 -- returns 1 deleted; 0 absent or another's
 -- atomic because the owner must be ours when the key goes. The tombstone is left
 -- whether there was a key or not: it stands for an acquire that may still come.
--- Who waits is kept as ask.lua says; the head is told on redlock:wake:<id>, and
--- dropped if nobody hears it. What fails in that (an ACL without these rights)
--- must not make a release that has happened look like one that has not.
+-- Who waits is kept as ask.lua says, and is called in its order on
+-- redlock:wake:<id>, up to the first that hears it. A call shortens the sign of
+-- life to 700 ms: one that lives gives another before that, and keeps its place
+-- whether it heard the call or not; one that is dead holds up the next no longer.
+-- What fails in that (an ACL without these rights) must not make a release that
+-- has happened look like one that has not.
 local gone = 0
 local val = redis.call('MGET', KEYS[1], 'redlock:waiting')
 if val[1] == ARGV[1] then gone = redis.call('DEL', KEYS[1]) end
@@ -15,12 +18,18 @@ if KEYS[2] and redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then
   redis.call('SET', KEYS[2], 1, 'PX', ARGV[2])
 end
 if gone == 1 and val[2] then
-  local call, queue = redis.pcall, 'redlock:queue:' .. KEYS[1]
-  local head = call('ZRANGE', queue, 0, 0)
-  while head[1] do
-    local heard = call('EXISTS', 'redlock:live:' .. head[1]) == 1 and call('PUBLISH', 'redlock:wake:' .. head[1], KEYS[1])
-    if heard and heard ~= 0 or type(call('ZREM', queue, head[1])) == 'table' then break end
-    head = call('ZRANGE', queue, 0, 0)
+  local call, queue, at = redis.pcall, 'redlock:queue:' .. KEYS[1], 0
+  while true do
+    local id = call('ZRANGE', queue, at, at)[1]
+    if not id then break end
+    local live = 'redlock:live:' .. id
+    if call('PEXPIRE', live, 700, 'LT') == 0 and call('EXISTS', live) == 0 then
+      if type(call('ZREM', queue, id)) == 'table' then break end
+    elseif call('PUBLISH', 'redlock:wake:' .. id, KEYS[1]) ~= 0 then
+      break
+    else
+      at = at + 1
+    end
   end
 end
 return gone

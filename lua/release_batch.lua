@@ -39,11 +39,18 @@ for i = 1, n do
   if mode == '1' and call('ZREM', queue, id) == 1 then
     wake = wake or call('EXISTS', KEYS[i]) == 0
   end
+  local at = 0
   while wake and waiting do
-    local head = call('ZRANGE', queue, 0, 0)[1]
-    if not head or head == id then break end
-    local heard = call('EXISTS', 'redlock:live:' .. head) == 1 and call('PUBLISH', 'redlock:wake:' .. head, KEYS[i])
-    if heard and heard ~= 0 or type(call('ZREM', queue, head)) == 'table' then break end
+    local next = call('ZRANGE', queue, at, at)[1]
+    if not next or next == id then break end
+    local live = 'redlock:live:' .. next
+    if call('PEXPIRE', live, 700, 'LT') == 0 and call('EXISTS', live) == 0 then
+      if type(call('ZREM', queue, next)) == 'table' then break end
+    elseif call('PUBLISH', 'redlock:wake:' .. next, KEYS[i]) ~= 0 then
+      break
+    else
+      at = at + 1
+    end
   end
 end
 return gone

@@ -28,6 +28,7 @@ type Waiting struct {
 	Node
 	Places [Waiters]Number // by waiter; 0: no entry
 	Live   uint8           // who has given a sign of life, one bit each
+	Called uint8           // who was called since: that sign of life ends soon
 	Deaf   uint8           // who hears no hint: its connection is closed
 	Waited bool            // somebody has waited for something lately
 }
@@ -38,21 +39,24 @@ func (n *Waiting) Entered(w Waiter) bool { return n.Places[w] != 0 }
 // Lives tells whether the waiter's last sign of life stands.
 func (n *Waiting) Lives(w Waiter) bool { return n.Live&(1<<w) != 0 }
 
-// head is the entry with the lowest place.
-func (n *Waiting) head() Waiter {
-	first := NoWaiter
+// inLine is the entry that stands behind so many others.
+func (n *Waiting) inLine(behind int) Waiter {
 	for i, place := range n.Places {
-		if place != 0 && (first == NoWaiter || place < n.Places[first]) {
-			first = Waiter(i)
+		before := 0
+		for j, other := range n.Places {
+			before += int(boolean(other != 0 && (other < place || other == place && j < i)))
+		}
+		if place != 0 && before == behind {
+			return Waiter(i)
 		}
 	}
-	return first
+	return NoWaiter
 }
 
 // living drops dead heads; me counts as living.
 func (n *Waiting) living(me Waiter) Waiter {
 	for {
-		head := n.head()
+		head := n.inLine(0)
 		if head == NoWaiter || head == me || n.Lives(head) {
 			return head
 		}
@@ -124,10 +128,11 @@ func (n *Waiting) record(a Ask) {
 }
 
 // Look is look.lua without names: a sign of life. It tells whether the last one
-// was still there.
+// was still there, and no call had shortened it since.
 func (n *Waiting) Look(w Waiter) (known int) {
-	known = int(boolean(n.Lives(w)))
+	known = int(boolean(n.Lives(w) && n.Called&(1<<w) == 0))
 	n.Live |= 1 << w
+	n.Called &^= 1 << w
 	n.Waited = true
 	return known
 }
@@ -148,15 +153,20 @@ func (n *Waiting) ReleaseFrom(now Tick, r Release, w Waiter, entry uint8) (gone 
 		n.Places[w] = 0
 		wake = wake || !there
 	}
-	for wake && n.Waited {
-		head := n.head()
-		if head == NoWaiter || head == w {
-			break
+	for unheard := 0; wake && n.Waited; {
+		next := n.inLine(unheard)
+		switch {
+		case next == NoWaiter || next == w:
+			return gone, NoWaiter
+		case !n.Lives(next):
+			n.Places[next] = 0
+			continue
 		}
-		if n.Lives(head) && n.Deaf&(1<<head) == 0 {
-			return gone, head
+		n.Called |= 1 << next
+		if n.Deaf&(1<<next) == 0 {
+			return gone, next
 		}
-		n.Places[head] = 0
+		unheard++
 	}
 	return gone, NoWaiter
 }

@@ -23,8 +23,8 @@ var natives = map[string]func(*call){
 	"fb329e23f4501d1b720f72781789411b8ccb5619": (*call).raise,
 	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*call).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*call).reseed,
-	"409b4644b474f94c9a031689bfb5e41460c7b756": (*call).release,
-	"869c7a1a5dd8d4de4e54e6d076bd72bcb84c7049": (*call).releaseBatch,
+	"307c7436af43104c4460449b0a958c9e31695f0d": (*call).release,
+	"941fc1a1f10bb6a8211d364923f4c96d6122286b": (*call).releaseBatch,
 	"99c0f44ba309581ee4426711ba3381b323158063": (*call).readRecord,
 	"86cf18b79df1018167dfa022f463e93c2fd88f34": (*call).notice,
 	"78a6d9cec6e663258635acfd29b7991f54c64490": (*call).install,
@@ -39,12 +39,12 @@ var natives = map[string]func(*call){
 var queueing = map[string]bool{
 	"0a812a111b3f001847468275d1123f902b4dcb7e": true,
 	"80258465e400081e19f7a379ba39f9433f8d6dce": true,
-	"409b4644b474f94c9a031689bfb5e41460c7b756": true,
-	"869c7a1a5dd8d4de4e54e6d076bd72bcb84c7049": true,
+	"307c7436af43104c4460449b0a958c9e31695f0d": true,
+	"941fc1a1f10bb6a8211d364923f4c96d6122286b": true,
 }
 
 // releases is release_batch.lua, which may say how to leave a queue.
-var releases = map[string]bool{"869c7a1a5dd8d4de4e54e6d076bd72bcb84c7049": true}
+var releases = map[string]bool{"941fc1a1f10bb6a8211d364923f4c96d6122286b": true}
 
 // IsNative tells whether a script is a Go function here.
 func IsNative(body string) bool { return natives[hashOf(body)] != nil }
