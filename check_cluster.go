@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -92,32 +93,48 @@ func (d *doctor) sameServer() {
 	}
 }
 
-// sights are the nodes' records, as the rules of membership take them.
-func (d *doctor) sights() []sight {
+// readSights are the nodes' records, as the rules of membership take them.
+func (d *doctor) readSights() []sight {
 	sights := make([]sight, len(d.exams))
 	for i, e := range d.exams {
-		switch {
-		case e.err != nil:
-		case e.recErr != nil:
-			severity := SeverityUnknown
-			if strings.HasPrefix(e.recErr.Error(), "WRONGTYPE") {
-				severity = SeverityError
-			}
-			d.find(severity, i, aboutRecord, "its record can't be read: %v", e.recErr)
-		case e.run != "":
+		if e.err == nil && e.recErr == nil && e.run != "" {
 			sights[i] = parseSight(append([]any{e.run, int64(0)}, e.record...), 0, 0)
 		}
 	}
 	return sights
 }
 
+// fleet is the cluster by what the nodes showed.
+func (d *doctor) fleet() fleet {
+	return newFleet(newCharter(d.names, d.cfg.maxTTL, false), slices.Clone(d.sights), make([]watch, len(d.names)))
+}
+
+// record judges whether a node's record could be read at all.
+func (d *doctor) record(i int) {
+	e := &d.exams[i]
+	if e.recErr == nil {
+		return
+	}
+	severity := SeverityUnknown
+	if strings.HasPrefix(e.recErr.Error(), "WRONGTYPE") {
+		severity = SeverityError
+	}
+	d.find(severity, i, aboutRecord, "its record can't be read: %v", e.recErr)
+}
+
 // membership judges whose the nodes are.
 func (d *doctor) membership() {
-	f := newFleet(newCharter(d.names, d.cfg.maxTTL, false), d.sights(), make([]watch, len(d.names)))
+	f := d.fleet()
+	mixed := f.mixed()
 	for i, s := range f.sights {
-		switch state, why := f.standing(i); state {
+		state, why := f.standing(i)
+		if mixed && f.strange(i) {
+			state = NodeForeign
+			why = fmt.Sprintf("it belongs to the cluster %s, of the nodes %s; other nodes of this list do not", s.rec.cluster, strings.Join(s.rec.names, ", "))
+		}
+		switch state {
 		case NodeMember:
-			d.member(f, i)
+			d.member(f, i, mixed)
 		case NodeRetired:
 			d.find(SeverityWarning, i, aboutRetired, "%s", why)
 		case NodeForeign:
@@ -143,10 +160,26 @@ func (d *doctor) membership() {
 	}
 }
 
+// mixed tells whether the list has nodes of several clusters: not of founders that
+// raced, whose records have the same names. That a record has other names than this
+// client says nothing then of how the client names its nodes.
+func (f fleet) mixed() bool {
+	return len(f.ids) > 1 && slices.ContainsFunc(f.sights, func(s sight) bool {
+		return s.recorded && s.rec.n == len(f.names) && !f.lists(s.rec)
+	})
+}
+
+// strange tells whether a node of a mixed list has a record of its own cluster, and
+// there is no other that a quorum carries.
+func (f fleet) strange(i int) bool {
+	s := f.sights[i]
+	return f.ours == "" && s.recorded && s.rec.cluster != "" && s.rec.n == len(f.names) && !f.lists(s.rec)
+}
+
 // member judges the record of a node that votes.
-func (d *doctor) member(f fleet, i int) {
+func (d *doctor) member(f fleet, i int, mixed bool) {
 	rec := f.sights[i].rec
-	if !f.lists(rec) {
+	if !mixed && !f.lists(rec) {
 		d.find(SeverityWarning, i, aboutNames, "its record names the nodes %s; this client names them %s",
 			strings.Join(rec.names, ", "), strings.Join(f.sorted(), ", "))
 	}

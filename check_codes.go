@@ -9,6 +9,8 @@ type FindingCode string
 const (
 	FindingUnreachable FindingCode = "unreachable" // it does not answer
 	FindingCredentials FindingCode = "credentials" // it refuses the password or the user
+	FindingTLS         FindingCode = "tls"         // a certificate is not accepted, or one side speaks no TLS
+	FindingBusy        FindingCode = "busy"        // a script or function runs there, and nothing else
 
 	FindingVersion      FindingCode = "version"       // the server is too old
 	FindingRunID        FindingCode = "run-id"        // the server does not say which process it is
@@ -17,8 +19,13 @@ const (
 	FindingHasReplicas  FindingCode = "has-replicas"  // replicas follow it
 	FindingMode         FindingCode = "mode"          // cluster mode, or a Sentinel
 	FindingEviction     FindingCode = "eviction"      // it may drop keys when memory is short
+	FindingMemory       FindingCode = "memory"        // its memory is nearly full, and it evicts nothing
+	FindingMaxClients   FindingCode = "max-clients"   // it has nearly as many connections as it takes
+	FindingMinReplicas  FindingCode = "min-replicas"  // it writes only while replicas follow it
 	FindingPersistence  FindingCode = "persistence"   // what it forgets when it restarts
 	FindingWritesFailed FindingCode = "writes-failed" // its last write to the disk failed
+	FindingRefuses      FindingCode = "refuses"       // it refuses what a lock needs, in its own words
+	FindingCommand      FindingCode = "command"       // the server does not know a command
 	FindingACL          FindingCode = "acl"           // the user lacks a right
 	FindingACLNames     FindingCode = "acl-names"     // the user may not lock every name
 
@@ -42,18 +49,4 @@ const (
 	FindingLimiter     FindingCode = "client-limiter"
 	FindingMaintenance FindingCode = "client-maintenance" // the server may stretch the client's timeouts
 	FindingClient      FindingCode = "client"             // options that redlock makes up for, or can't see
-)
-
-// What the findings about reaching a node say.
-var (
-	aboutSilence = diagnosis{
-		FindingUnreachable,
-		"It can't vote, so it uses up one of the failures that the others may have",
-		"Start it, or mend the address, the network or the firewall",
-	}
-	aboutCredentials = diagnosis{
-		FindingCredentials,
-		"It can't vote, and waiting does not mend it",
-		"Give the client the user and the password that the server expects",
-	}
 )

@@ -35,7 +35,9 @@ type exam struct {
 	confErr error
 	user    string
 	denied  []denial // rights that are missing
+	unknown []right  // whose commands the server does not know
 	aclErr  error    // why ACL DRYRUN told nothing
+	faults  []fault  // what it refused when it was proved
 	trips   []trip
 	lost    int // pings without a reply
 	timeErr error
@@ -59,7 +61,7 @@ func ask(ctx context.Context, args ...any) question {
 
 // configs are the settings that Check asks for, one command each: before version
 // 7, CONFIG GET takes a single name.
-var configs = []string{"appendfsync", "save", "stop-writes-on-bgsave-error"}
+var configs = []string{"appendfsync", "save", "stop-writes-on-bgsave-error", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
 
 // examine asks one node everything, and changes nothing there.
 func (n *node) examine(ctx context.Context, prefix string) exam {
@@ -83,7 +85,7 @@ func (n *node) examine(ctx context.Context, prefix string) exam {
 	}
 	n.put(ctx, dialShare*n.timeout, all)
 	if e.err = told(all); e.err != nil {
-		e.err = explain(e.err)
+		e.err = n.parting(ctx, explain(e.err))
 		return e
 	}
 	e.readInfo(info)

@@ -63,12 +63,12 @@ func serverFaults() []planted {
 				awaitInfo(s.T, s.clients[4], "master_link_status:up") // no longer loading
 				return nil
 			},
-			[]found{at4(faultError, redlock.FindingReplica), {faultWarning, redlock.FindingHasReplicas, 3}},
+			[]found{at4(faultError, redlock.FindingReplica), at4(faultError, redlock.FindingRefuses), {faultWarning, redlock.FindingHasReplicas, 3}},
 		},
 		{
 			"cluster mode",
 			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}),
-			[]found{at4(faultError, redlock.FindingMode), at4(faultUnknown, redlock.FindingRecord)},
+			[]found{at4(faultError, redlock.FindingMode), at4(faultError, redlock.FindingRefuses), at4(faultUnknown, redlock.FindingRecord)},
 		},
 		{"an old Redis", infoSays(`redis_version:\S+`, "redis_version:6.2.1"), []found{at4(faultError, redlock.FindingVersion)}},
 		{"an old Valkey", infoSays(`redis_git_sha1:\S+`, "valkey_version:7.1.9"), []found{at4(faultError, redlock.FindingVersion)}},
@@ -108,6 +108,16 @@ func awaitInfo(t *testing.T, c redis.UniversalClient, text string) {
 
 func diskFaults() []planted {
 	return []planted{
+		{
+			"an append-only file that is never forced to the disk",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--appendfsync", "no"}}),
+			[]found{at4(faultWarning, redlock.FindingPersistence)},
+		},
+		{
+			"an append-only file that is not forced while it is rewritten",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--no-appendfsync-on-rewrite", "yes"}}),
+			[]found{at4(faultWarning, redlock.FindingPersistence)},
+		},
 		{"nothing on disk", instead(chaos.ServerConfig{}), []found{at4(faultWarning, redlock.FindingPersistence)}},
 		{
 			"snapshots only", instead(chaos.ServerConfig{Args: []string{"--save", "3600 1"}}),
@@ -123,7 +133,7 @@ func diskFaults() []planted {
 			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--rename-command", "CONFIG", ""}}),
 			[]found{at4(faultUnknown, redlock.FindingPersistence)},
 		},
-		{"a snapshot that failed", failedSnapshot("yes"), []found{at4(faultError, redlock.FindingWritesFailed)}},
+		{"a snapshot that failed", failedSnapshot("yes"), []found{at4(faultError, redlock.FindingRefuses), at4(faultError, redlock.FindingWritesFailed)}},
 		{"a snapshot that failed, of no consequence", failedSnapshot("no"), []found{at4(faultWarning, redlock.FindingWritesFailed)}},
 		{
 			"an append-only file that can't be written", infoSays(`aof_last_write_status:ok`, "aof_last_write_status:ko"),
@@ -267,6 +277,22 @@ func clusterFaults() []planted {
 			[]found{at4(faultError, redlock.FindingOtherNodes)},
 		},
 		{"a record of another format", withRecords("format", "2"), []found{at4(faultError, redlock.FindingRecord)}},
+		{
+			"lists of two clusters mixed", func(s *set) []redlock.Option {
+				plantRecord(s.T, s.clients[:4], 5, "names", "a\nb\nc\nd\nz")
+				plantRecord(s.T, s.clients[4:], 5, "cluster", "z", "names", "e\nv\nw\nx\ny")
+				return nil
+			},
+			[]found{at4(faultError, redlock.FindingForeign)},
+		},
+		{
+			"lists of two clusters mixed, and no quorum", func(s *set) []redlock.Option {
+				plantRecord(s.T, s.clients[3:4], 5, "names", "d\nq\nr\ns\nt")
+				plantRecord(s.T, s.clients[4:], 5, "cluster", "z", "names", "e\nv\nw\nx\ny")
+				return nil
+			},
+			[]found{inAll(faultError, redlock.FindingNoCluster), {faultError, redlock.FindingForeign, 3}, at4(faultError, redlock.FindingForeign)},
+		},
 		{"a damaged record", withRecords("maxttl", "soon"), []found{at4(faultError, redlock.FindingRecord)}},
 		{
 			"another program's key",

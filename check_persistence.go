@@ -17,6 +17,16 @@ var (
 		"A crash may lose the last moment, a power cut up to about two seconds: the node waits MaxTTL and is rebuilt from the others all the same; only when a majority loses power at once do fencing tokens lean on clocks for one step",
 		"Nothing, if the nodes have power supplies of their own; otherwise appendfsync always",
 	}
+	aboutNoFsync = diagnosis{
+		FindingPersistence,
+		"The operating system writes it when it likes, on Linux after half a minute: a power cut loses that much, and when a majority loses power at once, fencing tokens lean on clocks for one step",
+		"Set appendfsync everysec; always, where the nodes may lose power together",
+	}
+	aboutNoRewriteFsync = diagnosis{
+		FindingPersistence,
+		"While the file is rewritten nothing is forced to the disk, whatever appendfsync says: a power cut then loses up to half a minute",
+		"Set no-appendfsync-on-rewrite no",
+	}
 	aboutFailedWrites = diagnosis{
 		FindingWritesFailed,
 		"The server refuses writes until its disk works again, so the node can't grant a lock",
@@ -36,10 +46,15 @@ func (d *doctor) persistence(i int) {
 		return // told already
 	}
 	d.failedWrites(i)
+	if e.info["aof_enabled"] == "1" && e.config["no-appendfsync-on-rewrite"] == "yes" && e.config["appendfsync"] != "no" {
+		d.find(SeverityWarning, i, aboutNoRewriteFsync, "no-appendfsync-on-rewrite is yes")
+	}
 	fsync, save := e.config["appendfsync"], e.config["save"]
 	_, saves := e.config["save"]
 	switch aof := e.info["aof_enabled"]; {
 	case aof == "1" && fsync == "always":
+	case aof == "1" && fsync == "no":
+		d.find(SeverityWarning, i, aboutNoFsync, "it keeps an append-only file, and never forces it to the disk: appendfsync no")
 	case aof == "1" && fsync != "":
 		d.find(SeverityInfo, i, aboutPowerCut, "it keeps an append-only file, with appendfsync %s", fsync)
 	case aof == "1":

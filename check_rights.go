@@ -38,6 +38,8 @@ func rightsNeeded(resource string) []right {
 		{"read and write the node's record", true, []any{"HGETALL", nodeKey}},
 		{"read and write the node's record", true, []any{"HDEL", nodeKey, "nonce"}},
 		{"take a lock", true, []any{"MGET", resource, triedOwner}},
+		{"take a lock", true, []any{"EXISTS", waitingKey}},
+		{"take a lock", true, []any{"MGET", waitingKey}},
 		{"take a lock", true, []any{"SET", resource, "owner", "NX", "PX", "1"}},
 		{"take a lock", true, []any{"PTTL", resource}},
 		{"renew a lock", true, []any{"PEXPIRE", resource, "1", "GT"}},
@@ -48,6 +50,10 @@ func rightsNeeded(resource string) []right {
 		{"wait in line", true, []any{"ZADD", queueKey + resource, "1", "id"}},
 		{"wait in line", true, []any{"ZRANGE", queueKey + resource, "0", "0"}},
 		{"wait in line", true, []any{"ZREM", queueKey + resource, "id"}},
+		{"wait in line", true, []any{"PEXPIRE", queueKey + resource, "1"}},
+		{"wait in line", true, []any{"EXISTS", liveKey + "id"}},
+		{"wait in line", true, []any{"SET", liveKey + "id", "1", "PX", "1"}},
+		{"wait in line", true, []any{"SET", waitingKey, "1", "PX", "1"}},
 		{"wake the next in line", false, []any{"PUBLISH", wakeChannel + "id", resource}},
 		{"be woken", false, []any{"SUBSCRIBE", wakeChannel + "id"}},
 		{"inspect a lock", false, []any{"MULTI"}},
@@ -63,11 +69,23 @@ type denial struct {
 	name  bool // the right is there, but not for a key of this name
 }
 
+const rightsRemedy = "ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe +multi +exec"
+
 var (
 	aboutRights = diagnosis{
 		FindingACL,
-		"Without it the node can't vote, or can't be inspected; the first use says so, with the reply NOPERM",
-		"ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe +multi +exec",
+		"Without it the node can't vote; the first use says so, with the reply NOPERM",
+		rightsRemedy,
+	}
+	aboutLesserRights = diagnosis{
+		FindingACL,
+		"Locks are held and released without it, and nothing else says that it is missing: without PUBLISH and SUBSCRIBE who waits in line is not woken, and looks by itself, seconds later; without MULTI a lock can't be inspected",
+		rightsRemedy,
+	}
+	aboutNoCommand = diagnosis{
+		FindingCommand,
+		"What a lock needs is not there, so the node can't do its part",
+		"Leave the commands that redlock uses their names: take rename-command out of the server's configuration, and restrict users with ACLs",
 	}
 	aboutKeyNames = diagnosis{
 		FindingACLNames,
@@ -106,6 +124,10 @@ func (e *exam) readRights(ctx context.Context, n *node, prefix string, who quest
 	var denied []denial
 	for i, q := range tries {
 		reply, err := q.Text()
+		if err != nil && strings.HasPrefix(err.Error(), "ERR Command '") { // not found
+			e.unknown = append(e.unknown, needed[i])
+			continue
+		}
 		if err != nil {
 			e.aclErr = err
 			return
@@ -121,21 +143,43 @@ func (e *exam) readRights(ctx context.Context, n *node, prefix string, who quest
 // newDenial reads ACL DRYRUN's sentence, which differs between servers: it names
 // the command, or the key that is refused.
 func newDenial(r right, reply, resource string) denial {
-	what := fmt.Sprint(r.command[0])
-	if what == "SCRIPT" {
-		what = "SCRIPT LOAD"
-	}
-	d := denial{what: what, use: r.use, votes: r.votes}
+	d := denial{what: r.name(), use: r.use, votes: r.votes}
 	if strings.Contains(reply, "key") {
 		d.name = strings.Contains(reply, "'"+resource+"'")
 		if !d.name {
-			d.what += " on redlock:*"
+			d.what += " on " + r.ownKeys()
 		}
 	}
 	if strings.Contains(reply, "channel") {
 		d.what += " on redlock:wake:*"
 	}
 	return d
+}
+
+// name is the command's.
+func (r right) name() string {
+	if r.command[0] == "SCRIPT" {
+		return "SCRIPT LOAD"
+	}
+	return fmt.Sprint(r.command[0])
+}
+
+// ownKeys are the library's own keys that the command was tried with, as an ACL
+// names them.
+func (r right) ownKeys() string {
+	var out []string
+	for _, arg := range r.command[1:] {
+		key := fmt.Sprint(arg)
+		if key == nodeKey || key == waitingKey {
+			out = append(out, key)
+		}
+		for _, prefix := range []string{tombstoneKey, queueKey, liveKey} {
+			if strings.HasPrefix(key, prefix) {
+				out = append(out, prefix+"*")
+			}
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // rights judges what the user may do.
@@ -149,21 +193,32 @@ func (d *doctor) rights(i int) {
 		}
 		d.find(SeverityUnknown, i, aboutUnknownRights, "ACL DRYRUN %s: %v", how, e.aclErr)
 	}
-	var lacks, names []string
-	severity := SeverityWarning
+	var unknown []string
+	for _, r := range e.unknown {
+		if text := fmt.Sprintf("%s (to %s)", r.name(), r.use); !slices.Contains(unknown, text) {
+			unknown = append(unknown, text)
+		}
+	}
+	if len(unknown) > 0 {
+		d.find(SeverityError, i, aboutNoCommand, "the server does not know %s", strings.Join(unknown, ", "))
+	}
+	var lacks, lesser, names []string
 	for _, x := range e.denied {
-		switch text := fmt.Sprintf("%s (to %s)", x.what, x.use); {
+		text := fmt.Sprintf("%s (to %s)", x.what, x.use)
+		switch {
 		case x.name:
 			names = append(names, x.what)
-		case !slices.Contains(lacks, text):
+		case x.votes && !slices.Contains(lacks, text):
 			lacks = append(lacks, text)
-			if x.votes {
-				severity = SeverityError
-			}
+		case !x.votes && !slices.Contains(lesser, text):
+			lesser = append(lesser, text)
 		}
 	}
 	if len(lacks) > 0 {
-		d.find(severity, i, aboutRights, "the user %q may not %s", e.user, strings.Join(lacks, ", "))
+		d.find(SeverityError, i, aboutRights, "the user %q may not %s", e.user, strings.Join(lacks, ", "))
+	}
+	if len(lesser) > 0 {
+		d.find(SeverityWarning, i, aboutLesserRights, "the user %q may not %s", e.user, strings.Join(lesser, ", "))
 	}
 	if len(names) > 0 {
 		d.find(SeverityInfo, i, aboutKeyNames, "the user %q may not %s the key %q", e.user, strings.Join(names, ", "), d.cfg.prefix+triedName)

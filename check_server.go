@@ -43,6 +43,21 @@ var (
 		"A lock that is evicted is free for a second holder, and an evicted record makes the node forget",
 		"Set maxmemory-policy noeviction, and share the server with no cache",
 	}
+	aboutMemory = diagnosis{
+		FindingMemory,
+		"At its limit a server that evicts nothing refuses every lock (OOM)",
+		"Raise maxmemory, or find what fills it (INFO memory, redis-cli --bigkeys); the library's own share is below a megabyte, and the locks that are held",
+	}
+	aboutMaxClients = diagnosis{
+		FindingMaxClients,
+		"At its limit a server closes each new connection: a client that starts, or connects again, has no vote of this node",
+		"Raise maxclients and the limit of open files, or find who opens connections (CLIENT LIST)",
+	}
+	aboutMinReplicas = diagnosis{
+		FindingMinReplicas,
+		"It refuses every lock (NOREPLICAS) while fewer replicas than that follow it, so the node depends on others",
+		"Set min-replicas-to-write 0: redlock replicates by itself, and its nodes need no replicas",
+	}
 	aboutInfo = diagnosis{
 		FindingVersion,
 		"Its version, role and memory policy could not be looked at",
@@ -79,6 +94,9 @@ func (d *doctor) server(i int) {
 		d.find(SeverityError, i, aboutMode, "it runs in %s mode", mode)
 	}
 	d.eviction(i)
+	d.memory(i)
+	d.connected(i)
+	d.goodReplicas(i)
 }
 
 // version compares major and minor. Valkey calls itself Redis 7.2 in the old
@@ -128,4 +146,50 @@ func (d *doctor) eviction(i int) {
 	default:
 		d.find(SeverityError, i, aboutEviction, "maxmemory-policy is %s, with maxmemory %s", policy, limit)
 	}
+}
+
+// nearly is the part of a limit, in percent, from which it is worth a warning.
+const nearly = 90
+
+// memory: a server that may evict has a finding of its own.
+func (d *doctor) memory(i int) {
+	info := d.exams[i].info
+	used, limit := number(info["used_memory"]), number(info["maxmemory"])
+	if limit <= 0 || info["maxmemory_policy"] != "noeviction" || used < limit/100*nearly {
+		return
+	}
+	severity := SeverityWarning
+	if used >= limit {
+		severity = SeverityError
+	}
+	d.find(severity, i, aboutMemory, "it uses %s of its maxmemory of %s, and evicts nothing", info["used_memory_human"], info["maxmemory_human"])
+}
+
+// connected judges how near the server is to refusing connections.
+func (d *doctor) connected(i int) {
+	info := d.exams[i].info
+	if n, limit := number(info["connected_clients"]), number(info["maxclients"]); limit > 0 && n*100 >= limit*nearly {
+		d.find(SeverityWarning, i, aboutMaxClients, "%d of its maxclients of %d are connected", n, limit)
+	}
+}
+
+// goodReplicas: INFO tells how many replicas are good where the server wants some.
+func (d *doctor) goodReplicas(i int) {
+	e := &d.exams[i]
+	good, wanted := e.info["min_slaves_good_slaves"], e.config["min-replicas-to-write"]
+	switch {
+	case good == "" || wanted == "0":
+	case wanted == "":
+		d.find(SeverityWarning, i, aboutMinReplicas, "it writes only while replicas follow it, and %s do (CONFIG GET min-replicas-to-write was refused: %v)", good, e.confErr)
+	case number(good) < number(wanted):
+		d.find(SeverityError, i, aboutMinReplicas, "it writes only while %s replicas follow it, and %s do", wanted, good)
+	default:
+		d.find(SeverityWarning, i, aboutMinReplicas, "it writes only while %s replicas follow it (%s do now)", wanted, good)
+	}
+}
+
+// number reads a field of INFO or CONFIG; 0: it is none.
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
 }

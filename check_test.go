@@ -174,12 +174,12 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	wantFound(t, r, faultUnknown,
 		inAll(faultWarning, redlock.FindingEvenNodes),
 		found{faultWarning, redlock.FindingHasReplicas, 1},
-		found{faultError, redlock.FindingReplica, 2},
+		found{faultError, redlock.FindingReplica, 2}, found{faultError, redlock.FindingRefuses, 2},
 		found{faultError, redlock.FindingEviction, 3}, found{faultWarning, redlock.FindingPersistence, 3},
 		found{faultError, redlock.FindingACL, 4}, found{faultUnknown, redlock.FindingPersistence, 4},
 		found{faultError, redlock.FindingVersion, 5},
 		found{faultError, redlock.FindingCredentials, 6},
-		found{faultError, redlock.FindingMode, 7}, found{faultUnknown, redlock.FindingRecord, 7},
+		found{faultError, redlock.FindingMode, 7}, found{faultError, redlock.FindingRefuses, 7}, found{faultUnknown, redlock.FindingRecord, 7},
 		found{faultError, redlock.FindingOtherNodes, 8}, found{faultWarning, redlock.FindingRoundTrip, 8},
 		found{faultWarning, redlock.FindingTTLRound, 8},
 		found{faultError, redlock.FindingRecord, 9}, found{faultWarning, redlock.FindingPool, 9},
@@ -308,7 +308,7 @@ const (
 // SeverityInfo up where an info is what was planted.
 func TestCheckFindsEachFaultAndNoOther(t *testing.T) {
 	good := goodClients(t, 5)
-	faults := slices.Concat(serverFaults(), diskFaults(), rightFaults(), timeFaults(), clusterFaults(), clientFaults())
+	faults := slices.Concat(serverFaults(), refusalFaults(), silentFaults(), diskFaults(), rightFaults(), timeFaults(), clusterFaults(), clientFaults())
 	// The number of nodes has a test of its own.
 	tested := map[redlock.FindingCode]bool{redlock.FindingEvenNodes: true, redlock.FindingFewNodes: true}
 	for _, f := range faults {

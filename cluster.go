@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Cluster is the nodes' side of a Locker: who may vote, and whether the servers
@@ -24,11 +26,11 @@ type ClusterStatus struct {
 	Nodes  []NodeStatus
 }
 
-// Votes is how many nodes vote.
+// Votes is how many nodes vote: members that refuse to write grant nothing.
 func (s ClusterStatus) Votes() int {
 	votes := 0
 	for _, n := range s.Nodes {
-		if n.State == NodeMember {
+		if n.State == NodeMember && n.Refuses == "" {
 			votes++
 		}
 	}
@@ -43,23 +45,42 @@ type NodeStatus struct {
 	Left   time.Duration // of the wait of a joining node; 0: none
 	MaxTTL time.Duration // that its record says; 0: it has none
 
+	// Refuses is why the node refuses to write, in its server's words: its memory is
+	// full, its disk failed, it lacks replicas. It then grants nothing, whatever its
+	// state. Empty: it wrote when Status asked, or said nothing.
+	Refuses string
+
 	misconfigured bool // what keeps it out is somebody's configuration
 }
 
 // Status looks at every node, for at most a node timeout or until ctx is done,
-// and says which of them vote, which wait and until when, and why. It changes
-// nothing. A node that does not answer is NodeUnreachable, which is no error;
+// and says which of them vote, which wait and until when, and why. It leaves
+// nothing there: that a node writes is tried with a key that ends within a
+// millisecond. A node that does not answer is NodeUnreachable, which is no error;
 // ErrClosed is, and ctx's error.
 func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	l := c.locker
 	if err := l.usable(ctx, "status"); err != nil {
 		return ClusterStatus{}, err
 	}
+	refusals := make([]string, len(l.nodes))
+	var g errgroup.Group // zero: one node's failure must not end the others
+	for i, n := range l.nodes {
+		g.Go(func() error {
+			refusals[i] = n.refusesNow(ctx)
+			return nil
+		})
+	}
 	l.roster.lookAtAll(ctx, false)
+	_ = g.Wait()
 	if err := contextError(ctx); err != nil {
 		return ClusterStatus{}, errorf("redlock: status: %w", err)
 	}
-	return l.roster.status(l.roster.proposal()), nil
+	s := l.roster.status(l.roster.proposal())
+	for i, why := range refusals {
+		s.Nodes[i].Refuses = why
+	}
+	return s, nil
 }
 
 func (r *roster) status(p proposal) ClusterStatus {

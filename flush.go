@@ -25,7 +25,8 @@ const (
 	tombstoneKey = "redlock:dead:"
 	queueKey     = "redlock:queue:" // and the name: who waits for it
 	liveKey      = "redlock:live:"  // and a Locker's id: its sign of life
-	ownPrefix    = "redlock:"       // of every key that is the library's own
+	waitingKey   = "redlock:waiting"
+	ownPrefix    = "redlock:" // of every key that is the library's own
 
 	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
 	// not long in coming.

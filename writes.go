@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 
 	"github.com/redis/go-redis/v9"
@@ -48,4 +49,29 @@ func (n *node) sawWrite() {
 	if r := n.unwritten.Swap(nil); r != nil {
 		n.tell(Event{Kind: NodeTakesWrites, Duration: n.clock.early().sub(r.since)})
 	}
+}
+
+// refusesNow asks the node to write, and returns why it refuses; empty: it wrote, or
+// said nothing about it. What it writes is a tombstone of an owner that nobody is,
+// which ends within a millisecond.
+func (n *node) refusesNow(ctx context.Context) string {
+	bounded, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	id := n.cfg.chance.Name()
+	load := anyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", releaseScript.body)}
+	leave := anyCall{redis.NewCmd(bounded, "EVALSHA", releaseScript.hash, 2, probeKey+id, tombstoneKey+id, id, 1)}
+	_, _ = n.calls.Pipelined(bounded, func(p redis.Pipeliner) error { // each has its own error
+		_ = p.Process(bounded, load)
+		_ = p.Process(bounded, leave)
+		return nil
+	})
+	err := leave.Err()
+	n.sawRefusal(err)
+	switch {
+	case err == nil && leave.Val() != nil:
+		n.sawWrite()
+	case refusesWrites(err):
+		return explain(err).Error()
+	}
+	return ""
 }

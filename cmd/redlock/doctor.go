@@ -20,7 +20,9 @@ func doctorCommand() command {
 	return command{
 		name: "doctor", synopsis: "[flags]", summary: "look for what would weaken the lock",
 		about: `Looks at every node, at the rights of the client and at the options, and says what would
-weaken the lock, why, and what to do. It reads only.
+weaken the lock, why, and what to do. Each node is proved: a member takes, extends and
+releases a lock of a reserved name (redlock:probe:...), any other node stores a key that ends
+within a millisecond. Nothing of it stays, and no lock is delayed by it.
 
 Exit status: 0 nothing above an info, 1 a warning, 2 an error, 3 something could not be
 looked at (and nothing worse was found), 69 no node answered.`,

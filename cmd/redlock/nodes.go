@@ -14,7 +14,8 @@ func nodesCommand() command {
 		name: "nodes", synopsis: "[list] [flags]", summary: "list the nodes: who votes, who waits and until when",
 		about: `Lists the nodes: members vote; a joining node votes when its wait is over; a blank one
 needs something else first, which its last column says; retired, foreign, misconfigured
-and unreachable nodes do not vote. Exit status 69 if fewer than a quorum vote.`,
+and unreachable nodes do not vote, nor does a member that refuses writes: the last column
+has its words. Exit status 69 if fewer than a quorum vote.`,
 		define: func(*flag.FlagSet) action {
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := exactly(0, args, "no arguments, or join, admit or retire"); err != nil {
@@ -110,6 +111,8 @@ type nodeState struct {
 	Until  string `json:"until,omitempty"` // by the wall clock, RFC 3339
 	MaxTTL int64  `json:"max_ttl_ms"`
 	Cause  string `json:"cause,omitempty"`
+	// Refuses is why a node that answers refuses to write, and so grants nothing.
+	Refuses string `json:"refuses,omitempty"`
 }
 
 // showNodes prints the list.
@@ -117,7 +120,7 @@ func (a *app) showNodes(s redlock.ClusterStatus, f *fleet) error {
 	if a.connection.json {
 		out := clusterShows{Cluster: s.ID, Votes: s.Votes(), Quorum: s.Quorum}
 		for _, n := range s.Nodes {
-			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), redact(n.Cause)})
+			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), redact(n.Cause), redact(n.Refuses)})
 		}
 		return a.answer(out)
 	}
@@ -132,15 +135,27 @@ func (a *app) showNodes(s redlock.ClusterStatus, f *fleet) error {
 	p.printf("cluster %s: %s, quorum %d\n", id, p.in(color, plural(s.Votes(), "vote")+" of "+plural(len(f.names), "node")), s.Quorum)
 	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range s.Nodes {
-		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), redact(n.Cause))
+		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), redact(because(n)))
 		r[1].in = yellow
-		if n.State == redlock.NodeMember {
+		if n.State == redlock.NodeMember && n.Refuses == "" {
 			r[1].in = plain
 		}
 		rows = append(rows, r)
 	}
 	p.table(rows)
 	return a.flush(p)
+}
+
+// because is why a node does not vote.
+func because(n redlock.NodeStatus) string {
+	switch {
+	case n.Refuses == "":
+		return n.Cause
+	case n.Cause == "":
+		return "refuses writes: " + n.Refuses
+	default:
+		return "refuses writes: " + n.Refuses + "; " + n.Cause
+	}
 }
 
 func until(left time.Duration) string {

@@ -189,6 +189,27 @@ func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
 	run(t, nodes, flags...).want(t, 2, "unreachable", servers[0].Addr(), "2 of 3")
 }
 
+// Two of three nodes that refuse to write: nothing can be locked, and both commands
+// say so, and why.
+func TestNodesThatRefuseWritesGiveNoVote(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	for _, s := range servers[1:] {
+		if err := s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, nodes, "nodes", "--node-timeout", "1s").want(t, 69, "1 vote of 3 nodes", "refuses writes", "OOM")
+	run(t, nodes, "nodes", "--json", "--node-timeout", "1s").want(t, 69, `"votes":1`, `"refuses":"out of memory: OOM`)
+	run(t, nodes, "doctor", "--node-timeout", "1s").want(t, 2, "take a lock: OOM")
+	for _, s := range servers[1:] {
+		if err := s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, nodes, "nodes", "--node-timeout", "1s").want(t, 0, "3 votes of 3 nodes")
+}
+
 func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
