@@ -97,6 +97,7 @@ func (n *node) take(now instant) {
 	n.queue.retake(now)
 	n.takeReleases(now)
 	n.takePasses()
+	n.sending = f.releases
 	n.takeGroups()
 	f.looks = append(f.looks, n.queue.looks...)
 	n.queue.looks = drop(n.queue.looks, len(n.queue.looks))
@@ -208,6 +209,11 @@ func (n *node) send() {
 		n.exec()
 		n.journal.counters.called(n.index, n.clock.early().sub(sent))
 		n.handOut()
+	}
+	if len(f.releases) > 0 {
+		n.mu.Lock()
+		n.sending = nil
+		n.mu.Unlock()
 	}
 }
 

@@ -67,13 +67,15 @@ type node struct {
 	mu        sync.Mutex // guards the fields below, and marks[index] of every claim
 	idle      bool       // the writer sleeps
 	closed    bool
+	until     instant // nothing is sent a second time after it, once closed
 	queue     backlog
-	busySince instant // when the flush that is out was sent; 0: none
-	down      error   // why the node is not talked to; nil: it is
-	downSince instant // since when, if it is down
-	downUntil instant // not even a probe before
-	failures  int     // failed probes in a row
-	steps     instant // when the node's clock was last seen to have stepped; 0: never
+	sending   []cleanup // the releases of the flush that is out
+	busySince instant   // when the flush that is out was sent; 0: none
+	down      error     // why the node is not talked to; nil: it is
+	downSince instant   // since when, if it is down
+	downUntil instant   // not even a probe before
+	failures  int       // failed probes in a row
+	steps     instant   // when the node's clock was last seen to have stepped; 0: never
 
 	// The writer's own; nobody else touches them.
 	loaded   bool        // the keeping scripts are there
@@ -116,8 +118,9 @@ func (b *backlog) len() int {
 	return sample + len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.looks)
 }
 
-// owes tells whether the node is owed releases; mu is held.
-func (b *backlog) owes() bool { return len(b.releases)+len(b.refused) > 0 }
+// owes tells whether the node is owed releases, be it of what is to be handed on; mu
+// is held.
+func (b *backlog) owes() bool { return len(b.releases)+len(b.refused)+len(b.passes) > 0 }
 
 // cleanup is a release that a node still owes.
 type cleanup struct {
@@ -241,12 +244,12 @@ func (n *node) sent(c *claim) bool {
 	return c.marks[n.index] != absent
 }
 
-// close makes the writer end once its call returns and the rollbacks are sent,
-// as far as the node takes them. What else is queued then fails.
-func (n *node) close() {
+// close makes the writer end once its call returns and the releases are answered;
+// what the node does not take is tried again until then. What else is queued fails.
+func (n *node) close(until instant) {
 	n.mu.Lock()
 	already := n.closed
-	n.closed = true
+	n.closed, n.until = true, until
 	n.mu.Unlock()
 	if !already {
 		close(n.stop)

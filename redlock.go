@@ -256,11 +256,16 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 	return err
 }
 
-// Close releases what is held, as far as the nodes answer within the close
-// timeout, and ends the locks' contexts with ErrClosed. Calls that wait end with
-// ErrClosed, and so does every later one. Clients given to New stay open. It
-// returns an error if a release could not be confirmed; the Locker is closed all
-// the same. Further calls do nothing and return nil.
+// Close releases what is held, and ends the locks' contexts with ErrClosed. Calls
+// that wait end with ErrClosed, and so does every later one. Clients given to New
+// stay open. A node that does not take a release, of a lock that is held or of one
+// that ended before, is tried again until the close timeout; so where a node is down
+// that may hold something of this Locker, Close takes that long.
+//
+// It returns an error that says what was not released on which node, and why; it is
+// ErrNoQuorum if no quorum confirmed the release of a held lock, which keeps the
+// name taken for up to a lease. The Locker is closed all the same. Further calls do
+// nothing and return nil.
 func (l *Locker) Close() error {
 	l.gate.Lock()
 	already := l.closed.Swap(true)
@@ -271,14 +276,15 @@ func (l *Locker) Close() error {
 	close(l.closing)
 	deadline := l.clock.newTimer(l.cfg.closeTimeout)
 	defer deadline.Stop()
-	until := l.clock.now().add(l.cfg.closeTimeout)
+	began := l.clock.now()
+	until := began.add(l.cfg.closeTimeout)
 	bounded(deadline, l.attempts.Wait) // what they took, they hold or roll back
 	l.lines.quitAll(func(key string) { l.leave(key, l.nodes) })
 	unconfirmed := l.releaseAll(until)
 	l.clocks.close()
 	l.vigil.close()
 	for _, n := range l.nodes {
-		n.close()
+		n.close(began.add(max(l.cfg.closeTimeout-l.cfg.nodeTimeout, 0))) // so that the last call ends in time
 	}
 	bounded(deadline, func() {
 		for _, n := range l.nodes {
@@ -290,10 +296,11 @@ func (l *Locker) Close() error {
 		l.roster.close()
 		l.cfg.journal.close() // last: whoever ends may have something to tell
 	})
+	left := l.unreleased()
 	for _, c := range l.own {
 		_ = c.Close() // a socket that broke while it lay idle says so here, under TLS: no release's failure
 	}
-	return unconfirmed
+	return errors.Join(unconfirmed, left)
 }
 
 // bounded runs wait, and goes on without it once the deadline has passed: what it

@@ -18,30 +18,43 @@ func (n *node) write() {
 	n.failQueued(ErrClosed)
 }
 
-// sleep blocks until there is work that may be sent now. It returns false when
-// the node was closed and owes nothing that it would take.
+// sleep blocks until there is work that may be sent now. It returns false when the
+// node was closed, and is owed nothing that is still to be tried.
 func (n *node) sleep() bool {
 	for {
 		n.mu.Lock()
+		now := n.clock.early()
 		work := n.queue.len() > 0 || n.queue.owes()
-		pause := n.pause(n.clock.early())
+		pause := n.pause(now)
 		if n.closed {
-			owes := n.down == nil && len(n.queue.refused) == 0 && len(n.queue.releases) > 0
-			n.mu.Unlock()
-			return owes
+			if !n.tries(now) {
+				n.mu.Unlock()
+				return false
+			}
+			pause = min(pause, n.until.sub(now))
 		}
 		if work && pause <= 0 {
 			n.mu.Unlock()
 			return true
 		}
 		n.idle = true
+		closed := n.closed
 		n.mu.Unlock()
 		if work {
-			n.doze(pause)
+			n.doze(pause, closed)
 			continue
 		}
 		n.rest()
 	}
+}
+
+// tries tells whether a node that was closed is sent something more: what it was
+// never sent, and for as long as Close has time what it did not take; mu is held.
+func (n *node) tries(now instant) bool {
+	if n.down == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
+		return true
+	}
+	return n.queue.owes() && now < n.until
 }
 
 // rest blocks until the writer is woken, and gives a pinned connection back when
@@ -81,14 +94,18 @@ func (n *node) pause(now instant) time.Duration {
 	}
 }
 
-// doze waits out a pause between two probes of a node that owes rollbacks.
-func (n *node) doze(pause time.Duration) {
+// doze waits out a pause between two probes of a node that is owed releases.
+func (n *node) doze(pause time.Duration, closed bool) {
 	t := n.clock.newTimer(pause)
 	defer t.Stop()
+	stop := n.stop
+	if closed {
+		stop = nil // it was seen
+	}
 	select {
 	case <-t.C:
 	case <-n.wake:
-	case <-n.stop:
+	case <-stop:
 	}
 }
 

@@ -197,7 +197,13 @@ func (a *app) withFleet(ctx context.Context, do func(context.Context, *fleet) er
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(ctx, f), f.close()) //nolint:contextcheck // Close is bounded by itself
+	err, end := do(ctx, f), f.close() //nolint:contextcheck // Close is bounded by itself
+	if end != nil && !errors.Is(end, redlock.ErrNoQuorum) {
+		// The name is free: what one node keeps for a lease is no failure of the command.
+		a.complain(redact(end.Error()))
+		end = nil
+	}
+	return errors.Join(err, end)
 }
 
 // close ends the Locker, then the clients under it. Its error is the Locker's: that

@@ -1,0 +1,94 @@
+package redlock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mostNamed is how many names of one node the error of Close spells out.
+const mostNamed = 5
+
+// unreleasedError is what the nodes were not seen to release when Close's time was
+// over.
+type unreleasedError struct{ nodes []unreleased }
+
+// unreleased is what one node did not confirm the release of.
+type unreleased struct {
+	node  *node
+	names []string
+	cause error
+}
+
+// Error names the nodes, the names on each, and the cause.
+func (e *unreleasedError) Error() string {
+	var b strings.Builder
+	b.WriteString("redlock: close: not released")
+	for i, u := range e.nodes {
+		if i > 0 {
+			b.WriteString(";")
+		}
+		fmt.Fprintf(&b, " on node %d (%s)", u.node.index, u.node.name)
+		for k, name := range u.names[:min(len(u.names), mostNamed)] {
+			b.WriteString([]string{": ", ", "}[min(k, 1)] + printable(name))
+		}
+		if more := len(u.names) - mostNamed; more > 0 {
+			fmt.Fprintf(&b, " and %d more", more)
+		}
+		b.WriteString(": " + unnamed(u.cause.Error()))
+	}
+	return b.String()
+}
+
+// Unwrap returns the causes.
+func (e *unreleasedError) Unwrap() []error {
+	causes := make([]error, len(e.nodes))
+	for i, u := range e.nodes {
+		causes[i] = u.cause
+	}
+	return causes
+}
+
+// unreleased is what is left on the nodes; nil: nothing. A key whose lease is over
+// has ended by itself.
+func (l *Locker) unreleased() error {
+	var e unreleasedError
+	for _, n := range l.nodes {
+		if u := n.unreleased(l.clock.early(), l.cfg.prefix); len(u.names) > 0 {
+			e.nodes = append(e.nodes, u)
+		}
+	}
+	if len(e.nodes) == 0 {
+		return nil
+	}
+	return &e
+}
+
+func (n *node) unreleased(now instant, prefix string) unreleased {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	u := unreleased{node: n, cause: n.down}
+	add := func(c *cleanup) {
+		if c.until <= now || n.clear(c) {
+			return
+		}
+		u.names = append(u.names, strings.TrimPrefix(c.claim.key, prefix))
+		if c.rejected != nil && u.cause == nil {
+			u.cause = c.rejected.cause
+		}
+	}
+	for _, owed := range [][]cleanup{n.queue.releases, n.queue.refused, n.sending} {
+		for i := range owed {
+			add(&owed[i])
+		}
+	}
+	for _, h := range n.queue.passes {
+		add(&h.old)
+	}
+	if u.cause == nil {
+		u.cause = errTimeout
+	}
+	slices.Sort(u.names)
+	u.names = slices.Compact(u.names)
+	return u
+}
