@@ -108,7 +108,9 @@ func (r *roster) status(p proposal) ClusterStatus {
 // Join waits until every node that answers votes: for short-lived programs, which
 // would otherwise never be there at the end of the wait. A new cluster, or a node
 // that returned, waits MaxTTL; see Admit. Where nothing is to be waited for, Join
-// returns nil at once.
+// returns nil at once. After a wait through which a quorum voted, it gives those
+// who hold locks 2.5 seconds more to put them on the nodes that vote again: then
+// the next node may be restarted.
 //
 // It ends when ctx is done, with ctx's error, or at once when a node can't be
 // taken in by waiting (NodeRetired, NodeForeign, NodeMisconfigured); either way
@@ -121,13 +123,17 @@ func (c *Cluster) Join(ctx context.Context) error {
 	if err := l.usable(ctx, "join"); err != nil {
 		return err
 	}
-	for {
+	for late := false; ; {
 		pause := l.roster.settle(ctx, l.roster.proposal())
 		s := l.roster.status(l.roster.proposal())
 		left, hopeless := s.outside()
 		if left == nil && s.Votes() >= s.Quorum {
+			if late {
+				return l.awaitHolders(ctx)
+			}
 			return nil
 		}
+		late = late || left != nil && s.Votes() >= s.Quorum // locks are held without them
 		if hopeless {
 			return errorf("redlock: join: %w", left)
 		}
@@ -148,6 +154,15 @@ func (c *Cluster) Join(ctx context.Context) error {
 			return errorf("redlock: join: %w", errors.Join(contextError(ctx), left))
 		}
 	}
+}
+
+// awaitHolders waits until those who hold locks have had the time to confirm them
+// on a node that votes again.
+func (l *Locker) awaitHolders(ctx context.Context) error {
+	if err := l.wait(ctx, confirmTime); err != nil {
+		return errorf("redlock: join: every node that answers votes; locks that are held may not be on all of them yet: %w", err)
+	}
+	return nil
 }
 
 // outside names the nodes that answer and do not vote, and tells whether waiting

@@ -70,6 +70,9 @@ func (c *claim) vouch(i int, start instant) {
 	}
 }
 
+// vouchedBy tells whether node i vouches for the claim.
+func (c *claim) vouchedBy(i int) bool { return c.voters.Load()&(1<<i) != 0 }
+
 // fewNodes is up to how many nodes the votes of a round need no memory of their
 // own.
 const fewNodes = 9

@@ -43,6 +43,7 @@ func (n *node) recovered() {
 	n.down, n.failures = nil, 0
 	down := now.sub(n.downSince)
 	n.mu.Unlock()
+	n.away = n.away || down > confirmSpread // a connection that broke is no absence
 	n.tell(Event{Kind: NodeUp, Duration: down})
 }
 

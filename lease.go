@@ -1,6 +1,9 @@
 package redlock
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // driftFloor is added to the drift allowance: Redis expires with a resolution of
 // one millisecond on either side (the Redis page on distributed locks).
@@ -9,7 +12,13 @@ const driftFloor = 2 * time.Millisecond
 // instant is a reading of the Clock: nanoseconds on a scale that never goes back.
 type instant int64
 
+// never is the date of what is not due.
+const never = instant(math.MaxInt64)
+
 func (t instant) add(d time.Duration) instant { return t + instant(d) }
+
+// floor is the last instant of a grid that is not after t.
+func (t instant) floor(grid time.Duration) instant { return t - t%instant(grid) }
 
 func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
 
@@ -28,6 +37,12 @@ type validity struct {
 // validFrom is the validity of a lease of ttl whose commands were sent at start.
 func validFrom(start instant, ttl time.Duration, factor float64) validity {
 	return validity{until: start.add(ttl - drift(ttl, factor))}
+}
+
+// lease is the lease, sent now, whose validity lasts no less than what is left of
+// v: what a node that lost the lock is given, where v is not to be lengthened.
+func (v validity) lease(now instant, factor float64) time.Duration {
+	return time.Duration(float64(v.remaining(now)+driftFloor) / (1 - factor))
 }
 
 // remaining is what is left of the validity; 0 when it has ended.

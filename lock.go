@@ -22,13 +22,13 @@ type Lock struct {
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
 	since    instant         // when it was known to be held
 	maxUntil instant         // 0: no bound
-	fixed    bool            // not renewed
+	fixed    bool            // its lease is not lengthened by renewals
 
 	mu      sync.Mutex // guards the fields below
 	ttl     time.Duration
 	asked   time.Duration // the longest lease that a node may keep: one that was asked for may have come, and none is lowered
 	valid   validity
-	renewAt instant
+	renewAt instant         // when it is next confirmed
 	cause   error           // why it ended; nil: it has not
 	ctx     context.Context //nolint:containedctx // what Context returns, made when it is first asked for
 	cancel  context.CancelCauseFunc
@@ -49,17 +49,32 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 	if t.maxHold > 0 {
 		lock.maxUntil = start.add(t.maxHold)
 	}
-	lock.renewAt = renewalAfter(start, t.ttl, l.share(c.key))
+	lock.renewAt = lock.renewal(start)
 	l.lines.holds(c.key)
 	if !l.scheduler.add(lock, lock.begun(t, start)) {
 		l.rollBack(c, t)
 		return nil, errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
 	}
 	lock.doubt(start)
+	if t.call.turn == TurnHandedOver { // its predecessor may still have been due
+		start = start.add(-confirmSpread)
+	}
+	if lock.missed(start) {
+		lock.hasten()
+	}
 	if t.reentry {
 		return lock.share(ctx), nil
 	}
 	return lock, nil
+}
+
+// renewal is when a lock whose lease was sent at start is renewed; mu is held, or
+// nobody else has the lock.
+func (l *Lock) renewal(start instant) instant {
+	if l.fixed {
+		return never
+	}
+	return renewalAfter(start, l.ttl, l.locker.share(l.claim.key))
 }
 
 // begun is the event of a hold that begins: start is when the attempt was sent.
@@ -245,15 +260,19 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 	verdict := e.verdict(k)
 	if verdict == won {
-		if err := l.confirm(e.start, ttl); err != nil {
+		if err := l.confirm(e, ttl); err != nil {
 			return err
 		}
 		l.doubt(e.start)
 		cause := l.Err()
-		if cause == nil {
-			l.tellExtension(e, nil)
+		if cause != nil {
+			return cause
 		}
-		return cause
+		l.tellExtension(e, nil)
+		if l.missed(e.start) {
+			l.hasten()
+		}
+		return nil
 	}
 	if cause := l.Err(); cause != nil { // our own release, perhaps, was there first
 		return ended("extend", l.resource, cause)
@@ -268,18 +287,20 @@ func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 	return failure
 }
 
-// confirm takes in a lease that a quorum confirmed. A lapse is final.
-func (l *Lock) confirm(start instant, ttl time.Duration) error {
+// confirm takes in a lease that a quorum confirmed. A lapse is final. A fixed lease
+// that the Locker itself confirmed stays as long as it was.
+func (l *Lock) confirm(e *extension, ttl time.Duration) error {
 	cfg, now := &l.locker.cfg, l.locker.clock.now()
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
 		return ended("extend", l.resource, l.cause)
 	}
-	valid, ok := l.valid.confirm(validFrom(start, ttl, cfg.drift), now)
-	if ok {
-		l.valid, l.ttl, l.renewAt = valid, ttl, renewalAfter(start, ttl, l.locker.share(l.claim.key))
+	valid, ok := l.valid.confirm(validFrom(e.start, ttl, cfg.drift), now)
+	if ok && (!l.fixed || !e.renewal) {
+		l.valid, l.ttl = valid, ttl
 	}
+	l.renewAt = l.renewal(e.start)
 	l.mu.Unlock()
 	if !ok {
 		l.end(errLapsed, nil)
@@ -392,10 +413,14 @@ func (l *Lock) end(cause error, r *round) bool {
 	return true
 }
 
-// lease is the TTL of the next renewal.
-func (l *Lock) lease() time.Duration {
+// lease is the TTL of the next renewal. A fixed lease is confirmed for what is left
+// of it.
+func (l *Lock) lease(now instant) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.fixed {
+		return l.valid.lease(now, l.locker.cfg.drift)
+	}
 	return l.ttl
 }
 
@@ -409,8 +434,12 @@ func (l *Lock) tellEnd(now instant) {
 }
 
 // tellExtension tells what became of an extension of a lock that is held; failure is
-// nil where a quorum confirmed it.
+// nil where a quorum confirmed it. A fixed lease that the Locker itself confirms is
+// not extended.
 func (l *Lock) tellExtension(x *extension, failure *QuorumError) {
+	if l.fixed && x.renewal {
+		return
+	}
 	now := l.locker.clock.early()
 	l.mu.Lock()
 	e := Event{Kind: LockExtended, Duration: now.sub(x.start), Validity: l.valid.remaining(now), Renewal: x.renewal}

@@ -52,10 +52,12 @@ type node struct {
 	roster   *roster
 	stale    atomic.Bool               // to be verified before the next flush
 	readAt   atomic.Int64              // the instant of the last sample of its clock; 0: none
+	returned atomic.Int64              // the instant when it was last seen to vote again; 0: never
 	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
 	door     *doorkeeper               // of a client that Open made; else nil
 	cfg      *config
 	stepped  func(node int, cause error) // told when the node's clock stepped
+	voting   func(node int)              // told when it votes again
 	vigil    *vigil                      // the Locker's
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
@@ -82,6 +84,7 @@ type node struct {
 	epoch    string      // empty: the node does not vote for us
 	abstains error       // why, if it answered so
 	due      bool        // for a verification
+	away     bool        // it did not vote when it was last talked to, or was down before
 	met      int64       // turn() as of the last verification
 	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
 	reading  reading     // the last sample of its clock
@@ -134,10 +137,10 @@ type cleanup struct {
 	rejected *rejection // by the node; nil: it was not refused yet
 }
 
-func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, stepped func(int, error)) *node {
+func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, l *Locker) *node {
 	n := &node{
 		index: index, name: name, client: client, calls: client, timeout: cfg.nodeTimeout,
-		clock: clock, journal: cfg.journal, peers: p, roster: r, cfg: cfg, due: true, stepped: stepped,
+		clock: clock, journal: cfg.journal, peers: p, roster: r, cfg: cfg, due: true, stepped: l.distrust, voting: l.scheduler.confirmOn,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {

@@ -75,7 +75,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.clocks = &clockWatch{locker: l}
 	l.roster = newRoster(&l.cfg, l.clock, names)
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l.distrust))
+		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l))
 	}
 	l.roster.nodes = l.nodes
 	l.vigil = newVigil(l, cfg.chance.Name())

@@ -18,6 +18,15 @@ const (
 	renewalGrid  = 200
 	// retryRenewal is the longest pause after a renewal that failed.
 	retryRenewal = 250 * time.Millisecond
+	// A node that votes again gets each held lock within confirmSpread, on a grid
+	// of confirmGrid: ten thousand holders must not call at one instant, and the
+	// locks of one of them go in batches.
+	confirmSpread = 500 * time.Millisecond
+	confirmGrid   = 50 * time.Millisecond
+	// confirmTime is what all holders are given for that: until the joiner of each
+	// has looked, and its clock watch has had the node verified, the spread, and a
+	// round that is tried again.
+	confirmTime = joinPoll + watchEvery + confirmSpread + 3*DefaultNodeTimeout
 )
 
 // renewalAfter is when a lease that was sent at start is renewed; share, from 0 to
@@ -25,8 +34,12 @@ const (
 func renewalAfter(start instant, ttl time.Duration, share float64) instant {
 	third := ttl / renewalShare
 	at := start.add(third - time.Duration(share*float64(third/10)))
-	grid := instant(max(ttl/renewalGrid, time.Millisecond))
-	return max(at-at%grid, start)
+	return max(at.floor(max(ttl/renewalGrid, time.Millisecond)), start)
+}
+
+// confirmationAfter is when a lock is confirmed on a node that votes again since now.
+func confirmationAfter(now instant, share float64) instant {
+	return max(now.add(time.Duration(share*float64(confirmSpread))).floor(confirmGrid), now)
 }
 
 // scheduler watches over all held locks of a Locker: it renews them in time,
@@ -174,7 +187,7 @@ func (s *scheduler) tick() {
 func (s *scheduler) renew(locks []*Lock) {
 	ttls := make([]time.Duration, len(locks))
 	for i, l := range locks {
-		ttls[i] = l.lease()
+		ttls[i] = l.lease(s.locker.clock.early())
 	}
 	e := s.locker.extend(locks, ttls)
 	e.renewal = true
@@ -202,7 +215,7 @@ func (l *Lock) nextDue() instant {
 	if l.maxUntil != 0 {
 		due = min(due, l.maxUntil)
 	}
-	if !l.fixed && l.turn == nil {
+	if l.turn == nil {
 		due = min(due, l.renewAt)
 	}
 	return due
@@ -212,11 +225,41 @@ func (l *Lock) nextDue() instant {
 func (l *Lock) beginRenewal(now instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fixed || l.turn != nil || l.cause != nil || now < l.renewAt {
+	if l.turn != nil || l.cause != nil || now < l.renewAt {
 		return false
 	}
 	l.turn = make(chan struct{})
 	return true
+}
+
+// confirmOn has all held locks confirmed soon that a node has not vouched for: it
+// votes again, and may hold none of them.
+func (s *scheduler) confirmOn(node int) {
+	for _, l := range s.held() {
+		if !l.claim.vouchedBy(node) {
+			l.hasten()
+		}
+	}
+}
+
+// hasten confirms the lock soon, if that is sooner than it would be renewed.
+func (l *Lock) hasten() {
+	at := confirmationAfter(l.locker.clock.early(), l.locker.share(l.claim.key))
+	l.mu.Lock()
+	l.renewAt = min(l.renewAt, at)
+	l.mu.Unlock()
+	l.locker.scheduler.reschedule(l)
+}
+
+// missed tells whether a node has voted again since t and does not vouch for the
+// lock: the round that was sent at about t came too early for it.
+func (l *Lock) missed(t instant) bool {
+	for i, n := range l.locker.nodes {
+		if instant(n.returned.Load()) > t && !l.claim.vouchedBy(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // retryRenewal sets the next try: soon, but often enough before the end.

@@ -2,14 +2,10 @@ package redlock
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
 )
-
-// never is when nothing is due.
-const never instant = math.MaxInt64
 
 // vigil is what a Locker does while goroutines of it wait for the nodes: it says
 // every so often that it lives, hears who is called, and looks now and then

@@ -139,7 +139,19 @@ func (n *node) flush() {
 		n.recovered()
 	}
 	n.take(now)
+	n.attend(now)
 	n.send()
+}
+
+// attend notes whether the node votes in the flight that was taken, and tells when
+// it does so again.
+func (n *node) attend(now instant) {
+	votes := n.flight.silent == nil
+	if votes && n.away {
+		n.returned.Store(int64(now))
+		n.voting(n.index)
+	}
+	n.away = !votes
 }
 
 // probe asks a node that was down for its TIME: the cheapest thing to lose.
