@@ -94,7 +94,9 @@ func (r Report) AtLeast(s Severity) []Finding {
 //
 // Each command is sent once, and all nodes are asked at once; each command is
 // bounded by the node timeout (the first by four, since it may have to connect).
-// The whole takes some fifty round trips to the slowest node.
+// The whole takes some fifty round trips to the slowest node, and a tenth of a
+// second at least: a clock's rate shows between two looks, which are up to five
+// seconds apart where round trips are long.
 //
 // What a server refuses to tell is a finding of SeverityUnknown, and a node that
 // does not answer one of SeverityError: neither is an error of Check. It returns
@@ -128,6 +130,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 		return Report{}, errorf("redlock: check: %w", err)
 	}
 	d.prove(ctx, l.nodes)
+	d.lookAgain(ctx, l.nodes)
 	if err := contextError(ctx); err != nil {
 		return Report{}, errorf("redlock: check: %w", err)
 	}
@@ -175,6 +178,7 @@ func (d *doctor) report() Report {
 	}
 	d.sameServer()
 	d.clocks()
+	d.rates()
 	if !d.cfg.unprotected {
 		d.membership()
 	}

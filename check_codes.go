@@ -30,6 +30,7 @@ const (
 	FindingACLNames     FindingCode = "acl-names"     // the user may not lock every name
 
 	FindingClock       FindingCode = "clock"         // clocks are apart
+	FindingClockRate   FindingCode = "clock-rate"    // a clock runs faster or slower than the drift factor allows for
 	FindingRoundTrip   FindingCode = "round-trip"    // round trips are long beside the node timeout
 	FindingTTLRound    FindingCode = "ttl-roundtrip" // the TTL is short beside the round trip
 	FindingNodeTimeout FindingCode = "node-timeout"  // the node timeout is long beside the TTL

@@ -39,13 +39,15 @@ type exam struct {
 	aclErr  error    // why ACL DRYRUN told nothing
 	faults  []fault  // what it refused when it was proved
 	trips   []trip
-	lost    int // pings without a reply
+	later   trip // a second look at its clock; zero: none
+	lost    int  // pings without a reply
 	timeErr error
 }
 
 // trip is one round trip, and the node's clock read on it.
 type trip struct {
 	took   time.Duration
+	at     instant  // in its middle
 	offset wallTime // the node's wall clock at our Clock's origin, by this reading
 }
 
@@ -181,16 +183,14 @@ func (e *exam) readConfig(name string, q question) {
 func (e *exam) time(ctx context.Context, n *node) {
 	begin := n.clock.early()
 	for i := range 1 + pings {
-		sent := n.clock.early()
-		if i > fewPings && sent.sub(begin) > pingsCost*n.timeout || e.lost >= lostPings || ctx.Err() != nil {
+		if i > fewPings && n.clock.early().sub(begin) > pingsCost*n.timeout || e.lost >= lostPings || ctx.Err() != nil {
 			return
 		}
 		bound := n.timeout
 		if i == 0 {
 			bound *= dialShare // it may have to connect, and does not count
 		}
-		server, err := n.readTime(ctx, bound)
-		took := n.clock.early().sub(sent)
+		t, err := n.trip(ctx, bound)
 		var reply redis.Error
 		switch {
 		case errors.As(err, &reply):
@@ -200,10 +200,18 @@ func (e *exam) time(ctx context.Context, n *node) {
 			e.lost++
 			e.timeErr = err
 		case i > 0:
-			middle := sent.add(took / 2)
-			e.trips = append(e.trips, trip{took: took, offset: server.Add(-middle.sub(0))})
+			e.trips = append(e.trips, t)
 		}
 	}
+}
+
+// trip takes one round trip.
+func (n *node) trip(ctx context.Context, bound time.Duration) (trip, error) {
+	sent := n.clock.early()
+	server, err := n.readTime(ctx, bound)
+	took := n.clock.early().sub(sent)
+	middle := sent.add(took / 2)
+	return trip{took: took, at: middle, offset: server.Add(-middle.sub(0))}, err
 }
 
 func (n *node) readTime(ctx context.Context, bound time.Duration) (time.Time, error) {

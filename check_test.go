@@ -309,8 +309,8 @@ const (
 func TestCheckFindsEachFaultAndNoOther(t *testing.T) {
 	good := goodClients(t, 5)
 	faults := slices.Concat(serverFaults(), refusalFaults(), silentFaults(), diskFaults(), rightFaults(), timeFaults(), clusterFaults(), clientFaults())
-	// The number of nodes has a test of its own.
-	tested := map[redlock.FindingCode]bool{redlock.FindingEvenNodes: true, redlock.FindingFewNodes: true}
+	// The number of nodes has a test of its own, and so have the clocks' rates.
+	tested := map[redlock.FindingCode]bool{redlock.FindingEvenNodes: true, redlock.FindingFewNodes: true, redlock.FindingClockRate: true}
 	for _, f := range faults {
 		for _, w := range f.want {
 			tested[w.code] = true

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -108,7 +107,7 @@ func (d *doctor) clocks() {
 	for i, e := range d.exams {
 		switch {
 		case len(e.trips) > 0:
-			best := slices.MinFunc(e.trips, func(a, b trip) int { return cmp.Compare(a.took, b.took) })
+			best, _ := e.bestTrip()
 			all = append(all, clockReading{node: i, at: best.offset, bound: best.took / 2})
 		case e.err == nil && e.lost == 0:
 			d.find(SeverityUnknown, i, aboutUnknownClock, "TIME was refused: %v", e.timeErr)
