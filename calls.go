@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,6 +17,7 @@ const noReply = math.MinInt64
 // Arguments are pointers, which go-redis writes without a copy.
 type singles struct {
 	acquire, release, pass             intCall
+	time                               timeCall
 	acquireArgs, releaseArgs, passArgs []any
 }
 
@@ -54,6 +56,16 @@ func (s *singles) passCall(h *handover, epoch *string) redis.Cmder {
 	a[3], a[5] = &c.key, &c.dead
 	a[6], a[7], a[8], a[9], a[10], a[11] = &h.old.claim.owner, &c.owner, &c.ttl, &c.hint, &c.stripe, epoch
 	return s.pass.again()
+}
+
+// timeCall is TIME.
+func (s *singles) timeCall() redis.Cmder {
+	if s.time.TimeCmd == nil {
+		s.time = timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
+	}
+	s.time.SetErr(nil)
+	s.time.SetVal(time.Time{})
+	return s.time
 }
 
 // again makes a command ready to be sent once more.

@@ -29,3 +29,21 @@ func StepsWitnessed(nodes int, factor float64, samples []ClockSample) map[int]ti
 	}
 	return found
 }
+
+// FirstStep reads a clock again and again, as a node's is, and returns how many
+// samples it took to see a step; 0: none was seen.
+func FirstStep(factor float64, samples []ClockSample) int {
+	var known reading
+	for i, s := range samples {
+		next := readClock(instant(s.Sent), instant(s.Received), time.Unix(0, int64(s.Shows)))
+		switch {
+		case i == 0:
+			known = next
+		case known.stepTo(next, factor) != 0:
+			return i + 1
+		default:
+			known = known.narrow(next, factor)
+		}
+	}
+	return 0
+}

@@ -48,6 +48,7 @@ type flight struct {
 	sample     bool // somebody wants the node's clock read
 	parts      []part
 	sent       instant
+	unread     error           // why its clock was not read behind what it granted; nil: it was
 	unreleased map[string]bool // the names whose releases failed in it
 	silent     error           // why the node does not vote in this flight; nil: it does
 	arena      []any           // the batches' arguments, one after another
@@ -67,6 +68,7 @@ type part struct {
 }
 
 func (f *flight) reset() {
+	f.unread = nil
 	clear(f.parts)
 	clear(f.arena)
 	clear(f.releases)
@@ -198,8 +200,8 @@ func (n *node) send() {
 	one := n.singly > 0
 	n.addAcquires()
 	n.addBids(one)
-	if f.sample || len(f.parts) > 0 && n.sampleIsOld() {
-		n.addSample()
+	if f.sample || n.grants() || len(f.parts) > 0 && n.sampleIsOld() {
+		n.addSample() // behind what may be granted
 	}
 	for _, k := range f.looks { // they count nothing that a clock could spoil
 		n.addPart(part{cmd: n.lookCall(k), look: k})
@@ -217,7 +219,15 @@ func (n *node) send() {
 	}
 }
 
-// sampleIsOld tells whether traffic carries a sample along.
+// grants tells whether the flight asks for grants, each of which counts only with a
+// reading of the node's clock that was taken behind it on the same connection: else a
+// step since the last sample could have ended the lease of a holder.
+func (n *node) grants() bool {
+	f := &n.flight
+	return !n.cfg.trustClocks && len(f.acquires)+len(f.bids)+len(f.passes) > 0
+}
+
+// sampleIsOld tells whether other traffic carries a sample along.
 func (n *node) sampleIsOld() bool {
 	return n.reading.at == 0 || n.clock.early().sub(n.reading.at) > sampleEvery
 }
@@ -225,8 +235,8 @@ func (n *node) sampleIsOld() bool {
 // addSample adds what a sample of the node consists of: its clock. settleTime takes
 // in the reply.
 func (n *node) addSample() {
-	n.flight.sent = n.clock.now()
-	n.addPart(part{cmd: timeCall{redis.NewTimeCmd(context.Background(), "TIME")}})
+	n.flight.sent = n.clock.early()
+	n.addPart(part{cmd: n.flight.one.timeCall()})
 }
 
 // exec sends the commands: by itself where there is one, otherwise in a
@@ -282,6 +292,14 @@ func (n *node) doubt() error {
 		return d
 	}
 	return nil
+}
+
+// ungranted is why what the node granted in this flight does not count; nil: it does.
+func (n *node) ungranted() error {
+	if doubt := n.doubt(); doubt != nil {
+		return doubt
+	}
+	return n.flight.unread
 }
 
 // abstain answers all that asks for a vote: the node gives none. A bid is recorded

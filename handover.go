@@ -166,7 +166,7 @@ func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err err
 	if h.old.round != nil {
 		h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
 	}
-	if doubt := n.doubt(); v.outcome == Granted && doubt != nil {
+	if doubt := n.ungranted(); v.outcome == Granted && doubt != nil {
 		v, err = vote{outcome: Abstained}, doubt
 	}
 	if v.outcome == Granted {

@@ -83,14 +83,19 @@ func (n *node) tell(e Event) {
 func (n *node) sample(sent instant, server time.Time) {
 	now := n.clock.now()
 	next, last := readClock(sent, now, server), n.reading
+	n.readAt.Store(int64(now))
 	n.reading = next
-	n.readAt.Store(int64(next.at))
-	slips := n.peers.sampled(n.index, next)
+	var slips []slip
+	if n.shared == 0 || now.sub(n.shared) > sampleEvery {
+		n.shared, slips = now, n.peers.sampled(n.index, next)
+	}
 	if last.at == 0 || n.cfg.trustClocks {
 		return
 	}
 	if by := last.stepTo(next, n.cfg.drift); by != 0 {
 		n.stepBy(by)
+	} else {
+		n.reading = last.narrow(next, n.cfg.drift)
 	}
 	for _, s := range slips { // of other nodes, too
 		n.roster.nodes[s.node].stepBy(s.by)

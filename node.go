@@ -20,7 +20,7 @@ const (
 	firstBackoff = 20 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
 	// sampleEvery is how old the last sample of a node's TIME may get while there
-	// is traffic.
+	// is traffic, of whatever kind; grants have one of their own.
 	sampleEvery = 100 * time.Millisecond
 	// unpinAfter is how long a connection may idle before its pool checks it.
 	unpinAfter = 100 * time.Millisecond
@@ -87,7 +87,8 @@ type node struct {
 	away     bool        // it did not vote when it was last talked to, or was down before
 	met      int64       // turn() as of the last verification
 	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
-	reading  reading     // the last sample of its clock
+	reading  reading     // what the samples of its clock say, as of the last one
+	shared   instant     // when the other nodes were last told of one; 0: never
 	timeless error       // why its clock can not be watched; nil: it can
 	pinned   *redis.Conn // the connection that flushes go out on; nil: none
 	idler    *time.Timer

@@ -136,7 +136,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 			r.hear(n.index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
 		}
 		n.markAfter(r.claim, v.outcome)
-		if doubt := n.doubt(); v.outcome == Granted && doubt != nil {
+		if doubt := n.ungranted(); v.outcome == Granted && doubt != nil {
 			v, cause = vote{outcome: Abstained}, doubt
 		}
 		if v.outcome == Granted {
@@ -281,6 +281,8 @@ func (n *node) settleTime(p *part, outcome Outcome, err error) {
 		n.sample(n.flight.sent, p.cmd.(timeCall).Val())
 	case denied && !n.cfg.trustClocks:
 		n.timeless = fmt.Errorf("%w: its clock can't be watched: grant the user +time, or use WithoutClockWatch: %w", ErrMisconfigured, err)
+	case !denied && !n.cfg.trustClocks:
+		n.flight.unread = fmt.Errorf("its clock was not read behind the grant: %w", explain(err))
 	}
 	for _, r := range n.flight.probes {
 		switch {

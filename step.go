@@ -27,6 +27,24 @@ func (r reading) stepTo(next reading, factor float64) time.Duration {
 	return r.moveTo(next).beyond(drift(next.at.sub(r.at), factor))
 }
 
+// narrow is what two readings say together, as of the later one. Each says where the
+// clock can be, within the round trip; the earlier one is that much wider by now as
+// clocks may drift. A reading with a long round trip so takes nothing away from what
+// was known, and many that follow closely do not add up what is allowed between two:
+// a clock that runs too fast is as far from where it was as ever.
+//
+// Where they leave no room, by less than a step, the earlier one stands: the next
+// tells more.
+func (r reading) narrow(next reading, factor float64) reading {
+	wider := time.Duration(float64(next.at.sub(r.at)) * factor)
+	old := reading{least: r.least - wider, most: r.most + wider, at: next.at}
+	both := reading{least: max(old.least, next.least), most: min(old.most, next.most), at: next.at}
+	if both.least > both.most {
+		return old
+	}
+	return both
+}
+
 // movement is how far a node's clock moved against ours between two readings:
 // bounds of it.
 type movement struct{ least, most time.Duration }

@@ -1,0 +1,137 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// A contender that tried a moment ago has a fresh reading of every clock. The clocks
+// of a quorum step, which ends the holder's leases there, and it tries again at once:
+// what it is granted comes with a reading of its own.
+func TestWhatAStepGaveAwayIsNotTakenByWhoTriedAMomentAgo(t *testing.T) {
+	for name, opts := range map[string][]redlock.AcquireOption{"plain": nil, "by its place in line": {redlock.WithBarging()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				holder, nodes := newLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+				mustAcquire(t, holder, "orders/42")
+				other := lockerOver(t, nodes)
+				for range 3 {
+					_, err := other.TryAcquire(t.Context(), "orders/42", opts...)
+					wantError(t, "before the step", err, redlock.ErrNotAcquired)
+					synctest.Wait()
+					time.Sleep(10 * time.Millisecond)
+				}
+				for _, n := range nodes.Nodes()[:3] {
+					n.Miniredis().SetTime(time.Now().Add(time.Minute))
+					n.Miniredis().Del("orders/42") // miniredis ends no lease for its clock
+				}
+				_, err := other.TryAcquire(t.Context(), "orders/42", opts...)
+				wantError(t, "just after the step", err, redlock.ErrNoQuorum)
+				if err != nil && strings.Count(err.Error(), "its clock stepped forward") != 3 {
+					t.Errorf("got %v; want it to name the three that stepped", err)
+				}
+			})
+		})
+	}
+}
+
+// Where the reading behind a grant is lost, nobody can tell whether the clock has
+// stepped before: the grant counts for nothing, and is given back.
+func TestAGrantWithoutItsReadingDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		synctest.Wait()
+		for _, n := range nodes.Nodes()[:3] {
+			granted := false
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				granted = granted || strings.HasPrefix(scriptOf(args), "acquire")
+				if granted && args[0] == "TIME" {
+					n.Intercept(nil)
+					return redlocktest.ReplyError("ERR not now")
+				}
+				return redlocktest.Pass()
+			})
+		}
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+		wantText(t, "TryAcquire", fmt.Sprint(err), "its clock was not read behind the grant")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantNoLocks(t, nodes, "given back")
+		mustRelease(t, mustAcquire(t, l, "orders/42"))
+	})
+}
+
+// On real servers, as it was found: two holders every time.
+func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
+	for range 3 {
+		servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+		holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
+		other := fakeClockLocker(t, servers)
+		held := mustAcquire(t, holder, "orders/42")
+		for range 3 {
+			if _, err := other.TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
+				t.Fatalf("before the step: got %v; want ErrNotAcquired", err)
+			}
+		}
+		setClocks(t, servers[:3], "+60")
+		second, err := other.TryAcquire(t.Context(), "orders/42")
+		if err == nil && held.Err() == nil {
+			t.Errorf("two holders: token %v, while %v of the first one's validity is left", second.Token(), held.Remaining())
+		}
+		must(t, errors.Join(holder.Close(), other.Close(), chaos.CloseServers(servers)))
+	}
+}
+
+// A clock that runs too fast or too slow is seen however often it is read: what is
+// allowed between two readings does not add up.
+func TestAClockThatRunsTooFastIsSeenHoweverOftenItIsRead(t *testing.T) {
+	const factor = 0.01
+	for _, rate := range []float64{1.03, 1.5, 0.97, 0.5} {
+		for _, every := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond, time.Second} {
+			var samples []redlock.ClockSample
+			for at := time.Duration(0); at < 5*time.Second; at += every {
+				samples = append(samples, readAt(at, 50*time.Microsecond, rate))
+			}
+			if redlock.FirstStep(factor, samples) == 0 {
+				t.Errorf("a clock at %v times the rate, read every %v for five seconds: nothing was seen", rate, every)
+			}
+		}
+	}
+}
+
+// A clock that keeps the rate to within the drift is never said to have stepped,
+// however often it is read, and however long a reading takes.
+func TestManyReadingsOfAGoodClockInventNoStep(t *testing.T) {
+	const factor = 0.01
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		rate := 1 + factor*(2*r.Float64()-1)
+		var samples []redlock.ClockSample
+		for at := time.Duration(0); len(samples) < 300; {
+			at += time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 300 * time.Millisecond, time.Minute}[r.IntN(3)])))
+			s := readAt(at, time.Duration(r.Int64N(int64(250*time.Millisecond))), rate)
+			s.Sent -= time.Duration(r.Int64N(int64(time.Second))) // too early, where a suspend was not asked about
+			samples = append(samples, s)
+			at = s.Received
+		}
+		if n := redlock.FirstStep(factor, samples); n != 0 {
+			t.Fatalf("at %v times the rate: got a step at reading %d; want none", rate, n)
+		}
+	}
+}
+
+// readAt reads a clock that runs at a rate, at a time, by a round trip.
+func readAt(at, trip time.Duration, rate float64) redlock.ClockSample {
+	return redlock.ClockSample{Sent: at, Received: at + trip, Shows: time.Hour + time.Duration(float64(at+trip/2)*rate)}
+}
