@@ -135,3 +135,66 @@ func TestManyReadingsOfAGoodClockInventNoStep(t *testing.T) {
 func readAt(at, trip time.Duration, rate float64) redlock.ClockSample {
 	return redlock.ClockSample{Sent: at, Received: at + trip, Shows: time.Hour + time.Duration(float64(at+trip/2)*rate)}
 }
+
+// MaxTTL as it was when the Locker opened is not what it is now: another client has
+// raised it, and its leases are as long.
+func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		sampled(t, l)
+		more := lockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		warm(t, more) // the records say two minutes now
+		time.Sleep(time.Second)
+		defer ahead(20*time.Second, nodes.Nodes()[:2]...)()
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "after the step", err, redlock.ErrNoQuorum)
+		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
+		_, err = l.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "after the MaxTTL of before", err, redlock.ErrNoQuorum)
+		wantText(t, "after the MaxTTL of before", fmt.Sprint(err), "MaxTTL (2m0s)")
+		time.Sleep(2*time.Minute - redlock.DefaultMaxTTL)
+		mustRelease(t, mustAcquire(t, l, "orders/42"))
+	})
+}
+
+// ahead has the clocks of nodes, in a bubble, run ahead by so much until it is undone:
+// SetTime by itself makes a clock stand still.
+func ahead(by time.Duration, nodes ...*redlocktest.Node) (undo func()) {
+	set := func() {
+		for _, n := range nodes {
+			n.Miniredis().SetTime(time.Now().Add(by))
+		}
+	}
+	set()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				set()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-stopped }
+}
+
+// A lease of the raised MaxTTL is a healthy one: nobody is told to delete its key.
+func TestALeaseOfARaisedMaxTTLIsNotCalledAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		sampled(t, l)
+		time.Sleep(time.Second)
+		more := lockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		mustAcquire(t, more, "orders/42", redlock.WithTTL(2*time.Minute), redlock.WithFixedLease())
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		wantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
+		if err != nil && (strings.Contains(err.Error(), "beyond MaxTTL") || !strings.Contains(err.Error(), "held by another for")) {
+			t.Errorf("got %v; want no word of a clock", err)
+		}
+	})
+}

@@ -271,7 +271,7 @@ func (n *node) silence() error {
 		return n.timeless
 	}
 	if d := n.distrust.Load(); d != nil {
-		if n.clock.early() < d.until {
+		if n.clock.early() < d.until() {
 			return d
 		}
 		n.distrust.CompareAndSwap(d, nil)

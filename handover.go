@@ -153,7 +153,7 @@ func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err err
 		recheck = isMissingScript(err)
 	default:
 		recheck = reply == 0
-		v, err = acquireVote(reply, n.roster)
+		v, err = n.acquireVote(reply)
 	}
 	n.markAfter(c, v.outcome)
 	if !tookOver(v.outcome) {

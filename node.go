@@ -261,11 +261,13 @@ func (n *node) close(until instant) {
 }
 
 // stepBy takes note that the node's clock has stepped; any node's writer may
-// find that out.
+// find that out. The node is verified before its next flush: the wait is for the
+// MaxTTL that its record says now.
 func (n *node) stepBy(by time.Duration) {
-	now, wait := n.clock.now(), n.roster.longestLease()
-	why := &stepError{by: by, wait: wait, clock: n.clock, until: now.add(wait)}
+	now := n.clock.now()
+	why := &stepError{by: by, at: now, clock: n.clock, longest: n.roster.longestLease}
 	n.distrust.Store(why)
+	n.stale.Store(true)
 	n.mu.Lock()
 	n.steps = now
 	n.mu.Unlock()

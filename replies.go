@@ -34,11 +34,26 @@ func (e *takenError) Error() string {
 	if e.left < 0 {
 		return "held by another, without an end"
 	}
-	if e.left > e.most+drift(e.most, maxDriftFactor) {
+	if e.beyond() {
 		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
 			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
 	}
 	return fmt.Sprintf("held by another for %v", e.left)
+}
+
+// beyond tells whether the lease is longer than anyone may take.
+func (e *takenError) beyond() bool { return e.left > e.most+drift(e.most, maxDriftFactor) }
+
+// takenFor is held by another for left. Before a lease is called longer than anyone
+// may take, the node's record is read again: another client may have raised MaxTTL.
+func (n *node) takenFor(left time.Duration) error {
+	e := &takenError{left: left, most: n.roster.longestLease()}
+	if e.beyond() && !n.cfg.unprotected && !n.roster.readSince(n.index, n.clock.early().add(-sampleEvery)) {
+		n.unpin() // its pool may have no other connection
+		n.look(context.Background(), false)
+		e.most = n.roster.longestLease()
+	}
+	return e
 }
 
 // handOut gives each reply to whom it concerns, and draws the node's own
@@ -131,7 +146,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 			n.requeue(p.acquires[i : i+1])
 			continue
 		}
-		v, cause := acquireVote(reply, n.roster)
+		v, cause := n.acquireVote(reply)
 		if p.bids {
 			r.hear(n.index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
 		}
@@ -155,7 +170,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 }
 
 // acquireVote reads a reply of acquire.lua.
-func acquireVote(reply int64, r *roster) (vote, error) {
+func (n *node) acquireVote(reply int64) (vote, error) {
 	switch {
 	case reply > 0:
 		return vote{outcome: Granted, token: Token(reply)}, nil
@@ -172,7 +187,7 @@ func acquireVote(reply int64, r *roster) (vote, error) {
 	case reply == -9:
 		return vote{outcome: Taken}, &takenError{left: -1}
 	case reply <= -10 && reply != noReply:
-		return vote{outcome: Taken}, &takenError{left: time.Duration(-10-reply) * time.Millisecond, most: r.longestLease()}
+		return vote{outcome: Taken}, n.takenFor(time.Duration(-10-reply) * time.Millisecond)
 	default:
 		return vote{outcome: Unknown}, errNoReply
 	}

@@ -186,6 +186,13 @@ func (r *roster) proposal() proposal {
 	return proposal{cluster: r.founder, clock: Token(max(r.clock.wall().UnixMicro(), 0))}
 }
 
+// readSince tells whether node i answered a look that was sent after t.
+func (r *roster) readSince(i int, t instant) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sights[i].answered && r.sights[i].sent > t
+}
+
 // longestLease is the cluster's MaxTTL, as far as any record that was seen says.
 func (r *roster) longestLease() time.Duration {
 	r.mu.Lock()

@@ -134,7 +134,7 @@ func duration(nanoseconds *atomic.Int64) time.Duration { return time.Duration(na
 func (n *node) stats(c *nodeCounters) NodeStats {
 	d := n.distrust.Load()
 	return NodeStats{
-		Name: n.name, Down: c.down.Load(), Abstains: c.abstains.Load() || d != nil && n.clock.early() < d.until,
+		Name: n.name, Down: c.down.Load(), Abstains: c.abstains.Load() || d != nil && n.clock.early() < d.until(),
 		Refuses: c.refuses.Load(),
 		Granted: c.votes[Granted].Load(), Taken: c.votes[Taken].Load(), Abstained: c.votes[Abstained].Load(),
 		Unknown: c.votes[Unknown].Load(), Failed: c.votes[Failed].Load(), Late: c.votes[Pending].Load(),

@@ -71,19 +71,23 @@ func (m movement) within(slack time.Duration) bool { return m.least >= -slack &&
 // stepError is why a node abstains whose clock stepped. A step forward ends
 // leases early, so the node may have forgotten locks that are held; a step back
 // keeps keys beyond their leases. Either way it is not believed until every lease
-// of before is over.
+// of before is over: for MaxTTL, by the record as it was read after the step. What
+// was read before may be out of date, because any client may raise it.
 type stepError struct {
-	by    time.Duration
-	wait  time.Duration // MaxTTL
-	clock *Clock
-	until instant
+	by      time.Duration
+	at      instant // when it was seen
+	clock   *Clock
+	longest func() time.Duration // MaxTTL, as far as it is known by now
 }
+
+// until is when the node is believed again.
+func (e *stepError) until() instant { return e.at.add(e.longest()) }
 
 func (e *stepError) Error() string {
 	way := "forward"
 	if e.by < 0 {
 		way = "back"
 	}
-	left := max(e.until.sub(e.clock.early()), 0).Round(time.Millisecond)
-	return fmt.Sprintf("its clock stepped %s by at least %v; it abstains for this client for MaxTTL (%v), %v more", way, e.by.Abs().Round(time.Millisecond), e.wait, left)
+	left := max(e.until().sub(e.clock.early()), 0).Round(time.Millisecond)
+	return fmt.Sprintf("its clock stepped %s by at least %v; it abstains for this client for MaxTTL (%v), %v more", way, e.by.Abs().Round(time.Millisecond), e.longest(), left)
 }
