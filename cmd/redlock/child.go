@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +24,7 @@ type child struct {
 	// What was below this program before: a script that has started something in
 	// the background and then execs this program leaves it its children.
 	before map[int]bool
+	halted []int // what halt has stopped
 }
 
 // startChild starts the command in a group of its own, with this program's stdin,
@@ -81,7 +83,8 @@ func (c *child) signal(s os.Signal) {
 }
 
 // ask sends the first signal, to the group and to what was orphaned outside of
-// it. A stopped process hears nothing, so all are continued.
+// it. A stopped process hears nothing, so the group is continued, and what halt
+// stopped.
 func (c *child) ask(s os.Signal) {
 	c.signal(s)
 	if n, ok := s.(syscall.Signal); ok && !c.ended {
@@ -89,7 +92,31 @@ func (c *child) ask(s os.Signal) {
 			_ = syscall.Kill(pid, n)
 		}
 	}
+	c.resume()
+}
+
+// halt stops the group, and what left it.
+func (c *child) halt() {
+	if !c.ended || !adopts {
+		_ = syscall.Kill(-c.pid, syscall.SIGSTOP)
+	}
+	c.halted = halt(c.before)
+}
+
+// resume continues the group, and what halt stopped outside of it. What somebody
+// else has stopped there stays so.
+func (c *child) resume() {
 	c.signal(syscall.SIGCONT)
+	halted := c.halted
+	c.halted = nil
+	if len(halted) == 0 {
+		return
+	}
+	for _, pid := range descendants(c.before) { // a number may have become another's
+		if slices.Contains(halted, pid) {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
 }
 
 // kill kills all that there is now. It must be repeated until over: what was being

@@ -59,7 +59,8 @@ what leaves the group (setsid) escapes.
 
 HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group
 of CMD; while waiting for KEY the first four end the wait, and CMD is not started. CMD has
-the terminal if there is one.
+the terminal if there is one. ^Z stops all that CMD started (elsewhere than on Linux its
+group only), and then redlock: KEY lapses. What is continued after that is killed.
 
 CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token: have the resource
 refuse a smaller one than the largest it has seen) and REDLOCK_VALIDITY_MS (what was left

@@ -14,4 +14,6 @@ func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true
 
 func descendants(map[int]bool) []int { return nil }
 
+func halt(map[int]bool) []int { return nil }
+
 func orphans(int, map[int]bool) []int { return nil }

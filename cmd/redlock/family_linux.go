@@ -23,13 +23,19 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// parents reads who is whose child.
-func parents() map[int]int {
+// process is what the system says of one.
+type process struct {
+	parent  int
+	stopped bool // by a signal
+}
+
+// processes reads who is whose child.
+func processes() map[int]process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil // the group is all that can be found
 	}
-	found := make(map[int]int, len(entries))
+	found := make(map[int]process, len(entries))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -44,8 +50,8 @@ func parents() map[int]int {
 		if len(fields) < 2 {
 			continue
 		}
-		if found[pid], err = strconv.Atoi(string(fields[1])); err != nil {
-			delete(found, pid)
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			found[pid] = process{parent: parent, stopped: string(fields[0]) == "T"}
 		}
 	}
 	return found
@@ -53,26 +59,49 @@ func parents() map[int]int {
 
 // descendants are all processes below this one, except those given and what is
 // below them.
-func descendants(except map[int]bool) []int {
-	parent, self := parents(), os.Getpid()
-	var below []int
-	for pid := range parent {
+func descendants(except map[int]bool) []int { return below(processes(), except) }
+
+func below(all map[int]process, except map[int]bool) []int {
+	self := os.Getpid()
+	var found []int
+	for pid := range all {
 		up := pid
-		for steps := 0; up > 0 && up != self && !except[up] && steps < len(parent); steps++ {
-			up = parent[up]
+		for steps := 0; up > 0 && up != self && !except[up] && steps < len(all); steps++ {
+			up = all[up].parent
 		}
 		if up == self && pid != self {
-			below = append(below, pid)
+			found = append(found, pid)
 		}
 	}
-	return below
+	return found
+}
+
+// halt stops all descendants, and returns those that nobody had stopped before. A
+// process that has been sent the signal starts no other, and what it started just
+// before is in the next list: the first one without a new process is the last.
+func halt(except map[int]bool) []int {
+	var halted []int
+	for sent, more := map[int]bool{}, true; more; {
+		more = false
+		all := processes()
+		for _, pid := range below(all, except) {
+			if sent[pid] {
+				continue
+			}
+			sent[pid], more = true, true
+			if _ = syscall.Kill(pid, syscall.SIGSTOP); !all[pid].stopped {
+				halted = append(halted, pid)
+			}
+		}
+	}
+	return halted
 }
 
 // orphans are the processes that became this one's children outside of a group.
 func orphans(group int, except map[int]bool) []int {
 	var out []int
-	for pid, up := range parents() {
-		if up != os.Getpid() || except[pid] {
+	for pid, p := range processes() {
+		if p.parent != os.Getpid() || except[pid] {
 			continue
 		}
 		if g, err := syscall.Getpgid(pid); err == nil && g != group {

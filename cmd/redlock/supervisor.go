@@ -200,7 +200,7 @@ func (s *supervisor) passOn(sig os.Signal) {
 		s.suspended = false
 		if s.decide(); s.phase == running {
 			s.tty.give(s.child.pid)
-			s.child.signal(syscall.SIGCONT)
+			s.child.resume()
 		}
 		return
 	}
@@ -209,7 +209,9 @@ func (s *supervisor) passOn(sig os.Signal) {
 
 // followStop does as the command does that was stopped at the terminal: gives it
 // the terminal if it stopped for want of it, or stops as well, so that the shell
-// sees the job stopped.
+// sees the job stopped. Nobody renews the lock then, so everything that the command
+// has started is stopped first. The terminal stops the command's group, and there
+// what does not ignore it.
 func (s *supervisor) followStop() {
 	stop := s.child.stop
 	s.child.stop = 0
@@ -225,6 +227,7 @@ func (s *supervisor) followStop() {
 		return // somebody's kill -STOP
 	}
 	s.suspended = true
+	s.child.halt()
 	s.tty.take()
 	_ = syscall.Kill(0, syscall.SIGSTOP) // our group: the job that the shell knows
 }

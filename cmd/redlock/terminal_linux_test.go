@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,42 +121,96 @@ func TestATerminalStaysUsable(t *testing.T) {
 	}
 }
 
-// ^Z stops the job as the shell knows it, and fg continues it; unless the lock has
-// lapsed meanwhile: then the command does not run for another moment.
+// ^Z stops the job as the shell knows it, with everything that the command has
+// started, and fg continues it; unless the lock has lapsed meanwhile: then none of
+// it runs for another moment. What left the group ran on once, under the next
+// holder's lock.
 func TestAStoppedCommandGoesOnOnlyWhileTheLockIsHeld(t *testing.T) {
 	t.Parallel()
-	servers, nodes := masters(t, 3)
+	_, nodes := masters(t, 3)
 	file := filepath.Join(t.TempDir(), "beat")
-	cmd := prepare(t, nodes, "exec", "--node-timeout", "500ms", "--ttl", "3s", "k", os.Args[0], file)
-	cmd.Env = append(cmd.Env, actVar+"=beat")
+	cmd := prepare(t, nodes, append(execFlags[:3:3], "k", os.Args[0], file)...)
+	cmd.Env = append(cmd.Env, actVar+"=family")
 	k := sit(t, cmd)
-	beats := func() bool {
-		pid, _ := lastBeat(t, file)
-		return pid != 0
-	}
-	eventually(t, "the command", beats)
-	pid, _ := lastBeat(t, file)
+	pids := awaitFamily(t, file)
 	k.types(t, "\x1a")
 	k.stops(t)
-	_, stopped := lastBeat(t, file)
+	stopped := k.silent(t, file, pids)
 	must(t, syscall.Kill(k.cmd.Process.Pid, syscall.SIGCONT))
-	eventually(t, "the command going on", func() bool {
-		_, last := lastBeat(t, file)
-		return last > stopped
-	})
+	for i := range pids {
+		k.goesOn(t, file, i, stopped)
+	}
+
+	const aside = 2 // somebody stops this one, and it is not ours to continue
+	must(t, syscall.Kill(pids[aside], syscall.SIGSTOP))
+	k.types(t, "\x1a")
+	k.stops(t)
+	stopped = k.silent(t, file, pids)
+	must(t, syscall.Kill(k.cmd.Process.Pid, syscall.SIGCONT))
+	for i := range pids {
+		if i != aside {
+			k.goesOn(t, file, i, stopped)
+		}
+	}
+	if s := state(pids[aside]); s != "T" {
+		t.Errorf("got the one that somebody stopped in state %q; want it left alone", s)
+	}
+	must(t, syscall.Kill(pids[aside], syscall.SIGCONT))
+	k.goesOn(t, file, aside, stopped)
 
 	k.types(t, "\x1a")
 	k.stops(t)
-	eventually(t, "the end of the lease", func() bool { return exists(t, servers, "k") == 0 })
-	if s := state(pid); s != "T" {
-		t.Fatalf("got the command in state %q; want it stopped", s)
+	if _, err := open(t, nodes).Acquire(t.Context(), "k"); err != nil {
+		t.Fatal(err)
 	}
 	over := sinceBoot()
+	k.silent(t, file, pids)
 	must(t, syscall.Kill(k.cmd.Process.Pid, syscall.SIGCONT))
 	k.wait(t).want(t, 124, "killed")
-	if _, last := lastBeat(t, file); last > over || alive(pid) {
-		t.Errorf("the command ran on for %v without the lock, alive: %v", last-over, alive(pid))
+	for i, pid := range pids {
+		if _, last := lastBeat(t, file+"."+strconv.Itoa(i)); last > over || alive(pid) {
+			t.Errorf("process %d of the family ran on for %v under the next holder's lock, alive: %v", i, last-over, alive(pid))
+		}
 	}
+}
+
+// awaitFamily waits until all of a family run.
+func awaitFamily(t *testing.T, file string) []int {
+	t.Helper()
+	pids := make([]int, family)
+	eventually(t, "the family", func() bool {
+		for i := range pids {
+			if pids[i], _ = lastBeat(t, file+"."+strconv.Itoa(i)); pids[i] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	return pids
+}
+
+// silent waits until all of a family are stopped, and returns when the last of them
+// wrote.
+func (k *keyboard) silent(t *testing.T, file string, pids []int) (last time.Duration) {
+	t.Helper()
+	for i, pid := range pids {
+		eventually(t, fmt.Sprintf("the stop of process %d of the family", i), func() bool { return state(pid) == "T" })
+		_, at := lastBeat(t, file+"."+strconv.Itoa(i))
+		last = max(last, at)
+	}
+	return last
+}
+
+// goesOn waits until one of a family writes again.
+func (k *keyboard) goesOn(t *testing.T, file string, i int, since time.Duration) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("process %d of the family going on", i), func() bool {
+		if !k.running() {
+			t.Fatalf("it ended: %+v", k.wait(t))
+		}
+		_, at := lastBeat(t, file+"."+strconv.Itoa(i))
+		return at > since
+	})
 }
 
 func state(pid int) string {
