@@ -189,6 +189,7 @@ func (n *node) send() {
 	if n.flight.silent != nil {
 		n.abstain(n.flight.silent)
 	}
+	n.keepEntries()
 	n.addReleases()
 	n.addPasses() // before what is asked of the claims that they bring
 	for _, g := range f.groups {

@@ -74,6 +74,19 @@ func (b *backlog) retake(now instant) {
 	}
 }
 
+// keepEntries has no release that goes again take an entry away that is wanted by now:
+// the process stands in line again, and a look may have told the node so meanwhile.
+// No ask has: they wait for the release. Where the node still has the entry of before,
+// the process has its old place until it asks.
+func (n *node) keepEntries() {
+	for i := range n.flight.releases {
+		c := &n.flight.releases[i]
+		if c.rejected != nil && c.entry == leaveQueue && n.vigil.locker.lines.recorded(c.claim.key) {
+			c.entry = leaveEntry
+		}
+	}
+}
+
 // heldBack is why no acquire of key goes to the node now; nil: one may; mu is held.
 func (b *backlog) heldBack(key string) error {
 	if cause := b.held[key]; cause != nil {

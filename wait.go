@@ -242,6 +242,14 @@ func (ln *line) first() *place {
 	return p
 }
 
+// recorded tells whether the process has a place for key.
+func (ls *lineup) recorded(key string) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.names[key]
+	return ln != nil && ln.recorded
+}
+
 // rouse wakes the goroutine that waits for the nodes, if one does; mu is held.
 func (ln *line) rouse() {
 	if ln.leader == nil {

@@ -201,3 +201,48 @@ func TestOneWhoseLeaveWasLostHoldsNobodyUpForLong(t *testing.T) {
 		}
 	})
 }
+
+// A leave that its node refuses is sent again later. By then the process may stand in
+// line again, and have told the node so by a look: that entry is not the one to go.
+func TestALeaveThatWasRefusedTakesNoLaterEntryAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		ctx, quit := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := other.Acquire(ctx, "orders/42")
+			left <- err
+		}()
+		synctest.Wait()
+		refusing := nodes.Node(0)
+		refusing.Intercept(onScripts("release", redlocktest.ReplyError("ERR not now")))
+		quit()
+		wantError(t, "the first wait", <-left, context.Canceled)
+		next := wants(t, other)
+		time.Sleep(time.Second)
+		m := refusing.Miniredis()
+		for _, key := range liveKeys(refusing) { // at the next one it is told of every place
+			m.Del(key)
+		}
+		m.Del("redlock:queue:orders/42")
+		time.Sleep(1100 * time.Millisecond)
+		if !m.Exists("redlock:queue:orders/42") {
+			t.Fatal("no look told the node of the place; the test wants one")
+		}
+		refusing.Intercept(nil)
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			if !m.Exists("redlock:queue:orders/42") {
+				t.Fatal("the entry of one who waits was taken away by the leave of before")
+			}
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, next).lock)
+		synctest.Wait()
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %v", keys)
+		}
+	})
+}
