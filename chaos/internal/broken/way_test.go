@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/quorumkit/redlock/chaos"
 )
@@ -19,10 +18,8 @@ type way struct {
 	// kinds are those of the faults that it takes, where plans that draw from all
 	// would take too long to find it. The sound protocol is explored with them too.
 	kinds []chaos.Break
-	// within is how long an exploration may take to find it; 0: a minute.
-	within time.Duration
-	load   load
-	edits  []edit
+	load  load
+	edits []edit
 }
 
 // edit puts other text in the place of some that a file has exactly once: a Go
