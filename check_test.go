@@ -329,13 +329,46 @@ func TestCheckFindsEachFaultAndNoOther(t *testing.T) {
 				})
 			}
 			wantFound(t, r, least, f.want...)
+			if !cures(r, cure[f.name]) {
+				t.Errorf("no finding has %q in its remedy or its reason: %v", cure[f.name], r.Findings)
+			}
 		})
+	}
+	for name := range cure {
+		if !slices.ContainsFunc(faults, func(f planted) bool { return f.name == name }) {
+			t.Errorf("no fault is named %q", name)
+		}
 	}
 	for _, code := range findingCodes(t) {
 		if !tested[code] {
 			t.Errorf("no fault is planted for the code %q", code)
 		}
 	}
+}
+
+// cure is what the remedy, or the reason, of a finding must have: a wrong one sends the
+// operator elsewhere.
+var cure = map[string]string{
+	"a full memory":             "Raise maxmemory",
+	"replicas that are missing": "min-replicas-to-write 0",
+	"EVALSHA renamed away, and no right to ask for rights": "rename-command",
+	"no right to wake":                              "nothing else says that it is missing",
+	"no right to wake, nor to ask for rights":       "wakes nobody",
+	"a script that does not end":                    "SCRIPT KILL",
+	"all connections taken":                         "Raise maxclients",
+	"a certificate that has expired":                "Renew the server's certificate",
+	"a certificate of nobody known":                 "Name the authority",
+	"a certificate of another host":                 "an address that the server's certificate is for",
+	"a certificate that the server does not accept": "this client's certificate",
+	"TLS to a port without it":                      "tls-port",
+	"lists of two clusters mixed":                   "Give all clients the same list",
+}
+
+// cures tells whether a finding about node 4 has the words.
+func cures(r redlock.Report, words string) bool {
+	return words == "" || slices.ContainsFunc(r.Findings, func(f redlock.Finding) bool {
+		return f.Node == 4 && strings.Contains(f.Why+f.Remedy, words)
+	})
 }
 
 // findingCodes are all codes that there are.
