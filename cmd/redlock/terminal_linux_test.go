@@ -186,6 +186,13 @@ func awaitFamily(t *testing.T, file string) []int {
 		}
 		return true
 	})
+	t.Cleanup(func() {
+		for _, pid := range pids {
+			if t.Failed() && alive(pid) { // otherwise they are dead, and the numbers may be another's
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
 	return pids
 }
 

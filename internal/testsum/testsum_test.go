@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -81,75 +82,88 @@ skipped: no redis-server in PATH (2, the first is sample.TestParent/needs_more)
 
 func TestVerbosePrintsTheOutputOfPassingTests(t *testing.T) {
 	t.Parallel()
-	log, _, err := testsumOf(t, module(t, map[string]string{"a_test.go": mixed}), "-v")
-	if err != nil {
-		t.Fatalf("got %v; want no error\n%s", err, log)
-	}
-	if !strings.Contains(log, "quiet unless asked") || strings.Contains(log, "=== RUN") {
-		t.Errorf("got\n%s; want the passing test's log line, without go test's frames", log)
+	const stream = `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:5: quiet unless asked\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- PASS: TestA (0.00s)\n"}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":0}
+{"Action":"pass","Package":"p","Elapsed":0.1}
+`
+	for _, flags := range [][]string{nil, {"-v"}} {
+		var out strings.Builder
+		if err := testsum.Run(t.Context(), append(flags, "--", "printf", "%s", stream), &out, &out); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Contains(out.String(), "quiet unless asked"), flags != nil; got != want || strings.Contains(out.String(), "=== RUN") {
+			t.Errorf("%q: got\n%s; want the passing test's log line: %v, without go test's frames", flags, out.String(), want)
+		}
 	}
 }
 
-// What must not pass for green, one go test run each: how a package can fail, how
-// many failures that is, and what the log must show of it.
+// What must not pass for green, each in a package of one module, so that go test
+// runs once: how a package can fail, which failures that is, and what the log must
+// show of it.
 func TestFailuresAreCountedAndShown(t *testing.T) {
 	t.Parallel()
 	const head = "package sample\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Exit\n\n"
+	const passed = 1 // TestB of the first
 	tests := map[string]struct {
 		source, shown string
-		passed        string
 		failed        []string
 	}{
-		"a subtest fails": {
+		"subtest": {
 			source: head + `func TestA(t *testing.T) { t.Run("x", func(t *testing.T) { t.Error("got 1; want 2") }) }` + "\n" +
 				"func TestB(t *testing.T) {}\n",
-			shown: "got 1; want 2", passed: "1",
-			failed: []string{"sample.TestA", "sample.TestA/x"},
+			shown:  "got 1; want 2",
+			failed: []string{"sample/subtest.TestA", "sample/subtest.TestA/x"},
 		},
-		"a test panics and takes another with it": {
+		"panic": { // and it takes another with it
 			source: head + "func TestA(t *testing.T) { t.Parallel(); select {} }\n" +
 				`func TestB(t *testing.T) { t.Parallel(); panic("boom") }` + "\n",
-			shown: "panic: boom", passed: "0",
-			failed: []string{"sample.TestA", "sample.TestB"},
+			shown:  "panic: boom",
+			failed: []string{"sample/panic.TestA", "sample/panic.TestB"},
 		},
-		"a test exits the process": {
+		"exit": {
 			source: head + "func TestA(t *testing.T) { os.Exit(3) }\n",
-			shown:  "no verdict: the process ended while this test ran", passed: "0",
-			failed: []string{"sample.TestA"},
+			shown:  "no verdict: the process ended while this test ran",
+			failed: []string{"sample/exit.TestA"},
 		},
-		"TestMain gives up": {
+		"main": { // TestMain gives up
 			source: head + `func TestMain(m *testing.M) { println("no port left"); os.Exit(4) }` + "\n",
-			shown:  "no port left", passed: "0",
-			failed: []string{"sample"},
+			shown:  "no port left",
+			failed: []string{"sample/main"},
 		},
-		"the package does not build": {
+		"build": { // it does not
 			source: head + "func TestA(t *testing.T) { undefined() }\n",
-			shown:  "undefined: undefined", passed: "0",
-			failed: []string{"sample"},
+			shown:  "undefined: undefined",
+			failed: []string{"sample/build"},
 		},
 	}
+	files, want := map[string]string{}, []string{}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log, closing, err := testsumOf(t, module(t, map[string]string{"a_test.go": test.source}))
-			if err == nil {
-				t.Errorf("got no error; want one\n%s", log)
-			}
-			if !strings.Contains(log, test.shown) {
-				t.Errorf("got log\n%s; want %q in it", log, test.shown)
-			}
-			var failed []string
-			for _, m := range regexp.MustCompile(`(?m)^failed: (.*)$`).FindAllStringSubmatch(closing, -1) {
-				failed = append(failed, m[1])
-			}
-			slices.Sort(failed)
-			if !slices.Equal(failed, test.failed) {
-				t.Errorf("got failures %q; want %q", failed, test.failed)
-			}
-			if !strings.Contains(closing, "\n"+test.passed+" passed, ") {
-				t.Errorf("got\n%s; want %s passed", closing, test.passed)
-			}
-		})
+		files[name+"/a_test.go"] = test.source
+		want = append(want, test.failed...)
+	}
+	log, closing, err := testsumOf(t, module(t, files))
+	if err == nil {
+		t.Errorf("got no error; want one\n%s", log)
+	}
+	for name, test := range tests {
+		if !strings.Contains(log, test.shown) {
+			t.Errorf("%s: got log\n%s; want %q in it", name, log, test.shown)
+		}
+	}
+	var failed []string
+	for _, m := range regexp.MustCompile(`(?m)^failed: (.*)$`).FindAllStringSubmatch(closing, -1) {
+		failed = append(failed, m[1])
+	}
+	slices.Sort(failed)
+	slices.Sort(want)
+	if !slices.Equal(failed, want) {
+		t.Errorf("got failures %q; want %q", failed, want)
+	}
+	if line := fmt.Sprintf("\n%d passed, %d failed, ", passed, len(want)); !strings.Contains(closing, line) {
+		t.Errorf("got\n%s; want %q in it", closing, line)
 	}
 }
 
