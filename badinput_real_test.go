@@ -109,12 +109,17 @@ func TestServersInClusterModeAreMisconfigured(t *testing.T) {
 		return servers[1].Client().Set(t.Context(), "orders/1", "x", time.Millisecond).Err() == nil
 	})
 	for i, s := range servers {
-		l := lockerWith(t, defaultClients(t, s.Addr()))
+		l := lockerWith(t, defaultClients(t, s.Addr()), redlock.WithNodeTimeout(time.Second))
 		if i == 1 {
 			_ = l.Cluster().Admit(t.Context()) // a slot of its own has the record
 		}
+		// One that was too slow for an attempt is told as soon as it answers.
+		must(t, s.Pause())
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		must(t, s.Resume())
+		wantError(t, "TryAcquire, while it is silent", err, redlock.ErrNoQuorum)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		_, err := l.Acquire(ctx, "orders/42")
+		_, err = l.Acquire(ctx, "orders/42")
 		cancel()
 		wantError(t, "Acquire", err, redlock.ErrMisconfigured)
 		wantError(t, "Acquire", err, redlock.ErrNoQuorum)
