@@ -97,8 +97,8 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
 	token, why := l.token(ctx, c, r.votes, w)
-	if why == nil && l.vouching(r) < l.quorum {
-		why = errStepped
+	if why == nil {
+		why = l.vouched(r)
 	}
 	if why == nil {
 		c.token = int64(token) //nolint:gosec // below 2^53
@@ -162,16 +162,20 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 	return 0, &raceError{above: t}
 }
 
-// vouching is how many grants count: those of nodes whose clocks were not seen to
-// step since the round began.
-func (l *Locker) vouching(r *round) int {
-	set := r.claim.voters.Load()
+// vouched is why the grants of the round are worth less than a quorum; nil: they are
+// not. Those count of nodes that were not found to have stepped or forgotten since it
+// began.
+func (l *Locker) vouched(r *round) error {
+	set, cause := r.claim.voters.Load(), errors.New("a quorum's grants no longer count")
 	for i, n := range l.nodes {
-		if n.steppedSince(r.start) {
-			set &^= 1 << i
+		if why := n.doubtedSince(r.start); why != nil {
+			set, cause = set&^(1<<i), fmt.Errorf("%s: %w", n.name, why)
 		}
 	}
-	return bits.OnesCount64(set)
+	if bits.OnesCount64(set) < l.quorum {
+		return cause
+	}
+	return nil
 }
 
 // rollBack cleans every node that may hold the claim, in the background.

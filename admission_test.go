@@ -18,7 +18,15 @@ import (
 func foreign(nodes *redlocktest.Cluster, i int, n string) {
 	node := nodes.Node(i)
 	node.Miniredis().HSet(redlock.NodeKey, "format", "1", "epoch", "theirs", "cluster", "theirs",
-		"n", n, "names", "x\ny\nz", "maxttl", "30000", "run", node.RunID(), "base", "7")
+		"n", n, "names", "x\ny\nz", "maxttl", "30000", "run", identity(node), "base", "7")
+}
+
+// identity is what a record names the node by.
+func identity(node *redlocktest.Node) string {
+	c := redis.NewClient(node.Options())
+	defer func() { _ = c.Close() }()
+	info := c.InfoMap(context.Background(), "server", "replication").Item
+	return info("Server", "run_id") + "." + info("Replication", "master_replid")
 }
 
 // What only an operator can mend is told apart from what a wait mends.

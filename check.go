@@ -169,6 +169,7 @@ func (d *doctor) report() Report {
 		r.Answered++
 		d.server(i)
 		d.persistence(i)
+		d.history(i)
 		d.rights(i)
 		d.probe(i)
 		d.roundTrip(i)

@@ -98,7 +98,7 @@ func (d *doctor) readSights() []sight {
 	sights := make([]sight, len(d.exams))
 	for i, e := range d.exams {
 		if e.err == nil && e.recErr == nil && e.run != "" {
-			sights[i] = parseSight(append([]any{e.run, int64(0)}, e.record...), 0, 0)
+			sights[i] = parseSight(append([]any{identityOf(e.run, e.info["master_replid"]), e.info["role"], int64(0)}, e.record...), 0, 0)
 		}
 	}
 	return sights

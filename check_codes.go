@@ -17,6 +17,8 @@ const (
 	FindingSameServer   FindingCode = "same-server"   // two entries are one server
 	FindingReplica      FindingCode = "replica"       // it follows a master
 	FindingHasReplicas  FindingCode = "has-replicas"  // replicas follow it
+	FindingBacklog      FindingCode = "repl-backlog"  // it will take another replication id without need
+	FindingDebug        FindingCode = "debug-command" // DEBUG may have it forget unseen
 	FindingMode         FindingCode = "mode"          // cluster mode, or a Sentinel
 	FindingEviction     FindingCode = "eviction"      // it may drop keys when memory is short
 	FindingMemory       FindingCode = "memory"        // its memory is nearly full, and it evicts nothing

@@ -63,7 +63,10 @@ func ask(ctx context.Context, args ...any) question {
 
 // configs are the settings that Check asks for, one command each: before version
 // 7, CONFIG GET takes a single name.
-var configs = []string{"appendfsync", "save", "stop-writes-on-bgsave-error", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
+var configs = []string{
+	"appendfsync", "save", "stop-writes-on-bgsave-error", "no-appendfsync-on-rewrite", "min-replicas-to-write",
+	"repl-backlog-ttl", "enable-debug-command",
+}
 
 // examine asks one node everything, and changes nothing there.
 func (n *node) examine(ctx context.Context, prefix string) exam {

@@ -63,7 +63,23 @@ func serverFaults() []planted {
 				awaitInfo(s.T, s.clients[4], "master_link_status:up") // no longer loading
 				return nil
 			},
-			[]found{at4(faultError, redlock.FindingReplica), at4(faultError, redlock.FindingRefuses), {faultWarning, redlock.FindingHasReplicas, 3}},
+			[]found{at4(faultError, redlock.FindingReplica), at4(faultError, redlock.FindingRefuses), {faultWarning, redlock.FindingHasReplicas, 3}, {faultWarning, redlock.FindingBacklog, 3}},
+		},
+		{
+			"DEBUG is enabled",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--enable-debug-command", "local"}}),
+			[]found{at4(faultWarning, redlock.FindingDebug)},
+		},
+		{
+			"it had a replica",
+			func(s *set) []redlock.Option {
+				master := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+				follow(s.T, chaos.NeedServer(s.T, chaos.ServerConfig{}), master)
+				must(s.T, master.Client().ConfigSet(s.T.Context(), "repl-backlog-ttl", "0").Err())
+				s.clients[4] = clientOf(s.T, master)
+				return nil
+			},
+			[]found{at4(faultWarning, redlock.FindingHasReplicas)},
 		},
 		{
 			"cluster mode",

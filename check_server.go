@@ -20,8 +20,8 @@ var (
 	}
 	aboutRunID = diagnosis{
 		FindingRunID,
-		"The run_id is how a server that restarted is told from one that did not: without it the node is not let vote",
-		"Let the user run INFO; use a server that tells its run_id (in tests: package redlocktest, not a plain miniredis)",
+		"The run_id and master_replid are how a server that restarted, or took over other data, is told from one that did not: without them the node is not let vote",
+		"Let the user run INFO; use a server that tells them (in tests: package redlocktest, not a plain miniredis)",
 	}
 	aboutReplica = diagnosis{
 		FindingReplica,
@@ -71,12 +71,12 @@ func (d *doctor) server(i int) {
 	if e.infoErr != nil {
 		d.find(SeverityUnknown, i, aboutInfo, "INFO was refused: %v", e.infoErr)
 	}
-	if e.run == "" {
+	if e.run == "" || e.info["master_replid"] == "" {
 		severity := SeverityError
 		if d.cfg.unprotected {
 			severity = SeverityWarning // nobody will miss it
 		}
-		d.find(severity, i, aboutRunID, "INFO tells no run_id")
+		d.find(severity, i, aboutRunID, "INFO tells no run_id, or no master_replid")
 	}
 	if e.infoErr != nil {
 		return

@@ -174,6 +174,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	wantFound(t, r, faultUnknown,
 		inAll(faultWarning, redlock.FindingEvenNodes),
 		found{faultWarning, redlock.FindingHasReplicas, 1},
+		found{faultWarning, redlock.FindingBacklog, 1},
 		found{faultError, redlock.FindingReplica, 2}, found{faultError, redlock.FindingRefuses, 2},
 		found{faultError, redlock.FindingEviction, 3}, found{faultWarning, redlock.FindingPersistence, 3},
 		found{faultError, redlock.FindingACL, 4}, found{faultUnknown, redlock.FindingPersistence, 4},

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// watchEvery is how old the last reading of a node's clock may get while the
+	// watchEvery is how old the last look at a node's clock and identity may get while the
 	// Locker holds or waits for anything: as long as a client that never saw the node
 	// may hold what a step took from us.
 	watchEvery = 250 * time.Millisecond
@@ -15,8 +15,8 @@ const (
 	watchTogether = 25 * time.Millisecond
 )
 
-// clockWatch has every node's clock read at least every watchEvery, while the
-// Locker holds or waits for anything. It is one timer for each Locker, whatever the
+// clockWatch has every node's clock read, and its identity looked at (identity.go), at
+// least every watchEvery, while the Locker holds or waits for anything. It is one timer for each Locker, whatever the
 // number of locks; what traffic reads counts, and an idle Locker sends nothing. A
 // step that a reading shows ends at once what leans on it (see stepBy).
 //
@@ -33,7 +33,7 @@ type clockWatch struct {
 
 // rouse starts the watch: something is held, or waited for.
 func (w *clockWatch) rouse() {
-	if !w.armed.Load() && !w.locker.cfg.trustClocks {
+	if cfg := &w.locker.cfg; !w.armed.Load() && !(cfg.trustClocks && cfg.unprotected) {
 		w.arm(watchEvery)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"regexp"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,14 +15,12 @@ import (
 // not sent. (It wraps nothing: go-redis would hand out what is inside.)
 var errExchanged = errors.New("another server answers at this address than the one that was verified")
 
-var runIDLine = regexp.MustCompile(`(?m)^run_id:(\w+)`)
-
-// doorkeeper keeps all connections of one of Open's clients on one server
-// process. An address may come to lead to another server: a replica that took
+// doorkeeper keeps all connections of one of Open's clients on one server, by its
+// identity. An address may come to lead to another server: a replica that took
 // over, a virtual IP that moved. Where that server has the voting scripts and a
 // copy of the record (it was a member once, and the other's replica since), no
 // answer of a script tells the two apart. So each new connection asks for the
-// run_id. Where it is another than before, all connections are closed, those to
+// identity. Where it is another than before, all connections are closed, those to
 // the old server too, and the node is verified before it votes again.
 //
 // That costs one command for each connection, and one atomic read for a flush.
@@ -65,13 +62,13 @@ func (d *doorkeeper) note(c net.Conn) {
 
 // admit lets a connection in that leads to the server of the others.
 func (d *doorkeeper) admit(ctx context.Context, c *redis.Conn) error {
-	info, err := c.Info(ctx, "server").Result()
+	info, err := c.Info(ctx, "server", "replication").Result()
 	if err != nil && !isReply(err) {
 		return err
 	}
-	run := ""
-	if m := runIDLine.FindStringSubmatch(info); m != nil {
-		run = m[1] // else the verification, which asks the same, says what is wrong
+	run := infoField(info, "run_id") // empty: the verification, which asks the same, says what is wrong
+	if run != "" {
+		run = identityOf(run, infoField(info, "master_replid"))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

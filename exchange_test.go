@@ -2,7 +2,6 @@ package redlock_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -65,11 +64,11 @@ func (f floating) leadsTo(s *chaos.Server) {
 	f.Reset()
 }
 
-// open is a Locker over the three, whose connections are looked at, or not.
-func (f floating) open(t *testing.T, guarded bool) *redlock.Locker {
+// open is a Locker over the three, by Open or by New.
+func (f floating) open(t *testing.T, byOpen bool, opts ...redlock.Option) *redlock.Locker {
 	t.Helper()
-	opts := []redlock.Option{redlock.WithNodeTimeout(time.Second)}
-	if guarded {
+	opts = append(opts, redlock.WithNodeTimeout(time.Second))
+	if byOpen {
 		l, err := redlock.Open(t.Context(), f.urls, opts...)
 		must(t, err)
 		t.Cleanup(func() { _ = l.Close() })
@@ -81,11 +80,20 @@ func (f floating) open(t *testing.T, guarded bool) *redlock.Locker {
 // A replica takes over that lacks a lock and has all that a vote is judged by:
 // the record, with its epoch, and the voting scripts. Only who it is differs.
 func TestAServerThatTakesOverAnAddressIsVerifiedBeforeItVotes(t *testing.T) {
-	for _, guarded := range []bool{true, false} {
-		t.Run(fmt.Sprintf("guarded %v", guarded), func(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		byOpen, guarded bool
+		opts            []redlock.Option
+	}{
+		{"Open", true, true, nil},
+		{"New", false, true, nil},
+		{"New, without membership", false, false, []redlock.Option{redlock.WithoutMembership()}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			guarded := c.guarded
 			f, rest := floatingPair(t)
-			contender := f.open(t, guarded)
-			admitted(t, contender)
+			contender := f.open(t, c.byOpen, c.opts...)
+			admitted(t, f.open(t, true)) // the first replica attached: the node joins anew
 			warm(t, contender)
 			holder := openWithout(t, []*chaos.Server{f.first, rest[0], rest[1]}, []int{2}, redlock.WithNodeNames(f.names...))
 			held := mustAcquire(t, holder, "orders/42") // on the first server and one more

@@ -12,6 +12,7 @@ type group struct {
 	script *script
 	claims []*claim
 	ttls   []int64 // ms
+	start  instant // of its round
 	answer func(node int, o Outcome, replies []int64, cause error)
 }
 
@@ -59,7 +60,7 @@ func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
 		e.claims[i], e.ttls[i] = lock.claim, milliseconds(ttls[i])
 	}
 	for _, node := range l.nodes {
-		node.submitGroup(&group{script: extendScript, claims: e.claims, ttls: e.ttls, answer: e.answer}, e.start)
+		node.submitGroup(&group{script: extendScript, claims: e.claims, ttls: e.ttls, start: e.start, answer: e.answer}, e.start)
 	}
 	return e
 }
@@ -164,7 +165,7 @@ func confirmationOf(replies []int64, k int) Outcome {
 // reseed puts back on node i the locks that it has lost and a quorum confirmed
 // in this round; mu is held.
 func (e *extension) reseed(i int) {
-	g := &group{script: reseedScript}
+	g := &group{script: reseedScript, start: e.start}
 	for k, reply := range e.replies[i] {
 		if reply == 0 && e.verdicts[k] == won {
 			g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])

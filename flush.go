@@ -51,6 +51,8 @@ type flight struct {
 	unread     error           // why its clock was not read behind what it granted; nil: it was
 	unreleased map[string]bool // the names whose releases failed in it
 	silent     error           // why the node does not vote in this flight; nil: it does
+	doubt      error           // why nothing counts that it grants in this flight; nil: it does
+	proven     bool            // a look behind all else said that it was the one verified
 	arena      []any           // the batches' arguments, one after another
 	one        singles
 }
@@ -65,6 +67,7 @@ type part struct {
 	group    *group
 	pass     *handover
 	look     *looking
+	identity bool // it is the look at the node's identity
 }
 
 func (f *flight) reset() {
@@ -204,6 +207,9 @@ func (n *node) send() {
 	if f.sample || n.grants() || len(f.parts) > 0 && n.sampleIsOld() {
 		n.addSample() // behind what may be granted
 	}
+	if len(f.parts) > 0 {
+		n.addIdentity()
+	}
 	for _, k := range f.looks { // they count nothing that a clock could spoil
 		n.addPart(part{cmd: n.lookCall(k), look: k})
 	}
@@ -286,6 +292,8 @@ func (n *node) doubt() error {
 	switch {
 	case n.met != n.turn():
 		return errExchanged
+	case n.flight.doubt != nil:
+		return n.flight.doubt
 	case n.timeless != nil:
 		return n.timeless
 	}

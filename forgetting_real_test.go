@@ -1,7 +1,12 @@
 package redlock_test
 
 import (
+	"fmt"
+	"maps"
+	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
@@ -42,4 +47,127 @@ func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
 	wantText(t, "its Status", status(t, contender).Nodes[0].Cause, "an epoch that has ended")
 	admitted(t, contender)
 	wantVotes(t, "under a new epoch", contender, 3)
+}
+
+// follow makes a server a replica of a master, and waits until it is in step.
+func follow(t *testing.T, replica, master *chaos.Server) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	c := replica.Client()
+	must(t, c.ReplicaOf(t.Context(), host, port).Err())
+	pollUntil(t, 15*time.Second, "the replica is in step", func() bool {
+		info, err := c.Info(t.Context(), "replication").Result()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+}
+
+func stand(t *testing.T, s *chaos.Server) {
+	t.Helper()
+	must(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
+}
+
+// A standby follows each of two nodes, is cut off, and a lock is taken. Then both
+// nodes take their standbys' data, and are masters again: run_id, scripts, record
+// and epoch are as before, and the lock is gone.
+func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []bool{true, false} {
+		t.Run(fmt.Sprintf("traffic meanwhile: %v", busy), func(t *testing.T) {
+			t.Parallel()
+			servers, standbys := chaos.NeedServers(t, 3, chaos.ServerConfig{}), chaos.NeedServers(t, 2, chaos.ServerConfig{})
+			for i, s := range standbys {
+				follow(t, s, servers[i])
+			}
+			opts := []redlock.Option{redlock.WithMaxTTL(30 * time.Second), redlock.WithTTL(30 * time.Second), redlock.WithFixedLease()}
+			contender, holder := openWithout(t, servers, nil, opts...), openWithout(t, servers, nil, opts...)
+			admitted(t, contender)
+			warm(t, contender)
+			wantVotes(t, "with standbys in step", contender, 3)
+			for i, s := range standbys {
+				all := servers[i].Client().HGetAll(t.Context(), redlock.NodeKey).Val()
+				pollUntil(t, 15*time.Second, "the standby has all", func() bool {
+					return maps.Equal(s.Client().HGetAll(t.Context(), redlock.NodeKey).Val(), all)
+				})
+				stand(t, s)
+			}
+			held := mustAcquire(t, holder, "orders/42")
+			traffic := func() {
+				if busy {
+					if lock, err := contender.TryAcquire(t.Context(), "orders/1"); err == nil {
+						mustRelease(t, lock)
+					}
+				}
+			}
+			traffic()
+			for i, s := range standbys {
+				follow(t, servers[i], s)
+				traffic()
+				stand(t, servers[i])
+				traffic()
+			}
+			for range 40 {
+				lock, err := contender.TryAcquire(t.Context(), "orders/42")
+				if err == nil {
+					t.Fatalf("got token %v beside the holder of %v (%v)", lock.Token(), held.Token(), held.Err())
+				}
+				pause(10 * time.Millisecond)
+			}
+			must(t, held.Err())
+			for _, n := range status(t, contender).Nodes[:2] {
+				if n.State != redlock.NodeJoining || n.Left <= 0 {
+					t.Errorf("%s: got %v, %v left, %q; want it joining, for MaxTTL", n.Name, n.State, n.Left, n.Cause)
+				}
+			}
+		})
+	}
+}
+
+// What a node does that is made a replica, and a master again, whether or not its
+// data changed: it has another replication id, so every client has it join anew.
+func TestEveryWayToAnotherMastersDataMakesAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
+	node, other := servers[0], servers[1]
+	identity := func() string {
+		info := node.Client().InfoMap(t.Context(), "server", "replication")
+		must(t, info.Err())
+		return info.Item("Server", "run_id") + "." + info.Item("Replication", "master_replid")
+	}
+	for _, way := range []struct {
+		name    string
+		do      func()
+		changes bool
+	}{
+		{"nothing", func() {}, false},
+		{"a master that is told to be one", func() { stand(t, node) }, false},
+		{"a replica of nobody who answers, and back", func() {
+			must(t, node.Client().ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+			stand(t, node)
+		}, true},
+		{"another master's data, and back", func() { follow(t, node, other); stand(t, node) }, true},
+		{"its own replica's data, and back", func() {
+			follow(t, other, node)
+			stand(t, other)
+			follow(t, node, other)
+			stand(t, node)
+		}, true},
+		// Nothing is forgotten in these.
+		{"a replica attaches that is not the first", func() { follow(t, other, node) }, false},
+		{"it leaves", func() { stand(t, other) }, false},
+		{"the backlog is given up", func() {
+			must(t, node.Client().ConfigSet(t.Context(), "repl-backlog-ttl", "1").Err())
+			pollUntil(t, 15*time.Second, "no backlog", func() bool {
+				info, err := node.Client().Info(t.Context(), "replication").Result()
+				return err == nil && strings.Contains(info, "repl_backlog_active:0")
+			})
+		}, true},
+		{"a first replica attaches", func() { follow(t, other, node) }, true},
+	} {
+		before := identity()
+		way.do()
+		if after := identity(); (after != before) != way.changes {
+			t.Errorf("%s: got identity %s after %s; want another one: %v", way.name, after, before, way.changes)
+		}
+	}
 }

@@ -170,6 +170,7 @@ func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err err
 		v, err = vote{outcome: Abstained}, doubt
 	}
 	if v.outcome == Granted {
+		n.vouch(h.round.start)
 		c.vouch(n.index, h.round.start)
 	}
 	h.round.deliver(n.index, v, err)

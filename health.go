@@ -102,9 +102,13 @@ func (n *node) sample(sent instant, server time.Time) {
 	}
 }
 
-// steppedSince tells whether the node's clock was seen to have stepped since t.
-func (n *node) steppedSince(t instant) bool {
+// doubtedSince is why nothing counts that the node vouched for in a round that was
+// sent at t; nil: it does.
+func (n *node) doubtedSince(t instant) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.steps != 0 && n.steps >= t
+	if n.doubted == 0 || n.doubted < t {
+		return nil
+	}
+	return n.doubtedBy
 }

@@ -86,24 +86,23 @@ func (l *Lock) begun(t terms, start instant) Event {
 	}
 }
 
-// errStepped is why a lock is worth nothing that a quorum granted.
-var errStepped = errors.New("the clocks of too many nodes stepped meanwhile")
-
-// doubt takes the nodes whose clocks were seen to step since start out of what
-// the lock stands on, which may end it.
+// doubt takes the nodes that were found to have stepped or forgotten since start out
+// of what the lock stands on, which may end it.
 func (l *Lock) doubt(start instant) {
 	for i, n := range l.locker.nodes {
-		if n.steppedSince(start) {
-			l.discount(i, errStepped)
+		if why := n.doubtedSince(start); why != nil {
+			l.discount(i, why)
 		}
 	}
 }
 
-// distrust takes a node whose clock stepped out of what every held lock stands
-// on.
-func (l *Locker) distrust(node int, cause error) {
+// distrust takes a node out of what every held lock stands on that it vouched for in
+// a round since then.
+func (l *Locker) distrust(node int, since instant, cause error) {
 	for _, lock := range l.scheduler.held() {
-		lock.discount(node, cause)
+		if lock.claim.round.Load() >= int64(since) {
+			lock.discount(node, cause)
+		}
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 //
 // What a node's writer keeps (node.go), from its last verification, is a seat:
 //
-//	seat{epoch, run}     the epoch is sent with every voting command, and compared
+//	seat{epoch, run}     the identity (run) is compared with what INFO says, with
+//	                     the looks at the node's clock; the epoch is sent with every voting command, and compared
 //	                     by the node itself: a reply "abstained" (epoch missing or
 //	                     another) and NOSCRIPT both void the seat until the node
 //	                     has been verified again, and so does another cluster's id
@@ -137,7 +138,7 @@ func newFleet(c charter, sights []sight, watches []watch) fleet {
 func (f fleet) cluster() string { return f.ours }
 
 // watch is since when this client has seen the same notice on a node. A change
-// of its nonce or of the run under it restarts the wait.
+// of its nonce or of the identity under it restarts the wait.
 type watch struct {
 	notice
 	since instant // when it was first seen, on our own clock
@@ -177,6 +178,9 @@ const pastEpochs = 64
 func (t tenure) look(s sight) (tenure, sight) {
 	if slices.Contains(t.past, s.rec.epoch) {
 		s.returned = true
+	}
+	if s.answered && s.replica { // what it holds now is another's, or will be
+		return t.end(), s
 	}
 	if !s.member() {
 		return t, s
@@ -238,6 +242,8 @@ func (f fleet) standing(i int) (NodeState, string) {
 		return NodeRetired, "its name was retired"
 	}
 	switch {
+	case s.replica:
+		return NodeBlank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
 	case !s.recorded:
 		return NodeBlank, "it holds no record: it is new, or it lost its memory"
 	case s.rec.cluster != f.target && f.ours != "" && !f.lists(s.rec):
@@ -249,6 +255,8 @@ func (f fleet) standing(i int) (NodeState, string) {
 		return NodeBlank, fmt.Sprintf("it was founded as cluster %s at the same time as %s", s.rec.cluster, f.target)
 	case s.returned:
 		return NodeBlank, "its record is of an epoch that has ended: another server, or other data, voted at its address since, and it does not know what those granted"
+	case !s.member() && processOf(s.rec.run) == processOf(s.run):
+		return NodeBlank, "its replication id is another than when it joined (it was a replica in between, or its first replica attached): its data may be old"
 	case !s.member():
 		return NodeBlank, "it restarted: its data may be old"
 	}

@@ -74,7 +74,7 @@ func TestFoundersThatRacedAgreeOnTheSmallestID(t *testing.T) {
 func foundedAs(nodes *redlocktest.Cluster, i int, cluster string) {
 	n := nodes.Node(i)
 	n.Miniredis().HSet(redlock.NodeKey, "format", "1", "epoch", fmt.Sprintf("epoch %d", i), "cluster", cluster,
-		"n", fmt.Sprint(nodes.Len()), "names", strings.Join(nodes.Names(), "\n"), "maxttl", "30000", "run", n.RunID(), "base", "7")
+		"n", fmt.Sprint(nodes.Len()), "names", strings.Join(nodes.Names(), "\n"), "maxttl", "30000", "run", identity(n), "base", "7")
 }
 
 // joined waits for all Lockers at the same time.

@@ -41,7 +41,7 @@ func TestStandings(t *testing.T) {
 
 // reply is read.lua's, with these fields.
 func reply(fields ...string) []any {
-	out := []any{"r", int64(0)}
+	out := []any{"r", "master", int64(0)}
 	for _, name := range redlock.RecordFields {
 		var value any
 		for i := 0; i < len(fields); i += 2 {
@@ -73,7 +73,7 @@ func FuzzParseSight(f *testing.F) {
 	f.Add("1", "e", "c", "3", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb")
 	f.Fuzz(func(t *testing.T, format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced string) {
 		values := []string{format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced}
-		r := []any{"r", int64(0)}
+		r := []any{"r", "master", int64(0)}
 		for _, v := range values {
 			if v == "" {
 				r = append(r, nil)

@@ -56,9 +56,9 @@ type node struct {
 	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
 	door     *doorkeeper               // of a client that Open made; else nil
 	cfg      *config
-	stepped  func(node int, cause error) // told when the node's clock stepped
-	voting   func(node int)              // told when it votes again
-	vigil    *vigil                      // the Locker's
+	suspect  func(node int, since instant, cause error) // told when what it vouched for in rounds since then is worth nothing
+	voting   func(node int)                             // told when it votes again
+	vigil    *vigil                                     // the Locker's
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
 
@@ -77,7 +77,8 @@ type node struct {
 	downSince instant   // since when, if it is down
 	downUntil instant   // not even a probe before
 	failures  int       // failed probes in a row
-	steps     instant   // when the node's clock was last seen to have stepped; 0: never
+	doubted   instant   // when the node was last found to have stepped or forgotten; 0: never
+	doubtedBy error     // what it was
 
 	// The writer's own; nobody else touches them.
 	loaded   bool        // the keeping scripts are there
@@ -86,6 +87,9 @@ type node struct {
 	due      bool        // for a verification
 	away     bool        // it did not vote when it was last talked to, or was down before
 	met      int64       // turn() as of the last verification
+	identity string      // as of then
+	proven   instant     // when it was last seen to be the one verified, on this connection; 0: not yet
+	unproven instant     // the earliest round that it vouched for something in since; 0: none
 	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
 	reading  reading     // what the samples of its clock say, as of the last one
 	shared   instant     // when the other nodes were last told of one; 0: never
@@ -141,7 +145,7 @@ type cleanup struct {
 func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, l *Locker) *node {
 	n := &node{
 		index: index, name: name, client: client, calls: client, timeout: cfg.nodeTimeout,
-		clock: clock, journal: cfg.journal, peers: p, roster: r, cfg: cfg, due: true, stepped: l.distrust, voting: l.scheduler.confirmOn,
+		clock: clock, journal: cfg.journal, peers: p, roster: r, cfg: cfg, due: true, suspect: l.distrust, voting: l.scheduler.confirmOn,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
@@ -268,9 +272,15 @@ func (n *node) stepBy(by time.Duration) {
 	why := &stepError{by: by, at: now, clock: n.clock, longest: n.roster.longestLease}
 	n.distrust.Store(why)
 	n.stale.Store(true)
-	n.mu.Lock()
-	n.steps = now
-	n.mu.Unlock()
 	n.tell(Event{Kind: NodeClockStepped, Err: why})
-	n.stepped(n.index, why)
+	n.disown(0, why)
+}
+
+// disown has nothing count that the node vouched for in rounds since then, in
+// attempts that are under way neither.
+func (n *node) disown(since instant, why error) {
+	n.mu.Lock()
+	n.doubted, n.doubtedBy = n.clock.now(), why
+	n.mu.Unlock()
+	n.suspect(n.index, since, why)
 }

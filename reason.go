@@ -97,5 +97,5 @@ func ending(cause error) Reason {
 // isStep tells a hold that ended because clocks stepped.
 func isStep(cause error) bool {
 	var step *stepError
-	return errors.Is(cause, errStepped) || errors.As(cause, &step)
+	return errors.As(cause, &step)
 }

@@ -24,7 +24,7 @@ type record struct {
 	n       int
 	names   []string // of all N nodes, sorted
 	maxTTL  time.Duration
-	run     string // the run_id under which it was installed
+	run     string // the identity under which it was installed
 	base    Token  // every stripe is at least this
 
 	gone     bool        // this node is retired
@@ -35,8 +35,8 @@ type record struct {
 // placement is a name that joined in the place of a retired one.
 type placement struct{ old, new string }
 
-// notice is the mark from which a joiner waits: a nonce, and the run_id of the
-// process that it was put on. The zero value is none.
+// notice is the mark from which a joiner waits: a nonce, and the identity of the
+// server that it was put on. The zero value is none.
 type notice struct{ nonce, run string }
 
 // sight is what one node showed at one moment, read by one script.
@@ -46,7 +46,8 @@ type sight struct {
 	answered bool
 	cause    string // why not, or what is wrong with the record
 	refused  bool   // it answered, with something that waiting does not mend
-	run      string // its run_id
+	run      string // its identity
+	replica  bool   // its role is not master
 	returned bool   // its epoch has ended: see tenure
 	counted  bool   // largest is known
 	largest  Token  // the largest of base and stripes
@@ -71,18 +72,20 @@ func unread(last sight, sent, seen instant, cause string) sight {
 // overwritten: somebody must look at it.
 func parseSight(reply []any, sent, seen instant) sight {
 	s := sight{sent: sent, seen: seen, answered: true}
-	if len(reply) != 2+len(recordFields) {
-		return s.refuse(fmt.Sprintf("the record has %d fields; want %d", len(reply)-2, len(recordFields)))
+	if len(reply) != 3+len(recordFields) {
+		return s.refuse(fmt.Sprintf("the record has %d fields; want %d", len(reply)-3, len(recordFields)))
 	}
 	s.run, _ = reply[0].(string)
-	largest, _ := reply[1].(int64)
+	role, _ := reply[1].(string)
+	s.replica = role != "master"
+	largest, _ := reply[2].(int64)
 	if s.run == "" || largest < 0 || largest > int64(MaxToken) {
-		return s.refuse("its run_id or its largest number can't be read")
+		return s.refuse("its identity or its largest number can't be read")
 	}
 	s.largest = Token(largest)
 	f := map[string]string{}
 	for i, name := range recordFields {
-		if v, ok := reply[2+i].(string); ok {
+		if v, ok := reply[3+i].(string); ok {
 			f[name] = v
 		}
 	}
@@ -147,13 +150,13 @@ func (s sight) refuse(cause string) sight {
 	return s
 }
 
-// member tells whether the record is the showing process's own: a server that
-// restarted with an old data set shows a record of another run.
+// member tells whether the record is the showing server's own: one that restarted,
+// or took over other data, shows a record of another identity.
 func (s sight) member() bool {
-	return s.answered && s.recorded && !s.rec.gone && s.rec.epoch != "" && s.rec.run == s.run && !s.returned
+	return s.answered && s.recorded && !s.rec.gone && s.rec.epoch != "" && s.rec.run == s.run && !s.replica && !s.returned
 }
 
-// standing notice tells which notice a joiner may wait on: one of this process.
+// standingNotice tells which notice a joiner may wait on: one of this identity.
 func (s sight) standingNotice() (notice, bool) {
 	return s.notice, s.answered && s.notice.nonce != "" && s.notice.run == s.run
 }

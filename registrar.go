@@ -54,7 +54,7 @@ func (n *node) read(ctx context.Context, on processor, counted bool) (sight, err
 	}
 	s := parseSight(reply, sent, n.clock.now())
 	s.counted = counted
-	return s, n.peers.serves(n.index, s.run)
+	return s, n.peers.serves(n.index, processOf(s.run))
 }
 
 // noIdentity explains a server that does not say who it is.
@@ -68,7 +68,7 @@ func noIdentity(err error) error {
 	}
 	for _, sign := range []string{"INFO", "Unknown Redis command", "ACL", "can't run this command", "not supported"} {
 		if strings.Contains(reply.Error(), sign) {
-			return fmt.Errorf("%w: INFO server tells no run_id to a script (an ACL without +info: grant it, or use WithoutMembership; "+
+			return fmt.Errorf("%w: INFO tells no run_id and master_replid to a script (an ACL without +info: grant it, or use WithoutMembership; "+
 				"a plain miniredis: package redlocktest has nodes that do): %w", ErrMisconfigured, err)
 		}
 	}

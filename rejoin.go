@@ -95,6 +95,9 @@ func (f fleet) proven(has func(record) bool) bool {
 
 // rejoin is the way of a blank node: notice, wait, then read, then install.
 func (f fleet) rejoin(i int, now instant, p proposal, why string) plan {
+	if f.sights[i].replica { // a notice on it would be gone with its master's data
+		return plan{cause: why}
+	}
 	n, stands := f.sights[i].standingNotice()
 	w := f.watches[i]
 	if !stands || w.notice != n {
@@ -164,6 +167,9 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 		case NodeUnreachable, NodeForeign, NodeMisconfigured:
 			return plan{cause: fmt.Sprintf("%s: %s: %s", few, f.names[j], why)}
 		case NodeBlank:
+			if f.sights[j].replica {
+				return plan{cause: fmt.Sprintf("%s: %s: %s", few, f.names[j], why)}
+			}
 			if w := f.watches[j]; w.nonce == "" || now < f.due(j, p) {
 				return plan{do: doRead, waiting: w.nonce != "", until: f.due(j, p), cause: fmt.Sprintf("%s: %s: %s, and its wait goes on", few, f.names[j], why)}
 			}

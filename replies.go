@@ -64,6 +64,7 @@ func (n *node) handOut() {
 	f.findUnreleased()
 	var broken error
 	recheck, refused := false, false
+	n.settleIdentity()
 	// The clock comes first: what a node granted behind a step does not count.
 	for i := range slices.Backward(f.parts) {
 		p := &f.parts[i]
@@ -79,6 +80,7 @@ func (n *node) handOut() {
 		n.sawRefusal(err)
 		switch {
 		case n.apart(p, err):
+		case p.identity: // it was settled first
 		case p.releases != nil:
 			n.settleReleases(p, err)
 		case p.acquires != nil:
@@ -156,6 +158,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 		}
 		if v.outcome == Granted {
 			n.sawWrite()
+			n.vouch(r.start)
 			r.claim.vouch(n.index, r.start)
 		}
 		r.deliver(n.index, v, cause)
@@ -251,6 +254,7 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 		g.answer(n.index, Abstained, nil, doubt)
 		return stale
 	}
+	n.vouch(g.start)
 	g.answer(n.index, Granted, p.cmd.(intsCall).Val(), nil)
 	return stale
 }
@@ -334,6 +338,8 @@ func answered(cmd redis.Cmder) bool {
 		return len(c.Val()) > 0
 	case timeCall:
 		return !c.Val().IsZero()
+	case infoCall:
+		return c.Val() != ""
 	}
 	return true
 }

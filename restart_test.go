@@ -35,7 +35,7 @@ func absence(t *testing.T, nodes *redlocktest.Cluster, told *events) (votes int)
 	t.Helper()
 	votes = len(told.of(redlock.NodeVotes))
 	nodes.Node(0).Restart()
-	time.Sleep(redlock.DefaultMaxTTL + 8*time.Second) // it is noticed by the renewal, 10 s after the grant at the latest
+	time.Sleep(redlock.DefaultMaxTTL - 2*time.Second) // it is noticed by the next look, at once
 	return votes
 }
 

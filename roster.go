@@ -159,7 +159,7 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 	switch state, _ := f.standing(i); {
 	case state == NodeForeign || state == NodeMisconfigured, state == NodeBlank && f.barred(i):
 		return &abstention{fmt.Errorf("%w: %s", ErrMisconfigured, why)}
-	case state == NodeBlank && !p.waiting:
+	case state == NodeBlank && !p.waiting && !f.sights[i].replica:
 		why += fmt.Sprintf("; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", f.wait())
 	}
 	return &abstention{errors.New(why)}
@@ -205,6 +205,14 @@ func (r *roster) void(i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seated[i] = false
+}
+
+// forgot notes that node i was seen to be a replica, or another than the one that
+// was verified: its epoch has ended, even should it come back as it was.
+func (r *roster) forgot(i int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tenures[i] = r.tenures[i].end()
 }
 
 // wake has the joiner look.

@@ -90,7 +90,7 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	if sys.blank {
 		put(restartBlank, func(v *server, s *memberState) { restart(v, s); v.data = data{} })
 	}
-	if sys.old && !v.isSaved {
+	if (sys.old || sys.follows) && !v.isSaved {
 		put(saveDisk, func(v *server, _ *memberState) { v.saved, v.isSaved = v.data, true })
 	}
 	if sys.old && v.isSaved {
@@ -98,6 +98,18 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 			restart(v, s)
 			v.data, v.saved, v.isSaved = v.saved, data{}, false
 			for c := range sys.clients { // the old data may hold what was released since
+				s.clients[c].visits[n].clean = 0
+			}
+		})
+	}
+	if sys.follows && v.isSaved {
+		put(followStandby, func(v *server, s *memberState) { // its scripts stay
+			s.faults--
+			if sys.slip != slipNoHistory {
+				v.process++
+			}
+			v.data, v.saved, v.isSaved = v.saved, data{}, false
+			for c := range sys.clients {
 				s.clients[c].visits[n].clean = 0
 			}
 		})

@@ -328,6 +328,7 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	link := &k.visits[n]
 	votes, epoch := sys.votes(&s.servers[n], link)
 	owner, life := ownerOf(c), sys.lease()
+	counts := !sys.follows || s.servers[n].run == s.servers[n].process // by the look behind the command
 	at := func(kind uint8, ok bool, run func(*visit, *scriptmodel.Node)) {
 		if !ok {
 			return
@@ -346,20 +347,20 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	}
 	at(takeAcquire, votes && link.acquire, func(l *visit, node *scriptmodel.Node) {
 		l.acquire = false
-		if g := node.Acquire(0, scriptmodel.Acquire{Owner: owner, Life: life, Epoch: epoch}, sys.flaw); g > 0 && k.phase == acquiring {
+		if g := node.Acquire(0, scriptmodel.Acquire{Owner: owner, Life: life, Epoch: epoch}, sys.flaw); g > 0 && counts && k.phase == acquiring {
 			l.grant = scriptmodel.Number(g)
 		}
 	})
 	at(takeRaise, votes && link.raise, func(l *visit, node *scriptmodel.Node) {
 		l.raise = false
 		if node.Raise(scriptmodel.Raise{Owner: owner, Token: k.target, Epoch: epoch}, sys.flaw) == scriptmodel.Done {
-			l.raised = k.phase == raising
+			l.raised = counts && k.phase == raising
 		}
 	})
 	at(takeExtend, votes && link.extend, func(l *visit, node *scriptmodel.Node) {
 		l.extend = false
 		got := node.Extend(0, scriptmodel.Extend{Owner: owner, Life: life, Epoch: epoch})
-		if k.phase == held && k.more > 0 {
+		if counts && k.phase == held && k.more > 0 {
 			l.confirmed, l.gone = got == scriptmodel.Done, got == scriptmodel.Refused
 		}
 	})

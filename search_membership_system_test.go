@@ -39,6 +39,7 @@ const (
 	slipLapsedExtends
 	slipLongLease    // a lease above MaxTTL
 	slipEpochReturns // an epoch that another followed votes again
+	slipNoHistory    // an identity is the run_id alone
 )
 
 // memberSystem is nodes that forget, clients that lock, and joiners that bring
@@ -54,6 +55,8 @@ const (
 //     SCRIPT LOAD are one step, because the connection dies with the process.
 //     (Two steps in the control that leaves this out.)
 //   - The put of a notice: joiners are many, and any may do it at any moment.
+//   - When a client looks at a node's identity: behind each of its commands. (Between
+//     two looks there is a gap, which SAFETY.md states.)
 //   - Who has seen which epoch vote: all have. (What one client has not seen, its
 //     tenure can't tell it: a stated limit.)
 //
@@ -67,6 +70,7 @@ type memberSystem struct {
 	faults                  uint8                             // how many
 	faulty                  int                               // nodes from 0 on that they happen to
 	blank, old, flush       bool                              // which faults: restart without data, or with old ones, FLUSHALL
+	follows                 bool                              // the same for REPLICAOF its own lagging standby, and back
 	swaps                   bool                              // the same for SWAPDB: two data sets, one of them in force
 	extends                 uint8                             // extensions a lock may have, each with a re-seed
 	releases                bool                              // locks are released, attempts rolled back
@@ -98,7 +102,7 @@ type server struct {
 	isSaved        bool
 	loaded         bool  // the voting set is in the script cache
 	read           bool  // of slipOtherConnection: a client has read a member, and loads
-	process        uint8 // its run_id
+	process        uint8 // its identity
 	epochs, nonces uint8 // so many were given out
 	voted          uint8 // the last epoch that it voted under, where data are swapped
 }
@@ -336,6 +340,7 @@ const (
 	takeInstall
 	dropKey
 	swapData
+	followStandby
 )
 
 var stepTexts = [...]string{
@@ -348,6 +353,7 @@ var stepTexts = [...]string{
 	"server %[2]d gets a notice", "joiner %[2]d reads server %[3]d", "joiner %[2]d gets no answer of server %[3]d",
 	"joiner %[2]d sends an install for server %[3]d", "server %[3]d runs joiner %[2]d's install",
 	"server %[2]d drops its key", "server %[2]d swaps its data",
+	"server %[2]d takes its standby's data",
 }
 
 func (sys *memberSystem) Describe(st search.Step) string {
@@ -359,7 +365,7 @@ func (sys *memberSystem) Weight(st search.Step) int {
 	switch st.Kind {
 	case winClient, raiseClient, confirmClient:
 		return 80
-	case restartBlank, restartOld, flushAll, saveDisk, missNode, swapData:
+	case restartBlank, restartOld, flushAll, saveDisk, missNode, swapData, followStandby:
 		return 1
 	case lookAt:
 		return 3

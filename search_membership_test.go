@@ -60,6 +60,7 @@ var closedSearches = []struct {
 	{"a node restarts empty", false, func(s *memberSystem) { s.blank = true }},
 	{"a node restarts with an old AOF", false, func(s *memberSystem) { s.old = true }},
 	{"a node is flushed", false, func(s *memberSystem) { s.flush = true }},
+	{"a node takes its lagging standby's data", false, func(s *memberSystem) { s.follows = true }},
 	{"a node's data are swapped, and swapped back", false, func(s *memberSystem) { s.swaps, s.faults = true, 2 }},
 	{"a node that came back by one of two installs is flushed", false, func(s *memberSystem) { s.flush, s.start = true, lateInstall }},
 	{"extended, re-seeded and released", false, keeping},
@@ -195,6 +196,7 @@ var breaking = []struct {
 	{"drift 0", forgotten, func(s *memberSystem) { skewed(s); s.slip = slipNoDrift }},
 	{"a lapsed lock that may extend", outlived, func(s *memberSystem) { late(s); s.slip = slipLapsedExtends }},
 	{"a re-seed without the tombstone check", litter, func(s *memberSystem) { keeping(s); s.flaw = scriptmodel.ReseedDead }},
+	{"an identity without the replication id", forgotten, func(s *memberSystem) { s.slip, s.follows = slipNoHistory, true }},
 	{"an epoch that comes back", forgotten, func(s *memberSystem) { s.slip, s.swaps, s.faults = slipEpochReturns, true, 2 }},
 	{"a lease above MaxTTL", forgotten, func(s *memberSystem) { s.slip, s.blank = slipLongLease, true }},
 }

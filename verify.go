@@ -24,6 +24,7 @@ func (n *node) verify() (epoch string, abstains, err error) {
 		if err != nil {
 			return err
 		}
+		n.recognize(s)
 		s = n.roster.publish(n.index, s)
 		var st seat
 		// Half the time at most for the others, so that an answer is in time.
@@ -32,7 +33,7 @@ func (n *node) verify() (epoch string, abstains, err error) {
 		if st, abstains = n.roster.seatOf(others, n.index, s); abstains != nil {
 			return nil
 		}
-		epoch = st.epoch
+		epoch, n.proven = st.epoch, 0
 		return loadVoting(ctx, tx)
 	})
 	if err != nil {

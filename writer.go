@@ -126,6 +126,10 @@ func (n *node) flush() {
 			n.failed(err)
 			return
 		}
+		if err := n.meetAgain(); err != nil {
+			n.failed(err)
+			return
+		}
 	}
 	err := n.prepare()
 	if errors.Is(err, errExchanged) {
@@ -249,7 +253,7 @@ func (n *node) pin() wire {
 		n.unpin()
 	}
 	if n.pinned == nil {
-		n.pinned, n.pinnedAt = n.bounded.Conn(), now
+		n.pinned, n.pinnedAt, n.proven = n.bounded.Conn(), now, 0
 	}
 	n.lastUse = now
 	return n.pinned

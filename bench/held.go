@@ -30,7 +30,7 @@ func (r *run) heldIdle(ctx context.Context) error {
 		opts []redlock.Option
 	}{
 		{"watched", nil},
-		{"not watched", []redlock.Option{redlock.WithoutClockWatch()}},
+		{"not watched, nor who the nodes are", []redlock.Option{redlock.WithoutClockWatch(), redlock.WithoutMembership()}},
 	} {
 		row, used, err := r.heldBy(ctx, count, how.opts)
 		if err != nil {

@@ -127,7 +127,7 @@ func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, l
 	defer cancel()
 	resources := w.history.resources()
 	pipe := node.Pipeline()
-	run, info := pipe.HGet(ctx, "redlock:node", "run"), pipe.Info(ctx, "server")
+	run, info := pipe.HGet(ctx, "redlock:node", "run"), pipe.Info(ctx, "server", "replication")
 	owners, rests := make([]*redis.StringCmd, len(resources)), make([]*redis.DurationCmd, len(resources))
 	for j, r := range resources {
 		owners[j], rests[j] = pipe.Get(ctx, r), pipe.PTTL(ctx, r)
@@ -139,7 +139,7 @@ func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, l
 	case silent(err):
 		w.turned(i, last, Silent)
 		return
-	case run.Val() != "" && strings.Contains(info.Val(), "run_id:"+run.Val()):
+	case isOf(run.Val(), info.Val()):
 		w.turned(i, last, Member)
 	default:
 		w.turned(i, last, Blank)
@@ -147,6 +147,12 @@ func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, l
 	for j, r := range resources {
 		w.stored(i, last, r, owners[j].Val(), rests[j].Val())
 	}
+}
+
+// isOf tells whether a record's identity is that of the server whose INFO it is.
+func isOf(identity, info string) bool {
+	run, history, ok := strings.Cut(identity, ".")
+	return ok && strings.Contains(info, "run_id:"+run) && strings.Contains(info, "master_replid:"+history)
 }
 
 // silent tells whether the error means that the node did not answer.

@@ -1,17 +1,20 @@
 -- install: make a node a member.
 -- KEYS[1] redlock:node
--- ARGV    nonce, run_id, format, epoch, cluster, n, names, maxttl (ms), base,
+-- ARGV    nonce, identity, format, epoch, cluster, n, names, maxttl (ms), base,
 --         retired, replaced
 -- returns 1 installed
 --         0 refused: the notice is not the one that was waited for
---        -1 refused: the server has restarted since
+--        -1 refused: the server is another since (it restarted, or took over the
+--           data of another), or it is a replica
 --        -2 refused: the node is retired, or its record is of another format
 -- atomic because the notice proves that nothing was installed, flushed or
--- restarted since the joiner began to wait, and it is used up by this. The run
--- written is the one that was waited under. Keys and stripes that are there
+-- restarted since the joiner began to wait, and it is used up by this. The
+-- identity written is the one that was waited under. Keys and stripes that are there
 -- stay, and no number falls.
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-if run ~= ARGV[2] then return -1 end
+local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+local replication = redis.call('INFO', 'replication')
+local run = process .. '.' .. (string.match(replication, 'master_replid:(%w+)') or '')
+if run ~= ARGV[2] or not string.find(replication, 'role:master') then return -1 end
 local old = redis.call('HMGET', KEYS[1], 'nonce', 'nonce_run', 'format', 'gone', 'base')
 if old[4] or (old[3] and old[3] ~= ARGV[3]) then return -2 end
 if old[1] ~= ARGV[1] or old[2] ~= ARGV[2] then return 0 end

@@ -1,12 +1,15 @@
--- read: what a node says of itself: its process, its record, its largest number.
+-- read: what a node says of itself: who it is, its record, its largest number.
 -- KEYS[1] redlock:node
 -- ARGV    1 to also find the largest number (reads every stripe), or 0
--- returns the run_id; the largest number (0: none, or not asked for); then the
---         fields below, nil where absent
--- atomic because a record is worth something only beside the run_id of the very
--- process that shows it: between two commands the server may have restarted.
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-if not run then return redis.error_reply('ERR redlock: INFO has no run_id') end
+-- returns its identity (<run_id>.<master_replid>); its role; the largest number
+--         (0: none, or not asked for); then the fields below, nil where absent
+-- atomic because a record is worth something only beside the identity of the very
+-- server that shows it: between two commands it may have restarted, or have taken
+-- over another server's data (REPLICAOF).
+local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local replication = redis.call('INFO', 'replication')
+local history = string.match(replication, 'master_replid:(%w+)')
+if not process or not history then return redis.error_reply('ERR redlock: INFO has no run_id, or no master_replid') end
 local rec = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'cluster', 'n', 'names', 'maxttl', 'run', 'base',
   'gone', 'retired', 'replaced', 'nonce', 'nonce_run')
 local largest = tonumber(rec[8] or 0) or 0
@@ -16,4 +19,5 @@ if ARGV[1] == '1' then
     if string.find(all[i], '^%d+$') then largest = math.max(largest, tonumber(all[i + 1]) or 0) end
   end
 end
-return {run, largest, unpack(rec, 1, 13)}
+local role = string.match(replication, 'role:(%w+)') or ''
+return {process .. '.' .. history, role, largest, unpack(rec, 1, 13)}

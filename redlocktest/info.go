@@ -72,7 +72,7 @@ func (n *Node) infoFields(section string) []string {
 		}
 		return []string{fmt.Sprintf("total_commands_processed:%d", total)}
 	case "replication":
-		return []string{"role:master", "connected_slaves:0"}
+		return []string{"role:master", "connected_slaves:0", "master_replid:" + n.replID}
 	case "cluster":
 		return []string{"cluster_enabled:0"}
 	}

@@ -36,6 +36,7 @@ type Node struct {
 
 	mu        sync.Mutex // guards the rest
 	runID     string
+	replID    string // its replication id
 	stopped   bool
 	hung      bool
 	queue     []*conn         // dialled while hung, not yet served
@@ -53,6 +54,7 @@ func newNode(name string, tcp bool) (*Node, error) {
 		mini:    miniredis.NewMiniRedis(),
 		born:    time.Now(),
 		runID:   newRunID(),
+		replID:  newRunID(),
 		conns:   map[*conn]*conn{},
 		changed: make(chan struct{}),
 		peers:   map[*server.Peer]*peerState{},
@@ -358,7 +360,7 @@ func (n *Node) isStopped() bool {
 // The server is halted, so it is started for this one command.
 func (n *Node) reborn() {
 	n.mu.Lock()
-	n.runID = newRunID()
+	n.runID, n.replID = newRunID(), newRunID()
 	n.born = time.Now()
 	n.mu.Unlock()
 	if err := n.boot(); err != nil {

@@ -51,8 +51,9 @@ func (c *call) readRecord() {
 			}
 		}
 	}
-	c.reply.array(2 + len(recordFields))
-	c.reply.bulk(c.node.runID)
+	c.reply.array(3 + len(recordFields))
+	c.reply.bulk(c.node.identity())
+	c.reply.bulk("master")
 	c.reply.int(largest)
 	for _, name := range recordFields {
 		v, there := f[name]
@@ -74,20 +75,20 @@ func (c *call) notice() {
 		return
 	}
 	nonce, there := f["nonce"]
-	if !there || f["nonce_run"] != c.node.runID {
+	if !there || f["nonce_run"] != c.node.identity() {
 		f, nonce = c.recordToSet(), string(c.argv[0])
-		f["nonce"], f["nonce_run"] = nonce, c.node.runID
+		f["nonce"], f["nonce_run"] = nonce, c.node.identity()
 	}
 	c.reply.array(2)
 	c.reply.bulk(nonce)
-	c.reply.bulk(c.node.runID)
+	c.reply.bulk(c.node.identity())
 }
 
 func (c *call) install() {
 	if !c.shaped(1, 11) {
 		return
 	}
-	if string(c.argv[1]) != c.node.runID {
+	if string(c.argv[1]) != c.node.identity() {
 		c.reply.int(-1)
 		return
 	}

@@ -24,6 +24,7 @@ type Node struct {
 	clock    clock
 	swept    time.Time
 	runID    string
+	replID   string // its replication id
 	born     time.Time
 	running  bool
 	scripts  map[string]*script // that the process has seen, by hash
@@ -45,10 +46,18 @@ func New() *Node {
 
 // boot gives the node what a new process has; mu is held.
 func (n *Node) boot() {
+	n.runID, n.replID = freshID(), freshID()
+	n.born, n.running, n.scripts = time.Now(), true, map[string]*script{}
+}
+
+func freshID() string {
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
-	n.runID, n.born, n.running, n.scripts = hex.EncodeToString(id[:]), time.Now(), true, map[string]*script{}
+	return hex.EncodeToString(id[:])
 }
+
+// identity is what the record names the node by; mu is held.
+func (n *Node) identity() string { return n.runID + "." + n.replID }
 
 // Open makes a connection; hangUp is called when the process ends, with no mutex
 // of the node held. It fails with syscall.ECONNREFUSED while there is no process.

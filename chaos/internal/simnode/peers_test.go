@@ -23,7 +23,7 @@ type peer struct {
 	send   func([]byte)
 	reply  *bufio.Reader
 	suffix string // of every script: with one, no script is known by its hash
-	run    string // its run_id
+	run    string // its identity
 }
 
 // newSimPeer is a node of ours, which runs redlock's scripts as Go functions, or
@@ -40,7 +40,7 @@ func newSimPeer(tb testing.TB, interpreted bool) (*peer, *simnode.Node) {
 	if interpreted {
 		p.suffix = "\n-- once more"
 	}
-	p.run = p.runID()
+	p.run = p.identity()
 	return p, node
 }
 
@@ -57,12 +57,13 @@ func newRealPeer(tb testing.TB, server *chaos.Server) *peer {
 			tb.Fatal(err)
 		}
 	}}
-	p.run = p.runID()
+	p.run = p.identity()
 	return p
 }
 
-func (p *peer) runID() string {
-	return regexp.MustCompile(`run_id:(\w+)`).FindStringSubmatch(p.do("INFO", "server"))[1]
+func (p *peer) identity() string {
+	return regexp.MustCompile(`run_id:(\w+)`).FindStringSubmatch(p.do("INFO", "server"))[1] + "." +
+		regexp.MustCompile(`master_replid:(\w+)`).FindStringSubmatch(p.do("INFO", "replication"))[1]
 }
 
 // do sends commands one by one, each with its arguments, and returns what came
@@ -72,7 +73,7 @@ func (p *peer) do(args ...string) string {
 	return p.all([][]string{args})[0]
 }
 
-// all sends commands together. RUN in an argument is the peer's run_id, and so it
+// all sends commands together. RUN in an argument is the peer's identity, and so it
 // is in replies.
 func (p *peer) all(commands [][]string) []string {
 	p.t.Helper()

@@ -25,9 +25,9 @@ var natives = map[string]func(*call){
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*call).reseed,
 	"307c7436af43104c4460449b0a958c9e31695f0d": (*call).release,
 	"941fc1a1f10bb6a8211d364923f4c96d6122286b": (*call).releaseBatch,
-	"99c0f44ba309581ee4426711ba3381b323158063": (*call).readRecord,
-	"86cf18b79df1018167dfa022f463e93c2fd88f34": (*call).notice,
-	"78a6d9cec6e663258635acfd29b7991f54c64490": (*call).install,
+	"c7fbfa1d22f61051f99629cc47d11b42b82df02c": (*call).readRecord,
+	"281ee3781bd821a55739a4563dd209f89fe61018": (*call).notice,
+	"32b1b229052dfb713cbc2d8c72f256548bc5e899": (*call).install,
 	"469c88e2d97d634b5b5232f19c14a36b20327599": (*call).amend,
 	"971ed9865248e3aa913c05ef1b57109880d76979": (*call).retire,
 	// chaos/plain.go

@@ -102,7 +102,7 @@ func (c *call) info() {
 		case "persistence":
 			out.WriteString("loading:0\r\naof_enabled:1\r\n")
 		case "replication":
-			out.WriteString("role:master\r\nconnected_slaves:0\r\n")
+			fmt.Fprintf(&out, "role:master\r\nconnected_slaves:0\r\nmaster_replid:%s\r\n", c.node.replID)
 		}
 	}
 	c.reply.bulk(out.String())
