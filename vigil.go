@@ -159,7 +159,7 @@ func (w *vigil) renewed(i int) {
 	w.beatBy(i, l.clock.early())
 	w.mu.Lock()
 	resting := slices.Clone(w.lookouts)
-	looks := w.looking(resting)
+	looks := w.looking(slices.Clone(resting)) // which the writer cuts down
 	w.mu.Unlock()
 	for _, k := range looks {
 		l.nodes[i].submitLook(k)
