@@ -365,7 +365,7 @@ func classify(err error) Outcome {
 			return Failed
 		}
 		return Unknown
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		return Failed
 	default:
 		return Unknown

@@ -160,6 +160,7 @@ func (n *node) attend(now instant) {
 
 // probe asks a node that was down for its TIME: the cheapest thing to lose.
 func (n *node) probe() error {
+	n.unpin() // the pool may have no other connection
 	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
 	sent := n.clock.now()
 	err := n.calls.Process(context.Background(), cmd)
@@ -182,6 +183,7 @@ func (n *node) probe() error {
 // node votes. It returns an error if the node can't be talked to.
 func (n *node) prepare() error {
 	if !n.loaded {
+		n.unpin() // the pool may have no other connection
 		if err := n.load(keepingScripts); err != nil {
 			return err
 		}

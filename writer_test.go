@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,4 +157,93 @@ func TestAStragglerOfAnOlderRoundDoesNotVouch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// narrow are clients whose pools have so many connections each, for pipelines too.
+func narrow(t *testing.T, nodes *redlocktest.Cluster, connections int) []redis.UniversalClient {
+	t.Helper()
+	var clients []redis.UniversalClient
+	for _, n := range nodes.Nodes() {
+		o := n.Options()
+		o.MaxActiveConns, o.PipelinePoolSize = connections, -1
+		c := redis.NewClient(o)
+		t.Cleanup(func() { _ = c.Close() })
+		clients = append(clients, c)
+	}
+	return clients
+}
+
+// A writer under traffic keeps its connection. Where the pool has no other, scripts
+// that are gone were never loaded again, and no node voted until the traffic ended.
+func TestScriptsAreLoadedAgainOverTheOnlyConnection(t *testing.T) {
+	for _, others := range []int{0, 1} { // connections that the program uses for itself
+		synctest.Test(t, func(t *testing.T) { reloadOver(t, others) })
+	}
+}
+
+func reloadOver(t *testing.T, others int) {
+	t.Helper()
+	nodes := redlocktest.Start(t, 3)
+	clients := narrow(t, nodes, 1+others)
+	l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+	warm(t, l)
+	for range others {
+		occupy(t, clients)
+	}
+	flush := func(n *redlocktest.Node) {
+		must(t, nodes.Client(slices.Index(nodes.Names(), n.Name())).ScriptFlush(t.Context()).Err())
+	}
+	lose := func(*redlocktest.Node) { firstOnScripts(nodes, "acquire", redlocktest.BreakBefore()) }
+	for _, harm := range []func(*redlocktest.Node){flush, lose} {
+		for _, n := range nodes.Nodes() {
+			harm(n)
+		}
+		began, failed := time.Now(), time.Duration(0)
+		for time.Since(began) < 5*time.Second { // traffic without a pause that would give the connection back
+			if lock, err := l.TryAcquire(t.Context(), "orders/42"); err == nil {
+				_ = lock.Release(t.Context())
+			} else {
+				failed = time.Since(began)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if failed > time.Second {
+			t.Errorf("%d others: an acquisition failed %v after the scripts were gone; want them loaded at once", others, failed)
+		}
+	}
+}
+
+// occupy has the program take a connection of each pool for the test.
+func occupy(t *testing.T, clients []redis.UniversalClient) {
+	t.Helper()
+	for _, c := range clients {
+		own := c.(*redis.Client).Conn()
+		t.Cleanup(func() { _ = own.Close() })
+		must(t, own.Ping(t.Context()).Err())
+	}
+}
+
+// A pool that has no connection left has sent nothing: nothing can come late.
+func TestAnExhaustedPoolHasSentNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		clients := narrow(t, nodes, 1)
+		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		warm(t, l)
+		time.Sleep(time.Second) // the writers have given their connections back
+		occupy(t, clients)
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		var failed *redlock.QuorumError
+		if !errors.As(err, &failed) {
+			t.Fatalf("got %v; want a *QuorumError", err)
+		}
+		for _, n := range failed.Nodes {
+			if n.Outcome == redlock.Pending {
+				continue // two others had decided it
+			}
+			if n.Outcome != redlock.Failed || !errors.Is(n.Err, redis.ErrPoolExhausted) {
+				t.Errorf("%s: got %v, %v; want failed, and that the pool is exhausted", n.Name, n.Outcome, n.Err)
+			}
+		}
+	})
 }
