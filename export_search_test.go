@@ -98,3 +98,5 @@ func (m mark) After(o Outcome) mark { return m.after(o) }
 func PassingOf(old mark, votes, over bool) passing { return passingOf(old, votes, over) }
 
 func TookOver(o Outcome) bool { return tookOver(o) }
+
+func (m mark) Again() mark { return m.again() }

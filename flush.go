@@ -155,6 +155,13 @@ func (n *node) takeReleases(now instant) {
 			continue
 		case c.until <= now:
 			continue
+		case n.queue.held[c.claim.key] != nil && c.claim.marks[n.index]&behind != 0:
+			cause := n.queue.held[c.claim.key] // of what it stands behind
+			if c.round != nil {
+				c.round.note(n.index, cause)
+			}
+			n.queue.refuse(c, cause, now)
+			continue
 		}
 		f.releases = append(f.releases, c)
 	}

@@ -64,6 +64,7 @@ func (l *Locker) receive(ctx context.Context, resource string, h *handover) (*Lo
 func (n *node) submitPass(h *handover) {
 	n.mu.Lock()
 	err := n.refusal(h.round.start)
+	h.round.claim.marks[n.index] |= behind
 	if err == nil {
 		n.queue.passes = append(n.queue.passes, h)
 	}
@@ -73,7 +74,8 @@ func (n *node) submitPass(h *handover) {
 	}
 }
 
-// keep has the node release the old claim: it did not pass it on.
+// keep has the node release the old claim: it did not pass it on. The new one's
+// release follows it, and is not confirmed before.
 func (n *node) keep(h *handover, v vote, cause error) {
 	n.release(h.old)
 	h.round.deliver(n.index, v, cause)
@@ -88,6 +90,7 @@ func (n *node) takePasses() {
 		old := h.old.claim
 		switch passingOf(old.marks[n.index], f.silent == nil, h.round.claim.over.Load()) {
 		case passGone:
+			h.round.claim.marks[n.index] &^= behind
 			if h.old.round != nil {
 				h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
 			}
@@ -100,7 +103,7 @@ func (n *node) takePasses() {
 				f.releases = append(f.releases, h.old)
 			}
 		case passGoes:
-			h.round.claim.marks[n.index] = unsure
+			h.round.claim.marks[n.index] |= unsure
 			f.passes = append(f.passes, h)
 		}
 	}
@@ -162,6 +165,7 @@ func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err err
 	}
 	n.mu.Lock()
 	h.old.claim.marks[n.index] = absent
+	c.marks[n.index] &^= behind
 	n.mu.Unlock()
 	if h.old.round != nil {
 		h.old.round.deliver(n.index, vote{outcome: Granted}, nil)

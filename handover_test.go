@@ -1,6 +1,8 @@
 package redlock_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,4 +101,61 @@ func handOnPastSlowNodes(t *testing.T, l *redlock.Locker, nodes *redlocktest.Clu
 		lock = got(t, next).lock
 	}
 	return lock
+}
+
+// A node that refused the hand-over has the key that it was to be handed over from,
+// until that one's release was answered: the new lock is not gone from it before.
+func TestAReleaseIsNotConfirmedByANodeThatRefusedTheHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		next := wants(t, l, redlock.WithFixedLease())
+		for i, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				switch name := scriptOf(args); {
+				case i >= 3 && name == "pass":
+					return redlocktest.ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
+				case i >= 1 && strings.HasPrefix(name, "release"):
+					time.Sleep(100 * time.Millisecond)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		go func() { _ = lock.Release(t.Context()) }()
+		mustRelease(t, got(t, next).lock)
+		held := 0
+		for _, n := range nodes.Nodes() {
+			if n.Miniredis().Exists("orders/42") {
+				held++
+			}
+		}
+		if held > 2 {
+			t.Errorf("the release is confirmed, and %d of 5 nodes have the key; want a quorum without", held)
+		}
+		time.Sleep(time.Second)
+		wantNoLocks(t, nodes, "in the end")
+	})
+}
+
+// What the node said to have stays, whatever becomes of later commands, and so does
+// the doubt about one that was never answered.
+func TestAMarkForgetsNeitherAGrantNorADoubt(t *testing.T) {
+	outcomes := []redlock.Outcome{redlock.Granted, redlock.Taken, redlock.Abstained, redlock.Failed, redlock.Unknown}
+	var walk func(m redlock.Mark, granted, doubted bool, path []redlock.Outcome)
+	walk = func(m redlock.Mark, granted, doubted bool, path []redlock.Outcome) {
+		if granted && m == redlock.Absent {
+			t.Errorf("after %v: got absent; want it released: one was granted", path)
+		}
+		if doubted && !m.Doubtful() {
+			t.Errorf("after %v: got no doubt; want one: a command was never answered", path)
+		}
+		if len(path) == 4 {
+			return
+		}
+		for _, o := range outcomes {
+			walk(m.Again().After(o), granted || o == redlock.Granted, doubted || o == redlock.Unknown, append(slices.Clone(path), o))
+		}
+	}
+	walk(redlock.Absent, false, false, nil)
 }

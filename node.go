@@ -3,7 +3,6 @@ package redlock
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,7 +136,6 @@ type cleanup struct {
 	until instant // one lease later the key is gone anyway
 	entry leaving // what becomes of the process's entry
 	round *round  // who waits for it; nil: nobody
-	heir  bool    // a hand-over to the claim is queued: what it comes from is to go as well
 
 	rejected *rejection // by the node; nil: it was not refused yet
 }
@@ -193,10 +191,9 @@ func (n *node) submitGroup(g *group, now instant) {
 
 // release queues a rollback. It is never refused: it is repeated until the node
 // answers, or one lease has passed. Where nothing of the claim can be on the
-// node, nor of one that it is to be handed over from, it is done at once.
+// node, nor of one that it was to be handed over from, it is done at once.
 func (n *node) release(c cleanup) {
 	n.mu.Lock()
-	c.heir = n.queue.handsTo(c.claim)
 	gone := n.clear(&c)
 	if !gone {
 		n.queue.releases = append(n.queue.releases, c)
@@ -209,12 +206,7 @@ func (n *node) release(c cleanup) {
 
 // clear tells whether there is nothing on the node to release; mu is held.
 func (n *node) clear(c *cleanup) bool {
-	return c.claim.marks[n.index] == absent && c.entry != leaveQueue && !c.heir
-}
-
-// handsTo tells whether a hand-over to the claim is queued.
-func (b *backlog) handsTo(c *claim) bool {
-	return slices.ContainsFunc(b.passes, func(h *handover) bool { return h.round.claim == c })
+	return c.claim.marks[n.index] == absent && c.entry != leaveQueue
 }
 
 // nudge wakes the writer if it sleeps, and unlocks mu.
@@ -249,7 +241,7 @@ func (n *node) refusal(now instant) error {
 func (n *node) sent(c *claim) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return c.marks[n.index] != absent
+	return c.marks[n.index]&^behind != absent
 }
 
 // close makes the writer end once its call returns and the releases are answered;

@@ -200,7 +200,7 @@ func passingOf(old mark, votes, over bool) passing {
 	switch {
 	case old == absent:
 		return passGone
-	case old.doubtful() || !votes:
+	case old.doubtful() || old&present == 0 || !votes:
 		return passDoubted
 	case over:
 		return passOver

@@ -24,12 +24,12 @@ func (c *cleanup) alone() bool { return c.rejected != nil && c.rejected.alone }
 // refuse keeps a release until its next try. Of a connection that broke, the first
 // try costs no pause: it may have been stale. Until then no acquire of that name goes
 // to the node: it would meet our own key; mu is held.
-func (b *backlog) refuse(c cleanup, err error, now instant) {
-	next := rejection{cause: explain(err), tries: 1, retryAt: now}
+func (b *backlog) refuse(c cleanup, cause error, now instant) {
+	next := rejection{cause: cause, tries: 1, retryAt: now}
 	if before := c.rejected; before != nil {
 		next.alone, next.tries = before.alone, before.tries+1
 	}
-	if next.tries > 1 || isReply(err) {
+	if next.tries > 1 || isReply(cause) {
 		next.retryAt = now.add(min(firstBackoff<<min(next.tries-1, 10), lastBackoff))
 	}
 	c.rejected = &next

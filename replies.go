@@ -264,11 +264,17 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 func (n *node) settleReleases(p *part, err error) {
 	if err == nil {
 		n.mu.Lock()
+		confirmed := p.releases[:0]
 		for _, c := range p.releases {
+			if c.claim.marks[n.index]&behind != 0 && n.flight.unreleased[c.claim.key] {
+				n.queue.releases = append(n.queue.releases, c) // what it stands behind failed
+				continue
+			}
 			c.claim.marks[n.index] = absent
+			confirmed = append(confirmed, c)
 		}
 		n.mu.Unlock()
-		for _, c := range p.releases {
+		for _, c := range confirmed {
 			if c.round != nil {
 				c.round.deliver(n.index, vote{outcome: Granted}, nil)
 			}
@@ -281,7 +287,7 @@ func (n *node) settleReleases(p *part, err error) {
 		n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
 	} else {
 		for _, c := range p.releases {
-			n.queue.refuse(c, err, now)
+			n.queue.refuse(c, cause, now)
 		}
 	}
 	n.mu.Unlock()
