@@ -30,6 +30,7 @@ type run struct {
 	servers cluster
 	scripts *scripts
 	rounds  int
+	program string // of the servers; "": the one that is found
 	quick   bool
 	verbose bool
 	report  report
@@ -88,6 +89,7 @@ func start(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&r.rounds, "rounds", minRounds, "rounds of each workload")
 	flags.BoolVar(&r.verbose, "v", false, "tell each slice on standard error")
 	asJSON := flags.Bool("json", false, "print JSON instead of Markdown")
+	flags.StringVar(&r.program, "server", "", "the server program (default: $REDLOCK_TEST_SERVER, or the redis-server in PATH)")
 	lua := flags.String("lua", "", "directory of the floor's scripts (default: the module's lua/)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -139,7 +141,7 @@ func choose(args []string) ([]string, error) {
 // one runs one workload on masters of its own, so that none finds what another
 // left behind.
 func (r *run) one(ctx context.Context, name string) (err error) {
-	if r.servers, err = startCluster(nodes); err != nil { //nolint:contextcheck // a start is bounded by chaos itself
+	if r.servers, err = startCluster(r.program, nodes); err != nil { //nolint:contextcheck // a start is bounded by chaos itself
 		return err
 	}
 	defer func() { err = errors.Join(err, r.servers.stop()) }()
@@ -148,8 +150,8 @@ func (r *run) one(ctx context.Context, name string) (err error) {
 		if err != nil {
 			return err
 		}
-		r.report.Machine = fmt.Sprintf("%d cores, %s/%s, %s, redis-server %s, five masters without persistence.",
-			runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), fields["redis_version"])
+		r.report.Machine = fmt.Sprintf("%d cores, %s/%s, %s, %s, five masters without persistence.",
+			runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), serverVersion(fields))
 	}
 	for _, w := range workloads {
 		if w.name == name {
@@ -157,6 +159,15 @@ func (r *run) one(ctx context.Context, name string) (err error) {
 		}
 	}
 	return fmt.Errorf("no workload %q", name)
+}
+
+// serverVersion is the server's name and version, from INFO. Valkey calls itself
+// Redis 7.2 in the old field.
+func serverVersion(fields map[string]string) string {
+	if v := fields["valkey_version"]; v != "" {
+		return "valkey-server " + v
+	}
+	return "redis-server " + fields["redis_version"]
 }
 
 func (r *run) env() *env { return r.envAt(r.servers.addrs()) }

@@ -29,10 +29,11 @@ type server struct {
 // cluster is the masters of a run.
 type cluster []*server
 
-// startCluster starts n masters. The caller stops them.
-func startCluster(n int) (cluster, error) {
+// startCluster starts n masters of a server program. The caller stops them.
+func startCluster(program string, n int) (cluster, error) {
 	started, err := chaos.StartServers(n, chaos.ServerConfig{
-		Args: []string{"--maxclients", "20000", "--latency-tracking", "no"},
+		Binary: program,
+		Args:   []string{"--maxclients", "20000", "--latency-tracking", "no"},
 	})
 	if err != nil {
 		return nil, err

@@ -174,7 +174,7 @@ func findBinary(name string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%w: %w", ErrNoServer, err)
 		}
-		return path, nil
+		return filepath.Abs(path) // a server has a directory of its own
 	}
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -259,6 +259,9 @@ func (s *Server) launch() error {
 	s.process = p
 	return nil
 }
+
+// Program returns the path of the program that runs.
+func (s *Server) Program() string { return s.binary }
 
 // Addr returns the server's host:port. It stays the same over restarts.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }

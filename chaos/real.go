@@ -22,7 +22,10 @@ type realStage struct {
 	closed  bool
 }
 
-// NewReal returns a stage of n server processes of its own, in real time, where
+// NewReal is NewRealOf with the server that is found: see [ServerConfig].
+func NewReal(n int) (Stage, error) { return NewRealOf("", n) }
+
+// NewRealOf returns a stage of n processes of a server program, in real time, where
 // every fault is what it is called: a process that is killed, stopped, started
 // with other data or with another clock, a replica that takes over an address, a
 // proxy that holds back or loses. Two things are not: [Evict] removes the key by
@@ -31,14 +34,14 @@ type realStage struct {
 // only, [Suspend] the code and the links.
 //
 // Clocks step and drift where there is a C compiler; elsewhere these faults
-// are errors.ErrUnsupported and ErrNoFakeClock. NewReal fails with ErrNoServer
-// where there is no server program.
-func NewReal(n int) (Stage, error) {
+// are errors.ErrUnsupported and ErrNoFakeClock. It fails with ErrNoServer where
+// there is no such program.
+func NewRealOf(program string, n int) (Stage, error) {
 	r := &realStage{links: map[string][]*realLink{}, nodes: make([]*realNode, n)}
 	var starts errgroup.Group
 	for i := range r.nodes {
 		starts.Go(func() (err error) {
-			r.nodes[i], err = startNode(fmt.Sprintf("node-%d", i))
+			r.nodes[i], err = startNode(fmt.Sprintf("node-%d", i), program)
 			return err
 		})
 	}

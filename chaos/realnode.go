@@ -63,15 +63,15 @@ func (r *replica) close() error {
 // nodeConfig has a server write every command to its file before it answers, and
 // leave it to the kernel when that reaches the disk: a process that is killed
 // loses nothing.
-func nodeConfig() ServerConfig {
+func nodeConfig(program string) ServerConfig {
 	_, err := fakeClock()
-	return ServerConfig{AOF: FsyncAlways, Args: []string{"--appendfsync", "no"}, FakeClock: err == nil}
+	return ServerConfig{Binary: program, AOF: FsyncAlways, Args: []string{"--appendfsync", "no"}, FakeClock: err == nil}
 }
 
-func startNode(name string) (*realNode, error) {
+func startNode(name, program string) (*realNode, error) {
 	n := &realNode{name: name, clock: skew{since: time.Now()}, drifts: map[Fault]time.Time{}, copies: map[Fault]string{}}
 	var err error
-	n.server, err = StartServer(nodeConfig())
+	n.server, err = StartServer(nodeConfig(program))
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (n *realNode) follow() (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := nodeConfig()
+	config := nodeConfig(n.server.config.Binary)
 	config.ReplicaOf = line.Addr()
 	s, err := StartServer(config)
 	if err != nil {

@@ -19,6 +19,7 @@ prints what a judge made of each and what to take away.
 
   redlock lab gc-pause --html gc-pause.html      a page to look at, with no network
   redlock lab failover --backend real            on redis-server processes
+  redlock lab failover --backend real --server valkey-server
   redlock lab amnesia-majority --protections off
 
 Contenders are redlock (with the protections that --protections names), redlock-renewing,
@@ -36,7 +37,7 @@ backend is not available here.`,
 			e.define(fs)
 			return func(ctx context.Context, a *app, args []string) error {
 				if len(args) == 0 {
-					return a.listScenarios()
+					return a.listScenarios() //nolint:contextcheck // looking for a compiler is bounded by itself
 				}
 				if err := exactly(1, args, "one SCENARIO"); err != nil {
 					return err
@@ -73,6 +74,7 @@ type experiment struct {
 	outputs
 
 	backend     string
+	server      string
 	seed        uint64
 	protections string
 	contenders  string
@@ -82,6 +84,7 @@ type experiment struct {
 func (e *experiment) define(fs *flag.FlagSet) {
 	e.outputs.define(fs)
 	fs.StringVar(&e.backend, "backend", string(chaos.Virtual), "play on this `BACKEND`: virtual, embedded or real")
+	fs.StringVar(&e.server, "server", "", "the server `PROGRAM` of --backend real; default: the redis-server in PATH")
 	fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the latencies")
 	fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
 	fs.StringVar(&e.contenders, "contender", "", "only the contenders of this `LIST`, separated by commas")

@@ -219,6 +219,8 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 		{"lab gc-pause --contender single --protections off", 64, "--contender"},
 		{"lab gc-pause --guard=perhaps", 64, "true or false"},
 		{"lab gc-pause --seed x", 64, "seed"},
+		{"lab gc-pause --server redis-server", 64, "--backend real"},
+		{"lab gc-pause --backend real --server no-such-program", 69, "no-such-program"},
 		{"lab gc-pause --html " + dir + "/no/such/directory/x.html", 1, "no such file"},
 		{"lab render", 64, "TRACE"},
 		{"lab render " + dir + "/none", 66, "no such file"},
@@ -247,6 +249,9 @@ func TestLabSaysThatABackendIsNotAvailable(t *testing.T) {
 
 func TestLabPlaysOnRealServers(t *testing.T) {
 	t.Parallel()
-	chaos.NeedServer(t, chaos.ServerConfig{})
+	server := chaos.NeedServer(t, chaos.ServerConfig{})
+	cmd := prepare(t, "", "lab", "amnesia-minority", "--backend", "real", "--contender", "single", "--server", server.Program())
+	cmd.Env = append(cmd.Env, "PATH=/nonexistent", "REDLOCK_TEST_SERVER=")
+	finish(t, cmd).want(t, 0, "real backend", "two holders", "as claimed")
 	run(t, "", "lab", "amnesia-minority", "--backend", "real", "--contender", "redlock,single").want(t, 0, "real backend", "two holders", "as claimed")
 }

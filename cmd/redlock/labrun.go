@@ -22,7 +22,10 @@ func (a *app) lab(ctx context.Context, name string, e *experiment) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Fit(backend); err != nil {
+	if e.server != "" && backend != chaos.Real {
+		return usage("lab: --server %s is for --backend real", e.server)
+	}
+	if err := e.fit(s, backend); err != nil { //nolint:contextcheck // it plays nothing yet
 		return &statusError{exitNoQuorum, fmt.Errorf("lab: %s can't be played on the %s backend: %w", name, backend, err)}
 	}
 	cast, err := e.cast(s)
@@ -34,7 +37,7 @@ func (a *app) lab(ctx context.Context, name string, e *experiment) error {
 	runs := make([]chaos.Run, 0, len(cast))
 	for i, c := range cast {
 		a.progress("%s, %d of %d: %s", name, i+1, len(cast), c)
-		run, err := play(ctx, s, c, backend, e.seed)
+		run, err := e.play(ctx, s, c, backend)
 		if err != nil {
 			return unplayed(ctx, err)
 		}
@@ -69,17 +72,17 @@ func unplayed(ctx context.Context, err error) error {
 
 // play plays a scenario with one contender, in a bubble where the backend wants
 // one, and has it judged.
-func play(ctx context.Context, s chaos.Scenario, c chaos.Showing, backend chaos.Backend, seed uint64) (chaos.Run, error) {
+func (e *experiment) play(ctx context.Context, s chaos.Scenario, c chaos.Showing, backend chaos.Backend) (chaos.Run, error) {
 	run := chaos.Run{About: chaos.About{
 		Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: c.Contender, Guarded: c.Guarded,
-		Backend: string(backend), Seed: seed, Judge: s.Judge(), Claimed: claimOf(s, c),
+		Backend: string(backend), Seed: e.seed, Judge: s.Judge(), Claimed: claimOf(s, c),
 	}}
 	kit, err := chaos.ScenarioKit(c.Contender) //nolint:contextcheck // Lockers live until they are closed
 	if err != nil {
 		return run, err
 	}
 	onStage := func(ctx context.Context) error {
-		stage, err := chaos.OpenStage(ctx, backend, seed, s.Nodes)
+		stage, err := e.stage(ctx, backend, s.Nodes)
 		if err != nil {
 			return err
 		}
@@ -96,6 +99,23 @@ func play(ctx context.Context, s chaos.Scenario, c chaos.Showing, backend chaos.
 	}
 	run.Verdict = run.About.Judge.Judge(run.Records)
 	return run, err
+}
+
+// fit says why the scenario can't be played here; nil: it can.
+func (e *experiment) fit(s chaos.Scenario, backend chaos.Backend) error {
+	err := s.Fit(backend)
+	if e.server != "" && errors.Is(err, chaos.ErrNoServer) {
+		return nil // the one in PATH is not needed
+	}
+	return err
+}
+
+// stage opens what is played on.
+func (e *experiment) stage(ctx context.Context, backend chaos.Backend, nodes int) (chaos.Stage, error) {
+	if e.server != "" {
+		return chaos.NewRealOf(e.server, nodes) //nolint:contextcheck // a stage outlives the call that opens it
+	}
+	return chaos.OpenStage(ctx, backend, e.seed, nodes)
 }
 
 // claimOf is what the scenario claims of a contender; nil: nothing.
