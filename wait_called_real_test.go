@@ -17,7 +17,6 @@ import (
 // a quorum or on all nodes, just before the release: the first in line lives, and
 // was overtaken, eight times of eight.
 func TestAHeadWhoseCallWasLostIsNotOvertakenOnRealServers(t *testing.T) {
-	t.Parallel()
 	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
 	open := func() *redlock.Locker { return openServers(t, servers) }
 	holder, a, b := open(), open(), open()
