@@ -47,6 +47,7 @@ type flight struct {
 	looks      []*looking
 	sample     bool // somebody wants the node's clock read
 	parts      []part
+	cmds       []redis.Cmder // of the parts, for a pipeline
 	sent       instant
 	unread     error           // why its clock was not read behind what it granted; nil: it was
 	unreleased map[string]bool // the names whose releases failed in it
@@ -73,6 +74,8 @@ type part struct {
 func (f *flight) reset() {
 	f.unread = nil
 	clear(f.parts)
+	clear(f.cmds)
+	f.cmds = f.cmds[:0]
 	clear(f.arena)
 	clear(f.releases)
 	clear(f.groups)
@@ -261,11 +264,15 @@ func (n *node) exec() {
 	if len(f.parts) == 1 {
 		err = w.Process(ctx, f.parts[0].cmd)
 	} else {
-		p := w.Pipeline()
-		for _, c := range f.parts {
-			_ = p.Process(ctx, c.cmd) // queues only
+		p := n.pipeline
+		if p == nil {
+			p = w.Pipeline()
 		}
-		_, err = p.Exec(ctx) // the first of the commands' errors
+		for _, c := range f.parts {
+			f.cmds = append(f.cmds, c.cmd)
+		}
+		_ = p.BatchProcess(ctx, f.cmds...) // queues only
+		_, err = p.Exec(ctx)               // the first of the commands' errors
 	}
 	// go-redis keeps the error from the commands where a pinned connection was
 	// bad before they were sent, and what made it bad was an error reply.

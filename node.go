@@ -80,20 +80,21 @@ type node struct {
 	doubtedBy error     // what it was
 
 	// The writer's own; nobody else touches them.
-	loaded   bool        // the keeping scripts are there
-	epoch    string      // empty: the node does not vote for us
-	abstains error       // why, if it answered so
-	due      bool        // for a verification
-	away     bool        // it did not vote when it was last talked to, or was down before
-	met      int64       // turn() as of the last verification
-	identity string      // as of then
-	proven   instant     // when it was last seen to be the one verified, on this connection; 0: not yet
-	unproven instant     // the earliest round that it vouched for something in since; 0: none
-	rechecks int         // verifications in a row that NOSCRIPT or an epoch asked for
-	reading  reading     // what the samples of its clock say, as of the last one
-	shared   instant     // when the other nodes were last told of one; 0: never
-	timeless error       // why its clock can not be watched; nil: it can
-	pinned   *redis.Conn // the connection that flushes go out on; nil: none
+	loaded   bool            // the keeping scripts are there
+	epoch    string          // empty: the node does not vote for us
+	abstains error           // why, if it answered so
+	due      bool            // for a verification
+	away     bool            // it did not vote when it was last talked to, or was down before
+	met      int64           // turn() as of the last verification
+	identity string          // as of then
+	proven   instant         // when it was last seen to be the one verified, on this connection; 0: not yet
+	unproven instant         // the earliest round that it vouched for something in since; 0: none
+	rechecks int             // verifications in a row that NOSCRIPT or an epoch asked for
+	reading  reading         // what the samples of its clock say, as of the last one
+	shared   instant         // when the other nodes were last told of one; 0: never
+	timeless error           // why its clock can not be watched; nil: it can
+	pinned   *redis.Conn     // the connection that flushes go out on; nil: none
+	pipeline redis.Pipeliner // of the pinned connection, used again
 	idler    *time.Timer
 	singly   int     // acquires at the queue's head that go one by one
 	lastUse  instant // of the pinned connection

@@ -256,6 +256,7 @@ func (n *node) pin() wire {
 	}
 	if n.pinned == nil {
 		n.pinned, n.pinnedAt, n.proven = n.bounded.Conn(), now, 0
+		n.pipeline = n.pinned.Pipeline()
 	}
 	n.lastUse = now
 	return n.pinned
@@ -265,6 +266,6 @@ func (n *node) pin() wire {
 func (n *node) unpin() {
 	if n.pinned != nil {
 		_ = n.pinned.Close() // always nil for a connection of a pool
-		n.pinned = nil
+		n.pinned, n.pipeline = nil, nil
 	}
 }
