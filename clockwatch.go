@@ -33,7 +33,7 @@ type clockWatch struct {
 
 // rouse starts the watch: something is held, or waited for.
 func (w *clockWatch) rouse() {
-	if cfg := &w.locker.cfg; !w.armed.Load() && !(cfg.trustClocks && cfg.unprotected) {
+	if cfg := &w.locker.cfg; !w.armed.Load() && (!cfg.trustClocks || !cfg.unprotected) {
 		w.arm(watchEvery)
 	}
 }

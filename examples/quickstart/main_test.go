@@ -120,6 +120,7 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 // The README's second quick start: masters that nobody has used yet. Three at the
 // same time, because each meets the workers' looks at another moment.
 func TestNewMastersAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	for run := range 3 {
 		t.Run(strconv.Itoa(run), func(t *testing.T) {
 			t.Parallel()
