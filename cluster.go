@@ -99,7 +99,7 @@ func (r *roster) status(p proposal) ClusterStatus {
 				node.State, node.Left = NodeJoining, max(pl.until.sub(now), 0)
 			}
 		}
-		node.misconfigured = pl.misfit || state == NodeForeign || state == NodeMisconfigured || state == NodeBlank && f.barred(i)
+		node.misconfigured = pl.misfit || state == NodeForeign || state == NodeMisconfigured || state == NodeBlank && f.barred(i) || errors.Is(f.fault(i), ErrMisconfigured)
 		s.Nodes[i] = node
 	}
 	return s
@@ -112,12 +112,14 @@ func (r *roster) status(p proposal) ClusterStatus {
 // who hold locks 2.5 seconds more to put them on the nodes that vote again: then
 // the next node may be restarted.
 //
-// It ends when ctx is done, with ctx's error, or at once when a node can't be
-// taken in by waiting (NodeRetired, NodeForeign, NodeMisconfigured); either way
-// the error names the nodes that do not vote, and why, and is ErrMisconfigured
-// too where a configuration keeps one of them out: another cluster's record, one
-// of another N, lists of nodes that differ. Fewer than a quorum that answer is
-// ErrNoQuorum, once ctx is done.
+// A node that waiting does not bring in (NodeRetired, NodeForeign,
+// NodeMisconfigured) holds up none of the others: Join takes those in first, and
+// then returns an error. It ends with ctx's error when ctx is done. Either way the
+// error names the nodes that answer and do not vote, and why, and is
+// ErrMisconfigured too where a configuration keeps one of them out: another
+// cluster's record, one of another N, lists of nodes that differ, a right that is
+// missing. Where fewer than a quorum vote it is ErrNoQuorum, once ctx is done or no
+// quorum can be waited for.
 func (c *Cluster) Join(ctx context.Context) error {
 	l := c.locker
 	if err := l.usable(ctx, "join"); err != nil {
@@ -126,17 +128,11 @@ func (c *Cluster) Join(ctx context.Context) error {
 	for late := false; ; {
 		pause := l.roster.settle(ctx, l.roster.proposal())
 		s := l.roster.status(l.roster.proposal())
-		left, hopeless := s.outside()
-		if left == nil && s.Votes() >= s.Quorum {
-			if late {
-				return l.awaitHolders(ctx)
-			}
-			return nil
+		left, hope := s.outside()
+		if !hope {
+			return l.endJoin(ctx, late, s.shortOf(left))
 		}
 		late = late || left != nil && s.Votes() >= s.Quorum // locks are held without them
-		if hopeless {
-			return errorf("redlock: join: %w", left)
-		}
 		if pause == 0 {
 			pause = joinPoll
 		}
@@ -148,47 +144,61 @@ func (c *Cluster) Join(ctx context.Context) error {
 			return errorf("redlock: join: %w", ErrClosed)
 		case <-ctx.Done():
 			t.Stop()
-			if s.Votes() < s.Quorum {
-				left = errors.Join(ErrNoQuorum, left)
-			}
-			return errorf("redlock: join: %w", errors.Join(contextError(ctx), left))
+			return errorf("redlock: join: %w", errors.Join(contextError(ctx), s.shortOf(left)))
 		}
 	}
 }
 
-// awaitHolders waits until those who hold locks have had the time to confirm them
-// on a node that votes again.
-func (l *Locker) awaitHolders(ctx context.Context) error {
-	if err := l.wait(ctx, confirmTime); err != nil {
-		return errorf("redlock: join: every node that answers votes; locks that are held may not be on all of them yet: %w", err)
+// endJoin ends a Join that has no node left to wait for; left is why some do not
+// vote. After a wait for one (late), those who hold locks are given the time to
+// confirm them there.
+func (l *Locker) endJoin(ctx context.Context, late bool, left error) error {
+	if late {
+		if err := l.wait(ctx, confirmTime); err != nil {
+			return errorf("redlock: join: locks that are held may not be on all nodes that vote yet: %w", errors.Join(err, left))
+		}
+	}
+	if left != nil {
+		return errorf("redlock: join: %w", left)
 	}
 	return nil
 }
 
-// outside names the nodes that answer and do not vote, and tells whether waiting
-// is no use for one of them.
+// shortOf adds to what keeps nodes out that fewer than a quorum vote.
+func (s ClusterStatus) shortOf(left error) error {
+	if s.Votes() < s.Quorum {
+		return errors.Join(ErrNoQuorum, left)
+	}
+	return left
+}
+
+// outside names the nodes that answer and do not vote, and tells whether there is
+// any to wait for: one of them, or, where no quorum votes, one that does not answer;
+// but none where all of them would still be no quorum.
 func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is what is found, not a failure
 	var errs []error
-	hopeless := false
+	joining, silent, unseated := 0, 0, 0
 	for _, n := range s.Nodes {
-		switch n.State {
-		case NodeUnreachable:
+		if n.State == NodeMember && n.Cause == "" {
 			continue
-		case NodeMember:
-			if n.Cause == "" {
-				continue
-			}
-		case NodeRetired, NodeForeign, NodeMisconfigured:
-			hopeless = true
-		case NodeBlank, NodeJoining:
+		}
+		if n.State == NodeUnreachable {
+			silent++
+			continue
 		}
 		err := fmt.Errorf("%s is %s: %s", n.Name, n.State, n.Cause)
-		if n.misconfigured {
+		switch {
+		case n.misconfigured:
 			err = fmt.Errorf("%w: %w", ErrMisconfigured, err)
+		case n.State == NodeMember:
+			unseated++
+		case n.State != NodeRetired:
+			joining++
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...), hopeless
+	wanted := joining+unseated > 0 || s.Votes() < s.Quorum
+	return errors.Join(errs...), wanted && s.Votes()+joining+silent >= s.Quorum
 }
 
 // Admit takes blank and returned nodes in now, without their wait. The caller
@@ -230,7 +240,8 @@ func (c *Cluster) Admit(ctx context.Context) error {
 // the new, blank node in the place of the old. In the other order two quorums may
 // miss each other, and the new node is refused.
 //
-// node is its index. Where fewer than a quorum of the other members answer,
+// node is its index. A name that a record of the cluster does not list is refused
+// with ErrMisconfigured: the mark would be of nobody. Where fewer than a quorum of the other members answer,
 // Retire changes nothing and returns ErrNoQuorum: one or two nodes can't spare
 // one. Otherwise the error says which marks are missing (ErrNoQuorum too: call
 // again), or that the node did not answer: then the marks stand, and it must be
@@ -254,6 +265,9 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	f, name := r.current(), l.nodes[node].name
 	if f.cluster() == "" {
 		return errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
+	}
+	if cause := f.stranger(name); cause != "" {
+		return errorf("redlock: retire %s: %w: %s: give this client the cluster's names (WithNodeNames, or --node-names)", name, ErrMisconfigured, cause)
 	}
 	if others := len(f.members(node, 0)); others < l.quorum { // nothing is written that could not be finished
 		return errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)

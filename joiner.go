@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -190,22 +192,51 @@ func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
 			look = look || !pl.waiting
 		case doPlace:
 			for _, j := range pl.at {
-				did = r.nodes[j].do(ctx, plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, replaced: pl.places}}) == nil || did
+				err := r.nodes[j].do(ctx, plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, replaced: pl.places}})
+				did = r.did(ctx, i, "its replacement was not written down on "+f.names[j], err) || did
 			}
 		case doNotice, doInstall, doAmend:
-			did = n.do(ctx, pl) == nil || did
+			did = r.did(ctx, i, deedTexts[pl.do], n.do(ctx, pl)) || did
 		}
 	}
 	return did, look
 }
 
-// note keeps until when node i waits.
+// deedTexts say what a deed that failed has not brought about.
+var deedTexts = map[deed]string{
+	doNotice:  "the notice from which its wait counts was not written",
+	doInstall: "it was not made a member",
+	doAmend:   "its record was not brought up to date",
+}
+
+// did notes what a deed for node i failed with, for whoever asks why the node does
+// not vote, and tells whether it was done. A refusal that is a matter of order is no
+// fault: the next look tells what has changed.
+func (r *roster) did(ctx context.Context, i int, what string, err error) bool {
+	if err != nil && r.nodes[i].over(ctx) {
+		return false
+	}
+	var fault error
+	if err != nil && !errors.Is(err, errRefused) {
+		fault = fmt.Errorf("%s: %w", what, explain(err))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults[i] = fault
+	return err == nil
+}
+
+// note keeps until when node i waits. Where nothing is to be done for it, nothing
+// has failed.
 func (r *roster) note(i int, pl plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.until[i] = 0
 	if pl.waiting {
 		r.until[i] = pl.until
+	}
+	if pl.do == doNothing || pl.do == doWait {
+		r.faults[i] = nil
 	}
 }
 

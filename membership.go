@@ -91,6 +91,7 @@ type fleet struct {
 	charter
 	sights  []sight
 	watches []watch
+	faults  []error // what the last deed on each node failed with; nil: no deed of ours failed
 	ids     []carried
 	ours    string // the id that a quorum of the nodes carries, or ""
 	target  string // the id that a joining node gets, or "" for a new one
@@ -210,9 +211,26 @@ func (f fleet) seat(i int) (seat, string) {
 	case f.cluster() == "":
 		return seat{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", f.carriers(), len(f.names))
 	case f.sights[i].rec.maxTTL < f.maxTTL:
-		return seat{}, fmt.Sprintf("its record says MaxTTL %v; %v must be written there first", f.sights[i].rec.maxTTL, f.maxTTL)
+		return seat{}, f.hindered(i, fmt.Sprintf("its record says MaxTTL %v; %v must be written there first", f.sights[i].rec.maxTTL, f.maxTTL))
 	}
 	return seat{epoch: f.sights[i].rec.epoch, run: f.sights[i].run}, ""
+}
+
+// fault is what this client's last deed on node i failed with; nil: none did.
+func (f fleet) fault(i int) error {
+	if f.faults == nil {
+		return nil
+	}
+	return f.faults[i]
+}
+
+// hindered is why node i does not vote, and what this client's last deed there
+// failed with.
+func (f fleet) hindered(i int, why string) string {
+	if fault := f.fault(i); fault != nil {
+		return why + "; " + strings.Replace(unnamed(fault.Error()), unnamed(ErrMisconfigured.Error())+": ", "", 1) // the state says so
+	}
+	return why
 }
 
 // carriers is how many nodes carry the most carried id.

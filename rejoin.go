@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,7 +102,7 @@ func (f fleet) rejoin(i int, now instant, p proposal, why string) plan {
 	n, stands := f.sights[i].standingNotice()
 	w := f.watches[i]
 	if !stands || w.notice != n {
-		return plan{do: doNotice, cause: why}
+		return plan{do: doNotice, cause: f.hindered(i, why)}
 	}
 	until := f.due(i, p)
 	if now < until {
@@ -114,6 +115,7 @@ func (f fleet) rejoin(i int, now instant, p proposal, why string) plan {
 		pl = f.found(i, now, p)
 	}
 	pl.notice = n
+	why = f.hindered(i, why)
 	if pl.cause == "" {
 		pl.cause = why
 	} else {
@@ -167,11 +169,14 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 		case NodeUnreachable, NodeForeign, NodeMisconfigured:
 			return plan{cause: fmt.Sprintf("%s: %s: %s", few, f.names[j], why)}
 		case NodeBlank:
-			if f.sights[j].replica {
-				return plan{cause: fmt.Sprintf("%s: %s: %s", few, f.names[j], why)}
-			}
-			if w := f.watches[j]; w.nonce == "" || now < f.due(j, p) {
-				return plan{do: doRead, waiting: w.nonce != "", until: f.due(j, p), cause: fmt.Sprintf("%s: %s: %s, and its wait goes on", few, f.names[j], why)}
+			why = f.names[j] + ": " + f.hindered(j, why)
+			switch w := f.watches[j]; {
+			case f.sights[j].replica:
+				return plan{cause: few + ": " + why}
+			case w.nonce == "":
+				return plan{do: doRead, cause: few + ": " + why + "; its wait has not begun"}
+			case now < f.due(j, p):
+				return plan{do: doRead, waiting: true, until: f.due(j, p), cause: few + ": " + why + ", and its wait goes on"}
 			}
 		case NodeMember, NodeRetired, NodeJoining:
 		}
@@ -210,6 +215,7 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 func (f fleet) barred(i int) bool {
 	hopeful, bad := 0, false
 	for j := range f.names {
+		bad = bad || errors.Is(f.fault(j), ErrMisconfigured)
 		switch state, _ := f.standing(j); state {
 		case NodeForeign, NodeMisconfigured:
 			bad = true
@@ -294,6 +300,16 @@ func (f fleet) named(i int, others []int, quorum int) (plan, bool) {
 	return plan{do: doPlace, at: lacking, places: places}, false
 }
 
+// stranger says which record of the cluster does not list the name; "": all do.
+func (f fleet) stranger(name string) string {
+	for i, s := range f.sights {
+		if f.kin(i) && !s.rec.gone && !slices.Contains(f.current(s.rec.names), name) {
+			return fmt.Sprintf("the record of %s lists %s, and not this name", f.names[i], strings.Join(s.rec.names, ", "))
+		}
+	}
+	return ""
+}
+
 // vacancies pairs the retired names of the record that this client does not list
 // with those of its names that the record does not know.
 func (f fleet) vacancies(r record) ([]placement, string) {
@@ -335,7 +351,12 @@ func (f fleet) waiting(i int, now instant, p proposal, why string) string {
 		case NodeUnreachable, NodeForeign, NodeMisconfigured:
 			return fmt.Sprintf("%s; but fewer than %d other members are left, so every node must answer, and %s does not: %s",
 				text, f.needed, f.names[j], cause)
-		case NodeMember, NodeBlank, NodeJoining, NodeRetired:
+		case NodeBlank:
+			if f.fault(j) != nil {
+				return fmt.Sprintf("%s; but fewer than %d other members are left, so every node must be waited for, and %s can't be: %s",
+					text, f.needed, f.names[j], f.hindered(j, cause))
+			}
+		case NodeMember, NodeJoining, NodeRetired:
 		}
 	}
 	if f.strict {

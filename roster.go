@@ -31,6 +31,7 @@ type roster struct {
 	tenures []tenure
 	known   []bool        // looked at since the start, with or without an answer
 	seated  []bool        // its writer votes
+	faults  []error       // what the last deed for a node failed with
 	until   []instant     // of the waits that are running, by the last plan; 0: none
 	cluster string        // that a quorum carries
 	longest time.Duration // the longest lease that anyone may have taken
@@ -47,13 +48,15 @@ func newRoster(cfg *config, clock *Clock, names []string) *roster {
 		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: cfg.chance.Name(),
 		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
-		until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),
+		faults: make([]error, n), until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}
 }
 
 // fleet is the cluster as it was last seen; mu is held.
 func (r *roster) fleet() fleet {
-	return newFleet(r.charter, slices.Clone(r.sights), slices.Clone(r.watches))
+	f := newFleet(r.charter, slices.Clone(r.sights), slices.Clone(r.watches))
+	f.faults = slices.Clone(r.faults)
+	return f
 }
 
 // now is the fleet as it was last seen.
@@ -156,22 +159,33 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 	if p.cause != "" {
 		why = p.cause
 	}
+	a := &abstention{fault: f.fault(i)}
 	switch state, _ := f.standing(i); {
-	case state == NodeForeign || state == NodeMisconfigured, state == NodeBlank && f.barred(i):
-		return &abstention{fmt.Errorf("%w: %s", ErrMisconfigured, why)}
-	case state == NodeBlank && !p.waiting && !f.sights[i].replica:
-		why += fmt.Sprintf("; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", f.wait())
+	case state == NodeForeign || state == NodeMisconfigured, state == NodeBlank && f.barred(i), errors.Is(a.fault, ErrMisconfigured):
+		a.why = fmt.Errorf("%w: %s", ErrMisconfigured, why)
+	case state == NodeBlank && p.do == doNotice && a.fault == nil:
+		a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", why, f.wait())
+	default:
+		a.why = errors.New(why)
 	}
-	return &abstention{errors.New(why)}
+	return a
 }
 
 // abstention is why a node abstains by what was seen of it, which grows old.
-type abstention struct{ why error }
+type abstention struct {
+	why   error
+	fault error // what a deed for it failed with, which why has in words; nil: none did
+}
 
 func (a *abstention) Error() string { return a.why.Error() }
 
-// Unwrap returns the reason.
-func (a *abstention) Unwrap() error { return a.why }
+// Unwrap returns the reason, and the fault.
+func (a *abstention) Unwrap() []error {
+	if a.fault == nil {
+		return []error{a.why}
+	}
+	return []error{a.why, a.fault}
+}
 
 // mayVote tells whether node i may, by what was seen last.
 func (r *roster) mayVote(i int) bool {

@@ -43,7 +43,7 @@ func joinCommand() command {
 	return command{
 		name: "nodes join", synopsis: "--wait [flags]", summary: "wait until every node that answers votes",
 		about: `Takes in nodes that are new or returned, after the wait that makes it safe, and ends when
-every node that answers votes. Short-lived programs, such as cron jobs, are never there at
+every node that answers votes, or can't be taken in: then it says which, and why. Short-lived programs, such as cron jobs, are never there at
 the end of the wait: run this from a timer unit or as a container's init step. Without
 --wait it says what there would be to wait for; exit status 75 if there is anything.`,
 		define: func(fs *flag.FlagSet) action {

@@ -164,9 +164,24 @@ func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 
 	addr := servers[0].Addr()
 	redlockWith("nodes", "retire", "10.9.8.7:1", "--yes").want(t, 64, "not in the list")
+	redlockWith("nodes", "retire", "b", "--yes", "--node-names", "a,b,c").want(t, 78, "lists", addr, "--node-names")
 	redlockWith("nodes", "retire", addr).want(t, 64, "believes that "+addr, "nothing done")
 	redlockWith("nodes", "retire", addr, "--yes").want(t, 0, "retired", "2 votes")
 	redlockWith("nodes", "join", "--wait").want(t, 1, "retired")
+}
+
+// One full server of three keeps a new cluster from being founded.
+func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
+	t.Parallel()
+	servers, nodes := blanks(t, 3, chaos.ServerConfig{Args: []string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}})
+	for _, s := range servers[1:] {
+		if err := s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
+	run(t, nodes, append([]string{"nodes", "join", "--timeout", "2s"}, flags...)...).want(t, 69, "notice", "OOM", servers[0].Addr())
+	run(t, nodes, append([]string{"nodes", "admit", "--yes"}, flags...)...).want(t, 1, "notice", "OOM", servers[0].Addr())
 }
 
 func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {

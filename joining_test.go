@@ -1,0 +1,86 @@
+package redlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// One node that can't be taken in must not keep a program that lives for a minute
+// from taking in the others.
+func TestJoinTakesInTheOthersBeforeItSaysWhichItCouldNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		l, nodes := newLocker(t, 7)
+		warm(t, l)
+		must(t, l.Cluster().Retire(t.Context(), 6))
+		nodes.Node(5).Miniredis().HSet(redlock.NodeKey, "n", "2", "names", "x\ny")
+		nodes.Node(4).Restart()
+		began := time.Now()
+		err := l.Cluster().Join(ctx)
+		wantError(t, "Join", err, redlock.ErrMisconfigured)
+		wantText(t, "Join", errorText(err), "node-5", "node-6", "retired")
+		if strings.Contains(errorText(err), "node-4") {
+			t.Errorf("Join: got %v; want no word of node-4, which votes", err)
+		}
+		if took := time.Since(began); took < redlock.DefaultMaxTTL-time.Millisecond || took > redlock.DefaultMaxTTL+5*time.Second {
+			t.Errorf("Join took %v; want MaxTTL, for node-4, and little more", took)
+		}
+		wantVotes(t, "after Join", l, 5)
+
+		began = time.Now()
+		wantError(t, "Join again", l.Cluster().Join(ctx), redlock.ErrMisconfigured)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Join with nothing to wait for took %v; want it at once", took)
+		}
+	})
+}
+
+// Without hope of a quorum Join says so at once; a node that does not answer is hope.
+func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		other := func(i int) {
+			nodes.Node(i).Miniredis().HSet(redlock.NodeKey, "n", "2", "names", "x\ny")
+		}
+		other(0)
+		nodes.Node(1).Stop()
+		began := time.Now()
+		time.AfterFunc(10*time.Second, func() { other(1); nodes.Node(1).Start() })
+		err := l.Cluster().Join(ctx)
+		wantError(t, "Join", err, redlock.ErrMisconfigured)
+		wantError(t, "Join", err, redlock.ErrNoQuorum)
+		if took := time.Since(began); took < 10*time.Second || took > 15*time.Second {
+			t.Errorf("Join took %v; want it to wait for the node that was down, and no longer: %v", took, err)
+		}
+	})
+}
+
+// The mark of a name that no record lists would be of nobody.
+func TestRetireRefusesANameThatTheRecordsDoNotList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		stranger := lockerOver(t, nodes, redlock.WithNodeNames("a", "b", "c", "d", "e"))
+		err := stranger.Cluster().Retire(t.Context(), 1)
+		wantError(t, "Retire by a client with other names", err, redlock.ErrMisconfigured)
+		wantText(t, "Retire", errorText(err), "retire b", "node-0", "node-4", "WithNodeNames")
+		wantVotes(t, "after it", l, 5)
+		for i, n := range nodes.Nodes() {
+			if got := n.Miniredis().HGet(redlock.NodeKey, "retired"); got != "" {
+				t.Errorf("node %d: got the marks %q; want none", i, got)
+			}
+		}
+		must(t, l.Cluster().Retire(t.Context(), 1))
+		must(t, l.Cluster().Retire(t.Context(), 1)) // idempotent
+		wantVotes(t, "after the cluster's own client retired it", l, 4)
+	})
+}
