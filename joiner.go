@@ -196,6 +196,7 @@ func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
 				did = r.did(ctx, i, "its replacement was not written down on "+f.names[j], err) || did
 			}
 		case doNotice, doInstall, doAmend:
+			r.announce(i, pl)
 			did = r.did(ctx, i, deedTexts[pl.do], n.do(ctx, pl)) || did
 		}
 	}
@@ -207,6 +208,20 @@ var deedTexts = map[deed]string{
 	doNotice:  "the notice from which its wait counts was not written",
 	doInstall: "it was not made a member",
 	doAmend:   "its record was not brought up to date",
+}
+
+// announce tells, before it is done, that MaxTTL is raised on node i: once, however
+// often it is tried. Whoever does deeds has raised for itself.
+func (r *roster) announce(i int, pl plan) {
+	if pl.below == 0 || r.raised[i] {
+		return
+	}
+	r.raised[i] = true
+	r.nodes[i].tell(Event{
+		Kind: MaxTTLRaised,
+		Err: fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes",
+			pl.below, pl.record.maxTTL),
+	})
 }
 
 // did notes what a deed for node i failed with, for whoever asks why the node does

@@ -61,7 +61,7 @@ func TestANewClusterThatAFullNodeHoldsUpSaysSo(t *testing.T) {
 	full(t, servers[2])
 	l := openWithout(t, servers, nil, short()...)
 	wantReason(t, l, 2, "OOM", "notice")
-	wantReason(t, l, 0, "OOM", servers[2].Addr()) // what holds up the others as well
+	wantReason(t, l, 0, "OOM", servers[2].Addr())                                          // what holds up the others as well
 	pollUntil(t, 10*time.Second, "the server's own error is in the refusal", func() bool { // node 2's vote may come too late for it
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		var reply redis.Error

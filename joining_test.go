@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // One node that can't be taken in must not keep a program that lives for a minute
@@ -82,5 +83,30 @@ func TestRetireRefusesANameThatTheRecordsDoNotList(t *testing.T) {
 		must(t, l.Cluster().Retire(t.Context(), 1))
 		must(t, l.Cluster().Retire(t.Context(), 1)) // idempotent
 		wantVotes(t, "after the cluster's own client retired it", l, 4)
+	})
+}
+
+// What one client asks for outlasts it, so it is told before it is done.
+func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		full := nodes.Node(2)
+		full.Intercept(func(args []string) redlocktest.Verdict {
+			if strings.EqualFold(args[0], "evalsha") && strings.Contains(strings.Join(args, " "), "60000") {
+				return redlocktest.ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
+			}
+			return redlocktest.Pass()
+		})
+		told, same := &events{}, &events{}
+		warm(t, lockerOver(t, nodes, same.option()))
+		more := lockerOver(t, nodes, told.option(), redlock.WithMaxTTL(time.Minute))
+		warm(t, more)
+		time.Sleep(10 * time.Second) // the joiner tries again on the full node
+		raised := told.of(redlock.MaxTTLRaised)
+		if len(raised) != 3 || len(same.of(redlock.MaxTTLRaised)) != 0 {
+			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.of(redlock.MaxTTLRaised)))
+		}
+		wantText(t, "the event", raised[0].Err.Error(), "30s", "1m0s", "for good")
 	})
 }

@@ -130,6 +130,8 @@ func placed(e *Event) (aspect, slog.Level) {
 		return timing, slog.LevelWarn
 	case ClusterFounded:
 		return anything, slog.LevelInfo
+	case MaxTTLRaised:
+		return anything, slog.LevelWarn
 	case ReleaseUnconfirmed:
 		return releasing, slog.LevelWarn
 	case ExtendFailed:

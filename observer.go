@@ -30,6 +30,10 @@ const (
 	// of the ordinary way: a new cluster, or one whose majority lost its memory.
 	// Tokens lean on the clocks there once; Err says where.
 	ClusterFounded
+	// MaxTTLRaised says that this client, whose WithMaxTTL is above what the node's
+	// record says, raises it there: for the whole cluster, and for good. Err says from
+	// what to what. It is told before the record changes, once for each node.
+	MaxTTLRaised
 	// LockLost says that a lock ended without having been released; Err and Reason
 	// say why, Held how long it was held.
 	LockLost
@@ -73,7 +77,7 @@ const (
 
 var eventNames = [...]string{
 	"",
-	"node down", "node up", "node abstains", "node votes", "node refuses writes", "node takes writes", "cluster founded", "lock lost",
+	"node down", "node up", "node abstains", "node votes", "node refuses writes", "node takes writes", "cluster founded", "max ttl raised", "lock lost",
 	"node clock stepped", "release unconfirmed",
 	"lock acquired", "acquire failed", "attempt failed", "lock extended", "extend failed", "lock released", "release confirmed",
 	"lock reentered",

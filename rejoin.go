@@ -26,14 +26,15 @@ type plan struct {
 	do    deed
 	cause string // why it abstains, until when, and what would admit it
 
-	misfit   bool        // the cause is a configuration: names that differ from the records'
-	waiting  bool        // a wait is running, until until
-	until    instant     // of a wait
-	notice   notice      // of an install: its conditions
-	record   record      // of an install, without the epoch; of an amendment, what to add
-	founding bool        // the install is beyond the table: tokens lean on clocks once
-	at       []int       // of doPlace: where
-	places   []placement // of doPlace
+	misfit   bool          // the cause is a configuration: names that differ from the records'
+	waiting  bool          // a wait is running, until until
+	until    instant       // of a wait
+	notice   notice        // of an install: its conditions
+	record   record        // of an install, without the epoch; of an amendment, what to add
+	below    time.Duration // of an amendment that raises MaxTTL: what the record says
+	founding bool          // the install is beyond the table: tokens lean on clocks once
+	at       []int         // of doPlace: where
+	places   []placement   // of doPlace
 }
 
 // proposal is what a founder brings of its own.
@@ -63,9 +64,9 @@ func (f fleet) next(i int, now instant, p proposal) plan {
 // nodes, so that a mark does not stay where it was first written.
 func (f fleet) amend(i int) plan {
 	rec := f.sights[i].rec
-	add := record{epoch: rec.epoch}
+	add, below := record{epoch: rec.epoch}, time.Duration(0)
 	if rec.maxTTL < f.maxTTL {
-		add.maxTTL = f.maxTTL
+		add.maxTTL, below = f.maxTTL, rec.maxTTL
 	}
 	for _, name := range f.retired() {
 		if !slices.Contains(rec.retired, name) && f.proven(func(r record) bool { return slices.Contains(r.retired, name) }) {
@@ -80,7 +81,7 @@ func (f fleet) amend(i int) plan {
 	if add.maxTTL == 0 && add.retired == nil && add.replaced == nil {
 		return plan{}
 	}
-	return plan{do: doAmend, record: add}
+	return plan{do: doAmend, record: add, below: below}
 }
 
 // proven tells whether a quorum of members have it in their records.

@@ -19,11 +19,12 @@ type roster struct {
 	nodes   []*node
 	founder string // the cluster id that this Locker would bring
 
-	work  chan struct{} // a slot for whoever does deeds: one at a time
-	nudge chan struct{}
-	asked chan struct{} // a look is asked for
-	stop  chan struct{}
-	ended chan struct{}
+	work   chan struct{} // a slot for whoever does deeds: one at a time
+	raised []bool        // MaxTTL, on each node: told. Of whoever has the slot
+	nudge  chan struct{}
+	asked  chan struct{} // a look is asked for
+	stop   chan struct{}
+	ended  chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	sights  []sight
@@ -46,7 +47,7 @@ func newRoster(cfg *config, clock *Clock, names []string) *roster {
 	n := len(names)
 	return &roster{
 		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: cfg.chance.Name(),
-		work: make(chan struct{}, 1), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+		work: make(chan struct{}, 1), raised: make([]bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		faults: make([]error, n), until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}

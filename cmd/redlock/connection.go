@@ -41,7 +41,7 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
 	fs.DurationVar(&c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
-	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients")
+	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, for good")
 	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit")
 	fs.BoolVar(&c.json, "json", c.json, "print JSON, one value a line")
 	c.certificates.define(fs)
@@ -102,6 +102,9 @@ type fleet struct {
 
 	mu      sync.Mutex // guards outside
 	outside map[string]bool
+
+	warn   func(string)
+	raises sync.Once // one warning for all nodes
 }
 
 // open makes a Locker. Unlike redlock.Open it demands no quorum: to show what the
@@ -116,7 +119,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{outside: map[string]bool{}}
+	f := &fleet{outside: map[string]bool{}, warn: a.complain}
 	nodes, secured := make([]redis.UniversalClient, len(urls)), config == nil
 	for i, u := range urls {
 		o, parseErr := nodeurl.Parse(u)
@@ -169,8 +172,13 @@ func (c *connection) timeout() time.Duration {
 	return redlock.DefaultNodeTimeout
 }
 
-// observe notes which nodes answer and do not vote.
+// observe notes which nodes answer and do not vote, and warns of what outlasts the
+// command.
 func (f *fleet) observe(e redlock.Event) {
+	if e.Kind == redlock.MaxTTLRaised {
+		f.raises.Do(func() { f.warn("warning: --max-ttl: " + redact(e.Err.Error())) })
+		return
+	}
 	if e.Kind != redlock.NodeAbstains && e.Kind != redlock.NodeVotes {
 		return
 	}

@@ -184,6 +184,22 @@ func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 	run(t, nodes, append([]string{"nodes", "admit", "--yes"}, flags...)...).want(t, 1, "notice", "OOM", servers[0].Addr())
 }
 
+// What a single command's flag does to the cluster for good is said on stderr.
+func TestALargerMaxTTLIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	quiet := run(t, nodes, "exec", "k", "--", "true")
+	quiet.want(t, 0)
+	if strings.Contains(quiet.errs, "MaxTTL") {
+		t.Errorf("got %q; want no word of MaxTTL where none is raised", quiet.errs)
+	}
+	r := run(t, nodes, "exec", "--max-ttl", "24h", "k", "--", "true")
+	r.want(t, 0, "warning", "from 30s to 24h0m0s", "for good")
+	if n := strings.Count(r.errs, "24h"); n != 1 {
+		t.Errorf("got %d warnings, %q; want one for all nodes", n, r.errs)
+	}
+}
+
 func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
