@@ -24,10 +24,11 @@ var lockWays = []way{
 		if BROKEN {
 			valid = validFrom(l.clock.now(), t.ttl, l.cfg.drift)
 		}`},
-			{"lock.go", "cfg, now := &l.locker.cfg, l.locker.clock.now()", `cfg, now := &l.locker.cfg, l.locker.clock.now()
+			{"lock.go", "valid, ok := l.valid.confirm(validFrom(e.start, ttl, cfg.drift), now)", `start := e.start
 	if BROKEN {
 		start = now
-	}`},
+	}
+	valid, ok := l.valid.confirm(validFrom(start, ttl, cfg.drift), now)`},
 		},
 	},
 	{
