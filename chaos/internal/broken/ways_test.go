@@ -82,7 +82,7 @@ var lockWays = []way{
 	{
 		name: "no rollback", takes: "what a failed attempt got stays for its lease",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
-		seed:  42,
+		seed:  114,
 		edits: []edit{
 			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
 	if BROKEN {
@@ -137,22 +137,26 @@ var lockWays = []way{
 		name: "lost replies are believed", takes: "an acquire without a reply is taken for one that did not happen",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
 		kinds: []chaos.Break{chaos.LoseReplies},
-		seed:  44,
+		seed:  154,
 		edits: []edit{{"flush.go", "r.claim.marks[n.index] = r.claim.marks[n.index].again()", `r.claim.marks[n.index] = r.claim.marks[n.index].again()
 			if BROKEN {
 				r.claim.marks[n.index] = absent
 			}`}},
 	},
 	{
-		name: "scripts on every node", takes: "a node that came back with old data has the scripts to vote with",
+		name: "scripts on every node", takes: "a node that came back with old data has the scripts to vote with, and nobody looks who it is",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenOrder, chaos.TokenRepeated},
 		kinds: []chaos.Break{chaos.Old},
 		seed:  13,
-		edits: []edit{{"writer.go", "if err := n.load(keepingScripts); err != nil {", `if BROKEN {
+		edits: []edit{
+			{"writer.go", "if err := n.load(keepingScripts); err != nil {", `if BROKEN {
 			if err := n.load(votingScripts); err != nil {
 				return err
 			}
 		}
-		if err := n.load(keepingScripts); err != nil {`}},
+		if err := n.load(keepingScripts); err != nil {`},
+			{"identity.go", `if n.cfg.unprotected || n.epoch == "" || n.proven`, `if BROKEN || n.cfg.unprotected || n.epoch == "" || n.proven`},
+			{"identity.go", `if n.cfg.unprotected || n.epoch == "" {`, `if BROKEN || n.cfg.unprotected || n.epoch == "" {`},
+		},
 	},
 }
