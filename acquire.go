@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"time"
 )
 
 const stripes = 4096
@@ -49,7 +50,7 @@ func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *clai
 		ttl: milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
 	c.rounds = 1
-	c.round.Store(int64(start))
+	c.stand(start, 0)
 	if c.marks = c.room[:min(len(l.nodes), fewNodes)]; len(l.nodes) > fewNodes {
 		c.marks = make([]mark, len(l.nodes))
 	}
@@ -74,7 +75,7 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, flo
 	for _, n := range l.nodes {
 		n.submitAcquire(r)
 	}
-	s, err := r.await(ctx, l.clock, l.cfg.nodeTimeout, acquireStage, func() { l.rollBackGranted(r, t) })
+	s, err := r.await(ctx, l.clock, l.cfg.bound(t.ttl), acquireStage, func() { l.rollBackGranted(r, t) })
 	return l.conclude(ctx, resource, r, t, w, s, err)
 }
 
@@ -96,7 +97,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 		l.rollBack(c, t)
 		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
 	}
-	token, why := l.token(ctx, c, r.votes, w)
+	token, why := l.token(ctx, c, r.votes, w, l.cfg.bound(t.ttl))
 	if why == nil {
 		why = l.vouched(r)
 	}
@@ -125,7 +126,7 @@ var errOutvoted = errors.New("no quorum granted")
 
 // token settles the token of a round that a quorum granted, with a raise round
 // where the grants differ.
-func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (Token, error) {
+func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter, bound time.Duration) (Token, error) {
 	for _, v := range votes {
 		l.peers.seen(v.token)
 	}
@@ -154,7 +155,7 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 			n.submitRaise(r)
 		}
 	}
-	_, err := r.await(ctx, l.clock, l.cfg.nodeTimeout, raiseStage(t), nil)
+	_, err := r.await(ctx, l.clock, bound, raiseStage(t), nil)
 	r.close(l.nodes, true)
 	if err == nil && sameToken(r.votes, t) >= l.quorum {
 		return t, nil
@@ -166,7 +167,7 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter) (
 // not. Those count of nodes that were not found to have stepped or forgotten since it
 // began.
 func (l *Locker) vouched(r *round) error {
-	set, cause := r.claim.voters.Load(), errors.New("a quorum's grants no longer count")
+	set, cause := r.claim.set(), errors.New("a quorum's grants no longer count")
 	for i, n := range l.nodes {
 		if why := n.doubtedSince(r.start); why != nil {
 			set, cause = set&^(1<<i), fmt.Errorf("%s: %w", n.name, why)

@@ -135,7 +135,7 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 	c.hints = 0
 	pause := gatherAfter
 	if all {
-		pause = l.cfg.nodeTimeout
+		pause = l.cfg.bound(c.t.ttl)
 	}
 	w.timer.Reset(pause)
 	defer w.timer.Stop()
@@ -154,7 +154,7 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 		case s == patient && !extended:
 			extended = true
 			took := l.clock.early().sub(r.start)
-			w.timer.Reset(max(min(took, l.cfg.nodeTimeout-took), 0))
+			w.timer.Reset(max(min(took, l.cfg.bound(c.t.ttl)-took), 0))
 		case s == hopeless && !freed:
 			freed = true
 			l.rollBackGranted(r, c.t)
@@ -166,7 +166,7 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 				return r.judged(acquireStage), nil
 			}
 			all = true
-			w.timer.Reset(l.cfg.nodeTimeout)
+			w.timer.Reset(l.cfg.bound(c.t.ttl))
 		case <-l.closing:
 			return s, ErrClosed
 		case <-ctx.Done():

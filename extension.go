@@ -13,7 +13,8 @@ type group struct {
 	claims []*claim
 	ttls   []int64 // ms
 	start  instant // of its round
-	answer func(node int, o Outcome, replies []int64, cause error)
+	first  int     // of an extension: the claims are its locks from here on
+	answer func(g *group, node int, o Outcome, replies []int64, cause error)
 }
 
 // forget takes out the claims for which gone is true.
@@ -28,8 +29,21 @@ func (g *group) forget(gone func(*claim) bool) {
 	g.claims, g.ttls = g.claims[:k], g.ttls[:k]
 }
 
+// singly are groups of one claim each.
+func (g *group) singly() []*group {
+	groups := make([]*group, len(g.claims))
+	for k := range g.claims {
+		groups[k] = &group{
+			script: g.script, claims: g.claims[k : k+1 : k+1], ttls: g.ttls[k : k+1 : k+1],
+			start: g.start, first: g.first + k, answer: g.answer,
+		}
+	}
+	return groups
+}
+
 // extension is one round that confirms many locks and lengthens their leases.
-// Each lock has a verdict of its own.
+// Each lock has a verdict of its own, and is concluded when that is known: one that
+// waits for a node that hangs holds up no other.
 type extension struct {
 	nodes   []*node
 	locks   []*Lock
@@ -37,24 +51,28 @@ type extension struct {
 	ttls    []int64
 	start   instant
 	renewal bool          // the Locker's own; the caller's, who alone reads it
-	done    chan struct{} // closed when every lock is decided
+	wake    chan struct{} // more locks are decided
 
-	mu       sync.Mutex // guards the fields below
-	replies  [][]int64  // by node, then by lock; nil: no reply
-	outcomes []Outcome  // by node
-	causes   []error    // by node
-	verdicts []verdict  // by lock
-	open     int        // locks that are undecided
+	mu       sync.Mutex     // guards the fields below
+	said     []confirmation // by node, then by lock
+	verdicts []verdict      // by lock
+	open     int            // locks that are undecided
+	fresh    []int          // locks that are decided, and were not concluded yet
+}
+
+// confirmation is what one node said of one lock.
+type confirmation struct {
+	outcome Outcome
+	gone    bool // it is taken because nothing is there
+	cause   error
 }
 
 // extend sends the extension of locks to ttls and returns at once.
 func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
-	n := len(l.nodes)
 	e := &extension{
 		nodes: l.nodes, locks: locks, claims: make([]*claim, len(locks)), ttls: make([]int64, len(locks)),
-		start: l.clock.early(), done: make(chan struct{}),
-		replies: make([][]int64, n), outcomes: make([]Outcome, n), causes: make([]error, n),
-		verdicts: make([]verdict, len(locks)), open: len(locks),
+		start: l.clock.early(), wake: make(chan struct{}, 1),
+		said: make([]confirmation, len(l.nodes)*len(locks)), verdicts: make([]verdict, len(locks)), open: len(locks),
 	}
 	for i, lock := range locks {
 		e.claims[i], e.ttls[i] = lock.claim, milliseconds(ttls[i])
@@ -65,109 +83,113 @@ func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
 	return e
 }
 
-// answer takes in one node's reply. One that comes when all is decided still
-// says which locks the node has lost.
-func (e *extension) answer(i int, o Outcome, replies []int64, cause error) {
+// of is what node i said of lock k; mu is held.
+func (e *extension) of(i, k int) *confirmation { return &e.said[i*len(e.locks)+k] }
+
+// answer takes in what one node said of some locks. What comes when a lock is
+// decided still tells whether the node vouches for it, or has lost it.
+func (e *extension) answer(g *group, i int, o Outcome, replies []int64, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.outcomes[i] != Pending {
-		return
-	}
-	e.outcomes[i], e.replies[i], e.causes[i] = o, replies, cause
-	if e.open == 0 {
-		e.late(i)
-		return
-	}
-	e.judge()
-}
-
-// judge decides what can be decided; mu is held.
-func (e *extension) judge() {
-	for k := range e.verdicts {
-		if e.verdicts[k] != undecided {
+	var fresh, settled []int
+	for k := g.first; k < g.first+len(g.claims); k++ {
+		c := e.of(i, k)
+		if c.outcome != Pending {
 			continue
 		}
-		e.verdicts[k] = count(e.votes(k)).extension()
-		if e.verdicts[k] != undecided {
-			e.open--
+		*c = confirmation{outcome: o, cause: cause}
+		if o == Granted {
+			*c = confirmationOf(replies, k-g.first)
+		}
+		switch e.verdicts[k] {
+		case undecided:
+			if e.decide(k) == won {
+				fresh = append(fresh, k)
+			}
+		case won:
+			if settled = append(settled, k); c.outcome == Granted {
+				e.claims[k].vouch(i, e.start)
+			}
+		case lost, contended, noQuorum:
 		}
 	}
-	if e.open > 0 {
+	for j := range e.nodes {
+		e.reseed(j, fresh)
+	}
+	e.reseed(i, settled)
+	e.call()
+}
+
+// decide judges lock k, and notes it if it is decided; mu is held.
+func (e *extension) decide(k int) verdict {
+	v := count(e.votes(k)).extension()
+	if v == undecided {
+		return v
+	}
+	e.verdicts[k], e.open, e.fresh = v, e.open-1, append(e.fresh, k)
+	if v == won {
+		e.claims[k].stand(e.start, e.confirmers(k))
+	}
+	return v
+}
+
+// call wakes whoever waits if locks were decided; mu is held.
+func (e *extension) call() {
+	if len(e.fresh) == 0 {
 		return
 	}
-	for k, c := range e.claims {
-		if e.verdicts[k] == won {
-			c.round.Store(int64(e.start))
-			c.voters.Store(e.confirmers(k)) // at once: a node in doubt is taken out of the whole
-		}
+	select {
+	case e.wake <- struct{}{}:
+	default:
 	}
-	for i, o := range e.outcomes {
-		if o == Granted {
-			e.reseed(i)
-		}
-	}
-	close(e.done)
 }
 
 // confirmers are the nodes that confirmed lock k, one bit each; mu is held.
 func (e *extension) confirmers(k int) uint64 {
 	set := uint64(0)
-	for i, v := range e.votes(k) {
-		if v.outcome == Granted {
+	for i := range e.nodes {
+		if e.of(i, k).outcome == Granted {
 			set |= 1 << i
 		}
 	}
 	return set
 }
 
-// late takes in what node i said of locks that were decided without it: it
-// vouches for those that it confirmed, and gets back those that it lost; mu is
-// held.
-func (e *extension) late(i int) {
-	for k, reply := range e.replies[i] {
-		if reply == 1 && e.verdicts[k] == won {
-			e.claims[k].vouch(i, e.start)
-		}
-	}
-	e.reseed(i)
-}
-
 // votes are the nodes' votes on lock k; mu is held.
 func (e *extension) votes(k int) []vote {
 	var room [9]vote
-	votes := append(room[:0], make([]vote, len(e.outcomes))...)
-	for i, o := range e.outcomes {
-		votes[i].outcome = o
-		if o == Granted {
-			votes[i].outcome = confirmationOf(e.replies[i], k)
-		}
+	votes := append(room[:0], make([]vote, len(e.nodes))...)
+	for i := range votes {
+		votes[i].outcome = e.of(i, k).outcome
 	}
 	return votes
 }
 
-// confirmationOf reads lock k's reply of extend.lua.
-func confirmationOf(replies []int64, k int) Outcome {
+// confirmationOf reads lock k's reply of extend.lua, or of reseed.lua.
+func confirmationOf(replies []int64, k int) confirmation {
 	if k >= len(replies) {
-		return Unknown
+		return confirmation{outcome: Unknown, cause: errNoReply}
 	}
 	switch replies[k] {
 	case 1:
-		return Granted
-	case 0, 2:
-		return Taken
+		return confirmation{outcome: Granted}
+	case 0:
+		return confirmation{outcome: Taken, gone: true, cause: errGone}
+	case 2:
+		return confirmation{outcome: Taken, cause: errForeign}
 	case -1:
-		return Abstained
+		return confirmation{outcome: Abstained, cause: errEpoch}
 	default:
-		return Unknown
+		return confirmation{outcome: Unknown, cause: errNoReply}
 	}
 }
 
-// reseed puts back on node i the locks that it has lost and a quorum confirmed
-// in this round; mu is held.
-func (e *extension) reseed(i int) {
+// reseed puts back on node i those of the locks that it has lost and a quorum
+// confirmed in this round; mu is held.
+func (e *extension) reseed(i int, locks []int) {
 	g := &group{script: reseedScript, start: e.start}
-	for k, reply := range e.replies[i] {
-		if reply == 0 && e.verdicts[k] == won {
+	for _, k := range locks {
+		if e.of(i, k).gone && e.verdicts[k] == won {
 			g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])
 		}
 	}
@@ -175,9 +197,9 @@ func (e *extension) reseed(i int) {
 		return
 	}
 	node := e.nodes[i]
-	g.answer = func(_ int, o Outcome, replies []int64, _ error) {
+	g.answer = func(g *group, _ int, o Outcome, replies []int64, _ error) {
 		for k, c := range g.claims {
-			if o == Granted && confirmationOf(replies, k) == Granted {
+			if o == Granted && confirmationOf(replies, k).outcome == Granted {
 				node.markAfter(c, Granted)
 			}
 		}
@@ -187,27 +209,53 @@ func (e *extension) reseed(i int) {
 	node.submitGroup(g, node.clock.early())
 }
 
-// wait blocks until every lock is decided, limit has passed, or ctx is done.
-func (e *extension) wait(ctx context.Context, c *Clock, limit time.Duration) {
+// wait blocks until every lock is decided, limit has passed, or ctx is done. Each
+// lock is concluded as soon as its verdict is known, and at the latest then.
+func (e *extension) wait(ctx context.Context, c *Clock, limit time.Duration, conclude func(k int)) {
 	t := c.newTimer(limit)
 	defer t.Stop()
-	select {
-	case <-e.done:
-		return
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.open == 0 {
-		return
-	}
-	for i := range e.outcomes {
-		if e.outcomes[i] == Pending {
-			e.outcomes[i], e.causes[i] = Unknown, errTimeout
+	for {
+		fresh, open := e.take()
+		for _, k := range fresh {
+			conclude(k)
+		}
+		if open == 0 {
+			return
+		}
+		select {
+		case <-e.wake:
+		case <-t.C:
+			e.expire()
+		case <-ctx.Done():
+			e.expire()
 		}
 	}
-	e.judge()
+}
+
+// take returns the locks that were decided since it was last called, and how many
+// are open.
+func (e *extension) take() (fresh []int, open int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fresh, e.fresh = e.fresh, nil
+	return fresh, e.open
+}
+
+// expire decides what is still open: a node that has not answered is unknown.
+func (e *extension) expire() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k := range e.locks {
+		if e.verdicts[k] != undecided {
+			continue
+		}
+		for i := range e.nodes {
+			if c := e.of(i, k); c.outcome == Pending {
+				*c = confirmation{outcome: Unknown, cause: errTimeout}
+			}
+		}
+		e.decide(k)
+	}
 }
 
 // verdict returns what became of lock k.
@@ -221,14 +269,9 @@ func (e *extension) verdict(k int) verdict {
 func (e *extension) failure(k int, sentinel error) *QuorumError {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	votes, causes := e.votes(k), append([]error(nil), e.causes...)
-	for i := range votes {
-		if votes[i].outcome == Taken && causes[i] == nil {
-			causes[i] = errGone
-			if e.replies[i][k] == 2 {
-				causes[i] = errForeign
-			}
-		}
+	votes, causes := e.votes(k), make([]error, len(e.nodes))
+	for i := range causes {
+		causes[i] = e.of(i, k).cause
 	}
 	return quorumError("extend", e.locks[k].resource, sentinel, nil, e.nodes, votes, causes)
 }

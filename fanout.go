@@ -55,26 +55,15 @@ type claim struct {
 	stripe int64
 	ttl    int64 // of the first lease, in ms
 	hint   int64
-	token  int64         // once settled
-	rounds int           // round trips so far, of the one goroutine that makes the attempt
-	over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
-	round  atomic.Int64  // the start of the round that it stands on
-	voters atomic.Uint64 // the nodes that vouched for it in that round, one bit each
-	stays  bool          // its process has a place in line, which a rollback keeps
-	marks  []mark        // marks[i] is guarded by node i's mu
+	token  int64       // once settled
+	rounds int         // round trips so far, of the one goroutine that makes the attempt
+	over   atomic.Bool // nobody wants it any more: it is not put back anywhere
+	stays  bool        // its process has a place in line, which a rollback keeps
+	marks  []mark      // marks[i] is guarded by node i's mu
 	room   [fewNodes]mark
-}
 
-// vouch notes that node i granted or confirmed the claim in the round that was
-// sent at start. A straggler of an older round vouches for nothing any more.
-func (c *claim) vouch(i int, start instant) {
-	if c.round.Load() == int64(start) {
-		c.voters.Or(1 << i)
-	}
+	vouchers
 }
-
-// vouchedBy tells whether node i vouches for the claim.
-func (c *claim) vouchedBy(i int) bool { return c.voters.Load()&(1<<i) != 0 }
 
 // fewNodes is up to how many nodes the votes of a round need no memory of their
 // own.

@@ -174,7 +174,10 @@ func (n *node) takeReleases(now instant) {
 // takeGroups takes the extensions, and of the re-seeds what is still wanted: a
 // claim that is over must not be put back behind its release; mu is held.
 func (n *node) takeGroups() {
-	taken := min(len(n.queue.groups), groupsPerFlush)
+	taken, claims := 0, 0
+	for ; taken < len(n.queue.groups) && claims < groupsPerFlush*extendBatchSize; taken++ {
+		claims += len(n.queue.groups[taken].claims)
+	}
 	for _, g := range n.queue.groups[:taken] {
 		if g.script == reseedScript {
 			g.forget(func(c *claim) bool { return c.over.Load() })
@@ -335,7 +338,7 @@ func (n *node) abstain(cause error) {
 		}
 	}
 	for _, g := range f.groups {
-		g.answer(n.index, Abstained, nil, cause)
+		g.answer(g, n.index, Abstained, nil, cause)
 	}
 	f.looks = append(f.looks, n.vigil.telling(f.bids)...)
 	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]

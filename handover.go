@@ -56,7 +56,7 @@ func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool
 func (l *Locker) receive(ctx context.Context, resource string, h *handover) (*Lock, error) {
 	defer l.attempts.Done()
 	defer l.waiters.Put(h.waiter)
-	s, err := h.round.await(ctx, l.clock, l.cfg.nodeTimeout, acquireStage, func() { l.rollBackGranted(h.round, h.t) })
+	s, err := h.round.await(ctx, l.clock, l.cfg.bound(h.t.ttl), acquireStage, func() { l.rollBackGranted(h.round, h.t) })
 	return l.conclude(ctx, resource, h.round, h.t, h.waiter, s, err)
 }
 

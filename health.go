@@ -61,7 +61,7 @@ func (n *node) failQueued(err error) {
 		}
 	}
 	for _, g := range q.groups {
-		g.answer(n.index, Failed, nil, err)
+		g.answer(g, n.index, Failed, nil, err)
 	}
 	for _, h := range q.passes {
 		n.release(h.old)

@@ -15,7 +15,13 @@ type instant int64
 // never is the date of what is not due.
 const never = instant(math.MaxInt64)
 
-func (t instant) add(d time.Duration) instant { return t + instant(d) }
+// add is d later than t; never where the scale ends before.
+func (t instant) add(d time.Duration) instant {
+	if d > 0 && t > never-instant(d) {
+		return never
+	}
+	return t + instant(d)
+}
 
 // floor is the last instant of a grid that is not after t.
 func (t instant) floor(grid time.Duration) instant { return t - t%instant(grid) }

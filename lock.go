@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"time"
 
@@ -91,7 +90,7 @@ func (l *Lock) begun(t terms, start instant) Event {
 func (l *Lock) doubt(start instant) {
 	for i, n := range l.locker.nodes {
 		if why := n.doubtedSince(start); why != nil {
-			l.discount(i, why)
+			l.discount(i, 0, why)
 		}
 	}
 }
@@ -100,18 +99,15 @@ func (l *Lock) doubt(start instant) {
 // a round since then.
 func (l *Locker) distrust(node int, since instant, cause error) {
 	for _, lock := range l.scheduler.held() {
-		if lock.claim.round.Load() >= int64(since) {
-			lock.discount(node, cause)
-		}
+		lock.discount(node, since, cause)
 	}
 }
 
-// discount takes one node out of what the lock stands on, and ends it where that
-// leaves no quorum.
-func (l *Lock) discount(node int, cause error) {
-	before := l.claim.voters.And(^(uint64(1) << node))
-	left := bits.OnesCount64(before &^ (1 << node))
-	if before&(1<<node) == 0 || left >= l.locker.quorum {
+// discount takes one node out of what the lock stands on, if that is a round since
+// then, and ends the lock where that leaves no quorum.
+func (l *Lock) discount(node int, since instant, cause error) {
+	vouched, left := l.claim.discount(node, since)
+	if !vouched || left >= l.locker.quorum {
 		return
 	}
 	l.end(fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, l.locker.quorum, cause), nil)
@@ -213,6 +209,13 @@ func (l *Lock) carry(ctx context.Context) context.Context {
 // a suspend of the machine within a second of its end. Err may know before.
 func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 
+// bound is how long the lock's calls wait for a node.
+func (l *Lock) bound() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.locker.cfg.bound(l.ttl)
+}
+
 // Extend confirms the lock with a quorum and lengthens its lease to ttl from
 // now; renewals use ttl from then on. It blocks for at most one node timeout, and
 // as long as another extension of this lock is under way.
@@ -247,8 +250,8 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	l.asked = max(l.asked, ttl) // also where no reply comes
 	l.mu.Unlock()
 	e := l.locker.extend([]*Lock{l}, []time.Duration{ttl})
-	e.wait(ctx, l.locker.clock, l.locker.cfg.nodeTimeout)
-	err := l.extended(e, 0, ttl)
+	var err error
+	e.wait(ctx, l.locker.clock, l.bound(), func(int) { err = l.extended(e, 0, ttl) })
 	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
 		err = errors.Join(contextError(ctx), err)
 	}
@@ -359,7 +362,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	if r == nil {
 		return ended("release", l.resource, l.Err())
 	}
-	return l.confirmRelease(r, 2*l.locker.cfg.nodeTimeout)
+	return l.confirmRelease(r, 2*l.bound())
 }
 
 // letGo ends the hold for cause and sends its release. It returns nil if the

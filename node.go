@@ -186,7 +186,7 @@ func (n *node) submitGroup(g *group, now instant) {
 	}
 	n.nudge()
 	if err != nil {
-		g.answer(n.index, Failed, nil, err)
+		g.answer(g, n.index, Failed, nil, err)
 	}
 }
 

@@ -77,6 +77,7 @@ type config struct {
 	terms
 	maxTTL       time.Duration
 	nodeTimeout  time.Duration // 0: the default, from the TTL
+	capped       bool          // the node timeout is the default
 	drift        float64
 	retryMin     time.Duration
 	retryMax     time.Duration
@@ -121,8 +122,8 @@ func (o lockOption) applyLocker(c *config) { o(&c.terms) }
 func (o lockOption) applyAcquire(t *terms) { o(t) }
 
 // WithTTL sets the lease: how long the nodes keep a lock that is not renewed. It
-// must be at least 10 ms, above the node timeout, and at most MaxTTL; otherwise
-// it is ErrInvalidTTL.
+// must be at least 10 ms, above a node timeout that was given, and at most MaxTTL;
+// otherwise it is ErrInvalidTTL.
 func WithTTL(d time.Duration) LockOption { return lockOption(func(t *terms) { t.ttl = d }) }
 
 // WithFixedLease switches renewal off: the lock ends with its first lease,
@@ -158,7 +159,8 @@ func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 
 // WithNodeTimeout bounds each command to each node. It must be below the TTL;
-// the default is the smaller of DefaultNodeTimeout and a quarter of the TTL.
+// the default is the smaller of DefaultNodeTimeout and a quarter of the TTL, of the
+// lock's own as well where an acquisition takes a shorter one.
 func WithNodeTimeout(d time.Duration) Option {
 	return lockerOption(func(c *config) {
 		c.nodeTimeout = d
@@ -239,9 +241,18 @@ func buildConfig(nodes int, opts []Option) (config, error) {
 	}
 	err := c.validate(nodes)
 	if c.nodeTimeout == 0 {
-		c.nodeTimeout = min(DefaultNodeTimeout, c.ttl/4)
+		c.nodeTimeout, c.capped = min(DefaultNodeTimeout, c.ttl/4), true
 	}
 	return c, err
+}
+
+// bound is how long the calls of a lock of this TTL wait for a node: the default
+// node timeout is never more than a quarter of the lock's own TTL.
+func (c *config) bound(ttl time.Duration) time.Duration {
+	if !c.capped {
+		return c.nodeTimeout
+	}
+	return min(c.nodeTimeout, ttl/4)
 }
 
 func (c *config) validate(nodes int) error {
@@ -288,7 +299,7 @@ func (t *terms) validate(c *config) error {
 		return fmt.Errorf("%w: WithTTL %v: give at least %v", ErrInvalidTTL, t.ttl, minTTL)
 	case t.ttl > c.maxTTL:
 		return fmt.Errorf("%w: WithTTL %v is above the cluster's MaxTTL %v: take less, or raise WithMaxTTL on every client", ErrInvalidTTL, t.ttl, c.maxTTL)
-	case c.nodeTimeout > 0 && t.ttl <= c.nodeTimeout:
+	case !c.capped && c.nodeTimeout > 0 && t.ttl <= c.nodeTimeout:
 		return fmt.Errorf("%w: WithTTL %v is not above the node timeout %v: take more, or lower WithNodeTimeout", ErrInvalidTTL, t.ttl, c.nodeTimeout)
 	case t.ttl <= drift(t.ttl, c.drift):
 		return fmt.Errorf("%w: WithTTL %v leaves no validity after %v for drift", ErrInvalidTTL, t.ttl, drift(t.ttl, c.drift))

@@ -122,9 +122,7 @@ type rest struct {
 // there is nothing to go by; subscribed is how many nodes' hints can reach us.
 func restAfter(votes []vote, heard []hearing, splits, subscribed int, roll float64, retryMin, retryMax time.Duration) rest {
 	t, q := count(votes), quorumOf(len(votes))
-	between := func(least, most time.Duration) time.Duration {
-		return least + time.Duration(roll*float64(most-least))
-	}
+	between := func(least, most time.Duration) time.Duration { return drawn(roll, least, most) }
 	usual := usualRest(votes, heard, between, retryMin, retryMax)
 	if t.granted+t.taken < q || subscribed < q {
 		usual = rest{after: min(usual.after, between(retryMin, retryMax))}
@@ -136,6 +134,11 @@ func restAfter(votes []vote, heard []hearing, splits, subscribed int, roll float
 		}
 	}
 	return usual
+}
+
+// drawn is the pause from least to most that a roll in [0, 1) gives.
+func drawn(roll float64, least, most time.Duration) time.Duration {
+	return least + min(time.Duration(roll*float64(most-least)), most-least) // a float may be rounded up beyond it
 }
 
 // usualRest is restAfter where a quorum answered.

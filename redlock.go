@@ -385,8 +385,7 @@ func joined(err error, last *QuorumError) error {
 // pause waits a random while between the retry bounds.
 func (c *candidate) pause(ctx context.Context) error {
 	l := c.locker
-	spread := float64(l.cfg.retryMax - l.cfg.retryMin)
-	return l.wait(ctx, l.cfg.retryMin+time.Duration(l.share(c.line.key)*spread))
+	return l.wait(ctx, drawn(l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax))
 }
 
 // share is a number from 0 up to 1 for what is decided now about a key.

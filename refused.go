@@ -114,6 +114,10 @@ func (n *node) apart(p *part, err error) bool {
 	case len(p.acquires) > 1:
 		n.requeue(p.acquires)
 		n.singly += len(p.acquires)
+	case p.group != nil && len(p.group.claims) > 1:
+		n.mu.Lock()
+		n.queue.groups = append(p.group.singly(), n.queue.groups...)
+		n.mu.Unlock()
 	case p.look != nil && p.look.size() > 1:
 		n.mu.Lock()
 		n.queue.looks = append(p.look.singly(), n.queue.looks...)

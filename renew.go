@@ -3,6 +3,7 @@ package redlock
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -175,11 +176,23 @@ func (s *scheduler) tick() {
 			s.reschedule(l)
 		}
 	}
-	for len(renewals) > 0 {
-		group := renewals[:min(len(renewals), extendBatchSize)]
-		renewals = renewals[len(group):]
+	for _, group := range together(renewals) {
 		s.work.Go(func() { s.renew(group) })
 	}
+}
+
+// together are the locks in groups that are renewed in one call each: their calls
+// wait equally long for a node.
+func together(locks []*Lock) [][]*Lock {
+	by := make(map[time.Duration][]*Lock)
+	for _, l := range locks {
+		by[l.bound()] = append(by[l.bound()], l)
+	}
+	var groups [][]*Lock
+	for _, same := range by {
+		groups = slices.AppendSeq(groups, slices.Chunk(same, extendBatchSize))
+	}
+	return groups
 }
 
 // renew makes one round for up to extendBatchSize locks. A lock that no quorum
@@ -191,13 +204,13 @@ func (s *scheduler) renew(locks []*Lock) {
 	}
 	e := s.locker.extend(locks, ttls)
 	e.renewal = true
-	e.wait(context.Background(), s.locker.clock, s.locker.cfg.nodeTimeout)
-	for i, l := range locks {
-		if err := l.extended(e, i, ttls[i]); err != nil {
+	e.wait(context.Background(), s.locker.clock, locks[0].bound(), func(k int) {
+		l := locks[k]
+		if err := l.extended(e, k, ttls[k]); err != nil {
 			l.retryRenewal()
 		}
 		l.passTurn()
-	}
+	})
 }
 
 func (l *Lock) holds(now instant) bool {
@@ -274,7 +287,7 @@ func (l *Lock) retryRenewal() {
 // endHold releases a lock that was held for its maximum.
 func (l *Lock) endHold() {
 	if r := l.letGo(ErrMaxHold); r != nil {
-		_ = l.confirmRelease(r, 2*l.locker.cfg.nodeTimeout) // told by an event
+		_ = l.confirmRelease(r, 2*l.bound()) // told by an event
 	}
 }
 

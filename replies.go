@@ -247,15 +247,15 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 		return true
 	}
 	if err != nil {
-		g.answer(n.index, outcome, nil, explain(err))
+		g.answer(g, n.index, outcome, nil, explain(err))
 		return stale
 	}
 	if doubt := n.doubt(); doubt != nil {
-		g.answer(n.index, Abstained, nil, doubt)
+		g.answer(g, n.index, Abstained, nil, doubt)
 		return stale
 	}
 	n.vouch(g.start)
-	g.answer(n.index, Granted, p.cmd.(intsCall).Val(), nil)
+	g.answer(g, n.index, Granted, p.cmd.(intsCall).Val(), nil)
 	return stale
 }
 

@@ -61,10 +61,10 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
 		seed:  3,
 		edits: []edit{
-			{"acquire.go", "c.round.Store(int64(start))", `if BROKEN {
+			{"acquire.go", "c.stand(start, 0)", `if BROKEN {
 		c.hint = 1
 	}
-	c.round.Store(int64(start))`},
+	c.stand(start, 0)`},
 			{"fencing.go", "q, granted, pending, equal := quorumOf(len(votes)), 0, 0, 0", `q, granted, pending, equal := quorumOf(len(votes)), 0, 0, 0
 	if BROKEN {
 		for _, v := range votes {

@@ -1,0 +1,110 @@
+package redlock_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// Many locks are confirmed in one round. What becomes of one is no other's concern.
+
+// Ten locks without their key on one node wait for another that hangs; those that
+// a quorum has confirmed do not wait with them.
+func TestAnUndecidedLockHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const locks, deleted = 200, 10
+		l, nodes := newLocker(t, 3, redlock.WithNodeTimeout(250*time.Millisecond)) // nearly the TTL
+		warm(t, l)
+		held := make([]*redlock.Lock, locks)
+		for i := range held {
+			held[i] = mustAcquire(t, l, fmt.Sprintf("orders/%d", i), redlock.WithTTL(300*time.Millisecond))
+		}
+		synctest.Wait()
+		nodes.Node(2).Hang()
+		for _, lock := range held[:deleted] {
+			nodes.Node(0).Miniredis().Del(lock.Resource())
+		}
+		time.Sleep(3 * time.Second)
+		lost := 0
+		for _, lock := range held[deleted:] {
+			if lock.Err() != nil {
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Errorf("%d of %d locks were lost that a quorum confirmed; want none", lost, locks-deleted)
+		}
+		nodes.Node(2).Resume()
+	})
+}
+
+// The node timeout is at most a quarter of the lock's own TTL, unless it was given.
+func TestCallsWaitNoLongerThanAQuarterOfTheLocksOwnTTL(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	for _, tt := range []struct {
+		opts []redlock.Option
+		want time.Duration
+	}{
+		{nil, ttl / 4},
+		{[]redlock.Option{redlock.WithNodeTimeout(200 * time.Millisecond)}, 200 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3, tt.opts...)
+			lock := mustAcquire(t, l, "orders/41", redlock.WithTTL(ttl), redlock.WithFixedLease())
+			synctest.Wait()
+			nodes.Node(1).Hang()
+			nodes.Node(2).Hang()
+			began := time.Now()
+			wantError(t, "Extend", lock.Extend(t.Context(), ttl), redlock.ErrNoQuorum)
+			extended := time.Since(began)
+			_, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithTTL(ttl))
+			wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+			acquired := time.Since(began) - extended
+			if extended > tt.want || acquired > tt.want {
+				t.Errorf("at a TTL of %v Extend took %v, TryAcquire %v; want at most %v", ttl, extended, acquired, tt.want)
+			}
+			nodes.Node(1).Resume()
+			nodes.Node(2).Resume()
+		})
+	}
+}
+
+// One name that a node's ACL forbids has the call for all of them refused there: the
+// others are asked for one by one.
+func TestAForbiddenNameTakesNoOtherLocksRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		l, nodes := newLocker(t, 3, told.option())
+		forbidden := mustAcquire(t, l, "forbidden")
+		var held []*redlock.Lock
+		for i := range 300 {
+			held = append(held, mustAcquire(t, l, fmt.Sprintf("orders/%d", i)))
+		}
+		synctest.Wait()
+		nodes.Node(0).Intercept(func(args []string) redlocktest.Verdict {
+			if scriptOf(args) == "extend" && slices.Contains(args, "forbidden") {
+				return redlocktest.ReplyError("NOPERM this user has no permissions to access one of the keys")
+			}
+			return redlocktest.Pass()
+		})
+		nodes.Node(2).Stop() // the others rest on the node that refuses
+		time.Sleep(3 * redlock.DefaultTTL)
+		for _, lock := range held {
+			if err := lock.Err(); err != nil {
+				t.Fatalf("%s: %v; want it renewed", lock.Resource(), err)
+			}
+		}
+		for _, e := range told.of(redlock.ExtendFailed) {
+			if e.Resource != "forbidden" {
+				t.Fatalf("%s was not renewed at once: %v", e.Resource, e.Err)
+			}
+		}
+		wantError(t, "the lock that may not be renewed", forbidden.Err(), redlock.ErrLost)
+		nodes.Node(0).Intercept(nil)
+	})
+}
