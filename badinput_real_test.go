@@ -87,7 +87,10 @@ func TestAReplicaIsNoNode(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "replica") {
 		t.Errorf("got %v; want it to speak of a replica", err)
 	}
-	wantError(t, "Release", lock.Release(t.Context()), redlock.ErrNoQuorum)
+	// Whether the clock watch's look was first, and ended the lock, is a matter of luck.
+	if err := lock.Release(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) && !errors.Is(err, redlock.ErrNotHeld) {
+		t.Errorf("Release: got %v; want ErrNoQuorum or ErrNotHeld", err)
+	}
 	if calls := scriptCalls(t, masters[1]) - before; calls > 100 {
 		t.Errorf("a demoted node was sent %d scripts while a release was owed; want pauses between", calls)
 	}

@@ -101,12 +101,7 @@ func check(t *testing.T, clients []redis.UniversalClient, opts ...redlock.Option
 func plantRecord(t *testing.T, clients []redis.UniversalClient, n int, fields ...string) {
 	t.Helper()
 	for _, c := range clients {
-		info, err := c.Info(t.Context(), "server").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(info, "run_id:")
-		run, _, _ := strings.Cut(rest, "\r\n")
+		run := infoField(t, c, "server", "run_id") + "." + infoField(t, c, "replication", "master_replid")
 		record := append([]string{
 			"format", "1", "epoch", "e", "cluster", "c", "n", fmt.Sprint(n), "names", strings.Join(letters(n), "\n"),
 			"maxttl", fmt.Sprint(redlock.DefaultMaxTTL.Milliseconds()), "run", run, "base", "7", "retired", "", "replaced", "",
@@ -116,6 +111,15 @@ func plantRecord(t *testing.T, clients []redis.UniversalClient, n int, fields ..
 		}
 		t.Cleanup(func() { c.Del(context.Background(), "redlock:node") })
 	}
+}
+
+func infoField(t *testing.T, c redis.UniversalClient, section, field string) string {
+	t.Helper()
+	info, err := c.Info(t.Context(), section).Result()
+	must(t, err)
+	_, rest, _ := strings.Cut(info, field+":")
+	value, _, _ := strings.Cut(rest, "\r\n")
+	return value
 }
 
 func TestCheckInventsNothingOnAGoodSet(t *testing.T) {

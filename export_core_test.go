@@ -3,15 +3,18 @@ package redlock
 import (
 	"context"
 	"io"
+	"testing/synctest"
 	"time"
 )
 
 // What the tests that try to break the core need of the inside.
 
 // SetSuspend has the Locker's clock take the time spent suspended from f, as if
-// the system had told it. Call it before the Locker holds anything.
+// the system had told it. Call it in a bubble, before the Locker holds anything.
 func SetSuspend(l *Locker, f func() time.Duration) {
+	synctest.Wait() // nobody looks at the clock meanwhile
 	l.clock.suspend, l.clock.booted = f, f()
+	l.clock.suspended.Store(0) // the system's two clocks are not read at one instant
 }
 
 // KeepNames has no name of the Locker become free before its result is called.

@@ -300,7 +300,10 @@ func (l *Locker) Close() error {
 	for _, c := range l.own {
 		_ = c.Close() // a socket that broke while it lay idle says so here, under TLS: no release's failure
 	}
-	return errors.Join(unconfirmed, left)
+	if err := errors.Join(unconfirmed, left); err != nil {
+		return errorf("redlock: %w", err)
+	}
+	return nil
 }
 
 // bounded runs wait, and goes on without it once the deadline has passed: what it
