@@ -50,6 +50,11 @@ func (h *herald) tell(e event) {
 		}
 		line = h.app.line(e.Message)
 	}
+	h.write(line)
+}
+
+// write hands on a line, or drops it.
+func (h *herald) write(line string) {
 	select {
 	case h.lines <- line:
 	default:

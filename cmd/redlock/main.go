@@ -70,8 +70,13 @@ func (a *app) main(ctx context.Context, args []string) int {
 	return exitCode(err)
 }
 
-// complain says something on stderr, in the form that was asked for.
-func (a *app) complain(message string) { _, _ = io.WriteString(a.stderr, a.line(message)) }
+// complain says something on stderr, in the form that was asked for. A reader that has
+// stopped reading is not waited for longer than a herald does.
+func (a *app) complain(message string) {
+	h := a.newHerald()
+	h.write(a.line(message))
+	h.close()
+}
 
 // line is a message as it is written to stderr. The library's errors in it begin with
 // its name, which is the command's too; that is said once.
