@@ -8,13 +8,10 @@ import (
 // The queue's times, each with its reason. What a node keeps for how long is in
 // lua/ask.lua and lua/look.lua.
 const (
-	// beatEvery is how often a process that waits says that it lives: three times
-	// in the life of that sign, so that one may be lost.
-	beatEvery = time.Second
-	// beatSoon is when at the latest a process that was called, or that a node can't
-	// call, says again that it lives: a call shortens its sign of life to 700 ms
-	// (lua/release.lua), so that one who died holds up the next for a second at most.
-	beatSoon = 400 * time.Millisecond
+	// beatEvery is how often a process that waits says that it lives. A call shortens
+	// its sign of life to 700 ms (lua/release.lua), so that one who died holds up the
+	// next for a second at most. Whoever lives says so in time, though the call was lost.
+	beatEvery = 400 * time.Millisecond
 	// gatherAfter is when, after the first hint, the nodes are asked that gave none:
 	// a release reaches all nodes within less, and each is asked by its own hint.
 	gatherAfter = 2 * time.Millisecond

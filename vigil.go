@@ -136,7 +136,7 @@ func (w *vigil) rouse() {
 // that node's queue, so that the next in line is called.
 func (w *vigil) called(i int, key string) {
 	l := w.locker
-	w.beatBy(i, l.clock.early().add(beatSoon))
+	w.beatBy(i, l.clock.early().add(beatEvery))
 	if len(key) <= MaxResourceLength {
 		l.lines.hint(key, i, func() { l.leave(key, l.nodes[i:i+1]) })
 	}
@@ -218,13 +218,9 @@ func (w *vigil) dueBeats(now instant) (nodes []int) {
 			continue
 		}
 		nodes = append(nodes, i)
-		switch {
-		case w.waiting == 0:
+		w.beats[i] = now.add(beatEvery)
+		if w.waiting == 0 {
 			w.beats[i] = never
-		case w.subs[i].up.Load():
-			w.beats[i] = now.add(beatEvery)
-		default:
-			w.beats[i] = now.add(beatSoon)
 		}
 	}
 	return nodes

@@ -38,7 +38,7 @@ func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
 		if got := asks.Load(); got != 0 {
 			t.Errorf("got %d asks in %d minutes; want none", got, minutes)
 		}
-		if got, most := looks.Load(), int64(minutes*60*5+minutes*60/2); got > most { // a sign of life a second and node
+		if got, most := looks.Load(), int64(minutes*60*5*5/2+minutes*60/2); got > most { // 2.5 signs of life a second and node
 			t.Errorf("got %d looks and signs of life in %d minutes; want at most %d", got, minutes, most)
 		}
 		must(t, lock.Release(t.Context()))
