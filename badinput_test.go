@@ -116,6 +116,7 @@ func TestBadArgumentsOfAnAcquisitionAreRefusedWithoutTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		prefixed := lockerOver(t, nodes, redlock.WithPrefix("red"))
+		patient := lockerOver(t, nodes, redlock.WithNodeTimeout(redlock.DefaultNodeTimeout))
 		synctest.Wait()
 		before := nodes.Node(0).Calls()
 		mega := strings.Repeat("x", 1<<20)
@@ -136,7 +137,7 @@ func TestBadArgumentsOfAnAcquisitionAreRefusedWithoutTraffic(t *testing.T) {
 			{l, "a", []redlock.AcquireOption{redlock.WithTTL(0)}, redlock.ErrInvalidTTL},
 			{l, "a", []redlock.AcquireOption{redlock.WithTTL(-1)}, redlock.ErrInvalidTTL},
 			{l, "a", []redlock.AcquireOption{redlock.WithTTL(time.Hour)}, redlock.ErrInvalidTTL},
-			{l, "a", []redlock.AcquireOption{redlock.WithTTL(redlock.DefaultNodeTimeout)}, redlock.ErrInvalidTTL},
+			{patient, "a", []redlock.AcquireOption{redlock.WithTTL(redlock.DefaultNodeTimeout)}, redlock.ErrInvalidTTL},
 			{l, "a", []redlock.AcquireOption{redlock.WithMaxHold(-1)}, redlock.ErrInvalidOption},
 			{l, "a", []redlock.AcquireOption{nil}, redlock.ErrInvalidOption},
 		} {
