@@ -48,7 +48,7 @@ func (r *run) heldBy(ctx context.Context, count int, opts []redlock.Option) (row
 		var closes errgroup.Group
 		for _, l := range lockers {
 			if l != nil {
-				closes.Go(l.Close) //nolint:contextcheck // Close is bounded by itself
+				closes.Go(l.Close)
 			}
 		}
 		err = errors.Join(err, closes.Wait())

@@ -97,44 +97,52 @@ func (o *one) await(t *testing.T, n int) {
 
 // Three schedulers have the same job at the same time, and one of them runs it,
 // also if its Unlock comes before the others' clocks let them ask.
+// All three ask at once, and each makes one attempt: none may have it the first time.
 func TestGocronRunsAJobInOneOfThreeSchedulers(t *testing.T) {
 	o := newOne()
-	var asked sync.WaitGroup
-	all := lockers(t, 3)
-	at := time.Now().Add(2 * time.Second)
-	for _, l := range all {
+	var refused sync.WaitGroup
+	for _, l := range lockers(t, 3) {
 		locks, err := adapters.NewGocron[gocron.Lock](l, adapters.WithHoldAtLeast(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked.Add(1)
-		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(counted{locks, &asked}))
+		refused.Add(refusals)
+		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(&counted{Locker: locks, ran: o.runs.Load, refused: &refused}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Shutdown() }) // it has nothing more to run
-		if _, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(o.work), gocron.WithName("report")); err != nil {
+		t.Cleanup(func() { _ = s.Shutdown() }) // whoever has the lock keeps it
+		if _, err := s.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(o.work), gocron.WithName("report")); err != nil {
 			t.Fatal(err)
 		}
 		s.Start()
 	}
 	o.await(t, 1)
-	asked.Wait()
+	refused.Wait()
 	if got := o.runs.Load(); got != 1 {
 		t.Errorf("got %d runs; want 1", got)
 	}
 }
 
-// counted tells when a scheduler has its answer.
+// refusals is how often each scheduler is to be refused after the job has run.
+const refusals = 3
+
+// counted counts down a scheduler's refusals once the job has run.
 type counted struct {
 	gocron.Locker
 
-	asked *sync.WaitGroup
+	ran     func() int64
+	refused *sync.WaitGroup
+	n       atomic.Int64
 }
 
-func (c counted) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	defer c.asked.Done()
-	return c.Locker.Lock(ctx, key)
+func (c *counted) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+	ran := c.ran() > 0
+	l, err := c.Locker.Lock(ctx, key)
+	if ran && err != nil && c.n.Add(1) <= refusals {
+		c.refused.Done()
+	}
+	return l, err
 }
 
 func TestGocronsLeaderRunsAndAnotherTakesOver(t *testing.T) {
