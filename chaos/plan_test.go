@@ -47,14 +47,18 @@ func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
 	} {
 		p := planWith(t, kinds...)
 		first := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
-		// Go's scheduler may stop a goroutine in the middle, on a busy machine or under
-		// the race detector: two of four runs are to be the same.
+		// Both runs are to be the same. Under the race detector, where some differ and the
+		// cause is not known, two of four are.
+		most := 2
+		if raceDetector {
+			most = 4
+		}
 		runs := [][]byte{first}
-		for same := false; !same && len(runs) < 4; {
+		for same := false; !same && len(runs) < most; {
 			again := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
 			same = slices.ContainsFunc(runs, func(r []byte) bool { return bytes.Equal(r, again) })
-			if runs = append(runs, again); !same && len(runs) == 4 {
-				t.Errorf("seed %d: four runs differ, the first two %s", p.Seed, firstDifference(first, runs[1]))
+			if runs = append(runs, again); !same && len(runs) == most {
+				t.Errorf("seed %d: all of %d runs differ, the first two %s", p.Seed, most, firstDifference(first, runs[1]))
 			}
 		}
 		if other, there := seen[string(first)]; there && other != p.Seed {
