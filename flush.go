@@ -229,7 +229,7 @@ func (n *node) send() {
 	if len(f.parts) > 0 {
 		sent := n.clock.early()
 		n.exec()
-		n.journal.counters.called(n.index, n.clock.early().sub(sent))
+		n.observer.Called(n.index, n.clock.early().sub(sent))
 		n.handOut()
 	}
 	if len(f.releases) > 0 {

@@ -10,7 +10,7 @@ import (
 // but the rollbacks.
 func (n *node) failed(err error) {
 	err = explain(err)
-	n.journal.counters.nodes[n.index].errors.Add(1)
+	n.observer.Erred(n.index)
 	n.roster.missed(n.index, n.clock.now(), err)
 	n.markDown(err)
 	n.failQueued(fmt.Errorf("not sent: %w", err))
@@ -33,7 +33,7 @@ func (n *node) markDown(err error) {
 	n.mu.Unlock()
 	n.peers.forget(n.index)
 	if first {
-		n.tell(Event{Kind: NodeDown, Err: err})
+		n.observer.Down(n.index, err)
 	}
 }
 
@@ -44,7 +44,7 @@ func (n *node) recovered() {
 	down := now.sub(n.downSince)
 	n.mu.Unlock()
 	n.away = n.away || down > confirmSpread // a connection that broke is no absence
-	n.tell(Event{Kind: NodeUp, Duration: down})
+	n.observer.Up(n.index, down)
 }
 
 func (n *node) failQueued(err error) {
@@ -70,11 +70,6 @@ func (n *node) failQueued(err error) {
 	for _, k := range q.looks {
 		k.answer(n.index, false, nil, err)
 	}
-}
-
-func (n *node) tell(e Event) {
-	e.Node, e.Name = n.index, n.name
-	n.journal.tell(e)
 }
 
 // sample takes in a reading of the node's clock that was asked for at sent. A

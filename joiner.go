@@ -217,11 +217,8 @@ func (r *roster) announce(i int, pl plan) {
 		return
 	}
 	r.raised[i] = true
-	r.nodes[i].tell(Event{
-		Kind: MaxTTLRaised,
-		Err: fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes",
-			pl.below, pl.record.maxTTL),
-	})
+	r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes",
+		pl.below, pl.record.maxTTL))
 }
 
 // did notes what a deed for node i failed with, for whoever asks why the node does

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/chance"
 )
 
 const (
@@ -46,7 +48,7 @@ type node struct {
 	bounded  *redis.Client         // calls, where a connection of it may be pinned; nil: not
 	timeout  time.Duration
 	clock    *Clock
-	journal  *journal
+	observer nodeObserver
 	peers    *peers
 	roster   *roster
 	stale    atomic.Bool               // to be verified before the next flush
@@ -54,10 +56,8 @@ type node struct {
 	returned atomic.Int64              // the instant when it was last seen to vote again; 0: never
 	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
 	door     *doorkeeper               // of a client that Open made; else nil
-	cfg      *config
-	suspect  func(node int, since instant, cause error) // told when what it vouched for in rounds since then is worth nothing
-	voting   func(node int)                             // told when it votes again
-	vigil    *vigil                                     // the Locker's
+	cfg      nodeConfig
+	vigil    *vigil // the Locker's
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
 
@@ -102,6 +102,36 @@ type node struct {
 	flight   flight
 }
 
+// nodeConfig is what a node knows of its Locker's options.
+type nodeConfig struct {
+	timeout     time.Duration // of each command
+	drift       float64
+	trustClocks bool
+	unprotected bool // without membership
+	chance      *chance.Source
+}
+
+// nodeObserver is told what a node notices, by the node's index. It is called by the
+// node's writer, under mutexes too, and must block for nobody.
+type nodeObserver interface {
+	// Called counts a round trip, and Erred one without a reply or with an error.
+	Called(node int, took time.Duration)
+	Erred(node int)
+	Down(node int, cause error)
+	Up(node int, after time.Duration)
+	Abstains(node int, cause error)
+	Votes(node int)
+	RefusesWrites(node int, cause error)
+	TakesWrites(node int, after time.Duration)
+	Stepped(node int, cause error)
+	Founded(node int, cause error)
+	MaxTTLRaised(node int, cause error)
+	// Disowned says that nothing counts that the node vouched for in rounds since then.
+	Disowned(node int, since instant, cause error)
+	// Returned says that the node votes again, which had not voted or was down.
+	Returned(node int)
+}
+
 // backlog is what waits for one node.
 type backlog struct {
 	releases []cleanup
@@ -141,14 +171,14 @@ type cleanup struct {
 	rejected *rejection // by the node; nil: it was not refused yet
 }
 
-func newNode(index int, name string, client redis.UniversalClient, cfg *config, clock *Clock, p *peers, r *roster, l *Locker) *node {
+func newNode(index int, name string, client redis.UniversalClient, cfg nodeConfig, clock *Clock, p *peers, r *roster, o nodeObserver) *node {
 	n := &node{
-		index: index, name: name, client: client, calls: client, timeout: cfg.nodeTimeout,
-		clock: clock, journal: cfg.journal, peers: p, roster: r, cfg: cfg, due: true, suspect: l.distrust, voting: l.scheduler.confirmOn,
+		index: index, name: name, client: client, calls: client, timeout: cfg.timeout,
+		clock: clock, observer: o, peers: p, roster: r, cfg: cfg, due: true,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
-		bounded := c.WithTimeout(cfg.nodeTimeout)
+		bounded := c.WithTimeout(cfg.timeout)
 		if n.calls = bounded; c.Options().PoolSize > 1 {
 			n.bounded = bounded
 		}
@@ -265,7 +295,7 @@ func (n *node) stepBy(by time.Duration) {
 	why := &stepError{by: by, at: now, clock: n.clock, longest: n.roster.longestLease}
 	n.distrust.Store(why)
 	n.stale.Store(true)
-	n.tell(Event{Kind: NodeClockStepped, Err: why})
+	n.observer.Stepped(n.index, why)
 	n.disown(0, why)
 }
 
@@ -275,5 +305,5 @@ func (n *node) disown(since instant, why error) {
 	n.mu.Lock()
 	n.doubted, n.doubtedBy = n.clock.now(), why
 	n.mu.Unlock()
-	n.suspect(n.index, since, why)
+	n.observer.Disowned(n.index, since, why)
 }

@@ -73,9 +73,10 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.peers = newPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
 	l.clocks = &clockWatch{locker: l}
-	l.roster = newRoster(&l.cfg, l.clock, names)
+	seen := &nodeEvents{l, names}
+	l.roster = newRoster(&l.cfg, l.clock, names, seen)
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, newNode(i, names[i], client, &l.cfg, l.clock, l.peers, l.roster, l))
+		l.nodes = append(l.nodes, newNode(i, names[i], client, cfg.ofNode(), l.clock, l.peers, l.roster, seen))
 	}
 	l.roster.nodes = l.nodes
 	l.vigil = newVigil(l, cfg.chance.Name())

@@ -120,10 +120,7 @@ func (n *node) deed(ctx context.Context, p plan) error {
 		case done != int64(1):
 			err = errRefused
 		case p.founding:
-			n.tell(Event{
-				Kind: ClusterFounded,
-				Err:  fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster),
-			})
+			n.observer.Founded(n.index, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster))
 		}
 		return err
 	case doAmend:

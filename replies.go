@@ -98,7 +98,7 @@ func (n *node) handOut() {
 		}
 	}
 	if refused || broken != nil {
-		n.journal.counters.nodes[n.index].errors.Add(1)
+		n.observer.Erred(n.index)
 	}
 	if refused {
 		n.unpin() // go-redis gives a connection up that said READONLY

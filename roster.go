@@ -14,10 +14,11 @@ import (
 // writers publish what they read when they verify their node; the joiner looks
 // at all of them where one does not vote.
 type roster struct {
-	charter charter
-	clock   *Clock
-	nodes   []*node
-	founder string // the cluster id that this Locker would bring
+	charter  charter
+	clock    *Clock
+	nodes    []*node
+	observer nodeObserver
+	founder  string // the cluster id that this Locker would bring
 
 	work   chan struct{} // a slot for whoever does deeds: one at a time
 	raised []bool        // MaxTTL, on each node: told. Of whoever has the slot
@@ -43,10 +44,10 @@ type roster struct {
 	next    chan struct{} // closed when one ends
 }
 
-func newRoster(cfg *config, clock *Clock, names []string) *roster {
+func newRoster(cfg *config, clock *Clock, names []string, o nodeObserver) *roster {
 	n := len(names)
 	return &roster{
-		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, founder: cfg.chance.Name(),
+		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, observer: o, founder: cfg.chance.Name(),
 		work: make(chan struct{}, 1), raised: make([]bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		faults: make([]error, n), until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),

@@ -153,7 +153,7 @@ func (n *node) attend(now instant) {
 	votes := n.flight.silent == nil
 	if votes && n.away {
 		n.returned.Store(int64(now))
-		n.voting(n.index)
+		n.observer.Returned(n.index)
 	}
 	n.away = !votes
 }
@@ -208,9 +208,9 @@ func (n *node) prepare() error {
 	}
 	switch {
 	case abstains != nil && n.abstains == nil:
-		n.tell(Event{Kind: NodeAbstains, Err: abstains})
+		n.observer.Abstains(n.index, abstains)
 	case abstains == nil && n.abstains != nil:
-		n.tell(Event{Kind: NodeVotes})
+		n.observer.Votes(n.index)
 	}
 	if abstains != nil {
 		n.rechecks = 0 // what was asked again has its answer

@@ -34,7 +34,7 @@ func (n *node) sawRefusal(err error) {
 	if n.unwritten.Load() == nil {
 		r := &writeRefusal{explain(err), n.clock.early()}
 		n.unwritten.Store(r)
-		n.tell(Event{Kind: NodeRefusesWrites, Err: r.cause})
+		n.observer.RefusesWrites(n.index, r.cause)
 	}
 }
 
@@ -47,7 +47,7 @@ func (n *node) sawWrite() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := n.unwritten.Swap(nil); r != nil {
-		n.tell(Event{Kind: NodeTakesWrites, Duration: n.clock.early().sub(r.since)})
+		n.observer.TakesWrites(n.index, n.clock.early().sub(r.since))
 	}
 }
 
