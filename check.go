@@ -134,6 +134,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	if err := contextError(ctx); err != nil {
 		return Report{}, errorf("redlock: check: %w", err)
 	}
+	d.deeds = l.roster.current().faults
 	d.origin = l.clock.wall().Add(-l.clock.early().sub(0))
 	r := d.report()
 	if r.Answered == 0 {
@@ -152,6 +153,7 @@ type doctor struct {
 	names    []string
 	exams    []exam
 	sights   []sight  // what the exams show of membership
+	deeds    []error  // what the joiner's last deed for each node failed with
 	origin   wallTime // our wall clock at the Clock's origin
 	findings []Finding
 }

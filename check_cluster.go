@@ -52,6 +52,12 @@ var (
 		"It does not vote until it has waited MaxTTL and was rebuilt from the others",
 		"Nothing: any client does it in the background; Cluster.Join waits for it, Cluster.Admit skips the wait",
 	}
+	aboutStuck = diagnosis{
+		FindingBlank,
+		"It does not vote, and no wait brings it in while that is so",
+		"Mend what keeps it out, and any client does the rest in the background; if that is WithStrictRecovery: " +
+			"Cluster.Admit (redlock nodes admit), when no lock made before is held",
+	}
 	aboutNoCluster = diagnosis{
 		FindingNoCluster,
 		"Without a quorum that agrees which cluster it is, nobody may lock",
@@ -106,7 +112,7 @@ func (d *doctor) readSights() []sight {
 
 // fleet is the cluster by what the nodes showed.
 func (d *doctor) fleet() fleet {
-	return newFleet(newCharter(d.names, d.cfg.maxTTL, false), slices.Clone(d.sights), make([]watch, len(d.names)))
+	return newFleet(newCharter(d.names, d.cfg.maxTTL, d.cfg.strictRecovery), slices.Clone(d.sights), make([]watch, len(d.names)))
 }
 
 // record judges whether a node's record could be read at all.
@@ -125,6 +131,7 @@ func (d *doctor) record(i int) {
 // membership judges whose the nodes are.
 func (d *doctor) membership() {
 	f := d.fleet()
+	f.faults = d.hindrances()
 	mixed := f.mixed()
 	for i, s := range f.sights {
 		state, why := f.standing(i)
@@ -145,8 +152,7 @@ func (d *doctor) membership() {
 				g = aboutRecord
 			}
 			d.find(SeverityError, i, g, "%s", why)
-		case NodeBlank, NodeJoining:
-			d.find(SeverityInfo, i, aboutBlank, "%s", why)
+		case NodeBlank, NodeJoining: // below, beside what keeps it out
 		case NodeUnreachable: // told already
 		}
 	}
@@ -158,6 +164,45 @@ func (d *doctor) membership() {
 		d.find(SeverityError, -1, aboutNoCluster, "no cluster is on a quorum (%d of %d) of the nodes: %s",
 			quorumOf(len(d.names)), len(d.names), strings.Join(ids, ", "))
 	}
+	for i := range f.sights {
+		if state, why := f.standing(i); state == NodeBlank && !(mixed && f.strange(i)) {
+			d.blank(f, i, why)
+		}
+	}
+}
+
+// hindrances are what keeps each node from being taken in: what it refused when it
+// was proved, or else what this Locker's last deed there was refused.
+func (d *doctor) hindrances() []error {
+	out := make([]error, len(d.exams))
+	for i, e := range d.exams {
+		if fault := d.deeds[i]; isReply(fault) {
+			out[i] = fault
+		}
+		if at := slices.IndexFunc(e.faults, func(x fault) bool { return !x.wakes }); at >= 0 {
+			out[i] = fmt.Errorf("it refuses %s", e.faults[at])
+		}
+	}
+	return out
+}
+
+// blank judges a node that is to be taken in, which its wait alone may not do. That
+// it doesn't is a warning where no finding tells an error: nothing else says it.
+func (d *doctor) blank(f fleet, i int, why string) {
+	s, obstacle := f.sights[i], f.obstacle(i)
+	if !s.replica && f.fault(i) == nil && obstacle == "" {
+		d.find(SeverityInfo, i, aboutBlank, "%s", why)
+		return
+	}
+	why = f.hindered(i, why)
+	if obstacle != "" && !s.replica && f.fault(i) == nil {
+		why += "; and " + obstacle
+	}
+	severity := SeverityWarning
+	if slices.ContainsFunc(d.findings, func(g Finding) bool { return g.Severity == SeverityError }) {
+		severity = SeverityInfo
+	}
+	d.find(severity, i, aboutStuck, "%s", why)
 }
 
 // mixed tells whether the list has nodes of several clusters: not of founders that
@@ -187,6 +232,7 @@ func (d *doctor) member(f fleet, i int, mixed bool) {
 	case rec.maxTTL > d.cfg.maxTTL:
 		d.find(SeverityWarning, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v", rec.maxTTL, d.cfg.maxTTL)
 	case rec.maxTTL < d.cfg.maxTTL:
-		d.find(SeverityInfo, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v, and raises it there", rec.maxTTL, d.cfg.maxTTL)
+		d.find(SeverityInfo, i, aboutOtherMaxTTL, "%s", f.hindered(i, fmt.Sprintf(
+			"its record says MaxTTL %v; this client has %v, and raises it there", rec.maxTTL, d.cfg.maxTTL)))
 	}
 }

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -128,4 +129,63 @@ func TestARightThatIsMissingToTakeANodeInEndsTheWaitForIt(t *testing.T) {
 	wantError(t, "Acquire", err, redlock.ErrMisconfigured)
 	wantText(t, "Acquire", errorText(err), "lacks a right")
 	wantError(t, "Join", l.Cluster().Join(t.Context()), redlock.ErrMisconfigured)
+}
+
+// blankSaid are the findings of Check about nodes that are blank, by node; it fails
+// the test where there are not so many.
+func blankSaid(t *testing.T, l *redlock.Locker, want int) map[int]redlock.Finding {
+	t.Helper()
+	r, err := l.Cluster().Check(t.Context())
+	must(t, err)
+	out := map[int]redlock.Finding{}
+	for _, f := range r.Findings {
+		if f.Code == redlock.FindingBlank {
+			out[f.Node] = f
+		}
+	}
+	if len(out) != want {
+		t.Fatalf("got %d blank nodes; want %d: %v", len(out), want, r.Findings)
+	}
+	return out
+}
+
+// Nobody is told to wait for what never comes: Check says what keeps a new cluster
+// from being founded, of every node, and the remedy is not to do nothing.
+func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hurt     func(t *testing.T, servers []*chaos.Server)
+		own      string // of node 2, in its own finding
+		opts     []redlock.Option
+		severity redlock.Severity
+	}{
+		"a full node":     {func(t *testing.T, s []*chaos.Server) { full(t, s[2]) }, "OOM", nil, redlock.SeverityInfo},
+		"a replica":       {replicate, "it is a replica", nil, redlock.SeverityInfo},
+		"strict recovery": {func(*testing.T, []*chaos.Server) {}, "WithStrictRecovery", []redlock.Option{redlock.WithStrictRecovery()}, redlock.SeverityWarning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+			c.hurt(t, servers)
+			l := openWithout(t, servers, nil, append(c.opts, redlock.WithNodeTimeout(patient), redlock.WithTTL(4*patient))...)
+			for i, f := range blankSaid(t, l, 3) {
+				wantText(t, fmt.Sprintf("node %d", i), f.What, c.own)
+				if i != 2 && c.opts == nil {
+					wantText(t, fmt.Sprintf("node %d", i), f.What, servers[2].Addr(), "every node must be waited for")
+				}
+				if f.Severity != c.severity || strings.HasPrefix(f.Remedy, "Nothing") {
+					t.Errorf("node %d: got %s, %q; want %s, and something to do", i, f.Severity, f.Remedy, c.severity)
+				}
+			}
+		})
+	}
+}
+
+// replicate makes the last server a replica of one that is no node.
+func replicate(t *testing.T, servers []*chaos.Server) {
+	t.Helper()
+	c := servers[2].Client()
+	host, port, _ := strings.Cut(chaos.NeedServer(t, chaos.ServerConfig{}).Addr(), ":")
+	must(t, c.SlaveOf(t.Context(), host, port).Err())
+	awaitInfo(t, c, "role:slave")
 }

@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,5 +109,33 @@ func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.of(redlock.MaxTTLRaised)))
 		}
 		wantText(t, "the event", raised[0].Err.Error(), "30s", "1m0s", "for good")
+	})
+}
+
+// What the joiner's deed was refused, and no probe meets, is a warning of Check's;
+// while nothing keeps a node out there is nothing to do.
+func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		l := lockerOver(t, nodes)
+		for i, f := range blankSaid(t, l, 3) {
+			if !strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityInfo {
+				t.Errorf("node %d: got %v; want nothing to do", i, f)
+			}
+		}
+		nodes.Node(1).Intercept(func(args []string) redlocktest.Verdict {
+			if len(args) == 5 && args[3] == redlock.NodeKey && len(args[4]) > 1 { // a notice has a nonce, a look a digit
+				return redlocktest.ReplyError("OOM for a notice")
+			}
+			return redlocktest.Pass()
+		})
+		nodes.Node(1).Restart() // its notice is gone
+		_ = l.Cluster().Admit(t.Context())
+		for i, f := range blankSaid(t, l, 3) {
+			wantText(t, fmt.Sprintf("node %d", i), f.What, "notice", "OOM for a notice")
+			if strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityWarning {
+				t.Errorf("node %d: got %v; want a warning that nobody else gives", i, f)
+			}
+		}
 	})
 }

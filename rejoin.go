@@ -344,26 +344,38 @@ func (f fleet) waiting(i int, now instant, p proposal, why string) string {
 	left := f.due(i, p).sub(now)
 	text := fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over, or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held",
 		why, left.Round(100*time.Millisecond))
-	if f.byTable(i) {
-		return text
+	if obstacle := f.obstacle(i); obstacle != "" {
+		text += "; but " + obstacle
 	}
+	return text
+}
+
+// obstacle is what keeps the blank node i out when its wait is over, as far as what
+// was seen tells; "": nothing. What its own last deed failed with is told beside it.
+func (f fleet) obstacle(i int) string {
+	if f.byTable(i) {
+		pl, _ := f.refused(i, quorumOf(len(f.names)))
+		return pl.cause
+	}
+	few := fmt.Sprintf("fewer than %d other members are left, so ", f.needed)
 	for j := range f.names {
 		switch state, cause := f.standing(j); state {
 		case NodeUnreachable, NodeForeign, NodeMisconfigured:
-			return fmt.Sprintf("%s; but fewer than %d other members are left, so every node must answer, and %s does not: %s",
-				text, f.needed, f.names[j], cause)
+			return fmt.Sprintf("%severy node must answer, and %s does not: %s", few, f.names[j], cause)
 		case NodeBlank:
-			if f.fault(j) != nil {
-				return fmt.Sprintf("%s; but fewer than %d other members are left, so every node must be waited for, and %s can't be: %s",
-					text, f.needed, f.names[j], f.hindered(j, cause))
+			if f.sights[j].replica || f.fault(j) != nil {
+				return fmt.Sprintf("%severy node must be waited for, and %s can't be: %s", few, f.names[j], f.hindered(j, cause))
 			}
 		case NodeMember, NodeJoining, NodeRetired:
 		}
 	}
-	if f.strict {
-		return text + "; fewer than " + fmt.Sprint(f.needed) + " other members are left, so WithStrictRecovery asks for Admit"
+	if pl, refused := f.refused(i, beyondTable); refused {
+		return pl.cause
 	}
-	return text
+	if f.strict {
+		return few + "WithStrictRecovery asks for Admit"
+	}
+	return ""
 }
 
 // amendArgs are amend.lua's arguments: the epoch of the record, and what is to
