@@ -44,7 +44,8 @@ func (l *Locker) enter() bool {
 
 // newClaim is a fresh attempt: its owner value was never used before.
 func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *claim {
-	dead := tombstoneKey + l.cfg.holder + l.cfg.chance.Name()
+	var room [len(tombstoneKey) + 100]byte // so that nothing but the result is allocated
+	dead := string(l.cfg.chance.AppendName(append(append(room[:0], tombstoneKey...), l.cfg.holder...)))
 	c := &claim{
 		key: key, owner: dead[len(tombstoneKey):], dead: dead, stripe: stripeOf(key),
 		ttl: milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
@@ -122,7 +123,10 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	return nil, quorumError("acquire", resource, sentinel, why, l.nodes, r.votes, r.causes)
 }
 
-var errOutvoted = errors.New("no quorum granted")
+var (
+	errOutvoted  = errors.New("no quorum granted")
+	errUncounted = errors.New("a quorum's grants no longer count")
+)
 
 // token settles the token of a round that a quorum granted, with a raise round
 // where the grants differ.
@@ -167,7 +171,7 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter, b
 // not. Those count of nodes that were not found to have stepped or forgotten since it
 // began.
 func (l *Locker) vouched(r *round) error {
-	set, cause := r.claim.set(), errors.New("a quorum's grants no longer count")
+	set, cause := r.claim.set(), errUncounted
 	for i, n := range l.nodes {
 		if why := n.doubtedSince(r.start); why != nil {
 			set, cause = set&^(1<<i), fmt.Errorf("%s: %w", n.name, why)

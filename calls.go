@@ -18,6 +18,7 @@ const noReply = math.MinInt64
 type singles struct {
 	acquire, release, pass             intCall
 	time                               timeCall
+	identity                           infoCall
 	acquireArgs, releaseArgs, passArgs []any
 }
 
@@ -66,6 +67,16 @@ func (s *singles) timeCall() redis.Cmder {
 	s.time.SetErr(nil)
 	s.time.SetVal(time.Time{})
 	return s.time
+}
+
+// identityCall is INFO of the replication.
+func (s *singles) identityCall() redis.Cmder {
+	if s.identity.StringCmd == nil {
+		s.identity = infoCall{redis.NewStringCmd(context.Background(), "INFO", "replication")}
+	}
+	s.identity.SetErr(nil)
+	s.identity.SetVal("")
+	return s.identity
 }
 
 // again makes a command ready to be sent once more.

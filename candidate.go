@@ -30,7 +30,7 @@ func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) 
 			return nil, errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
 		}
 		c.t.call.turn = c.turn()
-		lock, rest, err := c.try(ctx, given)
+		lock, next, err := c.try(ctx, given)
 		given = nil
 		if err == nil {
 			return lock, nil
@@ -54,7 +54,7 @@ func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) 
 			c.floor = race.above + 1
 			continue // at once
 		}
-		if err := rest(ctx); err != nil {
+		if err := c.await(ctx, next); err != nil {
 			return nil, errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
 		}
 	}
@@ -72,46 +72,68 @@ func (c *candidate) turn() Turn {
 	}
 }
 
-// try makes the attempt that is due, and says how to rest if it fails: one that
+// interval is how a candidate waits between two attempts. It is no function: a method
+// value of the candidate would move it to the heap, in acquisitions that never wait too.
+type interval uint8
+
+const (
+	atOnce      interval = iota // it does not
+	afterPause                  // as long as a pause that is drawn
+	untilCalled                 // until it is called, or has to look without that
+)
+
+// await waits the interval, or until ctx is done or the Locker is closed.
+func (c *candidate) await(ctx context.Context, i interval) error {
+	switch i {
+	case afterPause:
+		return c.pause(ctx)
+	case untilCalled:
+		return c.rest(ctx)
+	default:
+		return nil
+	}
+}
+
+// try makes the attempt that is due, and says how to wait if it fails: one that
 // was handed the lock takes it; where nobody was seen to wait, the first attempt
 // is a plain one; else a ticket is asked for, and then the place that it gives.
-func (c *candidate) try(ctx context.Context, given *handover) (*Lock, func(context.Context) error, error) {
+func (c *candidate) try(ctx context.Context, given *handover) (*Lock, interval, error) {
 	l := c.locker
 	position := l.lines.rank(c.line)
 	switch {
 	case given != nil:
 		lock, err := l.receive(ctx, c.resource, given)
-		return lock, noRest, err
+		return lock, atOnce, err
 	case !c.t.barging && position == noTicket && l.calm(c.line.key):
 		lock, err := l.attempt(ctx, c.resource, c.line.key, c.t, c.floor)
 		if errors.Is(err, ErrNotAcquired) {
 			l.stir(c.line.key)
-			return lock, noRest, err
+			return lock, atOnce, err
 		}
-		return lock, c.pause, err
+		return lock, afterPause, err
 	}
 	if err := c.join(ctx); err != nil {
-		return nil, nil, errorf("redlock: acquire %s: %w", printable(c.resource), err)
+		return nil, atOnce, errorf("redlock: acquire %s: %w", printable(c.resource), err)
 	}
 	l.stir(c.line.key)
 	switch {
 	case c.t.barging:
 		lock, err := c.bid(ctx, barging)
-		return lock, c.pause, err
+		return lock, afterPause, err
 	case position == noTicket:
 		lock, err := c.bid(ctx, noTicket)
 		if err == nil {
-			return lock, nil, nil
+			return lock, atOnce, nil
 		}
 		if position, ok := positionOf(c.votes, c.heard); ok {
 			l.lines.ranks(c.line, position)
-			return nil, noRest, err
+			return nil, atOnce, err
 		}
-		return nil, c.pause, err
+		return nil, afterPause, err
 	default:
 		c.remind()
 		lock, err := c.bid(ctx, position)
-		return lock, c.rest, err
+		return lock, untilCalled, err
 	}
 }
 
@@ -146,8 +168,6 @@ func (c *candidate) countKept() {
 	}
 	c.kept++
 }
-
-func noRest(context.Context) error { return nil }
 
 // join makes the candidate one whom the nodes can call.
 func (c *candidate) join(ctx context.Context) error {

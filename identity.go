@@ -70,7 +70,7 @@ func (n *node) addIdentity() {
 	if n.cfg.unprotected || n.epoch == "" || n.proven != 0 && n.clock.early().sub(n.proven) <= identityEvery {
 		return
 	}
-	n.addPart(part{cmd: infoCall{redis.NewStringCmd(context.Background(), "INFO", "replication")}, identity: true})
+	n.addPart(part{cmd: n.flight.one.identityCall(), identity: true})
 }
 
 // settleIdentity judges the look of this flight, before anything that the node
@@ -83,7 +83,7 @@ func (n *node) settleIdentity() {
 	}
 	for i := range f.parts {
 		switch p := &f.parts[i]; {
-		case redis.HasErrorPrefix(p.cmd.Err(), "READONLY"):
+		case saysFirst(p.cmd.Err(), "READONLY"):
 			n.forgot(errReplica)
 			return
 		case p.identity:

@@ -2,8 +2,6 @@ package redlock
 
 import (
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // What a node refuses concerns as few names as it can: a call for many that was
@@ -100,7 +98,7 @@ func (b *backlog) heldBack(key string) error {
 // the others need not know. It returns false where that is not so, or where the call
 // was for one.
 func (n *node) apart(p *part, err error) bool {
-	if !redis.HasErrorPrefix(err, "NOPERM") {
+	if !saysFirst(err, "NOPERM") {
 		return false
 	}
 	switch {

@@ -300,7 +300,7 @@ func (n *node) settleReleases(p *part, err error) {
 
 func (n *node) settleTime(p *part, outcome Outcome, err error) {
 	n.timeless = nil
-	denied := redis.HasErrorPrefix(err, "NOPERM")
+	denied := saysFirst(err, "NOPERM")
 	switch {
 	case err == nil:
 		n.sample(n.flight.sent, p.cmd.(timeCall).Val())
@@ -387,7 +387,7 @@ func isReply(err error) bool {
 // isMissingScript tells that nothing happened because the server does not have
 // our scripts, or may have them from another time: it is not the one verified.
 func isMissingScript(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "NOSCRIPT") || errors.Is(err, errExchanged))
+	return err != nil && (saysFirst(err, "NOSCRIPT") || errors.Is(err, errExchanged))
 }
 
 // explain puts a node's error into words, and marks what waiting does not mend.
@@ -426,6 +426,12 @@ func explain(err error) error {
 	default:
 		return err
 	}
+}
+
+// saysFirst tells whether err is a reply that begins so. Most are nil, and
+// redis.HasErrorPrefix allocates for those as well.
+func saysFirst(err error, prefix string) bool {
+	return err != nil && redis.HasErrorPrefix(err, prefix)
 }
 
 func hasAnyPrefix(s string, prefixes ...string) bool {

@@ -170,7 +170,7 @@ func (n *node) probe() error {
 		err = n.calls.Process(context.Background(), cmd)
 	}
 	switch {
-	case redis.HasErrorPrefix(err, "NOPERM"):
+	case saysFirst(err, "NOPERM"):
 		return nil // it answers; whether it votes is asked with the next sample
 	case err != nil:
 		return err

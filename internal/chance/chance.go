@@ -7,12 +7,13 @@
 package chance
 
 import (
+	crand "crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -62,16 +63,24 @@ func (s *Source) Share(at int64, subject string) float64 {
 }
 
 // Name returns a value that nobody else has: a UUID of version 4.
-func (s *Source) Name() string {
+func (s *Source) Name() string { return string(s.AppendName(nil)) }
+
+// AppendName appends what Name returns. It allocates nothing where there is room.
+func (s *Source) AppendName(to []byte) []byte {
+	var id [16]byte
 	if s == nil {
-		return uuid.NewString()
+		_, _ = crand.Read(id[:]) // never an error
+	} else {
+		n := s.first + s.names.Add(1)
+		binary.BigEndian.PutUint64(id[:8], mix(s.seed, n))
+		binary.BigEndian.PutUint64(id[8:], mix(s.seed+1, n))
 	}
-	var id uuid.UUID
-	n := s.first + s.names.Add(1)
-	binary.BigEndian.PutUint64(id[:8], mix(s.seed, n))
-	binary.BigEndian.PutUint64(id[8:], mix(s.seed+1, n))
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-	return id.String()
+	to = append(hex.AppendEncode(to, id[:4]), '-')
+	to = append(hex.AppendEncode(to, id[4:6]), '-')
+	to = append(hex.AppendEncode(to, id[6:8]), '-')
+	to = append(hex.AppendEncode(to, id[8:10]), '-')
+	return hex.AppendEncode(to, id[10:])
 }
 
 // mix is the finalizer of splitmix64 over both.
