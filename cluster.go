@@ -85,10 +85,10 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 
 func (r *roster) status(p proposal) ClusterStatus {
 	f, now := r.current(), r.clock.now()
-	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(r.nodes)), Nodes: make([]NodeStatus, len(r.nodes))}
-	for i, n := range r.nodes {
+	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
+	for i, name := range f.names {
 		state, why := f.standing(i)
-		node := NodeStatus{Name: n.name, State: state, Cause: why, MaxTTL: f.sights[i].rec.maxTTL}
+		node := NodeStatus{Name: name, State: state, Cause: why, MaxTTL: f.sights[i].rec.maxTTL}
 		if state == NodeMember {
 			_, node.Cause = f.seat(i)
 		}
@@ -294,8 +294,8 @@ func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int,
 	marks := 0
 	for _, j := range f.members(node, 0) {
 		p := plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, retired: []string{name}}}
-		if err := r.nodes[j].do(ctx, p); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", r.nodes[j].name, explain(err)))
+		if err := r.nodes[j].Do(ctx, p); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", f.names[j], explain(err)))
 			continue
 		}
 		marks++

@@ -93,7 +93,7 @@ func (n *node) sample(sent instant, server time.Time) {
 		n.reading = last.narrow(next, n.cfg.drift)
 	}
 	for _, s := range slips { // of other nodes, too
-		n.roster.nodes[s.node].stepBy(s.by)
+		n.peers.nodes[s.node].stepBy(s.by)
 	}
 }
 

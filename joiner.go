@@ -164,7 +164,7 @@ func (r *roster) lookAtAll(ctx context.Context, counted bool) {
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for _, n := range r.nodes {
 		g.Go(func() error {
-			n.look(ctx, counted)
+			n.Look(ctx, counted)
 			return nil
 		})
 	}
@@ -192,12 +192,12 @@ func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
 			look = look || !pl.waiting
 		case doPlace:
 			for _, j := range pl.at {
-				err := r.nodes[j].do(ctx, plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, replaced: pl.places}})
+				err := r.nodes[j].Do(ctx, plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, replaced: pl.places}})
 				did = r.did(ctx, i, "its replacement was not written down on "+f.names[j], err) || did
 			}
 		case doNotice, doInstall, doAmend:
 			r.announce(i, pl)
-			did = r.did(ctx, i, deedTexts[pl.do], n.do(ctx, pl)) || did
+			did = r.did(ctx, i, deedTexts[pl.do], n.Do(ctx, pl)) || did
 		}
 	}
 	return did, look
@@ -225,7 +225,7 @@ func (r *roster) announce(i int, pl plan) {
 // not vote, and tells whether it was done. A refusal that is a matter of order is no
 // fault: the next look tells what has changed.
 func (r *roster) did(ctx context.Context, i int, what string, err error) bool {
-	if err != nil && r.nodes[i].over(ctx) {
+	if err != nil && over(ctx, r.clock) {
 		return false
 	}
 	var fault error

@@ -51,7 +51,6 @@ type node struct {
 	observer nodeObserver
 	peers    *peers
 	roster   *roster
-	stale    atomic.Bool               // to be verified before the next flush
 	readAt   atomic.Int64              // the instant of the last sample of its clock; 0: none
 	returned atomic.Int64              // the instant when it was last seen to vote again; 0: never
 	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
@@ -294,7 +293,7 @@ func (n *node) stepBy(by time.Duration) {
 	now := n.clock.now()
 	why := &stepError{by: by, at: now, clock: n.clock, longest: n.roster.longestLease}
 	n.distrust.Store(why)
-	n.stale.Store(true)
+	n.roster.outdate(n.index)
 	n.observer.Stepped(n.index, why)
 	n.disown(0, why)
 }

@@ -19,6 +19,7 @@ var errTwice = errors.New("one server listed twice")
 // tokens that were seen.
 type peers struct {
 	clock *Clock
+	nodes []*node      // attached once they are made
 	lead  atomic.Int64 // how far a hint may be ahead of the Clock, in microseconds; 0: no sample yet
 	last  atomic.Int64 // the largest token seen, or hint given
 

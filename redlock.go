@@ -78,7 +78,10 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	for i, client := range nodes {
 		l.nodes = append(l.nodes, newNode(i, names[i], client, cfg.ofNode(), l.clock, l.peers, l.roster, seen))
 	}
-	l.roster.nodes = l.nodes
+	l.peers.nodes = l.nodes
+	for _, n := range l.nodes {
+		l.roster.nodes = append(l.roster.nodes, n)
+	}
 	l.vigil = newVigil(l, cfg.chance.Name())
 	for _, n := range l.nodes {
 		n.vigil = l.vigil

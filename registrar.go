@@ -75,9 +75,9 @@ func noIdentity(err error) error {
 	return err
 }
 
-// look reads one node and publishes what was seen. That a caller did not wait
+// Look reads one node and publishes what was seen. That a caller did not wait
 // for the answer says nothing about the node.
-func (n *node) look(ctx context.Context, counted bool) {
+func (n *node) Look(ctx context.Context, counted bool) {
 	bounded, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	sent := n.clock.now()
@@ -85,21 +85,21 @@ func (n *node) look(ctx context.Context, counted bool) {
 	switch {
 	case err == nil:
 		n.roster.publish(n.index, s)
-	case !n.over(ctx):
+	case !over(ctx, n.clock):
 		n.roster.missed(n.index, sent, explain(err))
 	}
 }
 
 // over tells whether ctx is done, or is about to be: a socket may notice its
 // deadline first.
-func (n *node) over(ctx context.Context) bool {
+func over(ctx context.Context, c *Clock) bool {
 	deadline, bounded := ctx.Deadline()
-	return ctx.Err() != nil || bounded && !n.clock.wall().Before(deadline)
+	return ctx.Err() != nil || bounded && !c.wall().Before(deadline)
 }
 
-// do does one deed on the node. What was refused has changed meanwhile: the next
+// Do does one deed on the node. What was refused has changed meanwhile: the next
 // look tells.
-func (n *node) do(ctx context.Context, p plan) error {
+func (n *node) Do(ctx context.Context, p plan) error {
 	err := n.deed(ctx, p)
 	n.sawRefusal(err)
 	return err

@@ -50,7 +50,7 @@ func (n *node) takenFor(left time.Duration) error {
 	e := &takenError{left: left, most: n.roster.longestLease()}
 	if e.beyond() && !n.cfg.unprotected && !n.roster.readSince(n.index, n.clock.early().add(-sampleEvery)) {
 		n.unpin() // its pool may have no other connection
-		n.look(context.Background(), false)
+		n.Look(context.Background(), false)
 		e.most = n.roster.longestLease()
 	}
 	return e

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,12 +17,13 @@ import (
 type roster struct {
 	charter  charter
 	clock    *Clock
-	nodes    []*node
+	nodes    []memberNode // attached once they are made
 	observer nodeObserver
 	founder  string // the cluster id that this Locker would bring
 
 	work   chan struct{} // a slot for whoever does deeds: one at a time
 	raised []bool        // MaxTTL, on each node: told. Of whoever has the slot
+	stale  []atomic.Bool // to be verified before the next flush
 	nudge  chan struct{}
 	asked  chan struct{} // a look is asked for
 	stop   chan struct{}
@@ -44,11 +46,20 @@ type roster struct {
 	next    chan struct{} // closed when one ends
 }
 
+// memberNode is a node as the roster reaches it.
+type memberNode interface {
+	// Look reads the node and publishes what was seen; counted asks for its largest
+	// number too.
+	Look(ctx context.Context, counted bool)
+	// Do does one deed on the node.
+	Do(ctx context.Context, p plan) error
+}
+
 func newRoster(cfg *config, clock *Clock, names []string, o nodeObserver) *roster {
 	n := len(names)
 	return &roster{
 		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, observer: o, founder: cfg.chance.Name(),
-		work: make(chan struct{}, 1), raised: make([]bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+		work: make(chan struct{}, 1), raised: make([]bool, n), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		faults: make([]error, n), until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}
@@ -84,9 +95,9 @@ func (r *roster) publish(i int, s sight) sight {
 	f := r.fleet()
 	moved := f.cluster() != r.cluster
 	r.cluster, r.longest = f.cluster(), f.wait()
-	for j, n := range r.nodes {
+	for j := range r.stale {
 		if _, why := f.seat(j); moved || why == "" && !r.seated[j] {
-			n.stale.Store(true)
+			r.stale[j].Store(true)
 		}
 	}
 	close(r.changed)
@@ -121,7 +132,7 @@ func (r *roster) seatOf(ctx context.Context, i int, own sight) (seat, error) {
 		if complete || ctx.Err() != nil {
 			st, why := f.seat(i)
 			r.seated[i] = why == ""
-			r.nodes[i].stale.Store(false) // what was published until now is in st
+			r.stale[i].Store(false) // what was published until now is in st
 			err := r.abstention(f, i, why)
 			r.mu.Unlock()
 			if why != "" || f.next(i, r.clock.now(), r.proposal()).do != doNothing {
@@ -230,6 +241,12 @@ func (r *roster) forgot(i int) {
 	defer r.mu.Unlock()
 	r.tenures[i] = r.tenures[i].end()
 }
+
+// outdate has node i verified before its next flush.
+func (r *roster) outdate(i int) { r.stale[i].Store(true) }
+
+// outdated tells whether node i is to be verified, to its writer, who then does it.
+func (r *roster) outdated(i int) bool { return r.stale[i].Swap(false) }
 
 // wake has the joiner look.
 func (r *roster) wake() {

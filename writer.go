@@ -189,7 +189,7 @@ func (n *node) prepare() error {
 		}
 		n.loaded = true
 	}
-	if n.stale.Swap(false) || n.met != n.turn() {
+	if n.roster.outdated(n.index) || n.met != n.turn() {
 		n.distrustSeat()
 	}
 	if n.epoch != "" {
