@@ -46,6 +46,7 @@ type node struct {
 	client   redis.UniversalClient // for pinned connections and inspection
 	calls    redis.UniversalClient // the same, bounded by the node timeout where it can be
 	bounded  *redis.Client         // calls, where a connection of it may be pinned; nil: not
+	gate     *turnstile            // of a pool that may have no connection left; nil: it opens another
 	timeout  time.Duration
 	clock    *Clock
 	observer nodeObserver
@@ -177,9 +178,13 @@ func newNode(index int, name string, client redis.UniversalClient, cfg nodeConfi
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
-		bounded := c.WithTimeout(cfg.timeout)
-		if n.calls = bounded; c.Options().PoolSize > 1 {
+		bounded, o := c.WithTimeout(cfg.timeout), c.Options()
+		if n.calls = bounded; o.PoolSize > 1 && o.MaxActiveConns != 1 {
 			n.bounded = bounded
+		}
+		if o.MaxActiveConns > 0 {
+			n.gate = &turnstile{longest: cfg.timeout / 2, clock: clock} // what waits in vain is known to have failed in time
+			bounded.AddHook(n.gate)
 		}
 	}
 	return n

@@ -121,6 +121,7 @@ func (n *node) flush() {
 		n.busySince = 0
 		n.mu.Unlock()
 	}()
+	n.giveWay()
 	if suspect != nil {
 		if err := n.probe(); err != nil {
 			n.failed(err)
