@@ -204,7 +204,7 @@ func (n *node) askCall(rounds []*round) redis.Cmder {
 	f.arena = append(f.arena, nodeKey)
 	f.column(rounds, func(r *round) any { return &r.claim.key })
 	f.column(rounds, func(r *round) any { return &r.claim.dead })
-	f.arena = append(f.arena, &n.epoch, n.vigil.id)
+	f.arena = append(f.arena, &n.epoch, n.cfg.process)
 	f.column(rounds, func(r *round) any { return &r.claim.stripe })
 	f.column(rounds, func(r *round) any { return &r.claim.owner })
 	f.column(rounds, func(r *round) any { return &r.claim.ttl })

@@ -168,7 +168,7 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 		}
 	}
 	if entries {
-		f.arena = append(f.arena, n.vigil.id)
+		f.arena = append(f.arena, n.cfg.process)
 		for i := range releases {
 			f.arena = append(f.arena, int(releases[i].entry))
 		}

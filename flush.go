@@ -44,7 +44,7 @@ type flight struct {
 	acquires   []*round
 	bids       []*round // acquires by a place in line
 	probes     []*round
-	looks      []*looking
+	polls      []poll
 	sample     bool // somebody wants the node's clock read
 	parts      []part
 	cmds       []redis.Cmder // of the parts, for a pipeline
@@ -67,7 +67,7 @@ type part struct {
 	raise    *round
 	group    *group
 	pass     *handover
-	look     *looking
+	poll     poll
 	identity bool // it is the look at the node's identity
 }
 
@@ -83,9 +83,9 @@ func (f *flight) reset() {
 	clear(f.acquires)
 	clear(f.passes)
 	clear(f.bids)
-	clear(f.looks)
+	clear(f.polls)
 	f.releases, f.groups, f.raises, f.passes = f.releases[:0], f.groups[:0], f.raises[:0], f.passes[:0]
-	f.acquires, f.bids, f.probes, f.looks = f.acquires[:0], f.bids[:0], f.probes[:0], f.looks[:0]
+	f.acquires, f.bids, f.probes, f.polls = f.acquires[:0], f.bids[:0], f.probes[:0], f.polls[:0]
 	f.parts, f.arena = f.parts[:0], f.arena[:0]
 }
 
@@ -107,8 +107,8 @@ func (n *node) take(now instant) {
 	n.takePasses()
 	n.sending = f.releases
 	n.takeGroups()
-	f.looks = append(f.looks, n.queue.looks...)
-	n.queue.looks = drop(n.queue.looks, len(n.queue.looks))
+	f.polls = append(f.polls, n.queue.polls...)
+	n.queue.polls = drop(n.queue.polls, len(n.queue.polls))
 	f.probes = append(f.probes, n.queue.probes...)
 	n.queue.probes = drop(n.queue.probes, len(n.queue.probes))
 	f.sample, n.queue.sample = n.queue.sample || len(f.probes) > 0, false
@@ -223,8 +223,8 @@ func (n *node) send() {
 	if len(f.parts) > 0 {
 		n.addIdentity()
 	}
-	for _, k := range f.looks { // they count nothing that a clock could spoil
-		n.addPart(part{cmd: n.lookCall(k), look: k})
+	for _, k := range f.polls { // they count nothing that a clock could spoil
+		n.addPart(part{cmd: n.pollCall(k), poll: k})
 	}
 	if len(f.parts) > 0 {
 		sent := n.clock.early()
@@ -340,7 +340,7 @@ func (n *node) abstain(cause error) {
 	for _, g := range f.groups {
 		g.answer(g, n.index, Abstained, nil, cause)
 	}
-	f.looks = append(f.looks, n.vigil.telling(f.bids)...)
+	f.polls = append(f.polls, n.cfg.untold(f.bids)...)
 	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]
 }
 

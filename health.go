@@ -67,8 +67,8 @@ func (n *node) failQueued(err error) {
 		n.release(h.old)
 		h.round.deliver(n.index, vote{outcome: Failed}, err)
 	}
-	for _, k := range q.looks {
-		k.answer(n.index, false, nil, err)
+	for _, k := range q.polls {
+		k.Answer(n.index, false, nil, err)
 	}
 }
 

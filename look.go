@@ -1,11 +1,8 @@
 package redlock
 
 import (
-	"context"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // looking is one call of look.lua: a sign of life, the names that are looked at, and
@@ -19,8 +16,8 @@ type looking struct {
 }
 
 // looking makes looks of lines; mu is held.
-func (w *vigil) looking(lines []*line) []*looking {
-	var looks []*looking
+func (w *vigil) looking(lines []*line) []poll {
+	var looks []poll
 	for batch := range slices.Chunk(lines, lookBatchSize) {
 		k := &looking{vigil: w, lines: batch, rounds: make([]int, len(batch))}
 		for i, ln := range batch {
@@ -33,7 +30,7 @@ func (w *vigil) looking(lines []*line) []*looking {
 
 // telling makes looks that tell a node of the places that these rounds asked by, as
 // far as the process still has them.
-func (w *vigil) telling(bids []*round) (looks []*looking) {
+func (w *vigil) telling(bids []*round) (looks []poll) {
 	var stand []*round
 	for _, r := range bids {
 		if w.locker.lines.stands(r.claim.key, r.asks.position) {
@@ -46,11 +43,11 @@ func (w *vigil) telling(bids []*round) (looks []*looking) {
 	return looks
 }
 
-// size is of how many names the look is.
-func (k *looking) size() int { return len(k.lines) + len(k.bids) }
+// Size is of how many names the look is.
+func (k *looking) Size() int { return len(k.lines) + len(k.bids) }
 
-// singly is the same look in calls of one name each.
-func (k *looking) singly() (looks []*looking) {
+// Singly is the same look in calls of one name each.
+func (k *looking) Singly() (looks []poll) {
 	for i := range k.lines {
 		looks = append(looks, &looking{vigil: k.vigil, lines: k.lines[i : i+1 : i+1], rounds: k.rounds[i : i+1 : i+1]})
 	}
@@ -60,22 +57,9 @@ func (k *looking) singly() (looks []*looking) {
 	return looks
 }
 
-// submitLook queues a look, or fails it at once.
-func (n *node) submitLook(k *looking) {
-	n.mu.Lock()
-	err := n.refusal(n.clock.early())
-	if err == nil {
-		n.queue.looks = append(n.queue.looks, k)
-	}
-	n.nudge()
-	if err != nil {
-		k.answer(n.index, false, nil, err)
-	}
-}
-
-// wanted leaves out what nobody rests for any more, and the places that were given
+// Wanted leaves out what nobody rests for any more, and the places that were given
 // up: a look must not put back an entry that was taken away.
-func (k *looking) wanted() (keys []string, positions []int64) {
+func (k *looking) Wanted() (keys []string, positions []int64) {
 	k.vigil.mu.Lock()
 	kept := 0
 	for i, ln := range k.lines {
@@ -107,12 +91,12 @@ func (k *looking) wanted() (keys []string, positions []int64) {
 	return keys, positions
 }
 
-// answer takes in what a node said of the names, in milliseconds, behind whether it
+// Answer takes in what a node said of the names, in milliseconds, behind whether it
 // still knew that we live: one that did not has forgotten, or dropped, our entries,
 // and is asked about everything. Who waits for a name is woken if it is free there, or
 // ought to be free on a quorum by now. That it is free on a node that does not vote is
 // no news: such a node may have forgotten the holder.
-func (k *looking) answer(node int, votes bool, replies []int64, err error) {
+func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 	w := k.vigil
 	now := w.locker.clock.early()
 	var free []*line
@@ -148,29 +132,4 @@ func (k *looking) answer(node int, votes bool, replies []int64, err error) {
 	if err == nil && len(replies) > 0 && replies[0] == 0 {
 		w.renewed(node)
 	}
-}
-
-// lookCall is look.lua.
-func (n *node) lookCall(k *looking) redis.Cmder {
-	keys, positions := k.wanted()
-	args := make([]any, 0, 4+2*len(keys))
-	args = append(args, "EVALSHA", lookScript.hash, len(keys))
-	for i := range keys {
-		args = append(args, keys[i])
-	}
-	args = append(args, k.vigil.id)
-	for i := range positions {
-		args = append(args, positions[i])
-	}
-	return intsCall{redis.NewIntSliceCmd(context.Background(), args...)}
-}
-
-// settleLook hands out the reply to a look.
-func (n *node) settleLook(p *part, err error) {
-	if err != nil {
-		p.look.answer(n.index, false, nil, err)
-		return
-	}
-	votes := n.flight.silent == nil && n.doubt() == nil
-	p.look.answer(n.index, votes, p.cmd.(intsCall).Val(), nil)
 }

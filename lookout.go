@@ -93,7 +93,7 @@ func (w *vigil) cancel(ln *line) {
 
 // dueLooks takes the looks that are due, for the nodes from number first on; mu
 // is held. What they look at is due again a while later, if no answer comes.
-func (w *vigil) dueLooks(now instant) (looks []*looking, first int) {
+func (w *vigil) dueLooks(now instant) (looks []poll, first int) {
 	first = w.turn
 	if now < w.nextLooks {
 		return nil, first

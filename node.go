@@ -57,7 +57,6 @@ type node struct {
 	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
 	door     *doorkeeper               // of a client that Open made; else nil
 	cfg      nodeConfig
-	vigil    *vigil // the Locker's
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
 
@@ -109,6 +108,10 @@ type nodeConfig struct {
 	trustClocks bool
 	unprotected bool // without membership
 	chance      *chance.Source
+	process     string // the id under which the Locker waits
+
+	untold   func(bids []*round) []poll // what a node that does not vote is to be told of these
+	recorded func(key string) bool      // whether the Locker has an entry in that name's queue
 }
 
 // nodeObserver is told what a node notices, by the node's index. It is called by the
@@ -140,7 +143,7 @@ type backlog struct {
 	passes   []*handover
 	acquires []*round
 	probes   []*round
-	looks    []*looking
+	polls    []poll
 	sample   bool // its clock is to be read
 
 	refused []cleanup        // releases that the node did not take, and that are not due yet
@@ -153,7 +156,7 @@ func (b *backlog) len() int {
 	if b.sample {
 		sample = 1
 	}
-	return sample + len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.looks)
+	return sample + len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.polls)
 }
 
 // owes tells whether the node is owed releases, be it of what is to be handed on; mu

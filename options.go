@@ -246,11 +246,6 @@ func buildConfig(nodes int, opts []Option) (config, error) {
 	return c, err
 }
 
-// ofNode is what each node knows of it.
-func (c *config) ofNode() nodeConfig {
-	return nodeConfig{timeout: c.nodeTimeout, drift: c.drift, trustClocks: c.trustClocks, unprotected: c.unprotected, chance: c.chance}
-}
-
 // bound is how long the calls of a lock of this TTL wait for a node: the default
 // node timeout is never more than a quarter of the lock's own TTL.
 func (c *config) bound(ttl time.Duration) time.Duration {

@@ -75,20 +75,29 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.clocks = &clockWatch{locker: l}
 	seen := &nodeEvents{l, names}
 	l.roster = newRoster(&l.cfg, l.clock, names, seen)
+	forNodes := l.nodeConfig(cfg.chance.Name())
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, newNode(i, names[i], client, cfg.ofNode(), l.clock, l.peers, l.roster, seen))
+		l.nodes = append(l.nodes, newNode(i, names[i], client, forNodes, l.clock, l.peers, l.roster, seen))
 	}
 	l.peers.nodes = l.nodes
 	for _, n := range l.nodes {
 		l.roster.nodes = append(l.roster.nodes, n)
 	}
-	l.vigil = newVigil(l, cfg.chance.Name())
+	l.vigil = newVigil(l, forNodes.process)
 	for _, n := range l.nodes {
-		n.vigil = l.vigil
 		go n.write()
 	}
 	go l.roster.run()
 	return l, nil
+}
+
+// nodeConfig is what each node knows of the Locker, which waits under this id.
+func (l *Locker) nodeConfig(process string) nodeConfig {
+	c := &l.cfg
+	return nodeConfig{
+		timeout: c.nodeTimeout, drift: c.drift, trustClocks: c.trustClocks, unprotected: c.unprotected, chance: c.chance, process: process,
+		untold: func(bids []*round) []poll { return l.vigil.telling(bids) }, recorded: l.lines.recorded,
+	}
 }
 
 // Acquire takes the lock on resource, and blocks until it is held or ctx is done.

@@ -79,7 +79,7 @@ func (b *backlog) retake(now instant) {
 func (n *node) keepEntries() {
 	for i := range n.flight.releases {
 		c := &n.flight.releases[i]
-		if c.rejected != nil && c.entry == leaveQueue && n.vigil.locker.lines.recorded(c.claim.key) {
+		if c.rejected != nil && c.entry == leaveQueue && n.cfg.recorded(c.claim.key) {
 			c.entry = leaveEntry
 		}
 	}
@@ -116,9 +116,9 @@ func (n *node) apart(p *part, err error) bool {
 		n.mu.Lock()
 		n.queue.groups = append(p.group.singly(), n.queue.groups...)
 		n.mu.Unlock()
-	case p.look != nil && p.look.size() > 1:
+	case p.poll != nil && p.poll.Size() > 1:
 		n.mu.Lock()
-		n.queue.looks = append(p.look.singly(), n.queue.looks...)
+		n.queue.polls = append(p.poll.Singly(), n.queue.polls...)
 		n.mu.Unlock()
 	default:
 		return false

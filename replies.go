@@ -87,8 +87,8 @@ func (n *node) handOut() {
 			recheck = n.settleAcquires(p, outcome, err) || recheck
 		case p.pass != nil:
 			recheck = n.settlePass(p.pass, p.cmd, outcome, err) || recheck
-		case p.look != nil:
-			n.settleLook(p, err)
+		case p.poll != nil:
+			n.settlePoll(p, err)
 		case p.raise != nil:
 			recheck = n.settleRaise(p, outcome, err) || recheck
 		case p.group != nil:
@@ -166,8 +166,8 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 			untold = append(untold, r)
 		}
 	}
-	for _, k := range n.vigil.telling(untold) {
-		n.submitLook(k)
+	for _, k := range n.cfg.untold(untold) {
+		n.submitPoll(k)
 	}
 	return recheck
 }

@@ -162,7 +162,7 @@ func (w *vigil) renewed(i int) {
 	looks := w.looking(slices.Clone(resting)) // which the writer cuts down
 	w.mu.Unlock()
 	for _, k := range looks {
-		l.nodes[i].submitLook(k)
+		l.nodes[i].submitPoll(k)
 	}
 	l.lines.recall(i, resting)
 }
@@ -199,10 +199,10 @@ func (w *vigil) step(now instant) time.Duration {
 	w.mu.Unlock()
 	nodes := w.locker.nodes
 	for _, i := range beats {
-		nodes[i].submitLook(&looking{vigil: w})
+		nodes[i].submitPoll(&looking{vigil: w})
 	}
 	for i, k := range looks {
-		nodes[(first+i)%len(nodes)].submitLook(k)
+		nodes[(first+i)%len(nodes)].submitPoll(k)
 	}
 	if next == never {
 		return -1
