@@ -120,7 +120,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	if errors.Is(why, errOutvoted) {
 		why = nil
 	}
-	return nil, quorumError("acquire", resource, sentinel, why, l.nodes, r.votes, r.causes)
+	return nil, quorumError("acquire", resource, sentinel, why, l.names, r.votes, r.causes)
 }
 
 var (
@@ -197,4 +197,17 @@ func (l *Locker) rollBackGranted(r *round, t terms) {
 			l.nodes[i].release(l.cleanup(r.claim, t.ttl, r.claim.rollback(), nil))
 		}
 	}
+}
+
+// discard sends the release of a claim that nobody wants any more to every node
+// that may hold it. r, if any, collects the confirmations.
+func (l *Locker) discard(c *claim, lease time.Duration, entry leaving, r *round) {
+	c.over.Store(true)
+	for _, n := range l.nodes {
+		n.release(l.cleanup(c, lease, entry, r))
+	}
+}
+
+func (l *Locker) cleanup(c *claim, lease time.Duration, entry leaving, r *round) cleanup {
+	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.early().add(lease), entry: entry, round: r}
 }

@@ -23,7 +23,7 @@ type candidate struct {
 }
 
 // insist makes attempts until one succeeds, waiting does not help, or ctx ends.
-func (c *candidate) insist(ctx context.Context, given *handover) (*Lock, error) {
+func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) {
 	var last *QuorumError
 	for {
 		if err := contextError(ctx); err != nil && given == nil {
@@ -97,7 +97,7 @@ func (c *candidate) await(ctx context.Context, i interval) error {
 // try makes the attempt that is due, and says how to wait if it fails: one that
 // was handed the lock takes it; where nobody was seen to wait, the first attempt
 // is a plain one; else a ticket is asked for, and then the place that it gives.
-func (c *candidate) try(ctx context.Context, given *handover) (*Lock, interval, error) {
+func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, error) {
 	l := c.locker
 	position := l.lines.rank(c.line)
 	switch {

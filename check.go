@@ -142,7 +142,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 		for i, e := range d.exams {
 			votes[i].outcome, causes[i] = classify(e.err), e.err
 		}
-		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.nodes, votes, causes)
+		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.names, votes, causes)
 	}
 	return r, nil
 }

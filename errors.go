@@ -104,13 +104,13 @@ func (e *QuorumError) Unwrap() []error {
 }
 
 // quorumError puts a round's votes and their causes into words.
-func quorumError(op, resource string, sentinel, cause error, nodes []*node, votes []vote, causes []error) *QuorumError {
+func quorumError(op, resource string, sentinel, cause error, names []string, votes []vote, causes []error) *QuorumError {
 	e := &QuorumError{
-		Op: op, Resource: resource, Quorum: quorumOf(len(nodes)),
-		Nodes: make([]NodeResult, len(nodes)), sentinel: sentinel, cause: cause,
+		Op: op, Resource: resource, Quorum: quorumOf(len(names)),
+		Nodes: make([]NodeResult, len(names)), sentinel: sentinel, cause: cause,
 	}
-	for i, n := range nodes {
-		e.Nodes[i] = NodeResult{Name: n.name, Outcome: votes[i].outcome}
+	for i, name := range names {
+		e.Nodes[i] = NodeResult{Name: name, Outcome: votes[i].outcome}
 		if causes != nil {
 			e.Nodes[i].Err = causes[i]
 		}

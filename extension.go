@@ -46,7 +46,6 @@ func (g *group) singly() []*group {
 // waits for a node that hangs holds up no other.
 type extension struct {
 	nodes   []*node
-	locks   []*Lock
 	claims  []*claim
 	ttls    []int64
 	start   instant
@@ -67,24 +66,20 @@ type confirmation struct {
 	cause   error
 }
 
-// extend sends the extension of locks to ttls and returns at once.
-func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
+// extend sends the extension of claims to ttls (in ms), and returns at once.
+func extend(nodes []*node, claims []*claim, ttls []int64, start instant) *extension {
 	e := &extension{
-		nodes: l.nodes, locks: locks, claims: make([]*claim, len(locks)), ttls: make([]int64, len(locks)),
-		start: l.clock.early(), wake: make(chan struct{}, 1),
-		said: make([]confirmation, len(l.nodes)*len(locks)), verdicts: make([]verdict, len(locks)), open: len(locks),
+		nodes: nodes, claims: claims, ttls: ttls, start: start, wake: make(chan struct{}, 1),
+		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]verdict, len(claims)), open: len(claims),
 	}
-	for i, lock := range locks {
-		e.claims[i], e.ttls[i] = lock.claim, milliseconds(ttls[i])
-	}
-	for _, node := range l.nodes {
-		node.submitGroup(&group{script: extendScript, claims: e.claims, ttls: e.ttls, start: e.start, answer: e.answer}, e.start)
+	for _, node := range nodes {
+		node.submitGroup(&group{script: extendScript, claims: claims, ttls: ttls, start: start, answer: e.answer}, start)
 	}
 	return e
 }
 
 // of is what node i said of lock k; mu is held.
-func (e *extension) of(i, k int) *confirmation { return &e.said[i*len(e.locks)+k] }
+func (e *extension) of(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
 
 // answer takes in what one node said of some locks. What comes when a lock is
 // decided still tells whether the node vouches for it, or has lost it.
@@ -245,7 +240,7 @@ func (e *extension) take() (fresh []int, open int) {
 func (e *extension) expire() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for k := range e.locks {
+	for k := range e.claims {
 		if e.verdicts[k] != undecided {
 			continue
 		}
@@ -265,13 +260,13 @@ func (e *extension) verdict(k int) verdict {
 	return e.verdicts[k]
 }
 
-// failure is why lock k was not confirmed.
-func (e *extension) failure(k int, sentinel error) *QuorumError {
+// result is what the nodes said of lock k.
+func (e *extension) result(k int) (votes []vote, causes []error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	votes, causes := e.votes(k), make([]error, len(e.nodes))
+	causes = make([]error, len(e.nodes))
 	for i := range causes {
 		causes[i] = e.of(i, k).cause
 	}
-	return quorumError("extend", e.locks[k].resource, sentinel, nil, e.nodes, votes, causes)
+	return e.votes(k), causes
 }

@@ -72,7 +72,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 		}
 	}
 	if answered < l.quorum {
-		return in, quorumError("inspect", resource, ErrNoQuorum, nil, l.nodes, votes, causes)
+		return in, quorumError("inspect", resource, ErrNoQuorum, nil, l.names, votes, causes)
 	}
 	return in, nil
 }

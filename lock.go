@@ -280,13 +280,19 @@ func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 		return ended("extend", l.resource, cause)
 	}
 	if verdict == lost {
-		failure := e.failure(k, ErrLost)
+		failure := l.unconfirmed(e, k, ErrLost)
 		l.end(failure, nil)
 		return failure
 	}
-	failure := e.failure(k, ErrNoQuorum)
+	failure := l.unconfirmed(e, k, ErrNoQuorum)
 	l.tellExtension(e, failure)
 	return failure
+}
+
+// unconfirmed puts into words why an extension did not confirm this lock, the k-th in it.
+func (l *Lock) unconfirmed(e *extension, k int, sentinel error) *QuorumError {
+	votes, causes := e.result(k)
+	return quorumError("extend", l.resource, sentinel, nil, l.locker.names, votes, causes)
 }
 
 // confirm takes in a lease that a quorum confirmed. A lapse is final. A fixed lease
@@ -388,7 +394,7 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 		l.tell(Event{Kind: ReleaseConfirmed, Duration: took})
 		return nil
 	}
-	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.nodes, r.votes, r.causes)
+	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.names, r.votes, r.causes)
 	l.tell(Event{Kind: ReleaseUnconfirmed, Duration: took, Err: err, Reason: ReasonNoQuorum})
 	return err
 }
@@ -456,17 +462,4 @@ func (l *Lock) tellExtension(x *extension, failure *QuorumError) {
 func (l *Lock) tell(e Event) {
 	e.Node, e.Resource, e.Token, e.Context = -1, l.resource, l.Token(), l.values
 	l.locker.cfg.journal.tell(e)
-}
-
-// discard sends the release of a claim that nobody wants any more to every node
-// that may hold it. r, if any, collects the confirmations.
-func (l *Locker) discard(c *claim, lease time.Duration, entry leaving, r *round) {
-	c.over.Store(true)
-	for _, n := range l.nodes {
-		n.release(l.cleanup(c, lease, entry, r))
-	}
-}
-
-func (l *Locker) cleanup(c *claim, lease time.Duration, entry leaving, r *round) cleanup {
-	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.early().add(lease), entry: entry, round: r}
 }

@@ -142,7 +142,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		if answered == len(r.votes) || met && now >= until {
 			return nil
 		}
-		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.nodes, r.votes, unreached(causes, now.sub(began)))
+		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.votes, unreached(causes, now.sub(began)))
 		late := now >= until && (now >= longest || answered+slow < l.quorum)
 		if stopped == nil && (late || failed.hopeless()) {
 			return failed

@@ -21,6 +21,7 @@ import (
 type Locker struct {
 	cfg       config
 	clock     *Clock
+	names     []string // of the nodes
 	nodes     []*node
 	quorum    int
 	peers     *peers
@@ -66,7 +67,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &Locker{
-		cfg: cfg, clock: newClock(), quorum: quorumOf(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
+		cfg: cfg, clock: newClock(), names: names, quorum: quorumOf(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
 	l.cfg.journal = newJournal(l.clock, cfg.observers, len(nodes))
 	l.waiters.New = func() any { return newWaiter(l.clock) }

@@ -195,6 +195,15 @@ func together(locks []*Lock) [][]*Lock {
 	return groups
 }
 
+// extend sends the extension of locks to ttls, and returns at once.
+func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
+	claims, leases := make([]*claim, len(locks)), make([]int64, len(locks))
+	for i, lock := range locks {
+		claims[i], leases[i] = lock.claim, milliseconds(ttls[i])
+	}
+	return extend(l.nodes, claims, leases, l.clock.early())
+}
+
 // renew makes one round for up to extendBatchSize locks. A lock that no quorum
 // confirmed is tried again, as often as fits into what is left of its validity.
 func (s *scheduler) renew(locks []*Lock) {

@@ -43,7 +43,7 @@ type place struct {
 	t     terms
 	at    *list.Element // in the line's queue; nil: its turn has come
 	ready chan struct{} // closed when it is its turn
-	given *handover     // what it was given then; nil: the turn only
+	given *transfer     // what it was given then; nil: the turn only
 }
 
 func newLineup(turns int) *lineup { return &lineup{turns: turns, names: make(map[string]*line)} }
@@ -70,7 +70,7 @@ func (ls *lineup) try(key string) (*line, bool) {
 // take blocks until it is the caller's turn for key, or ctx is done; it may have
 // been given the lock as well. On failure it returns ctx's cause and leaves the
 // queue as it was.
-func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *handover, error) {
+func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *transfer, error) {
 	if ln, first := ls.try(key); first {
 		return ln, nil, nil
 	}
