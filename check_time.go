@@ -38,7 +38,7 @@ var (
 	aboutLongMaxTTL = diagnosis{
 		FindingMaxTTL,
 		"A node that forgot, and a new cluster, wait MaxTTL before they vote, though the usual lease is far shorter",
-		"Lower WithMaxTTL on every client if no acquisition asks for more (it never falls on nodes that have it)",
+		"Lower WithMaxTTL on every client if no acquisition asks for more, then: redlock nodes lower (Cluster.LowerMaxTTL)",
 	}
 	aboutClocks = diagnosis{
 		FindingClock,

@@ -43,7 +43,7 @@ type NodeStatus struct {
 	State  NodeState
 	Cause  string        // why it does not vote, and what would admit it
 	Left   time.Duration // of the wait of a joining node; 0: none
-	MaxTTL time.Duration // that its record says; 0: it has none
+	MaxTTL time.Duration // that its record says, that of before while it is lowered; 0: it has none
 
 	// Refuses is why the node refuses to write, in its server's words: its memory is
 	// full, its disk failed, it lacks replicas. It then grants nothing, whatever its
@@ -88,7 +88,7 @@ func (r *roster) status(p proposal) ClusterStatus {
 	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
 	for i, name := range f.names {
 		state, why := f.standing(i)
-		node := NodeStatus{Name: name, State: state, Cause: why, MaxTTL: f.sights[i].rec.maxTTL}
+		node := NodeStatus{Name: name, State: state, Cause: why, MaxTTL: f.sights[i].rec.longest()}
 		if state == NodeMember {
 			_, node.Cause = f.seat(i)
 		}

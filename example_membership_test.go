@@ -137,6 +137,47 @@ func ExampleCluster_Retire() {
 	// Output: 5 votes; node-5 member
 }
 
+// A client that takes longer leases raised MaxTTL for all. Once it is gone, MaxTTL
+// comes down again, in as much time as it says.
+func ExampleCluster_LowerMaxTTL() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	ctx := context.Background()
+	long := lockerOn(nodes, redlock.WithMaxTTL(time.Hour))
+	if err := long.Do(ctx, "orders/42", func(context.Context, *redlock.Lock) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+	if err := long.Close(); err != nil {
+		log.Fatal(err)
+	}
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // an hour and more would do
+	defer cancel()
+	err := locker.Cluster().LowerMaxTTL(ctx, redlock.DefaultMaxTTL)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
+}
+
+// Who knows that no lock has a longer lease needs no wait.
+func ExampleCluster_LowerMaxTTLNow() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithTTL(600*time.Millisecond), redlock.WithMaxTTL(10*time.Second), redlock.WithNodeTimeout(500*time.Millisecond))
+	defer locker.Close()
+	ctx := context.Background()
+
+	if err := locker.Cluster().LowerMaxTTLNow(ctx, 10*time.Second); err != nil { // nothing is locked here
+		log.Fatal(err)
+	}
+	status, err := locker.Cluster().Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status.Nodes[0].MaxTTL, status.Nodes[4].MaxTTL)
+	// Output: 10s 10s
+}
+
 // Under strict recovery nobody but an operator founds a cluster, or brings back
 // one whose majority lost its memory: tokens then never lean on a clock.
 func ExampleWithStrictRecovery() {

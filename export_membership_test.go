@@ -130,6 +130,10 @@ func (r record) Names() []string { return r.names }
 
 func (r record) MaxTTL() time.Duration { return r.maxTTL }
 
+func (r record) Was() time.Duration { return r.was }
+
+func (r record) Longest() time.Duration { return r.longest() }
+
 func (r record) Retired() []string { return r.retired }
 
 func (r record) Replaced() []placement { return r.replaced }

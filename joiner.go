@@ -186,8 +186,9 @@ func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
 	for i, n := range r.nodes {
 		pl := f.next(i, now, p)
 		r.note(i, pl)
+		r.announce(i, pl)
 		switch pl.do {
-		case doNothing, doWait:
+		case doNothing, doWait, doLower:
 		case doRead:
 			look = look || !pl.waiting
 		case doPlace:
@@ -196,7 +197,6 @@ func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
 				did = r.did(ctx, i, "its replacement was not written down on "+f.names[j], err) || did
 			}
 		case doNotice, doInstall, doAmend:
-			r.announce(i, pl)
 			did = r.did(ctx, i, deedTexts[pl.do], n.Do(ctx, pl)) || did
 		}
 	}
@@ -213,11 +213,14 @@ var deedTexts = map[deed]string{
 // announce tells, before it is done, that MaxTTL is raised on node i: once, however
 // often it is tried. Whoever does deeds has raised for itself.
 func (r *roster) announce(i int, pl plan) {
+	if pl.do == doNothing && pl.cause == "" { // done: should it be lowered, the next raise is told as well
+		r.raised[i] = false
+	}
 	if pl.below == 0 || r.raised[i] {
 		return
 	}
 	r.raised[i] = true
-	r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes",
+	r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes (redlock nodes lower brings it down)",
 		pl.below, pl.record.maxTTL))
 }
 

@@ -299,6 +299,18 @@ func (f fleet) wait() time.Duration {
 	most := f.maxTTL
 	for _, s := range f.sights {
 		if s.recorded {
+			most = max(most, s.rec.longest())
+		}
+	}
+	return most
+}
+
+// allowed is the longest lease that anyone may take from now on, as far as any
+// record says: shorter than the wait while it is lowered.
+func (f fleet) allowed() time.Duration {
+	most := f.maxTTL
+	for _, s := range f.sights {
+		if s.recorded {
 			most = max(most, s.rec.maxTTL)
 		}
 	}

@@ -233,6 +233,60 @@ func TestRetiredNodeTakesNoInstall(t *testing.T) {
 	})
 }
 
+func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
+	onBothKinds(t, func(t *testing.T, s *scripted) {
+		t.Helper()
+		names := []string{"a", "b", "c"}
+		s.install(redlock.RecordOf("e1", "c1", s.read().Run(), names, time.Minute, 7))
+		for _, step := range []struct {
+			what              string
+			script            string
+			args              []any
+			want              int64
+			epoch             string
+			maxTTL, was, long time.Duration
+		}{
+			{"another cluster's", "lower", []any{"c2", "e1", "e9", 1000}, -1, "e1", time.Minute, 0, time.Minute},
+			{"another epoch", "lower", []any{"c1", "e0", "e9", 1000}, -1, "e1", time.Minute, 0, time.Minute},
+			{"no epoch", "lower", []any{"c1", "", "e9", 1000}, -1, "e1", time.Minute, 0, time.Minute},
+			{"the first step", "lower", []any{"c1", "e1", "e2", 2000}, 1, "e2", 2 * time.Second, time.Minute, time.Minute},
+			{"that again, late", "lower", []any{"c1", "e1", "e2", 2000}, -1, "e2", 2 * time.Second, time.Minute, time.Minute},
+			{"by somebody else", "lower", []any{"c1", "e2", "e3", 1000}, 1, "e3", time.Second, time.Minute, time.Minute},
+			{"by who wants more", "lower", []any{"c1", "e3", "e4", 5000}, 1, "e4", time.Second, time.Minute, time.Minute},
+			{"raised again", "amend", []any{"e4", 90000, ""}, 1, "e4", 90 * time.Second, time.Minute, 90 * time.Second},
+			{"down again", "lower", []any{"c1", "e4", "e5", 1000}, 1, "e5", time.Second, 90 * time.Second, 90 * time.Second},
+			{"the second step of before", "lower", []any{"c1", "e2", "e6", 0}, -1, "e5", time.Second, 90 * time.Second, 90 * time.Second},
+			{"the second step", "lower", []any{"c1", "e5", "e6", 0}, 1, "e6", time.Second, 0, time.Second},
+		} {
+			if got := s.run(step.script, step.args...); got != step.want {
+				t.Errorf("%s: got %v; want %d", step.what, got, step.want)
+			}
+			rec, _ := s.read().Record()
+			if rec.Epoch() != step.epoch || rec.MaxTTL() != step.maxTTL || rec.Was() != step.was || rec.Longest() != step.long {
+				t.Errorf("%s: got epoch %s, MaxTTL %v, was %v, longest %v; want %+v", step.what, rec.Epoch(), rec.MaxTTL(), rec.Was(), rec.Longest(), step)
+			}
+			if rec.Base() != 7 || len(rec.Names()) != 3 {
+				t.Errorf("%s: got %+v; want the rest as it was", step.what, rec)
+			}
+		}
+		if got := s.run("lower", "c1", "e6", "e7", 500); got != int64(1) {
+			t.Errorf("the first step: got %v; want 1", got)
+		}
+		s.restart(true) // with both
+		s.install(redlock.RecordOf("e8", "c1", "", names, time.Second, 7))
+		if rec, _ := s.read().Record(); rec.Longest() != time.Second || rec.Was() != 0 {
+			t.Errorf("installed after its wait: got %+v; want the old MaxTTL gone", rec)
+		}
+		s.run("retire", "c1")
+		if got := s.run("lower", "c1", "", "e9", 500); got != int64(1) {
+			t.Errorf("of a retired node: got %v; want 1", got)
+		}
+		if rec, _ := s.read().Record(); rec.Epoch() != "" || !rec.Gone() || rec.Longest() != time.Second {
+			t.Errorf("a retired node: got %+v; want no epoch", rec)
+		}
+	})
+}
+
 func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()

@@ -31,7 +31,7 @@ const (
 	// Tokens lean on the clocks there once; Err says where.
 	ClusterFounded
 	// MaxTTLRaised says that this client, whose WithMaxTTL is above what the node's
-	// record says, raises it there: for the whole cluster, and for good. Err says from
+	// record says, raises it there: for the whole cluster, and until it is lowered (Cluster.LowerMaxTTL). Err says from
 	// what to what. It is told before the record changes, once for each node.
 	MaxTTLRaised
 	// LockLost says that a lock ended without having been released; Err and Reason

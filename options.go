@@ -154,7 +154,7 @@ func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k
 // WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
 // a day. Give every client of the nodes the same value. It is the cluster's, not
 // this client's: one with a larger value raises it in the nodes' records before it
-// takes a lock, and tells so (MaxTTLRaised). It never falls, and every node that
+// takes a lock, and tells so (MaxTTLRaised). It falls only by Cluster.LowerMaxTTL, and every node that
 // restarts waits so long before it votes again, also when that client is gone.
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 

@@ -22,15 +22,19 @@ type record struct {
 	epoch   string // new at every install; what a vote is judged by
 	cluster string
 	n       int
-	names   []string // of all N nodes, sorted
-	maxTTL  time.Duration
-	run     string // the identity under which it was installed
-	base    Token  // every stripe is at least this
+	names   []string      // of all N nodes, sorted
+	maxTTL  time.Duration // no vote is for a longer lease, since the epoch began
+	was     time.Duration // MaxTTL of before, while it is lowered; 0: it is not
+	run     string        // the identity under which it was installed
+	base    Token         // every stripe is at least this
 
 	gone     bool        // this node is retired
 	retired  []string    // names that abstain for ever
 	replaced []placement // names that took the place of a retired one
 }
+
+// longest is the longest lease that a lock may have which rests on the node.
+func (r record) longest() time.Duration { return max(r.maxTTL, r.was) }
 
 // placement is a name that joined in the place of a retired one.
 type placement struct{ old, new string }
@@ -59,7 +63,7 @@ type sight struct {
 // recordFields is the order in which read.lua returns them.
 var recordFields = [...]string{
 	"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
-	"gone", "retired", "replaced", "nonce", "nonce_run",
+	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run",
 }
 
 // unread is a sight of a node that did not answer. What it showed last still
@@ -120,8 +124,13 @@ func (s sight) parseRecord(f map[string]string) sight {
 	}
 	s.rec.format = recordFormat
 	s.rec.n = int(min(number("n", 1), maxNodes+1))
-	ms := min(number("maxttl", 1), uint64(maxMaxTTL/time.Millisecond)) // no client takes more
-	s.rec.maxTTL = time.Duration(ms) * time.Millisecond
+	lease := func(name string) time.Duration {
+		return time.Duration(min(number(name, 1), uint64(maxMaxTTL/time.Millisecond))) * time.Millisecond // no client takes more
+	}
+	s.rec.maxTTL = lease("maxttl")
+	if _, lowered := f["maxttl_was"]; lowered {
+		s.rec.was = lease("maxttl_was")
+	}
 	s.rec.base = Token(number("base", 0))
 	s.rec.epoch, s.rec.cluster, s.rec.run = f["epoch"], f["cluster"], f["run"]
 	s.rec.names = lines(f["names"])

@@ -123,8 +123,12 @@ func (n *node) deed(ctx context.Context, p plan) error {
 			n.observer.Founded(n.index, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster))
 		}
 		return err
-	case doAmend:
-		done, err := keep(ctx, n.calls, amendScript, p.record.amendArgs()...)
+	case doAmend, doLower:
+		s, args := amendScript, p.record.amendArgs()
+		if p.do == doLower {
+			s, args = lowerScript, p.lowerArgs()
+		}
+		done, err := keep(ctx, n.calls, s, args...)
 		if err == nil && done != int64(1) {
 			err = errRefused
 		}

@@ -19,6 +19,7 @@ const (
 	doPlace               // write replacements on other members, then look again
 	doInstall             // make it a member, then verify it
 	doAmend               // bring its record up to date, then verify it
+	doLower               // one of the two steps of lower.lua; nobody plans it
 )
 
 // plan is the next deed, and why the node does not vote yet.
@@ -33,6 +34,7 @@ type plan struct {
 	record   record        // of an install, without the epoch; of an amendment, what to add
 	below    time.Duration // of an amendment that raises MaxTTL: what the record says
 	founding bool          // the install is beyond the table: tokens lean on clocks once
+	epoch    string        // of a lowering: the new one
 	at       []int         // of doPlace: where
 	places   []placement   // of doPlace
 }
@@ -246,13 +248,14 @@ func (f fleet) readAfterWaits(p proposal) bool {
 	return true
 }
 
-// newRecord is the record of a node that joins: all that is known of the cluster,
-// the marks of retired nodes included, so that they outlive the nodes that bear
+// newRecord is the record of a node that joins, after its wait: no longer lease than
+// the cluster allows now rests on it. It has all that is known of the cluster, the
+// marks of retired nodes included, so that they outlive the nodes that bear
 // them.
 func (f fleet) newRecord(cluster string) record {
 	return record{
 		format: recordFormat, cluster: cluster, n: len(f.names), names: f.sorted(),
-		maxTTL: f.wait(), retired: f.retired(), replaced: f.placements(),
+		maxTTL: f.allowed(), retired: f.retired(), replaced: f.placements(),
 	}
 }
 
@@ -376,6 +379,12 @@ func (f fleet) obstacle(i int) string {
 		return few + "WithStrictRecovery asks for Admit"
 	}
 	return ""
+}
+
+// lowerArgs are lower.lua's arguments: the record as it was read, the new epoch, and
+// MaxTTL, which is 0 in the second step.
+func (p plan) lowerArgs() []any {
+	return []any{p.record.cluster, p.record.epoch, p.epoch, p.record.maxTTL.Milliseconds()}
 }
 
 // amendArgs are amend.lua's arguments: the epoch of the record, and what is to

@@ -60,6 +60,9 @@ var installBody string
 //go:embed lua/amend.lua
 var amendBody string
 
+//go:embed lua/lower.lua
+var lowerBody string
+
 //go:embed lua/retire.lua
 var retireBody string
 
@@ -80,6 +83,7 @@ var (
 	noticeScript  = newScript("notice", noticeBody)
 	installScript = newScript("install", installBody)
 	amendScript   = newScript("amend", amendBody)
+	lowerScript   = newScript("lower", lowerBody)
 	retireScript  = newScript("retire", retireBody)
 
 	// votingScripts are loaded on a verified member only: their absence is what

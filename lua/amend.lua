@@ -5,7 +5,7 @@
 -- returns 1 done (or it stood there already)
 --         0 refused: the old name is not retired here, or another has its place
 --        -1 abstained: the epoch is missing or another
--- atomic because the record must be the one that was read. MaxTTL never falls, a
+-- atomic because the record must be the one that was read. MaxTTL does not fall, a
 -- mark never goes, and a place is given once: what is refused changes nothing.
 local function has(list, line) return string.find('\n' .. list .. '\n', '\n' .. line .. '\n', 1, true) end
 local function add(list, line) return list == '' and line or list .. '\n' .. line end

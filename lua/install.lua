@@ -22,5 +22,5 @@ local base = math.max(tonumber(ARGV[9]), tonumber(old[5] or 0))
 redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV[5], 'n', ARGV[6],
   'names', ARGV[7], 'maxttl', ARGV[8], 'run', ARGV[2], 'base', string.format('%.0f', base),
   'retired', ARGV[10], 'replaced', ARGV[11])
-redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run')
+redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'maxttl_was')
 return 1

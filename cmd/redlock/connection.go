@@ -41,7 +41,7 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
 	fs.DurationVar(&c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
-	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, for good")
+	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, until: redlock nodes lower")
 	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit")
 	fs.BoolVar(&c.json, "json", c.json, "print JSON, one value a line")
 	c.certificates.define(fs)

@@ -52,7 +52,7 @@ type action func(ctx context.Context, a *app, args []string) error
 func commands() []command {
 	return []command{
 		execCommand(), holdCommand(), statusCommand(),
-		nodesCommand(), joinCommand(), admitCommand(), retireCommand(),
+		nodesCommand(), joinCommand(), admitCommand(), retireCommand(), lowerCommand(),
 		doctorCommand(), releaseCommand(), benchCommand(),
 		labCommand(), renderCommand(), exploreCommand(),
 	}

@@ -160,7 +160,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "hold", "status", "nodes", "nodes join", "nodes admit", "nodes retire", "doctor", "release", "bench", "lab", "lab render", "lab explore"} {
+	for _, name := range []string{"exec", "hold", "status", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "doctor", "release", "bench", "lab", "lab render", "lab explore"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
@@ -182,6 +182,12 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"release k", 64, "--force"},
 		{"nodes retire", 64, "ADDR"},
 		{"nodes admit now", 64, "got 1"},
+		{"nodes lower", 64, "MAXTTL"},
+		{"nodes lower soon", 64, "no duration"},
+		{"nodes lower 30s --wait --yes", 64, "not both"},
+		{"nodes lower 30s --yes --timeout 1s", 64, "with --wait"},
+		{"nodes lower 9ms --yes --nodes 127.0.0.1:1", 64, "10ms to 24h"},
+		{"nodes lower 30s --yes --nodes 127.0.0.1:1", 69, "no quorum"},
 		{"status --nodes a:1 --nodes-file b k", 64, "not both"},
 		{"status --nodes-file /does/not/exist k", 78, "--nodes-file"},
 		{"status k", 78, "no nodes given"},

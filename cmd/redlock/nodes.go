@@ -18,7 +18,7 @@ and unreachable nodes do not vote, nor does a member that refuses writes: the la
 has its words. Exit status 69 if fewer than a quorum vote.`,
 		define: func(*flag.FlagSet) action {
 			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments, or join, admit or retire"); err != nil {
+				if err := exactly(0, args, "no arguments, or join, admit, retire or lower"); err != nil {
 					return err
 				}
 				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {

@@ -200,6 +200,66 @@ func TestALargerMaxTTLIsWarnedOf(t *testing.T) {
 	}
 }
 
+func TestMaxTTLIsBroughtDownAgain(t *testing.T) {
+	t.Parallel()
+	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	redlockWith := func(maxTTL string, args ...string) result {
+		t.Helper()
+		return run(t, nodes, append([]string{"--node-timeout", "1s", "--max-ttl", maxTTL}, args...)...)
+	}
+	longest := func(node int) (maxTTL, left int64) {
+		t.Helper()
+		var list struct {
+			Nodes []struct {
+				MaxTTL int64 `json:"max_ttl_ms"`
+				Left   int64 `json:"left_ms"`
+			}
+		}
+		decode(t, redlockWith("4s", "nodes", "--json").out, &list)
+		return list.Nodes[node].MaxTTL, list.Nodes[node].Left
+	}
+	redlockWith("4s", "nodes", "admit", "--yes").want(t, 0, "3 votes")
+	redlockWith("8s", "exec", "--ttl", "4s", "k", "--", "true").want(t, 0, "from 4s to 8s")
+	redlockWith("8s", "nodes", "lower", "4s").want(t, 64, "over (8s)", "nothing done")
+	redlockWith("30s", "nodes", "lower", "9s", "--yes").want(t, 64, "MaxTTL is 8s", "give less")
+	if got, _ := longest(0); got != 8000 {
+		t.Errorf("got MaxTTL %d ms after what was refused; want 8000", got)
+	}
+	redlockWith("8s", "nodes", "lower", "4s", "--wait", "--timeout", "500ms").want(t, 69, "as long as before")
+	if got, _ := longest(0); got != 8000 {
+		t.Errorf("got MaxTTL %d ms after it was cut short; want 8000", got)
+	}
+	began := time.Now()
+	redlockWith("8s", "nodes", "lower", "4s", "--wait").want(t, 0, "waits 8s", "3 votes")
+	if took := time.Since(began); took < 8*time.Second {
+		t.Errorf("it took %v; want the old MaxTTL, 8s", took)
+	}
+	for i := range servers {
+		if got, _ := longest(i); got != 4000 {
+			t.Errorf("node %d: got MaxTTL %d ms; want 4000", i, got)
+		}
+	}
+
+	// A node that restarts waits the smaller time, until somebody raises it again.
+	if err := servers[0].RestartEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, prepare(t, nodes, "nodes", "join", "--wait", "--node-timeout", "1s", "--max-ttl", "4s"))
+	eventually(t, "the wait", func() bool {
+		_, left := longest(0)
+		if left > 4000 {
+			t.Errorf("it waits %d ms more; want 4000 at most", left)
+		}
+		return left > 0
+	})
+	p.wait(t).want(t, 0, "3 votes")
+	redlockWith("24h", "exec", "k", "--", "true").want(t, 0, "from 4s to 24h0m0s")
+	redlockWith("24h", "nodes", "lower", "4s", "--yes").want(t, 0, "believes that nobody holds a lock with a lease above 4s", "3 votes")
+	if got, _ := longest(2); got != 4000 {
+		t.Errorf("lowered on the operator's word: got MaxTTL %d ms; want 4000", got)
+	}
+}
+
 func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -304,6 +364,9 @@ func TestJSONIsWhatEveryCommandSpeaks(t *testing.T) {
 		{"release k --force", 64},
 		{"release k --force --yes", 0},
 		{"bench --duration 50ms", 0},
+		{"nodes lower 30s", 64},
+		{"nodes lower 30s --wait", 0},
+		{"nodes lower 31s --yes", 64},
 		{"nodes retire " + servers[2].Addr(), 64},
 		{"nodes retire " + servers[2].Addr() + " --yes", 0},
 		{"status", 64},

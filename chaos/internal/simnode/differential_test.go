@@ -22,7 +22,7 @@ var (
 	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
 	fields  = append([]string{
 		"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
-		"gone", "retired", "replaced", "nonce", "nonce_run",
+		"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run",
 	}, stripes...)
 )
 
@@ -56,6 +56,10 @@ func lease(rnd *source) string {
 	}
 	return strconv.Itoa((1 + rnd.IntN(5)) * 3_600_000)
 }
+
+// between is a lease that no other has, so that a millisecond does not decide which
+// of two is longer.
+func between(rnd *source) string { return strconv.Itoa((1+rnd.IntN(5))*3_600_000 + 1_800_000) }
 
 // source is where a sequence is drawn from.
 type source struct {
@@ -172,6 +176,9 @@ var draws = []func(*source) step{
 		return call("amend", []string{node}, argv...)
 	},
 	func(rnd *source) step {
+		return call("lower", []string{node}, mostly(rnd, "c1", "c2"), epoch(rnd), mostly(rnd, "e1", "e2"), pick(rnd, []string{"0", "3", "60000"}))
+	},
+	func(rnd *source) step {
 		if rnd.IntN(4) > 0 {
 			return step{"PING"}
 		}
@@ -218,8 +225,8 @@ func command(rnd *source) step {
 		{"HSET", k, "f"},
 		{"HDEL", k, "f", "g"},
 		{"PEXPIRE", k, lease(rnd)},
-		{"PEXPIRE", k, lease(rnd), "GT"},
-		{"PEXPIRE", k, lease(rnd), "LT"},
+		{"PEXPIRE", k, between(rnd), "GT"},
+		{"PEXPIRE", k, between(rnd), "LT"},
 		{"PEXPIRE", k, "-1"},
 		{"EXPIRE", k, "7200", "NX"},
 		{"EXPIRE", k, "7200", "xx"},
@@ -279,7 +286,9 @@ func record(rnd *source) step {
 		{"HSET", node, "epoch", "e1", pick(rnd, stripes), count(rnd)},
 		{"HSET", node, "epoch", "e1"},
 		{"HSET", node, "epoch", "e1"},
-	}[rnd.IntN(16)]
+		{"HSET", node, "epoch", "e1", "cluster", "c1", "maxttl", "30000"},
+		{"HSET", node, "cluster", "c1", "maxttl_was", count(rnd)},
+	}[rnd.IntN(18)]
 }
 
 // send has a peer do a step.

@@ -12,7 +12,7 @@ import (
 // recordFields is the order in which read.lua returns them.
 var recordFields = [...]string{
 	"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
-	"gone", "retired", "replaced", "nonce", "nonce_run",
+	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run",
 }
 
 // record reads the record, and ends the script if it is none.
@@ -120,8 +120,9 @@ func (c *call) install() {
 		f[name] = string(c.argv[i])
 	}
 	f["base"] = strconv.FormatInt(max(base, old), 10)
-	delete(f, "nonce")
-	delete(f, "nonce_run")
+	for _, name := range []string{"nonce", "nonce_run", "maxttl_was"} {
+		delete(f, name)
+	}
 	c.reply.int(1)
 }
 
@@ -186,6 +187,39 @@ func (c *call) amend() {
 	}
 	f["maxttl"] = strconv.FormatInt(max(longest, asked), 10)
 	f["names"], f["retired"], f["replaced"] = names, retired, replaced
+	c.reply.int(1)
+}
+
+func (c *call) lower() {
+	if !c.shaped(1, 4) {
+		return
+	}
+	f, ok := c.record()
+	if !ok {
+		return
+	}
+	cluster, there := f["cluster"]
+	epoch, installed := f["epoch"]
+	if !there || cluster != string(c.argv[0]) || epoch != string(c.argv[1]) {
+		c.reply.int(noMember)
+		return
+	}
+	if string(c.argv[3]) == "0" {
+		delete(f, "maxttl_was")
+	} else {
+		now, ok := numberIn(f, []byte("maxttl"))
+		was, too := numberIn(f, []byte("maxttl_was"))
+		to, three := number(c.argv[3])
+		if !ok || !too || !three {
+			c.malformed()
+			return
+		}
+		f["maxttl"] = strconv.FormatInt(min(now, to), 10)
+		f["maxttl_was"] = strconv.FormatInt(max(now, was), 10)
+	}
+	if installed {
+		f["epoch"] = string(c.argv[2])
+	}
 	c.reply.int(1)
 }
 

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+func lowerCommand() command {
+	return command{
+		name: "nodes lower", synopsis: "MAXTTL --wait [flags]", summary: "bring the cluster's longest lease (MaxTTL) down again",
+		about: `Brings down the longest lease that anyone may take, for which every node that restarts
+waits, after a client with a larger --max-ttl raised it. With --wait it writes the new one,
+waits until every longer lease of before is over, which takes as long as the old one says,
+and only then lets restarts wait the shorter time. Locks are held and taken meanwhile. It
+relies on nobody's word: a client that takes longer leases raises it again before it gets a
+lock, and then this says so. If it is interrupted, restarts wait as long as before: run it
+again. Run it again as well for nodes that did not answer; the largest of all counts.
+
+With --yes it does not wait: you vouch that nobody holds a lock with a longer lease, or is
+about to get one.`,
+		define: func(fs *flag.FlagSet) action {
+			wait := fs.Bool("wait", false, "wait for as long as it takes")
+			timeout := fs.Duration("timeout", 0, "with --wait: no longer than this `DURATION`")
+			yes := fs.Bool("yes", false, "do it now, on your word")
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(1, args, "the new MAXTTL, as 30s"); err != nil {
+					return err
+				}
+				to, err := time.ParseDuration(args[0])
+				switch {
+				case err != nil:
+					return usage("nodes lower: %q is no duration: give one as 30s", args[0])
+				case *wait && *yes:
+					return usage("nodes lower: give --wait or --yes, not both")
+				case *timeout < 0 || *timeout > 0 && !*wait:
+					return usage("nodes lower: --timeout %v: give what is above 0, with --wait", *timeout)
+				}
+				own := a.connection.maxTTL
+				if to >= 10*time.Millisecond { // what is below is refused as such
+					own = min(own, to) // or this client would raise it again
+				}
+				do := func(ctx context.Context, f *fleet) error { return a.lower(ctx, f, to, *wait, *yes, *timeout) }
+				return a.withFleet(ctx, do, redlock.WithTTL(min(redlock.DefaultTTL, own)), redlock.WithMaxTTL(own))
+			}
+		},
+	}
+}
+
+// lower brings MaxTTL down, or says what it would rely on.
+func (a *app) lower(ctx context.Context, f *fleet, to time.Duration, wait, yes bool, timeout time.Duration) error {
+	c := f.locker.Cluster()
+	s, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Duration(0)
+	for _, n := range s.Nodes {
+		now = max(now, n.MaxTTL)
+	}
+	lower := c.LowerMaxTTL
+	switch {
+	case yes:
+		a.complain("nodes lower believes that nobody holds a lock with a lease above " + short(to) + ", or is about to get one; if somebody does, and a node forgets, a second holder can get it")
+		lower = c.LowerMaxTTLNow
+	case !wait:
+		if err := a.showNodes(s, f); err != nil {
+			return err
+		}
+		return usage("nodes lower: nothing done: give --wait, which waits until every lease of before is over (%v); or --yes, at once, if nobody holds a lock with a lease above %v, or is about to get one", now, to)
+	case now > to:
+		a.complain("nodes lower waits " + short(now) + ", until " + until(now) + ", when every lease of before is over; restarts wait as long as before until then, also if this is interrupted")
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	if err := lower(ctx, to); err != nil {
+		return err
+	}
+	if s, err = c.Status(ctx); err != nil {
+		return err
+	}
+	return a.showNodes(s, f)
+}

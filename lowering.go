@@ -1,0 +1,230 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// How a cluster's MaxTTL comes down.
+//
+// A node that forgot waits for the longest lease of any lock that may rest on it. The
+// nodes of each lock say how long that may be: no lock that is valid has a longer
+// lease than the record of a node that it rests on says, by its MaxTTL or by that of
+// before (record.longest).
+//
+// lower.lua keeps that true in two steps. The first writes the new MaxTTL, keeps the
+// old one beside it, and begins a new epoch: whoever voted before reads the record
+// again, and raises MaxTTL before it votes if it takes longer leases. When the old
+// MaxTTL has passed since, every lease of before is over: the second step drops the
+// old one. It begins an epoch as well, so that every client reads of it. What ends
+// between the two, a node or whoever lowers, leaves the waits as they were.
+
+// lowering is a MaxTTL on its way down.
+type lowering struct {
+	to      time.Duration
+	vouched bool          // nobody holds a longer lease: nothing is waited for
+	marks   []lowered     // by node
+	cluster string        // whose it is
+	fresh   func() string // epochs
+}
+
+// lowered is the first step, as it was done on a node.
+type lowered struct {
+	at    instant // its reply was here; 0: not done
+	epoch string  // since then; empty: the record has none (a retired node)
+}
+
+// lowerStep is what is to be done next on a node.
+type lowerStep uint8
+
+const (
+	lowerDone lowerStep = iota // it allows no longer lease
+	lowerNot                   // it can't be lowered now
+	lowerBy                    // somebody else's doing stands against it
+	lowerFirst
+	lowerWait // for the leases of before
+	lowerSecond
+)
+
+// next is what is to be done on node i at now, until when to wait, or why it can't be
+// lowered.
+func (w *lowering) next(f fleet, i int, now instant) (lowerStep, instant, error) {
+	s, m := f.sights[i], w.marks[i]
+	name, due := f.names[i], m.at.add(s.rec.was)
+	switch {
+	case s.recorded && s.rec.cluster == w.cluster && s.rec.longest() <= w.to:
+		return lowerDone, 0, nil
+	case !s.answered:
+		return lowerNot, 0, fmt.Errorf("%s is unreachable: %s", name, s.cause)
+	case s.refused:
+		return lowerNot, 0, fmt.Errorf("%w: %s: %s", ErrMisconfigured, name, s.cause)
+	case !s.recorded: // it gets what the others say
+		return lowerDone, 0, nil
+	case s.rec.cluster != w.cluster:
+		return lowerNot, 0, fmt.Errorf("%w: %s has the record of another cluster", ErrMisconfigured, name)
+	case m.at == 0:
+		return lowerFirst, 0, nil
+	case s.rec.epoch != m.epoch && !s.rec.gone && s.rec.was != 0:
+		return lowerBy, 0, fmt.Errorf("%s: another client lowers MaxTTL, too: leave it to one", name)
+	case s.rec.epoch != m.epoch: // it was installed meanwhile, or retired
+		return lowerFirst, 0, nil
+	case s.rec.maxTTL > w.to:
+		return lowerBy, 0, fmt.Errorf("%w: %s: a client raised MaxTTL again, to %v: stop it, or give it no more than %v",
+			ErrMisconfigured, name, s.rec.maxTTL, w.to)
+	case now < due && !w.vouched:
+		return lowerWait, due, nil
+	default:
+		return lowerSecond, 0, nil
+	}
+}
+
+// check refuses what can't be lowered to, by what the nodes say.
+func (w *lowering) check(f fleet) error {
+	if w.cluster == "" {
+		return fmt.Errorf("%w: no quorum of the nodes carries one cluster's id", ErrNoQuorum)
+	}
+	most := time.Duration(0)
+	for _, s := range f.sights {
+		if s.recorded && s.rec.cluster == w.cluster {
+			most = max(most, s.rec.longest())
+		}
+	}
+	if w.to > most {
+		return fmt.Errorf("%w: the cluster's MaxTTL is %v: give less than that, not %v", ErrInvalidTTL, most, w.to)
+	}
+	return nil
+}
+
+// LowerMaxTTL brings the cluster's MaxTTL down, for example after one client with a
+// large one raised it. It writes the new value on every node that answers, waits
+// until every lease is over that may have been taken before, which is the old MaxTTL,
+// and then drops the old one. Only then do nodes that restart wait the shorter time.
+// Locks are held and taken meanwhile as always.
+//
+// It relies on what every wait relies on, and on nobody's word: clients whose own
+// MaxTTL is larger may run. One that votes again raises the cluster's first, and
+// LowerMaxTTL returns ErrMisconfigured as soon as it sees that, within 10 seconds.
+//
+// to is rounded up to milliseconds. ErrInvalidTTL: to is not 10 ms to 24 h, is below
+// this Locker's own MaxTTL, which would raise it again, or above what the nodes have
+// now; nothing is changed. ErrNoQuorum: no quorum shows the cluster's id; nothing is
+// changed. Any other error, and ctx's, names the nodes that still have the old value,
+// those that do not answer included. As long as there is one, waits are as long as
+// before. Call it again then: it begins its wait anew on those nodes. Where no node
+// has more it returns nil at once.
+func (c *Cluster) LowerMaxTTL(ctx context.Context, to time.Duration) error {
+	return c.lower(ctx, to, false)
+}
+
+// LowerMaxTTLNow is LowerMaxTTL without the wait. The caller vouches that nobody
+// holds a lock with a lease above to, or is about to get one. If somebody does, and a
+// node forgets, a second holder can get the lock.
+func (c *Cluster) LowerMaxTTLNow(ctx context.Context, to time.Duration) error {
+	return c.lower(ctx, to, true)
+}
+
+func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) error {
+	l := c.locker
+	if err := l.usable(ctx, "lower MaxTTL"); err != nil {
+		return err
+	}
+	own := l.roster.charter.maxTTL
+	switch {
+	case to < minTTL || to > maxMaxTTL:
+		return errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, maxMaxTTL)
+	case to < own:
+		return errorf("redlock: lower MaxTTL: %w: %v is below this client's own MaxTTL, %v, to which it would raise the cluster's again: give it that one (WithMaxTTL)",
+			ErrInvalidTTL, to, own)
+	}
+	w := &lowering{to: time.Duration(milliseconds(to)) * time.Millisecond, vouched: vouched, marks: make([]lowered, len(l.nodes)), fresh: l.cfg.chance.Name}
+	for {
+		pause, left := l.roster.lower(ctx, w)
+		if err := contextError(ctx); err != nil {
+			return errorf("redlock: lower MaxTTL: %w", errors.Join(err, left))
+		}
+		if pause == 0 {
+			if left != nil {
+				return errorf("redlock: lower MaxTTL: %w", left)
+			}
+			return nil
+		}
+		if err := l.wait(ctx, pause); err != nil {
+			return errorf("redlock: lower MaxTTL: not done: waits are as long as before: %w", errors.Join(err, left))
+		}
+	}
+}
+
+// lower does what can be done now. It returns how long to pause until there is more,
+// and what stands against it; a pause of 0 is the end.
+func (r *roster) lower(ctx context.Context, w *lowering) (time.Duration, error) {
+	select {
+	case r.work <- struct{}{}:
+	case <-ctx.Done():
+		return 0, nil
+	}
+	defer func() { <-r.work }()
+	for {
+		r.lookAtAll(ctx, false)
+		f := r.current()
+		if w.cluster == "" {
+			w.cluster = f.cluster()
+			if err := w.check(f); err != nil {
+				return 0, err
+			}
+		}
+		did, pause, left := r.lowerAll(ctx, w, f)
+		if !did || ctx.Err() != nil {
+			return pause, left
+		}
+	}
+}
+
+// lowerAll does the next step on every node. It returns whether one was done, and
+// otherwise how long to pause (0: nothing is to be waited for), and which nodes can't
+// be lowered.
+func (r *roster) lowerAll(ctx context.Context, w *lowering, f fleet) (did bool, pause time.Duration, left error) {
+	now, ended := r.clock.now(), false
+	for i := range r.nodes {
+		step, due, err := w.next(f, i, now)
+		switch step {
+		case lowerDone, lowerNot:
+		case lowerBy:
+			ended = true
+		case lowerWait:
+			if until := due.sub(now); pause == 0 || until < pause {
+				pause = max(until, time.Millisecond)
+			}
+		case lowerFirst, lowerSecond:
+			if err = r.lowerOne(ctx, w, f, i, step); err == nil {
+				did = true
+			} else if errors.Is(err, errRefused) { // the next look tells what has changed
+				pause = joinPoll
+			}
+		}
+		if err != nil {
+			left = errors.Join(left, err)
+		}
+	}
+	if ended {
+		return false, 0, left
+	}
+	return did, min(pause, strayPoll), left
+}
+
+// lowerOne does one of the two steps on node i, whose epoch was read.
+func (r *roster) lowerOne(ctx context.Context, w *lowering, f fleet, i int, step lowerStep) error {
+	p := plan{do: doLower, epoch: w.fresh(), record: record{cluster: w.cluster, epoch: f.sights[i].rec.epoch, maxTTL: w.to}}
+	if step == lowerSecond {
+		p.record.maxTTL = 0
+	}
+	if err := r.nodes[i].Do(ctx, p); err != nil {
+		return fmt.Errorf("%s: %w", f.names[i], explain(err))
+	}
+	w.marks[i] = lowered{at: r.clock.now()}
+	if p.record.epoch != "" {
+		w.marks[i].epoch = p.epoch
+	}
+	return nil
+}

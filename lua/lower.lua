@@ -1,0 +1,21 @@
+-- lower: bring a record's MaxTTL down, in two steps.
+-- KEYS[1] redlock:node
+-- ARGV    cluster, epoch (empty: it has none), new epoch, maxttl (ms; 0: the second
+--         step)
+-- returns 1 done
+--        -1 refused: another cluster's, or the epoch is another
+-- atomic because whoever voted under the old epoch must find the new one together
+-- with the new MaxTTL: a client that takes more raises it before it votes. The first
+-- step keeps the old MaxTTL beside the new one, for those who wait; the second, when
+-- leases of before are over, takes it away. Neither raises MaxTTL.
+local rec = redis.call('HMGET', KEYS[1], 'cluster', 'epoch', 'maxttl', 'maxttl_was')
+if rec[1] ~= ARGV[1] or (rec[2] or '') ~= ARGV[2] then return -1 end
+if ARGV[4] == '0' then
+  redis.call('HDEL', KEYS[1], 'maxttl_was')
+else
+  local now = tonumber(rec[3] or 0)
+  redis.call('HSET', KEYS[1], 'maxttl', string.format('%.0f', math.min(now, tonumber(ARGV[4]))),
+    'maxttl_was', string.format('%.0f', math.max(now, tonumber(rec[4] or 0))))
+end
+if rec[2] then redis.call('HSET', KEYS[1], 'epoch', ARGV[3]) end
+return 1
