@@ -12,8 +12,8 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// One process waits for many names that stay held: what it costs the nodes is a
-// sign of life a second each, and few looks; and nothing is left when it goes. The
+// One process waits for many names that stay held: what it costs the nodes is
+// few signs of life, and few looks; and nothing is left when it goes. The
 // looks of 250 names are one command: with ten thousand it was tried once, and is
 // too slow for nodes in memory to be tried each time.
 func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
@@ -54,7 +54,7 @@ func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
 		time.Sleep(idle * time.Second)
 		persecond := float64(sent()-start) / idle
 		t.Logf("%d waiters: %d B each, that of the nodes in memory included; %.1f commands a second over five nodes", names, each, persecond)
-		if persecond >= 55 { // 40 of them look at the clocks, and at who answers
+		if persecond >= 55 { // 40 of them look at the clocks, and at who answers; 12.5 are signs of life
 			t.Errorf("got %.1f commands a second; want fewer than 55", persecond)
 		}
 		if each > 32<<10 {
