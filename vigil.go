@@ -136,19 +136,8 @@ func (w *vigil) rouse() {
 // that node's queue, so that the next in line is called.
 func (w *vigil) called(i int, key string) {
 	l := w.locker
-	w.beatBy(i, l.clock.early().add(beatEvery))
 	if len(key) <= MaxResourceLength {
 		l.lines.hint(key, i, func() { l.leave(key, l.nodes[i:i+1]) })
-	}
-}
-
-// beatBy has a node told by then that we live.
-func (w *vigil) beatBy(i int, at instant) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.beats[i] > at {
-		w.beats[i] = at
-		w.rouse()
 	}
 }
 
@@ -156,8 +145,11 @@ func (w *vigil) beatBy(i int, at instant) {
 // that are being asked about are asked about there once more.
 func (w *vigil) renewed(i int) {
 	l := w.locker
-	w.beatBy(i, l.clock.early())
 	w.mu.Lock()
+	if now := l.clock.early(); w.beats[i] > now { // the node is to know that we live
+		w.beats[i] = now
+		w.rouse()
+	}
 	resting := slices.Clone(w.lookouts)
 	looks := w.looking(slices.Clone(resting)) // which the writer cuts down
 	w.mu.Unlock()

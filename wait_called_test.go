@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +111,34 @@ func TestACallEndsNoSignOfLifeOfOneThatLives(t *testing.T) {
 		}
 		mustRelease(t, lock)
 		mustRelease(t, got(t, next).lock)
+	})
+}
+
+// Who waits says that it lives in time without that; nobody else has anything to say.
+func TestACallBringsNoSignOfLifeOfOneThatDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		mustAcquire(t, l, "orders/42")
+		other := separateLocker(t, nodes)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { _, err := other.Acquire(ctx, "orders/42"); ended <- err }()
+		time.Sleep(500 * time.Millisecond)
+		id := liveKeys(nodes.Node(0))[0][len("redlock:live:"):]
+		wantError(t, "Acquire", <-ended, redlock.ErrNotAcquired)
+		time.Sleep(10 * time.Second) // the last one has ended
+		for range 20 {
+			for i, n := range nodes.Nodes() {
+				if n.Miniredis().Publish("redlock:wake:"+id, "orders/42") != 1 {
+					t.Fatalf("node %d has no subscriber; want the call heard", i)
+				}
+				if keys := liveKeys(n); len(keys) > 0 {
+					t.Fatalf("node %d: got %v; want no sign of life", i, keys)
+				}
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
 	})
 }
 
