@@ -22,11 +22,15 @@ type singles struct {
 	acquireArgs, releaseArgs, passArgs []any
 }
 
+// acquireArgs is a call of acquire.lua.
+func acquireArgs(key, dead, owner, ttl, hint, stripe, epoch any) []any {
+	return []any{"EVALSHA", acquireScript.hash, 3, key, nodeKey, dead, owner, ttl, hint, stripe, epoch}
+}
+
 // acquireCall is acquire.lua for one claim.
 func (s *singles) acquireCall(c *claim, epoch *string) redis.Cmder {
 	if s.acquireArgs == nil {
-		s.acquireArgs = make([]any, 11)
-		copy(s.acquireArgs, []any{"EVALSHA", acquireScript.hash, 3, "", nodeKey})
+		s.acquireArgs = acquireArgs(nil, nil, nil, nil, nil, nil, nil)
 		s.acquire = intCall{redis.NewIntCmd(context.Background(), s.acquireArgs...)}
 	}
 	a := s.acquireArgs
@@ -95,8 +99,8 @@ func (n *node) raiseCall(r *round) redis.Cmder {
 
 // acquireCall is acquire.lua for one of several claims that go one by one.
 func (n *node) acquireCall(c *claim) redis.Cmder {
-	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", acquireScript.hash, 3, &c.key, nodeKey, &c.dead,
-		&c.owner, &c.ttl, &c.hint, &c.stripe, &n.epoch)}.again()
+	return intCall{redis.NewIntCmd(context.Background(),
+		acquireArgs(&c.key, &c.dead, &c.owner, &c.ttl, &c.hint, &c.stripe, &n.epoch)...)}.again()
 }
 
 // batch lays out the arguments of a call in the arena.
@@ -177,9 +181,8 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 }
 
 // groupCall is extend.lua or reseed.lua for all the claims of a group.
-func (n *node) groupCall(g *group) redis.Cmder {
-	f, reseed := &n.flight, g.script == reseedScript
-	keys := 1 + len(g.claims)
+func (f *flight) groupCall(g *group, epoch *string) redis.Cmder {
+	reseed, keys := g.script == reseedScript, 1+len(g.claims)
 	if reseed {
 		keys += len(g.claims)
 	}
@@ -193,7 +196,7 @@ func (n *node) groupCall(g *group) redis.Cmder {
 			f.arena = append(f.arena, &c.dead)
 		}
 	}
-	f.arena = append(f.arena, &n.epoch)
+	f.arena = append(f.arena, epoch)
 	if reseed {
 		for _, c := range g.claims {
 			f.arena = append(f.arena, &c.stripe)

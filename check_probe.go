@@ -118,9 +118,10 @@ func (p *probe) add(use string, want int64, args ...any) {
 
 // lock takes a lock and extends it.
 func (p *probe) lock(epoch string) {
-	p.add("take a lock", 1, "EVALSHA", acquireScript.hash, 3, p.key, nodeKey, p.dead, p.id, p.life, 1, probeField, epoch)
+	p.add("take a lock", 1, acquireArgs(p.key, p.dead, p.id, p.life, 1, probeField, epoch)...)
 	p.steps[0].asks = true
-	p.add("renew a lock", 1, "EVALSHA", extendScript.hash, 2, nodeKey, p.key, epoch, p.id, p.life)
+	renewal := &group{script: extendScript, claims: []*claim{{key: p.key, owner: p.id}}, ttls: []int64{p.life}}
+	p.add("renew a lock", 1, new(flight).groupCall(renewal, &epoch).Args()...)
 }
 
 // keep releases the lock, if there is one, and leaves a tombstone that ends at once.

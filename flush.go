@@ -209,7 +209,7 @@ func (n *node) send() {
 	n.addReleases()
 	n.addPasses() // before what is asked of the claims that they bring
 	for _, g := range f.groups {
-		f.parts = append(f.parts, part{cmd: n.groupCall(g), group: g})
+		f.parts = append(f.parts, part{cmd: f.groupCall(g, &n.epoch), group: g})
 	}
 	for _, r := range f.raises {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
