@@ -128,7 +128,7 @@ var lockWays = []way{
 	{
 		name: "one owner value for all attempts", takes: "late commands of an old attempt are taken for a newer one's",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
-		edits: []edit{{"acquire.go", "dead := tombstoneKey + l.cfg.holder + l.cfg.chance.Name()", `dead := tombstoneKey + l.cfg.holder + l.cfg.chance.Name()
+		edits: []edit{{"acquire.go", "dead := string(l.cfg.chance.AppendName(append(append(room[:0], tombstoneKey...), l.cfg.holder...)))", `dead := string(l.cfg.chance.AppendName(append(append(room[:0], tombstoneKey...), l.cfg.holder...)))
 	if BROKEN {
 		dead = tombstoneKey + l.peers.names[0] + l.vigil.id
 	}`}},
