@@ -45,6 +45,10 @@ type NodeStatus struct {
 	Left   time.Duration // of the wait of a joining node; 0: none
 	MaxTTL time.Duration // that its record says, that of before while it is lowered; 0: it has none
 
+	// Strict tells that its record has strict recovery: nobody founds the cluster anew
+	// by himself while one such record is left, whatever his own options.
+	Strict bool
+
 	// Refuses is why the node refuses to write, in its server's words: its memory is
 	// full, its disk failed, it lacks replicas. It then grants nothing, whatever its
 	// state. Empty: it wrote when Status asked, or said nothing.
@@ -88,7 +92,7 @@ func (r *roster) status(p proposal) ClusterStatus {
 	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
 	for i, name := range f.names {
 		state, why := f.standing(i)
-		node := NodeStatus{Name: name, State: state, Cause: why, MaxTTL: f.sights[i].rec.longest()}
+		node := NodeStatus{Name: name, State: state, Cause: why, MaxTTL: f.sights[i].rec.longest(), Strict: f.sights[i].rec.strict}
 		if state == NodeMember {
 			_, node.Cause = f.seat(i)
 		}
@@ -99,7 +103,8 @@ func (r *roster) status(p proposal) ClusterStatus {
 				node.State, node.Left = NodeJoining, max(pl.until.sub(now), 0)
 			}
 		}
-		node.misconfigured = pl.misfit || state == NodeForeign || state == NodeMisconfigured || state == NodeBlank && f.barred(i) || errors.Is(f.fault(i), ErrMisconfigured)
+		node.misconfigured = pl.misfit || state == NodeForeign || state == NodeMisconfigured ||
+			state == NodeMember && f.refounded() || state == NodeBlank && f.barred(i) || errors.Is(f.fault(i), ErrMisconfigured)
 		s.Nodes[i] = node
 	}
 	return s
@@ -205,7 +210,8 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 // vouches that no lock made before on these nodes is held, by anyone: on a new
 // cluster that is so. It also stands in for the operator that WithStrictRecovery
 // asks for, where every node answers; never for the rules on N, names, retirement
-// or cluster. Where nothing is to be done it returns nil.
+// or cluster. With that option it makes the cluster strict, also one that was
+// founded anew without it. Where nothing is to be done it returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
 // not answer included, and is ErrMisconfigured as for Join; what could be taken

@@ -71,7 +71,7 @@ func (c *counters) take(e *Event) {
 		c.nodes[e.Node].abstains.Store(e.Kind == NodeAbstains)
 	case NodeRefusesWrites, NodeTakesWrites:
 		c.nodes[e.Node].refuses.Store(e.Kind == NodeRefusesWrites)
-	case ClusterFounded, MaxTTLRaised, NodeClockStepped:
+	case ClusterFounded, MaxTTLRaised, StrictRecoverySet, NodeClockStepped:
 	}
 }
 

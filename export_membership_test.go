@@ -96,6 +96,15 @@ func (w watch) Since() instant { return w.since }
 
 func (w watch) Notice() notice { return w.notice }
 
+// Knowing is the fleet as a client sees it that knew a strict cluster.
+func (f fleet) Knowing(cluster string) fleet {
+	f.knew = cluster
+	return f
+}
+
+// Knows is the strict cluster that the client knows then.
+func (f fleet) Knows() string { return f.knows() }
+
 func (f fleet) Cluster() string { return f.cluster() }
 
 func (f fleet) Standing(i int) (NodeState, string) { return f.standing(i) }
@@ -157,6 +166,14 @@ func (r record) AsGone() record {
 	return r
 }
 
+func (r record) Strict() bool { return r.strict }
+
+// AsStrict is the record of a cluster that an operator recovers.
+func (r record) AsStrict() record {
+	r.strict = true
+	return r
+}
+
 func (r record) InstallArgs(n notice) []any { return r.installArgs(n) }
 
 func (r record) AmendArgs() []any { return r.amendArgs() }
@@ -166,6 +183,8 @@ func (s sight) Record() (record, bool) { return s.rec, s.recorded }
 func (s sight) Refused() (string, bool) { return s.cause, s.refused }
 
 func (s sight) Run() string { return s.run }
+
+func (s sight) Sent() instant { return s.sent }
 
 func (s sight) Largest() Token { return s.largest }
 

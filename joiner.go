@@ -210,18 +210,23 @@ var deedTexts = map[deed]string{
 	doAmend:   "its record was not brought up to date",
 }
 
-// announce tells, before it is done, that MaxTTL is raised on node i: once, however
-// often it is tried. Whoever does deeds has raised for itself.
+// announce tells, before it is done, what this client's options change on node i
+// for all clients: once, however often it is tried. Whoever does deeds has raised
+// and bound for itself.
 func (r *roster) announce(i int, pl plan) {
-	if pl.do == doNothing && pl.cause == "" { // done: should it be lowered, the next raise is told as well
-		r.raised[i] = false
+	if pl.do == doNothing && pl.cause == "" { // done: should it be taken back, the next time is told as well
+		r.raised[i], r.bound[i] = false, false
 	}
-	if pl.below == 0 || r.raised[i] {
-		return
+	if pl.below != 0 && !r.raised[i] {
+		r.raised[i] = true
+		r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes (redlock nodes lower brings it down)",
+			pl.below, pl.record.maxTTL))
 	}
-	r.raised[i] = true
-	r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes (redlock nodes lower brings it down)",
-		pl.below, pl.record.maxTTL))
+	if pl.binding && !r.bound[i] {
+		r.bound[i] = true
+		r.observer.StrictRecoverySet(i, errors.New("the cluster's recovery is an operator's from now on, for good and for all clients: "+
+			"where a majority forgets, nothing is founded anew before Cluster.Admit"))
+	}
 }
 
 // did notes what a deed for node i failed with, for whoever asks why the node does
@@ -264,7 +269,7 @@ func (r *roster) pause() time.Duration {
 	for i := range r.nodes {
 		next := joinPoll
 		switch state, _ := f.standing(i); {
-		case state == NodeForeign, state == NodeMisconfigured, state == NodeRetired && f.sights[i].answered:
+		case state == NodeForeign, state == NodeMisconfigured, state == NodeRetired && f.sights[i].answered, state == NodeMember && f.refounded():
 			next = strayPoll
 		case state != NodeBlank && f.next(i, now, r.proposal()).do == doNothing:
 			continue

@@ -130,7 +130,7 @@ func placed(e *Event) (aspect, slog.Level) {
 		return timing, slog.LevelWarn
 	case ClusterFounded:
 		return anything, slog.LevelInfo
-	case MaxTTLRaised:
+	case MaxTTLRaised, StrictRecoverySet:
 		return anything, slog.LevelWarn
 	case ReleaseUnconfirmed:
 		return releasing, slog.LevelWarn

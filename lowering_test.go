@@ -79,7 +79,7 @@ func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
 				nodes.Node(2).Start()
 				for i := range 3 { // or the holder, which lives, would raise it again
 					nodes.Node(i).Intercept(func(args []string) redlocktest.Verdict {
-						if len(args) == 7 && args[5] == "120000" {
+						if len(args) == 8 && args[5] == "120000" {
 							return redlocktest.ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
 						}
 						return redlocktest.Pass()

@@ -73,7 +73,7 @@ type seat struct {
 type charter struct {
 	names  []string // of the nodes, in the client's order
 	maxTTL time.Duration
-	strict bool // beyond the table only an operator decides
+	strict bool // WithStrictRecovery
 	needed int  // how many other members a joiner reads: othersNeeded(N)
 }
 
@@ -92,6 +92,7 @@ type fleet struct {
 	sights  []sight
 	watches []watch
 	faults  []error // what the last deed on each node failed with; nil: no deed of ours failed
+	knew    string  // the strict cluster that this client knows, or ""
 	ids     []carried
 	ours    string // the id that a quorum of the nodes carries, or ""
 	target  string // the id that a joining node gets, or "" for a new one
@@ -212,6 +213,9 @@ func (f fleet) seat(i int) (seat, string) {
 		return seat{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", f.carriers(), len(f.names))
 	case f.sights[i].rec.maxTTL < f.maxTTL:
 		return seat{}, f.hindered(i, fmt.Sprintf("its record says MaxTTL %v; %v must be written there first", f.sights[i].rec.maxTTL, f.maxTTL))
+	}
+	if why := f.unbound(i); why != "" {
+		return seat{}, why
 	}
 	return seat{epoch: f.sights[i].rec.epoch, run: f.sights[i].run}, ""
 }

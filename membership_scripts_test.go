@@ -204,6 +204,9 @@ func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 		if rec, _ := s.read().Record(); rec.Base() != 1<<53-2 || rec.Epoch() != "e2" {
 			t.Errorf("got base %d, epoch %s; want the larger base kept, and the new epoch", rec.Base(), rec.Epoch())
 		}
+		if rec, _ := s.read().Record(); rec.Strict() {
+			t.Error("got a strict record; want it not strict where nobody said so")
+		}
 		if got := s.c.HGet(t.Context(), nodeKey, "4095").Val(); got != "9" {
 			t.Errorf("got stripe %q after the second install; want 9", got)
 		}
@@ -296,14 +299,14 @@ func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 			args []any
 			want int64
 		}{
-			{"another epoch", []any{"e0", 0, "a"}, -1},
-			{"a place that nobody left", []any{"e1", 0, "", "a", "d"}, 0},
-			{"a retired name and its place", []any{"e1", 90000, "a", "a", "d"}, 1},
-			{"the same again", []any{"e1", 90000, "a", "a", "d"}, 1},
-			{"a lower MaxTTL", []any{"e1", 1000, ""}, 1},
-			{"another in its place", []any{"e1", 0, "", "a", "e"}, 0},
-			{"a name that is there", []any{"e1", 0, "b", "b", "c"}, 0},
-			{"the retired name again", []any{"e1", 0, "d", "d", "a"}, 0},
+			{"another epoch", []any{"e0", 0, "a", "1"}, -1},
+			{"a place that nobody left", []any{"e1", 0, "", "1", "a", "d"}, 0},
+			{"a retired name and its place", []any{"e1", 90000, "a", "", "a", "d"}, 1},
+			{"the same again", []any{"e1", 90000, "a", "", "a", "d"}, 1},
+			{"a lower MaxTTL", []any{"e1", 1000, "", ""}, 1},
+			{"another in its place", []any{"e1", 0, "", "1", "a", "e"}, 0},
+			{"a name that is there", []any{"e1", 0, "b", "1", "b", "c"}, 0},
+			{"the retired name again", []any{"e1", 0, "d", "1", "d", "a"}, 0},
 		} {
 			if got := s.run("amend", step.args...); got != step.want {
 				t.Errorf("%s: got %v; want %d", step.what, got, step.want)
@@ -314,6 +317,47 @@ func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 			With([]string{"a"}, []redlock.Placement{redlock.PlacementOf("a", "d")})
 		if !reflect.DeepEqual(rec, want) {
 			t.Errorf("got %+v; want %+v: what is refused changes nothing", rec, want)
+		}
+	})
+}
+
+// Strict is written by whoever says so, and nobody who does not takes it away: an
+// operator may.
+func TestStrictStaysInTheRecord(t *testing.T) {
+	onBothKinds(t, func(t *testing.T, s *scripted) {
+		t.Helper()
+		run := s.read().Run()
+		rec := redlock.RecordOf("e1", "c1", run, []string{"a", "b", "c"}, time.Second, 1)
+		wantStrict := func(when string, want bool) {
+			t.Helper()
+			if got, ok := s.read().Record(); !ok || got.Strict() != want {
+				t.Errorf("%s: got %+v, %t; want strict %t", when, got, ok, want)
+			}
+		}
+		s.install(rec.AsStrict())
+		wantStrict("installed as strict", true)
+		s.install(rec)
+		wantStrict("installed again, by somebody who does not say so", true)
+		s.run("amend", rec.AmendArgs()...)
+		wantStrict("amended by somebody who does not say so", true)
+		s.c.HDel(t.Context(), nodeKey, "strict")
+		wantStrict("after an operator's HDEL", false)
+		if got := s.run("amend", rec.WithEpoch("e0").AsStrict().AmendArgs()...); got != int64(-1) {
+			t.Errorf("amend under another epoch: got %v; want -1", got)
+		}
+		wantStrict("amended under another epoch", false)
+		s.run("amend", rec.AsStrict().AmendArgs()...)
+		wantStrict("amended as strict", true)
+		s.run("retire", "c1")
+		wantStrict("retired", true)
+		s.restart(false)
+		s.c.HSet(t.Context(), nodeKey, "strict", "1")
+		sight := s.read()
+		if _, recorded := sight.Record(); recorded {
+			t.Error("strict alone: got a record; want none")
+		}
+		if cause, refused := sight.Refused(); refused {
+			t.Errorf("strict alone: refused: %s", cause)
 		}
 	})
 }

@@ -169,7 +169,7 @@ func TestAClientRaisesMaxTTLBeforeItVotesThere(t *testing.T) {
 	}
 	p := v.next(0, start)
 	wantPlan(t, p, redlock.DoAmend, "")
-	if got := p.Record().AmendArgs(); fmt.Sprint(got) != fmt.Sprint([]any{"e", (2 * maxTTL).Milliseconds(), ""}) {
+	if got := p.Record().AmendArgs(); fmt.Sprint(got) != fmt.Sprint([]any{"e", (2 * maxTTL).Milliseconds(), "", ""}) {
 		t.Errorf("got %v; want MaxTTL raised under the epoch that was read", got)
 	}
 	v.charter = redlock.NewCharter(v.names, maxTTL/2, false)

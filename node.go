@@ -129,6 +129,7 @@ type nodeObserver interface {
 	Stepped(node int, cause error)
 	Founded(node int, cause error)
 	MaxTTLRaised(node int, cause error)
+	StrictRecoverySet(node int, cause error)
 	// Disowned says that nothing counts that the node vouched for in rounds since then.
 	Disowned(node int, since instant, cause error)
 	// Returned says that the node votes again, which had not voted or was down.

@@ -63,6 +63,11 @@ func (o *nodeEvents) MaxTTLRaised(node int, cause error) {
 	o.tell(node, Event{Kind: MaxTTLRaised, Err: cause})
 }
 
+// StrictRecoverySet tells StrictRecoverySet.
+func (o *nodeEvents) StrictRecoverySet(node int, cause error) {
+	o.tell(node, Event{Kind: StrictRecoverySet, Err: cause})
+}
+
 // Disowned takes the node out of what every held lock stands on.
 func (o *nodeEvents) Disowned(node int, since instant, cause error) {
 	o.locker.distrust(node, since, cause)

@@ -34,6 +34,10 @@ const (
 	// record says, raises it there: for the whole cluster, and until it is lowered (Cluster.LowerMaxTTL). Err says from
 	// what to what. It is told before the record changes, once for each node.
 	MaxTTLRaised
+	// StrictRecoverySet says that this client, which has WithStrictRecovery, writes it
+	// into the record of a node of a cluster that was without: for all clients, and for
+	// good. Err says so. It is told before the record changes, once for each node.
+	StrictRecoverySet
 	// LockLost says that a lock ended without having been released; Err and Reason
 	// say why, Held how long it was held.
 	LockLost
@@ -77,7 +81,7 @@ const (
 
 var eventNames = [...]string{
 	"",
-	"node down", "node up", "node abstains", "node votes", "node refuses writes", "node takes writes", "cluster founded", "max ttl raised", "lock lost",
+	"node down", "node up", "node abstains", "node votes", "node refuses writes", "node takes writes", "cluster founded", "max ttl raised", "strict recovery set", "lock lost",
 	"node clock stepped", "release unconfirmed",
 	"lock acquired", "acquire failed", "attempt failed", "lock extended", "extend failed", "lock released", "release confirmed",
 	"lock reentered",

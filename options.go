@@ -216,6 +216,16 @@ func WithTLS(c *tls.Config) Option { return lockerOption(func(l *config) { l.tls
 // and to recover one whose majority lost its memory. Without it, both happen by
 // themselves, MaxTTL after every node has answered, and tokens then lean on the
 // clocks once.
+//
+// It becomes the cluster's, for all clients and for good: whoever founds or admits
+// with it writes it into the nodes' records, and so does a client that meets a
+// cluster without it, before it takes a lock, and tells so (StrictRecoverySet).
+// While one such record is left, no client founds the cluster anew by itself.
+//
+// Where no record is left, on any node, nothing says it any more: a client without
+// the option then founds a new cluster. A Locker with it that knew the old one
+// takes no lock there: its calls return ErrMisconfigured until an operator has
+// admitted with the option. One that was made since can't tell, and goes on.
 func WithStrictRecovery() Option { return lockerOption(func(c *config) { c.strictRecovery = true }) }
 
 // WithoutMembership lets every server vote that answers, also one that has just

@@ -27,6 +27,7 @@ type record struct {
 	was     time.Duration // MaxTTL of before, while it is lowered; 0: it is not
 	run     string        // the identity under which it was installed
 	base    Token         // every stripe is at least this
+	strict  bool          // beyond the table only an operator decides, whoever asks
 
 	gone     bool        // this node is retired
 	retired  []string    // names that abstain for ever
@@ -63,7 +64,7 @@ type sight struct {
 // recordFields is the order in which read.lua returns them.
 var recordFields = [...]string{
 	"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
-	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run",
+	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict",
 }
 
 // unread is a sight of a node that did not answer. What it showed last still
@@ -98,9 +99,11 @@ func parseSight(reply []any, sent, seen instant) sight {
 }
 
 // parseRecord fills in the record from the fields that are there. A node with
-// nothing but a notice has none.
+// nothing but a notice has none; nor one with strict alone, which stands all the
+// same.
 func (s sight) parseRecord(f map[string]string) sight {
-	for _, name := range []string{"nonce", "nonce_run"} {
+	s.rec.strict = f["strict"] != ""
+	for _, name := range []string{"nonce", "nonce_run", "strict"} {
 		delete(f, name)
 	}
 	if len(f) == 0 {
@@ -180,7 +183,16 @@ func (r record) installArgs(n notice) []any {
 	return []any{
 		n.nonce, n.run, recordFormat, r.epoch, r.cluster, r.n, strings.Join(r.names, "\n"),
 		r.maxTTL.Milliseconds(), r.base.String(), strings.Join(r.retired, "\n"), strings.Join(replaced, "\n"),
+		markArg(r.strict),
 	}
+}
+
+// markArg is a script's argument for what is set, or stays as it is.
+func markArg(set bool) string {
+	if set {
+		return "1"
+	}
+	return ""
 }
 
 // checkNames returns all that is wrong with the names of a cluster's nodes. They

@@ -33,6 +33,7 @@ type plan struct {
 	notice   notice        // of an install: its conditions
 	record   record        // of an install, without the epoch; of an amendment, what to add
 	below    time.Duration // of an amendment that raises MaxTTL: what the record says
+	binding  bool          // of an amendment that writes strict for this client's option
 	founding bool          // the install is beyond the table: tokens lean on clocks once
 	epoch    string        // of a lowering: the new one
 	at       []int         // of doPlace: where
@@ -53,7 +54,7 @@ func (f fleet) next(i int, now instant, p proposal) plan {
 	state, why := f.standing(i)
 	switch state {
 	case NodeMember:
-		return f.amend(i)
+		return f.amend(i, p)
 	case NodeBlank:
 		return f.rejoin(i, now, p, why)
 	case NodeUnreachable, NodeJoining, NodeRetired, NodeForeign, NodeMisconfigured:
@@ -62,9 +63,10 @@ func (f fleet) next(i int, now instant, p proposal) plan {
 }
 
 // amend brings a member's record up to date: MaxTTL before a client takes more,
-// and what a quorum of the other members has written of retired and replaced
-// nodes, so that a mark does not stay where it was first written.
-func (f fleet) amend(i int) plan {
+// strict before a client with the option counts its vote, and what a quorum of the
+// members has written of either and of retired and replaced nodes, so that a mark
+// does not stay where it was first written.
+func (f fleet) amend(i int, p proposal) plan {
 	rec := f.sights[i].rec
 	add, below := record{epoch: rec.epoch}, time.Duration(0)
 	if rec.maxTTL < f.maxTTL {
@@ -80,10 +82,12 @@ func (f fleet) amend(i int) plan {
 			add.replaced = append(add.replaced, p)
 		}
 	}
-	if add.maxTTL == 0 && add.retired == nil && add.replaced == nil {
+	mine := f.makesStrict(p)
+	add.strict = !rec.strict && (mine || f.proven(func(r record) bool { return r.strict }))
+	if add.maxTTL == 0 && !add.strict && add.retired == nil && add.replaced == nil {
 		return plan{}
 	}
-	return plan{do: doAmend, record: add, below: below}
+	return plan{do: doAmend, record: add, below: below, binding: add.strict && mine}
 }
 
 // proven tells whether a quorum of members have it in their records.
@@ -113,7 +117,7 @@ func (f fleet) rejoin(i int, now instant, p proposal, why string) plan {
 	}
 	var pl plan
 	if f.byTable(i) {
-		pl = f.joinByTable(i, until)
+		pl = f.joinByTable(i, until, p)
 	} else {
 		pl = f.found(i, now, p)
 	}
@@ -142,7 +146,7 @@ func (f fleet) byTable(i int) bool {
 }
 
 // joinByTable installs node i from what the other members know.
-func (f fleet) joinByTable(i int, since instant) plan {
+func (f fleet) joinByTable(i int, since instant, p proposal) plan {
 	if pl, ok := f.refused(i, quorumOf(len(f.names))); ok {
 		return pl
 	}
@@ -153,7 +157,7 @@ func (f fleet) joinByTable(i int, since instant) plan {
 	if pl, ok := f.named(i, others, quorumOf(len(f.names))); !ok {
 		return pl
 	}
-	rec := f.newRecord(f.target)
+	rec := f.newRecord(p)
 	for _, j := range others {
 		rec.base = max(rec.base, f.sights[j].largest)
 	}
@@ -184,8 +188,8 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 		case NodeMember, NodeRetired, NodeJoining:
 		}
 	}
-	if f.strict && !p.admit {
-		return plan{cause: few + ", and WithStrictRecovery asks for an operator: Cluster.Admit (redlock nodes admit), when no lock made before is held"}
+	if who := f.operatorFor(); who != "" && !p.admit {
+		return plan{cause: few + ", and " + who + " asks for an operator: Cluster.Admit (redlock nodes admit), when no lock made before is held"}
 	}
 	if pl, ok := f.refused(i, beyondTable); ok {
 		return pl
@@ -201,7 +205,7 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 			return plan{do: doRead, cause: f.names[j] + " comes first"} // founders meet at one node, and see each other there
 		}
 	}
-	rec := f.newRecord(f.target)
+	rec := f.newRecord(p)
 	if rec.cluster == "" {
 		rec.cluster = p.cluster
 	}
@@ -252,10 +256,11 @@ func (f fleet) readAfterWaits(p proposal) bool {
 // the cluster allows now rests on it. It has all that is known of the cluster, the
 // marks of retired nodes included, so that they outlive the nodes that bear
 // them.
-func (f fleet) newRecord(cluster string) record {
+func (f fleet) newRecord(p proposal) record {
 	return record{
-		format: recordFormat, cluster: cluster, n: len(f.names), names: f.sorted(),
+		format: recordFormat, cluster: f.target, n: len(f.names), names: f.sorted(),
 		maxTTL: f.allowed(), retired: f.retired(), replaced: f.placements(),
+		strict: f.strictRecord(p),
 	}
 }
 
@@ -375,8 +380,8 @@ func (f fleet) obstacle(i int) string {
 	if pl, refused := f.refused(i, beyondTable); refused {
 		return pl.cause
 	}
-	if f.strict {
-		return few + "WithStrictRecovery asks for Admit"
+	if who := f.operatorFor(); who != "" {
+		return few + who + " asks for Admit"
 	}
 	return ""
 }
@@ -390,7 +395,7 @@ func (p plan) lowerArgs() []any {
 // amendArgs are amend.lua's arguments: the epoch of the record, and what is to
 // be added to it.
 func (r record) amendArgs() []any {
-	args := []any{r.epoch, r.maxTTL.Milliseconds(), strings.Join(r.retired, "\n")}
+	args := []any{r.epoch, r.maxTTL.Milliseconds(), strings.Join(r.retired, "\n"), markArg(r.strict)}
 	for _, p := range r.replaced {
 		args = append(args, p.old, p.new)
 	}

@@ -24,6 +24,7 @@ type roster struct {
 	work   chan struct{} // a slot for whoever does deeds: one at a time
 	raised []bool        // MaxTTL, on each node: told. Of whoever has the slot
 	stale  []atomic.Bool // to be verified before the next flush
+	bound  []bool        // the same for strict recovery
 	nudge  chan struct{}
 	asked  chan struct{} // a look is asked for
 	stop   chan struct{}
@@ -38,6 +39,7 @@ type roster struct {
 	faults  []error       // what the last deed for a node failed with
 	until   []instant     // of the waits that are running, by the last plan; 0: none
 	cluster string        // that a quorum carries
+	knew    string        // the strict cluster that this client knows
 	longest time.Duration // the longest lease that anyone may have taken
 	changed chan struct{} // closed by the next publication
 	looks   int           // at all nodes, that have begun
@@ -59,7 +61,7 @@ func newRoster(cfg *config, clock *Clock, names []string, o nodeObserver) *roste
 	n := len(names)
 	return &roster{
 		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, observer: o, founder: cfg.chance.Name(),
-		work: make(chan struct{}, 1), raised: make([]bool, n), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+		work: make(chan struct{}, 1), raised: make([]bool, n), bound: make([]bool, n), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		faults: make([]error, n), until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}
@@ -68,7 +70,7 @@ func newRoster(cfg *config, clock *Clock, names []string, o nodeObserver) *roste
 // fleet is the cluster as it was last seen; mu is held.
 func (r *roster) fleet() fleet {
 	f := newFleet(r.charter, slices.Clone(r.sights), slices.Clone(r.watches))
-	f.faults = slices.Clone(r.faults)
+	f.faults, f.knew = slices.Clone(r.faults), r.knew
 	return f
 }
 
@@ -94,7 +96,7 @@ func (r *roster) publish(i int, s sight) sight {
 	r.sights[i], r.watches[i], r.known[i] = s, r.watches[i].look(s), true
 	f := r.fleet()
 	moved := f.cluster() != r.cluster
-	r.cluster, r.longest = f.cluster(), f.wait()
+	r.cluster, r.longest, r.knew = f.cluster(), f.wait(), f.knows()
 	for j := range r.stale {
 		if _, why := f.seat(j); moved || why == "" && !r.seated[j] {
 			r.stale[j].Store(true)
@@ -174,7 +176,7 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 	}
 	a := &abstention{fault: f.fault(i)}
 	switch state, _ := f.standing(i); {
-	case state == NodeForeign || state == NodeMisconfigured, state == NodeBlank && f.barred(i), errors.Is(a.fault, ErrMisconfigured):
+	case state == NodeForeign || state == NodeMisconfigured, state == NodeMember && f.refounded(), state == NodeBlank && f.barred(i), errors.Is(a.fault, ErrMisconfigured):
 		a.why = fmt.Errorf("%w: %s", ErrMisconfigured, why)
 	case state == NodeBlank && p.do == doNotice && a.fault == nil:
 		a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", why, f.wait())

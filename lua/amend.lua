@@ -1,12 +1,13 @@
 -- amend: write on a member's record what the cluster has learned.
 -- KEYS[1] redlock:node
 -- ARGV    epoch, maxttl (ms; 0: as it is), retired: names, one a line,
---         old and new names, in turns
+--         strict (1, or empty: as it is), old and new names, in turns
 -- returns 1 done (or it stood there already)
 --         0 refused: the old name is not retired here, or another has its place
 --        -1 abstained: the epoch is missing or another
 -- atomic because the record must be the one that was read. MaxTTL does not fall, a
--- mark never goes, and a place is given once: what is refused changes nothing.
+-- mark never goes, strict neither, and a place is given once: what is refused
+-- changes nothing.
 local function has(list, line) return string.find('\n' .. list .. '\n', '\n' .. line .. '\n', 1, true) end
 local function add(list, line) return list == '' and line or list .. '\n' .. line end
 local rec = redis.call('HMGET', KEYS[1], 'epoch', 'maxttl', 'names', 'retired', 'replaced')
@@ -15,7 +16,7 @@ local names, retired, replaced = rec[3] or '', rec[4] or '', rec[5] or ''
 for name in string.gmatch(ARGV[3], '[^\n]+') do
   if not has(retired, name) then retired = add(retired, name) end
 end
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local old, new = ARGV[i], ARGV[i + 1]
   if not has(replaced, old .. '\t' .. new) then
     if not has(retired, old) or not has(names, old) or has(names, new) or has(retired, new) then return 0 end
@@ -29,4 +30,5 @@ end
 local maxttl = math.max(tonumber(rec[2] or 0), tonumber(ARGV[2]))
 redis.call('HSET', KEYS[1], 'maxttl', string.format('%.0f', maxttl), 'names', names, 'retired', retired,
   'replaced', replaced)
+if ARGV[4] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
 return 1

@@ -1,7 +1,7 @@
 -- install: make a node a member.
 -- KEYS[1] redlock:node
 -- ARGV    nonce, identity, format, epoch, cluster, n, names, maxttl (ms), base,
---         retired, replaced
+--         retired, replaced, strict (1, or empty: as it is)
 -- returns 1 installed
 --         0 refused: the notice is not the one that was waited for
 --        -1 refused: the server is another since (it restarted, or took over the
@@ -10,7 +10,7 @@
 -- atomic because the notice proves that nothing was installed, flushed or
 -- restarted since the joiner began to wait, and it is used up by this. The
 -- identity written is the one that was waited under. Keys and stripes that are there
--- stay, and no number falls.
+-- stay, and so does strict; no number falls.
 local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local replication = redis.call('INFO', 'replication')
 local run = process .. '.' .. (string.match(replication, 'master_replid:(%w+)') or '')
@@ -22,5 +22,6 @@ local base = math.max(tonumber(ARGV[9]), tonumber(old[5] or 0))
 redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV[5], 'n', ARGV[6],
   'names', ARGV[7], 'maxttl', ARGV[8], 'run', ARGV[2], 'base', string.format('%.0f', base),
   'retired', ARGV[10], 'replaced', ARGV[11])
+if ARGV[12] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
 redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'maxttl_was')
 return 1

@@ -11,7 +11,7 @@ local replication = redis.call('INFO', 'replication')
 local history = string.match(replication, 'master_replid:(%w+)')
 if not process or not history then return redis.error_reply('ERR redlock: INFO has no run_id, or no master_replid') end
 local rec = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'cluster', 'n', 'names', 'maxttl', 'run', 'base',
-  'gone', 'retired', 'replaced', 'maxttl_was', 'nonce', 'nonce_run')
+  'gone', 'retired', 'replaced', 'maxttl_was', 'nonce', 'nonce_run', 'strict')
 local largest = tonumber(rec[8] or 0) or 0
 if ARGV[1] == '1' then
   local all = redis.call('HGETALL', KEYS[1])
@@ -20,4 +20,4 @@ if ARGV[1] == '1' then
   end
 end
 local role = string.match(replication, 'role:(%w+)') or ''
-return {process .. '.' .. history, role, largest, unpack(rec, 1, 14)}
+return {process .. '.' .. history, role, largest, unpack(rec, 1, 15)}

@@ -81,7 +81,7 @@ func (i *instruments) measure(ctx context.Context, e *redlock.Event) {
 	case redlock.NodeDown, redlock.NodeUp, redlock.NodeAbstains, redlock.NodeVotes,
 		redlock.NodeRefusesWrites, redlock.NodeTakesWrites, redlock.NodeClockStepped:
 		i.changes.Add(ctx, 1, metric.WithAttributes(attribute.String("redlock.node.name", e.Name), attribute.String("redlock.node.change", change(e.Kind))))
-	case redlock.ClusterFounded, redlock.MaxTTLRaised, redlock.LockReentered:
+	case redlock.ClusterFounded, redlock.MaxTTLRaised, redlock.StrictRecoverySet, redlock.LockReentered:
 	}
 }
 

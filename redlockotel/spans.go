@@ -36,7 +36,7 @@ func (o *Observer) span(ctx context.Context, e *redlock.Event) {
 	case redlock.ReleaseConfirmed, redlock.ReleaseUnconfirmed:
 		name = "redlock.release"
 	case redlock.AttemptFailed, redlock.LockReentered, redlock.NodeDown, redlock.NodeUp, redlock.NodeAbstains, redlock.NodeVotes,
-		redlock.ClusterFounded, redlock.MaxTTLRaised, redlock.NodeClockStepped, redlock.NodeRefusesWrites, redlock.NodeTakesWrites: // of a node, or of a part of something
+		redlock.ClusterFounded, redlock.MaxTTLRaised, redlock.StrictRecoverySet, redlock.NodeClockStepped, redlock.NodeRefusesWrites, redlock.NodeTakesWrites: // of a node, or of a part of something
 		return
 	default: // of a later version
 		return

@@ -42,7 +42,7 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
 	fs.DurationVar(&c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
 	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, until: redlock nodes lower")
-	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit")
+	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit;\nit becomes the cluster's, for all clients and for good")
 	fs.BoolVar(&c.json, "json", c.json, "print JSON, one value a line")
 	c.certificates.define(fs)
 }
@@ -105,6 +105,7 @@ type fleet struct {
 
 	warn   func(string)
 	raises sync.Once // one warning for all nodes
+	binds  sync.Once // the same
 }
 
 // open makes a Locker. Unlike redlock.Open it demands no quorum: to show what the
@@ -177,6 +178,10 @@ func (c *connection) timeout() time.Duration {
 func (f *fleet) observe(e redlock.Event) {
 	if e.Kind == redlock.MaxTTLRaised {
 		f.raises.Do(func() { f.warn("warning: --max-ttl: " + redact(e.Err.Error())) })
+		return
+	}
+	if e.Kind == redlock.StrictRecoverySet {
+		f.binds.Do(func() { f.warn("warning: --strict-recovery: " + redact(e.Err.Error())) })
 		return
 	}
 	if e.Kind != redlock.NodeAbstains && e.Kind != redlock.NodeVotes {

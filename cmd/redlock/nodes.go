@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -110,6 +111,7 @@ type nodeState struct {
 	Left   int64  `json:"left_ms"`
 	Until  string `json:"until,omitempty"` // by the wall clock, RFC 3339
 	MaxTTL int64  `json:"max_ttl_ms"`
+	Strict bool   `json:"strict,omitempty"` // its record has strict recovery
 	Cause  string `json:"cause,omitempty"`
 	// Refuses is why a node that answers refuses to write, and so grants nothing.
 	Refuses string `json:"refuses,omitempty"`
@@ -120,7 +122,7 @@ func (a *app) showNodes(s redlock.ClusterStatus, f *fleet) error {
 	if a.connection.json {
 		out := clusterShows{Cluster: s.ID, Votes: s.Votes(), Quorum: s.Quorum}
 		for _, n := range s.Nodes {
-			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), redact(n.Cause), redact(n.Refuses)})
+			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), n.Strict, redact(n.Cause), redact(n.Refuses)})
 		}
 		return a.answer(out)
 	}
@@ -132,7 +134,7 @@ func (a *app) showNodes(s redlock.ClusterStatus, f *fleet) error {
 	if s.Votes() < s.Quorum {
 		color = red
 	}
-	p.printf("cluster %s: %s, quorum %d\n", id, p.in(color, plural(s.Votes(), "vote")+" of "+plural(len(f.names), "node")), s.Quorum)
+	p.printf("cluster %s: %s, quorum %d%s\n", id, p.in(color, plural(s.Votes(), "vote")+" of "+plural(len(f.names), "node")), s.Quorum, strictWords(s))
 	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range s.Nodes {
 		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), redact(because(n)))
@@ -144,6 +146,24 @@ func (a *app) showNodes(s redlock.ClusterStatus, f *fleet) error {
 	}
 	p.table(rows)
 	return a.flush(p)
+}
+
+// strictWords says how many records have strict recovery, if any.
+func strictWords(s redlock.ClusterStatus) string {
+	strict := 0
+	for _, n := range s.Nodes {
+		if n.Strict {
+			strict++
+		}
+	}
+	switch strict {
+	case 0:
+		return ""
+	case len(s.Nodes):
+		return ", strict recovery"
+	default:
+		return fmt.Sprintf(", strict recovery in %d of %d records", strict, len(s.Nodes))
+	}
 }
 
 // because is why a node does not vote.

@@ -22,7 +22,7 @@ var (
 	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
 	fields  = append([]string{
 		"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
-		"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run",
+		"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict",
 	}, stripes...)
 )
 
@@ -165,11 +165,11 @@ var draws = []func(*source) step{
 	},
 	func(rnd *source) step {
 		return call("install", []string{node}, mostly(rnd, "nonce-1", "nonce-2"), mostly(rnd, "RUN", "another"), mostly(rnd, "1", "2"),
-			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "3", "a\nb\nc", "30000", count(rnd), mostly(rnd, "", "b"), "")
+			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "3", "a\nb\nc", "30000", count(rnd), mostly(rnd, "", "b"), "", pick(rnd, []string{"", "1", "0"}))
 	},
 	func(rnd *source) step {
 		letters := []string{"a", "b", "c", "d"}
-		argv := []string{epoch(rnd), count(rnd), mostly(rnd, "", "a", "b\nc")}
+		argv := []string{epoch(rnd), count(rnd), mostly(rnd, "", "a", "b\nc"), pick(rnd, []string{"", "1", "0"})}
 		for range rnd.IntN(3) {
 			argv = append(argv, pick(rnd, letters), pick(rnd, letters))
 		}
@@ -279,6 +279,8 @@ func record(rnd *source) step {
 		{"HSET", node, "epoch", "e2"},
 		{"HSET", node, "maxttl", "x"},
 		{"HDEL", node, "gone", "format"},
+		{"HDEL", node, "strict"},
+		{"HSET", node, "strict", "1"},
 		{"HSET", node, "epoch", "e1", "base", count(rnd)},
 		{"HSET", node, "epoch", "e1", "base", "5", "format", "1"},
 		{"HSET", node, "epoch", "e1", "names", "a\nb\nc", "retired", "b"},
@@ -288,7 +290,7 @@ func record(rnd *source) step {
 		{"HSET", node, "epoch", "e1"},
 		{"HSET", node, "epoch", "e1", "cluster", "c1", "maxttl", "30000"},
 		{"HSET", node, "cluster", "c1", "maxttl_was", count(rnd)},
-	}[rnd.IntN(18)]
+	}[rnd.IntN(20)]
 }
 
 // send has a peer do a step.

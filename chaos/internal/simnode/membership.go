@@ -12,7 +12,7 @@ import (
 // recordFields is the order in which read.lua returns them.
 var recordFields = [...]string{
 	"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
-	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run",
+	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict",
 }
 
 // record reads the record, and ends the script if it is none.
@@ -85,7 +85,7 @@ func (c *call) notice() {
 }
 
 func (c *call) install() {
-	if !c.shaped(1, 11) {
+	if !c.shaped(1, 12) {
 		return
 	}
 	if string(c.argv[1]) != c.node.identity() {
@@ -120,6 +120,7 @@ func (c *call) install() {
 		f[name] = string(c.argv[i])
 	}
 	f["base"] = strconv.FormatInt(max(base, old), 10)
+	c.bind(f, 11)
 	for _, name := range []string{"nonce", "nonce_run", "maxttl_was"} {
 		delete(f, name)
 	}
@@ -144,7 +145,7 @@ func lines(list string) []string {
 }
 
 func (c *call) amend() {
-	if !c.shaped(1, 3) {
+	if !c.shaped(1, 4) {
 		return
 	}
 	f, ok := c.votes(c.keys[0], c.argv[0], func() { c.reply.int(noMember) })
@@ -157,11 +158,11 @@ func (c *call) amend() {
 			retired = with(retired, name)
 		}
 	}
-	if len(c.argv)%2 == 0 {
+	if len(c.argv)%2 == 1 {
 		c.malformed()
 		return
 	}
-	for i := 3; i < len(c.argv); i += 2 {
+	for i := 4; i < len(c.argv); i += 2 {
 		old, fresh := string(c.argv[i]), string(c.argv[i+1])
 		if has(replaced, old+"\t"+fresh) {
 			continue
@@ -187,6 +188,7 @@ func (c *call) amend() {
 	}
 	f["maxttl"] = strconv.FormatInt(max(longest, asked), 10)
 	f["names"], f["retired"], f["replaced"] = names, retired, replaced
+	c.bind(f, 3)
 	c.reply.int(1)
 }
 
@@ -221,6 +223,13 @@ func (c *call) lower() {
 		f["epoch"] = string(c.argv[2])
 	}
 	c.reply.int(1)
+}
+
+// bind writes strict, if the argument says so.
+func (c *call) bind(f map[string]string, i int) {
+	if string(c.argv[i]) == "1" {
+		f["strict"] = "1"
+	}
 }
 
 func (c *call) retire() {

@@ -25,10 +25,10 @@ var natives = map[string]func(*call){
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*call).reseed,
 	"307c7436af43104c4460449b0a958c9e31695f0d": (*call).release,
 	"941fc1a1f10bb6a8211d364923f4c96d6122286b": (*call).releaseBatch,
-	"d0d97853c1fa22cd37fd1411a82ea576c20bb267": (*call).readRecord,
+	"8d55d3b87f934329d8d4cfd5073d59b1acf21932": (*call).readRecord,
 	"281ee3781bd821a55739a4563dd209f89fe61018": (*call).notice,
-	"b7c297b4013cc8fe92a189b4dd8012e63cdd636e": (*call).install,
-	"5755c2f3e153a139f2eef9baed4b9dfe7f687dea": (*call).amend,
+	"9e864fca84abb7f9877a3f968ba598dfd47da976": (*call).install,
+	"26e523c26a8ca144a3558e6f7a8ac4946c59be06": (*call).amend,
 	"971ed9865248e3aa913c05ef1b57109880d76979": (*call).retire,
 	"65709149a51460495814b086b4a43332c2906dcd": (*call).lower,
 	// chaos/plain.go
