@@ -141,6 +141,12 @@ func (r record) MaxTTL() time.Duration { return r.maxTTL }
 
 func (r record) Was() time.Duration { return r.was }
 
+// WithWas is the record of a node whose MaxTTL is being lowered.
+func (r record) WithWas(was time.Duration) record {
+	r.was = was
+	return r
+}
+
 func (r record) Longest() time.Duration { return r.longest() }
 
 func (r record) Retired() []string { return r.retired }

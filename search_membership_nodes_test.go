@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"sync"
+	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
@@ -79,6 +80,9 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	if sys.drops && v.node.Keys[0].Owner != scriptmodel.Nobody {
 		put(dropKey, func(v *server, _ *memberState) { v.node.Drop(0) })
 	}
+	if sys.lowers {
+		sys.lower(s, n, put)
+	}
 	if int(n) >= sys.faulty || s.faults == 0 {
 		return
 	}
@@ -125,6 +129,36 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	}
 	if sys.flush {
 		put(flushAll, func(v *server, s *memberState) { s.faults--; v.data = data{} })
+	}
+}
+
+// lower yields the two steps of lower.lua, each once and on all nodes that have a
+// record, and that the client with the longer leases raises MaxTTL again.
+func (sys *memberSystem) lower(s *memberState, n uint8, put func(uint8, func(*server, *memberState))) {
+	if k := &s.clients[0]; s.servers[n].member() && s.servers[n].maxTTL < sys.life && k.phase == acquiring && k.visits[n].acquire {
+		put(raiseMaxTTL, func(v *server, _ *memberState) { v.maxTTL = sys.life })
+	}
+	all := func(change func(*server)) func(*server, *memberState) {
+		return func(_ *server, s *memberState) {
+			for i := range sys.nodes {
+				v := &s.servers[i]
+				if v.cluster == 0 {
+					continue
+				}
+				if change(v); sys.slip != slipLowerSilent {
+					v.epochs++
+					v.node.Epoch = scriptmodel.Epoch(v.epochs)
+				}
+			}
+			s.lowered++
+		}
+	}
+	switch {
+	case n > 0:
+	case s.lowered == 0:
+		put(lowerMaxTTL, all(func(v *server) { v.was, v.maxTTL, v.due = v.maxTTL, 1, v.maxTTL }))
+	case s.lowered == 1 && (s.servers[sys.nodes-1].due == 0 || sys.slip == slipLowerAtOnce):
+		put(dropMaxTTL, all(func(v *server) { v.was = 0 }))
 	}
 }
 
@@ -188,11 +222,13 @@ func (sys *memberSystem) looks(s *memberState, k *joiner, n uint8) bool {
 	}
 	for i := range sys.nodes {
 		w := k.watches[i]
-		if w.nonce == 0 || w.age < sys.waits() {
-			continue
-		}
-		if !g.answered || !sys.ageless() && g.age+sys.waits() > w.age {
-			return true
+		for wait := sys.shortest(); wait <= sys.waits(); wait++ {
+			if w.nonce == 0 || w.age < wait {
+				continue
+			}
+			if !g.answered || !sys.ageless() && g.age+wait > w.age {
+				return true
+			}
 		}
 	}
 	return false
@@ -206,6 +242,14 @@ func (sys *memberSystem) waits() uint8 {
 	return sys.life
 }
 
+// shortest is the shortest wait: where MaxTTL is lowered it may be any up to waits.
+func (sys *memberSystem) shortest() uint8 {
+	if sys.lowers {
+		return 1
+	}
+	return sys.waits()
+}
+
 func aged(g glimpse, age uint8) glimpse {
 	g.age = age
 	return g
@@ -216,7 +260,7 @@ func (sys *memberSystem) glimpse(v *server) glimpse {
 	return glimpse{
 		answered: true, process: v.process, cluster: v.cluster, run: v.run, epoch: min(uint8(v.node.Epoch), 1),
 		nonce: v.nonce, onRun: v.onRun, largest: v.node.Number(0),
-		returned: v.returned(),
+		returned: v.returned(), maxTTL: v.maxTTL, was: v.was,
 	}
 }
 
@@ -266,6 +310,7 @@ func (sys *memberSystem) install(v *server, o order) {
 	v.node.Epoch = scriptmodel.Epoch(v.epochs)
 	v.node.Base = max(v.node.Base, o.base)
 	v.cluster, v.run, v.nonce, v.onRun = o.cluster, o.run, 0, 0
+	v.maxTTL, v.was = o.maxTTL, 0
 }
 
 // nowInstant is the joiner's present, in the rules' own terms.
@@ -292,6 +337,12 @@ func (sys *memberSystem) sight(g glimpse) redlock.Sight {
 	var rec *redlock.Record
 	if g.cluster != 0 {
 		r := redlock.RecordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.charter().MaxTTL(), 0)
+		if sys.lowers {
+			r = redlock.RecordOf(r.Epoch(), r.Cluster(), r.Run(), r.Names(), time.Duration(g.maxTTL)*unit, 0)
+			if sys.slip != slipWaitsByNew {
+				r = r.WithWas(time.Duration(g.was) * unit)
+			}
+		}
 		rec = &r
 	}
 	s := redlock.SightOf(at, word('r', g.process), rec, redlock.Token(g.largest), redlock.NoticeOf(word('n', g.nonce), word('r', g.onRun)))
@@ -355,6 +406,9 @@ func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number) an
 		return answer{notice: p.Do() == redlock.DoNotice}
 	}
 	o := order{nonce: k.watches[n].nonce, run: k.watches[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record().Base())}
+	if sys.lowers {
+		o.maxTTL = uint8(p.Record().MaxTTL() / unit)
+	}
 	for id := range uint8(2 + mostJoiners) {
 		if p.Record().Cluster() == word('c', id) {
 			o.cluster = id

@@ -20,7 +20,7 @@ func (sys *memberSystem) Next(s memberState, yield yieldMember) {
 			for n := range uint8(sys.nodes) {
 				sys.arrive(&s, c, n, yield)
 			}
-		} else if !begun { // clients are alike until they begin
+		} else if !begun || sys.lowers { // clients are alike until they begin, unless their leases differ
 			begun = true
 			yield(search.Step{Kind: beginClient, A: c}, sys.begin(s, c))
 		}
@@ -49,6 +49,7 @@ func (sys *memberSystem) tick(s memberState) (memberState, bool) {
 	for i := range sys.nodes {
 		v, r := &s.servers[i], sys.rate(i)
 		runData(&v.node, r)
+		down(&v.due, 1)
 		if v.isSaved {
 			runData(&v.saved.node, r)
 		}
@@ -78,7 +79,9 @@ func (sys *memberSystem) tick(s memberState) (memberState, bool) {
 
 // ageless: where one node at most is blank, a joiner keeps only what it read
 // after that node's wait, and so need not know when that was.
-func (sys *memberSystem) ageless() bool { return sys.lean && sys.faulty == 1 && !sys.racing }
+func (sys *memberSystem) ageless() bool {
+	return sys.lean && sys.faulty == 1 && !sys.racing && !sys.lowers
+}
 
 // lapse: where nothing is released or extended, a client whose validity is over
 // does nothing more, and needs no reply.
@@ -121,25 +124,28 @@ func runData(n *scriptmodel.Node, r uint8) {
 	n.Expire(0)
 }
 
-// lease is what the clients take, and validity what they trust of it.
-func (sys *memberSystem) lease() scriptmodel.Tick {
+// lease is what a client takes, and validity what it trusts of it.
+func (sys *memberSystem) lease(c uint8) scriptmodel.Tick {
+	if sys.lowers && c > 0 {
+		return 1
+	}
 	if sys.slip == slipLongLease {
 		return scriptmodel.Tick(2 * sys.life)
 	}
 	return scriptmodel.Tick(sys.life)
 }
 
-func (sys *memberSystem) validity() uint8 {
+func (sys *memberSystem) validity(c uint8) uint8 {
 	if sys.slip == slipNoDrift {
-		return uint8(sys.lease())
+		return uint8(sys.lease(c))
 	}
-	return uint8(sys.lease()) - sys.drift
+	return uint8(sys.lease(c)) - sys.drift
 }
 
 // begin sends an acquire to every node.
 func (sys *memberSystem) begin(s memberState, c uint8) memberState {
 	k := &s.clients[c]
-	k.phase, k.left, k.floor = acquiring, sys.validity(), s.best
+	k.phase, k.left, k.floor = acquiring, sys.validity(c), s.best
 	for n := range sys.nodes {
 		k.visits[n].acquire = true
 	}
@@ -259,7 +265,7 @@ func (sys *memberSystem) win(s memberState, c uint8, t scriptmodel.Number) membe
 func (sys *memberSystem) extend(s memberState, c uint8) memberState {
 	k := &s.clients[c]
 	k.rounds++
-	k.more = sys.validity()
+	k.more = sys.validity(c)
 	for n := range sys.nodes {
 		v := &k.visits[n]
 		v.extend, v.confirmed, v.gone = true, false, false
@@ -327,7 +333,8 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	k := &s.clients[c]
 	link := &k.visits[n]
 	votes, epoch := sys.votes(&s.servers[n], link)
-	owner, life := ownerOf(c), sys.lease()
+	votes = votes && (!sys.lowers || sys.slip == slipLowerSilent || scriptmodel.Tick(s.servers[n].maxTTL) >= sys.lease(c)) // it was read under this epoch
+	owner, life := ownerOf(c), sys.lease(c)
 	counts := !sys.follows || s.servers[n].run == s.servers[n].process // by the look behind the command
 	at := func(kind uint8, ok bool, run func(*visit, *scriptmodel.Node)) {
 		if !ok {

@@ -40,6 +40,9 @@ const (
 	slipLongLease    // a lease above MaxTTL
 	slipEpochReturns // an epoch that another followed votes again
 	slipNoHistory    // an identity is the run_id alone
+	slipLowerAtOnce  // MaxTTL is lowered without the wait
+	slipLowerSilent  // lowering begins no epoch
+	slipWaitsByNew   // waits go by the new MaxTTL while it is lowered
 )
 
 // memberSystem is nodes that forget, clients that lock, and joiners that bring
@@ -73,6 +76,7 @@ type memberSystem struct {
 	follows                 bool                              // the same for REPLICAOF its own lagging standby, and back
 	swaps                   bool                              // the same for SWAPDB: two data sets, one of them in force
 	extends                 uint8                             // extensions a lock may have, each with a re-seed
+	lowers                  bool                              // MaxTTL, on each node, from life to 1; the first client takes life, the others 1
 	releases                bool                              // locks are released, attempts rolled back
 	founding                bool                              // the nodes are blank in the beginning
 	racing                  bool                              // joiners look at every node, not only at what a blank one needs
@@ -93,6 +97,7 @@ type memberSystem struct {
 type data struct {
 	node                       scriptmodel.Node
 	cluster, run, nonce, onRun uint8 // the record (cluster 0: none) and the notice
+	maxTTL, was                uint8 // of the record, in units, where MaxTTL is lowered; else 0
 }
 
 // server is one node: its data, its disk, its process.
@@ -104,6 +109,7 @@ type server struct {
 	read           bool  // of slipOtherConnection: a client has read a member, and loads
 	process        uint8 // its identity
 	epochs, nonces uint8 // so many were given out
+	due            uint8 // until the old MaxTTL may go
 	voted          uint8 // the last epoch that it voted under, where data are swapped
 }
 
@@ -142,6 +148,7 @@ type glimpse struct {
 	nonce, onRun        uint8
 	largest             scriptmodel.Number
 	returned            bool // its epoch has ended
+	maxTTL, was         uint8
 	age                 uint8
 }
 
@@ -151,6 +158,7 @@ type patience struct{ nonce, run, age uint8 }
 // order is an install under way.
 type order struct {
 	nonce, run, cluster uint8
+	maxTTL              uint8
 	base                scriptmodel.Number
 }
 
@@ -165,6 +173,7 @@ type memberState struct {
 	clients [mostClients]client
 	joiners [mostJoiners]joiner
 	faults  uint8 // left
+	lowered uint8 // steps of lowering that were done
 	best    scriptmodel.Number
 }
 
@@ -173,6 +182,9 @@ func (sys *memberSystem) Init() (s memberState) {
 	for i := range sys.nodes {
 		v := &s.servers[i]
 		v.process = 1
+		if sys.lowers {
+			v.maxTTL = sys.life
+		}
 		if !sys.founding {
 			v.cluster, v.run, v.loaded = 1, 1, true
 			v.node.Epoch, v.epochs = 1, 1
@@ -224,6 +236,42 @@ func unevenCounters(_ *memberSystem, s *memberState) { s.servers[1].node.Stripes
 func lateInstall(_ *memberSystem, s *memberState) {
 	s.servers[0].epochs, s.servers[0].node.Epoch, s.servers[0].nonces = 2, 2, 1
 	s.joiners[0].orders[0] = order{nonce: 1, run: 1, cluster: 1}
+}
+
+// longLease is where the first client holds the lock on the first two nodes, with the
+// longer lease.
+func longLease(sys *memberSystem, s *memberState) {
+	a := &s.clients[0]
+	a.phase, a.token, a.left, s.best = held, 1, sys.life, 1
+	for n := range 2 {
+		s.servers[n].node.Stripes[0] = 1
+		s.servers[n].node.Keys[0] = scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.life)}
+	}
+}
+
+// midLowering is longLease after the first step of lowering.
+func midLowering(sys *memberSystem, s *memberState) {
+	longLease(sys, s)
+	s.lowered = 1
+	for n := range sys.nodes {
+		v := &s.servers[n]
+		v.maxTTL, v.was, v.due, v.epochs, v.node.Epoch = 1, sys.life, sys.life, 2, 2
+	}
+}
+
+// afterLowering is where MaxTTL has come down, and the first client's acquire with
+// the longer lease is under way to the first two nodes.
+func afterLowering(sys *memberSystem, s *memberState) {
+	*s = sys.begin(*s, 0)
+	s.clients[0].visits[2].acquire = false
+	s.lowered = 2
+	for n := range sys.nodes {
+		v := &s.servers[n]
+		v.maxTTL = 1
+		if sys.slip != slipLowerSilent {
+			v.epochs, v.node.Epoch = 3, 3
+		}
+	}
 }
 
 var seedOfServers = maphash.MakeSeed()
@@ -341,6 +389,9 @@ const (
 	dropKey
 	swapData
 	followStandby
+	lowerMaxTTL
+	dropMaxTTL
+	raiseMaxTTL
 )
 
 var stepTexts = [...]string{
@@ -353,7 +404,8 @@ var stepTexts = [...]string{
 	"server %[2]d gets a notice", "joiner %[2]d reads server %[3]d", "joiner %[2]d gets no answer of server %[3]d",
 	"joiner %[2]d sends an install for server %[3]d", "server %[3]d runs joiner %[2]d's install",
 	"server %[2]d drops its key", "server %[2]d swaps its data",
-	"server %[2]d takes its standby's data",
+	"server %[2]d takes its standby's data", "MaxTTL of server %[2]d is lowered", "the old MaxTTL of server %[2]d is dropped",
+	"the first client raises MaxTTL on server %[2]d",
 }
 
 func (sys *memberSystem) Describe(st search.Step) string {
@@ -402,6 +454,9 @@ var nodeNames = [...]string{"a", "b", "c", "d", "e"}
 
 func (sys *memberSystem) charter() redlock.Charter {
 	maxTTL := time.Duration(sys.life) * unit
+	if sys.lowers {
+		maxTTL = unit
+	}
 	if sys.slip == slipRejoinAtOnce {
 		maxTTL = 0
 	}

@@ -50,6 +50,11 @@ func dropping(s *memberSystem) { s.faults, s.joiners, s.drops, s.start = 0, 0, t
 // which one forgets.
 func keeping(s *memberSystem) { s.extends, s.releases, s.clients, s.blank = 1, true, 1, true }
 
+// lowering is MaxTTL that comes down from two units to one.
+func lowering(start func(*memberSystem, *memberState)) func(*memberSystem) {
+	return func(s *memberSystem) { s.lowers, s.life, s.blank, s.start = true, 2, true, start }
+}
+
 // closedSearches go through everything that can happen. Those of whole are only
 // for the whole search.
 var closedSearches = []struct {
@@ -93,6 +98,28 @@ func TestSearchMembershipHoldsInEveryReachableState(t *testing.T) {
 			t.Log(r)
 			if err := r.Err(); err != nil && (r.Trace != nil || !underRace) {
 				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Not closed: so many states, from each of three beginnings.
+func TestSearchLoweringMaxTTLKeepsOneHolder(t *testing.T) {
+	for name, start := range map[string]func(*memberSystem, *memberState){
+		"a longer lease is held": longLease, "after the first step": midLowering, "raised again": afterLowering,
+	} {
+		t.Run(name, func(t *testing.T) {
+			most := 600_000
+			switch {
+			case underRace:
+				most = firstStates
+			case wholeSearch():
+				most = 3_000_000
+			}
+			r := search.Closed(closedSystem(lowering(start)), search.Options{MaxStates: most})
+			t.Log(r)
+			if r.Trace != nil {
+				t.Fatal(r.Trace)
 			}
 		})
 	}
@@ -198,6 +225,9 @@ var breaking = []struct {
 	{"a re-seed without the tombstone check", litter, func(s *memberSystem) { keeping(s); s.flaw = scriptmodel.ReseedDead }},
 	{"an identity without the replication id", forgotten, func(s *memberSystem) { s.slip, s.follows = slipNoHistory, true }},
 	{"an epoch that comes back", forgotten, func(s *memberSystem) { s.slip, s.swaps, s.faults = slipEpochReturns, true, 2 }},
+	{"MaxTTL lowered while a longer lease is held", forgotten, func(s *memberSystem) { lowering(midLowering)(s); s.slip = slipLowerAtOnce }},
+	{"MaxTTL lowered without a new epoch", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.slip = slipLowerSilent }},
+	{"waits by the new MaxTTL", forgotten, func(s *memberSystem) { lowering(longLease)(s); s.slip = slipWaitsByNew }},
 	{"a lease above MaxTTL", forgotten, func(s *memberSystem) { s.slip, s.blank = slipLongLease, true }},
 }
 
