@@ -112,25 +112,24 @@ func TestServersInClusterModeAreMisconfigured(t *testing.T) {
 		return servers[1].Client().Set(t.Context(), "orders/1", "x", time.Millisecond).Err() == nil
 	})
 	for i, s := range servers {
-		l := lockerWith(t, defaultClients(t, s.Addr()), redlock.WithNodeTimeout(time.Second))
-		if i == 1 {
-			_ = l.Cluster().Admit(t.Context()) // a slot of its own has the record
-		}
-		// One that was too slow for an attempt is told as soon as it answers.
-		must(t, s.Pause())
-		_, err := l.TryAcquire(t.Context(), "orders/42")
-		must(t, s.Resume())
-		wantError(t, "TryAcquire, while it is silent", err, redlock.ErrNoQuorum)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		_, err = l.Acquire(ctx, "orders/42")
-		cancel()
-		wantError(t, "Acquire", err, redlock.ErrMisconfigured)
-		wantError(t, "Acquire", err, redlock.ErrNoQuorum)
-		if err != nil && !strings.Contains(err.Error(), "cluster-enabled") {
-			t.Errorf("got %v; want it to name the setting", err)
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("server %d: Acquire waited; want it at once", i)
+		for _, opts := range [][]redlock.Option{nil, {redlock.WithoutMembership()}} {
+			l := lockerWith(t, defaultClients(t, s.Addr()), append(opts, redlock.WithNodeTimeout(time.Second))...)
+			// One that was too slow for an attempt is told as soon as it answers.
+			must(t, s.Pause())
+			_, err := l.TryAcquire(t.Context(), "orders/42")
+			must(t, s.Resume())
+			wantError(t, "TryAcquire, while it is silent", err, redlock.ErrNoQuorum)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			_, err = l.Acquire(ctx, "orders/42")
+			cancel()
+			wantError(t, "Acquire", err, redlock.ErrMisconfigured)
+			wantError(t, "Acquire", err, redlock.ErrNoQuorum)
+			if err != nil && !strings.Contains(err.Error(), "cluster-enabled") {
+				t.Errorf("got %v; want it to name the setting", err)
+			}
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("server %d: Acquire waited; want it at once", i)
+			}
 		}
 	}
 }

@@ -61,6 +61,7 @@ type Report struct {
 	Nodes    int // how many there are
 	Answered int // how many answered
 	Quorum   int
+	Servers  []string // what each node runs, by its index, such as "Valkey 8.1.1"; empty: it does not tell
 	Findings []Finding
 }
 
@@ -160,7 +161,7 @@ type doctor struct {
 
 // report is all findings, in order.
 func (d *doctor) report() Report {
-	r := Report{Nodes: len(d.names), Quorum: quorumOf(len(d.names))}
+	r := Report{Nodes: len(d.names), Quorum: quorumOf(len(d.names)), Servers: make([]string, len(d.names))}
 	d.config()
 	for i := range d.exams {
 		d.client(i)
@@ -169,6 +170,9 @@ func (d *doctor) report() Report {
 			continue
 		}
 		r.Answered++
+		if name, version := d.program(i); version != "" {
+			r.Servers[i] = name + " " + version
+		}
 		d.server(i)
 		d.persistence(i)
 		d.history(i)

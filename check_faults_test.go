@@ -16,6 +16,9 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 )
 
+// redisVersion is the version of a Redis, or what a Valkey says in its place.
+const redisVersion = `redis_version:\S+(\s+server_name:valkey\s+valkey_version:\S+)?`
+
 func serverFaults() []planted {
 	return []planted{
 		{
@@ -86,10 +89,10 @@ func serverFaults() []planted {
 			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}),
 			[]found{at4(faultError, redlock.FindingMode), at4(faultError, redlock.FindingRefuses), at4(faultUnknown, redlock.FindingRecord)},
 		},
-		{"an old Redis", infoSays(`redis_version:\S+`, "redis_version:6.2.1"), []found{at4(faultError, redlock.FindingVersion)}},
+		{"an old Redis", infoSays(redisVersion, "redis_version:6.2.1"), []found{at4(faultError, redlock.FindingVersion)}},
 		{"an old Valkey", infoSays(`redis_git_sha1:\S+`, "valkey_version:7.1.9"), []found{at4(faultError, redlock.FindingVersion)}},
 		{"a new Valkey", infoSays(`redis_git_sha1:\S+`, "valkey_version:8.1.0"), nil},
-		{"a version that can't be read", infoSays(`redis_version:\S+`, "redis_version:next"), []found{at4(faultUnknown, redlock.FindingVersion)}},
+		{"a version that can't be read", infoSays(redisVersion, "redis_version:next"), []found{at4(faultUnknown, redlock.FindingVersion)}},
 		{"no run_id", infoSays(`run_id:\S+`, "not_told:"), []found{at4(faultError, redlock.FindingRunID)}},
 		{
 			"keys that may be evicted",

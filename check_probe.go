@@ -284,6 +284,7 @@ var probeDiagnoses = []struct {
 	{"can't access", aboutNoRight},
 	{"unknown command", aboutMissingCommand},
 	{"Unknown Redis command", aboutMissingCommand},
+	{"Unknown command called from script", aboutMissingCommand}, // Valkey
 }
 
 // covers tells whether the rights that were looked at say it already.

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -15,7 +16,7 @@ const (
 var (
 	aboutVersion = diagnosis{
 		FindingVersion,
-		"Redis before 7 keeps its script cache over a restart, so a node that forgot would vote at once; redlock needs Redis 7 or Valkey 7.2; tried on Redis 7.0",
+		"Redis before 7 keeps its script cache over a restart, so a node that forgot would vote at once; redlock needs Redis 7 or Valkey 7.2; tried on Redis 7.0, Redis 8.0 and Valkey 8.1",
 		"Upgrade the server",
 	}
 	aboutRunID = diagnosis{
@@ -90,7 +91,7 @@ func (d *doctor) server(i int) {
 			d.find(SeverityWarning, i, aboutReplicas, "it is a master with %s connected replicas", n)
 		}
 	}
-	if mode := e.info["redis_mode"]; e.info["cluster_enabled"] == "1" || mode != "" && mode != "standalone" {
+	if mode := cmp.Or(e.info["redis_mode"], e.info["server_mode"]); e.info["cluster_enabled"] == "1" || mode != "" && mode != "standalone" {
 		d.find(SeverityError, i, aboutMode, "it runs in %s mode", mode)
 	}
 	d.eviction(i)
@@ -99,13 +100,22 @@ func (d *doctor) server(i int) {
 	d.goodReplicas(i)
 }
 
-// version compares major and minor. Valkey calls itself Redis 7.2 in the old
-// field, for the sake of old clients.
-func (d *doctor) version(i int) {
+// program is what the node runs, as INFO tells. Valkey calls itself Redis 7.2 in the
+// old field, for the sake of old clients.
+func (d *doctor) program(i int) (name, version string) {
 	info := d.exams[i].info
-	name, text, oldest := "Redis", info["redis_version"], oldestRedis
 	if v := info["valkey_version"]; v != "" {
-		name, text, oldest = "Valkey", v, oldestValkey
+		return "Valkey", v
+	}
+	return "Redis", info["redis_version"]
+}
+
+// version compares major and minor.
+func (d *doctor) version(i int) {
+	name, text := d.program(i)
+	oldest := oldestRedis
+	if name == "Valkey" {
+		oldest = oldestValkey
 	}
 	switch v, ok := parseVersion(text); {
 	case !ok:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -157,7 +158,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	in(2, serverFaults()[4].plant) // a replica of node 1
 	in(3, instead(chaos.ServerConfig{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}))
 	in(4, asUser("~* +@all -script|load -config"))
-	in(5, infoSays(`redis_version:\S+`, "redis_version:6.2.1"))
+	in(5, infoSays(redisVersion, "redis_version:6.2.1"))
 	in(6, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }))
 	in(7, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}))
 	plantRecord(t, clients[8:9], 12, "n", "3", "names", "a\nb\nc")
@@ -214,6 +215,28 @@ func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 		t.Fatalf("Check: %v", err)
 	}
 	wantFound(t, r, faultInfo)
+}
+
+// The report names the server of each node as the server does. Valkey says that it is
+// a Redis 7.2 as well.
+func TestCheckNamesTheServerOfEachNode(t *testing.T) {
+	server := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	told, err := exec.CommandContext(t.Context(), server.Program(), "--version").Output() //nolint:gosec // the tests' own server
+	must(t, err)
+	m := regexp.MustCompile(`^(Redis|Valkey) server v=(\S+)`).FindStringSubmatch(string(told))
+	if m == nil {
+		t.Fatalf("--version says %q", told)
+	}
+	down := chaos.NeedServer(t, chaos.ServerConfig{})
+	must(t, down.Kill())
+	clients := []redis.UniversalClient{clientOf(t, server), clientOf(t, down), clientOf(t, chaos.NeedServer(t, chaos.ServerConfig{}))}
+	s := &set{t, make([]redis.UniversalClient, 5)}
+	s.clients[4] = clients[2]
+	infoSays(`redis_git_sha1:\S+`, "valkey_version:9.0.1")(s)
+	clients[2] = s.clients[4]
+	if got, want := check(t, clients).Servers, []string{m[1] + " " + m[2], "", "Valkey 9.0.1"}; !slices.Equal(got, want) {
+		t.Errorf("got the servers %q; want %q", got, want)
+	}
 }
 
 // planted is one fault in an otherwise good set of five, at node 4 unless want

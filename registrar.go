@@ -66,7 +66,7 @@ func noIdentity(err error) error {
 	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", ErrMisconfigured, nodeKey, err)
 	}
-	for _, sign := range []string{"INFO", "Unknown Redis command", "ACL", "can't run this command", "not supported"} {
+	for _, sign := range []string{"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported"} {
 		if strings.Contains(reply.Error(), sign) {
 			return fmt.Errorf("%w: INFO tells no run_id and master_replid to a script (an ACL without +info: grant it, or use WithoutMembership; "+
 				"a plain miniredis: package redlocktest has nodes that do): %w", ErrMisconfigured, err)

@@ -2,11 +2,14 @@
 -- KEYS[1] redlock:node
 -- ARGV    1 to also find the largest number (reads every stripe), or 0
 -- returns its identity (<run_id>.<master_replid>); its role; the largest number
---         (0: none, or not asked for); then the fields below, nil where absent
+--         (0: none, or not asked for); then the fields below, nil where absent;
+--         CROSSSLOT in cluster mode, as the first script over more keys would say
 -- atomic because a record is worth something only beside the identity of the very
 -- server that shows it: between two commands it may have restarted, or have taken
 -- over another server's data (REPLICAOF).
-local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local server = redis.call('INFO', 'server')
+if string.find(server, '_mode:cluster') then return redis.error_reply('CROSSSLOT redlock: the server runs in cluster mode') end
+local process = string.match(server, 'run_id:(%w+)')
 local replication = redis.call('INFO', 'replication')
 local history = string.match(replication, 'master_replid:(%w+)')
 if not process or not history then return redis.error_reply('ERR redlock: INFO has no run_id, or no master_replid') end

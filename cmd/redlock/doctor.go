@@ -5,6 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/quorumkit/redlock"
 )
@@ -43,6 +46,7 @@ type reportShows struct {
 	Nodes    int            `json:"nodes"`
 	Answered int            `json:"answered"`
 	Quorum   int            `json:"quorum"`
+	Servers  []string       `json:"servers"`
 	Worst    string         `json:"worst,omitempty"`
 	Findings []findingShows `json:"findings"`
 }
@@ -87,7 +91,7 @@ func severityStatus(s redlock.Severity) int {
 }
 
 func reportOf(r redlock.Report) reportShows {
-	out := reportShows{Nodes: r.Nodes, Answered: r.Answered, Quorum: r.Quorum, Findings: []findingShows{}}
+	out := reportShows{Nodes: r.Nodes, Answered: r.Answered, Quorum: r.Quorum, Servers: r.Servers, Findings: []findingShows{}}
 	if w := r.Worst(); w != 0 {
 		out.Worst = w.String()
 	}
@@ -102,6 +106,9 @@ func reportOf(r redlock.Report) reportShows {
 func (a *app) showReport(r redlock.Report) error {
 	p := a.newPage()
 	p.printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(r.Findings), "finding"))
+	if text := serversOf(r); text != "" {
+		p.printf("servers: %s\n", text)
+	}
 	if len(r.Findings) == 0 {
 		return a.flush(p)
 	}
@@ -124,6 +131,21 @@ func (a *app) showReport(r redlock.Report) error {
 		}
 	}
 	return a.flush(p)
+}
+
+// serversOf is what the nodes run, each server once, with the number of its nodes.
+func serversOf(r redlock.Report) string {
+	nodes := map[string]int{}
+	for _, s := range r.Servers {
+		if s != "" {
+			nodes[s]++
+		}
+	}
+	var out []string
+	for _, s := range slices.Sorted(maps.Keys(nodes)) {
+		out = append(out, fmt.Sprintf("%s on %s", s, plural(nodes[s], "node")))
+	}
+	return redact(strings.Join(out, ", "))
 }
 
 func severityColor(s redlock.Severity) paint {

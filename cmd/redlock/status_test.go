@@ -265,14 +265,18 @@ func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	flags := []string{"doctor", "--node-timeout", "1s"}
 	r := run(t, nodes, flags...)
-	r.want(t, 1, "3 of 3 nodes answered", "persistence", "warning")
+	r.want(t, 1, "3 of 3 nodes answered", "persistence", "warning", "servers: ", " on 3 nodes")
 	var report struct {
+		Servers  []string
 		Worst    string
 		Findings []struct{ Severity, Code, Node, What, Why, Remedy string }
 	}
 	decode(t, run(t, nodes, append(flags, "--json")...).out, &report)
 	if len(report.Findings) == 0 || report.Worst != "warning" || report.Findings[0].Remedy == "" {
 		t.Errorf("got %+v; want findings with remedies, the worst a warning", report)
+	}
+	if len(report.Servers) != 3 || !strings.Contains(r.out, report.Servers[0]+" on 3 nodes") {
+		t.Errorf("got the servers %q; want three alike, and the name in %s", report.Servers, r.out)
 	}
 	if err := servers[0].Kill(); err != nil {
 		t.Fatal(err)
