@@ -243,7 +243,7 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 func TestLabSaysThatABackendIsNotAvailable(t *testing.T) {
 	t.Parallel()
 	cmd := prepare(t, "", "lab", "gc-pause", "--backend", "real")
-	cmd.Env = append(cmd.Env, "PATH=/nonexistent")
+	cmd.Env = append(cmd.Env, "PATH=/nonexistent", "REDLOCK_TEST_SERVER=")
 	finish(t, cmd).want(t, 69, "real backend")
 }
 

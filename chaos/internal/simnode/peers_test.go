@@ -130,9 +130,20 @@ func (p *peer) read() string {
 	}
 }
 
+// valkeyWords are errors that Valkey words otherwise than Redis does, and a node of
+// ours with it: redlock must tell them by other words.
+var valkeyWords = map[string]string{
+	"-NOSCRIPT No matching script.":                         "-NOSCRIPT No matching script. Please use EVAL.",
+	"-ERR Unknown command called from script":               "-ERR Unknown Redis command called from script",
+	"-ERR Wrong number of args calling command from script": "-ERR Wrong number of args calling Redis command from script",
+}
+
 // errorClass is an error without what Redis says of the script's line.
 func errorClass(line string) string {
 	line, _, _ = strings.Cut(line, " script: ")
+	if redis := valkeyWords[line]; redis != "" {
+		return redis
+	}
 	for _, class := range []string{"-ERR user_script", "-ERR Error compiling script"} {
 		if strings.HasPrefix(line, class) {
 			return class

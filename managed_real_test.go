@@ -1,0 +1,124 @@
+package redlock_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// pageRights are the rules of the user that the page has for managed servers.
+func pageRights(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile("docs/OPERATIONS.md")
+	must(t, err)
+	m := regexp.MustCompile(`(?m)^ACL SETUSER redlock on >SECRET (.*)$`).FindSubmatch(page)
+	if m == nil {
+		t.Fatal("docs/OPERATIONS.md has no ACL SETUSER redlock")
+	}
+	return strings.Fields(string(m[1]))
+}
+
+// managed starts servers as a provider does: what it keeps for itself is gone, and
+// the user has the rights of the page.
+func managed(t *testing.T, n int) []string {
+	t.Helper()
+	config := chaos.ServerConfig{AOF: chaos.FsyncEverysec, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}}
+	for _, command := range []string{"CONFIG", "DEBUG", "ACL", "FLUSHALL", "FLUSHDB", "KEYS", "EVAL", "FUNCTION", "REPLICAOF", "SHUTDOWN"} {
+		config.Args = append(config.Args, "--rename-command", command, "")
+	}
+	var urls []string
+	for _, s := range chaos.NeedServers(t, n, config) {
+		urls = append(urls, "redis://redlock:SECRET@"+s.Addr())
+	}
+	return urls
+}
+
+func TestTheRightsThatThePageListsAreEnough(t *testing.T) {
+	t.Parallel()
+	urls := managed(t, 3)
+	opened := func(opts ...redlock.Option) *redlock.Locker {
+		l, err := redlock.Open(t.Context(), urls, append(opts, redlock.WithPrefix("orders/"), redlock.WithNodeTimeout(patient))...)
+		if err != nil {
+			t.Fatalf("Open: %v", err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	var log eventLog
+	l, other := opened(), opened(redlock.WithObserver(log.observe))
+	admitted(t, l)
+	warm(t, l)
+	warm(t, other)
+	lock := mustAcquire(t, l, "42")
+	must(t, lock.Extend(t.Context(), redlock.DefaultTTL))
+	waiting := make(chan error, 1)
+	go func() {
+		lock, err := other.Acquire(t.Context(), "42")
+		if err == nil {
+			err = lock.Release(t.Context())
+		}
+		waiting <- err
+	}()
+	pollUntil(t, 20*time.Second, "the other stands in line", func() bool {
+		s, err := l.Inspect(t.Context(), "42")
+		return err == nil && slices.ContainsFunc(s.Nodes, func(n redlock.NodeInspection) bool { return len(n.Waiting) > 0 })
+	})
+	mustRelease(t, lock)
+	select {
+	case err := <-waiting:
+		must(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("who waits was not let in")
+	}
+	r, err := l.Cluster().Check(t.Context())
+	must(t, err)
+	for _, f := range r.AtLeast(redlock.SeverityUnknown) {
+		if f.Severity != redlock.SeverityUnknown || f.Code != redlock.FindingPersistence && f.Code != redlock.FindingACL && f.Code != redlock.FindingBacklog {
+			t.Errorf("got %v; want nothing but what CONFIG and ACL would have told", f)
+		}
+	}
+	if len(r.AtLeast(redlock.SeverityUnknown)) == 0 || slices.Contains(r.Servers, "") {
+		t.Errorf("got %v and the servers %q; want what is unknown, and each server", r.Findings, r.Servers)
+	}
+}
+
+func TestTheRightsThatThePageListsAreNeeded(t *testing.T) {
+	t.Parallel()
+	rights, config := pageRights(t), chaos.ServerConfig{AOF: chaos.FsyncAlways}
+	const doctor = " +acl|dryrun +acl|whoami +config|get"
+	config.Users = []string{"all on >SECRET " + strings.Join(rights, " ") + doctor}
+	var taken []string
+	for i, right := range rights {
+		if right[0] == '+' || right[0] == '&' || right == "~redlock:*" {
+			taken = append(taken, right)
+			lacking := slices.Delete(slices.Clone(rights), i, i+1)
+			config.Users = append(config.Users, "without-"+right[1:]+" on >SECRET "+strings.Join(lacking, " ")+doctor)
+		}
+	}
+	server := chaos.NeedServer(t, config)
+	findings := func(user string) []redlock.Finding {
+		c := clientOf(t, server, func(o *redis.Options) { o.Username, o.Password = user, "SECRET" })
+		r, err := lockerWith(t, []redis.UniversalClient{c}, redlock.WithPrefix("orders/"), redlock.WithNodeTimeout(patient)).Cluster().Check(t.Context())
+		must(t, err)
+		return slices.DeleteFunc(r.AtLeast(redlock.SeverityWarning), func(f redlock.Finding) bool { return f.Code != redlock.FindingACL })
+	}
+	if got := findings("all"); len(got) > 0 {
+		t.Errorf("with all rights: got %v; want no finding", got)
+	}
+	for _, right := range taken {
+		if got := findings("without-" + right[1:]); len(got) == 0 {
+			t.Errorf("without %s nothing was found", right)
+		}
+	}
+	if len(taken) < 20 {
+		t.Errorf("%d rights were taken away: %q; want all", len(taken), taken)
+	}
+}
