@@ -89,7 +89,7 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 	answers := make(chan answer, len(l.nodes))
 	for i, n := range l.nodes {
 		in.Nodes[i].Name = n.name
-		l.looks.Go(func() { answers <- answer{i, n.inspect(ctx, in.Key)} })
+		l.looks.Go(func() { answers <- answer{i, inspectNode(ctx, n, in.Key)} })
 	}
 	limit := l.clock.newTimer(l.cfg.nodeTimeout)
 	defer limit.Stop()
@@ -114,9 +114,9 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 	}
 }
 
-// inspect asks one node. The caller's deadline is not passed on: it would come
+// inspectNode asks one node. The caller's deadline is not passed on: it would come
 // back as the silence of the node.
-func (n *node) inspect(ctx context.Context, key string) NodeInspection {
+func inspectNode(ctx context.Context, n *node, key string) NodeInspection {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
 	defer cancel()
 	in := NodeInspection{Name: n.name}
@@ -153,14 +153,14 @@ func (n *node) inspect(ctx context.Context, key string) NodeInspection {
 			in.Token = max(in.Token, Token(t))
 		}
 	}
-	in.Waiting = n.inLine(ctx, key)
+	in.Waiting = inLine(ctx, n, key)
 	return in
 }
 
 // inLine is who waits for the key on the node: nobody, where the node does not
 // say. It comes after the rest, since a client that may not read the queue is still
 // told who holds.
-func (n *node) inLine(ctx context.Context, key string) []string {
+func inLine(ctx context.Context, n *node, key string) []string {
 	ids, err := n.calls.ZRange(ctx, queueKey+key, 0, -1).Result()
 	if err != nil || len(ids) == 0 {
 		return nil

@@ -307,6 +307,12 @@ func (n *node) stepBy(by time.Duration) {
 	n.disown(0, why)
 }
 
+// stepped tells whether it abstains since its clock stepped.
+func (n *node) stepped() bool {
+	d := n.distrust.Load()
+	return d != nil && n.clock.early() < d.until()
+}
+
 // disown has nothing count that the node vouched for in rounds since then, in
 // attempts that are under way neither.
 func (n *node) disown(since instant, why error) {

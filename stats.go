@@ -83,7 +83,7 @@ func (l *Locker) Stats() Stats {
 	}
 	s.count(c)
 	for i, n := range l.nodes {
-		s.Nodes = append(s.Nodes, n.stats(&c.nodes[i]))
+		s.Nodes = append(s.Nodes, statsOf(n, &c.nodes[i]))
 	}
 	return s
 }
@@ -130,11 +130,10 @@ func (s *Stats) count(c *counters) {
 
 func duration(nanoseconds *atomic.Int64) time.Duration { return time.Duration(nanoseconds.Load()) }
 
-// stats are the figures of one node.
-func (n *node) stats(c *nodeCounters) NodeStats {
-	d := n.distrust.Load()
+// statsOf are the figures of one node.
+func statsOf(n *node, c *nodeCounters) NodeStats {
 	return NodeStats{
-		Name: n.name, Down: c.down.Load(), Abstains: c.abstains.Load() || d != nil && n.clock.early() < d.until(),
+		Name: n.name, Down: c.down.Load(), Abstains: c.abstains.Load() || n.stepped(),
 		Refuses: c.refuses.Load(),
 		Granted: c.votes[Granted].Load(), Taken: c.votes[Taken].Load(), Abstained: c.votes[Abstained].Load(),
 		Unknown: c.votes[Unknown].Load(), Failed: c.votes[Failed].Load(), Late: c.votes[Pending].Load(),
