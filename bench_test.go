@@ -12,18 +12,18 @@ import (
 )
 
 // realLocker is a Locker over n real servers of the benchmark's own.
-func realLocker(b testing.TB, n int) *redlock.Locker {
-	b.Helper()
+func realLocker(tb testing.TB, n int) *redlock.Locker {
+	tb.Helper()
 	var urls []string
-	for _, s := range chaos.NeedServers(b, n, chaos.ServerConfig{}) {
+	for _, s := range chaos.NeedServers(tb, n, chaos.ServerConfig{}) {
 		urls = append(urls, s.URL())
 	}
-	l, err := redlock.Open(b.Context(), urls)
+	l, err := redlock.Open(tb.Context(), urls)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	b.Cleanup(func() { _ = l.Close() })
-	admitted(b, l)
+	tb.Cleanup(func() { _ = l.Close() })
+	admitted(tb, l)
 	return l
 }
 
@@ -77,15 +77,15 @@ func TestAPairAllocatesLittle(t *testing.T) {
 	}
 }
 
-func pair(b testing.TB, l *redlock.Locker, name string) {
-	b.Helper()
+func pair(tb testing.TB, l *redlock.Locker, name string) {
+	tb.Helper()
 	lock, err := l.Acquire(context.Background(), name)
 	if err != nil {
-		b.Error(err)
+		tb.Error(err)
 		return
 	}
 	if err := lock.Release(context.Background()); err != nil {
-		b.Error(err)
+		tb.Error(err)
 	}
 }
 

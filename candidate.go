@@ -89,9 +89,9 @@ func (c *candidate) await(ctx context.Context, i interval) error {
 		return c.pause(ctx)
 	case untilCalled:
 		return c.rest(ctx)
-	default:
-		return nil
+	case atOnce:
 	}
+	return nil
 }
 
 // try makes the attempt that is due, and says how to wait if it fails: one that

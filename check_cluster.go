@@ -165,7 +165,7 @@ func (d *doctor) membership() {
 			quorumOf(len(d.names)), len(d.names), strings.Join(ids, ", "))
 	}
 	for i := range f.sights {
-		if state, why := f.standing(i); state == NodeBlank && !(mixed && f.strange(i)) {
+		if state, why := f.standing(i); state == NodeBlank && (!mixed || !f.strange(i)) {
 			d.blank(f, i, why)
 		}
 	}

@@ -63,7 +63,7 @@ func (n *node) prove(ctx context.Context, seat func(sight) (string, bool)) []fau
 		p := newProbe(ctx, n.cfg.chance.Name())
 		if epoch, member := n.probeSeat(ctx, tx, seat); member {
 			if err := loadVoting(ctx, tx); err == nil { // what it refuses of that shows below
-				p.lock(epoch)
+				p.lock(epoch) //nolint:contextcheck // only the arguments of the call that it lays out are used
 			}
 		}
 		p.keep()

@@ -159,7 +159,7 @@ func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
 		opts     []redlock.Option
 		severity redlock.Severity
 	}{
-		"a full node":     {func(t *testing.T, s []*chaos.Server) { full(t, s[2]) }, "OOM", nil, redlock.SeverityInfo},
+		"a full node":     {fullLast, "OOM", nil, redlock.SeverityInfo},
 		"a replica":       {replicate, "it is a replica", nil, redlock.SeverityInfo},
 		"strict recovery": {func(*testing.T, []*chaos.Server) {}, "WithStrictRecovery", []redlock.Option{redlock.WithStrictRecovery()}, redlock.SeverityWarning},
 	} {
@@ -181,11 +181,17 @@ func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
 	}
 }
 
+// fullLast fills the last server.
+func fullLast(t *testing.T, servers []*chaos.Server) {
+	t.Helper()
+	full(t, servers[2])
+}
+
 // replicate makes the last server a replica of one that is no node.
 func replicate(t *testing.T, servers []*chaos.Server) {
 	t.Helper()
 	c := servers[2].Client()
 	host, port, _ := strings.Cut(chaos.NeedServer(t, chaos.ServerConfig{}).Addr(), ":")
-	must(t, c.SlaveOf(t.Context(), host, port).Err())
+	must(t, c.ReplicaOf(t.Context(), host, port).Err())
 	awaitInfo(t, c, "role:slave")
 }
