@@ -221,7 +221,7 @@ func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 // a Redis 7.2 as well.
 func TestCheckNamesTheServerOfEachNode(t *testing.T) {
 	server := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
-	told, err := exec.CommandContext(t.Context(), server.Program(), "--version").Output() //nolint:gosec // the tests' own server
+	told, err := exec.CommandContext(t.Context(), server.Program(), "--version").Output()
 	must(t, err)
 	m := regexp.MustCompile(`^(Redis|Valkey) server v=(\S+)`).FindStringSubmatch(string(told))
 	if m == nil {
