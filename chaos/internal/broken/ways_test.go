@@ -18,7 +18,7 @@ var lockWays = []way{
 		name: "validity from the reply", takes: "validity counts from when the replies came, not from the sending",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		kinds: []chaos.Break{chaos.Slow},
-		seed:  17,
+		seed:  2003,
 		edits: []edit{
 			{"acquire.go", "valid := validFrom(r.start, t.ttl, l.cfg.drift)", `valid := validFrom(r.start, t.ttl, l.cfg.drift)
 		if BROKEN {
@@ -82,7 +82,7 @@ var lockWays = []way{
 	{
 		name: "no rollback", takes: "what a failed attempt got stays for its lease",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
-		seed:  114,
+		seed:  2004,
 		edits: []edit{
 			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
 	if BROKEN {
@@ -136,8 +136,8 @@ var lockWays = []way{
 	{
 		name: "lost replies are believed", takes: "an acquire without a reply is taken for one that did not happen",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
-		kinds: []chaos.Break{chaos.LoseReplies},
-		seed:  154,
+		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash},
+		seed:  1,
 		edits: []edit{{"flush.go", "r.claim.marks[n.index] = r.claim.marks[n.index].again()", `r.claim.marks[n.index] = r.claim.marks[n.index].again()
 			if BROKEN {
 				r.claim.marks[n.index] = absent
