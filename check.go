@@ -119,7 +119,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	for i, n := range l.nodes {
 		d.names = append(d.names, n.name)
 		g.Go(func() error {
-			d.exams[i] = n.examine(ctx, l.cfg.prefix)
+			d.exams[i] = examineNode(ctx, n, l.cfg.prefix)
 			return nil
 		})
 	}

@@ -68,8 +68,8 @@ var configs = []string{
 	"repl-backlog-ttl", "enable-debug-command",
 }
 
-// examine asks one node everything, and changes nothing there.
-func (n *node) examine(ctx context.Context, prefix string) exam {
+// examineNode asks one node everything, and changes nothing there.
+func examineNode(ctx context.Context, n *node, prefix string) exam {
 	e := exam{config: map[string]string{}}
 	if c, ok := n.client.(*redis.Client); ok {
 		e.options = c.Options()
@@ -88,9 +88,9 @@ func (n *node) examine(ctx context.Context, prefix string) exam {
 	for _, name := range configs {
 		all = append(all, ask(ctx, "CONFIG", "GET", name))
 	}
-	n.put(ctx, dialShare*n.timeout, all)
+	putQuestions(ctx, n, dialShare*n.timeout, all)
 	if e.err = told(all); e.err != nil {
-		e.err = n.parting(ctx, explain(e.err))
+		e.err = partingWords(ctx, n, explain(e.err))
 		return e
 	}
 	e.readInfo(info)
@@ -103,8 +103,8 @@ func (n *node) examine(ctx context.Context, prefix string) exam {
 	return e
 }
 
-// put sends questions in one pipeline; each holds its own reply or error.
-func (n *node) put(ctx context.Context, bound time.Duration, questions []question) {
+// putQuestions sends questions in one pipeline; each holds its own reply or error.
+func putQuestions(ctx context.Context, n *node, bound time.Duration, questions []question) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	_, err := n.calls.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -193,7 +193,7 @@ func (e *exam) time(ctx context.Context, n *node) {
 		if i == 0 {
 			bound *= dialShare // it may have to connect, and does not count
 		}
-		t, err := n.trip(ctx, bound)
+		t, err := takeTrip(ctx, n, bound)
 		var reply redis.Error
 		switch {
 		case errors.As(err, &reply):
@@ -208,16 +208,16 @@ func (e *exam) time(ctx context.Context, n *node) {
 	}
 }
 
-// trip takes one round trip.
-func (n *node) trip(ctx context.Context, bound time.Duration) (trip, error) {
+// takeTrip takes one round trip.
+func takeTrip(ctx context.Context, n *node, bound time.Duration) (trip, error) {
 	sent := n.clock.early()
-	server, err := n.readTime(ctx, bound)
+	server, err := readTime(ctx, n, bound)
 	took := n.clock.early().sub(sent)
 	middle := sent.add(took / 2)
 	return trip{took: took, at: middle, offset: server.Add(-middle.sub(0))}, err
 }
 
-func (n *node) readTime(ctx context.Context, bound time.Duration) (time.Time, error) {
+func readTime(ctx context.Context, n *node, bound time.Duration) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	cmd := timeCall{redis.NewTimeCmd(ctx, "TIME")}

@@ -52,16 +52,16 @@ func (f fault) String() string { return fmt.Sprintf("to %s: %v", f.use, f.err) }
 
 var errProbeGone = errors.New("the lock that it had just granted was gone")
 
-// prove finds out whether the node does what a lock needs. seat says whether what it
+// proveNode finds out whether the node does what a lock needs. seat says whether what it
 // shows on the very connection of the probe is a member's record, and its epoch; nil:
 // the node is not asked for a lock.
-func (n *node) prove(ctx context.Context, seat func(sight) (string, bool)) []fault {
+func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) []fault {
 	ctx, cancel := context.WithTimeout(ctx, dialShare*n.timeout)
 	defer cancel()
 	var steps []step
 	err := n.calls.Watch(ctx, func(tx *redis.Tx) error {
 		p := newProbe(ctx, n.cfg.chance.Name())
-		if epoch, member := n.probeSeat(ctx, tx, seat); member {
+		if epoch, member := probeSeat(ctx, n, tx, seat); member {
 			if err := loadVoting(ctx, tx); err == nil { // what it refuses of that shows below
 				p.lock(epoch) //nolint:contextcheck // only the arguments of the call that it lays out are used
 			}
@@ -74,11 +74,11 @@ func (n *node) prove(ctx context.Context, seat func(sight) (string, bool)) []fau
 	if steps == nil {
 		return []fault{{use: "be connected to", err: explain(err)}}
 	}
-	return n.judgeProbe(steps)
+	return judgeProbe(n, steps)
 }
 
 // probeSeat is the epoch of a member, by what the node shows on this connection.
-func (n *node) probeSeat(ctx context.Context, tx *redis.Tx, seat func(sight) (string, bool)) (string, bool) {
+func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (string, bool)) (string, bool) {
 	if seat == nil {
 		return "", false
 	}
@@ -168,7 +168,7 @@ func send(ctx context.Context, tx *redis.Tx, steps []step) error {
 }
 
 // judgeProbe is what was refused, each refusal once.
-func (n *node) judgeProbe(steps []step) []fault {
+func judgeProbe(n *node, steps []step) []fault {
 	var out []fault
 	note := func(s step, err error) {
 		same := func(f fault) bool { return f.err.Error() == err.Error() }
@@ -219,7 +219,7 @@ func (d *doctor) prove(ctx context.Context, nodes []*node) {
 	for i, n := range nodes {
 		if d.exams[i].err == nil {
 			g.Go(func() error {
-				d.exams[i].faults = n.prove(ctx, d.seatIn(i))
+				d.exams[i].faults = proveNode(ctx, n, d.seatIn(i))
 				return nil
 			})
 		}

@@ -72,7 +72,7 @@ func (e *exam) timeAgain(ctx context.Context, n *node) {
 		return
 	}
 	for range fewPings {
-		if t, err := n.trip(ctx, n.timeout); err == nil && (e.later.took == 0 || t.took < e.later.took) {
+		if t, err := takeTrip(ctx, n, n.timeout); err == nil && (e.later.took == 0 || t.took < e.later.took) {
 			e.later = t
 		}
 	}

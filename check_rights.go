@@ -120,7 +120,7 @@ func (e *exam) readRights(ctx context.Context, n *node, prefix string, who quest
 	for i, r := range needed {
 		tries[i] = ask(ctx, append([]any{"ACL", "DRYRUN", e.user}, r.command...)...)
 	}
-	n.put(ctx, time.Duration(dialShare)*n.timeout, tries)
+	putQuestions(ctx, n, time.Duration(dialShare)*n.timeout, tries)
 	var denied []denial
 	for i, q := range tries {
 		reply, err := q.Text()

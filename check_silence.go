@@ -71,9 +71,9 @@ func (d *doctor) silent(i int, err error) {
 	d.find(SeverityError, i, aboutSilence, "it does not answer: %v", err)
 }
 
-// parting is what a server says to a connection that it closes before it was asked
+// partingWords is what a server says to a connection that it closes before it was asked
 // anything, because it has too many: a client that writes first may never read it.
-func (n *node) parting(ctx context.Context, err error) error {
+func partingWords(ctx context.Context, n *node, err error) error {
 	c, ok := n.client.(*redis.Client)
 	var op *net.OpError
 	if dialing := errors.As(err, &op) && op.Op == "dial"; !ok || isReply(err) || dialing || errors.Is(err, errTimeout) {
