@@ -9,6 +9,13 @@ import (
 // one millisecond on either side (the Redis page on distributed locks).
 const driftFloor = 2 * time.Millisecond
 
+const (
+	// maxMaxTTL is the longest lease that any cluster allows.
+	maxMaxTTL = 24 * time.Hour
+	// maxDriftFactor is the largest that a Locker may be given.
+	maxDriftFactor = 0.5
+)
+
 // instant is a reading of the Clock: nanoseconds on a scale that never goes back.
 type instant int64
 

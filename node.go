@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
 const (
@@ -20,6 +21,8 @@ const (
 	// The pause after a failed probe doubles from the one to the other.
 	firstBackoff = 20 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
+	// dialShare is how many node timeouts a connection may take to come up.
+	dialShare = nodeurl.DialShare
 	// sampleEvery is how old the last sample of a node's TIME may get while there
 	// is traffic, of whatever kind; grants have one of their own.
 	sampleEvery = 100 * time.Millisecond

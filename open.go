@@ -16,16 +16,10 @@ import (
 	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
-const (
-	// slowStart is how long Open waits for a quorum of nodes that are slow to
-	// answer: a first connection, and the first look at a node, take many round
-	// trips on a machine that has just begun to do everything at once.
-	slowStart = 3 * time.Second
-	// maxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
-	maxNodes = 64
-	// dialShare is how many node timeouts a connection may take to come up.
-	dialShare = nodeurl.DialShare
-)
+// slowStart is how long Open waits for a quorum of nodes that are slow to
+// answer: a first connection, and the first look at a node, take many round
+// trips on a machine that has just begun to do everything at once.
+const slowStart = 3 * time.Second
 
 // Open makes a Locker over clients of its own, one for each URL, which Close
 // closes. A URL is redis://[user:password@]host[:port], rediss:// for TLS,

@@ -35,10 +35,8 @@ const (
 	// included: it travels with every command.
 	MaxResourceLength = 4096
 
-	minTTL         = 10 * time.Millisecond
-	maxMaxTTL      = 24 * time.Hour
-	maxDriftFactor = 0.5
-	maxLabel       = 256
+	minTTL   = 10 * time.Millisecond
+	maxLabel = 256
 )
 
 // Option configures a Locker.

@@ -31,6 +31,9 @@ func (o Outcome) String() string {
 	return "invalid"
 }
 
+// maxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
+const maxNodes = 64
+
 // quorumOf is N/2+1: two quorums of the same N nodes share a node, for even N too.
 func quorumOf(n int) int { return n/2 + 1 }
 
