@@ -207,6 +207,16 @@ func TestLinksPointToWhatThereIs(t *testing.T) {
 	}
 }
 
+// What a merge could not settle does not belong on a page.
+func TestNoPageHasAMergeLeftOpen(t *testing.T) {
+	mark := regexp.MustCompile(`(?m)^(<{7} .*|={7}|>{7} .*)$`)
+	for _, page := range pages(t) {
+		if left := mark.FindString(read(t, page)); left != "" {
+			t.Errorf("%s has the line %q", page, left)
+		}
+	}
+}
+
 // anchors are the headings of a page, as a forge makes them into links.
 func anchors(text string) []string {
 	var found []string
