@@ -8,27 +8,11 @@ import (
 	"time"
 )
 
-const stripes = 4096
-
-var errGone = errors.New("no longer there")
-
 // raceError is an attempt to which the nodes gave different tokens, none of which
 // could be settled. The next attempt starts above them all.
 type raceError struct{ above Token }
 
 func (e *raceError) Error() string { return "a quorum granted without a settled token" }
-
-// stripeOf is FNV-1a 64 of the final key, mod 4096: part of the wire format.
-func stripeOf(key string) int64 { return int64(hashOf(key) % stripes) }
-
-// hashOf is FNV-1a 64.
-func hashOf(key string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 1099511628211
-	}
-	return h
-}
 
 // enter counts an attempt, so that Close waits for what it may have to roll back.
 // It returns false once the Locker is closed.

@@ -23,8 +23,6 @@ import (
 // again, and no entry of a queue is made. What a connection that breaks may leave
 // ends by itself.
 const (
-	// probeKey begins the names that nodes are proved with.
-	probeKey = ownPrefix + "probe:"
 	// probeField is the counter of such a name, in redlock:node. Stripes are numbers.
 	probeField = "probe"
 	// probeLife is the lease of a probe. It is released in the same pipeline; this is

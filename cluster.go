@@ -80,14 +80,15 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	if err := contextError(ctx); err != nil {
 		return ClusterStatus{}, errorf("redlock: status: %w", err)
 	}
-	s := l.roster.status(l.roster.proposal())
+	s := statusOf(l.roster, l.roster.proposal())
 	for i, why := range refusals {
 		s.Nodes[i].Refuses = why
 	}
 	return s, nil
 }
 
-func (r *roster) status(p proposal) ClusterStatus {
+// statusOf is what is known of the nodes.
+func statusOf(r *roster, p proposal) ClusterStatus {
 	f, now := r.current(), r.clock.now()
 	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
 	for i, name := range f.names {
@@ -132,7 +133,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 	}
 	for late := false; ; {
 		pause := l.roster.settle(ctx, l.roster.proposal())
-		s := l.roster.status(l.roster.proposal())
+		s := statusOf(l.roster, l.roster.proposal())
 		left, hope := s.outside()
 		if !hope {
 			return l.endJoin(ctx, late, s.shortOf(left))
@@ -227,7 +228,7 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	if err := contextError(ctx); err != nil {
 		return errorf("redlock: admit: %w", err)
 	}
-	s := l.roster.status(p)
+	s := statusOf(l.roster, p)
 	left, _ := s.outside()
 	for _, n := range s.Nodes {
 		if n.State == NodeUnreachable {
@@ -301,7 +302,7 @@ func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int,
 	for _, j := range f.members(node, 0) {
 		p := plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, retired: []string{name}}}
 		if err := r.nodes[j].Do(ctx, p); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", f.names[j], explain(err)))
+			faults = append(faults, fmt.Errorf("%s: %w", f.names[j], err))
 			continue
 		}
 		marks++

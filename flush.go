@@ -21,13 +21,6 @@ func (intsCall) NoRetry() bool { return true }
 func (timeCall) NoRetry() bool { return true }
 
 const (
-	nodeKey      = "redlock:node"
-	tombstoneKey = "redlock:dead:"
-	queueKey     = "redlock:queue:" // and the name: who waits for it
-	liveKey      = "redlock:live:"  // and a Locker's id: its sign of life
-	waitingKey   = "redlock:waiting"
-	ownPrefix    = "redlock:" // of every key that is the library's own
-
 	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
 	// not long in coming.
 	acquiresPerFlush = 8 * acquireBatchSize

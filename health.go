@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// confirmSpread is within what time a node that votes again gets each held lock: ten
+// thousand holders must not call at one instant.
+const confirmSpread = 500 * time.Millisecond
+
 // failed notes that the node can't be talked to, and fails all that waits for it
 // but the rollbacks.
 func (n *node) failed(err error) {

@@ -39,19 +39,6 @@ var (
 	errHistory = errors.New("its replication id is another than when it was verified: what it granted may be gone")
 )
 
-func identityOf(run, history string) string { return run + "." + history }
-
-// processOf is the run_id of an identity, historyOf its replication id.
-func processOf(identity string) string {
-	run, _, _ := strings.Cut(identity, ".")
-	return run
-}
-
-func historyOf(identity string) string {
-	_, history, _ := strings.Cut(identity, ".")
-	return history
-}
-
 // infoField is a field of INFO; empty: it is not there.
 func infoField(info, name string) string {
 	_, value, _ := strings.Cut(info, "\n"+name+":") // the first line is the section's name

@@ -238,7 +238,7 @@ func (r *roster) did(ctx context.Context, i int, what string, err error) bool {
 	}
 	var fault error
 	if err != nil && !errors.Is(err, errRefused) {
-		fault = fmt.Errorf("%s: %w", what, explain(err))
+		fault = fmt.Errorf("%s: %w", what, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,4 +282,14 @@ func (r *roster) pause() time.Duration {
 		}
 	}
 	return pause
+}
+
+// errRefused is the answer of a node on which what a deed rests on has changed.
+var errRefused = errors.New("refused: the node has changed since it was looked at")
+
+// over tells whether ctx is done, or is about to be: a socket may notice its
+// deadline first.
+func over(ctx context.Context, c *Clock) bool {
+	deadline, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !c.wall().Before(deadline)
 }

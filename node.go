@@ -35,6 +35,7 @@ const (
 )
 
 var (
+	errNotSent = errors.New("not sent") // the cause of a Failed outcome: nothing reached the node
 	errTimeout = errors.New("no reply within the node timeout")
 	errBusy    = errors.New("not sent: too many commands wait for this node")
 )
@@ -131,8 +132,6 @@ type nodeObserver interface {
 	TakesWrites(node int, after time.Duration)
 	Stepped(node int, cause error)
 	Founded(node int, cause error)
-	MaxTTLRaised(node int, cause error)
-	StrictRecoverySet(node int, cause error)
 	// Disowned says that nothing counts that the node vouched for in rounds since then.
 	Disowned(node int, since instant, cause error)
 	// Returned says that the node votes again, which had not voted or was down.

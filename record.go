@@ -222,3 +222,16 @@ func lines(s string) []string {
 	}
 	return strings.Split(s, "\n")
 }
+
+func identityOf(run, history string) string { return run + "." + history }
+
+// processOf is the run_id of an identity, historyOf its replication id.
+func processOf(identity string) string {
+	run, _, _ := strings.Cut(identity, ".")
+	return run
+}
+
+func historyOf(identity string) string {
+	_, history, _ := strings.Cut(identity, ".")
+	return history
+}

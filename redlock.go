@@ -75,7 +75,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.scheduler = newScheduler(l)
 	l.clocks = &clockWatch{locker: l}
 	seen := &nodeEvents{l, names}
-	l.roster = newRoster(&l.cfg, l.clock, names, seen)
+	l.roster = newRoster(newCharter(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
 	forNodes := l.nodeConfig(cfg.chance.Name())
 	for i, client := range nodes {
 		l.nodes = append(l.nodes, newNode(i, names[i], client, forNodes, l.clock, l.peers, l.roster, seen))

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"slices"
 )
 
 // What a node refuses concerns as few names as it can: a call for many that was
@@ -147,4 +148,34 @@ func (f *flight) findUnreleased() {
 // flight, was to delete. If that is refused again, the name is held back.
 func (f *flight) metOurOwn(key string, reply int64) bool {
 	return f.unreleased[key] && (reply == -9 || reply <= -10 && reply != noReply)
+}
+
+// unreleased are the names that the node was not seen to release, in order, and why.
+// A key whose lease is over has ended by itself.
+func (n *node) unreleased(now instant) (names []string, cause error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	cause = n.down
+	add := func(c *cleanup) {
+		if c.until <= now || n.clear(c) {
+			return
+		}
+		names = append(names, c.claim.key)
+		if c.rejected != nil && cause == nil {
+			cause = c.rejected.cause
+		}
+	}
+	for _, owed := range [][]cleanup{n.queue.releases, n.queue.refused, n.sending} {
+		for i := range owed {
+			add(&owed[i])
+		}
+	}
+	for _, h := range n.queue.passes {
+		add(&h.old)
+	}
+	if cause == nil {
+		cause = errTimeout
+	}
+	slices.Sort(names)
+	return slices.Compact(names), cause
 }

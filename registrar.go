@@ -9,9 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errRefused is the answer of a node on which what a deed rests on has changed.
-var errRefused = errors.New("refused: the node has changed since it was looked at")
-
 // anyCall is a command that is sent once, whatever it returns.
 type anyCall struct{ *redis.Cmd }
 
@@ -90,19 +87,15 @@ func (n *node) Look(ctx context.Context, counted bool) {
 	}
 }
 
-// over tells whether ctx is done, or is about to be: a socket may notice its
-// deadline first.
-func over(ctx context.Context, c *Clock) bool {
-	deadline, bounded := ctx.Deadline()
-	return ctx.Err() != nil || bounded && !c.wall().Before(deadline)
-}
-
 // Do does one deed on the node. What was refused has changed meanwhile: the next
 // look tells.
 func (n *node) Do(ctx context.Context, p plan) error {
 	err := n.deed(ctx, p)
+	if err == nil {
+		return nil
+	}
 	n.sawRefusal(err)
-	return err
+	return explain(err)
 }
 
 func (n *node) deed(ctx context.Context, p plan) error {

@@ -19,11 +19,9 @@ const (
 	renewalGrid  = 200
 	// retryRenewal is the longest pause after a renewal that failed.
 	retryRenewal = 250 * time.Millisecond
-	// A node that votes again gets each held lock within confirmSpread, on a grid
-	// of confirmGrid: ten thousand holders must not call at one instant, and the
-	// locks of one of them go in batches.
-	confirmSpread = 500 * time.Millisecond
-	confirmGrid   = 50 * time.Millisecond
+	// A node that votes again gets each held lock within confirmSpread, on this grid:
+	// the locks of one holder go in batches.
+	confirmGrid = 50 * time.Millisecond
 	// confirmTime is what all holders are given for that: until the joiner of each
 	// has looked, and its clock watch has had the node verified, the spread, and a
 	// round that is tried again.

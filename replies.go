@@ -17,6 +17,7 @@ import (
 
 var (
 	errEpoch     = errors.New("the node's membership record has changed")
+	errGone      = errors.New("no longer there")
 	errDead      = errors.New("this attempt was given up")
 	errTokens    = errors.New("the token counter is at its end")
 	errForeign   = errors.New("held by another")

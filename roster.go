@@ -18,7 +18,7 @@ type roster struct {
 	charter  charter
 	clock    *Clock
 	nodes    []memberNode // attached once they are made
-	observer nodeObserver
+	observer rosterObserver
 	founder  string // the cluster id that this Locker would bring
 
 	work   chan struct{} // a slot for whoever does deeds: one at a time
@@ -48,6 +48,13 @@ type roster struct {
 	next    chan struct{} // closed when one ends
 }
 
+// rosterObserver is told what the joiner writes into records, by the node's index. It
+// must block for nobody.
+type rosterObserver interface {
+	MaxTTLRaised(node int, cause error)
+	StrictRecoverySet(node int, cause error)
+}
+
 // memberNode is a node as the roster reaches it.
 type memberNode interface {
 	// Look reads the node and publishes what was seen; counted asks for its largest
@@ -57,10 +64,10 @@ type memberNode interface {
 	Do(ctx context.Context, p plan) error
 }
 
-func newRoster(cfg *config, clock *Clock, names []string, o nodeObserver) *roster {
-	n := len(names)
+func newRoster(c charter, founder string, clock *Clock, o rosterObserver) *roster {
+	n := len(c.names)
 	return &roster{
-		charter: newCharter(names, cfg.maxTTL, cfg.strictRecovery), clock: clock, observer: o, founder: cfg.chance.Name(),
+		charter: c, clock: clock, observer: o, founder: founder,
 		work: make(chan struct{}, 1), raised: make([]bool, n), bound: make([]bool, n), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		faults: make([]error, n), until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),

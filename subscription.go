@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	wakeChannel = "redlock:wake:" // and the Locker's id
 	// quietFor is how long a subscription may be silent before the node is asked
 	// whether it is still there: nothing else tells a connection that a firewall
 	// forgot from a name that nobody releases.

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -15,7 +14,8 @@ type unreleasedError struct{ nodes []unreleased }
 
 // unreleased is what one node did not confirm the release of.
 type unreleased struct {
-	node  *node
+	node  int
+	name  string
 	names []string
 	cause error
 }
@@ -28,7 +28,7 @@ func (e *unreleasedError) Error() string {
 		if i > 0 {
 			b.WriteString(";")
 		}
-		fmt.Fprintf(&b, " on node %d (%s)", u.node.index, u.node.name)
+		fmt.Fprintf(&b, " on node %d (%s)", u.node, u.name)
 		for k, name := range u.names[:min(len(u.names), mostNamed)] {
 			b.WriteString([]string{": ", ", "}[min(k, 1)] + printable(name))
 		}
@@ -53,42 +53,18 @@ func (e *unreleasedError) Unwrap() []error {
 // has ended by itself.
 func (l *Locker) unreleased() error {
 	var e unreleasedError
-	for _, n := range l.nodes {
-		if u := n.unreleased(l.clock.early(), l.cfg.prefix); len(u.names) > 0 {
-			e.nodes = append(e.nodes, u)
+	for i, n := range l.nodes {
+		u := unreleased{node: i, name: n.name}
+		if u.names, u.cause = n.unreleased(l.clock.early()); len(u.names) == 0 {
+			continue
 		}
+		for k, name := range u.names {
+			u.names[k] = strings.TrimPrefix(name, l.cfg.prefix)
+		}
+		e.nodes = append(e.nodes, u)
 	}
 	if len(e.nodes) == 0 {
 		return nil
 	}
 	return &e
-}
-
-func (n *node) unreleased(now instant, prefix string) unreleased {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	u := unreleased{node: n, cause: n.down}
-	add := func(c *cleanup) {
-		if c.until <= now || n.clear(c) {
-			return
-		}
-		u.names = append(u.names, strings.TrimPrefix(c.claim.key, prefix))
-		if c.rejected != nil && u.cause == nil {
-			u.cause = c.rejected.cause
-		}
-	}
-	for _, owed := range [][]cleanup{n.queue.releases, n.queue.refused, n.sending} {
-		for i := range owed {
-			add(&owed[i])
-		}
-	}
-	for _, h := range n.queue.passes {
-		add(&h.old)
-	}
-	if u.cause == nil {
-		u.cause = errTimeout
-	}
-	slices.Sort(u.names)
-	u.names = slices.Compact(u.names)
-	return u
 }
