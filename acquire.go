@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/bits"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // raceError is an attempt to which the nodes gave different tokens, none of which
@@ -28,10 +30,10 @@ func (l *Locker) enter() bool {
 
 // newClaim is a fresh attempt: its owner value was never used before.
 func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *claim {
-	var room [len(tombstoneKey) + 100]byte // so that nothing but the result is allocated
-	dead := string(l.cfg.chance.AppendName(append(append(room[:0], tombstoneKey...), l.cfg.holder...)))
+	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
+	dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
 	c := &claim{
-		key: key, owner: dead[len(tombstoneKey):], dead: dead, stripe: stripeOf(key),
+		key: key, owner: dead[len(lua.TombstoneKey):], dead: dead, stripe: lua.StripeOf(key),
 		ttl: milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
 	c.rounds = 1

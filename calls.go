@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // noReply is what a command holds before a reply was read into it. No script
@@ -24,7 +26,7 @@ type singles struct {
 
 // acquireArgs is a call of acquire.lua.
 func acquireArgs(key, dead, owner, ttl, hint, stripe, epoch any) []any {
-	return []any{"EVALSHA", acquireScript.hash, 3, key, nodeKey, dead, owner, ttl, hint, stripe, epoch}
+	return []any{"EVALSHA", lua.AcquireScript.Hash, 3, key, lua.NodeKey, dead, owner, ttl, hint, stripe, epoch}
 }
 
 // acquireCall is acquire.lua for one claim.
@@ -43,7 +45,7 @@ func (s *singles) acquireCall(c *claim, epoch *string) redis.Cmder {
 func (s *singles) releaseCall(c *claim) redis.Cmder {
 	if s.releaseArgs == nil {
 		s.releaseArgs = make([]any, 5)
-		copy(s.releaseArgs, []any{"EVALSHA", releaseScript.hash, 1})
+		copy(s.releaseArgs, []any{"EVALSHA", lua.ReleaseScript.Hash, 1})
 		s.release = intCall{redis.NewIntCmd(context.Background(), s.releaseArgs...)}
 	}
 	s.releaseArgs[3], s.releaseArgs[4] = &c.key, &c.owner
@@ -54,7 +56,7 @@ func (s *singles) releaseCall(c *claim) redis.Cmder {
 func (s *singles) passCall(h *handover, epoch *string) redis.Cmder {
 	if s.passArgs == nil {
 		s.passArgs = make([]any, 12)
-		copy(s.passArgs, []any{"EVALSHA", passScript.hash, 3, "", nodeKey})
+		copy(s.passArgs, []any{"EVALSHA", lua.PassScript.Hash, 3, "", lua.NodeKey})
 		s.pass = intCall{redis.NewIntCmd(context.Background(), s.passArgs...)}
 	}
 	c, a := h.round.claim, s.passArgs
@@ -93,7 +95,7 @@ func (c intCall) again() redis.Cmder {
 // raiseCall is raise.lua for one round.
 func (n *node) raiseCall(r *round) redis.Cmder {
 	c := r.claim
-	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", raiseScript.hash, 2, &c.key, nodeKey,
+	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", lua.RaiseScript.Hash, 2, &c.key, lua.NodeKey,
 		&c.owner, &c.stripe, &r.raise, &n.epoch)}.again()
 }
 
@@ -109,9 +111,9 @@ type batch struct {
 	start int
 }
 
-func (f *flight) call(s *script, keys int) batch {
+func (f *flight) call(s *lua.Script, keys int) batch {
 	b := batch{f, len(f.arena)}
-	f.arena = append(f.arena, "EVALSHA", &s.hash, keys)
+	f.arena = append(f.arena, "EVALSHA", &s.Hash, keys)
 	return b
 }
 
@@ -127,8 +129,8 @@ func (b batch) args() []any { return b.f.arena[b.start:len(b.f.arena):len(b.f.ar
 // acquireBatch is acquire_batch.lua.
 func (n *node) acquireBatch(rounds []*round) redis.Cmder {
 	f := &n.flight
-	b := f.call(acquireBatchScript, 1+2*len(rounds))
-	f.arena = append(f.arena, nodeKey)
+	b := f.call(lua.AcquireBatchScript, 1+2*len(rounds))
+	f.arena = append(f.arena, lua.NodeKey)
 	f.column(rounds, func(r *round) any { return &r.claim.key })
 	f.column(rounds, func(r *round) any { return &r.claim.dead })
 	f.arena = append(f.arena, &n.epoch)
@@ -153,7 +155,7 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 		entries = entries || c.entry != leaveNothing
 	}
 	n.mu.Unlock()
-	b := f.call(releaseBatchScript, keys)
+	b := f.call(lua.ReleaseBatchScript, keys)
 	for i := range releases {
 		f.arena = append(f.arena, &releases[i].claim.key)
 	}
@@ -182,12 +184,12 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 
 // groupCall is extend.lua or reseed.lua for all the claims of a group.
 func (f *flight) groupCall(g *group, epoch *string) redis.Cmder {
-	reseed, keys := g.script == reseedScript, 1+len(g.claims)
+	reseed, keys := g.script == lua.ReseedScript, 1+len(g.claims)
 	if reseed {
 		keys += len(g.claims)
 	}
 	b := f.call(g.script, keys)
-	f.arena = append(f.arena, nodeKey)
+	f.arena = append(f.arena, lua.NodeKey)
 	for _, c := range g.claims {
 		f.arena = append(f.arena, &c.key)
 	}

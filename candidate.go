@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // candidate is one goroutine's way to a lock that it has to wait for.
@@ -280,11 +282,11 @@ const crowdFor = time.Second
 
 // stir notes that key is waited for.
 func (l *Locker) stir(key string) {
-	l.stirred[stripeOf(key)%int64(len(l.stirred))].Store(int64(l.clock.early()) + 1)
+	l.stirred[lua.StripeOf(key)%int64(len(l.stirred))].Store(int64(l.clock.early()) + 1)
 }
 
 // calm tells whether nobody was seen to wait for key lately.
 func (l *Locker) calm(key string) bool {
-	at := l.stirred[stripeOf(key)%int64(len(l.stirred))].Load()
+	at := l.stirred[lua.StripeOf(key)%int64(len(l.stirred))].Load()
 	return at == 0 || l.clock.early().sub(instant(at)) > crowdFor
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 const (
@@ -77,13 +79,13 @@ func examineNode(ctx context.Context, n *node, prefix string) exam {
 	// One pipeline is one connection, so the record belongs to the process whose
 	// run_id stands beside it.
 	info := ask(ctx, "INFO")
-	fields := []any{"HMGET", nodeKey}
+	fields := []any{"HMGET", lua.NodeKey}
 	for _, f := range recordFields {
 		fields = append(fields, f)
 	}
 	rec := ask(ctx, fields...)
 	who := ask(ctx, "ACL", "WHOAMI")
-	run := ask(ctx, "EVALSHA", strings.Repeat("0", 40), 1, nodeKey) // NOSCRIPT: the right is there
+	run := ask(ctx, "EVALSHA", strings.Repeat("0", 40), 1, lua.NodeKey) // NOSCRIPT: the right is there
 	all := []question{info, rec, who, run}
 	for _, name := range configs {
 		all = append(all, ask(ctx, "CONFIG", "GET", name))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // A node is proved by doing there what a lock does, so that whatever its server
@@ -81,7 +83,7 @@ func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (str
 		return "", false
 	}
 	now := n.clock.now()
-	v, err := keep(ctx, tx, readScript, "0")
+	v, err := keep(ctx, tx, lua.ReadScript, "0")
 	reply, ok := v.([]any)
 	if err != nil || !ok {
 		return "", false // what it can't show is a finding of its own
@@ -107,7 +109,7 @@ type probe struct {
 }
 
 func newProbe(ctx context.Context, id string) *probe {
-	return &probe{ctx: ctx, id: id, key: probeKey + id, dead: tombstoneKey + id, life: milliseconds(probeLife), short: 1}
+	return &probe{ctx: ctx, id: id, key: lua.ProbeKey + id, dead: lua.TombstoneKey + id, life: milliseconds(probeLife), short: 1}
 }
 
 func (p *probe) add(use string, want int64, args ...any) {
@@ -118,34 +120,34 @@ func (p *probe) add(use string, want int64, args ...any) {
 func (p *probe) lock(epoch string) {
 	p.add("take a lock", 1, acquireArgs(p.key, p.dead, p.id, p.life, 1, probeField, epoch)...)
 	p.steps[0].asks = true
-	renewal := &group{script: extendScript, claims: []*claim{{key: p.key, owner: p.id}}, ttls: []int64{p.life}}
+	renewal := &group{script: lua.ExtendScript, claims: []*claim{{key: p.key, owner: p.id}}, ttls: []int64{p.life}}
 	p.add("renew a lock", 1, new(flight).groupCall(renewal, &epoch).Args()...)
 }
 
 // keep releases the lock, if there is one, and leaves a tombstone that ends at once.
 func (p *probe) keep() {
 	locked := len(p.steps) > 0
-	p.add("load its scripts", 0, "SCRIPT", "LOAD", releaseScript.body)
+	p.add("load its scripts", 0, "SCRIPT", "LOAD", lua.ReleaseScript.Body)
 	want := int64(0)
 	if locked {
 		want = 1
 	}
-	p.add("release a lock", want, "EVALSHA", releaseScript.hash, 2, p.key, p.dead, p.id, p.short)
+	p.add("release a lock", want, "EVALSHA", lua.ReleaseScript.Hash, 2, p.key, p.dead, p.id, p.short)
 	if locked {
-		p.add("write its record", 0, "HDEL", nodeKey, probeField)
+		p.add("write its record", 0, "HDEL", lua.NodeKey, probeField)
 	}
 }
 
 // wait is what waiting takes, in commands that change nothing: of keys that are not
 // there, or that live longer.
 func (p *probe) wait() {
-	queue := queueKey + p.key
+	queue := lua.QueueKey + p.key
 	p.add("wait in line", 0, "ZADD", queue, "XX", 1, p.id)
 	p.add("wait in line", 0, "ZRANGE", queue, 0, 0)
 	p.add("wait in line", 0, "ZREM", queue, p.id)
-	p.add("wait in line", 0, "DEL", liveKey+p.id)
-	p.add("wait in line", 0, "PEXPIRE", waitingKey, 1, "GT")
-	p.add("wake the next in line", 0, "PUBLISH", wakeChannel+p.id, p.key)
+	p.add("wait in line", 0, "DEL", lua.LiveKey+p.id)
+	p.add("wait in line", 0, "PEXPIRE", lua.WaitingKey, 1, "GT")
+	p.add("wake the next in line", 0, "PUBLISH", lua.WakeChannel+p.id, p.key)
 	p.steps[len(p.steps)-1].wakes = true
 }
 

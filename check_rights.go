@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // right is something that redlock does on a node, scripts included: a script's
@@ -22,24 +24,24 @@ type right struct {
 // The keys that rights are tried with.
 const (
 	triedName  = "redlock-check"
-	triedOwner = tombstoneKey + "check"
+	triedOwner = lua.TombstoneKey + "check"
 )
 
 // rightsNeeded lists what the lock needs, with a resource's key.
 func rightsNeeded(resource string) []right {
-	hash := acquireScript.hash
+	hash := lua.AcquireScript.Hash
 	return []right{
-		{"run its scripts", true, []any{"EVALSHA", hash, 3, resource, nodeKey, triedOwner}},
+		{"run its scripts", true, []any{"EVALSHA", hash, 3, resource, lua.NodeKey, triedOwner}},
 		{"load its scripts", true, []any{"SCRIPT", "LOAD", "return 1"}},
 		{"tell one server process from another", true, []any{"INFO", "server"}},
 		{"read the node's clock", true, []any{"TIME"}},
-		{"read and write the node's record", true, []any{"HMGET", nodeKey, "epoch"}},
-		{"read and write the node's record", true, []any{"HSET", nodeKey, "0", "1"}},
-		{"read and write the node's record", true, []any{"HGETALL", nodeKey}},
-		{"read and write the node's record", true, []any{"HDEL", nodeKey, "nonce"}},
+		{"read and write the node's record", true, []any{"HMGET", lua.NodeKey, "epoch"}},
+		{"read and write the node's record", true, []any{"HSET", lua.NodeKey, "0", "1"}},
+		{"read and write the node's record", true, []any{"HGETALL", lua.NodeKey}},
+		{"read and write the node's record", true, []any{"HDEL", lua.NodeKey, "nonce"}},
 		{"take a lock", true, []any{"MGET", resource, triedOwner}},
-		{"take a lock", true, []any{"EXISTS", waitingKey}},
-		{"take a lock", true, []any{"MGET", waitingKey}},
+		{"take a lock", true, []any{"EXISTS", lua.WaitingKey}},
+		{"take a lock", true, []any{"MGET", lua.WaitingKey}},
 		{"take a lock", true, []any{"SET", resource, "owner", "NX", "PX", "1"}},
 		{"take a lock", true, []any{"PTTL", resource}},
 		{"renew a lock", true, []any{"PEXPIRE", resource, "1", "GT"}},
@@ -47,15 +49,15 @@ func rightsNeeded(resource string) []right {
 		{"release a lock", true, []any{"DEL", resource}},
 		{"leave a tombstone", true, []any{"SET", triedOwner, "1", "PX", "1"}},
 		{"leave a tombstone", true, []any{"PTTL", triedOwner}},
-		{"wait in line", true, []any{"ZADD", queueKey + resource, "1", "id"}},
-		{"wait in line", true, []any{"ZRANGE", queueKey + resource, "0", "0"}},
-		{"wait in line", true, []any{"ZREM", queueKey + resource, "id"}},
-		{"wait in line", true, []any{"PEXPIRE", queueKey + resource, "1"}},
-		{"wait in line", true, []any{"EXISTS", liveKey + "id"}},
-		{"wait in line", true, []any{"SET", liveKey + "id", "1", "PX", "1"}},
-		{"wait in line", true, []any{"SET", waitingKey, "1", "PX", "1"}},
-		{"wake the next in line", false, []any{"PUBLISH", wakeChannel + "id", resource}},
-		{"be woken", false, []any{"SUBSCRIBE", wakeChannel + "id"}},
+		{"wait in line", true, []any{"ZADD", lua.QueueKey + resource, "1", "id"}},
+		{"wait in line", true, []any{"ZRANGE", lua.QueueKey + resource, "0", "0"}},
+		{"wait in line", true, []any{"ZREM", lua.QueueKey + resource, "id"}},
+		{"wait in line", true, []any{"PEXPIRE", lua.QueueKey + resource, "1"}},
+		{"wait in line", true, []any{"EXISTS", lua.LiveKey + "id"}},
+		{"wait in line", true, []any{"SET", lua.LiveKey + "id", "1", "PX", "1"}},
+		{"wait in line", true, []any{"SET", lua.WaitingKey, "1", "PX", "1"}},
+		{"wake the next in line", false, []any{"PUBLISH", lua.WakeChannel + "id", resource}},
+		{"be woken", false, []any{"SUBSCRIBE", lua.WakeChannel + "id"}},
 		{"inspect a lock", false, []any{"MULTI"}},
 		{"inspect a lock", false, []any{"EXEC"}},
 	}
@@ -170,10 +172,10 @@ func (r right) ownKeys() string {
 	var out []string
 	for _, arg := range r.command[1:] {
 		key := fmt.Sprint(arg)
-		if key == nodeKey || key == waitingKey {
+		if key == lua.NodeKey || key == lua.WaitingKey {
 			out = append(out, key)
 		}
-		for _, prefix := range []string{tombstoneKey, queueKey, liveKey} {
+		for _, prefix := range []string{lua.TombstoneKey, lua.QueueKey, lua.LiveKey} {
 			if strings.HasPrefix(key, prefix) {
 				out = append(out, prefix+"*")
 			}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // What the tests that try to break the core need of the inside.
@@ -35,10 +37,10 @@ func Own(l *Locker, c io.Closer) { l.own = append(l.own, c) }
 const PollInterval = pollInterval
 
 // TombstoneKey begins every tombstone's key.
-const TombstoneKey = tombstoneKey
+const TombstoneKey = lua.TombstoneKey
 
 // NodeKey is the hash that a node keeps.
-const NodeKey = nodeKey
+const NodeKey = lua.NodeKey
 
 // Script is a script's name, body and hash.
 type Script struct{ Name, Body, Hash string }
@@ -46,14 +48,14 @@ type Script struct{ Name, Body, Hash string }
 // Scripts are all that are sent on behalf of locks.
 func Scripts() []Script {
 	var out []Script
-	for _, s := range append(append([]*script{}, votingScripts...), keepingScripts...) {
-		out = append(out, Script{s.name, s.body, s.hash})
+	for _, s := range append(append([]*lua.Script{}, lua.VotingScripts...), lua.KeepingScripts...) {
+		out = append(out, Script{s.Name, s.Body, s.Hash})
 	}
 	return out
 }
 
 // StripeOf is the stripe of a key.
-func StripeOf(key string) int64 { return stripeOf(key) }
+func StripeOf(key string) int64 { return lua.StripeOf(key) }
 
 // FillLine has so many places stand in one line, and returns what has them all quit
 // it, the last one first.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // group is one script call for many claims on one node: an extension, or a
 // re-seed. answer gets the node's reply, one integer for each claim.
 type group struct {
-	script *script
+	script *lua.Script
 	claims []*claim
 	ttls   []int64 // ms
 	start  instant // of its round
@@ -73,7 +75,7 @@ func extend(nodes []*node, claims []*claim, ttls []int64, start instant) *extens
 		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]verdict, len(claims)), open: len(claims),
 	}
 	for _, node := range nodes {
-		node.submitGroup(&group{script: extendScript, claims: claims, ttls: ttls, start: start, answer: e.answer}, start)
+		node.submitGroup(&group{script: lua.ExtendScript, claims: claims, ttls: ttls, start: start, answer: e.answer}, start)
 	}
 	return e
 }
@@ -182,7 +184,7 @@ func confirmationOf(replies []int64, k int) confirmation {
 // reseed puts back on node i those of the locks that it has lost and a quorum
 // confirmed in this round; mu is held.
 func (e *extension) reseed(i int, locks []int) {
-	g := &group{script: reseedScript, start: e.start}
+	g := &group{script: lua.ReseedScript, start: e.start}
 	for _, k := range locks {
 		if e.of(i, k).gone && e.verdicts[k] == won {
 			g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])

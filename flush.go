@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // Each command is sent once: a second try would be a new command, and the first
@@ -23,7 +25,7 @@ func (timeCall) NoRetry() bool { return true }
 const (
 	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
 	// not long in coming.
-	acquiresPerFlush = 8 * acquireBatchSize
+	acquiresPerFlush = 8 * lua.AcquireBatchSize
 	groupsPerFlush   = 8
 )
 
@@ -168,11 +170,11 @@ func (n *node) takeReleases(now instant) {
 // claim that is over must not be put back behind its release; mu is held.
 func (n *node) takeGroups() {
 	taken, claims := 0, 0
-	for ; taken < len(n.queue.groups) && claims < groupsPerFlush*extendBatchSize; taken++ {
+	for ; taken < len(n.queue.groups) && claims < groupsPerFlush*lua.ExtendBatchSize; taken++ {
 		claims += len(n.queue.groups[taken].claims)
 	}
 	for _, g := range n.queue.groups[:taken] {
-		if g.script == reseedScript {
+		if g.script == lua.ReseedScript {
 			g.forget(func(c *claim) bool { return c.over.Load() })
 			for _, c := range g.claims {
 				c.marks[n.index] = c.marks[n.index].again()
@@ -347,7 +349,7 @@ func (n *node) addReleases() {
 	}
 	for len(rest) > 0 {
 		batch := rest[:1]
-		for k := 1; k < min(len(rest), releaseBatchSize) && !batch[0].alone() && !rest[k].alone(); k++ {
+		for k := 1; k < min(len(rest), lua.ReleaseBatchSize) && !batch[0].alone() && !rest[k].alone(); k++ {
 			batch = rest[:k+1]
 		}
 		rest = rest[len(batch):]
@@ -368,7 +370,7 @@ func (n *node) addAcquires() {
 		return
 	}
 	for len(rest) > 0 {
-		batch := rest[:min(len(rest), acquireBatchSize)]
+		batch := rest[:min(len(rest), lua.AcquireBatchSize)]
 		rest = rest[len(batch):]
 		n.addPart(part{cmd: n.acquireBatch(batch), acquires: batch})
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // Inspection is what the nodes say of one resource.
@@ -125,7 +127,7 @@ func inspectNode(ctx context.Context, n *node, key string) NodeInspection {
 	_, err := n.calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		owner = p.MGet(ctx, key)
 		left = p.PTTL(ctx, key)
-		stripe = p.HMGet(ctx, nodeKey, strconv.FormatInt(stripeOf(key), 10), "base")
+		stripe = p.HMGet(ctx, lua.NodeKey, strconv.FormatInt(lua.StripeOf(key), 10), "base")
 		return nil
 	})
 	if err != nil {
@@ -161,14 +163,14 @@ func inspectNode(ctx context.Context, n *node, key string) NodeInspection {
 // say. It comes after the rest, since a client that may not read the queue is still
 // told who holds.
 func inLine(ctx context.Context, n *node, key string) []string {
-	ids, err := n.calls.ZRange(ctx, queueKey+key, 0, -1).Result()
+	ids, err := n.calls.ZRange(ctx, lua.QueueKey+key, 0, -1).Result()
 	if err != nil || len(ids) == 0 {
 		return nil
 	}
 	signs := make([]*redis.IntCmd, len(ids))
 	_, err = n.calls.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
-			signs[i] = p.Exists(ctx, liveKey+id)
+			signs[i] = p.Exists(ctx, lua.LiveKey+id)
 		}
 		return nil
 	})

@@ -3,6 +3,8 @@ package redlock
 import (
 	"slices"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // looking is one call of look.lua: a sign of life, the names that are looked at, and
@@ -18,7 +20,7 @@ type looking struct {
 // looking makes looks of lines; mu is held.
 func (w *vigil) looking(lines []*line) []poll {
 	var looks []poll
-	for batch := range slices.Chunk(lines, lookBatchSize) {
+	for batch := range slices.Chunk(lines, lua.LookBatchSize) {
 		k := &looking{vigil: w, lines: batch, rounds: make([]int, len(batch))}
 		for i, ln := range batch {
 			k.rounds[i] = ln.look.round
@@ -37,7 +39,7 @@ func (w *vigil) telling(bids []*round) (looks []poll) {
 			stand = append(stand, r)
 		}
 	}
-	for batch := range slices.Chunk(stand, lookBatchSize) {
+	for batch := range slices.Chunk(stand, lua.LookBatchSize) {
 		looks = append(looks, &looking{vigil: w, bids: batch})
 	}
 	return looks

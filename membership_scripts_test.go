@@ -28,7 +28,7 @@ type scripted struct {
 
 func (s *scripted) run(name string, args ...any) any {
 	s.t.Helper()
-	body, err := os.ReadFile(filepath.Join("lua", name+".lua"))
+	body, err := os.ReadFile(filepath.Join("internal", "lua", name+".lua"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

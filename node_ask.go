@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // leaving is what a release does with the process's entry in the name's queue: the
@@ -105,7 +107,7 @@ func (r *round) others() uint64 {
 
 // addBids makes batches of the asks by a place in line.
 func (n *node) addBids(one bool) {
-	size := askBatchSize
+	size := lua.AskBatchSize
 	if one {
 		size = 1
 	}
@@ -119,8 +121,8 @@ func (n *node) addBids(one bool) {
 // askCall is ask.lua.
 func (n *node) askCall(rounds []*round) redis.Cmder {
 	f := &n.flight
-	b := f.call(askScript, 1+2*len(rounds))
-	f.arena = append(f.arena, nodeKey)
+	b := f.call(lua.AskScript, 1+2*len(rounds))
+	f.arena = append(f.arena, lua.NodeKey)
 	f.column(rounds, func(r *round) any { return &r.claim.key })
 	f.column(rounds, func(r *round) any { return &r.claim.dead })
 	f.arena = append(f.arena, &n.epoch, n.cfg.process)

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // poll is one call of look.lua: a sign of life, the names that are looked at, and
@@ -37,7 +39,7 @@ func (n *node) submitPoll(k poll) {
 func (n *node) pollCall(k poll) redis.Cmder {
 	keys, positions := k.Wanted()
 	args := make([]any, 0, 4+2*len(keys))
-	args = append(args, "EVALSHA", lookScript.hash, len(keys))
+	args = append(args, "EVALSHA", lua.LookScript.Hash, len(keys))
 	for i := range keys {
 		args = append(args, keys[i])
 	}

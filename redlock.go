@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // Locker takes locks over one list of nodes. It is safe for use by many
@@ -382,8 +383,8 @@ func checkResource(resource, key string) error {
 		return fmt.Errorf("%w: the name is empty", ErrInvalidResource)
 	case len(key) > MaxResourceLength:
 		return fmt.Errorf("%w: the name, prefix included, is longer than %d bytes", ErrInvalidResource, MaxResourceLength)
-	case len(key) >= len(ownPrefix) && key[:len(ownPrefix)] == ownPrefix:
-		return fmt.Errorf("%w: keys that begin with %q are the library's own", ErrInvalidResource, ownPrefix)
+	case len(key) >= len(lua.OwnPrefix) && key[:len(lua.OwnPrefix)] == lua.OwnPrefix:
+		return fmt.Errorf("%w: keys that begin with %q are the library's own", ErrInvalidResource, lua.OwnPrefix)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // anyCall is a command that is sent once, whatever it returns.
@@ -21,14 +23,14 @@ type processor interface {
 }
 
 // keep runs one of the keeping scripts, which may be loaded on any node.
-func keep(ctx context.Context, on processor, s *script, args ...any) (any, error) {
+func keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, error) {
 	for try := 0; ; try++ {
-		cmd := anyCall{redis.NewCmd(ctx, append([]any{"EVALSHA", s.hash, 1, nodeKey}, args...)...)}
+		cmd := anyCall{redis.NewCmd(ctx, append([]any{"EVALSHA", s.Hash, 1, lua.NodeKey}, args...)...)}
 		err := on.Process(ctx, cmd)
 		if !isMissingScript(err) || try > 0 {
 			return cmd.Val(), err
 		}
-		if err := on.ScriptLoad(ctx, s.body).Err(); err != nil {
+		if err := on.ScriptLoad(ctx, s.Body).Err(); err != nil {
 			return nil, err
 		}
 	}
@@ -41,7 +43,7 @@ func (n *node) read(ctx context.Context, on processor, counted bool) (sight, err
 	if counted {
 		count = "1"
 	}
-	v, err := keep(ctx, on, readScript, count)
+	v, err := keep(ctx, on, lua.ReadScript, count)
 	if err != nil {
 		return sight{}, noIdentity(err)
 	}
@@ -61,7 +63,7 @@ func noIdentity(err error) error {
 		return err
 	}
 	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {
-		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", ErrMisconfigured, nodeKey, err)
+		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", ErrMisconfigured, lua.NodeKey, err)
 	}
 	for _, sign := range []string{"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported"} {
 		if strings.Contains(reply.Error(), sign) {
@@ -103,11 +105,11 @@ func (n *node) deed(ctx context.Context, p plan) error {
 	defer cancel()
 	switch p.do {
 	case doNotice:
-		_, err := keep(ctx, n.calls, noticeScript, n.cfg.chance.Name())
+		_, err := keep(ctx, n.calls, lua.NoticeScript, n.cfg.chance.Name())
 		return err
 	case doInstall:
 		p.record.epoch = n.cfg.chance.Name()
-		done, err := keep(ctx, n.calls, installScript, p.record.installArgs(p.notice)...)
+		done, err := keep(ctx, n.calls, lua.InstallScript, p.record.installArgs(p.notice)...)
 		switch {
 		case err != nil:
 		case done != int64(1):
@@ -117,9 +119,9 @@ func (n *node) deed(ctx context.Context, p plan) error {
 		}
 		return err
 	case doAmend, doLower:
-		s, args := amendScript, p.record.amendArgs()
+		s, args := lua.AmendScript, p.record.amendArgs()
 		if p.do == doLower {
-			s, args = lowerScript, p.lowerArgs()
+			s, args = lua.LowerScript, p.lowerArgs()
 		}
 		done, err := keep(ctx, n.calls, s, args...)
 		if err == nil && done != int64(1) {
@@ -136,6 +138,6 @@ func (n *node) deed(ctx context.Context, p plan) error {
 func (n *node) retire(ctx context.Context, cluster string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	done, err := keep(ctx, n.calls, retireScript, cluster)
+	done, err := keep(ctx, n.calls, lua.RetireScript, cluster)
 	return done == int64(1), err
 }

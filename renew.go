@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 const (
@@ -188,7 +190,7 @@ func together(locks []*Lock) [][]*Lock {
 	}
 	var groups [][]*Lock
 	for _, same := range by {
-		groups = slices.AppendSeq(groups, slices.Chunk(same, extendBatchSize))
+		groups = slices.AppendSeq(groups, slices.Chunk(same, lua.ExtendBatchSize))
 	}
 	return groups
 }

@@ -1,5 +1,7 @@
 package redlock
 
+import "github.com/quorumkit/redlock/internal/lua"
+
 // stoodBits is how many bits a process remembers the names by that it stood in line
 // for: 8 KiB, from the first such name on.
 const stoodBits = 1 << 16
@@ -15,7 +17,7 @@ func (s *stood) add(key string) {
 	if s.bits == nil {
 		s.bits = new([stoodBits / 64]uint64)
 	}
-	h := hashOf(key) % stoodBits
+	h := lua.HashOf(key) % stoodBits
 	s.bits[h/64] |= 1 << (h % 64)
 }
 
@@ -23,6 +25,6 @@ func (s *stood) has(key string) bool {
 	if s.bits == nil {
 		return false
 	}
-	h := hashOf(key) % stoodBits
+	h := lua.HashOf(key) % stoodBits
 	return s.bits[h/64]&(1<<(h%64)) != 0
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // verify finds out whether the node votes for us. On one pinned connection, with
@@ -47,8 +49,8 @@ func (n *node) verify() (epoch string, abstains, err error) {
 func loadVoting(ctx context.Context, tx *redis.Tx) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, s := range votingScripts {
-			p.ScriptLoad(ctx, s.body)
+		for _, s := range lua.VotingScripts {
+			p.ScriptLoad(ctx, s.Body)
 		}
 		return nil
 	})
@@ -59,10 +61,10 @@ func loadVoting(ctx context.Context, tx *redis.Tx) error {
 // one that has just lost its memory.
 func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
-		if err := tx.HSetNX(ctx, nodeKey, "epoch", n.cfg.chance.Name()).Err(); err != nil {
+		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.cfg.chance.Name()).Err(); err != nil {
 			return err
 		}
-		if epoch, err = tx.HGet(ctx, nodeKey, "epoch").Result(); err != nil {
+		if epoch, err = tx.HGet(ctx, lua.NodeKey, "epoch").Result(); err != nil {
 			return err
 		}
 		return loadVoting(ctx, tx)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // vigil is what a Locker does while goroutines of it wait for the nodes: it says
@@ -34,7 +36,7 @@ func newVigil(l *Locker, id string) *vigil {
 	for _, n := range l.nodes {
 		w.beats = append(w.beats, never)
 		w.subs = append(w.subs, &subscription{
-			node: n, channel: wakeChannel + id, clock: l.clock, called: w.called, renewed: w.renewed,
+			node: n, channel: lua.WakeChannel + id, clock: l.clock, called: w.called, renewed: w.renewed,
 			settled: make(chan struct{}), stopped: make(chan struct{}),
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // write is the writer: it sleeps until there is something to send, and sends it.
@@ -185,7 +187,7 @@ func (n *node) probe() error {
 func (n *node) prepare() error {
 	if !n.loaded {
 		n.unpin() // the pool may have no other connection
-		if err := n.load(keepingScripts); err != nil {
+		if err := n.load(lua.KeepingScripts); err != nil {
 			return err
 		}
 		n.loaded = true
@@ -227,10 +229,10 @@ func (n *node) distrustSeat() {
 }
 
 // load loads scripts over any connection.
-func (n *node) load(scripts []*script) error {
+func (n *node) load(scripts []*lua.Script) error {
 	_, err := n.calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
 		for _, s := range scripts {
-			p.ScriptLoad(context.Background(), s.body)
+			p.ScriptLoad(context.Background(), s.Body)
 		}
 		return nil
 	})

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // writeRefusals are what a server says that answers and does not write: its memory
@@ -58,8 +60,8 @@ func (n *node) refusesNow(ctx context.Context) string {
 	bounded, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	id := n.cfg.chance.Name()
-	load := anyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", releaseScript.body)}
-	leave := anyCall{redis.NewCmd(bounded, "EVALSHA", releaseScript.hash, 2, probeKey+id, tombstoneKey+id, id, 1)}
+	load := anyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", lua.ReleaseScript.Body)}
+	leave := anyCall{redis.NewCmd(bounded, "EVALSHA", lua.ReleaseScript.Hash, 2, lua.ProbeKey+id, lua.TombstoneKey+id, id, 1)}
 	_, _ = n.calls.Pipelined(bounded, func(p redis.Pipeliner) error { // each has its own error
 		_ = p.Process(bounded, load)
 		_ = p.Process(bounded, leave)

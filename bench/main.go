@@ -90,7 +90,7 @@ func start(ctx context.Context, args []string) (err error) {
 	flags.BoolVar(&r.verbose, "v", false, "tell each slice on standard error")
 	asJSON := flags.Bool("json", false, "print JSON instead of Markdown")
 	flags.StringVar(&r.program, "server", "", "the server program (default: $REDLOCK_TEST_SERVER, or the redis-server in PATH)")
-	lua := flags.String("lua", "", "directory of the floor's scripts (default: the module's lua/)")
+	lua := flags.String("lua", "", "directory of the floor's scripts (default: the module's internal/lua/)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -31,11 +31,11 @@ type scripts struct {
 	text                  map[string]string // by hash
 }
 
-// readScripts reads lua/*.lua. An empty dir means the module's own, seen from
+// readScripts reads internal/lua/*.lua. An empty dir means the module's own, seen from
 // its root or from bench/.
 func readScripts(dir string) (*scripts, error) {
 	if dir == "" {
-		for _, dir = range []string{"../lua", "lua"} {
+		for _, dir = range []string{"../internal/lua", "internal/lua"} {
 			if _, err := os.Stat(filepath.Join(dir, "acquire.lua")); !errors.Is(err, fs.ErrNotExist) {
 				break
 			}

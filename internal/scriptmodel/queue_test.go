@@ -37,7 +37,7 @@ func newQueued(t *testing.T, addr string) *queued {
 	t.Helper()
 	q := &queued{server: newServer(t, addr, 0)}
 	for _, name := range []string{"ask", "pass", "look"} {
-		body, err := os.ReadFile(filepath.Join("..", "..", "lua", name+".lua"))
+		body, err := os.ReadFile(filepath.Join("..", "lua", name+".lua"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func newServer(t *testing.T, addr string, offset int64) *server {
 	t.Cleanup(func() { _ = c.Close() })
 	s := &server{t: t, c: c, offset: offset, scripts: map[string]*redis.Script{}}
 	for _, name := range []string{"acquire", "acquire_batch", "raise", "extend", "release", "release_batch", "reseed"} {
-		body, err := os.ReadFile(filepath.Join("..", "..", "lua", name+".lua"))
+		body, err := os.ReadFile(filepath.Join("..", "lua", name+".lua"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,7 @@ func build(ctx context.Context, dir string) (binary string, err error) {
 		return "", err
 	}
 	files := map[string]string{}
-	for _, name := range append(touched(ways), "scripts.go") {
+	for _, name := range append(touched(ways), scripts+"scripts.go") {
 		text, err := os.ReadFile(filepath.Join(top, name))
 		if err != nil {
 			return "", err
@@ -29,18 +30,26 @@ func build(ctx context.Context, dir string) (binary string, err error) {
 	if err := apply(ways, files); err != nil {
 		return "", err
 	}
-	hook := []way{{edits: []edit{{"scripts.go", "func newScript(name, body string) *script {", `func newScript(name, body string) *script {
+	hook := []way{{edits: []edit{{scripts + "scripts.go", "func newScript(name, body string) *Script {", `func newScript(name, body string) *Script {
 	body = brokenScript(name, body)`}}}}
 	if err := apply(hook, files); err != nil {
 		return "", err
 	}
-	files["broken_by_hand.go"] = source(ways)
+	for name := range maps.Clone(files) {
+		if folder := filepath.Dir(name); filepath.Ext(name) == ".go" {
+			files[filepath.Join(folder, "broken_by_hand.go")] = condition(packageOf(folder))
+		}
+	}
+	files[scripts+"broken_scripts.go"] = scriptEdits(ways)
 	replace := map[string]string{}
 	for name, text := range files {
 		if filepath.Ext(name) != ".go" {
 			continue
 		}
 		replace[filepath.Join(top, name)] = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
+			return "", err
+		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return "", err
 		}
@@ -58,4 +67,12 @@ func build(ctx context.Context, dir string) (binary string, err error) {
 		return "", fmt.Errorf("build the broken protocols: %w\n%s", err, out)
 	}
 	return binary, nil
+}
+
+// packageOf is the package in a folder of the module.
+func packageOf(folder string) string {
+	if folder == "." {
+		return "redlock"
+	}
+	return filepath.Base(folder)
 }

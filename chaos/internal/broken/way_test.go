@@ -23,32 +23,40 @@ type way struct {
 }
 
 // edit puts other text in the place of some that a file has exactly once: a Go
-// file of the root package, or a script.
+// file, by its path from the module's root, or a script.
 type edit struct{ file, old, new string }
 
-// script is an edit of lua/<name>.lua.
-func script(name, from, to string) edit { return edit{"lua/" + name + ".lua", from, to} }
+// scripts is where the scripts are.
+const scripts = "internal/lua/"
+
+// script is an edit of the script of this name.
+func script(name, from, to string) edit { return edit{scripts + name + ".lua", from, to} }
 
 func (e edit) ofScript() (name string, ok bool) {
-	name, ok = strings.CutPrefix(e.file, "lua/")
-	return strings.TrimSuffix(name, ".lua"), ok
+	name, ok = strings.CutSuffix(strings.TrimPrefix(e.file, scripts), ".lua")
+	return name, ok
 }
 
 // broken is the condition under which an edit of Go code is in force.
 func (w *way) broken() string { return fmt.Sprintf("brokenBy(%q)", w.name) }
 
-// source is what the overlay adds to the root package. Scripts are changed when
-// they are made, so that their hashes are those of what they say.
-func source(ways []way) string {
-	var b strings.Builder
-	b.WriteString(`package redlock
+// condition is what the overlay adds to each package that it edits.
+func condition(pkg string) string {
+	return "package " + pkg + `
 
-import (
-	"os"
-	"strings"
-)
+import "os"
 
 func brokenBy(way string) bool { return os.Getenv("` + variable + `") == way }
+`
+}
+
+// scriptEdits is what the overlay adds to the scripts' package. Scripts are changed
+// when they are made, so that their hashes are those of what they say.
+func scriptEdits(ways []way) string {
+	var b strings.Builder
+	b.WriteString(`package lua
+
+import "strings"
 
 type luaEdit struct{ way, script, old, new string }
 

@@ -128,9 +128,9 @@ var lockWays = []way{
 	{
 		name: "one owner value for all attempts", takes: "late commands of an old attempt are taken for a newer one's",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
-		edits: []edit{{"acquire.go", "dead := string(l.cfg.chance.AppendName(append(append(room[:0], tombstoneKey...), l.cfg.holder...)))", `dead := string(l.cfg.chance.AppendName(append(append(room[:0], tombstoneKey...), l.cfg.holder...)))
+		edits: []edit{{"acquire.go", "dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))", `dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
 	if BROKEN {
-		dead = tombstoneKey + l.peers.names[0] + l.vigil.id
+		dead = lua.TombstoneKey + l.peers.names[0] + l.vigil.id
 	}`}},
 	},
 	{
@@ -149,12 +149,12 @@ var lockWays = []way{
 		kinds: []chaos.Break{chaos.Old},
 		seed:  13,
 		edits: []edit{
-			{"writer.go", "if err := n.load(keepingScripts); err != nil {", `if BROKEN {
-			if err := n.load(votingScripts); err != nil {
+			{"writer.go", "if err := n.load(lua.KeepingScripts); err != nil {", `if BROKEN {
+			if err := n.load(lua.VotingScripts); err != nil {
 				return err
 			}
 		}
-		if err := n.load(keepingScripts); err != nil {`},
+		if err := n.load(lua.KeepingScripts); err != nil {`},
 			{"identity.go", `if n.cfg.unprotected || n.epoch == "" || n.proven`, `if BROKEN || n.cfg.unprotected || n.epoch == "" || n.proven`},
 			{"identity.go", `if n.cfg.unprotected || n.epoch == "" {`, `if BROKEN || n.cfg.unprotected || n.epoch == "" {`},
 		},

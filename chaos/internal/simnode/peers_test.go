@@ -161,7 +161,7 @@ var bodies = func() map[string]string {
 		"deleteIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`,
 		"expireIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`,
 	}
-	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "lua", "*.lua"))
+	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "internal", "lua", "*.lua"))
 	for _, file := range files {
 		body, err := os.ReadFile(file)
 		if err != nil {

@@ -1,0 +1,28 @@
+package lua
+
+// The keys and channels that the library has on a node.
+const (
+	NodeKey      = "redlock:node"
+	TombstoneKey = "redlock:dead:"
+	QueueKey     = "redlock:queue:" // and the Name: who waits for it
+	LiveKey      = "redlock:live:"  // and a Locker's id: its sign of life
+	WaitingKey   = "redlock:waiting"
+	OwnPrefix    = "redlock:"           // of every key that is the library's own
+	ProbeKey     = OwnPrefix + "probe:" // begins the names that nodes are proved with
+	WakeChannel  = OwnPrefix + "wake:"  // and the Locker's id
+)
+
+// stripes is how many counters of tokens a node has: names share them.
+const stripes = 4096
+
+// StripeOf is FNV-1a 64 of the final key, mod 4096: part of the wire format.
+func StripeOf(key string) int64 { return int64(HashOf(key) % stripes) }
+
+// HashOf is FNV-1a 64.
+func HashOf(key string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	return h
+}

@@ -1,0 +1,106 @@
+// Package lua has the scripts that run on a node, and the keys and channels that
+// the library has there.
+package lua
+
+import (
+	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
+	_ "embed"
+	"encoding/hex"
+)
+
+// Script is one Lua script, called by its hash only.
+type Script struct {
+	Name string
+	Body string
+	Hash string
+}
+
+func newScript(name, body string) *Script {
+	sum := sha1.Sum([]byte(body)) //nolint:gosec // the name that Redis gives a script, not a secret
+	return &Script{Name: name, Body: body, Hash: hex.EncodeToString(sum[:])}
+}
+
+//go:embed acquire.lua
+var acquireBody string
+
+//go:embed acquire_batch.lua
+var acquireBatchBody string
+
+//go:embed raise.lua
+var raiseBody string
+
+//go:embed extend.lua
+var extendBody string
+
+//go:embed reseed.lua
+var reseedBody string
+
+//go:embed release.lua
+var releaseBody string
+
+//go:embed release_batch.lua
+var releaseBatchBody string
+
+//go:embed ask.lua
+var askBody string
+
+//go:embed pass.lua
+var passBody string
+
+//go:embed look.lua
+var lookBody string
+
+//go:embed read.lua
+var readBody string
+
+//go:embed notice.lua
+var noticeBody string
+
+//go:embed install.lua
+var installBody string
+
+//go:embed amend.lua
+var amendBody string
+
+//go:embed lower.lua
+var lowerBody string
+
+//go:embed retire.lua
+var retireBody string
+
+var (
+	AcquireScript      = newScript("acquire", acquireBody)
+	AcquireBatchScript = newScript("acquire_batch", acquireBatchBody)
+	RaiseScript        = newScript("raise", raiseBody)
+	ExtendScript       = newScript("extend", extendBody)
+	ReseedScript       = newScript("reseed", reseedBody)
+	ReleaseScript      = newScript("release", releaseBody)
+	ReleaseBatchScript = newScript("release_batch", releaseBatchBody)
+	AskScript          = newScript("ask", askBody)
+	PassScript         = newScript("pass", passBody)
+	LookScript         = newScript("look", lookBody)
+
+	// The membership's scripts are loaded where they are first used.
+	ReadScript    = newScript("read", readBody)
+	NoticeScript  = newScript("notice", noticeBody)
+	InstallScript = newScript("install", installBody)
+	AmendScript   = newScript("amend", amendBody)
+	LowerScript   = newScript("lower", lowerBody)
+	RetireScript  = newScript("retire", retireBody)
+
+	// VotingScripts are loaded on a verified member only: their absence is what
+	// keeps a restarted server from voting.
+	VotingScripts = []*Script{AcquireScript, AcquireBatchScript, RaiseScript, ExtendScript, ReseedScript, AskScript, PassScript}
+	// KeepingScripts may be loaded on any node, like those of the membership.
+	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript}
+)
+
+// The most locks that one script call carries. A script holds the server's one
+// thread while it runs: 250 renewals are well under a millisecond.
+const (
+	AcquireBatchSize = 64
+	ReleaseBatchSize = 64
+	ExtendBatchSize  = 250
+	AskBatchSize     = 32
+	LookBatchSize    = 250
+)
