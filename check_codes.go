@@ -22,6 +22,7 @@ const (
 	FindingMode         FindingCode = "mode"          // cluster mode, or a Sentinel
 	FindingEviction     FindingCode = "eviction"      // it may drop keys when memory is short
 	FindingMemory       FindingCode = "memory"        // its memory is nearly full, and it evicts nothing
+	FindingImportMode   FindingCode = "import-mode"   // it keeps what has ended (Valkey)
 	FindingMaxClients   FindingCode = "max-clients"   // it has nearly as many connections as it takes
 	FindingMinReplicas  FindingCode = "min-replicas"  // it writes only while replicas follow it
 	FindingPersistence  FindingCode = "persistence"   // what it forgets when it restarts

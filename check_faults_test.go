@@ -74,6 +74,11 @@ func serverFaults() []planted {
 			[]found{at4(faultWarning, redlock.FindingDebug)},
 		},
 		{
+			"data are imported", // on a Redis, by what its client hears
+			importing,
+			[]found{at4(faultWarning, redlock.FindingImportMode)},
+		},
+		{
 			"it had a replica",
 			func(s *set) []redlock.Option {
 				master := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})

@@ -49,6 +49,11 @@ var (
 		"At its limit a server that evicts nothing refuses every lock (OOM)",
 		"Raise maxmemory, or find what fills it (INFO memory, redis-cli --bigkeys); the library's own share is below a megabyte, and the locks that are held",
 	}
+	aboutImportMode = diagnosis{
+		FindingImportMode,
+		"A Valkey that imports removes nothing that has ended until its name is used again, and redlock leaves names that nobody uses again (tombstones, signs of life): its memory fills, and at maxmemory it refuses every lock (OOM)",
+		"CONFIG SET import-mode no, and share the server with nothing that is brought over to it",
+	}
 	aboutMaxClients = diagnosis{
 		FindingMaxClients,
 		"At its limit a server closes each new connection: a client that starts, or connects again, has no vote of this node",
@@ -96,6 +101,9 @@ func (d *doctor) server(i int) {
 	}
 	d.eviction(i)
 	d.memory(i)
+	if d.exams[i].config["import-mode"] == "yes" {
+		d.find(SeverityWarning, i, aboutImportMode, "import-mode is on")
+	}
 	d.connected(i)
 	d.goodReplicas(i)
 }

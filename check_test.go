@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -289,6 +290,28 @@ func (l *liar) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// importing gives node 4 a server that imports data. One that can't is asked for a
+// setting that is as long, and on, in the place of that.
+func importing(s *set) []redlock.Option {
+	server := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	s.clients[4] = clientOf(s.T, server, func(o *redis.Options) {
+		if server.Client().ConfigSet(s.Context(), "import-mode", "yes").Err() == nil {
+			return
+		}
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return renamer{&liar{c, regexp.MustCompile("disable-thp"), "import-mode"}}, err
+		}
+	})
+	return nil
+}
+
+type renamer struct{ net.Conn }
+
+func (r renamer) Write(p []byte) (int, error) {
+	return r.Conn.Write(bytes.ReplaceAll(p, []byte("import-mode"), []byte("disable-thp")))
+}
+
 func asUser(user string) plant {
 	return instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret &* " + user}},
 		func(o *redis.Options) { o.Username, o.Password = "lock", "secret" })
@@ -380,6 +403,7 @@ var cure = map[string]string{
 	"a full memory":             "Raise maxmemory",
 	"replicas that are missing": "min-replicas-to-write 0",
 	"EVALSHA renamed away, and no right to ask for rights": "rename-command",
+	"data are imported":                             "CONFIG SET import-mode no",
 	"no right to wake":                              "nothing else says that it is missing",
 	"no right to wake, nor to ask for rights":       "wakes nobody",
 	"a script that does not end":                    "SCRIPT KILL",
