@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -379,4 +380,23 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A program that was built in the tree, and added by accident, stays in its history.
+func TestNoFileOfTheTreeIsLarge(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Skipf("not a checkout, or no git: %v", err)
+	}
+	files := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	if len(files) < 100 {
+		t.Fatalf("got %d files; want the tree's", len(files))
+	}
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil && info.Size() > most {
+			t.Errorf("%s: got %d bytes; want %d at most", name, info.Size(), most)
+		}
+	}
 }

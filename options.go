@@ -152,8 +152,9 @@ func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k
 // WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
 // a day. Give every client of the nodes the same value. It is the cluster's, not
 // this client's: one with a larger value raises it in the nodes' records before it
-// takes a lock, and tells so (MaxTTLRaised). It falls only by Cluster.LowerMaxTTL, and every node that
-// restarts waits so long before it votes again, also when that client is gone.
+// takes a lock, and tells so (MaxTTLRaised). Every node that restarts then waits so
+// long before it votes again, also when that client is gone. It falls only by
+// Cluster.LowerMaxTTL.
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 
 // WithNodeTimeout bounds each command to each node. It must be below the TTL;

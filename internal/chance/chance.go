@@ -9,11 +9,11 @@ package chance
 import (
 	crand "crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -67,7 +67,7 @@ func (s *Source) Name() string { return string(s.AppendName(nil)) }
 
 // AppendName appends what Name returns. It allocates nothing where there is room.
 func (s *Source) AppendName(to []byte) []byte {
-	var id [16]byte
+	var id uuid.UUID
 	if s == nil {
 		_, _ = crand.Read(id[:]) // never an error
 	} else {
@@ -75,12 +75,9 @@ func (s *Source) AppendName(to []byte) []byte {
 		binary.BigEndian.PutUint64(id[:8], mix(s.seed, n))
 		binary.BigEndian.PutUint64(id[8:], mix(s.seed+1, n))
 	}
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-	to = append(hex.AppendEncode(to, id[:4]), '-')
-	to = append(hex.AppendEncode(to, id[4:6]), '-')
-	to = append(hex.AppendEncode(to, id[6:8]), '-')
-	to = append(hex.AppendEncode(to, id[8:10]), '-')
-	return hex.AppendEncode(to, id[10:])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, of RFC 9562
+	text, _ := id.MarshalText()                     // never an error
+	return append(to, text...)
 }
 
 // mix is the finalizer of splitmix64 over both.
