@@ -127,8 +127,21 @@ func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
 // data changed: it has another replication id, so every client has it join anew.
 func TestEveryWayToAnotherMastersDataMakesAnotherIdentity(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
-	node, other := servers[0], servers[1]
+	t.Run("one channel", func(t *testing.T) {
+		t.Parallel()
+		servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
+		everyWay(t, servers[0], servers[1])
+	})
+	t.Run("two channels", func(t *testing.T) {
+		t.Parallel()
+		servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
+		secondChannel(t, servers)
+		everyWay(t, servers[0], servers[1])
+	})
+}
+
+func everyWay(t *testing.T, node, other *chaos.Server) {
+	t.Helper()
 	identity := func() string {
 		info := node.Client().InfoMap(t.Context(), "server", "replication")
 		must(t, info.Err())
