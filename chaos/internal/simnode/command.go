@@ -179,6 +179,8 @@ func (c *call) execute() {
 			return
 		}
 		c.reply.fail(fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(c.arg(0))))
+	case !c.nested && c.session.listensOnly() && !allowedToListeners(c.args[0]):
+		c.reply.fail(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", strings.ToLower(c.arg(0))))
 	default:
 		cmd.run(c)
 	}

@@ -8,7 +8,12 @@
 // ones. Most of redlock's own scripts are Go functions here, each known by the hash
 // of the script that it stands for; those of the queue (ask, pass, look, and acquire
 // and release where somebody waits), and all others, run in a Lua interpreter. Tests
-// hold every one of them, and the commands, to a real server.
+// hold every one of them, and the commands, to a real server, and so what a
+// connection hears that subscribes, in RESP2 and in RESP3.
+//
+// It has no users and no rights: no ACL command, no categories, no NOPERM, neither
+// for a command nor within a script, and AUTH is refused as where no password is
+// set. What rights do is tested on servers only.
 //
 // internal/scriptmodel has the same scripts for another use: over integers that
 // fit in a byte, so that a search can copy, compare and hash millions of whole

@@ -31,17 +31,24 @@ type peer struct {
 func newSimPeer(tb testing.TB, interpreted bool) (*peer, *simnode.Node) {
 	tb.Helper()
 	node := simnode.New()
+	return newSession(tb, node, interpreted), node
+}
+
+// newSession is another connection to a node of ours.
+func newSession(tb testing.TB, node *simnode.Node, interpreted bool) *peer {
+	tb.Helper()
 	session, err := node.Open(func() {})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	var replies bytes.Buffer
+	session.OnPush(func(data []byte) { replies.Write(data) })
 	p := &peer{t: tb, reply: bufio.NewReader(&replies), send: func(b []byte) { replies.Write(session.Feed(nil, b)) }}
 	if interpreted {
 		p.suffix = "\n-- once more"
 	}
 	p.run = p.identity()
-	return p, node
+	return p
 }
 
 // newRealPeer is a server.
@@ -118,16 +125,26 @@ func (p *peer) read() string {
 		}
 		return strconv.Quote(string(text[:n]))
 	case '*':
-		items := make([]string, n)
-		for i := range items {
-			items[i] = p.read()
-		}
-		return "[" + strings.Join(items, " ") + "]"
+		return "[" + p.items(n) + "]"
+	case '>':
+		return "push[" + p.items(n) + "]"
+	case '%':
+		return "{" + p.items(2*n) + "}"
 	case '-':
 		return errorClass(line)
 	default:
 		return line
 	}
+}
+
+// items reads that many replies.
+func (p *peer) items(n int) string {
+	p.t.Helper()
+	items := make([]string, n)
+	for i := range items {
+		items[i] = p.read()
+	}
+	return strings.Join(items, " ")
 }
 
 // valkeyWords are errors that Valkey words otherwise than Redis does, and a node of

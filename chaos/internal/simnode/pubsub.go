@@ -1,6 +1,9 @@
 package simnode
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // OnPush sets what is called with a message that no command asked for. It is
 // called with the node's mutex held: it must only take the bytes.
@@ -21,6 +24,14 @@ func pubSubCommand(name []byte) command {
 		return command{3, (*call).publish, false}
 	}
 	return command{}
+}
+
+// listensOnly tells whether it may do nothing but subscribe: in RESP2 a message
+// can't be told from a reply.
+func (s *Session) listensOnly() bool { return len(s.channels) > 0 && !s.resp3 }
+
+func allowedToListeners(name []byte) bool {
+	return slices.Contains([]string{"SUBSCRIBE", "UNSUBSCRIBE", "PING"}, strings.ToUpper(string(name)))
 }
 
 // pushed begins a message of n parts that no command asked for.
@@ -53,6 +64,12 @@ func (c *call) unsubscribe() {
 		for _, a := range c.args[1:] {
 			channels = append(channels, string(a))
 		}
+	}
+	if len(channels) == 0 {
+		c.reply.pushed(3)
+		c.reply.bulk("unsubscribe")
+		c.reply.null()
+		c.reply.int(0)
 	}
 	for _, channel := range channels {
 		s.channels = slices.DeleteFunc(s.channels, func(have string) bool { return have == channel })

@@ -16,7 +16,7 @@ func (c *call) ping() {
 	switch {
 	case len(c.args) > 2:
 		c.reply.fail("ERR wrong number of arguments for 'ping' command")
-	case len(c.session.channels) > 0 && !c.session.resp3:
+	case c.session.listensOnly():
 		c.reply.array(2)
 		c.reply.bulk("pong")
 		c.reply.bulk(string(bytes.Join(c.args[1:], nil)))
