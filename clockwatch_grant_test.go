@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -70,6 +71,64 @@ func TestAGrantWithoutItsReadingDoesNotCount(t *testing.T) {
 		wantNoLocks(t, nodes, "given back")
 		mustRelease(t, mustAcquire(t, l, "orders/42"))
 	})
+}
+
+// A hand-over within the Locker is a grant as well: it counts only with a reading
+// behind it, however fresh the last one is.
+func TestAHandOverWithoutAReadingThatShowsNoStepDoesNotCount(t *testing.T) {
+	for want, spoil := range map[string]func(n *redlocktest.Node){
+		"its clock was not read behind the grant": func(n *redlocktest.Node) {
+			passed := false
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				passed = passed || scriptOf(args) == "pass"
+				if passed && args[0] == "TIME" {
+					n.Intercept(nil)
+					return redlocktest.ReplyError("ERR not now")
+				}
+				return redlocktest.Pass()
+			})
+		},
+		"its clock stepped forward": func(n *redlocktest.Node) { // by less than the lease: its key is there to hand over
+			n.Miniredis().SetTime(time.Now().Add(3 * time.Second))
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told events
+				l, nodes := newLocker(t, 5, told.option(), redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+				warm(t, l)
+				lock := mustAcquire(t, l, "orders/42")
+				ctx, leave := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					if next, err := l.Acquire(ctx, "orders/42"); err == nil {
+						_ = next.Release(ctx)
+					}
+				}()
+				synctest.Wait()
+				for _, n := range nodes.Nodes()[:3] {
+					spoil(n)
+				}
+				_ = lock.Release(t.Context()) // in doubt, a quorum need not confirm it
+				synctest.Wait()
+				failed := told.of(redlock.AttemptFailed)
+				if len(failed) == 0 || strings.Count(failed[0].Err.Error(), want) != 3 {
+					t.Errorf("got %v as the failed attempts; want the hand-over to be the first, with %q of three nodes", failed, want)
+				}
+				for _, e := range told.of(redlock.LockAcquired) {
+					if e.Turn == redlock.TurnHandedOver {
+						t.Error("the hand-over counts; want it to end with nothing")
+					}
+				}
+				leave()
+				<-ended
+				time.Sleep(time.Second)
+				synctest.Wait()
+				wantNoLocks(t, nodes, "given back")
+			})
+		})
+	}
 }
 
 // On real servers, as it was found: two holders every time.
