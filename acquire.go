@@ -91,10 +91,9 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	if why == nil {
 		c.token = int64(token) //nolint:gosec // below 2^53
 		valid := validFrom(r.start, t.ttl, l.cfg.drift)
-		if valid.holds(l.clock.now()) {
+		if why = l.outlasted(r.start, t.ttl, valid); why == nil {
 			return l.hold(ctx, resource, c, t, r.start, valid)
 		}
-		why = fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", l.clock.now().sub(r.start), t.ttl)
 	}
 	l.rollBack(c, t)
 	sentinel := ErrNoQuorum
@@ -107,6 +106,21 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 		why = nil
 	}
 	return nil, quorumError("acquire", resource, sentinel, why, l.names, r.votes, r.causes)
+}
+
+// outlasted is why a round that was sent at start took too long for a lock of this
+// TTL; nil: it did not. A node that voted in it, forgot, and came back before the others'
+// records had the longer MaxTTL that this client raises has waited the shorter one.
+func (l *Locker) outlasted(start instant, ttl time.Duration, valid validity) error {
+	now := l.clock.now()
+	took, before := now.sub(start), l.roster.raisedFrom()
+	switch {
+	case !valid.holds(now):
+		return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", took, ttl)
+	case before > 0 && ttl > before && took >= before-drift(before, l.cfg.drift):
+		return fmt.Errorf("the round took %v, and nodes had a MaxTTL of %v before this client raised it: one that forgot may be back", took, before)
+	}
+	return nil
 }
 
 var (

@@ -230,3 +230,44 @@ func TestWhatMaxTTLCanNotBeLoweredTo(t *testing.T) {
 		}
 	})
 }
+
+// Found by the search: a node votes for a longer lease, forgets, and is back after the
+// shorter MaxTTL that the others' records still have; then the holder raises that too,
+// in a round that lasted as long.
+func TestARoundAsLongAsTheMaxTTLThatWasRaisedBringsNoLock(t *testing.T) {
+	for _, took := range []time.Duration{5 * time.Second, redlock.DefaultMaxTTL + time.Second} {
+		t.Run(took.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := redlocktest.Start(t, 3)
+				more := lockerOver(t, nodes, redlock.WithMaxTTL(longMax), redlock.WithTTL(longMax), redlock.WithNodeTimeout(longMax/2))
+				warm(t, more)
+				time.Sleep(time.Second)
+				must(t, lockerOver(t, nodes).Cluster().LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
+				mustRelease(t, mustAcquire(t, more, "orders/41")) // it raises MaxTTL again
+				time.Sleep(time.Second)
+				nodes.Node(1).Hang()
+				nodes.Node(2).Hang()
+				time.AfterFunc(took, func() {
+					nodes.Node(1).Resume()
+					nodes.Node(2).Resume()
+				})
+				lock, err := more.TryAcquire(t.Context(), "orders/42")
+				if took < redlock.DefaultMaxTTL {
+					must(t, err)
+					mustRelease(t, lock)
+					return
+				}
+				if !errors.Is(err, redlock.ErrNotAcquired) {
+					t.Fatalf("got %v; want no lock of a round of %v", err, took)
+				}
+				wantText(t, "the refusal", err.Error(), "MaxTTL of 30s before this client raised it")
+				time.Sleep(time.Second)
+				for i := range 3 {
+					if nodes.Node(i).Miniredis().Exists("orders/42") {
+						t.Errorf("node %d has its key still", i)
+					}
+				}
+			})
+		})
+	}
+}

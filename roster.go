@@ -25,6 +25,7 @@ type roster struct {
 	raised []bool        // MaxTTL, on each node: told. Of whoever has the slot
 	stale  []atomic.Bool // to be verified before the next flush
 	bound  []bool        // the same for strict recovery
+	least  atomic.Int64  // the smallest MaxTTL below ours that a record had, in ns; 0: none had
 	nudge  chan struct{}
 	asked  chan struct{} // a look is asked for
 	stop   chan struct{}
@@ -104,6 +105,9 @@ func (r *roster) publish(i int, s sight) sight {
 	f := r.fleet()
 	moved := f.cluster() != r.cluster
 	r.cluster, r.longest, r.knew = f.cluster(), f.wait(), f.knows()
+	if least := time.Duration(r.least.Load()); s.recorded && s.rec.maxTTL < r.charter.maxTTL && (least == 0 || s.rec.maxTTL < least) {
+		r.least.Store(int64(s.rec.maxTTL))
+	}
 	for j := range r.stale {
 		if _, why := f.seat(j); moved || why == "" && !r.seated[j] {
 			r.stale[j].Store(true)
@@ -208,6 +212,10 @@ func (a *abstention) Unwrap() []error {
 	}
 	return []error{a.why, a.fault}
 }
+
+// raisedFrom is the smallest MaxTTL that a record was seen to have before this client
+// raised it; 0: none was below ours.
+func (r *roster) raisedFrom() time.Duration { return time.Duration(r.least.Load()) }
 
 // mayVote tells whether node i may, by what was seen last.
 func (r *roster) mayVote(i int) bool {

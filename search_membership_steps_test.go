@@ -186,6 +186,9 @@ func (sys *memberSystem) act(s *memberState, c uint8, yield yieldMember) {
 // part of them.
 func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 	k, votes := &s.clients[c], make([]redlock.Ballot, sys.nodes)
+	if sys.tooLong(k, c) {
+		return
+	}
 	sys.parts(func(n int) bool { return k.visits[n].grant != 0 }, func(in func(int) bool) {
 		for n := range votes {
 			votes[n] = redlock.Ballot{}
@@ -217,6 +220,12 @@ func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 	})
 }
 
+// tooLong tells whether a client that raised MaxTTL, from one unit, took as long for
+// its round: a node that forgot meanwhile may be back.
+func (sys *memberSystem) tooLong(k *client, c uint8) bool {
+	return sys.lowers && c == 0 && sys.slip != slipLongRound && k.left < sys.validity(c)
+}
+
 // parts calls f with every part of the nodes that fit.
 func (sys *memberSystem) parts(fits func(int) bool, f func(in func(int) bool)) {
 	all := 0
@@ -233,6 +242,9 @@ func (sys *memberSystem) parts(fits func(int) bool, f func(in func(int) bool)) {
 // settleRaised yields the lock, once a quorum holds exactly the target.
 func (sys *memberSystem) settleRaised(s *memberState, c uint8, yield yieldMember) {
 	k, exact := &s.clients[c], 0
+	if sys.tooLong(k, c) {
+		return
+	}
 	for n := range sys.nodes {
 		if v := &k.visits[n]; v.known && v.grant == k.target || v.raised {
 			exact++

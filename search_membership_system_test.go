@@ -43,6 +43,7 @@ const (
 	slipLowerAtOnce  // MaxTTL is lowered without the wait
 	slipLowerSilent  // lowering begins no epoch
 	slipWaitsByNew   // waits go by the new MaxTTL while it is lowered
+	slipLongRound    // a round counts that took longer than the MaxTTL that was raised
 )
 
 // memberSystem is nodes that forget, clients that lock, and joiners that bring

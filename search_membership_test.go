@@ -227,6 +227,7 @@ var breaking = []struct {
 	{"an epoch that comes back", forgotten, func(s *memberSystem) { s.slip, s.swaps, s.faults = slipEpochReturns, true, 2 }},
 	{"MaxTTL lowered while a longer lease is held", forgotten, func(s *memberSystem) { lowering(midLowering)(s); s.slip = slipLowerAtOnce }},
 	{"MaxTTL lowered without a new epoch", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.slip = slipLowerSilent }},
+	{"a round longer than the MaxTTL that it raised", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.slip = slipLongRound }},
 	{"waits by the new MaxTTL", forgotten, func(s *memberSystem) { lowering(longLease)(s); s.slip = slipWaitsByNew }},
 	{"a lease above MaxTTL", forgotten, func(s *memberSystem) { s.slip, s.blank = slipLongLease, true }},
 }
@@ -234,7 +235,7 @@ var breaking = []struct {
 func TestSearchMembershipCheckerCatches(t *testing.T) {
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
-			most := 1_000_000
+			most := 2_000_000
 			if underRace {
 				most = firstStates
 			}
