@@ -34,12 +34,13 @@ func allowedToListeners(name []byte) bool {
 	return slices.Contains([]string{"SUBSCRIBE", "UNSUBSCRIBE", "PING"}, strings.ToUpper(string(name)))
 }
 
-// pushed begins a message of n parts that no command asked for.
-func (r *reply) pushed(n int) {
+// pushed begins a message of three parts that no command asked for.
+func (r *reply) pushed() {
+	const parts = 3
 	if r.resp3 {
-		r.number('>', int64(n))
+		r.number('>', parts)
 	} else {
-		r.array(n)
+		r.array(parts)
 	}
 }
 
@@ -49,7 +50,7 @@ func (c *call) subscribe() {
 		if !slices.Contains(s.channels, string(channel)) {
 			s.channels = append(s.channels, string(channel))
 		}
-		c.reply.pushed(3)
+		c.reply.pushed()
 		c.reply.bulk("subscribe")
 		c.reply.bulk(string(channel))
 		c.reply.int(int64(len(s.channels)))
@@ -66,14 +67,14 @@ func (c *call) unsubscribe() {
 		}
 	}
 	if len(channels) == 0 {
-		c.reply.pushed(3)
+		c.reply.pushed()
 		c.reply.bulk("unsubscribe")
 		c.reply.null()
 		c.reply.int(0)
 	}
 	for _, channel := range channels {
 		s.channels = slices.DeleteFunc(s.channels, func(have string) bool { return have == channel })
-		c.reply.pushed(3)
+		c.reply.pushed()
 		c.reply.bulk("unsubscribe")
 		c.reply.bulk(channel)
 		c.reply.int(int64(len(s.channels)))
@@ -91,7 +92,7 @@ func (c *call) publish() {
 		heard++
 		if s.push != nil {
 			r := reply{resp3: s.resp3}
-			r.pushed(3)
+			r.pushed()
 			r.bulk("message")
 			r.bulk(c.arg(1))
 			r.bulk(c.arg(2))
