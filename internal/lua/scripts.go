@@ -68,6 +68,7 @@ var lowerBody string
 //go:embed retire.lua
 var retireBody string
 
+// The scripts, each named as its file.
 var (
 	AcquireScript      = newScript("acquire", acquireBody)
 	AcquireBatchScript = newScript("acquire_batch", acquireBatchBody)
@@ -80,7 +81,8 @@ var (
 	PassScript         = newScript("pass", passBody)
 	LookScript         = newScript("look", lookBody)
 
-	// The membership's scripts are loaded where they are first used.
+	// ReadScript and those that follow are the membership's. They are loaded where
+	// they are first used.
 	ReadScript    = newScript("read", readBody)
 	NoticeScript  = newScript("notice", noticeBody)
 	InstallScript = newScript("install", installBody)
