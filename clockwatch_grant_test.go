@@ -135,7 +135,7 @@ func TestAHandOverWithoutAReadingThatShowsNoStepDoesNotCount(t *testing.T) {
 func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 	for range 3 {
 		servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
-		holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
+		holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
 		other := fakeClockLocker(t, servers)
 		held := mustAcquire(t, holder, "orders/42")
 		for range 3 {
@@ -144,9 +144,9 @@ func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 			}
 		}
 		setClocks(t, servers[:3], "+60")
-		second, err := other.TryAcquire(t.Context(), "orders/42")
-		if err == nil && held.Err() == nil {
-			t.Errorf("two holders: token %v, while %v of the first one's validity is left", second.Token(), held.Remaining())
+		// Whatever the holder knows by then, this client has seen the clocks before.
+		if second, err := other.TryAcquire(t.Context(), "orders/42"); err == nil {
+			t.Errorf("granted with token %v by clocks that stepped; the holder has %v of its validity left", second.Token(), held.Remaining())
 		}
 		must(t, errors.Join(holder.Close(), other.Close(), chaos.CloseServers(servers)))
 	}

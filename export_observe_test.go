@@ -15,3 +15,9 @@ const EventKinds = len(eventNames) - 1
 
 // EventBound is how many events of single operations may wait for an observer.
 const EventBound = eventBound
+
+// RateSeverity is what Check makes of a clock that runs faster by so much, give or
+// take the bound.
+func RateSeverity(by, bound, factor float64) Severity {
+	return rate{by: by, bound: bound}.severity(factor)
+}
