@@ -90,7 +90,16 @@ func TestNodesWithCertificatesOfTheirOwn(t *testing.T) {
 		{"nodes --cert " + cert + " --key " + otherKey, 78, "--key"},
 		{"nodes --cacert " + cert + " --nodes 127.0.0.1:1", 64, "rediss://"},
 	} {
-		r := run(t, nodes, append([]string{"--node-timeout", "1s"}, strings.Fields(c.args)...)...)
+		args := append([]string{"--node-timeout", "1s"}, strings.Fields(c.args)...)
+		r := run(t, nodes, args...)
+		// In TLS 1.3 the server's alert comes behind the handshake: a reset that overtakes
+		// it leaves nothing to read.
+		for range 10 {
+			if !strings.Contains(r.errs, "connection reset") {
+				break
+			}
+			r = run(t, nodes, args...)
+		}
 		if r.code != c.code || !strings.Contains(r.out+r.errs, c.says) {
 			t.Errorf("%q: got exit status %d and %s%s; want %d and %q", c.args, r.code, r.out, r.errs, c.code, c.says)
 		}
