@@ -140,6 +140,24 @@ func TestAClusterThatIsAnotherAndNotStrictGetsNoVoteOfWhoKnewAStrictOne(t *testi
 	wantPlan(t, f.Next(0, start, redlock.ProposalOf("new", 5000, true)), redlock.DoAmend, "")
 }
 
+// A founding takes a node after another. What a client that knew the strict cluster
+// wrote on the first would spread from there, and that client would then take the
+// new cluster for one that an operator founded.
+func TestWhoKnewAStrictClusterWritesNothingIntoOneThatIsBeingFounded(t *testing.T) {
+	for taken := 1; taken <= 3; taken++ {
+		v := newView(5, start)
+		v.charter = redlock.NewCharter(v.names, maxTTL, true)
+		for i := taken; i < 5; i++ {
+			v.blank(i, start)
+		}
+		f := v.fleet().Knowing("c0")
+		wantPlan(t, f.Next(0, start, redlock.ProposalOf("new", 5000, false)), redlock.DoNothing, "")
+		wantPlan(t, f.Next(0, start, redlock.ProposalOf("new", 5000, true)), redlock.DoAmend, "")
+		wantPlan(t, v.fleet().Next(0, start, redlock.ProposalOf("new", 5000, false)), redlock.DoAmend, "") // it knew none
+		wantPlan(t, v.fleet().Knowing("c1").Next(0, start, redlock.ProposalOf("new", 5000, false)), redlock.DoAmend, "")
+	}
+}
+
 // strictCluster is an application with the option, whose operator founded the
 // cluster.
 func strictCluster(t *testing.T, n int, opts ...redlock.Option) (*redlock.Locker, *redlocktest.Cluster) {

@@ -45,14 +45,19 @@ func (f fleet) strictRecord(p proposal) bool {
 }
 
 // makesStrict tells whether this client writes strict where it is not: by its
-// option, but not where somebody founded anew without it, unless an operator says
-// so.
-func (f fleet) makesStrict(p proposal) bool { return f.strict && (p.admit || !f.refounded()) }
+// option, but not where somebody founds, or founded, anew without it, unless an
+// operator says so.
+func (f fleet) makesStrict(p proposal) bool { return f.strict && (p.admit || !f.another()) }
 
 // refounded tells whether this cluster is another than the strict one that this
 // client knew, and was founded without strict recovery.
-func (f fleet) refounded() bool {
-	if !f.strict || f.knew == "" || f.ours == "" || f.ours == f.knew {
+func (f fleet) refounded() bool { return f.ours != "" && f.another() }
+
+// another is refounded, also while no quorum has the new id yet: what this client
+// wrote then would spread, and the new cluster would look as if an operator had
+// founded it.
+func (f fleet) another() bool {
+	if !f.strict || f.knew == "" || f.target == "" || f.target == f.knew {
 		return false
 	}
 	for i, s := range f.sights {
