@@ -83,6 +83,9 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	if sys.lowers {
 		sys.lower(s, n, put)
 	}
+	if sys.strict == strictFirst && v.member() && !v.strict && s.clients[0].visits[n].acquire {
+		put(writeStrict, func(v *server, _ *memberState) { v.strict = true })
+	}
 	if int(n) >= sys.faulty || s.faults == 0 {
 		return
 	}
@@ -188,6 +191,7 @@ func (sys *memberSystem) join(s *memberState, j, n uint8, yield yieldMember) {
 		}
 		if a.install && a.order != k.orders[n] {
 			next.joiners[j].orders[n] = a.order
+			next.again = a.founding && sys.forbids(s, j)
 			yield(search.Step{Kind: decideJoin, A: j, B: n}, next)
 		}
 	}
@@ -260,7 +264,7 @@ func (sys *memberSystem) glimpse(v *server) glimpse {
 	return glimpse{
 		answered: true, process: v.process, cluster: v.cluster, run: v.run, epoch: min(uint8(v.node.Epoch), 1),
 		nonce: v.nonce, onRun: v.onRun, largest: v.node.Number(0),
-		returned: v.returned(), maxTTL: v.maxTTL, was: v.was,
+		returned: v.returned(), maxTTL: v.maxTTL, was: v.was, strict: v.strict,
 	}
 }
 
@@ -311,6 +315,7 @@ func (sys *memberSystem) install(v *server, o order) {
 	v.node.Base = max(v.node.Base, o.base)
 	v.cluster, v.run, v.nonce, v.onRun = o.cluster, o.run, 0, 0
 	v.maxTTL, v.was = o.maxTTL, 0
+	v.strict = v.strict || o.strict
 }
 
 // nowInstant is the joiner's present, in the rules' own terms.
@@ -331,17 +336,20 @@ func (sys *memberSystem) sight(g glimpse) redlock.Sight {
 		return redlock.Unread(redlock.Sight{}, nowInstant, nowInstant, "no answer")
 	}
 	at := ago(g.age)
-	if sys.slip == slipReadBeforeWait {
+	if sys.slip == slipReadBeforeWait || sys.slip == slipOldReads {
 		at = nowInstant
 	}
 	var rec *redlock.Record
 	if g.cluster != 0 {
-		r := redlock.RecordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.charter().MaxTTL(), 0)
+		r := redlock.RecordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.charter(0).MaxTTL(), 0)
 		if sys.lowers {
 			r = redlock.RecordOf(r.Epoch(), r.Cluster(), r.Run(), r.Names(), time.Duration(g.maxTTL)*unit, 0)
 			if sys.slip != slipWaitsByNew {
 				r = r.WithWas(time.Duration(g.was) * unit)
 			}
+		}
+		if g.strict {
+			r = r.AsStrict()
 		}
 		rec = &r
 	}
@@ -368,6 +376,7 @@ type question struct {
 type answer struct {
 	order           order
 	install, notice bool
+	founding        bool // the install is beyond the table
 }
 
 // decisions remembers what the rules answered: the same question comes in
@@ -389,7 +398,7 @@ func (sys *memberSystem) decide(s *memberState, j, n uint8) answer {
 	a, known := sys.memo.known[q]
 	sys.memo.mu.RUnlock()
 	if !known {
-		a = sys.ask(k, j, n, s.clock())
+		a = sys.ask(k, j, n, s.clock(), false)
 		sys.memo.mu.Lock()
 		if len(sys.memo.known) > 1<<20 {
 			clear(sys.memo.known)
@@ -400,12 +409,16 @@ func (sys *memberSystem) decide(s *memberState, j, n uint8) answer {
 	return a
 }
 
-func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number) answer {
-	p := sys.plan(k, j, n, clock)
+func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number, admit bool) answer {
+	p := sys.plan(k, j, n, clock, admit)
+	if sys.slip == slipMarkIgnored && p.Do() == redlock.DoNothing {
+		p = sys.plan(k.unmarked(), j, n, clock, admit)
+	}
 	if p.Do() != redlock.DoInstall {
 		return answer{notice: p.Do() == redlock.DoNotice}
 	}
 	o := order{nonce: k.watches[n].nonce, run: k.watches[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record().Base())}
+	o.strict = p.Record().Strict() && sys.slip != slipMarkLost
 	if sys.lowers {
 		o.maxTTL = uint8(p.Record().MaxTTL() / unit)
 	}
@@ -417,51 +430,14 @@ func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number) an
 	if sys.slip == slipStripesBelieved && k.seen[n].cluster != 0 {
 		o.base = 0
 	}
-	return answer{order: o, install: true}
+	return answer{order: o, install: true, founding: p.Founding()}
 }
 
-func (sys *memberSystem) plan(k *joiner, j, n uint8, clock scriptmodel.Number) redlock.Plan {
+func (sys *memberSystem) plan(k *joiner, j, n uint8, clock scriptmodel.Number, admit bool) redlock.Plan {
 	sights, watches := make([]redlock.Sight, sys.nodes), make([]redlock.Watch, sys.nodes)
 	for i := range sys.nodes {
 		sights[i], watches[i] = sys.sight(k.seen[i]), sys.watch(k, uint8(i))
 	}
-	f := redlock.NewFleet(sys.charter(), sights, watches)
-	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), redlock.Token(clock), false))
-}
-
-// comesBack lets one new joiner work alone, every node answering: at the end all
-// nodes must be members of one cluster.
-func (sys *memberSystem) comesBack(s memberState) error {
-	k := &joiner{}
-	for range 4 * sys.nodes {
-		s.joiners[0] = *k
-		for n := range uint8(sys.nodes) {
-			sys.look(&s, 0, n)
-		}
-		for n := range uint8(sys.nodes) {
-			*k = s.joiners[0]
-			a, v := sys.ask(k, 0, n, s.clock()), &s.servers[n]
-			if a.install {
-				sys.install(v, a.order)
-			}
-			if a.notice && (v.nonce == 0 || v.onRun != v.process) {
-				v.nonces++
-				v.nonce, v.onRun = v.nonces, v.process
-			}
-			sys.look(&s, 0, n)
-		}
-		*k = s.joiners[0]
-		for n := range sys.nodes {
-			if k.watches[n].nonce == 0 {
-				continue
-			}
-			k.watches[n].age = uint8(min(255, int(k.watches[n].age)+int(sys.life)))
-		}
-	}
-	for n := range sys.nodes {
-		if v := &s.servers[n]; !v.member() || v.cluster != s.servers[0].cluster {
-			return errNotBack
-		}
-	}
-	return nil
+	f := redlock.NewFleet(sys.charter(j), sights, watches)
+	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), redlock.Token(clock), admit))
 }

@@ -10,6 +10,9 @@ type yieldMember = func(search.Step, memberState)
 
 // Next: what clients and joiners decide, what arrives, what goes wrong, and time.
 func (sys *memberSystem) Next(s memberState, yield yieldMember) {
+	if sys.strict != notStrict {
+		yield = sys.marking(yield)
+	}
 	if n, changed := sys.tick(s); changed {
 		yield(search.Step{Kind: tickAll}, n)
 	}
@@ -20,7 +23,7 @@ func (sys *memberSystem) Next(s memberState, yield yieldMember) {
 			for n := range uint8(sys.nodes) {
 				sys.arrive(&s, c, n, yield)
 			}
-		} else if !begun || sys.lowers { // clients are alike until they begin, unless their leases differ
+		} else if !begun || sys.lowers || sys.strict == strictFirst { // clients are alike until they begin, unless their leases or options differ
 			begun = true
 			yield(search.Step{Kind: beginClient, A: c}, sys.begin(s, c))
 		}
@@ -266,6 +269,7 @@ func (sys *memberSystem) win(s memberState, c uint8, t scriptmodel.Number) membe
 		}
 	}
 	s.best = max(s.best, t)
+	s.bound = s.bound || sys.strict == strictFirst && c == 0
 	for n := range sys.nodes { // what no decision asks for any more
 		v := &k.visits[n]
 		v.grant, v.known, v.raised, v.raise = 0, false, false, false
@@ -346,6 +350,7 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	link := &k.visits[n]
 	votes, epoch := sys.votes(&s.servers[n], link)
 	votes = votes && (!sys.lowers || sys.slip == slipLowerSilent || scriptmodel.Tick(s.servers[n].maxTTL) >= sys.lease(c)) // it was read under this epoch
+	votes = votes && sys.bindable(&s.servers[n], c)
 	owner, life := ownerOf(c), sys.lease(c)
 	counts := !sys.follows || s.servers[n].run == s.servers[n].process // by the look behind the command
 	at := func(kind uint8, ok bool, run func(*visit, *scriptmodel.Node)) {
@@ -359,6 +364,9 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 		node.Epoch = s.servers[n].node.Epoch
 		if sys.swaps && kind != takeRelease {
 			next.vote(n, uint8(epoch))
+		}
+		if sys.strict == strictFirst && c == 0 && next.clients[c].visits[n].grant != 0 {
+			next.servers[n].granted = true
 		}
 		if next != *s {
 			yield(search.Step{Kind: kind, A: c, B: n}, next)

@@ -44,6 +44,11 @@ const (
 	slipLowerSilent  // lowering begins no epoch
 	slipWaitsByNew   // waits go by the new MaxTTL while it is lowered
 	slipLongRound    // a round counts that took longer than the MaxTTL that was raised
+	slipMarkIgnored  // a founder does not look at the records' mark of strict recovery
+	slipMarkLost     // an install does not have the mark
+	slipMarkLater    // a client with the option counts votes of nodes without it
+	slipOldReads     // a founder believes reads of before its waits
+	slipNoneLeft     // of the property: a founding where no record is left counts too
 )
 
 // memberSystem is nodes that forget, clients that lock, and joiners that bring
@@ -79,6 +84,7 @@ type memberSystem struct {
 	extends                 uint8                             // extensions a lock may have, each with a re-seed
 	lowers                  bool                              // MaxTTL, on each node, from life to 1; the first client takes life, the others 1
 	releases                bool                              // locks are released, attempts rolled back
+	strict                  strictness                        // strict recovery
 	founding                bool                              // the nodes are blank in the beginning
 	racing                  bool                              // joiners look at every node, not only at what a blank one needs
 	frozen                  bool                              // joiners decide nothing more: what they sent is under way
@@ -99,6 +105,7 @@ type data struct {
 	node                       scriptmodel.Node
 	cluster, run, nonce, onRun uint8 // the record (cluster 0: none) and the notice
 	maxTTL, was                uint8 // of the record, in units, where MaxTTL is lowered; else 0
+	strict, granted            bool  // of the record; it has granted the lock to a client with the option
 }
 
 // server is one node: its data, its disk, its process.
@@ -148,7 +155,7 @@ type glimpse struct {
 	cluster, run, epoch uint8
 	nonce, onRun        uint8
 	largest             scriptmodel.Number
-	returned            bool // its epoch has ended
+	returned, strict    bool // its epoch has ended; its record is strict
 	maxTTL, was         uint8
 	age                 uint8
 }
@@ -160,6 +167,7 @@ type patience struct{ nonce, run, age uint8 }
 type order struct {
 	nonce, run, cluster uint8
 	maxTTL              uint8
+	strict              bool
 	base                scriptmodel.Number
 }
 
@@ -176,6 +184,8 @@ type memberState struct {
 	faults  uint8 // left
 	lowered uint8 // steps of lowering that were done
 	best    scriptmodel.Number
+
+	bound, gone, again bool // of strict recovery: see strictness
 }
 
 func (sys *memberSystem) Init() (s memberState) {
@@ -189,90 +199,14 @@ func (sys *memberSystem) Init() (s memberState) {
 		if !sys.founding {
 			v.cluster, v.run, v.loaded = 1, 1, true
 			v.node.Epoch, v.epochs = 1, 1
+			v.strict = sys.strict == strictAll
 		}
 	}
+	s.bound = sys.strict == strictAll
 	if sys.start != nil {
 		sys.start(sys, &s)
 	}
 	return s
-}
-
-// midRace is where two founders got in each other's way: the first node forgot
-// the one's id and took the other's, and the one's late install of the last node
-// is under way. The other sees no id on a quorum, and takes the second node over.
-func midRace(sys *memberSystem, s *memberState) {
-	s.servers[1].cluster, s.servers[1].nonce, s.servers[1].onRun = 3, 1, 1
-	s.servers[2] = server{data: data{nonce: 1, onRun: 1}, process: 1, nonces: 1}
-	for range 2 {
-		for n := range uint8(sys.nodes) {
-			sys.look(s, 0, n)
-			s.joiners[0].watches[n].age = sys.life
-		}
-	}
-	s.joiners[0].orders[1] = sys.ask(&s.joiners[0], 0, 1, s.clock()).order
-	s.joiners[1].orders[2] = order{nonce: 1, run: 1, cluster: 3}
-}
-
-// lateAcquire is where one client has lapsed, its key still on the second node,
-// its acquire at the third still under way, and another has the lock on the
-// first and the third.
-func lateAcquire(sys *memberSystem, s *memberState) {
-	a, b := &s.clients[0], &s.clients[1]
-	a.phase, a.token = held, 1
-	a.visits[2].acquire = true
-	b.phase, b.token, b.left, s.best = held, 2, sys.life, 2
-	for n, stripe := range []scriptmodel.Number{2, 1, 2} {
-		s.servers[n].node.Stripes[0] = stripe
-		s.servers[n].node.Keys[0] = scriptmodel.Key{Owner: ownerOf(1), Until: scriptmodel.Tick(sys.life)}
-	}
-	s.servers[1].node.Keys[0].Owner = ownerOf(0)
-}
-
-// unevenCounters is where an acquisition that came to nothing has left one node's
-// counter above the others'.
-func unevenCounters(_ *memberSystem, s *memberState) { s.servers[1].node.Stripes[0] = 1 }
-
-// lateInstall is where a node has come back by an install that was sent twice:
-// the second one is still under way.
-func lateInstall(_ *memberSystem, s *memberState) {
-	s.servers[0].epochs, s.servers[0].node.Epoch, s.servers[0].nonces = 2, 2, 1
-	s.joiners[0].orders[0] = order{nonce: 1, run: 1, cluster: 1}
-}
-
-// longLease is where the first client holds the lock on the first two nodes, with the
-// longer lease.
-func longLease(sys *memberSystem, s *memberState) {
-	a := &s.clients[0]
-	a.phase, a.token, a.left, s.best = held, 1, sys.life, 1
-	for n := range 2 {
-		s.servers[n].node.Stripes[0] = 1
-		s.servers[n].node.Keys[0] = scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.life)}
-	}
-}
-
-// midLowering is longLease after the first step of lowering.
-func midLowering(sys *memberSystem, s *memberState) {
-	longLease(sys, s)
-	s.lowered = 1
-	for n := range sys.nodes {
-		v := &s.servers[n]
-		v.maxTTL, v.was, v.due, v.epochs, v.node.Epoch = 1, sys.life, sys.life, 2, 2
-	}
-}
-
-// afterLowering is where MaxTTL has come down, and the first client's acquire with
-// the longer lease is under way to the first two nodes.
-func afterLowering(sys *memberSystem, s *memberState) {
-	*s = sys.begin(*s, 0)
-	s.clients[0].visits[2].acquire = false
-	s.lowered = 2
-	for n := range sys.nodes {
-		v := &s.servers[n]
-		v.maxTTL = 1
-		if sys.slip != slipLowerSilent {
-			v.epochs, v.node.Epoch = 3, 3
-		}
-	}
 }
 
 var seedOfServers = maphash.MakeSeed()
@@ -333,6 +267,9 @@ var (
 )
 
 func (sys *memberSystem) Check(s memberState) error {
+	if s.again {
+		return errFoundedAgain
+	}
 	holder := -1
 	for i := range sys.clients {
 		c := &s.clients[i]
@@ -393,6 +330,7 @@ const (
 	lowerMaxTTL
 	dropMaxTTL
 	raiseMaxTTL
+	writeStrict
 )
 
 var stepTexts = [...]string{
@@ -406,7 +344,7 @@ var stepTexts = [...]string{
 	"joiner %[2]d sends an install for server %[3]d", "server %[3]d runs joiner %[2]d's install",
 	"server %[2]d drops its key", "server %[2]d swaps its data",
 	"server %[2]d takes its standby's data", "MaxTTL of server %[2]d is lowered", "the old MaxTTL of server %[2]d is dropped",
-	"the first client raises MaxTTL on server %[2]d",
+	"the first client raises MaxTTL on server %[2]d", "server %[2]d is made strict",
 }
 
 func (sys *memberSystem) Describe(st search.Step) string {
@@ -435,8 +373,8 @@ func (s memberState) String() string {
 		if v.process == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "[%d: run %d epoch %d of cluster %d run %d, base %d stripe %d, key %d for %d, loaded %t, notice %d/%d] ",
-			i, v.process, v.node.Epoch, v.cluster, v.run, v.node.Base, v.node.Stripes[0],
+		fmt.Fprintf(&b, "[%d: run %d epoch %d of cluster %d (strict %t) run %d, base %d stripe %d, key %d for %d, loaded %t, notice %d/%d] ",
+			i, v.process, v.node.Epoch, v.cluster, v.strict, v.run, v.node.Base, v.node.Stripes[0],
 			v.node.Keys[0].Owner, v.node.Keys[0].Until, v.loaded, v.nonce, v.onRun)
 	}
 	for i, c := range s.clients {
@@ -453,7 +391,7 @@ const unit = time.Second
 // nodeNames are the names of the servers, in order.
 var nodeNames = [...]string{"a", "b", "c", "d", "e"}
 
-func (sys *memberSystem) charter() redlock.Charter {
+func (sys *memberSystem) charter(j uint8) redlock.Charter {
 	maxTTL := time.Duration(sys.life) * unit
 	if sys.lowers {
 		maxTTL = unit
@@ -461,7 +399,7 @@ func (sys *memberSystem) charter() redlock.Charter {
 	if sys.slip == slipRejoinAtOnce {
 		maxTTL = 0
 	}
-	c := redlock.NewCharter(nodeNames[:sys.nodes], maxTTL, false)
+	c := redlock.NewCharter(nodeNames[:sys.nodes], maxTTL, sys.option(j))
 	if sys.slip == slipFewOthers {
 		return c.Needing(c.Needed() - 1)
 	}

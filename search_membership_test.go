@@ -55,6 +55,84 @@ func lowering(start func(*memberSystem, *memberState)) func(*memberSystem) {
 	return func(s *memberSystem) { s.lowers, s.life, s.blank, s.start = true, 2, true, start }
 }
 
+// midRace is where two founders got in each other's way: the first node forgot
+// the one's id and took the other's, and the one's late install of the last node
+// is under way. The other sees no id on a quorum, and takes the second node over.
+func midRace(sys *memberSystem, s *memberState) {
+	s.servers[1].cluster, s.servers[1].nonce, s.servers[1].onRun = 3, 1, 1
+	s.servers[2] = server{data: data{nonce: 1, onRun: 1}, process: 1, nonces: 1}
+	for range 2 {
+		for n := range uint8(sys.nodes) {
+			sys.look(s, 0, n)
+			s.joiners[0].watches[n].age = sys.life
+		}
+	}
+	s.joiners[0].orders[1] = sys.ask(&s.joiners[0], 0, 1, s.clock(), false).order
+	s.joiners[1].orders[2] = order{nonce: 1, run: 1, cluster: 3}
+}
+
+// lateAcquire is where one client has lapsed, its key still on the second node,
+// its acquire at the third still under way, and another has the lock on the
+// first and the third.
+func lateAcquire(sys *memberSystem, s *memberState) {
+	a, b := &s.clients[0], &s.clients[1]
+	a.phase, a.token = held, 1
+	a.visits[2].acquire = true
+	b.phase, b.token, b.left, s.best = held, 2, sys.life, 2
+	for n, stripe := range []scriptmodel.Number{2, 1, 2} {
+		s.servers[n].node.Stripes[0] = stripe
+		s.servers[n].node.Keys[0] = scriptmodel.Key{Owner: ownerOf(1), Until: scriptmodel.Tick(sys.life)}
+	}
+	s.servers[1].node.Keys[0].Owner = ownerOf(0)
+}
+
+// unevenCounters is where an acquisition that came to nothing has left one node's
+// counter above the others'.
+func unevenCounters(_ *memberSystem, s *memberState) { s.servers[1].node.Stripes[0] = 1 }
+
+// lateInstall is where a node has come back by an install that was sent twice:
+// the second one is still under way.
+func lateInstall(_ *memberSystem, s *memberState) {
+	s.servers[0].epochs, s.servers[0].node.Epoch, s.servers[0].nonces = 2, 2, 1
+	s.joiners[0].orders[0] = order{nonce: 1, run: 1, cluster: 1}
+}
+
+// longLease is where the first client holds the lock on the first two nodes, with the
+// longer lease.
+func longLease(sys *memberSystem, s *memberState) {
+	a := &s.clients[0]
+	a.phase, a.token, a.left, s.best = held, 1, sys.life, 1
+	for n := range 2 {
+		s.servers[n].node.Stripes[0] = 1
+		s.servers[n].node.Keys[0] = scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.life)}
+	}
+}
+
+// midLowering is longLease after the first step of lowering.
+func midLowering(sys *memberSystem, s *memberState) {
+	longLease(sys, s)
+	s.lowered = 1
+	for n := range sys.nodes {
+		v := &s.servers[n]
+		v.maxTTL, v.was, v.due, v.epochs, v.node.Epoch = 1, sys.life, sys.life, 2, 2
+	}
+}
+
+// afterLowering is where MaxTTL has come down, and the first client's acquire with
+// the longer lease is under way to the first two nodes.
+func afterLowering(sys *memberSystem, s *memberState) {
+	*s = sys.begin(*s, 0)
+	s.clients[0].visits[2].acquire = false
+	s.lowered = 2
+	for n := range sys.nodes {
+		v := &s.servers[n]
+		v.maxTTL = 1
+		if sys.slip != slipLowerSilent {
+			v.epochs, v.node.Epoch = 3, 3
+		}
+	}
+}
+
 // closedSearches go through everything that can happen. Those of whole are only
 // for the whole search.
 var closedSearches = []struct {
@@ -101,6 +179,45 @@ func TestSearchMembershipHoldsInEveryReachableState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// comesBack lets one new joiner work alone, every node answering: at the end all
+// nodes must be members of one cluster. Under strict recovery it is an operator's.
+func (sys *memberSystem) comesBack(s memberState) error {
+	k := &joiner{}
+	for range 4 * sys.nodes {
+		s.joiners[0] = *k
+		for n := range uint8(sys.nodes) {
+			sys.look(&s, 0, n)
+		}
+		for n := range uint8(sys.nodes) {
+			*k = s.joiners[0]
+			a, v := sys.ask(k, 0, n, s.clock(), sys.strict != notStrict), &s.servers[n]
+			if a.install {
+				sys.install(v, a.order)
+			}
+			if a.notice && (v.nonce == 0 || v.onRun != v.process) {
+				v.nonces++
+				v.nonce, v.onRun = v.nonces, v.process
+			}
+			sys.look(&s, 0, n)
+		}
+		*k = s.joiners[0]
+		for n := range sys.nodes {
+			if k.watches[n].nonce == 0 {
+				continue
+			}
+			k.watches[n].age = uint8(min(255, int(k.watches[n].age)+int(sys.life)))
+		}
+	}
+	for n := range sys.nodes {
+		if v := &s.servers[n]; !v.member() || v.cluster != s.servers[0].cluster {
+			return errNotBack
+		} else if sys.strict == strictAll && !s.gone && (!v.strict || v.cluster != 1) {
+			return errMarkLost
+		}
+	}
+	return nil
 }
 
 // Not closed: so many states, from each of three beginnings.
