@@ -352,7 +352,7 @@ var breaking = []struct {
 func TestSearchMembershipCheckerCatches(t *testing.T) {
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
-			most := 2_000_000
+			most := 4_000_000
 			if underRace {
 				most = firstStates
 			}
