@@ -1,8 +1,6 @@
 package redlock
 
-import (
-	"context"
-)
+import "context"
 
 // bid makes one attempt by the place in line: by the hints that have come, or at
 // all nodes. It is attempt, but that its refusals tell more.

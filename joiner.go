@@ -219,7 +219,7 @@ func (r *roster) announce(i int, pl plan) {
 	}
 	if pl.below != 0 && !r.raised[i] {
 		r.raised[i] = true
-		r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v, for good: every node that restarts will wait so long before it votes (redlock nodes lower brings it down)",
+		r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v: every node that restarts will wait so long before it votes, until it is lowered (Cluster.LowerMaxTTL, redlock nodes lower)",
 			pl.below, pl.record.maxTTL))
 	}
 	if pl.binding && !r.bound[i] {

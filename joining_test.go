@@ -108,7 +108,7 @@ func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 		if len(raised) != 3 || len(same.of(redlock.MaxTTLRaised)) != 0 {
 			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.of(redlock.MaxTTLRaised)))
 		}
-		wantText(t, "the event", raised[0].Err.Error(), "30s", "1m0s", "for good")
+		wantText(t, "the event", raised[0].Err.Error(), "from 30s to 1m0s", "LowerMaxTTL")
 	})
 }
 

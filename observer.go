@@ -31,8 +31,9 @@ const (
 	// Tokens lean on the clocks there once; Err says where.
 	ClusterFounded
 	// MaxTTLRaised says that this client, whose WithMaxTTL is above what the node's
-	// record says, raises it there: for the whole cluster, and until it is lowered (Cluster.LowerMaxTTL). Err says from
-	// what to what. It is told before the record changes, once for each node.
+	// record says, raises it there: for the whole cluster, until it is lowered
+	// (Cluster.LowerMaxTTL). Err says from what to what. It is told before the record
+	// changes, once for each node.
 	MaxTTLRaised
 	// StrictRecoverySet says that this client, which has WithStrictRecovery, writes it
 	// into the record of a node of a cluster that was without: for all clients, and for

@@ -184,7 +184,7 @@ func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 	run(t, nodes, append([]string{"nodes", "admit", "--yes"}, flags...)...).want(t, 1, "notice", "OOM", servers[0].Addr())
 }
 
-// What a single command's flag does to the cluster for good is said on stderr.
+// What a single command's flag does to the cluster is said on stderr.
 func TestALargerMaxTTLIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -194,7 +194,7 @@ func TestALargerMaxTTLIsWarnedOf(t *testing.T) {
 		t.Errorf("got %q; want no word of MaxTTL where none is raised", quiet.errs)
 	}
 	r := run(t, nodes, "exec", "--max-ttl", "24h", "k", "--", "true")
-	r.want(t, 0, "warning", "from 30s to 24h0m0s", "for good")
+	r.want(t, 0, "warning", "from 30s to 24h0m0s", "until it is lowered")
 	if n := strings.Count(r.errs, "24h"); n != 1 {
 		t.Errorf("got %d warnings, %q; want one for all nodes", n, r.errs)
 	}
