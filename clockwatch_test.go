@@ -197,6 +197,23 @@ func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 	})
 }
 
+// quiet waits until the servers have been sent no script for three seconds.
+func quiet(t *testing.T, servers []*chaos.Server) {
+	t.Helper()
+	last, since := 0, time.Now()
+	pollUntil(t, 20*time.Second, "nobody sends a script", func() bool {
+		calls := 0
+		for _, s := range servers {
+			calls += scriptCalls(t, s)
+		}
+		if calls != last {
+			last, since = calls, time.Now()
+		}
+		pause(50 * time.Millisecond)
+		return time.Since(since) > 3*time.Second
+	})
+}
+
 // On real servers: a client that has just begun knows nothing of the step, and may
 // be granted what is held. The holder, which asks nothing of the nodes for itself,
 // learns of it all the same.
@@ -204,14 +221,30 @@ func TestAHolderLearnsOfAStepBeforeAFreshClientHasHeldForLong(t *testing.T) {
 	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
 	holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
 	held := mustAcquire(t, holder, "orders/42")
+	quiet(t, servers) // what confirms a lock on nodes that have just begun to vote would notice as well
+	knew := make(chan time.Time, 1)
+	go func() {
+		<-held.Done()
+		knew <- time.Now()
+	}()
 	setClocks(t, servers[:3], "+60")
 	stepped := time.Now()
+	fresh := fakeClockLocker(t, servers)
+	var granted time.Time
+	pollUntil(t, 20*time.Second, "the fresh client is granted it", func() bool {
+		_, err := fresh.TryAcquire(t.Context(), "orders/42", redlock.WithFixedLease())
+		granted = time.Now()
+		return err == nil
+	})
 	select {
-	case <-held.Done():
+	case at := <-knew:
+		t.Logf("the holder knew %v after the step; the fresh client had it after %v", at.Sub(stepped).Round(time.Millisecond), granted.Sub(stepped).Round(time.Millisecond))
+		if both := at.Sub(granted); both > 1500*time.Millisecond { // a quarter of a second and a round, and what a busy machine adds
+			t.Errorf("both held it for %v; want at most 1.5s", both)
+		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("three of five clocks stepped, and nobody looked")
 	}
-	t.Logf("the holder knew %v after the step", time.Since(stepped).Round(time.Millisecond))
 	// A round that was out when the clocks stepped may be told first that the keys have ended.
 	if err := held.Err(); !errors.Is(err, redlock.ErrLost) || !strings.Contains(err.Error(), "stepped") && !strings.Contains(err.Error(), "no longer there") {
 		t.Errorf("got cause %v; want ErrLost that names the step, or its effect", err)

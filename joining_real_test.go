@@ -78,6 +78,23 @@ func TestANewClusterThatAFullNodeHoldsUpSaysSo(t *testing.T) {
 	warm(t, l)
 }
 
+func TestANewClusterThatAReplicaHoldsUpSaysSo(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	replicate(t, servers)
+	l := openWithout(t, servers, nil, short()...)
+	wantReason(t, l, 2, "it is a replica")
+	wantReason(t, l, 0, "it is a replica", servers[2].Addr())
+	c := servers[2].Client()
+	defer c.Close()
+	must(t, c.ReplicaOf(t.Context(), "NO", "ONE").Err())
+	admitted(t, l)
+	if n := status(t, l).Nodes[2]; n.State != redlock.NodeMember || n.Cause != "" {
+		t.Errorf("got %s, %q; want a member, and no cause that is over", n.State, n.Cause)
+	}
+	warm(t, l)
+}
+
 func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 	t.Parallel()
 	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})

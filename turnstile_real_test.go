@@ -70,6 +70,15 @@ func TestOneConnectionANodeIsEnough(t *testing.T) {
 			if missed > 0 {
 				t.Errorf("Status could not look at a node that votes %d times of 150", missed)
 			}
+			for range 5 {
+				for _, s := range servers {
+					c := s.Client()
+					must(t, c.ScriptFlush(t.Context()).Err())
+					must(t, c.Close())
+				}
+				before := made.Load()
+				pollUntil(t, 5*time.Second, "the scripts are there again, and locks are taken", func() bool { return made.Load() > before+10 })
+			}
 			must(t, servers[1].RestartEmpty())
 			pollUntil(t, shortMax+20*time.Second, "the node that forgot is a member again", func() bool { return votes(t, l) == 3 })
 			cancel()
