@@ -34,7 +34,7 @@ var (
 
 // sentByRedlock is all that a Locker sends once the scripts are loaded. What
 // scripts call is not among it: PUBLISH is part of a release's script.
-var sentByRedlock = []string{"evalsha", "time", "subscribe", "ping"}
+var sentByRedlock = []string{"evalsha", "time", "info", "subscribe", "ping"}
 
 func handoverField() []*crowdRunner {
 	hot := []crowd{oneProcess, fourProcesses}

@@ -70,7 +70,7 @@ func (r *run) heldBy(ctx context.Context, count int, opts []redlock.Option) (row
 	if err != nil {
 		return nil, used, err
 	}
-	_, before, err := commandTime(ctx, r.servers, sentWhileIdle)
+	_, before, err := commandTime(ctx, r.servers, sentByRedlock)
 	if err != nil {
 		return nil, used, err
 	}
@@ -79,7 +79,7 @@ func (r *run) heldBy(ctx context.Context, count int, opts []redlock.Option) (row
 	case <-ctx.Done():
 		return nil, used, ctx.Err()
 	}
-	_, after, err := commandTime(ctx, r.servers, sentWhileIdle)
+	_, after, err := commandTime(ctx, r.servers, sentByRedlock)
 	if err != nil {
 		return nil, used, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -32,9 +31,6 @@ const (
 	// at 10,000 names, 250 a command, are some ten.
 	idleMost = 70
 )
-
-// sentWhileIdle is all that an idle Locker sends.
-var sentWhileIdle = append(slices.Clone(sentByRedlock), "info")
 
 // memory is what a process has in use.
 type memory struct{ Heap, Stack uint64 }
@@ -129,7 +125,7 @@ func (r *run) watchIdle(ctx context.Context) (l load, perSecond float64, err err
 	if err != nil {
 		return l, 0, err
 	}
-	_, before, err := commandTime(ctx, r.servers, sentWhileIdle)
+	_, before, err := commandTime(ctx, r.servers, sentByRedlock)
 	if err != nil {
 		return l, 0, err
 	}
@@ -138,7 +134,7 @@ func (r *run) watchIdle(ctx context.Context) (l load, perSecond float64, err err
 	case <-ctx.Done():
 		return l, 0, ctx.Err()
 	}
-	_, after, err := commandTime(ctx, r.servers, sentWhileIdle)
+	_, after, err := commandTime(ctx, r.servers, sentByRedlock)
 	if err != nil {
 		return l, 0, err
 	}
