@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -51,7 +52,7 @@ func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *clai
 // its own.
 func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, floor Token) (*Lock, error) {
 	if !l.enter() {
-		return nil, errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), fault.ErrClosed)
 	}
 	defer l.attempts.Done()
 	start := l.clock.start()
@@ -82,7 +83,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	l.cfg.journal.counters.poll(r.votes)
 	if err != nil {
 		l.rollBack(c, t)
-		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
+		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
 	}
 	token, why := l.token(ctx, c, r.votes, w, l.cfg.bound(t.ttl))
 	if why == nil {
@@ -96,9 +97,9 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 		}
 	}
 	l.rollBack(c, t)
-	sentinel := ErrNoQuorum
+	sentinel := fault.ErrNoQuorum
 	if answered := count(r.votes); answered.granted+answered.taken >= l.quorum {
-		sentinel = ErrNotAcquired
+		sentinel = fault.ErrNotAcquired
 	} else {
 		why = nil
 	}

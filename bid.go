@@ -1,13 +1,17 @@
 package redlock
 
-import "context"
+import (
+	"context"
+
+	"github.com/quorumkit/redlock/internal/fault"
+)
 
 // bid makes one attempt by the place in line: by the hints that have come, or at
 // all nodes. It is attempt, but that its refusals tell more.
 func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 	l := c.locker
 	if !l.enter() {
-		return nil, errorf("redlock: acquire %s: %w", printable(c.resource), ErrClosed)
+		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), fault.ErrClosed)
 	}
 	defer l.attempts.Done()
 	start := l.clock.start()
@@ -67,9 +71,9 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 			all = true
 			w.timer.Reset(l.cfg.bound(c.t.ttl))
 		case <-l.closing:
-			return s, ErrClosed
+			return s, fault.ErrClosed
 		case <-ctx.Done():
-			return s, contextError(ctx)
+			return s, fault.OfContext(ctx)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -28,8 +29,8 @@ type candidate struct {
 func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) {
 	var last *QuorumError
 	for {
-		if err := contextError(ctx); err != nil && given == nil {
-			return nil, errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+		if err := fault.OfContext(ctx); err != nil && given == nil {
+			return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), joined(err, last))
 		}
 		c.t.call.turn = c.turn()
 		lock, next, err := c.try(ctx, given)
@@ -41,7 +42,7 @@ func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) 
 		var failed *QuorumError
 		switch {
 		case !errors.As(err, &failed):
-			if !errors.Is(err, ErrClosed) {
+			if !errors.Is(err, fault.ErrClosed) {
 				err = joined(err, last)
 			}
 			return nil, err
@@ -57,7 +58,7 @@ func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) 
 			continue // at once
 		}
 		if err := c.await(ctx, next); err != nil {
-			return nil, errorf("redlock: acquire %s: %w", printable(c.resource), joined(err, last))
+			return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), joined(err, last))
 		}
 	}
 }
@@ -108,14 +109,14 @@ func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, 
 		return lock, atOnce, err
 	case !c.t.barging && position == noTicket && l.calm(c.line.key):
 		lock, err := l.attempt(ctx, c.resource, c.line.key, c.t, c.floor)
-		if errors.Is(err, ErrNotAcquired) {
+		if errors.Is(err, fault.ErrNotAcquired) {
 			l.stir(c.line.key)
 			return lock, atOnce, err
 		}
 		return lock, afterPause, err
 	}
 	if err := c.join(ctx); err != nil {
-		return nil, atOnce, errorf("redlock: acquire %s: %w", printable(c.resource), err)
+		return nil, atOnce, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), err)
 	}
 	l.stir(c.line.key)
 	switch {
@@ -178,7 +179,7 @@ func (c *candidate) join(ctx context.Context) error {
 	}
 	l := c.locker
 	if !l.enter() {
-		return ErrClosed
+		return fault.ErrClosed
 	}
 	c.waiter = l.waiters.Get().(*waiter).ready()
 	l.lines.lead(c.line, c.waiter)
@@ -236,9 +237,9 @@ func (c *candidate) rest(ctx context.Context) error {
 		case <-c.waiter.timer.C:
 			return nil
 		case <-l.closing:
-			return ErrClosed
+			return fault.ErrClosed
 		case <-ctx.Done():
-			return contextError(ctx)
+			return fault.OfContext(ctx)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // Severity says how much a Finding matters. Greater is worse.
@@ -109,10 +111,10 @@ func (r Report) AtLeast(s Severity) []Finding {
 func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	l := c.locker
 	if l.closed.Load() {
-		return Report{}, errorf("redlock: check: %w", ErrClosed)
+		return Report{}, fault.Errorf("redlock: check: %w", ErrClosed)
 	}
-	if err := contextError(ctx); err != nil {
-		return Report{}, errorf("redlock: check: %w", err)
+	if err := fault.OfContext(ctx); err != nil {
+		return Report{}, fault.Errorf("redlock: check: %w", err)
 	}
 	d := &doctor{cfg: &l.cfg, exams: make([]exam, len(l.nodes))}
 	var g errgroup.Group // zero: one node's failure must not end the others
@@ -127,13 +129,13 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	if until, ok := ctx.Deadline(); ok && !l.clock.wall().Before(until) {
 		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
 	}
-	if err := contextError(ctx); err != nil {
-		return Report{}, errorf("redlock: check: %w", err)
+	if err := fault.OfContext(ctx); err != nil {
+		return Report{}, fault.Errorf("redlock: check: %w", err)
 	}
 	d.prove(ctx, l.nodes)
 	d.lookAgain(ctx, l.nodes)
-	if err := contextError(ctx); err != nil {
-		return Report{}, errorf("redlock: check: %w", err)
+	if err := fault.OfContext(ctx); err != nil {
+		return Report{}, fault.Errorf("redlock: check: %w", err)
 	}
 	d.deeds = l.roster.current().faults
 	d.origin = l.clock.wall().Add(-l.clock.early().sub(0))

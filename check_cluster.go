@@ -176,10 +176,10 @@ func (d *doctor) membership() {
 func (d *doctor) hindrances() []error {
 	out := make([]error, len(d.exams))
 	for i, e := range d.exams {
-		if fault := d.deeds[i]; isReply(fault) {
-			out[i] = fault
+		if err := d.deeds[i]; isReply(err) {
+			out[i] = err
 		}
-		if at := slices.IndexFunc(e.faults, func(x fault) bool { return !x.wakes }); at >= 0 {
+		if at := slices.IndexFunc(e.faults, func(x failedUse) bool { return !x.wakes }); at >= 0 {
 			out[i] = fmt.Errorf("it refuses %s", e.faults[at])
 		}
 	}

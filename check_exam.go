@@ -36,10 +36,10 @@ type exam struct {
 	config  map[string]string // what CONFIG GET told
 	confErr error
 	user    string
-	denied  []denial // rights that are missing
-	unknown []right  // whose commands the server does not know
-	aclErr  error    // why ACL DRYRUN told nothing
-	faults  []fault  // what it refused when it was proved
+	denied  []denial    // rights that are missing
+	unknown []right     // whose commands the server does not know
+	aclErr  error       // why ACL DRYRUN told nothing
+	faults  []failedUse // what it refused when it was proved
 	trips   []trip
 	later   trip // a second look at its clock; zero: none
 	lost    int  // pings without a reply

@@ -41,21 +41,21 @@ type step struct {
 	want  int64 // the least that it must return; 0: anything
 }
 
-// fault is what a probe was refused.
-type fault struct {
+// failedUse is what a probe was refused.
+type failedUse struct {
 	use   string
 	wakes bool
 	err   error
 }
 
-func (f fault) String() string { return fmt.Sprintf("to %s: %v", f.use, f.err) }
+func (f failedUse) String() string { return fmt.Sprintf("to %s: %v", f.use, f.err) }
 
 var errProbeGone = errors.New("the lock that it had just granted was gone")
 
 // proveNode finds out whether the node does what a lock needs. seat says whether what it
 // shows on the very connection of the probe is a member's record, and its epoch; nil:
 // the node is not asked for a lock.
-func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) []fault {
+func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) []failedUse {
 	ctx, cancel := context.WithTimeout(ctx, dialShare*n.timeout)
 	defer cancel()
 	var steps []step
@@ -72,7 +72,7 @@ func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) []
 		return send(ctx, tx, steps)
 	})
 	if steps == nil {
-		return []fault{{use: "be connected to", err: explain(err)}}
+		return []failedUse{{use: "be connected to", err: explain(err)}}
 	}
 	return judgeProbe(n, steps)
 }
@@ -168,12 +168,12 @@ func send(ctx context.Context, tx *redis.Tx, steps []step) error {
 }
 
 // judgeProbe is what was refused, each refusal once.
-func judgeProbe(n *node, steps []step) []fault {
-	var out []fault
+func judgeProbe(n *node, steps []step) []failedUse {
+	var out []failedUse
 	note := func(s step, err error) {
-		same := func(f fault) bool { return f.err.Error() == err.Error() }
+		same := func(f failedUse) bool { return f.err.Error() == err.Error() }
 		if !slices.ContainsFunc(out, same) {
-			out = append(out, fault{s.use, s.wakes, err})
+			out = append(out, failedUse{s.use, s.wakes, err})
 		}
 	}
 	for _, s := range steps {
@@ -288,7 +288,7 @@ var probeDiagnoses = []struct {
 }
 
 // covers tells whether the rights that were looked at say it already.
-func (e *exam) covers(f fault) bool {
+func (e *exam) covers(f failedUse) bool {
 	about, _ := meaning(f.err)
 	missing := len(e.unknown) > 0 && about == aboutMissingCommand
 	return missing || about == aboutNoRight && slices.ContainsFunc(e.denied, func(x denial) bool { return !x.name })

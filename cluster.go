@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // Cluster is the nodes' side of a Locker: who may vote, and whether the servers
@@ -77,8 +79,8 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	}
 	l.roster.lookAtAll(ctx, false)
 	_ = g.Wait()
-	if err := contextError(ctx); err != nil {
-		return ClusterStatus{}, errorf("redlock: status: %w", err)
+	if err := fault.OfContext(ctx); err != nil {
+		return ClusterStatus{}, fault.Errorf("redlock: status: %w", err)
 	}
 	s := statusOf(l.roster, l.roster.proposal())
 	for i, why := range refusals {
@@ -147,10 +149,10 @@ func (c *Cluster) Join(ctx context.Context) error {
 		case <-t.C:
 		case <-l.closing:
 			t.Stop()
-			return errorf("redlock: join: %w", ErrClosed)
+			return fault.Errorf("redlock: join: %w", ErrClosed)
 		case <-ctx.Done():
 			t.Stop()
-			return errorf("redlock: join: %w", errors.Join(contextError(ctx), s.shortOf(left)))
+			return fault.Errorf("redlock: join: %w", errors.Join(fault.OfContext(ctx), s.shortOf(left)))
 		}
 	}
 }
@@ -161,11 +163,11 @@ func (c *Cluster) Join(ctx context.Context) error {
 func (l *Locker) endJoin(ctx context.Context, late bool, left error) error {
 	if late {
 		if err := l.wait(ctx, confirmTime); err != nil {
-			return errorf("redlock: join: locks that are held may not be on all nodes that vote yet: %w", errors.Join(err, left))
+			return fault.Errorf("redlock: join: locks that are held may not be on all nodes that vote yet: %w", errors.Join(err, left))
 		}
 	}
 	if left != nil {
-		return errorf("redlock: join: %w", left)
+		return fault.Errorf("redlock: join: %w", left)
 	}
 	return nil
 }
@@ -225,8 +227,8 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	p := l.roster.proposal()
 	p.admit = true
 	l.roster.settle(ctx, p)
-	if err := contextError(ctx); err != nil {
-		return errorf("redlock: admit: %w", err)
+	if err := fault.OfContext(ctx); err != nil {
+		return fault.Errorf("redlock: admit: %w", err)
 	}
 	s := statusOf(l.roster, p)
 	left, _ := s.outside()
@@ -236,7 +238,7 @@ func (c *Cluster) Admit(ctx context.Context) error {
 		}
 	}
 	if left != nil {
-		return errorf("redlock: admit: %w", left)
+		return fault.Errorf("redlock: admit: %w", left)
 	}
 	return nil
 }
@@ -259,36 +261,36 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 		return err
 	}
 	if node < 0 || node >= len(l.nodes) {
-		return errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
+		return fault.Errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
 	}
 	r := l.roster
 	select {
 	case r.work <- struct{}{}:
 	case <-ctx.Done():
-		return errorf("redlock: retire: %w", contextError(ctx))
+		return fault.Errorf("redlock: retire: %w", fault.OfContext(ctx))
 	}
 	defer func() { <-r.work }()
 	r.lookAtAll(ctx, false)
 	f, name := r.current(), l.nodes[node].name
 	if f.cluster() == "" {
-		return errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
+		return fault.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
 	}
 	if cause := f.stranger(name); cause != "" {
-		return errorf("redlock: retire %s: %w: %s: give this client the cluster's names (WithNodeNames, or --node-names)", name, ErrMisconfigured, cause)
+		return fault.Errorf("redlock: retire %s: %w: %s: give this client the cluster's names (WithNodeNames, or --node-names)", name, ErrMisconfigured, cause)
 	}
 	if others := len(f.members(node, 0)); others < l.quorum { // nothing is written that could not be finished
-		return errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
+		return fault.Errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
 	}
 	gone, err := l.nodes[node].retire(ctx, f.cluster())
 	marks, faults := r.mark(ctx, f, node, name)
 	r.lookAtAll(ctx, false)
 	switch {
 	case marks < l.quorum:
-		return errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))
+		return fault.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))
 	case err != nil:
-		return errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, explain(err))
+		return fault.Errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, explain(err))
 	case !gone:
-		return errorf("redlock: retire %s: %w: it belongs to another cluster", name, ErrMisconfigured)
+		return fault.Errorf("redlock: retire %s: %w: it belongs to another cluster", name, ErrMisconfigured)
 	}
 	return nil
 }
@@ -313,13 +315,13 @@ func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int,
 // usable refuses what is asked of a closed Locker, or under a ctx that is done.
 func (l *Locker) usable(ctx context.Context, op string) error {
 	if l.closed.Load() {
-		return errorf("redlock: %s: %w", op, ErrClosed)
+		return fault.Errorf("redlock: %s: %w", op, ErrClosed)
 	}
-	if err := contextError(ctx); err != nil {
-		return errorf("redlock: %s: %w", op, err)
+	if err := fault.OfContext(ctx); err != nil {
+		return fault.Errorf("redlock: %s: %w", op, err)
 	}
 	if l.cfg.unprotected {
-		return errorf("redlock: %s: %w: WithoutMembership leaves no membership to speak of", op, ErrInvalidOption)
+		return fault.Errorf("redlock: %s: %w: WithoutMembership leaves no membership to speak of", op, ErrInvalidOption)
 	}
 	return nil
 }

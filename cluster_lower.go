@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // LowerMaxTTL brings the cluster's MaxTTL down, for example after one client with a
@@ -42,25 +44,25 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 	own := l.roster.charter.maxTTL
 	switch {
 	case to < minTTL || to > maxMaxTTL:
-		return errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, maxMaxTTL)
+		return fault.Errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, maxMaxTTL)
 	case to < own:
-		return errorf("redlock: lower MaxTTL: %w: %v is below this client's own MaxTTL, %v, to which it would raise the cluster's again: give it that one (WithMaxTTL)",
+		return fault.Errorf("redlock: lower MaxTTL: %w: %v is below this client's own MaxTTL, %v, to which it would raise the cluster's again: give it that one (WithMaxTTL)",
 			ErrInvalidTTL, to, own)
 	}
 	w := &lowering{to: time.Duration(milliseconds(to)) * time.Millisecond, vouched: vouched, marks: make([]lowered, len(l.nodes)), fresh: l.cfg.chance.Name}
 	for {
 		pause, left := l.roster.lower(ctx, w)
-		if err := contextError(ctx); err != nil {
-			return errorf("redlock: lower MaxTTL: %w", errors.Join(err, left))
+		if err := fault.OfContext(ctx); err != nil {
+			return fault.Errorf("redlock: lower MaxTTL: %w", errors.Join(err, left))
 		}
 		if pause == 0 {
 			if left != nil {
-				return errorf("redlock: lower MaxTTL: %w", left)
+				return fault.Errorf("redlock: lower MaxTTL: %w", left)
 			}
 			return nil
 		}
 		if err := l.wait(ctx, pause); err != nil {
-			return errorf("redlock: lower MaxTTL: not done: waits are as long as before: %w", errors.Join(err, left))
+			return fault.Errorf("redlock: lower MaxTTL: not done: waits are as long as before: %w", errors.Join(err, left))
 		}
 	}
 }

@@ -4,15 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // Sentinels, for errors.Is.
 var (
 	// ErrNotAcquired: a quorum of nodes answered, and the lock was not ours to
 	// take: somebody holds it, or the attempt brought no usable lock.
-	ErrNotAcquired = errors.New("redlock: not acquired")
+	ErrNotAcquired = fault.ErrNotAcquired
 	// ErrNoQuorum: fewer than a quorum of nodes answered, so nobody can say.
-	ErrNoQuorum = errors.New("redlock: no quorum")
+	ErrNoQuorum = fault.ErrNoQuorum
 	// ErrNotHeld: the lock had already ended. It is joined with the cause.
 	ErrNotHeld = errors.New("redlock: not held")
 	// ErrLost: the lock ended because its validity did, or because the nodes that
@@ -23,21 +25,21 @@ var (
 	// ErrMaxHold: the lock ended because WithMaxHold's bound passed.
 	ErrMaxHold = errors.New("redlock: held for its maximum")
 	// ErrClosed: the Locker was closed.
-	ErrClosed = errors.New("redlock: closed")
+	ErrClosed = fault.ErrClosed
 	// ErrInvalidTTL: a TTL that is not positive, above MaxTTL, too short for the
 	// node timeout, or below what remains of the lock that is to be extended.
-	ErrInvalidTTL = errors.New("redlock: invalid TTL")
+	ErrInvalidTTL = fault.ErrInvalidTTL
 	// ErrInvalidResource: a resource name that is empty, too long, or one of the
 	// library's own keys.
 	ErrInvalidResource = errors.New("redlock: invalid resource")
 	// ErrInvalidOption: an option, or a relation of two, that can't work.
 	ErrInvalidOption = errors.New("redlock: invalid option")
 	// ErrInvalidNode: a client or URL that can't be a node.
-	ErrInvalidNode = errors.New("redlock: invalid node")
+	ErrInvalidNode = fault.ErrInvalidNode
 	// ErrMisconfigured: a node refuses for a reason that waiting does not mend:
 	// credentials, rights, certificates, a server without INFO or in cluster
 	// mode, one server listed twice.
-	ErrMisconfigured = errors.New("redlock: node misconfigured")
+	ErrMisconfigured = fault.ErrMisconfigured
 )
 
 // NodeResult is what one node did in a round.
@@ -70,14 +72,14 @@ func (e *QuorumError) Error() string {
 		}
 	}
 	fmt.Fprintf(&b, "redlock: %s %s: %s: %d/%d granted, quorum %d",
-		e.Op, printable(e.Resource), unnamed(e.sentinel.Error()), granted, len(e.Nodes), e.Quorum)
+		e.Op, fault.Printable(e.Resource), fault.Unnamed(e.sentinel.Error()), granted, len(e.Nodes), e.Quorum)
 	if e.cause != nil {
-		fmt.Fprintf(&b, ": %s", unnamed(e.cause.Error()))
+		fmt.Fprintf(&b, ": %s", fault.Unnamed(e.cause.Error()))
 	}
 	for i, n := range e.Nodes {
 		fmt.Fprintf(&b, "; node %d (%s) %s", i, n.Name, n.Outcome)
 		if n.Err != nil {
-			fmt.Fprintf(&b, ": %s", unnamed(n.Err.Error()))
+			fmt.Fprintf(&b, ": %s", fault.Unnamed(n.Err.Error()))
 		}
 	}
 	return b.String()
@@ -126,5 +128,5 @@ func (e *QuorumError) hopeless() bool {
 
 // ended is the error of an operation on a lock that is over.
 func ended(op, resource string, cause error) error {
-	return errorf("redlock: %s %s: %w: %w", op, printable(resource), ErrNotHeld, cause)
+	return fault.Errorf("redlock: %s %s: %w: %w", op, fault.Printable(resource), ErrNotHeld, cause)
 }

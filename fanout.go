@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // mark is what a node may hold of a claim: nothing, or any of these together.
@@ -201,7 +203,7 @@ func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge 
 		case <-w.timer.C:
 			return r.judged(judge), nil
 		case <-ctx.Done():
-			return s, contextError(ctx)
+			return s, fault.OfContext(ctx)
 		}
 	}
 }

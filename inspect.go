@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -60,7 +61,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 		return Inspection{}, err
 	}
 	if !l.enter() {
-		return Inspection{}, errorf("redlock: inspect %s: %w", printable(resource), ErrClosed)
+		return Inspection{}, fault.Errorf("redlock: inspect %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	defer l.attempts.Done()
 	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
@@ -106,7 +107,7 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 		case <-limit.C:
 			why = errTimeout
 		case <-ctx.Done():
-			why = contextError(ctx)
+			why = fault.OfContext(ctx)
 		}
 	}
 	for i := range in.Nodes {

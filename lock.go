@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/tokenctx"
 )
 
@@ -52,7 +53,7 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 	l.lines.holds(c.key)
 	if !l.scheduler.add(lock, lock.begun(t, start)) {
 		l.rollBack(c, t)
-		return nil, errorf("redlock: acquire %s: %w", printable(resource), ErrClosed)
+		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	lock.doubt(start)
 	if t.call.turn == TurnHandedOver { // its predecessor may still have been due
@@ -228,7 +229,7 @@ func (l *Lock) bound() time.Duration {
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	t := terms{ttl: ttl}
 	if err := t.validate(&l.locker.cfg); err != nil {
-		return errorf("redlock: extend %s: %w", printable(l.resource), err)
+		return fault.Errorf("redlock: extend %s: %w", fault.Printable(l.resource), err)
 	}
 	if cause := l.Err(); cause != nil {
 		return ended("extend", l.resource, cause)
@@ -237,14 +238,14 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return l.sharing.lock.Extend(ctx, ttl)
 	}
 	if err := l.takeTurn(ctx); err != nil {
-		return errorf("redlock: extend %s: %w", printable(l.resource), err)
+		return fault.Errorf("redlock: extend %s: %w", fault.Printable(l.resource), err)
 	}
 	defer l.passTurn()
 	if cause := l.Err(); cause != nil {
 		return ended("extend", l.resource, cause)
 	}
 	if left := l.Remaining(); ttl < left {
-		return errorf("redlock: extend %s: %w: %v is less than the %v that remain", printable(l.resource), ErrInvalidTTL, ttl, left)
+		return fault.Errorf("redlock: extend %s: %w: %v is less than the %v that remain", fault.Printable(l.resource), ErrInvalidTTL, ttl, left)
 	}
 	l.mu.Lock()
 	l.asked = max(l.asked, ttl) // also where no reply comes
@@ -253,7 +254,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	var err error
 	e.wait(ctx, l.locker.clock, l.bound(), func(int) { err = l.extended(e, 0, ttl) })
 	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
-		err = errors.Join(contextError(ctx), err)
+		err = errors.Join(fault.OfContext(ctx), err)
 	}
 	return err
 }
@@ -334,7 +335,7 @@ func (l *Lock) takeTurn(ctx context.Context) error {
 		case <-l.Done():
 			return fmt.Errorf("%w: %w", ErrNotHeld, l.Err())
 		case <-ctx.Done():
-			return contextError(ctx)
+			return fault.OfContext(ctx)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // logEvery is the least time between two lines about the same thing: one node's
@@ -162,7 +164,7 @@ func (b *logbook) write(e *Event, level slog.Level, left int) {
 	if e.Node >= 0 {
 		r.AddAttrs(slog.String("node", e.Name))
 	} else {
-		r.AddAttrs(slog.String("resource", printable(e.Resource)))
+		r.AddAttrs(slog.String("resource", fault.Printable(e.Resource)))
 	}
 	if e.Token != 0 {
 		r.AddAttrs(slog.Uint64("token", uint64(e.Token)))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // How a cluster's MaxTTL comes down.
@@ -59,11 +61,11 @@ func (w *lowering) next(f fleet, i int, now instant) (lowerStep, instant, error)
 	case !s.answered:
 		return lowerNot, 0, fmt.Errorf("%s is unreachable: %s", name, s.cause)
 	case s.refused:
-		return lowerNot, 0, fmt.Errorf("%w: %s: %s", ErrMisconfigured, name, s.cause)
+		return lowerNot, 0, fmt.Errorf("%w: %s: %s", fault.ErrMisconfigured, name, s.cause)
 	case !s.recorded: // it gets what the others say
 		return lowerDone, 0, nil
 	case s.rec.cluster != w.cluster:
-		return lowerNot, 0, fmt.Errorf("%w: %s has the record of another cluster", ErrMisconfigured, name)
+		return lowerNot, 0, fmt.Errorf("%w: %s has the record of another cluster", fault.ErrMisconfigured, name)
 	case m.at == 0:
 		return lowerFirst, 0, nil
 	case s.rec.epoch != m.epoch && !s.rec.gone && s.rec.was != 0:
@@ -72,7 +74,7 @@ func (w *lowering) next(f fleet, i int, now instant) (lowerStep, instant, error)
 		return lowerFirst, 0, nil
 	case s.rec.maxTTL > w.to:
 		return lowerBy, 0, fmt.Errorf("%w: %s: a client raised MaxTTL again, to %v: stop it, or give it no more than %v",
-			ErrMisconfigured, name, s.rec.maxTTL, w.to)
+			fault.ErrMisconfigured, name, s.rec.maxTTL, w.to)
 	case now < due && !w.vouched:
 		return lowerWait, due, nil
 	default:
@@ -83,7 +85,7 @@ func (w *lowering) next(f fleet, i int, now instant) (lowerStep, instant, error)
 // check refuses what can't be lowered to, by what the nodes say.
 func (w *lowering) check(f fleet) error {
 	if w.cluster == "" {
-		return fmt.Errorf("%w: no quorum of the nodes carries one cluster's id", ErrNoQuorum)
+		return fmt.Errorf("%w: no quorum of the nodes carries one cluster's id", fault.ErrNoQuorum)
 	}
 	most := time.Duration(0)
 	for _, s := range f.sights {
@@ -92,7 +94,7 @@ func (w *lowering) check(f fleet) error {
 		}
 	}
 	if w.to > most {
-		return fmt.Errorf("%w: the cluster's MaxTTL is %v: give less than that, not %v", ErrInvalidTTL, most, w.to)
+		return fmt.Errorf("%w: the cluster's MaxTTL is %v: give less than that, not %v", fault.ErrInvalidTTL, most, w.to)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // May this node vote, and what must happen first? Everything here is a function
@@ -231,8 +233,8 @@ func (f fleet) fault(i int) error {
 // hindered is why node i does not vote, and what this client's last deed there
 // failed with.
 func (f fleet) hindered(i int, why string) string {
-	if fault := f.fault(i); fault != nil {
-		return why + "; " + strings.Replace(unnamed(fault.Error()), unnamed(ErrMisconfigured.Error())+": ", "", 1) // the state says so
+	if cause := f.fault(i); cause != nil {
+		return why + "; " + strings.Replace(fault.Unnamed(cause.Error()), fault.Unnamed(fault.ErrMisconfigured.Error())+": ", "", 1) // the state says so
 	}
 	return why
 }

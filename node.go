@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
@@ -267,7 +268,7 @@ func (n *node) nudge() {
 func (n *node) refusal(now instant) error {
 	switch {
 	case n.closed:
-		return ErrClosed
+		return fault.ErrClosed
 	case n.down != nil && now < n.downUntil:
 		return fmt.Errorf("not sent: the node is down: %w", n.down)
 	case n.busySince != 0 && now.sub(n.busySince) > n.timeout:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
@@ -53,7 +54,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	err = errors.Join(err, secure(options, cfg.tls))
 	if err != nil {
-		return nil, errorf("redlock: %w", err)
+		return nil, fault.Errorf("redlock: %w", err)
 	}
 	clients := make([]redis.UniversalClient, len(urls))
 	own := make([]io.Closer, len(urls))
@@ -121,7 +122,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			cause := r.cause(i)
 			switch {
 			case errors.Is(cause, errTwice):
-				return errorf("redlock: open: %w", cause)
+				return fault.Errorf("redlock: open: %w", cause)
 			case v.outcome == Granted || v.outcome == Abstained:
 				answered++
 			case isSlow(cause):
@@ -145,7 +146,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			stopped = l.wait(ctx, firstBackoff)
 		}
 		if stopped != nil {
-			return errorf("redlock: open: %w", errors.Join(stopped, failed))
+			return fault.Errorf("redlock: open: %w", errors.Join(stopped, failed))
 		}
 	}
 }
@@ -211,7 +212,7 @@ func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error)
 		if names[i] = name; len(given) == len(nodes) {
 			names[i] = given[i]
 		}
-		if names[i] == "" || len(names[i]) > maxNodeName || !isText(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
+		if names[i] == "" || len(names[i]) > maxNodeName || !fault.IsText(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
 			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes of printable text without blanks and commas: see WithNodeNames", ErrInvalidNode, i, maxNodeName))
 		}
 		for j := range i {

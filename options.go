@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // Defaults, each with its reason.
@@ -278,7 +279,7 @@ func (c *config) validate(nodes int) error {
 	wrong(c.retryMin <= 0 || c.retryMax < c.retryMin, "WithRetry %v to %v: give positive bounds, the smaller first", c.retryMin, c.retryMax)
 	wrong(c.closeTimeout <= 0, "WithCloseTimeout %v: give a positive duration", c.closeTimeout)
 	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
-	wrong(len(c.holder) > maxLabel || !isText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
+	wrong(len(c.holder) > maxLabel || !fault.IsText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
 	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
 	if c.names != nil {
 		wrong(len(c.names) != nodes, "WithNodeNames gives %d names for %d nodes", len(c.names), nodes)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // hintLead is how far a hint may be ahead of the nodes' clocks, so that a client
@@ -101,7 +103,7 @@ func (p *peers) serves(node int, runID string) error {
 	defer p.mu.Unlock()
 	for i, other := range p.runs {
 		if i != node && other == runID && other != "" {
-			return fmt.Errorf("%w: %w: %s is %s", ErrMisconfigured, errTwice, p.names[node], p.names[i])
+			return fmt.Errorf("%w: %w: %s is %s", fault.ErrMisconfigured, errTwice, p.names[node], p.names[i])
 		}
 	}
 	p.runs[node] = runID

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // recordFormat is part of the wire format. A record of another format is never
@@ -203,14 +205,14 @@ func checkNames(names []string) error {
 		switch {
 		case name == "" || len(name) > maxNodeName:
 			faults = append(faults, fmt.Sprintf("node %d: a name has 1 to %d bytes", i, maxNodeName))
-		case !isText(name):
+		case !fault.IsText(name):
 			faults = append(faults, fmt.Sprintf("node %d (%q): a name is printable text", i, name))
 		case slices.Contains(names[:i], name):
 			faults = append(faults, fmt.Sprintf("node %d: %q names two nodes", i, name))
 		}
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("%w: %s", ErrInvalidNode, strings.Join(faults, "; "))
+		return fmt.Errorf("%w: %s", fault.ErrInvalidNode, strings.Join(faults, "; "))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -63,7 +64,7 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, error) {
 	names, nodeErr := checkNodes(nodes, cfg.names)
 	if err = errors.Join(err, nodeErr); err != nil {
-		return nil, errorf("redlock: %w", err)
+		return nil, fault.Errorf("redlock: %w", err)
 	}
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
@@ -134,8 +135,8 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 // acquire is Acquire, but that nothing is told of its failure. How far it came is in
 // t then.
 func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
-	if err := contextError(ctx); err != nil {
-		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
+	if err := fault.OfContext(ctx); err != nil {
+		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
 	}
 	if t.reentry {
 		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
@@ -149,7 +150,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*
 	}
 	ln, given, err := l.lines.take(ctx, key, *t)
 	if err != nil {
-		return nil, errorf("redlock: acquire %s: %w: %w", printable(resource), ErrNotAcquired, err)
+		return nil, fault.Errorf("redlock: acquire %s: %w: %w", fault.Printable(resource), ErrNotAcquired, err)
 	}
 	c := candidate{locker: l, resource: resource, line: ln, t: *t}
 	lock, err := c.insist(ctx, given)
@@ -188,8 +189,8 @@ func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...Acquir
 // tryAcquire is TryAcquire, but that nothing is told of its failure. How far it came
 // is in t then.
 func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
-	if err := contextError(ctx); err != nil {
-		return nil, errorf("redlock: acquire %s: %w", printable(resource), err)
+	if err := fault.OfContext(ctx); err != nil {
+		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
 	}
 	if t.reentry {
 		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
@@ -198,7 +199,7 @@ func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms)
 	}
 	ln, ok := l.lines.try(key)
 	if !ok {
-		return nil, errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", printable(resource), ErrNotAcquired)
+		return nil, fault.Errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", fault.Printable(resource), ErrNotAcquired)
 	}
 	lock, err := l.once(ctx, resource, ln, *t)
 	if err != nil {
@@ -254,7 +255,7 @@ func (l *Locker) once(ctx context.Context, resource string, ln *line, t terms) (
 // event, not Do's error.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return errorf("redlock: do %s: %w: fn is nil", printable(resource), ErrInvalidOption)
+		return fault.Errorf("redlock: do %s: %w: fn is nil", fault.Printable(resource), ErrInvalidOption)
 	}
 	lock, err := l.Acquire(ctx, resource, opts...)
 	if err != nil {
@@ -266,7 +267,7 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 	defer func() { stop(); cancel(nil) }()
 	err = fn(inner, lock)
 	if loss := lock.Err(); loss != nil && !errors.Is(loss, ErrReleased) {
-		err = errors.Join(err, errorf("redlock: do %s: %w", printable(resource), loss))
+		err = errors.Join(err, fault.Errorf("redlock: do %s: %w", fault.Printable(resource), loss))
 	}
 	return err
 }
@@ -316,7 +317,7 @@ func (l *Locker) Close() error {
 		_ = c.Close() // a socket that broke while it lay idle says so here, under TLS: no release's failure
 	}
 	if err := errors.Join(unconfirmed, left); err != nil {
-		return errorf("redlock: %w", err)
+		return fault.Errorf("redlock: %w", err)
 	}
 	return nil
 }
@@ -358,7 +359,7 @@ func (l *Locker) releaseAll(until instant) error {
 	if failed == 0 {
 		return nil
 	}
-	return errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, len(held), first)
+	return fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, len(held), first)
 }
 
 // request checks a call's arguments, before anything is sent.
@@ -372,7 +373,7 @@ func (l *Locker) request(op, resource string, opts []AcquireOption) (terms, stri
 		err = ErrClosed
 	}
 	if err != nil {
-		return t, key, errorf("redlock: %s %s: %w", op, printable(resource), err)
+		return t, key, fault.Errorf("redlock: %s %s: %w", op, fault.Printable(resource), err)
 	}
 	return t, key, nil
 }
@@ -395,9 +396,9 @@ func joined(err error, last *QuorumError) error {
 		return err
 	}
 	if errors.Is(err, ErrClosed) {
-		err = within{err} // of a wait that Close ended, for a message that has the name
+		err = fault.Within(err) // of a wait that Close ended, for a message that has the name
 	}
-	return errors.Join(err, within{last})
+	return errors.Join(err, fault.Within(last))
 }
 
 // pause waits a random while between the retry bounds.
@@ -419,7 +420,7 @@ func (l *Locker) wait(ctx context.Context, d time.Duration) error {
 	case <-l.closing:
 		return ErrClosed
 	case <-ctx.Done():
-		return contextError(ctx)
+		return fault.OfContext(ctx)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -49,7 +50,7 @@ func (n *node) read(ctx context.Context, on processor, counted bool) (sight, err
 	}
 	reply, ok := v.([]any)
 	if !ok {
-		return sight{}, fmt.Errorf("%w: its record reads as %T", ErrMisconfigured, v)
+		return sight{}, fmt.Errorf("%w: its record reads as %T", fault.ErrMisconfigured, v)
 	}
 	s := parseSight(reply, sent, n.clock.now())
 	s.counted = counted
@@ -63,12 +64,12 @@ func noIdentity(err error) error {
 		return err
 	}
 	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {
-		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", ErrMisconfigured, lua.NodeKey, err)
+		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", fault.ErrMisconfigured, lua.NodeKey, err)
 	}
 	for _, sign := range []string{"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported"} {
 		if strings.Contains(reply.Error(), sign) {
 			return fmt.Errorf("%w: INFO tells no run_id and master_replid to a script (an ACL without +info: grant it, or use WithoutMembership; "+
-				"a plain miniredis: package redlocktest has nodes that do): %w", ErrMisconfigured, err)
+				"a plain miniredis: package redlocktest has nodes that do): %w", fault.ErrMisconfigured, err)
 		}
 	}
 	return err

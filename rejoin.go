@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // deed is what a client does next for a node that is to vote.
@@ -222,7 +224,7 @@ func (f fleet) found(i int, now instant, p proposal) plan {
 func (f fleet) barred(i int) bool {
 	hopeful, bad := 0, false
 	for j := range f.names {
-		bad = bad || errors.Is(f.fault(j), ErrMisconfigured)
+		bad = bad || errors.Is(f.fault(j), fault.ErrMisconfigured)
 		switch state, _ := f.standing(j); state {
 		case NodeForeign, NodeMisconfigured:
 			bad = true

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 var (
@@ -306,7 +308,7 @@ func (n *node) settleTime(p *part, outcome Outcome, err error) {
 	case err == nil:
 		n.sample(n.flight.sent, p.cmd.(timeCall).Val())
 	case denied && !n.cfg.trustClocks:
-		n.timeless = fmt.Errorf("%w: its clock can't be watched: grant the user +time, or use WithoutClockWatch: %w", ErrMisconfigured, err)
+		n.timeless = fmt.Errorf("%w: its clock can't be watched: grant the user +time, or use WithoutClockWatch: %w", fault.ErrMisconfigured, err)
 	case !denied && !n.cfg.trustClocks:
 		n.flight.unread = fmt.Errorf("its clock was not read behind the grant: %w", explain(err))
 	}
@@ -399,17 +401,17 @@ func explain(err error) error {
 		untrusted *tls.CertificateVerificationError
 	)
 	switch {
-	case errors.Is(err, ErrMisconfigured):
+	case errors.Is(err, fault.ErrMisconfigured):
 		return err
 	case errors.As(err, &reply):
 		switch text := reply.Error(); {
 		case hasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
-			return fmt.Errorf("%w: credentials refused: %w", ErrMisconfigured, err)
+			return fmt.Errorf("%w: credentials refused: %w", fault.ErrMisconfigured, err)
 		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
 			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
-			return fmt.Errorf("%w: the user's ACL lacks a right: %w", ErrMisconfigured, err)
+			return fmt.Errorf("%w: the user's ACL lacks a right: %w", fault.ErrMisconfigured, err)
 		case hasAnyPrefix(text, clusterReplies...):
-			return fmt.Errorf("%w: a server in cluster mode, which moves keys to others, can't be a node: set cluster-enabled no: %w", ErrMisconfigured, err)
+			return fmt.Errorf("%w: a server in cluster mode, which moves keys to others, can't be a node: set cluster-enabled no: %w", fault.ErrMisconfigured, err)
 		case strings.HasPrefix(text, "READONLY"):
 			return fmt.Errorf("a replica, which can't be a node: %w", err)
 		case strings.HasPrefix(text, "OOM"):
@@ -417,7 +419,7 @@ func explain(err error) error {
 		}
 		return err
 	case errors.As(err, &untrusted), errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("%w: TLS failed: %w", ErrMisconfigured, err)
+		return fmt.Errorf("%w: TLS failed: %w", fault.ErrMisconfigured, err)
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
 		return fmt.Errorf("%w: %w", errUnreached, err)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // roster is what one Locker has seen of its nodes, and what it concluded. The
@@ -123,11 +125,11 @@ func (r *roster) missed(i int, sent instant, cause error) {
 	r.mu.Lock()
 	last := r.sights[i]
 	r.mu.Unlock()
-	why := unnamed(cause.Error())
+	why := fault.Unnamed(cause.Error())
 	s := unread(last, sent, r.clock.now(), why)
-	if errors.Is(cause, ErrMisconfigured) {
+	if errors.Is(cause, fault.ErrMisconfigured) {
 		s.answered = true
-		s = s.refuse(strings.TrimPrefix(why, unnamed(ErrMisconfigured.Error())+": ")) // the state says so
+		s = s.refuse(strings.TrimPrefix(why, fault.Unnamed(fault.ErrMisconfigured.Error())+": ")) // the state says so
 	}
 	r.publish(i, s)
 }
@@ -187,8 +189,8 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 	}
 	a := &abstention{fault: f.fault(i)}
 	switch state, _ := f.standing(i); {
-	case state == NodeForeign || state == NodeMisconfigured, state == NodeMember && f.refounded(), state == NodeBlank && f.barred(i), errors.Is(a.fault, ErrMisconfigured):
-		a.why = fmt.Errorf("%w: %s", ErrMisconfigured, why)
+	case state == NodeForeign || state == NodeMisconfigured, state == NodeMember && f.refounded(), state == NodeBlank && f.barred(i), errors.Is(a.fault, fault.ErrMisconfigured):
+		a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why)
 	case state == NodeBlank && p.do == doNotice && a.fault == nil:
 		a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", why, f.wait())
 	default:

@@ -3,6 +3,8 @@ package redlock
 import (
 	"fmt"
 	"strings"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // mostNamed is how many names of one node the error of Close spells out.
@@ -30,12 +32,12 @@ func (e *unreleasedError) Error() string {
 		}
 		fmt.Fprintf(&b, " on node %d (%s)", u.node, u.name)
 		for k, name := range u.names[:min(len(u.names), mostNamed)] {
-			b.WriteString([]string{": ", ", "}[min(k, 1)] + printable(name))
+			b.WriteString([]string{": ", ", "}[min(k, 1)] + fault.Printable(name))
 		}
 		if more := len(u.names) - mostNamed; more > 0 {
 			fmt.Fprintf(&b, " and %d more", more)
 		}
-		b.WriteString(": " + unnamed(u.cause.Error()))
+		b.WriteString(": " + fault.Unnamed(u.cause.Error()))
 	}
 	return b.String()
 }

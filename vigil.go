@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -66,7 +67,7 @@ func (w *vigil) join(ctx context.Context) error {
 	closed := w.closed
 	w.mu.Unlock()
 	if closed {
-		return ErrClosed
+		return fault.ErrClosed
 	}
 	w.locker.clocks.rouse()
 	if first {
@@ -94,9 +95,9 @@ func (w *vigil) settled(ctx context.Context) error {
 		case <-limit.C:
 			return nil
 		case <-w.locker.closing:
-			return ErrClosed
+			return fault.ErrClosed
 		case <-ctx.Done():
-			return contextError(ctx)
+			return fault.OfContext(ctx)
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // lineup orders the goroutines of one Locker that want the same name: first in,
@@ -90,7 +92,7 @@ func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *transf
 	case <-ctx.Done():
 	}
 	if ls.quit(ln, mine) {
-		return nil, nil, contextError(ctx)
+		return nil, nil, fault.OfContext(ctx)
 	}
 	<-mine.ready // it became ours at the same moment
 	return ln, mine.given, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -17,7 +18,7 @@ func (n *node) write() {
 		n.flush()
 	}
 	n.unpin()
-	n.failQueued(ErrClosed)
+	n.failQueued(fault.ErrClosed)
 }
 
 // sleep blocks until there is work that may be sent now. It returns false when the

@@ -1,4 +1,6 @@
-package redlock
+// Package fault is what every layer says of errors: the causes that all know, and
+// how a message is worded. The package whose name messages begin with is redlock.
+package fault
 
 import (
 	"context"
@@ -9,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// isText tells whether s is printable text: no control characters, nothing that
+// IsText tells whether s is printable text: no control characters, nothing that
 // turns the direction of what follows, no broken UTF-8.
-func isText(s string) bool {
+func IsText(s string) bool {
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
 			return false
@@ -20,8 +22,8 @@ func isText(s string) bool {
 	return true
 }
 
-// contextError is why ctx is done: its error, and its cause where that is another.
-func contextError(ctx context.Context) error {
+// OfContext is why ctx is done: its error, and its cause where that is another.
+func OfContext(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
 		return cause
@@ -29,10 +31,10 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// errorf is fmt.Errorf for what leaves the package. The causes that it wraps have
+// Errorf is fmt.Errorf for what leaves the package. The causes that it wraps have
 // the package's name at their beginning, for where they stand alone; here the
 // format begins with it, and they go without.
-func errorf(format string, args ...any) error {
+func Errorf(format string, args ...any) error {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok {
 			args[i] = within{err}
@@ -41,30 +43,33 @@ func errorf(format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
+// Within is err as a part of a message that has the name already.
+func Within(err error) error { return within{err} }
+
 // within is an error as a part of a message that has the package's name already.
 type within struct{ err error }
 
 // Error leaves the package's name out.
-func (w within) Error() string { return unnamed(w.err.Error()) }
+func (w within) Error() string { return Unnamed(w.err.Error()) }
 
 // Unwrap returns the error as it is where it stands alone.
 func (w within) Unwrap() error { return w.err }
 
-// unnamed takes the package's name out of a message, wherever a part begins.
-func unnamed(message string) string { return parts.Replace(strings.TrimPrefix(message, ownName)) }
+// Unnamed takes the package's name out of a message, wherever a part begins.
+func Unnamed(message string) string { return parts.Replace(strings.TrimPrefix(message, ownName)) }
 
 const ownName = "redlock: "
 
 var parts = strings.NewReplacer(": "+ownName, ": ", "\n"+ownName, "\n")
 
-// printable shortens a resource for a message and quotes what is not plain text.
-func printable(resource string) string {
+// Printable shortens a resource for a message and quotes what is not plain text.
+func Printable(resource string) string {
 	const limit = 128
 	cut := ""
 	if len(resource) > limit {
 		resource, cut = resource[:limit], fmt.Sprintf("... (%d bytes)", len(resource))
 	}
-	if !isText(resource) {
+	if !IsText(resource) {
 		return fmt.Sprintf("%q%s", resource, cut)
 	}
 	return resource + cut
