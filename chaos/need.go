@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"github.com/quorumkit/redlock/chaos/internal/process"
 )
 
 // requireServers, set to anything but empty, makes a missing server or
@@ -29,7 +31,7 @@ func NeedServers(tb testing.TB, n int, config ServerConfig) []*Server {
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			for i, s := range servers {
-				tb.Logf("the log of server %d, %s:\n%s", i, s.Addr(), s.tail())
+				tb.Logf("the log of server %d, %s:\n%s", i, s.Addr(), process.Tail(s.Log))
 			}
 		}
 		if err := CloseServers(servers); err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/chaos/internal/process"
 )
 
 const (
@@ -64,7 +66,7 @@ func (r *replica) close() error {
 // leave it to the kernel when that reaches the disk: a process that is killed
 // loses nothing.
 func nodeConfig(program string) ServerConfig {
-	_, err := fakeClock()
+	_, err := process.FakeClock()
 	return ServerConfig{Binary: program, AOF: FsyncAlways, Args: []string{"--appendfsync", "no"}, FakeClock: err == nil}
 }
 
@@ -104,7 +106,7 @@ func (n *realNode) change(f Fault, broken bool) error {
 	case Crash:
 		return n.crashes(broken, func() error { return nil })
 	case Forget:
-		return n.crashes(broken, n.server.wipe)
+		return n.crashes(broken, func() error { return process.Wipe(n.server.dataDir()) })
 	case Old:
 		return n.ages(f, broken)
 	case Failover:
@@ -181,7 +183,7 @@ func (n *realNode) ages(f Fault, broken bool) (err error) {
 	}
 	delete(n.copies, f)
 	n.memory++
-	if err := n.server.alter(func() error { return n.server.restore(from) }); err != nil {
+	if err := n.server.alter(func() error { return process.Restore(n.server.dataDir(), from) }); err != nil {
 		return err
 	}
 	return errors.Join(n.start(), os.RemoveAll(from))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumkit/redlock/chaos/internal/process"
 	"github.com/quorumkit/redlock/fencing"
 )
 
@@ -74,13 +75,13 @@ func (s Scenario) Fit(b Backend) error {
 	if b != Real {
 		return nil
 	}
-	if _, err := findBinary(""); err != nil {
+	if _, err := process.Find(""); err != nil {
 		return err
 	}
 	if !s.clocks {
 		return nil
 	}
-	_, err := fakeClock()
+	_, err := process.FakeClock()
 	return err
 }
 

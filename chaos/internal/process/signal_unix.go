@@ -1,6 +1,6 @@
 //go:build unix
 
-package chaos
+package process
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package chaos
+package process
 
 import (
 	"bufio"
@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// errPortTaken means that another process answers at, or listens on, the port.
-var errPortTaken = errors.New("the port is taken")
+// ErrPortTaken means that another process answers at, or listens on, the port.
+var ErrPortTaken = errors.New("the port is taken")
+
+// readyFor bounds the wait for a new process to answer: a busy machine that loads a
+// large file takes seconds.
+const readyFor = 20 * time.Second
 
 // probeFor bounds one question to a server that may be a stranger's; it is
 // asked again until readyFor is over.
@@ -23,37 +26,38 @@ const probeFor = 200 * time.Millisecond
 // logTail is how much of a log goes into an error message, in bytes.
 const logTail = 1500
 
-// awaitReady returns when the process answers commands. It asks over a socket
-// of its own: go-redis writes each refused connection to standard error.
-func (s *Server) awaitReady(p *process) error {
+// AwaitReady returns when the process answers commands at its address. It asks over a
+// socket of its own: go-redis writes each refused connection to standard error. What
+// the process has logged is for the error.
+func (p *Process) AwaitReady(addr, password string, logged func() (string, error)) error {
 	var last error
 	for deadline := time.Now().Add(readyFor); time.Now().Before(deadline); {
 		select {
 		case <-p.ended:
-			err := p.err
-			if strings.Contains(s.tail(), "Address already in use") {
-				err = errPortTaken
+			err, text := p.err, Tail(logged)
+			if strings.Contains(text, "Address already in use") {
+				err = ErrPortTaken
 			}
-			return fmt.Errorf("chaos: %s on %s ended at its start: %w\n%s", s.binary, s.Addr(), err, s.tail())
+			return fmt.Errorf("chaos: %s on %s ended at its start: %w\n%s", p.cmd.Path, addr, err, text)
 		case <-time.After(5 * time.Millisecond):
 		}
-		pid, err := s.probe()
+		pid, err := probe(addr, password)
 		switch {
 		case err != nil:
 			last = err
 		case pid != p.cmd.Process.Pid:
-			return fmt.Errorf("chaos: %s answers as process %d, not %d: %w", s.Addr(), pid, p.cmd.Process.Pid, errPortTaken)
+			return fmt.Errorf("chaos: %s answers as process %d, not %d: %w", addr, pid, p.cmd.Process.Pid, ErrPortTaken)
 		default:
 			return nil
 		}
 	}
-	return fmt.Errorf("chaos: %s on %s does not answer after %v: %w\n%s", s.binary, s.Addr(), readyFor, last, s.tail())
+	return fmt.Errorf("chaos: %s on %s does not answer after %v: %w\n%s", p.cmd.Path, addr, readyFor, last, Tail(logged))
 }
 
 // probe returns the process id of the server that answers PING with PONG.
-func (s *Server) probe() (pid int, err error) {
+func probe(addr, password string) (pid int, err error) {
 	dialer := net.Dialer{Timeout: probeFor}
-	conn, err := dialer.DialContext(context.Background(), "tcp4", s.Addr())
+	conn, err := dialer.DialContext(context.Background(), "tcp4", addr)
 	if err != nil {
 		return 0, err
 	}
@@ -62,8 +66,8 @@ func (s *Server) probe() (pid int, err error) {
 		return 0, err
 	}
 	r := bufio.NewReader(conn)
-	if s.config.Password != "" {
-		if err := ask(conn, r, "+OK", "AUTH", s.config.Password); err != nil {
+	if password != "" {
+		if err := ask(conn, r, "+OK", "AUTH", password); err != nil {
 			return 0, err
 		}
 	}
@@ -109,18 +113,9 @@ func encode(command []string) string {
 	return b.String()
 }
 
-// Log returns what the server has written to its log, restarts included.
-func (s *Server) Log() (string, error) {
-	text, err := os.ReadFile(s.logFile())
-	if err != nil {
-		return "", fmt.Errorf("chaos: log of %s: %w", s.Addr(), err)
-	}
-	return string(text), nil
-}
-
-// tail is the end of the log, for error messages.
-func (s *Server) tail() string {
-	text, err := s.Log()
+// Tail is the end of the log, for error messages.
+func Tail(logged func() (string, error)) string {
+	text, err := logged()
 	if err != nil {
 		return err.Error()
 	}

@@ -1,43 +1,34 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/quorumkit/redlock/chaos/internal/process"
 	"github.com/quorumkit/redlock/internal/loopback"
 )
 
-const (
-	// readyFor bounds the wait for a new process to answer: a busy machine
-	// that loads a large file takes seconds.
-	readyFor = 20 * time.Second
-	// stopFor bounds the wait for a process to end after SIGTERM; what then
-	// still runs is killed.
-	stopFor = 5 * time.Second
-	// portAttempts is how often a server that found its port taken is given
-	// another.
-	portAttempts = 5
-)
-
-// testServer names the server that is started where a program does not say which.
-const testServer = "REDLOCK_TEST_SERVER"
+// portAttempts is how often a server that found its port taken is given another.
+const portAttempts = 5
 
 // ErrNoServer means that neither redis-server nor valkey-server is in PATH.
-var ErrNoServer = errors.New("chaos: no redis-server and no valkey-server in PATH")
+var ErrNoServer = process.ErrNoServer
+
+// ErrNoFakeClock means that a server's wall clock can't be set here: that takes
+// Linux, and a C compiler (cc in PATH, or $CC) that builds what is preloaded into
+// the server's process.
+var ErrNoFakeClock = process.ErrNoFakeClock
 
 // Fsync is when a server with an append-only file forces it to the disk.
 type Fsync string
@@ -86,8 +77,8 @@ type Server struct {
 	dir    string
 	port   int
 
-	life    sync.Mutex // taken by all that starts, ends or signals the process
-	process *process   // nil: none; guarded by life
+	life    sync.Mutex       // taken by all that starts, ends or signals the process
+	process *process.Process // nil: none; guarded by life
 
 	setting sync.Mutex // taken by all that write the clock's file
 
@@ -95,28 +86,12 @@ type Server struct {
 	clients []*redis.Client
 }
 
-// process is one run of the program.
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has been waited for
-	err   error         // how it ended; read after ended
-}
-
-func (p *process) running() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
-
 // StartServer starts a server and returns when it answers commands. It retries
 // on another port if its port was taken meanwhile. It fails with [ErrNoServer]
 // if there is no program to start, and otherwise with the end of the program's
 // log in the error.
 func StartServer(config ServerConfig) (*Server, error) {
-	binary, err := findBinary(config.Binary)
+	binary, err := process.Find(config.Binary)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +113,7 @@ func StartServer(config ServerConfig) (*Server, error) {
 			return s, nil
 		}
 		loopback.Drop(s.port)
-		if !errors.Is(last, errPortTaken) {
+		if !errors.Is(last, process.ErrPortTaken) {
 			break
 		}
 	}
@@ -168,22 +143,6 @@ func CloseServers(servers []*Server) error {
 	return errors.Join(errs...)
 }
 
-func findBinary(name string) (string, error) {
-	if name = cmp.Or(name, os.Getenv(testServer)); name != "" {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return "", fmt.Errorf("%w: %w", ErrNoServer, err)
-		}
-		return filepath.Abs(path) // a server has a directory of its own
-	}
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", ErrNoServer
-}
-
 // prepare makes the directories of a server that has none yet.
 func (s *Server) prepare() error {
 	if err := os.Mkdir(s.dataDir(), 0o700); err != nil {
@@ -195,8 +154,9 @@ func (s *Server) prepare() error {
 	return nil
 }
 
-func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
-func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
+func (s *Server) dataDir() string   { return filepath.Join(s.dir, "data") }
+func (s *Server) logFile() string   { return filepath.Join(s.dir, "log") }
+func (s *Server) clockFile() string { return filepath.Join(s.dir, "clock") }
 
 func (s *Server) args() []string {
 	args := []string{
@@ -227,34 +187,18 @@ func (s *Server) args() []string {
 func (s *Server) launch() error {
 	env := append(os.Environ(), s.config.Env...)
 	if s.config.FakeClock {
-		clock, err := s.clockEnv()
+		clock, err := process.ClockEnv(s.clockFile())
 		if err != nil {
 			return err
 		}
 		env = append(env, clock...)
 	}
-	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := process.Start(process.Config{Binary: s.binary, Args: s.args(), Env: env, Dir: s.dir, Log: s.logFile()})
 	if err != nil {
-		return fmt.Errorf("chaos: start server: %w", err)
-	}
-	defer log.Close()
-	// The process outlives every call, so no context bounds it.
-	cmd := exec.CommandContext(context.Background(), s.binary, s.args()...) //nolint:gosec // the caller's own program is the point
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, env, log, log
-	dieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("chaos: start %s: %w", s.binary, err)
-	}
-	p := &process{cmd: cmd, ended: make(chan struct{})}
-	go func() {
-		p.err = cmd.Wait()
-		close(p.ended)
-	}()
-	err = s.awaitReady(p)
-	if err != nil {
-		_ = cmd.Process.Kill()
-		<-p.ended
 		return err
+	}
+	if err := p.AwaitReady(s.Addr(), s.config.Password, s.Log); err != nil {
+		return errors.Join(err, p.Kill())
 	}
 	s.process = p
 	return nil
@@ -283,17 +227,11 @@ func (s *Server) Dir() string { return s.dir }
 func (s *Server) PID() int {
 	s.life.Lock()
 	defer s.life.Unlock()
-	if !s.running() {
-		return 0
-	}
-	return s.process.cmd.Process.Pid
+	return s.process.PID()
 }
 
 // Running reports whether the process runs; one that is paused does.
 func (s *Server) Running() bool { return s.PID() != 0 }
-
-// running is Running; the caller holds life.
-func (s *Server) running() bool { return s.process != nil && s.process.running() }
 
 // Options returns the settings of a client of this server: nothing is sent
 // twice, refusals are told at once, and no call outlives its context's
@@ -348,4 +286,13 @@ func (s *Server) Close() error {
 	errs = append(errs, s.kill(), os.RemoveAll(s.dir))
 	loopback.Drop(s.port)
 	return errors.Join(errs...)
+}
+
+// Log returns what the server has written to its log, restarts included.
+func (s *Server) Log() (string, error) {
+	text, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return "", fmt.Errorf("chaos: log of %s: %w", s.Addr(), err)
+	}
+	return string(text), nil
 }

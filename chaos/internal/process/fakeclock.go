@@ -1,4 +1,4 @@
-package chaos
+package process
 
 import (
 	"context"
@@ -21,9 +21,9 @@ var ErrNoFakeClock = errors.New("chaos: the clock of a server process can't be s
 //go:embed fakeclock/fakeclock.c
 var fakeClockSource []byte
 
-// fakeClock is the library that is preloaded. It is built at the first use, and kept
+// FakeClock is the library that is preloaded. It is built at the first use, and kept
 // in the user's cache directory.
-func fakeClock() (string, error) {
+func FakeClock() (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("%w: not on %s", ErrNoFakeClock, runtime.GOOS)
 	}
@@ -70,36 +70,22 @@ func compileFakeClock(library string) error {
 	return nil
 }
 
-func (s *Server) clockFile() string { return filepath.Join(s.dir, "clock") }
-
-// clockEnv has the process read its wall clock through fakeclock.c. The monotonic
-// clock stays true, as it does when an operator or NTP sets a clock.
-func (s *Server) clockEnv() ([]string, error) {
-	library, err := fakeClock()
+// ClockEnv has a process read its wall clock through fakeclock.c, by a file. The
+// monotonic clock stays true, as it does when an operator or NTP sets a clock.
+func ClockEnv(file string) ([]string, error) {
+	library, err := FakeClock()
 	if err != nil {
 		return nil, err
 	}
-	return []string{"LD_PRELOAD=" + library, "REDLOCK_FAKE_CLOCK=" + s.clockFile()}, nil
+	return []string{"LD_PRELOAD=" + library, "REDLOCK_FAKE_CLOCK=" + file}, nil
 }
 
-// SetClock moves the server's wall clock while it runs, and for later
-// restarts: "+20" is twenty seconds ahead of the machine's, "-3600" an hour
-// behind it, "+0 x1.5" half as fast again from the start of the process on. It
-// takes effect at the server's next look at the clock. It fails if the server
-// was not started with FakeClock.
-func (s *Server) SetClock(offset string) error {
-	if !s.config.FakeClock {
-		return fmt.Errorf("chaos: clock of %s: the server was started without FakeClock", s.Addr())
-	}
-	s.setting.Lock()
-	defer s.setting.Unlock()
-	// By rename, so that the server never reads half of it.
-	next := s.clockFile() + ".next"
+// SetClock writes what the file has the process's clock be. It does so by rename, so
+// that the process never reads half of it; no two calls for a file may overlap.
+func SetClock(file, offset string) error {
+	next := file + ".next"
 	if err := os.WriteFile(next, []byte(offset+"\n"), 0o600); err != nil {
-		return fmt.Errorf("chaos: clock of %s: %w", s.Addr(), err)
+		return err
 	}
-	if err := os.Rename(next, s.clockFile()); err != nil {
-		return fmt.Errorf("chaos: clock of %s: %w", s.Addr(), err)
-	}
-	return nil
+	return os.Rename(next, file)
 }
