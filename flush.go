@@ -38,6 +38,7 @@ type flight struct {
 	passes     []*handover
 	acquires   []*round
 	bids       []*round // acquires by a place in line
+	late       []*round // of these, those that nobody waits for any more
 	probes     []*round
 	polls      []poll
 	sample     bool // somebody wants the node's clock read
@@ -78,9 +79,10 @@ func (f *flight) reset() {
 	clear(f.acquires)
 	clear(f.passes)
 	clear(f.bids)
+	clear(f.late)
 	clear(f.polls)
 	f.releases, f.groups, f.raises, f.passes = f.releases[:0], f.groups[:0], f.raises[:0], f.passes[:0]
-	f.acquires, f.bids, f.probes, f.polls = f.acquires[:0], f.bids[:0], f.probes[:0], f.polls[:0]
+	f.acquires, f.bids, f.late, f.probes, f.polls = f.acquires[:0], f.bids[:0], f.late[:0], f.probes[:0], f.polls[:0]
 	f.parts, f.arena = f.parts[:0], f.arena[:0]
 }
 
@@ -114,11 +116,14 @@ func (n *node) take(now instant) {
 	}
 	taken, votes := 0, n.flight.silent == nil
 	for _, r := range n.queue.acquires {
-		if len(f.acquires)+len(f.bids) == acquiresPerFlush {
+		if len(f.acquires)+len(f.bids)+len(f.late) == acquiresPerFlush {
 			break
 		}
 		taken++
-		if r.claim.over.Load() && (votes || r.asks == nil) {
+		if r.claim.over.Load() {
+			if r.asks != nil {
+				f.late = append(f.late, r)
+			}
 			continue
 		}
 		if err := n.queue.heldBack(r.claim.key); err != nil && votes {
@@ -208,6 +213,9 @@ func (n *node) send() {
 	}
 	for _, r := range f.raises {
 		f.parts = append(f.parts, part{cmd: n.raiseCall(r), raise: r})
+	}
+	if len(f.late) > 0 {
+		f.polls = append(f.polls, n.cfg.untold(f.late)...)
 	}
 	one := n.singly > 0
 	n.addAcquires()

@@ -138,6 +138,7 @@ func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 		yield(search.Step{Kind: stepHint, A: p, B: n}, next)
 	}
 	sys.calls(s, p, n, yield)
+	sys.told(s, p, n, yield)
 	mine := valueOf(p, 0) // who dies does not pass the name on
 	if node := &s.columns[n].node; s.processes[p].phase == queueDead && (node.Lives(scriptmodel.Waiter(p)) || node.Holds(0, mine) && !l.sent[0].sent()) {
 		next := *s
@@ -147,6 +148,18 @@ func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 		}
 		yield(search.Step{Kind: stepSilence, A: p, B: n}, next)
 	}
+}
+
+// told yields that a node hears of a place that it does not know: its ask came too
+// late for its attempt, and a look brings it. Asks and looks keep their order.
+func (sys *queueSystem) told(s *queueState, p, n uint8, yield yieldQueue) {
+	me := &s.processes[p]
+	if !sys.tells || me.phase != queueBid && me.phase != queueRest || s.columns[n].node.Entered(scriptmodel.Waiter(p)) {
+		return
+	}
+	next := *s
+	next.columns[n].node.LookAt(scriptmodel.Waiter(p), me.place)
+	yield(search.Step{Kind: stepTell, A: p, B: n}, next)
 }
 
 // calls yields what becomes of the connection over which a node calls a process

@@ -57,6 +57,7 @@ type queueSystem struct {
 	unknown   uint8 // passes whose reply may be lost
 	drops     uint8 // keys that may go on a node, of those that are on more than a quorum
 	polls     bool
+	tells     bool  // a look may tell any node of a place at any time
 	silent    bool  // who dies keeps its connections: a machine that is cut off
 	forgets   uint8 // nodes that may forget all, one at a time
 	lean      bool  // what decides nothing is taken away
@@ -96,6 +97,7 @@ const (
 	stepGather           // the process asks the nodes that gave no hint
 	stepAgain            // it asks again after a split
 	stepPoll             // it looks without a hint
+	stepTell             // a look tells a node where it stands
 	stepHandOn           // the holder releases, or hands on
 	stepTakePass         // the writer comes to a handover
 	stepNoReply          // it waits no longer for a reply
@@ -113,7 +115,7 @@ const (
 // byChance tells whether a kind of step is one that need never happen.
 func byChance(kind uint8) bool {
 	switch kind {
-	case stepPoll, stepForget, stepTooLate, stepDropKey, stepNoReply, stepLoseHint, stepBreak:
+	case stepPoll, stepTell, stepForget, stepTooLate, stepDropKey, stepNoReply, stepLoseHint, stepBreak:
 		return true
 	default:
 		return false
@@ -142,10 +144,10 @@ func (sys *queueSystem) Describe(st search.Step) string {
 		stepTooLate: "%s's command that it gave up arrives at node %d", stepDropKey: "%s's key goes at node %d",
 		stepQueueBegin: "%s begins", stepGather: "%s asks the other nodes too", stepAgain: "%s asks again after a split",
 		stepBreak: "node %[2]d can't call %[1]s", stepMend: "node %[2]d can call %[1]s again",
-		stepPoll: "%s looks without a hint", stepHandOn: "%s releases, or hands on", stepLeave: "%s leaves", stepDie: "%s dies",
+		stepTell: "%s tells node %d where it stands", stepPoll: "%s looks without a hint", stepHandOn: "%s releases, or hands on", stepLeave: "%s leaves", stepDie: "%s dies",
 	}[st.Kind]
 	switch st.Kind {
-	case stepHear, stepSilence, stepTakePass, stepNoReply, stepTooLate, stepDropKey, stepBreak, stepMend:
+	case stepHear, stepTell, stepSilence, stepTakePass, stepNoReply, stepTooLate, stepDropKey, stepBreak, stepMend:
 		return fmt.Sprintf(text, who, st.B+1)
 	default:
 		return fmt.Sprintf(text, who)

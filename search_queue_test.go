@@ -16,6 +16,7 @@ func TestSearchQueueClosed(t *testing.T) {
 	}{
 		{"two processes by hints alone", false, queueSystem{processes: 2}},
 		{"two, of which one may leave", false, queueSystem{processes: 2, leaver: 1}},
+		{"two, of which one may leave, and places are told at any time", false, queueSystem{processes: 2, leaver: 1, tells: true}},
 		{"two, of which one hands the name on inside", false, queueSystem{processes: 2, more: 1, turns: 2}},
 		{"the same, and a key may go", true, queueSystem{processes: 2, more: 1, turns: 2, drops: 1}},
 		{"the same, and a pass may be of unknown outcome", true, queueSystem{processes: 2, more: 1, turns: 2, unknown: 1}},
@@ -58,6 +59,8 @@ func TestSearchQueueRandom(t *testing.T) {
 		sys  queueSystem
 	}{
 		{"three nodes", queueSystem{nodes: 3, processes: 3, more: 3, turns: 2, polls: true, lost: 1}},
+		{"five nodes, one may leave, places are told at any time", queueSystem{nodes: 5, processes: 4, leaver: 1, more: 2, turns: 2, polls: true, tells: true, lost: 2}},
+		{"three nodes, one may die, places are told at any time", queueSystem{nodes: 3, processes: 3, mortal: 1, more: 2, turns: 2, polls: true, tells: true, lost: 1, forgets: 2}},
 		{"five nodes, one may leave", queueSystem{nodes: 5, processes: 4, leaver: 1, more: 4, turns: 2, polls: true, lost: 2}},
 		{"five nodes, one may die", queueSystem{nodes: 5, processes: 4, mortal: 1, more: 2, turns: 3, polls: true, lost: 1}},
 		{"three nodes, connections for hints break, and are made anew", queueSystem{nodes: 3, processes: 3, more: 1, turns: 2, polls: true, breaks: 4}},

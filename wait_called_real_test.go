@@ -18,7 +18,9 @@ import (
 // was overtaken, eight times of eight.
 func TestAHeadWhoseCallWasLostIsNotOvertakenOnRealServers(t *testing.T) {
 	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
-	open := func() *redlock.Locker { return openServers(t, servers) }
+	open := func() *redlock.Locker {
+		return openServers(t, servers, redlock.WithTTL(4*patient), redlock.WithNodeTimeout(patient))
+	}
 	holder, a, b := open(), open(), open()
 	admitted(t, holder)
 	for round := range 8 {

@@ -58,7 +58,10 @@ func (o *onlooker) comes(l *redlock.Locker, who string, n int64, opts ...redlock
 	ctx := o.Context()
 	go func() {
 		lock, err := l.Acquire(ctx, "orders/42", opts...)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return // the test has ended, and says why
+		case err != nil:
 			o.Errorf("%s: %v", who, err)
 		}
 		o.mu.Lock()
