@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/chaos/internal/simnet"
 	"github.com/quorumkit/redlock/internal/loopback"
 )
 
@@ -18,15 +19,6 @@ const (
 	Requests Direction = 1 << iota // from the client to the server
 	Replies                        // from the server to the client
 	Both     = Requests | Replies
-)
-
-// mode is what happens to the bytes of one direction.
-type mode int
-
-const (
-	flow mode = iota
-	hold
-	drop
 )
 
 // dialFor bounds the dial of the target: a client waits for it unknowingly.
@@ -49,9 +41,9 @@ type Proxy struct {
 	target   string
 	closed   bool
 	listener net.Listener // nil while refusing
-	requests weather
-	replies  weather
-	changed  chan struct{} // closed and replaced when a weather changes
+	requests simnet.State
+	replies  simnet.State
+	changed  chan struct{} // closed and replaced when a state changes
 	relays   map[*relay]struct{}
 	answered func(args [][]byte) // is told what the server answers to new connections; nil: nobody is
 }
@@ -129,13 +121,13 @@ func (p *Proxy) Addr() string { return p.addr }
 // Delay makes everything in the direction arrive later by d. It limits no
 // throughput: as on a long line, any number of messages may be under way.
 func (p *Proxy) Delay(dir Direction, d time.Duration) {
-	p.change(dir, func(w *weather) { w.delay = d })
+	p.change(dir, func(s *simnet.State) { s.Delay = d })
 }
 
 // Jitter adds to the delay a random time of up to d, another one for each
 // message. Within a connection the order is kept, as TCP keeps it.
 func (p *Proxy) Jitter(dir Direction, d time.Duration) {
-	p.change(dir, func(w *weather) { w.jitter = d })
+	p.change(dir, func(s *simnet.State) { s.Jitter = d })
 }
 
 // Hold keeps back everything in the direction, the end of a connection
@@ -145,7 +137,7 @@ func (p *Proxy) Jitter(dir Direction, d time.Duration) {
 //
 // A direction that takes more than 4 MiB a connection blocks its sender.
 func (p *Proxy) Hold(dir Direction) {
-	p.change(dir, func(w *weather) { w.mode = hold })
+	p.change(dir, func(s *simnet.State) { s.Mode = simnet.Hold })
 }
 
 // Drop loses everything in the direction for good. Dropped replies are replies
@@ -153,11 +145,11 @@ func (p *Proxy) Hold(dir Direction) {
 // open. It serves again after [Proxy.Heal] unless half a command was lost, for
 // which a client must give it up after the timeout it gets, as go-redis does.
 func (p *Proxy) Drop(dir Direction) {
-	p.change(dir, func(w *weather) { w.mode = drop })
+	p.change(dir, func(s *simnet.State) { s.Mode = simnet.Drop })
 }
 
 // change applies f to each direction that dir has.
-func (p *Proxy) change(dir Direction, f func(*weather)) {
+func (p *Proxy) change(dir Direction, f func(*simnet.State)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if dir&Requests != 0 {
@@ -169,15 +161,15 @@ func (p *Proxy) change(dir Direction, f func(*weather)) {
 	p.notify()
 }
 
-// notify wakes those who wait for better weather. The caller holds mu.
+// notify wakes those who wait for the state to change. The caller holds mu.
 func (p *Proxy) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// weather returns the state of one direction, and what is closed when it
+// state returns the state of one direction, and what is closed when it
 // changes.
-func (p *Proxy) weather(dir Direction) (weather, <-chan struct{}) {
+func (p *Proxy) state(dir Direction) (simnet.State, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if dir == Requests {
@@ -231,7 +223,7 @@ func (p *Proxy) Refuse() {
 func (p *Proxy) Heal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.requests, p.replies = weather{}, weather{}
+	p.requests, p.replies = simnet.State{}, simnet.State{}
 	p.notify()
 	return p.relisten()
 }
@@ -274,8 +266,8 @@ func (p *Proxy) tap(f func(args [][]byte)) {
 	p.answered = f
 }
 
-// blow sets the weather of both directions.
-func (p *Proxy) blow(requests, replies weather) {
+// set sets the state of both directions.
+func (p *Proxy) set(requests, replies simnet.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests, p.replies = requests, replies

@@ -8,7 +8,7 @@ type realLink struct {
 	home  *realNode // that the client's list has in this place
 
 	// Guarded by realStage.mu.
-	faults []Fault   // that are not mended
+	faults linkFaults
 	leads  *realNode // to which node: home, unless the list is another one
 
 	refuses bool // new connections, by a fault; guarded by the mutex of the node that it leads to
@@ -25,23 +25,11 @@ func (l *realLink) change(f Fault, broken bool, nodes []*realNode) error {
 	case f.Kind == HalfOpen:
 		l.proxy.HalfOpen()
 		return nil
-	case broken:
-		l.faults = append(l.faults, f)
-	default:
-		if i := slices.Index(l.faults, f); i >= 0 {
-			l.faults = slices.Delete(l.faults, i, i+1)
-		}
 	}
-	var requests, replies weather
-	refuses, leads := false, l.home
-	for _, f := range l.faults {
-		f.blow(&requests, &replies)
-		refuses = refuses || f.Kind == Refuse
-		if f.Kind == OtherList {
-			leads = nodes[f.To]
-		}
-	}
-	l.proxy.blow(requests, replies)
+	l.faults.change(f, broken)
+	is := l.faults.condition(slices.Index(nodes, l.home))
+	refuses, leads := is.Refuses, nodes[is.Leads]
+	l.proxy.set(is.Requests, is.Replies)
 	if leads == l.leads {
 		return l.leads.lets(l, !refuses)
 	}

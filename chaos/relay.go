@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/chaos/internal/simnet"
 )
 
 // laneLimit is how many bytes one direction of one connection holds.
@@ -203,23 +205,23 @@ func (l *lane) feed() {
 	}
 }
 
-// await returns when the message is due, by the weather as it then is, or is
+// await returns when the message is due, by the state as it then is, or is
 // lost. The end of a connection is held where bytes are dropped: a partition
 // does not tell of it either. It reports false when the relay died.
 func (l *lane) await(m message) (lost, ok bool) {
 	for {
-		w, changed := l.proxy.weather(l.dir)
+		s, changed := l.proxy.state(l.dir)
 		var due <-chan time.Time
 		switch {
-		case w.mode == drop && m.end == nil, w.mute && calls(m.data):
+		case s.Mode == simnet.Drop && m.end == nil, s.Mute && calls(m.data):
 			return true, true
-		case w.mode == flow:
-			wait := w.late(m.spread, m.odd) - time.Since(m.at)
+		case s.Mode == simnet.Flow:
+			wait := s.Late(m.spread, m.odd) - time.Since(m.at)
 			if wait <= 0 {
 				return false, true
 			}
 			timer := time.NewTimer(wait)
-			defer timer.Stop() // few: one more only when the weather changes
+			defer timer.Stop() // few: one more only when the state changes
 			due = timer.C
 		}
 		select {

@@ -24,7 +24,7 @@ type virtual struct {
 	seed  uint64
 
 	mu      sync.Mutex // guards the rest
-	links   map[string][]*link
+	links   map[string][]*virtualLink
 	clients []*redis.Client
 	closed  bool
 }
@@ -39,7 +39,7 @@ func NewVirtual(seed uint64, n int) (Stage, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("chaos: virtual stage: %d nodes; at least 1 is needed", n)
 	}
-	v := &virtual{seed: seed, links: map[string][]*link{}}
+	v := &virtual{seed: seed, links: map[string][]*virtualLink{}}
 	for i := range n {
 		v.nodes = append(v.nodes, newVirtualNode(fmt.Sprintf("node-%d", i)))
 	}
@@ -71,10 +71,10 @@ const (
 
 // options are the settings of a client over a link: nothing is sent twice, no
 // call outlives its context's deadline, and nothing breaks a synctest bubble.
-func (v *virtual) options(node *virtualNode, l *link) *redis.Options {
+func (v *virtual) options(node *virtualNode, l *virtualLink) *redis.Options {
 	return &redis.Options{
 		Addr:                    node.name,
-		Dialer:                  l.dialer,
+		Dialer:                  l.Dial,
 		Protocol:                2, // RESP3 looks for push messages before each reply
 		DisableIdentity:         true,
 		MaxRetries:              -1,
@@ -112,7 +112,7 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 	var clients []redis.UniversalClient
 	for i, node := range v.nodes {
 		v.seed++
-		l := newLink(len(v.clients), v.seed, v.nodes, i)
+		l := newVirtualLink(len(v.clients), v.seed, v.nodes, i)
 		c := redis.NewClient(v.options(node, l))
 		chance.Sow(c, v.seed)
 		clients, v.clients = append(clients, c), append(v.clients, c)
@@ -173,10 +173,10 @@ func (v *virtual) changeClient(f Fault, broken bool) error {
 }
 
 // linksOf are the links between a client, or all, and a node, or all.
-func (v *virtual) linksOf(client string, node int) []*link {
+func (v *virtual) linksOf(client string, node int) []*virtualLink {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var links []*link
+	var links []*virtualLink
 	for _, name := range slices.Sorted(maps.Keys(v.links)) {
 		for i, l := range v.links[name] {
 			if (client == "" || client == name) && (node == Everything || node == i) {
@@ -198,9 +198,9 @@ func (v *virtual) changeLinks(f Fault, broken bool) error {
 		case f.Kind.lasts():
 			l.change(f, broken)
 		case broken && f.Kind == Reset:
-			l.reset()
+			l.Reset()
 		case broken && f.Kind == HalfOpen:
-			l.sever()
+			l.Sever()
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (v *virtual) Close() error {
 	v.closed = true
 	nosuspend.End()
 	links, clients := v.links, v.clients
-	v.links, v.clients = map[string][]*link{}, nil
+	v.links, v.clients = map[string][]*virtualLink{}, nil
 	v.mu.Unlock()
 	var errs []error
 	for _, c := range clients {
@@ -227,7 +227,7 @@ func (v *virtual) Close() error {
 	}
 	for _, ofClient := range links {
 		for _, l := range ofClient {
-			l.close()
+			l.Close()
 		}
 	}
 	return errors.Join(errs...)

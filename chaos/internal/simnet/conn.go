@@ -1,4 +1,4 @@
-package chaos
+package simnet
 
 import (
 	"bytes"
@@ -15,29 +15,29 @@ import (
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
 )
 
-// spareParcels is how many buffers a connection keeps for further messages.
-const spareParcels = 4
+// spareSegments is how many buffers a connection keeps for further messages.
+const spareSegments = 4
 
-// parcel is a message that is under way.
-type parcel struct {
+// segment is a message that is under way.
+type segment struct {
 	data []byte
 	read int // of data, by the client
 	due  time.Time
 }
 
-// linkConn is a client's end of a connection. Close lets what was written
+// conn is a client's end of a connection. Close lets what was written
 // arrive, as TCP does: also when it is held back until much later.
-type linkConn struct {
-	link    *link
+type conn struct {
+	link    *Link
 	place   time.Duration    // on the grid
 	session *simnode.Session // the node's end
 	arrived chan struct{}    // room for one: a reader has to look again
 
 	// Guarded by link.mu.
-	queue   []parcel // to the node
-	inbox   []parcel // to the client
-	spare   [][]byte // of parcels that have arrived
-	end     error    // of what comes from the node
+	queue   []segment // to the node
+	inbox   []segment // to the client
+	spare   [][]byte  // of segments that have arrived
+	end     error     // of what comes from the node
 	endDue  time.Time
 	broken  bool
 	severed bool      // the node's end is gone, and the client not told
@@ -52,25 +52,25 @@ type linkConn struct {
 	pushes  [][]byte   // by the node, that have not set out
 }
 
-// linkNetwork is what the connections' addresses say.
-const linkNetwork = "chaos"
+// network is what the connections' addresses say.
+const network = "chaos"
 
-var errReset = &net.OpError{Op: "read", Net: linkNetwork, Err: syscall.ECONNRESET}
+var errReset = &net.OpError{Op: "read", Net: network, Err: syscall.ECONNRESET}
 
 // own is the first instant after t that is the connection's own.
-func (c *linkConn) own(t time.Time) time.Time {
-	past := (time.Duration(t.UnixNano()) - c.place) % linkGrid
-	return t.Add(linkGrid - past)
+func (c *conn) own(t time.Time) time.Time {
+	past := (time.Duration(t.UnixNano()) - c.place) % grid
+	return t.Add(grid - past)
 }
 
 // connect has the node take the connection; if it does not, the news takes its
 // time.
-func (c *linkConn) connect(ctx context.Context) (net.Conn, error) {
+func (c *conn) connect(ctx context.Context) (net.Conn, error) {
 	conn, err := c.reach()
 	if err == nil {
 		return conn, nil
 	}
-	timer := time.NewTimer(time.Until(c.due(weather{}, replying, nil)))
+	timer := time.NewTimer(time.Until(c.due(State{}, replying, nil)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -80,14 +80,14 @@ func (c *linkConn) connect(ctx context.Context) (net.Conn, error) {
 }
 
 // reach is connect, but that it takes no time.
-func (c *linkConn) reach() (net.Conn, error) {
+func (c *conn) reach() (net.Conn, error) {
 	node, err := c.link.node()
 	if err != nil {
 		return nil, err
 	}
 	session, err := node.Open(c.hungUp)
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: linkNetwork, Err: err}
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *linkConn) reach() (net.Conn, error) {
 // the seed, the time and what the message has beside random values, not from a
 // source that is drawn from: two goroutines that send at one moment would draw
 // in any order.
-func (c *linkConn) due(w weather, way uint64, data []byte) time.Time {
+func (c *conn) due(s State, way uint64, data []byte) time.Time {
 	now, content := time.Now(), uint64(len(data))
 	for _, b := range data {
 		if b > 'f' || b == '$' || b == '*' {
@@ -114,7 +114,7 @@ func (c *linkConn) due(w weather, way uint64, data []byte) time.Time {
 		sum ^= sum >> 29
 	}
 	spread := float64(sum>>32) / (1 << 32)
-	return c.own(now.Add(linkLatency + time.Duration(sum%uint64(linkLatency)) + w.late(spread, sum&(1<<31) != 0)))
+	return c.own(now.Add(latency + time.Duration(sum%uint64(latency)) + s.Late(spread, sum&(1<<31) != 0)))
 }
 
 // The ways of a message, for its latency.
@@ -127,7 +127,7 @@ const (
 const fnvPrime = 1099511628211
 
 // Write hands data to the link, which has room for all of it.
-func (c *linkConn) Write(data []byte) (int, error) {
+func (c *conn) Write(data []byte) (int, error) {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,18 +139,18 @@ func (c *linkConn) Write(data []byte) (int, error) {
 		return 0, net.ErrClosed
 	case !c.write.IsZero() && !now.Before(c.write):
 		return 0, os.ErrDeadlineExceeded
-	case l.requests.mode == drop, c.severed:
+	case l.is.Requests.Mode == Drop, c.severed:
 		return len(data), nil
 	}
-	due := c.due(l.requests, requesting, data)
-	if greets(data) && l.requests == (weather{}) && l.replies == (weather{}) {
-		c.inbox = append(c.inbox, parcel{data: c.session.Feed(c.room(), data), due: now})
+	due := c.due(l.is.Requests, requesting, data)
+	if greets(data) && l.is.Requests == (State{}) && l.is.Replies == (State{}) {
+		c.inbox = append(c.inbox, segment{data: c.session.Feed(c.room(), data), due: now})
 		return len(data), nil
 	}
 	if n := len(c.queue); n > 0 && due.Before(c.queue[n-1].due) {
 		due = c.queue[n-1].due // one connection keeps its order
 	}
-	c.queue = append(c.queue, parcel{data: append(c.room(), data...), due: due})
+	c.queue = append(c.queue, segment{data: append(c.room(), data...), due: due})
 	c.arm()
 	return len(data), nil
 }
@@ -158,8 +158,8 @@ func (c *linkConn) Write(data []byte) (int, error) {
 // greets tells whether data are go-redis's first words on a connection.
 func greets(data []byte) bool { return bytes.HasPrefix(data, []byte("*2\r\n$5\r\nhello")) }
 
-// room is a buffer for a parcel; link.mu is held, here and in all that follows.
-func (c *linkConn) room() []byte {
+// room is a buffer for a segment; link.mu is held, here and in all that follows.
+func (c *conn) room() []byte {
 	n := len(c.spare)
 	if n == 0 {
 		return nil
@@ -169,29 +169,29 @@ func (c *linkConn) room() []byte {
 	return buf[:0]
 }
 
-// shift removes the first parcel.
-func (c *linkConn) shift(from *[]parcel) {
-	if q := *from; len(c.spare) < spareParcels {
+// shift removes the first segment.
+func (c *conn) shift(from *[]segment) {
+	if q := *from; len(c.spare) < spareSegments {
 		c.spare = append(c.spare, q[0].data)
 	}
 	*from = slices.Delete(*from, 0, 1)
 }
 
 // arm sets the timer to the next thing that is due.
-func (c *linkConn) arm() {
+func (c *conn) arm() {
 	var next time.Time
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}
-	if len(c.queue) > 0 && c.link.requests.mode != hold {
+	if len(c.queue) > 0 && c.link.is.Requests.Mode != Hold {
 		sooner(c.queue[0].due)
 	}
 	if c.waiting {
 		sooner(c.read)
 		switch {
-		case c.link.replies.mode != flow:
+		case c.link.is.Replies.Mode != Flow:
 		case len(c.inbox) > 0:
 			sooner(c.inbox[0].due)
 		case c.end != nil:
@@ -210,23 +210,23 @@ func (c *linkConn) arm() {
 }
 
 // postpone gives what waits a new latency from now, in its order.
-func (c *linkConn) postpone() {
-	later := func(parcels []parcel, due time.Time) {
-		for i := range parcels {
-			if parcels[i].due.Before(due) {
-				parcels[i].due = due
+func (c *conn) postpone() {
+	later := func(segments []segment, due time.Time) {
+		for i := range segments {
+			if segments[i].due.Before(due) {
+				segments[i].due = due
 			}
 		}
 	}
-	later(c.inbox, c.due(c.link.replies, replying, nil))
+	later(c.inbox, c.due(c.link.is.Replies, replying, nil))
 	if len(c.queue) > 0 {
-		later(c.queue, c.due(c.link.requests, requesting, c.queue[0].data))
+		later(c.queue, c.due(c.link.is.Requests, requesting, c.queue[0].data))
 	}
 	c.arm()
 }
 
 // tick does what is due.
-func (c *linkConn) tick() {
+func (c *conn) tick() {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,10 +244,10 @@ func (c *linkConn) tick() {
 
 // deliver has the node execute what has arrived there. All replies that set out
 // at one moment have one latency, so that a reader finds them together.
-func (c *linkConn) deliver(now time.Time) {
+func (c *conn) deliver(now time.Time) {
 	var replies []byte
-	for len(c.queue) > 0 && c.link.requests.mode != hold && !now.Before(c.queue[0].due) {
-		if c.link.requests.mode == flow {
+	for len(c.queue) > 0 && c.link.is.Requests.Mode != Hold && !now.Before(c.queue[0].due) {
+		if c.link.is.Requests.Mode == Flow {
 			if replies == nil {
 				replies = c.room()
 			}
@@ -255,7 +255,7 @@ func (c *linkConn) deliver(now time.Time) {
 		}
 		c.shift(&c.queue)
 	}
-	if len(replies) == 0 || c.link.replies.mode == drop {
+	if len(replies) == 0 || c.link.is.Replies.Mode == Drop {
 		return
 	}
 	c.answer(replies, nil)
@@ -263,33 +263,33 @@ func (c *linkConn) deliver(now time.Time) {
 
 // answer has data set out to the client, as a message of that content; nil: of
 // none.
-func (c *linkConn) answer(data, content []byte) {
-	due := c.due(c.link.replies, replying, content)
+func (c *conn) answer(data, content []byte) {
+	due := c.due(c.link.is.Replies, replying, content)
 	if k := len(c.inbox); k > 0 && due.Before(c.inbox[k-1].due) {
 		due = c.inbox[k-1].due
 	}
-	c.inbox = append(c.inbox, parcel{data: data, due: due})
+	c.inbox = append(c.inbox, segment{data: data, due: due})
 }
 
 // pushed takes a message that the node sends by itself, on its way as any reply
 // is. The node, and perhaps another link, is in the middle of a command.
-func (c *linkConn) pushed(data []byte) {
+func (c *conn) pushed(data []byte) {
 	c.pushing.Lock()
 	defer c.pushing.Unlock()
 	c.pushes = append(c.pushes, data)
-	time.AfterFunc(linkLatency/2, c.push)
+	time.AfterFunc(latency/2, c.push)
 }
 
 // push has the first of these messages set out: of several that are due at one
 // instant any timer may be first.
-func (c *linkConn) push() {
+func (c *conn) push() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	c.pushing.Lock()
 	data := c.pushes[0]
 	c.pushes = c.pushes[1:]
 	c.pushing.Unlock()
-	if c.link.replies.mode == drop || c.link.replies.mute || c.broken || c.severed || c.done {
+	if c.link.is.Replies.Mode == Drop || c.link.is.Replies.Mute || c.broken || c.severed || c.done {
 		return
 	}
 	c.answer(data, data)
@@ -298,10 +298,10 @@ func (c *linkConn) push() {
 
 // hungUp is told that the node's process has ended. The news takes as long as a
 // reply, and does not come while replies are held or lost.
-func (c *linkConn) hungUp() {
+func (c *conn) hungUp() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	c.end, c.endDue = io.EOF, c.due(c.link.replies, replying, nil)
+	c.end, c.endDue = io.EOF, c.due(c.link.is.Replies, replying, nil)
 	if k := len(c.inbox); k > 0 && c.endDue.Before(c.inbox[k-1].due) {
 		c.endDue = c.inbox[k-1].due
 	}
@@ -309,12 +309,12 @@ func (c *linkConn) hungUp() {
 }
 
 // readable tells whether a reader finds something, be it an error.
-func (c *linkConn) readable(now time.Time) bool {
+func (c *conn) readable(now time.Time) bool {
 	due := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	switch {
 	case c.broken, c.done, due(c.read):
 		return true
-	case c.link.replies.mode != flow:
+	case c.link.is.Replies.Mode != Flow:
 		return false
 	case len(c.inbox) > 0:
 		return due(c.inbox[0].due)
@@ -323,7 +323,7 @@ func (c *linkConn) readable(now time.Time) bool {
 }
 
 // wake has a reader look again.
-func (c *linkConn) wake() {
+func (c *conn) wake() {
 	c.waiting = false
 	select {
 	case c.arrived <- struct{}{}:
@@ -332,7 +332,7 @@ func (c *linkConn) wake() {
 }
 
 // Read returns what has arrived.
-func (c *linkConn) Read(p []byte) (int, error) {
+func (c *conn) Read(p []byte) (int, error) {
 	for {
 		if n, err := c.take(p); n > 0 || err != nil || len(p) == 0 {
 			return n, err
@@ -342,7 +342,7 @@ func (c *linkConn) Read(p []byte) (int, error) {
 }
 
 // take moves what is due to p; else the reader has to wait until it is woken.
-func (c *linkConn) take(p []byte) (n int, err error) {
+func (c *conn) take(p []byte) (n int, err error) {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -375,7 +375,7 @@ func (c *linkConn) take(p []byte) (n int, err error) {
 }
 
 // Close ends the client's end.
-func (c *linkConn) Close() error {
+func (c *conn) Close() error {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,18 +388,18 @@ func (c *linkConn) Close() error {
 }
 
 // leave ends the node's end.
-func (c *linkConn) leave() {
+func (c *conn) leave() {
 	c.session.Close()
 	if i := slices.Index(c.link.conns, c); i >= 0 {
 		c.link.conns = slices.Delete(c.link.conns, i, i+1)
 	}
 }
 
-func (c *linkConn) SetDeadline(t time.Time) error {
+func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-func (c *linkConn) SetReadDeadline(t time.Time) error {
+func (c *conn) SetReadDeadline(t time.Time) error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if c.read = t; !t.IsZero() {
@@ -411,36 +411,36 @@ func (c *linkConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func (c *linkConn) SetWriteDeadline(t time.Time) error {
+func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	c.write = t
 	return nil
 }
 
-// linkAddr is an end's address.
-type linkAddr struct{}
+// address is an end's address.
+type address struct{}
 
-func (linkAddr) Network() string { return linkNetwork }
-func (linkAddr) String() string  { return "in memory" }
+func (address) Network() string { return network }
+func (address) String() string  { return "in memory" }
 
-func (c *linkConn) LocalAddr() net.Addr  { return linkAddr{} }
-func (c *linkConn) RemoteAddr() net.Addr { return linkAddr{} }
+func (c *conn) LocalAddr() net.Addr  { return address{} }
+func (c *conn) RemoteAddr() net.Addr { return address{} }
 
 // SyscallConn lets go-redis see that an idle connection of its pool is dead, as
 // it sees it of a socket.
-func (c *linkConn) SyscallConn() (syscall.RawConn, error) {
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if c.broken || len(c.inbox) > 0 || c.end != nil && !time.Now().Before(c.endDue) {
 		return nil, io.EOF
 	}
-	return rawLink{}, nil
+	return socket{}, nil
 }
 
-// rawLink is a socket with nothing to see.
-type rawLink struct{}
+// socket is a socket with nothing to see.
+type socket struct{}
 
-func (rawLink) Control(func(fd uintptr)) error    { return errors.ErrUnsupported }
-func (rawLink) Read(func(fd uintptr) bool) error  { return nil }
-func (rawLink) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
+func (socket) Control(func(fd uintptr)) error    { return errors.ErrUnsupported }
+func (socket) Read(func(fd uintptr) bool) error  { return nil }
+func (socket) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
