@@ -291,11 +291,11 @@ type cable struct {
 	cut atomic.Bool
 
 	mu   sync.Mutex // guards the field below
-	held []parcel
+	held []segment
 }
 
-// parcel is what was sent to a node while the cable was cut.
-type parcel struct {
+// segment is what was sent to a node while the cable was cut.
+type segment struct {
 	node  *redlocktest.Node
 	bytes []byte
 }
@@ -351,7 +351,7 @@ func (c cabled) Write(p []byte) (int, error) {
 	}
 	c.cable.mu.Lock()
 	defer c.cable.mu.Unlock()
-	c.cable.held = append(c.cable.held, parcel{c.node, slices.Clone(p)})
+	c.cable.held = append(c.cable.held, segment{c.node, slices.Clone(p)})
 	return len(p), nil
 }
 

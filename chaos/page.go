@@ -36,8 +36,8 @@ const pageEvents = 2000
 // pictureHead is the height of the words over a picture in a file of several.
 const pictureHead = 36
 
-// scenery is what the page's template sees.
-type scenery struct {
+// layout is what the page's template sees.
+type layout struct {
 	Title, Claim, Lesson string
 	Pictures             []picture
 }
@@ -49,7 +49,7 @@ type placed struct {
 }
 
 // Placed are the pictures, one below the other.
-func (s scenery) Placed() []placed {
+func (s layout) Placed() []placed {
 	var all []placed
 	top := 0
 	for _, p := range s.Pictures {
@@ -60,7 +60,7 @@ func (s scenery) Placed() []placed {
 }
 
 // Tall is how high they are together.
-func (s scenery) Tall() int {
+func (s layout) Tall() int {
 	tall := 0
 	for _, p := range s.Placed() {
 		tall += p.Tall
@@ -72,14 +72,14 @@ func (s scenery) Tall() int {
 // of one scenario: for each a picture with the clients' beliefs, the nodes' keys
 // and states, the writes, and what was broken. It needs no network, and shows
 // what the runs say as text, never as markup. It returns w's error.
-func WritePage(w io.Writer, runs ...Run) error { return writeScenery(w, "page.html", runs) }
+func WritePage(w io.Writer, runs ...Run) error { return writeLayout(w, "page.html", runs) }
 
 // WritePicture writes the same pictures, one below the other, as an SVG file,
 // for a document. It returns w's error.
-func WritePicture(w io.Writer, runs ...Run) error { return writeScenery(w, "picture.svg", runs) }
+func WritePicture(w io.Writer, runs ...Run) error { return writeLayout(w, "picture.svg", runs) }
 
-func writeScenery(w io.Writer, name string, runs []Run) error {
-	s := scenery{Title: "a trace"}
+func writeLayout(w io.Writer, name string, runs []Run) error {
+	s := layout{Title: "a trace"}
 	for _, r := range runs {
 		s.Pictures = append(s.Pictures, draw(r))
 	}

@@ -322,7 +322,7 @@ func (r *run) breakAndMend() error {
 			}})
 		}
 	}
-	for _, s := range r.plan.sickness() {
+	for _, s := range r.plan.quorumHealth() {
 		turns = append(turns, turn{s.at, func() error {
 			r.history.Add(Record{Kind: s.kind})
 			return nil

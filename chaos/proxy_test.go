@@ -312,7 +312,7 @@ func TestTheEndOfAConnectionIsHandedOn(t *testing.T) {
 	}
 }
 
-func TestCloseEndsAProxyInAnyWeather(t *testing.T) {
+func TestCloseEndsAProxyInAnyState(t *testing.T) {
 	for name, fault := range map[string]func(*chaos.Proxy){
 		"clear":     func(*chaos.Proxy) {},
 		"held":      func(p *chaos.Proxy) { p.Hold(chaos.Both) },

@@ -12,10 +12,10 @@ type mark struct {
 	kind Kind
 }
 
-// sickness says when the cluster need not make progress: while more nodes are
+// quorumHealth says when the cluster need not make progress: while more nodes are
 // broken, or recover, for some client than a quorum can spare, and from there on
 // until none is: a majority that forgot is taken in only when every node answers.
-func (p *Plan) sickness() []mark {
+func (p *Plan) quorumHealth() []mark {
 	type edge struct {
 		at   time.Duration
 		node int
