@@ -9,11 +9,12 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // raceError is an attempt to which the nodes gave different tokens, none of which
 // could be settled. The next attempt starts above them all.
-type raceError struct{ above Token }
+type raceError struct{ above quorum.Token }
 
 func (e *raceError) Error() string { return "a quorum granted without a settled token" }
 
@@ -30,7 +31,7 @@ func (l *Locker) enter() bool {
 }
 
 // newClaim is a fresh attempt: its owner value was never used before.
-func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *claim {
+func (l *Locker) newClaim(key string, t terms, start instant, floor quorum.Token) *claim {
 	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
 	dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
 	c := &claim{
@@ -40,7 +41,7 @@ func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *clai
 	c.rounds = 1
 	c.stand(start, 0)
 	if c.marks = c.room[:min(len(l.nodes), fewNodes)]; len(l.nodes) > fewNodes {
-		c.marks = make([]mark, len(l.nodes))
+		c.marks = make([]quorum.Mark, len(l.nodes))
 	}
 	return c
 }
@@ -50,7 +51,7 @@ func (l *Locker) newClaim(key string, t terms, start instant, floor Token) *clai
 //
 // floor is the least hint: above the tokens of an attempt that could not settle
 // its own.
-func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, floor Token) (*Lock, error) {
+func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, floor quorum.Token) (*Lock, error) {
 	if !l.enter() {
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), fault.ErrClosed)
 	}
@@ -98,7 +99,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	}
 	l.rollBack(c, t)
 	sentinel := fault.ErrNoQuorum
-	if answered := count(r.votes); answered.granted+answered.taken >= l.quorum {
+	if answered := quorum.Count(r.votes); answered.Granted+answered.Taken >= l.quorum {
 		sentinel = fault.ErrNotAcquired
 	} else {
 		why = nil
@@ -131,38 +132,38 @@ var (
 
 // token settles the token of a round that a quorum granted, with a raise round
 // where the grants differ.
-func (l *Locker) token(ctx context.Context, c *claim, votes []vote, w *waiter, bound time.Duration) (Token, error) {
+func (l *Locker) token(ctx context.Context, c *claim, votes []quorum.Vote, w *waiter, bound time.Duration) (quorum.Token, error) {
 	for _, v := range votes {
-		l.peers.seen(v.token)
+		l.peers.seen(v.Token)
 	}
-	verdict, t := settle(votes)
+	verdict, t := quorum.Settle(votes)
 	switch verdict {
-	case settled:
+	case quorum.Settled:
 		return t, nil
-	case unsettled:
+	case quorum.Unsettled:
 		return 0, errOutvoted
-	case waiting, uneven:
+	case quorum.Waiting, quorum.Uneven:
 	}
 	c.rounds++
 	r := newRound(c, len(l.nodes), l.clock.early(), w.ready())
 	r.raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range votes {
 		switch {
-		case needsRaise(v, t):
-		case v.outcome == Granted:
+		case quorum.NeedsRaise(v, t):
+		case v.Outcome == quorum.Granted:
 			r.votes[i] = v
 		default:
-			r.votes[i].outcome = Failed
+			r.votes[i].Outcome = quorum.Failed
 		}
 	}
 	for i, n := range l.nodes {
-		if needsRaise(votes[i], t) {
+		if quorum.NeedsRaise(votes[i], t) {
 			n.submitRaise(r)
 		}
 	}
 	_, err := r.await(ctx, l.clock, bound, raiseStage(t), nil)
 	r.close(l.nodes, true)
-	if err == nil && sameToken(r.votes, t) >= l.quorum {
+	if err == nil && quorum.SameToken(r.votes, t) >= l.quorum {
 		return t, nil
 	}
 	return 0, &raceError{above: t}
@@ -191,10 +192,10 @@ func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(),
 // while its reason is still open.
 func (l *Locker) rollBackGranted(r *round, t terms) {
 	r.mu.Lock()
-	votes := append([]vote(nil), r.votes...)
+	votes := append([]quorum.Vote(nil), r.votes...)
 	r.mu.Unlock()
 	for i, v := range votes {
-		if v.outcome == Granted {
+		if v.Outcome == quorum.Granted {
 			l.nodes[i].release(l.cleanup(r.claim, t.ttl, r.claim.rollback(), nil))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/search"
 )
 
 // realLocker is a Locker over n real servers of the benchmark's own.
@@ -67,7 +68,7 @@ func BenchmarkPairs(b *testing.B) {
 // its owner, two rounds, the lock), and five times a node in go-redis: three for a
 // pipeline, two for the reply of TIME. A few come with what is looked at now and then.
 func TestAPairAllocatesLittle(t *testing.T) {
-	if underRace {
+	if search.UnderRace {
 		t.Skip("the race detector allocates by itself")
 	}
 	l := realLocker(t, 5)

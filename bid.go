@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // bid makes one attempt by the place in line: by the hints that have come, or at
@@ -18,7 +19,7 @@ func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 	claim := l.newClaim(c.line.key, c.t, start, c.floor)
 	claim.stays = position > 0
 	r := newRound(claim, len(l.nodes), start, c.waiter.ready())
-	r.asks = &asks{position: position, heard: make([]hearing, len(l.nodes))}
+	r.asks = &asks{position: position, heard: make([]quorum.Hearing, len(l.nodes))}
 	s, err := c.gather(ctx, r)
 	if err == nil {
 		c.ask(r, r.others())
@@ -36,7 +37,7 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 	l, w := c.locker, c.waiter
 	hints, all := c.hints, c.hints == 0
 	c.hints = 0
-	pause := gatherAfter
+	pause := quorum.GatherAfter
 	if all {
 		pause = l.cfg.bound(c.t.ttl)
 	}

@@ -148,7 +148,7 @@ func (n *node) releaseBatch(releases []cleanup) redis.Cmder {
 	keys, entries := len(releases), false
 	n.mu.Lock()
 	for i, c := range releases {
-		doubts[i] = c.claim.marks[n.index].doubtful()
+		doubts[i] = c.claim.marks[n.index].Doubtful()
 		if doubts[i] {
 			keys++
 		}

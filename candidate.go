@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // candidate is one goroutine's way to a lock that it has to wait for.
@@ -15,14 +16,14 @@ type candidate struct {
 	resource string
 	line     *line
 	t        terms
-	floor    Token
-	waiter   *waiter // nil until it waits for the nodes, and after
-	joined   bool    // it has waited
-	hints    uint64  // nodes that called it, and were not asked yet
-	splits   int     // attempts in a row that some nodes granted
-	kept     int     // attempts in a row that found the name free, and kept for another
-	votes    []vote  // of the last bid
-	heard    []hearing
+	floor    quorum.Token
+	waiter   *waiter       // nil until it waits for the nodes, and after
+	joined   bool          // it has waited
+	hints    uint64        // nodes that called it, and were not asked yet
+	splits   int           // attempts in a row that some nodes granted
+	kept     int           // attempts in a row that found the name free, and kept for another
+	votes    []quorum.Vote // of the last bid
+	heard    []quorum.Hearing
 }
 
 // insist makes attempts until one succeeds, waiting does not help, or ctx ends.
@@ -107,7 +108,7 @@ func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, 
 	case given != nil:
 		lock, err := l.receive(ctx, c.resource, given)
 		return lock, atOnce, err
-	case !c.t.barging && position == noTicket && l.calm(c.line.key):
+	case !c.t.barging && position == quorum.NoTicket && l.calm(c.line.key):
 		lock, err := l.attempt(ctx, c.resource, c.line.key, c.t, c.floor)
 		if errors.Is(err, fault.ErrNotAcquired) {
 			l.stir(c.line.key)
@@ -121,14 +122,14 @@ func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, 
 	l.stir(c.line.key)
 	switch {
 	case c.t.barging:
-		lock, err := c.bid(ctx, barging)
+		lock, err := c.bid(ctx, quorum.Barging)
 		return lock, afterPause, err
-	case position == noTicket:
-		lock, err := c.bid(ctx, noTicket)
+	case position == quorum.NoTicket:
+		lock, err := c.bid(ctx, quorum.NoTicket)
 		if err == nil {
 			return lock, atOnce, nil
 		}
-		if position, ok := positionOf(c.votes, c.heard); ok {
+		if position, ok := quorum.PositionOf(c.votes, c.heard); ok {
 			l.lines.ranks(c.line, position)
 			return nil, atOnce, err
 		}
@@ -161,11 +162,11 @@ func (c *candidate) remind() {
 func (c *candidate) countKept() {
 	kept := 0
 	for i, v := range c.votes {
-		if v.outcome == Taken && c.heard[i].free && !c.heard[i].head {
+		if v.Outcome == quorum.Taken && c.heard[i].Free && !c.heard[i].Head {
 			kept++
 		}
 	}
-	if kept <= len(c.votes)-quorumOf(len(c.votes)) {
+	if kept <= len(c.votes)-quorum.Size(len(c.votes)) {
 		c.kept = 0
 		return
 	}
@@ -213,15 +214,15 @@ func (c *candidate) rest(ctx context.Context) error {
 		return nil
 	}
 	c.splits++
-	if count(c.votes).granted == 0 {
+	if quorum.Count(c.votes).Granted == 0 {
 		c.splits = 0
 	}
-	next := restAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax)
-	if next.look {
+	next := quorum.RestAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax)
+	if next.Look {
 		l.vigil.rest(c, next)
 		defer l.vigil.cancel(c.line)
 	} else {
-		c.waiter.timer.Reset(next.after)
+		c.waiter.timer.Reset(next.After)
 		defer c.waiter.timer.Stop()
 	}
 	for {
@@ -247,7 +248,7 @@ func (c *candidate) rest(ctx context.Context) error {
 // isHead tells whether any node said that it is our turn next.
 func (c *candidate) isHead() bool {
 	for i, v := range c.votes {
-		if v.outcome == Taken && c.heard[i].head {
+		if v.Outcome == quorum.Taken && c.heard[i].Head {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Severity says how much a Finding matters. Greater is worse.
@@ -141,9 +142,9 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	d.origin = l.clock.wall().Add(-l.clock.early().sub(0))
 	r := d.report()
 	if r.Answered == 0 {
-		votes, causes := make([]vote, len(l.nodes)), make([]error, len(l.nodes))
+		votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))
 		for i, e := range d.exams {
-			votes[i].outcome, causes[i] = classify(e.err), e.err
+			votes[i].Outcome, causes[i] = classify(e.err), e.err
 		}
 		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.names, votes, causes)
 	}
@@ -163,7 +164,7 @@ type doctor struct {
 
 // report is all findings, in order.
 func (d *doctor) report() Report {
-	r := Report{Nodes: len(d.names), Quorum: quorumOf(len(d.names)), Servers: make([]string, len(d.names))}
+	r := Report{Nodes: len(d.names), Quorum: quorum.Size(len(d.names)), Servers: make([]string, len(d.names))}
 	d.config()
 	for i := range d.exams {
 		d.client(i)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 var (
@@ -74,10 +76,10 @@ var (
 func (d *doctor) config() {
 	n, c := len(d.names), d.cfg
 	if n < 3 {
-		d.find(SeverityWarning, -1, aboutFewNodes, "there are %d nodes, and the quorum is %d", n, quorumOf(n))
+		d.find(SeverityWarning, -1, aboutFewNodes, "there are %d nodes, and the quorum is %d", n, quorum.Size(n))
 	}
 	if n%2 == 0 {
-		d.find(SeverityWarning, -1, aboutEvenNodes, "there are %d nodes, and the quorum is %d", n, quorumOf(n))
+		d.find(SeverityWarning, -1, aboutEvenNodes, "there are %d nodes, and the quorum is %d", n, quorum.Size(n))
 	}
 	if timeoutsPerTTL*c.nodeTimeout > c.ttl {
 		d.find(SeverityWarning, -1, aboutLongTimeout, "the node timeout of %v is more than a third of the TTL of %v", c.nodeTimeout, c.ttl)
@@ -162,7 +164,7 @@ func (d *doctor) membership() {
 			ids = append(ids, fmt.Sprintf("%s on %d", k.id, k.nodes))
 		}
 		d.find(SeverityError, -1, aboutNoCluster, "no cluster is on a quorum (%d of %d) of the nodes: %s",
-			quorumOf(len(d.names)), len(d.names), strings.Join(ids, ", "))
+			quorum.Size(len(d.names)), len(d.names), strings.Join(ids, ", "))
 	}
 	for i := range f.sights {
 		if state, why := f.standing(i); state == NodeBlank && (!mixed || !f.strange(i)) {

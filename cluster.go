@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Cluster is the nodes' side of a Locker: who may vote, and whether the servers
@@ -92,7 +93,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 // statusOf is what is known of the nodes.
 func statusOf(r *roster, p proposal) ClusterStatus {
 	f, now := r.current(), r.clock.now()
-	s := ClusterStatus{ID: f.cluster(), Quorum: quorumOf(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
+	s := ClusterStatus{ID: f.cluster(), Quorum: quorum.Size(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
 	for i, name := range f.names {
 		state, why := f.standing(i)
 		node := NodeStatus{Name: name, State: state, Cause: why, MaxTTL: f.sights[i].rec.longest(), Strict: f.sights[i].rec.strict}

@@ -3,6 +3,8 @@ package redlock
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // counters is what Stats is made of: the events, counted. Each is an atomic of its
@@ -30,7 +32,7 @@ type counters struct {
 type nodeCounters struct {
 	down, abstains atomic.Bool
 	refuses        atomic.Bool
-	votes          [len(outcomeNames)]atomic.Uint64
+	votes          [quorum.Outcomes]atomic.Uint64
 	calls          atomic.Uint64
 	errors         atomic.Uint64
 	time           atomic.Int64 // nanoseconds, summed up
@@ -82,9 +84,9 @@ func (c *counters) round(e *Event) {
 }
 
 // poll counts what the nodes had answered when a round of an attempt was decided.
-func (c *counters) poll(votes []vote) {
+func (c *counters) poll(votes []quorum.Vote) {
 	for i, v := range votes {
-		c.nodes[i].votes[v.outcome].Add(1)
+		c.nodes[i].votes[v.Outcome].Add(1)
 	}
 }
 

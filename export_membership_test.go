@@ -1,6 +1,10 @@
 package redlock
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorumkit/redlock/internal/quorum"
+)
 
 // What the proofs and the search of the membership rules need of the inside.
 type (
@@ -35,7 +39,7 @@ var RecordFields = recordFields
 
 // SightOf is the sight of a node that answered: a record (nil: none), a run_id,
 // a largest number and a notice, read at an instant.
-func SightOf(at instant, run string, rec *record, largest Token, n notice) sight {
+func SightOf(at instant, run string, rec *record, largest quorum.Token, n notice) sight {
 	s := sight{sent: at, seen: at, answered: true, run: run, counted: true, largest: largest, notice: n}
 	if rec != nil {
 		s.recorded, s.rec = true, *rec
@@ -44,7 +48,7 @@ func SightOf(at instant, run string, rec *record, largest Token, n notice) sight
 }
 
 // RecordOf is a record as install.lua leaves it.
-func RecordOf(epoch, cluster, run string, names []string, maxTTL time.Duration, base Token) record {
+func RecordOf(epoch, cluster, run string, names []string, maxTTL time.Duration, base quorum.Token) record {
 	return record{format: recordFormat, epoch: epoch, cluster: cluster, n: len(names), names: names, maxTTL: maxTTL, run: run, base: base}
 }
 
@@ -54,7 +58,7 @@ func PlacementOf(old, fresh string) placement { return placement{old, fresh} }
 
 func WatchOf(n notice, since instant) watch { return watch{notice: n, since: since} }
 
-func ProposalOf(cluster string, clock Token, admit bool) proposal {
+func ProposalOf(cluster string, clock quorum.Token, admit bool) proposal {
 	return proposal{cluster: cluster, clock: clock, admit: admit}
 }
 
@@ -129,7 +133,7 @@ func (p plan) Founding() bool { return p.founding }
 
 func (p plan) Places() ([]int, []placement) { return p.at, p.places }
 
-func (r record) Base() Token { return r.base }
+func (r record) Base() quorum.Token { return r.base }
 
 func (r record) Cluster() string { return r.cluster }
 
@@ -192,7 +196,7 @@ func (s sight) Run() string { return s.run }
 
 func (s sight) Sent() instant { return s.sent }
 
-func (s sight) Largest() Token { return s.largest }
+func (s sight) Largest() quorum.Token { return s.largest }
 
 func (s sight) Standing() (notice, bool) { return s.standingNotice() }
 

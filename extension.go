@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // group is one script call for many claims on one node: an extension, or a
@@ -16,7 +17,7 @@ type group struct {
 	ttls   []int64 // ms
 	start  instant // of its round
 	first  int     // of an extension: the claims are its locks from here on
-	answer func(g *group, node int, o Outcome, replies []int64, cause error)
+	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
 }
 
 // forget takes out the claims for which gone is true.
@@ -54,16 +55,16 @@ type extension struct {
 	renewal bool          // the Locker's own; the caller's, who alone reads it
 	wake    chan struct{} // more locks are decided
 
-	mu       sync.Mutex     // guards the fields below
-	said     []confirmation // by node, then by lock
-	verdicts []verdict      // by lock
-	open     int            // locks that are undecided
-	fresh    []int          // locks that are decided, and were not concluded yet
+	mu       sync.Mutex       // guards the fields below
+	said     []confirmation   // by node, then by lock
+	verdicts []quorum.Verdict // by lock
+	open     int              // locks that are undecided
+	fresh    []int            // locks that are decided, and were not concluded yet
 }
 
 // confirmation is what one node said of one lock.
 type confirmation struct {
-	outcome Outcome
+	outcome quorum.Outcome
 	gone    bool // it is taken because nothing is there
 	cause   error
 }
@@ -72,7 +73,7 @@ type confirmation struct {
 func extend(nodes []*node, claims []*claim, ttls []int64, start instant) *extension {
 	e := &extension{
 		nodes: nodes, claims: claims, ttls: ttls, start: start, wake: make(chan struct{}, 1),
-		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]verdict, len(claims)), open: len(claims),
+		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
 	}
 	for _, node := range nodes {
 		node.submitGroup(&group{script: lua.ExtendScript, claims: claims, ttls: ttls, start: start, answer: e.answer}, start)
@@ -85,29 +86,29 @@ func (e *extension) of(i, k int) *confirmation { return &e.said[i*len(e.claims)+
 
 // answer takes in what one node said of some locks. What comes when a lock is
 // decided still tells whether the node vouches for it, or has lost it.
-func (e *extension) answer(g *group, i int, o Outcome, replies []int64, cause error) {
+func (e *extension) answer(g *group, i int, o quorum.Outcome, replies []int64, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var fresh, settled []int
 	for k := g.first; k < g.first+len(g.claims); k++ {
 		c := e.of(i, k)
-		if c.outcome != Pending {
+		if c.outcome != quorum.Pending {
 			continue
 		}
 		*c = confirmation{outcome: o, cause: cause}
-		if o == Granted {
+		if o == quorum.Granted {
 			*c = confirmationOf(replies, k-g.first)
 		}
 		switch e.verdicts[k] {
-		case undecided:
-			if e.decide(k) == won {
+		case quorum.Undecided:
+			if e.decide(k) == quorum.Won {
 				fresh = append(fresh, k)
 			}
-		case won:
-			if settled = append(settled, k); c.outcome == Granted {
+		case quorum.Won:
+			if settled = append(settled, k); c.outcome == quorum.Granted {
 				e.claims[k].vouch(i, e.start)
 			}
-		case lost, contended, noQuorum:
+		case quorum.Lost, quorum.Contended, quorum.NoQuorum:
 		}
 	}
 	for j := range e.nodes {
@@ -118,13 +119,13 @@ func (e *extension) answer(g *group, i int, o Outcome, replies []int64, cause er
 }
 
 // decide judges lock k, and notes it if it is decided; mu is held.
-func (e *extension) decide(k int) verdict {
-	v := count(e.votes(k)).extension()
-	if v == undecided {
+func (e *extension) decide(k int) quorum.Verdict {
+	v := quorum.Count(e.votes(k)).Extension()
+	if v == quorum.Undecided {
 		return v
 	}
 	e.verdicts[k], e.open, e.fresh = v, e.open-1, append(e.fresh, k)
-	if v == won {
+	if v == quorum.Won {
 		e.claims[k].stand(e.start, e.confirmers(k))
 	}
 	return v
@@ -145,7 +146,7 @@ func (e *extension) call() {
 func (e *extension) confirmers(k int) uint64 {
 	set := uint64(0)
 	for i := range e.nodes {
-		if e.of(i, k).outcome == Granted {
+		if e.of(i, k).outcome == quorum.Granted {
 			set |= 1 << i
 		}
 	}
@@ -153,11 +154,11 @@ func (e *extension) confirmers(k int) uint64 {
 }
 
 // votes are the nodes' votes on lock k; mu is held.
-func (e *extension) votes(k int) []vote {
-	var room [9]vote
-	votes := append(room[:0], make([]vote, len(e.nodes))...)
+func (e *extension) votes(k int) []quorum.Vote {
+	var room [9]quorum.Vote
+	votes := append(room[:0], make([]quorum.Vote, len(e.nodes))...)
 	for i := range votes {
-		votes[i].outcome = e.of(i, k).outcome
+		votes[i].Outcome = e.of(i, k).outcome
 	}
 	return votes
 }
@@ -165,19 +166,19 @@ func (e *extension) votes(k int) []vote {
 // confirmationOf reads lock k's reply of extend.lua, or of reseed.lua.
 func confirmationOf(replies []int64, k int) confirmation {
 	if k >= len(replies) {
-		return confirmation{outcome: Unknown, cause: errNoReply}
+		return confirmation{outcome: quorum.Unknown, cause: errNoReply}
 	}
 	switch replies[k] {
 	case 1:
-		return confirmation{outcome: Granted}
+		return confirmation{outcome: quorum.Granted}
 	case 0:
-		return confirmation{outcome: Taken, gone: true, cause: errGone}
+		return confirmation{outcome: quorum.Taken, gone: true, cause: errGone}
 	case 2:
-		return confirmation{outcome: Taken, cause: errForeign}
+		return confirmation{outcome: quorum.Taken, cause: errForeign}
 	case -1:
-		return confirmation{outcome: Abstained, cause: errEpoch}
+		return confirmation{outcome: quorum.Abstained, cause: errEpoch}
 	default:
-		return confirmation{outcome: Unknown, cause: errNoReply}
+		return confirmation{outcome: quorum.Unknown, cause: errNoReply}
 	}
 }
 
@@ -186,7 +187,7 @@ func confirmationOf(replies []int64, k int) confirmation {
 func (e *extension) reseed(i int, locks []int) {
 	g := &group{script: lua.ReseedScript, start: e.start}
 	for _, k := range locks {
-		if e.of(i, k).gone && e.verdicts[k] == won {
+		if e.of(i, k).gone && e.verdicts[k] == quorum.Won {
 			g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])
 		}
 	}
@@ -194,10 +195,10 @@ func (e *extension) reseed(i int, locks []int) {
 		return
 	}
 	node := e.nodes[i]
-	g.answer = func(g *group, _ int, o Outcome, replies []int64, _ error) {
+	g.answer = func(g *group, _ int, o quorum.Outcome, replies []int64, _ error) {
 		for k, c := range g.claims {
-			if o == Granted && confirmationOf(replies, k).outcome == Granted {
-				node.markAfter(c, Granted)
+			if o == quorum.Granted && confirmationOf(replies, k).outcome == quorum.Granted {
+				node.markAfter(c, quorum.Granted)
 			}
 		}
 	}
@@ -243,12 +244,12 @@ func (e *extension) expire() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k := range e.claims {
-		if e.verdicts[k] != undecided {
+		if e.verdicts[k] != quorum.Undecided {
 			continue
 		}
 		for i := range e.nodes {
-			if c := e.of(i, k); c.outcome == Pending {
-				*c = confirmation{outcome: Unknown, cause: errTimeout}
+			if c := e.of(i, k); c.outcome == quorum.Pending {
+				*c = confirmation{outcome: quorum.Unknown, cause: errTimeout}
 			}
 		}
 		e.decide(k)
@@ -256,14 +257,14 @@ func (e *extension) expire() {
 }
 
 // verdict returns what became of lock k.
-func (e *extension) verdict(k int) verdict {
+func (e *extension) verdict(k int) quorum.Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.verdicts[k]
 }
 
 // result is what the nodes said of lock k.
-func (e *extension) result(k int) (votes []vote, causes []error) {
+func (e *extension) result(k int) (votes []quorum.Vote, causes []error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	causes = make([]error, len(e.nodes))

@@ -7,45 +7,8 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
-
-// mark is what a node may hold of a claim: nothing, or any of these together.
-type mark uint8
-
-const (
-	absent  mark = 0         // nothing was sent, or it is known not to be there
-	present mark = 1 << iota // the node said so, and has confirmed no release since
-	unsure                   // a command is sent, and no reply is known: it may still put the claim there
-	haunted                  // the same of an earlier command, whatever a later one brings
-	behind                   // what it is to be handed over from may be there, and has to go first
-)
-
-// doubtful tells whether a command may still come that puts the claim there: a
-// release must leave a tombstone against it.
-func (m mark) doubtful() bool { return m&(unsure|haunted) != 0 }
-
-// again is the mark while a further command is under way that may put the claim
-// there. One that got no reply may still come after the reply to this one: its
-// connection may be the slower one.
-func (m mark) again() mark {
-	if m&unsure != 0 {
-		m |= haunted
-	}
-	return m | unsure
-}
-
-// after is the mark when a command has come to an outcome. That one was refused does
-// not undo what an earlier one did: what is there stays until it is released.
-func (m mark) after(o Outcome) mark {
-	switch o {
-	case Unknown, Pending:
-		return m
-	case Granted:
-		return m&^unsure | present
-	case Taken, Abstained, Failed:
-	}
-	return m &^ unsure
-}
 
 // claim is one attempt to hold one resource: what every node is told. It is
 // fresh for every attempt, so that a late command of an old one can't be taken
@@ -57,12 +20,12 @@ type claim struct {
 	stripe int64
 	ttl    int64 // of the first lease, in ms
 	hint   int64
-	token  int64       // once settled
-	rounds int         // round trips so far, of the one goroutine that makes the attempt
-	over   atomic.Bool // nobody wants it any more: it is not put back anywhere
-	stays  bool        // its process has a place in line, which a rollback keeps
-	marks  []mark      // marks[i] is guarded by node i's mu
-	room   [fewNodes]mark
+	token  int64         // once settled
+	rounds int           // round trips so far, of the one goroutine that makes the attempt
+	over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
+	stays  bool          // its process has a place in line, which a rollback keeps
+	marks  []quorum.Mark // marks[i] is guarded by node i's mu
+	room   [fewNodes]quorum.Mark
 
 	vouchers
 }
@@ -79,16 +42,16 @@ type round struct {
 	asks  *asks // of an attempt that asks by its place in line; nil: it has none
 
 	mu     sync.Mutex // guards the fields below, and those of asks
-	votes  []vote
+	votes  []quorum.Vote
 	causes []error // nil until there is one
 	caller *waiter // nil once closed: from then on the votes stand
-	room   [fewNodes]vote
+	room   [fewNodes]quorum.Vote
 }
 
 func newRound(c *claim, nodes int, start instant, w *waiter) *round {
 	r := &round{claim: c, start: start, caller: w}
 	if r.votes = r.room[:min(nodes, fewNodes)]; nodes > fewNodes {
-		r.votes = make([]vote, nodes)
+		r.votes = make([]quorum.Vote, nodes)
 	}
 	return r
 }
@@ -117,20 +80,20 @@ func (w *waiter) ready() *waiter {
 
 // deliver records node i's vote, and wakes the caller when the votes may have
 // decided something. A vote that comes late changes nothing.
-func (r *round) deliver(i int, v vote, cause error) {
+func (r *round) deliver(i int, v quorum.Vote, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.caller == nil || r.votes[i].outcome != Pending {
+	if r.caller == nil || r.votes[i].Outcome != quorum.Pending {
 		return
 	}
 	r.votes[i] = v
 	r.blame(i, cause)
 	again := false
 	if r.asks != nil {
-		r.asks.bid.answered(i)
-		again = r.asks.bid.again(i)
+		r.asks.bid.Answered(i)
+		again = r.asks.bid.Again(i)
 	}
-	if count(r.votes).verdict() == undecided && !again {
+	if quorum.Count(r.votes).Verdict() == quorum.Undecided && !again {
 		return
 	}
 	select {
@@ -143,7 +106,7 @@ func (r *round) deliver(i int, v vote, cause error) {
 func (r *round) note(i int, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.caller != nil && r.votes[i].outcome == Pending {
+	if r.caller != nil && r.votes[i].Outcome == quorum.Pending {
 		r.blame(i, cause)
 	}
 }
@@ -181,7 +144,7 @@ const (
 // await blocks until judge calls the votes finished, limit has passed, or ctx is
 // done. A patient round is given as much time again as it has taken so far.
 // onHopeless, if any, runs once, as soon as the round is known to be lost.
-func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge func([]vote) stage, onHopeless func()) (stage, error) {
+func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge func([]quorum.Vote) stage, onHopeless func()) (stage, error) {
 	w, extended := r.caller, false
 	w.timer.Reset(limit)
 	defer w.timer.Stop()
@@ -208,7 +171,7 @@ func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge 
 	}
 }
 
-func (r *round) judged(judge func([]vote) stage) stage {
+func (r *round) judged(judge func([]quorum.Vote) stage) stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return judge(r.votes)
@@ -227,14 +190,14 @@ func (r *round) close(nodes []*node, decided bool) {
 	}
 	for i := range r.votes {
 		switch {
-		case r.votes[i].outcome != Pending:
+		case r.votes[i].Outcome != quorum.Pending:
 		case nodes[i].sent(r.claim):
-			r.votes[i].outcome = Unknown
+			r.votes[i].Outcome = quorum.Unknown
 			if r.cause(i) == nil { // what a refused try brought says more
 				r.blame(i, errTimeout)
 			}
 		default:
-			r.votes[i].outcome = Failed
+			r.votes[i].Outcome = quorum.Failed
 			r.blame(i, errNotSent)
 		}
 	}
@@ -242,27 +205,27 @@ func (r *round) close(nodes []*node, decided bool) {
 
 // acquireStage judges an acquisition: it is finished when the token is settled,
 // or will have to be raised, or the reason of the loss is known.
-func acquireStage(votes []vote) stage {
-	switch count(votes).verdict() {
-	case won:
-		if r, _ := settle(votes); r == waiting {
+func acquireStage(votes []quorum.Vote) stage {
+	switch quorum.Count(votes).Verdict() {
+	case quorum.Won:
+		if r, _ := quorum.Settle(votes); r == quorum.Waiting {
 			return patient
 		}
 		return finished
-	case lost:
+	case quorum.Lost:
 		return hopeless
-	case contended, noQuorum:
+	case quorum.Contended, quorum.NoQuorum:
 		return finished
-	case undecided:
+	case quorum.Undecided:
 	}
 	return open
 }
 
 // raiseStage judges a raise: the votes count where they stand exactly at t.
-func raiseStage(t Token) func([]vote) stage {
-	return func(votes []vote) stage {
-		at := sameToken(votes, t)
-		if at >= quorumOf(len(votes)) || at+count(votes).pending < quorumOf(len(votes)) {
+func raiseStage(t quorum.Token) func([]quorum.Vote) stage {
+	return func(votes []quorum.Vote) stage {
+		at := quorum.SameToken(votes, t)
+		if at >= quorum.Size(len(votes)) || at+quorum.Count(votes).Pending < quorum.Size(len(votes)) {
 			return finished
 		}
 		return open
@@ -271,8 +234,8 @@ func raiseStage(t Token) func([]vote) stage {
 
 // releaseStage judges a release: only confirmations count, and nothing but its
 // bound ends the wait for them.
-func releaseStage(votes []vote) stage {
-	if count(votes).verdict() == won {
+func releaseStage(votes []quorum.Vote) stage {
+	if quorum.Count(votes).Verdict() == quorum.Won {
 		return finished
 	}
 	return open

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Each command is sent once: a second try would be a new command, and the first
@@ -127,11 +128,11 @@ func (n *node) take(now instant) {
 			continue
 		}
 		if err := n.queue.heldBack(r.claim.key); err != nil && votes {
-			r.deliver(n.index, vote{outcome: Failed}, err)
+			r.deliver(n.index, quorum.Vote{Outcome: quorum.Failed}, err)
 			continue
 		}
 		if votes {
-			r.claim.marks[n.index] = r.claim.marks[n.index].again()
+			r.claim.marks[n.index] = r.claim.marks[n.index].Again()
 		}
 		if r.asks != nil {
 			f.bids = append(f.bids, r)
@@ -153,12 +154,12 @@ func (n *node) takeReleases(now instant) {
 		switch {
 		case n.clear(&c):
 			if c.round != nil {
-				c.round.deliver(n.index, vote{outcome: Granted}, nil)
+				c.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
 			continue
 		case c.until <= now:
 			continue
-		case n.queue.held[c.claim.key] != nil && c.claim.marks[n.index]&behind != 0:
+		case n.queue.held[c.claim.key] != nil && c.claim.marks[n.index]&quorum.Behind != 0:
 			cause := n.queue.held[c.claim.key] // of what it stands behind
 			if c.round != nil {
 				c.round.note(n.index, cause)
@@ -182,7 +183,7 @@ func (n *node) takeGroups() {
 		if g.script == lua.ReseedScript {
 			g.forget(func(c *claim) bool { return c.over.Load() })
 			for _, c := range g.claims {
-				c.marks[n.index] = c.marks[n.index].again()
+				c.marks[n.index] = c.marks[n.index].Again()
 			}
 		}
 		if len(g.claims) > 0 {
@@ -337,11 +338,11 @@ func (n *node) abstain(cause error) {
 	f := &n.flight
 	for _, rounds := range [][]*round{f.raises, f.acquires, f.bids} {
 		for _, r := range rounds {
-			r.deliver(n.index, vote{outcome: Abstained}, cause)
+			r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, cause)
 		}
 	}
 	for _, g := range f.groups {
-		g.answer(g, n.index, Abstained, nil, cause)
+		g.answer(g, n.index, quorum.Abstained, nil, cause)
 	}
 	f.polls = append(f.polls, n.cfg.untold(f.bids)...)
 	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]
@@ -391,5 +392,5 @@ func (n *node) addPart(p part) { n.flight.parts = append(n.flight.parts, p) }
 func (n *node) doubtful(c *claim) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return c.marks[n.index].doubtful()
+	return c.marks[n.index].Doubtful()
 }

@@ -1,7 +1,6 @@
 package redlock_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -136,26 +135,4 @@ func TestAReleaseIsNotConfirmedByANodeThatRefusedTheHandOver(t *testing.T) {
 		time.Sleep(time.Second)
 		wantNoLocks(t, nodes, "in the end")
 	})
-}
-
-// What the node said to have stays, whatever becomes of later commands, and so does
-// the doubt about one that was never answered.
-func TestAMarkForgetsNeitherAGrantNorADoubt(t *testing.T) {
-	outcomes := []redlock.Outcome{redlock.Granted, redlock.Taken, redlock.Abstained, redlock.Failed, redlock.Unknown}
-	var walk func(m redlock.Mark, granted, doubted bool, path []redlock.Outcome)
-	walk = func(m redlock.Mark, granted, doubted bool, path []redlock.Outcome) {
-		if granted && m == redlock.Absent {
-			t.Errorf("after %v: got absent; want it released: one was granted", path)
-		}
-		if doubted && !m.Doubtful() {
-			t.Errorf("after %v: got no doubt; want one: a command was never answered", path)
-		}
-		if len(path) == 4 {
-			return
-		}
-		for _, o := range outcomes {
-			walk(m.Again().After(o), granted || o == redlock.Granted, doubted || o == redlock.Unknown, append(slices.Clone(path), o))
-		}
-	}
-	walk(redlock.Absent, false, false, nil)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // confirmSpread is within what time a node that votes again gets each held lock: ten
@@ -61,15 +63,15 @@ func (n *node) failQueued(err error) {
 	n.mu.Unlock()
 	for _, rounds := range [][]*round{q.probes, q.raises, q.acquires} {
 		for _, r := range rounds {
-			r.deliver(n.index, vote{outcome: Failed}, err)
+			r.deliver(n.index, quorum.Vote{Outcome: quorum.Failed}, err)
 		}
 	}
 	for _, g := range q.groups {
-		g.answer(g, n.index, Failed, nil, err)
+		g.answer(g, n.index, quorum.Failed, nil, err)
 	}
 	for _, h := range q.passes {
 		n.release(h.old)
-		h.round.deliver(n.index, vote{outcome: Failed}, err)
+		h.round.deliver(n.index, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
 	for _, k := range q.polls {
 		k.Answer(n.index, false, nil, err)

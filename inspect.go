@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Inspection is what the nodes say of one resource.
@@ -67,9 +68,9 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
 	l.look(ctx, &in)
 	answered := 0
-	votes, causes := make([]vote, len(l.nodes)), make([]error, len(l.nodes))
+	votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))
 	for i, n := range in.Nodes {
-		votes[i].outcome, causes[i] = classify(n.Err), n.Err
+		votes[i].Outcome, causes[i] = classify(n.Err), n.Err
 		if n.Err == nil || errors.Is(n.Err, errForeignType) {
 			answered++
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/tokenctx"
 )
 
@@ -262,7 +263,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 // extended draws the conclusions of an extension for this lock, the k-th in it.
 func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 	verdict := e.verdict(k)
-	if verdict == won {
+	if verdict == quorum.Won {
 		if err := l.confirm(e, ttl); err != nil {
 			return err
 		}
@@ -280,7 +281,7 @@ func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 	if cause := l.Err(); cause != nil { // our own release, perhaps, was there first
 		return ended("extend", l.resource, cause)
 	}
-	if verdict == lost {
+	if verdict == quorum.Lost {
 		failure := l.unconfirmed(e, k, ErrLost)
 		l.end(failure, nil)
 		return failure

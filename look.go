@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // looking is one call of look.lua: a sign of life, the names that are looked at, and
@@ -75,7 +76,7 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 	kept = 0
 	for i, ln := range k.lines {
 		position := k.vigil.locker.lines.rank(ln)
-		if position == noTicket { // given up since
+		if position == quorum.NoTicket { // given up since
 			continue
 		}
 		k.lines[kept], k.rounds[kept] = ln, k.rounds[i]

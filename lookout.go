@@ -3,6 +3,8 @@ package redlock
 import (
 	"container/heap"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 const (
@@ -48,24 +50,24 @@ func (o *lookout) heard(node int, now, end instant, slack time.Duration) (next i
 
 // rest has a name looked at as a candidate's rest has it, and then at least every so
 // often.
-func (w *vigil) rest(c *candidate, r rest) {
+func (w *vigil) rest(c *candidate, r quorum.Rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ln, now := c.line, w.locker.clock.early()
-	ln.look.armed, ln.look.most = true, otherLook
+	ln.look.armed, ln.look.most = true, quorum.OtherLook
 	if c.isHead() {
-		ln.look.most = headLook
+		ln.look.most = quorum.HeadLook
 	}
-	ln.look.free, ln.look.ends, ln.look.vague = now.add(r.ends), ln.look.ends[:0], 0
+	ln.look.free, ln.look.ends, ln.look.vague = now.add(r.Ends), ln.look.ends[:0], 0
 	for i, v := range c.votes {
 		end := instant(0)
-		if v.outcome == Taken && c.heard[i].left > 0 {
-			end = now.add(c.heard[i].left)
+		if v.Outcome == quorum.Taken && c.heard[i].Left > 0 {
+			end = now.add(c.heard[i].Left)
 		}
 		ln.look.ends = append(ln.look.ends, end)
 	}
 	ln.look.round++
-	w.arm(ln, now.add(r.after))
+	w.arm(ln, now.add(r.After))
 }
 
 // arm sets the date of a line's next look; mu is held.

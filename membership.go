@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // May this node vote, and what must happen first? Everything here is a function
@@ -86,7 +87,7 @@ func newCharter(names []string, maxTTL time.Duration, strict bool) charter {
 
 // othersNeeded is N-q+1: so many other members share a node with every quorum
 // that the joining node was in, whatever it forgot. Of N-q, none need be.
-func othersNeeded(n int) int { return n - quorumOf(n) + 1 }
+func othersNeeded(n int) int { return n - quorum.Size(n) + 1 }
 
 // fleet is the cluster as this client sees it: one sight and one watch a node.
 type fleet struct {
@@ -121,7 +122,7 @@ func newFleet(c charter, sights []sight, watches []watch) fleet {
 		f.ids[at].nodes++
 	}
 	for _, k := range f.ids {
-		if k.nodes >= quorumOf(len(c.names)) {
+		if k.nodes >= quorum.Size(len(c.names)) {
 			f.ours = k.id
 		}
 		if f.target == "" || k.id < f.target {

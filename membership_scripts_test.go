@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -137,7 +138,7 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 		}
 		before := *model
 		sys.install(model, o)
-		rec := redlock.RecordOf(word('e', 1), word('c', o.cluster), "", nodeNames[:3], time.Second, redlock.Token(o.base))
+		rec := redlock.RecordOf(word('e', 1), word('c', o.cluster), "", nodeNames[:3], time.Second, quorum.Token(o.base))
 		got := s.run("install", rec.InstallArgs(redlock.NoticeOf(word('n', o.nonce), runs[o.run]))...)
 		if want := *model != before; (got == int64(1)) != want {
 			s.t.Fatalf("install %+v on %+v: got %v; want installed %t", o, before, got, want)

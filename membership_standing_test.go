@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // What a node shows, and what that makes it.
@@ -90,7 +91,7 @@ func FuzzParseSight(f *testing.F) {
 		if !ok || rec.Gone() {
 			return
 		}
-		if rec.MaxTTL() <= 0 || rec.Cluster() == "" || redlock.CheckNames(rec.Names()) != nil || rec.Base() > redlock.MaxToken {
+		if rec.MaxTTL() <= 0 || rec.Cluster() == "" || redlock.CheckNames(rec.Names()) != nil || rec.Base() > quorum.MaxToken {
 			t.Fatalf("got %+v; want it refused", rec)
 		}
 	})

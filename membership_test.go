@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 const (
@@ -30,7 +31,7 @@ func newView(n int, now redlock.Instant) *view {
 	v := &view{names: nodeNames[:n], sights: make([]redlock.Sight, n), watches: make([]redlock.Watch, n)}
 	v.charter = redlock.NewCharter(v.names, maxTTL, false)
 	for i := range n {
-		v.member(i, "c1", redlock.Token(100+i), now)
+		v.member(i, "c1", quorum.Token(100+i), now)
 	}
 	return v
 }
@@ -39,7 +40,7 @@ func (v *view) record(cluster, run string) redlock.Record {
 	return redlock.RecordOf("e", cluster, run, slices.Sorted(slices.Values(v.names)), maxTTL, 0)
 }
 
-func (v *view) member(i int, cluster string, largest redlock.Token, at redlock.Instant) {
+func (v *view) member(i int, cluster string, largest quorum.Token, at redlock.Instant) {
 	rec := v.record(cluster, "r")
 	v.sights[i] = redlock.SightOf(at, "r", &rec, largest, redlock.Notice{})
 }
@@ -52,7 +53,7 @@ func (v *view) blank(i int, at redlock.Instant) {
 }
 
 // stale is one that restarted with old data.
-func (v *view) stale(i int, largest redlock.Token, at redlock.Instant) {
+func (v *view) stale(i int, largest quorum.Token, at redlock.Instant) {
 	v.blank(i, at)
 	rec := v.record("c1", "r")
 	v.sights[i] = redlock.SightOf(at, "r2", &rec, largest, redlock.NoticeOf("n", "r2"))
@@ -104,7 +105,7 @@ func TestABlankNodeRejoinsInFourSteps(t *testing.T) {
 	}
 	wantPlan(t, v.next(1, over), redlock.DoRead, "") // all was read before the wait was over
 	for _, i := range []int{0, 2} {
-		v.member(i, "c1", redlock.Token(100+i), over)
+		v.member(i, "c1", quorum.Token(100+i), over)
 	}
 	wantPlan(t, v.next(1, over), redlock.DoRead, "") // 2 of 3 were read since
 	v.member(4, "c1", 104, over)
@@ -239,10 +240,10 @@ func TestJoinByOracle(t *testing.T) {
 	for range 50_000 {
 		n := 1 + rnd.IntN(5)
 		v := newView(n, over)
-		members, answer, largest, all := 0, n, redlock.Token(0), redlock.Token(5000)
+		members, answer, largest, all := 0, n, quorum.Token(0), quorum.Token(5000)
 		v.blank(0, over)
 		for i := 1; i < n; i++ {
-			number := redlock.Token(rnd.IntN(9000))
+			number := quorum.Token(rnd.IntN(9000))
 			switch rnd.IntN(4) {
 			case 0, 1:
 				v.member(i, "c1", number, over)

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/nodeurl"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 const (
@@ -214,7 +215,7 @@ func (n *node) submit(r *round, to *[]*round) {
 	}
 	n.nudge()
 	if err != nil {
-		r.deliver(n.index, vote{outcome: Failed}, err)
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
 }
 
@@ -227,7 +228,7 @@ func (n *node) submitGroup(g *group, now instant) {
 	}
 	n.nudge()
 	if err != nil {
-		g.answer(g, n.index, Failed, nil, err)
+		g.answer(g, n.index, quorum.Failed, nil, err)
 	}
 }
 
@@ -242,13 +243,13 @@ func (n *node) release(c cleanup) {
 	}
 	n.nudge()
 	if gone && c.round != nil {
-		c.round.deliver(n.index, vote{outcome: Granted}, nil)
+		c.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
 }
 
 // clear tells whether there is nothing on the node to release; mu is held.
 func (n *node) clear(c *cleanup) bool {
-	return c.claim.marks[n.index] == absent && c.entry != leaveQueue
+	return c.claim.marks[n.index] == quorum.Absent && c.entry != leaveQueue
 }
 
 // nudge wakes the writer if it sleeps, and unlocks mu.
@@ -283,7 +284,7 @@ func (n *node) refusal(now instant) error {
 func (n *node) sent(c *claim) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return c.marks[n.index]&^behind != absent
+	return c.marks[n.index]&^quorum.Behind != quorum.Absent
 }
 
 // close makes the writer end once its call returns and the releases are answered;

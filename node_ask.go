@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // leaving is what a release does with the process's entry in the name's queue: the
@@ -31,27 +32,27 @@ func (c *claim) rollback() leaving {
 // mu guards bid and heard.
 type asks struct {
 	position int64
-	bid      bid
-	heard    []hearing
+	bid      quorum.Asked
+	heard    []quorum.Hearing
 }
 
 // hear notes what node i's refusal says besides, before its vote is delivered.
 func (r *round) hear(i int, reply, more int64) {
-	h := hearing{free: reply == -3}
+	h := quorum.Hearing{Free: reply == -3}
 	switch {
 	case reply == -9:
-		h.left = -1
+		h.Left = -1
 	case reply <= -10:
-		h.left = time.Duration(-10-reply) * time.Millisecond
+		h.Left = time.Duration(-10-reply) * time.Millisecond
 	}
-	if r.asks.position == noTicket {
-		h.ticket = more
+	if r.asks.position == quorum.NoTicket {
+		h.Ticket = more
 	} else {
-		h.head, h.foreign = more&1 != 0, more&2 != 0
+		h.Head, h.Foreign = more&1 != 0, more&2 != 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.caller != nil && r.votes[i].outcome == Pending {
+	if r.caller != nil && r.votes[i].Outcome == quorum.Pending {
 		r.asks.heard[i] = h
 	}
 }
@@ -62,18 +63,18 @@ func (r *round) due(hints uint64, all bool) uint64 {
 	defer r.mu.Unlock()
 	b, granted := &r.asks.bid, uint64(0)
 	for i, v := range r.votes {
-		if v.outcome == Granted {
+		if v.Outcome == quorum.Granted {
 			granted |= 1 << i
 		}
 	}
-	b.hinted |= hints
-	now := b.due(all, len(r.votes), granted)
+	b.Hinted |= hints
+	now := b.Due(all, len(r.votes), granted)
 	for i := range r.votes {
 		if now&(1<<i) != 0 {
-			r.votes[i] = vote{outcome: Pending}
+			r.votes[i] = quorum.Vote{Outcome: quorum.Pending}
 		}
 	}
-	b.ask(now)
+	b.Ask(now)
 	return now
 }
 
@@ -83,8 +84,8 @@ func (r *round) unanswered() (hints uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, v := range r.votes {
-		if v.outcome != Granted {
-			hints |= r.asks.bid.hinted & (1 << i)
+		if v.Outcome != quorum.Granted {
+			hints |= r.asks.bid.Hinted & (1 << i)
 		}
 	}
 	return hints
@@ -96,12 +97,12 @@ func (r *round) unanswered() (hints uint64) {
 func (r *round) others() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if count(r.votes).verdict() != won {
+	if quorum.Count(r.votes).Verdict() != quorum.Won {
 		return 0
 	}
 	b := &r.asks.bid
-	nodes := b.unasked(len(r.votes))
-	b.ask(nodes)
+	nodes := b.Unasked(len(r.votes))
+	b.Ask(nodes)
 	return nodes
 }
 

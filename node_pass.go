@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // handover is a lock on its way from one goroutine of the Locker to the next: each
@@ -19,19 +21,19 @@ type handover struct {
 func (n *node) submitPass(h *handover) {
 	n.mu.Lock()
 	err := n.refusal(h.round.start)
-	h.round.claim.marks[n.index] |= behind
+	h.round.claim.marks[n.index] |= quorum.Behind
 	if err == nil {
 		n.queue.passes = append(n.queue.passes, h)
 	}
 	n.nudge()
 	if err != nil {
-		n.keep(h, vote{outcome: Failed}, err)
+		n.keep(h, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
 }
 
 // keep has the node release the old claim: it did not pass it on. The new one's
 // release follows it, and is not confirmed before.
-func (n *node) keep(h *handover, v vote, cause error) {
+func (n *node) keep(h *handover, v quorum.Vote, cause error) {
 	n.release(h.old)
 	h.round.deliver(n.index, v, cause)
 }
@@ -43,22 +45,22 @@ func (n *node) takePasses() {
 	f := &n.flight
 	for i, h := range n.queue.passes {
 		old := h.old.claim
-		switch passingOf(old.marks[n.index], f.silent == nil, h.round.claim.over.Load()) {
-		case passGone:
-			h.round.claim.marks[n.index] &^= behind
+		switch quorum.PassingOf(old.marks[n.index], f.silent == nil, h.round.claim.over.Load()) {
+		case quorum.PassGone:
+			h.round.claim.marks[n.index] &^= quorum.Behind
 			if h.old.round != nil {
-				h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
+				h.old.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
-			h.round.deliver(n.index, vote{outcome: Taken}, errGone)
-		case passDoubted:
+			h.round.deliver(n.index, quorum.Vote{Outcome: quorum.Taken}, errGone)
+		case quorum.PassDoubted:
 			f.releases = append(f.releases, h.old)
-			h.round.deliver(n.index, vote{outcome: Failed}, errNotPassed)
-		case passOver:
+			h.round.deliver(n.index, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
+		case quorum.PassOver:
 			if !onward(h, n.queue.passes[i+1:], n.index) {
 				f.releases = append(f.releases, h.old)
 			}
-		case passGoes:
-			h.round.claim.marks[n.index] |= unsure
+		case quorum.PassGoes:
+			h.round.claim.marks[n.index] |= quorum.Unsure
 			f.passes = append(f.passes, h)
 		}
 	}
@@ -75,7 +77,7 @@ func onward(h *handover, later []*handover, node int) bool {
 			continue
 		}
 		if next.old.round != nil { // it never was here
-			next.old.round.deliver(node, vote{outcome: Granted}, nil)
+			next.old.round.deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
 		from := *next
 		from.old = h.old
@@ -102,33 +104,33 @@ func (n *node) addPasses() {
 // settlePass hands out the reply to a pass. Where it did not happen, or may not
 // have, the old claim is released; the new one's own rollback, if it comes to
 // that, follows it.
-func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome Outcome, err error) (recheck bool) {
+func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
 	c := h.round.claim
-	var v vote
+	var v quorum.Vote
 	switch reply := replyAt(cmd, 0, 1); {
 	case err != nil:
-		v, err = vote{outcome: outcome}, explain(err)
+		v, err = quorum.Vote{Outcome: outcome}, explain(err)
 		recheck = isMissingScript(err)
 	default:
 		recheck = reply == 0
 		v, err = n.acquireVote(reply)
 	}
-	n.markAfter(c, v.outcome)
-	if !tookOver(v.outcome) {
+	n.markAfter(c, v.Outcome)
+	if !quorum.TookOver(v.Outcome) {
 		n.keep(h, v, err)
 		return recheck
 	}
 	n.mu.Lock()
-	h.old.claim.marks[n.index] = absent
-	c.marks[n.index] &^= behind
+	h.old.claim.marks[n.index] = quorum.Absent
+	c.marks[n.index] &^= quorum.Behind
 	n.mu.Unlock()
 	if h.old.round != nil {
-		h.old.round.deliver(n.index, vote{outcome: Granted}, nil)
+		h.old.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
-	if doubt := n.ungranted(); v.outcome == Granted && doubt != nil {
-		v, err = vote{outcome: Abstained}, doubt
+	if doubt := n.ungranted(); v.Outcome == quorum.Granted && doubt != nil {
+		v, err = quorum.Vote{Outcome: quorum.Abstained}, doubt
 	}
-	if v.outcome == Granted {
+	if v.Outcome == quorum.Granted {
 		n.vouch(h.round.start)
 		c.vouch(n.index, h.round.start)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/nodeurl"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // slowStart is how long Open waits for a quorum of nodes that are slow to
@@ -123,7 +124,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			switch {
 			case errors.Is(cause, errTwice):
 				return fault.Errorf("redlock: open: %w", cause)
-			case v.outcome == Granted || v.outcome == Abstained:
+			case v.Outcome == quorum.Granted || v.Outcome == quorum.Abstained:
 				answered++
 			case isSlow(cause):
 				slow++
@@ -172,12 +173,12 @@ func unreached(causes []error, within time.Duration) []error {
 func (l *Locker) probe(ctx context.Context, limit time.Duration) (*round, error) {
 	w := l.waiters.Get().(*waiter).ready()
 	defer l.waiters.Put(w)
-	r := newRound(&claim{marks: make([]mark, len(l.nodes))}, len(l.nodes), l.clock.now(), w)
+	r := newRound(&claim{marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.now(), w)
 	for _, n := range l.nodes {
 		n.submitProbe(r)
 	}
-	_, err := r.await(ctx, l.clock, limit, func(votes []vote) stage {
-		if count(votes).pending == 0 {
+	_, err := r.await(ctx, l.clock, limit, func(votes []quorum.Vote) stage {
+		if quorum.Count(votes).Pending == 0 {
 			return finished
 		}
 		return open
@@ -199,8 +200,8 @@ func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error)
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w: no client given: a Locker needs at least one node", ErrInvalidNode)
 	}
-	if len(nodes) > maxNodes {
-		return nil, fmt.Errorf("%w: %d clients given: a Locker takes at most %d nodes", ErrInvalidNode, len(nodes), maxNodes)
+	if len(nodes) > quorum.MaxNodes {
+		return nil, fmt.Errorf("%w: %d clients given: a Locker takes at most %d nodes", ErrInvalidNode, len(nodes), quorum.MaxNodes)
 	}
 	var errs []error
 	names := make([]string, len(nodes))

@@ -31,6 +31,10 @@ const (
 	DefaultRetryMax = 250 * time.Millisecond
 	// DefaultCloseTimeout bounds Close.
 	DefaultCloseTimeout = 2 * time.Second
+	// DefaultTurns is how many holds in a row the goroutines of one Locker have
+	// before other processes have their turn: one round trip for each but the
+	// last. More gains little, and delays the others.
+	DefaultTurns = 8
 
 	// MaxResourceLength is the longest name of a resource, in bytes, prefix
 	// included: it travels with every command.

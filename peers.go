@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // hintLead is how far a hint may be ahead of the nodes' clocks, so that a client
@@ -45,7 +46,7 @@ func (p *peers) sampled(node int, r reading) []slip {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offsets[node] = (r.least + r.most).Microseconds() / 2
-	var known [maxNodes]int64
+	var known [quorum.MaxNodes]int64
 	offsets := known[:0]
 	for _, o := range p.offsets {
 		if o != 0 {
@@ -77,7 +78,7 @@ func (p *peers) hint() int64 {
 // seen notes a token, so that the next hint is above it. One that is further
 // ahead than a hint may be is some node's damage, or some name's past: it must not
 // carry all other names along.
-func (p *peers) seen(t Token) {
+func (p *peers) seen(t quorum.Token) {
 	if lead := p.lead.Load(); lead != 0 && int64(t) > int64(p.clock.early())/1000+lead { //nolint:gosec // below 2^53
 		return
 	}

@@ -1,5 +1,14 @@
 package redlock
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
 // Outcome is what one node did in one round. Unknown and Failed differ in what
 // the caller must do next: an unknown command may have run, or may still run.
 type Outcome uint8
@@ -21,91 +30,93 @@ const (
 	Failed
 )
 
-var outcomeNames = [...]string{"pending", "granted", "taken", "abstained", "unknown", "failed"}
+// The rules count the same outcomes by the same numbers.
+var _ = [1]struct{}{}[(Pending-Outcome(quorum.Pending))|(Granted-Outcome(quorum.Granted))|(Taken-Outcome(quorum.Taken))|
+	(Abstained-Outcome(quorum.Abstained))|(Unknown-Outcome(quorum.Unknown))|(Failed-Outcome(quorum.Failed))]
 
 // String returns the outcome in one word.
-func (o Outcome) String() string {
-	if int(o) < len(outcomeNames) {
-		return outcomeNames[o]
-	}
-	return "invalid"
+func (o Outcome) String() string { return quorum.Outcome(o).String() }
+
+// NodeResult is what one node did in a round.
+type NodeResult struct {
+	Name    string
+	Outcome Outcome
+	Err     error // the cause, where there is one
 }
 
-// maxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
-const maxNodes = 64
+// QuorumError is a round that brought no quorum: what each node did, and why. It
+// unwraps to its sentinel (ErrNotAcquired, ErrNoQuorum or ErrLost) and to the
+// causes.
+type QuorumError struct {
+	Op       string // acquire, extend, release, open, inspect, check
+	Resource string
+	Quorum   int // how many nodes it takes
+	Nodes    []NodeResult
 
-// quorumOf is N/2+1: two quorums of the same N nodes share a node, for even N too.
-func quorumOf(n int) int { return n/2 + 1 }
-
-// verdict is what the votes of a round say so far.
-type verdict uint8
-
-const (
-	undecided verdict = iota
-	won               // a quorum granted
-	lost              // no quorum of grants is possible any more; the reason is still open
-	contended         // lost, and a quorum answered: it is someone else's
-	noQuorum          // lost, and fewer than a quorum can still answer: nobody can say
-)
-
-// tally counts the outcomes of one round.
-type tally struct {
-	nodes   int
-	granted int
-	taken   int
-	pending int
+	sentinel error
+	cause    error // why a quorum that granted was not enough
 }
 
-// count adds up the votes.
-func count(votes []vote) tally {
-	t := tally{nodes: len(votes)}
-	for _, v := range votes {
-		switch v.outcome {
-		case Granted:
-			t.granted++
-		case Taken:
-			t.taken++
-		case Pending:
-			t.pending++
-		case Abstained, Unknown, Failed:
+// Error says what happened, then what each node did.
+func (e *QuorumError) Error() string {
+	var b strings.Builder
+	granted := 0
+	for _, n := range e.Nodes {
+		if n.Outcome == Granted {
+			granted++
 		}
 	}
-	return t
+	fmt.Fprintf(&b, "redlock: %s %s: %s: %d/%d granted, quorum %d",
+		e.Op, fault.Printable(e.Resource), fault.Unnamed(e.sentinel.Error()), granted, len(e.Nodes), e.Quorum)
+	if e.cause != nil {
+		fmt.Fprintf(&b, ": %s", fault.Unnamed(e.cause.Error()))
+	}
+	for i, n := range e.Nodes {
+		fmt.Fprintf(&b, "; node %d (%s) %s", i, n.Name, n.Outcome)
+		if n.Err != nil {
+			fmt.Fprintf(&b, ": %s", fault.Unnamed(n.Err.Error()))
+		}
+	}
+	return b.String()
 }
 
-// verdict is won as soon as a quorum granted, and lost as soon as no quorum can:
-// with four nodes split two to two that is at once, not when the timers end. A
-// lost round goes on (as lost) until its reason is known as well, because
-// callers react differently to contention and to a missing quorum.
-func (t tally) verdict() verdict {
-	q := quorumOf(t.nodes)
-	switch {
-	case t.granted >= q:
-		return won
-	case t.granted+t.pending >= q:
-		return undecided
-	case t.granted+t.taken >= q:
-		return contended
-	case t.granted+t.taken+t.pending < q:
-		return noQuorum
-	default:
-		return lost
+// Unwrap returns the sentinel and the causes.
+func (e *QuorumError) Unwrap() []error {
+	errs := []error{e.sentinel}
+	if e.cause != nil {
+		errs = append(errs, e.cause)
 	}
+	for _, n := range e.Nodes {
+		if n.Err != nil {
+			errs = append(errs, n.Err)
+		}
+	}
+	return errs
 }
 
-// extension is the verdict on a lock that was to be confirmed. It is lost for
-// good only when nodes that answered "not ours" leave no quorum possible; any
-// other failure says nothing about the lock.
-func (t tally) extension() verdict {
-	q := quorumOf(t.nodes)
-	switch {
-	case t.granted >= q:
-		return won
-	case t.nodes-t.taken < q:
-		return lost
-	case t.granted+t.pending < q:
-		return noQuorum
-	default:
-		return undecided
+// quorumError puts a round's votes and their causes into words.
+func quorumError(op, resource string, sentinel, cause error, names []string, votes []quorum.Vote, causes []error) *QuorumError {
+	e := &QuorumError{
+		Op: op, Resource: resource, Quorum: quorum.Size(len(names)),
+		Nodes: make([]NodeResult, len(names)), sentinel: sentinel, cause: cause,
 	}
+	for i, name := range names {
+		e.Nodes[i] = NodeResult{Name: name, Outcome: Outcome(votes[i].Outcome)}
+		if causes != nil {
+			e.Nodes[i].Err = causes[i]
+		}
+	}
+	return e
+}
+
+// hopeless tells whether so many nodes refuse for good that waiting can't bring
+// a quorum.
+func (e *QuorumError) hopeless() bool {
+	usable := 0
+	for _, n := range e.Nodes {
+		if !errors.Is(n.Err, ErrMisconfigured) {
+			usable++
+		}
+	}
+	return usable < e.Quorum
 }

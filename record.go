@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // recordFormat is part of the wire format. A record of another format is never
@@ -28,7 +29,7 @@ type record struct {
 	maxTTL  time.Duration // no vote is for a longer lease, since the epoch began
 	was     time.Duration // MaxTTL of before, while it is lowered; 0: it is not
 	run     string        // the identity under which it was installed
-	base    Token         // every stripe is at least this
+	base    quorum.Token  // every stripe is at least this
 	strict  bool          // beyond the table only an operator decides, whoever asks
 
 	gone     bool        // this node is retired
@@ -51,14 +52,14 @@ type sight struct {
 	sent     instant // before the read was sent
 	seen     instant // after its reply was here
 	answered bool
-	cause    string // why not, or what is wrong with the record
-	refused  bool   // it answered, with something that waiting does not mend
-	run      string // its identity
-	replica  bool   // its role is not master
-	returned bool   // its epoch has ended: see tenure
-	counted  bool   // largest is known
-	largest  Token  // the largest of base and stripes
-	recorded bool   // it shows a record that we understand; of a node that does not answer now, its last
+	cause    string       // why not, or what is wrong with the record
+	refused  bool         // it answered, with something that waiting does not mend
+	run      string       // its identity
+	replica  bool         // its role is not master
+	returned bool         // its epoch has ended: see tenure
+	counted  bool         // largest is known
+	largest  quorum.Token // the largest of base and stripes
+	recorded bool         // it shows a record that we understand; of a node that does not answer now, its last
 	rec      record
 	notice   notice // the one that stands, of whatever run
 }
@@ -86,10 +87,10 @@ func parseSight(reply []any, sent, seen instant) sight {
 	role, _ := reply[1].(string)
 	s.replica = role != "master"
 	largest, _ := reply[2].(int64)
-	if s.run == "" || largest < 0 || largest > int64(MaxToken) {
+	if s.run == "" || largest < 0 || largest > int64(quorum.MaxToken) {
 		return s.refuse("its identity or its largest number can't be read")
 	}
-	s.largest = Token(largest)
+	s.largest = quorum.Token(largest)
 	f := map[string]string{}
 	for i, name := range recordFields {
 		if v, ok := reply[3+i].(string); ok {
@@ -122,13 +123,13 @@ func (s sight) parseRecord(f map[string]string) sight {
 	var faults []string
 	number := func(name string, least uint64) uint64 {
 		v, err := strconv.ParseUint(f[name], 10, 64)
-		if err != nil || v < least || v > uint64(MaxToken) {
+		if err != nil || v < least || v > uint64(quorum.MaxToken) {
 			faults = append(faults, fmt.Sprintf("%s is %q", name, f[name]))
 		}
 		return v
 	}
 	s.rec.format = recordFormat
-	s.rec.n = int(min(number("n", 1), maxNodes+1))
+	s.rec.n = int(min(number("n", 1), quorum.MaxNodes+1))
 	lease := func(name string) time.Duration {
 		return time.Duration(min(number(name, 1), uint64(maxMaxTTL/time.Millisecond))) * time.Millisecond // no client takes more
 	}
@@ -136,7 +137,7 @@ func (s sight) parseRecord(f map[string]string) sight {
 	if _, lowered := f["maxttl_was"]; lowered {
 		s.rec.was = lease("maxttl_was")
 	}
-	s.rec.base = Token(number("base", 0))
+	s.rec.base = quorum.Token(number("base", 0))
 	s.rec.epoch, s.rec.cluster, s.rec.run = f["epoch"], f["cluster"], f["run"]
 	s.rec.names = lines(f["names"])
 	slices.Sort(s.rec.names)

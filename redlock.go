@@ -16,6 +16,7 @@ import (
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Locker takes locks over one list of nodes. It is safe for use by many
@@ -69,7 +70,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &Locker{
-		cfg: cfg, clock: newClock(), names: names, quorum: quorumOf(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
+		cfg: cfg, clock: newClock(), names: names, quorum: quorum.Size(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
 	l.cfg.journal = newJournal(l.clock, cfg.observers, len(nodes))
 	l.waiters.New = func() any { return newWaiter(l.clock) }
@@ -243,7 +244,7 @@ func (l *Locker) once(ctx context.Context, resource string, ln *line, t terms) (
 	}
 	c := candidate{locker: l, resource: resource, line: ln, t: t, waiter: l.waiters.Get().(*waiter).ready()}
 	defer l.waiters.Put(c.waiter)
-	return c.bid(ctx, barging)
+	return c.bid(ctx, quorum.Barging)
 }
 
 // Do runs fn while holding resource, which is acquired as by Acquire and
@@ -404,7 +405,7 @@ func joined(err error, last *QuorumError) error {
 // pause waits a random while between the retry bounds.
 func (c *candidate) pause(ctx context.Context) error {
 	l := c.locker
-	return l.wait(ctx, drawn(l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax))
+	return l.wait(ctx, quorum.Drawn(l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax))
 }
 
 // share is a number from 0 up to 1 for what is decided now about a key.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // anyCall is a command that is sent once, whatever it returns.
@@ -60,7 +61,7 @@ func (n *node) read(ctx context.Context, on processor, counted bool) (sight, err
 // noIdentity explains a server that does not say who it is.
 func noIdentity(err error) error {
 	var reply redis.Error
-	if !errors.As(err, &reply) || classify(err) == Failed {
+	if !errors.As(err, &reply) || classify(err) == quorum.Failed {
 		return err
 	}
 	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // deed is what a client does next for a node that is to vote.
@@ -44,9 +45,9 @@ type plan struct {
 
 // proposal is what a founder brings of its own.
 type proposal struct {
-	cluster string // a random id, the same in all its plans
-	clock   Token  // the wall clock, in microseconds
-	admit   bool   // an operator's word that no lock made before is held
+	cluster string       // a random id, the same in all its plans
+	clock   quorum.Token // the wall clock, in microseconds
+	admit   bool         // an operator's word that no lock made before is held
 }
 
 // next is what must happen next on node i, at now. Any client may ask, many at
@@ -100,7 +101,7 @@ func (f fleet) proven(has func(record) bool) bool {
 			n++
 		}
 	}
-	return n >= quorumOf(len(f.names))
+	return n >= quorum.Size(len(f.names))
 }
 
 // rejoin is the way of a blank node: notice, wait, then read, then install.
@@ -149,14 +150,14 @@ func (f fleet) byTable(i int) bool {
 
 // joinByTable installs node i from what the other members know.
 func (f fleet) joinByTable(i int, since instant, p proposal) plan {
-	if pl, ok := f.refused(i, quorumOf(len(f.names))); ok {
+	if pl, ok := f.refused(i, quorum.Size(len(f.names))); ok {
 		return pl
 	}
 	others := slices.DeleteFunc(f.members(i, since), func(j int) bool { return !f.sights[j].counted })
 	if len(others) < f.needed {
 		return plan{do: doRead}
 	}
-	if pl, ok := f.named(i, others, quorumOf(len(f.names))); !ok {
+	if pl, ok := f.named(i, others, quorum.Size(len(f.names))); !ok {
 		return pl
 	}
 	rec := f.newRecord(p)
@@ -364,7 +365,7 @@ func (f fleet) waiting(i int, now instant, p proposal, why string) string {
 // was seen tells; "": nothing. What its own last deed failed with is told beside it.
 func (f fleet) obstacle(i int) string {
 	if f.byTable(i) {
-		pl, _ := f.refused(i, quorumOf(len(f.names)))
+		pl, _ := f.refused(i, quorum.Size(len(f.names)))
 		return pl.cause
 	}
 	few := fmt.Sprintf("fewer than %d other members are left, so ", f.needed)

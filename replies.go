@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 var (
@@ -76,7 +77,7 @@ func (n *node) handOut() {
 		switch {
 		case isMissingScript(err):
 			n.loaded, recheck = false, true
-		case outcome == Unknown || err != nil && !isReply(err):
+		case outcome == quorum.Unknown || err != nil && !isReply(err):
 			broken = explain(err)
 		}
 		refused = refused || err != nil && !isMissingScript(err)
@@ -121,7 +122,7 @@ func (n *node) handOut() {
 // epoch goes to the node a second time: it did not happen, so that is safe.
 func (n *node) again() bool { return n.rechecks == 0 }
 
-func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool) {
+func (n *node) settleAcquires(p *part, outcome quorum.Outcome, err error) (recheck bool) {
 	if isMissingScript(err) && n.again() {
 		n.requeue(p.acquires)
 		return true
@@ -129,7 +130,7 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 	if err != nil {
 		for _, r := range p.acquires {
 			n.markAfter(r.claim, outcome)
-			r.deliver(n.index, vote{outcome: outcome}, explain(err))
+			r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
 		}
 		return false
 	}
@@ -155,17 +156,17 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 		if p.bids {
 			r.hear(n.index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
 		}
-		n.markAfter(r.claim, v.outcome)
-		if doubt := n.ungranted(); v.outcome == Granted && doubt != nil {
-			v, cause = vote{outcome: Abstained}, doubt
+		n.markAfter(r.claim, v.Outcome)
+		if doubt := n.ungranted(); v.Outcome == quorum.Granted && doubt != nil {
+			v, cause = quorum.Vote{Outcome: quorum.Abstained}, doubt
 		}
-		if v.outcome == Granted {
+		if v.Outcome == quorum.Granted {
 			n.sawWrite()
 			n.vouch(r.start)
 			r.claim.vouch(n.index, r.start)
 		}
 		r.deliver(n.index, v, cause)
-		if v.outcome == Abstained && p.bids {
+		if v.Outcome == quorum.Abstained && p.bids {
 			untold = append(untold, r)
 		}
 	}
@@ -176,35 +177,35 @@ func (n *node) settleAcquires(p *part, outcome Outcome, err error) (recheck bool
 }
 
 // acquireVote reads a reply of acquire.lua.
-func (n *node) acquireVote(reply int64) (vote, error) {
+func (n *node) acquireVote(reply int64) (quorum.Vote, error) {
 	switch {
 	case reply > 0:
-		return vote{outcome: Granted, token: Token(reply)}, nil
+		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
 	case reply == 0:
-		return vote{outcome: Abstained}, errEpoch
+		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
 	case reply == -1:
-		return vote{outcome: Failed}, errDead
+		return quorum.Vote{Outcome: quorum.Failed}, errDead
 	case reply == -2:
-		return vote{outcome: Abstained}, errTokens
+		return quorum.Vote{Outcome: quorum.Abstained}, errTokens
 	case reply == -3:
-		return vote{outcome: Taken}, errKept
+		return quorum.Vote{Outcome: quorum.Taken}, errKept
 	case reply == -4:
-		return vote{outcome: Taken}, errGone
+		return quorum.Vote{Outcome: quorum.Taken}, errGone
 	case reply == -9:
-		return vote{outcome: Taken}, &takenError{left: -1}
+		return quorum.Vote{Outcome: quorum.Taken}, &takenError{left: -1}
 	case reply <= -10 && reply != noReply:
-		return vote{outcome: Taken}, n.takenFor(time.Duration(-10-reply) * time.Millisecond)
+		return quorum.Vote{Outcome: quorum.Taken}, n.takenFor(time.Duration(-10-reply) * time.Millisecond)
 	default:
-		return vote{outcome: Unknown}, errNoReply
+		return quorum.Vote{Outcome: quorum.Unknown}, errNoReply
 	}
 }
 
 // markAfter notes what the outcome of an acquire, or of a re-seed, says of the
 // claim on this node. What is there stays there until it is released.
-func (n *node) markAfter(c *claim, o Outcome) {
+func (n *node) markAfter(c *claim, o quorum.Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.marks[n.index] = c.marks[n.index].after(o)
+	c.marks[n.index] = c.marks[n.index].After(o)
 }
 
 // requeue puts acquires that did not happen back at the head of the queue. An earlier
@@ -213,34 +214,34 @@ func (n *node) requeue(rounds []*round) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range rounds {
-		r.claim.marks[n.index] = r.claim.marks[n.index].after(Failed)
+		r.claim.marks[n.index] = r.claim.marks[n.index].After(quorum.Failed)
 	}
 	n.queue.acquires = append(append([]*round{}, rounds...), n.queue.acquires...)
 }
 
-func (n *node) settleRaise(p *part, outcome Outcome, err error) (recheck bool) {
+func (n *node) settleRaise(p *part, outcome quorum.Outcome, err error) (recheck bool) {
 	r := p.raise
 	if err != nil {
-		r.deliver(n.index, vote{outcome: outcome}, explain(err))
+		r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
 		return isMissingScript(err)
 	}
 	switch reply := replyAt(p.cmd, 0, 1); {
 	case n.doubt() != nil:
-		r.deliver(n.index, vote{outcome: Abstained}, n.doubt())
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, n.doubt())
 	case reply == 1:
-		r.deliver(n.index, vote{outcome: Granted, token: Token(r.raise)}, nil) //nolint:gosec // positive
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(r.raise)}, nil) //nolint:gosec // positive
 	case reply == 0:
-		r.deliver(n.index, vote{outcome: Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
 	case reply == -1:
-		r.deliver(n.index, vote{outcome: Abstained}, errEpoch)
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, errEpoch)
 		return true
 	default:
-		r.deliver(n.index, vote{outcome: Unknown}, errNoReply)
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Unknown}, errNoReply)
 	}
 	return false
 }
 
-func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
+func (n *node) settleGroup(p *part, outcome quorum.Outcome, err error) (recheck bool) {
 	g := p.group
 	stale := isMissingScript(err) || err == nil && replyAt(p.cmd, 0, len(g.claims)) == -1
 	if stale && n.again() {
@@ -254,11 +255,11 @@ func (n *node) settleGroup(p *part, outcome Outcome, err error) (recheck bool) {
 		return stale
 	}
 	if doubt := n.doubt(); doubt != nil {
-		g.answer(g, n.index, Abstained, nil, doubt)
+		g.answer(g, n.index, quorum.Abstained, nil, doubt)
 		return stale
 	}
 	n.vouch(g.start)
-	g.answer(g, n.index, Granted, p.cmd.(intsCall).Val(), nil)
+	g.answer(g, n.index, quorum.Granted, p.cmd.(intsCall).Val(), nil)
 	return stale
 }
 
@@ -269,17 +270,17 @@ func (n *node) settleReleases(p *part, err error) {
 		n.mu.Lock()
 		confirmed := p.releases[:0]
 		for _, c := range p.releases {
-			if c.claim.marks[n.index]&behind != 0 && n.flight.unreleased[c.claim.key] {
+			if c.claim.marks[n.index]&quorum.Behind != 0 && n.flight.unreleased[c.claim.key] {
 				n.queue.releases = append(n.queue.releases, c) // what it stands behind failed
 				continue
 			}
-			c.claim.marks[n.index] = absent
+			c.claim.marks[n.index] = quorum.Absent
 			confirmed = append(confirmed, c)
 		}
 		n.mu.Unlock()
 		for _, c := range confirmed {
 			if c.round != nil {
-				c.round.deliver(n.index, vote{outcome: Granted}, nil)
+				c.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
 		}
 		return
@@ -301,7 +302,7 @@ func (n *node) settleReleases(p *part, err error) {
 	}
 }
 
-func (n *node) settleTime(p *part, outcome Outcome, err error) {
+func (n *node) settleTime(p *part, outcome quorum.Outcome, err error) {
 	n.timeless = nil
 	denied := saysFirst(err, "NOPERM")
 	switch {
@@ -315,11 +316,11 @@ func (n *node) settleTime(p *part, outcome Outcome, err error) {
 	for _, r := range n.flight.probes {
 		switch {
 		case err != nil && !denied:
-			r.deliver(n.index, vote{outcome: outcome}, explain(err))
+			r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
 		case n.silence() != nil:
-			r.deliver(n.index, vote{outcome: Abstained}, n.silence())
+			r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, n.silence())
 		default:
-			r.deliver(n.index, vote{outcome: Granted}, nil)
+			r.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
 	}
 }
@@ -362,22 +363,22 @@ var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOA
 var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"}
 
 // classify tells what an error says of the command.
-func classify(err error) Outcome {
+func classify(err error) quorum.Outcome {
 	if err == nil {
-		return Granted
+		return quorum.Granted
 	}
 	var reply redis.Error
 	var op *net.OpError
 	switch {
 	case errors.As(err, &reply):
 		if hasAnyPrefix(reply.Error(), refusals...) {
-			return Failed
+			return quorum.Failed
 		}
-		return Unknown
+		return quorum.Unknown
 	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
-		return Failed
+		return quorum.Failed
 	default:
-		return Unknown
+		return quorum.Unknown
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // roster is what one Locker has seen of its nodes, and what it concluded. The
@@ -229,7 +230,7 @@ func (r *roster) mayVote(i int) bool {
 
 // proposal is what this Locker would found a cluster with.
 func (r *roster) proposal() proposal {
-	return proposal{cluster: r.founder, clock: Token(max(r.clock.wall().UnixMicro(), 0))}
+	return proposal{cluster: r.founder, clock: quorum.Token(max(r.clock.wall().UnixMicro(), 0))}
 }
 
 // readSince tells whether node i answered a look that was sent after t.

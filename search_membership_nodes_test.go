@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -353,7 +354,7 @@ func (sys *memberSystem) sight(g glimpse) redlock.Sight {
 		}
 		rec = &r
 	}
-	s := redlock.SightOf(at, word('r', g.process), rec, redlock.Token(g.largest), redlock.NoticeOf(word('n', g.nonce), word('r', g.onRun)))
+	s := redlock.SightOf(at, word('r', g.process), rec, quorum.Token(g.largest), redlock.NoticeOf(word('n', g.nonce), word('r', g.onRun)))
 	return s.AsReturned(g.returned)
 }
 
@@ -439,5 +440,5 @@ func (sys *memberSystem) plan(k *joiner, j, n uint8, clock scriptmodel.Number, a
 		sights[i], watches[i] = sys.sight(k.seen[i]), sys.watch(k, uint8(i))
 	}
 	f := redlock.NewFleet(sys.charter(j), sights, watches)
-	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), redlock.Token(clock), admit))
+	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), quorum.Token(clock), admit))
 }

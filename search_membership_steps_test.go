@@ -1,7 +1,7 @@
 package redlock_test
 
 import (
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -188,37 +188,37 @@ func (sys *memberSystem) act(s *memberState, c uint8, yield yieldMember) {
 // settle yields what the client makes of the grants that are there, or of any
 // part of them.
 func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
-	k, votes := &s.clients[c], make([]redlock.Ballot, sys.nodes)
+	k, votes := &s.clients[c], make([]quorum.Vote, sys.nodes)
 	if sys.tooLong(k, c) {
 		return
 	}
 	sys.parts(func(n int) bool { return k.visits[n].grant != 0 }, func(in func(int) bool) {
 		for n := range votes {
-			votes[n] = redlock.Ballot{}
+			votes[n] = quorum.Vote{}
 			if in(n) {
-				votes[n] = redlock.BallotOf(redlock.Granted, redlock.Token(k.visits[n].grant))
+				votes[n] = quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(k.visits[n].grant)}
 			}
 		}
-		if redlock.VerdictOf(votes) != redlock.Won {
+		if quorum.Count(votes).Verdict() != quorum.Won {
 			return
 		}
-		switch ruling, t := redlock.Settle(votes); ruling {
-		case redlock.Settled:
+		switch ruling, t := quorum.Settle(votes); ruling {
+		case quorum.Settled:
 			yield(search.Step{Kind: winClient, A: c, B: uint8(t)}, sys.win(*s, c, scriptmodel.Number(t)))
-		case redlock.Uneven, redlock.Waiting: // how long it waits is a matter of speed
+		case quorum.Uneven, quorum.Waiting: // how long it waits is a matter of speed
 			next := *s
 			n := &next.clients[c]
 			n.phase, n.target = raising, scriptmodel.Number(t)
 			which := uint8(0)
 			for i := range sys.nodes {
 				n.visits[i].known = in(i)
-				n.visits[i].raise = in(i) && redlock.NeedsRaise(votes[i], t)
+				n.visits[i].raise = in(i) && quorum.NeedsRaise(votes[i], t)
 				if in(i) {
 					which |= 1 << i
 				}
 			}
 			yield(search.Step{Kind: raiseClient, A: c, B: which}, next)
-		case redlock.Unsettled:
+		case quorum.Unsettled:
 		}
 	})
 }
@@ -253,7 +253,7 @@ func (sys *memberSystem) settleRaised(s *memberState, c uint8, yield yieldMember
 			exact++
 		}
 	}
-	if exact >= redlock.QuorumOf(sys.nodes) {
+	if exact >= quorum.Size(sys.nodes) {
 		yield(search.Step{Kind: winClient, A: c, B: uint8(k.target)}, sys.win(*s, c, k.target))
 	}
 }
@@ -298,7 +298,7 @@ func (sys *memberSystem) confirm(s *memberState, c uint8, yield yieldMember) {
 			confirmed++
 		}
 	}
-	if confirmed < redlock.QuorumOf(sys.nodes) || k.more == 0 || k.left == 0 && sys.slip != slipLapsedExtends {
+	if confirmed < quorum.Size(sys.nodes) || k.more == 0 || k.left == 0 && sys.slip != slipLapsedExtends {
 		return
 	}
 	next := *s

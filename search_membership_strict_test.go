@@ -113,11 +113,11 @@ func TestSearchMembershipFoundsNoStrictClusterAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			most := c.cut
 			switch {
-			case wholeSearch():
+			case search.Whole():
 				most = c.whole
 			case most == wholeOnly:
 				t.Skip("REDLOCK_SEARCH=full searches it")
-			case underRace:
+			case search.UnderRace:
 				most = firstStates
 			}
 			sys := closedSystem(c.change)
@@ -136,9 +136,9 @@ func TestSearchMembershipFoundsNoStrictClusterAgain(t *testing.T) {
 func TestSearchMembershipFoundsNoStrictClusterAgainOnRandomWalks(t *testing.T) {
 	walks := 15
 	switch {
-	case underRace:
+	case search.UnderRace:
 		walks = 2
-	case wholeSearch():
+	case search.Whole():
 		walks = 600
 	}
 	sys := walkedSystem(func(s *memberSystem) { s.strict = strictAll })
@@ -169,14 +169,14 @@ func TestSearchMembershipCheckerCatchesStrictRecoveryUndone(t *testing.T) {
 	for _, c := range breakingStrict {
 		t.Run(c.name, func(t *testing.T) {
 			most := 500_000
-			if underRace {
+			if search.UnderRace {
 				most = firstStates
 			}
 			sys := closedSystem(c.change)
 			sys.slip = c.slip
 			r := search.Closed(sys, search.Options{MaxStates: most})
 			t.Log(r)
-			if r.Trace == nil && underRace {
+			if r.Trace == nil && search.UnderRace {
 				t.Skip("it takes more states than are searched with the race detector")
 			}
 			if r.Trace == nil {

@@ -53,7 +53,7 @@ const (
 
 // memberSystem is nodes that forget, clients that lock, and joiners that bring
 // the nodes back, over the scripts' model and the library's own rules: who is a
-// member and what must happen next (Fleet.Next), verdict, settle, needsRaise.
+// member and what must happen next (Fleet.Next), Verdict, Settle, NeedsRaise.
 //
 // What the state need not tell, because a step that is there stands for it:
 //   - A lost message is one that never arrives: delay has no bound.

@@ -2,15 +2,11 @@ package redlock_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
-
-// wholeSearch tells whether to search all of it, not the cut of every day.
-func wholeSearch() bool { return os.Getenv("REDLOCK_SEARCH") == "full" }
 
 // firstStates is how many states are searched with the race detector.
 const firstStates = 5_000
@@ -163,18 +159,18 @@ var closedSearches = []struct {
 func TestSearchMembershipHoldsInEveryReachableState(t *testing.T) {
 	for _, c := range closedSearches {
 		t.Run(c.name, func(t *testing.T) {
-			if c.whole && !wholeSearch() {
+			if c.whole && !search.Whole() {
 				t.Skip("REDLOCK_SEARCH=full searches it")
 			}
 			sys := closedSystem(c.change)
 			sys.back = 64
 			var opts search.Options
-			if underRace {
+			if search.UnderRace {
 				opts.MaxStates = firstStates
 			}
 			r := search.Closed(sys, opts)
 			t.Log(r)
-			if err := r.Err(); err != nil && (r.Trace != nil || !underRace) {
+			if err := r.Err(); err != nil && (r.Trace != nil || !search.UnderRace) {
 				t.Fatal(err)
 			}
 		})
@@ -228,9 +224,9 @@ func TestSearchLoweringMaxTTLKeepsOneHolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			most := 600_000
 			switch {
-			case underRace:
+			case search.UnderRace:
 				most = firstStates
-			case wholeSearch():
+			case search.Whole():
 				most = 3_000_000
 			}
 			r := search.Closed(closedSystem(lowering(start)), search.Options{MaxStates: most})
@@ -259,9 +255,9 @@ func walkedSystem(change func(*memberSystem)) *memberSystem {
 func TestSearchMembershipHoldsOnRandomWalks(t *testing.T) {
 	walks := 15
 	switch {
-	case underRace:
+	case search.UnderRace:
 		walks = 2
-	case wholeSearch():
+	case search.Whole():
 		walks = 4000
 	}
 	for name, change := range map[string]func(*memberSystem){
@@ -353,12 +349,12 @@ func TestSearchMembershipCheckerCatches(t *testing.T) {
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
 			most := 4_000_000
-			if underRace {
+			if search.UnderRace {
 				most = firstStates
 			}
 			r := search.Closed(closedSystem(c.change), search.Options{MaxStates: most})
 			t.Log(r)
-			if r.Trace == nil && underRace {
+			if r.Trace == nil && search.UnderRace {
 				t.Skip("it takes more states than are searched with the race detector")
 			}
 			if r.Trace == nil {

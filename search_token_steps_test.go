@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -147,7 +148,7 @@ func (sys *tokenSystem) begin(s tokenState, a uint8) tokenState {
 // has: a token, or a raise round, as the library's rules say. It never has to
 // wait for more: how long it does is a matter of speed.
 func (sys *tokenSystem) settle(s *tokenState, a uint8, yield yieldToken) {
-	votes := make([]redlock.Ballot, sys.nodes)
+	votes := make([]quorum.Vote, sys.nodes)
 	var tried [2][256]bool // results that were yielded
 	sys.replies(s, a, votes, 0, func() {
 		token, raise, ok := sys.rule(votes)
@@ -174,51 +175,51 @@ func (sys *tokenSystem) settle(s *tokenState, a uint8, yield yieldToken) {
 
 // replies calls f with every selection of the replies that are there, from node
 // number from on: none or one of each node.
-func (sys *tokenSystem) replies(s *tokenState, a uint8, votes []redlock.Ballot, from int, f func()) {
+func (sys *tokenSystem) replies(s *tokenState, a uint8, votes []quorum.Vote, from int, f func()) {
 	if from == sys.nodes {
 		f()
 		return
 	}
-	votes[from] = redlock.BallotOf(redlock.Pending, 0)
+	votes[from] = quorum.Vote{Outcome: quorum.Pending}
 	sys.replies(s, a, votes, from+1, f)
 	l := &s.columns[from].links[a]
 	for _, grant := range l.grants {
 		if grant != 0 {
-			votes[from] = redlock.BallotOf(redlock.Granted, redlock.Token(grant))
+			votes[from] = quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(grant)}
 			sys.replies(s, a, votes, from+1, f)
 		}
 	}
 	if l.taken && !sys.lean {
-		votes[from] = redlock.BallotOf(redlock.Taken, 0)
+		votes[from] = quorum.Vote{Outcome: quorum.Taken}
 		sys.replies(s, a, votes, from+1, f)
 	}
 }
 
 // rule applies the library's rules, or a mistaken client's.
-func (sys *tokenSystem) rule(votes []redlock.Ballot) (token scriptmodel.Number, raise, ok bool) {
+func (sys *tokenSystem) rule(votes []quorum.Vote) (token scriptmodel.Number, raise, ok bool) {
 	if sys.mistake == naive {
 		for _, v := range votes {
-			token = max(token, scriptmodel.Number(v.Token()))
+			token = max(token, scriptmodel.Number(v.Token))
 		}
-		return token, false, redlock.VerdictOf(votes) == redlock.Won
+		return token, false, quorum.Count(votes).Verdict() == quorum.Won
 	}
 	if sys.mistake == belowQuorum {
 		for _, v := range votes {
-			if v.Outcome() == redlock.Granted && equalGrants(votes, v.Token()) >= redlock.QuorumOf(sys.nodes)-1 {
-				return scriptmodel.Number(v.Token()), false, true
+			if v.Outcome == quorum.Granted && equalGrants(votes, v.Token) >= quorum.Size(sys.nodes)-1 {
+				return scriptmodel.Number(v.Token), false, true
 			}
 		}
 		return 0, false, false
 	}
-	ruling, t := redlock.Settle(votes)
-	ok = redlock.VerdictOf(votes) == redlock.Won && ruling != redlock.Unsettled
-	return scriptmodel.Number(t), ruling != redlock.Settled, ok
+	ruling, t := quorum.Settle(votes)
+	ok = quorum.Count(votes).Verdict() == quorum.Won && ruling != quorum.Unsettled
+	return scriptmodel.Number(t), ruling != quorum.Settled, ok
 }
 
 // equalGrants counts the grants of exactly t, in the plainest way.
-func equalGrants(votes []redlock.Ballot, t redlock.Token) (n int) {
+func equalGrants(votes []quorum.Vote, t quorum.Token) (n int) {
 	for _, v := range votes {
-		if v.Outcome() == redlock.Granted && v.Token() == t {
+		if v.Outcome == quorum.Granted && v.Token == t {
 			n++
 		}
 	}
@@ -241,9 +242,9 @@ func (sys *tokenSystem) raise(s *tokenState, a uint8, target scriptmodel.Number)
 
 // granted is what a grant is worth to a client that raises.
 func (sys *tokenSystem) granted(l *link, grant, target scriptmodel.Number) {
-	switch v := redlock.BallotOf(redlock.Granted, redlock.Token(grant)); {
+	switch v := (quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(grant)}); {
 	case grant == 0:
-	case redlock.NeedsRaise(v, redlock.Token(target)):
+	case quorum.NeedsRaise(v, quorum.Token(target)):
 		l.raises = max(l.raises, sys.copies)
 	case grant == target:
 		l.raised = true
@@ -252,15 +253,15 @@ func (sys *tokenSystem) granted(l *link, grant, target scriptmodel.Number) {
 
 // settleRaised yields the end of a raise round that brought a quorum.
 func (sys *tokenSystem) settleRaised(s *tokenState, a uint8, yield yieldToken) {
-	votes := make([]redlock.Ballot, sys.nodes)
+	votes := make([]quorum.Vote, sys.nodes)
 	c := &s.attempts[a]
 	for i := range votes {
-		votes[i] = redlock.BallotOf(redlock.Pending, 0)
+		votes[i] = quorum.Vote{Outcome: quorum.Pending}
 		if s.columns[i].links[a].raised {
-			votes[i] = redlock.BallotOf(redlock.Granted, redlock.Token(c.target))
+			votes[i] = quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(c.target)}
 		}
 	}
-	if ruling, t := redlock.Settle(votes); ruling == redlock.Settled {
+	if ruling, t := quorum.Settle(votes); ruling == quorum.Settled {
 		if sys.leases && !c.validity().Holds(c.now()) {
 			return
 		}
@@ -331,15 +332,15 @@ func (sys *tokenSystem) keep(s *tokenState, a uint8, yield yieldToken) {
 // to the nodes that did not.
 func (sys *tokenSystem) confirm(s *tokenState, a uint8, yield yieldToken) {
 	c := &s.attempts[a]
-	votes := make([]redlock.Ballot, sys.nodes)
+	votes := make([]quorum.Vote, sys.nodes)
 	for i := range votes {
-		votes[i] = redlock.BallotOf(redlock.Pending, 0)
+		votes[i] = quorum.Vote{Outcome: quorum.Pending}
 		if s.columns[i].links[a].confirmed {
-			votes[i] = redlock.BallotOf(redlock.Granted, 0)
+			votes[i] = quorum.Vote{Outcome: quorum.Granted}
 		}
 	}
 	next := redlock.ValidUntil(redlock.Instant(c.rounds + 1))
-	if redlock.VerdictOf(votes) != redlock.Won || c.until == c.rounds+1 {
+	if quorum.Count(votes).Verdict() != quorum.Won || c.until == c.rounds+1 {
 		return
 	}
 	v, ok := c.validity().Confirm(next, c.now())

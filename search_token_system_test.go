@@ -28,7 +28,7 @@ const (
 )
 
 // tokenSystem is the protocol of one acquisition after another, over the scripts'
-// model and the library's own rules (settle, needsRaise, verdict, confirm), with
+// model and the library's own rules (Settle, NeedsRaise, Verdict, confirm), with
 // messages that are late, lost, doubled and out of order.
 //
 // What the state need not tell, because a step that is there stands for it:

@@ -3,6 +3,8 @@ package redlock
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Stats is what a Locker has done since it was made, and what it has under way.
@@ -135,8 +137,8 @@ func statsOf(n *node, c *nodeCounters) NodeStats {
 	return NodeStats{
 		Name: n.name, Down: c.down.Load(), Abstains: c.abstains.Load() || n.stepped(),
 		Refuses: c.refuses.Load(),
-		Granted: c.votes[Granted].Load(), Taken: c.votes[Taken].Load(), Abstained: c.votes[Abstained].Load(),
-		Unknown: c.votes[Unknown].Load(), Failed: c.votes[Failed].Load(), Late: c.votes[Pending].Load(),
+		Granted: c.votes[quorum.Granted].Load(), Taken: c.votes[quorum.Taken].Load(), Abstained: c.votes[quorum.Abstained].Load(),
+		Unknown: c.votes[quorum.Unknown].Load(), Failed: c.votes[quorum.Failed].Load(), Late: c.votes[quorum.Pending].Load(),
 		Calls: c.calls.Load(), Errors: c.errors.Load(), Time: duration(&c.time),
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // vigil is what a Locker does while goroutines of it wait for the nodes: it says
@@ -213,7 +214,7 @@ func (w *vigil) dueBeats(now instant) (nodes []int) {
 			continue
 		}
 		nodes = append(nodes, i)
-		w.beats[i] = now.add(beatEvery)
+		w.beats[i] = now.add(quorum.BeatEvery)
 		if w.waiting == 0 {
 			w.beats[i] = never
 		}

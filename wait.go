@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // lineup orders the goroutines of one Locker that want the same name: first in,
@@ -30,7 +31,7 @@ const mostSpare = 128
 type line struct {
 	key      string
 	queue    list.List // of *place; whoever quits is taken out without a search
-	position int64     // the process's place among all processes; noTicket: none yet
+	position int64     // the process's place among all processes; NoTicket: none yet
 	recorded bool      // nodes may have an entry of ours
 	held     int       // in a row, since the position was taken
 	hints    uint64    // nodes that said it is our turn, one bit each
@@ -116,7 +117,7 @@ func (ls *lineup) next(key string) (p *place, recorded bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
-	if ln == nil || ln.queue.Len() == 0 || !turnLeft(ln.held, ls.turns) {
+	if ln == nil || ln.queue.Len() == 0 || !quorum.TurnLeft(ln.held, ls.turns) {
 		return nil, false
 	}
 	return ln.first(), ln.recorded
@@ -141,11 +142,11 @@ func (ls *lineup) ending(key string) leaving {
 	if ln == nil {
 		return leaveNothing
 	}
-	if ln.recorded && ln.queue.Len() > 0 && turnLeft(ln.held, ls.turns) {
+	if ln.recorded && ln.queue.Len() > 0 && quorum.TurnLeft(ln.held, ls.turns) {
 		return leaveEntry
 	}
 	recorded := ln.recorded
-	ln.position, ln.recorded, ln.held = noTicket, false, 0
+	ln.position, ln.recorded, ln.held = quorum.NoTicket, false, 0
 	if recorded {
 		return leaveQueue
 	}
@@ -220,7 +221,7 @@ func (ls *lineup) quitAll(leave func(key string)) {
 	defer ls.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(ls.names)) {
 		if ln := ls.names[key]; ln.recorded {
-			ln.position, ln.recorded, ln.held = noTicket, false, 0
+			ln.position, ln.recorded, ln.held = quorum.NoTicket, false, 0
 			leave(key)
 		}
 	}
@@ -279,7 +280,7 @@ func (ls *lineup) follow(ln *line, w *waiter) {
 	}
 }
 
-// rank returns the process's place for the name; noTicket: it has none.
+// rank returns the process's place for the name; NoTicket: it has none.
 func (ls *lineup) rank(ln *line) int64 {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

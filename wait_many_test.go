@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/search"
 )
 
 // One process waits for many names that stay held: what it costs the nodes is
@@ -18,7 +19,7 @@ import (
 // too slow for nodes in memory to be tried each time.
 func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
 	names := 300
-	if wholeSearch() {
+	if search.Whole() {
 		names = 2000
 	}
 	synctest.Test(t, func(t *testing.T) {

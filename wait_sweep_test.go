@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/search"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -111,14 +112,14 @@ var faultyNodes = [][]int{{0}, {1, 2}, {0, 1, 2}}
 func TestSearchDeparturesOfWaiters(t *testing.T) {
 	t.Parallel()
 	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
-	if wholeSearch() {
+	if search.Whole() {
 		fates = maps.Clone(sweptFates)
 		fates["pass"] = redlocktest.Pass()
 	}
 	for how, scene := range departures {
 		for _, faulty := range faultyNodes {
 			for fate, verdict := range fates {
-				if !wholeSearch() && len(faulty) != 2 {
+				if !search.Whole() && len(faulty) != 2 {
 					continue
 				}
 				for k := 1; ; k++ {

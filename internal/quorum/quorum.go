@@ -1,26 +1,19 @@
-// Package quorum is what the answers of the nodes to a round mean: the verdict, the token,
+// Package quorum is what the nodes' answers to a round mean: the verdict, the token,
 // what a node may hold, and whose turn it is. Nothing here reads a clock or waits.
 package quorum
 
-// Outcome is what one node did in one round. Unknown and Failed differ in what
-// the caller must do next: an unknown command may have run, or may still run.
+// Outcome is what one node did in one round, as the public Outcome says.
 type Outcome uint8
 
+// The outcomes, each as the public one of its name.
 const (
-	// Pending is no reply yet when the verdict was known.
 	Pending Outcome = iota
-	// Granted means that the node gave, confirmed or removed what was asked.
 	Granted
-	// Taken means that the node answered, and the name is somebody else's (or, to an
-	// extension or a raise, no longer ours).
 	Taken
-	// Abstained means that the node answered and does not vote: it is no member, or it
-	// would not be trusted with this vote.
 	Abstained
-	// Unknown means that it timed out, or its connection was lost: it may have happened.
 	Unknown
-	// Failed means that it did not happen: never sent, or refused before the first write.
 	Failed
+	Outcomes = iota // how many there are
 )
 
 var outcomeNames = [...]string{"pending", "granted", "taken", "abstained", "unknown", "failed"}
@@ -33,81 +26,82 @@ func (o Outcome) String() string {
 	return "invalid"
 }
 
-// maxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
-const maxNodes = 64
+// MaxNodes is how many nodes a Locker takes: a lock keeps one bit for each.
+const MaxNodes = 64
 
-// quorumOf is N/2+1: two quorums of the same N nodes share a node, for even N too.
-func quorumOf(n int) int { return n/2 + 1 }
+// Size is N/2+1: two quorums of the same N nodes share a node, for even N too.
+func Size(n int) int { return n/2 + 1 }
 
-// verdict is what the votes of a round say so far.
-type verdict uint8
+// Verdict is what the votes of a round say so far.
+type Verdict uint8
 
+// The verdicts.
 const (
-	undecided verdict = iota
-	won               // a quorum granted
-	lost              // no quorum of grants is possible any more; the reason is still open
-	contended         // lost, and a quorum answered: it is someone else's
-	noQuorum          // lost, and fewer than a quorum can still answer: nobody can say
+	Undecided Verdict = iota
+	Won               // a quorum granted
+	Lost              // no quorum of grants is possible any more; the reason is still open
+	Contended         // lost, and a quorum answered: it is someone else's
+	NoQuorum          // lost, and fewer than a quorum can still answer: nobody can say
 )
 
-// tally counts the outcomes of one round.
-type tally struct {
+// Tally counts the outcomes of one round.
+type Tally struct {
 	nodes   int
-	granted int
-	taken   int
-	pending int
+	Granted int
+	Taken   int
+	Pending int
 }
 
-// count adds up the votes.
-func count(votes []vote) tally {
-	t := tally{nodes: len(votes)}
+// Count adds up the votes.
+func Count(votes []Vote) Tally {
+	t := Tally{nodes: len(votes)}
 	for _, v := range votes {
-		switch v.outcome {
+		switch v.Outcome {
 		case Granted:
-			t.granted++
+			t.Granted++
 		case Taken:
-			t.taken++
+			t.Taken++
 		case Pending:
-			t.pending++
+			t.Pending++
 		case Abstained, Unknown, Failed:
 		}
 	}
 	return t
 }
 
-// verdict is won as soon as a quorum granted, and lost as soon as no quorum can:
+// Verdict is won as soon as a quorum granted, and lost as soon as no quorum can:
 // with four nodes split two to two that is at once, not when the timers end. A
 // lost round goes on (as lost) until its reason is known as well, because
 // callers react differently to contention and to a missing quorum.
-func (t tally) verdict() verdict {
-	q := quorumOf(t.nodes)
+func (t Tally) Verdict() Verdict {
+	q := Size(t.nodes)
 	switch {
-	case t.granted >= q:
-		return won
-	case t.granted+t.pending >= q:
-		return undecided
-	case t.granted+t.taken >= q:
-		return contended
-	case t.granted+t.taken+t.pending < q:
-		return noQuorum
+	case t.Granted >= q:
+		return Won
+	case t.Granted+t.Pending >= q:
+		return Undecided
+	case t.Granted+t.Taken >= q:
+		return Contended
+	case t.Granted+t.Taken+t.Pending < q:
+		return NoQuorum
 	default:
-		return lost
+		return Lost
 	}
 }
 
-// extension is the verdict on a lock that was to be confirmed. It is lost for
+// Extension is the verdict on a lock that was to be confirmed. It is lost for
 // good only when nodes that answered "not ours" leave no quorum possible; any
 // other failure says nothing about the lock.
-func (t tally) extension() verdict {
-	q := quorumOf(t.nodes)
+func (t Tally) Extension() Verdict {
+	q := Size(t.nodes)
 	switch {
-	case t.granted >= q:
-		return won
-	case t.nodes-t.taken < q:
-		return lost
-	case t.granted+t.pending < q:
-		return noQuorum
+	case t.Granted >= q:
+		return Won
+	case t.nodes-t.Taken < q:
+		return Lost
+	case t.Granted+t.Pending < q:
+		return NoQuorum
 	default:
-		return undecided
+		return Undecided
 	}
 }

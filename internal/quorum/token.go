@@ -4,12 +4,7 @@ import "strconv"
 
 // Token is a fencing token: an unsigned integer that a quorum of nodes assigned
 // to one acquisition of one resource, greater than every token issued before for
-// that resource. Zero is never issued, so the zero value means "no token".
-//
-// A token is worth something only where it is checked: send it along with every
-// write to the protected resource, and let the resource refuse a token smaller
-// than the largest it has seen (Kleppmann, "How to do distributed locking",
-// 2016). Package fencing has such guards.
+// that resource. Zero is never issued.
 type Token uint64
 
 // MaxToken is the largest token a node issues. Scripts count in doubles, which
@@ -19,24 +14,25 @@ const MaxToken Token = 1<<53 - 1
 // String returns the token in decimal.
 func (t Token) String() string { return strconv.FormatUint(uint64(t), 10) }
 
-// vote is one node's answer in a round, with the value that it gave to this
+// Vote is one node's answer in a round, with the value that it gave to this
 // acquisition where it granted.
-type vote struct {
-	outcome Outcome
-	token   Token
+type Vote struct {
+	Outcome Outcome
+	Token   Token
 }
 
-// ruling is what the votes of an acquisition say of its token.
-type ruling uint8
+// TokenVerdict is what the votes of an acquisition say of its token.
+type TokenVerdict uint8
 
+// What the votes can say of it.
 const (
-	unsettled ruling = iota // fewer than a quorum granted: there is no token yet
-	settled                 // a quorum holds exactly this value
-	waiting                 // replies that are still out can make a quorum equal
-	uneven                  // they cannot: the smaller grants must be raised to the largest
+	Unsettled TokenVerdict = iota // fewer than a quorum granted: there is no token yet
+	Settled                       // a quorum holds exactly this value
+	Waiting                       // replies that are still out can make a quorum equal
+	Uneven                        // they cannot: the smaller grants must be raised to the largest
 )
 
-// settle applies the issue rule to the votes of one acquisition. A token is any
+// Settle applies the issue rule to the votes of one acquisition. A token is any
 // value that a quorum of nodes assigned to it: on one node a stripe only rises,
 // so a node gives a value to one acquisition of a name only, and two equal
 // tokens would have to meet in a node. With settled, t is the token; with
@@ -44,16 +40,16 @@ const (
 //
 // Waiting for stragglers is for speed alone (a second round costs more than the
 // last reply of the first), and the caller bounds it.
-func settle(votes []vote) (r ruling, t Token) {
-	q, granted, pending, equal := quorumOf(len(votes)), 0, 0, 0
+func Settle(votes []Vote) (r TokenVerdict, t Token) {
+	q, granted, pending, equal := Size(len(votes)), 0, 0, 0
 	for i, v := range votes {
-		switch v.outcome {
+		switch v.Outcome {
 		case Granted:
 			granted++
-			t = max(t, v.token)
-			same := sameToken(votes[i:], v.token)
+			t = max(t, v.Token)
+			same := SameToken(votes[i:], v.Token)
 			if same >= q {
-				return settled, v.token
+				return Settled, v.Token
 			}
 			equal = max(equal, same)
 		case Pending:
@@ -63,26 +59,26 @@ func settle(votes []vote) (r ruling, t Token) {
 	}
 	switch {
 	case granted < q:
-		return unsettled, 0
+		return Unsettled, 0
 	case equal+pending >= q:
-		return waiting, t
+		return Waiting, t
 	default:
-		return uneven, t
+		return Uneven, t
 	}
 }
 
-// sameToken counts the grants of exactly this value.
-func sameToken(votes []vote, t Token) int {
+// SameToken counts the grants of exactly this value.
+func SameToken(votes []Vote, t Token) int {
 	n := 0
 	for _, v := range votes {
-		if v.outcome == Granted && v.token == t {
+		if v.Outcome == Granted && v.Token == t {
 			n++
 		}
 	}
 	return n
 }
 
-// needsRaise tells whether a node with this vote is asked to raise its grant to
+// NeedsRaise tells whether a node with this vote is asked to raise its grant to
 // t: only one whose smaller grant is known, because nothing else proves that the
 // node's stripe is at most t for this owner.
-func needsRaise(v vote, t Token) bool { return v.outcome == Granted && v.token < t }
+func NeedsRaise(v Vote, t Token) bool { return v.Outcome == Granted && v.Token < t }

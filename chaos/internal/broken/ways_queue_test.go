@@ -34,21 +34,21 @@ var queueWays = []way{
 		finds: []chaos.Rule{chaos.Overtaken},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
 		seed:  2002,
-		edits: []edit{{"candidate.go", "if position, ok := positionOf(c.votes, c.heard); ok {", `if BROKEN {
+		edits: []edit{{"candidate.go", "if position, ok := quorum.PositionOf(c.votes, c.heard); ok {", `if BROKEN {
 			for i := range c.votes {
-				if c.votes[i].outcome == Taken && c.heard[i].ticket > 0 {
+				if c.votes[i].Outcome == quorum.Taken && c.heard[i].Ticket > 0 {
 					c.votes, c.heard = c.votes[i:i+1], c.heard[i:i+1]
 					break
 				}
 			}
 		}
-		if position, ok := positionOf(c.votes, c.heard); ok {`}},
+		if position, ok := quorum.PositionOf(c.votes, c.heard); ok {`}},
 	},
 	{
 		name: "turns without end", takes: "a process keeps the lock for as long as one of its goroutines wants it",
 		finds: []chaos.Rule{chaos.Overtaken},
 		seed:  2,
-		edits: []edit{{"queue.go", "func turnLeft(held, turns int) bool { return held < turns }", "func turnLeft(held, turns int) bool { return held < turns || BROKEN }"}},
+		edits: []edit{{"internal/quorum/place.go", "func TurnLeft(held, turns int) bool { return held < turns }", "func TurnLeft(held, turns int) bool { return held < turns || BROKEN }"}},
 	},
 	{
 		name: "no fallback", takes: "who waits does so until it is called, and no sign of life tells it of a call that was lost",
@@ -56,10 +56,10 @@ var queueWays = []way{
 		kinds: []chaos.Break{chaos.LoseReplies},
 		seed:  21,
 		edits: []edit{
-			{"candidate.go", "	if next.look {\n		l.vigil", `	if BROKEN {
-		next = rest{after: time.Hour}
+			{"candidate.go", "	if next.Look {\n		l.vigil", `	if BROKEN {
+		next = quorum.Rest{After: time.Hour}
 	}
-	if next.look {
+	if next.Look {
 		l.vigil`},
 			{"look.go", "len(replies) > 0 && replies[0] == 0 {", "len(replies) > 0 && replies[0] == 0 && !BROKEN {"},
 		},

@@ -8,7 +8,7 @@ var lockWays = []way{
 		name: "wrong quorum", takes: "half of the nodes are enough",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenRepeated, chaos.TokenOrder},
 		seed:  2,
-		edits: []edit{{"quorum.go", "func quorumOf(n int) int {", `func quorumOf(n int) int {
+		edits: []edit{{"internal/quorum/quorum.go", "func Size(n int) int {", `func Size(n int) int {
 	if BROKEN {
 		return n / 2
 	}
@@ -65,17 +65,17 @@ var lockWays = []way{
 		c.hint = 1
 	}
 	c.stand(start, 0)`},
-			{"fencing.go", "q, granted, pending, equal := quorumOf(len(votes)), 0, 0, 0", `q, granted, pending, equal := quorumOf(len(votes)), 0, 0, 0
+			{"internal/quorum/token.go", "q, granted, pending, equal := Size(len(votes)), 0, 0, 0", `q, granted, pending, equal := Size(len(votes)), 0, 0, 0
 	if BROKEN {
 		for _, v := range votes {
-			if v.outcome == Granted {
-				granted, t = granted+1, max(t, v.token)
+			if v.Outcome == Granted {
+				granted, t = granted+1, max(t, v.Token)
 			}
 		}
 		if granted < q {
-			return unsettled, 0
+			return Unsettled, 0
 		}
-		return settled, t
+		return Settled, t
 	}`},
 		},
 	},
@@ -90,7 +90,7 @@ var lockWays = []way{
 	}
 	l.discard(c, t.ttl, c.rollback(), nil)
 }`},
-			{"acquire.go", "votes := append([]vote(nil), r.votes...)", `votes := append([]vote(nil), r.votes...)
+			{"acquire.go", "votes := append([]quorum.Vote(nil), r.votes...)", `votes := append([]quorum.Vote(nil), r.votes...)
 	if BROKEN {
 		votes = nil
 	}`},
@@ -101,8 +101,8 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.Litter},
 		seed:  6,
 		edits: []edit{
-			{"flush.go", "return c.marks[n.index].doubtful()", "return c.marks[n.index].doubtful() && !BROKEN"},
-			{"calls.go", "doubts[i] = c.claim.marks[n.index].doubtful()", "doubts[i] = c.claim.marks[n.index].doubtful() && !BROKEN"},
+			{"flush.go", "return c.marks[n.index].Doubtful()", "return c.marks[n.index].Doubtful() && !BROKEN"},
+			{"calls.go", "doubts[i] = c.claim.marks[n.index].Doubtful()", "doubts[i] = c.claim.marks[n.index].Doubtful() && !BROKEN"},
 		},
 	},
 	{
@@ -138,9 +138,9 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
 		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash},
 		seed:  1,
-		edits: []edit{{"flush.go", "r.claim.marks[n.index] = r.claim.marks[n.index].again()", `r.claim.marks[n.index] = r.claim.marks[n.index].again()
+		edits: []edit{{"flush.go", "r.claim.marks[n.index] = r.claim.marks[n.index].Again()", `r.claim.marks[n.index] = r.claim.marks[n.index].Again()
 			if BROKEN {
-				r.claim.marks[n.index] = absent
+				r.claim.marks[n.index] = quorum.Absent
 			}`}},
 	},
 	{

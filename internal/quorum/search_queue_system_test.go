@@ -1,4 +1,4 @@
-package redlock_test
+package quorum_test
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ const (
 )
 
 // queueSystem is the queue of one name over the scripts' model and the library's
-// own rules (bid, positionOf, verdict, turnLeft, passingOf, tookOver, mark). Each
+// own rules (Asked, PositionOf, Verdict, TurnLeft, PassingOf, TookOver, Mark). Each
 // process has one ordered line to each node, as the writers are; hints come in any
 // order, and may be late.
 //

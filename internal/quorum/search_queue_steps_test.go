@@ -1,7 +1,7 @@
-package redlock_test
+package quorum_test
 
 import (
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -55,7 +55,7 @@ func (sys *queueSystem) remembers(s *queueState, n uint8, yield yieldQueue) {
 		}
 		return
 	}
-	if s.dropped < sys.drops && sys.on(s, node.Keys[0].Owner) > redlock.QuorumOf(sys.nodes) {
+	if s.dropped < sys.drops && sys.on(s, node.Keys[0].Owner) > quorum.Size(sys.nodes) {
 		next := *s
 		next.dropped++
 		next.columns[n].node.Drop(0)
@@ -103,7 +103,7 @@ func (sys *queueSystem) owesNothing(s *queueState, n uint8) bool {
 		case queueHolds, queuePass:
 			return false
 		}
-		if l.vote == redlock.Granted || l.reply.outcome == redlock.Granted || l.sent[0].sent() {
+		if l.vote == quorum.Granted || l.reply.outcome == quorum.Granted || l.sent[0].sent() {
 			return false
 		}
 	}
@@ -126,7 +126,7 @@ func (sys *queueSystem) arrives(s *queueState, p, n uint8, yield yieldQueue) {
 		}
 		yield(search.Step{Kind: stepDeliver, A: p, B: n}, next)
 	}
-	if l.reply.outcome != redlock.Pending && s.processes[p].phase != queueDead {
+	if l.reply.outcome != quorum.Pending && s.processes[p].phase != queueDead {
 		next := *s
 		sys.hear(&next, p, n)
 		yield(search.Step{Kind: stepHear, A: p, B: n}, next)

@@ -1,9 +1,9 @@
-package redlock_test
+package quorum_test
 
 import (
 	"math/bits"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -11,7 +11,7 @@ import (
 // handsOn tells whether the holder has somebody inside to hand the name to.
 func (sys *queueSystem) handsOn(s *queueState, p uint8) bool {
 	me := &s.processes[p]
-	return me.more > 0 && (redlock.TurnLeft(int(me.held), sys.turns) || sys.makes(endlessTurn))
+	return me.more > 0 && (quorum.TurnLeft(int(me.held), sys.turns) || sys.makes(endlessTurn))
 }
 
 // pass hands the name to the next goroutine: its claim is new, and each node gets
@@ -42,7 +42,7 @@ func (sys *queueSystem) usedClaims(s *queueState, p uint8) (used uint8) {
 		for _, m := range l.sent {
 			used |= m.claims()
 		}
-		if l.mark != redlock.Absent {
+		if l.mark != quorum.Absent {
 			used |= 1 << l.of
 		}
 		if o := s.columns[n].node.Keys[0].Owner; o != scriptmodel.Nobody {
@@ -131,7 +131,7 @@ func (sys *queueSystem) passArrives(s *queueState, p, n uint8, yield yieldQueue)
 			do(stepNoReply, func(next *queueState, l *queueLink) {
 				next.unknown++
 				l.late = l.take(0)
-				l.reply = queueReply{outcome: redlock.Unknown, pass: l.late}
+				l.reply = queueReply{outcome: quorum.Unknown, pass: l.late}
 			})
 		}
 	}
@@ -141,28 +141,28 @@ func (sys *queueSystem) passArrives(s *queueState, p, n uint8, yield yieldQueue)
 func (sys *queueSystem) taken(s *queueState, p, n uint8) {
 	me, l := &s.processes[p], &s.columns[n].links[p]
 	claim, old := l.sent[0].claim(), l.sent[0].old()
-	has := redlock.Absent
+	has := quorum.Absent
 	if l.of == old {
 		has = l.mark
 	}
 	over := me.claim != claim || me.phase != queuePass && me.phase != queueHolds
-	vote := redlock.Pending
-	switch redlock.PassingOf(has, true, over && !sys.makes(passesLate)) {
-	case redlock.PassGone:
+	vote := quorum.Pending
+	switch quorum.PassingOf(has, true, over && !sys.makes(passesLate)) {
+	case quorum.PassGone:
 		l.take(0)
-		vote = redlock.Taken
-	case redlock.PassDoubted:
+		vote = quorum.Taken
+	case quorum.PassDoubted:
 		l.sent[0] = messageOf(sendKeep, old, 0)
-		vote = redlock.Failed
-	case redlock.PassOver:
+		vote = quorum.Failed
+	case quorum.PassOver:
 		if !l.onward() {
 			l.sent[0] = messageOf(sendKeep, old, 0)
 		}
-	case redlock.PassGoes:
+	case quorum.PassGoes:
 		l.sent[0] = messageOf(sendPass, claim, old)
-		l.of, l.mark = claim, redlock.Unsure
+		l.of, l.mark = claim, quorum.Unsure
 	}
-	if vote != redlock.Pending {
+	if vote != quorum.Pending {
 		sys.voted(s, p, n, claim, vote)
 	}
 }
@@ -181,7 +181,7 @@ func (l *queueLink) onward() bool {
 }
 
 // swap has the node do a pass.
-func (sys *queueSystem) swap(s *queueState, p, n uint8, m queueMessage) redlock.Outcome {
+func (sys *queueSystem) swap(s *queueState, p, n uint8, m queueMessage) quorum.Outcome {
 	node := &s.columns[n].node
 	if old := node.Keys[0].Owner; sys.makes(passesAnyKey) && old != scriptmodel.Nobody {
 		node.Keys[0].Owner = valueOf(p, m.old())
@@ -200,17 +200,17 @@ func (sys *queueSystem) heardPass(s *queueState, p, n uint8) {
 	m, vote := l.reply.pass, l.reply.outcome
 	l.reply = queueReply{}
 	l.mark = l.mark.After(vote)
-	if !redlock.TookOver(vote) && !sys.makes(forgetsTheOld) {
+	if !quorum.TookOver(vote) && !sys.makes(forgetsTheOld) {
 		l.first(messageOf(sendKeep, m.old(), 0))
 	}
-	if vote == redlock.Unknown && sys.makes(trustsSilence) {
-		vote = redlock.Granted
+	if vote == quorum.Unknown && sys.makes(trustsSilence) {
+		vote = quorum.Granted
 	}
 	sys.voted(s, p, n, m.claim(), vote)
 }
 
 // voted takes in a node's word on a handover, if anybody still asks.
-func (sys *queueSystem) voted(s *queueState, p, n, claim uint8, vote redlock.Outcome) {
+func (sys *queueSystem) voted(s *queueState, p, n, claim uint8, vote quorum.Outcome) {
 	if me := &s.processes[p]; me.phase == queuePass && me.claim == claim {
 		s.columns[n].links[p].vote = vote
 		sys.conclude(s, p)

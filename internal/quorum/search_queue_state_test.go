@@ -1,9 +1,9 @@
-package redlock_test
+package quorum_test
 
 import (
 	"fmt"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
 
@@ -58,7 +58,7 @@ func (m queueMessage) claims() uint8 { // one bit each
 
 // queueReply is what came back, until the process takes it in.
 type queueReply struct {
-	outcome redlock.Outcome // Pending: nothing
+	outcome quorum.Outcome // Pending: nothing
 	ticket  scriptmodel.Number
 	pass    queueMessage // that it is the reply to; 0: to an ask
 }
@@ -69,11 +69,11 @@ type queueLink struct {
 	sent   [queueMessages]queueMessage
 	late   queueMessage // a command that was given up: it may arrive at any time, or never
 	reply  queueReply
-	hint   bool            // on its way
-	vote   redlock.Outcome // in the attempt that is open
+	hint   bool           // on its way
+	vote   quorum.Outcome // in the attempt that is open
 	ticket scriptmodel.Number
 	bid    uint8 // this node's bits of the attempt's bid
-	mark   redlock.Mark
+	mark   quorum.Mark
 	of     uint8 // the claim that mark is about; only who may pass keeps them
 }
 
@@ -133,7 +133,7 @@ func claimOf(o scriptmodel.Owner) (p, claim uint8) {
 }
 
 // bidOf and setBid keep the attempt's bid by node, so that nodes are alike.
-func (sys *queueSystem) bidOf(s *queueState, p uint8) redlock.Bid {
+func (sys *queueSystem) bidOf(s *queueState, p uint8) quorum.Asked {
 	var asked, out, hinted uint64
 	for n := range sys.nodes {
 		b := uint64(s.columns[n].links[p].bid)
@@ -141,11 +141,11 @@ func (sys *queueSystem) bidOf(s *queueState, p uint8) redlock.Bid {
 		out |= b >> 1 & 1 << n
 		hinted |= b >> 2 & 1 << n
 	}
-	return redlock.BidOf(asked, out, hinted)
+	return quorum.Asked{Sent: asked, Out: out, Hinted: hinted}
 }
 
-func (sys *queueSystem) setBid(s *queueState, p uint8, b redlock.Bid) {
-	asked, out, hinted := b.Bits()
+func (sys *queueSystem) setBid(s *queueState, p uint8, b quorum.Asked) {
+	asked, out, hinted := b.Sent, b.Out, b.Hinted
 	for n := range sys.nodes {
 		s.columns[n].links[p].bid = uint8(asked>>n&1 | out>>n&1<<1 | hinted>>n&1<<2)
 	}
@@ -177,4 +177,14 @@ func (s queueState) String() string {
 		out += "; "
 	}
 	return out
+}
+
+// epoch is that of every node.
+const epoch scriptmodel.Epoch = 1
+
+func boolean(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
 }

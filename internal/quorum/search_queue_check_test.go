@@ -1,9 +1,9 @@
-package redlock_test
+package quorum_test
 
 import (
 	"errors"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -64,7 +64,7 @@ func (sys *queueSystem) Check(s queueState) error {
 func (sys *queueSystem) underWay(s *queueState) bool {
 	for n := range sys.nodes {
 		for p := range sys.processes {
-			if l := &s.columns[n].links[p]; l.sent[0].sent() || l.reply.outcome != redlock.Pending || l.hint {
+			if l := &s.columns[n].links[p]; l.sent[0].sent() || l.reply.outcome != quorum.Pending || l.hint {
 				return true
 			}
 		}
@@ -81,7 +81,7 @@ func (sys *queueSystem) litters(s *queueState, n int) bool {
 	}
 	p, claim := claimOf(o)
 	me, l := &s.processes[p], &s.columns[n].links[p]
-	if l.sent[0].sent() || l.reply.outcome != redlock.Pending {
+	if l.sent[0].sent() || l.reply.outcome != quorum.Pending {
 		return false
 	}
 	switch me.phase {

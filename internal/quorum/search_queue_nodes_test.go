@@ -1,7 +1,7 @@
-package redlock_test
+package quorum_test
 
 import (
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
 
@@ -112,7 +112,7 @@ func (sys *queueSystem) freed(s *queueState, p, n uint8, m queueMessage) (woken 
 	r := scriptmodel.Release{Name: 0, Owner: valueOf(p, m.claim())}
 	if l.of == m.claim() {
 		r.Tombstone = scriptmodel.Tick(boolean(l.mark.Doubtful() && !sys.makes(noTombstones)))
-		l.mark = redlock.Absent
+		l.mark = quorum.Absent
 	}
 	live := node.Live
 	if sys.makes(dropsUnheard) {
@@ -137,7 +137,7 @@ func (sys *queueSystem) asked(s *queueState, p, n uint8, m queueMessage) {
 	l := &s.columns[n].links[p]
 	r := sys.answer(s, p, n, m)
 	if sys.passes(p) {
-		l.of, l.mark = m.claim(), redlock.Unsure.After(r.outcome)
+		l.of, l.mark = m.claim(), quorum.Unsure.After(r.outcome)
 	}
 	if m.asks() {
 		l.reply = r
@@ -159,7 +159,7 @@ func (sys *queueSystem) answer(s *queueState, p, n uint8, m queueMessage) queueR
 	node.Stripes = [scriptmodel.Stripes]scriptmodel.Number{} // the counters stand still
 	r := queueReply{outcome: outcomeOf(reply)}
 	if node.Holds(0, ask.Owner) { // it may have been there before, and the counter says nothing
-		r.outcome = redlock.Granted
+		r.outcome = quorum.Granted
 	}
 	if reply < 0 && ask.Place == 0 {
 		r.ticket = scriptmodel.Number(more)
@@ -168,15 +168,15 @@ func (sys *queueSystem) answer(s *queueState, p, n uint8, m queueMessage) queueR
 }
 
 // outcomeOf is what a reply to an acquire or a pass says (acquireVote).
-func outcomeOf(reply int) redlock.Outcome {
+func outcomeOf(reply int) quorum.Outcome {
 	switch {
 	case reply > 0:
-		return redlock.Granted
+		return quorum.Granted
 	case reply == scriptmodel.Abstained:
-		return redlock.Abstained
+		return quorum.Abstained
 	case reply == scriptmodel.Dead:
-		return redlock.Failed
+		return quorum.Failed
 	default:
-		return redlock.Taken
+		return quorum.Taken
 	}
 }

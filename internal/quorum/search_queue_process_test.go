@@ -1,7 +1,7 @@
-package redlock_test
+package quorum_test
 
 import (
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
 
@@ -18,7 +18,7 @@ func (sys *queueSystem) begin(s *queueState, p uint8) {
 		for n := range sys.nodes {
 			on += int(boolean(s.columns[n].node.Entered(scriptmodel.Waiter(q))))
 		}
-		if other := s.processes[q].phase; q != p && on >= redlock.QuorumOf(sys.nodes) && (other == queueBid || other == queueRest) {
+		if other := s.processes[q].phase; q != p && on >= quorum.Size(sys.nodes) && (other == queueBid || other == queueRest) {
 			me.ahead |= 1 << q
 		}
 	}
@@ -34,7 +34,7 @@ func (sys *queueSystem) attempt(s *queueState, p uint8, hinted uint64) {
 	}
 	sys.clear(s, p)
 	me.phase, me.split = queueBid, false
-	sys.setBid(s, p, redlock.BidOf(0, 0, hinted))
+	sys.setBid(s, p, quorum.Asked{Sent: 0, Out: 0, Hinted: hinted})
 	sys.ask(s, p, hinted == 0)
 }
 
@@ -44,7 +44,7 @@ func (sys *queueSystem) ask(s *queueState, p uint8, all bool) {
 	me.all = me.all || all
 	granted := uint64(0)
 	for n := range sys.nodes {
-		if s.columns[n].links[p].vote == redlock.Granted {
+		if s.columns[n].links[p].vote == quorum.Granted {
 			granted |= 1 << n
 		}
 	}
@@ -58,7 +58,7 @@ func (sys *queueSystem) ask(s *queueState, p uint8, all bool) {
 	}
 	for n := range sys.nodes {
 		if l := &s.columns[n].links[p]; due&(1<<n) != 0 {
-			l.vote = redlock.Pending
+			l.vote = quorum.Pending
 			l.send(messageOf(kind, me.claim, 0))
 		}
 	}
@@ -85,18 +85,18 @@ func (sys *queueSystem) hear(s *queueState, p, n uint8) {
 // conclude ends an attempt whose verdict is known.
 func (sys *queueSystem) conclude(s *queueState, p uint8) {
 	me := &s.processes[p]
-	votes, heard := make([]redlock.Ballot, sys.nodes), make([]redlock.Hearing, sys.nodes)
+	votes, heard := make([]quorum.Vote, sys.nodes), make([]quorum.Hearing, sys.nodes)
 	granted := 0
 	for n := range votes {
 		l := &s.columns[n].links[p]
-		votes[n] = redlock.BallotOf(l.vote, 0)
-		heard[n] = redlock.Ticket(int64(l.ticket))
-		granted += int(boolean(l.vote == redlock.Granted))
+		votes[n] = quorum.Vote{Outcome: l.vote}
+		heard[n] = quorum.Hearing{Ticket: int64(l.ticket)}
+		granted += int(boolean(l.vote == quorum.Granted))
 	}
-	switch redlock.VerdictOf(votes) {
-	case redlock.Won:
+	switch quorum.Count(votes).Verdict() {
+	case quorum.Won:
 		sys.won(s, p)
-	case redlock.Contended, redlock.NoQuorum:
+	case quorum.Contended, quorum.NoQuorum:
 		switch me.phase {
 		case queueTicket:
 			sys.placed(s, p, votes, heard)
@@ -109,17 +109,17 @@ func (sys *queueSystem) conclude(s *queueState, p uint8) {
 			sys.over(s, p, sendKeep)
 		}
 		me.phase, me.split = queueRest, granted > 0 && !sys.makes(splitForGood)
-	case redlock.Undecided, redlock.Lost: // every vote is there, and no token was said
+	case quorum.Undecided, quorum.Lost: // every vote is there, and no token was said
 	}
 }
 
 // placed takes the place that the tickets give, and asks with it.
-func (sys *queueSystem) placed(s *queueState, p uint8, votes []redlock.Ballot, heard []redlock.Hearing) {
+func (sys *queueSystem) placed(s *queueState, p uint8, votes []quorum.Vote, heard []quorum.Hearing) {
 	me := &s.processes[p]
-	place, ok := redlock.PositionOf(votes, heard)
+	place, ok := quorum.PositionOf(votes, heard)
 	if sys.makes(oneTicket) {
 		for n := range votes {
-			if l := &s.columns[n].links[p]; l.vote == redlock.Taken {
+			if l := &s.columns[n].links[p]; l.vote == quorum.Taken {
 				place, ok = int64(l.ticket), true
 				break
 			}
@@ -143,9 +143,9 @@ func (sys *queueSystem) over(s *queueState, p uint8, release uint8) {
 	claim := s.processes[p].claim
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
-		there := l.vote == redlock.Granted || l.mark != redlock.Absent && l.of == claim
+		there := l.vote == quorum.Granted || l.mark != quorum.Absent && l.of == claim
 		if l.reply.pass == 0 {
-			there = there || l.reply.outcome == redlock.Granted
+			there = there || l.reply.outcome == quorum.Granted
 			l.reply = queueReply{}
 		}
 		there = l.stale() || there
@@ -160,7 +160,7 @@ func (sys *queueSystem) over(s *queueState, p uint8, release uint8) {
 func (sys *queueSystem) clear(s *queueState, p uint8) {
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
-		l.vote, l.ticket, l.bid = redlock.Pending, 0, 0
+		l.vote, l.ticket, l.bid = quorum.Pending, 0, 0
 	}
 	s.processes[p].all = false
 }
@@ -236,7 +236,7 @@ func (sys *queueSystem) hinted(s *queueState, p, n uint8) {
 	case queueRest:
 		sys.attempt(s, p, 1<<n)
 	case queueTicket, queueBid:
-		out := l.reply.outcome != redlock.Pending
+		out := l.reply.outcome != quorum.Pending
 		for _, m := range l.sent {
 			out = out || m.asks()
 		}
@@ -244,7 +244,7 @@ func (sys *queueSystem) hinted(s *queueState, p, n uint8) {
 			return
 		}
 		bid := sys.bidOf(s, p)
-		bid.Hint(int(n))
+		bid.Hinted |= 1 << n
 		sys.setBid(s, p, bid)
 		sys.ask(s, p, false)
 	case queueDone:

@@ -1,11 +1,13 @@
-package redlock_test
+package quorum_test
 
 import (
 	"hash/maphash"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
+
+var seedOfColumns = maphash.MakeSeed()
 
 // Canon: nodes are alike, so they stand in one order. All that a process knows of
 // a node is in the node's column.
@@ -35,7 +37,7 @@ func (sys *queueSystem) tidy(s *queueState) {
 			l := &c.links[p]
 			for c.idle(p) {
 				if m := l.take(0); l.of == m.claim() {
-					l.mark = redlock.Absent
+					l.mark = quorum.Absent
 				}
 			}
 			if s.processes[p].phase == queueDone && !l.sent[0].sent() && !c.node.Entered(scriptmodel.Waiter(p)) {
@@ -71,7 +73,7 @@ func (sys *queueSystem) tidyClaims(s *queueState, p uint8) {
 		if l.late != 0 && !sys.makes(passesAnyKey) && !c.matters(p, l.late) {
 			l.late = 0
 		}
-		if l.mark == redlock.Absent {
+		if l.mark == quorum.Absent {
 			l.of = 0
 		}
 	}
@@ -130,7 +132,7 @@ func (sys *queueSystem) rename(s *queueState, p uint8, names [queueClaims]uint8)
 			l.sent[i] = message(m)
 		}
 		l.late, l.reply.pass = message(l.late), message(l.reply.pass)
-		if l.mark != redlock.Absent {
+		if l.mark != quorum.Absent {
 			l.of = names[l.of]
 		}
 		if o := c.node.Keys[0].Owner; o != scriptmodel.Nobody {

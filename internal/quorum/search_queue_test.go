@@ -1,4 +1,4 @@
-package redlock_test
+package quorum_test
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestSearchQueueClosed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if c.full && !wholeSearch() {
+			if c.full && !search.Whole() {
 				t.Skip("REDLOCK_SEARCH=full")
 			}
 			sys, limit := c.sys, 30_000_000
@@ -51,7 +51,7 @@ func TestSearchQueueClosed(t *testing.T) {
 func TestSearchQueueRandom(t *testing.T) {
 	t.Parallel()
 	walks := 400
-	if wholeSearch() {
+	if search.Whole() {
 		walks = 200_000
 	}
 	for _, c := range []struct {

@@ -1,76 +1,76 @@
-package redlock_test
+package quorum_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // mostVotes is the largest cluster that the pure rules are tried with.
 const mostVotes = 9
 
-var allOutcomes = []redlock.Outcome{
-	redlock.Pending, redlock.Granted, redlock.Taken, redlock.Abstained, redlock.Unknown, redlock.Failed,
+var allOutcomes = []quorum.Outcome{
+	quorum.Pending, quorum.Granted, quorum.Taken, quorum.Abstained, quorum.Unknown, quorum.Failed,
 }
 
 // ballots reads votes from a string, a letter a node: g granted, t taken,
 // p pending, a abstained, u unknown, f failed. Grants are of token 1.
-func ballots(text string) []redlock.Ballot {
-	var votes []redlock.Ballot
+func ballots(text string) []quorum.Vote {
+	var votes []quorum.Vote
 	for _, c := range text {
 		for _, o := range allOutcomes {
 			if c == rune(o.String()[0]) {
-				votes = append(votes, redlock.BallotOf(o, 1))
+				votes = append(votes, quorum.Vote{Outcome: o, Token: 1})
 			}
 		}
 	}
 	return votes
 }
 
-var verdictNames = map[redlock.Verdict]string{
-	redlock.Undecided: "undecided", redlock.Won: "won", redlock.Lost: "lost",
-	redlock.Contended: "contended", redlock.NoQuorum: "no quorum",
+var verdictNames = map[quorum.Verdict]string{
+	quorum.Undecided: "undecided", quorum.Won: "won", quorum.Lost: "lost",
+	quorum.Contended: "contended", quorum.NoQuorum: "no quorum",
 }
 
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		votes string
-		want  redlock.Verdict
+		want  quorum.Verdict
 	}{
-		{"g", redlock.Won},
-		{"p", redlock.Undecided},
-		{"t", redlock.Contended},
-		{"u", redlock.NoQuorum},
-		{"gp", redlock.Undecided},
-		{"gg", redlock.Won},
-		{"gt", redlock.Contended},
-		{"gu", redlock.NoQuorum},
-		{"tp", redlock.Lost}, // whether it is contention, the other one will say
-		{"tt", redlock.Contended},
-		{"ggp", redlock.Won}, // without the straggler
-		{"gtp", redlock.Undecided},
-		{"gtu", redlock.Contended},
-		{"gta", redlock.Contended},
-		{"guf", redlock.NoQuorum},
-		{"uup", redlock.NoQuorum}, // whatever the last one says
-		{"ttp", redlock.Contended},
-		{"gtpp", redlock.Undecided},
-		{"ggtt", redlock.Contended}, // split two to two: at once
-		{"ggtp", redlock.Undecided},
-		{"gttp", redlock.Contended},
-		{"ggup", redlock.Undecided},
-		{"guup", redlock.NoQuorum},
-		{"gtup", redlock.Lost}, // three may have answered in the end, or two
-		{"gggpp", redlock.Won},
-		{"ggtup", redlock.Undecided},
-		{"ggtuu", redlock.Contended},
-		{"ggauu", redlock.NoQuorum},
-		{"ttupp", redlock.Lost},
-		{"pppuu", redlock.Undecided},
-		{"ppuuu", redlock.NoQuorum},
+		{"g", quorum.Won},
+		{"p", quorum.Undecided},
+		{"t", quorum.Contended},
+		{"u", quorum.NoQuorum},
+		{"gp", quorum.Undecided},
+		{"gg", quorum.Won},
+		{"gt", quorum.Contended},
+		{"gu", quorum.NoQuorum},
+		{"tp", quorum.Lost}, // whether it is contention, the other one will say
+		{"tt", quorum.Contended},
+		{"ggp", quorum.Won}, // without the straggler
+		{"gtp", quorum.Undecided},
+		{"gtu", quorum.Contended},
+		{"gta", quorum.Contended},
+		{"guf", quorum.NoQuorum},
+		{"uup", quorum.NoQuorum}, // whatever the last one says
+		{"ttp", quorum.Contended},
+		{"gtpp", quorum.Undecided},
+		{"ggtt", quorum.Contended}, // split two to two: at once
+		{"ggtp", quorum.Undecided},
+		{"gttp", quorum.Contended},
+		{"ggup", quorum.Undecided},
+		{"guup", quorum.NoQuorum},
+		{"gtup", quorum.Lost}, // three may have answered in the end, or two
+		{"gggpp", quorum.Won},
+		{"ggtup", quorum.Undecided},
+		{"ggtuu", quorum.Contended},
+		{"ggauu", quorum.NoQuorum},
+		{"ttupp", quorum.Lost},
+		{"pppuu", quorum.Undecided},
+		{"ppuuu", quorum.NoQuorum},
 	} {
-		if got := redlock.VerdictOf(ballots(c.votes)); got != c.want {
+		if got := quorum.Count(ballots(c.votes)).Verdict(); got != c.want {
 			t.Errorf("%s: got %s; want %s", c.votes, verdictNames[got], verdictNames[c.want])
 		}
 	}
@@ -78,16 +78,16 @@ func TestVerdict(t *testing.T) {
 
 // verdictInTheEnd tries what the pending votes may become, every one of them, and
 // says what all the ends have in common.
-func verdictInTheEnd(votes []redlock.Ballot) redlock.Verdict {
+func verdictInTheEnd(votes []quorum.Vote) quorum.Verdict {
 	var granted, taken, pending int
 	for _, v := range votes {
-		if v.Outcome() == redlock.Granted {
+		if v.Outcome == quorum.Granted {
 			granted++
 		}
-		if v.Outcome() == redlock.Taken {
+		if v.Outcome == quorum.Taken {
 			taken++
 		}
-		if v.Outcome() == redlock.Pending {
+		if v.Outcome == quorum.Pending {
 			pending++
 		}
 	}
@@ -101,22 +101,22 @@ func verdictInTheEnd(votes []redlock.Ballot) redlock.Verdict {
 	}
 	switch {
 	case most(granted):
-		return redlock.Won
+		return quorum.Won
 	case canWin:
-		return redlock.Undecided
+		return quorum.Undecided
 	case most(granted + taken):
-		return redlock.Contended
+		return quorum.Contended
 	case canAnswer:
-		return redlock.Lost
+		return quorum.Lost
 	default:
-		return redlock.NoQuorum
+		return quorum.NoQuorum
 	}
 }
 
 // eachOutcomes calls f with every list of n outcomes, in the order of their
 // numbers only: nothing depends on which node said what (see below).
-func eachOutcomes(n int, f func([]redlock.Ballot)) {
-	votes := make([]redlock.Ballot, 0, n)
+func eachOutcomes(n int, f func([]quorum.Vote)) {
+	votes := make([]quorum.Vote, 0, n)
 	var fill func(from int)
 	fill = func(from int) {
 		if len(votes) == n {
@@ -124,7 +124,7 @@ func eachOutcomes(n int, f func([]redlock.Ballot)) {
 			return
 		}
 		for i := from; i < len(allOutcomes); i++ {
-			votes = append(votes, redlock.BallotOf(allOutcomes[i], 1))
+			votes = append(votes, quorum.Vote{Outcome: allOutcomes[i], Token: 1})
 			fill(i)
 			votes = votes[:len(votes)-1]
 		}
@@ -134,27 +134,27 @@ func eachOutcomes(n int, f func([]redlock.Ballot)) {
 
 func TestVerdictIsWhatEveryEndHasInCommon(t *testing.T) {
 	for n := 1; n <= mostVotes; n++ {
-		eachOutcomes(n, func(votes []redlock.Ballot) { checkVerdict(t, votes) })
+		eachOutcomes(n, func(votes []quorum.Vote) { checkVerdict(t, votes) })
 	}
 }
 
 // checkVerdict compares with the oracle, and then changes the votes in ways whose
 // effect is known.
-func checkVerdict(t *testing.T, votes []redlock.Ballot) {
+func checkVerdict(t *testing.T, votes []quorum.Vote) {
 	t.Helper()
-	got := redlock.VerdictOf(votes)
+	got := quorum.Count(votes).Verdict()
 	if want := verdictInTheEnd(votes); got != want {
 		t.Fatalf("%v: got %s; want %s", votes, verdictNames[got], verdictNames[want])
 	}
 	for i, v := range votes {
-		other := append([]redlock.Ballot(nil), votes...)
+		other := append([]quorum.Vote(nil), votes...)
 		for _, o := range allOutcomes {
-			other[i] = redlock.BallotOf(o, 1)
-			later := redlock.VerdictOf(other)
-			if v.Outcome() == redlock.Pending && !refines(got, later) {
+			other[i] = quorum.Vote{Outcome: o, Token: 1}
+			later := quorum.Count(other).Verdict()
+			if v.Outcome == quorum.Pending && !refines(got, later) {
 				t.Fatalf("%v: %s became %s when vote %d became %v", votes, verdictNames[got], verdictNames[later], i, o)
 			}
-			if mute(v.Outcome()) && mute(o) && later != got {
+			if mute(v.Outcome) && mute(o) && later != got {
 				t.Fatalf("%v: %s, but %s with vote %d %v: neither is an answer", votes, verdictNames[got], verdictNames[later], i, o)
 			}
 		}
@@ -162,29 +162,29 @@ func checkVerdict(t *testing.T, votes []redlock.Ballot) {
 }
 
 // mute outcomes are no answer, now or later.
-func mute(o redlock.Outcome) bool {
-	return o == redlock.Abstained || o == redlock.Unknown || o == redlock.Failed
+func mute(o quorum.Outcome) bool {
+	return o == quorum.Abstained || o == quorum.Unknown || o == quorum.Failed
 }
 
 // refines tells whether a verdict may become another when one more reply is in:
 // it is never taken back.
-func refines(early, later redlock.Verdict) bool {
-	if early == redlock.Lost {
-		return later == redlock.Lost || later == redlock.Contended || later == redlock.NoQuorum
+func refines(early, later quorum.Verdict) bool {
+	if early == quorum.Lost {
+		return later == quorum.Lost || later == quorum.Contended || later == quorum.NoQuorum
 	}
-	return early == redlock.Undecided || early == later
+	return early == quorum.Undecided || early == later
 }
 
 func TestVerdictDoesNotDependOnTheOrderOfNodes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 0))
 	for range 20_000 {
-		votes := make([]redlock.Ballot, 1+rnd.IntN(mostVotes))
+		votes := make([]quorum.Vote, 1+rnd.IntN(mostVotes))
 		for i := range votes {
-			votes[i] = redlock.BallotOf(allOutcomes[rnd.IntN(len(allOutcomes))], 1)
+			votes[i] = quorum.Vote{Outcome: allOutcomes[rnd.IntN(len(allOutcomes))], Token: 1}
 		}
-		before := redlock.VerdictOf(votes)
+		before := quorum.Count(votes).Verdict()
 		rnd.Shuffle(len(votes), func(i, j int) { votes[i], votes[j] = votes[j], votes[i] })
-		if after := redlock.VerdictOf(votes); after != before {
+		if after := quorum.Count(votes).Verdict(); after != before {
 			t.Fatalf("%v: got %s; %s in another order", votes, verdictNames[after], verdictNames[before])
 		}
 	}
@@ -192,7 +192,7 @@ func TestVerdictDoesNotDependOnTheOrderOfNodes(t *testing.T) {
 
 func TestTwoQuorumsShareANode(t *testing.T) {
 	for n := 1; n <= mostVotes; n++ {
-		q := redlock.QuorumOf(n)
+		q := quorum.Size(n)
 		for a := range 1 << n {
 			for b := range 1 << n {
 				if ones(a) == q && ones(b) == q && a&b == 0 {
@@ -220,9 +220,9 @@ func FuzzVerdict(f *testing.F) {
 		if len(raw) == 0 || len(raw) > mostVotes {
 			return
 		}
-		var votes []redlock.Ballot
+		var votes []quorum.Vote
 		for _, b := range raw {
-			votes = append(votes, redlock.BallotOf(allOutcomes[int(b)%len(allOutcomes)], 1))
+			votes = append(votes, quorum.Vote{Outcome: allOutcomes[int(b)%len(allOutcomes)], Token: 1})
 		}
 		checkVerdict(t, votes)
 	})
@@ -236,7 +236,7 @@ func TestOutcomeNamesItself(t *testing.T) {
 	if len(seen) != len(allOutcomes) || seen["invalid"] {
 		t.Errorf("got %v; want %d names", seen, len(allOutcomes))
 	}
-	if got := redlock.Outcome(200).String(); got != "invalid" {
+	if got := quorum.Outcome(200).String(); got != "invalid" {
 		t.Errorf("got %q; want invalid", got)
 	}
 }

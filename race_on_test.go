@@ -1,7 +1,0 @@
-//go:build race
-
-package redlock_test
-
-// underRace: the race detector makes a search twenty times as slow, and finds
-// nothing in a state machine: such a build searches a first part only.
-const underRace = true
