@@ -40,6 +40,7 @@ type exam struct {
 	unknown []right     // whose commands the server does not know
 	aclErr  error       // why ACL DRYRUN told nothing
 	faults  []failedUse // what it refused when it was proved
+	hidden  error       // why a script there can't learn which server it runs on
 	trips   []trip
 	later   trip // a second look at its clock; zero: none
 	lost    int  // pings without a reply

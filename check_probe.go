@@ -54,14 +54,16 @@ var errProbeGone = errors.New("the lock that it had just granted was gone")
 
 // proveNode finds out whether the node does what a lock needs. seat says whether what it
 // shows on the very connection of the probe is a member's record, and its epoch; nil:
-// the node is not asked for a lock.
-func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) []failedUse {
+// the node is not asked for a lock. hidden is why a script can't learn which server it
+// runs on; nil: it can, or that was not asked.
+func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) (faults []failedUse, hidden error) {
 	ctx, cancel := context.WithTimeout(ctx, dialShare*n.timeout)
 	defer cancel()
 	var steps []step
 	err := n.calls.Watch(ctx, func(tx *redis.Tx) error {
 		p := newProbe(ctx, n.cfg.chance.Name())
-		if epoch, member := probeSeat(ctx, n, tx, seat); member {
+		epoch, member, why := probeSeat(ctx, n, tx, seat)
+		if hidden = why; member {
 			if err := loadVoting(ctx, tx); err == nil { // what it refuses of that shows below
 				p.lock(epoch) //nolint:contextcheck // only the arguments of the call that it lays out are used
 			}
@@ -72,23 +74,28 @@ func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) []
 		return send(ctx, tx, steps)
 	})
 	if steps == nil {
-		return []failedUse{{use: "be connected to", err: explain(err)}}
+		return []failedUse{{use: "be connected to", err: explain(err)}}, nil
 	}
-	return judgeProbe(n, steps)
+	return judgeProbe(n, steps), hidden
 }
 
 // probeSeat is the epoch of a member, by what the node shows on this connection.
-func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (string, bool)) (string, bool) {
+func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (string, bool)) (epoch string, member bool, hidden error) {
 	if seat == nil {
-		return "", false
+		return "", false, nil
 	}
 	now := n.clock.now()
 	v, err := keep(ctx, tx, lua.ReadScript, "0")
 	reply, ok := v.([]any)
-	if err != nil || !ok {
-		return "", false // what it can't show is a finding of its own
+	var refusal redis.Error
+	switch {
+	case errors.As(err, &refusal) && hidesIdentity(refusal):
+		return "", false, err
+	case err != nil || !ok:
+		return "", false, nil // what else it can't show is a finding of its own
 	}
-	return seat(n.roster.judge(n.index, parseSight(reply, now, n.clock.now())))
+	epoch, member = seat(n.roster.judge(n.index, parseSight(reply, now, n.clock.now())))
+	return epoch, member, nil
 }
 
 // judge is a sight by what was seen of the node before; it is not published.
@@ -219,7 +226,7 @@ func (d *doctor) prove(ctx context.Context, nodes []*node) {
 	for i, n := range nodes {
 		if d.exams[i].err == nil {
 			g.Go(func() error {
-				d.exams[i].faults = proveNode(ctx, n, d.seatIn(i))
+				d.exams[i].faults, d.exams[i].hidden = proveNode(ctx, n, d.seatIn(i))
 				return nil
 			})
 		}

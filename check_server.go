@@ -22,7 +22,7 @@ var (
 	aboutRunID = diagnosis{
 		FindingRunID,
 		"The run_id and master_replid are how a server that restarted, or took over other data, is told from one that did not: without them the node is not let vote",
-		"Let the user run INFO; use a server that tells them (in tests: package redlocktest, not a plain miniredis)",
+		"Let the user, and scripts, run INFO; use a server that tells them (in tests: package redlocktest, not a plain miniredis)",
 	}
 	aboutReplica = diagnosis{
 		FindingReplica,
@@ -77,12 +77,15 @@ func (d *doctor) server(i int) {
 	if e.infoErr != nil {
 		d.find(SeverityUnknown, i, aboutInfo, "INFO was refused: %v", e.infoErr)
 	}
-	if e.run == "" || e.info["master_replid"] == "" {
+	switch {
+	case e.run == "" || e.info["master_replid"] == "" || e.info["role"] == "":
 		severity := SeverityError
 		if d.cfg.unprotected {
 			severity = SeverityWarning // nobody will miss it
 		}
-		d.find(severity, i, aboutRunID, "INFO tells no run_id, or no master_replid")
+		d.find(severity, i, aboutRunID, "INFO tells no run_id, no master_replid or no role")
+	case e.hidden != nil && !d.cfg.unprotected:
+		d.find(SeverityError, i, aboutRunID, "INFO tells no run_id to a script: %v", e.hidden)
 	}
 	if e.infoErr != nil {
 		return

@@ -85,8 +85,32 @@ func TestTheRightsThatThePageListsAreEnough(t *testing.T) {
 			t.Errorf("got %v; want nothing but what CONFIG and ACL would have told", f)
 		}
 	}
+	for _, url := range urls {
+		wantManaged(t, url)
+	}
 	if len(r.AtLeast(redlock.SeverityUnknown)) == 0 || slices.Contains(r.Servers, "") {
 		t.Errorf("got %v and the servers %q; want what is unknown, and each server", r.Findings, r.Servers)
+	}
+}
+
+// wantManaged checks that the server refuses what a provider refuses, and that nobody
+// has asked it to drop its scripts so far.
+func wantManaged(t *testing.T, url string) {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	must(t, err)
+	c := redis.NewClient(o)
+	defer func() { _ = c.Close() }()
+	stats, err := c.Info(t.Context(), "commandstats").Result()
+	if err != nil || !strings.Contains(stats, "cmdstat_script|load:") || strings.Contains(stats, "cmdstat_script|flush:") {
+		t.Errorf("want scripts that were loaded, and no SCRIPT FLUSH (%v): %s", err, stats)
+	}
+	for _, command := range [][]any{
+		{"SCRIPT", "FLUSH"}, {"SCRIPT", "KILL"}, {"CONFIG", "GET", "appendfsync"}, {"DEBUG", "SLEEP", "0"}, {"ACL", "WHOAMI"}, {"FLUSHALL"}, {"EVAL", "return 1", "0"},
+	} {
+		if err := c.Do(t.Context(), command...).Err(); err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "unknown command") {
+			t.Errorf("%v: got %v; want it refused", command, err)
+		}
 	}
 }
 

@@ -67,13 +67,24 @@ func noIdentity(err error) error {
 	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", fault.ErrMisconfigured, lua.NodeKey, err)
 	}
-	for _, sign := range []string{"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported"} {
-		if strings.Contains(reply.Error(), sign) {
-			return fmt.Errorf("%w: INFO tells no run_id and master_replid to a script (an ACL without +info: grant it, or use WithoutMembership; "+
-				"a plain miniredis: package redlocktest has nodes that do): %w", fault.ErrMisconfigured, err)
-		}
+	if hidesIdentity(reply) {
+		return fmt.Errorf("%w: INFO tells no run_id, master_replid and role to a script (an ACL without +info: grant it, or use WithoutMembership; "+
+			"a plain miniredis: package redlocktest has nodes that do): %w", fault.ErrMisconfigured, err)
 	}
 	return err
+}
+
+// hidesIdentity tells whether the reply to read.lua is that a script can't learn by
+// INFO which server it runs on.
+func hidesIdentity(err error) bool {
+	for _, sign := range []string{
+		"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported", "not allowed from script",
+	} {
+		if strings.Contains(err.Error(), sign) {
+			return true
+		}
+	}
+	return false
 }
 
 // Look reads one node and publishes what was seen. That a caller did not wait

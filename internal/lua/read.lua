@@ -12,7 +12,8 @@ if string.find(server, '_mode:cluster') then return redis.error_reply('CROSSSLOT
 local process = string.match(server, 'run_id:(%w+)')
 local replication = redis.call('INFO', 'replication')
 local history = string.match(replication, 'master_replid:(%w+)')
-if not process or not history then return redis.error_reply('ERR redlock: INFO has no run_id, or no master_replid') end
+local role = string.match(replication, 'role:(%w+)')
+if not process or not history or not role then return redis.error_reply('ERR redlock: INFO has no run_id, no master_replid or no role') end
 local rec = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'cluster', 'n', 'names', 'maxttl', 'run', 'base',
   'gone', 'retired', 'replaced', 'maxttl_was', 'nonce', 'nonce_run', 'strict')
 local largest = tonumber(rec[8] or 0) or 0
@@ -22,5 +23,4 @@ if ARGV[1] == '1' then
     if string.find(all[i], '^%d+$') then largest = math.max(largest, tonumber(all[i + 1]) or 0) end
   end
 end
-local role = string.match(replication, 'role:(%w+)') or ''
 return {process .. '.' .. history, role, largest, unpack(rec, 1, 15)}

@@ -25,7 +25,7 @@ var natives = map[string]func(*call){
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*call).reseed,
 	"307c7436af43104c4460449b0a958c9e31695f0d": (*call).release,
 	"941fc1a1f10bb6a8211d364923f4c96d6122286b": (*call).releaseBatch,
-	"5bdb9ddccb77039b51f23604bc4421a4290cd450": (*call).readRecord,
+	"0cfa2febea0e0d0667127094d9047e5fe97cf3ae": (*call).readRecord,
 	"281ee3781bd821a55739a4563dd209f89fe61018": (*call).notice,
 	"9e864fca84abb7f9877a3f968ba598dfd47da976": (*call).install,
 	"26e523c26a8ca144a3558e6f7a8ac4946c59be06": (*call).amend,
