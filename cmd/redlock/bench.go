@@ -92,7 +92,7 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 	return errors.Join(a.measure(ctx, f, m, gate), f.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
-func (a *app) measure(ctx context.Context, f *fleet, m *measurement, gate *atomic.Bool) error {
+func (a *app) measure(ctx context.Context, f *session, m *measurement, gate *atomic.Bool) error {
 	lock, err := f.locker.TryAcquire(ctx, benchName(rand.Uint64(), 0, 0))
 	if err != nil {
 		return err // nodes that do not vote would only be waited for
@@ -119,7 +119,7 @@ type sample struct {
 }
 
 // run has the workers take and release locks until the time is over.
-func (m *measurement) run(ctx context.Context, f *fleet, nodes string) phaseShows {
+func (m *measurement) run(ctx context.Context, f *session, nodes string) phaseShows {
 	ctx, cancel := context.WithTimeout(ctx, m.duration)
 	defer cancel()
 	samples, run, watch := make([]sample, m.workers), rand.Uint64(), startWatch()

@@ -94,8 +94,8 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
 }
 
-// fleet is a Locker with the clients it stands on.
-type fleet struct {
+// session is a Locker with the clients it stands on.
+type session struct {
 	locker  *redlock.Locker
 	clients []*redis.Client
 	names   []string
@@ -110,7 +110,7 @@ type fleet struct {
 
 // open makes a Locker. Unlike redlock.Open it demands no quorum: to show what the
 // nodes are is most wanted when there is none, and an acquire waits for one.
-func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Option) (*fleet, error) {
+func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Option) (*session, error) {
 	c := &a.connection
 	urls, err := c.urls(a.getenv)
 	if err != nil {
@@ -120,7 +120,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{outside: map[string]bool{}, warn: a.complain}
+	f := &session{outside: map[string]bool{}, warn: a.complain}
 	nodes, secured := make([]redis.UniversalClient, len(urls)), config == nil
 	for i, u := range urls {
 		o, parseErr := nodeurl.Parse(u)
@@ -151,7 +151,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	return f, nil
 }
 
-func (c *connection) options(f *fleet) []redlock.Option {
+func (c *connection) options(f *session) []redlock.Option {
 	opts := []redlock.Option{
 		redlock.WithTTL(min(redlock.DefaultTTL, c.maxTTL)), // where the command has no flag for it
 		redlock.WithMaxTTL(c.maxTTL), redlock.WithPrefix(c.prefix), redlock.WithNodeNames(f.names...), redlock.WithObserver(f.observe),
@@ -175,7 +175,7 @@ func (c *connection) timeout() time.Duration {
 
 // observe notes which nodes answer and do not vote, and warns of what outlasts the
 // command.
-func (f *fleet) observe(e redlock.Event) {
+func (f *session) observe(e redlock.Event) {
 	if e.Kind == redlock.MaxTTLRaised {
 		f.raises.Do(func() { f.warn("warning: --max-ttl: " + redact(e.Err.Error())) })
 		return
@@ -193,7 +193,7 @@ func (f *fleet) observe(e redlock.Event) {
 }
 
 // abstaining tells whether a node was seen that answers and does not vote.
-func (f *fleet) abstaining() bool {
+func (f *session) abstaining() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, out := range f.outside {
@@ -204,8 +204,8 @@ func (f *fleet) abstaining() bool {
 	return false
 }
 
-// withFleet runs a command over the nodes given.
-func (a *app) withFleet(ctx context.Context, do func(context.Context, *fleet) error, opts ...redlock.Option) error {
+// withSession runs a command over the nodes given.
+func (a *app) withSession(ctx context.Context, do func(context.Context, *session) error, opts ...redlock.Option) error {
 	f, err := a.open(nil, opts...) //nolint:contextcheck // a Locker lives until it is closed
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (a *app) withFleet(ctx context.Context, do func(context.Context, *fleet) er
 // something it held was not confirmed to be free. What a socket says to its end is
 // none: a connection that broke while it lay idle is an error to close, under TLS,
 // and would make a failure of a command that has done what it was for.
-func (f *fleet) close() error {
+func (f *session) close() error {
 	var err error
 	if f.locker != nil {
 		err = f.locker.Close()

@@ -38,7 +38,7 @@ func TestABrokenConnectionIsNoFailureOfTheCommand(t *testing.T) {
 	if err := client().Close(); err == nil {
 		t.Error("closing the client: got nil; want the socket's error, or this shows nothing")
 	}
-	if err := main.CloseFleet(client()); err != nil {
+	if err := main.CloseSession(client()); err != nil {
 		t.Errorf("got %v; want nil", err)
 	}
 }

@@ -35,7 +35,7 @@ looked at (and nothing worse was found), 69 no node answered.`,
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.withFleet(ctx, a.doctor, redlock.WithTTL(*ttl))
+				return a.withSession(ctx, a.doctor, redlock.WithTTL(*ttl))
 			}
 		},
 	}
@@ -60,7 +60,7 @@ type findingShows struct {
 	Remedy   string              `json:"remedy"`
 }
 
-func (a *app) doctor(ctx context.Context, f *fleet) error {
+func (a *app) doctor(ctx context.Context, f *session) error {
 	r, err := f.locker.Cluster().Check(ctx)
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 		return err

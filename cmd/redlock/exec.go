@@ -29,7 +29,7 @@ const (
 
 // execution is a command to be run under a lock.
 type execution struct {
-	acquisition
+	lockFlags
 
 	key         string
 	argv        []string
@@ -79,7 +79,7 @@ With --json, what happens is told on stderr, one value a line.`,
 					return err
 				}
 				e.listen()
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
+				return a.withSession(ctx, func(ctx context.Context, f *session) error {
 					err := a.exec(ctx, f, e)
 					a.remind(ctx, f, err)
 					return err

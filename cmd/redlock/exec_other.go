@@ -10,7 +10,7 @@ import (
 
 // exec can't keep its promise here: without process groups nobody can tell what a
 // command has started.
-func (a *app) exec(context.Context, *fleet, *execution) error {
+func (a *app) exec(context.Context, *session, *execution) error {
 	return configuration("exec: this system has no process groups: use redlock hold")
 }
 

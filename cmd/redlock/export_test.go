@@ -2,17 +2,17 @@ package main
 
 import "github.com/redis/go-redis/v9"
 
-// Ballot is a ballot, for the tests.
-type Ballot struct {
+// NodeView is a nodeView, for the tests.
+type NodeView struct {
 	Counts bool
 	Owner  string
 }
 
 // Judge is judge, for the tests.
-func Judge(ballots []Ballot, quorum int) (says, owner string, most int) {
-	in := make([]ballot, len(ballots))
-	for i, b := range ballots {
-		in[i] = ballot{b.Counts, b.Owner}
+func Judge(views []NodeView, quorum int) (says, owner string, most int) {
+	in := make([]nodeView, len(views))
+	for i, b := range views {
+		in[i] = nodeView{b.Counts, b.Owner}
 	}
 	v, owner, most := judge(in, quorum)
 	return string(v), owner, most
@@ -24,5 +24,5 @@ var Redact = redact
 // TakeArguments is takeArguments, for the tests.
 var TakeArguments = takeArguments
 
-// CloseFleet closes a fleet of one client, for the tests.
-func CloseFleet(c *redis.Client) error { return (&fleet{clients: []*redis.Client{c}}).close() }
+// CloseSession closes a session of one client, for the tests.
+func CloseSession(c *redis.Client) error { return (&session{clients: []*redis.Client{c}}).close() }

@@ -22,14 +22,14 @@ the lock was lost or --max-hold has passed. Whoever
 reads the line must stop when this program ends, for whatever reason: nothing is killed
 here. Where a command can be given, exec is safer.`,
 		define: func(fs *flag.FlagSet) action {
-			q := &acquisition{}
+			q := &lockFlags{}
 			q.define(fs)
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := errors.Join(exactly(1, args, "one KEY"), q.validate()); err != nil {
 					return err
 				}
 				q.listen()
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
+				return a.withSession(ctx, func(ctx context.Context, f *session) error {
 					err := a.hold(ctx, f, args[0], q)
 					a.remind(ctx, f, err)
 					return err
@@ -40,7 +40,7 @@ here. Where a command can be given, exec is safer.`,
 }
 
 // hold holds until a signal or a loss.
-func (a *app) hold(ctx context.Context, f *fleet, key string, q *acquisition) error {
+func (a *app) hold(ctx context.Context, f *session, key string, q *lockFlags) error {
 	lock, err := q.acquire(ctx, f, key)
 	if err != nil {
 		return skipped(err)

@@ -42,15 +42,15 @@ about to get one.`,
 				if to >= 10*time.Millisecond { // what is below is refused as such
 					own = min(own, to) // or this client would raise it again
 				}
-				do := func(ctx context.Context, f *fleet) error { return a.lower(ctx, f, to, *wait, *yes, *timeout) }
-				return a.withFleet(ctx, do, redlock.WithTTL(min(redlock.DefaultTTL, own)), redlock.WithMaxTTL(own))
+				do := func(ctx context.Context, f *session) error { return a.lower(ctx, f, to, *wait, *yes, *timeout) }
+				return a.withSession(ctx, do, redlock.WithTTL(min(redlock.DefaultTTL, own)), redlock.WithMaxTTL(own))
 			}
 		},
 	}
 }
 
 // lower brings MaxTTL down, or says what it would rely on.
-func (a *app) lower(ctx context.Context, f *fleet, to time.Duration, wait, yes bool, timeout time.Duration) error {
+func (a *app) lower(ctx context.Context, f *session, to time.Duration, wait, yes bool, timeout time.Duration) error {
 	c := f.locker.Cluster()
 	s, err := c.Status(ctx)
 	if err != nil {

@@ -71,9 +71,9 @@ func (a *app) main(ctx context.Context, args []string) int {
 }
 
 // complain says something on stderr, in the form that was asked for. A reader that has
-// stopped reading is not waited for longer than a herald does.
+// stopped reading is not waited for longer than an eventWriter does.
 func (a *app) complain(message string) {
-	h := a.newHerald()
+	h := a.newEventWriter()
 	h.write(a.line(message))
 	h.close()
 }

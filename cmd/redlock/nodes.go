@@ -22,7 +22,7 @@ has its words. Exit status 69 if fewer than a quorum vote.`,
 				if err := exactly(0, args, "no arguments, or join, admit, retire or lower"); err != nil {
 					return err
 				}
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error {
+				return a.withSession(ctx, func(ctx context.Context, f *session) error {
 					s, err := f.locker.Cluster().Status(ctx)
 					if err != nil {
 						return err
@@ -54,7 +54,7 @@ the end of the wait: run this from a timer unit or as a container's init step. W
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.join(ctx, f, *wait, *timeout) })
+				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.join(ctx, f, *wait, *timeout) })
 			}
 		},
 	}
@@ -72,7 +72,7 @@ records say of the number of nodes, their names, retirement or another cluster.`
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.admit(ctx, f, *yes) })
+				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.admit(ctx, f, *yes) })
 			}
 		},
 	}
@@ -91,7 +91,7 @@ that marks are missing.`,
 				if err := exactly(1, args, "the ADDR of one node"); err != nil {
 					return err
 				}
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.retire(ctx, f, args[0], *yes) })
+				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.retire(ctx, f, args[0], *yes) })
 			}
 		},
 	}
@@ -118,7 +118,7 @@ type nodeState struct {
 }
 
 // showNodes prints the list.
-func (a *app) showNodes(s redlock.ClusterStatus, f *fleet) error {
+func (a *app) showNodes(s redlock.ClusterStatus, f *session) error {
 	if a.connection.json {
 		out := clusterShows{Cluster: s.ID, Votes: s.Votes(), Quorum: s.Quorum}
 		for _, n := range s.Nodes {
@@ -186,7 +186,7 @@ func until(left time.Duration) string {
 }
 
 // join waits for the nodes, or says what there is to wait for.
-func (a *app) join(ctx context.Context, f *fleet, wait bool, timeout time.Duration) error {
+func (a *app) join(ctx context.Context, f *session, wait bool, timeout time.Duration) error {
 	c := f.locker.Cluster()
 	s, err := c.Status(ctx)
 	if err != nil {
@@ -240,7 +240,7 @@ func joinBelief(s redlock.ClusterStatus, outside int, maxTTL time.Duration) stri
 }
 
 // admit takes nodes in on the operator's word.
-func (a *app) admit(ctx context.Context, f *fleet, yes bool) error {
+func (a *app) admit(ctx context.Context, f *session, yes bool) error {
 	c := f.locker.Cluster()
 	s, err := c.Status(ctx)
 	if err != nil {
@@ -261,7 +261,7 @@ func (a *app) admit(ctx context.Context, f *fleet, yes bool) error {
 }
 
 // retire finds the node and has it abstain.
-func (a *app) retire(ctx context.Context, f *fleet, name string, yes bool) error {
+func (a *app) retire(ctx context.Context, f *session, name string, yes bool) error {
 	node := -1
 	for i, n := range f.names {
 		if n == name || f.clients[i].Options().Addr == name {

@@ -35,7 +35,7 @@ died lapse by themselves. Without --yes it says what it would remove.`,
 				if !*force {
 					return usage("release: only a holder releases its own lock; to take it away from another, give --force")
 				}
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.release(ctx, f, args[0], *yes) })
+				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.release(ctx, f, args[0], *yes) })
 			}
 		},
 	}
@@ -50,7 +50,7 @@ type removal struct {
 	Error     string `json:"error,omitempty"`
 }
 
-func (a *app) release(ctx context.Context, f *fleet, resource string, yes bool) error {
+func (a *app) release(ctx context.Context, f *session, resource string, yes bool) error {
 	in, err := f.locker.Inspect(ctx, resource)
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 		return err
@@ -83,7 +83,7 @@ func (a *app) release(ctx context.Context, f *fleet, resource string, yes bool) 
 
 // tombstoneLife is the longest lease in the cluster: whatever the holder has
 // under way is over after it.
-func tombstoneLife(ctx context.Context, f *fleet, life time.Duration) (time.Duration, error) {
+func tombstoneLife(ctx context.Context, f *session, life time.Duration) (time.Duration, error) {
 	s, err := f.locker.Cluster().Status(ctx)
 	if err != nil {
 		return 0, err

@@ -38,7 +38,7 @@ It changes nothing. Exit status 69 if a verdict is unknown. With --json, one lin
 				if !*watch {
 					every = nil
 				}
-				return a.withFleet(ctx, func(ctx context.Context, f *fleet) error { return a.status(ctx, f, args, every) })
+				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.status(ctx, f, args, every) })
 			}
 		},
 	}
@@ -47,7 +47,7 @@ It changes nothing. Exit status 69 if a verdict is unknown. With --json, one lin
 // keyStatus is one key, as --json shows it.
 type keyStatus struct {
 	Key     string      `json:"key"`
-	Verdict verdict     `json:"verdict"`
+	Verdict keyState    `json:"verdict"`
 	Held    int         `json:"held"` // by the foremost holder
 	Nodes   int         `json:"nodes"`
 	Quorum  int         `json:"quorum"`
@@ -71,7 +71,7 @@ type nodeShows struct {
 }
 
 // status shows the keys once, or every so often until a signal comes.
-func (a *app) status(ctx context.Context, f *fleet, keys []string, every *time.Duration) error {
+func (a *app) status(ctx context.Context, f *session, keys []string, every *time.Duration) error {
 	signals := make(chan os.Signal, 1)
 	if every != nil {
 		watchFor(signals, endings...)
@@ -97,7 +97,7 @@ func (a *app) status(ctx context.Context, f *fleet, keys []string, every *time.D
 }
 
 // showKeys looks at every key and prints what it saw.
-func (a *app) showKeys(ctx context.Context, f *fleet, keys []string, again bool) (known bool, err error) {
+func (a *app) showKeys(ctx context.Context, f *session, keys []string, again bool) (known bool, err error) {
 	p := a.newPage()
 	if again && p.colored {
 		p.WriteString("\x1b[H\x1b[2J")
@@ -113,7 +113,7 @@ func (a *app) showKeys(ctx context.Context, f *fleet, keys []string, again bool)
 			return false, err
 		}
 		s := assess(in, cluster)
-		known = known && s.Verdict != verdictUnknown
+		known = known && s.Verdict != keyUnknown
 		if a.connection.json {
 			p.WriteString(jsonLine(s))
 			continue
@@ -129,16 +129,16 @@ func (a *app) showKeys(ctx context.Context, f *fleet, keys []string, again bool)
 // assess puts together what the nodes say of a key and whether they vote.
 func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 	s := keyStatus{Key: in.Resource, Nodes: len(in.Nodes), Quorum: in.Quorum}
-	ballots := make([]ballot, len(in.Nodes))
+	views := make([]nodeView, len(in.Nodes))
 	for i, n := range in.Nodes {
 		state := cluster.Nodes[i].State
-		ballots[i] = ballot{counts: n.Err == nil && state == redlock.NodeMember, owner: n.Owner}
+		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, owner: n.Owner}
 		s.ByNode = append(s.ByNode, nodeShows{
 			Node: n.Name, Vote: state.String(), Holder: n.Owner, Token: uint64(n.Token),
 			Remaining: milliseconds(n.Remaining), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
 		})
 	}
-	s.Verdict, s.Holder, s.Held = judge(ballots, in.Quorum)
+	s.Verdict, s.Holder, s.Held = judge(views, in.Quorum)
 	s.Waiting = inLine(in)
 	return s
 }

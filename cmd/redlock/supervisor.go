@@ -48,7 +48,7 @@ type supervisor struct {
 	held      stopwatch // since it was acquired
 	child     *child
 	tty       *terminal
-	herald    *herald
+	events    *eventWriter
 	signals   chan os.Signal
 	children  chan os.Signal
 	phase     phase
@@ -59,18 +59,18 @@ type supervisor struct {
 }
 
 // exec takes the lock and runs the command under it.
-func (a *app) exec(ctx context.Context, f *fleet, e *execution) error {
+func (a *app) exec(ctx context.Context, f *session, e *execution) error {
 	lock, err := e.acquire(ctx, f, e.key)
 	if err != nil {
 		return skipped(err)
 	}
-	s := &supervisor{execution: e, lock: lock, held: startWatch(), herald: a.newHerald(), signals: e.signals, children: make(chan os.Signal, 1), started: a.started}
+	s := &supervisor{execution: e, lock: lock, held: startWatch(), events: a.newEventWriter(), signals: e.signals, children: make(chan os.Signal, 1), started: a.started}
 	err = s.run()
 	if s.child != nil && !s.early {
 		err = s.linger(err)
 	}
 	_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
-	s.herald.close()
+	s.events.close()
 	return err
 }
 
@@ -239,14 +239,14 @@ func (s *supervisor) verdict() error {
 	var err error
 	switch {
 	case s.early:
-		err = quietly(exitLost) // the herald has said why
+		err = quietly(exitLost) // the event said why
 	case errors.Is(cause, redlock.ErrLost):
 		err = endedBy(s.execution.key, fmt.Errorf("%w; the command had ended by itself, with status %d", cause, status))
 	default:
 		err = quietly(status)
 	}
 	status = exitCode(err)
-	s.herald.tell(event{Event: "ended", Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(left), Status: &status})
+	s.events.tell(event{Event: "ended", Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(left), Status: &status})
 	return err
 }
 
@@ -274,5 +274,5 @@ func (s *supervisor) linger(status error) error {
 }
 
 func (s *supervisor) tell(name, message string, status *int) {
-	s.herald.tell(event{Event: name, Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(s.lock.Remaining()), Status: status, Message: message})
+	s.events.tell(event{Event: name, Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(s.lock.Remaining()), Status: status, Message: message})
 }

@@ -40,7 +40,7 @@ func possible(owners []string, silent, quorum int) bool {
 // that said nothing could have answered.
 func TestTheVerdictIsWhatNoAnswerCouldChange(t *testing.T) {
 	t.Parallel()
-	says := []main.Ballot{{}, {Counts: true}, {Counts: true, Owner: "a"}, {Counts: true, Owner: "b"}, {Counts: true, Owner: "c"}, {Owner: "a"}}
+	says := []main.NodeView{{}, {Counts: true}, {Counts: true, Owner: "a"}, {Counts: true, Owner: "b"}, {Counts: true, Owner: "c"}, {Owner: "a"}}
 	seen := map[string]int{}
 	for _, nodes := range []int{1, 3, 4, 5} {
 		quorum, all := nodes/2+1, 1
@@ -48,10 +48,10 @@ func TestTheVerdictIsWhatNoAnswerCouldChange(t *testing.T) {
 			all *= len(says)
 		}
 		for code := range all {
-			ballots, owners, silent := make([]main.Ballot, nodes), []string{}, 0
+			views, owners, silent := make([]main.NodeView, nodes), []string{}, 0
 			for i, rest := 0, code; i < nodes; i, rest = i+1, rest/len(says) {
-				if ballots[i] = says[rest%len(says)]; ballots[i].Counts {
-					owners = append(owners, ballots[i].Owner)
+				if views[i] = says[rest%len(says)]; views[i].Counts {
+					owners = append(owners, views[i].Owner)
 				} else {
 					silent++
 				}
@@ -62,9 +62,9 @@ func TestTheVerdictIsWhatNoAnswerCouldChange(t *testing.T) {
 			} else if want == "" {
 				want = "split"
 			}
-			got, owner, most := main.Judge(ballots, quorum)
+			got, owner, most := main.Judge(views, quorum)
 			if got != want || got == "held" && (owner == "" || most < quorum) {
-				t.Fatalf("%v, quorum %d: got %s by %q on %d; want %s", ballots, quorum, got, owner, most, want)
+				t.Fatalf("%v, quorum %d: got %s by %q on %d; want %s", views, quorum, got, owner, most, want)
 			}
 			seen[got]++
 		}

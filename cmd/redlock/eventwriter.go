@@ -16,22 +16,22 @@ type event struct {
 }
 
 const (
-	// heraldQueue is how many messages may wait for a slow reader; more are lost.
-	heraldQueue = 64
-	// heraldPatience bounds the wait for a reader at the end.
-	heraldPatience = time.Second
+	// eventQueue is how many messages may wait for a slow reader; more are lost.
+	eventQueue = 64
+	// eventPatience bounds the wait for a reader at the end.
+	eventPatience = time.Second
 )
 
-// herald writes messages to stderr from a goroutine of its own: nobody who reads
+// eventWriter writes messages to stderr from a goroutine of its own: nobody who reads
 // slowly, or has stopped to, may keep a command from being killed in time.
-type herald struct {
+type eventWriter struct {
 	app   *app
 	lines chan string
 	done  chan struct{}
 }
 
-func (a *app) newHerald() *herald {
-	h := &herald{app: a, lines: make(chan string, heraldQueue), done: make(chan struct{})}
+func (a *app) newEventWriter() *eventWriter {
+	h := &eventWriter{app: a, lines: make(chan string, eventQueue), done: make(chan struct{})}
 	go func() {
 		defer close(h.done)
 		for line := range h.lines {
@@ -42,7 +42,7 @@ func (a *app) newHerald() *herald {
 }
 
 // tell hands on an event, or drops it.
-func (h *herald) tell(e event) {
+func (h *eventWriter) tell(e event) {
 	line := jsonLine(e)
 	if !h.app.connection.json {
 		if e.Message == "" {
@@ -54,7 +54,7 @@ func (h *herald) tell(e event) {
 }
 
 // write hands on a line, or drops it.
-func (h *herald) write(line string) {
+func (h *eventWriter) write(line string) {
 	select {
 	case h.lines <- line:
 	default:
@@ -62,9 +62,9 @@ func (h *herald) write(line string) {
 }
 
 // close waits until all is written, within its patience.
-func (h *herald) close() {
+func (h *eventWriter) close() {
 	close(h.lines)
-	t := newTimer(heraldPatience)
+	t := newTimer(eventPatience)
 	defer t.Stop()
 	select {
 	case <-h.done:

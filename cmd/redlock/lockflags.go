@@ -13,8 +13,8 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// acquisition is the flags of what takes a lock.
-type acquisition struct {
+// lockFlags is the flags of what takes a lock.
+type lockFlags struct {
 	ttl      time.Duration
 	maxHold  time.Duration
 	wait     time.Duration
@@ -25,7 +25,7 @@ type acquisition struct {
 	signals  chan os.Signal // that ask for the end, from before anything is sent
 }
 
-func (q *acquisition) define(fs *flag.FlagSet) {
+func (q *lockFlags) define(fs *flag.FlagSet) {
 	fs.DurationVar(&q.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
 	fs.DurationVar(&q.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 124")
 	fs.DurationVar(&q.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
@@ -40,7 +40,7 @@ func (q *acquisition) define(fs *flag.FlagSet) {
 }
 
 // validate checks what the library can't know.
-func (q *acquisition) validate() error {
+func (q *lockFlags) validate() error {
 	switch {
 	case q.wait < 0:
 		return usage("--wait %v: give a positive duration, or 0 for one attempt", q.wait)
@@ -56,13 +56,13 @@ func (q *acquisition) validate() error {
 }
 
 // listen has signals kept for acquire, and for what follows it.
-func (q *acquisition) listen() {
+func (q *lockFlags) listen() {
 	q.signals = make(chan os.Signal, 64) // nobody types faster than it is read
 	watchFor(q.signals, endings...)
 	keepPipes()
 }
 
-func (q *acquisition) options() []redlock.Option {
+func (q *lockFlags) options() []redlock.Option {
 	label := q.holder
 	if label == "" {
 		host, _ := os.Hostname()
@@ -74,7 +74,7 @@ func (q *acquisition) options() []redlock.Option {
 // acquire takes the lock. A signal that comes before it returns ends the wait; a
 // lock that was granted at the same moment is released, so that nothing is
 // started after the signal.
-func (q *acquisition) acquire(ctx context.Context, f *fleet, key string) (*redlock.Lock, error) {
+func (q *lockFlags) acquire(ctx context.Context, f *session, key string) (*redlock.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if q.wait > 0 {
@@ -126,7 +126,7 @@ func skipped(err error) error {
 
 // remind says which nodes are left out for now. Whoever ends before their wait is
 // over does not take them in; if all clients are that short, nobody does.
-func (a *app) remind(ctx context.Context, f *fleet, err error) {
+func (a *app) remind(ctx context.Context, f *session, err error) {
 	if !f.abstaining() && !abstained(err) {
 		return
 	}
