@@ -92,7 +92,7 @@ func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (str
 	case errors.As(err, &refusal) && hidesIdentity(refusal):
 		return "", false, err
 	case err != nil || !ok:
-		return "", false, nil // what else it can't show is a finding of its own
+		return "", false, nil //nolint:nilerr // what else it can't show is a finding of its own
 	}
 	epoch, member = seat(n.roster.judge(n.index, parseSight(reply, now, n.clock.now())))
 	return epoch, member, nil
