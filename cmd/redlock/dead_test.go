@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock/chaos"
 )
 
@@ -47,6 +49,7 @@ func rounds(t *testing.T) int {
 // wires is three masters, each behind a proxy, that the program alone goes through.
 type wires struct {
 	servers []*chaos.Server
+	eyes    []*redis.Client // to the masters themselves
 	proxies []*chaos.Proxy
 	flags   []string // the nodes, under the names that the records have
 }
@@ -57,6 +60,7 @@ func wire(t *testing.T) *wires {
 	w := &wires{servers: servers}
 	var through []string
 	for _, s := range servers {
+		w.eyes = append(w.eyes, s.Client())
 		p, err := chaos.NewProxy(s.Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -75,9 +79,9 @@ func wire(t *testing.T) *wires {
 func (w *wires) expiry(t *testing.T, key string) time.Duration {
 	t.Helper()
 	var earliest time.Duration
-	for _, s := range w.servers {
+	for _, c := range w.eyes {
 		asked := sinceBoot()
-		left, err := s.Client().PTTL(t.Context(), key).Result()
+		left, err := c.PTTL(t.Context(), key).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
