@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -31,12 +32,12 @@ func (l *Locker) enter() bool {
 }
 
 // newClaim is a fresh attempt: its owner value was never used before.
-func (l *Locker) newClaim(key string, t terms, start instant, floor quorum.Token) *claim {
+func (l *Locker) newClaim(key string, t terms, start clock.Instant, floor quorum.Token) *claim {
 	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
 	dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
 	c := &claim{
 		key: key, owner: dead[len(lua.TombstoneKey):], dead: dead, stripe: lua.StripeOf(key),
-		ttl: milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
+		ttl: clock.Milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
 	c.rounds = 1
 	c.stand(start, 0)
@@ -56,7 +57,7 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, flo
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), fault.ErrClosed)
 	}
 	defer l.attempts.Done()
-	start := l.clock.start()
+	start := l.clock.Start()
 	c := l.newClaim(key, t, start, floor)
 	w := l.waiters.Get().(*waiter).ready()
 	defer l.waiters.Put(w)
@@ -92,7 +93,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	}
 	if why == nil {
 		c.token = int64(token) //nolint:gosec // below 2^53
-		valid := validFrom(r.start, t.ttl, l.cfg.drift)
+		valid := clock.ValidFrom(r.start, t.ttl, l.cfg.drift)
 		if why = l.outlasted(r.start, t.ttl, valid); why == nil {
 			return l.hold(ctx, resource, c, t, r.start, valid)
 		}
@@ -113,13 +114,13 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 // outlasted is why a round that was sent at start took too long for a lock of this
 // TTL; nil: it did not. A node that voted in it, forgot, and came back before the others'
 // records had the longer MaxTTL that this client raises has waited the shorter one.
-func (l *Locker) outlasted(start instant, ttl time.Duration, valid validity) error {
-	now := l.clock.now()
-	took, before := now.sub(start), l.roster.raisedFrom()
+func (l *Locker) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
+	now := l.clock.Now()
+	took, before := now.Sub(start), l.roster.raisedFrom()
 	switch {
-	case !valid.holds(now):
+	case !valid.Holds(now):
 		return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", took, ttl)
-	case before > 0 && ttl > before && took >= before-drift(before, l.cfg.drift):
+	case before > 0 && ttl > before && took >= before-clock.Drift(before, l.cfg.drift):
 		return fmt.Errorf("the round took %v, and nodes had a MaxTTL of %v before this client raised it: one that forgot may be back", took, before)
 	}
 	return nil
@@ -145,7 +146,7 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []quorum.Vote, w *wa
 	case quorum.Waiting, quorum.Uneven:
 	}
 	c.rounds++
-	r := newRound(c, len(l.nodes), l.clock.early(), w.ready())
+	r := newRound(c, len(l.nodes), l.clock.Early(), w.ready())
 	r.raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range votes {
 		switch {
@@ -211,5 +212,5 @@ func (l *Locker) discard(c *claim, lease time.Duration, entry leaving, r *round)
 }
 
 func (l *Locker) cleanup(c *claim, lease time.Duration, entry leaving, r *round) cleanup {
-	return cleanup{claim: c, life: milliseconds(lease), until: l.clock.early().add(lease), entry: entry, round: r}
+	return cleanup{claim: c, life: clock.Milliseconds(lease), until: l.clock.Early().Add(lease), entry: entry, round: r}
 }

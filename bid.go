@@ -15,7 +15,7 @@ func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), fault.ErrClosed)
 	}
 	defer l.attempts.Done()
-	start := l.clock.start()
+	start := l.clock.Start()
 	claim := l.newClaim(c.line.key, c.t, start, c.floor)
 	claim.stays = position > 0
 	r := newRound(claim, len(l.nodes), start, c.waiter.ready())
@@ -57,7 +57,7 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 			return s, nil
 		case s == patient && !extended:
 			extended = true
-			took := l.clock.early().sub(r.start)
+			took := l.clock.Early().Sub(r.start)
 			w.timer.Reset(max(min(took, l.cfg.bound(c.t.ttl)-took), 0))
 		case s == hopeless && !freed:
 			freed = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -271,7 +272,7 @@ func (l *Locker) passOn(key string) {
 
 // leave takes the process's entry for a name off these nodes.
 func (l *Locker) leave(key string, nodes []*node) {
-	c := l.newClaim(key, terms{ttl: l.cfg.ttl}, l.clock.early(), 0)
+	c := l.newClaim(key, terms{ttl: l.cfg.ttl}, l.clock.Early(), 0)
 	c.over.Store(true)
 	for _, n := range nodes {
 		n.release(l.cleanup(c, l.cfg.ttl, leaveQueue, nil))
@@ -284,11 +285,11 @@ const crowdFor = time.Second
 
 // stir notes that key is waited for.
 func (l *Locker) stir(key string) {
-	l.stirred[lua.StripeOf(key)%int64(len(l.stirred))].Store(int64(l.clock.early()) + 1)
+	l.stirred[lua.StripeOf(key)%int64(len(l.stirred))].Store(int64(l.clock.Early()) + 1)
 }
 
 // calm tells whether nobody was seen to wait for key lately.
 func (l *Locker) calm(key string) bool {
 	at := l.stirred[lua.StripeOf(key)%int64(len(l.stirred))].Load()
-	return at == 0 || l.clock.early().sub(instant(at)) > crowdFor
+	return at == 0 || l.clock.Early().Sub(clock.Instant(at)) > crowdFor
 }

@@ -127,7 +127,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 		})
 	}
 	_ = g.Wait()
-	if until, ok := ctx.Deadline(); ok && !l.clock.wall().Before(until) {
+	if until, ok := ctx.Deadline(); ok && !l.clock.Wall().Before(until) {
 		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
 	}
 	if err := fault.OfContext(ctx); err != nil {
@@ -139,7 +139,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 		return Report{}, fault.Errorf("redlock: check: %w", err)
 	}
 	d.deeds = l.roster.current().faults
-	d.origin = l.clock.wall().Add(-l.clock.early().sub(0))
+	d.origin = l.clock.Wall().Add(-l.clock.Early().Sub(0))
 	r := d.report()
 	if r.Answered == 0 {
 		votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -50,8 +51,8 @@ type exam struct {
 // trip is one round trip, and the node's clock read on it.
 type trip struct {
 	took   time.Duration
-	at     instant  // in its middle
-	offset wallTime // the node's wall clock at our Clock's origin, by this reading
+	at     clock.Instant // in its middle
+	offset wallTime      // the node's wall clock at our Clock's origin, by this reading
 }
 
 // question is a command that is sent once, whatever the client's MaxRetries: a
@@ -188,9 +189,9 @@ func (e *exam) readConfig(name string, q question) {
 
 // time takes round trips, each with a reading of the node's clock.
 func (e *exam) time(ctx context.Context, n *node) {
-	begin := n.clock.early()
+	begin := n.clock.Early()
 	for i := range 1 + pings {
-		if i > fewPings && n.clock.early().sub(begin) > pingsCost*n.timeout || e.lost >= lostPings || ctx.Err() != nil {
+		if i > fewPings && n.clock.Early().Sub(begin) > pingsCost*n.timeout || e.lost >= lostPings || ctx.Err() != nil {
 			return
 		}
 		bound := n.timeout
@@ -214,11 +215,11 @@ func (e *exam) time(ctx context.Context, n *node) {
 
 // takeTrip takes one round trip.
 func takeTrip(ctx context.Context, n *node, bound time.Duration) (trip, error) {
-	sent := n.clock.early()
+	sent := n.clock.Early()
 	server, err := readTime(ctx, n, bound)
-	took := n.clock.early().sub(sent)
-	middle := sent.add(took / 2)
-	return trip{took: took, at: middle, offset: server.Add(-middle.sub(0))}, err
+	took := n.clock.Early().Sub(sent)
+	middle := sent.Add(took / 2)
+	return trip{took: took, at: middle, offset: server.Add(-middle.Sub(0))}, err
 }
 
 func readTime(ctx context.Context, n *node, bound time.Duration) (time.Time, error) {

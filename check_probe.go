@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -84,7 +85,7 @@ func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (str
 	if seat == nil {
 		return "", false, nil
 	}
-	now := n.clock.now()
+	now := n.clock.Now()
 	v, err := keep(ctx, tx, lua.ReadScript, "0")
 	reply, ok := v.([]any)
 	var refusal redis.Error
@@ -94,7 +95,7 @@ func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (str
 	case err != nil || !ok:
 		return "", false, nil //nolint:nilerr // what else it can't show is a finding of its own
 	}
-	epoch, member = seat(n.roster.judge(n.index, parseSight(reply, now, n.clock.now())))
+	epoch, member = seat(n.roster.judge(n.index, parseSight(reply, now, n.clock.Now())))
 	return epoch, member, nil
 }
 
@@ -116,7 +117,7 @@ type probe struct {
 }
 
 func newProbe(ctx context.Context, id string) *probe {
-	return &probe{ctx: ctx, id: id, key: lua.ProbeKey + id, dead: lua.TombstoneKey + id, life: milliseconds(probeLife), short: 1}
+	return &probe{ctx: ctx, id: id, key: lua.ProbeKey + id, dead: lua.TombstoneKey + id, life: clock.Milliseconds(probeLife), short: 1}
 }
 
 func (p *probe) add(use string, want int64, args ...any) {

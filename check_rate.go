@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // How far apart Check's two looks at a node's clock are: so many round trips, that
@@ -38,7 +40,7 @@ var (
 // blocks until the looks are far enough apart, or ctx is done.
 func (d *doctor) lookAgain(ctx context.Context, nodes []*node) {
 	var slowest time.Duration
-	var first instant
+	var first clock.Instant
 	looked := false
 	for _, e := range d.exams {
 		if best, ok := e.bestTrip(); ok {
@@ -48,8 +50,8 @@ func (d *doctor) lookAgain(ctx context.Context, nodes []*node) {
 	if !looked {
 		return
 	}
-	clock := nodes[0].clock
-	t := clock.newTimer(min(max(tripsPerLook*slowest, leastApart), mostApart) - clock.early().sub(first))
+	c := nodes[0].clock
+	t := c.NewTimer(min(max(tripsPerLook*slowest, leastApart), mostApart) - c.Early().Sub(first))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -103,7 +105,7 @@ func (d *doctor) rates() {
 		if !ok || e.later.at == 0 {
 			continue
 		}
-		apart := float64(e.later.at.sub(first.at))
+		apart := float64(e.later.at.Sub(first.at))
 		all = append(all, rate{i, float64(e.later.offset.Sub(first.offset)) / apart, float64(first.took+e.later.took) / 2 / apart})
 	}
 	middle := rate{node: -1}

@@ -3,6 +3,8 @@ package redlock
 import (
 	"slices"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 const (
@@ -122,7 +124,7 @@ func (d *doctor) clocks() {
 		slices.SortFunc(voices, func(a, b clockReading) int { return a.at.Compare(b.at) })
 		middle = voices[(len(voices)-1)/2]
 	}
-	limit := max(drift(d.cfg.ttl, d.cfg.drift), stepSize)
+	limit := max(clock.Drift(d.cfg.ttl, d.cfg.drift), stepSize)
 	for _, r := range all {
 		bound := r.bound + middle.bound
 		if apart := r.at.Sub(middle.at); apart.Abs() > limit+bound {

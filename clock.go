@@ -1,83 +1,33 @@
 package redlock
 
 import (
-	"sync/atomic"
+	"context"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/nosuspend"
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
-// Clock is where a Locker takes its time from: a scale that never goes back and
-// counts the time that the machine spent suspended, where the system can tell.
-// It is the growth of the monotonic clock plus the growth of (BOOTTIME -
-// MONOTONIC), so that it counts a suspend on Linux and still is virtual inside a
-// testing/synctest bubble. On other systems a suspend goes uncounted: there Go's
-// monotonic clock decides (it runs on through a suspend on Windows, and stands
-// still on macOS).
+// The time of a Locker is that of one clock.Clock, a scale that never goes back and
+// counts what the machine spent suspended, where the system can tell. Whatever
+// decides about a validity asks its Now; a lease begins at a reading of Start, which
+// may be too early, never too late. Wall clocks never enter a validity: they only
+// suggest tokens (peers.go), and date what is logged.
 //
-// Wall clocks never enter a validity. They only suggest tokens (see hint).
-//
-// This is the only file that reads the system's clock, but for clock_linux.go,
-// which reads BOOTTIME.
-type Clock struct {
-	origin    time.Time
-	suspend   func() time.Duration // time spent suspended since boot
-	booted    time.Duration        // suspend() at the origin
-	suspended atomic.Int64         // the most seen since the origin, in nanoseconds
-	asked     atomic.Int64         // when now was last called
-}
+// The rules are in internal/clock; here is how a Locker waits by it.
 
-// askEvery is how long a round may go without asking about a suspend.
-const askEvery = 100 * time.Millisecond
+// share is a number from 0 up to 1 for what is decided now about a key.
+func (l *Locker) share(key string) float64 { return l.cfg.chance.Share(int64(l.clock.Early()), key) }
 
-func newClock() *Clock {
-	suspend := suspendedSinceBoot
-	if nosuspend.Now() {
-		suspend = func() time.Duration { return 0 }
+// wait waits d, or less when ctx is done or the Locker is closed.
+func (l *Locker) wait(ctx context.Context, d time.Duration) error {
+	t := l.clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-l.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		return fault.OfContext(ctx)
 	}
-	return &Clock{origin: time.Now(), suspend: suspend, booted: suspend()}
 }
-
-// early reads the clock without asking the system about a suspend: a suspend
-// since the last call of now is missing, so the result may be too early, never
-// too late. That is safe where a lease begins, and good enough for everything
-// that decides nothing about a validity; it costs no system call.
-func (c *Clock) early() instant {
-	return instant(int64(time.Since(c.origin)) + c.suspended.Load())
-}
-
-// start is when a round begins. It is early, unless nobody has asked about a
-// suspend for a while: a round must not look as if it had slept through one.
-func (c *Clock) start() instant {
-	if at := c.early(); at.sub(instant(c.asked.Load())) < askEvery {
-		return at
-	}
-	return c.now()
-}
-
-// now reads the clock: what decides about a validity asks this one.
-func (c *Clock) now() instant {
-	asleep := int64(c.suspend() - c.booted)
-	defer func() { c.asked.Store(int64(c.early())) }()
-	for {
-		seen := c.suspended.Load()
-		if asleep <= seen {
-			asleep = seen
-			break
-		}
-		if c.suspended.CompareAndSwap(seen, asleep) {
-			break
-		}
-	}
-	return instant(int64(time.Since(c.origin)) + asleep)
-}
-
-// wall is the wall clock, for logs and for hints.
-func (c *Clock) wall() time.Time { return time.Now() }
-
-// newTimer is a timer on Go's monotonic clock, which does not count a suspend:
-// whoever must not oversleep one looks at now at least every pollInterval.
-func (c *Clock) newTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
-
-// afterFunc runs f in a goroutine of its own after d.
-func (c *Clock) afterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }

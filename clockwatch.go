@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 const (
@@ -44,7 +46,7 @@ func (w *clockWatch) arm(after time.Duration) {
 	switch {
 	case w.closed || w.armed.Swap(true):
 	case w.timer == nil:
-		w.timer = w.locker.clock.afterFunc(after, w.tick)
+		w.timer = w.locker.clock.AfterFunc(after, w.tick)
 	default:
 		w.timer.Reset(after)
 	}
@@ -57,9 +59,9 @@ func (w *clockWatch) tick() {
 	if !l.scheduler.busy() && !l.vigil.busy() {
 		return
 	}
-	now, next := l.clock.early(), watchEvery
+	now, next := l.clock.Early(), watchEvery
 	for _, n := range l.nodes {
-		left := instant(n.readAt.Load()).add(watchEvery).sub(now)
+		left := clock.Instant(n.readAt.Load()).Add(watchEvery).Sub(now)
 		if left <= watchTogether {
 			n.submitSample(now)
 			left = watchEvery
@@ -82,7 +84,7 @@ func (w *clockWatch) close() {
 // submitSample has the node's clock read. It does nothing where the node is not
 // talked to now: the next look comes soon, and a node that is down is sampled before
 // it is believed again.
-func (n *node) submitSample(now instant) {
+func (n *node) submitSample(now clock.Instant) {
 	n.mu.Lock()
 	if n.refusal(now) == nil {
 		n.queue.sample = true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -150,49 +149,6 @@ func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 		}
 		must(t, errors.Join(holder.Close(), other.Close(), chaos.CloseServers(servers)))
 	}
-}
-
-// A clock that runs too fast or too slow is seen however often it is read: what is
-// allowed between two readings does not add up.
-func TestAClockThatRunsTooFastIsSeenHoweverOftenItIsRead(t *testing.T) {
-	const factor = 0.01
-	for _, rate := range []float64{1.03, 1.5, 0.97, 0.5} {
-		for _, every := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond, time.Second} {
-			var samples []redlock.ClockSample
-			for at := time.Duration(0); at < 5*time.Second; at += every {
-				samples = append(samples, readAt(at, 50*time.Microsecond, rate))
-			}
-			if redlock.FirstStep(factor, samples) == 0 {
-				t.Errorf("a clock at %v times the rate, read every %v for five seconds: nothing was seen", rate, every)
-			}
-		}
-	}
-}
-
-// A clock that keeps the rate to within the drift is never said to have stepped,
-// however often it is read, and however long a reading takes.
-func TestManyReadingsOfAGoodClockInventNoStep(t *testing.T) {
-	const factor = 0.01
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 500 {
-		rate := 1 + factor*(2*r.Float64()-1)
-		var samples []redlock.ClockSample
-		for at := time.Duration(0); len(samples) < 300; {
-			at += time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 300 * time.Millisecond, time.Minute}[r.IntN(3)])))
-			s := readAt(at, time.Duration(r.Int64N(int64(250*time.Millisecond))), rate)
-			s.Sent -= time.Duration(r.Int64N(int64(time.Second))) // too early, where a suspend was not asked about
-			samples = append(samples, s)
-			at = s.Received
-		}
-		if n := redlock.FirstStep(factor, samples); n != 0 {
-			t.Fatalf("at %v times the rate: got a step at reading %d; want none", rate, n)
-		}
-	}
-}
-
-// readAt reads a clock that runs at a rate, at a time, by a round trip.
-func readAt(at, trip time.Duration, rate float64) redlock.ClockSample {
-	return redlock.ClockSample{Sent: at, Received: at + trip, Shows: time.Hour + time.Duration(float64(at+trip/2)*rate)}
 }
 
 // MaxTTL as it was when the Locker opened is not what it is now: another client has

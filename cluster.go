@@ -92,7 +92,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 
 // statusOf is what is known of the nodes.
 func statusOf(r *roster, p proposal) ClusterStatus {
-	f, now := r.current(), r.clock.now()
+	f, now := r.current(), r.clock.Now()
 	s := ClusterStatus{ID: f.cluster(), Quorum: quorum.Size(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
 	for i, name := range f.names {
 		state, why := f.standing(i)
@@ -104,7 +104,7 @@ func statusOf(r *roster, p proposal) ClusterStatus {
 		if pl.cause != "" {
 			node.Cause = pl.cause
 			if pl.waiting {
-				node.State, node.Left = NodeJoining, max(pl.until.sub(now), 0)
+				node.State, node.Left = NodeJoining, max(pl.until.Sub(now), 0)
 			}
 		}
 		node.misconfigured = pl.misfit || state == NodeForeign || state == NodeMisconfigured ||
@@ -145,7 +145,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 		if pause == 0 {
 			pause = joinPoll
 		}
-		t := l.clock.newTimer(pause)
+		t := l.clock.NewTimer(pause)
 		select {
 		case <-t.C:
 		case <-l.closing:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 )
 
@@ -43,13 +44,13 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 	}
 	own := l.roster.charter.maxTTL
 	switch {
-	case to < minTTL || to > maxMaxTTL:
-		return fault.Errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, maxMaxTTL)
+	case to < minTTL || to > clock.MaxMaxTTL:
+		return fault.Errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, clock.MaxMaxTTL)
 	case to < own:
 		return fault.Errorf("redlock: lower MaxTTL: %w: %v is below this client's own MaxTTL, %v, to which it would raise the cluster's again: give it that one (WithMaxTTL)",
 			ErrInvalidTTL, to, own)
 	}
-	w := &lowering{to: time.Duration(milliseconds(to)) * time.Millisecond, vouched: vouched, marks: make([]lowered, len(l.nodes)), fresh: l.cfg.chance.Name}
+	w := &lowering{to: time.Duration(clock.Milliseconds(to)) * time.Millisecond, vouched: vouched, marks: make([]lowered, len(l.nodes)), fresh: l.cfg.chance.Name}
 	for {
 		pause, left := l.roster.lower(ctx, w)
 		if err := fault.OfContext(ctx); err != nil {

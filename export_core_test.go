@@ -15,8 +15,7 @@ import (
 // the system had told it. Call it in a bubble, before the Locker holds anything.
 func SetSuspend(l *Locker, f func() time.Duration) {
 	synctest.Wait() // nobody looks at the clock meanwhile
-	l.clock.suspend, l.clock.booted = f, f()
-	l.clock.suspended.Store(0) // the system's two clocks are not read at one instant
+	l.clock.SuspendBy(f)
 }
 
 // KeepNames has no name of the Locker become free before its result is called.

@@ -3,6 +3,7 @@ package redlock
 import (
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -39,7 +40,7 @@ var RecordFields = recordFields
 
 // SightOf is the sight of a node that answered: a record (nil: none), a run_id,
 // a largest number and a notice, read at an instant.
-func SightOf(at instant, run string, rec *record, largest quorum.Token, n notice) sight {
+func SightOf(at clock.Instant, run string, rec *record, largest quorum.Token, n notice) sight {
 	s := sight{sent: at, seen: at, answered: true, run: run, counted: true, largest: largest, notice: n}
 	if rec != nil {
 		s.recorded, s.rec = true, *rec
@@ -56,7 +57,7 @@ func NoticeOf(nonce, run string) notice { return notice{nonce, run} }
 
 func PlacementOf(old, fresh string) placement { return placement{old, fresh} }
 
-func WatchOf(n notice, since instant) watch { return watch{notice: n, since: since} }
+func WatchOf(n notice, since clock.Instant) watch { return watch{notice: n, since: since} }
 
 func ProposalOf(cluster string, clock quorum.Token, admit bool) proposal {
 	return proposal{cluster: cluster, clock: clock, admit: admit}
@@ -76,9 +77,9 @@ func (c charter) Needed() int { return c.needed }
 
 func NewFleet(c charter, sights []sight, watches []watch) fleet { return newFleet(c, sights, watches) }
 
-func ParseSight(reply []any, sent, seen instant) sight { return parseSight(reply, sent, seen) }
+func ParseSight(reply []any, sent, seen clock.Instant) sight { return parseSight(reply, sent, seen) }
 
-func Unread(last sight, sent, seen instant, cause string) sight {
+func Unread(last sight, sent, seen clock.Instant, cause string) sight {
 	return unread(last, sent, seen, cause)
 }
 
@@ -96,7 +97,7 @@ func (s sight) AsReturned(returned bool) sight {
 	return s
 }
 
-func (w watch) Since() instant { return w.since }
+func (w watch) Since() clock.Instant { return w.since }
 
 func (w watch) Notice() notice { return w.notice }
 
@@ -117,7 +118,7 @@ func (f fleet) Seat(i int) (seat, string) { return f.seat(i) }
 
 func (s seat) Epoch() string { return s.epoch }
 
-func (f fleet) Next(i int, now instant, p proposal) plan { return f.next(i, now, p) }
+func (f fleet) Next(i int, now clock.Instant, p proposal) plan { return f.next(i, now, p) }
 
 func (p plan) Do() deed { return p.do }
 
@@ -127,7 +128,7 @@ func (p plan) Record() record { return p.record }
 
 func (p plan) Notice() notice { return p.notice }
 
-func (p plan) Until() (instant, bool) { return p.until, p.waiting }
+func (p plan) Until() (clock.Instant, bool) { return p.until, p.waiting }
 
 func (p plan) Founding() bool { return p.founding }
 
@@ -194,7 +195,7 @@ func (s sight) Refused() (string, bool) { return s.cause, s.refused }
 
 func (s sight) Run() string { return s.run }
 
-func (s sight) Sent() instant { return s.sent }
+func (s sight) Sent() clock.Instant { return s.sent }
 
 func (s sight) Largest() quorum.Token { return s.largest }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -14,9 +15,9 @@ import (
 type group struct {
 	script *lua.Script
 	claims []*claim
-	ttls   []int64 // ms
-	start  instant // of its round
-	first  int     // of an extension: the claims are its locks from here on
+	ttls   []int64       // ms
+	start  clock.Instant // of its round
+	first  int           // of an extension: the claims are its locks from here on
 	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
 }
 
@@ -51,7 +52,7 @@ type extension struct {
 	nodes   []*node
 	claims  []*claim
 	ttls    []int64
-	start   instant
+	start   clock.Instant
 	renewal bool          // the Locker's own; the caller's, who alone reads it
 	wake    chan struct{} // more locks are decided
 
@@ -70,7 +71,7 @@ type confirmation struct {
 }
 
 // extend sends the extension of claims to ttls (in ms), and returns at once.
-func extend(nodes []*node, claims []*claim, ttls []int64, start instant) *extension {
+func extend(nodes []*node, claims []*claim, ttls []int64, start clock.Instant) *extension {
 	e := &extension{
 		nodes: nodes, claims: claims, ttls: ttls, start: start, wake: make(chan struct{}, 1),
 		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
@@ -204,13 +205,13 @@ func (e *extension) reseed(i int, locks []int) {
 	}
 	// A goroutine of the node may be holding our mu: its own queue's mu comes
 	// below ours, never above.
-	node.submitGroup(g, node.clock.early())
+	node.submitGroup(g, node.clock.Early())
 }
 
 // wait blocks until every lock is decided, limit has passed, or ctx is done. Each
 // lock is concluded as soon as its verdict is known, and at the latest then.
-func (e *extension) wait(ctx context.Context, c *Clock, limit time.Duration, conclude func(k int)) {
-	t := c.newTimer(limit)
+func (e *extension) wait(ctx context.Context, c *clock.Clock, limit time.Duration, conclude func(k int)) {
+	t := c.NewTimer(limit)
 	defer t.Stop()
 	for {
 		fresh, open := e.take()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -37,7 +38,7 @@ const fewNodes = 9
 // round is one command to every node, and the votes that came back.
 type round struct {
 	claim *claim
-	start instant
+	start clock.Instant
 	raise int64 // of a raise round: the token
 	asks  *asks // of an attempt that asks by its place in line; nil: it has none
 
@@ -48,7 +49,7 @@ type round struct {
 	room   [fewNodes]quorum.Vote
 }
 
-func newRound(c *claim, nodes int, start instant, w *waiter) *round {
+func newRound(c *claim, nodes int, start clock.Instant, w *waiter) *round {
 	r := &round{claim: c, start: start, caller: w}
 	if r.votes = r.room[:min(nodes, fewNodes)]; nodes > fewNodes {
 		r.votes = make([]quorum.Vote, nodes)
@@ -63,8 +64,8 @@ type waiter struct {
 	wake  chan struct{}
 }
 
-func newWaiter(c *Clock) *waiter {
-	w := &waiter{timer: c.newTimer(time.Hour), wake: make(chan struct{}, 1)}
+func newWaiter(c *clock.Clock) *waiter {
+	w := &waiter{timer: c.NewTimer(time.Hour), wake: make(chan struct{}, 1)}
 	w.timer.Stop()
 	return w
 }
@@ -144,7 +145,7 @@ const (
 // await blocks until judge calls the votes finished, limit has passed, or ctx is
 // done. A patient round is given as much time again as it has taken so far.
 // onHopeless, if any, runs once, as soon as the round is known to be lost.
-func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge func([]quorum.Vote) stage, onHopeless func()) (stage, error) {
+func (r *round) await(ctx context.Context, c *clock.Clock, limit time.Duration, judge func([]quorum.Vote) stage, onHopeless func()) (stage, error) {
 	w, extended := r.caller, false
 	w.timer.Reset(limit)
 	defer w.timer.Stop()
@@ -155,7 +156,7 @@ func (r *round) await(ctx context.Context, c *Clock, limit time.Duration, judge 
 			return s, nil
 		case s == patient && !extended:
 			extended = true
-			took := c.early().sub(r.start)
+			took := c.Early().Sub(r.start)
 			w.timer.Reset(min(took, limit-took))
 		case s == hopeless && onHopeless != nil:
 			onHopeless()

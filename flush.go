@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -45,7 +46,7 @@ type flight struct {
 	sample     bool // somebody wants the node's clock read
 	parts      []part
 	cmds       []redis.Cmder // of the parts, for a pipeline
-	sent       instant
+	sent       clock.Instant
 	unread     error           // why its clock was not read behind what it granted; nil: it was
 	unreleased map[string]bool // the names whose releases failed in it
 	silent     error           // why the node does not vote in this flight; nil: it does
@@ -94,7 +95,7 @@ func (f *flight) reset() {
 // round was won without it is sent all the same: a lock that rests on a bare
 // quorum is lost with the first node of it that fails. A node that does not vote is
 // given even the asks that nobody waits for: it is told who stands in line.
-func (n *node) take(now instant) {
+func (n *node) take(now clock.Instant) {
 	f := &n.flight
 	f.reset()
 	f.silent = n.silence() // once: what is taken is marked by it
@@ -144,7 +145,7 @@ func (n *node) take(now instant) {
 }
 
 // takeReleases takes the rollbacks that are still worth sending; mu is held.
-func (n *node) takeReleases(now instant) {
+func (n *node) takeReleases(now clock.Instant) {
 	f, taken := &n.flight, 0
 	for _, c := range n.queue.releases {
 		if len(f.releases) == acquiresPerFlush {
@@ -231,9 +232,9 @@ func (n *node) send() {
 		n.addPart(part{cmd: n.pollCall(k), poll: k})
 	}
 	if len(f.parts) > 0 {
-		sent := n.clock.early()
+		sent := n.clock.Early()
 		n.exec()
-		n.observer.Called(n.index, n.clock.early().sub(sent))
+		n.observer.Called(n.index, n.clock.Early().Sub(sent))
 		n.handOut()
 	}
 	if len(f.releases) > 0 {
@@ -253,13 +254,13 @@ func (n *node) grants() bool {
 
 // sampleIsOld tells whether other traffic carries a sample along.
 func (n *node) sampleIsOld() bool {
-	return n.reading.at == 0 || n.clock.early().sub(n.reading.at) > sampleEvery
+	return n.reading.At == 0 || n.clock.Early().Sub(n.reading.At) > sampleEvery
 }
 
 // addSample adds what a sample of the node consists of: its clock. settleTime takes
 // in the reply.
 func (n *node) addSample() {
-	n.flight.sent = n.clock.early()
+	n.flight.sent = n.clock.Early()
 	n.addPart(part{cmd: n.flight.one.timeCall()})
 }
 
@@ -299,7 +300,7 @@ func (n *node) silence() error {
 		return n.timeless
 	}
 	if d := n.distrust.Load(); d != nil {
-		if n.clock.early() < d.until() {
+		if n.clock.Early() < d.Until() {
 			return d
 		}
 		n.distrust.CompareAndSwap(d, nil)

@@ -31,7 +31,7 @@ func (l *Locker) handOn(c *claim, lease time.Duration, cause error, r *round) {
 func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool, r *round) {
 	old.stays = recorded
 	old.over.Store(true)
-	start := l.clock.start()
+	start := l.clock.Start()
 	p.t.call.turn = TurnHandedOver
 	c := l.newClaim(old.key, p.t, start, 0)
 	c.stays = recorded

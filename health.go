@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -17,7 +18,7 @@ const confirmSpread = 500 * time.Millisecond
 func (n *node) failed(err error) {
 	err = explain(err)
 	n.observer.Erred(n.index)
-	n.roster.missed(n.index, n.clock.now(), err)
+	n.roster.missed(n.index, n.clock.Now(), err)
 	n.markDown(err)
 	n.failQueued(fmt.Errorf("not sent: %w", err))
 }
@@ -25,7 +26,7 @@ func (n *node) failed(err error) {
 // markDown starts, or lengthens, the pause before the next probe. The first
 // failure has none: a connection may have been stale, and no more.
 func (n *node) markDown(err error) {
-	now := n.clock.early()
+	now := n.clock.Early()
 	n.mu.Lock()
 	first := n.down == nil
 	n.down = err
@@ -34,7 +35,7 @@ func (n *node) markDown(err error) {
 	} else {
 		pause := min(firstBackoff<<min(n.failures, 10), lastBackoff)
 		n.failures++
-		n.downUntil = now.add(pause)
+		n.downUntil = now.Add(pause)
 	}
 	n.mu.Unlock()
 	n.peers.forget(n.index)
@@ -44,10 +45,10 @@ func (n *node) markDown(err error) {
 }
 
 func (n *node) recovered() {
-	now := n.clock.early()
+	now := n.clock.Early()
 	n.mu.Lock()
 	n.down, n.failures = nil, 0
-	down := now.sub(n.downSince)
+	down := now.Sub(n.downSince)
 	n.mu.Unlock()
 	n.away = n.away || down > confirmSpread // a connection that broke is no absence
 	n.observer.Up(n.index, down)
@@ -55,7 +56,7 @@ func (n *node) recovered() {
 
 func (n *node) failQueued(err error) {
 	n.mu.Lock()
-	q, now := n.queue, n.clock.early()
+	q, now := n.queue, n.clock.Early()
 	past := func(c cleanup) bool { return c.until <= now }
 	n.queue = backlog{
 		releases: slices.DeleteFunc(q.releases, past), refused: slices.DeleteFunc(q.refused, past), retryAt: q.retryAt, held: q.held,
@@ -81,31 +82,31 @@ func (n *node) failQueued(err error) {
 // sample takes in a reading of the node's clock that was asked for at sent. A
 // step beyond the drift allowed makes the node abstain for MaxTTL from now, for
 // this client: until then leases of before it may still be trusted elsewhere.
-func (n *node) sample(sent instant, server time.Time) {
-	now := n.clock.now()
-	next, last := readClock(sent, now, server), n.reading
+func (n *node) sample(sent clock.Instant, server time.Time) {
+	now := n.clock.Now()
+	next, last := clock.SampleOf(sent, now, server), n.reading
 	n.readAt.Store(int64(now))
 	n.reading = next
-	var slips []slip
-	if n.shared == 0 || now.sub(n.shared) > sampleEvery {
+	var slips []clock.Step
+	if n.shared == 0 || now.Sub(n.shared) > sampleEvery {
 		n.shared, slips = now, n.peers.sampled(n.index, next)
 	}
-	if last.at == 0 || n.cfg.trustClocks {
+	if last.At == 0 || n.cfg.trustClocks {
 		return
 	}
-	if by := last.stepTo(next, n.cfg.drift); by != 0 {
+	if by := last.StepTo(next, n.cfg.drift); by != 0 {
 		n.stepBy(by)
 	} else {
-		n.reading = last.narrow(next, n.cfg.drift)
+		n.reading = last.Narrow(next, n.cfg.drift)
 	}
 	for _, s := range slips { // of other nodes, too
-		n.peers.nodes[s.node].stepBy(s.by)
+		n.peers.nodes[s.Node].stepBy(s.By)
 	}
 }
 
 // doubtedSince is why nothing counts that the node vouched for in a round that was
 // sent at t; nil: it does.
-func (n *node) doubtedSince(t instant) error {
+func (n *node) doubtedSince(t clock.Instant) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.doubted == 0 || n.doubted < t {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // Which server a node is, and which history its data are. The two together are its
@@ -54,7 +56,7 @@ func (infoCall) NoRetry() bool { return true }
 // addIdentity has the flight look at the node's identity, if the last look is not
 // of just now and of this connection.
 func (n *node) addIdentity() {
-	if n.cfg.unprotected || n.epoch == "" || n.proven != 0 && n.clock.early().sub(n.proven) <= identityEvery {
+	if n.cfg.unprotected || n.epoch == "" || n.proven != 0 && n.clock.Early().Sub(n.proven) <= identityEvery {
 		return
 	}
 	n.addPart(part{cmd: n.flight.one.identityCall(), identity: true})
@@ -90,7 +92,7 @@ func (n *node) judgeIdentity(c infoCall) {
 	case infoField(info, "master_replid") != historyOf(n.identity):
 		n.forgot(errHistory)
 	default:
-		n.proven, n.unproven, n.flight.proven = n.clock.early(), 0, true
+		n.proven, n.unproven, n.flight.proven = n.clock.Early(), 0, true
 	}
 }
 
@@ -144,7 +146,7 @@ func (n *node) meetAgain() error {
 // vouch notes that the node vouched for something in the round that was sent at
 // start. Without a look behind it, it counts until one says that the node was
 // another.
-func (n *node) vouch(start instant) {
+func (n *node) vouch(start clock.Instant) {
 	if !n.flight.proven && (n.unproven == 0 || start < n.unproven) {
 		n.unproven = start
 	}

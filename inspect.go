@@ -95,7 +95,7 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 		in.Nodes[i].Name = n.name
 		l.looks.Go(func() { answers <- answer{i, inspectNode(ctx, n, in.Key)} })
 	}
-	limit := l.clock.newTimer(l.cfg.nodeTimeout)
+	limit := l.clock.NewTimer(l.cfg.nodeTimeout)
 	defer limit.Stop()
 	var why error
 	heard := uint64(0) // one bit each

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 const (
@@ -53,9 +55,9 @@ func (r *roster) run() {
 // nudged, or when a look is asked for and is due. It returns false when the roster
 // was closed.
 func (r *roster) sleep(pause time.Duration) bool {
-	t := r.clock.newTimer(pause)
+	t := r.clock.NewTimer(pause)
 	defer t.Stop()
-	due, until := t.C, r.clock.now().add(pause)
+	due, until := t.C, r.clock.Now().Add(pause)
 	if pause == 0 {
 		due = nil
 	}
@@ -66,7 +68,7 @@ func (r *roster) sleep(pause time.Duration) bool {
 		case <-r.asked:
 			if at := r.lookDue(); due == nil || at < until {
 				due, until = t.C, at
-				t.Reset(max(until.sub(r.clock.now()), 0))
+				t.Reset(max(until.Sub(r.clock.Now()), 0))
 			}
 			continue
 		case <-r.stop:
@@ -81,20 +83,20 @@ func (r *roster) sleep(pause time.Duration) bool {
 }
 
 // lookDue is when all nodes may be looked at for whoever asks.
-func (r *roster) lookDue() instant {
+func (r *roster) lookDue() clock.Instant {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.looks == 0 {
 		return 0
 	}
-	return r.looked.add(lookAgainAfter)
+	return r.looked.Add(lookAgainAfter)
 }
 
 // lookAgain waits for a look at all nodes that begins from now on: all who ask
 // share one. It returns false if none came in time: before ctx was done, or within
 // two node timeouts, since one look may have to wait for the one that is under way.
 func (r *roster) lookAgain(ctx context.Context, timeout time.Duration) bool {
-	t := r.clock.newTimer(lookAgainAfter + 2*timeout)
+	t := r.clock.NewTimer(lookAgainAfter + 2*timeout)
 	defer t.Stop()
 	r.mu.Lock()
 	latest, done, next := r.looks, r.done, r.next
@@ -159,7 +161,7 @@ func (r *roster) lookAtAll(ctx context.Context, counted bool) {
 	r.mu.Lock()
 	r.looks++
 	number := r.looks
-	r.looked = r.clock.now()
+	r.looked = r.clock.Now()
 	r.mu.Unlock()
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for _, n := range r.nodes {
@@ -182,7 +184,7 @@ func (r *roster) lookAtAll(ctx context.Context, counted bool) {
 // step plans for every node and does the deeds that are due. It returns whether
 // it did one, and whether an install waits for another, counted look.
 func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
-	f, now := r.current(), r.clock.now()
+	f, now := r.current(), r.clock.Now()
 	for i, n := range r.nodes {
 		pl := f.next(i, now, p)
 		r.note(i, pl)
@@ -262,7 +264,7 @@ func (r *roster) note(i int, pl plan) {
 
 // pause is how long until the joiner looks again.
 func (r *roster) pause() time.Duration {
-	f, now := r.current(), r.clock.now()
+	f, now := r.current(), r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pause := time.Duration(0)
@@ -274,7 +276,7 @@ func (r *roster) pause() time.Duration {
 		case state != NodeBlank && f.next(i, now, r.proposal()).do == doNothing:
 			continue
 		}
-		if left := r.until[i].sub(now); r.until[i] != 0 && left < next {
+		if left := r.until[i].Sub(now); r.until[i] != 0 && left < next {
 			next = max(left, time.Millisecond)
 		}
 		if pause == 0 || next < pause {
@@ -289,7 +291,7 @@ var errRefused = errors.New("refused: the node has changed since it was looked a
 
 // over tells whether ctx is done, or is about to be: a socket may notice its
 // deadline first.
-func over(ctx context.Context, c *Clock) bool {
+func over(ctx context.Context, c *clock.Clock) bool {
 	deadline, bounded := ctx.Deadline()
-	return ctx.Err() != nil || bounded && !c.wall().Before(deadline)
+	return ctx.Err() != nil || bounded && !c.Wall().Before(deadline)
 }

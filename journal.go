@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"sync"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // eventBound is how many events may wait for an observer that is slow. Those that
@@ -13,7 +15,7 @@ const eventBound = 4096
 // journal is where a Locker writes down what happens: it is counted, and told to
 // the observers by a goroutine of its own, so that none of them holds anybody up.
 type journal struct {
-	clock     *Clock
+	clock     *clock.Clock
 	observers []func(Event)
 	counters  counters
 	wake      chan struct{}
@@ -25,7 +27,7 @@ type journal struct {
 	closed bool
 }
 
-func newJournal(c *Clock, observers []func(Event), nodes int) *journal {
+func newJournal(c *clock.Clock, observers []func(Event), nodes int) *journal {
 	j := &journal{clock: c, observers: observers}
 	j.counters.nodes = make([]nodeCounters, nodes)
 	if len(observers) > 0 {
@@ -41,7 +43,7 @@ func (j *journal) tell(e Event) {
 	if len(j.observers) == 0 {
 		return
 	}
-	e.Time = j.clock.wall()
+	e.Time = j.clock.Wall()
 	bound := eventBound
 	if !e.Kind.routine() {
 		bound *= 2
@@ -110,14 +112,14 @@ func (j *journal) close() {
 // begin counts a call that wants a lock.
 func (l *Locker) begin() call {
 	l.cfg.journal.counters.calls.Add(1)
-	return call{began: l.clock.early(), turn: TurnFirst}
+	return call{began: l.clock.Early(), turn: TurnFirst}
 }
 
 // tellFailure tells that a call brought no lock.
 func (l *Locker) tellFailure(ctx context.Context, resource string, t *terms, err error) {
 	l.cfg.journal.tell(Event{
 		Kind: AcquireFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
-		Duration: l.clock.early().sub(t.call.began), Attempts: t.call.failed, Context: ctx,
+		Duration: l.clock.Early().Sub(t.call.began), Attempts: t.call.failed, Context: ctx,
 	})
 }
 
@@ -125,6 +127,6 @@ func (l *Locker) tellFailure(ctx context.Context, resource string, t *terms, err
 func (l *Locker) tellAttempt(ctx context.Context, resource string, r *round, err error) {
 	l.cfg.journal.tell(Event{
 		Kind: AttemptFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
-		Duration: l.clock.early().sub(r.start), Rounds: r.claim.rounds, Context: ctx,
+		Duration: l.clock.Early().Sub(r.start), Rounds: r.claim.rounds, Context: ctx,
 	})
 }

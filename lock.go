@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/tokenctx"
@@ -21,34 +22,34 @@ type Lock struct {
 	resource string
 	claim    *claim
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
-	since    instant         // when it was known to be held
-	maxUntil instant         // 0: no bound
+	since    clock.Instant   // when it was known to be held
+	maxUntil clock.Instant   // 0: no bound
 	fixed    bool            // its lease is not lengthened by renewals
 
 	mu      sync.Mutex // guards the fields below
 	ttl     time.Duration
 	asked   time.Duration // the longest lease that a node may keep: one that was asked for may have come, and none is lowered
-	valid   validity
-	renewAt instant         // when it is next confirmed
+	valid   clock.Validity
+	renewAt clock.Instant   // when it is next confirmed
 	cause   error           // why it ended; nil: it has not
 	ctx     context.Context //nolint:containedctx // what Context returns, made when it is first asked for
 	cancel  context.CancelCauseFunc
 	turn    chan struct{} // an extension or renewal is under way until it closes; nil: none
 
-	due   instant // guarded by the scheduler's mu
-	place int     // in the scheduler's heap, guarded by its mu; -1: not in it
+	due   clock.Instant // guarded by the scheduler's mu
+	place int           // in the scheduler's heap, guarded by its mu; -1: not in it
 
 	sharing *sharing // this is one of the handles on that hold, and the rest of it decides nothing; nil: it is a hold of its own
 }
 
 // hold makes a lock of a claim that a quorum granted.
-func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, start instant, valid validity) (*Lock, error) {
+func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, start clock.Instant, valid clock.Validity) (*Lock, error) {
 	lock := &Lock{
 		locker: l, resource: resource, claim: c, values: ctx, fixed: t.fixed,
-		since: l.clock.early(), ttl: t.ttl, asked: t.ttl, valid: valid, place: -1,
+		since: l.clock.Early(), ttl: t.ttl, asked: t.ttl, valid: valid, place: -1,
 	}
 	if t.maxHold > 0 {
-		lock.maxUntil = start.add(t.maxHold)
+		lock.maxUntil = start.Add(t.maxHold)
 	}
 	lock.renewAt = lock.renewal(start)
 	l.lines.holds(c.key)
@@ -58,7 +59,7 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 	}
 	lock.doubt(start)
 	if t.call.turn == TurnHandedOver { // its predecessor may still have been due
-		start = start.add(-confirmSpread)
+		start = start.Add(-confirmSpread)
 	}
 	if lock.missed(start) {
 		lock.hasten()
@@ -71,25 +72,25 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 
 // renewal is when a lock whose lease was sent at start is renewed; mu is held, or
 // nobody else has the lock.
-func (l *Lock) renewal(start instant) instant {
+func (l *Lock) renewal(start clock.Instant) clock.Instant {
 	if l.fixed {
-		return never
+		return clock.Never
 	}
 	return renewalAfter(start, l.ttl, l.locker.share(l.claim.key))
 }
 
 // begun is the event of a hold that begins: start is when the attempt was sent.
-func (l *Lock) begun(t terms, start instant) Event {
+func (l *Lock) begun(t terms, start clock.Instant) Event {
 	return Event{
-		Kind: LockAcquired, Duration: l.since.sub(t.call.began), Waited: start.sub(t.call.began),
-		Validity: l.valid.remaining(l.since),
+		Kind: LockAcquired, Duration: l.since.Sub(t.call.began), Waited: start.Sub(t.call.began),
+		Validity: l.valid.Remaining(l.since),
 		Attempts: t.call.failed + 1, Rounds: l.claim.rounds, Turn: t.call.turn,
 	}
 }
 
 // doubt takes the nodes that were found to have stepped or forgotten since start out
 // of what the lock stands on, which may end it.
-func (l *Lock) doubt(start instant) {
+func (l *Lock) doubt(start clock.Instant) {
 	for i, n := range l.locker.nodes {
 		if why := n.doubtedSince(start); why != nil {
 			l.discount(i, 0, why)
@@ -99,7 +100,7 @@ func (l *Lock) doubt(start instant) {
 
 // distrust takes a node out of what every held lock stands on that it vouched for in
 // a round since then.
-func (l *Locker) distrust(node int, since instant, cause error) {
+func (l *Locker) distrust(node int, since clock.Instant, cause error) {
 	for _, lock := range l.scheduler.held() {
 		lock.discount(node, since, cause)
 	}
@@ -107,7 +108,7 @@ func (l *Locker) distrust(node int, since instant, cause error) {
 
 // discount takes one node out of what the lock stands on, if that is a round since
 // then, and ends the lock where that leaves no quorum.
-func (l *Lock) discount(node int, since instant, cause error) {
+func (l *Lock) discount(node int, since clock.Instant, cause error) {
 	vouched, left := l.claim.discount(node, since)
 	if !vouched || left >= l.locker.quorum {
 		return
@@ -135,7 +136,7 @@ func (l *Lock) Remaining() time.Duration {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.valid.remaining(l.locker.clock.now())
+	return l.valid.Remaining(l.locker.clock.Now())
 }
 
 // ValidUntil returns when the validity ends, on the wall clock: for logs, never
@@ -145,7 +146,7 @@ func (l *Lock) ValidUntil() time.Time {
 	if left == 0 {
 		return time.Time{}
 	}
-	return l.locker.clock.wall().Add(left)
+	return l.locker.clock.Wall().Add(left)
 }
 
 // Err returns nil while the lock is held, and the cause of its end afterwards
@@ -155,9 +156,9 @@ func (l *Lock) Err() error {
 	if l.sharing != nil {
 		return l.sharing.err(l)
 	}
-	now := l.locker.clock.now()
+	now := l.locker.clock.Now()
 	l.mu.Lock()
-	cause, lapsed := l.cause, !l.valid.holds(now)
+	cause, lapsed := l.cause, !l.valid.Holds(now)
 	l.mu.Unlock()
 	switch {
 	case cause != nil:
@@ -300,13 +301,13 @@ func (l *Lock) unconfirmed(e *extension, k int, sentinel error) *QuorumError {
 // confirm takes in a lease that a quorum confirmed. A lapse is final. A fixed lease
 // that the Locker itself confirmed stays as long as it was.
 func (l *Lock) confirm(e *extension, ttl time.Duration) error {
-	cfg, now := &l.locker.cfg, l.locker.clock.now()
+	cfg, now := &l.locker.cfg, l.locker.clock.Now()
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
 		return ended("extend", l.resource, l.cause)
 	}
-	valid, ok := l.valid.confirm(validFrom(e.start, ttl, cfg.drift), now)
+	valid, ok := l.valid.Confirm(clock.ValidFrom(e.start, ttl, cfg.drift), now)
 	if ok && (!l.fixed || !e.renewal) {
 		l.valid, l.ttl = valid, ttl
 	}
@@ -377,7 +378,7 @@ func (l *Lock) Release(ctx context.Context) error {
 // lock had already ended.
 func (l *Lock) letGo(cause error) *round {
 	w := l.locker.waiters.Get().(*waiter).ready()
-	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.early(), w)
+	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.Early(), w)
 	if !l.end(cause, r) {
 		l.locker.waiters.Put(w)
 		return nil
@@ -391,7 +392,7 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 	defer l.locker.waiters.Put(w)
 	s, _ := r.await(context.Background(), l.locker.clock, bound, releaseStage, nil)
 	r.close(l.locker.nodes, s == finished)
-	took := l.locker.clock.early().sub(r.start)
+	took := l.locker.clock.Early().Sub(r.start)
 	if s == finished {
 		l.tell(Event{Kind: ReleaseConfirmed, Duration: took})
 		return nil
@@ -405,7 +406,7 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 // the name is free before anybody can see that it ended. It is told before the name
 // is free: the next holder's event must not come first.
 func (l *Lock) end(cause error, r *round) bool {
-	now := l.locker.clock.early()
+	now := l.locker.clock.Early()
 	l.mu.Lock()
 	if l.cause != nil {
 		l.mu.Unlock()
@@ -425,18 +426,18 @@ func (l *Lock) end(cause error, r *round) bool {
 
 // lease is the TTL of the next renewal. A fixed lease is confirmed for what is left
 // of it.
-func (l *Lock) lease(now instant) time.Duration {
+func (l *Lock) lease(now clock.Instant) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fixed {
-		return l.valid.lease(now, l.locker.cfg.drift)
+		return l.valid.Lease(now, l.locker.cfg.drift)
 	}
 	return l.ttl
 }
 
 // tellEnd tells why the hold ended; mu is held.
-func (l *Lock) tellEnd(now instant) {
-	e := Event{Kind: LockReleased, Reason: ending(l.cause), Held: now.sub(l.since), Validity: l.valid.remaining(now)}
+func (l *Lock) tellEnd(now clock.Instant) {
+	e := Event{Kind: LockReleased, Reason: ending(l.cause), Held: now.Sub(l.since), Validity: l.valid.Remaining(now)}
 	if errors.Is(l.cause, ErrLost) {
 		e.Kind, e.Err = LockLost, l.cause
 	}
@@ -450,9 +451,9 @@ func (l *Lock) tellExtension(x *extension, failure *QuorumError) {
 	if l.fixed && x.renewal {
 		return
 	}
-	now := l.locker.clock.early()
+	now := l.locker.clock.Early()
 	l.mu.Lock()
-	e := Event{Kind: LockExtended, Duration: now.sub(x.start), Validity: l.valid.remaining(now), Renewal: x.renewal}
+	e := Event{Kind: LockExtended, Duration: now.Sub(x.start), Validity: l.valid.Remaining(now), Renewal: x.renewal}
 	l.mu.Unlock()
 	if failure != nil {
 		e.Kind, e.Err, e.Reason = ExtendFailed, failure, ReasonNoQuorum

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -101,7 +102,7 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 // no news: such a node may have forgotten the holder.
 func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 	w := k.vigil
-	now := w.locker.clock.early()
+	now := w.locker.clock.Early()
 	var free []*line
 	w.mu.Lock()
 	for i, ln := range k.lines {
@@ -110,22 +111,22 @@ func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 		}
 		switch {
 		case err != nil || len(replies) != 1+len(k.lines)+k.told:
-			w.arm(ln, now.add(lookAgain))
+			w.arm(ln, now.Add(lookAgain))
 		case votes && replies[1+i] == -2:
 			free = append(free, ln)
 		case votes && replies[1+i] < 0:
-			w.arm(ln, now.add(ln.look.most))
+			w.arm(ln, now.Add(ln.look.most))
 		default:
-			end := instant(0)
+			end := clock.Instant(0)
 			if votes {
-				end = now.add(time.Duration(replies[1+i]+1) * time.Millisecond)
+				end = now.Add(time.Duration(replies[1+i]+1) * time.Millisecond)
 			}
 			next, ask := ln.look.heard(node, now, end, w.locker.cfg.nodeTimeout)
 			if ask {
 				free = append(free, ln)
 				continue
 			}
-			w.arm(ln, min(next, now.add(ln.look.most)))
+			w.arm(ln, min(next, now.Add(ln.look.most)))
 		}
 	}
 	w.mu.Unlock()

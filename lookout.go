@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -19,14 +20,14 @@ const (
 
 // lookout is when a line's name is to be looked at.
 type lookout struct {
-	at    instant
-	most  time.Duration // the longest until the next
-	place int           // in the heap; -1: not in it
-	armed bool          // somebody rests until it
-	round int           // counts the rests: an answer for an earlier one is late
-	free  instant       // when a quorum is, as far as was said
-	ends  []instant     // when each node is, as it said last; 0: it did not
-	vague int           // looks in a row, since then, that told nothing
+	at    clock.Instant
+	most  time.Duration   // the longest until the next
+	place int             // in the heap; -1: not in it
+	armed bool            // somebody rests until it
+	round int             // counts the rests: an answer for an earlier one is late
+	free  clock.Instant   // when a quorum is, as far as was said
+	ends  []clock.Instant // when each node is, as it said last; 0: it did not
+	vague int             // looks in a row, since then, that told nothing
 }
 
 // heard takes in that a node's lease lasts until end. It returns when the next
@@ -35,8 +36,8 @@ type lookout struct {
 // this one node may be held by somebody who never had a quorum, and died. Once
 // that has passed, a node that was not heard before, shows no change, or has no vote
 // (end is 0) tells nothing; the next is looked at, which costs less than to ask them all.
-func (o *lookout) heard(node int, now, end instant, slack time.Duration) (next instant, ask bool) {
-	if before := o.ends[node]; before != 0 && end.sub(before) > slack {
+func (o *lookout) heard(node int, now, end clock.Instant, slack time.Duration) (next clock.Instant, ask bool) {
+	if before := o.ends[node]; before != 0 && end.Sub(before) > slack {
 		o.free = end
 	}
 	o.ends[node] = end
@@ -53,25 +54,25 @@ func (o *lookout) heard(node int, now, end instant, slack time.Duration) (next i
 func (w *vigil) rest(c *candidate, r quorum.Rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ln, now := c.line, w.locker.clock.early()
+	ln, now := c.line, w.locker.clock.Early()
 	ln.look.armed, ln.look.most = true, quorum.OtherLook
 	if c.isHead() {
 		ln.look.most = quorum.HeadLook
 	}
-	ln.look.free, ln.look.ends, ln.look.vague = now.add(r.Ends), ln.look.ends[:0], 0
+	ln.look.free, ln.look.ends, ln.look.vague = now.Add(r.Ends), ln.look.ends[:0], 0
 	for i, v := range c.votes {
-		end := instant(0)
+		end := clock.Instant(0)
 		if v.Outcome == quorum.Taken && c.heard[i].Left > 0 {
-			end = now.add(c.heard[i].Left)
+			end = now.Add(c.heard[i].Left)
 		}
 		ln.look.ends = append(ln.look.ends, end)
 	}
 	ln.look.round++
-	w.arm(ln, now.add(r.After))
+	w.arm(ln, now.Add(r.After))
 }
 
 // arm sets the date of a line's next look; mu is held.
-func (w *vigil) arm(ln *line, at instant) {
+func (w *vigil) arm(ln *line, at clock.Instant) {
 	ln.look.at = at
 	if ln.look.place < 0 {
 		heap.Push(&w.lookouts, ln)
@@ -95,7 +96,7 @@ func (w *vigil) cancel(ln *line) {
 
 // dueLooks takes the looks that are due, for the nodes from number first on; mu
 // is held. What they look at is due again a while later, if no answer comes.
-func (w *vigil) dueLooks(now instant) (looks []poll, first int) {
+func (w *vigil) dueLooks(now clock.Instant) (looks []poll, first int) {
 	first = w.turn
 	if now < w.nextLooks {
 		return nil, first
@@ -104,13 +105,13 @@ func (w *vigil) dueLooks(now instant) (looks []poll, first int) {
 	for len(w.lookouts) > 0 && w.lookouts[0].look.at <= now {
 		ln := w.lookouts[0]
 		lines = append(lines, ln)
-		ln.look.at = now.add(w.locker.cfg.nodeTimeout + lookAgain)
+		ln.look.at = now.Add(w.locker.cfg.nodeTimeout + lookAgain)
 		heap.Fix(&w.lookouts, 0)
 	}
 	if len(lines) == 0 {
 		return nil, first
 	}
-	w.nextLooks = now.add(min(time.Duration(len(w.lookouts))*lookPace, lookPaceMost))
+	w.nextLooks = now.Add(min(time.Duration(len(w.lookouts))*lookPace, lookPaceMost))
 	looks = w.looking(lines)
 	w.turn += len(looks)
 	if len(looks)%len(w.locker.nodes) == 0 { // else each would be looked at on the same node again

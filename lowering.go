@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 )
 
@@ -34,8 +35,8 @@ type lowering struct {
 
 // lowered is the first step, as it was done on a node.
 type lowered struct {
-	at    instant // its reply was here; 0: not done
-	epoch string  // since then; empty: the record has none (a retired node)
+	at    clock.Instant // its reply was here; 0: not done
+	epoch string        // since then; empty: the record has none (a retired node)
 }
 
 // lowerStep is what is to be done next on a node.
@@ -52,9 +53,9 @@ const (
 
 // next is what is to be done on node i at now, until when to wait, or why it can't be
 // lowered.
-func (w *lowering) next(f fleet, i int, now instant) (lowerStep, instant, error) {
+func (w *lowering) next(f fleet, i int, now clock.Instant) (lowerStep, clock.Instant, error) {
 	s, m := f.sights[i], w.marks[i]
-	name, due := f.names[i], m.at.add(s.rec.was)
+	name, due := f.names[i], m.at.Add(s.rec.was)
 	switch {
 	case s.recorded && s.rec.cluster == w.cluster && s.rec.longest() <= w.to:
 		return lowerDone, 0, nil
@@ -128,7 +129,7 @@ func (r *roster) lower(ctx context.Context, w *lowering) (time.Duration, error) 
 // otherwise how long to pause (0: nothing is to be waited for), and which nodes can't
 // be lowered.
 func (r *roster) lowerAll(ctx context.Context, w *lowering, f fleet) (did bool, pause time.Duration, left error) {
-	now, ended := r.clock.now(), false
+	now, ended := r.clock.Now(), false
 	for i := range r.nodes {
 		step, due, err := w.next(f, i, now)
 		switch step {
@@ -136,7 +137,7 @@ func (r *roster) lowerAll(ctx context.Context, w *lowering, f fleet) (did bool, 
 		case lowerBy:
 			ended = true
 		case lowerWait:
-			if until := due.sub(now); pause == 0 || until < pause {
+			if until := due.Sub(now); pause == 0 || until < pause {
 				pause = max(until, time.Millisecond)
 			}
 		case lowerFirst, lowerSecond:
@@ -165,7 +166,7 @@ func (r *roster) lowerOne(ctx context.Context, w *lowering, f fleet, i int, step
 	if err := r.nodes[i].Do(ctx, p); err != nil {
 		return fmt.Errorf("%s: %w", f.names[i], err)
 	}
-	w.marks[i] = lowered{at: r.clock.now()}
+	w.marks[i] = lowered{at: r.clock.Now()}
 	if p.record.epoch != "" {
 		w.marks[i].epoch = p.epoch
 	}

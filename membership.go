@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -81,7 +82,7 @@ type charter struct {
 }
 
 func newCharter(names []string, maxTTL time.Duration, strict bool) charter {
-	maxTTL = time.Duration(milliseconds(maxTTL)) * time.Millisecond // as the records count it
+	maxTTL = time.Duration(clock.Milliseconds(maxTTL)) * time.Millisecond // as the records count it
 	return charter{names: names, maxTTL: maxTTL, strict: strict, needed: othersNeeded(len(names))}
 }
 
@@ -146,7 +147,7 @@ func (f fleet) cluster() string { return f.ours }
 // of its nonce or of the identity under it restarts the wait.
 type watch struct {
 	notice
-	since instant // when it was first seen, on our own clock
+	since clock.Instant // when it was first seen, on our own clock
 }
 
 // look updates the watch after a sight of the node. A node that does not answer
@@ -290,7 +291,7 @@ func (f fleet) standing(i int) (NodeState, string) {
 
 // members are the other nodes that are members and answered a read that was
 // sent after since.
-func (f fleet) members(i int, since instant) []int {
+func (f fleet) members(i int, since clock.Instant) []int {
 	var out []int
 	for j, s := range f.sights {
 		if state, _ := f.standing(j); j != i && state == NodeMember && s.sent >= since {

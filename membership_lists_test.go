@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // Clusters whose lists of nodes meet: founders that race, lists that overlap, a node
 // in the place of another.
 
 func TestFoundersAgreeOnTheSmallestID(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	v := newView(4, over)
 	for i, id := range []string{"c2", "c1", "c2", "c1"} {
 		rec := v.record(id, "r2")
@@ -36,7 +37,7 @@ func TestFoundersAgreeOnTheSmallestID(t *testing.T) {
 }
 
 func TestListsThatOverlapDoNotFound(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	v := newView(3, over)
 	v.names = []string{"c", "d", "e"}
 	v.charter = redlock.NewCharter(v.names, maxTTL, false)
@@ -56,7 +57,7 @@ func TestListsThatOverlapDoNotFound(t *testing.T) {
 }
 
 func TestReplacingWantsTheRetirementFirst(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	v := newView(5, over)
 	before := slices.Clone(v.names)
 	v.names = []string{"a", "b", "c", "d", "f"}

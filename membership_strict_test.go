@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -22,7 +23,7 @@ func (v *view) strict(i int) {
 }
 
 func TestARecordThatIsStrictBindsWhoHasNotTheOption(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	for name, c := range map[string]struct {
 		change func(v *view)
 		bound  bool
@@ -64,7 +65,7 @@ func TestARecordThatIsStrictBindsWhoHasNotTheOption(t *testing.T) {
 }
 
 func TestANodeThatJoinsGetsStrictFromTheOthers(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	for _, strict := range []bool{false, true} {
 		v := newView(5, over)
 		v.blank(1, over)

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 const (
 	maxTTL = 30 * time.Second
-	second = redlock.Instant(time.Second)
+	second = clock.Instant(time.Second)
 	start  = 1000 * second // when the notices were first seen
 )
 
@@ -27,7 +28,7 @@ type view struct {
 }
 
 // newView is a cluster of n members of "c1", read now.
-func newView(n int, now redlock.Instant) *view {
+func newView(n int, now clock.Instant) *view {
 	v := &view{names: nodeNames[:n], sights: make([]redlock.Sight, n), watches: make([]redlock.Watch, n)}
 	v.charter = redlock.NewCharter(v.names, maxTTL, false)
 	for i := range n {
@@ -40,36 +41,36 @@ func (v *view) record(cluster, run string) redlock.Record {
 	return redlock.RecordOf("e", cluster, run, slices.Sorted(slices.Values(v.names)), maxTTL, 0)
 }
 
-func (v *view) member(i int, cluster string, largest quorum.Token, at redlock.Instant) {
+func (v *view) member(i int, cluster string, largest quorum.Token, at clock.Instant) {
 	rec := v.record(cluster, "r")
 	v.sights[i] = redlock.SightOf(at, "r", &rec, largest, redlock.Notice{})
 }
 
 // blank is a node that lost its memory, with a notice first seen at start.
-func (v *view) blank(i int, at redlock.Instant) {
+func (v *view) blank(i int, at clock.Instant) {
 	n := redlock.NoticeOf("n", "r2")
 	v.sights[i] = redlock.SightOf(at, "r2", nil, 0, n)
 	v.watches[i] = redlock.WatchOf(n, start)
 }
 
 // stale is one that restarted with old data.
-func (v *view) stale(i int, largest quorum.Token, at redlock.Instant) {
+func (v *view) stale(i int, largest quorum.Token, at clock.Instant) {
 	v.blank(i, at)
 	rec := v.record("c1", "r")
 	v.sights[i] = redlock.SightOf(at, "r2", &rec, largest, redlock.NoticeOf("n", "r2"))
 }
 
-func (v *view) down(i int, at redlock.Instant) {
+func (v *view) down(i int, at clock.Instant) {
 	v.sights[i] = redlock.Unread(v.sights[i], at, at, "connection refused")
 }
 
 func (v *view) fleet() redlock.Fleet { return redlock.NewFleet(v.charter, v.sights, v.watches) }
 
-func (v *view) next(i int, now redlock.Instant) redlock.Plan {
+func (v *view) next(i int, now clock.Instant) redlock.Plan {
 	return v.fleet().Next(i, now, redlock.ProposalOf("new", 5000, false))
 }
 
-func (v *view) admit(i int, now redlock.Instant) redlock.Plan {
+func (v *view) admit(i int, now clock.Instant) redlock.Plan {
 	return v.fleet().Next(i, now, redlock.ProposalOf("new", 5000, true))
 }
 
@@ -93,7 +94,7 @@ func TestAJoinerReadsWhatEveryQuorumShares(t *testing.T) {
 }
 
 func TestABlankNodeRejoinsInFourSteps(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	v := newView(5, start)
 	v.blank(1, start)
 	v.watches[1] = redlock.Watch{}
@@ -124,7 +125,7 @@ func TestAnotherNonceOrRunRestartsTheWait(t *testing.T) {
 	at := start + second
 	for name, c := range map[string]struct {
 		s     redlock.Sight
-		since redlock.Instant
+		since clock.Instant
 	}{
 		"the same":               {redlock.SightOf(at, "r2", nil, 0, redlock.NoticeOf("n", "r2")), start},
 		"another nonce":          {redlock.SightOf(at, "r2", nil, 0, redlock.NoticeOf("m", "r2")), at},
@@ -140,19 +141,19 @@ func TestAnotherNonceOrRunRestartsTheWait(t *testing.T) {
 }
 
 func TestTheLargestMaxTTLIsWaitedFor(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	v := newView(3, over)
 	v.blank(0, over)
 	longer := redlock.RecordOf("e", "c1", "r", v.names, 2*maxTTL, 0)
 	v.sights[2] = redlock.SightOf(over, "r", &longer, 7, redlock.Notice{})
 	p := v.next(0, over) // read in (3): somebody raised it meanwhile
 	wantPlan(t, p, redlock.DoWait, "")
-	if until, _ := p.Until(); until != start+2*redlock.Instant(maxTTL) {
+	if until, _ := p.Until(); until != start+2*clock.Instant(maxTTL) {
 		t.Errorf("got a wait until %v; want twice %v", until, maxTTL)
 	}
-	p = v.next(0, start+2*redlock.Instant(maxTTL))
+	p = v.next(0, start+2*clock.Instant(maxTTL))
 	wantPlan(t, p, redlock.DoRead, "") // and reads again after it
-	twice := start + 2*redlock.Instant(maxTTL)
+	twice := start + 2*clock.Instant(maxTTL)
 	v.member(1, "c1", 1, twice)
 	v.sights[2] = redlock.SightOf(twice, "r", &longer, 7, redlock.Notice{})
 	p = v.next(0, twice)
@@ -178,7 +179,7 @@ func TestAClientRaisesMaxTTLBeforeItVotesThere(t *testing.T) {
 }
 
 func TestBeyondTheTableEveryNodeMustAnswer(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	v := newView(3, over)
 	v.member(0, "c1", 9000, over)
 	v.blank(1, over)
@@ -203,7 +204,7 @@ func TestBeyondTheTableEveryNodeMustAnswer(t *testing.T) {
 }
 
 func TestStrictRecoveryAsksForAnOperator(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	v := newView(3, over)
 	v.charter = redlock.NewCharter(v.names, maxTTL, true)
 	v.blank(1, over)
@@ -234,7 +235,7 @@ func TestAdmitSkipsTheWaitAndNothingElse(t *testing.T) {
 // TestJoinByOracle compares the rules with a dumb second version, over random
 // views: when may node 0 be installed, and with which base?
 func TestJoinByOracle(t *testing.T) {
-	over := start + redlock.Instant(maxTTL)
+	over := start + clock.Instant(maxTTL)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	installs := 0
 	for range 50_000 {

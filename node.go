@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -54,14 +55,14 @@ type node struct {
 	bounded  *redis.Client         // calls, where a connection of it may be pinned; nil: not
 	gate     *turnstile            // of a pool that may have no connection left; nil: it opens another
 	timeout  time.Duration
-	clock    *Clock
+	clock    *clock.Clock
 	observer nodeObserver
 	peers    *peers
 	roster   *roster
-	readAt   atomic.Int64              // the instant of the last sample of its clock; 0: none
-	returned atomic.Int64              // the instant when it was last seen to vote again; 0: never
-	distrust atomic.Pointer[stepError] // why it abstains since its clock stepped; nil: it does not
-	door     *doorkeeper               // of a client that Open made; else nil
+	readAt   atomic.Int64                    // the instant of the last sample of its clock; 0: none
+	returned atomic.Int64                    // the instant when it was last seen to vote again; 0: never
+	distrust atomic.Pointer[clock.StepError] // why it abstains since its clock stepped; nil: it does not
+	door     *doorkeeper                     // of a client that Open made; else nil
 	cfg      nodeConfig
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
@@ -73,16 +74,16 @@ type node struct {
 	mu        sync.Mutex // guards the fields below, and marks[index] of every claim
 	idle      bool       // the writer sleeps
 	closed    bool
-	until     instant // nothing is sent a second time after it, once closed
+	until     clock.Instant // nothing is sent a second time after it, once closed
 	queue     backlog
-	sending   []cleanup // the releases of the flush that is out
-	busySince instant   // when the flush that is out was sent; 0: none
-	down      error     // why the node is not talked to; nil: it is
-	downSince instant   // since when, if it is down
-	downUntil instant   // not even a probe before
-	failures  int       // failed probes in a row
-	doubted   instant   // when the node was last found to have stepped or forgotten; 0: never
-	doubtedBy error     // what it was
+	sending   []cleanup     // the releases of the flush that is out
+	busySince clock.Instant // when the flush that is out was sent; 0: none
+	down      error         // why the node is not talked to; nil: it is
+	downSince clock.Instant // since when, if it is down
+	downUntil clock.Instant // not even a probe before
+	failures  int           // failed probes in a row
+	doubted   clock.Instant // when the node was last found to have stepped or forgotten; 0: never
+	doubtedBy error         // what it was
 
 	// The writer's own; nobody else touches them.
 	loaded   bool            // the keeping scripts are there
@@ -92,18 +93,18 @@ type node struct {
 	away     bool            // it did not vote when it was last talked to, or was down before
 	met      int64           // turn() as of the last verification
 	identity string          // as of then
-	proven   instant         // when it was last seen to be the one verified, on this connection; 0: not yet
-	unproven instant         // the earliest round that it vouched for something in since; 0: none
+	proven   clock.Instant   // when it was last seen to be the one verified, on this connection; 0: not yet
+	unproven clock.Instant   // the earliest round that it vouched for something in since; 0: none
 	rechecks int             // verifications in a row that NOSCRIPT or an epoch asked for
-	reading  reading         // what the samples of its clock say, as of the last one
-	shared   instant         // when the other nodes were last told of one; 0: never
+	reading  clock.Sample    // what the samples of its clock say, as of the last one
+	shared   clock.Instant   // when the other nodes were last told of one; 0: never
 	timeless error           // why its clock can not be watched; nil: it can
 	pinned   *redis.Conn     // the connection that flushes go out on; nil: none
 	pipeline redis.Pipeliner // of the pinned connection, used again
 	idler    *time.Timer
-	singly   int     // acquires at the queue's head that go one by one
-	lastUse  instant // of the pinned connection
-	pinnedAt instant // it was taken from its pool
+	singly   int           // acquires at the queue's head that go one by one
+	lastUse  clock.Instant // of the pinned connection
+	pinnedAt clock.Instant // it was taken from its pool
 	flight   flight
 }
 
@@ -135,7 +136,7 @@ type nodeObserver interface {
 	Stepped(node int, cause error)
 	Founded(node int, cause error)
 	// Disowned says that nothing counts that the node vouched for in rounds since then.
-	Disowned(node int, since instant, cause error)
+	Disowned(node int, since clock.Instant, cause error)
 	// Returned says that the node votes again, which had not voted or was down.
 	Returned(node int)
 }
@@ -152,7 +153,7 @@ type backlog struct {
 	sample   bool // its clock is to be read
 
 	refused []cleanup        // releases that the node did not take, and that are not due yet
-	retryAt instant          // when the first of them is
+	retryAt clock.Instant    // when the first of them is
 	held    map[string]error // their names, and what the node said
 }
 
@@ -171,18 +172,18 @@ func (b *backlog) owes() bool { return len(b.releases)+len(b.refused)+len(b.pass
 // cleanup is a release that a node still owes.
 type cleanup struct {
 	claim *claim
-	life  int64   // of the tombstone it may have to leave, in ms
-	until instant // one lease later the key is gone anyway
-	entry leaving // what becomes of the process's entry
-	round *round  // who waits for it; nil: nobody
+	life  int64         // of the tombstone it may have to leave, in ms
+	until clock.Instant // one lease later the key is gone anyway
+	entry leaving       // what becomes of the process's entry
+	round *round        // who waits for it; nil: nobody
 
 	rejected *rejection // by the node; nil: it was not refused yet
 }
 
-func newNode(index int, name string, client redis.UniversalClient, cfg nodeConfig, clock *Clock, p *peers, r *roster, o nodeObserver) *node {
+func newNode(index int, name string, client redis.UniversalClient, cfg nodeConfig, t *clock.Clock, p *peers, r *roster, o nodeObserver) *node {
 	n := &node{
 		index: index, name: name, client: client, calls: client, timeout: cfg.timeout,
-		clock: clock, observer: o, peers: p, roster: r, cfg: cfg, due: true,
+		clock: t, observer: o, peers: p, roster: r, cfg: cfg, due: true,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
@@ -191,7 +192,7 @@ func newNode(index int, name string, client redis.UniversalClient, cfg nodeConfi
 			n.bounded = bounded
 		}
 		if o.MaxActiveConns > 0 {
-			n.gate = &turnstile{longest: cfg.timeout / 2, clock: clock} // what waits in vain is known to have failed in time
+			n.gate = &turnstile{longest: cfg.timeout / 2, clock: t} // what waits in vain is known to have failed in time
 			bounded.AddHook(n.gate)
 		}
 	}
@@ -220,7 +221,7 @@ func (n *node) submit(r *round, to *[]*round) {
 }
 
 // submitGroup queues an extension or re-seed of many locks, or fails it at once.
-func (n *node) submitGroup(g *group, now instant) {
+func (n *node) submitGroup(g *group, now clock.Instant) {
 	n.mu.Lock()
 	err := n.refusal(now)
 	if err == nil {
@@ -266,13 +267,13 @@ func (n *node) nudge() {
 }
 
 // refusal says why nothing is queued for this node now; mu is held.
-func (n *node) refusal(now instant) error {
+func (n *node) refusal(now clock.Instant) error {
 	switch {
 	case n.closed:
 		return fault.ErrClosed
 	case n.down != nil && now < n.downUntil:
 		return fmt.Errorf("not sent: the node is down: %w", n.down)
-	case n.busySince != 0 && now.sub(n.busySince) > n.timeout:
+	case n.busySince != 0 && now.Sub(n.busySince) > n.timeout:
 		return fmt.Errorf("%w: %w for an earlier command", errNotSent, errTimeout)
 	case n.queue.len() >= queueBound:
 		return errBusy
@@ -289,7 +290,7 @@ func (n *node) sent(c *claim) bool {
 
 // close makes the writer end once its call returns and the releases are answered;
 // what the node does not take is tried again until then. What else is queued fails.
-func (n *node) close(until instant) {
+func (n *node) close(until clock.Instant) {
 	n.mu.Lock()
 	already := n.closed
 	n.closed, n.until = true, until
@@ -303,8 +304,8 @@ func (n *node) close(until instant) {
 // find that out. The node is verified before its next flush: the wait is for the
 // MaxTTL that its record says now.
 func (n *node) stepBy(by time.Duration) {
-	now := n.clock.now()
-	why := &stepError{by: by, at: now, clock: n.clock, longest: n.roster.longestLease}
+	now := n.clock.Now()
+	why := &clock.StepError{By: by, At: now, Clock: n.clock, Longest: n.roster.longestLease}
 	n.distrust.Store(why)
 	n.roster.outdate(n.index)
 	n.observer.Stepped(n.index, why)
@@ -314,14 +315,14 @@ func (n *node) stepBy(by time.Duration) {
 // stepped tells whether it abstains since its clock stepped.
 func (n *node) stepped() bool {
 	d := n.distrust.Load()
-	return d != nil && n.clock.early() < d.until()
+	return d != nil && n.clock.Early() < d.Until()
 }
 
 // disown has nothing count that the node vouched for in rounds since then, in
 // attempts that are under way neither.
-func (n *node) disown(since instant, why error) {
+func (n *node) disown(since clock.Instant, why error) {
 	n.mu.Lock()
-	n.doubted, n.doubtedBy = n.clock.now(), why
+	n.doubted, n.doubtedBy = n.clock.Now(), why
 	n.mu.Unlock()
 	n.observer.Disowned(n.index, since, why)
 }

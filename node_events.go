@@ -1,6 +1,10 @@
 package redlock
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+)
 
 // nodeEvents makes events of what the nodes notice, and has the Locker draw its
 // conclusions.
@@ -69,7 +73,7 @@ func (o *nodeEvents) StrictRecoverySet(node int, cause error) {
 }
 
 // Disowned takes the node out of what every held lock stands on.
-func (o *nodeEvents) Disowned(node int, since instant, cause error) {
+func (o *nodeEvents) Disowned(node int, since clock.Instant, cause error) {
 	o.locker.distrust(node, since, cause)
 }
 

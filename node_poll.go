@@ -25,7 +25,7 @@ type poll interface {
 // submitPoll queues a poll, or fails it at once.
 func (n *node) submitPoll(k poll) {
 	n.mu.Lock()
-	err := n.refusal(n.clock.early())
+	err := n.refusal(n.clock.Early())
 	if err == nil {
 		n.queue.polls = append(n.queue.polls, k)
 	}

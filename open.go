@@ -108,16 +108,16 @@ func secure(options []*redis.Options, c *tls.Config) error {
 // until all have answered or its bound has passed. Where it takes the nodes that
 // are slow to make a quorum, it waits longer for them.
 func (l *Locker) warmUp(ctx context.Context) error {
-	began := l.clock.now()
-	until := began.add(dialShare * l.cfg.nodeTimeout)
-	longest := began.add(max(dialShare*l.cfg.nodeTimeout, slowStart))
+	began := l.clock.Now()
+	until := began.Add(dialShare * l.cfg.nodeTimeout)
+	longest := began.Add(max(dialShare*l.cfg.nodeTimeout, slowStart))
 	causes := make([]error, len(l.nodes)) // the last that each node gave itself
 	for met := false; ; {
 		bound := until
-		if !met && l.clock.now() >= until {
+		if !met && l.clock.Now() >= until {
 			bound = longest
 		}
-		r, stopped := l.probe(ctx, max(bound.sub(l.clock.now()), 0))
+		r, stopped := l.probe(ctx, max(bound.Sub(l.clock.Now()), 0))
 		answered, slow := 0, 0
 		for i, v := range r.votes {
 			cause := r.cause(i)
@@ -134,11 +134,11 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			}
 		}
 		met = met || answered >= l.quorum // the last round may have had no time to be sent
-		now := l.clock.now()
+		now := l.clock.Now()
 		if answered == len(r.votes) || met && now >= until {
 			return nil
 		}
-		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.votes, unreached(causes, now.sub(began)))
+		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.votes, unreached(causes, now.Sub(began)))
 		late := now >= until && (now >= longest || answered+slow < l.quorum)
 		if stopped == nil && (late || failed.hopeless()) {
 			return failed
@@ -173,7 +173,7 @@ func unreached(causes []error, within time.Duration) []error {
 func (l *Locker) probe(ctx context.Context, limit time.Duration) (*round, error) {
 	w := l.waiters.Get().(*waiter).ready()
 	defer l.waiters.Put(w)
-	r := newRound(&claim{marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.now(), w)
+	r := newRound(&claim{marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.Now(), w)
 	for _, n := range l.nodes {
 		n.submitProbe(r)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 )
 
@@ -70,7 +71,7 @@ type terms struct {
 
 // call is how far the call has come that the terms are of: for its events.
 type call struct {
-	began  instant
+	began  clock.Instant
 	failed int // attempts
 	turn   Turn
 }
@@ -276,10 +277,10 @@ func (c *config) validate(nodes int) error {
 			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalidOption}, args...)...))
 		}
 	}
-	wrong(c.maxTTL < minTTL || c.maxTTL > maxMaxTTL, "WithMaxTTL %v: give %v to %v", c.maxTTL, minTTL, maxMaxTTL)
+	wrong(c.maxTTL < minTTL || c.maxTTL > clock.MaxMaxTTL, "WithMaxTTL %v: give %v to %v", c.maxTTL, minTTL, clock.MaxMaxTTL)
 	wrong(c.nodeTimeout < 0, "WithNodeTimeout: give a positive duration, below the TTL of %v", c.ttl)
 	wrong(c.nodeTimeout >= c.ttl && c.ttl > 0, "WithNodeTimeout %v is not below WithTTL %v", c.nodeTimeout, c.ttl)
-	wrong(!(c.drift >= 0 && c.drift <= maxDriftFactor), "WithDriftFactor %v: give 0 to %v", c.drift, maxDriftFactor)
+	wrong(!(c.drift >= 0 && c.drift <= clock.MaxDriftFactor), "WithDriftFactor %v: give 0 to %v", c.drift, clock.MaxDriftFactor)
 	wrong(c.retryMin <= 0 || c.retryMax < c.retryMin, "WithRetry %v to %v: give positive bounds, the smaller first", c.retryMin, c.retryMax)
 	wrong(c.closeTimeout <= 0, "WithCloseTimeout %v: give a positive duration", c.closeTimeout)
 	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
@@ -315,8 +316,8 @@ func (t *terms) validate(c *config) error {
 		return fmt.Errorf("%w: WithTTL %v is above the cluster's MaxTTL %v: take less, or raise WithMaxTTL on every client", ErrInvalidTTL, t.ttl, c.maxTTL)
 	case !c.capped && c.nodeTimeout > 0 && t.ttl <= c.nodeTimeout:
 		return fmt.Errorf("%w: WithTTL %v is not above the node timeout %v: take more, or lower WithNodeTimeout", ErrInvalidTTL, t.ttl, c.nodeTimeout)
-	case t.ttl <= drift(t.ttl, c.drift):
-		return fmt.Errorf("%w: WithTTL %v leaves no validity after %v for drift", ErrInvalidTTL, t.ttl, drift(t.ttl, c.drift))
+	case t.ttl <= clock.Drift(t.ttl, c.drift):
+		return fmt.Errorf("%w: WithTTL %v leaves no validity after %v for drift", ErrInvalidTTL, t.ttl, clock.Drift(t.ttl, c.drift))
 	case t.wait < 0:
 		return fmt.Errorf("%w: WithWait %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.wait)
 	case t.maxHold < 0:

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -21,31 +22,31 @@ var errTwice = errors.New("one server listed twice")
 // peers is what the nodes of one Locker need to know of each other, and of the
 // tokens that were seen.
 type peers struct {
-	clock *Clock
+	clock *clock.Clock
 	nodes []*node      // attached once they are made
 	lead  atomic.Int64 // how far a hint may be ahead of the Clock, in microseconds; 0: no sample yet
 	last  atomic.Int64 // the largest token seen, or hint given
 
 	mu      sync.Mutex // guards the fields below
 	offsets []int64    // by node: its clock minus ours, in microseconds; 0: no sample yet
-	seenBy  *witnesses
+	seenBy  *clock.CrossCheck
 	runs    []string // by node: its run_id
 	names   []string
 }
 
-func newPeers(c *Clock, names []string, factor float64) *peers {
+func newPeers(c *clock.Clock, names []string, factor float64) *peers {
 	return &peers{
 		clock: c, offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names,
-		seenBy: newWitnesses(len(names), factor),
+		seenBy: clock.NewCrossCheck(len(names), factor),
 	}
 }
 
 // sampled takes in a reading of a node's clock. It returns which nodes have
 // stepped, by the word of other nodes' clocks.
-func (p *peers) sampled(node int, r reading) []slip {
+func (p *peers) sampled(node int, r clock.Sample) []clock.Step {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.offsets[node] = (r.least + r.most).Microseconds() / 2
+	p.offsets[node] = (r.Least + r.Most).Microseconds() / 2
 	var known [quorum.MaxNodes]int64
 	offsets := known[:0]
 	for _, o := range p.offsets {
@@ -56,7 +57,7 @@ func (p *peers) sampled(node int, r reading) []slip {
 	slices.Sort(offsets)
 	// The median: one node whose clock is off, either way, moves nothing.
 	p.lead.Store(offsets[(len(offsets)-1)/2] + hintLead.Microseconds())
-	return p.seenBy.sample(node, r)
+	return p.seenBy.Take(node, r)
 }
 
 // hint suggests a token: the client's clock in microseconds, so that the nodes
@@ -67,7 +68,7 @@ func (p *peers) hint() int64 {
 		last := p.last.Load()
 		h := last + 1
 		if lead := p.lead.Load(); lead != 0 {
-			h = max(h, min(p.clock.wall().UnixMicro(), int64(p.clock.early())/1000+lead))
+			h = max(h, min(p.clock.Wall().UnixMicro(), int64(p.clock.Early())/1000+lead))
 		}
 		if p.last.CompareAndSwap(last, h) {
 			return h
@@ -79,7 +80,7 @@ func (p *peers) hint() int64 {
 // ahead than a hint may be is some node's damage, or some name's past: it must not
 // carry all other names along.
 func (p *peers) seen(t quorum.Token) {
-	if lead := p.lead.Load(); lead != 0 && int64(t) > int64(p.clock.early())/1000+lead { //nolint:gosec // below 2^53
+	if lead := p.lead.Load(); lead != 0 && int64(t) > int64(p.clock.Early())/1000+lead { //nolint:gosec // below 2^53
 		return
 	}
 	for {

@@ -1,6 +1,10 @@
 package redlock
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/quorumkit/redlock/internal/clock"
+)
 
 // Reason is why an acquisition failed, or a hold ended, in one word: for branching
 // on an Event, and for the label of a metric.
@@ -96,6 +100,6 @@ func ending(cause error) Reason {
 
 // isStep tells a hold that ended because clocks stepped.
 func isStep(cause error) bool {
-	var step *stepError
+	var step *clock.StepError
 	return errors.As(cause, &step)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -49,8 +50,8 @@ type notice struct{ nonce, run string }
 
 // sight is what one node showed at one moment, read by one script.
 type sight struct {
-	sent     instant // before the read was sent
-	seen     instant // after its reply was here
+	sent     clock.Instant // before the read was sent
+	seen     clock.Instant // after its reply was here
 	answered bool
 	cause    string       // why not, or what is wrong with the record
 	refused  bool         // it answered, with something that waiting does not mend
@@ -72,13 +73,13 @@ var recordFields = [...]string{
 
 // unread is a sight of a node that did not answer. What it showed last still
 // tells whose it is, and nothing else.
-func unread(last sight, sent, seen instant, cause string) sight {
+func unread(last sight, sent, seen clock.Instant, cause string) sight {
 	return sight{sent: sent, seen: seen, cause: cause, recorded: last.recorded, rec: last.rec}
 }
 
 // parseSight reads read.lua's reply. What can't be understood is refused, never
 // overwritten: somebody must look at it.
-func parseSight(reply []any, sent, seen instant) sight {
+func parseSight(reply []any, sent, seen clock.Instant) sight {
 	s := sight{sent: sent, seen: seen, answered: true}
 	if len(reply) != 3+len(recordFields) {
 		return s.refuse(fmt.Sprintf("the record has %d fields; want %d", len(reply)-3, len(recordFields)))
@@ -131,7 +132,7 @@ func (s sight) parseRecord(f map[string]string) sight {
 	s.rec.format = recordFormat
 	s.rec.n = int(min(number("n", 1), quorum.MaxNodes+1))
 	lease := func(name string) time.Duration {
-		return time.Duration(min(number(name, 1), uint64(maxMaxTTL/time.Millisecond))) * time.Millisecond // no client takes more
+		return time.Duration(min(number(name, 1), uint64(clock.MaxMaxTTL/time.Millisecond))) * time.Millisecond // no client takes more
 	}
 	s.rec.maxTTL = lease("maxttl")
 	if _, lowered := f["maxttl_was"]; lowered {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/chance"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -23,7 +24,7 @@ import (
 // goroutines at once; a process needs one for each list of nodes.
 type Locker struct {
 	cfg       config
-	clock     *Clock
+	clock     *clock.Clock
 	names     []string // of the nodes
 	nodes     []*node
 	quorum    int
@@ -70,7 +71,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &Locker{
-		cfg: cfg, clock: newClock(), names: names, quorum: quorum.Size(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
+		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
 	l.cfg.journal = newJournal(l.clock, cfg.observers, len(nodes))
 	l.waiters.New = func() any { return newWaiter(l.clock) }
@@ -291,17 +292,17 @@ func (l *Locker) Close() error {
 		return nil
 	}
 	close(l.closing)
-	deadline := l.clock.newTimer(l.cfg.closeTimeout)
+	deadline := l.clock.NewTimer(l.cfg.closeTimeout)
 	defer deadline.Stop()
-	began := l.clock.now()
-	until := began.add(l.cfg.closeTimeout)
+	began := l.clock.Now()
+	until := began.Add(l.cfg.closeTimeout)
 	bounded(deadline, l.attempts.Wait) // what they took, they hold or roll back
 	l.lines.quitAll(func(key string) { l.leave(key, l.nodes) })
 	unconfirmed := l.releaseAll(until)
 	l.clocks.close()
 	l.vigil.close()
 	for _, n := range l.nodes {
-		n.close(began.add(max(l.cfg.closeTimeout-l.cfg.nodeTimeout, 0))) // so that the last call ends in time
+		n.close(began.Add(max(l.cfg.closeTimeout-l.cfg.nodeTimeout, 0))) // so that the last call ends in time
 	}
 	bounded(deadline, func() {
 		for _, n := range l.nodes {
@@ -340,7 +341,7 @@ func bounded(deadline *time.Timer, wait func()) {
 
 // releaseAll ends every lock that is held and waits for the confirmations,
 // within the close timeout for all together.
-func (l *Locker) releaseAll(until instant) error {
+func (l *Locker) releaseAll(until clock.Instant) error {
 	var first error
 	failed := 0
 	held := l.scheduler.stop()
@@ -352,7 +353,7 @@ func (l *Locker) releaseAll(until instant) error {
 		if r == nil {
 			continue
 		}
-		if err := held[i].confirmRelease(r, max(until.sub(l.clock.now()), 0)); err != nil {
+		if err := held[i].confirmRelease(r, max(until.Sub(l.clock.Now()), 0)); err != nil {
 			failed++
 			first = cmp.Or(first, err)
 		}
@@ -407,23 +408,3 @@ func (c *candidate) pause(ctx context.Context) error {
 	l := c.locker
 	return l.wait(ctx, quorum.Drawn(l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax))
 }
-
-// share is a number from 0 up to 1 for what is decided now about a key.
-func (l *Locker) share(key string) float64 { return l.cfg.chance.Share(int64(l.clock.early()), key) }
-
-// wait waits d, or less when ctx is done or the Locker is closed.
-func (l *Locker) wait(ctx context.Context, d time.Duration) error {
-	t := l.clock.newTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-l.closing:
-		return ErrClosed
-	case <-ctx.Done():
-		return fault.OfContext(ctx)
-	}
-}
-
-// milliseconds rounds up: a node never keeps less than was asked for.
-func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

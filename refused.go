@@ -3,6 +3,8 @@ package redlock
 import (
 	"fmt"
 	"slices"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // What a node refuses concerns as few names as it can: a call for many that was
@@ -14,7 +16,7 @@ type rejection struct {
 	cause   error
 	alone   bool // it goes in a call of its own: one that it shared was refused
 	tries   int
-	retryAt instant // no try before
+	retryAt clock.Instant // no try before
 }
 
 // alone tells whether the release shares no call.
@@ -23,13 +25,13 @@ func (c *cleanup) alone() bool { return c.rejected != nil && c.rejected.alone }
 // refuse keeps a release until its next try. Of a connection that broke, the first
 // try costs no pause: it may have been stale. Until then no acquire of that name goes
 // to the node: it would meet our own key; mu is held.
-func (b *backlog) refuse(c cleanup, cause error, now instant) {
+func (b *backlog) refuse(c cleanup, cause error, now clock.Instant) {
 	next := rejection{cause: cause, tries: 1, retryAt: now}
 	if before := c.rejected; before != nil {
 		next.alone, next.tries = before.alone, before.tries+1
 	}
 	if next.tries > 1 || isReply(cause) {
-		next.retryAt = now.add(min(firstBackoff<<min(next.tries-1, 10), lastBackoff))
+		next.retryAt = now.Add(min(firstBackoff<<min(next.tries-1, 10), lastBackoff))
 	}
 	c.rejected = &next
 	if len(b.refused) == 0 || next.retryAt < b.retryAt {
@@ -48,7 +50,7 @@ func (b *backlog) hold(c cleanup) {
 }
 
 // retake queues the refused releases that are due, before all others; mu is held.
-func (b *backlog) retake(now instant) {
+func (b *backlog) retake(now clock.Instant) {
 	if len(b.refused) > 0 && now < b.retryAt {
 		return
 	}
@@ -152,7 +154,7 @@ func (f *flight) metOurOwn(key string, reply int64) bool {
 
 // unreleased are the names that the node was not seen to release, in order, and why.
 // A key whose lease is over has ended by itself.
-func (n *node) unreleased(now instant) (names []string, cause error) {
+func (n *node) unreleased(now clock.Instant) (names []string, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	cause = n.down

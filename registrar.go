@@ -41,7 +41,7 @@ func keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, e
 // read looks at the node: its process, its record and, where counted is asked
 // for, its largest number, for which the server goes through all its stripes.
 func (n *node) read(ctx context.Context, on processor, counted bool) (sight, error) {
-	sent, count := n.clock.now(), "0"
+	sent, count := n.clock.Now(), "0"
 	if counted {
 		count = "1"
 	}
@@ -53,7 +53,7 @@ func (n *node) read(ctx context.Context, on processor, counted bool) (sight, err
 	if !ok {
 		return sight{}, fmt.Errorf("%w: its record reads as %T", fault.ErrMisconfigured, v)
 	}
-	s := parseSight(reply, sent, n.clock.now())
+	s := parseSight(reply, sent, n.clock.Now())
 	s.counted = counted
 	return s, n.peers.serves(n.index, processOf(s.run))
 }
@@ -92,7 +92,7 @@ func hidesIdentity(err error) bool {
 func (n *node) Look(ctx context.Context, counted bool) {
 	bounded, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	sent := n.clock.now()
+	sent := n.clock.Now()
 	s, err := n.read(bounded, n.calls, counted)
 	switch {
 	case err == nil:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -32,7 +33,7 @@ type plan struct {
 
 	misfit   bool          // the cause is a configuration: names that differ from the records'
 	waiting  bool          // a wait is running, until until
-	until    instant       // of a wait
+	until    clock.Instant // of a wait
 	notice   notice        // of an install: its conditions
 	record   record        // of an install, without the epoch; of an amendment, what to add
 	below    time.Duration // of an amendment that raises MaxTTL: what the record says
@@ -53,7 +54,7 @@ type proposal struct {
 // next is what must happen next on node i, at now. Any client may ask, many at
 // once, and any may die half way: each deed is one script on one node, which
 // refuses when what it rests on has changed.
-func (f fleet) next(i int, now instant, p proposal) plan {
+func (f fleet) next(i int, now clock.Instant, p proposal) plan {
 	state, why := f.standing(i)
 	switch state {
 	case NodeMember:
@@ -105,7 +106,7 @@ func (f fleet) proven(has func(record) bool) bool {
 }
 
 // rejoin is the way of a blank node: notice, wait, then read, then install.
-func (f fleet) rejoin(i int, now instant, p proposal, why string) plan {
+func (f fleet) rejoin(i int, now clock.Instant, p proposal, why string) plan {
 	if f.sights[i].replica { // a notice on it would be gone with its master's data
 		return plan{cause: why}
 	}
@@ -135,11 +136,11 @@ func (f fleet) rejoin(i int, now instant, p proposal, why string) plan {
 }
 
 // due is when node i's wait is over.
-func (f fleet) due(i int, p proposal) instant {
+func (f fleet) due(i int, p proposal) clock.Instant {
 	if p.admit {
 		return f.watches[i].since
 	}
-	return f.watches[i].since.add(f.wait())
+	return f.watches[i].since.Add(f.wait())
 }
 
 // byTable tells whether enough other members answer for the ordinary way: one
@@ -149,7 +150,7 @@ func (f fleet) byTable(i int) bool {
 }
 
 // joinByTable installs node i from what the other members know.
-func (f fleet) joinByTable(i int, since instant, p proposal) plan {
+func (f fleet) joinByTable(i int, since clock.Instant, p proposal) plan {
 	if pl, ok := f.refused(i, quorum.Size(len(f.names))); ok {
 		return pl
 	}
@@ -171,7 +172,7 @@ func (f fleet) joinByTable(i int, since instant, p proposal) plan {
 // cluster, after a majority lost its memory, after founders raced. Then every
 // node has its say, each blank one has been waited for, and what nobody can know
 // any more is taken from the clock.
-func (f fleet) found(i int, now instant, p proposal) plan {
+func (f fleet) found(i int, now clock.Instant, p proposal) plan {
 	few := fmt.Sprintf("only %d of the other nodes are members, where %d are needed, so every node must answer",
 		len(f.members(i, 0)), f.needed)
 	for j := range f.names {
@@ -351,8 +352,8 @@ func (f fleet) vacancies(r record) ([]placement, string) {
 }
 
 // waiting explains a wait: until when, why, and what would end it.
-func (f fleet) waiting(i int, now instant, p proposal, why string) string {
-	left := f.due(i, p).sub(now)
+func (f fleet) waiting(i int, now clock.Instant, p proposal, why string) string {
+	left := f.due(i, p).Sub(now)
 	text := fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over, or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held",
 		why, left.Round(100*time.Millisecond))
 	if obstacle := f.obstacle(i); obstacle != "" {

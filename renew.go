@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -32,15 +33,15 @@ const (
 
 // renewalAfter is when a lease that was sent at start is renewed; share, from 0 to
 // 1, is how much of the spread that is earlier.
-func renewalAfter(start instant, ttl time.Duration, share float64) instant {
+func renewalAfter(start clock.Instant, ttl time.Duration, share float64) clock.Instant {
 	third := ttl / renewalShare
-	at := start.add(third - time.Duration(share*float64(third/10)))
-	return max(at.floor(max(ttl/renewalGrid, time.Millisecond)), start)
+	at := start.Add(third - time.Duration(share*float64(third/10)))
+	return max(at.Floor(max(ttl/renewalGrid, time.Millisecond)), start)
 }
 
 // confirmationAfter is when a lock is confirmed on a node that votes again since now.
-func confirmationAfter(now instant, share float64) instant {
-	return max(now.add(time.Duration(share*float64(confirmSpread))).floor(confirmGrid), now)
+func confirmationAfter(now clock.Instant, share float64) clock.Instant {
+	return max(now.Add(time.Duration(share*float64(confirmSpread))).Floor(confirmGrid), now)
 }
 
 // scheduler watches over all held locks of a Locker: it renews them in time,
@@ -53,7 +54,7 @@ type scheduler struct {
 	mu      sync.Mutex // guards the fields below, and due and place of every lock
 	locks   dueHeap
 	timer   *time.Timer
-	armed   instant // when the timer fires; 0: it is not set
+	armed   clock.Instant // when the timer fires; 0: it is not set
 	stopped bool
 }
 
@@ -127,15 +128,15 @@ func (s *scheduler) arm() {
 	if s.stopped || len(s.locks) == 0 {
 		return
 	}
-	now := s.locker.clock.early()
-	at := min(s.locks[0].due, now.add(pollInterval))
+	now := s.locker.clock.Early()
+	at := min(s.locks[0].due, now.Add(pollInterval))
 	if s.armed != 0 && s.armed <= at {
 		return
 	}
 	s.armed = at
-	wait := max(at.sub(now), 0)
+	wait := max(at.Sub(now), 0)
 	if s.timer == nil {
-		s.timer = s.locker.clock.afterFunc(wait, s.tick)
+		s.timer = s.locker.clock.AfterFunc(wait, s.tick)
 	} else {
 		s.timer.Reset(wait)
 	}
@@ -143,7 +144,7 @@ func (s *scheduler) arm() {
 
 // tick does what is due.
 func (s *scheduler) tick() {
-	now := s.locker.clock.now()
+	now := s.locker.clock.Now()
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
@@ -154,7 +155,7 @@ func (s *scheduler) tick() {
 	for len(s.locks) > 0 && s.locks[0].due <= now {
 		l := s.locks[0]
 		due = append(due, l)
-		l.due = now.add(pollInterval) // until it is known better
+		l.due = now.Add(pollInterval) // until it is known better
 		heap.Fix(&s.locks, 0)
 	}
 	s.work.Add(1)
@@ -199,9 +200,9 @@ func together(locks []*Lock) [][]*Lock {
 func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
 	claims, leases := make([]*claim, len(locks)), make([]int64, len(locks))
 	for i, lock := range locks {
-		claims[i], leases[i] = lock.claim, milliseconds(ttls[i])
+		claims[i], leases[i] = lock.claim, clock.Milliseconds(ttls[i])
 	}
-	return extend(l.nodes, claims, leases, l.clock.early())
+	return extend(l.nodes, claims, leases, l.clock.Early())
 }
 
 // renew makes one round for up to extendBatchSize locks. A lock that no quorum
@@ -209,7 +210,7 @@ func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
 func (s *scheduler) renew(locks []*Lock) {
 	ttls := make([]time.Duration, len(locks))
 	for i, l := range locks {
-		ttls[i] = l.lease(s.locker.clock.early())
+		ttls[i] = l.lease(s.locker.clock.Early())
 	}
 	e := s.locker.extend(locks, ttls)
 	e.renewal = true
@@ -222,18 +223,18 @@ func (s *scheduler) renew(locks []*Lock) {
 	})
 }
 
-func (l *Lock) holds(now instant) bool {
+func (l *Lock) holds(now clock.Instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.valid.holds(now)
+	return l.valid.Holds(now)
 }
 
 // nextDue is the next date of a lock: its renewal, unless one is under way, and
 // at the latest the end of its validity or of its longest hold.
-func (l *Lock) nextDue() instant {
+func (l *Lock) nextDue() clock.Instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	due := l.valid.until
+	due := l.valid.Until
 	if l.maxUntil != 0 {
 		due = min(due, l.maxUntil)
 	}
@@ -244,7 +245,7 @@ func (l *Lock) nextDue() instant {
 }
 
 // beginRenewal takes the turn if a renewal is due and no extension is under way.
-func (l *Lock) beginRenewal(now instant) bool {
+func (l *Lock) beginRenewal(now clock.Instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.turn != nil || l.cause != nil || now < l.renewAt {
@@ -266,7 +267,7 @@ func (s *scheduler) confirmOn(node int) {
 
 // hasten confirms the lock soon, if that is sooner than it would be renewed.
 func (l *Lock) hasten() {
-	at := confirmationAfter(l.locker.clock.early(), l.locker.share(l.claim.key))
+	at := confirmationAfter(l.locker.clock.Early(), l.locker.share(l.claim.key))
 	l.mu.Lock()
 	l.renewAt = min(l.renewAt, at)
 	l.mu.Unlock()
@@ -275,9 +276,9 @@ func (l *Lock) hasten() {
 
 // missed tells whether a node has voted again since t and does not vouch for the
 // lock: the round that was sent at about t came too early for it.
-func (l *Lock) missed(t instant) bool {
+func (l *Lock) missed(t clock.Instant) bool {
 	for i, n := range l.locker.nodes {
-		if instant(n.returned.Load()) > t && !l.claim.vouchedBy(i) {
+		if clock.Instant(n.returned.Load()) > t && !l.claim.vouchedBy(i) {
 			return true
 		}
 	}
@@ -286,11 +287,11 @@ func (l *Lock) missed(t instant) bool {
 
 // retryRenewal sets the next try: soon, but often enough before the end.
 func (l *Lock) retryRenewal() {
-	now := l.locker.clock.now()
+	now := l.locker.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	pause := min(retryRenewal, l.valid.remaining(now)/4)
-	l.renewAt = now.add(max(pause, time.Millisecond))
+	pause := min(retryRenewal, l.valid.Remaining(now)/4)
+	l.renewAt = now.Add(max(pause, time.Millisecond))
 }
 
 // endHold releases a lock that was held for its maximum.

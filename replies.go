@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -46,13 +47,13 @@ func (e *takenError) Error() string {
 }
 
 // beyond tells whether the lease is longer than anyone may take.
-func (e *takenError) beyond() bool { return e.left > e.most+drift(e.most, maxDriftFactor) }
+func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, clock.MaxDriftFactor) }
 
 // takenFor is held by another for left. Before a lease is called longer than anyone
 // may take, the node's record is read again: another client may have raised MaxTTL.
 func (n *node) takenFor(left time.Duration) error {
 	e := &takenError{left: left, most: n.roster.longestLease()}
-	if e.beyond() && !n.cfg.unprotected && !n.roster.readSince(n.index, n.clock.early().add(-sampleEvery)) {
+	if e.beyond() && !n.cfg.unprotected && !n.roster.readSince(n.index, n.clock.Early().Add(-sampleEvery)) {
 		n.unpin() // its pool may have no other connection
 		n.Look(context.Background(), false)
 		e.most = n.roster.longestLease()
@@ -285,7 +286,7 @@ func (n *node) settleReleases(p *part, err error) {
 		}
 		return
 	}
-	cause, now := explain(err), n.clock.early()
+	cause, now := explain(err), n.clock.Early()
 	n.mu.Lock()
 	if isMissingScript(err) && n.again() {
 		n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -19,7 +20,7 @@ import (
 // at all of them where one does not vote.
 type roster struct {
 	charter  charter
-	clock    *Clock
+	clock    *clock.Clock
 	nodes    []memberNode // attached once they are made
 	observer rosterObserver
 	founder  string // the cluster id that this Locker would bring
@@ -38,18 +39,18 @@ type roster struct {
 	sights  []sight
 	watches []watch
 	tenures []tenure
-	known   []bool        // looked at since the start, with or without an answer
-	seated  []bool        // its writer votes
-	faults  []error       // what the last deed for a node failed with
-	until   []instant     // of the waits that are running, by the last plan; 0: none
-	cluster string        // that a quorum carries
-	knew    string        // the strict cluster that this client knows
-	longest time.Duration // the longest lease that anyone may have taken
-	changed chan struct{} // closed by the next publication
-	looks   int           // at all nodes, that have begun
-	done    int           // the latest of them that has ended
-	looked  instant       // when the latest began
-	next    chan struct{} // closed when one ends
+	known   []bool          // looked at since the start, with or without an answer
+	seated  []bool          // its writer votes
+	faults  []error         // what the last deed for a node failed with
+	until   []clock.Instant // of the waits that are running, by the last plan; 0: none
+	cluster string          // that a quorum carries
+	knew    string          // the strict cluster that this client knows
+	longest time.Duration   // the longest lease that anyone may have taken
+	changed chan struct{}   // closed by the next publication
+	looks   int             // at all nodes, that have begun
+	done    int             // the latest of them that has ended
+	looked  clock.Instant   // when the latest began
+	next    chan struct{}   // closed when one ends
 }
 
 // rosterObserver is told what the joiner writes into records, by the node's index. It
@@ -68,13 +69,13 @@ type memberNode interface {
 	Do(ctx context.Context, p plan) error
 }
 
-func newRoster(c charter, founder string, clock *Clock, o rosterObserver) *roster {
+func newRoster(c charter, founder string, t *clock.Clock, o rosterObserver) *roster {
 	n := len(c.names)
 	return &roster{
-		charter: c, clock: clock, observer: o, founder: founder,
+		charter: c, clock: t, observer: o, founder: founder,
 		work: make(chan struct{}, 1), raised: make([]bool, n), bound: make([]bool, n), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
-		faults: make([]error, n), until: make([]instant, n), changed: make(chan struct{}), next: make(chan struct{}),
+		faults: make([]error, n), until: make([]clock.Instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}
 }
 
@@ -122,12 +123,12 @@ func (r *roster) publish(i int, s sight) sight {
 }
 
 // missed notes that node i did not answer.
-func (r *roster) missed(i int, sent instant, cause error) {
+func (r *roster) missed(i int, sent clock.Instant, cause error) {
 	r.mu.Lock()
 	last := r.sights[i]
 	r.mu.Unlock()
 	why := fault.Unnamed(cause.Error())
-	s := unread(last, sent, r.clock.now(), why)
+	s := unread(last, sent, r.clock.Now(), why)
 	if errors.Is(cause, fault.ErrMisconfigured) {
 		s.answered = true
 		s = s.refuse(strings.TrimPrefix(why, fault.Unnamed(fault.ErrMisconfigured.Error())+": ")) // the state says so
@@ -151,7 +152,7 @@ func (r *roster) seatOf(ctx context.Context, i int, own sight) (seat, error) {
 			r.stale[i].Store(false) // what was published until now is in st
 			err := r.abstention(f, i, why)
 			r.mu.Unlock()
-			if why != "" || f.next(i, r.clock.now(), r.proposal()).do != doNothing {
+			if why != "" || f.next(i, r.clock.Now(), r.proposal()).do != doNothing {
 				r.wake()
 			}
 			return st, err
@@ -184,7 +185,7 @@ func (r *roster) abstention(f fleet, i int, why string) error {
 	if why == "" {
 		return nil
 	}
-	p := f.next(i, r.clock.now(), r.proposal())
+	p := f.next(i, r.clock.Now(), r.proposal())
 	if p.cause != "" {
 		why = p.cause
 	}
@@ -230,11 +231,11 @@ func (r *roster) mayVote(i int) bool {
 
 // proposal is what this Locker would found a cluster with.
 func (r *roster) proposal() proposal {
-	return proposal{cluster: r.founder, clock: quorum.Token(max(r.clock.wall().UnixMicro(), 0))}
+	return proposal{cluster: r.founder, clock: quorum.Token(max(r.clock.Wall().UnixMicro(), 0))}
 }
 
 // readSince tells whether node i answered a look that was sent after t.
-func (r *roster) readSince(i int, t instant) bool {
+func (r *roster) readSince(i int, t clock.Instant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sights[i].answered && r.sights[i].sent > t

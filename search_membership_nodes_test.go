@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
@@ -320,9 +321,9 @@ func (sys *memberSystem) install(v *server, o order) {
 }
 
 // nowInstant is the joiner's present, in the rules' own terms.
-const nowInstant = redlock.Instant(1000 * unit)
+const nowInstant = clock.Instant(1000 * unit)
 
-func ago(age uint8) redlock.Instant { return nowInstant - redlock.Instant(age)*redlock.Instant(unit) }
+func ago(age uint8) clock.Instant { return nowInstant - clock.Instant(age)*clock.Instant(unit) }
 
 func word(kind byte, n uint8) string {
 	if n == 0 {

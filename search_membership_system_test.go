@@ -405,3 +405,12 @@ func (sys *memberSystem) charter(j uint8) redlock.Charter {
 	}
 	return c
 }
+
+// How far a client's attempt is.
+const (
+	idle uint8 = iota
+	acquiring
+	raising
+	held
+	over // given up or released: rolled back
+)

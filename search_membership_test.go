@@ -1,7 +1,9 @@
 package redlock_test
 
 import (
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
@@ -366,4 +368,8 @@ func TestSearchMembershipCheckerCatches(t *testing.T) {
 			}
 		})
 	}
+}
+
+func isAny(err error, want []error) bool {
+	return slices.ContainsFunc(want, func(w error) bool { return errors.Is(err, w) })
 }

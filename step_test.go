@@ -144,33 +144,6 @@ func eventually(t *testing.T, limit time.Duration, ok func() bool) {
 	}
 }
 
-func TestAStepIsSeenBeyondTheRoundTripAndTheDriftAndNeverInvented(t *testing.T) {
-	const ms = time.Millisecond
-	for _, tt := range []struct {
-		name     string
-		sent     time.Duration // of the second sample; the first is asked for at 0 and answered at 2 ms
-		trip     time.Duration
-		server   time.Duration // its clock at the second sample; at the first it shows an hour
-		stepped  bool
-		positive bool
-	}{
-		{"steady", 1000 * ms, 2 * ms, time.Hour + 1001*ms, false, false},
-		{"fast within the drift", 1000 * ms, 2 * ms, time.Hour + 1009*ms, false, false},
-		{"slow within the drift", 1000 * ms, 2 * ms, time.Hour + 993*ms, false, false},
-		{"within a long round trip", 1000 * ms, 250 * ms, time.Hour + 1240*ms, false, false},
-		{"forward", 1000 * ms, 2 * ms, time.Hour + 1030*ms, true, true},
-		{"back", 1000 * ms, 2 * ms, time.Hour + 970*ms, true, false},
-		{"far forward in a long round trip", 1000 * ms, 250 * ms, time.Hour + 21*time.Second, true, true},
-		{"far back", 1000 * ms, 2 * ms, -time.Hour, true, false},
-	} {
-		got := redlock.StepBetween([2]time.Duration{0, tt.sent}, [2]time.Duration{2 * ms, tt.sent + tt.trip},
-			[2]time.Duration{time.Hour + ms, tt.server}, 0.01)
-		if (got != 0) != tt.stepped || tt.stepped && (got > 0) != tt.positive {
-			t.Errorf("%s: got a step of %v; want stepped=%v, forward=%v", tt.name, got, tt.stepped, tt.positive)
-		}
-	}
-}
-
 // A holder dies, and clocks jump back: on the nodes that jumped its key stays for
 // two hours more. One such node keeps nobody waiting; a quorum does, and says why.
 // Without the watch they go on voting at once, as if nothing had happened; with it

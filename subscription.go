@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 type subscription struct {
 	node    *node
 	channel string
-	clock   *Clock
+	clock   *clock.Clock
 	called  func(node int, key string)
 	renewed func(node int) // calls may have been missed before
 
@@ -48,7 +50,7 @@ func (s *subscription) run(ctx context.Context) {
 			failures = 0
 		}
 		s.settle()
-		pause := s.clock.newTimer(min(firstResubscribe<<min(failures, 10), lastResubscribe))
+		pause := s.clock.NewTimer(min(firstResubscribe<<min(failures, 10), lastResubscribe))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 // copy of the client, not of the program's, and only where MaxActiveConns is set.
 type turnstile struct {
 	longest time.Duration // that a command waits; the node timeout bounds it all
-	clock   *Clock
+	clock   *clock.Clock
 	waiting atomic.Int64
 }
 
@@ -52,8 +54,8 @@ func (t *turnstile) pass(ctx context.Context, send func() error, cmds ...redis.C
 	}
 	t.waiting.Add(1)
 	defer t.waiting.Add(-1)
-	until := t.clock.early().add(t.longest)
-	for errors.Is(err, redis.ErrPoolExhausted) && t.clock.early() < until && t.pause(ctx, turnPoll) {
+	until := t.clock.Early().Add(t.longest)
+	for errors.Is(err, redis.ErrPoolExhausted) && t.clock.Early() < until && t.pause(ctx, turnPoll) {
 		for _, c := range cmds {
 			c.SetErr(nil)
 		}
@@ -64,7 +66,7 @@ func (t *turnstile) pass(ctx context.Context, send func() error, cmds ...redis.C
 
 // pause returns false when ctx was done first.
 func (t *turnstile) pause(ctx context.Context, d time.Duration) bool {
-	timer := t.clock.newTimer(d)
+	timer := t.clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

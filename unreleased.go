@@ -57,7 +57,7 @@ func (l *Locker) unreleased() error {
 	var e unreleasedError
 	for i, n := range l.nodes {
 		u := unreleased{node: i, name: n.name}
-		if u.names, u.cause = n.unreleased(l.clock.early()); len(u.names) == 0 {
+		if u.names, u.cause = n.unreleased(l.clock.Early()); len(u.names) == 0 {
 			continue
 		}
 		for k, name := range u.names {

@@ -20,7 +20,7 @@ func (n *node) verify() (epoch string, abstains, err error) {
 	if n.cfg.unprotected {
 		return n.enroll(ctx)
 	}
-	sent := n.clock.now()
+	sent := n.clock.Now()
 	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
 		s, err := n.read(ctx, tx, false)
 		if err != nil {

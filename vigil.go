@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -28,15 +29,15 @@ type vigil struct {
 	waiting   int // goroutines
 	hangUp    context.CancelFunc
 	lookouts  lookHeap
-	beats     []instant // when each node's next sign of life is due; never: none is
-	nextLooks instant   // no looks before
-	turn      int       // the node that the next look goes to
+	beats     []clock.Instant // when each node's next sign of life is due; never: none is
+	nextLooks clock.Instant   // no looks before
+	turn      int             // the node that the next look goes to
 }
 
 func newVigil(l *Locker, id string) *vigil {
 	w := &vigil{locker: l, id: id, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	for _, n := range l.nodes {
-		w.beats = append(w.beats, never)
+		w.beats = append(w.beats, clock.Never)
 		w.subs = append(w.subs, &subscription{
 			node: n, channel: lua.WakeChannel + id, clock: l.clock, called: w.called, renewed: w.renewed,
 			settled: make(chan struct{}), stopped: make(chan struct{}),
@@ -52,8 +53,8 @@ func (w *vigil) join(ctx context.Context) error {
 	w.waiting++
 	first := w.waiting == 1
 	for i, at := range w.beats {
-		if at == never {
-			w.beats[i] = w.locker.clock.early()
+		if at == clock.Never {
+			w.beats[i] = w.locker.clock.Early()
 		}
 	}
 	if !w.started && !w.closed {
@@ -88,7 +89,7 @@ func (w *vigil) settled(ctx context.Context) error {
 		default:
 		}
 		if limit == nil {
-			limit = w.locker.clock.newTimer(w.locker.cfg.nodeTimeout)
+			limit = w.locker.clock.NewTimer(w.locker.cfg.nodeTimeout)
 			defer limit.Stop()
 		}
 		select {
@@ -150,7 +151,7 @@ func (w *vigil) called(i int, key string) {
 func (w *vigil) renewed(i int) {
 	l := w.locker
 	w.mu.Lock()
-	if now := l.clock.early(); w.beats[i] > now { // the node is to know that we live
+	if now := l.clock.Early(); w.beats[i] > now { // the node is to know that we live
 		w.beats[i] = now
 		w.rouse()
 	}
@@ -166,10 +167,10 @@ func (w *vigil) renewed(i int) {
 // run says that we live, and looks, as it is due.
 func (w *vigil) run() {
 	defer close(w.done)
-	t := w.locker.clock.newTimer(time.Hour)
+	t := w.locker.clock.NewTimer(time.Hour)
 	defer t.Stop()
 	for {
-		if pause := w.step(w.locker.clock.early()); pause >= 0 {
+		if pause := w.step(w.locker.clock.Early()); pause >= 0 {
 			t.Reset(pause)
 		} else {
 			t.Stop()
@@ -184,7 +185,7 @@ func (w *vigil) run() {
 }
 
 // step does what is due, and returns when the next thing is; negative: nothing is.
-func (w *vigil) step(now instant) time.Duration {
+func (w *vigil) step(now clock.Instant) time.Duration {
 	w.mu.Lock()
 	beats := w.dueBeats(now)
 	looks, first := w.dueLooks(now)
@@ -200,23 +201,23 @@ func (w *vigil) step(now instant) time.Duration {
 	for i, k := range looks {
 		nodes[(first+i)%len(nodes)].submitPoll(k)
 	}
-	if next == never {
+	if next == clock.Never {
 		return -1
 	}
-	return max(next.sub(now), 0)
+	return max(next.Sub(now), 0)
 }
 
 // dueBeats takes the signs of life that are due, and says when the next ones are;
 // mu is held. The one that is due when nobody waits any more is still sent.
-func (w *vigil) dueBeats(now instant) (nodes []int) {
+func (w *vigil) dueBeats(now clock.Instant) (nodes []int) {
 	for i, at := range w.beats {
 		if at > now {
 			continue
 		}
 		nodes = append(nodes, i)
-		w.beats[i] = now.add(quorum.BeatEvery)
+		w.beats[i] = now.Add(quorum.BeatEvery)
 		if w.waiting == 0 {
-			w.beats[i] = never
+			w.beats[i] = clock.Never
 		}
 	}
 	return nodes

@@ -3,20 +3,22 @@ package redlock
 import (
 	"math/bits"
 	"sync"
+
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // vouchers are the nodes that vouch for a claim: those that granted or confirmed it
 // in the round that it stands on. The round and its nodes change together, so that
 // a straggler of an older round vouches for nothing any more.
 type vouchers struct {
-	mu    sync.Mutex // guards the fields below; nothing else is taken under it
-	round instant    // when the round was sent
-	nodes uint64     // one bit each
+	mu    sync.Mutex    // guards the fields below; nothing else is taken under it
+	round clock.Instant // when the round was sent
+	nodes uint64        // one bit each
 }
 
 // stand has the claim stand on the round that was sent at start, for which these
 // nodes vouch.
-func (v *vouchers) stand(start instant, nodes uint64) {
+func (v *vouchers) stand(start clock.Instant, nodes uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.round, v.nodes = start, nodes
@@ -24,7 +26,7 @@ func (v *vouchers) stand(start instant, nodes uint64) {
 
 // vouch notes that node i granted or confirmed the claim in the round that was sent
 // at start.
-func (v *vouchers) vouch(i int, start instant) {
+func (v *vouchers) vouch(i int, start clock.Instant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.round == start {
@@ -34,7 +36,7 @@ func (v *vouchers) vouch(i int, start instant) {
 
 // discount takes node i out if the round was sent since then, and returns whether it
 // vouched and how many are left.
-func (v *vouchers) discount(i int, since instant) (vouched bool, left int) {
+func (v *vouchers) discount(i int, since clock.Instant) (vouched bool, left int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.round < since {

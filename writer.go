@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
@@ -26,7 +27,7 @@ func (n *node) write() {
 func (n *node) sleep() bool {
 	for {
 		n.mu.Lock()
-		now := n.clock.early()
+		now := n.clock.Early()
 		work := n.queue.len() > 0 || n.queue.owes()
 		pause := n.pause(now)
 		if n.closed {
@@ -34,7 +35,7 @@ func (n *node) sleep() bool {
 				n.mu.Unlock()
 				return false
 			}
-			pause = min(pause, n.until.sub(now))
+			pause = min(pause, n.until.Sub(now))
 		}
 		if work && pause <= 0 {
 			n.mu.Unlock()
@@ -53,7 +54,7 @@ func (n *node) sleep() bool {
 
 // tries tells whether a node that was closed is sent something more: what it was
 // never sent, and for as long as Close has time what it did not take; mu is held.
-func (n *node) tries(now instant) bool {
+func (n *node) tries(now clock.Instant) bool {
 	if n.down == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
 		return true
 	}
@@ -65,7 +66,7 @@ func (n *node) tries(now instant) bool {
 func (n *node) rest() {
 	if n.pinned != nil {
 		if n.idler == nil {
-			n.idler = n.clock.newTimer(unpinAfter)
+			n.idler = n.clock.NewTimer(unpinAfter)
 		}
 		n.idler.Reset(unpinAfter)
 		defer n.idler.Stop()
@@ -86,12 +87,12 @@ func (n *node) rest() {
 
 // pause is how long the node is left alone: between two probes of one that is
 // down, and between two tries of rollbacks that it refuses; mu is held.
-func (n *node) pause(now instant) time.Duration {
+func (n *node) pause(now clock.Instant) time.Duration {
 	switch {
 	case n.down != nil:
-		return n.downUntil.sub(now)
+		return n.downUntil.Sub(now)
 	case n.queue.len() == 0 && len(n.queue.releases) == 0:
-		return n.queue.retryAt.sub(now)
+		return n.queue.retryAt.Sub(now)
 	default:
 		return 0
 	}
@@ -99,7 +100,7 @@ func (n *node) pause(now instant) time.Duration {
 
 // doze waits out a pause between two probes of a node that is owed releases.
 func (n *node) doze(pause time.Duration, closed bool) {
-	t := n.clock.newTimer(pause)
+	t := n.clock.NewTimer(pause)
 	defer t.Stop()
 	stop := n.stop
 	if closed {
@@ -114,7 +115,7 @@ func (n *node) doze(pause time.Duration, closed bool) {
 
 // flush sends what has gathered, and hands out the replies.
 func (n *node) flush() {
-	now := n.clock.early()
+	now := n.clock.Early()
 	n.mu.Lock()
 	n.busySince = now
 	suspect := n.down
@@ -153,7 +154,7 @@ func (n *node) flush() {
 
 // attend notes whether the node votes in the flight that was taken, and tells when
 // it does so again.
-func (n *node) attend(now instant) {
+func (n *node) attend(now clock.Instant) {
 	votes := n.flight.silent == nil
 	if votes && n.away {
 		n.returned.Store(int64(now))
@@ -166,11 +167,11 @@ func (n *node) attend(now instant) {
 func (n *node) probe() error {
 	n.unpin() // the pool may have no other connection
 	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
-	sent := n.clock.now()
+	sent := n.clock.Now()
 	err := n.calls.Process(context.Background(), cmd)
 	if errors.Is(err, errExchanged) { // the next connection is let in
 		cmd.SetErr(nil)
-		sent = n.clock.now()
+		sent = n.clock.Now()
 		err = n.calls.Process(context.Background(), cmd)
 	}
 	switch {
@@ -254,8 +255,8 @@ func (n *node) pin() wire {
 	if n.bounded == nil {
 		return n.calls
 	}
-	now := n.clock.early()
-	if n.pinned != nil && (now.sub(n.lastUse) > unpinAfter || now.sub(n.pinnedAt) > repinAfter) {
+	now := n.clock.Early()
+	if n.pinned != nil && (now.Sub(n.lastUse) > unpinAfter || now.Sub(n.pinnedAt) > repinAfter) {
 		n.unpin()
 	}
 	if n.pinned == nil {

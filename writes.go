@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -22,7 +23,7 @@ func refusesWrites(err error) bool {
 // writeRefusal is that a node refuses to write.
 type writeRefusal struct {
 	cause error
-	since instant
+	since clock.Instant
 }
 
 // sawRefusal takes note of an error: where the node refuses to write, that is told
@@ -34,7 +35,7 @@ func (n *node) sawRefusal(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.unwritten.Load() == nil {
-		r := &writeRefusal{explain(err), n.clock.early()}
+		r := &writeRefusal{explain(err), n.clock.Early()}
 		n.unwritten.Store(r)
 		n.observer.RefusesWrites(n.index, r.cause)
 	}
@@ -49,7 +50,7 @@ func (n *node) sawWrite() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := n.unwritten.Swap(nil); r != nil {
-		n.observer.TakesWrites(n.index, n.clock.early().sub(r.since))
+		n.observer.TakesWrites(n.index, n.clock.Early().Sub(r.since))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/quorumkit/redlock/internal/nosuspend"
 )
 
-// Clock is where a Locker takes its time from: a scale that never goes back and
+// Clock is a scale that never goes back and
 // counts the time that the machine spent suspended, where the system can tell.
 // It is the growth of the monotonic clock plus the growth of (BOOTTIME -
 // MONOTONIC), so that it counts a suspend on Linux and still is virtual inside a
@@ -17,22 +17,23 @@ import (
 // monotonic clock decides (it runs on through a suspend on Windows, and stands
 // still on macOS).
 //
-// Wall clocks never enter a validity. They only suggest tokens (see hint).
+// Wall clocks never enter a validity. They only suggest tokens.
 //
-// This is the only file that reads the system's clock, but for clock_linux.go,
+// This is the only file that reads the system's clock, but for suspend_linux.go,
 // which reads BOOTTIME.
 type Clock struct {
 	origin    time.Time
 	suspend   func() time.Duration // time spent suspended since boot
 	booted    time.Duration        // suspend() at the origin
 	suspended atomic.Int64         // the most seen since the origin, in nanoseconds
-	asked     atomic.Int64         // when now was last called
+	asked     atomic.Int64         // when Now was last called
 }
 
 // askEvery is how long a round may go without asking about a suspend.
 const askEvery = 100 * time.Millisecond
 
-func newClock() *Clock {
+// New is a clock that counts from now on.
+func New() *Clock {
 	suspend := suspendedSinceBoot
 	if nosuspend.Now() {
 		suspend = func() time.Duration { return 0 }
@@ -40,27 +41,27 @@ func newClock() *Clock {
 	return &Clock{origin: time.Now(), suspend: suspend, booted: suspend()}
 }
 
-// early reads the clock without asking the system about a suspend: a suspend
-// since the last call of now is missing, so the result may be too early, never
+// Early reads the clock without asking the system about a suspend: a suspend
+// since the last call of Now is missing, so the result may be too early, never
 // too late. That is safe where a lease begins, and good enough for everything
 // that decides nothing about a validity; it costs no system call.
-func (c *Clock) early() instant {
-	return instant(int64(time.Since(c.origin)) + c.suspended.Load())
+func (c *Clock) Early() Instant {
+	return Instant(int64(time.Since(c.origin)) + c.suspended.Load())
 }
 
-// start is when a round begins. It is early, unless nobody has asked about a
+// Start is when a round begins. It is early, unless nobody has asked about a
 // suspend for a while: a round must not look as if it had slept through one.
-func (c *Clock) start() instant {
-	if at := c.early(); at.sub(instant(c.asked.Load())) < askEvery {
+func (c *Clock) Start() Instant {
+	if at := c.Early(); at.Sub(Instant(c.asked.Load())) < askEvery {
 		return at
 	}
-	return c.now()
+	return c.Now()
 }
 
-// now reads the clock: what decides about a validity asks this one.
-func (c *Clock) now() instant {
+// Now reads the clock: what decides about a validity asks this one.
+func (c *Clock) Now() Instant {
 	asleep := int64(c.suspend() - c.booted)
-	defer func() { c.asked.Store(int64(c.early())) }()
+	defer func() { c.asked.Store(int64(c.Early())) }()
 	for {
 		seen := c.suspended.Load()
 		if asleep <= seen {
@@ -71,15 +72,22 @@ func (c *Clock) now() instant {
 			break
 		}
 	}
-	return instant(int64(time.Since(c.origin)) + asleep)
+	return Instant(int64(time.Since(c.origin)) + asleep)
 }
 
-// wall is the wall clock, for logs and for hints.
-func (c *Clock) wall() time.Time { return time.Now() }
+// Wall is the wall clock, for logs and for hints.
+func (c *Clock) Wall() time.Time { return time.Now() }
 
-// newTimer is a timer on Go's monotonic clock, which does not count a suspend:
-// whoever must not oversleep one looks at now at least every pollInterval.
-func (c *Clock) newTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
+// NewTimer is a timer on Go's monotonic clock, which does not count a suspend:
+// whoever must not oversleep one looks at Now now and then.
+func (c *Clock) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
 
-// afterFunc runs f in a goroutine of its own after d.
-func (c *Clock) afterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }
+// AfterFunc runs f in a goroutine of its own after d.
+func (c *Clock) AfterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }
+
+// SuspendBy takes the time spent suspended from f from now on, as if the system had
+// told it: for tests. Nobody may read the clock meanwhile.
+func (c *Clock) SuspendBy(f func() time.Duration) {
+	c.suspend, c.booted = f, f()
+	c.suspended.Store(0) // the system's two clocks are not read at one instant
+}

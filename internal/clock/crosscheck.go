@@ -32,55 +32,56 @@ const (
 
 // gap is a long time between two samples of a node.
 type gap struct {
-	from, to reading
-	others   []reading // by node, at about from
+	from, to Sample
+	others   []Sample // by node, at about from
 }
 
-// witnesses are the readings of all nodes, as far as they are of use to judge one.
-type witnesses struct {
-	factor float64     // of the drift
-	latest []reading   // by node
-	around [][]reading // around[i] is of all nodes, at about latest[i]
-	gaps   []gap       // by node; to.at is 0: none
+// CrossCheck has the samples of all nodes, as far as they are of use to judge one.
+type CrossCheck struct {
+	factor float64    // of the drift
+	latest []Sample   // by node
+	around [][]Sample // around[i] is of all nodes, at about latest[i]
+	gaps   []gap      // by node; to.at is 0: none
 }
 
-func newWitnesses(nodes int, factor float64) *witnesses {
-	w := &witnesses{factor: factor, latest: make([]reading, nodes), around: make([][]reading, nodes), gaps: make([]gap, nodes)}
+// NewCrossCheck is of so many nodes that have shown nothing yet.
+func NewCrossCheck(nodes int, factor float64) *CrossCheck {
+	w := &CrossCheck{factor: factor, latest: make([]Sample, nodes), around: make([][]Sample, nodes), gaps: make([]gap, nodes)}
 	for i := range w.around {
-		w.around[i] = make([]reading, nodes)
+		w.around[i] = make([]Sample, nodes)
 	}
 	return w
 }
 
-// slip is a step that a node made in a gap, by at least so much.
-type slip struct {
-	node int
-	by   time.Duration
+// Step is a step that a node made in a gap, by at least so much.
+type Step struct {
+	Node int
+	By   time.Duration
 }
 
-// sample takes in a reading of a node, and returns the steps that it brings to
+// Take takes in a sample of a node, and returns the steps that it brings to
 // light: the node's own, and those of others that it is a witness of.
-func (w *witnesses) sample(node int, r reading) []slip {
-	if last := w.latest[node]; last.at != 0 && r.at.sub(last.at) > longGap {
+func (w *CrossCheck) Take(node int, r Sample) []Step {
+	if last := w.latest[node]; last.At != 0 && r.At.Sub(last.At) > longGap {
 		w.gaps[node] = gap{from: last, to: r, others: slices.Clone(w.around[node])}
 	}
 	w.latest[node] = r
 	copy(w.around[node], w.latest)
 	for i, around := range w.around {
-		if around[node].at == 0 && w.latest[i].at != 0 && r.at.sub(w.latest[i].at) <= nearby {
+		if around[node].At == 0 && w.latest[i].At != 0 && r.At.Sub(w.latest[i].At) <= nearby {
 			around[node] = r
 		}
 	}
-	var found []slip
+	var found []Step
 	for i := range w.gaps {
 		g := &w.gaps[i]
 		switch {
-		case g.to.at == 0:
-		case r.at.sub(g.to.at) > nearby:
+		case g.to.At == 0:
+		case r.At.Sub(g.to.At) > nearby:
 			*g = gap{}
 		default:
 			if by := w.judge(i); by != 0 {
-				found = append(found, slip{i, by})
+				found = append(found, Step{i, by})
 				*g = gap{}
 			}
 		}
@@ -90,16 +91,16 @@ func (w *witnesses) sample(node int, r reading) []slip {
 
 // judge is how far node i stepped in its gap, by the word of another node; 0: it
 // did not, or nobody can tell.
-func (w *witnesses) judge(i int) time.Duration {
+func (w *CrossCheck) judge(i int) time.Duration {
 	g := &w.gaps[i]
-	slack := drift(g.to.at.sub(g.from.at), w.factor*keptFactor)
+	slack := Drift(g.to.At.Sub(g.from.At), w.factor*keptFactor)
 	by := g.from.moveTo(g.to).beyond(slack)
 	if by == 0 {
 		return 0
 	}
 	for j, before := range g.others {
 		after := w.latest[j]
-		covers := before.at != 0 && before.at.sub(g.from.at) <= nearby && g.to.at.sub(after.at) <= nearby
+		covers := before.At != 0 && before.At.Sub(g.from.At) <= nearby && g.to.At.Sub(after.At) <= nearby
 		if j != i && covers && before.moveTo(after).within(slack) {
 			return by
 		}

@@ -5,78 +5,80 @@ import (
 	"time"
 )
 
-// driftFloor is added to the drift allowance: Redis expires with a resolution of
+// DriftFloor is added to the drift allowance: Redis expires with a resolution of
 // one millisecond on either side (the Redis page on distributed locks).
-const driftFloor = 2 * time.Millisecond
+const DriftFloor = 2 * time.Millisecond
 
+// The bounds of what a Locker may be given.
 const (
-	// maxMaxTTL is the longest lease that any cluster allows.
-	maxMaxTTL = 24 * time.Hour
-	// maxDriftFactor is the largest that a Locker may be given.
-	maxDriftFactor = 0.5
+	// MaxMaxTTL is the longest lease that any cluster allows.
+	MaxMaxTTL = 24 * time.Hour
+	// MaxDriftFactor is the largest that a Locker may be given.
+	MaxDriftFactor = 0.5
 )
 
-// instant is a reading of the Clock: nanoseconds on a scale that never goes back.
-type instant int64
+// Instant is a reading of the Clock: nanoseconds on a scale that never goes back.
+type Instant int64
 
-// never is the date of what is not due.
-const never = instant(math.MaxInt64)
+// Never is the date of what is not due.
+const Never = Instant(math.MaxInt64)
 
-// add is d later than t; never where the scale ends before.
-func (t instant) add(d time.Duration) instant {
-	if d > 0 && t > never-instant(d) {
-		return never
+// Add is d later than t; Never where the scale ends before.
+func (t Instant) Add(d time.Duration) Instant {
+	if d > 0 && t > Never-Instant(d) {
+		return Never
 	}
-	return t + instant(d)
+	return t + Instant(d)
 }
 
-// floor is the last instant of a grid that is not after t.
-func (t instant) floor(grid time.Duration) instant { return t - t%instant(grid) }
+// Floor is the last instant of a grid that is not after t.
+func (t Instant) Floor(grid time.Duration) Instant { return t - t%Instant(grid) }
 
-func (t instant) sub(u instant) time.Duration { return time.Duration(t - u) }
+// Sub is how much later t is than u.
+func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 
-// drift is what a node's clock may gain on ours while a lease of ttl runs.
-func drift(ttl time.Duration, factor float64) time.Duration {
-	return time.Duration(float64(ttl)*factor) + driftFloor
+// Drift is what a node's clock may gain on ours while a lease of ttl runs.
+func Drift(ttl time.Duration, factor float64) time.Duration {
+	return time.Duration(float64(ttl)*factor) + DriftFloor
 }
 
-// validity is the part of a lease that its holder may trust, when the commands
+// Validity is the part of a lease that its holder may trust, when the commands
 // that set it were sent at start. It counts from the sending: no node can have
 // begun its lease earlier.
-type validity struct {
-	until instant // zero: never valid
+type Validity struct {
+	Until Instant // zero: never valid
 }
 
-// validFrom is the validity of a lease of ttl whose commands were sent at start.
-func validFrom(start instant, ttl time.Duration, factor float64) validity {
-	return validity{until: start.add(ttl - drift(ttl, factor))}
+// ValidFrom is the validity of a lease of ttl whose commands were sent at start.
+func ValidFrom(start Instant, ttl time.Duration, factor float64) Validity {
+	return Validity{Until: start.Add(ttl - Drift(ttl, factor))}
 }
 
-// lease is the lease, sent now, whose validity lasts no less than what is left of
+// Lease is the lease, sent now, whose validity lasts no less than what is left of
 // v: what a node that lost the lock is given, where v is not to be lengthened.
-func (v validity) lease(now instant, factor float64) time.Duration {
-	return time.Duration(float64(v.remaining(now)+driftFloor) / (1 - factor))
+func (v Validity) Lease(now Instant, factor float64) time.Duration {
+	return time.Duration(float64(v.Remaining(now)+DriftFloor) / (1 - factor))
 }
 
-// remaining is what is left of the validity; 0 when it has ended.
-func (v validity) remaining(now instant) time.Duration {
-	return max(v.until.sub(now), 0)
+// Remaining is what is left of the validity; 0 when it has ended.
+func (v Validity) Remaining(now Instant) time.Duration {
+	return max(v.Until.Sub(now), 0)
 }
 
-// holds tells whether the validity lasts at now.
-func (v validity) holds(now instant) bool { return v.until > now }
+// Holds tells whether the validity lasts at now.
+func (v Validity) Holds(now Instant) bool { return v.Until > now }
 
-// confirm is the validity after a quorum confirmed an extension that would give
+// Confirm is the validity after a quorum confirmed an extension that would give
 // next. A lapse is final: a confirmation that is known only after the old
 // validity ended counts for nothing, because a late acquire may have revived a
 // lock that another took and released in between, with an older token. A shorter
 // lease never replaces a longer one, because the nodes never lower theirs.
-func (v validity) confirm(next validity, now instant) (validity, bool) {
-	if !v.holds(now) {
+func (v Validity) Confirm(next Validity, now Instant) (Validity, bool) {
+	if !v.Holds(now) {
 		return v, false
 	}
-	return validity{until: max(v.until, next.until)}, true
+	return Validity{Until: max(v.Until, next.Until)}, true
 }
 
-// milliseconds rounds up: a node never keeps less than was asked for.
-func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+// Milliseconds rounds up: a node never keeps less than was asked for.
+func Milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// reading is one sample of a node's clock: bounds of what it is ahead of ours.
+// Sample is one reading of a node's clock: bounds of what it is ahead of ours.
 // The server read its clock at some moment between our sending and our receiving,
 // so the offset is known no better than the round trip.
-type reading struct {
-	least, most time.Duration
-	at          instant // when the reply was received
+type Sample struct {
+	Least, Most time.Duration
+	At          Instant // when the reply was received
 }
 
-// readClock makes a reading of a TIME that was asked for at sent and answered at
+// SampleOf makes a sample of a TIME that was asked for at sent and answered at
 // received.
-func readClock(sent, received instant, server time.Time) reading {
+func SampleOf(sent, received Instant, server time.Time) Sample {
 	t := time.Duration(server.UnixNano())
-	return reading{least: t - time.Duration(received), most: t - time.Duration(sent), at: received}
+	return Sample{Least: t - time.Duration(received), Most: t - time.Duration(sent), At: received}
 }
 
-// stepTo is how far the node's clock has stepped between two readings, beyond
+// StepTo is how far the node's clock has stepped between two samples, beyond
 // what the drift factor allows for the time between; 0 if it need not have. A
 // clock that runs too fast or too slow shows as a row of steps.
-func (r reading) stepTo(next reading, factor float64) time.Duration {
-	return r.moveTo(next).beyond(drift(next.at.sub(r.at), factor))
+func (r Sample) StepTo(next Sample, factor float64) time.Duration {
+	return r.moveTo(next).beyond(Drift(next.At.Sub(r.At), factor))
 }
 
-// narrow is what two readings say together, as of the later one. Each says where the
+// Narrow is what two readings say together, as of the later one. Each says where the
 // clock can be, within the round trip; the earlier one is that much wider by now as
 // clocks may drift. A reading with a long round trip so takes nothing away from what
 // was known, and many that follow closely do not add up what is allowed between two:
@@ -35,11 +35,11 @@ func (r reading) stepTo(next reading, factor float64) time.Duration {
 //
 // Where they leave no room, by less than a step, the earlier one stands: the next
 // tells more.
-func (r reading) narrow(next reading, factor float64) reading {
-	wider := time.Duration(float64(next.at.sub(r.at)) * factor)
-	old := reading{least: r.least - wider, most: r.most + wider, at: next.at}
-	both := reading{least: max(old.least, next.least), most: min(old.most, next.most), at: next.at}
-	if both.least > both.most {
+func (r Sample) Narrow(next Sample, factor float64) Sample {
+	wider := time.Duration(float64(next.At.Sub(r.At)) * factor)
+	old := Sample{Least: r.Least - wider, Most: r.Most + wider, At: next.At}
+	both := Sample{Least: max(old.Least, next.Least), Most: min(old.Most, next.Most), At: next.At}
+	if both.Least > both.Most {
 		return old
 	}
 	return both
@@ -49,8 +49,8 @@ func (r reading) narrow(next reading, factor float64) reading {
 // bounds of it.
 type movement struct{ least, most time.Duration }
 
-func (r reading) moveTo(next reading) movement {
-	return movement{least: next.least - r.most, most: next.most - r.least}
+func (r Sample) moveTo(next Sample) movement {
+	return movement{least: next.Least - r.Most, most: next.Most - r.Least}
 }
 
 // beyond is how far it moved at least, if that is more than slack; else 0.
@@ -68,26 +68,27 @@ func (m movement) beyond(slack time.Duration) time.Duration {
 // within tells whether it certainly moved by no more than slack.
 func (m movement) within(slack time.Duration) bool { return m.least >= -slack && m.most <= slack }
 
-// stepError is why a node abstains whose clock stepped. A step forward ends
+// StepError is why a node abstains whose clock stepped. A step forward ends
 // leases early, so the node may have forgotten locks that are held; a step back
 // keeps keys beyond their leases. Either way it is not believed until every lease
 // of before is over: for MaxTTL, by the record as it was read after the step. What
 // was read before may be out of date, because any client may raise it.
-type stepError struct {
-	by      time.Duration
-	at      instant // when it was seen
-	clock   *Clock
-	longest func() time.Duration // MaxTTL, as far as it is known by now
+type StepError struct {
+	By      time.Duration
+	At      Instant // when it was seen
+	Clock   *Clock
+	Longest func() time.Duration // MaxTTL, as far as it is known by now
 }
 
-// until is when the node is believed again.
-func (e *stepError) until() instant { return e.at.add(e.longest()) }
+// Until is when the node is believed again.
+func (e *StepError) Until() Instant { return e.At.Add(e.Longest()) }
 
-func (e *stepError) Error() string {
+// Error says how far it stepped, and how long it is not believed.
+func (e *StepError) Error() string {
 	way := "forward"
-	if e.by < 0 {
+	if e.By < 0 {
 		way = "back"
 	}
-	left := max(e.until().sub(e.clock.early()), 0).Round(time.Millisecond)
-	return fmt.Sprintf("its clock stepped %s by at least %v; it abstains for this client for MaxTTL (%v), %v more", way, e.by.Abs().Round(time.Millisecond), e.longest(), left)
+	left := max(e.Until().Sub(e.Clock.Early()), 0).Round(time.Millisecond)
+	return fmt.Sprintf("its clock stepped %s by at least %v; it abstains for this client for MaxTTL (%v), %v more", way, e.By.Abs().Round(time.Millisecond), e.Longest(), left)
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
 
-var seedOfColumns = maphash.MakeSeed()
-
 // Canon: nodes are alike, so they stand in one order. All that a process knows of
 // a node is in the node's column.
 func (sys *queueSystem) Canon(s queueState) queueState {

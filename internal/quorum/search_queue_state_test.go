@@ -178,13 +178,3 @@ func (s queueState) String() string {
 	}
 	return out
 }
-
-// epoch is that of every node.
-const epoch scriptmodel.Epoch = 1
-
-func boolean(b bool) uint8 {
-	if b {
-		return 1
-	}
-	return 0
-}

@@ -20,24 +20,24 @@ var lockWays = []way{
 		kinds: []chaos.Break{chaos.Slow},
 		seed:  2003,
 		edits: []edit{
-			{"acquire.go", "valid := validFrom(r.start, t.ttl, l.cfg.drift)", `valid := validFrom(r.start, t.ttl, l.cfg.drift)
+			{"acquire.go", "valid := clock.ValidFrom(r.start, t.ttl, l.cfg.drift)", `valid := clock.ValidFrom(r.start, t.ttl, l.cfg.drift)
 		if BROKEN {
-			valid = validFrom(l.clock.now(), t.ttl, l.cfg.drift)
+			valid = clock.ValidFrom(l.clock.Now(), t.ttl, l.cfg.drift)
 		}`},
-			{"lock.go", "valid, ok := l.valid.confirm(validFrom(e.start, ttl, cfg.drift), now)", `start := e.start
+			{"lock.go", "valid, ok := l.valid.Confirm(clock.ValidFrom(e.start, ttl, cfg.drift), now)", `start := e.start
 	if BROKEN {
 		start = now
 	}
-	valid, ok := l.valid.confirm(validFrom(start, ttl, cfg.drift), now)`},
+	valid, ok := l.valid.Confirm(clock.ValidFrom(start, ttl, cfg.drift), now)`},
 		},
 	},
 	{
 		name: "no drift", takes: "validity is the whole lease",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		kinds: []chaos.Break{chaos.Drift},
-		edits: []edit{{"lease.go", "func validFrom(start instant, ttl time.Duration, factor float64) validity {", `func validFrom(start instant, ttl time.Duration, factor float64) validity {
+		edits: []edit{{"internal/clock/lease.go", "func ValidFrom(start Instant, ttl time.Duration, factor float64) Validity {", `func ValidFrom(start Instant, ttl time.Duration, factor float64) Validity {
 	if BROKEN {
-		return validity{until: start.add(ttl)}
+		return Validity{Until: start.Add(ttl)}
 	}`}},
 	},
 	{
@@ -109,7 +109,7 @@ var lockWays = []way{
 		name: "rejoin at once", takes: "a node that forgot votes without the wait",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		seed:  7,
-		edits: []edit{{"rejoin.go", "func (f fleet) due(i int, p proposal) instant {", `func (f fleet) due(i int, p proposal) instant {
+		edits: []edit{{"rejoin.go", "func (f fleet) due(i int, p proposal) clock.Instant {", `func (f fleet) due(i int, p proposal) clock.Instant {
 	p.admit = p.admit || BROKEN`}},
 	},
 	{

@@ -1,4 +1,4 @@
-package redlock_test
+package quorum_test
 
 import (
 	"github.com/quorumkit/redlock/internal/scriptmodel"

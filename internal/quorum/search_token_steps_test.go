@@ -1,9 +1,9 @@
-package redlock_test
+package quorum_test
 
 import (
 	"math/bits"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
@@ -109,7 +109,7 @@ func (sys *tokenSystem) decide(s *tokenState, a uint8, begun *[scriptmodel.Names
 
 // final asks the library whether a lapse is: no confirmation counts any more.
 func (sys *tokenSystem) final(c *attempt) bool {
-	_, revived := c.validity().Confirm(redlock.ValidUntil(redlock.Instant(c.until+1)), c.now())
+	_, revived := c.validity().Confirm(validUntil(clock.Instant(c.until+1)), c.now())
 	return !revived && !c.validity().Holds(c.now()) && sys.mistake != lapsedExtends
 }
 
@@ -339,7 +339,7 @@ func (sys *tokenSystem) confirm(s *tokenState, a uint8, yield yieldToken) {
 			votes[i] = quorum.Vote{Outcome: quorum.Granted}
 		}
 	}
-	next := redlock.ValidUntil(redlock.Instant(c.rounds + 1))
+	next := validUntil(clock.Instant(c.rounds + 1))
 	if quorum.Count(votes).Verdict() != quorum.Won || c.until == c.rounds+1 {
 		return
 	}
@@ -351,7 +351,7 @@ func (sys *tokenSystem) confirm(s *tokenState, a uint8, yield yieldToken) {
 		return
 	}
 	n := *s
-	n.attempts[a].until = uint8(v.Until())
+	n.attempts[a].until = uint8(v.Until)
 	for i := range sys.nodes {
 		l := &n.columns[i].links[a]
 		if !l.confirmed {

@@ -1,4 +1,4 @@
-package redlock_test
+package quorum_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 	"strings"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -178,9 +178,11 @@ func (sys *tokenSystem) checkPair(a, b *attempt) error {
 }
 
 // validity is the library's own, with leases that are over for a clock.
-func (a *attempt) validity() redlock.Validity { return redlock.ValidUntil(redlock.Instant(a.until)) }
+func (a *attempt) validity() clock.Validity { return validUntil(clock.Instant(a.until)) }
 
-func (a *attempt) now() redlock.Instant { return redlock.Instant(a.passed) }
+func validUntil(t clock.Instant) clock.Validity { return clock.Validity{Until: t} }
+
+func (a *attempt) now() clock.Instant { return clock.Instant(a.passed) }
 
 func (a *attempt) valid() bool { return a.phase == held && a.validity().Holds(a.now()) }
 

@@ -1,4 +1,4 @@
-package redlock_test
+package clock_test
 
 import (
 	"math/big"
@@ -6,32 +6,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 func TestValidityIsTheLeaseFromItsSendingLessDrift(t *testing.T) {
 	for _, c := range []struct {
-		start  redlock.Instant
+		start  clock.Instant
 		ttl    time.Duration
 		factor float64
-		want   redlock.Instant
+		want   clock.Instant
 	}{
-		{0, 10 * time.Second, 0.01, redlock.Instant(9898 * time.Millisecond)},
-		{redlock.Instant(time.Hour), 10 * time.Second, 0.01, redlock.Instant(time.Hour + 9898*time.Millisecond)},
-		{0, 10 * time.Second, 0, redlock.Instant(9998 * time.Millisecond)},
-		{0, 30 * time.Second, 0.25, redlock.Instant(22498 * time.Millisecond)},
-		{5, 2 * time.Millisecond, 0, 5},                              // nothing is left
-		{0, time.Millisecond, 0, redlock.Instant(-time.Millisecond)}, // never valid
-		{0, 100 * time.Millisecond, 0.5, redlock.Instant(48 * time.Millisecond)},
+		{0, 10 * time.Second, 0.01, clock.Instant(9898 * time.Millisecond)},
+		{clock.Instant(time.Hour), 10 * time.Second, 0.01, clock.Instant(time.Hour + 9898*time.Millisecond)},
+		{0, 10 * time.Second, 0, clock.Instant(9998 * time.Millisecond)},
+		{0, 30 * time.Second, 0.25, clock.Instant(22498 * time.Millisecond)},
+		{5, 2 * time.Millisecond, 0, 5},                            // nothing is left
+		{0, time.Millisecond, 0, clock.Instant(-time.Millisecond)}, // never valid
+		{0, 100 * time.Millisecond, 0.5, clock.Instant(48 * time.Millisecond)},
 	} {
-		if got := redlock.ValidFrom(c.start, c.ttl, c.factor).Until(); got != c.want {
+		if got := clock.ValidFrom(c.start, c.ttl, c.factor).Until; got != c.want {
 			t.Errorf("%v from %d, drift %v: got %d; want %d", c.ttl, c.start, c.factor, got, c.want)
 		}
 	}
 }
 
 // untilExactly computes with fractions of any size: start + ttl - ttl*factor - 2ms.
-func untilExactly(start redlock.Instant, ttl time.Duration, thousandths int64) *big.Rat {
+func untilExactly(start clock.Instant, ttl time.Duration, thousandths int64) *big.Rat {
 	drift := new(big.Rat).Mul(big.NewRat(int64(ttl), 1), big.NewRat(thousandths, 1000))
 	until := new(big.Rat).Add(big.NewRat(int64(start), 1), big.NewRat(int64(ttl), 1))
 	until.Sub(until, drift)
@@ -40,46 +40,46 @@ func untilExactly(start redlock.Instant, ttl time.Duration, thousandths int64) *
 
 // checkValidity compares with the exact value, and then moves start, lease and
 // drift in ways whose effect is known.
-func checkValidity(t *testing.T, start redlock.Instant, ttl time.Duration, thousandths int64) {
+func checkValidity(t *testing.T, start clock.Instant, ttl time.Duration, thousandths int64) {
 	t.Helper()
 	factor := float64(thousandths) / 1000
-	v := redlock.ValidFrom(start, ttl, factor)
-	off, _ := new(big.Rat).Sub(big.NewRat(int64(v.Until()), 1), untilExactly(start, ttl, thousandths)).Float64()
+	v := clock.ValidFrom(start, ttl, factor)
+	off, _ := new(big.Rat).Sub(big.NewRat(int64(v.Until), 1), untilExactly(start, ttl, thousandths)).Float64()
 	if off < -2 || off > 2 { // nanoseconds: the rounding of one product
 		t.Fatalf("%v from %d, drift %v: %.0f ns off", ttl, start, factor, off)
 	}
-	if moved := redlock.ValidFrom(start+12345, ttl, factor); moved.Until() != v.Until()+12345 {
-		t.Fatalf("%v from %d: sent 12345 ns later, it ends %d later", ttl, start, moved.Until()-v.Until())
+	if moved := clock.ValidFrom(start+12345, ttl, factor); moved.Until != v.Until+12345 {
+		t.Fatalf("%v from %d: sent 12345 ns later, it ends %d later", ttl, start, moved.Until-v.Until)
 	}
-	if longer := redlock.ValidFrom(start, ttl+time.Millisecond, factor); longer.Until() <= v.Until() {
+	if longer := clock.ValidFrom(start, ttl+time.Millisecond, factor); longer.Until <= v.Until {
 		t.Fatalf("%v from %d, drift %v: a longer lease ends sooner", ttl, start, factor)
 	}
-	if looser := redlock.ValidFrom(start, ttl, factor+0.01); looser.Until() > v.Until() {
+	if looser := clock.ValidFrom(start, ttl, factor+0.01); looser.Until > v.Until {
 		t.Fatalf("%v from %d, drift %v: with more drift it ends later", ttl, start, factor)
 	}
-	if end := start + redlock.Instant(ttl-redlock.DriftFloor); v.Until() > end {
+	if end := start + clock.Instant(ttl-clock.DriftFloor); v.Until > end {
 		t.Fatalf("%v from %d, drift %v: it ends after the lease", ttl, start, factor)
 	}
-	for _, now := range []redlock.Instant{start, v.Until() - 1, v.Until(), v.Until() + 1, v.Until() + 1<<40} {
+	for _, now := range []clock.Instant{start, v.Until - 1, v.Until, v.Until + 1, v.Until + 1<<40} {
 		checkRemaining(t, v, now)
 	}
 }
 
 // checkRemaining: what is left counts down to 0 and stays there, and it holds
 // while something is left.
-func checkRemaining(t *testing.T, v redlock.Validity, now redlock.Instant) {
+func checkRemaining(t *testing.T, v clock.Validity, now clock.Instant) {
 	t.Helper()
 	left := v.Remaining(now)
-	if want := time.Duration(max(int64(v.Until())-int64(now), 0)); left != want {
-		t.Fatalf("until %d at %d: got %v; want %v", v.Until(), now, left, want)
+	if want := time.Duration(max(int64(v.Until)-int64(now), 0)); left != want {
+		t.Fatalf("until %d at %d: got %v; want %v", v.Until, now, left, want)
 	}
 	if v.Holds(now) != (left > 0) {
-		t.Fatalf("until %d at %d: %v is left, but holds is %v", v.Until(), now, left, v.Holds(now))
+		t.Fatalf("until %d at %d: %v is left, but holds is %v", v.Until, now, left, v.Holds(now))
 	}
 }
 
-func anyLease(rnd *rand.Rand) (start redlock.Instant, ttl time.Duration, thousandths int64) {
-	return redlock.Instant(rnd.Int64N(1 << 50)), time.Duration(1 + rnd.Int64N(int64(time.Hour))), rnd.Int64N(500)
+func anyLease(rnd *rand.Rand) (start clock.Instant, ttl time.Duration, thousandths int64) {
+	return clock.Instant(rnd.Int64N(1 << 50)), time.Duration(1 + rnd.Int64N(int64(time.Hour))), rnd.Int64N(500)
 }
 
 func TestValidityIsExact(t *testing.T) {
@@ -96,15 +96,17 @@ func FuzzValidity(f *testing.F) {
 		if start < 0 || start > 1<<50 || ttl <= 0 || ttl > int64(time.Hour) || thousandths < 0 || thousandths > 500 {
 			return
 		}
-		checkValidity(t, redlock.Instant(start), time.Duration(ttl), thousandths)
+		checkValidity(t, clock.Instant(start), time.Duration(ttl), thousandths)
 	})
 }
+
+func validUntil(t clock.Instant) clock.Validity { return clock.Validity{Until: t} }
 
 func TestConfirm(t *testing.T) {
 	for _, c := range []struct {
 		name             string
-		until, next, now redlock.Instant
-		want             redlock.Instant
+		until, next, now clock.Instant
+		want             clock.Instant
 		ok               bool
 	}{
 		{"in time", 100, 200, 50, 200, true},
@@ -116,19 +118,19 @@ func TestConfirm(t *testing.T) {
 		{"the same", 100, 100, 50, 100, true},
 		{"never valid", 0, 200, 0, 0, false},
 	} {
-		got, ok := redlock.ValidUntil(c.until).Confirm(redlock.ValidUntil(c.next), c.now)
-		if got.Until() != c.want || ok != c.ok {
-			t.Errorf("%s: got %d, %v; want %d, %v", c.name, got.Until(), ok, c.want, c.ok)
+		got, ok := validUntil(c.until).Confirm(validUntil(c.next), c.now)
+		if got.Until != c.want || ok != c.ok {
+			t.Errorf("%s: got %d, %v; want %d, %v", c.name, got.Until, ok, c.want, c.ok)
 		}
 	}
 }
 
 // checkConfirm: a life as a list of moments, valid or not, in the place of an end.
-func checkConfirm(t *testing.T, until, next, now redlock.Instant) {
+func checkConfirm(t *testing.T, until, next, now clock.Instant) {
 	t.Helper()
-	v, n := redlock.ValidUntil(until), redlock.ValidUntil(next)
+	v, n := validUntil(until), validUntil(next)
 	got, ok := v.Confirm(n, now)
-	for _, at := range []redlock.Instant{now, until - 1, until, until + 1, next - 1, next, next + 1} {
+	for _, at := range []clock.Instant{now, until - 1, until, until + 1, next - 1, next, next + 1} {
 		if at < now {
 			continue
 		}
@@ -141,14 +143,14 @@ func checkConfirm(t *testing.T, until, next, now redlock.Instant) {
 		t.Fatalf("until %d at %d: confirmed is %v", until, now, ok)
 	}
 	if again, _ := got.Confirm(n, now); again != got {
-		t.Fatalf("until %d, confirmed for %d at %d twice: got %d; want %d", until, next, now, again.Until(), got.Until())
+		t.Fatalf("until %d, confirmed for %d at %d twice: got %d; want %d", until, next, now, again.Until, got.Until)
 	}
 }
 
 func TestConfirmNeverRevives(t *testing.T) {
-	for until := range redlock.Instant(8) {
-		for next := range redlock.Instant(8) {
-			for now := range redlock.Instant(10) {
+	for until := range clock.Instant(8) {
+		for next := range clock.Instant(8) {
+			for now := range clock.Instant(10) {
 				checkConfirm(t, until, next, now)
 			}
 		}
@@ -161,6 +163,6 @@ func FuzzConfirm(f *testing.F) {
 		if min(until, next, now) < 0 || max(until, next, now) > 1<<60 {
 			return
 		}
-		checkConfirm(t, redlock.Instant(until), redlock.Instant(next), redlock.Instant(now))
+		checkConfirm(t, clock.Instant(until), clock.Instant(next), clock.Instant(now))
 	})
 }

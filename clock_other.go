@@ -1,8 +1,0 @@
-//go:build !linux
-
-package redlock
-
-import "time"
-
-// suspendedSinceBoot can't be told here.
-func suspendedSinceBoot() time.Duration { return 0 }
