@@ -74,6 +74,11 @@ func serverFaults() []planted {
 			[]found{at4(faultWarning, redlock.FindingDebug)},
 		},
 		{
+			"DEBUG is enabled for all",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--enable-debug-command", "yes"}}),
+			[]found{at4(faultWarning, redlock.FindingDebug)},
+		},
+		{
 			"data are imported", // on a Redis, by what its client hears
 			importing,
 			[]found{at4(faultWarning, redlock.FindingImportMode)},

@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -83,21 +84,23 @@ func TestAQuorumThatIsSlewedBeyondTheDriftStopsLocking(t *testing.T) {
 			must(t, err)
 			defer l.Close()
 			must(t, l.Cluster().Admit(t.Context()))
-			tries := 0
-			refused := func() bool {
+			refused := func() error {
 				lock, err := l.TryAcquire(t.Context(), "orders/42")
-				if tries++; err == nil {
+				if err == nil {
 					_ = lock.Release(t.Context())
 				}
-				return err != nil
+				return err
 			}
 			if stops {
-				eventually(t, patient*5, refused)
+				eventually(t, patient*5, func() bool { return strings.Contains(errorText(refused()), "stepped") })
+				for range 10 {
+					wantError(t, "TryAcquire", refused(), redlock.ErrNoQuorum)
+				}
 				return
 			}
-			for range 300 {
-				if refused() {
-					t.Fatalf("refused after %d tries; want a rate within the drift factor to be no step", tries)
+			for i := range 300 {
+				if err := refused(); err != nil {
+					t.Fatalf("refused after %d tries: %v; want a rate within the drift factor to be no step", i, err)
 				}
 			}
 		})

@@ -119,7 +119,8 @@ func statusOf(r *roster, p proposal) ClusterStatus {
 // that returned, waits MaxTTL; see Admit. Where nothing is to be waited for, Join
 // returns nil at once. After a wait through which a quorum voted, it gives those
 // who hold locks 2.5 seconds more to put them on the nodes that vote again: then
-// the next node may be restarted.
+// the next node may be restarted. A node that votes already when Join begins is not
+// waited for: nobody can tell since when.
 //
 // A node that waiting does not bring in (NodeRetired, NodeForeign,
 // NodeMisconfigured) holds up none of the others: Join takes those in first, and

@@ -21,8 +21,7 @@ const (
 	// soon is for a hand-over that waits for nobody's silence: less than the sign of
 	// life of one who is gone lasts, and some for the machine's.
 	soon = ScenarioLease / 3
-	// signOfLife is how long the line waits for one who is silent: what he said last
-	// lasts as long, and then comes a look.
+	// signOfLife is how long one lasts that no call shortens.
 	signOfLife = 3 * time.Second
 )
 
@@ -73,8 +72,8 @@ func lostCalls() Scenario {
 func deadHead() Scenario {
 	return Scenario{
 		Name:     "dead-head",
-		Claim:    "the first in line crashes, and then the holder gives up: the second has the lock at once, since nobody listens where the first one is called",
-		Lesson:   "a queue needs no leases for those whose connections close when they die",
+		Claim:    "the first in line crashes, and then the holder gives up: the second has the lock within a second, since the call in vain leaves 700 ms of the first one's sign of life",
+		Lesson:   "a missed call is no death: give whom you called a moment, and no more",
 		Showings: inOrder(),
 		judge:    Judge{Order: inLine, Progress: soon},
 		script:   ofThree(func(_ context.Context, l *line) error { return l.dies(l.first()) }),
@@ -84,10 +83,10 @@ func deadHead() Scenario {
 func silentHead() Scenario {
 	return Scenario{
 		Name:     "silent-head",
-		Claim:    "the machine of the first in line stands still, and the holder gives up: the second has the lock once the first one's last sign of life is over",
-		Lesson:   "whom nobody hears, the others wait for: let that be seconds",
+		Claim:    "the machine of the first in line stands still, and the holder gives up: the second has the lock within a second of the call that the first one does not answer",
+		Lesson:   "whom nobody hears, the others wait for: let that begin with the call, and be short",
 		Showings: inOrder(),
-		judge:    Judge{Order: inLine, Progress: signOfLife + soon},
+		judge:    Judge{Order: inLine, Progress: 2 * soon},
 		script: func(ctx context.Context, s *scene) error {
 			l, err := s.line(ctx, "bob", "cara", "dave")
 			if err != nil {
@@ -214,8 +213,8 @@ func queueClockForward() Scenario {
 func queueClockBack() Scenario {
 	return Scenario{
 		Name:     "queue-clock-back",
-		Claim:    "the first in line crashes, and the clocks of two nodes are set back, so that its sign of life lasts longer there: nobody listens to them, and the second has the lock at once",
-		Lesson:   "ask whether anybody listens, and not only whether his time is over",
+		Claim:    "the first in line crashes, and the clocks of two nodes are set back, so that its sign of life lasts longer there: the call shortens it all the same, and the second has the lock within a second",
+		Lesson:   "let the call set the time, by the clock of now",
 		Showings: inOrder(),
 		judge:    Judge{Order: inLine, Progress: soon},
 		clocks:   true,
