@@ -172,6 +172,33 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 	})
 }
 
+// On real servers: another client raised MaxTTL since the records were read last.
+func TestTheWaitAfterAStepIsForTheMaxTTLOfNowOnRealServers(t *testing.T) {
+	t.Parallel()
+	const raised = 3 * shortMax
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{FakeClock: true})
+	l := fakeClockLocker(t, servers, short()...)
+	warm(t, l)
+	warm(t, fakeClockLocker(t, servers, redlock.WithTTL(shortMax), redlock.WithMaxTTL(raised))) // the records say six seconds now
+	warm(t, l)
+	stepped, said := time.Now(), false
+	setClocks(t, servers[:2], "+20")
+	pollUntil(t, raised+20*time.Second, "it locks again", func() bool {
+		lock, err := l.TryAcquire(t.Context(), "orders/42")
+		if err == nil {
+			mustRelease(t, lock)
+		}
+		said = said || strings.Contains(errorText(err), fmt.Sprintf("MaxTTL (%v)", raised))
+		return err == nil
+	})
+	if took := time.Since(stepped); took < raised {
+		t.Errorf("a quorum that had stepped voted again after %v; want MaxTTL, %v, first", took, raised)
+	}
+	if !said {
+		t.Errorf("no refusal named MaxTTL as it is now")
+	}
+}
+
 // ahead has the clocks of nodes, in a bubble, run ahead by so much until it is undone:
 // SetTime by itself makes a clock stand still.
 func ahead(by time.Duration, nodes ...*redlocktest.Node) (undo func()) {
