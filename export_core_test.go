@@ -88,3 +88,6 @@ func NewStood() (has func(string) bool, add func(string)) {
 	s := new(stood)
 	return s.has, s.add
 }
+
+// IdentityEvery is how old a look at a node's identity may be when it votes.
+const IdentityEvery = identityEvery
