@@ -91,3 +91,11 @@ func NewStood() (has func(string) bool, add func(string)) {
 
 // IdentityEvery is how old a look at a node's identity may be when it votes.
 const IdentityEvery = identityEvery
+
+// CallEnded has all nodes call a Locker that is closed, and says what it has not released.
+func CallEnded(l *Locker, key string) error {
+	for i := range l.nodes {
+		l.vigil.called(i, key)
+	}
+	return l.unreleased()
+}

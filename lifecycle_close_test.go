@@ -223,3 +223,20 @@ func TestCloseFailsForItsReleasesOnly(t *testing.T) {
 		}
 	})
 }
+
+// A call for a name that the process does not want any more has it leave the queue. One
+// that comes while Close ends was once said to be a name that was not released.
+func TestACallThatComesWhenCloseHasEndedLeavesNothingToRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42")
+		waiting := separateLocker(t, nodes)
+		next := wants(t, waiting)
+		mustRelease(t, lock)
+		mustRelease(t, got(t, next).lock)
+		must(t, waiting.Close())
+		if err := redlock.CallEnded(waiting, "orders/42"); err != nil {
+			t.Errorf("got %v; want nothing that is not released", err)
+		}
+	})
+}

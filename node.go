@@ -75,6 +75,7 @@ type node struct {
 	idle      bool       // the writer sleeps
 	closed    bool
 	until     clock.Instant // nothing is sent a second time after it, once closed
+	ended     bool          // the writer sends nothing any more
 	queue     backlog
 	sending   []cleanup     // the releases of the flush that is out
 	busySince clock.Instant // when the flush that is out was sent; 0: none
@@ -117,7 +118,7 @@ type nodeConfig struct {
 	chance      *chance.Source
 	process     string // the id under which the Locker waits
 
-	untold   func(bids []*round) []poll // what a node that does not vote is to be told of these
+	untold   func(bids []*round) []poll // looks that tell a node of these places, where no ask did
 	recorded func(key string) bool      // whether the Locker has an entry in that name's queue
 }
 
@@ -235,10 +236,11 @@ func (n *node) submitGroup(g *group, now clock.Instant) {
 
 // release queues a rollback. It is never refused: it is repeated until the node
 // answers, or one lease has passed. Where nothing of the claim can be on the
-// node, nor of one that it was to be handed over from, it is done at once.
+// node, nor of one that it was to be handed over from, it is done at once; so is the
+// leave of a process that is called when its writer has ended: Close left before.
 func (n *node) release(c cleanup) {
 	n.mu.Lock()
-	gone := n.clear(&c)
+	gone := n.clear(&c) || n.ended && c.claim.marks[n.index] == quorum.Absent
 	if !gone {
 		n.queue.releases = append(n.queue.releases, c)
 	}

@@ -32,6 +32,7 @@ func (n *node) sleep() bool {
 		pause := n.pause(now)
 		if n.closed {
 			if !n.tries(now) {
+				n.ended = true
 				n.mu.Unlock()
 				return false
 			}
