@@ -40,7 +40,7 @@ type flight struct {
 	passes     []*handover
 	acquires   []*round
 	bids       []*round // acquires by a place in line
-	late       []*round // of these, those that nobody waits for any more
+	late       []*round // asks by a place whose round is over: the node is told of the place by a look
 	probes     []*round
 	polls      []poll
 	sample     bool // somebody wants the node's clock read
@@ -93,8 +93,8 @@ func (f *flight) reset() {
 // acquires only behind the last of them: a pending rollback of the same name
 // must not make our own earlier command look like contention. An acquire whose
 // round was won without it is sent all the same: a lock that rests on a bare
-// quorum is lost with the first node of it that fails. A node that does not vote is
-// given even the asks that nobody waits for: it is told who stands in line.
+// quorum is lost with the first node of it that fails. An ask whose round is over is
+// not sent: the node is told of the place by a look, whether it votes or not.
 func (n *node) take(now clock.Instant) {
 	f := &n.flight
 	f.reset()
@@ -123,7 +123,7 @@ func (n *node) take(now clock.Instant) {
 		}
 		taken++
 		if r.claim.over.Load() {
-			if r.asks != nil {
+			if r.asks != nil && r.asks.position > 0 {
 				f.late = append(f.late, r)
 			}
 			continue

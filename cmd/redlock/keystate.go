@@ -18,7 +18,7 @@ type nodeView struct {
 	owner  string // empty: the name is free there
 }
 
-// judge draws the verdict, and returns on how many nodes the foremost owner
+// judge says the state, and returns on how many nodes the foremost owner
 // stands. A node that does not vote, or says nothing, may hide either.
 func judge(views []nodeView, quorum int) (keyState, string, int) {
 	shown, empty, silent := map[string]int{}, 0, 0

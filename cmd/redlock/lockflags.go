@@ -13,7 +13,7 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// lockFlags is the flags of what takes a lock.
+// lockFlags are the flags of the commands that take a lock.
 type lockFlags struct {
 	ttl      time.Duration
 	maxHold  time.Duration
