@@ -281,7 +281,7 @@ func timeFaults() []planted {
 		},
 		{
 			"round trips beside the TTL",
-			slow(600*time.Millisecond, redlock.WithTTL(5*time.Second), redlock.WithNodeTimeout(1600*time.Millisecond)),
+			slow(300*time.Millisecond, redlock.WithTTL(2500*time.Millisecond), redlock.WithNodeTimeout(800*time.Millisecond)),
 			[]found{at4(faultWarning, redlock.FindingTTLRound)},
 		},
 		{

@@ -3,6 +3,11 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"flag"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +16,15 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
+
+// TestMain lets more tests run side by side than there are cores: those that do are
+// over real servers, and wait most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))
+	debug.SetGCPercent(400) // an eighth of the time went there
+	os.Exit(m.Run())
+}
 
 // newLocker is a Locker over n in-process nodes, closed with the test.
 func newLocker(t *testing.T, n int, opts ...redlock.Option) (*redlock.Locker, *redlocktest.Cluster) {

@@ -209,6 +209,7 @@ func TestAServerThatForbidsOneNameVotesForAllOthers(t *testing.T) {
 	}
 	locks = append(locks, mustAcquire(t, l, "secret/1"))
 	admin := clientOf(t, servers[0])
+	pollUntil(t, 5*time.Second, "server 0, whose vote was not waited for, has the name", func() bool { return keyOn(t, servers[0], "secret/1") != "" })
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "lock", "resetkeys", "~redlock:*", "~orders/*", "~warm").Err())
 	for _, lock := range locks {
 		go func() { _ = lock.Release(t.Context()) }()

@@ -3,11 +3,13 @@ package main_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +22,8 @@ import (
 var command string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(max(3, runtime.GOMAXPROCS(0)))) // they wait for new masters
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "quickstart-")
 		if err != nil {
