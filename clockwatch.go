@@ -18,9 +18,10 @@ const (
 )
 
 // clockWatch has every node's clock read, and its identity looked at (identity.go), at
-// least every watchEvery, while the Locker holds or waits for anything. It is one timer for each Locker, whatever the
-// number of locks; what traffic reads counts, and an idle Locker sends nothing. A
-// step that a reading shows ends at once what leans on it (see stepBy).
+// least every watchEvery, while the Locker holds or waits for anything. It is one timer
+// for each Locker, whatever the number of locks; what traffic reads counts, and an idle
+// Locker sends nothing. A step that a reading shows ends at once what leans on it (see
+// stepBy).
 //
 // The timer is not set back when the last hold ends: it finds nothing to do, and
 // stops. So a hold that begins costs one atomic read where there was one before.

@@ -40,7 +40,7 @@ type flight struct {
 	passes     []*handover
 	acquires   []*round
 	bids       []*round // acquires by a place in line
-	late       []*round // asks by a place whose round is over: the node is told of the place by a look
+	late       []*round // asks that do not go: their round is over, or the node gives no vote. It is told of their places by a look
 	probes     []*round
 	polls      []poll
 	sample     bool // somebody wants the node's clock read
@@ -345,7 +345,7 @@ func (n *node) abstain(cause error) {
 	for _, g := range f.groups {
 		g.answer(g, n.index, quorum.Abstained, nil, cause)
 	}
-	f.polls = append(f.polls, n.cfg.untold(f.bids)...)
+	f.late = append(f.late, f.bids...)
 	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]
 }
 

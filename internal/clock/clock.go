@@ -9,13 +9,12 @@ import (
 	"github.com/quorumkit/redlock/internal/nosuspend"
 )
 
-// Clock is a scale that never goes back and
-// counts the time that the machine spent suspended, where the system can tell.
-// It is the growth of the monotonic clock plus the growth of (BOOTTIME -
-// MONOTONIC), so that it counts a suspend on Linux and still is virtual inside a
-// testing/synctest bubble. On other systems a suspend goes uncounted: there Go's
-// monotonic clock decides (it runs on through a suspend on Windows, and stands
-// still on macOS).
+// Clock is a scale that never goes back and counts the time that the machine spent
+// suspended, where the system can tell. It is the growth of the monotonic clock plus
+// the growth of (BOOTTIME - MONOTONIC), so that it counts a suspend on Linux and still
+// is virtual inside a testing/synctest bubble. On other systems a suspend goes
+// uncounted: there Go's monotonic clock decides (it runs on through a suspend on
+// Windows, and stands still on macOS).
 //
 // Wall clocks never enter a validity. They only suggest tokens.
 //

@@ -211,9 +211,9 @@ func (sys *tokenSystem) rule(votes []quorum.Vote) (token scriptmodel.Number, rai
 		}
 		return 0, false, false
 	}
-	ruling, t := quorum.Settle(votes)
-	ok = quorum.Count(votes).Verdict() == quorum.Won && ruling != quorum.Unsettled
-	return scriptmodel.Number(t), ruling != quorum.Settled, ok
+	verdict, t := quorum.Settle(votes)
+	ok = quorum.Count(votes).Verdict() == quorum.Won && verdict != quorum.Unsettled
+	return scriptmodel.Number(t), verdict != quorum.Settled, ok
 }
 
 // equalGrants counts the grants of exactly t, in the plainest way.
@@ -261,7 +261,7 @@ func (sys *tokenSystem) settleRaised(s *tokenState, a uint8, yield yieldToken) {
 			votes[i] = quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(c.target)}
 		}
 	}
-	if ruling, t := quorum.Settle(votes); ruling == quorum.Settled {
+	if verdict, t := quorum.Settle(votes); verdict == quorum.Settled {
 		if sys.leases && !c.validity().Holds(c.now()) {
 			return
 		}

@@ -21,7 +21,7 @@ func grants(text string) []quorum.Vote {
 	return votes
 }
 
-var rulingNames = map[quorum.TokenVerdict]string{
+var tokenVerdictNames = map[quorum.TokenVerdict]string{
 	quorum.Unsettled: "unsettled", quorum.Settled: "settled", quorum.Waiting: "waiting", quorum.Uneven: "uneven",
 }
 
@@ -53,7 +53,7 @@ func TestSettle(t *testing.T) {
 		{"77ttt", quorum.Unsettled, 0},
 	} {
 		if got, token := quorum.Settle(grants(c.votes)); got != c.want || token != c.token {
-			t.Errorf("%s: got %s %d; want %s %d", c.votes, rulingNames[got], token, rulingNames[c.want], c.token)
+			t.Errorf("%s: got %s %d; want %s %d", c.votes, tokenVerdictNames[got], token, tokenVerdictNames[c.want], c.token)
 		}
 	}
 }
@@ -151,15 +151,15 @@ func anyGrants(rnd *rand.Rand) []quorum.Vote {
 // effect is known.
 func checkSettle(t *testing.T, votes []quorum.Vote) {
 	t.Helper()
-	ruling, token := quorum.Settle(votes)
-	if want, wantToken := settleInTheEnd(votes); ruling != want || token != wantToken {
-		t.Fatalf("%v: got %s %d; want %s %d", votes, rulingNames[ruling], token, rulingNames[want], wantToken)
+	verdict, token := quorum.Settle(votes)
+	if want, wantToken := settleInTheEnd(votes); verdict != want || token != wantToken {
+		t.Fatalf("%v: got %s %d; want %s %d", votes, tokenVerdictNames[verdict], token, tokenVerdictNames[want], wantToken)
 	}
-	if won := quorum.Count(votes).Verdict() == quorum.Won; won == (ruling == quorum.Unsettled) {
-		t.Fatalf("%v: %s, but won is %v", votes, rulingNames[ruling], won)
+	if won := quorum.Count(votes).Verdict() == quorum.Won; won == (verdict == quorum.Unsettled) {
+		t.Fatalf("%v: %s, but won is %v", votes, tokenVerdictNames[verdict], won)
 	}
-	checkSettleScaled(t, votes, ruling, token)
-	if ruling == quorum.Waiting || ruling == quorum.Uneven {
+	checkSettleScaled(t, votes, verdict, token)
+	if verdict == quorum.Waiting || verdict == quorum.Uneven {
 		checkRaise(t, votes, token)
 	}
 	for i, v := range votes {
@@ -171,10 +171,10 @@ func checkSettle(t *testing.T, votes []quorum.Vote) {
 			more[i] = late
 			r, later := quorum.Settle(more)
 			switch {
-			case ruling == quorum.Settled && (r != quorum.Settled || later != token):
-				t.Fatalf("%v: settled %d, but %s %d with %v", votes, token, rulingNames[r], later, late)
-			case ruling == quorum.Uneven && r != quorum.Uneven:
-				t.Fatalf("%v: uneven, but %s with %v: it should have been waiting", votes, rulingNames[r], late)
+			case verdict == quorum.Settled && (r != quorum.Settled || later != token):
+				t.Fatalf("%v: settled %d, but %s %d with %v", votes, token, tokenVerdictNames[r], later, late)
+			case verdict == quorum.Uneven && r != quorum.Uneven:
+				t.Fatalf("%v: uneven, but %s with %v: it should have been waiting", votes, tokenVerdictNames[r], late)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func checkSettle(t *testing.T, votes []quorum.Vote) {
 
 // checkSettleScaled: the order of nodes, and how large the values are, change
 // nothing but the value.
-func checkSettleScaled(t *testing.T, votes []quorum.Vote, ruling quorum.TokenVerdict, token quorum.Token) {
+func checkSettleScaled(t *testing.T, votes []quorum.Vote, verdict quorum.TokenVerdict, token quorum.Token) {
 	t.Helper()
 	large := func(t quorum.Token) quorum.Token {
 		if t == 0 {
@@ -195,8 +195,8 @@ func checkSettleScaled(t *testing.T, votes []quorum.Vote, ruling quorum.TokenVer
 		v := votes[len(votes)-1-i]
 		scaled = append(scaled, quorum.Vote{Outcome: v.Outcome, Token: large(v.Token)})
 	}
-	if r, got := quorum.Settle(scaled); r != ruling || got != large(token) {
-		t.Fatalf("%v: got %s %d; want %s %d", scaled, rulingNames[r], got, rulingNames[ruling], large(token))
+	if r, got := quorum.Settle(scaled); r != verdict || got != large(token) {
+		t.Fatalf("%v: got %s %d; want %s %d", scaled, tokenVerdictNames[r], got, tokenVerdictNames[verdict], large(token))
 	}
 }
 
@@ -215,7 +215,7 @@ func checkRaise(t *testing.T, votes []quorum.Vote, token quorum.Token) {
 		raised[i] = quorum.Vote{Outcome: quorum.Granted, Token: token}
 	}
 	if r, got := quorum.Settle(raised); r != quorum.Settled || got != token {
-		t.Fatalf("%v: raised to %d: got %s %d; want settled", votes, token, rulingNames[r], got)
+		t.Fatalf("%v: raised to %d: got %s %d; want settled", votes, token, tokenVerdictNames[r], got)
 	}
 }
 
