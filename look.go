@@ -134,6 +134,6 @@ func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 		w.locker.lines.changed(ln)
 	}
 	if err == nil && len(replies) > 0 && replies[0] == 0 {
-		w.renewed(node)
+		w.askAll(node) // this look has told it that we live
 	}
 }

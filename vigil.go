@@ -146,15 +146,23 @@ func (w *vigil) called(i int, key string) {
 	}
 }
 
-// renewed has one node asked about everything: it may have called in vain. Names
-// that are being asked about are asked about there once more.
+// renewed tells one node at once that we live, and has it asked about everything: it
+// may have called in vain.
 func (w *vigil) renewed(i int) {
-	l := w.locker
 	w.mu.Lock()
-	if now := l.clock.Early(); w.beats[i] > now { // the node is to know that we live
+	if now := w.locker.clock.Early(); w.beats[i] > now {
 		w.beats[i] = now
 		w.rouse()
 	}
+	w.mu.Unlock()
+	w.askAll(i)
+}
+
+// askAll has one node asked about everything. Names that are being asked about are
+// asked about there once more.
+func (w *vigil) askAll(i int) {
+	l := w.locker
+	w.mu.Lock()
 	resting := slices.Clone(w.lookouts)
 	looks := w.looking(slices.Clone(resting)) // which the writer cuts down
 	w.mu.Unlock()
