@@ -295,9 +295,12 @@ var probeDiagnoses = []struct {
 	{"Unknown command called from script", aboutMissingCommand}, // Valkey
 }
 
-// covers tells whether the rights that were looked at say it already.
-func (e *exam) covers(f failedUse) bool {
-	about, _ := meaning(f.err)
+// covers tells whether the rights that were looked at say already why this was refused.
+func (e *exam) covers(refusal error) bool {
+	if refusal == nil {
+		return false
+	}
+	about, _ := meaning(refusal)
 	missing := len(e.unknown) > 0 && about == aboutMissingCommand
 	return missing || about == aboutNoRight && slices.ContainsFunc(e.denied, func(x denial) bool { return !x.name })
 }
@@ -317,7 +320,7 @@ func (d *doctor) probe(i int) {
 	var refused []string
 	about, known := aboutRefusal, false
 	for _, f := range d.exams[i].faults {
-		if d.exams[i].covers(f) {
+		if d.exams[i].covers(f.err) {
 			continue
 		}
 		if f.wakes {

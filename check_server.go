@@ -78,13 +78,14 @@ func (d *doctor) server(i int) {
 		d.find(SeverityUnknown, i, aboutInfo, "INFO was refused: %v", e.infoErr)
 	}
 	switch {
+	case e.covers(e.infoErr):
 	case e.run == "" || e.info["master_replid"] == "" || e.info["role"] == "":
 		severity := SeverityError
 		if d.cfg.unprotected {
 			severity = SeverityWarning // nobody will miss it
 		}
 		d.find(severity, i, aboutRunID, "INFO tells no run_id, no master_replid or no role")
-	case e.hidden != nil && !d.cfg.unprotected:
+	case e.hidden != nil && !d.cfg.unprotected && !e.covers(e.hidden):
 		d.find(SeverityError, i, aboutRunID, "INFO tells no run_id to a script: %v", e.hidden)
 	}
 	if e.infoErr != nil {
