@@ -82,7 +82,7 @@ func (l *Locker) conclude(ctx context.Context, resource string, r *round, t term
 func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, w *waiter, s stage, err error) (*Lock, error) {
 	c := r.claim
 	r.close(l.nodes, s == finished)
-	l.cfg.journal.counters.poll(r.votes)
+	l.cfg.recorder.counters.poll(r.votes)
 	if err != nil {
 		l.rollBack(c, t)
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)

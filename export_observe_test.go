@@ -1,7 +1,9 @@
 package redlock
 
+import "github.com/quorumkit/redlock/internal/dispatch"
+
 // Tell has a Locker tell an event.
-func Tell(l *Locker, e Event) { l.cfg.journal.tell(e) }
+func Tell(l *Locker, e Event) { l.cfg.recorder.tell(e) }
 
 // RefusalOf and EndingOf are the reasons that an error and the cause of an end stand
 // for.
@@ -14,7 +16,7 @@ var (
 const EventKinds = len(eventNames) - 1
 
 // EventBound is how many events of single operations may wait for an observer.
-const EventBound = eventBound
+const EventBound = dispatch.Bound
 
 // RateSeverity is what Check makes of a clock that runs faster by so much, give or
 // take the bound.

@@ -15,16 +15,16 @@ type nodeEvents struct {
 
 func (o *nodeEvents) tell(node int, e Event) {
 	e.Node, e.Name = node, o.names[node]
-	o.locker.cfg.journal.tell(e)
+	o.locker.cfg.recorder.tell(e)
 }
 
 // Called counts a round trip.
 func (o *nodeEvents) Called(node int, took time.Duration) {
-	o.locker.cfg.journal.counters.called(node, took)
+	o.locker.cfg.recorder.counters.called(node, took)
 }
 
 // Erred counts a round trip without a reply, or with an error.
-func (o *nodeEvents) Erred(node int) { o.locker.cfg.journal.counters.nodes[node].errors.Add(1) }
+func (o *nodeEvents) Erred(node int) { o.locker.cfg.recorder.counters.nodes[node].errors.Add(1) }
 
 // Down tells NodeDown.
 func (o *nodeEvents) Down(node int, cause error) { o.tell(node, Event{Kind: NodeDown, Err: cause}) }

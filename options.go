@@ -91,7 +91,7 @@ type config struct {
 	holder       string
 	names        []string
 	observers    []func(Event)
-	journal      *journal // of the Locker that is made of it
+	recorder     *recorder // of the Locker that is made of it
 	chance       *chance.Source
 	tls          *tls.Config // of Open's rediss:// clients; nil: the system's certificates
 	trustClocks  bool

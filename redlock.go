@@ -73,7 +73,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l := &Locker{
 		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
-	l.cfg.journal = newJournal(l.clock, cfg.observers, len(nodes))
+	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
 	l.waiters.New = func() any { return newWaiter(l.clock) }
 	l.peers = newPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
@@ -312,7 +312,7 @@ func (l *Locker) Close() error {
 		l.looks.Wait()
 		l.vigil.await()
 		l.roster.close()
-		l.cfg.journal.close() // last: whoever ends may have something to tell
+		l.cfg.recorder.observers.Close() // last: whoever ends may have something to tell
 	})
 	left := l.unreleased()
 	for _, c := range l.own {

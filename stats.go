@@ -76,7 +76,7 @@ type NodeStats struct {
 // Stats returns a snapshot. It blocks for nobody, sends nothing, and costs about a
 // microsecond; it may be called from an observer, and after Close.
 func (l *Locker) Stats() Stats {
-	c := &l.cfg.journal.counters
+	c := &l.cfg.recorder.counters
 	s := Stats{
 		HoldTime: duration(&c.held), ValidityLeft: duration(&c.left), AcquireTime: duration(&c.acquiring), WaitTime: duration(&c.waited),
 		ExtendTime: duration(&c.extending), ReleaseTime: duration(&c.releasing),
