@@ -1,7 +1,5 @@
 package redlock
 
-import "github.com/quorumkit/redlock/internal/dispatch"
-
 // Tell has a Locker tell an event.
 func Tell(l *Locker, e Event) { l.cfg.recorder.tell(e) }
 
@@ -14,9 +12,6 @@ var (
 
 // EventKinds is how many kinds of events there are.
 const EventKinds = len(eventNames) - 1
-
-// EventBound is how many events of single operations may wait for an observer.
-const EventBound = dispatch.Bound
 
 // RateSeverity is what Check makes of a clock that runs faster by so much, give or
 // take the bound.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/dispatch"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -201,7 +202,7 @@ func TestALossIsToldThoughAcquisitionsFloodTheObserver(t *testing.T) {
 		hung := make(chan struct{})
 		var once sync.Once
 		l, _ := newLocker(t, 1, redlock.WithObserver(func(redlock.Event) { once.Do(func() { <-hung }) }), told.option())
-		for range 2 * redlock.EventBound {
+		for range 2 * dispatch.Bound {
 			redlock.Tell(l, redlock.Event{Kind: redlock.LockAcquired, Node: -1})
 		}
 		redlock.Tell(l, redlock.Event{Kind: redlock.LockLost, Node: -1, Reason: redlock.ReasonGone})
@@ -210,8 +211,8 @@ func TestALossIsToldThoughAcquisitionsFloodTheObserver(t *testing.T) {
 		if got := len(told.of(redlock.LockLost)); got != 1 {
 			t.Errorf("got %d losses; want the one", got)
 		}
-		if got, told := l.Stats().EventsDropped, len(told.of(redlock.LockAcquired)); got == 0 || got+uint64(told) != 2*redlock.EventBound {
-			t.Errorf("got %d dropped and %d told; want %d together", got, told, 2*redlock.EventBound)
+		if got, told := l.Stats().EventsDropped, len(told.of(redlock.LockAcquired)); got == 0 || got+uint64(told) != 2*dispatch.Bound {
+			t.Errorf("got %d dropped and %d told; want %d together", got, told, 2*dispatch.Bound)
 		}
 	})
 }

@@ -29,13 +29,13 @@ const logEvery = 10 * time.Second
 func WithLogger(l *slog.Logger) Option {
 	return lockerOption(func(c *config) {
 		if l != nil {
-			WithObserver((&logbook{handler: l.Handler(), topics: make(map[topic]*entry)}).observe).applyLocker(c)
+			WithObserver((&eventLogger{handler: l.Handler(), topics: make(map[topic]*entry)}).observe).applyLocker(c)
 		}
 	})
 }
 
-// logbook makes lines of events. One goroutine calls it.
-type logbook struct {
+// eventLogger makes lines of events. One goroutine calls it.
+type eventLogger struct {
 	handler slog.Handler
 	topics  map[topic]*entry
 	waiting int // entries that hold an event back
@@ -67,48 +67,48 @@ type entry struct {
 	left int    // events that were not written since, without it
 }
 
-func (b *logbook) observe(e Event) {
+func (l *eventLogger) observe(e Event) {
 	about, level := placed(&e)
 	if about == anything {
-		b.write(&e, level, 0)
+		l.write(&e, level, 0)
 	} else {
-		b.limit(topic{about, e.Node}, &e)
+		l.limit(topic{about, e.Node}, &e)
 	}
-	if b.waiting == 0 {
+	if l.waiting == 0 {
 		return
 	}
-	for _, n := range b.topics {
+	for _, n := range l.topics {
 		if n.held != nil && e.Time.Sub(n.at) >= logEvery {
-			b.release(n, e.Time)
+			l.release(n, e.Time)
 		}
 	}
 }
 
 // limit writes the event, or holds it back until it is time.
-func (b *logbook) limit(t topic, e *Event) {
-	n := b.topics[t]
+func (l *eventLogger) limit(t topic, e *Event) {
+	n := l.topics[t]
 	if n == nil {
 		n = &entry{}
-		b.topics[t] = n
+		l.topics[t] = n
 	}
 	if n.held == nil {
-		b.waiting++
+		l.waiting++
 	} else {
 		n.left++
 	}
 	kept := *e
 	n.held = &kept
 	if n.at.IsZero() || e.Time.Sub(n.at) >= logEvery {
-		b.release(n, e.Time)
+		l.release(n, e.Time)
 	}
 }
 
 // release writes what was held back last.
-func (b *logbook) release(n *entry, now time.Time) {
+func (l *eventLogger) release(n *entry, now time.Time) {
 	_, level := placed(n.held)
-	b.write(n.held, level, n.left)
+	l.write(n.held, level, n.left)
 	n.at, n.held, n.left = now, nil, 0
-	b.waiting--
+	l.waiting--
 }
 
 // placed says what an event is about, and how much it matters.
@@ -152,12 +152,12 @@ func placed(e *Event) (aspect, slog.Level) {
 }
 
 // write writes one line.
-func (b *logbook) write(e *Event, level slog.Level, left int) {
+func (l *eventLogger) write(e *Event, level slog.Level, left int) {
 	ctx := e.Context
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if !b.handler.Enabled(ctx, level) {
+	if !l.handler.Enabled(ctx, level) {
 		return
 	}
 	r := slog.NewRecord(e.Time, level, "redlock: "+e.Kind.String(), 0)
@@ -186,5 +186,5 @@ func (b *logbook) write(e *Event, level slog.Level, left int) {
 	if left > 0 {
 		r.AddAttrs(slog.Int("left_out", left))
 	}
-	_ = b.handler.Handle(ctx, r) // a log that can't be written can't be told of
+	_ = l.handler.Handle(ctx, r) // a log that can't be written can't be told of
 }
