@@ -32,12 +32,12 @@ func (l *Locker) enter() bool {
 }
 
 // newClaim is a fresh attempt: its owner value was never used before.
-func (l *Locker) newClaim(key string, t terms, start clock.Instant, floor quorum.Token) *claim {
+func (l *Locker) newClaim(key string, ttl time.Duration, start clock.Instant, floor quorum.Token) *claim {
 	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
 	dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
 	c := &claim{
 		key: key, owner: dead[len(lua.TombstoneKey):], dead: dead, stripe: lua.StripeOf(key),
-		ttl: clock.Milliseconds(t.ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
+		ttl: clock.Milliseconds(ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
 	c.rounds = 1
 	c.stand(start, 0)
@@ -58,14 +58,14 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, flo
 	}
 	defer l.attempts.Done()
 	start := l.clock.Start()
-	c := l.newClaim(key, t, start, floor)
+	c := l.newClaim(key, t.ttl, start, floor)
 	w := l.waiters.Get().(*waiter).ready()
 	defer l.waiters.Put(w)
 	r := newRound(c, len(l.nodes), start, w)
 	for _, n := range l.nodes {
 		n.submitAcquire(r)
 	}
-	s, err := r.await(ctx, l.clock, l.cfg.bound(t.ttl), acquireStage, func() { l.rollBackGranted(r, t) })
+	s, err := r.await(ctx, l.clock, l.cfg.bound(t.ttl), acquireStage, func() { l.rollBackGranted(r, t.ttl) })
 	return l.conclude(ctx, resource, r, t, w, s, err)
 }
 
@@ -84,7 +84,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	r.close(l.nodes, s == finished)
 	l.cfg.recorder.counters.poll(r.votes)
 	if err != nil {
-		l.rollBack(c, t)
+		l.rollBack(c, t.ttl)
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
 	}
 	token, why := l.token(ctx, c, r.votes, w, l.cfg.bound(t.ttl))
@@ -98,7 +98,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 			return l.hold(ctx, resource, c, t, r.start, valid)
 		}
 	}
-	l.rollBack(c, t)
+	l.rollBack(c, t.ttl)
 	sentinel := fault.ErrNoQuorum
 	if answered := quorum.Count(r.votes); answered.Granted+answered.Taken >= l.quorum {
 		sentinel = fault.ErrNotAcquired
@@ -187,17 +187,17 @@ func (l *Locker) vouched(r *round) error {
 }
 
 // rollBack cleans every node that may hold the claim, in the background.
-func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }
+func (l *Locker) rollBack(c *claim, lease time.Duration) { l.discard(c, lease, c.rollback(), nil) }
 
 // rollBackGranted frees the nodes that granted a round which is lost already,
 // while its reason is still open.
-func (l *Locker) rollBackGranted(r *round, t terms) {
+func (l *Locker) rollBackGranted(r *round, lease time.Duration) {
 	r.mu.Lock()
 	votes := append([]quorum.Vote(nil), r.votes...)
 	r.mu.Unlock()
 	for i, v := range votes {
 		if v.Outcome == quorum.Granted {
-			l.nodes[i].release(l.cleanup(r.claim, t.ttl, r.claim.rollback(), nil))
+			l.nodes[i].release(l.cleanup(r.claim, lease, r.claim.rollback(), nil))
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 	}
 	defer l.attempts.Done()
 	start := l.clock.Start()
-	claim := l.newClaim(c.line.key, c.t, start, c.floor)
+	claim := l.newClaim(c.line.key, c.t.ttl, start, c.floor)
 	claim.stays = position > 0
 	r := newRound(claim, len(l.nodes), start, c.waiter.ready())
 	r.asks = &asks{position: position, heard: make([]quorum.Hearing, len(l.nodes))}
@@ -61,7 +61,7 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 			w.timer.Reset(max(min(took, l.cfg.bound(c.t.ttl)-took), 0))
 		case s == hopeless && !freed:
 			freed = true
-			l.rollBackGranted(r, c.t)
+			l.rollBackGranted(r, c.t.ttl)
 		}
 		select {
 		case <-w.wake:

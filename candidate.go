@@ -34,7 +34,7 @@ func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) 
 		if err := fault.OfContext(ctx); err != nil && given == nil {
 			return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), joined(err, last))
 		}
-		c.t.call.turn = c.turn()
+		c.t.call.turn = c.turn(given)
 		lock, next, err := c.try(ctx, given)
 		given = nil
 		if err == nil {
@@ -66,8 +66,10 @@ func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) 
 }
 
 // turn is how the attempt that is due came about.
-func (c *candidate) turn() Turn {
+func (c *candidate) turn(given *transfer) Turn {
 	switch {
+	case given != nil:
+		return TurnHandedOver
 	case c.t.call.failed == 0:
 		return TurnFirst
 	case c.hints != 0:
@@ -107,7 +109,7 @@ func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, 
 	position := l.lines.rank(c.line)
 	switch {
 	case given != nil:
-		lock, err := l.receive(ctx, c.resource, given)
+		lock, err := c.receive(ctx, given)
 		return lock, atOnce, err
 	case !c.t.barging && position == quorum.NoTicket && l.calm(c.line.key):
 		lock, err := l.attempt(ctx, c.resource, c.line.key, c.t, c.floor)
@@ -272,7 +274,7 @@ func (l *Locker) passOn(key string) {
 
 // leave takes the process's entry for a name off these nodes.
 func (l *Locker) leave(key string, nodes []*node) {
-	c := l.newClaim(key, terms{ttl: l.cfg.ttl}, l.clock.Early(), 0)
+	c := l.newClaim(key, l.cfg.ttl, l.clock.Early(), 0)
 	c.over.Store(true)
 	for _, n := range nodes {
 		n.release(l.cleanup(c, l.cfg.ttl, leaveQueue, nil))

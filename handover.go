@@ -10,7 +10,6 @@ import (
 type transfer struct {
 	handover handover
 	waiter   *waiter
-	t        terms
 }
 
 // handOn ends a claim that was held: it goes to the next goroutine of this Locker,
@@ -32,12 +31,11 @@ func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool
 	old.stays = recorded
 	old.over.Store(true)
 	start := l.clock.Start()
-	p.t.call.turn = TurnHandedOver
-	c := l.newClaim(old.key, p.t, start, 0)
+	c := l.newClaim(old.key, p.ttl, start, 0)
 	c.stays = recorded
 	w := l.waiters.Get().(*waiter).ready()
 	given := &transfer{
-		handover: handover{old: l.cleanup(old, lease, old.rollback(), r), round: newRound(c, len(l.nodes), start, w)}, waiter: w, t: p.t,
+		handover: handover{old: l.cleanup(old, lease, old.rollback(), r), round: newRound(c, len(l.nodes), start, w)}, waiter: w,
 	}
 	for _, n := range l.nodes {
 		n.submitPass(&given.handover)
@@ -47,10 +45,11 @@ func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool
 }
 
 // receive takes what handTo gave.
-func (l *Locker) receive(ctx context.Context, resource string, h *transfer) (*Lock, error) {
+func (c *candidate) receive(ctx context.Context, given *transfer) (*Lock, error) {
+	l := c.locker
 	defer l.attempts.Done()
-	defer l.waiters.Put(h.waiter)
-	r := h.handover.round
-	s, err := r.await(ctx, l.clock, l.cfg.bound(h.t.ttl), acquireStage, func() { l.rollBackGranted(r, h.t) })
-	return l.conclude(ctx, resource, r, h.t, h.waiter, s, err)
+	defer l.waiters.Put(given.waiter)
+	r := given.handover.round
+	s, err := r.await(ctx, l.clock, l.cfg.bound(c.t.ttl), acquireStage, func() { l.rollBackGranted(r, c.t.ttl) })
+	return l.conclude(ctx, c.resource, r, c.t, given.waiter, s, err)
 }

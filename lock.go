@@ -54,7 +54,7 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 	lock.renewAt = lock.renewal(start)
 	l.lines.holds(c.key)
 	if !l.scheduler.add(lock, lock.begun(t, start)) {
-		l.rollBack(c, t)
+		l.rollBack(c, t.ttl)
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	lock.doubt(start)

@@ -150,7 +150,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*
 		ctx, cancel = context.WithTimeout(ctx, t.wait)
 		defer cancel()
 	}
-	ln, given, err := l.lines.take(ctx, key, *t)
+	ln, given, err := l.lines.take(ctx, key, t.ttl)
 	if err != nil {
 		return nil, fault.Errorf("redlock: acquire %s: %w: %w", fault.Printable(resource), ErrNotAcquired, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -43,7 +44,7 @@ type line struct {
 
 // place is one goroutine that waits for another of its Locker.
 type place struct {
-	t     terms
+	ttl   time.Duration // that it asks for
 	at    *list.Element // in the line's queue; nil: its turn has come
 	ready chan struct{} // closed when it is its turn
 	given *transfer     // what it was given then; nil: the turn only
@@ -73,7 +74,7 @@ func (ls *lineup) try(key string) (*line, bool) {
 // take blocks until it is the caller's turn for key, or ctx is done; it may have
 // been given the lock as well. On failure it returns ctx's cause and leaves the
 // queue as it was.
-func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *transfer, error) {
+func (ls *lineup) take(ctx context.Context, key string, ttl time.Duration) (*line, *transfer, error) {
 	if ln, first := ls.try(key); first {
 		return ln, nil, nil
 	}
@@ -81,9 +82,9 @@ func (ls *lineup) take(ctx context.Context, key string, t terms) (*line, *transf
 	ln := ls.names[key]
 	if ln == nil { // it became free at the same moment
 		ls.mu.Unlock()
-		return ls.take(ctx, key, t)
+		return ls.take(ctx, key, ttl)
 	}
-	mine := &place{t: t, ready: make(chan struct{})}
+	mine := &place{ttl: ttl, ready: make(chan struct{})}
 	ln.crowded = true
 	ln.join(mine)
 	ls.mu.Unlock()

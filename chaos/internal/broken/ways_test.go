@@ -84,11 +84,11 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		seed:  2004,
 		edits: []edit{
-			{"acquire.go", "func (l *Locker) rollBack(c *claim, t terms) { l.discard(c, t.ttl, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, t terms) {
+			{"acquire.go", "func (l *Locker) rollBack(c *claim, lease time.Duration) { l.discard(c, lease, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, lease time.Duration) {
 	if BROKEN {
 		return
 	}
-	l.discard(c, t.ttl, c.rollback(), nil)
+	l.discard(c, lease, c.rollback(), nil)
 }`},
 			{"acquire.go", "votes := append([]quorum.Vote(nil), r.votes...)", `votes := append([]quorum.Vote(nil), r.votes...)
 	if BROKEN {
