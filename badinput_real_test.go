@@ -57,7 +57,6 @@ func TestWrongCredentialsReturnAtOnceAndAreNotShown(t *testing.T) {
 }
 
 func TestAUserWithoutTheRightsIsMisconfigured(t *testing.T) {
-	t.Parallel()
 	servers := needMasters(t, 3, chaos.ServerConfig{Users: []string{"weak on >secret ~* +@all -set"}})
 	clients := make([]redis.UniversalClient, len(servers))
 	for i, s := range servers {
@@ -107,7 +106,7 @@ func TestAReplicaIsNoNode(t *testing.T) {
 // Whatever slots they serve, servers in cluster mode are refused at once, and say
 // why: none of them (CLUSTERDOWN), or all (CROSSSLOT).
 func TestServersInClusterModeAreMisconfigured(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{Args: []string{"--cluster-enabled", "yes"}})
 	must(t, servers[1].Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	pollUntil(t, 10*time.Second, "the second server serves all slots", func() bool {

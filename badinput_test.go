@@ -192,7 +192,7 @@ func TestBinaryNamesAreNamesLikeAnyOther(t *testing.T) {
 }
 
 func TestBadURLsAreRefusedAndNoPasswordIsShown(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	const secret = "s3cret"
 	for _, url := range []string{
 		"", "localhost", ":6379", "http://127.0.0.1:6379", "redis://127.0.0.1:port",

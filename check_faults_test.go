@@ -200,7 +200,7 @@ func rightFaults() []planted {
 		{"no right to inspect", asUser("~* +@all -multi"), []found{at4(faultWarning, redlock.FindingACL)}},
 		{
 			"no right to INFO", asUser("~* +@all -info"),
-			[]found{at4(faultError, redlock.FindingACL), at4(faultUnknown, redlock.FindingVersion)},
+			[]found{at4(faultError, redlock.FindingACL), at4(faultError, redlock.FindingRunID), at4(faultUnknown, redlock.FindingVersion)},
 		},
 		{
 			"no right to TIME", asUser("~* +@all -time"),
@@ -281,7 +281,7 @@ func timeFaults() []planted {
 		},
 		{
 			"round trips beside the TTL",
-			slow(300*time.Millisecond, redlock.WithTTL(2500*time.Millisecond), redlock.WithNodeTimeout(800*time.Millisecond)),
+			slow(600*time.Millisecond, redlock.WithTTL(5*time.Second), redlock.WithNodeTimeout(1600*time.Millisecond)),
 			[]found{at4(faultWarning, redlock.FindingTTLRound)},
 		},
 		{

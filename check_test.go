@@ -147,7 +147,6 @@ func TestCheckCountsTheNodes(t *testing.T) {
 // findings.
 func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	t.Parallel()
-	const timeout = patient * 2 / 3
 	clients := goodClients(t, 12)
 	plantRecord(t, clients[8:], 12)
 	in := func(i int, p plant) {
@@ -175,9 +174,9 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(slowly.Close)
-	slowly.Delay(chaos.Requests, timeout*3/5)
+	slowly.Delay(chaos.Requests, patient*3/5)
 	in(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
-	r := check(t, clients, redlock.WithNodeTimeout(timeout))
+	r := check(t, clients)
 	wantFound(t, r, faultUnknown,
 		inAll(faultWarning, redlock.FindingEvenNodes),
 		found{faultWarning, redlock.FindingHasReplicas, 1},
@@ -359,7 +358,7 @@ const (
 // good set, and compares all findings from SeverityUnknown up: all from
 // SeverityInfo up where an info is what was planted.
 func TestCheckFindsEachFaultAndNoOther(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	good := goodClients(t, 5)
 	faults := slices.Concat(serverFaults(), refusalFaults(), silentFaults(), diskFaults(), rightFaults(), timeFaults(), clusterFaults(), clientFaults())
 	// The number of nodes has a test of its own, and so have the clocks' rates.

@@ -171,7 +171,7 @@ func TestTheWatchLooksAtEachNodeOnceForAllLocks(t *testing.T) {
 // before it is granted anything, however small the step is against the time that it
 // has waited.
 func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	synctest.Test(t, func(t *testing.T) {
 		holder, nodes := newLocker(t, 5)
 		mustAcquire(t, holder, "orders/42")

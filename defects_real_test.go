@@ -45,7 +45,7 @@ func TestDefectLockExtendAndUnlockTakeFiveSecondsEachWithOneHungNode(t *testing.
 }
 
 func TestDefectLateSetAfterARollbackOnStoppedServers(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	servers := needMasters(t, 3, chaos.ServerConfig{})
 	for name, l := range map[string]*redlock.Locker{
 		"New with default clients": lockerWith(t, defaultClients(t, addresses(servers)...)),

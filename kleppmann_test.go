@@ -159,7 +159,7 @@ func fiveNames() redlock.Option { return redlock.WithNodeNames("A", "B", "C", "D
 // Client 1 acquires on A, B and C and does not reach D and E. The clock of C
 // jumps forward. Client 2 acquires on C, D and E and does not reach A and B.
 func TestKleppmannTheClockOfCJumps(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	for _, watched := range []bool{true, false} {
 		servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
 		one, two := newRoute(t, servers), newRoute(t, servers)

@@ -160,7 +160,7 @@ func (h *holder) stop() {
 // first instruction after that which asks gets the truth, and its token is
 // refused whether it asks or not.
 func TestKleppmannTheHoldersProcessIsStopped(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 	admitted(t, l)
@@ -189,7 +189,7 @@ func TestKleppmannTheHoldersProcessIsStopped(t *testing.T) {
 // are on their way. The leases run out, client 2 acquires, and client 1 finds
 // five replies that say yes. The contrast counts them.
 func TestKleppmannTheClientStopsWhileTheRepliesAreInFlight(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 	admitted(t, l)

@@ -156,7 +156,7 @@ func TestTheLogIsOfEachLockerAndAsQuietAsItsLevel(t *testing.T) {
 }
 
 func TestTheLogHasNoPasswordAndNoOwnerValue(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	nodes, err := redlocktest.Run(3, redlocktest.WithTCP())
 	must(t, err)
 	defer nodes.Close()

@@ -34,7 +34,7 @@ type afterStop struct {
 // A holder that is stopped (SIGSTOP) past its lease knows it with its first call
 // after that, and is told within a second.
 func TestAStoppedHolderKnowsAtItsFirstCall(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	servers := needMasters(t, 3, chaos.ServerConfig{})
 	next := openServers(t, servers, redlock.WithTTL(holderTTL))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

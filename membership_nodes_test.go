@@ -75,7 +75,7 @@ func TestNothingIsAdmittedByATimeout(t *testing.T) {
 // By the table N-q+1 other members suffice; a node more that is blank waits for
 // every node. That is also what a majority's loss takes, for any N.
 func TestAnyNumberOfNodesThatForgotComesBackOnceEveryNodeAnswers(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		for blank := 1; blank <= n; blank++ {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 // Of founding, and of taking a node in, every third command fails once, in each
 // way in turn: the cluster stands in the end, and no lock is ever held twice.
 func TestAnyCommandOfAJoinMayFail(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	verdicts := []redlocktest.Verdict{
 		redlocktest.LoseReply(), redlocktest.ReplyError("ERR no"), redlocktest.LoseRequest(), redlocktest.BreakBefore(), redlocktest.BreakAfter(),
 	}

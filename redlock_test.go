@@ -14,16 +14,28 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/search"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // TestMain lets more tests run side by side than there are cores: those that do are
-// over real servers, and wait most of the time.
+// over real servers, and wait most of the time. Under the race detector they compute.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))
+	if !search.UnderRace {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))
+	}
 	debug.SetGCPercent(400) // an eighth of the time went there
 	os.Exit(m.Run())
+}
+
+// besideServers has a test run beside those that wait for servers, and so saves its own
+// time; not under the race detector, where it would keep the cores from them.
+func besideServers(t *testing.T) {
+	t.Helper()
+	if !search.UnderRace {
+		t.Parallel()
+	}
 }
 
 // newLocker is a Locker over n in-process nodes, closed with the test.

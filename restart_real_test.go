@@ -18,8 +18,8 @@ import (
 func TestARollingRestartByTheRecipeLosesNoLock(t *testing.T) {
 	t.Parallel()
 	const (
-		ttl    = 4 * time.Second
-		maxTTL = 6 * time.Second
+		ttl    = 6 * time.Second
+		maxTTL = 8 * time.Second
 		held   = 20
 	)
 	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{AOF: chaos.FsyncEverysec})

@@ -109,7 +109,6 @@ var strictSearches = []struct {
 const wholeOnly = -1
 
 func TestSearchMembershipFoundsNoStrictClusterAgain(t *testing.T) {
-	t.Parallel()
 	for _, c := range strictSearches {
 		t.Run(c.name, func(t *testing.T) {
 			most := c.cut
@@ -135,7 +134,6 @@ func TestSearchMembershipFoundsNoStrictClusterAgain(t *testing.T) {
 // Five nodes of a strict cluster, joiners with and without the option, clients, and
 // all faults of the other walks.
 func TestSearchMembershipFoundsNoStrictClusterAgainOnRandomWalks(t *testing.T) {
-	t.Parallel()
 	walks := 15
 	switch {
 	case search.UnderRace:
@@ -168,7 +166,6 @@ var breakingStrict = []struct {
 }
 
 func TestSearchMembershipCheckerCatchesStrictRecoveryUndone(t *testing.T) {
-	t.Parallel()
 	for _, c := range breakingStrict {
 		t.Run(c.name, func(t *testing.T) {
 			most := 500_000

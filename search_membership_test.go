@@ -159,7 +159,6 @@ var closedSearches = []struct {
 }
 
 func TestSearchMembershipHoldsInEveryReachableState(t *testing.T) {
-	t.Parallel()
 	for _, c := range closedSearches {
 		t.Run(c.name, func(t *testing.T) {
 			if c.whole && !search.Whole() {
@@ -221,7 +220,6 @@ func (sys *memberSystem) comesBack(s memberState) error {
 
 // Not closed: so many states, from each of three beginnings.
 func TestSearchLoweringMaxTTLKeepsOneHolder(t *testing.T) {
-	t.Parallel()
 	for name, start := range map[string]func(*memberSystem, *memberState){
 		"a longer lease is held": longLease, "after the first step": midLowering, "raised again": afterLowering,
 	} {
@@ -257,7 +255,6 @@ func walkedSystem(change func(*memberSystem)) *memberSystem {
 }
 
 func TestSearchMembershipHoldsOnRandomWalks(t *testing.T) {
-	t.Parallel()
 	walks := 15
 	switch {
 	case search.UnderRace:
@@ -352,7 +349,6 @@ var breaking = []struct {
 }
 
 func TestSearchMembershipCheckerCatches(t *testing.T) {
-	t.Parallel()
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
 			most := 4_000_000

@@ -157,7 +157,7 @@ func (s *swept) succeeded(token redlock.Token) {
 
 // A fresh Locker also loads scripts and verifies: many commands, so fewer sets.
 func TestSweepAcquireOfAFreshLocker(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	sweep(t, []sweptSet{{3, []int{0}}, {3, []int{1, 2}}, {5, []int{0, 2, 4}}}, func(s *swept, arm func()) {
 		arm()
 		lock := s.acquire("orders/42")
@@ -168,7 +168,7 @@ func TestSweepAcquireOfAFreshLocker(t *testing.T) {
 }
 
 func TestSweepTryAcquire(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	sweep(t, sweptSets, func(s *swept, arm func()) {
 		warm(s.T, s.l)
 		arm()
@@ -191,7 +191,7 @@ func TestSweepTryAcquire(t *testing.T) {
 }
 
 func TestSweepRaise(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	sweep(t, sweptSets, func(s *swept, arm func()) {
 		warm(s.T, s.l)
 		synctest.Wait()
@@ -211,7 +211,7 @@ func TestSweepRaise(t *testing.T) {
 }
 
 func TestSweepExtend(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	sweep(t, sweptSets, func(s *swept, arm func()) {
 		warm(s.T, s.l)
 		lock := mustAcquire(s.T, s.l, "orders/42", redlock.WithFixedLease())
@@ -239,7 +239,7 @@ func TestSweepExtend(t *testing.T) {
 }
 
 func TestSweepRelease(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	sweep(t, sweptSets, func(s *swept, arm func()) {
 		warm(s.T, s.l)
 		lock := mustAcquire(s.T, s.l, "orders/42")
@@ -259,7 +259,7 @@ func TestSweepRelease(t *testing.T) {
 
 // Several names at once go in batches, which have scripts of their own.
 func TestSweepBatches(t *testing.T) {
-	t.Parallel()
+	besideServers(t)
 	sweep(t, []sweptSet{{3, []int{2}}, {3, []int{0, 1}}}, func(s *swept, arm func()) {
 		warm(s.T, s.l)
 		arm()
