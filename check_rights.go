@@ -27,10 +27,11 @@ const (
 	triedOwner = lua.TombstoneKey + "check"
 )
 
-// rightsNeeded lists what the lock needs, with a resource's key.
-func rightsNeeded(resource string) []right {
+// rightsNeeded lists what the lock needs, with a resource's key; without membership
+// (unprotected) a client makes the record itself.
+func rightsNeeded(resource string, unprotected bool) []right {
 	hash := lua.AcquireScript.Hash
-	return []right{
+	needed := []right{
 		{"run its scripts", true, []any{"EVALSHA", hash, 3, resource, lua.NodeKey, triedOwner}},
 		{"load its scripts", true, []any{"SCRIPT", "LOAD", "return 1"}},
 		{"tell one server process from another", true, []any{"INFO", "server"}},
@@ -61,6 +62,10 @@ func rightsNeeded(resource string) []right {
 		{"inspect a lock", false, []any{"MULTI"}},
 		{"inspect a lock", false, []any{"EXEC"}},
 	}
+	if unprotected {
+		needed = append(needed, right{"do without membership", true, []any{"HSETNX", lua.NodeKey, "epoch", "1"}})
+	}
+	return needed
 }
 
 // denial is a right that the user lacks.
@@ -71,7 +76,7 @@ type denial struct {
 	name  bool // the right is there, but not for a key of this name
 }
 
-const rightsRemedy = "ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe +multi +exec"
+const rightsRemedy = "ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe +multi +exec (with WithoutMembership also +hsetnx)"
 
 var (
 	aboutRights = diagnosis{
@@ -117,7 +122,7 @@ func (e *exam) readRights(ctx context.Context, n *node, prefix string, who quest
 		e.aclErr = err
 		return
 	}
-	needed := rightsNeeded(prefix + triedName)
+	needed := rightsNeeded(prefix+triedName, n.cfg.unprotected)
 	tries := make([]question, len(needed))
 	for i, r := range needed {
 		tries[i] = ask(ctx, append([]any{"ACL", "DRYRUN", e.user}, r.command...)...)

@@ -64,9 +64,12 @@ func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.cfg.chance.Name()).Err(); err != nil {
 			return err
 		}
-		if epoch, err = tx.HGet(ctx, lua.NodeKey, "epoch").Result(); err != nil {
+		// HMGET, since the user has the right to it anyway.
+		record, err := tx.HMGet(ctx, lua.NodeKey, "epoch").Result()
+		if err != nil {
 			return err
 		}
+		epoch, _ = record[0].(string)
 		return loadVoting(ctx, tx)
 	})
 	return epoch, nil, err

@@ -1,0 +1,101 @@
+package redlock_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// doctorRights are what redlock doctor is given besides.
+const doctorRights = " +acl|dryrun +acl|whoami +config|get"
+
+// asUsers are the clients of three servers, each with these rights.
+func asUsers(t *testing.T, rights string) (clients []redis.UniversalClient) {
+	t.Helper()
+	config := chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"redlock on >SECRET " + rights + doctorRights}}
+	for _, s := range chaos.NeedServers(t, 3, config) {
+		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "redlock", "SECRET" }))
+	}
+	return clients
+}
+
+// lacks is what the doctor says of rights that are missing.
+func lacks(t *testing.T, l *redlock.Locker) (found []redlock.Finding) {
+	t.Helper()
+	r, err := l.Cluster().Check(t.Context())
+	must(t, err)
+	for _, f := range r.AtLeast(redlock.SeverityUnknown) {
+		if f.Code == redlock.FindingACL || f.Code == redlock.FindingRefuses || f.Code == redlock.FindingRunID {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// Where scripts may not call INFO, this is what is left.
+func TestWithoutMembershipOneRightMoreIsNeeded(t *testing.T) {
+	t.Parallel()
+	page := strings.Join(pageRights(t), " ")
+	opts := []redlock.Option{redlock.WithPrefix("orders/"), redlock.WithNodeTimeout(patient), redlock.WithoutMembership()}
+	l := lockerWith(t, asUsers(t, page+" +hsetnx"), opts...)
+	lock := mustAcquire(t, l, "42")
+	must(t, lock.Extend(t.Context(), redlock.DefaultTTL))
+	mustRelease(t, lock)
+	if found := lacks(t, l); len(found) > 0 {
+		t.Errorf("with +hsetnx: got %v; want no finding", found)
+	}
+	l = lockerWith(t, asUsers(t, page), opts...)
+	_, err := l.TryAcquire(t.Context(), "42")
+	wantError(t, "TryAcquire without +hsetnx", err, redlock.ErrMisconfigured)
+	if found := lacks(t, l); len(found) != 3 || !strings.Contains(found[0].String(), "may not HSETNX") {
+		t.Errorf("without +hsetnx: got %v; want what is missing, of each node", found)
+	}
+}
+
+// A provider that grants by categories leaves out what the page says, and no more.
+func TestTheRightsThatThePageListsAreOfTheseCategories(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/OPERATIONS.md")
+	must(t, err)
+	m := regexp.MustCompile("By categories, `([^`]+)`").FindSubmatch(page)
+	if m == nil {
+		t.Fatal("docs/OPERATIONS.md has no rights by categories")
+	}
+	names, rights := "", pageRights(t)
+	for _, right := range rights {
+		if right[0] != '+' {
+			names += right + " "
+		}
+	}
+	categories := strings.Fields(string(m[1]))
+	clients := asUsers(t, names+strings.Join(categories, " "))
+	l := lockerWith(t, clients, redlock.WithPrefix("orders/"), redlock.WithNodeTimeout(patient))
+	admitted(t, l)
+	mustRelease(t, mustAcquire(t, l, "42"))
+	if found := lacks(t, l); len(found) > 0 {
+		t.Errorf("with %q: got %v; want no finding", categories, found)
+	}
+
+	c := chaos.NeedServer(t, chaos.ServerConfig{}).Client()
+	refused := map[string]bool{}
+	for _, category := range []string{"admin", "dangerous"} {
+		for _, command := range c.Do(t.Context(), "ACL", "CAT", category).Val().([]any) {
+			refused["+"+command.(string)] = true
+		}
+	}
+	for _, right := range append(rights, "+hsetnx") {
+		if right[0] == '+' && refused[right] != slices.Contains(categories, right) {
+			t.Errorf("%s is refused by category: %v; the page has it besides: %v", right, refused[right], slices.Contains(categories, right))
+		}
+	}
+	if !refused["+config|get"] {
+		t.Errorf("ACL CAT told %v", refused)
+	}
+}
