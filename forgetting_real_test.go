@@ -67,6 +67,20 @@ func stand(t *testing.T, s *chaos.Server) {
 	must(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
+// handOver has a master and its replica change places, as FAILOVER does: no data is
+// lost, and no snapshot sent.
+func handOver(t *testing.T, master, replica *chaos.Server) {
+	t.Helper()
+	must(t, master.Client().Do(t.Context(), "FAILOVER").Err())
+	pollUntil(t, 15*time.Second, "they have changed places", func() bool {
+		old, err := master.Client().Info(t.Context(), "replication").Result()
+		if err != nil || !strings.Contains(old, "master_link_status:up") {
+			return false
+		}
+		return infoOf(t, replica.Client(), "role") == "master" && strings.Contains(replica.Client().Info(t.Context(), "replication").Val(), "state=online")
+	})
+}
+
 // A standby follows each of two nodes, is cut off, and a lock is taken. Then both
 // nodes take their standbys' data, and are masters again: run_id, scripts, record
 // and epoch are as before, and the lock is gone.
@@ -180,6 +194,7 @@ func everyWay(t *testing.T, node, other *chaos.Server) {
 			})
 		}, true},
 		{"a first replica attaches", func() { follow(t, other, node) }, true},
+		{"it changes places with its replica, twice", func() { handOver(t, node, other); handOver(t, other, node) }, true},
 	} {
 		before := identity()
 		way.do()
