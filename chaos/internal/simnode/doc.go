@@ -14,6 +14,8 @@
 // It has no users and no rights: no ACL command, no categories, no NOPERM, neither
 // for a command nor within a script, and AUTH is refused as where no password is
 // set. What rights do is tested on servers only.
+// It has no replicas, no second database and no functions either: docs/CHAOS.md lists
+// what it has not.
 //
 // internal/scriptmodel has the same scripts for another use: over integers that
 // fit in a byte, so that a search can copy, compare and hash millions of whole

@@ -1,0 +1,99 @@
+package simnode_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// asked is what a client asks of a node that may be another than it was, and what
+// redlock rests on: it has none of the scripts, and does not bear the record's
+// identity, whatever its data are. before is the identity of the node that it was.
+func asked(p *peer, before string) string {
+	p.t.Helper()
+	var hashes, out []string
+	for _, name := range []string{"acquire", "acquire_batch", "raise", "extend", "reseed", "release", "read"} {
+		hash := strings.Trim(p.do("EVAL", "return redis.sha1hex(ARGV[1])", "0", p.script(name)), `"`)
+		hashes = append(hashes, hash)
+		out = append(out, p.do("EVALSHA", hash, "0"))
+	}
+	out = append(out, p.do(append([]string{"SCRIPT", "EXISTS"}, hashes...)...))
+	out = append(out, p.take(call("read", []string{node}, "0")), p.take(call("install", []string{node}, "nonce-1", "RUN", "1", "e2", "c1", "3", "a", "30000", "0", "", "", "")))
+	return strings.NewReplacer(before, "BEFORE", ends(before), "BEFORE").Replace(strings.Join(append(out, p.stored()), "\n"))
+}
+
+// member makes a member of a blank node, with a lock.
+func member(p *peer) {
+	p.t.Helper()
+	p.do("FLUSHALL")
+	p.do("SCRIPT", "FLUSH")
+	p.take(call("notice", []string{node}, "nonce-1"))
+	p.take(call("install", []string{node}, "nonce-1", "RUN", "1", "e1", "c1", "3", "a", "30000", "0", "", "", ""))
+	if got := p.take(call("acquire", []string{"name-0", node, dead("owner-0")}, "owner-0", "3600000", "0", "7", "e1")); got != ":1" {
+		p.t.Fatalf("a member replies %s", got)
+	}
+}
+
+// A replica that is promoted in a node's place, and a restart, are to virtual runs
+// one and the same: another process with the data of then. So they are to redlock.
+func TestAPromotedReplicaIsAnotherProcessWithItsData(t *testing.T) {
+	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	master := newRealPeer(t, servers[0])
+	member(master)
+	host, port, _ := net.SplitHostPort(servers[0].Addr())
+	c := servers[1].Client()
+	until(t, "the replica has all", func() bool {
+		_ = c.ReplicaOf(t.Context(), host, port).Err()
+		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up") && c.Exists(t.Context(), "name-0").Val() == 1
+	})
+	if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	promoted := newRealPeer(t, servers[1])
+	want := asked(promoted, master.run)
+
+	if err := servers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := servers[0].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	restarted := newRealPeer(t, servers[0])
+	if got := asked(restarted, master.run); got != want {
+		t.Errorf("a restarted server: got\n%s; want what a promoted one says\n%s", got, want)
+	}
+	for _, interpreted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
+			old, n := newSimPeer(t, interpreted)
+			member(old)
+			data := n.Copy()
+			n.Crash()
+			n.Wipe()
+			n.Load(data)
+			n.Start()
+			again := newSession(t, n, interpreted)
+			if got := asked(again, old.run); got != want {
+				t.Errorf("got\n%s; want\n%s", got, want)
+			}
+		})
+	}
+	if !strings.Contains(want, "BEFORE") || !strings.Contains(want, "NOSCRIPT") || !strings.Contains(want, `"owner-0"`) {
+		t.Errorf("got\n%s; want the record of before, no script, and the lock: else this shows nothing", want)
+	}
+}
+
+// until polls a condition.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so in time: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
