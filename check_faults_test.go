@@ -271,7 +271,7 @@ func timeFaults() []planted {
 		},
 		{
 			"round trips beside the node timeout",
-			slow(300*time.Millisecond, redlock.WithNodeTimeout(500*time.Millisecond)),
+			slow(600*time.Millisecond, redlock.WithNodeTimeout(time.Second)),
 			[]found{at4(faultWarning, redlock.FindingRoundTrip)},
 		},
 		{
@@ -281,7 +281,7 @@ func timeFaults() []planted {
 		},
 		{
 			"round trips beside the TTL",
-			slow(600*time.Millisecond, redlock.WithTTL(5*time.Second), redlock.WithNodeTimeout(1600*time.Millisecond)),
+			slow(700*time.Millisecond, redlock.WithTTL(6*time.Second), redlock.WithNodeTimeout(2*time.Second)),
 			[]found{at4(faultWarning, redlock.FindingTTLRound)},
 		},
 		{
