@@ -354,28 +354,48 @@ func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
 }
 
 // A server whose clock is moved, and a node of ours: leases are whole hours, and
-// steps are half an hour more, either way.
+// steps are half an hour more, either way. What has ended is gone for the scripts of
+// locks as for commands.
 func TestClockStepsAsAServersDoes(t *testing.T) {
-	server := chaos.NeedServer(t, chaos.ServerConfig{FakeClock: true})
-	want := newRealPeer(t, server)
-	got, node := newSimPeer(t, false)
-	rnd := &source{rand.New(rand.NewPCG(1, 1)), false}
-	var ahead time.Duration
-	for i := range 60 {
-		s := step{"SET", pick(rnd, keys[1:]), "v", "PX", lease(rnd)}
-		if g, w := got.take(s), want.take(s); g != w {
-			t.Fatalf("%q: got %s; want %s", s, g, w)
-		}
-		if i%3 == 0 {
-			by := time.Duration(rnd.IntN(8)-4)*time.Hour + 30*time.Minute
-			ahead += by
-			node.Step(by)
-			if err := server.SetClock(fmt.Sprintf("%+d", int(ahead.Seconds()))); err != nil {
-				t.Fatal(err)
+	for _, interpreted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
+			server := chaos.NeedServer(t, chaos.ServerConfig{FakeClock: true})
+			want := newRealPeer(t, server)
+			got, n := newSimPeer(t, interpreted)
+			rnd := &source{rand.New(rand.NewPCG(1, 1)), false}
+			steps := []step{{"HSET", node, "epoch", "e1"}}
+			for i := range 200 {
+				if s := (step{"SET", pick(rnd, keys[1:]), "v", "PX", lease(rnd)}); i%3 == 0 {
+					steps = append(steps, s)
+				} else {
+					steps = append(steps, draws[rnd.IntN(7)](rnd))
+				}
 			}
-		}
-		if g, w := got.stored(), want.stored(); g != w {
-			t.Fatalf("after %d steps, clocks ahead by %v: got\n%s; want\n%s", i, ahead, g, w)
-		}
+			var ahead time.Duration
+			ended := 0
+			for i, s := range steps {
+				before := want.do("DBSIZE")
+				if i%3 == 0 {
+					by := time.Duration(rnd.IntN(8)-4)*time.Hour + 30*time.Minute
+					ahead += by
+					n.Step(by)
+					if err := server.SetClock(fmt.Sprintf("%+d", int(ahead.Seconds()))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if g, w := ends(got.take(s)), ends(want.take(s)); g != w { // the first to meet what has ended
+					t.Fatalf("%q, clocks ahead by %v: got %s; want %s\nafter %q", s, ahead, g, w, steps[:i])
+				}
+				if g, w := got.stored(), want.stored(); g != w {
+					t.Fatalf("%q, clocks ahead by %v, leaves\n%s; want\n%s\nafter %q", s, ahead, g, w, steps[:i])
+				}
+				if want.do("DBSIZE") < before {
+					ended++
+				}
+			}
+			if ended < 8 {
+				t.Errorf("%d times a lease ended with a step of the clock; want more, or this shows little", ended)
+			}
+		})
 	}
 }
