@@ -207,22 +207,6 @@ func (d *doctor) blank(f fleet, i int, why string) {
 	d.find(severity, i, aboutStuck, "%s", why)
 }
 
-// mixed tells whether the list has nodes of several clusters: not of founders that
-// raced, whose records have the same names. That a record has other names than this
-// client says nothing then of how the client names its nodes.
-func (f fleet) mixed() bool {
-	return len(f.ids) > 1 && slices.ContainsFunc(f.sights, func(s sight) bool {
-		return s.recorded && s.rec.n == len(f.names) && !f.lists(s.rec)
-	})
-}
-
-// strange tells whether a node of a mixed list has a record of its own cluster, and
-// there is no other that a quorum carries.
-func (f fleet) strange(i int) bool {
-	s := f.sights[i]
-	return f.ours == "" && s.recorded && s.rec.cluster != "" && s.rec.n == len(f.names) && !f.lists(s.rec)
-}
-
 // member judges the record of a node that votes.
 func (d *doctor) member(f fleet, i int, mixed bool) {
 	rec := f.sights[i].rec

@@ -99,14 +99,6 @@ func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (str
 	return epoch, member, nil
 }
 
-// judge is a sight by what was seen of the node before; it is not published.
-func (r *roster) judge(i int, s sight) sight {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, s = r.tenures[i].look(s)
-	return s
-}
-
 // probe is a probe's commands.
 type probe struct {
 	ctx         context.Context //nolint:containedctx // it is of one pipeline, and ends with it

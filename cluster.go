@@ -266,12 +266,11 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 		return fault.Errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
 	}
 	r := l.roster
-	select {
-	case r.work <- struct{}{}:
-	case <-ctx.Done():
-		return fault.Errorf("redlock: retire: %w", fault.OfContext(ctx))
+	done, err := r.alone(ctx)
+	if err != nil {
+		return fault.Errorf("redlock: retire: %w", err)
 	}
-	defer func() { <-r.work }()
+	defer done()
 	r.lookAtAll(ctx, false)
 	f, name := r.current(), l.nodes[node].name
 	if f.cluster() == "" {
@@ -298,21 +297,6 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 }
 
 var errMarks = errors.New("some of the marks are missing")
-
-// mark writes a retired name on the other members, and returns how many have it.
-func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int, error) {
-	var faults []error
-	marks := 0
-	for _, j := range f.members(node, 0) {
-		p := plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, retired: []string{name}}}
-		if err := r.nodes[j].Do(ctx, p); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", f.names[j], err))
-			continue
-		}
-		marks++
-	}
-	return marks, errors.Join(faults...)
-}
 
 // usable refuses what is asked of a closed Locker, or under a ctx that is done.
 func (l *Locker) usable(ctx context.Context, op string) error {

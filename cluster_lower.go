@@ -42,7 +42,7 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 	if err := l.usable(ctx, "lower MaxTTL"); err != nil {
 		return err
 	}
-	own := l.roster.charter.maxTTL
+	own := l.roster.maxTTL()
 	switch {
 	case to < minTTL || to > clock.MaxMaxTTL:
 		return fault.Errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, clock.MaxMaxTTL)
@@ -50,7 +50,7 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 		return fault.Errorf("redlock: lower MaxTTL: %w: %v is below this client's own MaxTTL, %v, to which it would raise the cluster's again: give it that one (WithMaxTTL)",
 			ErrInvalidTTL, to, own)
 	}
-	w := &lowering{to: time.Duration(clock.Milliseconds(to)) * time.Millisecond, vouched: vouched, marks: make([]lowered, len(l.nodes)), fresh: l.cfg.chance.Name}
+	w := newLowering(to, vouched, len(l.nodes), l.cfg.chance.Name)
 	for {
 		pause, left := l.roster.lower(ctx, w)
 		if err := fault.OfContext(ctx); err != nil {

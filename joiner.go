@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 const (
@@ -55,9 +56,9 @@ func (r *roster) run() {
 // nudged, or when a look is asked for and is due. It returns false when the roster
 // was closed.
 func (r *roster) sleep(pause time.Duration) bool {
-	t := r.clock.NewTimer(pause)
-	defer t.Stop()
-	due, until := t.C, r.clock.Now().Add(pause)
+	timer := r.clock.NewTimer(pause)
+	defer timer.Stop()
+	due, until := timer.C, r.clock.Now().Add(pause)
 	if pause == 0 {
 		due = nil
 	}
@@ -67,8 +68,8 @@ func (r *roster) sleep(pause time.Duration) bool {
 		case <-r.nudge:
 		case <-r.asked:
 			if at := r.lookDue(); due == nil || at < until {
-				due, until = t.C, at
-				t.Reset(max(until.Sub(r.clock.Now()), 0))
+				due, until = timer.C, at
+				timer.Reset(max(until.Sub(r.clock.Now()), 0))
 			}
 			continue
 		case <-r.stop:
@@ -96,8 +97,8 @@ func (r *roster) lookDue() clock.Instant {
 // share one. It returns false if none came in time: before ctx was done, or within
 // two node timeouts, since one look may have to wait for the one that is under way.
 func (r *roster) lookAgain(ctx context.Context, timeout time.Duration) bool {
-	t := r.clock.NewTimer(lookAgainAfter + 2*timeout)
-	defer t.Stop()
+	timer := r.clock.NewTimer(lookAgainAfter + 2*timeout)
+	defer timer.Stop()
 	r.mu.Lock()
 	latest, done, next := r.looks, r.done, r.next
 	r.mu.Unlock()
@@ -108,7 +109,7 @@ func (r *roster) lookAgain(ctx context.Context, timeout time.Duration) bool {
 		}
 		select {
 		case <-next:
-		case <-t.C:
+		case <-timer.C:
 			return false
 		case <-ctx.Done():
 			return false
@@ -128,15 +129,25 @@ func (r *roster) close() {
 	<-r.ended
 }
 
+// alone waits until nobody else does deeds, and keeps all others from it until done is
+// called. It returns ctx's error where ctx is done first.
+func (r *roster) alone(ctx context.Context) (done func(), err error) {
+	select {
+	case r.work <- struct{}{}:
+		return func() { <-r.work }, nil
+	case <-ctx.Done():
+		return nil, fault.OfContext(ctx)
+	}
+}
+
 // settle looks at all nodes and does what can be done now. It returns how long
 // to pause until there may be more; 0 when nothing but a nudge will bring it.
 func (r *roster) settle(ctx context.Context, p proposal) time.Duration {
-	select {
-	case r.work <- struct{}{}:
-	case <-ctx.Done():
+	done, err := r.alone(ctx)
+	if err != nil {
 		return 0
 	}
-	defer func() { <-r.work }()
+	defer done()
 	r.lookAtAll(ctx, false)
 	idle := 0 // steps in a row that only asked for another look
 	for range joinSteps + len(r.nodes) {
@@ -235,7 +246,7 @@ func (r *roster) announce(i int, pl plan) {
 // not vote, and tells whether it was done. A refusal that is a matter of order is no
 // fault: the next look tells what has changed.
 func (r *roster) did(ctx context.Context, i int, what string, err error) bool {
-	if err != nil && over(ctx, r.clock) {
+	if err != nil && r.clock.Over(ctx) {
 		return false
 	}
 	var fault error
@@ -286,12 +297,20 @@ func (r *roster) pause() time.Duration {
 	return pause
 }
 
+// mark writes a retired name on the other members, and returns how many have it.
+func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int, error) {
+	var faults []error
+	marks := 0
+	for _, j := range f.members(node, 0) {
+		p := plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, retired: []string{name}}}
+		if err := r.nodes[j].Do(ctx, p); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", f.names[j], err))
+			continue
+		}
+		marks++
+	}
+	return marks, errors.Join(faults...)
+}
+
 // errRefused is the answer of a node on which what a deed rests on has changed.
 var errRefused = errors.New("refused: the node has changed since it was looked at")
-
-// over tells whether ctx is done, or is about to be: a socket may notice its
-// deadline first.
-func over(ctx context.Context, c *clock.Clock) bool {
-	deadline, bounded := ctx.Deadline()
-	return ctx.Err() != nil || bounded && !c.Wall().Before(deadline)
-}

@@ -33,6 +33,13 @@ type lowering struct {
 	fresh   func() string // epochs
 }
 
+// newLowering brings MaxTTL down to that, on so many nodes; vouched: nothing is waited
+// for. fresh makes epochs.
+func newLowering(to time.Duration, vouched bool, nodes int, fresh func() string) *lowering {
+	to = time.Duration(clock.Milliseconds(to)) * time.Millisecond
+	return &lowering{to: to, vouched: vouched, marks: make([]lowered, nodes), fresh: fresh}
+}
+
 // lowered is the first step, as it was done on a node.
 type lowered struct {
 	at    clock.Instant // its reply was here; 0: not done
@@ -103,12 +110,11 @@ func (w *lowering) check(f fleet) error {
 // lower does what can be done now. It returns how long to pause until there is more,
 // and what stands against it; a pause of 0 is the end.
 func (r *roster) lower(ctx context.Context, w *lowering) (time.Duration, error) {
-	select {
-	case r.work <- struct{}{}:
-	case <-ctx.Done():
-		return 0, nil
+	done, err := r.alone(ctx)
+	if err != nil {
+		return 0, nil //nolint:nilerr // the caller sees by ctx that nothing was done
 	}
-	defer func() { <-r.work }()
+	defer done()
 	for {
 		r.lookAtAll(ctx, false)
 		f := r.current()

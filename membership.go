@@ -334,6 +334,22 @@ func (f fleet) lists(r record) bool {
 	return slices.Equal(f.current(r.names), f.sorted())
 }
 
+// mixed tells whether the list has nodes of several clusters: not of founders that
+// raced, whose records have the same names. That a record has other names than this
+// client says nothing then of how the client names its nodes.
+func (f fleet) mixed() bool {
+	return len(f.ids) > 1 && slices.ContainsFunc(f.sights, func(s sight) bool {
+		return s.recorded && s.rec.n == len(f.names) && !f.lists(s.rec)
+	})
+}
+
+// strange tells whether a node of a mixed list has a record of its own cluster, and
+// there is no other that a quorum carries.
+func (f fleet) strange(i int) bool {
+	s := f.sights[i]
+	return f.ours == "" && s.recorded && s.rec.cluster != "" && s.rec.n == len(f.names) && !f.lists(s.rec)
+}
+
 // current is the list of names after all known replacements.
 func (f fleet) current(names []string) []string {
 	out := slices.Clone(names)

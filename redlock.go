@@ -86,7 +86,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	}
 	l.peers.nodes = l.nodes
 	for _, n := range l.nodes {
-		l.roster.nodes = append(l.roster.nodes, n)
+		l.roster.attach(n)
 	}
 	l.vigil = newVigil(l, forNodes.process)
 	for _, n := range l.nodes {

@@ -97,7 +97,7 @@ func (n *node) Look(ctx context.Context, counted bool) {
 	switch {
 	case err == nil:
 		n.roster.publish(n.index, s)
-	case !over(ctx, n.clock):
+	case !n.clock.Over(ctx):
 		n.roster.missed(n.index, sent, explain(err))
 	}
 }

@@ -21,7 +21,7 @@ import (
 type roster struct {
 	charter  charter
 	clock    *clock.Clock
-	nodes    []memberNode // attached once they are made
+	nodes    []memberNode // attached before anybody asks
 	observer rosterObserver
 	founder  string // the cluster id that this Locker would bring
 
@@ -69,15 +69,21 @@ type memberNode interface {
 	Do(ctx context.Context, p plan) error
 }
 
-func newRoster(c charter, founder string, t *clock.Clock, o rosterObserver) *roster {
-	n := len(c.names)
+func newRoster(cfg charter, founder string, c *clock.Clock, o rosterObserver) *roster {
+	n := len(cfg.names)
 	return &roster{
-		charter: c, clock: t, observer: o, founder: founder,
+		charter: cfg, clock: c, observer: o, founder: founder,
 		work: make(chan struct{}, 1), raised: make([]bool, n), bound: make([]bool, n), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		sights: make([]sight, n), watches: make([]watch, n), tenures: make([]tenure, n), known: make([]bool, n), seated: make([]bool, n),
 		faults: make([]error, n), until: make([]clock.Instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}
 }
+
+// attach adds the next node, before anybody asks.
+func (r *roster) attach(n memberNode) { r.nodes = append(r.nodes, n) }
+
+// maxTTL is this client's MaxTTL, as the records count it.
+func (r *roster) maxTTL() time.Duration { return r.charter.maxTTL }
 
 // fleet is the cluster as it was last seen; mu is held.
 func (r *roster) fleet() fleet {
@@ -86,7 +92,7 @@ func (r *roster) fleet() fleet {
 	return f
 }
 
-// now is the fleet as it was last seen.
+// current is the fleet as it was last seen.
 func (r *roster) current() fleet {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,6 +125,14 @@ func (r *roster) publish(i int, s sight) sight {
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
+	return s
+}
+
+// judge is a sight by what was seen of the node before; it is not published.
+func (r *roster) judge(i int, s sight) sight {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, s = r.tenures[i].look(s)
 	return s
 }
 
@@ -234,11 +248,11 @@ func (r *roster) proposal() proposal {
 	return proposal{cluster: r.founder, clock: quorum.Token(max(r.clock.Wall().UnixMicro(), 0))}
 }
 
-// readSince tells whether node i answered a look that was sent after t.
-func (r *roster) readSince(i int, t clock.Instant) bool {
+// readSince tells whether node i answered a look that was sent after since.
+func (r *roster) readSince(i int, since clock.Instant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sights[i].answered && r.sights[i].sent > t
+	return r.sights[i].answered && r.sights[i].sent > since
 }
 
 // longestLease is the cluster's MaxTTL, as far as any record that was seen says.

@@ -3,6 +3,7 @@
 package clock
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +77,13 @@ func (c *Clock) Now() Instant {
 
 // Wall is the wall clock, for logs and for hints.
 func (c *Clock) Wall() time.Time { return time.Now() }
+
+// Over tells whether ctx is done, or is about to be: a socket may notice its
+// deadline first.
+func (c *Clock) Over(ctx context.Context) bool {
+	deadline, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !c.Wall().Before(deadline)
+}
 
 // NewTimer is a timer on Go's monotonic clock, which does not count a suspend:
 // whoever must not oversleep one looks at Now now and then.
