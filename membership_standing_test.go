@@ -72,8 +72,7 @@ func FuzzParseSight(f *testing.F) {
 	f.Add("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7", "", "", "")
 	f.Add("2", "", "", "", "", "", "", "", "", "", "")
 	f.Add("1", "e", "c", "3", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb")
-	f.Fuzz(func(t *testing.T, format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced string) {
-		values := []string{format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced}
+	parse := func(values ...string) redlock.Sight {
 		r := []any{"r", "master", int64(0)}
 		for _, v := range values {
 			if v == "" {
@@ -82,7 +81,16 @@ func FuzzParseSight(f *testing.F) {
 				r = append(r, v)
 			}
 		}
-		s := redlock.ParseSight(append(r, nil, nil), 0, 0)
+		for len(r) < 3+len(redlock.RecordFields) {
+			r = append(r, nil)
+		}
+		return redlock.ParseSight(r, 0, 0)
+	}
+	if _, ok := parse("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7").Record(); !ok {
+		f.Fatal("got no record of the first example; want one, or this shows nothing")
+	}
+	f.Fuzz(func(t *testing.T, format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced string) {
+		s := parse(format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced)
 		rec, ok := s.Record()
 		cause, refused := s.Refused()
 		if ok && refused || refused && cause == "" {
