@@ -116,7 +116,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 // records had the longer MaxTTL that this client raises has waited the shorter one.
 func (l *Locker) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
 	now := l.clock.Now()
-	took, before := now.Sub(start), l.roster.raisedFrom()
+	took, before := now.Sub(start), l.tracker.RaisedFrom()
 	switch {
 	case !valid.Holds(now):
 		return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", took, ttl)

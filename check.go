@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -138,7 +139,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	if err := fault.OfContext(ctx); err != nil {
 		return Report{}, fault.Errorf("redlock: check: %w", err)
 	}
-	d.deeds = l.roster.current().faults
+	d.failed = l.tracker.View().Faults
 	d.origin = l.clock.Wall().Add(-l.clock.Early().Sub(0))
 	r := d.report()
 	if r.Answered == 0 {
@@ -156,9 +157,9 @@ type doctor struct {
 	cfg      *config
 	names    []string
 	exams    []exam
-	sights   []sight  // what the exams show of membership
-	deeds    []error  // what the joiner's last deed for each node failed with
-	origin   wallTime // our wall clock at the Clock's origin
+	seen     []membership.Observation // what the exams show of membership
+	failed   []error                  // what the loop's last action for each node failed with
+	origin   wallTime                 // our wall clock at the Clock's origin
 	findings []Finding
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -101,20 +102,20 @@ func (d *doctor) sameServer() {
 	}
 }
 
-// readSights are the nodes' records, as the rules of membership take them.
-func (d *doctor) readSights() []sight {
-	sights := make([]sight, len(d.exams))
+// readRecords are the nodes' records, as the rules of membership take them.
+func (d *doctor) readRecords() []membership.Observation {
+	seen := make([]membership.Observation, len(d.exams))
 	for i, e := range d.exams {
 		if e.err == nil && e.recErr == nil && e.run != "" {
-			sights[i] = parseSight(append([]any{identityOf(e.run, e.info["master_replid"]), e.info["role"], int64(0)}, e.record...), 0, 0)
+			seen[i] = membership.ParseObservation(append([]any{membership.IdentityOf(e.run, e.info["master_replid"]), e.info["role"], int64(0)}, e.record...), 0, 0)
 		}
 	}
-	return sights
+	return seen
 }
 
-// fleet is the cluster by what the nodes showed.
-func (d *doctor) fleet() fleet {
-	return newFleet(newCharter(d.names, d.cfg.maxTTL, d.cfg.strictRecovery), slices.Clone(d.sights), make([]watch, len(d.names)))
+// view is the cluster by what the nodes showed.
+func (d *doctor) view() membership.View {
+	return membership.NewView(membership.NewConfig(d.names, d.cfg.maxTTL, d.cfg.strictRecovery), slices.Clone(d.seen), make([]membership.Wait, len(d.names)))
 }
 
 // record judges whether a node's record could be read at all.
@@ -132,53 +133,53 @@ func (d *doctor) record(i int) {
 
 // membership judges whose the nodes are.
 func (d *doctor) membership() {
-	f := d.fleet()
-	f.faults = d.hindrances()
-	mixed := f.mixed()
-	for i, s := range f.sights {
-		state, why := f.standing(i)
-		if mixed && f.strange(i) {
-			state = NodeForeign
-			why = fmt.Sprintf("it belongs to the cluster %s, of the nodes %s; other nodes of this list do not", s.rec.cluster, strings.Join(s.rec.names, ", "))
+	v := d.view()
+	v.Faults = d.hindrances()
+	mixed := v.Mixed()
+	for i, o := range v.Nodes {
+		state, why := v.Standing(i)
+		if mixed && v.Strange(i) {
+			state = membership.Foreign
+			why = fmt.Sprintf("it belongs to the cluster %s, of the nodes %s; other nodes of this list do not", o.Record.Cluster, strings.Join(o.Record.Names, ", "))
 		}
 		switch state {
-		case NodeMember:
-			d.member(f, i, mixed)
-		case NodeRetired:
+		case membership.Member:
+			d.member(v, i, mixed)
+		case membership.Retired:
 			d.find(SeverityWarning, i, aboutRetired, "%s", why)
-		case NodeForeign:
+		case membership.Foreign:
 			d.find(SeverityError, i, aboutForeignNode, "%s", why)
-		case NodeMisconfigured:
+		case membership.Misconfigured:
 			g := aboutOtherNodes
-			if s.refused {
+			if o.Refused {
 				g = aboutRecord
 			}
 			d.find(SeverityError, i, g, "%s", why)
-		case NodeBlank, NodeJoining: // below, beside what keeps it out
-		case NodeUnreachable: // told already
+		case membership.Blank, membership.Joining: // below, beside what keeps it out
+		case membership.Unreachable: // told already
 		}
 	}
-	if f.cluster() == "" && len(f.ids) > 1 {
+	if v.Cluster() == "" && len(v.IDs) > 1 {
 		var ids []string
-		for _, k := range f.ids {
-			ids = append(ids, fmt.Sprintf("%s on %d", k.id, k.nodes))
+		for _, k := range v.IDs {
+			ids = append(ids, fmt.Sprintf("%s on %d", k.ID, k.Nodes))
 		}
 		d.find(SeverityError, -1, aboutNoCluster, "no cluster is on a quorum (%d of %d) of the nodes: %s",
 			quorum.Size(len(d.names)), len(d.names), strings.Join(ids, ", "))
 	}
-	for i := range f.sights {
-		if state, why := f.standing(i); state == NodeBlank && (!mixed || !f.strange(i)) {
-			d.blank(f, i, why)
+	for i := range v.Nodes {
+		if state, why := v.Standing(i); state == membership.Blank && (!mixed || !v.Strange(i)) {
+			d.blank(v, i, why)
 		}
 	}
 }
 
 // hindrances are what keeps each node from being taken in: what it refused when it
-// was proved, or else what this Locker's last deed there was refused.
+// was proved, or else what this Locker's last action there was refused.
 func (d *doctor) hindrances() []error {
 	out := make([]error, len(d.exams))
 	for i, e := range d.exams {
-		if err := d.deeds[i]; isReply(err) {
+		if err := d.failed[i]; isReply(err) {
 			out[i] = err
 		}
 		if at := slices.IndexFunc(e.faults, func(x failedUse) bool { return !x.wakes }); at >= 0 {
@@ -190,14 +191,14 @@ func (d *doctor) hindrances() []error {
 
 // blank judges a node that is to be taken in, which its wait alone may not do. That
 // it doesn't is a warning where no finding tells an error: nothing else says it.
-func (d *doctor) blank(f fleet, i int, why string) {
-	s, obstacle := f.sights[i], f.obstacle(i)
-	if !s.replica && f.fault(i) == nil && obstacle == "" {
+func (d *doctor) blank(v membership.View, i int, why string) {
+	o, obstacle := v.Nodes[i], v.Obstacle(i)
+	if !o.Replica && v.Fault(i) == nil && obstacle == "" {
 		d.find(SeverityInfo, i, aboutBlank, "%s", why)
 		return
 	}
-	why = f.hindered(i, why)
-	if obstacle != "" && !s.replica && f.fault(i) == nil {
+	why = v.Hindered(i, why)
+	if obstacle != "" && !o.Replica && v.Fault(i) == nil {
 		why += "; and " + obstacle
 	}
 	severity := SeverityWarning
@@ -208,17 +209,17 @@ func (d *doctor) blank(f fleet, i int, why string) {
 }
 
 // member judges the record of a node that votes.
-func (d *doctor) member(f fleet, i int, mixed bool) {
-	rec := f.sights[i].rec
-	if !mixed && !f.lists(rec) {
+func (d *doctor) member(v membership.View, i int, mixed bool) {
+	rec := v.Nodes[i].Record
+	if !mixed && !v.Lists(rec) {
 		d.find(SeverityWarning, i, aboutNames, "its record names the nodes %s; this client names them %s",
-			strings.Join(rec.names, ", "), strings.Join(f.sorted(), ", "))
+			strings.Join(rec.Names, ", "), strings.Join(v.Sorted(), ", "))
 	}
 	switch {
-	case rec.maxTTL > d.cfg.maxTTL:
-		d.find(SeverityWarning, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v", rec.maxTTL, d.cfg.maxTTL)
-	case rec.maxTTL < d.cfg.maxTTL:
-		d.find(SeverityInfo, i, aboutOtherMaxTTL, "%s", f.hindered(i, fmt.Sprintf(
-			"its record says MaxTTL %v; this client has %v, and raises it there", rec.maxTTL, d.cfg.maxTTL)))
+	case rec.MaxTTL > d.cfg.maxTTL:
+		d.find(SeverityWarning, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v", rec.MaxTTL, d.cfg.maxTTL)
+	case rec.MaxTTL < d.cfg.maxTTL:
+		d.find(SeverityInfo, i, aboutOtherMaxTTL, "%s", v.Hindered(i, fmt.Sprintf(
+			"its record says MaxTTL %v; this client has %v, and raises it there", rec.MaxTTL, d.cfg.maxTTL)))
 	}
 }

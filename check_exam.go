@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 const (
@@ -32,7 +33,7 @@ type exam struct {
 	info    map[string]string
 	infoErr error
 	run     string
-	record  []any // redlock:node, in the order of recordFields
+	record  []any // redlock:node, in the order of membership.RecordFields
 	recErr  error
 	config  map[string]string // what CONFIG GET told
 	confErr error
@@ -83,7 +84,7 @@ func examineNode(ctx context.Context, n *node, prefix string) exam {
 	// run_id stands beside it.
 	info := ask(ctx, "INFO")
 	fields := []any{"HMGET", lua.NodeKey}
-	for _, f := range recordFields {
+	for _, f := range membership.RecordFields {
 		fields = append(fields, f)
 	}
 	rec := ask(ctx, fields...)

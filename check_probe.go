@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // A node is proved by doing there what a lock does, so that whatever its server
@@ -53,17 +54,17 @@ func (f failedUse) String() string { return fmt.Sprintf("to %s: %v", f.use, f.er
 
 var errProbeGone = errors.New("the lock that it had just granted was gone")
 
-// proveNode finds out whether the node does what a lock needs. seat says whether what it
+// proveNode finds out whether the node does what a lock needs. voter says whether what it
 // shows on the very connection of the probe is a member's record, and its epoch; nil:
 // the node is not asked for a lock. hidden is why a script can't learn which server it
 // runs on; nil: it can, or that was not asked.
-func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) (faults []failedUse, hidden error) {
+func proveNode(ctx context.Context, n *node, voter func(membership.Observation) (string, bool)) (faults []failedUse, hidden error) {
 	ctx, cancel := context.WithTimeout(ctx, dialShare*n.timeout)
 	defer cancel()
 	var steps []step
 	err := n.calls.Watch(ctx, func(tx *redis.Tx) error {
 		p := newProbe(ctx, n.cfg.chance.Name())
-		epoch, member, why := probeSeat(ctx, n, tx, seat)
+		epoch, member, why := probeVoter(ctx, n, tx, voter)
 		if hidden = why; member {
 			if err := loadVoting(ctx, tx); err == nil { // what it refuses of that shows below
 				p.lock(epoch) //nolint:contextcheck // only the arguments of the call that it lays out are used
@@ -80,9 +81,9 @@ func proveNode(ctx context.Context, n *node, seat func(sight) (string, bool)) (f
 	return judgeProbe(n, steps), hidden
 }
 
-// probeSeat is the epoch of a member, by what the node shows on this connection.
-func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (string, bool)) (epoch string, member bool, hidden error) {
-	if seat == nil {
+// probeVoter is the epoch of a member, by what the node shows on this connection.
+func probeVoter(ctx context.Context, n *node, tx *redis.Tx, voter func(membership.Observation) (string, bool)) (epoch string, member bool, hidden error) {
+	if voter == nil {
 		return "", false, nil
 	}
 	now := n.clock.Now()
@@ -95,7 +96,7 @@ func probeSeat(ctx context.Context, n *node, tx *redis.Tx, seat func(sight) (str
 	case err != nil || !ok:
 		return "", false, nil //nolint:nilerr // what else it can't show is a finding of its own
 	}
-	epoch, member = seat(n.roster.judge(n.index, parseSight(reply, now, n.clock.Now())))
+	epoch, member = voter(n.tracker.Judge(n.index, membership.ParseObservation(reply, now, n.clock.Now())))
 	return epoch, member, nil
 }
 
@@ -214,12 +215,12 @@ func integer(reply any) int64 {
 
 // prove proves all nodes that answered.
 func (d *doctor) prove(ctx context.Context, nodes []*node) {
-	d.sights = d.readSights()
+	d.seen = d.readRecords()
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range nodes {
 		if d.exams[i].err == nil {
 			g.Go(func() error {
-				d.exams[i].faults, d.exams[i].hidden = proveNode(ctx, n, d.seatIn(i))
+				d.exams[i].faults, d.exams[i].hidden = proveNode(ctx, n, d.voterIn(i))
 				return nil
 			})
 		}
@@ -227,20 +228,20 @@ func (d *doctor) prove(ctx context.Context, nodes []*node) {
 	_ = g.Wait()
 }
 
-// seatIn is how a node's seat is judged while it is proved, by what all nodes showed.
-func (d *doctor) seatIn(i int) func(sight) (string, bool) {
+// voterIn is how a node's right to vote is judged while it is proved, by what all nodes showed.
+func (d *doctor) voterIn(i int) func(membership.Observation) (string, bool) {
 	if d.cfg.unprotected {
 		epoch := ""
 		if rec := d.exams[i].record; len(rec) > 1 {
-			epoch, _ = rec[1].(string) // in the order of recordFields
+			epoch, _ = rec[1].(string) // in the order of membership.RecordFields
 		}
-		return func(sight) (string, bool) { return epoch, epoch != "" }
+		return func(membership.Observation) (string, bool) { return epoch, epoch != "" }
 	}
-	return func(s sight) (string, bool) {
-		f := d.fleet()
-		f.sights[i] = s
-		st, why := f.seat(i)
-		return st.epoch, why == ""
+	return func(o membership.Observation) (string, bool) {
+		v := d.view()
+		v.Nodes[i] = o
+		st, why := v.Voter(i)
+		return st.Epoch, why == ""
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -21,6 +22,36 @@ type Cluster struct {
 
 // Cluster returns the nodes' side. It sends nothing.
 func (l *Locker) Cluster() *Cluster { return &Cluster{locker: l} }
+
+// NodeState is what a node is to the cluster, as far as this client knows.
+type NodeState uint8
+
+const (
+	// NodeUnreachable does not answer.
+	NodeUnreachable NodeState = iota
+	// NodeMember may vote.
+	NodeMember
+	// NodeBlank answers and is no member (it is new, or forgot), and something
+	// else must happen before it can join.
+	NodeBlank
+	// NodeJoining is blank, and votes as soon as its wait is over.
+	NodeJoining
+	// NodeRetired abstains for ever.
+	NodeRetired
+	// NodeForeign is a node of another cluster.
+	NodeForeign
+	// NodeMisconfigured shows what waiting does not mend: a record of another
+	// N or format, or none that can be read.
+	NodeMisconfigured
+)
+
+// The rules have the same states by the same numbers.
+var _ = [1]struct{}{}[(NodeUnreachable-NodeState(membership.Unreachable))|(NodeMember-NodeState(membership.Member))|
+	(NodeBlank-NodeState(membership.Blank))|(NodeJoining-NodeState(membership.Joining))|(NodeRetired-NodeState(membership.Retired))|
+	(NodeForeign-NodeState(membership.Foreign))|(NodeMisconfigured-NodeState(membership.Misconfigured))]
+
+// String returns the state in one word.
+func (s NodeState) String() string { return membership.State(s).String() }
 
 // ClusterStatus is what the nodes are to the cluster, as one client sees them.
 type ClusterStatus struct {
@@ -78,37 +109,37 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 			return nil
 		})
 	}
-	l.roster.lookAtAll(ctx, false)
+	l.tracker.LookAtAll(ctx, false)
 	_ = g.Wait()
 	if err := fault.OfContext(ctx); err != nil {
 		return ClusterStatus{}, fault.Errorf("redlock: status: %w", err)
 	}
-	s := statusOf(l.roster, l.roster.proposal())
+	s := l.statusFor(l.tracker.Proposal())
 	for i, why := range refusals {
 		s.Nodes[i].Refuses = why
 	}
 	return s, nil
 }
 
-// statusOf is what is known of the nodes.
-func statusOf(r *roster, p proposal) ClusterStatus {
-	f, now := r.current(), r.clock.Now()
-	s := ClusterStatus{ID: f.cluster(), Quorum: quorum.Size(len(f.names)), Nodes: make([]NodeStatus, len(f.names))}
-	for i, name := range f.names {
-		state, why := f.standing(i)
-		node := NodeStatus{Name: name, State: state, Cause: why, MaxTTL: f.sights[i].rec.longest(), Strict: f.sights[i].rec.strict}
-		if state == NodeMember {
-			_, node.Cause = f.seat(i)
+// statusFor is what is known of the nodes, to whoever proposes p.
+func (l *Locker) statusFor(p membership.Proposal) ClusterStatus {
+	v, now := l.tracker.View(), l.clock.Now()
+	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names))}
+	for i, name := range v.Names {
+		state, why := v.Standing(i)
+		node := NodeStatus{Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Strict: v.Nodes[i].Record.Strict}
+		if state == membership.Member {
+			_, node.Cause = v.Voter(i)
 		}
-		pl := f.next(i, now, p)
-		if pl.cause != "" {
-			node.Cause = pl.cause
-			if pl.waiting {
-				node.State, node.Left = NodeJoining, max(pl.until.Sub(now), 0)
+		pl := v.Next(i, now, p)
+		if pl.Cause != "" {
+			node.Cause = pl.Cause
+			if pl.Waiting {
+				node.State, node.Left = NodeJoining, max(pl.Until.Sub(now), 0)
 			}
 		}
-		node.misconfigured = pl.misfit || state == NodeForeign || state == NodeMisconfigured ||
-			state == NodeMember && f.refounded() || state == NodeBlank && f.barred(i) || errors.Is(f.fault(i), ErrMisconfigured)
+		node.misconfigured = pl.Misfit || state == membership.Foreign || state == membership.Misconfigured ||
+			state == membership.Member && v.Refounded() || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)
 		s.Nodes[i] = node
 	}
 	return s
@@ -136,15 +167,15 @@ func (c *Cluster) Join(ctx context.Context) error {
 		return err
 	}
 	for late := false; ; {
-		pause := l.roster.settle(ctx, l.roster.proposal())
-		s := statusOf(l.roster, l.roster.proposal())
+		pause := l.tracker.Settle(ctx, l.tracker.Proposal())
+		s := l.statusFor(l.tracker.Proposal())
 		left, hope := s.outside()
 		if !hope {
 			return l.endJoin(ctx, late, s.shortOf(left))
 		}
 		late = late || left != nil && s.Votes() >= s.Quorum // locks are held without them
 		if pause == 0 {
-			pause = joinPoll
+			pause = membership.JoinPoll
 		}
 		t := l.clock.NewTimer(pause)
 		select {
@@ -226,13 +257,13 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	if err := l.usable(ctx, "admit"); err != nil {
 		return err
 	}
-	p := l.roster.proposal()
-	p.admit = true
-	l.roster.settle(ctx, p)
+	p := l.tracker.Proposal()
+	p.Admit = true
+	l.tracker.Settle(ctx, p)
 	if err := fault.OfContext(ctx); err != nil {
 		return fault.Errorf("redlock: admit: %w", err)
 	}
-	s := statusOf(l.roster, p)
+	s := l.statusFor(p)
 	left, _ := s.outside()
 	for _, n := range s.Nodes {
 		if n.State == NodeUnreachable {
@@ -265,26 +296,26 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	if node < 0 || node >= len(l.nodes) {
 		return fault.Errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
 	}
-	r := l.roster
-	done, err := r.alone(ctx)
+	t := l.tracker
+	done, err := t.Alone(ctx)
 	if err != nil {
 		return fault.Errorf("redlock: retire: %w", err)
 	}
 	defer done()
-	r.lookAtAll(ctx, false)
-	f, name := r.current(), l.nodes[node].name
-	if f.cluster() == "" {
+	t.LookAtAll(ctx, false)
+	v, name := t.View(), l.nodes[node].name
+	if v.Cluster() == "" {
 		return fault.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
 	}
-	if cause := f.stranger(name); cause != "" {
+	if cause := v.Stranger(name); cause != "" {
 		return fault.Errorf("redlock: retire %s: %w: %s: give this client the cluster's names (WithNodeNames, or --node-names)", name, ErrMisconfigured, cause)
 	}
-	if others := len(f.members(node, 0)); others < l.quorum { // nothing is written that could not be finished
+	if others := len(v.Members(node, 0)); others < l.quorum { // nothing is written that could not be finished
 		return fault.Errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
 	}
-	gone, err := l.nodes[node].retire(ctx, f.cluster())
-	marks, faults := r.mark(ctx, f, node, name)
-	r.lookAtAll(ctx, false)
+	gone, err := l.nodes[node].retire(ctx, v.Cluster())
+	marks, faults := t.Mark(ctx, v, node, name)
+	t.LookAtAll(ctx, false)
 	switch {
 	case marks < l.quorum:
 		return fault.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))

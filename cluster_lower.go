@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // LowerMaxTTL brings the cluster's MaxTTL down, for example after one client with a
@@ -42,7 +43,7 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 	if err := l.usable(ctx, "lower MaxTTL"); err != nil {
 		return err
 	}
-	own := l.roster.maxTTL()
+	own := l.tracker.MaxTTL()
 	switch {
 	case to < minTTL || to > clock.MaxMaxTTL:
 		return fault.Errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, clock.MaxMaxTTL)
@@ -50,9 +51,9 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 		return fault.Errorf("redlock: lower MaxTTL: %w: %v is below this client's own MaxTTL, %v, to which it would raise the cluster's again: give it that one (WithMaxTTL)",
 			ErrInvalidTTL, to, own)
 	}
-	w := newLowering(to, vouched, len(l.nodes), l.cfg.chance.Name)
+	w := membership.NewLowering(to, vouched, len(l.nodes), l.cfg.chance.Name)
 	for {
-		pause, left := l.roster.lower(ctx, w)
+		pause, left := l.tracker.Lower(ctx, w)
 		if err := fault.OfContext(ctx); err != nil {
 			return fault.Errorf("redlock: lower MaxTTL: %w", errors.Join(err, left))
 		}

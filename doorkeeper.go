@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // errExchanged is what a connection is refused with. What it was opened for was
@@ -68,7 +70,7 @@ func (d *doorkeeper) admit(ctx context.Context, c *redis.Conn) error {
 	}
 	run := infoField(info, "run_id") // empty: the verification, which asks the same, says what is wrong
 	if run != "" {
-		run = identityOf(run, infoField(info, "master_replid"))
+		run = membership.IdentityOf(run, infoField(info, "master_replid"))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

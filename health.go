@@ -18,7 +18,7 @@ const confirmSpread = 500 * time.Millisecond
 func (n *node) failed(err error) {
 	err = explain(err)
 	n.observer.Erred(n.index)
-	n.roster.missed(n.index, n.clock.Now(), err)
+	n.tracker.Missed(n.index, n.clock.Now(), err)
 	n.markDown(err)
 	n.failQueued(fmt.Errorf("not sent: %w", err))
 }

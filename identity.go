@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // Which server a node is, and which history its data are. The two together are its
@@ -89,7 +90,7 @@ func (n *node) judgeIdentity(c infoCall) {
 		n.flight.doubt = fmt.Errorf("who it is was not learned: %w", explain(err))
 	case infoField(info, "role") != "master":
 		n.forgot(errReplica)
-	case infoField(info, "master_replid") != historyOf(n.identity):
+	case infoField(info, "master_replid") != membership.HistoryOf(n.identity):
 		n.forgot(errHistory)
 	default:
 		n.proven, n.unproven, n.flight.proven = n.clock.Early(), 0, true
@@ -99,13 +100,13 @@ func (n *node) judgeIdentity(c infoCall) {
 // recognize compares a node that is verified with what it was before. A new process
 // has lost its connections with the old one, and what that granted stands: the node
 // abstains from now on.
-func (n *node) recognize(s sight) {
+func (n *node) recognize(o membership.Observation) {
 	before := n.identity
-	n.identity = s.run
+	n.identity = o.Run
 	switch {
-	case s.replica:
+	case o.Replica:
 		n.forgot(errReplica)
-	case before != s.run && processOf(before) == processOf(s.run):
+	case before != o.Run && membership.ProcessOf(before) == membership.ProcessOf(o.Run):
 		n.forgot(errHistory)
 	}
 }
@@ -114,8 +115,8 @@ func (n *node) recognize(s sight) {
 // looked at: it must be installed anew, and nothing counts that it granted since.
 func (n *node) forgot(why error) {
 	n.flight.doubt = why
-	n.roster.forgot(n.index)
-	n.distrustSeat()
+	n.tracker.Forgot(n.index)
+	n.verifyAgain()
 	since := n.unproven
 	n.proven, n.unproven = 0, 0
 	if since != 0 {
@@ -136,9 +137,9 @@ func (n *node) meetAgain() error {
 		return err
 	}
 	info := c.Val()
-	known := identityOf(infoField(info, "run_id"), infoField(info, "master_replid")) == n.identity && infoField(info, "role") == "master"
-	if !known || n.peers.serves(n.index, processOf(n.identity)) != nil {
-		n.distrustSeat()
+	known := membership.IdentityOf(infoField(info, "run_id"), infoField(info, "master_replid")) == n.identity && infoField(info, "role") == "master"
+	if !known || n.peers.serves(n.index, membership.ProcessOf(n.identity)) != nil {
+		n.verifyAgain()
 	}
 	return nil
 }

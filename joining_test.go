@@ -103,7 +103,7 @@ func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 		warm(t, lockerOver(t, nodes, same.option()))
 		more := lockerOver(t, nodes, told.option(), redlock.WithMaxTTL(time.Minute))
 		warm(t, more)
-		time.Sleep(10 * time.Second) // the joiner tries again on the full node
+		time.Sleep(10 * time.Second) // the reconcile loop tries again on the full node
 		raised := told.of(redlock.MaxTTLRaised)
 		if len(raised) != 3 || len(same.of(redlock.MaxTTLRaised)) != 0 {
 			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.of(redlock.MaxTTLRaised)))
@@ -112,7 +112,7 @@ func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 	})
 }
 
-// What the joiner's deed was refused, and no probe meets, is a warning of Check's;
+// What the reconcile loop's action was refused, and no probe meets, is a warning of Check's;
 // while nothing keeps a node out there is nothing to do.
 func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -58,7 +59,7 @@ type node struct {
 	clock    *clock.Clock
 	observer nodeObserver
 	peers    *peers
-	roster   *roster
+	tracker  *membership.Tracker
 	readAt   atomic.Int64                    // the instant of the last sample of its clock; 0: none
 	returned atomic.Int64                    // the instant when it was last seen to vote again; 0: never
 	distrust atomic.Pointer[clock.StepError] // why it abstains since its clock stepped; nil: it does not
@@ -181,10 +182,10 @@ type cleanup struct {
 	rejected *rejection // by the node; nil: it was not refused yet
 }
 
-func newNode(index int, name string, client redis.UniversalClient, cfg nodeConfig, t *clock.Clock, p *peers, r *roster, o nodeObserver) *node {
+func newNode(index int, name string, client redis.UniversalClient, cfg nodeConfig, t *clock.Clock, p *peers, seen *membership.Tracker, o nodeObserver) *node {
 	n := &node{
 		index: index, name: name, client: client, calls: client, timeout: cfg.timeout,
-		clock: t, observer: o, peers: p, roster: r, cfg: cfg, due: true,
+		clock: t, observer: o, peers: p, tracker: seen, cfg: cfg, due: true,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c, ok := client.(*redis.Client); ok {
@@ -307,9 +308,9 @@ func (n *node) close(until clock.Instant) {
 // MaxTTL that its record says now.
 func (n *node) stepBy(by time.Duration) {
 	now := n.clock.Now()
-	why := &clock.StepError{By: by, At: now, Clock: n.clock, Longest: n.roster.longestLease}
+	why := &clock.StepError{By: by, At: now, Clock: n.clock, Longest: n.tracker.LongestLease}
 	n.distrust.Store(why)
-	n.roster.outdate(n.index)
+	n.tracker.Outdate(n.index)
 	n.observer.Stepped(n.index, why)
 	n.disown(0, why)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -213,8 +214,8 @@ func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error)
 		if names[i] = name; len(given) == len(nodes) {
 			names[i] = given[i]
 		}
-		if names[i] == "" || len(names[i]) > maxNodeName || !fault.IsText(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
-			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes of printable text without blanks and commas: see WithNodeNames", ErrInvalidNode, i, maxNodeName))
+		if names[i] == "" || len(names[i]) > membership.MaxNodeName || !fault.IsText(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
+			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes of printable text without blanks and commas: see WithNodeNames", ErrInvalidNode, i, membership.MaxNodeName))
 		}
 		for j := range i {
 			if names[j] == names[i] {

@@ -17,6 +17,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -29,7 +30,7 @@ type Locker struct {
 	nodes     []*node
 	quorum    int
 	peers     *peers
-	roster    *roster
+	tracker   *membership.Tracker
 	lines     *lineup
 	vigil     *vigil
 	stirred   [256]atomic.Int64 // when a name of that stripe was last waited for; 0: never
@@ -79,20 +80,20 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.scheduler = newScheduler(l)
 	l.clocks = &clockWatch{locker: l}
 	seen := &nodeEvents{l, names}
-	l.roster = newRoster(newCharter(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
+	l.tracker = membership.NewTracker(membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
 	forNodes := l.nodeConfig(cfg.chance.Name())
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, newNode(i, names[i], client, forNodes, l.clock, l.peers, l.roster, seen))
+		l.nodes = append(l.nodes, newNode(i, names[i], client, forNodes, l.clock, l.peers, l.tracker, seen))
 	}
 	l.peers.nodes = l.nodes
 	for _, n := range l.nodes {
-		l.roster.attach(n)
+		l.tracker.Attach(n)
 	}
 	l.vigil = newVigil(l, forNodes.process)
 	for _, n := range l.nodes {
 		go n.write()
 	}
-	go l.roster.run()
+	go l.tracker.Run()
 	return l, nil
 }
 
@@ -225,13 +226,13 @@ func (l *Locker) lookAgain(ctx context.Context, err error) bool {
 	if !errors.Is(err, ErrNoQuorum) || !errors.As(err, &failed) {
 		return false
 	}
-	var seen *abstention
+	var seen *membership.AbstentionError
 	judged := func(n NodeResult) bool { return n.Outcome == Abstained && errors.As(n.Err, &seen) }
-	if !slices.ContainsFunc(failed.Nodes, judged) || !l.roster.lookAgain(ctx, l.cfg.nodeTimeout) {
+	if !slices.ContainsFunc(failed.Nodes, judged) || !l.tracker.LookAgain(ctx, l.cfg.nodeTimeout) {
 		return false
 	}
 	for i, n := range failed.Nodes {
-		if judged(n) && l.roster.mayVote(i) {
+		if judged(n) && l.tracker.MayVote(i) {
 			return true
 		}
 	}
@@ -311,7 +312,7 @@ func (l *Locker) Close() error {
 		l.scheduler.work.Wait()
 		l.looks.Wait()
 		l.vigil.await()
-		l.roster.close()
+		l.tracker.Close()
 		l.cfg.recorder.observers.Close() // last: whoever ends may have something to tell
 	})
 	left := l.unreleased()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 const (
@@ -25,10 +26,10 @@ const (
 	// A node that votes again gets each held lock within confirmSpread, on this grid:
 	// the locks of one holder go in batches.
 	confirmGrid = 50 * time.Millisecond
-	// confirmTime is what all holders are given for that: until the joiner of each
+	// confirmTime is what all holders are given for that: until the loop of each
 	// has looked, and its clock watch has had the node verified, the spread, and a
 	// round that is tried again.
-	confirmTime = joinPoll + watchEvery + confirmSpread + 3*DefaultNodeTimeout
+	confirmTime = membership.JoinPoll + watchEvery + confirmSpread + 3*DefaultNodeTimeout
 )
 
 // renewalAfter is when a lease that was sent at start is renewed; share, from 0 to

@@ -52,11 +52,11 @@ func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, 
 // takenFor is held by another for left. Before a lease is called longer than anyone
 // may take, the node's record is read again: another client may have raised MaxTTL.
 func (n *node) takenFor(left time.Duration) error {
-	e := &takenError{left: left, most: n.roster.longestLease()}
-	if e.beyond() && !n.cfg.unprotected && !n.roster.readSince(n.index, n.clock.Early().Add(-sampleEvery)) {
+	e := &takenError{left: left, most: n.tracker.LongestLease()}
+	if e.beyond() && !n.cfg.unprotected && !n.tracker.ReadSince(n.index, n.clock.Early().Add(-sampleEvery)) {
 		n.unpin() // its pool may have no other connection
 		n.Look(context.Background(), false)
-		e.most = n.roster.longestLease()
+		e.most = n.tracker.LongestLease()
 	}
 	return e
 }
@@ -112,7 +112,7 @@ func (n *node) handOut() {
 	case broken != nil:
 		n.markDown(broken)
 	case recheck:
-		n.distrustSeat()
+		n.verifyAgain()
 		n.rechecks++
 	default:
 		n.rechecks = 0

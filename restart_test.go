@@ -14,7 +14,7 @@ import (
 // A node that votes again has none of the locks that were taken meanwhile. Their
 // holders put them there at once, not at the next renewal.
 
-// givenWithin is how soon: a look of the joiner, the spread, and a round trip.
+// givenWithin is how soon: a look of the reconcile loop, the spread, and a round trip.
 const givenWithin = 1600 * time.Millisecond
 
 // untilVotes blocks until a node votes again, by the word of an event.

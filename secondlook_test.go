@@ -32,7 +32,7 @@ func TestWhoFoundTheNodesBlankAsksAgainBeforeItRefuses(t *testing.T) {
 	for after := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			first, second, _ := unfounded(t, 5)
-			time.Sleep(time.Duration(after) * 97 * time.Millisecond) // the joiner looks once a second: meet it anywhere
+			time.Sleep(time.Duration(after) * 97 * time.Millisecond) // the reconcile loop looks once a second: meet it anywhere
 			must(t, first.Cluster().Join(t.Context()))
 			held := mustAcquire(t, first, "orders/42")
 			_, err := second.TryAcquire(t.Context(), "orders/42")
@@ -47,7 +47,7 @@ func TestWhoFoundTheNodesBlankAsksAgainBeforeItRefuses(t *testing.T) {
 	}
 }
 
-// One who may wait for less than the joiner's second must not wait in vain.
+// One who may wait for less than the reconcile loop's second must not wait in vain.
 func TestAShortAcquireLooksAgainToo(t *testing.T) {
 	for name, try := range map[string]func(t *testing.T, l *redlock.Locker) (*redlock.Lock, error){
 		"a wait of 300 ms": func(t *testing.T, l *redlock.Locker) (*redlock.Lock, error) {
@@ -83,7 +83,7 @@ func TestAMendedNodeIsLookedAtBeforeAnAcquireEndsForIt(t *testing.T) {
 		first, second := separateLocker(t, nodes), separateLocker(t, nodes)
 		_, err := second.Acquire(t.Context(), "orders/41")
 		wantError(t, "Acquire on nodes of another cluster", err, redlock.ErrMisconfigured)
-		time.Sleep(1500 * time.Millisecond) // between two looks of the joiner's
+		time.Sleep(1500 * time.Millisecond) // between two looks of the reconcile loop's
 		for i := range 2 {
 			nodes.Node(i).FlushAll()
 		}
@@ -147,7 +147,7 @@ func TestOnlyRefusalsForWhatWasSeenLookAgain(t *testing.T) {
 			wantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
 			mustRelease(t, mustAcquire(t, l, "orders/43"))
 		}
-		if got := count(1, "evalsha"); got > 1 { // the joiner's second may end meanwhile
+		if got := count(1, "evalsha"); got > 1 { // the reconcile loop's second may end meanwhile
 			t.Errorf("node 1 was looked at %d times; want no look for what was decided without node 0", got)
 		}
 		mustRelease(t, held)

@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestOneClientWithoutTheOptionDoesNotUndoStrictRecoveryOnRealServers(t *test
 				var err error
 				pollUntil(t, 10*time.Second, "the application is told", func() bool {
 					_, err = app.TryAcquire(t.Context(), "orders/42")
-					return errorText(err) != "" && isAny(err, []error{redlock.ErrMisconfigured})
+					return errorText(err) != "" && errors.Is(err, redlock.ErrMisconfigured)
 				})
 				wantText(t, "TryAcquire", errorText(err), "was founded without strict recovery")
 			}

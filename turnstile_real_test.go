@@ -28,7 +28,7 @@ func narrowly(t *testing.T, servers []*chaos.Server, connections int) []redis.Un
 }
 
 // Locks without a pause keep a connection busy. Where the pool has no other, Status
-// and the joiner need it as well, and the locks may not pay for that with votes.
+// and the reconcile loop need it as well, and the locks may not pay for that with votes.
 func TestOneConnectionANodeIsEnough(t *testing.T) {
 	t.Parallel()
 	for name, others := range map[string]int{"alone": 0, "beside the program": 1} {

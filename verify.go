@@ -6,11 +6,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // verify finds out whether the node votes for us. On one pinned connection, with
 // commands that are sent once, it reads the record and the run_id; where that
-// gives a seat, it loads the voting scripts on that same connection, so that no
+// gives a Voter, it loads the voting scripts on that same connection, so that no
 // restart can come between. It returns the epoch to send with every vote, or why
 // the node abstains, or an error if the node can't be talked to.
 func (n *node) verify() (epoch string, abstains, err error) {
@@ -22,24 +23,24 @@ func (n *node) verify() (epoch string, abstains, err error) {
 	}
 	sent := n.clock.Now()
 	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
-		s, err := n.read(ctx, tx, false)
+		o, err := n.read(ctx, tx, false)
 		if err != nil {
 			return err
 		}
-		n.recognize(s)
-		s = n.roster.publish(n.index, s)
-		var st seat
+		n.recognize(o)
+		o = n.tracker.Publish(n.index, o)
+		var st membership.Voter
 		// Half the time at most for the others, so that an answer is in time.
 		others, stop := context.WithTimeout(ctx, n.timeout/2)
 		defer stop()
-		if st, abstains = n.roster.seatOf(others, n.index, s); abstains != nil {
+		if st, abstains = n.tracker.VoterOf(others, n.index, o); abstains != nil {
 			return nil
 		}
-		epoch, n.proven = st.epoch, 0
+		epoch, n.proven = st.Epoch, 0
 		return loadVoting(ctx, tx)
 	})
 	if err != nil {
-		n.roster.missed(n.index, sent, explain(err))
+		n.tracker.Missed(n.index, sent, explain(err))
 	}
 	return epoch, abstains, err
 }

@@ -195,14 +195,14 @@ func (n *node) prepare() error {
 		}
 		n.loaded = true
 	}
-	if n.roster.outdated(n.index) || n.met != n.turn() {
-		n.distrustSeat()
+	if n.tracker.Outdated(n.index) || n.met != n.turn() {
+		n.verifyAgain()
 	}
 	if n.epoch != "" {
 		return nil
 	}
 	if !n.due {
-		if why := n.roster.whyNot(n.index); why != nil {
+		if why := n.tracker.WhyNot(n.index); why != nil {
 			n.abstains = why
 			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
@@ -225,10 +225,10 @@ func (n *node) prepare() error {
 	return nil
 }
 
-// distrustSeat has the node verified before it votes again.
-func (n *node) distrustSeat() {
+// verifyAgain has the node verified before it votes again.
+func (n *node) verifyAgain() {
 	n.epoch, n.due = "", true
-	n.roster.void(n.index)
+	n.tracker.Void(n.index)
 }
 
 // load loads scripts over any connection.

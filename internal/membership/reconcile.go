@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// joinPoll is how often the joiner looks while a node that answers does not
+	// JoinPoll is how often the loop looks while a node that answers does not
 	// vote: another client may have taken it in meanwhile.
-	joinPoll = time.Second
+	JoinPoll = time.Second
 	// strayPoll is how often it looks while a node that answers is not to be
 	// taken in (foreign, damaged, retired): somebody may have emptied it.
 	strayPoll = 10 * time.Second
@@ -23,60 +23,60 @@ const (
 	// for, by acquisitions that are refused for what was seen: one that is refused
 	// over and over, and a thousand at a time, make ten looks a second.
 	lookAgainAfter = 100 * time.Millisecond
-	// joinSteps bounds the deeds between two pauses: a notice, a look, a
+	// joinSteps bounds the actions between two pauses: a notice, a look, a
 	// replacement to write, another look, an install (of a new cluster, one node
 	// after another), and an amendment, with room for races.
 	joinSteps = 12
 )
 
-// run is the joiner: it sleeps while all nodes vote, and otherwise takes blank
-// nodes in by the rules of membership.go. Any number of clients may do so at
+// Run is the loop that takes nodes in: it sleeps while all nodes vote, and otherwise takes blank
+// nodes in by the rules of plan.go. Any number of clients may do so at
 // once.
-func (r *roster) run() {
-	defer close(r.ended)
+func (t *Tracker) Run() {
+	defer close(t.ended)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // ends with run, at the latest
 		select {
-		case <-r.stop:
+		case <-t.stop:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	for r.sleep(0) {
-		for pause := r.settle(ctx, r.proposal()); pause > 0; pause = r.settle(ctx, r.proposal()) {
-			if !r.sleep(pause) {
+	for t.sleep(0) {
+		for pause := t.Settle(ctx, t.Proposal()); pause > 0; pause = t.Settle(ctx, t.Proposal()) {
+			if !t.sleep(pause) {
 				return
 			}
 		}
 	}
 }
 
-// sleep waits out a pause (0: one without an end), or less when the joiner is
-// nudged, or when a look is asked for and is due. It returns false when the roster
+// sleep waits out a pause (0: one without an end), or less when the loop is
+// nudged, or when a look is asked for and is due. It returns false when the Tracker
 // was closed.
-func (r *roster) sleep(pause time.Duration) bool {
-	timer := r.clock.NewTimer(pause)
+func (t *Tracker) sleep(pause time.Duration) bool {
+	timer := t.clock.NewTimer(pause)
 	defer timer.Stop()
-	due, until := timer.C, r.clock.Now().Add(pause)
+	due, until := timer.C, t.clock.Now().Add(pause)
 	if pause == 0 {
 		due = nil
 	}
 	for {
 		select {
 		case <-due:
-		case <-r.nudge:
-		case <-r.asked:
-			if at := r.lookDue(); due == nil || at < until {
+		case <-t.nudge:
+		case <-t.asked:
+			if at := t.lookDue(); due == nil || at < until {
 				due, until = timer.C, at
-				timer.Reset(max(until.Sub(r.clock.Now()), 0))
+				timer.Reset(max(until.Sub(t.clock.Now()), 0))
 			}
 			continue
-		case <-r.stop:
+		case <-t.stop:
 			return false
 		}
 		select {
-		case <-r.asked: // the look that comes now is newer than whoever asked
+		case <-t.asked: // the look that comes now is newer than whoever asked
 		default:
 		}
 		return true
@@ -84,27 +84,27 @@ func (r *roster) sleep(pause time.Duration) bool {
 }
 
 // lookDue is when all nodes may be looked at for whoever asks.
-func (r *roster) lookDue() clock.Instant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.looks == 0 {
+func (t *Tracker) lookDue() clock.Instant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.looks == 0 {
 		return 0
 	}
-	return r.looked.Add(lookAgainAfter)
+	return t.looked.Add(lookAgainAfter)
 }
 
-// lookAgain waits for a look at all nodes that begins from now on: all who ask
+// LookAgain waits for a look at all nodes that begins from now on: all who ask
 // share one. It returns false if none came in time: before ctx was done, or within
 // two node timeouts, since one look may have to wait for the one that is under way.
-func (r *roster) lookAgain(ctx context.Context, timeout time.Duration) bool {
-	timer := r.clock.NewTimer(lookAgainAfter + 2*timeout)
+func (t *Tracker) LookAgain(ctx context.Context, timeout time.Duration) bool {
+	timer := t.clock.NewTimer(lookAgainAfter + 2*timeout)
 	defer timer.Stop()
-	r.mu.Lock()
-	latest, done, next := r.looks, r.done, r.next
-	r.mu.Unlock()
+	t.mu.Lock()
+	latest, done, next := t.looks, t.done, t.next
+	t.mu.Unlock()
 	for done <= latest {
 		select {
-		case r.asked <- struct{}{}:
+		case t.asked <- struct{}{}:
 		default:
 		}
 		select {
@@ -113,69 +113,69 @@ func (r *roster) lookAgain(ctx context.Context, timeout time.Duration) bool {
 			return false
 		case <-ctx.Done():
 			return false
-		case <-r.stop:
+		case <-t.stop:
 			return false
 		}
-		r.mu.Lock()
-		done, next = r.done, r.next
-		r.mu.Unlock()
+		t.mu.Lock()
+		done, next = t.done, t.next
+		t.mu.Unlock()
 	}
 	return true
 }
 
-// close ends the joiner and waits for it.
-func (r *roster) close() {
-	close(r.stop)
-	<-r.ended
+// Close ends the loop and waits for it.
+func (t *Tracker) Close() {
+	close(t.stop)
+	<-t.ended
 }
 
-// alone waits until nobody else does deeds, and keeps all others from it until done is
+// Alone waits until nobody else changes nodes, and keeps all others from it until done is
 // called. It returns ctx's error where ctx is done first.
-func (r *roster) alone(ctx context.Context) (done func(), err error) {
+func (t *Tracker) Alone(ctx context.Context) (done func(), err error) {
 	select {
-	case r.work <- struct{}{}:
-		return func() { <-r.work }, nil
+	case t.work <- struct{}{}:
+		return func() { <-t.work }, nil
 	case <-ctx.Done():
 		return nil, fault.OfContext(ctx)
 	}
 }
 
-// settle looks at all nodes and does what can be done now. It returns how long
+// Settle looks at all nodes and does what can be done now. It returns how long
 // to pause until there may be more; 0 when nothing but a nudge will bring it.
-func (r *roster) settle(ctx context.Context, p proposal) time.Duration {
-	done, err := r.alone(ctx)
+func (t *Tracker) Settle(ctx context.Context, p Proposal) time.Duration {
+	done, err := t.Alone(ctx)
 	if err != nil {
 		return 0
 	}
 	defer done()
-	r.lookAtAll(ctx, false)
+	t.LookAtAll(ctx, false)
 	idle := 0 // steps in a row that only asked for another look
-	for range joinSteps + len(r.nodes) {
+	for range joinSteps + len(t.nodes) {
 		if ctx.Err() != nil {
 			break
 		}
-		did, look := r.step(ctx, p)
+		did, look := t.step(ctx, p)
 		if idle++; did {
 			idle = 0
 		}
 		if !did && !look || idle > 1 {
 			break
 		}
-		r.lookAtAll(ctx, look)
+		t.LookAtAll(ctx, look)
 	}
-	return r.pause()
+	return t.pause()
 }
 
-// lookAtAll reads every node, at the same time; counted reads their largest
+// LookAtAll reads every node, at the same time; counted reads their largest
 // number as well, which costs a server milliseconds.
-func (r *roster) lookAtAll(ctx context.Context, counted bool) {
-	r.mu.Lock()
-	r.looks++
-	number := r.looks
-	r.looked = r.clock.Now()
-	r.mu.Unlock()
+func (t *Tracker) LookAtAll(ctx context.Context, counted bool) {
+	t.mu.Lock()
+	t.looks++
+	number := t.looks
+	t.looked = t.clock.Now()
+	t.mu.Unlock()
 	var g errgroup.Group // zero: one node's failure must not end the others
-	for _, n := range r.nodes {
+	for _, n := range t.nodes {
 		g.Go(func() error {
 			n.Look(ctx, counted)
 			return nil
@@ -185,109 +185,109 @@ func (r *roster) lookAtAll(ctx context.Context, counted bool) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.done = max(r.done, number)
-	close(r.next)
-	r.next = make(chan struct{})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = max(t.done, number)
+	close(t.next)
+	t.next = make(chan struct{})
 }
 
-// step plans for every node and does the deeds that are due. It returns whether
+// step plans for every node and does what is due. It returns whether
 // it did one, and whether an install waits for another, counted look.
-func (r *roster) step(ctx context.Context, p proposal) (did, look bool) {
-	f, now := r.current(), r.clock.Now()
-	for i, n := range r.nodes {
-		pl := f.next(i, now, p)
-		r.note(i, pl)
-		r.announce(i, pl)
-		switch pl.do {
-		case doNothing, doWait, doLower:
-		case doRead:
-			look = look || !pl.waiting
-		case doPlace:
-			for _, j := range pl.at {
-				err := r.nodes[j].Do(ctx, plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, replaced: pl.places}})
-				did = r.did(ctx, i, "its replacement was not written down on "+f.names[j], err) || did
+func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
+	v, now := t.View(), t.clock.Now()
+	for i, n := range t.nodes {
+		pl := v.Next(i, now, p)
+		t.note(i, pl)
+		t.announce(i, pl)
+		switch pl.Action {
+		case DoNothing, DoWait, DoLower:
+		case DoRead:
+			look = look || !pl.Waiting
+		case DoPlace:
+			for _, j := range pl.At {
+				err := t.nodes[j].Do(ctx, Plan{Action: DoAmend, Record: Record{Epoch: v.Nodes[j].Record.Epoch, Replaced: pl.Places}})
+				did = t.did(ctx, i, "its replacement was not written down on "+v.Names[j], err) || did
 			}
-		case doNotice, doInstall, doAmend:
-			did = r.did(ctx, i, deedTexts[pl.do], n.Do(ctx, pl)) || did
+		case DoNotice, DoInstall, DoAmend:
+			did = t.did(ctx, i, actionTexts[pl.Action], n.Do(ctx, pl)) || did
 		}
 	}
 	return did, look
 }
 
-// deedTexts say what a deed that failed has not brought about.
-var deedTexts = map[deed]string{
-	doNotice:  "the notice from which its wait counts was not written",
-	doInstall: "it was not made a member",
-	doAmend:   "its record was not brought up to date",
+// actionTexts say what an action that failed has not brought about.
+var actionTexts = map[Action]string{
+	DoNotice:  "the notice from which its wait counts was not written",
+	DoInstall: "it was not made a member",
+	DoAmend:   "its record was not brought up to date",
 }
 
 // announce tells, before it is done, what this client's options change on node i
-// for all clients: once, however often it is tried. Whoever does deeds has raised
+// for all clients: once, however often it is tried. Whoever changes nodes has raised
 // and bound for itself.
-func (r *roster) announce(i int, pl plan) {
-	if pl.do == doNothing && pl.cause == "" { // done: should it be taken back, the next time is told as well
-		r.raised[i], r.bound[i] = false, false
+func (t *Tracker) announce(i int, pl Plan) {
+	if pl.Action == DoNothing && pl.Cause == "" { // done: should it be taken back, the next time is told as well
+		t.raised[i], t.bound[i] = false, false
 	}
-	if pl.below != 0 && !r.raised[i] {
-		r.raised[i] = true
-		r.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v: every node that restarts will wait so long before it votes, until it is lowered (Cluster.LowerMaxTTL, redlock nodes lower)",
-			pl.below, pl.record.maxTTL))
+	if pl.Below != 0 && !t.raised[i] {
+		t.raised[i] = true
+		t.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v: every node that restarts will wait so long before it votes, until it is lowered (Cluster.LowerMaxTTL, redlock nodes lower)",
+			pl.Below, pl.Record.MaxTTL))
 	}
-	if pl.binding && !r.bound[i] {
-		r.bound[i] = true
-		r.observer.StrictRecoverySet(i, errors.New("the cluster's recovery is an operator's from now on, for good and for all clients: "+
+	if pl.Binding && !t.bound[i] {
+		t.bound[i] = true
+		t.observer.StrictRecoverySet(i, errors.New("the cluster's recovery is an operator's from now on, for good and for all clients: "+
 			"where a majority forgets, nothing is founded anew before Cluster.Admit"))
 	}
 }
 
-// did notes what a deed for node i failed with, for whoever asks why the node does
+// did notes what an action for node i failed with, for whoever asks why the node does
 // not vote, and tells whether it was done. A refusal that is a matter of order is no
 // fault: the next look tells what has changed.
-func (r *roster) did(ctx context.Context, i int, what string, err error) bool {
-	if err != nil && r.clock.Over(ctx) {
+func (t *Tracker) did(ctx context.Context, i int, what string, err error) bool {
+	if err != nil && t.clock.Over(ctx) {
 		return false
 	}
 	var fault error
-	if err != nil && !errors.Is(err, errRefused) {
+	if err != nil && !errors.Is(err, ErrRefused) {
 		fault = fmt.Errorf("%s: %w", what, err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.faults[i] = fault
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults[i] = fault
 	return err == nil
 }
 
 // note keeps until when node i waits. Where nothing is to be done for it, nothing
 // has failed.
-func (r *roster) note(i int, pl plan) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.until[i] = 0
-	if pl.waiting {
-		r.until[i] = pl.until
+func (t *Tracker) note(i int, pl Plan) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.until[i] = 0
+	if pl.Waiting {
+		t.until[i] = pl.Until
 	}
-	if pl.do == doNothing || pl.do == doWait {
-		r.faults[i] = nil
+	if pl.Action == DoNothing || pl.Action == DoWait {
+		t.faults[i] = nil
 	}
 }
 
-// pause is how long until the joiner looks again.
-func (r *roster) pause() time.Duration {
-	f, now := r.current(), r.clock.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// pause is how long until the loop looks again.
+func (t *Tracker) pause() time.Duration {
+	v, now := t.View(), t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	pause := time.Duration(0)
-	for i := range r.nodes {
-		next := joinPoll
-		switch state, _ := f.standing(i); {
-		case state == NodeForeign, state == NodeMisconfigured, state == NodeRetired && f.sights[i].answered, state == NodeMember && f.refounded():
+	for i := range t.nodes {
+		next := JoinPoll
+		switch state, _ := v.Standing(i); {
+		case state == Foreign, state == Misconfigured, state == Retired && v.Nodes[i].Answered, state == Member && v.Refounded():
 			next = strayPoll
-		case state != NodeBlank && f.next(i, now, r.proposal()).do == doNothing:
+		case state != Blank && v.Next(i, now, t.Proposal()).Action == DoNothing:
 			continue
 		}
-		if left := r.until[i].Sub(now); r.until[i] != 0 && left < next {
+		if left := t.until[i].Sub(now); t.until[i] != 0 && left < next {
 			next = max(left, time.Millisecond)
 		}
 		if pause == 0 || next < pause {
@@ -297,14 +297,14 @@ func (r *roster) pause() time.Duration {
 	return pause
 }
 
-// mark writes a retired name on the other members, and returns how many have it.
-func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int, error) {
+// Mark writes a retired name on the other members, and returns how many have it.
+func (t *Tracker) Mark(ctx context.Context, v View, node int, name string) (int, error) {
 	var faults []error
 	marks := 0
-	for _, j := range f.members(node, 0) {
-		p := plan{do: doAmend, record: record{epoch: f.sights[j].rec.epoch, retired: []string{name}}}
-		if err := r.nodes[j].Do(ctx, p); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", f.names[j], err))
+	for _, j := range v.Members(node, 0) {
+		p := Plan{Action: DoAmend, Record: Record{Epoch: v.Nodes[j].Record.Epoch, Retired: []string{name}}}
+		if err := t.nodes[j].Do(ctx, p); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", v.Names[j], err))
 			continue
 		}
 		marks++
@@ -312,5 +312,5 @@ func (r *roster) mark(ctx context.Context, f fleet, node int, name string) (int,
 	return marks, errors.Join(faults...)
 }
 
-// errRefused is the answer of a node on which what a deed rests on has changed.
-var errRefused = errors.New("refused: the node has changed since it was looked at")
+// ErrRefused is the answer of a node on which what an action rests on has changed.
+var ErrRefused = errors.New("refused: the node has changed since it was looked at")

@@ -12,114 +12,114 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// recordFormat is part of the wire format. A record of another format is never
+// RecordFormat is part of the wire format. A record of another format is never
 // touched: it is a configuration error.
-const recordFormat = 1
+const RecordFormat = 1
 
-// maxNodeName bounds a node's name: all of them stand in every record.
-const maxNodeName = 255
+// MaxNodeName bounds a node's name: all of them stand in every record.
+const MaxNodeName = 255
 
-// record is what a node knows of its membership: the fields of redlock:node that
+// Record is what a node knows of its membership: the fields of redlock:node that
 // are not stripes.
-type record struct {
-	format  int
-	epoch   string // new at every install; what a vote is judged by
-	cluster string
-	n       int
-	names   []string      // of all N nodes, sorted
-	maxTTL  time.Duration // no vote is for a longer lease, since the epoch began
-	was     time.Duration // MaxTTL of before, while it is lowered; 0: it is not
-	run     string        // the identity under which it was installed
-	base    quorum.Token  // every stripe is at least this
-	strict  bool          // beyond the table only an operator decides, whoever asks
+type Record struct {
+	Format  int
+	Epoch   string // new at every install; what a vote is judged by
+	Cluster string
+	N       int
+	Names   []string      // of all N nodes, sorted
+	MaxTTL  time.Duration // no vote is for a longer lease, since the epoch began
+	Was     time.Duration // MaxTTL of before, while it is lowered; 0: it is not
+	Run     string        // the identity under which it was installed
+	Base    quorum.Token  // every stripe is at least this
+	Strict  bool          // beyond the table only an operator decides, whoever asks
 
-	gone     bool        // this node is retired
-	retired  []string    // names that abstain for ever
-	replaced []placement // names that took the place of a retired one
+	Gone     bool        // this node is retired
+	Retired  []string    // names that abstain for ever
+	Replaced []Placement // names that took the place of a retired one
 }
 
-// longest is the longest lease that a lock may have which rests on the node.
-func (r record) longest() time.Duration { return max(r.maxTTL, r.was) }
+// Longest is the longest lease that a lock may have which rests on the node.
+func (r Record) Longest() time.Duration { return max(r.MaxTTL, r.Was) }
 
-// placement is a name that joined in the place of a retired one.
-type placement struct{ old, new string }
+// Placement is a name that joined in the place of a retired one.
+type Placement struct{ Old, New string }
 
-// notice is the mark from which a joiner waits: a nonce, and the identity of the
+// Notice is the mark from which a joiner waits: a nonce, and the identity of the
 // server that it was put on. The zero value is none.
-type notice struct{ nonce, run string }
+type Notice struct{ Nonce, Run string }
 
-// sight is what one node showed at one moment, read by one script.
-type sight struct {
-	sent     clock.Instant // before the read was sent
-	seen     clock.Instant // after its reply was here
-	answered bool
-	cause    string       // why not, or what is wrong with the record
-	refused  bool         // it answered, with something that waiting does not mend
-	run      string       // its identity
-	replica  bool         // its role is not master
-	returned bool         // its epoch has ended: see tenure
-	counted  bool         // largest is known
-	largest  quorum.Token // the largest of base and stripes
-	recorded bool         // it shows a record that we understand; of a node that does not answer now, its last
-	rec      record
-	notice   notice // the one that stands, of whatever run
+// Observation is what one node showed at one moment, read by one script.
+type Observation struct {
+	Sent     clock.Instant // before the read was sent
+	Seen     clock.Instant // after its reply was here
+	Answered bool
+	Cause    string       // why not, or what is wrong with the record
+	Refused  bool         // it answered, with something that waiting does not mend
+	Run      string       // its identity
+	Replica  bool         // its role is not master
+	Returned bool         // its epoch has ended: see Incarnation
+	Counted  bool         // largest is known
+	Largest  quorum.Token // the largest of base and stripes
+	Recorded bool         // it shows a record that we understand; of a node that does not answer now, its last
+	Record   Record
+	Notice   Notice // the one that stands, of whatever run
 }
 
-// recordFields is the order in which read.lua returns them.
-var recordFields = [...]string{
+// RecordFields is the order in which read.lua returns them.
+var RecordFields = [...]string{
 	"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
 	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict",
 }
 
-// unread is a sight of a node that did not answer. What it showed last still
+// Unread is the observation of a node that did not answer. What it showed last still
 // tells whose it is, and nothing else.
-func unread(last sight, sent, seen clock.Instant, cause string) sight {
-	return sight{sent: sent, seen: seen, cause: cause, recorded: last.recorded, rec: last.rec}
+func Unread(last Observation, sent, seen clock.Instant, cause string) Observation {
+	return Observation{Sent: sent, Seen: seen, Cause: cause, Recorded: last.Recorded, Record: last.Record}
 }
 
-// parseSight reads read.lua's reply. What can't be understood is refused, never
+// ParseObservation reads read.lua's reply. What can't be understood is refused, never
 // overwritten: somebody must look at it.
-func parseSight(reply []any, sent, seen clock.Instant) sight {
-	s := sight{sent: sent, seen: seen, answered: true}
-	if len(reply) != 3+len(recordFields) {
-		return s.refuse(fmt.Sprintf("the record has %d fields; want %d", len(reply)-3, len(recordFields)))
+func ParseObservation(reply []any, sent, seen clock.Instant) Observation {
+	o := Observation{Sent: sent, Seen: seen, Answered: true}
+	if len(reply) != 3+len(RecordFields) {
+		return o.refuse(fmt.Sprintf("the record has %d fields; want %d", len(reply)-3, len(RecordFields)))
 	}
-	s.run, _ = reply[0].(string)
+	o.Run, _ = reply[0].(string)
 	role, _ := reply[1].(string)
-	s.replica = role != "master"
+	o.Replica = role != "master"
 	largest, _ := reply[2].(int64)
-	if s.run == "" || largest < 0 || largest > int64(quorum.MaxToken) {
-		return s.refuse("its identity or its largest number can't be read")
+	if o.Run == "" || largest < 0 || largest > int64(quorum.MaxToken) {
+		return o.refuse("its identity or its largest number can't be read")
 	}
-	s.largest = quorum.Token(largest)
+	o.Largest = quorum.Token(largest)
 	f := map[string]string{}
-	for i, name := range recordFields {
+	for i, name := range RecordFields {
 		if v, ok := reply[3+i].(string); ok {
 			f[name] = v
 		}
 	}
-	s.notice = notice{f["nonce"], f["nonce_run"]}
-	return s.parseRecord(f)
+	o.Notice = Notice{f["nonce"], f["nonce_run"]}
+	return o.parseRecord(f)
 }
 
 // parseRecord fills in the record from the fields that are there. A node with
 // nothing but a notice has none; nor one with strict alone, which stands all the
 // same.
-func (s sight) parseRecord(f map[string]string) sight {
-	s.rec.strict = f["strict"] != ""
+func (o Observation) parseRecord(f map[string]string) Observation {
+	o.Record.Strict = f["strict"] != ""
 	for _, name := range []string{"nonce", "nonce_run", "strict"} {
 		delete(f, name)
 	}
 	if len(f) == 0 {
-		return s
+		return o
 	}
-	s.rec.gone = f["gone"] != ""
-	if _, some := f["format"]; !some && s.rec.gone {
-		s.recorded = true
-		return s
+	o.Record.Gone = f["gone"] != ""
+	if _, some := f["format"]; !some && o.Record.Gone {
+		o.Recorded = true
+		return o
 	}
-	if format := f["format"]; format != strconv.Itoa(recordFormat) {
-		return s.refuse(fmt.Sprintf("its record is of format %q; this client writes %d", format, recordFormat))
+	if format := f["format"]; format != strconv.Itoa(RecordFormat) {
+		return o.refuse(fmt.Sprintf("its record is of format %q; this client writes %d", format, RecordFormat))
 	}
 	var faults []string
 	number := func(name string, least uint64) uint64 {
@@ -129,65 +129,65 @@ func (s sight) parseRecord(f map[string]string) sight {
 		}
 		return v
 	}
-	s.rec.format = recordFormat
-	s.rec.n = int(min(number("n", 1), quorum.MaxNodes+1))
+	o.Record.Format = RecordFormat
+	o.Record.N = int(min(number("n", 1), quorum.MaxNodes+1))
 	lease := func(name string) time.Duration {
 		return time.Duration(min(number(name, 1), uint64(clock.MaxMaxTTL/time.Millisecond))) * time.Millisecond // no client takes more
 	}
-	s.rec.maxTTL = lease("maxttl")
+	o.Record.MaxTTL = lease("maxttl")
 	if _, lowered := f["maxttl_was"]; lowered {
-		s.rec.was = lease("maxttl_was")
+		o.Record.Was = lease("maxttl_was")
 	}
-	s.rec.base = quorum.Token(number("base", 0))
-	s.rec.epoch, s.rec.cluster, s.rec.run = f["epoch"], f["cluster"], f["run"]
-	s.rec.names = lines(f["names"])
-	slices.Sort(s.rec.names)
-	s.rec.retired = lines(f["retired"])
+	o.Record.Base = quorum.Token(number("base", 0))
+	o.Record.Epoch, o.Record.Cluster, o.Record.Run = f["epoch"], f["cluster"], f["run"]
+	o.Record.Names = lines(f["names"])
+	slices.Sort(o.Record.Names)
+	o.Record.Retired = lines(f["retired"])
 	for _, line := range lines(f["replaced"]) {
 		old, name, ok := strings.Cut(line, "\t")
 		if !ok {
 			faults = append(faults, fmt.Sprintf("replaced has %q", line))
 		}
-		s.rec.replaced = append(s.rec.replaced, placement{old, name})
+		o.Record.Replaced = append(o.Record.Replaced, Placement{old, name})
 	}
-	if s.rec.cluster == "" || len(s.rec.names) != s.rec.n || checkNames(s.rec.names) != nil {
-		faults = append(faults, fmt.Sprintf("cluster %q, n %d, names %q", s.rec.cluster, s.rec.n, s.rec.names))
+	if o.Record.Cluster == "" || len(o.Record.Names) != o.Record.N || CheckNames(o.Record.Names) != nil {
+		faults = append(faults, fmt.Sprintf("cluster %q, n %d, names %q", o.Record.Cluster, o.Record.N, o.Record.Names))
 	}
 	if len(faults) > 0 {
-		return s.refuse("its record is damaged (" + strings.Join(faults, "; ") + ")")
+		return o.refuse("its record is damaged (" + strings.Join(faults, "; ") + ")")
 	}
-	s.recorded = true
-	return s
+	o.Recorded = true
+	return o
 }
 
-// refuse is a sight of something that waiting does not mend.
-func (s sight) refuse(cause string) sight {
-	s.refused, s.cause, s.recorded, s.rec = true, cause, false, record{}
-	return s
+// refuse is the observation of something that waiting does not mend.
+func (o Observation) refuse(cause string) Observation {
+	o.Refused, o.Cause, o.Recorded, o.Record = true, cause, false, Record{}
+	return o
 }
 
 // member tells whether the record is the showing server's own: one that restarted,
 // or took over other data, shows a record of another identity.
-func (s sight) member() bool {
-	return s.answered && s.recorded && !s.rec.gone && s.rec.epoch != "" && s.rec.run == s.run && !s.replica && !s.returned
+func (o Observation) member() bool {
+	return o.Answered && o.Recorded && !o.Record.Gone && o.Record.Epoch != "" && o.Record.Run == o.Run && !o.Replica && !o.Returned
 }
 
-// standingNotice tells which notice a joiner may wait on: one of this identity.
-func (s sight) standingNotice() (notice, bool) {
-	return s.notice, s.answered && s.notice.nonce != "" && s.notice.run == s.run
+// StandingNotice tells which notice a joiner may wait on: one of this identity.
+func (o Observation) StandingNotice() (Notice, bool) {
+	return o.Notice, o.Answered && o.Notice.Nonce != "" && o.Notice.Run == o.Run
 }
 
-// installArgs are install.lua's arguments, for a record that is installed under
+// InstallArgs are install.lua's arguments, for a record that is installed under
 // this notice with this epoch.
-func (r record) installArgs(n notice) []any {
-	replaced := make([]string, 0, len(r.replaced))
-	for _, p := range r.replaced {
-		replaced = append(replaced, p.old+"\t"+p.new)
+func (r Record) InstallArgs(n Notice) []any {
+	replaced := make([]string, 0, len(r.Replaced))
+	for _, p := range r.Replaced {
+		replaced = append(replaced, p.Old+"\t"+p.New)
 	}
 	return []any{
-		n.nonce, n.run, recordFormat, r.epoch, r.cluster, r.n, strings.Join(r.names, "\n"),
-		r.maxTTL.Milliseconds(), r.base.String(), strings.Join(r.retired, "\n"), strings.Join(replaced, "\n"),
-		markArg(r.strict),
+		n.Nonce, n.Run, RecordFormat, r.Epoch, r.Cluster, r.N, strings.Join(r.Names, "\n"),
+		r.MaxTTL.Milliseconds(), r.Base.String(), strings.Join(r.Retired, "\n"), strings.Join(replaced, "\n"),
+		markArg(r.Strict),
 	}
 }
 
@@ -199,14 +199,14 @@ func markArg(set bool) string {
 	return ""
 }
 
-// checkNames returns all that is wrong with the names of a cluster's nodes. They
+// CheckNames returns all that is wrong with the names of a cluster's nodes. They
 // stand in the record one a line.
-func checkNames(names []string) error {
+func CheckNames(names []string) error {
 	var faults []string
 	for i, name := range names {
 		switch {
-		case name == "" || len(name) > maxNodeName:
-			faults = append(faults, fmt.Sprintf("node %d: a name has 1 to %d bytes", i, maxNodeName))
+		case name == "" || len(name) > MaxNodeName:
+			faults = append(faults, fmt.Sprintf("node %d: a name has 1 to %d bytes", i, MaxNodeName))
 		case !fault.IsText(name):
 			faults = append(faults, fmt.Sprintf("node %d (%q): a name is printable text", i, name))
 		case slices.Contains(names[:i], name):
@@ -227,15 +227,17 @@ func lines(s string) []string {
 	return strings.Split(s, "\n")
 }
 
-func identityOf(run, history string) string { return run + "." + history }
+// IdentityOf is the identity of a server by its run_id and its replication id.
+func IdentityOf(run, history string) string { return run + "." + history }
 
-// processOf is the run_id of an identity, historyOf its replication id.
-func processOf(identity string) string {
+// ProcessOf is the run_id of an identity.
+func ProcessOf(identity string) string {
 	run, _, _ := strings.Cut(identity, ".")
 	return run
 }
 
-func historyOf(identity string) string {
+// HistoryOf is the replication id of an identity.
+func HistoryOf(identity string) string {
 	_, history, _ := strings.Cut(identity, ".")
 	return history
 }

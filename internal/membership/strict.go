@@ -15,19 +15,19 @@ import "fmt"
 // strictAt tells whether what node i holds, or held when it was last seen, says
 // that recovery is an operator's: a record of ours, or one that a founder's race
 // left over.
-func (f fleet) strictAt(i int) bool {
-	s := f.sights[i]
-	ours := !s.recorded || s.rec.n == len(f.names) && (s.rec.cluster == f.target || f.lists(s.rec))
-	return s.rec.strict && ours
+func (v View) strictAt(i int) bool {
+	o := v.Nodes[i]
+	ours := !o.Recorded || o.Record.N == len(v.Names) && (o.Record.Cluster == v.target || v.Lists(o.Record))
+	return o.Record.Strict && ours
 }
 
 // operatorFor is who leaves it to an operator to found; "": nobody does.
-func (f fleet) operatorFor() string {
-	if f.strict {
+func (v View) operatorFor() string {
+	if v.Strict {
 		return "WithStrictRecovery"
 	}
-	for i, name := range f.names {
-		if f.strictAt(i) {
+	for i, name := range v.Names {
+		if v.strictAt(i) {
 			return "the record of " + name + " (strict recovery)"
 		}
 	}
@@ -35,59 +35,59 @@ func (f fleet) operatorFor() string {
 }
 
 // strictRecord tells whether a record that this client installs is strict.
-func (f fleet) strictRecord(p proposal) bool {
-	for i := range f.names {
-		if f.strictAt(i) {
+func (v View) strictRecord(p Proposal) bool {
+	for i := range v.Names {
+		if v.strictAt(i) {
 			return true
 		}
 	}
-	return f.makesStrict(p)
+	return v.makesStrict(p)
 }
 
 // makesStrict tells whether this client writes strict where it is not: by its
 // option, but not where somebody founds, or founded, anew without it, unless an
 // operator says so.
-func (f fleet) makesStrict(p proposal) bool { return f.strict && (p.admit || !f.another()) }
+func (v View) makesStrict(p Proposal) bool { return v.Strict && (p.Admit || !v.another()) }
 
-// refounded tells whether this cluster is another than the strict one that this
+// Refounded tells whether this cluster is another than the strict one that this
 // client knew, and was founded without strict recovery.
-func (f fleet) refounded() bool { return f.ours != "" && f.another() }
+func (v View) Refounded() bool { return v.ours != "" && v.another() }
 
 // another is refounded, also while no quorum has the new id yet: what this client
 // wrote then would spread, and the new cluster would look as if an operator had
 // founded it.
-func (f fleet) another() bool {
-	if !f.strict || f.knew == "" || f.target == "" || f.target == f.knew {
+func (v View) another() bool {
+	if !v.Strict || v.Knew == "" || v.target == "" || v.target == v.Knew {
 		return false
 	}
-	for i, s := range f.sights {
-		if f.kin(i) && s.member() && !s.rec.strict {
+	for i, o := range v.Nodes {
+		if v.kin(i) && o.member() && !o.Record.Strict {
 			return true
 		}
 	}
 	return false
 }
 
-// knows is the id of the strict cluster that this client knows: the latest that a
+// Knows is the id of the strict cluster that this client knows: the latest that a
 // quorum of members showed.
-func (f fleet) knows() string {
-	if f.strict && f.ours != "" && !f.refounded() && f.proven(func(r record) bool { return r.strict }) {
-		return f.ours
+func (v View) Knows() string {
+	if v.Strict && v.ours != "" && !v.Refounded() && v.proven(func(r Record) bool { return r.Strict }) {
+		return v.ours
 	}
-	return f.knew
+	return v.Knew
 }
 
 // unbound is why a client with the option does not count the vote of a member
 // whose record is not strict; "": it does.
-func (f fleet) unbound(i int) string {
+func (v View) unbound(i int) string {
 	switch {
-	case !f.strict:
+	case !v.Strict:
 		return ""
-	case f.refounded():
+	case v.Refounded():
 		return fmt.Sprintf("the cluster that this client knew (%s) is gone, and this one (%s) was founded without strict recovery: "+
-			"Cluster.Admit by a client with WithStrictRecovery (redlock nodes admit --strict-recovery), when no lock made before is held", f.knew, f.ours)
-	case !f.sights[i].rec.strict:
-		return f.hindered(i, "its record does not say strict recovery, which must be written there first")
+			"Cluster.Admit by a client with WithStrictRecovery (redlock nodes admit --strict-recovery), when no lock made before is held", v.Knew, v.ours)
+	case !v.Nodes[i].Record.Strict:
+		return v.Hindered(i, "its record does not say strict recovery, which must be written there first")
 	}
 	return ""
 }

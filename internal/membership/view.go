@@ -13,168 +13,170 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// May this node vote, and what must happen first? Everything here is a function
-// of what the nodes showed; the shell (verify.go, roster.go, joiner.go) asks,
-// waits and writes.
+// May this node vote, and what must happen first? What view.go, record.go, plan.go,
+// strict.go and lowering.go say is a function of what the nodes showed. The rest asks,
+// waits and has the nodes do it: the Tracker, its loop (reconcile.go), and the nodes
+// themselves. Whoever takes a node in is a joiner: the loop, Join, Admit, or another client.
 //
-// What a node's writer keeps (node.go), from its last verification, is a seat:
+// What a node's writer keeps, from its last verification, is a Voter:
 //
-//	seat{epoch, run}     the identity (run) is compared with what INFO says, with
-//	                     the looks at the node's clock; the epoch is sent with every voting command, and compared
-//	                     by the node itself: a reply "abstained" (epoch missing or
-//	                     another) and NOSCRIPT both void the seat until the node
-//	                     has been verified again, and so does another cluster's id
-//	                     on a quorum. Nothing is asked per call.
+//	Voter{Epoch, Run}    the identity (Run) is compared with what INFO says, with the
+//	                     looks at the node's clock; the epoch is sent with every voting
+//	                     command, and compared by the node itself: a reply "abstained"
+//	                     (epoch missing or another) and NOSCRIPT both void the right to
+//	                     vote until the node has been verified again, and so does another
+//	                     cluster's id on a quorum. Nothing is asked per call.
 //
 // A verification is: on one pinned connection, with commands that are never
-// resent, read.lua (0), then fleet.seat; where that gives a seat, SCRIPT LOAD of
+// resent, read.lua (0), then View.Voter; where that gives a Voter, SCRIPT LOAD of
 // the voting set on that same connection, and the node may vote. Where it gives
-// none, its second result is why the node abstains, and the shell asks
-// fleet.next what must happen. The seat's base is of no use to a client: the
-// scripts take it into account.
+// none, its second result is why the node abstains, and View.Next says what must
+// happen. The record's base is of no use to a client: the scripts take it into
+// account.
 //
-// Which cluster is ours depends on all nodes (a quorum must carry the id), so a
-// seat is taken anew for every node when fleet.cluster changes, from the sights
-// that are at hand: each sight is the record that its own seat's epoch names.
+// Which cluster is ours depends on all nodes (a quorum must carry the id), so the
+// right to vote is judged anew for every node when View.Cluster changes, by the
+// observations that are at hand: each is the record that its own Voter's epoch names.
 
-// NodeState is what a node is to the cluster, as far as this client knows.
-type NodeState uint8
+// State is what a node is to the cluster, as far as this client knows.
+type State uint8
 
 const (
-	// NodeUnreachable does not answer.
-	NodeUnreachable NodeState = iota
-	// NodeMember may vote.
-	NodeMember
-	// NodeBlank answers and is no member (it is new, or forgot), and something
+	// Unreachable does not answer.
+	Unreachable State = iota
+	// Member may vote.
+	Member
+	// Blank answers and is no member (it is new, or forgot), and something
 	// else must happen before it can join.
-	NodeBlank
-	// NodeJoining is blank, and votes as soon as its wait is over.
-	NodeJoining
-	// NodeRetired abstains for ever.
-	NodeRetired
-	// NodeForeign is a node of another cluster.
-	NodeForeign
-	// NodeMisconfigured shows what waiting does not mend: a record of another
+	Blank
+	// Joining is blank, and votes as soon as its wait is over.
+	Joining
+	// Retired abstains for ever.
+	Retired
+	// Foreign is a node of another cluster.
+	Foreign
+	// Misconfigured shows what waiting does not mend: a record of another
 	// N or format, or none that can be read.
-	NodeMisconfigured
+	Misconfigured
 )
 
-var nodeStateNames = [...]string{"unreachable", "member", "blank", "joining", "retired", "foreign", "misconfigured"}
+var stateNames = [...]string{"unreachable", "member", "blank", "joining", "retired", "foreign", "misconfigured"}
 
 // String returns the state in one word.
-func (s NodeState) String() string {
-	if int(s) < len(nodeStateNames) {
-		return nodeStateNames[s]
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
 	}
 	return "invalid"
 }
 
-// seat is a node's right to vote, as of its last verification.
-type seat struct {
-	epoch string
-	run   string
+// Voter is a node's right to vote, as of its last verification.
+type Voter struct {
+	Epoch string
+	Run   string
 }
 
-// charter is what this client was told about its cluster.
-type charter struct {
-	names  []string // of the nodes, in the client's order
-	maxTTL time.Duration
-	strict bool // WithStrictRecovery
-	needed int  // how many other members a joiner reads: othersNeeded(N)
+// Config is what this client was told about its cluster.
+type Config struct {
+	Names  []string // of the nodes, in the client's order
+	MaxTTL time.Duration
+	Strict bool // WithStrictRecovery
+	Needed int  // how many other members a joiner reads: othersNeeded(N)
 }
 
-func newCharter(names []string, maxTTL time.Duration, strict bool) charter {
+// NewConfig is the configuration of a client with these nodes.
+func NewConfig(names []string, maxTTL time.Duration, strict bool) Config {
 	maxTTL = time.Duration(clock.Milliseconds(maxTTL)) * time.Millisecond // as the records count it
-	return charter{names: names, maxTTL: maxTTL, strict: strict, needed: othersNeeded(len(names))}
+	return Config{Names: names, MaxTTL: maxTTL, Strict: strict, Needed: othersNeeded(len(names))}
 }
 
 // othersNeeded is N-q+1: so many other members share a node with every quorum
 // that the joining node was in, whatever it forgot. Of N-q, none need be.
 func othersNeeded(n int) int { return n - quorum.Size(n) + 1 }
 
-// fleet is the cluster as this client sees it: one sight and one watch a node.
-type fleet struct {
-	charter
-	sights  []sight
-	watches []watch
-	faults  []error // what the last deed on each node failed with; nil: no deed of ours failed
-	knew    string  // the strict cluster that this client knows, or ""
-	ids     []carried
-	ours    string // the id that a quorum of the nodes carries, or ""
-	target  string // the id that a joining node gets, or "" for a new one
+// View is the cluster as this client sees it: one Observation and one Wait a node.
+type View struct {
+	Config
+	Nodes  []Observation
+	Waits  []Wait
+	Faults []error   // what the last action on each node failed with; nil: none of ours failed
+	Knew   string    // the strict cluster that this client knows, or ""
+	IDs    []Carried // that the records found show
+	ours   string    // the id that a quorum of the nodes carries, or ""
+	target string    // the id that a joining node gets, or "" for a new one
 }
 
-// carried is a cluster's id and how many nodes carry it.
-type carried struct {
-	id    string
-	nodes int
+// Carried is a cluster's id and how many nodes carry it.
+type Carried struct {
+	ID    string
+	Nodes int
 }
 
-// newFleet judges what was seen: sights and watches by node.
-func newFleet(c charter, sights []sight, watches []watch) fleet {
-	f := fleet{charter: c, sights: sights, watches: watches}
-	for _, s := range sights {
-		if !s.recorded || s.rec.cluster == "" || s.rec.n != len(c.names) {
+// NewView judges what was seen: observations and waits by node.
+func NewView(c Config, nodes []Observation, waits []Wait) View {
+	v := View{Config: c, Nodes: nodes, Waits: waits}
+	for _, o := range nodes {
+		if !o.Recorded || o.Record.Cluster == "" || o.Record.N != len(c.Names) {
 			continue
 		}
-		at := slices.IndexFunc(f.ids, func(k carried) bool { return k.id == s.rec.cluster })
+		at := slices.IndexFunc(v.IDs, func(k Carried) bool { return k.ID == o.Record.Cluster })
 		if at < 0 {
-			at = len(f.ids)
-			f.ids = append(f.ids, carried{id: s.rec.cluster})
+			at = len(v.IDs)
+			v.IDs = append(v.IDs, Carried{ID: o.Record.Cluster})
 		}
-		f.ids[at].nodes++
+		v.IDs[at].Nodes++
 	}
-	for _, k := range f.ids {
-		if k.nodes >= quorum.Size(len(c.names)) {
-			f.ours = k.id
+	for _, k := range v.IDs {
+		if k.Nodes >= quorum.Size(len(c.Names)) {
+			v.ours = k.ID
 		}
-		if f.target == "" || k.id < f.target {
-			f.target = k.id
+		if v.target == "" || k.ID < v.target {
+			v.target = k.ID
 		}
 	}
-	if f.ours != "" {
-		f.target = f.ours
+	if v.ours != "" {
+		v.target = v.ours
 	}
-	return f
+	return v
 }
 
-// cluster is the id that a quorum of the nodes carries. Without one ("") this
+// Cluster is the id that a quorum of the nodes carries. Without one ("") this
 // client sends no acquire. A node that does not answer carries what it showed
 // last, one that restarted what its data say: an id is no vote. A joining node
 // gets this id (target), or the smallest found: so founders that raced agree as
 // soon as all of them see every node.
-func (f fleet) cluster() string { return f.ours }
+func (v View) Cluster() string { return v.ours }
 
-// watch is since when this client has seen the same notice on a node. A change
+// Wait is since when this client has seen the same notice on a node. A change
 // of its nonce or of the identity under it restarts the wait.
-type watch struct {
-	notice
-	since clock.Instant // when it was first seen, on our own clock
+type Wait struct {
+	Notice Notice
+	Since  clock.Instant // when it was first seen, on our own clock
 }
 
-// look updates the watch after a sight of the node. A node that does not answer
+// After is the wait after an observation of the node. A node that does not answer
 // leaves it as it is: nothing was learned.
-func (w watch) look(s sight) watch {
-	n, stands := s.standingNotice()
+func (w Wait) After(o Observation) Wait {
+	n, stands := o.StandingNotice()
 	switch {
-	case !s.answered:
+	case !o.Answered:
 		return w
 	case !stands:
-		return watch{}
-	case n == w.notice:
+		return Wait{}
+	case n == w.Notice:
 		return w
 	default:
-		return watch{notice: n, since: s.seen}
+		return Wait{Notice: n, Since: o.Seen}
 	}
 }
 
-// tenure is under which epoch this client has last seen the node at an address be
+// Incarnation is under which epoch this client has last seen the node at an address be
 // a member. Any other epoch ends that one, whether another server took the node's
 // place or its data were exchanged (SWAPDB, a backup). Should the first come back
 // as it was (the virtual IP has moved back, the databases were swapped again), its
 // record still names it a member, and it does not know what was granted in
 // between. So it is blank, until it was installed under a new epoch.
-type tenure struct {
+type Incarnation struct {
 	epoch string
 	past  []string // epochs that have ended
 }
@@ -182,121 +184,121 @@ type tenure struct {
 // pastEpochs is how many ended epochs a client keeps for each node.
 const pastEpochs = 64
 
-// look updates the tenure after a sight of the node, and marks the sight.
-func (t tenure) look(s sight) (tenure, sight) {
-	if slices.Contains(t.past, s.rec.epoch) {
-		s.returned = true
+// After is the incarnation after an observation of the node, which it marks.
+func (c Incarnation) After(o Observation) (Incarnation, Observation) {
+	if slices.Contains(c.past, o.Record.Epoch) {
+		o.Returned = true
 	}
-	if s.answered && s.replica { // what it holds now is another's, or will be
-		return t.end(), s
+	if o.Answered && o.Replica { // what it holds now is another's, or will be
+		return c.end(), o
 	}
-	if !s.member() {
-		return t, s
+	if !o.member() {
+		return c, o
 	}
-	if t.epoch != s.rec.epoch {
-		t = t.end()
+	if c.epoch != o.Record.Epoch {
+		c = c.end()
 	}
-	t.epoch = s.rec.epoch
-	return t, s
+	c.epoch = o.Record.Epoch
+	return c, o
 }
 
-// end is the tenure with no epoch: the one that there was has ended.
-func (t tenure) end() tenure {
-	if t.epoch == "" {
-		return t
+// end is the incarnation with no epoch: the one that there was has ended.
+func (c Incarnation) end() Incarnation {
+	if c.epoch == "" {
+		return c
 	}
-	past := append(slices.Clone(t.past), t.epoch)
-	return tenure{past: past[max(0, len(past)-pastEpochs):]}
+	past := append(slices.Clone(c.past), c.epoch)
+	return Incarnation{past: past[max(0, len(past)-pastEpochs):]}
 }
 
-// seat is the node's right to vote, or the reason why it abstains.
-func (f fleet) seat(i int) (seat, string) {
-	state, why := f.standing(i)
+// Voter is the node's right to vote, or the reason why it abstains.
+func (v View) Voter(i int) (Voter, string) {
+	state, why := v.Standing(i)
 	switch {
-	case state != NodeMember:
-		return seat{}, why
-	case f.cluster() == "":
-		return seat{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", f.carriers(), len(f.names))
-	case f.sights[i].rec.maxTTL < f.maxTTL:
-		return seat{}, f.hindered(i, fmt.Sprintf("its record says MaxTTL %v; %v must be written there first", f.sights[i].rec.maxTTL, f.maxTTL))
+	case state != Member:
+		return Voter{}, why
+	case v.Cluster() == "":
+		return Voter{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", v.carriers(), len(v.Names))
+	case v.Nodes[i].Record.MaxTTL < v.MaxTTL:
+		return Voter{}, v.Hindered(i, fmt.Sprintf("its record says MaxTTL %v; %v must be written there first", v.Nodes[i].Record.MaxTTL, v.MaxTTL))
 	}
-	if why := f.unbound(i); why != "" {
-		return seat{}, why
+	if why := v.unbound(i); why != "" {
+		return Voter{}, why
 	}
-	return seat{epoch: f.sights[i].rec.epoch, run: f.sights[i].run}, ""
+	return Voter{Epoch: v.Nodes[i].Record.Epoch, Run: v.Nodes[i].Run}, ""
 }
 
-// fault is what this client's last deed on node i failed with; nil: none did.
-func (f fleet) fault(i int) error {
-	if f.faults == nil {
+// Fault is what this client's last action on node i failed with; nil: none did.
+func (v View) Fault(i int) error {
+	if v.Faults == nil {
 		return nil
 	}
-	return f.faults[i]
+	return v.Faults[i]
 }
 
-// hindered is why node i does not vote, and what this client's last deed there
+// Hindered is why node i does not vote, and what this client's last action there
 // failed with.
-func (f fleet) hindered(i int, why string) string {
-	if cause := f.fault(i); cause != nil {
+func (v View) Hindered(i int, why string) string {
+	if cause := v.Fault(i); cause != nil {
 		return why + "; " + strings.Replace(fault.Unnamed(cause.Error()), fault.Unnamed(fault.ErrMisconfigured.Error())+": ", "", 1) // the state says so
 	}
 	return why
 }
 
 // carriers is how many nodes carry the most carried id.
-func (f fleet) carriers() int {
+func (v View) carriers() int {
 	most := 0
-	for _, k := range f.ids {
-		most = max(most, k.nodes)
+	for _, k := range v.IDs {
+		most = max(most, k.Nodes)
 	}
 	return most
 }
 
-// standing is what node i is, and why.
-func (f fleet) standing(i int) (NodeState, string) {
-	s := f.sights[i]
+// Standing is what node i is, and why.
+func (v View) Standing(i int) (State, string) {
+	o := v.Nodes[i]
 	switch {
-	case !s.answered:
-		return NodeUnreachable, s.cause
-	case s.refused:
-		return NodeMisconfigured, s.cause
-	case s.recorded && s.rec.gone:
-		return NodeRetired, "it was retired"
-	case s.recorded && s.rec.n != len(f.names):
-		return NodeMisconfigured, fmt.Sprintf("it is one of %d nodes (%s); this client has %d",
-			s.rec.n, strings.Join(s.rec.names, ", "), len(f.names))
+	case !o.Answered:
+		return Unreachable, o.Cause
+	case o.Refused:
+		return Misconfigured, o.Cause
+	case o.Recorded && o.Record.Gone:
+		return Retired, "it was retired"
+	case o.Recorded && o.Record.N != len(v.Names):
+		return Misconfigured, fmt.Sprintf("it is one of %d nodes (%s); this client has %d",
+			o.Record.N, strings.Join(o.Record.Names, ", "), len(v.Names))
 	}
-	if slices.Contains(f.retired(), f.names[i]) {
-		return NodeRetired, "its name was retired"
+	if slices.Contains(v.retired(), v.Names[i]) {
+		return Retired, "its name was retired"
 	}
 	switch {
-	case s.replica:
-		return NodeBlank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
-	case !s.recorded:
-		return NodeBlank, "it holds no record: it is new, or it lost its memory"
-	case s.rec.cluster != f.target && f.ours != "" && !f.lists(s.rec):
-		return NodeForeign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s",
-			s.rec.cluster, strings.Join(s.rec.names, ", "))
-	case s.rec.cluster != f.target:
+	case o.Replica:
+		return Blank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
+	case !o.Recorded:
+		return Blank, "it holds no record: it is new, or it lost its memory"
+	case o.Record.Cluster != v.target && v.ours != "" && !v.Lists(o.Record):
+		return Foreign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s",
+			o.Record.Cluster, strings.Join(o.Record.Names, ", "))
+	case o.Record.Cluster != v.target:
 		// Its record has our own list of nodes, and another id: two clients founded
 		// the cluster at once. It is taken over like a blank node, by the same wait.
-		return NodeBlank, fmt.Sprintf("it was founded as cluster %s at the same time as %s", s.rec.cluster, f.target)
-	case s.returned:
-		return NodeBlank, "its record is of an epoch that has ended: another server, or other data, voted at its address since, and it does not know what those granted"
-	case !s.member() && processOf(s.rec.run) == processOf(s.run):
-		return NodeBlank, "its replication id is another than when it joined (it was a replica in between, or its first replica attached): its data may be old"
-	case !s.member():
-		return NodeBlank, "it restarted: its data may be old"
+		return Blank, fmt.Sprintf("it was founded as cluster %s at the same time as %s", o.Record.Cluster, v.target)
+	case o.Returned:
+		return Blank, "its record is of an epoch that has ended: another server, or other data, voted at its address since, and it does not know what those granted"
+	case !o.member() && ProcessOf(o.Record.Run) == ProcessOf(o.Run):
+		return Blank, "its replication id is another than when it joined (it was a replica in between, or its first replica attached): its data may be old"
+	case !o.member():
+		return Blank, "it restarted: its data may be old"
 	}
-	return NodeMember, ""
+	return Member, ""
 }
 
-// members are the other nodes that are members and answered a read that was
+// Members are the other nodes that are members and answered a read that was
 // sent after since.
-func (f fleet) members(i int, since clock.Instant) []int {
+func (v View) Members(i int, since clock.Instant) []int {
 	var out []int
-	for j, s := range f.sights {
-		if state, _ := f.standing(j); j != i && state == NodeMember && s.sent >= since {
+	for j, o := range v.Nodes {
+		if state, _ := v.Standing(j); j != i && state == Member && o.Sent >= since {
 			out = append(out, j)
 		}
 	}
@@ -305,11 +307,11 @@ func (f fleet) members(i int, since clock.Instant) []int {
 
 // wait is how long a joiner waits: the longest lease that anyone may have taken,
 // as far as any record says.
-func (f fleet) wait() time.Duration {
-	most := f.maxTTL
-	for _, s := range f.sights {
-		if s.recorded {
-			most = max(most, s.rec.longest())
+func (v View) wait() time.Duration {
+	most := v.MaxTTL
+	for _, o := range v.Nodes {
+		if o.Recorded {
+			most = max(most, o.Record.Longest())
 		}
 	}
 	return most
@@ -317,49 +319,49 @@ func (f fleet) wait() time.Duration {
 
 // allowed is the longest lease that anyone may take from now on, as far as any
 // record says: shorter than the wait while it is lowered.
-func (f fleet) allowed() time.Duration {
-	most := f.maxTTL
-	for _, s := range f.sights {
-		if s.recorded {
-			most = max(most, s.rec.maxTTL)
+func (v View) allowed() time.Duration {
+	most := v.MaxTTL
+	for _, o := range v.Nodes {
+		if o.Recorded {
+			most = max(most, o.Record.MaxTTL)
 		}
 	}
 	return most
 }
 
-// sorted are the client's names in the record's order.
-func (c charter) sorted() []string { return slices.Sorted(slices.Values(c.names)) }
+// Sorted are the client's names in the record's order.
+func (c Config) Sorted() []string { return slices.Sorted(slices.Values(c.Names)) }
 
-// lists tells whether the record lists exactly the nodes that this client has,
+// Lists tells whether the record lists exactly the nodes that this client has,
 // once every replacement that any record knows of is applied.
-func (f fleet) lists(r record) bool {
-	return slices.Equal(f.current(r.names), f.sorted())
+func (v View) Lists(r Record) bool {
+	return slices.Equal(v.current(r.Names), v.Sorted())
 }
 
-// mixed tells whether the list has nodes of several clusters: not of founders that
+// Mixed tells whether the list has nodes of several clusters: not of founders that
 // raced, whose records have the same names. That a record has other names than this
 // client says nothing then of how the client names its nodes.
-func (f fleet) mixed() bool {
-	return len(f.ids) > 1 && slices.ContainsFunc(f.sights, func(s sight) bool {
-		return s.recorded && s.rec.n == len(f.names) && !f.lists(s.rec)
+func (v View) Mixed() bool {
+	return len(v.IDs) > 1 && slices.ContainsFunc(v.Nodes, func(o Observation) bool {
+		return o.Recorded && o.Record.N == len(v.Names) && !v.Lists(o.Record)
 	})
 }
 
-// strange tells whether a node of a mixed list has a record of its own cluster, and
+// Strange tells whether a node of a mixed list has a record of its own cluster, and
 // there is no other that a quorum carries.
-func (f fleet) strange(i int) bool {
-	s := f.sights[i]
-	return f.ours == "" && s.recorded && s.rec.cluster != "" && s.rec.n == len(f.names) && !f.lists(s.rec)
+func (v View) Strange(i int) bool {
+	o := v.Nodes[i]
+	return v.ours == "" && o.Recorded && o.Record.Cluster != "" && o.Record.N == len(v.Names) && !v.Lists(o.Record)
 }
 
 // current is the list of names after all known replacements.
-func (f fleet) current(names []string) []string {
+func (v View) current(names []string) []string {
 	out := slices.Clone(names)
-	known := f.placements()
+	known := v.placements()
 	for i := range out {
 		for range known { // a chain is no longer than the list
-			if at := slices.IndexFunc(known, func(p placement) bool { return p.old == out[i] }); at >= 0 {
-				out[i] = known[at].new
+			if at := slices.IndexFunc(known, func(p Placement) bool { return p.Old == out[i] }); at >= 0 {
+				out[i] = known[at].New
 			}
 		}
 	}
@@ -368,19 +370,19 @@ func (f fleet) current(names []string) []string {
 }
 
 // kin tells whether node i shows a record of the target cluster.
-func (f fleet) kin(i int) bool {
-	s := f.sights[i]
-	return s.recorded && s.rec.cluster == f.target && s.rec.n == len(f.names)
+func (v View) kin(i int) bool {
+	o := v.Nodes[i]
+	return o.Recorded && o.Record.Cluster == v.target && o.Record.N == len(v.Names)
 }
 
 // placements are the replacements that the target cluster's records know of.
-func (f fleet) placements() []placement {
-	var out []placement
-	for i, s := range f.sights {
-		if !f.kin(i) {
+func (v View) placements() []Placement {
+	var out []Placement
+	for i, o := range v.Nodes {
+		if !v.kin(i) {
 			continue
 		}
-		for _, p := range s.rec.replaced {
+		for _, p := range o.Record.Replaced {
 			if !slices.Contains(out, p) {
 				out = append(out, p)
 			}
@@ -390,13 +392,13 @@ func (f fleet) placements() []placement {
 }
 
 // retired are the retired names that the target cluster's records know of.
-func (f fleet) retired() []string {
+func (v View) retired() []string {
 	var out []string
-	for i, s := range f.sights {
-		if !f.kin(i) {
+	for i, o := range v.Nodes {
+		if !v.kin(i) {
 			continue
 		}
-		for _, name := range s.rec.retired {
+		for _, name := range o.Record.Retired {
 			if !slices.Contains(out, name) {
 				out = append(out, name)
 			}

@@ -109,8 +109,8 @@ var lockWays = []way{
 		name: "rejoin at once", takes: "a node that forgot votes without the wait",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		seed:  7,
-		edits: []edit{{"rejoin.go", "func (f fleet) due(i int, p proposal) clock.Instant {", `func (f fleet) due(i int, p proposal) clock.Instant {
-	p.admit = p.admit || BROKEN`}},
+		edits: []edit{{"internal/membership/plan.go", "func (v View) due(i int, p Proposal) clock.Instant {", `func (v View) due(i int, p Proposal) clock.Instant {
+	p.Admit = p.Admit || BROKEN`}},
 	},
 	{
 		name: "no epoch check", takes: "a node that was flushed goes on voting",

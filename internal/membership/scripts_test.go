@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/redlocktest"
@@ -29,7 +29,7 @@ type scripted struct {
 
 func (s *scripted) run(name string, args ...any) any {
 	s.t.Helper()
-	body, err := os.ReadFile(filepath.Join("internal", "lua", name+".lua"))
+	body, err := os.ReadFile(filepath.Join("..", "lua", name+".lua"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -40,9 +40,16 @@ func (s *scripted) run(name string, args ...any) any {
 	return got
 }
 
-func (s *scripted) read() redlock.Sight {
+func (s *scripted) read() membership.Observation {
 	s.t.Helper()
-	return redlock.ParseSight(s.run("read", 1).([]any), 0, 0)
+	return membership.ParseObservation(s.run("read", 1).([]any), 0, 0)
+}
+
+// record is the record that the node shows, if it shows one.
+func (s *scripted) record() (membership.Record, bool) {
+	s.t.Helper()
+	seen := s.read()
+	return seen.Record, seen.Recorded
 }
 
 // onBothKinds runs f on an in-process node and on a real server.
@@ -84,7 +91,7 @@ func TestMembershipModelIsTheScripts(t *testing.T) {
 		for seed := range uint64(20) {
 			rnd := rand.New(rand.NewPCG(seed, 4))
 			s.restart(false)
-			model, runs := server{process: 1}, map[uint8]string{1: s.read().Run()}
+			model, runs := server{process: 1}, map[uint8]string{1: s.read().Run}
 			for step := range 40 {
 				what := disturbMembership(s, rnd, sys, &model, runs)
 				want := sys.glimpse(&model)
@@ -104,7 +111,7 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 		keep := rnd.IntN(4) > 0
 		s.restart(keep)
 		model.process++
-		runs[model.process] = s.read().Run()
+		runs[model.process] = s.read().Run
 		if !keep {
 			model.data = data{}
 		}
@@ -138,8 +145,8 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 		}
 		before := *model
 		sys.install(model, o)
-		rec := redlock.RecordOf(word('e', 1), word('c', o.cluster), "", nodeNames[:3], time.Second, quorum.Token(o.base))
-		got := s.run("install", rec.InstallArgs(redlock.NoticeOf(word('n', o.nonce), runs[o.run]))...)
+		rec := recordOf(word('e', 1), word('c', o.cluster), "", nodeNames[:3], time.Second, quorum.Token(o.base))
+		got := s.run("install", rec.InstallArgs(noticeOf(word('n', o.nonce), runs[o.run]))...)
 		if want := *model != before; (got == int64(1)) != want {
 			s.t.Fatalf("install %+v on %+v: got %v; want installed %t", o, before, got, want)
 		}
@@ -150,8 +157,8 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 // glimpse is what the node shows, in the model's terms.
 func (s *scripted) glimpse(runs map[uint8]string) (g glimpse) {
 	s.t.Helper()
-	sight := s.read()
-	if cause, refused := sight.Refused(); refused {
+	seen := s.read()
+	if cause, refused := seen.Cause, seen.Refused; refused {
 		s.t.Fatalf("the record is refused: %s", cause)
 	}
 	run := func(id string) uint8 {
@@ -168,19 +175,19 @@ func (s *scripted) glimpse(runs map[uint8]string) (g glimpse) {
 		}
 		return n
 	}
-	g = glimpse{answered: true, process: run(sight.Run()), largest: scriptmodel.Number(sight.Largest())}
-	if rec, ok := sight.Record(); ok {
-		g.cluster, g.run, g.epoch = number(rec.Cluster()), run(rec.Run()), min(number(rec.Epoch()), 1)
+	g = glimpse{answered: true, process: run(seen.Run), largest: scriptmodel.Number(seen.Largest)}
+	if rec := seen.Record; seen.Recorded {
+		g.cluster, g.run, g.epoch = number(rec.Cluster), run(rec.Run), min(number(rec.Epoch), 1)
 	}
-	n, _ := sight.Standing()
-	g.nonce, g.onRun = number(n.Nonce()), run(n.Run())
+	n, _ := seen.StandingNotice()
+	g.nonce, g.onRun = number(n.Nonce), run(n.Run)
 	return g
 }
 
-func (s *scripted) install(rec redlock.Record) {
+func (s *scripted) install(rec membership.Record) {
 	s.t.Helper()
 	n := s.run("notice", "n").([]any)
-	if got := s.run("install", rec.InstallArgs(redlock.NoticeOf(n[0].(string), n[1].(string)))...); got != int64(1) {
+	if got := s.run("install", rec.InstallArgs(noticeOf(n[0].(string), n[1].(string)))...); got != int64(1) {
 		s.t.Fatalf("install: got %v; want 1", got)
 	}
 }
@@ -188,24 +195,23 @@ func (s *scripted) install(rec redlock.Record) {
 func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
-		run := s.read().Run()
-		want := redlock.RecordOf("e1", "c1", run, []string{"10.0.0.1:6379", "unix:/var/run/a b", "ü"}, 30*time.Second, 1<<53-2).
-			With([]string{"x"}, []redlock.Placement{redlock.PlacementOf("x", "ü")})
+		run := s.read().Run
+		want := marked(recordOf("e1", "c1", run, []string{"10.0.0.1:6379", "unix:/var/run/a b", "ü"}, 30*time.Second, 1<<53-2), []string{"x"}, []membership.Placement{placementOf("x", "ü")})
 		s.install(want)
-		got, ok := s.read().Record()
+		got, ok := s.record()
 		if !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %t; want %+v", got, ok, want)
 		}
-		if largest := s.read().Largest(); largest != 1<<53-2 {
+		if largest := s.read().Largest; largest != 1<<53-2 {
 			t.Errorf("got %d; want the base, exactly", largest)
 		}
-		again := redlock.RecordOf("e2", "c1", run, []string{"a", "b", "c"}, time.Second, 7)
+		again := recordOf("e2", "c1", run, []string{"a", "b", "c"}, time.Second, 7)
 		s.c.HSet(t.Context(), nodeKey, "4095", 9)
 		s.install(again)
-		if rec, _ := s.read().Record(); rec.Base() != 1<<53-2 || rec.Epoch() != "e2" {
-			t.Errorf("got base %d, epoch %s; want the larger base kept, and the new epoch", rec.Base(), rec.Epoch())
+		if rec := s.read().Record; rec.Base != 1<<53-2 || rec.Epoch != "e2" {
+			t.Errorf("got base %d, epoch %s; want the larger base kept, and the new epoch", rec.Base, rec.Epoch)
 		}
-		if rec, _ := s.read().Record(); rec.Strict() {
+		if rec := s.read().Record; rec.Strict {
 			t.Error("got a strict record; want it not strict where nobody said so")
 		}
 		if got := s.c.HGet(t.Context(), nodeKey, "4095").Val(); got != "9" {
@@ -217,7 +223,7 @@ func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 func TestRetiredNodeTakesNoInstall(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
-		rec := redlock.RecordOf("e1", "c1", s.read().Run(), []string{"a", "b", "c"}, time.Second, 1)
+		rec := recordOf("e1", "c1", s.read().Run, []string{"a", "b", "c"}, time.Second, 1)
 		s.install(rec)
 		if got := s.run("retire", "c2"); got != int64(0) {
 			t.Errorf("retire by another cluster: got %v; want 0", got)
@@ -228,10 +234,10 @@ func TestRetiredNodeTakesNoInstall(t *testing.T) {
 				t.Errorf("retire: got %v; want 1", got)
 			}
 		}
-		if got, ok := s.read().Record(); !ok || !got.Gone() || got.Epoch() != "" || got.Run() != "" {
+		if got, ok := s.record(); !ok || !got.Gone || got.Epoch != "" || got.Run != "" {
 			t.Errorf("got %+v, %t; want a retired record without epoch and run", got, ok)
 		}
-		if got := s.run("install", rec.InstallArgs(redlock.NoticeOf(n[0].(string), n[1].(string)))...); got != int64(-2) {
+		if got := s.run("install", rec.InstallArgs(noticeOf(n[0].(string), n[1].(string)))...); got != int64(-2) {
 			t.Errorf("install on a retired node: got %v; want -2", got)
 		}
 	})
@@ -241,7 +247,7 @@ func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
 		names := []string{"a", "b", "c"}
-		s.install(redlock.RecordOf("e1", "c1", s.read().Run(), names, time.Minute, 7))
+		s.install(recordOf("e1", "c1", s.read().Run, names, time.Minute, 7))
 		for _, step := range []struct {
 			what              string
 			script            string
@@ -265,11 +271,11 @@ func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
 			if got := s.run(step.script, step.args...); got != step.want {
 				t.Errorf("%s: got %v; want %d", step.what, got, step.want)
 			}
-			rec, _ := s.read().Record()
-			if rec.Epoch() != step.epoch || rec.MaxTTL() != step.maxTTL || rec.Was() != step.was || rec.Longest() != step.long {
-				t.Errorf("%s: got epoch %s, MaxTTL %v, was %v, longest %v; want %+v", step.what, rec.Epoch(), rec.MaxTTL(), rec.Was(), rec.Longest(), step)
+			rec := s.read().Record
+			if rec.Epoch != step.epoch || rec.MaxTTL != step.maxTTL || rec.Was != step.was || rec.Longest() != step.long {
+				t.Errorf("%s: got epoch %s, MaxTTL %v, was %v, longest %v; want %+v", step.what, rec.Epoch, rec.MaxTTL, rec.Was, rec.Longest(), step)
 			}
-			if rec.Base() != 7 || len(rec.Names()) != 3 {
+			if rec.Base != 7 || len(rec.Names) != 3 {
 				t.Errorf("%s: got %+v; want the rest as it was", step.what, rec)
 			}
 		}
@@ -277,15 +283,15 @@ func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
 			t.Errorf("the first step: got %v; want 1", got)
 		}
 		s.restart(true) // with both
-		s.install(redlock.RecordOf("e8", "c1", "", names, time.Second, 7))
-		if rec, _ := s.read().Record(); rec.Longest() != time.Second || rec.Was() != 0 {
+		s.install(recordOf("e8", "c1", "", names, time.Second, 7))
+		if rec := s.read().Record; rec.Longest() != time.Second || rec.Was != 0 {
 			t.Errorf("installed after its wait: got %+v; want the old MaxTTL gone", rec)
 		}
 		s.run("retire", "c1")
 		if got := s.run("lower", "c1", "", "e9", 500); got != int64(1) {
 			t.Errorf("of a retired node: got %v; want 1", got)
 		}
-		if rec, _ := s.read().Record(); rec.Epoch() != "" || !rec.Gone() || rec.Longest() != time.Second {
+		if rec := s.read().Record; rec.Epoch != "" || !rec.Gone || rec.Longest() != time.Second {
 			t.Errorf("a retired node: got %+v; want no epoch", rec)
 		}
 	})
@@ -294,7 +300,7 @@ func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
 func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
-		s.install(redlock.RecordOf("e1", "c1", s.read().Run(), []string{"a", "b", "c"}, time.Minute, 1))
+		s.install(recordOf("e1", "c1", s.read().Run, []string{"a", "b", "c"}, time.Minute, 1))
 		for _, step := range []struct {
 			what string
 			args []any
@@ -313,9 +319,8 @@ func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 				t.Errorf("%s: got %v; want %d", step.what, got, step.want)
 			}
 		}
-		rec, _ := s.read().Record()
-		want := redlock.RecordOf("e1", "c1", rec.Run(), []string{"b", "c", "d"}, 90*time.Second, 1).
-			With([]string{"a"}, []redlock.Placement{redlock.PlacementOf("a", "d")})
+		rec := s.read().Record
+		want := marked(recordOf("e1", "c1", rec.Run, []string{"b", "c", "d"}, 90*time.Second, 1), []string{"a"}, []membership.Placement{placementOf("a", "d")})
 		if !reflect.DeepEqual(rec, want) {
 			t.Errorf("got %+v; want %+v: what is refused changes nothing", rec, want)
 		}
@@ -327,15 +332,15 @@ func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 func TestStrictStaysInTheRecord(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
-		run := s.read().Run()
-		rec := redlock.RecordOf("e1", "c1", run, []string{"a", "b", "c"}, time.Second, 1)
+		run := s.read().Run
+		rec := recordOf("e1", "c1", run, []string{"a", "b", "c"}, time.Second, 1)
 		wantStrict := func(when string, want bool) {
 			t.Helper()
-			if got, ok := s.read().Record(); !ok || got.Strict() != want {
+			if got, ok := s.record(); !ok || got.Strict != want {
 				t.Errorf("%s: got %+v, %t; want strict %t", when, got, ok, want)
 			}
 		}
-		s.install(rec.AsStrict())
+		s.install(asStrict(rec))
 		wantStrict("installed as strict", true)
 		s.install(rec)
 		wantStrict("installed again, by somebody who does not say so", true)
@@ -343,21 +348,23 @@ func TestStrictStaysInTheRecord(t *testing.T) {
 		wantStrict("amended by somebody who does not say so", true)
 		s.c.HDel(t.Context(), nodeKey, "strict")
 		wantStrict("after an operator's HDEL", false)
-		if got := s.run("amend", rec.WithEpoch("e0").AsStrict().AmendArgs()...); got != int64(-1) {
+		another := rec
+		another.Epoch = "e0"
+		if got := s.run("amend", asStrict(another).AmendArgs()...); got != int64(-1) {
 			t.Errorf("amend under another epoch: got %v; want -1", got)
 		}
 		wantStrict("amended under another epoch", false)
-		s.run("amend", rec.AsStrict().AmendArgs()...)
+		s.run("amend", asStrict(rec).AmendArgs()...)
 		wantStrict("amended as strict", true)
 		s.run("retire", "c1")
 		wantStrict("retired", true)
 		s.restart(false)
 		s.c.HSet(t.Context(), nodeKey, "strict", "1")
-		sight := s.read()
-		if _, recorded := sight.Record(); recorded {
+		seen := s.read()
+		if seen.Recorded {
 			t.Error("strict alone: got a record; want none")
 		}
-		if cause, refused := sight.Refused(); refused {
+		if cause, refused := seen.Cause, seen.Refused; refused {
 			t.Errorf("strict alone: refused: %s", cause)
 		}
 	})

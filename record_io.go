@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -40,22 +41,22 @@ func keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, e
 
 // read looks at the node: its process, its record and, where counted is asked
 // for, its largest number, for which the server goes through all its stripes.
-func (n *node) read(ctx context.Context, on processor, counted bool) (sight, error) {
+func (n *node) read(ctx context.Context, on processor, counted bool) (membership.Observation, error) {
 	sent, count := n.clock.Now(), "0"
 	if counted {
 		count = "1"
 	}
 	v, err := keep(ctx, on, lua.ReadScript, count)
 	if err != nil {
-		return sight{}, noIdentity(err)
+		return membership.Observation{}, noIdentity(err)
 	}
 	reply, ok := v.([]any)
 	if !ok {
-		return sight{}, fmt.Errorf("%w: its record reads as %T", fault.ErrMisconfigured, v)
+		return membership.Observation{}, fmt.Errorf("%w: its record reads as %T", fault.ErrMisconfigured, v)
 	}
-	s := parseSight(reply, sent, n.clock.Now())
-	s.counted = counted
-	return s, n.peers.serves(n.index, processOf(s.run))
+	o := membership.ParseObservation(reply, sent, n.clock.Now())
+	o.Counted = counted
+	return o, n.peers.serves(n.index, membership.ProcessOf(o.Run))
 }
 
 // noIdentity explains a server that does not say who it is.
@@ -93,19 +94,19 @@ func (n *node) Look(ctx context.Context, counted bool) {
 	bounded, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	sent := n.clock.Now()
-	s, err := n.read(bounded, n.calls, counted)
+	o, err := n.read(bounded, n.calls, counted)
 	switch {
 	case err == nil:
-		n.roster.publish(n.index, s)
+		n.tracker.Publish(n.index, o)
 	case !n.clock.Over(ctx):
-		n.roster.missed(n.index, sent, explain(err))
+		n.tracker.Missed(n.index, sent, explain(err))
 	}
 }
 
-// Do does one deed on the node. What was refused has changed meanwhile: the next
+// Do does on the node what is planned. What was refused has changed meanwhile: the next
 // look tells.
-func (n *node) Do(ctx context.Context, p plan) error {
-	err := n.deed(ctx, p)
+func (n *node) Do(ctx context.Context, p membership.Plan) error {
+	err := n.act(ctx, p)
 	if err == nil {
 		return nil
 	}
@@ -113,35 +114,35 @@ func (n *node) Do(ctx context.Context, p plan) error {
 	return explain(err)
 }
 
-func (n *node) deed(ctx context.Context, p plan) error {
+func (n *node) act(ctx context.Context, p membership.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	switch p.do {
-	case doNotice:
+	switch p.Action {
+	case membership.DoNotice:
 		_, err := keep(ctx, n.calls, lua.NoticeScript, n.cfg.chance.Name())
 		return err
-	case doInstall:
-		p.record.epoch = n.cfg.chance.Name()
-		done, err := keep(ctx, n.calls, lua.InstallScript, p.record.installArgs(p.notice)...)
+	case membership.DoInstall:
+		p.Record.Epoch = n.cfg.chance.Name()
+		done, err := keep(ctx, n.calls, lua.InstallScript, p.Record.InstallArgs(p.Notice)...)
 		switch {
 		case err != nil:
 		case done != int64(1):
-			err = errRefused
-		case p.founding:
-			n.observer.Founded(n.index, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.record.cluster))
+			err = membership.ErrRefused
+		case p.Founding:
+			n.observer.Founded(n.index, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.Record.Cluster))
 		}
 		return err
-	case doAmend, doLower:
-		s, args := lua.AmendScript, p.record.amendArgs()
-		if p.do == doLower {
-			s, args = lua.LowerScript, p.lowerArgs()
+	case membership.DoAmend, membership.DoLower:
+		s, args := lua.AmendScript, p.Record.AmendArgs()
+		if p.Action == membership.DoLower {
+			s, args = lua.LowerScript, p.LowerArgs()
 		}
 		done, err := keep(ctx, n.calls, s, args...)
 		if err == nil && done != int64(1) {
-			err = errRefused
+			err = membership.ErrRefused
 		}
 		return err
-	case doNothing, doWait, doRead, doPlace:
+	case membership.DoNothing, membership.DoWait, membership.DoRead, membership.DoPlace:
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"errors"

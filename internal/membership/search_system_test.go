@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -67,7 +67,7 @@ const (
 //   - When a client looks at a node's identity: behind each of its commands. (Between
 //     two looks there is a gap, which SAFETY.md states.)
 //   - Who has seen which epoch vote: all have. (What one client has not seen, its
-//     tenure can't tell it: a stated limit.)
+//     Incarnation can't tell it: a stated limit.)
 //
 // Time is counted in units. A clock of rate r goes r units on each tick; leases
 // and waits are counted down by the clock that they are kept by.
@@ -160,7 +160,7 @@ type glimpse struct {
 	age                 uint8
 }
 
-// patience is a joiner's watch.
+// patience is a joiner's wait.
 type patience struct{ nonce, run, age uint8 }
 
 // order is an install under way.
@@ -172,9 +172,9 @@ type order struct {
 }
 
 type joiner struct {
-	seen    [mostServers]glimpse
-	watches [mostServers]patience
-	orders  [mostServers]order
+	seen   [mostServers]glimpse
+	waits  [mostServers]patience
+	orders [mostServers]order
 }
 
 type memberState struct {
@@ -233,7 +233,7 @@ func (sys *memberSystem) Canon(s memberState) memberState {
 			k.c[c] = s.clients[c].visits[i]
 		}
 		for j := range sys.joiners {
-			k.g[j], k.p[j], k.o[j] = s.joiners[j].seen[i], s.joiners[j].watches[i], s.joiners[j].orders[i]
+			k.g[j], k.p[j], k.o[j] = s.joiners[j].seen[i], s.joiners[j].waits[i], s.joiners[j].orders[i]
 		}
 		sums[i] = maphash.Comparable(seedOfServers, *k)
 	}
@@ -251,7 +251,7 @@ func (sys *memberSystem) Canon(s memberState) memberState {
 			s.clients[c].visits[i] = k.c[c]
 		}
 		for j := range sys.joiners {
-			s.joiners[j].seen[i], s.joiners[j].watches[i], s.joiners[j].orders[i] = k.g[j], k.p[j], k.o[j]
+			s.joiners[j].seen[i], s.joiners[j].waits[i], s.joiners[j].orders[i] = k.g[j], k.p[j], k.o[j]
 		}
 	}
 	return s
@@ -391,7 +391,7 @@ const unit = time.Second
 // nodeNames are the names of the servers, in order.
 var nodeNames = [...]string{"a", "b", "c", "d", "e"}
 
-func (sys *memberSystem) charter(j uint8) redlock.Charter {
+func (sys *memberSystem) config(j uint8) membership.Config {
 	maxTTL := time.Duration(sys.life) * unit
 	if sys.lowers {
 		maxTTL = unit
@@ -399,9 +399,9 @@ func (sys *memberSystem) charter(j uint8) redlock.Charter {
 	if sys.slip == slipRejoinAtOnce {
 		maxTTL = 0
 	}
-	c := redlock.NewCharter(nodeNames[:sys.nodes], maxTTL, sys.option(j))
+	c := membership.NewConfig(nodeNames[:sys.nodes], maxTTL, sys.option(j))
 	if sys.slip == slipFewOthers {
-		return c.Needing(c.Needed() - 1)
+		c.Needed--
 	}
 	return c
 }

@@ -1,11 +1,11 @@
-package redlock_test
+package membership_test
 
 import (
 	"sync"
 	"time"
 
-	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
@@ -24,18 +24,18 @@ func (v *server) returned() bool {
 	if v.voted == 0 || epoch == 0 || epoch == v.voted {
 		return false
 	}
-	t := redlock.Tenure{}
+	t := membership.Incarnation{}
 	for _, e := range []uint8{min(epoch, v.voted), v.voted} {
-		t, _ = t.Look(tenured(e))
+		t, _ = t.After(tenured(e))
 	}
-	_, s := t.Look(tenured(epoch))
-	return s.Returned()
+	_, s := t.After(tenured(epoch))
+	return s.Returned
 }
 
 // tenured is a member with this epoch, all of one run.
-func tenured(epoch uint8) redlock.Sight {
-	r := redlock.RecordOf(word('e', epoch), "c", "r", nodeNames[:1], unit, 0)
-	return redlock.SightOf(nowInstant, "r", &r, 0, redlock.Notice{})
+func tenured(epoch uint8) membership.Observation {
+	r := recordOf(word('e', epoch), "c", "r", nodeNames[:1], unit, 0)
+	return observed(nowInstant, "r", &r, 0, membership.Notice{})
 }
 
 // hasten does at once what others may do to a server at any time: put a notice,
@@ -219,7 +219,7 @@ func (sys *memberSystem) looks(s *memberState, k *joiner, n uint8) bool {
 	if !sys.lean {
 		return true
 	}
-	g, w := k.seen[n], k.watches[n]
+	g, w := k.seen[n], k.waits[n]
 	if (sys.racing || !s.servers[n].member()) && (!g.answered || sys.glimpse(&s.servers[n]) != aged(g, 0)) {
 		return true
 	}
@@ -227,7 +227,7 @@ func (sys *memberSystem) looks(s *memberState, k *joiner, n uint8) bool {
 		return true // it came back
 	}
 	for i := range sys.nodes {
-		w := k.watches[i]
+		w := k.waits[i]
 		for wait := sys.shortest(); wait <= sys.waits(); wait++ {
 			if w.nonce == 0 || w.age < wait {
 				continue
@@ -276,16 +276,16 @@ func (sys *memberSystem) look(s *memberState, j, n uint8) {
 	if sys.slip == slipLoadBeforeMember {
 		v.loaded = true
 	}
-	before := k.watches[n]
+	before := k.waits[n]
 	k.seen[n] = sys.glimpse(v)
-	w := sys.watch(k, n).Look(sys.sight(k.seen[n]))
-	switch nonce, _ := sys.sight(k.seen[n]).Standing(); {
-	case w == redlock.Watch{}:
-		k.watches[n] = patience{}
-	case w.Since() == nowInstant || w.Notice() == nonce && k.watches[n].nonce == 0:
-		k.watches[n] = patience{nonce: v.nonce, run: v.onRun}
+	w := sys.wait(k, n).After(sys.observation(k.seen[n]))
+	switch nonce, _ := sys.observation(k.seen[n]).StandingNotice(); {
+	case w == membership.Wait{}:
+		k.waits[n] = patience{}
+	case w.Since == nowInstant || w.Notice == nonce && k.waits[n].nonce == 0:
+		k.waits[n] = patience{nonce: v.nonce, run: v.onRun}
 	}
-	if sys.ageless() && k.watches[n] != before {
+	if sys.ageless() && k.waits[n] != before {
 		g := k.seen[n]
 		k.seen = [mostServers]glimpse{}
 		k.seen[n] = g
@@ -294,7 +294,7 @@ func (sys *memberSystem) look(s *memberState, j, n uint8) {
 		return
 	}
 	for i := range sys.nodes {
-		if k.watches[i].nonce != 0 || k.orders[i].nonce != 0 {
+		if k.waits[i].nonce != 0 || k.orders[i].nonce != 0 {
 			return
 		}
 		if g := k.seen[i]; g.answered && (g.cluster == 0 || g.run != g.process) {
@@ -332,47 +332,48 @@ func word(kind byte, n uint8) string {
 	return string([]byte{kind, '0' + n/100, '0' + n/10%10, '0' + n%10})
 }
 
-// sight is a glimpse in the rules' own terms.
-func (sys *memberSystem) sight(g glimpse) redlock.Sight {
+// observation is a glimpse in the rules' own terms.
+func (sys *memberSystem) observation(g glimpse) membership.Observation {
 	if !g.answered {
-		return redlock.Unread(redlock.Sight{}, nowInstant, nowInstant, "no answer")
+		return membership.Unread(membership.Observation{}, nowInstant, nowInstant, "no answer")
 	}
 	at := ago(g.age)
 	if sys.slip == slipReadBeforeWait || sys.slip == slipOldReads {
 		at = nowInstant
 	}
-	var rec *redlock.Record
+	var rec *membership.Record
 	if g.cluster != 0 {
-		r := redlock.RecordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.charter(0).MaxTTL(), 0)
+		r := recordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.config(0).MaxTTL, 0)
 		if sys.lowers {
-			r = redlock.RecordOf(r.Epoch(), r.Cluster(), r.Run(), r.Names(), time.Duration(g.maxTTL)*unit, 0)
+			r = recordOf(r.Epoch, r.Cluster, r.Run, r.Names, time.Duration(g.maxTTL)*unit, 0)
 			if sys.slip != slipWaitsByNew {
-				r = r.WithWas(time.Duration(g.was) * unit)
+				r.Was = time.Duration(g.was) * unit
 			}
 		}
 		if g.strict {
-			r = r.AsStrict()
+			r = asStrict(r)
 		}
 		rec = &r
 	}
-	s := redlock.SightOf(at, word('r', g.process), rec, quorum.Token(g.largest), redlock.NoticeOf(word('n', g.nonce), word('r', g.onRun)))
-	return s.AsReturned(g.returned)
+	s := observed(at, word('r', g.process), rec, quorum.Token(g.largest), noticeOf(word('n', g.nonce), word('r', g.onRun)))
+	s.Returned = g.returned
+	return s
 }
 
-func (sys *memberSystem) watch(k *joiner, n uint8) redlock.Watch {
-	w := k.watches[n]
+func (sys *memberSystem) wait(k *joiner, n uint8) membership.Wait {
+	w := k.waits[n]
 	if w.nonce == 0 {
-		return redlock.Watch{}
+		return membership.Wait{}
 	}
-	return redlock.WatchOf(redlock.NoticeOf(word('n', w.nonce), word('r', w.run)), ago(w.age))
+	return waitOf(noticeOf(word('n', w.nonce), word('r', w.run)), ago(w.age))
 }
 
 // question is all that a decision rests on.
 type question struct {
-	seen    [mostServers]glimpse
-	watches [mostServers]patience
-	j, n    uint8
-	clock   scriptmodel.Number
+	seen  [mostServers]glimpse
+	waits [mostServers]patience
+	j, n  uint8
+	clock scriptmodel.Number
 }
 
 type answer struct {
@@ -395,7 +396,7 @@ func (s *memberState) clock() scriptmodel.Number { return s.best + 1 }
 // decide asks the library's rules whether, and how, the joiner installs the node.
 func (sys *memberSystem) decide(s *memberState, j, n uint8) answer {
 	k := &s.joiners[j]
-	q := question{k.seen, k.watches, j, n, s.clock()}
+	q := question{k.seen, k.waits, j, n, s.clock()}
 	sys.memo.mu.RLock()
 	a, known := sys.memo.known[q]
 	sys.memo.mu.RUnlock()
@@ -413,33 +414,33 @@ func (sys *memberSystem) decide(s *memberState, j, n uint8) answer {
 
 func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number, admit bool) answer {
 	p := sys.plan(k, j, n, clock, admit)
-	if sys.slip == slipMarkIgnored && p.Do() == redlock.DoNothing {
+	if sys.slip == slipMarkIgnored && p.Action == membership.DoNothing {
 		p = sys.plan(k.unmarked(), j, n, clock, admit)
 	}
-	if p.Do() != redlock.DoInstall {
-		return answer{notice: p.Do() == redlock.DoNotice}
+	if p.Action != membership.DoInstall {
+		return answer{notice: p.Action == membership.DoNotice}
 	}
-	o := order{nonce: k.watches[n].nonce, run: k.watches[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record().Base())}
-	o.strict = p.Record().Strict() && sys.slip != slipMarkLost
+	o := order{nonce: k.waits[n].nonce, run: k.waits[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record.Base)}
+	o.strict = p.Record.Strict && sys.slip != slipMarkLost
 	if sys.lowers {
-		o.maxTTL = uint8(p.Record().MaxTTL() / unit)
+		o.maxTTL = uint8(p.Record.MaxTTL / unit)
 	}
 	for id := range uint8(2 + mostJoiners) {
-		if p.Record().Cluster() == word('c', id) {
+		if p.Record.Cluster == word('c', id) {
 			o.cluster = id
 		}
 	}
 	if sys.slip == slipStripesBelieved && k.seen[n].cluster != 0 {
 		o.base = 0
 	}
-	return answer{order: o, install: true, founding: p.Founding()}
+	return answer{order: o, install: true, founding: p.Founding}
 }
 
-func (sys *memberSystem) plan(k *joiner, j, n uint8, clock scriptmodel.Number, admit bool) redlock.Plan {
-	sights, watches := make([]redlock.Sight, sys.nodes), make([]redlock.Watch, sys.nodes)
+func (sys *memberSystem) plan(k *joiner, j, n uint8, clock scriptmodel.Number, admit bool) membership.Plan {
+	nodes, waits := make([]membership.Observation, sys.nodes), make([]membership.Wait, sys.nodes)
 	for i := range sys.nodes {
-		sights[i], watches[i] = sys.sight(k.seen[i]), sys.watch(k, uint8(i))
+		nodes[i], waits[i] = sys.observation(k.seen[i]), sys.wait(k, uint8(i))
 	}
-	f := redlock.NewFleet(sys.charter(j), sights, watches)
-	return f.Next(int(n), nowInstant, redlock.ProposalOf(word('c', 2+j), quorum.Token(clock), admit))
+	f := membership.NewView(sys.config(j), nodes, waits)
+	return f.Next(int(n), nowInstant, proposalOf(word('c', 2+j), quorum.Token(clock), admit))
 }

@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -72,7 +72,7 @@ func (sys *memberSystem) tick(s memberState) (memberState, bool) {
 			if g := &s.joiners[i].seen[n]; g.answered && !sys.ageless() {
 				sys.up(&g.age, r)
 			}
-			if w := &s.joiners[i].watches[n]; w.nonce != 0 {
+			if w := &s.joiners[i].waits[n]; w.nonce != 0 {
 				sys.up(&w.age, r)
 			}
 		}

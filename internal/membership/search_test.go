@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"errors"
@@ -62,7 +62,7 @@ func midRace(sys *memberSystem, s *memberState) {
 	for range 2 {
 		for n := range uint8(sys.nodes) {
 			sys.look(s, 0, n)
-			s.joiners[0].watches[n].age = sys.life
+			s.joiners[0].waits[n].age = sys.life
 		}
 	}
 	s.joiners[0].orders[1] = sys.ask(&s.joiners[0], 0, 1, s.clock(), false).order
@@ -202,10 +202,10 @@ func (sys *memberSystem) comesBack(s memberState) error {
 		}
 		*k = s.joiners[0]
 		for n := range sys.nodes {
-			if k.watches[n].nonce == 0 {
+			if k.waits[n].nonce == 0 {
 				continue
 			}
-			k.watches[n].age = uint8(min(255, int(k.watches[n].age)+int(sys.life)))
+			k.waits[n].age = uint8(min(255, int(k.waits[n].age)+int(sys.life)))
 		}
 	}
 	for n := range sys.nodes {

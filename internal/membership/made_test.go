@@ -1,0 +1,64 @@
+package membership_test
+
+import (
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// observed is a node that answered: a record (nil: none), a run_id, a largest number
+// and a notice, read at an instant.
+func observed(at clock.Instant, run string, rec *membership.Record, largest quorum.Token, n membership.Notice) membership.Observation {
+	o := membership.Observation{Sent: at, Seen: at, Answered: true, Run: run, Counted: true, Largest: largest, Notice: n}
+	if rec != nil {
+		o.Recorded, o.Record = true, *rec
+	}
+	return o
+}
+
+// recordOf is a record as install.lua leaves it.
+func recordOf(epoch, cluster, run string, names []string, maxTTL time.Duration, base quorum.Token) membership.Record {
+	return membership.Record{
+		Format: membership.RecordFormat, Epoch: epoch, Cluster: cluster, N: len(names), Names: names, MaxTTL: maxTTL, Run: run, Base: base,
+	}
+}
+
+func noticeOf(nonce, run string) membership.Notice { return membership.Notice{Nonce: nonce, Run: run} }
+
+func placementOf(old, fresh string) membership.Placement {
+	return membership.Placement{Old: old, New: fresh}
+}
+
+func waitOf(n membership.Notice, since clock.Instant) membership.Wait {
+	return membership.Wait{Notice: n, Since: since}
+}
+
+func proposalOf(cluster string, clock quorum.Token, admit bool) membership.Proposal {
+	return membership.Proposal{Cluster: cluster, Clock: clock, Admit: admit}
+}
+
+// marked is the record with marks.
+func marked(r membership.Record, retired []string, replaced []membership.Placement) membership.Record {
+	r.Retired, r.Replaced = retired, replaced
+	return r
+}
+
+// gone is the record as retire.lua leaves it.
+func gone(r membership.Record) membership.Record {
+	r.Gone, r.Epoch, r.Run = true, "", ""
+	return r
+}
+
+// asStrict is the record of a cluster that an operator recovers.
+func asStrict(r membership.Record) membership.Record {
+	r.Strict = true
+	return r
+}
+
+// knowing is the view of a client that knew a strict cluster.
+func knowing(v membership.View, cluster string) membership.View {
+	v.Knew = cluster
+	return v
+}

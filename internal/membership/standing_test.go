@@ -1,0 +1,106 @@
+package membership_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// What a node shows, and what that makes it.
+
+func TestStandings(t *testing.T) {
+	other := func(n int, cluster, run string, names ...string) *membership.Record {
+		r := recordOf("e", cluster, run, names[:n], maxTTL, 0)
+		return &r
+	}
+	gone := gone(recordOf("", "c1", "", nodeNames[:3], maxTTL, 0))
+	for name, c := range map[string]struct {
+		s     membership.Observation
+		state membership.State
+	}{
+		"a record of this run":       {observed(0, "r", other(3, "c1", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Member},
+		"a record of another run":    {observed(0, "r2", other(3, "c1", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Blank},
+		"nothing":                    {observed(0, "r", nil, 0, membership.Notice{}), membership.Blank},
+		"retired":                    {observed(0, "r", &gone, 0, membership.Notice{}), membership.Retired},
+		"another N":                  {observed(0, "r", other(2, "c1", "r", "a", "b"), 0, membership.Notice{}), membership.Misconfigured},
+		"another cluster":            {observed(0, "r", other(3, "c0", "r", "c", "d", "e"), 0, membership.Notice{}), membership.Foreign},
+		"another cluster, restarted": {observed(0, "r2", other(3, "c0", "r", "c", "d", "e"), 0, membership.Notice{}), membership.Foreign},
+		"the other founder's":        {observed(0, "r", other(3, "c0", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Blank},
+		"another format":             {membership.ParseObservation(reply("format", "2"), 0, 0), membership.Misconfigured},
+		"no answer":                  {membership.Unread(membership.Observation{}, 0, 0, "timeout"), membership.Unreachable},
+	} {
+		v := newView(3, start)
+		v.nodes[2] = c.s
+		got, why := v.seen().Standing(2)
+		if got != c.state || got != membership.Member && why == "" {
+			t.Errorf("%s: got %v, %q; want %v with a reason", name, got, why, c.state)
+		}
+	}
+}
+
+// reply is read.lua's, with these fields.
+func reply(fields ...string) []any {
+	out := []any{"r", "master", int64(0)}
+	for _, name := range membership.RecordFields {
+		var value any
+		for i := 0; i < len(fields); i += 2 {
+			if fields[i] == name {
+				value = fields[i+1]
+			}
+		}
+		out = append(out, value)
+	}
+	return out
+}
+
+func TestNamesAreOneAlineAndDifferent(t *testing.T) {
+	if err := membership.CheckNames([]string{"a:1", "unix:/b c", "é"}); err != nil {
+		t.Errorf("got %v; want these names accepted", err)
+	}
+	for _, bad := range [][]string{{""}, {"a", "a"}, {"a\nb"}, {"a\tb"}, {strings.Repeat("x", 256)}} {
+		if membership.CheckNames(bad) == nil {
+			t.Errorf("%q: got no error", bad)
+		}
+	}
+}
+
+// FuzzParseSight: whatever a node shows, it is a record that goes back into the
+// same fields, or refused, or nothing; it never votes for a reason of its own.
+func FuzzParseSight(f *testing.F) {
+	f.Add("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7", "", "", "")
+	f.Add("2", "", "", "", "", "", "", "", "", "", "")
+	f.Add("1", "e", "c", "3", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb")
+	parse := func(values ...string) membership.Observation {
+		r := []any{"r", "master", int64(0)}
+		for _, v := range values {
+			if v == "" {
+				r = append(r, nil)
+			} else {
+				r = append(r, v)
+			}
+		}
+		for len(r) < 3+len(membership.RecordFields) {
+			r = append(r, nil)
+		}
+		return membership.ParseObservation(r, 0, 0)
+	}
+	if !parse("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7").Recorded {
+		f.Fatal("got no record of the first example; want one, or this shows nothing")
+	}
+	f.Fuzz(func(t *testing.T, format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced string) {
+		s := parse(format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced)
+		rec, ok := s.Record, s.Recorded
+		cause, refused := s.Cause, s.Refused
+		if ok && refused || refused && cause == "" {
+			t.Fatalf("got a record %t and a refusal %t %q", ok, refused, cause)
+		}
+		if !ok || rec.Gone {
+			return
+		}
+		if rec.MaxTTL <= 0 || rec.Cluster == "" || membership.CheckNames(rec.Names) != nil || rec.Base > quorum.MaxToken {
+			t.Fatalf("got %+v; want it refused", rec)
+		}
+	})
+}
