@@ -222,7 +222,7 @@ func (c *candidate) rest(ctx context.Context) error {
 	}
 	next := quorum.RestAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax)
 	if next.Look {
-		l.vigil.rest(c, next)
+		l.vigil.rest(c.line, c.votes, c.heard, next)
 		defer l.vigil.cancel(c.line)
 	} else {
 		c.waiter.timer.Reset(next.After)
@@ -246,16 +246,6 @@ func (c *candidate) rest(ctx context.Context) error {
 			return fault.OfContext(ctx)
 		}
 	}
-}
-
-// isHead tells whether any node said that it is our turn next.
-func (c *candidate) isHead() bool {
-	for i, v := range c.votes {
-		if v.Outcome == quorum.Taken && c.heard[i].Head {
-			return true
-		}
-	}
-	return false
 }
 
 // giveUp ends a candidacy that failed: the next goroutine's begins, or the process

@@ -37,7 +37,7 @@ func (w *vigil) looking(lines []*line) []poll {
 func (w *vigil) telling(bids []*round) (looks []poll) {
 	var stand []*round
 	for _, r := range bids {
-		if w.locker.lines.stands(r.claim.key, r.asks.position) {
+		if w.lines.stands(r.claim.key, r.asks.position) {
 			stand = append(stand, r)
 		}
 	}
@@ -76,7 +76,7 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 	k.vigil.mu.Unlock()
 	kept = 0
 	for i, ln := range k.lines {
-		position := k.vigil.locker.lines.rank(ln)
+		position := k.vigil.lines.rank(ln)
 		if position == quorum.NoTicket { // given up since
 			continue
 		}
@@ -87,7 +87,7 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 	k.lines, k.rounds = k.lines[:kept], k.rounds[:kept]
 	k.told = 0
 	for _, r := range k.bids {
-		if position := r.asks.position; k.vigil.locker.lines.stands(r.claim.key, position) {
+		if position := r.asks.position; k.vigil.lines.stands(r.claim.key, position) {
 			keys, positions = append(keys, r.claim.key), append(positions, position)
 			k.told++
 		}
@@ -102,7 +102,7 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 // no news: such a node may have forgotten the holder.
 func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 	w := k.vigil
-	now := w.locker.clock.Early()
+	now := w.clock.Early()
 	var free []*line
 	w.mu.Lock()
 	for i, ln := range k.lines {
@@ -121,7 +121,7 @@ func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 			if votes {
 				end = now.Add(time.Duration(replies[1+i]+1) * time.Millisecond)
 			}
-			next, ask := ln.look.heard(node, now, end, w.locker.cfg.nodeTimeout)
+			next, ask := ln.look.heard(node, now, end, w.timeout)
 			if ask {
 				free = append(free, ln)
 				continue
@@ -131,7 +131,7 @@ func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 	}
 	w.mu.Unlock()
 	for _, ln := range free {
-		w.locker.lines.changed(ln)
+		w.lines.changed(ln)
 	}
 	if err == nil && len(replies) > 0 && replies[0] == 0 {
 		w.askAll(node) // this look has told it that we live

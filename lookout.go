@@ -49,26 +49,37 @@ func (o *lookout) heard(node int, now, end clock.Instant, slack time.Duration) (
 	return now, o.vague >= len(o.ends)
 }
 
-// rest has a name looked at as a candidate's rest has it, and then at least every so
-// often.
-func (w *vigil) rest(c *candidate, r quorum.Rest) {
+// rest has a name looked at as r says, and then at least every so often: more rarely for
+// one whose turn is next, whom a release calls. votes and heard are what the last ask
+// brought.
+func (w *vigil) rest(ln *line, votes []quorum.Vote, heard []quorum.Hearing, r quorum.Rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ln, now := c.line, w.locker.clock.Early()
+	now := w.clock.Early()
 	ln.look.armed, ln.look.most = true, quorum.OtherLook
-	if c.isHead() {
+	if isHead(votes, heard) {
 		ln.look.most = quorum.HeadLook
 	}
 	ln.look.free, ln.look.ends, ln.look.vague = now.Add(r.Ends), ln.look.ends[:0], 0
-	for i, v := range c.votes {
+	for i, v := range votes {
 		end := clock.Instant(0)
-		if v.Outcome == quorum.Taken && c.heard[i].Left > 0 {
-			end = now.Add(c.heard[i].Left)
+		if v.Outcome == quorum.Taken && heard[i].Left > 0 {
+			end = now.Add(heard[i].Left)
 		}
 		ln.look.ends = append(ln.look.ends, end)
 	}
 	ln.look.round++
 	w.arm(ln, now.Add(r.After))
+}
+
+// isHead tells whether any node said that it is our turn next.
+func isHead(votes []quorum.Vote, heard []quorum.Hearing) bool {
+	for i, v := range votes {
+		if v.Outcome == quorum.Taken && heard[i].Head {
+			return true
+		}
+	}
+	return false
 }
 
 // arm sets the date of a line's next look; mu is held.
@@ -105,7 +116,7 @@ func (w *vigil) dueLooks(now clock.Instant) (looks []poll, first int) {
 	for len(w.lookouts) > 0 && w.lookouts[0].look.at <= now {
 		ln := w.lookouts[0]
 		lines = append(lines, ln)
-		ln.look.at = now.Add(w.locker.cfg.nodeTimeout + lookAgain)
+		ln.look.at = now.Add(w.timeout + lookAgain)
 		heap.Fix(&w.lookouts, 0)
 	}
 	if len(lines) == 0 {
@@ -114,10 +125,10 @@ func (w *vigil) dueLooks(now clock.Instant) (looks []poll, first int) {
 	w.nextLooks = now.Add(min(time.Duration(len(w.lookouts))*lookPace, lookPaceMost))
 	looks = w.looking(lines)
 	w.turn += len(looks)
-	if len(looks)%len(w.locker.nodes) == 0 { // else each would be looked at on the same node again
+	if len(looks)%len(w.nodes) == 0 { // else each would be looked at on the same node again
 		w.turn++
 	}
-	w.turn %= len(w.locker.nodes)
+	w.turn %= len(w.nodes)
 	return looks, first
 }
 

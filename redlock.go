@@ -89,7 +89,10 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	for _, n := range l.nodes {
 		l.tracker.Attach(n)
 	}
-	l.vigil = newVigil(l, forNodes.process)
+	l.vigil = newVigil(queueConfig{
+		process: forNodes.process, nodes: l.nodes, clock: l.clock, timeout: cfg.nodeTimeout, closing: l.closing,
+		watch: l.clocks.rouse, leave: l.leave,
+	}, l.lines)
 	for _, n := range l.nodes {
 		go n.write()
 	}

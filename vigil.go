@@ -17,11 +17,11 @@ import (
 // whether the names are still held. One goroutine and one subscription for each
 // node, whatever the number of names; none before the first wait.
 type vigil struct {
-	locker *Locker
-	id     string // the waiting process, to the nodes
-	subs   []*subscription
-	wake   chan struct{}
-	done   chan struct{} // closed when run has ended
+	queueConfig
+	lines *lineup
+	subs  []*subscription
+	wake  chan struct{}
+	done  chan struct{} // closed when run has ended
 
 	mu        sync.Mutex // guards the fields below, and look of every line
 	started   bool
@@ -34,12 +34,23 @@ type vigil struct {
 	turn      int             // the node that the next look goes to
 }
 
-func newVigil(l *Locker, id string) *vigil {
-	w := &vigil{locker: l, id: id, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	for _, n := range l.nodes {
+// queueConfig is what waiting knows of the Locker.
+type queueConfig struct {
+	process string // the waiting process, to the nodes
+	nodes   []*node
+	clock   *clock.Clock
+	timeout time.Duration // of a node
+	closing <-chan struct{}
+	watch   func()                          // has the nodes' clocks watched while anybody waits
+	leave   func(key string, nodes []*node) // takes the process's entry for a name off these nodes
+}
+
+func newVigil(c queueConfig, lines *lineup) *vigil {
+	w := &vigil{queueConfig: c, lines: lines, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	for _, n := range c.nodes {
 		w.beats = append(w.beats, clock.Never)
 		w.subs = append(w.subs, &subscription{
-			node: n, channel: lua.WakeChannel + id, clock: l.clock, called: w.called, renewed: w.renewed,
+			node: n, channel: lua.WakeChannel + c.process, clock: c.clock, called: w.called, renewed: w.renewed,
 			settled: make(chan struct{}), stopped: make(chan struct{}),
 		})
 	}
@@ -54,7 +65,7 @@ func (w *vigil) join(ctx context.Context) error {
 	first := w.waiting == 1
 	for i, at := range w.beats {
 		if at == clock.Never {
-			w.beats[i] = w.locker.clock.Early()
+			w.beats[i] = w.clock.Early()
 		}
 	}
 	if !w.started && !w.closed {
@@ -71,7 +82,7 @@ func (w *vigil) join(ctx context.Context) error {
 	if closed {
 		return fault.ErrClosed
 	}
-	w.locker.clocks.rouse()
+	w.watch()
 	if first {
 		w.rouse()
 	}
@@ -89,14 +100,14 @@ func (w *vigil) settled(ctx context.Context) error {
 		default:
 		}
 		if limit == nil {
-			limit = w.locker.clock.NewTimer(w.locker.cfg.nodeTimeout)
+			limit = w.clock.NewTimer(w.timeout)
 			defer limit.Stop()
 		}
 		select {
 		case <-s.settled:
 		case <-limit.C:
 			return nil
-		case <-w.locker.closing:
+		case <-w.closing:
 			return fault.ErrClosed
 		case <-ctx.Done():
 			return fault.OfContext(ctx)
@@ -140,9 +151,8 @@ func (w *vigil) rouse() {
 // called takes in a node's hint. A process that nobody waits in any more leaves
 // that node's queue, so that the next in line is called.
 func (w *vigil) called(i int, key string) {
-	l := w.locker
 	if len(key) <= MaxResourceLength {
-		l.lines.hint(key, i, func() { l.leave(key, l.nodes[i:i+1]) })
+		w.lines.hint(key, i, func() { w.leave(key, w.nodes[i:i+1]) })
 	}
 }
 
@@ -150,7 +160,7 @@ func (w *vigil) called(i int, key string) {
 // may have called in vain.
 func (w *vigil) renewed(i int) {
 	w.mu.Lock()
-	if now := w.locker.clock.Early(); w.beats[i] > now {
+	if now := w.clock.Early(); w.beats[i] > now {
 		w.beats[i] = now
 		w.rouse()
 	}
@@ -161,24 +171,23 @@ func (w *vigil) renewed(i int) {
 // askAll has one node asked about everything. Names that are being asked about are
 // asked about there once more.
 func (w *vigil) askAll(i int) {
-	l := w.locker
 	w.mu.Lock()
 	resting := slices.Clone(w.lookouts)
 	looks := w.looking(slices.Clone(resting)) // which the writer cuts down
 	w.mu.Unlock()
 	for _, k := range looks {
-		l.nodes[i].submitPoll(k)
+		w.nodes[i].submitPoll(k)
 	}
-	l.lines.recall(i, resting)
+	w.lines.recall(i, resting)
 }
 
 // run says that we live, and looks, as it is due.
 func (w *vigil) run() {
 	defer close(w.done)
-	t := w.locker.clock.NewTimer(time.Hour)
+	t := w.clock.NewTimer(time.Hour)
 	defer t.Stop()
 	for {
-		if pause := w.step(w.locker.clock.Early()); pause >= 0 {
+		if pause := w.step(w.clock.Early()); pause >= 0 {
 			t.Reset(pause)
 		} else {
 			t.Stop()
@@ -186,7 +195,7 @@ func (w *vigil) run() {
 		select {
 		case <-w.wake:
 		case <-t.C:
-		case <-w.locker.closing:
+		case <-w.closing:
 			return
 		}
 	}
@@ -202,12 +211,11 @@ func (w *vigil) step(now clock.Instant) time.Duration {
 		next = min(next, max(w.lookouts[0].look.at, w.nextLooks))
 	}
 	w.mu.Unlock()
-	nodes := w.locker.nodes
 	for _, i := range beats {
-		nodes[i].submitPoll(&looking{vigil: w})
+		w.nodes[i].submitPoll(&looking{vigil: w})
 	}
 	for i, k := range looks {
-		nodes[(first+i)%len(nodes)].submitPoll(k)
+		w.nodes[(first+i)%len(w.nodes)].submitPoll(k)
 	}
 	if next == clock.Never {
 		return -1
