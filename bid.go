@@ -9,7 +9,7 @@ import (
 
 // bid makes one attempt by the place in line: by the hints that have come, or at
 // all nodes. It is attempt, but that its refusals tell more.
-func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
+func (c *acquisition) bid(ctx context.Context, position int64) (*Lock, error) {
 	l := c.locker
 	if !l.enter() {
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), fault.ErrClosed)
@@ -33,7 +33,7 @@ func (c *candidate) bid(ctx context.Context, position int64) (*Lock, error) {
 
 // gather asks, and waits for the verdict as await does: first the nodes that have
 // called, at once when each does, and soon all of them.
-func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
+func (c *acquisition) gather(ctx context.Context, r *round) (stage, error) {
 	l, w := c.locker, c.waiter
 	hints, all := c.hints, c.hints == 0
 	c.hints = 0
@@ -80,7 +80,7 @@ func (c *candidate) gather(ctx context.Context, r *round) (stage, error) {
 }
 
 // ask sends the round's acquire to these nodes.
-func (c *candidate) ask(r *round, nodes uint64) {
+func (c *acquisition) ask(r *round, nodes uint64) {
 	for i, n := range c.locker.nodes {
 		if nodes&(1<<i) != 0 {
 			n.submitAcquire(r)

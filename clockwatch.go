@@ -57,7 +57,7 @@ func (w *clockWatch) arm(after time.Duration) {
 func (w *clockWatch) tick() {
 	w.armed.Store(false) // before it is asked who is busy: whoever begins after that starts it again
 	l := w.locker
-	if !l.scheduler.busy() && !l.vigil.busy() {
+	if !l.scheduler.busy() && !l.presence.busy() {
 		return
 	}
 	now, next := l.clock.Early(), watchEvery

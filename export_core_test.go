@@ -95,7 +95,7 @@ const IdentityEvery = identityEvery
 // CallEnded has all nodes call a Locker that is closed, and says what it has not released.
 func CallEnded(l *Locker, key string) error {
 	for i := range l.nodes {
-		l.vigil.called(i, key)
+		l.presence.called(i, key)
 	}
 	return l.unreleased()
 }

@@ -45,7 +45,7 @@ func (l *Locker) handTo(p *place, old *claim, lease time.Duration, recorded bool
 }
 
 // receive takes what handTo gave.
-func (c *candidate) receive(ctx context.Context, given *transfer) (*Lock, error) {
+func (c *acquisition) receive(ctx context.Context, given *transfer) (*Lock, error) {
 	l := c.locker
 	defer l.attempts.Done()
 	defer l.waiters.Put(given.waiter)

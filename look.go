@@ -12,20 +12,20 @@ import (
 // looking is one call of look.lua: a sign of life, the names that are looked at, and
 // places in line that the node is told of.
 type looking struct {
-	vigil  *vigil
-	lines  []*line
-	rounds []int    // the rest that each line was in
-	bids   []*round // whose places the node was not told by an ask
-	told   int      // how many of these are in the call
+	presence *presence
+	lines    []*line
+	rounds   []int    // the rest that each line was in
+	bids     []*round // whose places the node was not told by an ask
+	told     int      // how many of these are in the call
 }
 
 // looking makes looks of lines; mu is held.
-func (w *vigil) looking(lines []*line) []poll {
+func (w *presence) looking(lines []*line) []poll {
 	var looks []poll
 	for batch := range slices.Chunk(lines, lua.LookBatchSize) {
-		k := &looking{vigil: w, lines: batch, rounds: make([]int, len(batch))}
+		k := &looking{presence: w, lines: batch, rounds: make([]int, len(batch))}
 		for i, ln := range batch {
-			k.rounds[i] = ln.look.round
+			k.rounds[i] = ln.polls.round
 		}
 		looks = append(looks, k)
 	}
@@ -34,7 +34,7 @@ func (w *vigil) looking(lines []*line) []poll {
 
 // telling makes looks that tell a node of the places that these rounds asked by, as
 // far as the process still has them.
-func (w *vigil) telling(bids []*round) (looks []poll) {
+func (w *presence) telling(bids []*round) (looks []poll) {
 	var stand []*round
 	for _, r := range bids {
 		if w.lines.stands(r.claim.key, r.asks.position) {
@@ -42,7 +42,7 @@ func (w *vigil) telling(bids []*round) (looks []poll) {
 		}
 	}
 	for batch := range slices.Chunk(stand, lua.LookBatchSize) {
-		looks = append(looks, &looking{vigil: w, bids: batch})
+		looks = append(looks, &looking{presence: w, bids: batch})
 	}
 	return looks
 }
@@ -53,10 +53,10 @@ func (k *looking) Size() int { return len(k.lines) + len(k.bids) }
 // Singly is the same look in calls of one name each.
 func (k *looking) Singly() (looks []poll) {
 	for i := range k.lines {
-		looks = append(looks, &looking{vigil: k.vigil, lines: k.lines[i : i+1 : i+1], rounds: k.rounds[i : i+1 : i+1]})
+		looks = append(looks, &looking{presence: k.presence, lines: k.lines[i : i+1 : i+1], rounds: k.rounds[i : i+1 : i+1]})
 	}
 	for i := range k.bids {
-		looks = append(looks, &looking{vigil: k.vigil, bids: k.bids[i : i+1]})
+		looks = append(looks, &looking{presence: k.presence, bids: k.bids[i : i+1]})
 	}
 	return looks
 }
@@ -64,19 +64,19 @@ func (k *looking) Singly() (looks []poll) {
 // Wanted leaves out what nobody rests for any more, and the places that were given
 // up: a look must not put back an entry that was taken away.
 func (k *looking) Wanted() (keys []string, positions []int64) {
-	k.vigil.mu.Lock()
+	k.presence.mu.Lock()
 	kept := 0
 	for i, ln := range k.lines {
-		if ln.look.armed && ln.look.round == k.rounds[i] {
+		if ln.polls.armed && ln.polls.round == k.rounds[i] {
 			k.lines[kept], k.rounds[kept] = ln, k.rounds[i]
 			kept++
 		}
 	}
 	k.lines, k.rounds = k.lines[:kept], k.rounds[:kept]
-	k.vigil.mu.Unlock()
+	k.presence.mu.Unlock()
 	kept = 0
 	for i, ln := range k.lines {
-		position := k.vigil.lines.rank(ln)
+		position := k.presence.lines.rank(ln)
 		if position == quorum.NoTicket { // given up since
 			continue
 		}
@@ -87,7 +87,7 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 	k.lines, k.rounds = k.lines[:kept], k.rounds[:kept]
 	k.told = 0
 	for _, r := range k.bids {
-		if position := r.asks.position; k.vigil.lines.stands(r.claim.key, position) {
+		if position := r.asks.position; k.presence.lines.stands(r.claim.key, position) {
 			keys, positions = append(keys, r.claim.key), append(positions, position)
 			k.told++
 		}
@@ -101,12 +101,12 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 // ought to be free on a quorum by now. That it is free on a node that does not vote is
 // no news: such a node may have forgotten the holder.
 func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
-	w := k.vigil
+	w := k.presence
 	now := w.clock.Early()
 	var free []*line
 	w.mu.Lock()
 	for i, ln := range k.lines {
-		if !ln.look.armed || ln.look.round != k.rounds[i] {
+		if !ln.polls.armed || ln.polls.round != k.rounds[i] {
 			continue
 		}
 		switch {
@@ -115,18 +115,18 @@ func (k *looking) Answer(node int, votes bool, replies []int64, err error) {
 		case votes && replies[1+i] == -2:
 			free = append(free, ln)
 		case votes && replies[1+i] < 0:
-			w.arm(ln, now.Add(ln.look.most))
+			w.arm(ln, now.Add(ln.polls.most))
 		default:
 			end := clock.Instant(0)
 			if votes {
 				end = now.Add(time.Duration(replies[1+i]+1) * time.Millisecond)
 			}
-			next, ask := ln.look.heard(node, now, end, w.timeout)
+			next, ask := ln.polls.heard(node, now, end, w.timeout)
 			if ask {
 				free = append(free, ln)
 				continue
 			}
-			w.arm(ln, min(next, now.Add(ln.look.most)))
+			w.arm(ln, min(next, now.Add(ln.polls.most)))
 		}
 	}
 	w.mu.Unlock()

@@ -32,8 +32,8 @@ type Locker struct {
 	peers     *peers
 	tracker   *membership.Tracker
 	lines     *lineup
-	vigil     *vigil
-	stirred   [256]atomic.Int64 // when a name of that stripe was last waited for; 0: never
+	presence  *presence
+	waitedFor [256]atomic.Int64 // when a name of that stripe was last waited for; 0: never
 	scheduler *scheduler
 	clocks    *clockWatch
 	waiters   sync.Pool
@@ -89,7 +89,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	for _, n := range l.nodes {
 		l.tracker.Attach(n)
 	}
-	l.vigil = newVigil(queueConfig{
+	l.presence = newPresence(queueConfig{
 		process: forNodes.process, nodes: l.nodes, clock: l.clock, timeout: cfg.nodeTimeout, closing: l.closing,
 		watch: l.clocks.rouse, leave: l.leave,
 	}, l.lines)
@@ -105,7 +105,7 @@ func (l *Locker) nodeConfig(process string) nodeConfig {
 	c := &l.cfg
 	return nodeConfig{
 		timeout: c.nodeTimeout, drift: c.drift, trustClocks: c.trustClocks, unprotected: c.unprotected, chance: c.chance, process: process,
-		untold: func(bids []*round) []poll { return l.vigil.telling(bids) }, recorded: l.lines.recorded,
+		untold: func(bids []*round) []poll { return l.presence.telling(bids) }, recorded: l.lines.recorded,
 	}
 }
 
@@ -158,14 +158,14 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*
 	if err != nil {
 		return nil, fault.Errorf("redlock: acquire %s: %w: %w", fault.Printable(resource), ErrNotAcquired, err)
 	}
-	c := candidate{locker: l, resource: resource, line: ln, t: *t}
-	lock, err := c.insist(ctx, given)
-	c.part()
+	c := acquisition{locker: l, resource: resource, line: ln, t: *t}
+	lock, err := c.run(ctx, given)
+	c.stopWaiting()
 	t.call = c.t.call
 	if err != nil {
 		l.giveUp(key)
 	}
-	c.exit()
+	c.finish()
 	return lock, err
 }
 
@@ -247,7 +247,7 @@ func (l *Locker) once(ctx context.Context, resource string, ln *line, t terms) (
 	if !t.barging {
 		return l.attempt(ctx, resource, ln.key, t, 0)
 	}
-	c := candidate{locker: l, resource: resource, line: ln, t: t, waiter: l.waiters.Get().(*waiter).ready()}
+	c := acquisition{locker: l, resource: resource, line: ln, t: t, waiter: l.waiters.Get().(*waiter).ready()}
 	defer l.waiters.Put(c.waiter)
 	return c.bid(ctx, quorum.Barging)
 }
@@ -304,7 +304,7 @@ func (l *Locker) Close() error {
 	l.lines.quitAll(func(key string) { l.leave(key, l.nodes) })
 	unconfirmed := l.releaseAll(until)
 	l.clocks.close()
-	l.vigil.close()
+	l.presence.close()
 	for _, n := range l.nodes {
 		n.close(began.Add(max(l.cfg.closeTimeout-l.cfg.nodeTimeout, 0))) // so that the last call ends in time
 	}
@@ -314,7 +314,7 @@ func (l *Locker) Close() error {
 		}
 		l.scheduler.work.Wait()
 		l.looks.Wait()
-		l.vigil.await()
+		l.presence.await()
 		l.tracker.Close()
 		l.cfg.recorder.observers.Close() // last: whoever ends may have something to tell
 	})
@@ -408,7 +408,7 @@ func joined(err error, last *QuorumError) error {
 }
 
 // pause waits a random while between the retry bounds.
-func (c *candidate) pause(ctx context.Context) error {
+func (c *acquisition) pause(ctx context.Context) error {
 	l := c.locker
 	return l.wait(ctx, quorum.Drawn(l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax))
 }

@@ -39,7 +39,7 @@ type line struct {
 	due      bool      // a look found it free
 	crowded  bool      // it was waited for
 	leader   *waiter
-	look     lookout
+	polls    pollSchedule
 }
 
 // place is one goroutine that waits for another of its Locker.
@@ -65,7 +65,7 @@ func (ls *lineup) try(key string) (*line, bool) {
 		ls.spare = ls.spare[:last]
 		ln.key, ln.held, ln.hints, ln.due = key, 0, 0, false
 	} else {
-		ln = &line{key: key, look: lookout{place: -1}}
+		ln = &line{key: key, polls: pollSchedule{place: -1}}
 	}
 	ls.names[key] = ln
 	return ln, true

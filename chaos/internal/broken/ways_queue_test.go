@@ -34,7 +34,7 @@ var queueWays = []way{
 		finds: []chaos.Rule{chaos.Overtaken},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
 		seed:  2002,
-		edits: []edit{{"candidate.go", "if position, ok := quorum.PositionOf(c.votes, c.heard); ok {", `if BROKEN {
+		edits: []edit{{"acquisition.go", "if position, ok := quorum.PositionOf(c.votes, c.heard); ok {", `if BROKEN {
 			for i := range c.votes {
 				if c.votes[i].Outcome == quorum.Taken && c.heard[i].Ticket > 0 {
 					c.votes, c.heard = c.votes[i:i+1], c.heard[i:i+1]
@@ -56,11 +56,11 @@ var queueWays = []way{
 		kinds: []chaos.Break{chaos.LoseReplies},
 		seed:  21,
 		edits: []edit{
-			{"candidate.go", "	if next.Look {\n		l.vigil", `	if BROKEN {
+			{"acquisition.go", "	if next.Look {\n		l.presence", `	if BROKEN {
 		next = quorum.Rest{After: time.Hour}
 	}
 	if next.Look {
-		l.vigil`},
+		l.presence`},
 			{"look.go", "len(replies) > 0 && replies[0] == 0 {", "len(replies) > 0 && replies[0] == 0 && !BROKEN {"},
 		},
 	},

@@ -130,7 +130,7 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
 		edits: []edit{{"acquire.go", "dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))", `dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
 	if BROKEN {
-		dead = lua.TombstoneKey + l.peers.names[0] + l.vigil.id
+		dead = lua.TombstoneKey + l.peers.names[0] + l.presence.process
 	}`}},
 	},
 	{

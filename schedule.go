@@ -18,8 +18,8 @@ const (
 	lookAgain = 100 * time.Millisecond
 )
 
-// lookout is when a line's name is to be looked at.
-type lookout struct {
+// pollSchedule is when a line's name is to be looked at.
+type pollSchedule struct {
 	at    clock.Instant
 	most  time.Duration   // the longest until the next
 	place int             // in the heap; -1: not in it
@@ -36,7 +36,7 @@ type lookout struct {
 // this one node may be held by somebody who never had a quorum, and died. Once
 // that has passed, a node that was not heard before, shows no change, or has no vote
 // (end is 0) tells nothing; the next is looked at, which costs less than to ask them all.
-func (o *lookout) heard(node int, now, end clock.Instant, slack time.Duration) (next clock.Instant, ask bool) {
+func (o *pollSchedule) heard(node int, now, end clock.Instant, slack time.Duration) (next clock.Instant, ask bool) {
 	if before := o.ends[node]; before != 0 && end.Sub(before) > slack {
 		o.free = end
 	}
@@ -52,23 +52,23 @@ func (o *lookout) heard(node int, now, end clock.Instant, slack time.Duration) (
 // rest has a name looked at as r says, and then at least every so often: more rarely for
 // one whose turn is next, whom a release calls. votes and heard are what the last ask
 // brought.
-func (w *vigil) rest(ln *line, votes []quorum.Vote, heard []quorum.Hearing, r quorum.Rest) {
+func (w *presence) rest(ln *line, votes []quorum.Vote, heard []quorum.Hearing, r quorum.Rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Early()
-	ln.look.armed, ln.look.most = true, quorum.OtherLook
+	ln.polls.armed, ln.polls.most = true, quorum.OtherLook
 	if isHead(votes, heard) {
-		ln.look.most = quorum.HeadLook
+		ln.polls.most = quorum.HeadLook
 	}
-	ln.look.free, ln.look.ends, ln.look.vague = now.Add(r.Ends), ln.look.ends[:0], 0
+	ln.polls.free, ln.polls.ends, ln.polls.vague = now.Add(r.Ends), ln.polls.ends[:0], 0
 	for i, v := range votes {
 		end := clock.Instant(0)
 		if v.Outcome == quorum.Taken && heard[i].Left > 0 {
 			end = now.Add(heard[i].Left)
 		}
-		ln.look.ends = append(ln.look.ends, end)
+		ln.polls.ends = append(ln.polls.ends, end)
 	}
-	ln.look.round++
+	ln.polls.round++
 	w.arm(ln, now.Add(r.After))
 }
 
@@ -83,46 +83,46 @@ func isHead(votes []quorum.Vote, heard []quorum.Hearing) bool {
 }
 
 // arm sets the date of a line's next look; mu is held.
-func (w *vigil) arm(ln *line, at clock.Instant) {
-	ln.look.at = at
-	if ln.look.place < 0 {
-		heap.Push(&w.lookouts, ln)
+func (w *presence) arm(ln *line, at clock.Instant) {
+	ln.polls.at = at
+	if ln.polls.place < 0 {
+		heap.Push(&w.resting, ln)
 	} else {
-		heap.Fix(&w.lookouts, ln.look.place)
+		heap.Fix(&w.resting, ln.polls.place)
 	}
-	if w.lookouts[0] == ln {
+	if w.resting[0] == ln {
 		w.rouse()
 	}
 }
 
 // cancel ends a rest.
-func (w *vigil) cancel(ln *line) {
+func (w *presence) cancel(ln *line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ln.look.armed = false
-	if ln.look.place >= 0 {
-		heap.Remove(&w.lookouts, ln.look.place)
+	ln.polls.armed = false
+	if ln.polls.place >= 0 {
+		heap.Remove(&w.resting, ln.polls.place)
 	}
 }
 
 // dueLooks takes the looks that are due, for the nodes from number first on; mu
 // is held. What they look at is due again a while later, if no answer comes.
-func (w *vigil) dueLooks(now clock.Instant) (looks []poll, first int) {
+func (w *presence) dueLooks(now clock.Instant) (looks []poll, first int) {
 	first = w.turn
 	if now < w.nextLooks {
 		return nil, first
 	}
 	var lines []*line
-	for len(w.lookouts) > 0 && w.lookouts[0].look.at <= now {
-		ln := w.lookouts[0]
+	for len(w.resting) > 0 && w.resting[0].polls.at <= now {
+		ln := w.resting[0]
 		lines = append(lines, ln)
-		ln.look.at = now.Add(w.timeout + lookAgain)
-		heap.Fix(&w.lookouts, 0)
+		ln.polls.at = now.Add(w.timeout + lookAgain)
+		heap.Fix(&w.resting, 0)
 	}
 	if len(lines) == 0 {
 		return nil, first
 	}
-	w.nextLooks = now.Add(min(time.Duration(len(w.lookouts))*lookPace, lookPaceMost))
+	w.nextLooks = now.Add(min(time.Duration(len(w.resting))*lookPace, lookPaceMost))
 	looks = w.looking(lines)
 	w.turn += len(looks)
 	if len(looks)%len(w.nodes) == 0 { // else each would be looked at on the same node again
@@ -132,31 +132,31 @@ func (w *vigil) dueLooks(now clock.Instant) (looks []poll, first int) {
 	return looks, first
 }
 
-// lookHeap orders lines by their next look, for container/heap.
-type lookHeap []*line
+// pollHeap orders lines by their next look, for container/heap.
+type pollHeap []*line
 
-func (h lookHeap) Len() int { return len(h) }
+func (h pollHeap) Len() int { return len(h) }
 
-func (h lookHeap) Less(i, j int) bool { return h[i].look.at < h[j].look.at }
+func (h pollHeap) Less(i, j int) bool { return h[i].polls.at < h[j].polls.at }
 
-func (h lookHeap) Swap(i, j int) {
+func (h pollHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].look.place, h[j].look.place = i, j
+	h[i].polls.place, h[j].polls.place = i, j
 }
 
 // Push adds a line at the end.
-func (h *lookHeap) Push(x any) {
+func (h *pollHeap) Push(x any) {
 	ln := x.(*line)
-	ln.look.place = len(*h)
+	ln.polls.place = len(*h)
 	*h = append(*h, ln)
 }
 
 // Pop takes the last line out.
-func (h *lookHeap) Pop() any {
+func (h *pollHeap) Pop() any {
 	old := *h
 	ln := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	ln.look.place = -1
+	ln.polls.place = -1
 	return ln
 }

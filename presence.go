@@ -12,11 +12,11 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// vigil is what a Locker does while goroutines of it wait for the nodes: it says
+// presence is what a Locker does while goroutines of it wait for the nodes: it says
 // every so often that it lives, hears who is called, and looks now and then
 // whether the names are still held. One goroutine and one subscription for each
 // node, whatever the number of names; none before the first wait.
-type vigil struct {
+type presence struct {
 	queueConfig
 	lines *lineup
 	subs  []*subscription
@@ -28,7 +28,7 @@ type vigil struct {
 	closed    bool
 	waiting   int // goroutines
 	hangUp    context.CancelFunc
-	lookouts  lookHeap
+	resting   pollHeap
 	beats     []clock.Instant // when each node's next sign of life is due; never: none is
 	nextLooks clock.Instant   // no looks before
 	turn      int             // the node that the next look goes to
@@ -45,8 +45,8 @@ type queueConfig struct {
 	leave   func(key string, nodes []*node) // takes the process's entry for a name off these nodes
 }
 
-func newVigil(c queueConfig, lines *lineup) *vigil {
-	w := &vigil{queueConfig: c, lines: lines, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newPresence(c queueConfig, lines *lineup) *presence {
+	w := &presence{queueConfig: c, lines: lines, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	for _, n := range c.nodes {
 		w.beats = append(w.beats, clock.Never)
 		w.subs = append(w.subs, &subscription{
@@ -59,7 +59,7 @@ func newVigil(c queueConfig, lines *lineup) *vigil {
 
 // join counts a goroutine that waits, and returns when the nodes can call it: one
 // that is asked before would take its entry for a dead one's.
-func (w *vigil) join(ctx context.Context) error {
+func (w *presence) join(ctx context.Context) error {
 	w.mu.Lock()
 	w.waiting++
 	first := w.waiting == 1
@@ -91,7 +91,7 @@ func (w *vigil) join(ctx context.Context) error {
 
 // settled waits until every node has said that it will call, or a node timeout
 // has passed.
-func (w *vigil) settled(ctx context.Context) error {
+func (w *presence) settled(ctx context.Context) error {
 	var limit *time.Timer
 	for _, s := range w.subs {
 		select {
@@ -116,22 +116,22 @@ func (w *vigil) settled(ctx context.Context) error {
 	return nil
 }
 
-// part takes back a join.
-func (w *vigil) part() {
+// quit takes back a join.
+func (w *presence) quit() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting--
 }
 
 // busy tells whether any goroutine waits.
-func (w *vigil) busy() bool {
+func (w *presence) busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waiting > 0
 }
 
 // subscribed is how many nodes can call us.
-func (w *vigil) subscribed() int {
+func (w *presence) subscribed() int {
 	n := 0
 	for _, s := range w.subs {
 		if s.up.Load() {
@@ -141,7 +141,7 @@ func (w *vigil) subscribed() int {
 	return n
 }
 
-func (w *vigil) rouse() {
+func (w *presence) rouse() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -150,7 +150,7 @@ func (w *vigil) rouse() {
 
 // called takes in a node's hint. A process that nobody waits in any more leaves
 // that node's queue, so that the next in line is called.
-func (w *vigil) called(i int, key string) {
+func (w *presence) called(i int, key string) {
 	if len(key) <= MaxResourceLength {
 		w.lines.hint(key, i, func() { w.leave(key, w.nodes[i:i+1]) })
 	}
@@ -158,7 +158,7 @@ func (w *vigil) called(i int, key string) {
 
 // renewed tells one node at once that we live, and has it asked about everything: it
 // may have called in vain.
-func (w *vigil) renewed(i int) {
+func (w *presence) renewed(i int) {
 	w.mu.Lock()
 	if now := w.clock.Early(); w.beats[i] > now {
 		w.beats[i] = now
@@ -170,9 +170,9 @@ func (w *vigil) renewed(i int) {
 
 // askAll has one node asked about everything. Names that are being asked about are
 // asked about there once more.
-func (w *vigil) askAll(i int) {
+func (w *presence) askAll(i int) {
 	w.mu.Lock()
-	resting := slices.Clone(w.lookouts)
+	resting := slices.Clone(w.resting)
 	looks := w.looking(slices.Clone(resting)) // which the writer cuts down
 	w.mu.Unlock()
 	for _, k := range looks {
@@ -182,7 +182,7 @@ func (w *vigil) askAll(i int) {
 }
 
 // run says that we live, and looks, as it is due.
-func (w *vigil) run() {
+func (w *presence) run() {
 	defer close(w.done)
 	t := w.clock.NewTimer(time.Hour)
 	defer t.Stop()
@@ -202,17 +202,17 @@ func (w *vigil) run() {
 }
 
 // step does what is due, and returns when the next thing is; negative: nothing is.
-func (w *vigil) step(now clock.Instant) time.Duration {
+func (w *presence) step(now clock.Instant) time.Duration {
 	w.mu.Lock()
 	beats := w.dueBeats(now)
 	looks, first := w.dueLooks(now)
 	next := slices.Min(w.beats)
-	if len(w.lookouts) > 0 {
-		next = min(next, max(w.lookouts[0].look.at, w.nextLooks))
+	if len(w.resting) > 0 {
+		next = min(next, max(w.resting[0].polls.at, w.nextLooks))
 	}
 	w.mu.Unlock()
 	for _, i := range beats {
-		w.nodes[i].submitPoll(&looking{vigil: w})
+		w.nodes[i].submitPoll(&looking{presence: w})
 	}
 	for i, k := range looks {
 		w.nodes[(first+i)%len(w.nodes)].submitPoll(k)
@@ -225,7 +225,7 @@ func (w *vigil) step(now clock.Instant) time.Duration {
 
 // dueBeats takes the signs of life that are due, and says when the next ones are;
 // mu is held. The one that is due when nobody waits any more is still sent.
-func (w *vigil) dueBeats(now clock.Instant) (nodes []int) {
+func (w *presence) dueBeats(now clock.Instant) (nodes []int) {
 	for i, at := range w.beats {
 		if at > now {
 			continue
@@ -240,7 +240,7 @@ func (w *vigil) dueBeats(now clock.Instant) (nodes []int) {
 }
 
 // close ends the watch; await returns when it has ended.
-func (w *vigil) close() {
+func (w *presence) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
@@ -249,7 +249,7 @@ func (w *vigil) close() {
 	}
 }
 
-func (w *vigil) await() {
+func (w *presence) await() {
 	w.mu.Lock()
 	started := w.started
 	w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// candidate is one goroutine's way to a lock that it has to wait for.
-type candidate struct {
+// acquisition is one goroutine's way to a lock that it may have to wait for.
+type acquisition struct {
 	locker   *Locker
 	resource string
 	line     *line
@@ -27,8 +27,8 @@ type candidate struct {
 	heard    []quorum.Hearing
 }
 
-// insist makes attempts until one succeeds, waiting does not help, or ctx ends.
-func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) {
+// run makes attempts until one succeeds, waiting does not help, or ctx ends.
+func (c *acquisition) run(ctx context.Context, given *transfer) (*Lock, error) {
 	var last *QuorumError
 	for {
 		if err := fault.OfContext(ctx); err != nil && given == nil {
@@ -66,7 +66,7 @@ func (c *candidate) insist(ctx context.Context, given *transfer) (*Lock, error) 
 }
 
 // turn is how the attempt that is due came about.
-func (c *candidate) turn(given *transfer) Turn {
+func (c *acquisition) turn(given *transfer) Turn {
 	switch {
 	case given != nil:
 		return TurnHandedOver
@@ -79,8 +79,8 @@ func (c *candidate) turn(given *transfer) Turn {
 	}
 }
 
-// interval is how a candidate waits between two attempts. It is no function: a method
-// value of the candidate would move it to the heap, in acquisitions that never wait too.
+// interval is how an acquisition waits between two attempts. It is no function: a method
+// value of the acquisition would move it to the heap, in acquisitions that never wait too.
 type interval uint8
 
 const (
@@ -90,7 +90,7 @@ const (
 )
 
 // await waits the interval, or until ctx is done or the Locker is closed.
-func (c *candidate) await(ctx context.Context, i interval) error {
+func (c *acquisition) await(ctx context.Context, i interval) error {
 	switch i {
 	case afterPause:
 		return c.pause(ctx)
@@ -104,17 +104,17 @@ func (c *candidate) await(ctx context.Context, i interval) error {
 // try makes the attempt that is due, and says how to wait if it fails: one that
 // was handed the lock takes it; where nobody was seen to wait, the first attempt
 // is a plain one; else a ticket is asked for, and then the place that it gives.
-func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, error) {
+func (c *acquisition) try(ctx context.Context, given *transfer) (*Lock, interval, error) {
 	l := c.locker
 	position := l.lines.rank(c.line)
 	switch {
 	case given != nil:
 		lock, err := c.receive(ctx, given)
 		return lock, atOnce, err
-	case !c.t.barging && position == quorum.NoTicket && l.calm(c.line.key):
+	case !c.t.barging && position == quorum.NoTicket && l.uncontended(c.line.key):
 		lock, err := l.attempt(ctx, c.resource, c.line.key, c.t, c.floor)
 		if errors.Is(err, fault.ErrNotAcquired) {
-			l.stir(c.line.key)
+			l.noteWaiting(c.line.key)
 			return lock, atOnce, err
 		}
 		return lock, afterPause, err
@@ -122,7 +122,7 @@ func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, 
 	if err := c.join(ctx); err != nil {
 		return nil, atOnce, fault.Errorf("redlock: acquire %s: %w", fault.Printable(c.resource), err)
 	}
-	l.stir(c.line.key)
+	l.noteWaiting(c.line.key)
 	switch {
 	case c.t.barging:
 		lock, err := c.bid(ctx, quorum.Barging)
@@ -138,22 +138,22 @@ func (c *candidate) try(ctx context.Context, given *transfer) (*Lock, interval, 
 		}
 		return nil, afterPause, err
 	default:
-		c.remind()
+		c.recallFirst()
 		lock, err := c.bid(ctx, position)
 		return lock, untilCalled, err
 	}
 }
 
-// remindAfter is how many attempts in a row may find the name free and kept for
+// recallAfter is how many attempts in a row may find the name free and kept for
 // another, who has been called, before that one is called again: some 2.5 s.
-const remindAfter = 10
+const recallAfter = 10
 
-// remind has the first in line called again. It may be a process that lives and
+// recallFirst has the first in line called again. It may be a process that lives and
 // does not want the name any more: its leave was lost in an outage, or a late look
 // put it back. A call makes it leave; asks call nobody, so one has to leave and
 // come back, at the same place: that calls the first in line.
-func (c *candidate) remind() {
-	if c.kept < remindAfter {
+func (c *acquisition) recallFirst() {
+	if c.kept < recallAfter {
 		return
 	}
 	c.kept = 0
@@ -162,7 +162,7 @@ func (c *candidate) remind() {
 
 // countKept takes in whether the last attempt found the name free, and kept, on so
 // many nodes that the others are no quorum.
-func (c *candidate) countKept() {
+func (c *acquisition) countKept() {
 	kept := 0
 	for i, v := range c.votes {
 		if v.Outcome == quorum.Taken && c.heard[i].Free && !c.heard[i].Head {
@@ -176,8 +176,8 @@ func (c *candidate) countKept() {
 	c.kept++
 }
 
-// join makes the candidate one whom the nodes can call.
-func (c *candidate) join(ctx context.Context) error {
+// join makes the acquisition one whom the nodes can call.
+func (c *acquisition) join(ctx context.Context) error {
 	if c.waiter != nil {
 		return nil
 	}
@@ -187,30 +187,30 @@ func (c *candidate) join(ctx context.Context) error {
 	}
 	c.waiter = l.waiters.Get().(*waiter).ready()
 	l.lines.lead(c.line, c.waiter)
-	return l.vigil.join(ctx)
+	return l.presence.join(ctx)
 }
 
-// part ends what join began, but for exit.
-func (c *candidate) part() {
+// stopWaiting ends what join began, but for finish.
+func (c *acquisition) stopWaiting() {
 	if c.waiter == nil {
 		return
 	}
 	l := c.locker
 	l.lines.follow(c.line, c.waiter)
-	l.vigil.part()
+	l.presence.quit()
 	l.waiters.Put(c.waiter)
 	c.waiter, c.joined = nil, true
 }
 
-// exit ends the candidacy. Close waits for it: who leaves, leaves nothing behind.
-func (c *candidate) exit() {
+// finish ends the acquisition. Close waits for it: who leaves, leaves nothing behind.
+func (c *acquisition) finish() {
 	if c.joined {
 		c.locker.attempts.Done()
 	}
 }
 
 // rest waits for a hint, or until it is time to look without one.
-func (c *candidate) rest(ctx context.Context) error {
+func (c *acquisition) rest(ctx context.Context) error {
 	l := c.locker
 	if c.hints != 0 { // they came too late for the last attempt
 		c.splits = 0
@@ -220,10 +220,10 @@ func (c *candidate) rest(ctx context.Context) error {
 	if quorum.Count(c.votes).Granted == 0 {
 		c.splits = 0
 	}
-	next := quorum.RestAfter(c.votes, c.heard, c.splits, l.vigil.subscribed(), l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax)
+	next := quorum.RestAfter(c.votes, c.heard, c.splits, l.presence.subscribed(), l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax)
 	if next.Look {
-		l.vigil.rest(c.line, c.votes, c.heard, next)
-		defer l.vigil.cancel(c.line)
+		l.presence.rest(c.line, c.votes, c.heard, next)
+		defer l.presence.cancel(c.line)
 	} else {
 		c.waiter.timer.Reset(next.After)
 		defer c.waiter.timer.Stop()
@@ -248,7 +248,7 @@ func (c *candidate) rest(ctx context.Context) error {
 	}
 }
 
-// giveUp ends a candidacy that failed: the next goroutine's begins, or the process
+// giveUp ends an acquisition that failed: the next goroutine's begins, or the process
 // leaves the queue, and whoever is next there is woken if it was our turn.
 func (l *Locker) giveUp(key string) {
 	if l.lines.ending(key) == leaveQueue {
@@ -275,13 +275,13 @@ func (l *Locker) leave(key string, nodes []*node) {
 // for its place in line at once.
 const crowdFor = time.Second
 
-// stir notes that key is waited for.
-func (l *Locker) stir(key string) {
-	l.stirred[lua.StripeOf(key)%int64(len(l.stirred))].Store(int64(l.clock.Early()) + 1)
+// noteWaiting notes that key is waited for.
+func (l *Locker) noteWaiting(key string) {
+	l.waitedFor[lua.StripeOf(key)%int64(len(l.waitedFor))].Store(int64(l.clock.Early()) + 1)
 }
 
-// calm tells whether nobody was seen to wait for key lately.
-func (l *Locker) calm(key string) bool {
-	at := l.stirred[lua.StripeOf(key)%int64(len(l.stirred))].Load()
+// uncontended tells whether nobody was seen to wait for key lately.
+func (l *Locker) uncontended(key string) bool {
+	at := l.waitedFor[lua.StripeOf(key)%int64(len(l.waitedFor))].Load()
 	return at == 0 || l.clock.Early().Sub(clock.Instant(at)) > crowdFor
 }
