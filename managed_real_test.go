@@ -85,12 +85,36 @@ func TestTheRightsThatThePageListsAreEnough(t *testing.T) {
 			t.Errorf("got %v; want nothing but what CONFIG and ACL would have told", f)
 		}
 	}
+	operate(t, opened)
 	for _, url := range urls {
 		wantManaged(t, url)
 	}
 	if len(r.AtLeast(redlock.SeverityUnknown)) == 0 || slices.Contains(r.Servers, "") {
 		t.Errorf("got %v and the servers %q; want what is unknown, and each server", r.Findings, r.Servers)
 	}
+}
+
+// operate does what an operator does with `redlock nodes`.
+func operate(t *testing.T, opened func(...redlock.Option) *redlock.Locker) {
+	t.Helper()
+	longest := func(l *redlock.Locker) (longest time.Duration) {
+		for _, n := range status(t, l).Nodes {
+			longest = max(longest, n.MaxTTL)
+		}
+		return longest
+	}
+	l := opened()
+	wantVotes(t, "with these rights", l, 3)
+	longer := opened(redlock.WithMaxTTL(2 * redlock.DefaultMaxTTL))
+	warm(t, longer)
+	pollUntil(t, 20*time.Second, "MaxTTL is raised", func() bool { return longest(l) == 2*redlock.DefaultMaxTTL })
+	must(t, longer.Close())
+	must(t, l.Cluster().LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
+	if got := longest(l); got != redlock.DefaultMaxTTL {
+		t.Errorf("got a MaxTTL of %v after it was lowered", got)
+	}
+	must(t, l.Cluster().Retire(t.Context(), 2))
+	wantVotes(t, "with one that was retired", opened(), 2)
 }
 
 // wantManaged checks that the server refuses what a provider refuses, and that nobody
