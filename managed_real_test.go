@@ -161,11 +161,10 @@ func TestTheRightsThatThePageListsAreNeeded(t *testing.T) {
 		r, err := l.Cluster().Check(t.Context())
 		must(t, err)
 		for _, f := range r.AtLeast(redlock.SeverityWarning) {
-			switch f.Code {
-			case redlock.FindingACL:
+			switch {
+			case f.Code == redlock.FindingACL:
 				acl = append(acl, f)
-			case redlock.FindingFewNodes: // as it is
-			default:
+			case f.Code != redlock.FindingFewNodes: // which it is
 				others = append(others, f)
 			}
 		}
