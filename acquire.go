@@ -192,10 +192,7 @@ func (l *Locker) rollBack(c *claim, lease time.Duration) { l.discard(c, lease, c
 // rollBackGranted frees the nodes that granted a round which is lost already,
 // while its reason is still open.
 func (l *Locker) rollBackGranted(r *round, lease time.Duration) {
-	r.mu.Lock()
-	votes := append([]quorum.Vote(nil), r.votes...)
-	r.mu.Unlock()
-	for i, v := range votes {
+	for i, v := range r.soFar() {
 		if v.Outcome == quorum.Granted {
 			l.nodes[i].release(l.cleanup(r.claim, lease, r.claim.rollback(), nil))
 		}

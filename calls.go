@@ -29,6 +29,12 @@ func acquireArgs(key, dead, owner, ttl, hint, stripe, epoch any) []any {
 	return []any{"EVALSHA", lua.AcquireScript.Hash, 3, key, lua.NodeKey, dead, owner, ttl, hint, stripe, epoch}
 }
 
+// extendArgs is a call of extend.lua for one claim.
+func extendArgs(c *claim, ttl int64, epoch string) []any {
+	g := &group{script: lua.ExtendScript, claims: []*claim{c}, ttls: []int64{ttl}}
+	return new(flight).groupCall(g, &epoch).Args()
+}
+
 // acquireCall is acquire.lua for one claim.
 func (s *singles) acquireCall(c *claim, epoch *string) redis.Cmder {
 	if s.acquireArgs == nil {

@@ -121,8 +121,7 @@ func (p *probe) add(use string, want int64, args ...any) {
 func (p *probe) lock(epoch string) {
 	p.add("take a lock", 1, acquireArgs(p.key, p.dead, p.id, p.life, 1, probeField, epoch)...)
 	p.steps[0].asks = true
-	renewal := &group{script: lua.ExtendScript, claims: []*claim{{key: p.key, owner: p.id}}, ttls: []int64{p.life}}
-	p.add("renew a lock", 1, new(flight).groupCall(renewal, &epoch).Args()...)
+	p.add("renew a lock", 1, extendArgs(&claim{key: p.key, owner: p.id}, p.life, epoch)...)
 }
 
 // keep releases the lock, if there is one, and leaves a tombstone that ends at once.

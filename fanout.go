@@ -132,6 +132,13 @@ func (r *round) cause(i int) error {
 	return r.causes[i]
 }
 
+// soFar are the votes that have come, while more may.
+func (r *round) soFar() []quorum.Vote {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]quorum.Vote(nil), r.votes...)
+}
+
 // stage is how far a round is.
 type stage uint8
 

@@ -90,10 +90,11 @@ var lockWays = []way{
 	}
 	l.discard(c, lease, c.rollback(), nil)
 }`},
-			{"acquire.go", "votes := append([]quorum.Vote(nil), r.votes...)", `votes := append([]quorum.Vote(nil), r.votes...)
+			{"acquire.go", "	for i, v := range r.soFar() {", `	votes := r.soFar()
 	if BROKEN {
 		votes = nil
-	}`},
+	}
+	for i, v := range votes {`},
 		},
 	},
 	{
