@@ -357,7 +357,7 @@ const (
 // TestCheckFindsEachFaultAndNoOther plants one fault after another in the same
 // good set, and compares all findings from SeverityUnknown up: all from
 // SeverityInfo up where an info is what was planted.
-func TestCheckFindsEachFaultAndNoOther(t *testing.T) {
+func TestCheckFindsEachFaultAndNoOther(t *testing.T) { //nolint:tparallel // its faults share four servers
 	besideServers(t)
 	good := goodClients(t, 5)
 	faults := slices.Concat(serverFaults(), refusalFaults(), silentFaults(), diskFaults(), rightFaults(), timeFaults(), clusterFaults(), clientFaults())

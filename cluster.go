@@ -320,7 +320,7 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	case marks < l.quorum:
 		return fault.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))
 	case err != nil:
-		return fault.Errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, explain(err))
+		return fault.Errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, err)
 	case !gone:
 		return fault.Errorf("redlock: retire %s: %w: it belongs to another cluster", name, ErrMisconfigured)
 	}

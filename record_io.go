@@ -153,5 +153,5 @@ func (n *node) retire(ctx context.Context, cluster string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	done, err := keep(ctx, n.calls, lua.RetireScript, cluster)
-	return done == int64(1), err
+	return done == int64(1), explain(err)
 }
