@@ -29,9 +29,8 @@ const (
 	joinSteps = 12
 )
 
-// Run is the loop that takes nodes in: it sleeps while all nodes vote, and otherwise takes blank
-// nodes in by the rules of plan.go. Any number of clients may do so at
-// once.
+// Run is the loop that takes nodes in: it sleeps while all nodes vote, and otherwise
+// takes blank nodes in by the rules of plan.go. Any number of clients may do so at once.
 func (t *Tracker) Run() {
 	defer close(t.ended)
 	ctx, cancel := context.WithCancel(context.Background())

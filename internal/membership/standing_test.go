@@ -66,12 +66,13 @@ func TestNamesAreOneAlineAndDifferent(t *testing.T) {
 	}
 }
 
-// FuzzParseSight: whatever a node shows, it is a record that goes back into the
+// FuzzParseObservation: whatever a node shows, it is a record that goes back into the
 // same fields, or refused, or nothing; it never votes for a reason of its own.
-func FuzzParseSight(f *testing.F) {
+func FuzzParseObservation(f *testing.F) {
 	f.Add("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7", "", "", "")
 	f.Add("2", "", "", "", "", "", "", "", "", "", "")
 	f.Add("1", "e", "c", "3", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb")
+	f.Add("1", "e", "c", "3", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "") // above MaxToken
 	parse := func(values ...string) membership.Observation {
 		r := []any{"r", "master", int64(0)}
 		for _, v := range values {

@@ -1,0 +1,198 @@
+package membership_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
+)
+
+// party is a Tracker over nodes that keep what is written on them.
+type party struct {
+	*membership.Tracker
+	clock *clock.Clock
+	nodes []*partyNode
+}
+
+// partyNode is one of them.
+type partyNode struct {
+	party *party
+	index int
+
+	mu      sync.Mutex // guards the fields below
+	shows   membership.Observation
+	looks   int
+	actions []membership.Action
+	fails   error // what Do returns
+}
+
+func (n *partyNode) Look(_ context.Context, counted bool) {
+	n.mu.Lock()
+	o := n.shows
+	n.looks++
+	n.mu.Unlock()
+	o.Sent, o.Seen, o.Counted = n.party.clock.Now(), n.party.clock.Now(), counted
+	n.party.Publish(n.index, o)
+}
+
+func (n *partyNode) Do(_ context.Context, p membership.Plan) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.actions = append(n.actions, p.Action)
+	switch {
+	case n.fails != nil:
+		return n.fails
+	case p.Action == membership.DoNotice:
+		n.shows.Notice = noticeOf("n", n.shows.Run)
+	case p.Action == membership.DoInstall && p.Notice == n.shows.Notice:
+		n.shows.Recorded, n.shows.Record, n.shows.Notice = true, p.Record, membership.Notice{}
+		n.shows.Record.Epoch, n.shows.Record.Run = "e2", n.shows.Run
+	default:
+		return membership.ErrRefused
+	}
+	return nil
+}
+
+func (n *partyNode) did() []membership.Action {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.actions
+}
+
+func (n *partyNode) looked() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.looks
+}
+
+// untold is an observer who is told nothing in these tests.
+type untold struct{ t *testing.T }
+
+func (o untold) MaxTTLRaised(node int, cause error) { o.t.Errorf("node %d: %v", node, cause) }
+
+func (o untold) StrictRecoverySet(node int, cause error) { o.t.Errorf("node %d: %v", node, cause) }
+
+// newParty is three nodes of "c1", of which the last forgot, and the Tracker at work.
+func newParty(t *testing.T) *party {
+	t.Helper()
+	names := []string{"a", "b", "c"}
+	p := &party{clock: clock.New()}
+	p.Tracker = membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", p.clock, untold{t})
+	for i := range names {
+		rec := recordOf("e", "c1", "r", names, maxTTL, 0)
+		p.nodes = append(p.nodes, &partyNode{party: p, index: i, shows: observed(0, "r", &rec, 7, membership.Notice{})})
+		p.Attach(p.nodes[i])
+	}
+	p.nodes[2].shows = observed(0, "r2", nil, 0, membership.Notice{})
+	go p.Run()
+	t.Cleanup(p.Close)
+	return p
+}
+
+// verify is what a node's writer asks, by what the node shows.
+func (p *party) verify(t *testing.T, i int) (membership.Voter, error) {
+	t.Helper()
+	o := p.nodes[i].shows
+	o.Sent, o.Seen = p.clock.Now(), p.clock.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return p.VoterOf(ctx, i, p.Publish(i, o))
+}
+
+func TestTheLoopTakesANodeInAfterItsWaitAndHasItVerified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParty(t)
+		if v, err := p.verify(t, 2); err == nil {
+			t.Fatalf("got %+v of a node that forgot; want none", v)
+		}
+		time.Sleep(maxTTL - time.Millisecond)
+		if got := p.nodes[2].did(); len(got) != 1 || got[0] != membership.DoNotice {
+			t.Fatalf("before its wait is over: got actions %v; want a notice", got)
+		}
+		p.Outdated(2) // its writer verified it meanwhile, in vain
+		time.Sleep(2 * time.Second)
+		if got := p.nodes[2].did(); len(got) != 2 || got[1] != membership.DoInstall {
+			t.Fatalf("after its wait: got actions %v; want an install", got)
+		}
+		if !p.Outdated(2) {
+			t.Error("its writer is not told to verify it")
+		}
+		if v, err := p.verify(t, 2); err != nil || v.Epoch != "e2" {
+			t.Errorf("got %+v, %v; want its new epoch", v, err)
+		}
+		if rec := p.nodes[2].shows.Record; rec.Base != 7 || rec.Cluster != "c1" {
+			t.Errorf("got %+v; want the others' largest number and cluster", rec)
+		}
+		for _, n := range p.nodes[:2] {
+			if got := n.did(); got != nil {
+				t.Errorf("got actions %v on a member; want none", got)
+			}
+		}
+	})
+}
+
+func TestWhatAnActionFailedWithIsWhyTheNodeAbstains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParty(t)
+		full := errors.New("OOM command not allowed")
+		p.nodes[2].fails = full
+		_, _ = p.verify(t, 2)
+		time.Sleep(time.Second)
+		why := p.WhyNot(2)
+		var abstains *membership.AbstentionError
+		if !errors.Is(why, full) || !errors.As(why, &abstains) || !strings.Contains(why.Error(), "lost its memory") {
+			t.Errorf("got %v; want why it abstains, and what it answered", why)
+		}
+	})
+}
+
+func TestAThousandWhoAskShareALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParty(t)
+		_, _ = p.verify(t, 2)
+		time.Sleep(time.Minute) // it is taken in, and the loop sleeps
+		before := p.nodes[0].looked()
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() {
+				if !p.LookAgain(t.Context(), 50*time.Millisecond) {
+					t.Error("got no look")
+				}
+			})
+		}
+		all.Wait()
+		if got := p.nodes[0].looked() - before; got < 1 || got > 2 {
+			t.Errorf("got %d looks at a node; want one or two", got)
+		}
+	})
+}
+
+func TestOneAtATimeChangesNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParty(t)
+		done, err := p.Alone(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = p.verify(t, 2) // wakes the loop
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.Alone(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second: got %v; want it to wait until its ctx is done", err)
+		}
+		if got := p.nodes[2].did(); got != nil {
+			t.Errorf("got actions %v of the loop meanwhile; want none", got)
+		}
+		done()
+		synctest.Wait()
+		if got := p.nodes[2].did(); len(got) != 1 {
+			t.Errorf("got actions %v of the loop afterwards; want a notice", got)
+		}
+	})
+}
