@@ -200,7 +200,7 @@ func rightFaults() []planted {
 		{"no right to inspect", asUser("~* +@all -multi"), []found{at4(faultWarning, redlock.FindingACL)}},
 		{
 			"no right to INFO", asUser("~* +@all -info"),
-			[]found{at4(faultError, redlock.FindingACL), at4(faultError, redlock.FindingRunID), at4(faultUnknown, redlock.FindingVersion)},
+			[]found{at4(faultError, redlock.FindingACL), at4(faultUnknown, redlock.FindingVersion)},
 		},
 		{
 			"no right to TIME", asUser("~* +@all -time"),
