@@ -1,0 +1,111 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/membership"
+)
+
+// errExchanged is what a connection is refused with. What it was opened for was
+// not sent. (It wraps nothing: go-redis would hand out what is inside.)
+var errExchanged = errors.New("another server answers at this address than the one that was verified")
+
+// doorkeeper keeps all connections of one of Open's clients on one server, by its
+// identity. An address may come to lead to another server: a replica that took
+// over, a virtual IP that moved. Where that server has the voting scripts and a
+// copy of the record (it was a member once, and the other's replica since), no
+// answer of a script tells the two apart. So each new connection asks for the
+// identity. Where it is another than before, all connections are closed, those to
+// the old server too, and the node is verified before it votes again.
+//
+// That costs one command for each connection, and one atomic read for a flush.
+type doorkeeper struct {
+	turns atomic.Int64 // how often the server was seen to be another
+
+	mu    sync.Mutex // guards the fields below
+	run   string     // of the server that the connections lead to; empty: not known yet
+	conns []net.Conn
+}
+
+// guard puts a doorkeeper into a client's options.
+func guard(o *redis.Options) *doorkeeper {
+	d, dial := &doorkeeper{}, redis.NewDialer(o)
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err == nil {
+			d.note(c)
+		}
+		return c, err
+	}
+	o.OnConnect = d.admit
+	return d
+}
+
+// note keeps a new connection, and forgets those that were closed.
+func (d *doorkeeper) note(c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	live := d.conns[:0]
+	for _, old := range d.conns {
+		if !closed(old) {
+			live = append(live, old)
+		}
+	}
+	clear(d.conns[len(live):])
+	d.conns = append(live, c)
+}
+
+// admit lets a connection in that leads to the server of the others.
+func (d *doorkeeper) admit(ctx context.Context, c *redis.Conn) error {
+	info, err := c.Info(ctx, "server", "replication").Result()
+	if err != nil && !isReply(err) {
+		return err
+	}
+	run := infoField(info, "run_id") // empty: the verification, which asks the same, says what is wrong
+	if run != "" {
+		run = membership.IdentityOf(run, infoField(info, "master_replid"))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.run
+	d.run = run
+	if before == run || before == "" {
+		return nil
+	}
+	d.turns.Add(1)
+	for _, c := range d.conns {
+		_ = c.Close() // whoever uses it gets an error, which is all that is wanted
+	}
+	clear(d.conns)
+	d.conns = d.conns[:0]
+	return errExchanged
+}
+
+// closed tells whether this side closed the connection.
+func closed(c net.Conn) bool {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
+}
+
+// turn is how often the node's server was seen to be another; without a
+// doorkeeper nobody looks.
+func (n *node) turn() int64 {
+	if n.door == nil {
+		return 0
+	}
+	return n.door.turns.Load()
+}

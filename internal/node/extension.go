@@ -1,0 +1,276 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// group is one script call for many claims on one node: an extension, or a
+// re-seed. answer gets the node's reply, one integer for each claim.
+type group struct {
+	script *lua.Script
+	claims []*claim
+	ttls   []int64       // ms
+	start  clock.Instant // of its round
+	first  int           // of an extension: the claims are its locks from here on
+	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
+}
+
+// forget takes out the claims for which gone is true.
+func (g *group) forget(gone func(*claim) bool) {
+	k := 0
+	for i, c := range g.claims {
+		if !gone(c) {
+			g.claims[k], g.ttls[k] = c, g.ttls[i]
+			k++
+		}
+	}
+	g.claims, g.ttls = g.claims[:k], g.ttls[:k]
+}
+
+// singly are groups of one claim each.
+func (g *group) singly() []*group {
+	groups := make([]*group, len(g.claims))
+	for k := range g.claims {
+		groups[k] = &group{
+			script: g.script, claims: g.claims[k : k+1 : k+1], ttls: g.ttls[k : k+1 : k+1],
+			start: g.start, first: g.first + k, answer: g.answer,
+		}
+	}
+	return groups
+}
+
+// extension is one round that confirms many locks and lengthens their leases.
+// Each lock has a verdict of its own, and is concluded when that is known: one that
+// waits for a node that hangs holds up no other.
+type extension struct {
+	nodes   []*node
+	claims  []*claim
+	ttls    []int64
+	start   clock.Instant
+	renewal bool          // the Locker's own; the caller's, who alone reads it
+	wake    chan struct{} // more locks are decided
+
+	mu       sync.Mutex       // guards the fields below
+	said     []confirmation   // by node, then by lock
+	verdicts []quorum.Verdict // by lock
+	open     int              // locks that are undecided
+	fresh    []int            // locks that are decided, and were not concluded yet
+}
+
+// confirmation is what one node said of one lock.
+type confirmation struct {
+	outcome quorum.Outcome
+	gone    bool // it is taken because nothing is there
+	cause   error
+}
+
+// extend sends the extension of claims to ttls (in ms), and returns at once.
+func extend(nodes []*node, claims []*claim, ttls []int64, start clock.Instant) *extension {
+	e := &extension{
+		nodes: nodes, claims: claims, ttls: ttls, start: start, wake: make(chan struct{}, 1),
+		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
+	}
+	for _, node := range nodes {
+		node.submitGroup(&group{script: lua.ExtendScript, claims: claims, ttls: ttls, start: start, answer: e.answer}, start)
+	}
+	return e
+}
+
+// of is what node i said of lock k; mu is held.
+func (e *extension) of(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
+
+// answer takes in what one node said of some locks. What comes when a lock is
+// decided still tells whether the node vouches for it, or has lost it.
+func (e *extension) answer(g *group, i int, o quorum.Outcome, replies []int64, cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var fresh, settled []int
+	for k := g.first; k < g.first+len(g.claims); k++ {
+		c := e.of(i, k)
+		if c.outcome != quorum.Pending {
+			continue
+		}
+		*c = confirmation{outcome: o, cause: cause}
+		if o == quorum.Granted {
+			*c = confirmationOf(replies, k-g.first)
+		}
+		switch e.verdicts[k] {
+		case quorum.Undecided:
+			if e.decide(k) == quorum.Won {
+				fresh = append(fresh, k)
+			}
+		case quorum.Won:
+			if settled = append(settled, k); c.outcome == quorum.Granted {
+				e.claims[k].vouch(i, e.start)
+			}
+		case quorum.Lost, quorum.Contended, quorum.NoQuorum:
+		}
+	}
+	for j := range e.nodes {
+		e.reseed(j, fresh)
+	}
+	e.reseed(i, settled)
+	e.call()
+}
+
+// decide judges lock k, and notes it if it is decided; mu is held.
+func (e *extension) decide(k int) quorum.Verdict {
+	v := quorum.Count(e.votes(k)).Extension()
+	if v == quorum.Undecided {
+		return v
+	}
+	e.verdicts[k], e.open, e.fresh = v, e.open-1, append(e.fresh, k)
+	if v == quorum.Won {
+		e.claims[k].stand(e.start, e.confirmers(k))
+	}
+	return v
+}
+
+// call wakes whoever waits if locks were decided; mu is held.
+func (e *extension) call() {
+	if len(e.fresh) == 0 {
+		return
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// confirmers are the nodes that confirmed lock k, one bit each; mu is held.
+func (e *extension) confirmers(k int) uint64 {
+	set := uint64(0)
+	for i := range e.nodes {
+		if e.of(i, k).outcome == quorum.Granted {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// votes are the nodes' votes on lock k; mu is held.
+func (e *extension) votes(k int) []quorum.Vote {
+	var room [9]quorum.Vote
+	votes := append(room[:0], make([]quorum.Vote, len(e.nodes))...)
+	for i := range votes {
+		votes[i].Outcome = e.of(i, k).outcome
+	}
+	return votes
+}
+
+// confirmationOf reads lock k's reply of extend.lua, or of reseed.lua.
+func confirmationOf(replies []int64, k int) confirmation {
+	if k >= len(replies) {
+		return confirmation{outcome: quorum.Unknown, cause: errNoReply}
+	}
+	switch replies[k] {
+	case 1:
+		return confirmation{outcome: quorum.Granted}
+	case 0:
+		return confirmation{outcome: quorum.Taken, gone: true, cause: errGone}
+	case 2:
+		return confirmation{outcome: quorum.Taken, cause: errForeign}
+	case -1:
+		return confirmation{outcome: quorum.Abstained, cause: errEpoch}
+	default:
+		return confirmation{outcome: quorum.Unknown, cause: errNoReply}
+	}
+}
+
+// reseed puts back on node i those of the locks that it has lost and a quorum
+// confirmed in this round; mu is held.
+func (e *extension) reseed(i int, locks []int) {
+	g := &group{script: lua.ReseedScript, start: e.start}
+	for _, k := range locks {
+		if e.of(i, k).gone && e.verdicts[k] == quorum.Won {
+			g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])
+		}
+	}
+	if len(g.claims) == 0 {
+		return
+	}
+	node := e.nodes[i]
+	g.answer = func(g *group, _ int, o quorum.Outcome, replies []int64, _ error) {
+		for k, c := range g.claims {
+			if o == quorum.Granted && confirmationOf(replies, k).outcome == quorum.Granted {
+				node.markAfter(c, quorum.Granted)
+			}
+		}
+	}
+	// A goroutine of the node may be holding our mu: its own queue's mu comes
+	// below ours, never above.
+	node.submitGroup(g, node.clock.Early())
+}
+
+// wait blocks until every lock is decided, limit has passed, or ctx is done. Each
+// lock is concluded as soon as its verdict is known, and at the latest then.
+func (e *extension) wait(ctx context.Context, c *clock.Clock, limit time.Duration, conclude func(k int)) {
+	t := c.NewTimer(limit)
+	defer t.Stop()
+	for {
+		fresh, open := e.take()
+		for _, k := range fresh {
+			conclude(k)
+		}
+		if open == 0 {
+			return
+		}
+		select {
+		case <-e.wake:
+		case <-t.C:
+			e.expire()
+		case <-ctx.Done():
+			e.expire()
+		}
+	}
+}
+
+// take returns the locks that were decided since it was last called, and how many
+// are open.
+func (e *extension) take() (fresh []int, open int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fresh, e.fresh = e.fresh, nil
+	return fresh, e.open
+}
+
+// expire decides what is still open: a node that has not answered is unknown.
+func (e *extension) expire() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k := range e.claims {
+		if e.verdicts[k] != quorum.Undecided {
+			continue
+		}
+		for i := range e.nodes {
+			if c := e.of(i, k); c.outcome == quorum.Pending {
+				*c = confirmation{outcome: quorum.Unknown, cause: errTimeout}
+			}
+		}
+		e.decide(k)
+	}
+}
+
+// verdict returns what became of lock k.
+func (e *extension) verdict(k int) quorum.Verdict {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.verdicts[k]
+}
+
+// result is what the nodes said of lock k.
+func (e *extension) result(k int) (votes []quorum.Vote, causes []error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	causes = make([]error, len(e.nodes))
+	for i := range causes {
+		causes[i] = e.of(i, k).cause
+	}
+	return e.votes(k), causes
+}

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
+)
+
+// Which server a node is, and which history its data are. The two together are its
+// identity:
+//
+//	<run_id>.<master_replid>
+//
+// The run_id is new with every process. The replication id is new whenever the data
+// may have become others while the process lives: a replica takes its master's, and
+// one that is made a master again makes a new one, so that no way leads through
+// another server's data and back to the same identity. It is also new where nothing
+// was forgotten: when the first replica attaches, and when the backlog is given up
+// some time after the last one has left (repl-backlog-ttl). What a server shows of
+// these, a loss that came before them shows as well, so they count as forgetting.
+//
+// The record bears the identity under which it was installed (read.lua,
+// notice.lua, install.lua compare them on the server). The process can't change
+// under an open connection. The history can, so INFO is looked at while the node
+// votes: behind what is asked of the node in the same pipeline, so that a grant
+// counts whose node was still the one that was verified.
+
+// identityEvery is how old the last look at a node's identity may be when it votes.
+// It is shorter than another server's data take to arrive, and long enough that a
+// busy node does not notice: a look costs it 2 us.
+const identityEvery = 25 * time.Millisecond
+
+var (
+	errReplica = errors.New("it is a replica, or was one just now: what it granted may be gone")
+	errHistory = errors.New("its replication id is another than when it was verified: what it granted may be gone")
+)
+
+// infoField is a field of INFO; empty: it is not there.
+func infoField(info, name string) string {
+	_, value, _ := strings.Cut(info, "\n"+name+":") // the first line is the section's name
+	value, _, _ = strings.Cut(value, "\r\n")
+	return value
+}
+
+// infoCall is a command that is sent once.
+type infoCall struct{ *redis.StringCmd }
+
+func (infoCall) NoRetry() bool { return true }
+
+// addIdentity has the flight look at the node's identity, if the last look is not
+// of just now and of this connection.
+func (n *node) addIdentity() {
+	if n.cfg.unprotected || n.epoch == "" || n.proven != 0 && n.clock.Early().Sub(n.proven) <= identityEvery {
+		return
+	}
+	n.addPart(part{cmd: n.flight.one.identityCall(), identity: true})
+}
+
+// settleIdentity judges the look of this flight, before anything that the node
+// granted in it counts, and what any command says of its role.
+func (n *node) settleIdentity() {
+	f := &n.flight
+	f.doubt, f.proven = nil, false
+	if n.cfg.unprotected {
+		return
+	}
+	for i := range f.parts {
+		switch p := &f.parts[i]; {
+		case saysFirst(p.cmd.Err(), "READONLY"):
+			n.forgot(errReplica)
+			return
+		case p.identity:
+			n.judgeIdentity(p.cmd.(infoCall))
+		}
+	}
+}
+
+// judgeIdentity compares what INFO said with the server that was verified. What it
+// leaves open counts for nothing in this flight.
+func (n *node) judgeIdentity(c infoCall) {
+	switch info, err := c.Result(); {
+	case err != nil:
+		n.flight.doubt = fmt.Errorf("who it is was not learned: %w", explain(err))
+	case infoField(info, "role") != "master":
+		n.forgot(errReplica)
+	case infoField(info, "master_replid") != membership.HistoryOf(n.identity):
+		n.forgot(errHistory)
+	default:
+		n.proven, n.unproven, n.flight.proven = n.clock.Early(), 0, true
+	}
+}
+
+// recognize compares a node that is verified with what it was before. A new process
+// has lost its connections with the old one, and what that granted stands: the node
+// abstains from now on.
+func (n *node) recognize(o membership.Observation) {
+	before := n.identity
+	n.identity = o.Run
+	switch {
+	case o.Replica:
+		n.forgot(errReplica)
+	case before != o.Run && membership.ProcessOf(before) == membership.ProcessOf(o.Run):
+		n.forgot(errHistory)
+	}
+}
+
+// forgot takes note that the node's data may be others than when it was last
+// looked at: it must be installed anew, and nothing counts that it granted since.
+func (n *node) forgot(why error) {
+	n.flight.doubt = why
+	n.tracker.Forgot(n.index)
+	n.verifyAgain()
+	since := n.unproven
+	n.proven, n.unproven = 0, 0
+	if since != 0 {
+		n.disown(since, why)
+	}
+}
+
+// meetAgain asks a node that was down who it is: its address may lead to another
+// server by now, even to another node of ours. One that is not known as this node is
+// verified before it votes. It returns an error if the node can't be talked to.
+func (n *node) meetAgain() error {
+	if n.cfg.unprotected || n.epoch == "" {
+		return nil
+	}
+	c := infoCall{redis.NewStringCmd(context.Background(), "INFO", "server", "replication")}
+	err := n.calls.Process(context.Background(), c)
+	if err != nil && !isReply(err) && !errors.Is(err, errExchanged) {
+		return err
+	}
+	info := c.Val()
+	known := membership.IdentityOf(infoField(info, "run_id"), infoField(info, "master_replid")) == n.identity && infoField(info, "role") == "master"
+	if !known || n.peers.serves(n.index, membership.ProcessOf(n.identity)) != nil {
+		n.verifyAgain()
+	}
+	return nil
+}
+
+// vouch notes that the node vouched for something in the round that was sent at
+// start. Without a look behind it, it counts until one says that the node was
+// another.
+func (n *node) vouch(start clock.Instant) {
+	if !n.flight.proven && (n.unproven == 0 || start < n.unproven) {
+		n.unproven = start
+	}
+}

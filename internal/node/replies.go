@@ -1,0 +1,449 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+var (
+	errEpoch     = errors.New("the node's membership record has changed")
+	errGone      = errors.New("no longer there")
+	errDead      = errors.New("this attempt was given up")
+	errTokens    = errors.New("the token counter is at its end")
+	errForeign   = errors.New("held by another")
+	errKept      = errors.New("free, and kept for another that has waited longer")
+	errUnreached = errors.New("not reached in time")
+	errNoReply   = errors.New("the client reported success without a reply")
+)
+
+// takenError is held by another, and for how long.
+type takenError struct {
+	left, most time.Duration // the remaining lease, and the longest that anyone may take
+}
+
+func (e *takenError) Error() string {
+	if e.left < 0 {
+		return "held by another, without an end"
+	}
+	if e.beyond() {
+		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
+			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
+	}
+	return fmt.Sprintf("held by another for %v", e.left)
+}
+
+// beyond tells whether the lease is longer than anyone may take.
+func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, clock.MaxDriftFactor) }
+
+// takenFor is held by another for left. Before a lease is called longer than anyone
+// may take, the node's record is read again: another client may have raised MaxTTL.
+func (n *node) takenFor(left time.Duration) error {
+	e := &takenError{left: left, most: n.tracker.LongestLease()}
+	if e.beyond() && !n.cfg.unprotected && !n.tracker.ReadSince(n.index, n.clock.Early().Add(-sampleEvery)) {
+		n.unpin() // its pool may have no other connection
+		n.Look(context.Background(), false)
+		e.most = n.tracker.LongestLease()
+	}
+	return e
+}
+
+// handOut gives each reply to whom it concerns, and draws the node's own
+// conclusions: a lost connection is probed before it carries another vote, a
+// missing script or another epoch is verified.
+func (n *node) handOut() {
+	f := &n.flight
+	f.findUnreleased()
+	var broken error
+	recheck, refused := false, false
+	n.settleIdentity()
+	// The clock comes first: what a node granted behind a step does not count.
+	for i := range slices.Backward(f.parts) {
+		p := &f.parts[i]
+		err := p.cmd.Err()
+		outcome := classify(err)
+		switch {
+		case isMissingScript(err):
+			n.loaded, recheck = false, true
+		case outcome == quorum.Unknown || err != nil && !isReply(err):
+			broken = explain(err)
+		}
+		refused = refused || err != nil && !isMissingScript(err)
+		n.sawRefusal(err)
+		switch {
+		case n.apart(p, err):
+		case p.identity: // it was settled first
+		case p.releases != nil:
+			n.settleReleases(p, err)
+		case p.acquires != nil:
+			recheck = n.settleAcquires(p, outcome, err) || recheck
+		case p.pass != nil:
+			recheck = n.settlePass(p.pass, p.cmd, outcome, err) || recheck
+		case p.poll != nil:
+			n.settlePoll(p, err)
+		case p.raise != nil:
+			recheck = n.settleRaise(p, outcome, err) || recheck
+		case p.group != nil:
+			recheck = n.settleGroup(p, outcome, err) || recheck
+		default:
+			n.settleTime(p, outcome, err)
+		}
+	}
+	if refused || broken != nil {
+		n.observer.Erred(n.index)
+	}
+	if refused {
+		n.unpin() // go-redis gives a connection up that said READONLY
+	}
+	switch {
+	case broken != nil:
+		n.markDown(broken)
+	case recheck:
+		n.verifyAgain()
+		n.rechecks++
+	default:
+		n.rechecks = 0
+	}
+}
+
+// again tells whether what the node refused for want of a script or for another
+// epoch goes to the node a second time: it did not happen, so that is safe.
+func (n *node) again() bool { return n.rechecks == 0 }
+
+func (n *node) settleAcquires(p *part, outcome quorum.Outcome, err error) (recheck bool) {
+	if isMissingScript(err) && n.again() {
+		n.requeue(p.acquires)
+		return true
+	}
+	if err != nil {
+		for _, r := range p.acquires {
+			n.markAfter(r.claim, outcome)
+			r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
+		}
+		return false
+	}
+	replies := len(p.acquires)
+	if p.bids {
+		replies *= 2
+	}
+	var untold []*round
+	for i, r := range p.acquires {
+		reply := replyAt(p.cmd, i, replies)
+		if reply == 0 {
+			recheck = true
+			if n.again() {
+				n.requeue(p.acquires[i : i+1])
+				continue
+			}
+		}
+		if n.flight.metOurOwn(r.claim.key, reply) {
+			n.requeue(p.acquires[i : i+1])
+			continue
+		}
+		v, cause := n.acquireVote(reply)
+		if p.bids {
+			r.hear(n.index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
+		}
+		n.markAfter(r.claim, v.Outcome)
+		if doubt := n.ungranted(); v.Outcome == quorum.Granted && doubt != nil {
+			v, cause = quorum.Vote{Outcome: quorum.Abstained}, doubt
+		}
+		if v.Outcome == quorum.Granted {
+			n.sawWrite()
+			n.vouch(r.start)
+			r.claim.vouch(n.index, r.start)
+		}
+		r.deliver(n.index, v, cause)
+		if v.Outcome == quorum.Abstained && p.bids {
+			untold = append(untold, r)
+		}
+	}
+	for _, k := range n.cfg.untold(untold) {
+		n.submitPoll(k)
+	}
+	return recheck
+}
+
+// acquireVote reads a reply of acquire.lua.
+func (n *node) acquireVote(reply int64) (quorum.Vote, error) {
+	switch {
+	case reply > 0:
+		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
+	case reply == 0:
+		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
+	case reply == -1:
+		return quorum.Vote{Outcome: quorum.Failed}, errDead
+	case reply == -2:
+		return quorum.Vote{Outcome: quorum.Abstained}, errTokens
+	case reply == -3:
+		return quorum.Vote{Outcome: quorum.Taken}, errKept
+	case reply == -4:
+		return quorum.Vote{Outcome: quorum.Taken}, errGone
+	case reply == -9:
+		return quorum.Vote{Outcome: quorum.Taken}, &takenError{left: -1}
+	case reply <= -10 && reply != noReply:
+		return quorum.Vote{Outcome: quorum.Taken}, n.takenFor(time.Duration(-10-reply) * time.Millisecond)
+	default:
+		return quorum.Vote{Outcome: quorum.Unknown}, errNoReply
+	}
+}
+
+// markAfter notes what the outcome of an acquire, or of a re-seed, says of the
+// claim on this node. What is there stays there until it is released.
+func (n *node) markAfter(c *claim, o quorum.Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.marks[n.index] = c.marks[n.index].After(o)
+}
+
+// requeue puts acquires that did not happen back at the head of the queue. An earlier
+// one of the same claim may still come.
+func (n *node) requeue(rounds []*round) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range rounds {
+		r.claim.marks[n.index] = r.claim.marks[n.index].After(quorum.Failed)
+	}
+	n.queue.acquires = append(append([]*round{}, rounds...), n.queue.acquires...)
+}
+
+func (n *node) settleRaise(p *part, outcome quorum.Outcome, err error) (recheck bool) {
+	r := p.raise
+	if err != nil {
+		r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
+		return isMissingScript(err)
+	}
+	switch reply := replyAt(p.cmd, 0, 1); {
+	case n.doubt() != nil:
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, n.doubt())
+	case reply == 1:
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(r.raise)}, nil) //nolint:gosec // positive
+	case reply == 0:
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
+	case reply == -1:
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, errEpoch)
+		return true
+	default:
+		r.deliver(n.index, quorum.Vote{Outcome: quorum.Unknown}, errNoReply)
+	}
+	return false
+}
+
+func (n *node) settleGroup(p *part, outcome quorum.Outcome, err error) (recheck bool) {
+	g := p.group
+	stale := isMissingScript(err) || err == nil && replyAt(p.cmd, 0, len(g.claims)) == -1
+	if stale && n.again() {
+		n.mu.Lock()
+		n.queue.groups = append([]*group{g}, n.queue.groups...)
+		n.mu.Unlock()
+		return true
+	}
+	if err != nil {
+		g.answer(g, n.index, outcome, nil, explain(err))
+		return stale
+	}
+	if doubt := n.doubt(); doubt != nil {
+		g.answer(g, n.index, quorum.Abstained, nil, doubt)
+		return stale
+	}
+	n.vouch(g.start)
+	g.answer(g, n.index, quorum.Granted, p.cmd.(intsCall).Val(), nil)
+	return stale
+}
+
+// settleReleases confirms what was answered, and queues the rest again: at once
+// where only the script was missing, and after a pause where the node refuses.
+func (n *node) settleReleases(p *part, err error) {
+	if err == nil {
+		n.mu.Lock()
+		confirmed := p.releases[:0]
+		for _, c := range p.releases {
+			if c.claim.marks[n.index]&quorum.Behind != 0 && n.flight.unreleased[c.claim.key] {
+				n.queue.releases = append(n.queue.releases, c) // what it stands behind failed
+				continue
+			}
+			c.claim.marks[n.index] = quorum.Absent
+			confirmed = append(confirmed, c)
+		}
+		n.mu.Unlock()
+		for _, c := range confirmed {
+			if c.round != nil {
+				c.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
+			}
+		}
+		return
+	}
+	cause, now := explain(err), n.clock.Early()
+	n.mu.Lock()
+	if isMissingScript(err) && n.again() {
+		n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
+	} else {
+		for _, c := range p.releases {
+			n.queue.refuse(c, cause, now)
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range p.releases {
+		if c.round != nil {
+			c.round.note(n.index, cause)
+		}
+	}
+}
+
+func (n *node) settleTime(p *part, outcome quorum.Outcome, err error) {
+	n.timeless = nil
+	denied := saysFirst(err, "NOPERM")
+	switch {
+	case err == nil:
+		n.sample(n.flight.sent, p.cmd.(timeCall).Val())
+	case denied && !n.cfg.trustClocks:
+		n.timeless = fmt.Errorf("%w: its clock can't be watched: grant the user +time, or use WithoutClockWatch: %w", fault.ErrMisconfigured, err)
+	case !denied && !n.cfg.trustClocks:
+		n.flight.unread = fmt.Errorf("its clock was not read behind the grant: %w", explain(err))
+	}
+	for _, r := range n.flight.probes {
+		switch {
+		case err != nil && !denied:
+			r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
+		case n.silence() != nil:
+			r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, n.silence())
+		default:
+			r.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
+		}
+	}
+}
+
+// replyAt reads the i-th of the n integers that a command was to bring; what is
+// missing reads as noReply.
+func replyAt(cmd redis.Cmder, i, n int) int64 {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val()
+	case intsCall:
+		if got := c.Val(); len(got) == n {
+			return got[i]
+		}
+	}
+	return noReply
+}
+
+// answered tells whether a reply was read into the command.
+func answered(cmd redis.Cmder) bool {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val() != noReply
+	case intsCall:
+		return len(c.Val()) > 0
+	case timeCall:
+		return !c.Val().IsZero()
+	case infoCall:
+		return c.Val() != ""
+	}
+	return true
+}
+
+// refusals are the error replies that precede a script's first write: the
+// command did not happen. Every other error reply says nothing.
+var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF", "NOREPLICAS"}, clusterReplies...)
+
+// clusterReplies are what only a server with cluster-enabled says, before it runs
+// anything.
+var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"}
+
+// classify tells what an error says of the command.
+func classify(err error) quorum.Outcome {
+	if err == nil {
+		return quorum.Granted
+	}
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &reply):
+		if hasAnyPrefix(reply.Error(), refusals...) {
+			return quorum.Failed
+		}
+		return quorum.Unknown
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		return quorum.Failed
+	default:
+		return quorum.Unknown
+	}
+}
+
+// isReply tells an error that the node gave from one of the way to it.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// isMissingScript tells that nothing happened because the server does not have
+// our scripts, or may have them from another time: it is not the one verified.
+func isMissingScript(err error) bool {
+	return err != nil && (saysFirst(err, "NOSCRIPT") || errors.Is(err, errExchanged))
+}
+
+// explain puts a node's error into words, and marks what waiting does not mend.
+func explain(err error) error {
+	var (
+		reply     redis.Error
+		op        *net.OpError
+		untrusted *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.Is(err, fault.ErrMisconfigured):
+		return err
+	case errors.As(err, &reply):
+		switch text := reply.Error(); {
+		case hasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
+			return fmt.Errorf("%w: credentials refused: %w", fault.ErrMisconfigured, err)
+		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
+			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
+			return fmt.Errorf("%w: the user's ACL lacks a right: %w", fault.ErrMisconfigured, err)
+		case hasAnyPrefix(text, clusterReplies...):
+			return fmt.Errorf("%w: a server in cluster mode, which moves keys to others, can't be a node: set cluster-enabled no: %w", fault.ErrMisconfigured, err)
+		case strings.HasPrefix(text, "READONLY"):
+			return fmt.Errorf("a replica, which can't be a node: %w", err)
+		case strings.HasPrefix(text, "OOM"):
+			return fmt.Errorf("out of memory: %w", err)
+		}
+		return err
+	case errors.As(err, &untrusted), errors.As(err, &op) && op.Op == "remote error":
+		return fmt.Errorf("%w: TLS failed: %w", fault.ErrMisconfigured, err)
+	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
+		return fmt.Errorf("%w: %w", errUnreached, err)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", errTimeout, err)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("connection lost: %w", err)
+	default:
+		return err
+	}
+}
+
+// saysFirst tells whether err is a reply that begins so. Most are nil, and
+// redis.HasErrorPrefix allocates for those as well.
+func saysFirst(err error, prefix string) bool {
+	return err != nil && redis.HasErrorPrefix(err, prefix)
+}
+
+func hasAnyPrefix(s string, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+package node
+
+import (
+	"math/bits"
+	"sync"
+
+	"github.com/quorumkit/redlock/internal/clock"
+)
+
+// vouchers are the nodes that vouch for a claim: those that granted or confirmed it
+// in the round that it stands on. The round and its nodes change together, so that
+// a straggler of an older round vouches for nothing any more.
+type vouchers struct {
+	mu    sync.Mutex    // guards the fields below; nothing else is taken under it
+	round clock.Instant // when the round was sent
+	nodes uint64        // one bit each
+}
+
+// stand has the claim stand on the round that was sent at start, for which these
+// nodes vouch.
+func (v *vouchers) stand(start clock.Instant, nodes uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.round, v.nodes = start, nodes
+}
+
+// vouch notes that node i granted or confirmed the claim in the round that was sent
+// at start.
+func (v *vouchers) vouch(i int, start clock.Instant) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.round == start {
+		v.nodes |= 1 << i
+	}
+}
+
+// discount takes node i out if the round was sent since then, and returns whether it
+// vouched and how many are left.
+func (v *vouchers) discount(i int, since clock.Instant) (vouched bool, left int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.round < since {
+		return false, 0
+	}
+	vouched = v.nodes&(1<<i) != 0
+	v.nodes &^= 1 << i
+	return vouched, bits.OnesCount64(v.nodes)
+}
+
+// set are the nodes that vouch, one bit each.
+func (v *vouchers) set() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.nodes
+}
+
+// vouchedBy tells whether node i vouches.
+func (v *vouchers) vouchedBy(i int) bool { return v.set()&(1<<i) != 0 }

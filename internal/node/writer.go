@@ -1,0 +1,277 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
+)
+
+// write is the writer: it sleeps until there is something to send, and sends it.
+func (n *node) write() {
+	defer close(n.stopped)
+	for n.sleep() {
+		n.flush()
+	}
+	n.unpin()
+	n.failQueued(fault.ErrClosed)
+}
+
+// sleep blocks until there is work that may be sent now. It returns false when the
+// node was closed, and is owed nothing that is still to be tried.
+func (n *node) sleep() bool {
+	for {
+		n.mu.Lock()
+		now := n.clock.Early()
+		work := n.queue.len() > 0 || n.queue.owes()
+		pause := n.pause(now)
+		if n.closed {
+			if !n.tries(now) {
+				n.ended = true
+				n.mu.Unlock()
+				return false
+			}
+			pause = min(pause, n.until.Sub(now))
+		}
+		if work && pause <= 0 {
+			n.mu.Unlock()
+			return true
+		}
+		n.idle = true
+		closed := n.closed
+		n.mu.Unlock()
+		if work {
+			n.doze(pause, closed)
+			continue
+		}
+		n.rest()
+	}
+}
+
+// tries tells whether a node that was closed is sent something more: what it was
+// never sent, and for as long as Close has time what it did not take; mu is held.
+func (n *node) tries(now clock.Instant) bool {
+	if n.down == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
+		return true
+	}
+	return n.queue.owes() && now < n.until
+}
+
+// rest blocks until the writer is woken, and gives a pinned connection back when
+// that takes long: an idle Locker keeps none of its user's pool.
+func (n *node) rest() {
+	if n.pinned != nil {
+		if n.idler == nil {
+			n.idler = n.clock.NewTimer(unpinAfter)
+		}
+		n.idler.Reset(unpinAfter)
+		defer n.idler.Stop()
+		select {
+		case <-n.wake:
+			return
+		case <-n.stop:
+			return
+		case <-n.idler.C:
+			n.unpin()
+		}
+	}
+	select {
+	case <-n.wake:
+	case <-n.stop:
+	}
+}
+
+// pause is how long the node is left alone: between two probes of one that is
+// down, and between two tries of rollbacks that it refuses; mu is held.
+func (n *node) pause(now clock.Instant) time.Duration {
+	switch {
+	case n.down != nil:
+		return n.downUntil.Sub(now)
+	case n.queue.len() == 0 && len(n.queue.releases) == 0:
+		return n.queue.retryAt.Sub(now)
+	default:
+		return 0
+	}
+}
+
+// doze waits out a pause between two probes of a node that is owed releases.
+func (n *node) doze(pause time.Duration, closed bool) {
+	t := n.clock.NewTimer(pause)
+	defer t.Stop()
+	stop := n.stop
+	if closed {
+		stop = nil // it was seen
+	}
+	select {
+	case <-t.C:
+	case <-n.wake:
+	case <-stop:
+	}
+}
+
+// flush sends what has gathered, and hands out the replies.
+func (n *node) flush() {
+	now := n.clock.Early()
+	n.mu.Lock()
+	n.busySince = now
+	suspect := n.down
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.busySince = 0
+		n.mu.Unlock()
+	}()
+	n.giveWay()
+	if suspect != nil {
+		if err := n.probe(); err != nil {
+			n.failed(err)
+			return
+		}
+		if err := n.meetAgain(); err != nil {
+			n.failed(err)
+			return
+		}
+	}
+	err := n.prepare()
+	if errors.Is(err, errExchanged) {
+		err = n.prepare() // the next connection is let in
+	}
+	if err != nil {
+		n.failed(err)
+		return
+	}
+	if suspect != nil { // only now: a node that loads its data tells the time, too
+		n.recovered()
+	}
+	n.take(now)
+	n.attend(now)
+	n.send()
+}
+
+// attend notes whether the node votes in the flight that was taken, and tells when
+// it does so again.
+func (n *node) attend(now clock.Instant) {
+	votes := n.flight.silent == nil
+	if votes && n.away {
+		n.returned.Store(int64(now))
+		n.observer.Returned(n.index)
+	}
+	n.away = !votes
+}
+
+// probe asks a node that was down for its TIME: the cheapest thing to lose.
+func (n *node) probe() error {
+	n.unpin() // the pool may have no other connection
+	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
+	sent := n.clock.Now()
+	err := n.calls.Process(context.Background(), cmd)
+	if errors.Is(err, errExchanged) { // the next connection is let in
+		cmd.SetErr(nil)
+		sent = n.clock.Now()
+		err = n.calls.Process(context.Background(), cmd)
+	}
+	switch {
+	case saysFirst(err, "NOPERM"):
+		return nil // it answers; whether it votes is asked with the next sample
+	case err != nil:
+		return err
+	}
+	n.sample(sent, cmd.Val())
+	return nil
+}
+
+// prepare makes sure that the scripts are there and that it is known whether the
+// node votes. It returns an error if the node can't be talked to.
+func (n *node) prepare() error {
+	if !n.loaded {
+		n.unpin() // the pool may have no other connection
+		if err := n.load(lua.KeepingScripts); err != nil {
+			return err
+		}
+		n.loaded = true
+	}
+	if n.tracker.Outdated(n.index) || n.met != n.turn() {
+		n.verifyAgain()
+	}
+	if n.epoch != "" {
+		return nil
+	}
+	if !n.due {
+		if why := n.tracker.WhyNot(n.index); why != nil {
+			n.abstains = why
+			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
+		}
+	}
+	n.unpin()
+	epoch, abstains, err := n.verify()
+	if err != nil {
+		return err
+	}
+	switch {
+	case abstains != nil && n.abstains == nil:
+		n.observer.Abstains(n.index, abstains)
+	case abstains == nil && n.abstains != nil:
+		n.observer.Votes(n.index)
+	}
+	if abstains != nil {
+		n.rechecks = 0 // what was asked again has its answer
+	}
+	n.epoch, n.abstains, n.due = epoch, abstains, false
+	return nil
+}
+
+// verifyAgain has the node verified before it votes again.
+func (n *node) verifyAgain() {
+	n.epoch, n.due = "", true
+	n.tracker.Void(n.index)
+}
+
+// load loads scripts over any connection.
+func (n *node) load(scripts []*lua.Script) error {
+	_, err := n.calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+		for _, s := range scripts {
+			p.ScriptLoad(context.Background(), s.Body)
+		}
+		return nil
+	})
+	return err
+}
+
+// wire is what flushes go out on.
+type wire interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// pin returns the connection for the next flush. While there is traffic it is
+// always the same one, which saves the pool's work and its look at the socket;
+// after a pause, and every few seconds, the pool looks again whether the connection
+// still lives.
+func (n *node) pin() wire {
+	if n.bounded == nil {
+		return n.calls
+	}
+	now := n.clock.Early()
+	if n.pinned != nil && (now.Sub(n.lastUse) > unpinAfter || now.Sub(n.pinnedAt) > repinAfter) {
+		n.unpin()
+	}
+	if n.pinned == nil {
+		n.pinned, n.pinnedAt, n.proven = n.bounded.Conn(), now, 0
+		n.pipeline = n.pinned.Pipeline()
+	}
+	n.lastUse = now
+	return n.pinned
+}
+
+// unpin gives the connection back to its pool, which drops it if it failed.
+func (n *node) unpin() {
+	if n.pinned != nil {
+		_ = n.pinned.Close() // always nil for a connection of a pool
+		n.pinned, n.pipeline = nil, nil
+	}
+}
