@@ -10,6 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -32,17 +33,17 @@ func (l *Locker) enter() bool {
 }
 
 // newClaim is a fresh attempt: its owner value was never used before.
-func (l *Locker) newClaim(key string, ttl time.Duration, start clock.Instant, floor quorum.Token) *claim {
+func (l *Locker) newClaim(key string, ttl time.Duration, start clock.Instant, floor quorum.Token) *node.Claim {
 	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
 	dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
-	c := &claim{
-		key: key, owner: dead[len(lua.TombstoneKey):], dead: dead, stripe: lua.StripeOf(key),
-		ttl: clock.Milliseconds(ttl), hint: max(l.peers.hint(), int64(floor)), //nolint:gosec // below 2^53
+	c := &node.Claim{
+		Key: key, Owner: dead[len(lua.TombstoneKey):], Dead: dead, Stripe: lua.StripeOf(key),
+		TTL: clock.Milliseconds(ttl), Hint: max(l.peers.Hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
-	c.rounds = 1
-	c.stand(start, 0)
-	if c.marks = c.room[:min(len(l.nodes), fewNodes)]; len(l.nodes) > fewNodes {
-		c.marks = make([]quorum.Mark, len(l.nodes))
+	c.Rounds = 1
+	c.Stand(start, 0)
+	if c.Marks = c.Room[:min(len(l.nodes), node.FewNodes)]; len(l.nodes) > node.FewNodes {
+		c.Marks = make([]quorum.Mark, len(l.nodes))
 	}
 	return c
 }
@@ -59,18 +60,18 @@ func (l *Locker) attempt(ctx context.Context, resource, key string, t terms, flo
 	defer l.attempts.Done()
 	start := l.clock.Start()
 	c := l.newClaim(key, t.ttl, start, floor)
-	w := l.waiters.Get().(*waiter).ready()
-	defer l.waiters.Put(w)
-	r := newRound(c, len(l.nodes), start, w)
+	w := l.sleepers.Get().(*node.Sleeper).Ready()
+	defer l.sleepers.Put(w)
+	r := node.NewRound(c, len(l.nodes), start, w)
 	for _, n := range l.nodes {
-		n.submitAcquire(r)
+		n.SubmitAcquire(r)
 	}
-	s, err := r.await(ctx, l.clock, l.cfg.bound(t.ttl), acquireStage, func() { l.rollBackGranted(r, t.ttl) })
+	s, err := r.Await(ctx, l.clock, l.cfg.bound(t.ttl), node.AcquireStage, func() { l.rollBackGranted(r, t.ttl) })
 	return l.conclude(ctx, resource, r, t, w, s, err)
 }
 
 // conclude makes a lock of a round that has ended at stage s, or rolls it back.
-func (l *Locker) conclude(ctx context.Context, resource string, r *round, t terms, w *waiter, s stage, err error) (*Lock, error) {
+func (l *Locker) conclude(ctx context.Context, resource string, r *node.Round, t terms, w *node.Sleeper, s node.Stage, err error) (*Lock, error) {
 	lock, err := l.judge(ctx, resource, r, t, w, s, err)
 	if err != nil {
 		l.tellAttempt(ctx, resource, r, err)
@@ -79,28 +80,28 @@ func (l *Locker) conclude(ctx context.Context, resource string, r *round, t term
 }
 
 // judge is conclude, but that nothing is told of a failure.
-func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, w *waiter, s stage, err error) (*Lock, error) {
-	c := r.claim
-	r.close(l.nodes, s == finished)
-	l.cfg.recorder.counters.poll(r.votes)
+func (l *Locker) judge(ctx context.Context, resource string, r *node.Round, t terms, w *node.Sleeper, s node.Stage, err error) (*Lock, error) {
+	c := r.Claim
+	r.Close(l.nodes, s == node.Finished)
+	l.cfg.recorder.counters.poll(r.Votes)
 	if err != nil {
 		l.rollBack(c, t.ttl)
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
 	}
-	token, why := l.token(ctx, c, r.votes, w, l.cfg.bound(t.ttl))
+	token, why := l.token(ctx, c, r.Votes, w, l.cfg.bound(t.ttl))
 	if why == nil {
 		why = l.vouched(r)
 	}
 	if why == nil {
-		c.token = int64(token) //nolint:gosec // below 2^53
-		valid := clock.ValidFrom(r.start, t.ttl, l.cfg.drift)
-		if why = l.outlasted(r.start, t.ttl, valid); why == nil {
-			return l.hold(ctx, resource, c, t, r.start, valid)
+		c.Token = int64(token) //nolint:gosec // below 2^53
+		valid := clock.ValidFrom(r.Start, t.ttl, l.cfg.drift)
+		if why = l.outlasted(r.Start, t.ttl, valid); why == nil {
+			return l.hold(ctx, resource, c, t, r.Start, valid)
 		}
 	}
 	l.rollBack(c, t.ttl)
 	sentinel := fault.ErrNoQuorum
-	if answered := quorum.Count(r.votes); answered.Granted+answered.Taken >= l.quorum {
+	if answered := quorum.Count(r.Votes); answered.Granted+answered.Taken >= l.quorum {
 		sentinel = fault.ErrNotAcquired
 	} else {
 		why = nil
@@ -108,7 +109,7 @@ func (l *Locker) judge(ctx context.Context, resource string, r *round, t terms, 
 	if errors.Is(why, errOutvoted) {
 		why = nil
 	}
-	return nil, quorumError("acquire", resource, sentinel, why, l.names, r.votes, r.causes)
+	return nil, quorumError("acquire", resource, sentinel, why, l.names, r.Votes, r.Causes)
 }
 
 // outlasted is why a round that was sent at start took too long for a lock of this
@@ -133,9 +134,9 @@ var (
 
 // token settles the token of a round that a quorum granted, with a raise round
 // where the grants differ.
-func (l *Locker) token(ctx context.Context, c *claim, votes []quorum.Vote, w *waiter, bound time.Duration) (quorum.Token, error) {
+func (l *Locker) token(ctx context.Context, c *node.Claim, votes []quorum.Vote, w *node.Sleeper, bound time.Duration) (quorum.Token, error) {
 	for _, v := range votes {
-		l.peers.seen(v.Token)
+		l.peers.Seen(v.Token)
 	}
 	verdict, t := quorum.Settle(votes)
 	switch verdict {
@@ -145,26 +146,26 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []quorum.Vote, w *wa
 		return 0, errOutvoted
 	case quorum.Waiting, quorum.Uneven:
 	}
-	c.rounds++
-	r := newRound(c, len(l.nodes), l.clock.Early(), w.ready())
-	r.raise = int64(t) //nolint:gosec // below 2^53
+	c.Rounds++
+	r := node.NewRound(c, len(l.nodes), l.clock.Early(), w.Ready())
+	r.Raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range votes {
 		switch {
 		case quorum.NeedsRaise(v, t):
 		case v.Outcome == quorum.Granted:
-			r.votes[i] = v
+			r.Votes[i] = v
 		default:
-			r.votes[i].Outcome = quorum.Failed
+			r.Votes[i].Outcome = quorum.Failed
 		}
 	}
 	for i, n := range l.nodes {
 		if quorum.NeedsRaise(votes[i], t) {
-			n.submitRaise(r)
+			n.SubmitRaise(r)
 		}
 	}
-	_, err := r.await(ctx, l.clock, bound, raiseStage(t), nil)
-	r.close(l.nodes, true)
-	if err == nil && quorum.SameToken(r.votes, t) >= l.quorum {
+	_, err := r.Await(ctx, l.clock, bound, node.RaiseStage(t), nil)
+	r.Close(l.nodes, true)
+	if err == nil && quorum.SameToken(r.Votes, t) >= l.quorum {
 		return t, nil
 	}
 	return 0, &raceError{above: t}
@@ -173,11 +174,11 @@ func (l *Locker) token(ctx context.Context, c *claim, votes []quorum.Vote, w *wa
 // vouched is why the grants of the round are worth less than a quorum; nil: they are
 // not. Those count of nodes that were not found to have stepped or forgotten since it
 // began.
-func (l *Locker) vouched(r *round) error {
-	set, cause := r.claim.set(), errUncounted
+func (l *Locker) vouched(r *node.Round) error {
+	set, cause := r.Claim.Set(), errUncounted
 	for i, n := range l.nodes {
-		if why := n.doubtedSince(r.start); why != nil {
-			set, cause = set&^(1<<i), fmt.Errorf("%s: %w", n.name, why)
+		if why := n.DoubtedSince(r.Start); why != nil {
+			set, cause = set&^(1<<i), fmt.Errorf("%s: %w", n.Name, why)
 		}
 	}
 	if bits.OnesCount64(set) < l.quorum {
@@ -187,27 +188,27 @@ func (l *Locker) vouched(r *round) error {
 }
 
 // rollBack cleans every node that may hold the claim, in the background.
-func (l *Locker) rollBack(c *claim, lease time.Duration) { l.discard(c, lease, c.rollback(), nil) }
+func (l *Locker) rollBack(c *node.Claim, lease time.Duration) { l.discard(c, lease, c.Rollback(), nil) }
 
 // rollBackGranted frees the nodes that granted a round which is lost already,
 // while its reason is still open.
-func (l *Locker) rollBackGranted(r *round, lease time.Duration) {
-	for i, v := range r.soFar() {
+func (l *Locker) rollBackGranted(r *node.Round, lease time.Duration) {
+	for i, v := range r.SoFar() {
 		if v.Outcome == quorum.Granted {
-			l.nodes[i].release(l.cleanup(r.claim, lease, r.claim.rollback(), nil))
+			l.nodes[i].Release(l.releaseOf(r.Claim, lease, r.Claim.Rollback(), nil))
 		}
 	}
 }
 
 // discard sends the release of a claim that nobody wants any more to every node
 // that may hold it. r, if any, collects the confirmations.
-func (l *Locker) discard(c *claim, lease time.Duration, entry leaving, r *round) {
-	c.over.Store(true)
+func (l *Locker) discard(c *node.Claim, lease time.Duration, entry node.Leaving, r *node.Round) {
+	c.Over.Store(true)
 	for _, n := range l.nodes {
-		n.release(l.cleanup(c, lease, entry, r))
+		n.Release(l.releaseOf(c, lease, entry, r))
 	}
 }
 
-func (l *Locker) cleanup(c *claim, lease time.Duration, entry leaving, r *round) cleanup {
-	return cleanup{claim: c, life: clock.Milliseconds(lease), until: l.clock.Early().Add(lease), entry: entry, round: r}
+func (l *Locker) releaseOf(c *node.Claim, lease time.Duration, entry node.Leaving, r *node.Round) node.Release {
+	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: l.clock.Early().Add(lease), Entry: entry, Round: r}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -18,7 +19,7 @@ type acquisition struct {
 	line     *line
 	t        terms
 	floor    quorum.Token
-	waiter   *waiter       // nil until it waits for the nodes, and after
+	waiter   *node.Sleeper // nil until it waits for the nodes, and after
 	joined   bool          // it has waited
 	hints    uint64        // nodes that called it, and were not asked yet
 	splits   int           // attempts in a row that some nodes granted
@@ -185,7 +186,7 @@ func (c *acquisition) join(ctx context.Context) error {
 	if !l.enter() {
 		return fault.ErrClosed
 	}
-	c.waiter = l.waiters.Get().(*waiter).ready()
+	c.waiter = l.sleepers.Get().(*node.Sleeper).Ready()
 	l.lines.lead(c.line, c.waiter)
 	return l.presence.join(ctx)
 }
@@ -198,7 +199,7 @@ func (c *acquisition) stopWaiting() {
 	l := c.locker
 	l.lines.follow(c.line, c.waiter)
 	l.presence.quit()
-	l.waiters.Put(c.waiter)
+	l.sleepers.Put(c.waiter)
 	c.waiter, c.joined = nil, true
 }
 
@@ -225,8 +226,8 @@ func (c *acquisition) rest(ctx context.Context) error {
 		l.presence.rest(c.line, c.votes, c.heard, next)
 		defer l.presence.cancel(c.line)
 	} else {
-		c.waiter.timer.Reset(next.After)
-		defer c.waiter.timer.Stop()
+		c.waiter.Timer.Reset(next.After)
+		defer c.waiter.Timer.Stop()
 	}
 	for {
 		hints, due := l.lines.called(c.line)
@@ -237,8 +238,8 @@ func (c *acquisition) rest(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-c.waiter.wake:
-		case <-c.waiter.timer.C:
+		case <-c.waiter.Wake:
+		case <-c.waiter.Timer.C:
 			return nil
 		case <-l.closing:
 			return fault.ErrClosed
@@ -251,7 +252,7 @@ func (c *acquisition) rest(ctx context.Context) error {
 // giveUp ends an acquisition that failed: the next goroutine's begins, or the process
 // leaves the queue, and whoever is next there is woken if it was our turn.
 func (l *Locker) giveUp(key string) {
-	if l.lines.ending(key) == leaveQueue {
+	if l.lines.ending(key) == node.LeaveQueue {
 		l.leave(key, l.nodes)
 	}
 	l.passOn(key)
@@ -263,11 +264,11 @@ func (l *Locker) passOn(key string) {
 }
 
 // leave takes the process's entry for a name off these nodes.
-func (l *Locker) leave(key string, nodes []*node) {
+func (l *Locker) leave(key string, nodes []*node.Node) {
 	c := l.newClaim(key, l.cfg.ttl, l.clock.Early(), 0)
-	c.over.Store(true)
+	c.Over.Store(true)
 	for _, n := range nodes {
-		n.release(l.cleanup(c, l.cfg.ttl, leaveQueue, nil))
+		n.Release(l.releaseOf(c, l.cfg.ttl, node.LeaveQueue, nil))
 	}
 }
 

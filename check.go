@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -121,7 +122,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	d := &doctor{cfg: &l.cfg, exams: make([]exam, len(l.nodes))}
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range l.nodes {
-		d.names = append(d.names, n.name)
+		d.names = append(d.names, n.Name)
 		g.Go(func() error {
 			d.exams[i] = examineNode(ctx, n, l.cfg.prefix)
 			return nil
@@ -145,7 +146,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	if r.Answered == 0 {
 		votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))
 		for i, e := range d.exams {
-			votes[i].Outcome, causes[i] = classify(e.err), e.err
+			votes[i].Outcome, causes[i] = node.Classify(e.err), e.err
 		}
 		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.names, votes, causes)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // slowestDial is how long a node's writer may be busy with one connection, or
@@ -57,7 +59,7 @@ func (d *doctor) client(i int) {
 	}
 	if dial, bounded := longestDial(o); !bounded {
 		d.find(SeverityWarning, i, aboutDial, "a connection may take for ever: DialTimeout is %v", o.DialTimeout)
-	} else if dial > max(slowestDial, dialShare*d.cfg.nodeTimeout) {
+	} else if dial > max(slowestDial, node.DialShare*d.cfg.nodeTimeout) {
 		d.find(SeverityWarning, i, aboutDial, "a connection may take %v: DialTimeout %v, DialerRetries %d", dial, o.DialTimeout, o.DialerRetries)
 	}
 	if o.PoolSize == 1 || o.MaxActiveConns == 1 {

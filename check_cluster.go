@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -179,7 +180,7 @@ func (d *doctor) membership() {
 func (d *doctor) hindrances() []error {
 	out := make([]error, len(d.exams))
 	for i, e := range d.exams {
-		if err := d.failed[i]; isReply(err) {
+		if err := d.failed[i]; node.IsReply(err) {
 			out[i] = err
 		}
 		if at := slices.IndexFunc(e.faults, func(x failedUse) bool { return !x.wakes }); at >= 0 {

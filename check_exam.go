@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 const (
@@ -75,9 +76,9 @@ var configs = []string{
 }
 
 // examineNode asks one node everything, and changes nothing there.
-func examineNode(ctx context.Context, n *node, prefix string) exam {
+func examineNode(ctx context.Context, n *node.Node, prefix string) exam {
 	e := exam{config: map[string]string{}}
-	if c, ok := n.client.(*redis.Client); ok {
+	if c, ok := n.Client.(*redis.Client); ok {
 		e.options = c.Options()
 	}
 	// One pipeline is one connection, so the record belongs to the process whose
@@ -94,9 +95,9 @@ func examineNode(ctx context.Context, n *node, prefix string) exam {
 	for _, name := range configs {
 		all = append(all, ask(ctx, "CONFIG", "GET", name))
 	}
-	putQuestions(ctx, n, dialShare*n.timeout, all)
+	putQuestions(ctx, n, node.DialShare*n.Timeout, all)
 	if e.err = told(all); e.err != nil {
-		e.err = partingWords(ctx, n, explain(e.err))
+		e.err = partingWords(ctx, n, node.Explain(e.err))
 		return e
 	}
 	e.readInfo(info)
@@ -110,10 +111,10 @@ func examineNode(ctx context.Context, n *node, prefix string) exam {
 }
 
 // putQuestions sends questions in one pipeline; each holds its own reply or error.
-func putQuestions(ctx context.Context, n *node, bound time.Duration, questions []question) {
+func putQuestions(ctx context.Context, n *node.Node, bound time.Duration, questions []question) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	_, err := n.calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, q := range questions {
 			_ = p.Process(ctx, q) // queued only
 		}
@@ -122,7 +123,7 @@ func putQuestions(ctx context.Context, n *node, bound time.Duration, questions [
 	for _, q := range questions {
 		// A client that fails before it sends may leave the commands as they were.
 		if q.Err() == nil && q.Val() == nil {
-			q.SetErr(errors.Join(errNoReply, err))
+			q.SetErr(errors.Join(node.ErrNoReply, err))
 		}
 	}
 }
@@ -155,7 +156,7 @@ func told(questions []question) error {
 // isRefused tells whether the server refuses the client's credentials.
 func isRefused(err error) bool {
 	var reply redis.Error
-	return errors.As(err, &reply) && hasAnyPrefix(reply.Error(), "NOAUTH", "WRONGPASS", "ERR AUTH")
+	return errors.As(err, &reply) && node.HasAnyPrefix(reply.Error(), "NOAUTH", "WRONGPASS", "ERR AUTH")
 }
 
 func (e *exam) readInfo(q question) {
@@ -189,15 +190,15 @@ func (e *exam) readConfig(name string, q question) {
 }
 
 // time takes round trips, each with a reading of the node's clock.
-func (e *exam) time(ctx context.Context, n *node) {
-	begin := n.clock.Early()
+func (e *exam) time(ctx context.Context, n *node.Node) {
+	begin := n.Clock.Early()
 	for i := range 1 + pings {
-		if i > fewPings && n.clock.Early().Sub(begin) > pingsCost*n.timeout || e.lost >= lostPings || ctx.Err() != nil {
+		if i > fewPings && n.Clock.Early().Sub(begin) > pingsCost*n.Timeout || e.lost >= lostPings || ctx.Err() != nil {
 			return
 		}
-		bound := n.timeout
+		bound := n.Timeout
 		if i == 0 {
-			bound *= dialShare // it may have to connect, and does not count
+			bound *= node.DialShare // it may have to connect, and does not count
 		}
 		t, err := takeTrip(ctx, n, bound)
 		var reply redis.Error
@@ -215,18 +216,18 @@ func (e *exam) time(ctx context.Context, n *node) {
 }
 
 // takeTrip takes one round trip.
-func takeTrip(ctx context.Context, n *node, bound time.Duration) (trip, error) {
-	sent := n.clock.Early()
+func takeTrip(ctx context.Context, n *node.Node, bound time.Duration) (trip, error) {
+	sent := n.Clock.Early()
 	server, err := readTime(ctx, n, bound)
-	took := n.clock.Early().Sub(sent)
+	took := n.Clock.Early().Sub(sent)
 	middle := sent.Add(took / 2)
 	return trip{took: took, at: middle, offset: server.Add(-middle.Sub(0))}, err
 }
 
-func readTime(ctx context.Context, n *node, bound time.Duration) (time.Time, error) {
+func readTime(ctx context.Context, n *node.Node, bound time.Duration) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	cmd := timeCall{redis.NewTimeCmd(ctx, "TIME")}
-	err := n.calls.Process(ctx, cmd)
+	cmd := node.TimeCall{TimeCmd: redis.NewTimeCmd(ctx, "TIME")}
+	err := n.Calls.Process(ctx, cmd)
 	return cmd.Val(), err
 }

@@ -1,7 +1,7 @@
 package redlock
 
 // A node that takes another server's data over is seen to have forgotten by its
-// replication id (identity.go). What makes the id another without need, and what
+// replication id (internal/node, identity.go). What makes the id another without need, and what
 // puts old data under the same id.
 
 var (

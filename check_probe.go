@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // A node is proved by doing there what a lock does, so that whatever its server
@@ -39,7 +40,7 @@ type step struct {
 	use   string // what for
 	wakes bool   // without it locks work, and waiting is slow
 	asks  bool   // it asks for the lock
-	cmd   anyCall
+	cmd   node.AnyCall
 	want  int64 // the least that it must return; 0: anything
 }
 
@@ -58,15 +59,15 @@ var errProbeGone = errors.New("the lock that it had just granted was gone")
 // shows on the very connection of the probe is a member's record, and its epoch; nil:
 // the node is not asked for a lock. hidden is why a script can't learn which server it
 // runs on; nil: it can, or that was not asked.
-func proveNode(ctx context.Context, n *node, voter func(membership.Observation) (string, bool)) (faults []failedUse, hidden error) {
-	ctx, cancel := context.WithTimeout(ctx, dialShare*n.timeout)
+func proveNode(ctx context.Context, n *node.Node, voter func(membership.Observation) (string, bool)) (faults []failedUse, hidden error) {
+	ctx, cancel := context.WithTimeout(ctx, node.DialShare*n.Timeout)
 	defer cancel()
 	var steps []step
-	err := n.calls.Watch(ctx, func(tx *redis.Tx) error {
-		p := newProbe(ctx, n.cfg.chance.Name())
+	err := n.Calls.Watch(ctx, func(tx *redis.Tx) error {
+		p := newProbe(ctx, n.Cfg.Chance.Name())
 		epoch, member, why := probeVoter(ctx, n, tx, voter)
 		if hidden = why; member {
-			if err := loadVoting(ctx, tx); err == nil { // what it refuses of that shows below
+			if err := node.LoadVoting(ctx, tx); err == nil { // what it refuses of that shows below
 				p.lock(epoch) //nolint:contextcheck // only the arguments of the call that it lays out are used
 			}
 		}
@@ -76,27 +77,27 @@ func proveNode(ctx context.Context, n *node, voter func(membership.Observation) 
 		return send(ctx, tx, steps)
 	})
 	if steps == nil {
-		return []failedUse{{use: "be connected to", err: explain(err)}}, nil
+		return []failedUse{{use: "be connected to", err: node.Explain(err)}}, nil
 	}
 	return judgeProbe(n, steps), hidden
 }
 
 // probeVoter is the epoch of a member, by what the node shows on this connection.
-func probeVoter(ctx context.Context, n *node, tx *redis.Tx, voter func(membership.Observation) (string, bool)) (epoch string, member bool, hidden error) {
+func probeVoter(ctx context.Context, n *node.Node, tx *redis.Tx, voter func(membership.Observation) (string, bool)) (epoch string, member bool, hidden error) {
 	if voter == nil {
 		return "", false, nil
 	}
-	now := n.clock.Now()
-	v, err := keep(ctx, tx, lua.ReadScript, "0")
+	now := n.Clock.Now()
+	v, err := node.Keep(ctx, tx, lua.ReadScript, "0")
 	reply, ok := v.([]any)
 	var refusal redis.Error
 	switch {
-	case errors.As(err, &refusal) && hidesIdentity(refusal):
+	case errors.As(err, &refusal) && node.HidesIdentity(refusal):
 		return "", false, err
 	case err != nil || !ok:
 		return "", false, nil //nolint:nilerr // what else it can't show is a finding of its own
 	}
-	epoch, member = voter(n.tracker.Judge(n.index, membership.ParseObservation(reply, now, n.clock.Now())))
+	epoch, member = voter(n.Tracker.Judge(n.Index, membership.ParseObservation(reply, now, n.Clock.Now())))
 	return epoch, member, nil
 }
 
@@ -114,14 +115,14 @@ func newProbe(ctx context.Context, id string) *probe {
 }
 
 func (p *probe) add(use string, want int64, args ...any) {
-	p.steps = append(p.steps, step{use: use, want: want, cmd: anyCall{redis.NewCmd(p.ctx, args...)}})
+	p.steps = append(p.steps, step{use: use, want: want, cmd: node.AnyCall{Cmd: redis.NewCmd(p.ctx, args...)}})
 }
 
 // lock takes a lock and extends it.
 func (p *probe) lock(epoch string) {
-	p.add("take a lock", 1, acquireArgs(p.key, p.dead, p.id, p.life, 1, probeField, epoch)...)
+	p.add("take a lock", 1, node.AcquireArgs(p.key, p.dead, p.id, p.life, 1, probeField, epoch)...)
 	p.steps[0].asks = true
-	p.add("renew a lock", 1, extendArgs(&claim{key: p.key, owner: p.id}, p.life, epoch)...)
+	p.add("renew a lock", 1, node.ExtendArgs(&node.Claim{Key: p.key, Owner: p.id}, p.life, epoch)...)
 }
 
 // keep releases the lock, if there is one, and leaves a tombstone that ends at once.
@@ -161,14 +162,14 @@ func send(ctx context.Context, tx *redis.Tx, steps []step) error {
 	})
 	for _, s := range steps {
 		if s.cmd.Err() == nil && s.cmd.Val() == nil {
-			s.cmd.SetErr(errors.Join(errNoReply, err))
+			s.cmd.SetErr(errors.Join(node.ErrNoReply, err))
 		}
 	}
 	return nil
 }
 
 // judgeProbe is what was refused, each refusal once.
-func judgeProbe(n *node, steps []step) []failedUse {
+func judgeProbe(n *node.Node, steps []step) []failedUse {
 	var out []failedUse
 	note := func(s step, err error) {
 		same := func(f failedUse) bool { return f.err.Error() == err.Error() }
@@ -178,13 +179,13 @@ func judgeProbe(n *node, steps []step) []failedUse {
 	}
 	for _, s := range steps {
 		err := s.cmd.Err()
-		n.sawRefusal(err)
+		n.SawRefusal(err)
 		got := integer(s.cmd.Val())
 		switch {
-		case isMissingScript(err) && len(out) > 0: // what was not loaded is told
+		case node.IsMissingScript(err) && len(out) > 0: // what was not loaded is told
 		case err != nil && !errors.Is(err, redis.Nil):
-			if !isReply(err) {
-				err = explain(err)
+			if !node.IsReply(err) {
+				err = node.Explain(err)
 			}
 			note(s, err) // the server's own words
 			if s.want > 0 {
@@ -198,7 +199,7 @@ func judgeProbe(n *node, steps []step) []failedUse {
 		}
 	}
 	if len(out) == 0 {
-		n.sawWrite()
+		n.SawWrite()
 	}
 	return out
 }
@@ -213,7 +214,7 @@ func integer(reply any) int64 {
 }
 
 // prove proves all nodes that answered.
-func (d *doctor) prove(ctx context.Context, nodes []*node) {
+func (d *doctor) prove(ctx context.Context, nodes []*node.Node) {
 	d.seen = d.readRecords()
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range nodes {

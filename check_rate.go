@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // How far apart Check's two looks at a node's clock are: so many round trips, that
@@ -38,7 +39,7 @@ var (
 
 // lookAgain reads the clocks a second time, so that their rates can be told. It
 // blocks until the looks are far enough apart, or ctx is done.
-func (d *doctor) lookAgain(ctx context.Context, nodes []*node) {
+func (d *doctor) lookAgain(ctx context.Context, nodes []*node.Node) {
 	var slowest time.Duration
 	var first clock.Instant
 	looked := false
@@ -50,7 +51,7 @@ func (d *doctor) lookAgain(ctx context.Context, nodes []*node) {
 	if !looked {
 		return
 	}
-	c := nodes[0].clock
+	c := nodes[0].Clock
 	t := c.NewTimer(min(max(tripsPerLook*slowest, leastApart), mostApart) - c.Early().Sub(first))
 	defer t.Stop()
 	select {
@@ -69,12 +70,12 @@ func (d *doctor) lookAgain(ctx context.Context, nodes []*node) {
 }
 
 // timeAgain takes a few more round trips of a node that answered all the others.
-func (e *exam) timeAgain(ctx context.Context, n *node) {
+func (e *exam) timeAgain(ctx context.Context, n *node.Node) {
 	if len(e.trips) == 0 || e.lost > 0 {
 		return
 	}
 	for range fewPings {
-		if t, err := takeTrip(ctx, n, n.timeout); err == nil && (e.later.took == 0 || t.took < e.later.took) {
+		if t, err := takeTrip(ctx, n, n.Timeout); err == nil && (e.later.took == 0 || t.took < e.later.took) {
 			e.later = t
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // right is something that redlock does on a node, scripts included: a script's
@@ -108,7 +109,7 @@ var (
 
 // readRights tries each right with ACL DRYRUN, which runs nothing. Where that is
 // refused, what the questions themselves were told stands.
-func (e *exam) readRights(ctx context.Context, n *node, prefix string, who question, asked map[string]question) {
+func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who question, asked map[string]question) {
 	for _, name := range []string{"EVALSHA", "HMGET", "INFO"} {
 		if err := asked[name].Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
 			e.denied = append(e.denied, denial{what: name, use: "run redlock", votes: true})
@@ -122,12 +123,12 @@ func (e *exam) readRights(ctx context.Context, n *node, prefix string, who quest
 		e.aclErr = err
 		return
 	}
-	needed := rightsNeeded(prefix+triedName, n.cfg.unprotected)
+	needed := rightsNeeded(prefix+triedName, n.Cfg.Unprotected)
 	tries := make([]question, len(needed))
 	for i, r := range needed {
 		tries[i] = ask(ctx, append([]any{"ACL", "DRYRUN", e.user}, r.command...)...)
 	}
-	putQuestions(ctx, n, time.Duration(dialShare)*n.timeout, tries)
+	putQuestions(ctx, n, time.Duration(node.DialShare)*n.Timeout, tries)
 	var denied []denial
 	for i, q := range tries {
 		reply, err := q.Text()

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // What the findings about reaching a node say.
@@ -73,13 +75,13 @@ func (d *doctor) silent(i int, err error) {
 
 // partingWords is what a server says to a connection that it closes before it was asked
 // anything, because it has too many: a client that writes first may never read it.
-func partingWords(ctx context.Context, n *node, err error) error {
-	c, ok := n.client.(*redis.Client)
+func partingWords(ctx context.Context, n *node.Node, err error) error {
+	c, ok := n.Client.(*redis.Client)
 	var op *net.OpError
-	if dialing := errors.As(err, &op) && op.Op == "dial"; !ok || isReply(err) || dialing || errors.Is(err, errTimeout) {
+	if dialing := errors.As(err, &op) && op.Op == "dial"; !ok || node.IsReply(err) || dialing || errors.Is(err, node.ErrTimeout) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
 	o := c.Options()
 	conn, dialErr := o.Dialer(ctx, o.Network, o.Addr)

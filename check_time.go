@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 const (
@@ -68,7 +69,7 @@ func (d *doctor) roundTrip(i int) {
 		if len(e.trips) == 0 {
 			severity = SeverityError
 		}
-		d.find(severity, i, aboutRoundTrip, "%d of %d commands had no reply: %v", e.lost, asked, explain(e.timeErr))
+		d.find(severity, i, aboutRoundTrip, "%d of %d commands had no reply: %v", e.lost, asked, node.Explain(e.timeErr))
 	}
 	if len(e.trips) == 0 {
 		return
@@ -132,7 +133,7 @@ func (d *doctor) clocks() {
 				apart.Abs().Round(time.Millisecond), aheadOrBehind(apart), bound.Round(time.Microsecond))
 		}
 	}
-	if apart := own.at.Sub(middle.at); len(all) > 1 && apart.Abs() > hintLead {
+	if apart := own.at.Sub(middle.at); len(all) > 1 && apart.Abs() > node.HintLead {
 		d.find(SeverityInfo, -1, aboutOwnClock, "this client's clock is %v %s the nodes' median",
 			apart.Abs().Round(time.Millisecond), aheadOrBehind(apart))
 	}

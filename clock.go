@@ -11,7 +11,7 @@ import (
 // counts what the machine spent suspended, where the system can tell. Whatever
 // decides about a validity asks its Now; a lease begins at a reading of Start, which
 // may be too early, never too late. Wall clocks never enter a validity: they only
-// suggest tokens (peers.go), and date what is logged.
+// suggest tokens (internal/node, peers.go), and date what is logged.
 //
 // The rules are in internal/clock; here is how a Locker waits by it.
 

@@ -17,7 +17,7 @@ const (
 	watchTogether = 25 * time.Millisecond
 )
 
-// clockWatch has every node's clock read, and its identity looked at (identity.go), at
+// clockWatch has every node's clock read, and its identity looked at, at
 // least every watchEvery, while the Locker holds or waits for anything. It is one timer
 // for each Locker, whatever the number of locks; what traffic reads counts, and an idle
 // Locker sends nothing. A step that a reading shows ends at once what leans on it (see
@@ -62,9 +62,9 @@ func (w *clockWatch) tick() {
 	}
 	now, next := l.clock.Early(), watchEvery
 	for _, n := range l.nodes {
-		left := clock.Instant(n.readAt.Load()).Add(watchEvery).Sub(now)
+		left := clock.Instant(n.ReadAt.Load()).Add(watchEvery).Sub(now)
 		if left <= watchTogether {
-			n.submitSample(now)
+			n.SubmitSample(now)
 			left = watchEvery
 		}
 		next = min(next, left)
@@ -80,15 +80,4 @@ func (w *clockWatch) close() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-}
-
-// submitSample has the node's clock read. It does nothing where the node is not
-// talked to now: the next look comes soon, and a node that is down is sampled before
-// it is believed again.
-func (n *node) submitSample(now clock.Instant) {
-	n.mu.Lock()
-	if n.refusal(now) == nil {
-		n.queue.sample = true
-	}
-	n.nudge()
 }

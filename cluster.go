@@ -105,7 +105,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range l.nodes {
 		g.Go(func() error {
-			refusals[i] = n.refusesNow(ctx)
+			refusals[i] = n.RefusesNow(ctx)
 			return nil
 		})
 	}
@@ -303,7 +303,7 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	}
 	defer done()
 	t.LookAtAll(ctx, false)
-	v, name := t.View(), l.nodes[node].name
+	v, name := t.View(), l.nodes[node].Name
 	if v.Cluster() == "" {
 		return fault.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
 	}
@@ -313,7 +313,7 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	if others := len(v.Members(node, 0)); others < l.quorum { // nothing is written that could not be finished
 		return fault.Errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
 	}
-	gone, err := l.nodes[node].retire(ctx, v.Cluster())
+	gone, err := l.nodes[node].Retire(ctx, v.Cluster())
 	marks, faults := t.Mark(ctx, v, node, name)
 	t.LookAtAll(ctx, false)
 	switch {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/dispatch"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // recorder records what happens to a Locker: each event is counted, and told to the
@@ -49,10 +50,10 @@ func (l *Locker) tellFailure(ctx context.Context, resource string, t *terms, err
 }
 
 // tellAttempt tells that an attempt brought no lock.
-func (l *Locker) tellAttempt(ctx context.Context, resource string, r *round, err error) {
+func (l *Locker) tellAttempt(ctx context.Context, resource string, r *node.Round, err error) {
 	l.cfg.recorder.tell(Event{
 		Kind: AttemptFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
-		Duration: l.clock.Early().Sub(r.start), Rounds: r.claim.rounds, Context: ctx,
+		Duration: l.clock.Early().Sub(r.Start), Rounds: r.Claim.Rounds, Context: ctx,
 	})
 }
 
@@ -61,7 +62,7 @@ func (l *Lock) begun(t terms, start clock.Instant) Event {
 	return Event{
 		Kind: LockAcquired, Duration: l.since.Sub(t.call.began), Waited: start.Sub(t.call.began),
 		Validity: l.valid.Remaining(l.since),
-		Attempts: t.call.failed + 1, Rounds: l.claim.rounds, Turn: t.call.turn,
+		Attempts: t.call.failed + 1, Rounds: l.claim.Rounds, Turn: t.call.turn,
 	}
 }
 
@@ -77,13 +78,13 @@ func (l *Lock) tellEnd(now clock.Instant) {
 // tellExtension tells what became of an extension of a lock that is held; failure is
 // nil where a quorum confirmed it. A fixed lease that the Locker itself confirms is
 // not extended.
-func (l *Lock) tellExtension(x *extension, failure *QuorumError) {
-	if l.fixed && x.renewal {
+func (l *Lock) tellExtension(x *node.Extension, failure *QuorumError) {
+	if l.fixed && x.Renewal {
 		return
 	}
 	now := l.locker.clock.Early()
 	l.mu.Lock()
-	e := Event{Kind: LockExtended, Duration: now.Sub(x.start), Validity: l.valid.Remaining(now), Renewal: x.renewal}
+	e := Event{Kind: LockExtended, Duration: now.Sub(x.Start), Validity: l.valid.Remaining(now), Renewal: x.Renewal}
 	l.mu.Unlock()
 	if failure != nil {
 		e.Kind, e.Err, e.Reason = ExtendFailed, failure, ReasonNoQuorum

@@ -89,9 +89,6 @@ func NewStood() (has func(string) bool, add func(string)) {
 	return s.has, s.add
 }
 
-// IdentityEvery is how old a look at a node's identity may be when it votes.
-const IdentityEvery = identityEvery
-
 // CallEnded has all nodes call a Locker that is closed, and says what it has not released.
 func CallEnded(l *Locker, key string) error {
 	for i := range l.nodes {

@@ -1,6 +1,8 @@
 package redlock
 
-import "github.com/quorumkit/redlock/internal/quorum"
+import (
+	"github.com/quorumkit/redlock/internal/quorum"
+)
 
 // Token is a fencing token: an unsigned integer that a quorum of nodes assigned
 // to one acquisition of one resource, greater than every token issued before for

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // Nodes that forget while their process lives: run_id and scripts stay.
@@ -108,7 +109,7 @@ func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
 			}
 			held := mustAcquire(t, holder, "orders/42")
 			pollUntil(t, time.Second, "the contender's look is older than a failover in place may be quick (SAFETY, Limits)", func() bool {
-				return time.Since(looked) > 2*redlock.IdentityEvery
+				return time.Since(looked) > 2*node.IdentityEvery
 			})
 			traffic := func() {
 				if busy {

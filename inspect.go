@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -70,7 +71,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 	answered := 0
 	votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))
 	for i, n := range in.Nodes {
-		votes[i].Outcome, causes[i] = classify(n.Err), n.Err
+		votes[i].Outcome, causes[i] = node.Classify(n.Err), n.Err
 		if n.Err == nil || errors.Is(n.Err, errForeignType) {
 			answered++
 		}
@@ -92,7 +93,7 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 	}
 	answers := make(chan answer, len(l.nodes))
 	for i, n := range l.nodes {
-		in.Nodes[i].Name = n.name
+		in.Nodes[i].Name = n.Name
 		l.looks.Go(func() { answers <- answer{i, inspectNode(ctx, n, in.Key)} })
 	}
 	limit := l.clock.NewTimer(l.cfg.nodeTimeout)
@@ -106,7 +107,7 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 			heard |= 1 << a.node
 			missing--
 		case <-limit.C:
-			why = errTimeout
+			why = node.ErrTimeout
 		case <-ctx.Done():
 			why = fault.OfContext(ctx)
 		}
@@ -120,25 +121,25 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 
 // inspectNode asks one node. The caller's deadline is not passed on: it would come
 // back as the silence of the node.
-func inspectNode(ctx context.Context, n *node, key string) NodeInspection {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
+func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
 	defer cancel()
-	in := NodeInspection{Name: n.name}
+	in := NodeInspection{Name: n.Name}
 	var owner, stripe *redis.SliceCmd
 	var left *redis.DurationCmd
-	_, err := n.calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		owner = p.MGet(ctx, key)
 		left = p.PTTL(ctx, key)
 		stripe = p.HMGet(ctx, lua.NodeKey, strconv.FormatInt(lua.StripeOf(key), 10), "base")
 		return nil
 	})
 	if err != nil {
-		in.Err = explain(err)
+		in.Err = node.Explain(err)
 		return in
 	}
 	in.Remaining = left.Val()
 	if len(owner.Val()) != 1 {
-		in.Err = errNoReply
+		in.Err = node.ErrNoReply
 		return in
 	}
 	switch held := owner.Val()[0].(type) {
@@ -164,13 +165,13 @@ func inspectNode(ctx context.Context, n *node, key string) NodeInspection {
 // inLine is who waits for the key on the node: nobody, where the node does not
 // say. It comes after the rest, since a client that may not read the queue is still
 // told who holds.
-func inLine(ctx context.Context, n *node, key string) []string {
-	ids, err := n.calls.ZRange(ctx, lua.QueueKey+key, 0, -1).Result()
+func inLine(ctx context.Context, n *node.Node, key string) []string {
+	ids, err := n.Calls.ZRange(ctx, lua.QueueKey+key, 0, -1).Result()
 	if err != nil || len(ids) == 0 {
 		return nil
 	}
 	signs := make([]*redis.IntCmd, len(ids))
-	_, err = n.calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
 			signs[i] = p.Exists(ctx, lua.LiveKey+id)
 		}

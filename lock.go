@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/tokenctx"
 )
@@ -20,7 +21,7 @@ import (
 type Lock struct {
 	locker   *Locker
 	resource string
-	claim    *claim
+	claim    *node.Claim
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
 	since    clock.Instant   // when it was known to be held
 	maxUntil clock.Instant   // 0: no bound
@@ -43,7 +44,7 @@ type Lock struct {
 }
 
 // hold makes a lock of a claim that a quorum granted.
-func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, start clock.Instant, valid clock.Validity) (*Lock, error) {
+func (l *Locker) hold(ctx context.Context, resource string, c *node.Claim, t terms, start clock.Instant, valid clock.Validity) (*Lock, error) {
 	lock := &Lock{
 		locker: l, resource: resource, claim: c, values: ctx, fixed: t.fixed,
 		since: l.clock.Early(), ttl: t.ttl, asked: t.ttl, valid: valid, place: -1,
@@ -52,14 +53,14 @@ func (l *Locker) hold(ctx context.Context, resource string, c *claim, t terms, s
 		lock.maxUntil = start.Add(t.maxHold)
 	}
 	lock.renewAt = lock.renewal(start)
-	l.lines.holds(c.key)
+	l.lines.holds(c.Key)
 	if !l.scheduler.add(lock, lock.begun(t, start)) {
 		l.rollBack(c, t.ttl)
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	lock.doubt(start)
 	if t.call.turn == TurnHandedOver { // its predecessor may still have been due
-		start = start.Add(-confirmSpread)
+		start = start.Add(-node.ConfirmSpread)
 	}
 	if lock.missed(start) {
 		lock.hasten()
@@ -76,14 +77,14 @@ func (l *Lock) renewal(start clock.Instant) clock.Instant {
 	if l.fixed {
 		return clock.Never
 	}
-	return renewalAfter(start, l.ttl, l.locker.share(l.claim.key))
+	return renewalAfter(start, l.ttl, l.locker.share(l.claim.Key))
 }
 
 // doubt takes the nodes that were found to have stepped or forgotten since start out
 // of what the lock stands on, which may end it.
 func (l *Lock) doubt(start clock.Instant) {
 	for i, n := range l.locker.nodes {
-		if why := n.doubtedSince(start); why != nil {
+		if why := n.DoubtedSince(start); why != nil {
 			l.discount(i, 0, why)
 		}
 	}
@@ -100,7 +101,7 @@ func (l *Locker) distrust(node int, since clock.Instant, cause error) {
 // discount takes one node out of what the lock stands on, if that is a round since
 // then, and ends the lock where that leaves no quorum.
 func (l *Lock) discount(node int, since clock.Instant, cause error) {
-	vouched, left := l.claim.discount(node, since)
+	vouched, left := l.claim.Discount(node, since)
 	if !vouched || left >= l.locker.quorum {
 		return
 	}
@@ -112,7 +113,7 @@ func (l *Lock) Resource() string { return l.resource }
 
 // Token returns the fencing token: greater than every token issued before for
 // this resource. It does not change while the lock is held.
-func (l *Lock) Token() Token { return Token(l.claim.token) } //nolint:gosec // positive
+func (l *Lock) Token() Token { return Token(l.claim.Token) } //nolint:gosec // positive
 
 // Remaining returns how long the lock may still be trusted, as of now: 0 when it
 // is not held. It consults the clock, so it is right at the first call after a
@@ -245,7 +246,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	l.mu.Unlock()
 	e := l.locker.extend([]*Lock{l}, []time.Duration{ttl})
 	var err error
-	e.wait(ctx, l.locker.clock, l.bound(), func(int) { err = l.extended(e, 0, ttl) })
+	e.Wait(ctx, l.locker.clock, l.bound(), func(int) { err = l.extended(e, 0, ttl) })
 	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
 		err = errors.Join(fault.OfContext(ctx), err)
 	}
@@ -253,19 +254,19 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // extended draws the conclusions of an extension for this lock, the k-th in it.
-func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
-	verdict := e.verdict(k)
+func (l *Lock) extended(e *node.Extension, k int, ttl time.Duration) error {
+	verdict := e.Verdict(k)
 	if verdict == quorum.Won {
 		if err := l.confirm(e, ttl); err != nil {
 			return err
 		}
-		l.doubt(e.start)
+		l.doubt(e.Start)
 		cause := l.Err()
 		if cause != nil {
 			return cause
 		}
 		l.tellExtension(e, nil)
-		if l.missed(e.start) {
+		if l.missed(e.Start) {
 			l.hasten()
 		}
 		return nil
@@ -284,25 +285,25 @@ func (l *Lock) extended(e *extension, k int, ttl time.Duration) error {
 }
 
 // unconfirmed puts into words why an extension did not confirm this lock, the k-th in it.
-func (l *Lock) unconfirmed(e *extension, k int, sentinel error) *QuorumError {
-	votes, causes := e.result(k)
+func (l *Lock) unconfirmed(e *node.Extension, k int, sentinel error) *QuorumError {
+	votes, causes := e.Result(k)
 	return quorumError("extend", l.resource, sentinel, nil, l.locker.names, votes, causes)
 }
 
 // confirm takes in a lease that a quorum confirmed. A lapse is final. A fixed lease
 // that the Locker itself confirmed stays as long as it was.
-func (l *Lock) confirm(e *extension, ttl time.Duration) error {
+func (l *Lock) confirm(e *node.Extension, ttl time.Duration) error {
 	cfg, now := &l.locker.cfg, l.locker.clock.Now()
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
 		return ended("extend", l.resource, l.cause)
 	}
-	valid, ok := l.valid.Confirm(clock.ValidFrom(e.start, ttl, cfg.drift), now)
-	if ok && (!l.fixed || !e.renewal) {
+	valid, ok := l.valid.Confirm(clock.ValidFrom(e.Start, ttl, cfg.drift), now)
+	if ok && (!l.fixed || !e.Renewal) {
 		l.valid, l.ttl = valid, ttl
 	}
-	l.renewAt = l.renewal(e.start)
+	l.renewAt = l.renewal(e.Start)
 	l.mu.Unlock()
 	if !ok {
 		l.end(errLapsed, nil)
@@ -367,28 +368,28 @@ func (l *Lock) Release(ctx context.Context) error {
 
 // letGo ends the hold for cause and sends its release. It returns nil if the
 // lock had already ended.
-func (l *Lock) letGo(cause error) *round {
-	w := l.locker.waiters.Get().(*waiter).ready()
-	r := newRound(l.claim, len(l.locker.nodes), l.locker.clock.Early(), w)
+func (l *Lock) letGo(cause error) *node.Round {
+	w := l.locker.sleepers.Get().(*node.Sleeper).Ready()
+	r := node.NewRound(l.claim, len(l.locker.nodes), l.locker.clock.Early(), w)
 	if !l.end(cause, r) {
-		l.locker.waiters.Put(w)
+		l.locker.sleepers.Put(w)
 		return nil
 	}
 	return r
 }
 
 // confirmRelease waits for a quorum to confirm a release.
-func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
-	w := r.caller
-	defer l.locker.waiters.Put(w)
-	s, _ := r.await(context.Background(), l.locker.clock, bound, releaseStage, nil)
-	r.close(l.locker.nodes, s == finished)
-	took := l.locker.clock.Early().Sub(r.start)
-	if s == finished {
+func (l *Lock) confirmRelease(r *node.Round, bound time.Duration) error {
+	w := r.Caller
+	defer l.locker.sleepers.Put(w)
+	s, _ := r.Await(context.Background(), l.locker.clock, bound, node.ReleaseStage, nil)
+	r.Close(l.locker.nodes, s == node.Finished)
+	took := l.locker.clock.Early().Sub(r.Start)
+	if s == node.Finished {
 		l.tell(Event{Kind: ReleaseConfirmed, Duration: took})
 		return nil
 	}
-	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.names, r.votes, r.causes)
+	err := quorumError("release", l.resource, ErrNoQuorum, nil, l.locker.names, r.Votes, r.Causes)
 	l.tell(Event{Kind: ReleaseUnconfirmed, Duration: took, Err: err, Reason: ReasonNoQuorum})
 	return err
 }
@@ -396,7 +397,7 @@ func (l *Lock) confirmRelease(r *round, bound time.Duration) error {
 // end ends the lock for cause, once: its release is on the way (to r, if any) and
 // the name is free before anybody can see that it ended. It is told before the name
 // is free: the next holder's event must not come first.
-func (l *Lock) end(cause error, r *round) bool {
+func (l *Lock) end(cause error, r *node.Round) bool {
 	now := l.locker.clock.Early()
 	l.mu.Lock()
 	if l.cause != nil {

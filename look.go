@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -14,14 +15,14 @@ import (
 type looking struct {
 	presence *presence
 	lines    []*line
-	rounds   []int    // the rest that each line was in
-	bids     []*round // whose places the node was not told by an ask
-	told     int      // how many of these are in the call
+	rounds   []int         // the rest that each line was in
+	bids     []*node.Round // whose places the node was not told by an ask
+	told     int           // how many of these are in the call
 }
 
 // looking makes looks of lines; mu is held.
-func (w *presence) looking(lines []*line) []poll {
-	var looks []poll
+func (w *presence) looking(lines []*line) []node.Poll {
+	var looks []node.Poll
 	for batch := range slices.Chunk(lines, lua.LookBatchSize) {
 		k := &looking{presence: w, lines: batch, rounds: make([]int, len(batch))}
 		for i, ln := range batch {
@@ -34,10 +35,10 @@ func (w *presence) looking(lines []*line) []poll {
 
 // telling makes looks that tell a node of the places that these rounds asked by, as
 // far as the process still has them.
-func (w *presence) telling(bids []*round) (looks []poll) {
-	var stand []*round
+func (w *presence) telling(bids []*node.Round) (looks []node.Poll) {
+	var stand []*node.Round
 	for _, r := range bids {
-		if w.lines.stands(r.claim.key, r.asks.position) {
+		if w.lines.stands(r.Claim.Key, r.Asks.Position) {
 			stand = append(stand, r)
 		}
 	}
@@ -51,7 +52,7 @@ func (w *presence) telling(bids []*round) (looks []poll) {
 func (k *looking) Size() int { return len(k.lines) + len(k.bids) }
 
 // Singly is the same look in calls of one name each.
-func (k *looking) Singly() (looks []poll) {
+func (k *looking) Singly() (looks []node.Poll) {
 	for i := range k.lines {
 		looks = append(looks, &looking{presence: k.presence, lines: k.lines[i : i+1 : i+1], rounds: k.rounds[i : i+1 : i+1]})
 	}
@@ -87,8 +88,8 @@ func (k *looking) Wanted() (keys []string, positions []int64) {
 	k.lines, k.rounds = k.lines[:kept], k.rounds[:kept]
 	k.told = 0
 	for _, r := range k.bids {
-		if position := r.asks.position; k.presence.lines.stands(r.claim.key, position) {
-			keys, positions = append(keys, r.claim.key), append(positions, position)
+		if position := r.Asks.Position; k.presence.lines.stands(r.Claim.Key, position) {
+			keys, positions = append(keys, r.Claim.Key), append(positions, position)
 			k.told++
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -60,11 +61,11 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	clients := make([]redis.UniversalClient, len(urls))
 	own := make([]io.Closer, len(urls))
-	doors := make([]*doorkeeper, len(urls))
+	doors := make([]*node.ServerIdentity, len(urls))
 	for i, o := range options {
 		nodeurl.Harden(o, cfg.nodeTimeout)
 		if !cfg.unprotected {
-			doors[i] = guard(o)
+			doors[i] = node.Guard(o)
 		}
 		c := redis.NewClient(o)
 		clients[i], own[i] = c, c
@@ -75,7 +76,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	l.own = own
 	for i, n := range l.nodes {
-		n.door = doors[i] // before anything is sent
+		n.Door = doors[i] // before anything is sent
 	}
 	if err := l.warmUp(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -110,8 +111,8 @@ func secure(options []*redis.Options, c *tls.Config) error {
 // are slow to make a quorum, it waits longer for them.
 func (l *Locker) warmUp(ctx context.Context) error {
 	began := l.clock.Now()
-	until := began.Add(dialShare * l.cfg.nodeTimeout)
-	longest := began.Add(max(dialShare*l.cfg.nodeTimeout, slowStart))
+	until := began.Add(node.DialShare * l.cfg.nodeTimeout)
+	longest := began.Add(max(node.DialShare*l.cfg.nodeTimeout, slowStart))
 	causes := make([]error, len(l.nodes)) // the last that each node gave itself
 	for met := false; ; {
 		bound := until
@@ -120,32 +121,32 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		}
 		r, stopped := l.probe(ctx, max(bound.Sub(l.clock.Now()), 0))
 		answered, slow := 0, 0
-		for i, v := range r.votes {
-			cause := r.cause(i)
+		for i, v := range r.Votes {
+			cause := r.Cause(i)
 			switch {
-			case errors.Is(cause, errTwice):
+			case errors.Is(cause, node.ErrTwice):
 				return fault.Errorf("redlock: open: %w", cause)
 			case v.Outcome == quorum.Granted || v.Outcome == quorum.Abstained:
 				answered++
 			case isSlow(cause):
 				slow++
 			}
-			if causes[i] == nil || !errors.Is(cause, errNotSent) {
+			if causes[i] == nil || !errors.Is(cause, node.ErrNotSent) {
 				causes[i] = cause
 			}
 		}
 		met = met || answered >= l.quorum // the last round may have had no time to be sent
 		now := l.clock.Now()
-		if answered == len(r.votes) || met && now >= until {
+		if answered == len(r.Votes) || met && now >= until {
 			return nil
 		}
-		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.votes, unreached(causes, now.Sub(began)))
+		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.Votes, unreached(causes, now.Sub(began)))
 		late := now >= until && (now >= longest || answered+slow < l.quorum)
 		if stopped == nil && (late || failed.hopeless()) {
 			return failed
 		}
 		if stopped == nil {
-			stopped = l.wait(ctx, firstBackoff)
+			stopped = l.wait(ctx, node.FirstBackoff)
 		}
 		if stopped != nil {
 			return fault.Errorf("redlock: open: %w", errors.Join(stopped, failed))
@@ -155,7 +156,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 
 // isSlow tells a node that has not answered yet from one that refuses.
 func isSlow(cause error) bool {
-	return errors.Is(cause, errNotSent) || errors.Is(cause, errTimeout) || errors.Is(cause, errUnreached)
+	return errors.Is(cause, node.ErrNotSent) || errors.Is(cause, node.ErrTimeout) || errors.Is(cause, node.ErrUnreached)
 }
 
 // unreached puts the cause of nodes that gave none into words: what was asked of
@@ -163,28 +164,28 @@ func isSlow(cause error) bool {
 func unreached(causes []error, within time.Duration) []error {
 	told := slices.Clone(causes)
 	for i, cause := range told {
-		if errors.Is(cause, errNotSent) {
-			told[i] = fmt.Errorf("%w: nothing came of it within %v", errUnreached, within.Round(time.Millisecond))
+		if errors.Is(cause, node.ErrNotSent) {
+			told[i] = fmt.Errorf("%w: nothing came of it within %v", node.ErrUnreached, within.Round(time.Millisecond))
 		}
 	}
 	return told
 }
 
 // probe makes one round of all nodes that asks whether they answer, and vote.
-func (l *Locker) probe(ctx context.Context, limit time.Duration) (*round, error) {
-	w := l.waiters.Get().(*waiter).ready()
-	defer l.waiters.Put(w)
-	r := newRound(&claim{marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.Now(), w)
+func (l *Locker) probe(ctx context.Context, limit time.Duration) (*node.Round, error) {
+	w := l.sleepers.Get().(*node.Sleeper).Ready()
+	defer l.sleepers.Put(w)
+	r := node.NewRound(&node.Claim{Marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.Now(), w)
 	for _, n := range l.nodes {
-		n.submitProbe(r)
+		n.SubmitProbe(r)
 	}
-	_, err := r.await(ctx, l.clock, limit, func(votes []quorum.Vote) stage {
+	_, err := r.Await(ctx, l.clock, limit, func(votes []quorum.Vote) node.Stage {
 		if quorum.Count(votes).Pending == 0 {
-			return finished
+			return node.Finished
 		}
-		return open
+		return node.Open
 	}, nil)
-	r.close(l.nodes, false)
+	r.Close(l.nodes, false)
 	return r, err
 }
 

@@ -123,6 +123,7 @@ func (o acquireOption) applyAcquire(t *terms) { o(t) }
 type lockOption func(*terms)
 
 func (o lockOption) applyLocker(c *config) { o(&c.terms) }
+
 func (o lockOption) applyAcquire(t *terms) { o(t) }
 
 // WithTTL sets the lease: how long the nodes keep a lock that is not renewed. It

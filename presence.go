@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -37,12 +38,12 @@ type presence struct {
 // queueConfig is what waiting knows of the Locker.
 type queueConfig struct {
 	process string // the waiting process, to the nodes
-	nodes   []*node
+	nodes   []*node.Node
 	clock   *clock.Clock
 	timeout time.Duration // of a node
 	closing <-chan struct{}
-	watch   func()                          // has the nodes' clocks watched while anybody waits
-	leave   func(key string, nodes []*node) // takes the process's entry for a name off these nodes
+	watch   func()                               // has the nodes' clocks watched while anybody waits
+	leave   func(key string, nodes []*node.Node) // takes the process's entry for a name off these nodes
 }
 
 func newPresence(c queueConfig, lines *lineup) *presence {
@@ -176,7 +177,7 @@ func (w *presence) askAll(i int) {
 	looks := w.looking(slices.Clone(resting)) // which the writer cuts down
 	w.mu.Unlock()
 	for _, k := range looks {
-		w.nodes[i].submitPoll(k)
+		w.nodes[i].SubmitPoll(k)
 	}
 	w.lines.recall(i, resting)
 }
@@ -212,10 +213,10 @@ func (w *presence) step(now clock.Instant) time.Duration {
 	}
 	w.mu.Unlock()
 	for _, i := range beats {
-		w.nodes[i].submitPoll(&looking{presence: w})
+		w.nodes[i].SubmitPoll(&looking{presence: w})
 	}
 	for i, k := range looks {
-		w.nodes[(first+i)%len(w.nodes)].submitPoll(k)
+		w.nodes[(first+i)%len(w.nodes)].SubmitPoll(k)
 	}
 	if next == clock.Never {
 		return -1

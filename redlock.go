@@ -18,6 +18,7 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -27,16 +28,16 @@ type Locker struct {
 	cfg       config
 	clock     *clock.Clock
 	names     []string // of the nodes
-	nodes     []*node
+	nodes     []*node.Node
 	quorum    int
-	peers     *peers
+	peers     *node.Peers
 	tracker   *membership.Tracker
 	lines     *lineup
 	presence  *presence
 	waitedFor [256]atomic.Int64 // when a name of that stripe was last waited for; 0: never
 	scheduler *scheduler
 	clocks    *clockWatch
-	waiters   sync.Pool
+	sleepers  sync.Pool
 	gate      sync.RWMutex // closed changes under it, and attempts are entered
 	closed    atomic.Bool
 	attempts  sync.WaitGroup // calls that Close waits for before it releases anything
@@ -75,37 +76,37 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
 	}
 	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
-	l.waiters.New = func() any { return newWaiter(l.clock) }
-	l.peers = newPeers(l.clock, names, cfg.drift)
+	l.sleepers.New = func() any { return node.NewSleeper(l.clock) }
+	l.peers = node.NewPeers(l.clock, names, cfg.drift)
 	l.scheduler = newScheduler(l)
 	l.clocks = &clockWatch{locker: l}
 	seen := &nodeEvents{l, names}
 	l.tracker = membership.NewTracker(membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
 	forNodes := l.nodeConfig(cfg.chance.Name())
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, newNode(i, names[i], client, forNodes, l.clock, l.peers, l.tracker, seen))
+		l.nodes = append(l.nodes, node.New(i, names[i], client, forNodes, l.clock, l.peers, l.tracker, seen))
 	}
-	l.peers.nodes = l.nodes
+	l.peers.Nodes = l.nodes
 	for _, n := range l.nodes {
 		l.tracker.Attach(n)
 	}
 	l.presence = newPresence(queueConfig{
-		process: forNodes.process, nodes: l.nodes, clock: l.clock, timeout: cfg.nodeTimeout, closing: l.closing,
+		process: forNodes.Process, nodes: l.nodes, clock: l.clock, timeout: cfg.nodeTimeout, closing: l.closing,
 		watch: l.clocks.rouse, leave: l.leave,
 	}, l.lines)
 	for _, n := range l.nodes {
-		go n.write()
+		go n.Write()
 	}
 	go l.tracker.Run()
 	return l, nil
 }
 
 // nodeConfig is what each node knows of the Locker, which waits under this id.
-func (l *Locker) nodeConfig(process string) nodeConfig {
+func (l *Locker) nodeConfig(process string) node.Config {
 	c := &l.cfg
-	return nodeConfig{
-		timeout: c.nodeTimeout, drift: c.drift, trustClocks: c.trustClocks, unprotected: c.unprotected, chance: c.chance, process: process,
-		untold: func(bids []*round) []poll { return l.presence.telling(bids) }, recorded: l.lines.recorded,
+	return node.Config{
+		Timeout: c.nodeTimeout, Drift: c.drift, TrustClocks: c.trustClocks, Unprotected: c.unprotected, Chance: c.chance, Process: process,
+		Untold: func(bids []*node.Round) []node.Poll { return l.presence.telling(bids) }, Recorded: l.lines.recorded,
 	}
 }
 
@@ -247,8 +248,8 @@ func (l *Locker) once(ctx context.Context, resource string, ln *line, t terms) (
 	if !t.barging {
 		return l.attempt(ctx, resource, ln.key, t, 0)
 	}
-	c := acquisition{locker: l, resource: resource, line: ln, t: t, waiter: l.waiters.Get().(*waiter).ready()}
-	defer l.waiters.Put(c.waiter)
+	c := acquisition{locker: l, resource: resource, line: ln, t: t, waiter: l.sleepers.Get().(*node.Sleeper).Ready()}
+	defer l.sleepers.Put(c.waiter)
 	return c.bid(ctx, quorum.Barging)
 }
 
@@ -306,11 +307,11 @@ func (l *Locker) Close() error {
 	l.clocks.close()
 	l.presence.close()
 	for _, n := range l.nodes {
-		n.close(began.Add(max(l.cfg.closeTimeout-l.cfg.nodeTimeout, 0))) // so that the last call ends in time
+		n.Close(began.Add(max(l.cfg.closeTimeout-l.cfg.nodeTimeout, 0))) // so that the last call ends in time
 	}
 	bounded(deadline, func() {
 		for _, n := range l.nodes {
-			<-n.stopped
+			<-n.Stopped
 		}
 		l.scheduler.work.Wait()
 		l.looks.Wait()
@@ -349,7 +350,7 @@ func (l *Locker) releaseAll(until clock.Instant) error {
 	var first error
 	failed := 0
 	held := l.scheduler.stop()
-	rounds := make([]*round, len(held))
+	rounds := make([]*node.Round, len(held))
 	for i, lock := range held {
 		rounds[i] = lock.letGo(ErrClosed)
 	}

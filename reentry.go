@@ -70,7 +70,7 @@ func (l *Locker) reenter(ctx context.Context, key string) (*Lock, error) {
 	link, _ := ctx.Value(insideKey{}).(*inside)
 	for ; link != nil; link = link.outer {
 		// The innermost decides: one hold of a name follows another.
-		if on := link.sharing.lock; on.locker == l && on.claim.key == key {
+		if on := link.sharing.lock; on.locker == l && on.claim.Key == key {
 			return link.sharing.enter(ctx)
 		}
 	}

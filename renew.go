@@ -10,6 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 	// confirmTime is what all holders are given for that: until the loop of each
 	// has looked, and its clock watch has had the node verified, the spread, and a
 	// round that is tried again.
-	confirmTime = membership.JoinPoll + watchEvery + confirmSpread + 3*DefaultNodeTimeout
+	confirmTime = membership.JoinPoll + watchEvery + node.ConfirmSpread + 3*DefaultNodeTimeout
 )
 
 // renewalAfter is when a lease that was sent at start is renewed; share, from 0 to
@@ -42,7 +43,7 @@ func renewalAfter(start clock.Instant, ttl time.Duration, share float64) clock.I
 
 // confirmationAfter is when a lock is confirmed on a node that votes again since now.
 func confirmationAfter(now clock.Instant, share float64) clock.Instant {
-	return max(now.Add(time.Duration(share*float64(confirmSpread))).Floor(confirmGrid), now)
+	return max(now.Add(time.Duration(share*float64(node.ConfirmSpread))).Floor(confirmGrid), now)
 }
 
 // scheduler watches over all held locks of a Locker: it renews them in time,
@@ -198,12 +199,12 @@ func together(locks []*Lock) [][]*Lock {
 }
 
 // extend sends the extension of locks to ttls, and returns at once.
-func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *extension {
-	claims, leases := make([]*claim, len(locks)), make([]int64, len(locks))
+func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *node.Extension {
+	claims, leases := make([]*node.Claim, len(locks)), make([]int64, len(locks))
 	for i, lock := range locks {
 		claims[i], leases[i] = lock.claim, clock.Milliseconds(ttls[i])
 	}
-	return extend(l.nodes, claims, leases, l.clock.Early())
+	return node.Extend(l.nodes, claims, leases, l.clock.Early())
 }
 
 // renew makes one round for up to extendBatchSize locks. A lock that no quorum
@@ -214,8 +215,8 @@ func (s *scheduler) renew(locks []*Lock) {
 		ttls[i] = l.lease(s.locker.clock.Early())
 	}
 	e := s.locker.extend(locks, ttls)
-	e.renewal = true
-	e.wait(context.Background(), s.locker.clock, locks[0].bound(), func(k int) {
+	e.Renewal = true
+	e.Wait(context.Background(), s.locker.clock, locks[0].bound(), func(k int) {
 		l := locks[k]
 		if err := l.extended(e, k, ttls[k]); err != nil {
 			l.retryRenewal()
@@ -260,7 +261,7 @@ func (l *Lock) beginRenewal(now clock.Instant) bool {
 // votes again, and may hold none of them.
 func (s *scheduler) confirmOn(node int) {
 	for _, l := range s.held() {
-		if !l.claim.vouchedBy(node) {
+		if !l.claim.VouchedBy(node) {
 			l.hasten()
 		}
 	}
@@ -268,7 +269,7 @@ func (s *scheduler) confirmOn(node int) {
 
 // hasten confirms the lock soon, if that is sooner than it would be renewed.
 func (l *Lock) hasten() {
-	at := confirmationAfter(l.locker.clock.Early(), l.locker.share(l.claim.key))
+	at := confirmationAfter(l.locker.clock.Early(), l.locker.share(l.claim.Key))
 	l.mu.Lock()
 	l.renewAt = min(l.renewAt, at)
 	l.mu.Unlock()
@@ -279,7 +280,7 @@ func (l *Lock) hasten() {
 // lock: the round that was sent at about t came too early for it.
 func (l *Lock) missed(t clock.Instant) bool {
 	for i, n := range l.locker.nodes {
-		if clock.Instant(n.returned.Load()) > t && !l.claim.vouchedBy(i) {
+		if clock.Instant(n.Returned.Load()) > t && !l.claim.VouchedBy(i) {
 			return true
 		}
 	}
@@ -305,8 +306,10 @@ func (l *Lock) endHold() {
 // dueHeap orders locks by date, for container/heap.
 type dueHeap []*Lock
 
-func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Len() int { return len(h) }
+
 func (h dueHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j

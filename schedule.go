@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -107,7 +108,7 @@ func (w *presence) cancel(ln *line) {
 
 // dueLooks takes the looks that are due, for the nodes from number first on; mu
 // is held. What they look at is due again a while later, if no answer comes.
-func (w *presence) dueLooks(now clock.Instant) (looks []poll, first int) {
+func (w *presence) dueLooks(now clock.Instant) (looks []node.Poll, first int) {
 	first = w.turn
 	if now < w.nextLooks {
 		return nil, first

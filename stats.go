@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -133,9 +134,9 @@ func (s *Stats) count(c *counters) {
 func duration(nanoseconds *atomic.Int64) time.Duration { return time.Duration(nanoseconds.Load()) }
 
 // statsOf are the figures of one node.
-func statsOf(n *node, c *nodeCounters) NodeStats {
+func statsOf(n *node.Node, c *nodeCounters) NodeStats {
 	return NodeStats{
-		Name: n.name, Down: c.down.Load(), Abstains: c.abstains.Load() || n.stepped(),
+		Name: n.Name, Down: c.down.Load(), Abstains: c.abstains.Load() || n.Stepped(),
 		Refuses: c.refuses.Load(),
 		Granted: c.votes[quorum.Granted].Load(), Taken: c.votes[quorum.Taken].Load(), Abstained: c.votes[quorum.Abstained].Load(),
 		Unknown: c.votes[quorum.Unknown].Load(), Failed: c.votes[quorum.Failed].Load(), Late: c.votes[quorum.Pending].Load(),

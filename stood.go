@@ -1,6 +1,8 @@
 package redlock
 
-import "github.com/quorumkit/redlock/internal/lua"
+import (
+	"github.com/quorumkit/redlock/internal/lua"
+)
 
 // stoodBits is how many bits a process remembers the names by that it stood in line
 // for: 8 KiB, from the first such name on.

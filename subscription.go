@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 // the number of names that it waits for. A call is a hint and no more: it may be
 // lost, doubled, late or forged, and all that it brings about is a question.
 type subscription struct {
-	node    *node
+	node    *node.Node
 	channel string
 	clock   *clock.Clock
 	called  func(node int, key string)
@@ -71,7 +72,7 @@ func (s *subscription) settle() {
 // context that is over keeps it from that; a new subscription says when that was.
 // Receive is used because Channel drops messages when many come at once.
 func (s *subscription) listen(ctx context.Context) {
-	p := s.node.client.Subscribe(ctx) // to nothing: it does not connect yet
+	p := s.node.Client.Subscribe(ctx) // to nothing: it does not connect yet
 	if p.Subscribe(ctx, s.channel) != nil {
 		_ = p.Close()
 		return
@@ -85,7 +86,7 @@ func (s *subscription) listen(ctx context.Context) {
 	once, end := context.WithCancel(context.WithoutCancel(ctx))
 	end()
 	asked := false
-	limit := dialShare * s.node.timeout
+	limit := node.DialShare * s.node.Timeout
 	for ctx.Err() == nil {
 		message, err := p.ReceiveTimeout(once, limit)
 		var timeout net.Error
@@ -95,7 +96,7 @@ func (s *subscription) listen(ctx context.Context) {
 		case asked || !s.up.Load() || !errors.As(err, &timeout) || !timeout.Timeout():
 			return
 		default:
-			if asked, limit = true, s.node.timeout; p.Ping(once) != nil {
+			if asked, limit = true, s.node.Timeout; p.Ping(once) != nil {
 				return
 			}
 			continue
@@ -104,9 +105,9 @@ func (s *subscription) listen(ctx context.Context) {
 		case *redis.Subscription:
 			s.up.Store(true)
 			s.settle()
-			s.renewed(s.node.index)
+			s.renewed(s.node.Index)
 		case *redis.Message:
-			s.called(s.node.index, m.Payload)
+			s.called(s.node.Index, m.Payload)
 		}
 	}
 }

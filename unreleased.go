@@ -56,8 +56,8 @@ func (e *unreleasedError) Unwrap() []error {
 func (l *Locker) unreleased() error {
 	var e unreleasedError
 	for i, n := range l.nodes {
-		u := unreleased{node: i, name: n.name}
-		if u.names, u.cause = n.unreleased(l.clock.Early()); len(u.names) == 0 {
+		u := unreleased{node: i, name: n.Name}
+		if u.names, u.cause = n.Unreleased(l.clock.Early()); len(u.names) == 0 {
 			continue
 		}
 		for k, name := range u.names {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -38,7 +39,7 @@ type line struct {
 	hints    uint64    // nodes that said it is our turn, one bit each
 	due      bool      // a look found it free
 	crowded  bool      // it was waited for
-	leader   *waiter
+	leader   *node.Sleeper
 	polls    pollSchedule
 }
 
@@ -136,22 +137,22 @@ func (ls *lineup) holds(key string) {
 // ending is how the holder's release, or the rollback of who gives up, is to leave
 // the process's entry. While others of the process wait and its turn is not over,
 // it keeps its place. Else the place is given up, whatever the release brings.
-func (ls *lineup) ending(key string) leaving {
+func (ls *lineup) ending(key string) node.Leaving {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.names[key]
 	if ln == nil {
-		return leaveNothing
+		return node.LeaveNothing
 	}
 	if ln.recorded && ln.queue.Len() > 0 && quorum.TurnLeft(ln.held, ls.turns) {
-		return leaveEntry
+		return node.LeaveEntry
 	}
 	recorded := ln.recorded
 	ln.position, ln.recorded, ln.held = quorum.NoTicket, false, 0
 	if recorded {
-		return leaveQueue
+		return node.LeaveQueue
 	}
-	return leaveNothing
+	return node.LeaveNothing
 }
 
 // pass gives the turn for key to the next in line. Where nobody is, and the process
@@ -260,20 +261,20 @@ func (ln *line) rouse() {
 		return
 	}
 	select {
-	case ln.leader.wake <- struct{}{}:
+	case ln.leader.Wake <- struct{}{}:
 	default:
 	}
 }
 
 // lead makes w what hints and looks wake.
-func (ls *lineup) lead(ln *line, w *waiter) {
+func (ls *lineup) lead(ln *line, w *node.Sleeper) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln.leader, ln.due, ln.crowded = w, false, true
 }
 
 // follow ends lead, unless another goroutine leads already.
-func (ls *lineup) follow(ln *line, w *waiter) {
+func (ls *lineup) follow(ln *line, w *node.Sleeper) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ln.leader == w {

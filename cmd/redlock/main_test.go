@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	// Most tests wait most of the time, for leases and renewals.
-	_ = flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))
+	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "redlock-cmd-")
 		if err != nil {

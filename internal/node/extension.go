@@ -14,7 +14,7 @@ import (
 // re-seed. answer gets the node's reply, one integer for each claim.
 type group struct {
 	script *lua.Script
-	claims []*claim
+	claims []*Claim
 	ttls   []int64       // ms
 	start  clock.Instant // of its round
 	first  int           // of an extension: the claims are its locks from here on
@@ -22,7 +22,7 @@ type group struct {
 }
 
 // forget takes out the claims for which gone is true.
-func (g *group) forget(gone func(*claim) bool) {
+func (g *group) forget(gone func(*Claim) bool) {
 	k := 0
 	for i, c := range g.claims {
 		if !gone(c) {
@@ -45,15 +45,15 @@ func (g *group) singly() []*group {
 	return groups
 }
 
-// extension is one round that confirms many locks and lengthens their leases.
+// Extension is one round that confirms many locks and lengthens their leases.
 // Each lock has a verdict of its own, and is concluded when that is known: one that
 // waits for a node that hangs holds up no other.
-type extension struct {
-	nodes   []*node
-	claims  []*claim
+type Extension struct {
+	nodes   []*Node
+	claims  []*Claim
 	ttls    []int64
-	start   clock.Instant
-	renewal bool          // the Locker's own; the caller's, who alone reads it
+	Start   clock.Instant
+	Renewal bool          // the Locker's own; the caller's, who alone reads it
 	wake    chan struct{} // more locks are decided
 
 	mu       sync.Mutex       // guards the fields below
@@ -70,10 +70,10 @@ type confirmation struct {
 	cause   error
 }
 
-// extend sends the extension of claims to ttls (in ms), and returns at once.
-func extend(nodes []*node, claims []*claim, ttls []int64, start clock.Instant) *extension {
-	e := &extension{
-		nodes: nodes, claims: claims, ttls: ttls, start: start, wake: make(chan struct{}, 1),
+// Extend sends the extension of claims to ttls (in ms), and returns at once.
+func Extend(nodes []*Node, claims []*Claim, ttls []int64, start clock.Instant) *Extension {
+	e := &Extension{
+		nodes: nodes, claims: claims, ttls: ttls, Start: start, wake: make(chan struct{}, 1),
 		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
 	}
 	for _, node := range nodes {
@@ -83,11 +83,11 @@ func extend(nodes []*node, claims []*claim, ttls []int64, start clock.Instant) *
 }
 
 // of is what node i said of lock k; mu is held.
-func (e *extension) of(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
+func (e *Extension) of(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
 
 // answer takes in what one node said of some locks. What comes when a lock is
 // decided still tells whether the node vouches for it, or has lost it.
-func (e *extension) answer(g *group, i int, o quorum.Outcome, replies []int64, cause error) {
+func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var fresh, settled []int
@@ -107,7 +107,7 @@ func (e *extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 			}
 		case quorum.Won:
 			if settled = append(settled, k); c.outcome == quorum.Granted {
-				e.claims[k].vouch(i, e.start)
+				e.claims[k].vouch(i, e.Start)
 			}
 		case quorum.Lost, quorum.Contended, quorum.NoQuorum:
 		}
@@ -120,20 +120,20 @@ func (e *extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 }
 
 // decide judges lock k, and notes it if it is decided; mu is held.
-func (e *extension) decide(k int) quorum.Verdict {
+func (e *Extension) decide(k int) quorum.Verdict {
 	v := quorum.Count(e.votes(k)).Extension()
 	if v == quorum.Undecided {
 		return v
 	}
 	e.verdicts[k], e.open, e.fresh = v, e.open-1, append(e.fresh, k)
 	if v == quorum.Won {
-		e.claims[k].stand(e.start, e.confirmers(k))
+		e.claims[k].Stand(e.Start, e.confirmers(k))
 	}
 	return v
 }
 
 // call wakes whoever waits if locks were decided; mu is held.
-func (e *extension) call() {
+func (e *Extension) call() {
 	if len(e.fresh) == 0 {
 		return
 	}
@@ -144,7 +144,7 @@ func (e *extension) call() {
 }
 
 // confirmers are the nodes that confirmed lock k, one bit each; mu is held.
-func (e *extension) confirmers(k int) uint64 {
+func (e *Extension) confirmers(k int) uint64 {
 	set := uint64(0)
 	for i := range e.nodes {
 		if e.of(i, k).outcome == quorum.Granted {
@@ -155,7 +155,7 @@ func (e *extension) confirmers(k int) uint64 {
 }
 
 // votes are the nodes' votes on lock k; mu is held.
-func (e *extension) votes(k int) []quorum.Vote {
+func (e *Extension) votes(k int) []quorum.Vote {
 	var room [9]quorum.Vote
 	votes := append(room[:0], make([]quorum.Vote, len(e.nodes))...)
 	for i := range votes {
@@ -167,7 +167,7 @@ func (e *extension) votes(k int) []quorum.Vote {
 // confirmationOf reads lock k's reply of extend.lua, or of reseed.lua.
 func confirmationOf(replies []int64, k int) confirmation {
 	if k >= len(replies) {
-		return confirmation{outcome: quorum.Unknown, cause: errNoReply}
+		return confirmation{outcome: quorum.Unknown, cause: ErrNoReply}
 	}
 	switch replies[k] {
 	case 1:
@@ -179,14 +179,14 @@ func confirmationOf(replies []int64, k int) confirmation {
 	case -1:
 		return confirmation{outcome: quorum.Abstained, cause: errEpoch}
 	default:
-		return confirmation{outcome: quorum.Unknown, cause: errNoReply}
+		return confirmation{outcome: quorum.Unknown, cause: ErrNoReply}
 	}
 }
 
 // reseed puts back on node i those of the locks that it has lost and a quorum
 // confirmed in this round; mu is held.
-func (e *extension) reseed(i int, locks []int) {
-	g := &group{script: lua.ReseedScript, start: e.start}
+func (e *Extension) reseed(i int, locks []int) {
+	g := &group{script: lua.ReseedScript, start: e.Start}
 	for _, k := range locks {
 		if e.of(i, k).gone && e.verdicts[k] == quorum.Won {
 			g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])
@@ -205,12 +205,12 @@ func (e *extension) reseed(i int, locks []int) {
 	}
 	// A goroutine of the node may be holding our mu: its own queue's mu comes
 	// below ours, never above.
-	node.submitGroup(g, node.clock.Early())
+	node.submitGroup(g, node.Clock.Early())
 }
 
-// wait blocks until every lock is decided, limit has passed, or ctx is done. Each
+// Wait blocks until every lock is decided, limit has passed, or ctx is done. Each
 // lock is concluded as soon as its verdict is known, and at the latest then.
-func (e *extension) wait(ctx context.Context, c *clock.Clock, limit time.Duration, conclude func(k int)) {
+func (e *Extension) Wait(ctx context.Context, c *clock.Clock, limit time.Duration, conclude func(k int)) {
 	t := c.NewTimer(limit)
 	defer t.Stop()
 	for {
@@ -233,7 +233,7 @@ func (e *extension) wait(ctx context.Context, c *clock.Clock, limit time.Duratio
 
 // take returns the locks that were decided since it was last called, and how many
 // are open.
-func (e *extension) take() (fresh []int, open int) {
+func (e *Extension) take() (fresh []int, open int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	fresh, e.fresh = e.fresh, nil
@@ -241,7 +241,7 @@ func (e *extension) take() (fresh []int, open int) {
 }
 
 // expire decides what is still open: a node that has not answered is unknown.
-func (e *extension) expire() {
+func (e *Extension) expire() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k := range e.claims {
@@ -250,22 +250,22 @@ func (e *extension) expire() {
 		}
 		for i := range e.nodes {
 			if c := e.of(i, k); c.outcome == quorum.Pending {
-				*c = confirmation{outcome: quorum.Unknown, cause: errTimeout}
+				*c = confirmation{outcome: quorum.Unknown, cause: ErrTimeout}
 			}
 		}
 		e.decide(k)
 	}
 }
 
-// verdict returns what became of lock k.
-func (e *extension) verdict(k int) quorum.Verdict {
+// Verdict returns what became of lock k.
+func (e *Extension) Verdict(k int) quorum.Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.verdicts[k]
 }
 
-// result is what the nodes said of lock k.
-func (e *extension) result(k int) (votes []quorum.Vote, causes []error) {
+// Result is what the nodes said of lock k.
+func (e *Extension) Result(k int) (votes []quorum.Vote, causes []error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	causes = make([]error, len(e.nodes))

@@ -32,10 +32,10 @@ import (
 // votes: behind what is asked of the node in the same pipeline, so that a grant
 // counts whose node was still the one that was verified.
 
-// identityEvery is how old the last look at a node's identity may be when it votes.
+// IdentityEvery is how old the last look at a node's identity may be when it votes.
 // It is shorter than another server's data take to arrive, and long enough that a
 // busy node does not notice: a look costs it 2 us.
-const identityEvery = 25 * time.Millisecond
+const IdentityEvery = 25 * time.Millisecond
 
 var (
 	errReplica = errors.New("it is a replica, or was one just now: what it granted may be gone")
@@ -54,25 +54,25 @@ type infoCall struct{ *redis.StringCmd }
 
 func (infoCall) NoRetry() bool { return true }
 
-// addIdentity has the flight look at the node's identity, if the last look is not
+// addIdentity has the batch look at the node's identity, if the last look is not
 // of just now and of this connection.
-func (n *node) addIdentity() {
-	if n.cfg.unprotected || n.epoch == "" || n.proven != 0 && n.clock.Early().Sub(n.proven) <= identityEvery {
+func (n *Node) addIdentity() {
+	if n.Cfg.Unprotected || n.epoch == "" || n.proven != 0 && n.Clock.Early().Sub(n.proven) <= IdentityEvery {
 		return
 	}
-	n.addPart(part{cmd: n.flight.one.identityCall(), identity: true})
+	n.addCall(call{cmd: n.batch.one.identityCall(), identity: true})
 }
 
-// settleIdentity judges the look of this flight, before anything that the node
+// settleIdentity judges the look of this batch, before anything that the node
 // granted in it counts, and what any command says of its role.
-func (n *node) settleIdentity() {
-	f := &n.flight
+func (n *Node) settleIdentity() {
+	f := &n.batch
 	f.doubt, f.proven = nil, false
-	if n.cfg.unprotected {
+	if n.Cfg.Unprotected {
 		return
 	}
-	for i := range f.parts {
-		switch p := &f.parts[i]; {
+	for i := range f.calls {
+		switch p := &f.calls[i]; {
 		case saysFirst(p.cmd.Err(), "READONLY"):
 			n.forgot(errReplica)
 			return
@@ -83,24 +83,24 @@ func (n *node) settleIdentity() {
 }
 
 // judgeIdentity compares what INFO said with the server that was verified. What it
-// leaves open counts for nothing in this flight.
-func (n *node) judgeIdentity(c infoCall) {
+// leaves open counts for nothing in this batch.
+func (n *Node) judgeIdentity(c infoCall) {
 	switch info, err := c.Result(); {
 	case err != nil:
-		n.flight.doubt = fmt.Errorf("who it is was not learned: %w", explain(err))
+		n.batch.doubt = fmt.Errorf("who it is was not learned: %w", Explain(err))
 	case infoField(info, "role") != "master":
 		n.forgot(errReplica)
 	case infoField(info, "master_replid") != membership.HistoryOf(n.identity):
 		n.forgot(errHistory)
 	default:
-		n.proven, n.unproven, n.flight.proven = n.clock.Early(), 0, true
+		n.proven, n.unproven, n.batch.proven = n.Clock.Early(), 0, true
 	}
 }
 
 // recognize compares a node that is verified with what it was before. A new process
 // has lost its connections with the old one, and what that granted stands: the node
 // abstains from now on.
-func (n *node) recognize(o membership.Observation) {
+func (n *Node) recognize(o membership.Observation) {
 	before := n.identity
 	n.identity = o.Run
 	switch {
@@ -113,9 +113,9 @@ func (n *node) recognize(o membership.Observation) {
 
 // forgot takes note that the node's data may be others than when it was last
 // looked at: it must be installed anew, and nothing counts that it granted since.
-func (n *node) forgot(why error) {
-	n.flight.doubt = why
-	n.tracker.Forgot(n.index)
+func (n *Node) forgot(why error) {
+	n.batch.doubt = why
+	n.Tracker.Forgot(n.Index)
 	n.verifyAgain()
 	since := n.unproven
 	n.proven, n.unproven = 0, 0
@@ -127,18 +127,18 @@ func (n *node) forgot(why error) {
 // meetAgain asks a node that was down who it is: its address may lead to another
 // server by now, even to another node of ours. One that is not known as this node is
 // verified before it votes. It returns an error if the node can't be talked to.
-func (n *node) meetAgain() error {
-	if n.cfg.unprotected || n.epoch == "" {
+func (n *Node) meetAgain() error {
+	if n.Cfg.Unprotected || n.epoch == "" {
 		return nil
 	}
 	c := infoCall{redis.NewStringCmd(context.Background(), "INFO", "server", "replication")}
-	err := n.calls.Process(context.Background(), c)
-	if err != nil && !isReply(err) && !errors.Is(err, errExchanged) {
+	err := n.Calls.Process(context.Background(), c)
+	if err != nil && !IsReply(err) && !errors.Is(err, errExchanged) {
 		return err
 	}
 	info := c.Val()
 	known := membership.IdentityOf(infoField(info, "run_id"), infoField(info, "master_replid")) == n.identity && infoField(info, "role") == "master"
-	if !known || n.peers.serves(n.index, membership.ProcessOf(n.identity)) != nil {
+	if !known || n.peers.serves(n.Index, membership.ProcessOf(n.identity)) != nil {
 		n.verifyAgain()
 	}
 	return nil
@@ -147,8 +147,8 @@ func (n *node) meetAgain() error {
 // vouch notes that the node vouched for something in the round that was sent at
 // start. Without a look behind it, it counts until one says that the node was
 // another.
-func (n *node) vouch(start clock.Instant) {
-	if !n.flight.proven && (n.unproven == 0 || start < n.unproven) {
+func (n *Node) vouch(start clock.Instant) {
+	if !n.batch.proven && (n.unproven == 0 || start < n.unproven) {
 		n.unproven = start
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// handover is a lock on its way from one goroutine of the Locker to the next: each
+// Handover is a lock on its way from one goroutine of the Locker to the next: each
 // node that has the old claim's key is asked to pass it to the new claim, in one
 // round trip and past the queue. A node that can't is sent the old claim's
 // release instead; what the new claim then has is decided as ever, by a quorum.
-type handover struct {
-	old   cleanup // what a node gets that did not pass the lock
-	round *round  // of the new claim
+type Handover struct {
+	Old   Release // what a node gets that did not pass the lock
+	Round *Round  // of the new claim
 }
 
-// submitPass queues the handover, or the old claim's release.
-func (n *node) submitPass(h *handover) {
+// SubmitPass queues the handover, or the old claim's release.
+func (n *Node) SubmitPass(h *Handover) {
 	n.mu.Lock()
-	err := n.refusal(h.round.start)
-	h.round.claim.marks[n.index] |= quorum.Behind
+	err := n.refusal(h.Round.Start)
+	h.Round.Claim.Marks[n.Index] |= quorum.Behind
 	if err == nil {
 		n.queue.passes = append(n.queue.passes, h)
 	}
@@ -33,34 +33,34 @@ func (n *node) submitPass(h *handover) {
 
 // keep has the node release the old claim: it did not pass it on. The new one's
 // release follows it, and is not confirmed before.
-func (n *node) keep(h *handover, v quorum.Vote, cause error) {
-	n.release(h.old)
-	h.round.deliver(n.index, v, cause)
+func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
+	n.Release(h.Old)
+	h.Round.deliver(n.Index, v, cause)
 }
 
 // takePasses takes the handovers of keys that are there. Where an earlier command
 // may still come, or the node does not vote, the old claim's release goes out
 // instead; mu is held.
-func (n *node) takePasses() {
-	f := &n.flight
+func (n *Node) takePasses() {
+	f := &n.batch
 	for i, h := range n.queue.passes {
-		old := h.old.claim
-		switch quorum.PassingOf(old.marks[n.index], f.silent == nil, h.round.claim.over.Load()) {
+		old := h.Old.Claim
+		switch quorum.PassingOf(old.Marks[n.Index], f.silent == nil, h.Round.Claim.Over.Load()) {
 		case quorum.PassGone:
-			h.round.claim.marks[n.index] &^= quorum.Behind
-			if h.old.round != nil {
-				h.old.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
+			h.Round.Claim.Marks[n.Index] &^= quorum.Behind
+			if h.Old.Round != nil {
+				h.Old.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
-			h.round.deliver(n.index, quorum.Vote{Outcome: quorum.Taken}, errGone)
+			h.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Taken}, errGone)
 		case quorum.PassDoubted:
-			f.releases = append(f.releases, h.old)
-			h.round.deliver(n.index, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
+			f.releases = append(f.releases, h.Old)
+			h.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
 		case quorum.PassOver:
-			if !onward(h, n.queue.passes[i+1:], n.index) {
-				f.releases = append(f.releases, h.old)
+			if !onward(h, n.queue.passes[i+1:], n.Index) {
+				f.releases = append(f.releases, h.Old)
 			}
 		case quorum.PassGoes:
-			h.round.claim.marks[n.index] |= quorum.Unsure
+			h.Round.Claim.Marks[n.Index] |= quorum.Unsure
 			f.passes = append(f.passes, h)
 		}
 	}
@@ -71,16 +71,16 @@ func (n *node) takePasses() {
 // has passed the lock on before this node heard of it. A node that is slower than
 // the hand-overs stays among those that hold the lock; else one turn would thin
 // them out to a bare quorum.
-func onward(h *handover, later []*handover, node int) bool {
+func onward(h *Handover, later []*Handover, node int) bool {
 	for i, next := range later {
-		if next.old.claim != h.round.claim {
+		if next.Old.Claim != h.Round.Claim {
 			continue
 		}
-		if next.old.round != nil { // it never was here
-			next.old.round.deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
+		if next.Old.Round != nil { // it never was here
+			next.Old.Round.deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
 		from := *next
-		from.old = h.old
+		from.Old = h.Old
 		later[i] = &from
 		return true
 	}
@@ -90,27 +90,27 @@ func onward(h *handover, later []*handover, node int) bool {
 var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
 
 // addPasses makes calls of the handovers: nearly always there is one.
-func (n *node) addPasses() {
-	passes := n.flight.passes
+func (n *Node) addPasses() {
+	passes := n.batch.passes
 	if len(passes) == 1 {
-		n.addPart(part{cmd: n.flight.one.passCall(passes[0], &n.epoch), pass: passes[0]})
+		n.addCall(call{cmd: n.batch.one.passCall(passes[0], &n.epoch), pass: passes[0]})
 		return
 	}
 	for _, h := range passes {
-		n.addPart(part{cmd: (&singles{}).passCall(h, &n.epoch), pass: h})
+		n.addCall(call{cmd: (&reusable{}).passCall(h, &n.epoch), pass: h})
 	}
 }
 
 // settlePass hands out the reply to a pass. Where it did not happen, or may not
 // have, the old claim is released; the new one's own rollback, if it comes to
 // that, follows it.
-func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
-	c := h.round.claim
+func (n *Node) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
+	c := h.Round.Claim
 	var v quorum.Vote
 	switch reply := replyAt(cmd, 0, 1); {
 	case err != nil:
-		v, err = quorum.Vote{Outcome: outcome}, explain(err)
-		recheck = isMissingScript(err)
+		v, err = quorum.Vote{Outcome: outcome}, Explain(err)
+		recheck = IsMissingScript(err)
 	default:
 		recheck = reply == 0
 		v, err = n.acquireVote(reply)
@@ -121,19 +121,19 @@ func (n *node) settlePass(h *handover, cmd redis.Cmder, outcome quorum.Outcome, 
 		return recheck
 	}
 	n.mu.Lock()
-	h.old.claim.marks[n.index] = quorum.Absent
-	c.marks[n.index] &^= quorum.Behind
+	h.Old.Claim.Marks[n.Index] = quorum.Absent
+	c.Marks[n.Index] &^= quorum.Behind
 	n.mu.Unlock()
-	if h.old.round != nil {
-		h.old.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
+	if h.Old.Round != nil {
+		h.Old.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
 	if doubt := n.ungranted(); v.Outcome == quorum.Granted && doubt != nil {
 		v, err = quorum.Vote{Outcome: quorum.Abstained}, doubt
 	}
 	if v.Outcome == quorum.Granted {
-		n.vouch(h.round.start)
-		c.vouch(n.index, h.round.start)
+		n.vouch(h.Round.Start)
+		c.vouch(n.Index, h.Round.Start)
 	}
-	h.round.deliver(n.index, v, err)
+	h.Round.deliver(n.Index, v, err)
 	return recheck
 }

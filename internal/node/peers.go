@@ -13,17 +13,18 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// hintLead is how far a hint may be ahead of the nodes' clocks, so that a client
+// HintLead is how far a hint may be ahead of the nodes' clocks, so that a client
 // whose clock is years ahead does not use the tokens up.
-const hintLead = time.Minute
+const HintLead = time.Minute
 
-var errTwice = errors.New("one server listed twice")
+// ErrTwice is why a node does not vote whose server another node of the list is.
+var ErrTwice = errors.New("one server listed twice")
 
-// peers is what the nodes of one Locker need to know of each other, and of the
+// Peers is what the nodes of one Locker need to know of each other, and of the
 // tokens that were seen.
-type peers struct {
+type Peers struct {
 	clock *clock.Clock
-	nodes []*node      // attached once they are made
+	Nodes []*Node      // attached once they are made
 	lead  atomic.Int64 // how far a hint may be ahead of the Clock, in microseconds; 0: no sample yet
 	last  atomic.Int64 // the largest token seen, or hint given
 
@@ -34,8 +35,9 @@ type peers struct {
 	names   []string
 }
 
-func newPeers(c *clock.Clock, names []string, factor float64) *peers {
-	return &peers{
+// NewPeers is for the nodes of these names; factor is the drift that their clocks may have.
+func NewPeers(c *clock.Clock, names []string, factor float64) *Peers {
+	return &Peers{
 		clock: c, offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names,
 		seenBy: clock.NewCrossCheck(len(names), factor),
 	}
@@ -43,7 +45,7 @@ func newPeers(c *clock.Clock, names []string, factor float64) *peers {
 
 // sampled takes in a reading of a node's clock. It returns which nodes have
 // stepped, by the word of other nodes' clocks.
-func (p *peers) sampled(node int, r clock.Sample) []clock.Step {
+func (p *Peers) sampled(node int, r clock.Sample) []clock.Step {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offsets[node] = (r.Least + r.Most).Microseconds() / 2
@@ -56,14 +58,14 @@ func (p *peers) sampled(node int, r clock.Sample) []clock.Step {
 	}
 	slices.Sort(offsets)
 	// The median: one node whose clock is off, either way, moves nothing.
-	p.lead.Store(offsets[(len(offsets)-1)/2] + hintLead.Microseconds())
+	p.lead.Store(offsets[(len(offsets)-1)/2] + HintLead.Microseconds())
 	return p.seenBy.Take(node, r)
 }
 
-// hint suggests a token: the client's clock in microseconds, so that the nodes
+// Hint suggests a token: the client's clock in microseconds, so that the nodes
 // stay in step through crashes too, or one more than the last token seen. Each
 // hint is given once.
-func (p *peers) hint() int64 {
+func (p *Peers) Hint() int64 {
 	for {
 		last := p.last.Load()
 		h := last + 1
@@ -76,10 +78,10 @@ func (p *peers) hint() int64 {
 	}
 }
 
-// seen notes a token, so that the next hint is above it. One that is further
+// Seen notes a token, so that the next hint is above it. One that is further
 // ahead than a hint may be is some node's damage, or some name's past: it must not
 // carry all other names along.
-func (p *peers) seen(t quorum.Token) {
+func (p *Peers) Seen(t quorum.Token) {
 	if lead := p.lead.Load(); lead != 0 && int64(t) > int64(p.clock.Early())/1000+lead { //nolint:gosec // below 2^53
 		return
 	}
@@ -92,7 +94,7 @@ func (p *peers) seen(t quorum.Token) {
 }
 
 // forget drops what server a node was: it is down, and may come back as another.
-func (p *peers) forget(node int) {
+func (p *Peers) forget(node int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runs[node] = ""
@@ -100,12 +102,12 @@ func (p *peers) forget(node int) {
 
 // serves notes which server process a node is. One server listed twice would
 // vote twice, so the second entry is refused.
-func (p *peers) serves(node int, runID string) error {
+func (p *Peers) serves(node int, runID string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, other := range p.runs {
 		if i != node && other == runID && other != "" {
-			return fmt.Errorf("%w: %w: %s is %s", fault.ErrMisconfigured, errTwice, p.names[node], p.names[i])
+			return fmt.Errorf("%w: %w: %s is %s", fault.ErrMisconfigured, ErrTwice, p.names[node], p.names[i])
 		}
 	}
 	p.runs[node] = runID

@@ -8,9 +8,9 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// poll is one call of look.lua: a sign of life, the names that are looked at, and
+// Poll is one call of look.lua: a sign of life, the names that are looked at, and
 // places in line that the node is told of.
-type poll interface {
+type Poll interface {
 	// Wanted are the names that are still to be looked at, and the process's places
 	// there. It is asked when the call is sent.
 	Wanted() (keys []string, positions []int64)
@@ -19,31 +19,31 @@ type poll interface {
 	Answer(node int, votes bool, replies []int64, err error)
 	// Size is of how many names the poll is, and Singly the same in polls of one.
 	Size() int
-	Singly() []poll
+	Singly() []Poll
 }
 
-// submitPoll queues a poll, or fails it at once.
-func (n *node) submitPoll(k poll) {
+// SubmitPoll queues a poll, or fails it at once.
+func (n *Node) SubmitPoll(k Poll) {
 	n.mu.Lock()
-	err := n.refusal(n.clock.Early())
+	err := n.refusal(n.Clock.Early())
 	if err == nil {
 		n.queue.polls = append(n.queue.polls, k)
 	}
 	n.nudge()
 	if err != nil {
-		k.Answer(n.index, false, nil, err)
+		k.Answer(n.Index, false, nil, err)
 	}
 }
 
 // pollCall is look.lua.
-func (n *node) pollCall(k poll) redis.Cmder {
+func (n *Node) pollCall(k Poll) redis.Cmder {
 	keys, positions := k.Wanted()
 	args := make([]any, 0, 4+2*len(keys))
 	args = append(args, "EVALSHA", lua.LookScript.Hash, len(keys))
 	for i := range keys {
 		args = append(args, keys[i])
 	}
-	args = append(args, n.cfg.process)
+	args = append(args, n.Cfg.Process)
 	for i := range positions {
 		args = append(args, positions[i])
 	}
@@ -51,11 +51,11 @@ func (n *node) pollCall(k poll) redis.Cmder {
 }
 
 // settlePoll hands out the reply to a poll.
-func (n *node) settlePoll(p *part, err error) {
+func (n *Node) settlePoll(p *call, err error) {
 	if err != nil {
-		p.poll.Answer(n.index, false, nil, err)
+		p.poll.Answer(n.Index, false, nil, err)
 		return
 	}
-	votes := n.flight.silent == nil && n.doubt() == nil
-	p.poll.Answer(n.index, votes, p.cmd.(intsCall).Val(), nil)
+	votes := n.batch.silent == nil && n.doubt() == nil
+	p.poll.Answer(n.Index, votes, p.cmd.(intsCall).Val(), nil)
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// anyCall is a command that is sent once, whatever it returns.
-type anyCall struct{ *redis.Cmd }
+// AnyCall is a command that is sent once, whatever it returns.
+type AnyCall struct{ *redis.Cmd }
 
-func (anyCall) NoRetry() bool { return true }
+// NoRetry keeps go-redis from sending it again.
+func (AnyCall) NoRetry() bool { return true }
 
 // processor is a connection, pinned or not.
 type processor interface {
@@ -25,12 +26,12 @@ type processor interface {
 	ScriptLoad(ctx context.Context, script string) *redis.StringCmd
 }
 
-// keep runs one of the keeping scripts, which may be loaded on any node.
-func keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, error) {
+// Keep runs one of the keeping scripts, which may be loaded on any node.
+func Keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, error) {
 	for try := 0; ; try++ {
-		cmd := anyCall{redis.NewCmd(ctx, append([]any{"EVALSHA", s.Hash, 1, lua.NodeKey}, args...)...)}
+		cmd := AnyCall{redis.NewCmd(ctx, append([]any{"EVALSHA", s.Hash, 1, lua.NodeKey}, args...)...)}
 		err := on.Process(ctx, cmd)
-		if !isMissingScript(err) || try > 0 {
+		if !IsMissingScript(err) || try > 0 {
 			return cmd.Val(), err
 		}
 		if err := on.ScriptLoad(ctx, s.Body).Err(); err != nil {
@@ -41,12 +42,12 @@ func keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, e
 
 // read looks at the node: its process, its record and, where counted is asked
 // for, its largest number, for which the server goes through all its stripes.
-func (n *node) read(ctx context.Context, on processor, counted bool) (membership.Observation, error) {
-	sent, count := n.clock.Now(), "0"
+func (n *Node) read(ctx context.Context, on processor, counted bool) (membership.Observation, error) {
+	sent, count := n.Clock.Now(), "0"
 	if counted {
 		count = "1"
 	}
-	v, err := keep(ctx, on, lua.ReadScript, count)
+	v, err := Keep(ctx, on, lua.ReadScript, count)
 	if err != nil {
 		return membership.Observation{}, noIdentity(err)
 	}
@@ -54,30 +55,30 @@ func (n *node) read(ctx context.Context, on processor, counted bool) (membership
 	if !ok {
 		return membership.Observation{}, fmt.Errorf("%w: its record reads as %T", fault.ErrMisconfigured, v)
 	}
-	o := membership.ParseObservation(reply, sent, n.clock.Now())
+	o := membership.ParseObservation(reply, sent, n.Clock.Now())
 	o.Counted = counted
-	return o, n.peers.serves(n.index, membership.ProcessOf(o.Run))
+	return o, n.peers.serves(n.Index, membership.ProcessOf(o.Run))
 }
 
 // noIdentity explains a server that does not say who it is.
 func noIdentity(err error) error {
 	var reply redis.Error
-	if !errors.As(err, &reply) || classify(err) == quorum.Failed {
+	if !errors.As(err, &reply) || Classify(err) == quorum.Failed {
 		return err
 	}
 	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", fault.ErrMisconfigured, lua.NodeKey, err)
 	}
-	if hidesIdentity(reply) {
+	if HidesIdentity(reply) {
 		return fmt.Errorf("%w: INFO tells no run_id, master_replid and role to a script (an ACL without +info: grant it, or use WithoutMembership; "+
 			"a plain miniredis: package redlocktest has nodes that do): %w", fault.ErrMisconfigured, err)
 	}
 	return err
 }
 
-// hidesIdentity tells whether the reply to read.lua is that a script can't learn by
+// HidesIdentity tells whether the reply to read.lua is that a script can't learn by
 // INFO which server it runs on.
-func hidesIdentity(err error) bool {
+func HidesIdentity(err error) bool {
 	for _, sign := range []string{
 		"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported", "not allowed from script",
 	} {
@@ -90,46 +91,46 @@ func hidesIdentity(err error) bool {
 
 // Look reads one node and publishes what was seen. That a caller did not wait
 // for the answer says nothing about the node.
-func (n *node) Look(ctx context.Context, counted bool) {
-	bounded, cancel := context.WithTimeout(ctx, n.timeout)
+func (n *Node) Look(ctx context.Context, counted bool) {
+	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
-	sent := n.clock.Now()
-	o, err := n.read(bounded, n.calls, counted)
+	sent := n.Clock.Now()
+	o, err := n.read(bounded, n.Calls, counted)
 	switch {
 	case err == nil:
-		n.tracker.Publish(n.index, o)
-	case !n.clock.Over(ctx):
-		n.tracker.Missed(n.index, sent, explain(err))
+		n.Tracker.Publish(n.Index, o)
+	case !n.Clock.Over(ctx):
+		n.Tracker.Missed(n.Index, sent, Explain(err))
 	}
 }
 
 // Do does on the node what is planned. What was refused has changed meanwhile: the next
 // look tells.
-func (n *node) Do(ctx context.Context, p membership.Plan) error {
+func (n *Node) Do(ctx context.Context, p membership.Plan) error {
 	err := n.act(ctx, p)
 	if err == nil {
 		return nil
 	}
-	n.sawRefusal(err)
-	return explain(err)
+	n.SawRefusal(err)
+	return Explain(err)
 }
 
-func (n *node) act(ctx context.Context, p membership.Plan) error {
-	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+func (n *Node) act(ctx context.Context, p membership.Plan) error {
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
 	switch p.Action {
 	case membership.DoNotice:
-		_, err := keep(ctx, n.calls, lua.NoticeScript, n.cfg.chance.Name())
+		_, err := Keep(ctx, n.Calls, lua.NoticeScript, n.Cfg.Chance.Name())
 		return err
 	case membership.DoInstall:
-		p.Record.Epoch = n.cfg.chance.Name()
-		done, err := keep(ctx, n.calls, lua.InstallScript, p.Record.InstallArgs(p.Notice)...)
+		p.Record.Epoch = n.Cfg.Chance.Name()
+		done, err := Keep(ctx, n.Calls, lua.InstallScript, p.Record.InstallArgs(p.Notice)...)
 		switch {
 		case err != nil:
 		case done != int64(1):
 			err = membership.ErrRefused
 		case p.Founding:
-			n.observer.Founded(n.index, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.Record.Cluster))
+			n.observer.Founded(n.Index, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.Record.Cluster))
 		}
 		return err
 	case membership.DoAmend, membership.DoLower:
@@ -137,7 +138,7 @@ func (n *node) act(ctx context.Context, p membership.Plan) error {
 		if p.Action == membership.DoLower {
 			s, args = lua.LowerScript, p.LowerArgs()
 		}
-		done, err := keep(ctx, n.calls, s, args...)
+		done, err := Keep(ctx, n.Calls, s, args...)
 		if err == nil && done != int64(1) {
 			err = membership.ErrRefused
 		}
@@ -147,11 +148,11 @@ func (n *node) act(ctx context.Context, p membership.Plan) error {
 	return nil
 }
 
-// retire makes the node abstain for ever. It returns false if the node is
+// Retire makes the node abstain for ever. It returns false if the node is
 // another cluster's.
-func (n *node) retire(ctx context.Context, cluster string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
-	done, err := keep(ctx, n.calls, lua.RetireScript, cluster)
-	return done == int64(1), explain(err)
+	done, err := Keep(ctx, n.Calls, lua.RetireScript, cluster)
+	return done == int64(1), Explain(err)
 }

@@ -20,18 +20,18 @@ type rejection struct {
 }
 
 // alone tells whether the release shares no call.
-func (c *cleanup) alone() bool { return c.rejected != nil && c.rejected.alone }
+func (c *Release) alone() bool { return c.rejected != nil && c.rejected.alone }
 
 // refuse keeps a release until its next try. Of a connection that broke, the first
 // try costs no pause: it may have been stale. Until then no acquire of that name goes
 // to the node: it would meet our own key; mu is held.
-func (b *backlog) refuse(c cleanup, cause error, now clock.Instant) {
+func (b *pending) refuse(c Release, cause error, now clock.Instant) {
 	next := rejection{cause: cause, tries: 1, retryAt: now}
 	if before := c.rejected; before != nil {
 		next.alone, next.tries = before.alone, before.tries+1
 	}
-	if next.tries > 1 || isReply(cause) {
-		next.retryAt = now.Add(min(firstBackoff<<min(next.tries-1, 10), lastBackoff))
+	if next.tries > 1 || IsReply(cause) {
+		next.retryAt = now.Add(min(FirstBackoff<<min(next.tries-1, 10), lastBackoff))
 	}
 	c.rejected = &next
 	if len(b.refused) == 0 || next.retryAt < b.retryAt {
@@ -42,20 +42,20 @@ func (b *backlog) refuse(c cleanup, cause error, now clock.Instant) {
 }
 
 // hold keeps acquires of the release's name back; mu is held.
-func (b *backlog) hold(c cleanup) {
+func (b *pending) hold(c Release) {
 	if b.held == nil {
 		b.held = make(map[string]error)
 	}
-	b.held[c.claim.key] = c.rejected.cause
+	b.held[c.Claim.Key] = c.rejected.cause
 }
 
 // retake queues the refused releases that are due, before all others; mu is held.
-func (b *backlog) retake(now clock.Instant) {
+func (b *pending) retake(now clock.Instant) {
 	if len(b.refused) > 0 && now < b.retryAt {
 		return
 	}
 	clear(b.held)
-	var due []cleanup
+	var due []Release
 	rest := b.refused[:0]
 	for _, c := range b.refused {
 		if c.rejected.retryAt <= now {
@@ -79,17 +79,17 @@ func (b *backlog) retake(now clock.Instant) {
 // the process stands in line again, and a look may have told the node so meanwhile.
 // No ask has: they wait for the release. Where the node still has the entry of before,
 // the process has its old place until it asks.
-func (n *node) keepEntries() {
-	for i := range n.flight.releases {
-		c := &n.flight.releases[i]
-		if c.rejected != nil && c.entry == leaveQueue && n.cfg.recorded(c.claim.key) {
-			c.entry = leaveEntry
+func (n *Node) keepEntries() {
+	for i := range n.batch.releases {
+		c := &n.batch.releases[i]
+		if c.rejected != nil && c.Entry == LeaveQueue && n.Cfg.Recorded(c.Claim.Key) {
+			c.Entry = LeaveEntry
 		}
 	}
 }
 
 // heldBack is why no acquire of key goes to the node now; nil: one may; mu is held.
-func (b *backlog) heldBack(key string) error {
+func (b *pending) heldBack(key string) error {
 	if cause := b.held[key]; cause != nil {
 		return fmt.Errorf("not sent: an earlier release was refused: %w", cause)
 	}
@@ -100,7 +100,7 @@ func (b *backlog) heldBack(key string) error {
 // one forbidden name has the whole call refused, before anything of it happens, and
 // the others need not know. It returns false where that is not so, or where the call
 // was for one.
-func (n *node) apart(p *part, err error) bool {
+func (n *Node) apart(p *call, err error) bool {
 	if !saysFirst(err, "NOPERM") {
 		return false
 	}
@@ -110,7 +110,7 @@ func (n *node) apart(p *part, err error) bool {
 			p.releases[i].rejected = &rejection{cause: err, alone: true}
 		}
 		n.mu.Lock()
-		n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
+		n.queue.releases = append(append([]Release{}, p.releases...), n.queue.releases...)
 		n.mu.Unlock()
 	case len(p.acquires) > 1:
 		n.requeue(p.acquires)
@@ -129,17 +129,17 @@ func (n *node) apart(p *part, err error) bool {
 	return true
 }
 
-// findUnreleased notes the names whose releases failed in this flight. An acquire of
+// findUnreleased notes the names whose releases failed in this batch. An acquire of
 // one of them, behind it in the same pipeline, may have met our own key.
-func (f *flight) findUnreleased() {
+func (f *batch) findUnreleased() {
 	clear(f.unreleased)
-	for i := range f.parts {
-		if p := &f.parts[i]; len(p.releases) > 0 && p.cmd.Err() != nil {
+	for i := range f.calls {
+		if p := &f.calls[i]; len(p.releases) > 0 && p.cmd.Err() != nil {
 			if f.unreleased == nil {
 				f.unreleased = make(map[string]bool)
 			}
 			for _, c := range p.releases {
-				f.unreleased[c.claim.key] = true
+				f.unreleased[c.Claim.Key] = true
 			}
 		}
 	}
@@ -147,36 +147,36 @@ func (f *flight) findUnreleased() {
 
 // metOurOwn tells whether an acquire that was refused for a key on the node goes
 // again: its reply may be about the key that a release in front of it, in the same
-// flight, was to delete. If that is refused again, the name is held back.
-func (f *flight) metOurOwn(key string, reply int64) bool {
+// batch, was to delete. If that is refused again, the name is held back.
+func (f *batch) metOurOwn(key string, reply int64) bool {
 	return f.unreleased[key] && (reply == -9 || reply <= -10 && reply != noReply)
 }
 
-// unreleased are the names that the node was not seen to release, in order, and why.
+// Unreleased are the names that the node was not seen to release, in order, and why.
 // A key whose lease is over has ended by itself.
-func (n *node) unreleased(now clock.Instant) (names []string, cause error) {
+func (n *Node) Unreleased(now clock.Instant) (names []string, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	cause = n.down
-	add := func(c *cleanup) {
-		if c.until <= now || n.clear(c) {
+	add := func(c *Release) {
+		if c.Until <= now || n.clear(c) {
 			return
 		}
-		names = append(names, c.claim.key)
+		names = append(names, c.Claim.Key)
 		if c.rejected != nil && cause == nil {
 			cause = c.rejected.cause
 		}
 	}
-	for _, owed := range [][]cleanup{n.queue.releases, n.queue.refused, n.sending} {
+	for _, owed := range [][]Release{n.queue.releases, n.queue.refused, n.sending} {
 		for i := range owed {
 			add(&owed[i])
 		}
 	}
 	for _, h := range n.queue.passes {
-		add(&h.old)
+		add(&h.Old)
 	}
 	if cause == nil {
-		cause = errTimeout
+		cause = ErrTimeout
 	}
 	slices.Sort(names)
 	return slices.Compact(names), cause

@@ -20,14 +20,16 @@ import (
 )
 
 var (
-	errEpoch     = errors.New("the node's membership record has changed")
-	errGone      = errors.New("no longer there")
-	errDead      = errors.New("this attempt was given up")
-	errTokens    = errors.New("the token counter is at its end")
-	errForeign   = errors.New("held by another")
-	errKept      = errors.New("free, and kept for another that has waited longer")
-	errUnreached = errors.New("not reached in time")
-	errNoReply   = errors.New("the client reported success without a reply")
+	errEpoch   = errors.New("the node's membership record has changed")
+	errGone    = errors.New("no longer there")
+	errDead    = errors.New("this attempt was given up")
+	errTokens  = errors.New("the token counter is at its end")
+	errForeign = errors.New("held by another")
+	errKept    = errors.New("free, and kept for another that has waited longer")
+	// ErrUnreached is a connection that did not come up in time.
+	ErrUnreached = errors.New("not reached in time")
+	// ErrNoReply is a client that tells of no reply and of no error.
+	ErrNoReply = errors.New("the client reported success without a reply")
 )
 
 // takenError is held by another, and for how long.
@@ -51,12 +53,12 @@ func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, 
 
 // takenFor is held by another for left. Before a lease is called longer than anyone
 // may take, the node's record is read again: another client may have raised MaxTTL.
-func (n *node) takenFor(left time.Duration) error {
-	e := &takenError{left: left, most: n.tracker.LongestLease()}
-	if e.beyond() && !n.cfg.unprotected && !n.tracker.ReadSince(n.index, n.clock.Early().Add(-sampleEvery)) {
+func (n *Node) takenFor(left time.Duration) error {
+	e := &takenError{left: left, most: n.Tracker.LongestLease()}
+	if e.beyond() && !n.Cfg.Unprotected && !n.Tracker.ReadSince(n.Index, n.Clock.Early().Add(-sampleEvery)) {
 		n.unpin() // its pool may have no other connection
 		n.Look(context.Background(), false)
-		e.most = n.tracker.LongestLease()
+		e.most = n.Tracker.LongestLease()
 	}
 	return e
 }
@@ -64,25 +66,25 @@ func (n *node) takenFor(left time.Duration) error {
 // handOut gives each reply to whom it concerns, and draws the node's own
 // conclusions: a lost connection is probed before it carries another vote, a
 // missing script or another epoch is verified.
-func (n *node) handOut() {
-	f := &n.flight
+func (n *Node) handOut() {
+	f := &n.batch
 	f.findUnreleased()
 	var broken error
 	recheck, refused := false, false
 	n.settleIdentity()
 	// The clock comes first: what a node granted behind a step does not count.
-	for i := range slices.Backward(f.parts) {
-		p := &f.parts[i]
+	for i := range slices.Backward(f.calls) {
+		p := &f.calls[i]
 		err := p.cmd.Err()
-		outcome := classify(err)
+		outcome := Classify(err)
 		switch {
-		case isMissingScript(err):
+		case IsMissingScript(err):
 			n.loaded, recheck = false, true
-		case outcome == quorum.Unknown || err != nil && !isReply(err):
-			broken = explain(err)
+		case outcome == quorum.Unknown || err != nil && !IsReply(err):
+			broken = Explain(err)
 		}
-		refused = refused || err != nil && !isMissingScript(err)
-		n.sawRefusal(err)
+		refused = refused || err != nil && !IsMissingScript(err)
+		n.SawRefusal(err)
 		switch {
 		case n.apart(p, err):
 		case p.identity: // it was settled first
@@ -103,7 +105,7 @@ func (n *node) handOut() {
 		}
 	}
 	if refused || broken != nil {
-		n.observer.Erred(n.index)
+		n.observer.Erred(n.Index)
 	}
 	if refused {
 		n.unpin() // go-redis gives a connection up that said READONLY
@@ -121,17 +123,17 @@ func (n *node) handOut() {
 
 // again tells whether what the node refused for want of a script or for another
 // epoch goes to the node a second time: it did not happen, so that is safe.
-func (n *node) again() bool { return n.rechecks == 0 }
+func (n *Node) again() bool { return n.rechecks == 0 }
 
-func (n *node) settleAcquires(p *part, outcome quorum.Outcome, err error) (recheck bool) {
-	if isMissingScript(err) && n.again() {
+func (n *Node) settleAcquires(p *call, outcome quorum.Outcome, err error) (recheck bool) {
+	if IsMissingScript(err) && n.again() {
 		n.requeue(p.acquires)
 		return true
 	}
 	if err != nil {
 		for _, r := range p.acquires {
-			n.markAfter(r.claim, outcome)
-			r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
+			n.markAfter(r.Claim, outcome)
+			r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		}
 		return false
 	}
@@ -139,7 +141,7 @@ func (n *node) settleAcquires(p *part, outcome quorum.Outcome, err error) (reche
 	if p.bids {
 		replies *= 2
 	}
-	var untold []*round
+	var untold []*Round
 	for i, r := range p.acquires {
 		reply := replyAt(p.cmd, i, replies)
 		if reply == 0 {
@@ -149,36 +151,36 @@ func (n *node) settleAcquires(p *part, outcome quorum.Outcome, err error) (reche
 				continue
 			}
 		}
-		if n.flight.metOurOwn(r.claim.key, reply) {
+		if n.batch.metOurOwn(r.Claim.Key, reply) {
 			n.requeue(p.acquires[i : i+1])
 			continue
 		}
 		v, cause := n.acquireVote(reply)
 		if p.bids {
-			r.hear(n.index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
+			r.hear(n.Index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
 		}
-		n.markAfter(r.claim, v.Outcome)
+		n.markAfter(r.Claim, v.Outcome)
 		if doubt := n.ungranted(); v.Outcome == quorum.Granted && doubt != nil {
 			v, cause = quorum.Vote{Outcome: quorum.Abstained}, doubt
 		}
 		if v.Outcome == quorum.Granted {
-			n.sawWrite()
-			n.vouch(r.start)
-			r.claim.vouch(n.index, r.start)
+			n.SawWrite()
+			n.vouch(r.Start)
+			r.Claim.vouch(n.Index, r.Start)
 		}
-		r.deliver(n.index, v, cause)
+		r.deliver(n.Index, v, cause)
 		if v.Outcome == quorum.Abstained && p.bids {
 			untold = append(untold, r)
 		}
 	}
-	for _, k := range n.cfg.untold(untold) {
-		n.submitPoll(k)
+	for _, k := range n.Cfg.Untold(untold) {
+		n.SubmitPoll(k)
 	}
 	return recheck
 }
 
 // acquireVote reads a reply of acquire.lua.
-func (n *node) acquireVote(reply int64) (quorum.Vote, error) {
+func (n *Node) acquireVote(reply int64) (quorum.Vote, error) {
 	switch {
 	case reply > 0:
 		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
@@ -197,54 +199,54 @@ func (n *node) acquireVote(reply int64) (quorum.Vote, error) {
 	case reply <= -10 && reply != noReply:
 		return quorum.Vote{Outcome: quorum.Taken}, n.takenFor(time.Duration(-10-reply) * time.Millisecond)
 	default:
-		return quorum.Vote{Outcome: quorum.Unknown}, errNoReply
+		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
 	}
 }
 
 // markAfter notes what the outcome of an acquire, or of a re-seed, says of the
 // claim on this node. What is there stays there until it is released.
-func (n *node) markAfter(c *claim, o quorum.Outcome) {
+func (n *Node) markAfter(c *Claim, o quorum.Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.marks[n.index] = c.marks[n.index].After(o)
+	c.Marks[n.Index] = c.Marks[n.Index].After(o)
 }
 
 // requeue puts acquires that did not happen back at the head of the queue. An earlier
 // one of the same claim may still come.
-func (n *node) requeue(rounds []*round) {
+func (n *Node) requeue(rounds []*Round) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range rounds {
-		r.claim.marks[n.index] = r.claim.marks[n.index].After(quorum.Failed)
+		r.Claim.Marks[n.Index] = r.Claim.Marks[n.Index].After(quorum.Failed)
 	}
-	n.queue.acquires = append(append([]*round{}, rounds...), n.queue.acquires...)
+	n.queue.acquires = append(append([]*Round{}, rounds...), n.queue.acquires...)
 }
 
-func (n *node) settleRaise(p *part, outcome quorum.Outcome, err error) (recheck bool) {
+func (n *Node) settleRaise(p *call, outcome quorum.Outcome, err error) (recheck bool) {
 	r := p.raise
 	if err != nil {
-		r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
-		return isMissingScript(err)
+		r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
+		return IsMissingScript(err)
 	}
 	switch reply := replyAt(p.cmd, 0, 1); {
 	case n.doubt() != nil:
-		r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, n.doubt())
+		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, n.doubt())
 	case reply == 1:
-		r.deliver(n.index, quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(r.raise)}, nil) //nolint:gosec // positive
+		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(r.Raise)}, nil) //nolint:gosec // positive
 	case reply == 0:
-		r.deliver(n.index, quorum.Vote{Outcome: quorum.Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
+		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
 	case reply == -1:
-		r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, errEpoch)
+		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, errEpoch)
 		return true
 	default:
-		r.deliver(n.index, quorum.Vote{Outcome: quorum.Unknown}, errNoReply)
+		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply)
 	}
 	return false
 }
 
-func (n *node) settleGroup(p *part, outcome quorum.Outcome, err error) (recheck bool) {
+func (n *Node) settleGroup(p *call, outcome quorum.Outcome, err error) (recheck bool) {
 	g := p.group
-	stale := isMissingScript(err) || err == nil && replyAt(p.cmd, 0, len(g.claims)) == -1
+	stale := IsMissingScript(err) || err == nil && replyAt(p.cmd, 0, len(g.claims)) == -1
 	if stale && n.again() {
 		n.mu.Lock()
 		n.queue.groups = append([]*group{g}, n.queue.groups...)
@@ -252,44 +254,44 @@ func (n *node) settleGroup(p *part, outcome quorum.Outcome, err error) (recheck 
 		return true
 	}
 	if err != nil {
-		g.answer(g, n.index, outcome, nil, explain(err))
+		g.answer(g, n.Index, outcome, nil, Explain(err))
 		return stale
 	}
 	if doubt := n.doubt(); doubt != nil {
-		g.answer(g, n.index, quorum.Abstained, nil, doubt)
+		g.answer(g, n.Index, quorum.Abstained, nil, doubt)
 		return stale
 	}
 	n.vouch(g.start)
-	g.answer(g, n.index, quorum.Granted, p.cmd.(intsCall).Val(), nil)
+	g.answer(g, n.Index, quorum.Granted, p.cmd.(intsCall).Val(), nil)
 	return stale
 }
 
 // settleReleases confirms what was answered, and queues the rest again: at once
 // where only the script was missing, and after a pause where the node refuses.
-func (n *node) settleReleases(p *part, err error) {
+func (n *Node) settleReleases(p *call, err error) {
 	if err == nil {
 		n.mu.Lock()
 		confirmed := p.releases[:0]
 		for _, c := range p.releases {
-			if c.claim.marks[n.index]&quorum.Behind != 0 && n.flight.unreleased[c.claim.key] {
+			if c.Claim.Marks[n.Index]&quorum.Behind != 0 && n.batch.unreleased[c.Claim.Key] {
 				n.queue.releases = append(n.queue.releases, c) // what it stands behind failed
 				continue
 			}
-			c.claim.marks[n.index] = quorum.Absent
+			c.Claim.Marks[n.Index] = quorum.Absent
 			confirmed = append(confirmed, c)
 		}
 		n.mu.Unlock()
 		for _, c := range confirmed {
-			if c.round != nil {
-				c.round.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
+			if c.Round != nil {
+				c.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
 		}
 		return
 	}
-	cause, now := explain(err), n.clock.Early()
+	cause, now := Explain(err), n.Clock.Early()
 	n.mu.Lock()
-	if isMissingScript(err) && n.again() {
-		n.queue.releases = append(append([]cleanup{}, p.releases...), n.queue.releases...)
+	if IsMissingScript(err) && n.again() {
+		n.queue.releases = append(append([]Release{}, p.releases...), n.queue.releases...)
 	} else {
 		for _, c := range p.releases {
 			n.queue.refuse(c, cause, now)
@@ -297,31 +299,31 @@ func (n *node) settleReleases(p *part, err error) {
 	}
 	n.mu.Unlock()
 	for _, c := range p.releases {
-		if c.round != nil {
-			c.round.note(n.index, cause)
+		if c.Round != nil {
+			c.Round.note(n.Index, cause)
 		}
 	}
 }
 
-func (n *node) settleTime(p *part, outcome quorum.Outcome, err error) {
+func (n *Node) settleTime(p *call, outcome quorum.Outcome, err error) {
 	n.timeless = nil
 	denied := saysFirst(err, "NOPERM")
 	switch {
 	case err == nil:
-		n.sample(n.flight.sent, p.cmd.(timeCall).Val())
-	case denied && !n.cfg.trustClocks:
+		n.sample(n.batch.sent, p.cmd.(TimeCall).Val())
+	case denied && !n.Cfg.TrustClocks:
 		n.timeless = fmt.Errorf("%w: its clock can't be watched: grant the user +time, or use WithoutClockWatch: %w", fault.ErrMisconfigured, err)
-	case !denied && !n.cfg.trustClocks:
-		n.flight.unread = fmt.Errorf("its clock was not read behind the grant: %w", explain(err))
+	case !denied && !n.Cfg.TrustClocks:
+		n.batch.unread = fmt.Errorf("its clock was not read behind the grant: %w", Explain(err))
 	}
-	for _, r := range n.flight.probes {
+	for _, r := range n.batch.probes {
 		switch {
 		case err != nil && !denied:
-			r.deliver(n.index, quorum.Vote{Outcome: outcome}, explain(err))
+			r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		case n.silence() != nil:
-			r.deliver(n.index, quorum.Vote{Outcome: quorum.Abstained}, n.silence())
+			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, n.silence())
 		default:
-			r.deliver(n.index, quorum.Vote{Outcome: quorum.Granted}, nil)
+			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
 	}
 }
@@ -347,7 +349,7 @@ func answered(cmd redis.Cmder) bool {
 		return c.Val() != noReply
 	case intsCall:
 		return len(c.Val()) > 0
-	case timeCall:
+	case TimeCall:
 		return !c.Val().IsZero()
 	case infoCall:
 		return c.Val() != ""
@@ -363,8 +365,8 @@ var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOA
 // anything.
 var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"}
 
-// classify tells what an error says of the command.
-func classify(err error) quorum.Outcome {
+// Classify tells what an error says of the command.
+func Classify(err error) quorum.Outcome {
 	if err == nil {
 		return quorum.Granted
 	}
@@ -372,7 +374,7 @@ func classify(err error) quorum.Outcome {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &reply):
-		if hasAnyPrefix(reply.Error(), refusals...) {
+		if HasAnyPrefix(reply.Error(), refusals...) {
 			return quorum.Failed
 		}
 		return quorum.Unknown
@@ -383,20 +385,20 @@ func classify(err error) quorum.Outcome {
 	}
 }
 
-// isReply tells an error that the node gave from one of the way to it.
-func isReply(err error) bool {
+// IsReply tells an error that the node gave from one of the way to it.
+func IsReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
 
-// isMissingScript tells that nothing happened because the server does not have
+// IsMissingScript tells that nothing happened because the server does not have
 // our scripts, or may have them from another time: it is not the one verified.
-func isMissingScript(err error) bool {
+func IsMissingScript(err error) bool {
 	return err != nil && (saysFirst(err, "NOSCRIPT") || errors.Is(err, errExchanged))
 }
 
-// explain puts a node's error into words, and marks what waiting does not mend.
-func explain(err error) error {
+// Explain puts a node's error into words, and marks what waiting does not mend.
+func Explain(err error) error {
 	var (
 		reply     redis.Error
 		op        *net.OpError
@@ -407,12 +409,12 @@ func explain(err error) error {
 		return err
 	case errors.As(err, &reply):
 		switch text := reply.Error(); {
-		case hasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
+		case HasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
 			return fmt.Errorf("%w: credentials refused: %w", fault.ErrMisconfigured, err)
 		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
 			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
 			return fmt.Errorf("%w: the user's ACL lacks a right: %w", fault.ErrMisconfigured, err)
-		case hasAnyPrefix(text, clusterReplies...):
+		case HasAnyPrefix(text, clusterReplies...):
 			return fmt.Errorf("%w: a server in cluster mode, which moves keys to others, can't be a node: set cluster-enabled no: %w", fault.ErrMisconfigured, err)
 		case strings.HasPrefix(text, "READONLY"):
 			return fmt.Errorf("a replica, which can't be a node: %w", err)
@@ -423,9 +425,9 @@ func explain(err error) error {
 	case errors.As(err, &untrusted), errors.As(err, &op) && op.Op == "remote error":
 		return fmt.Errorf("%w: TLS failed: %w", fault.ErrMisconfigured, err)
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
-		return fmt.Errorf("%w: %w", errUnreached, err)
+		return fmt.Errorf("%w: %w", ErrUnreached, err)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", errTimeout, err)
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("connection lost: %w", err)
 	default:
@@ -439,7 +441,8 @@ func saysFirst(err error, prefix string) bool {
 	return err != nil && redis.HasErrorPrefix(err, prefix)
 }
 
-func hasAnyPrefix(s string, prefixes ...string) bool {
+// HasAnyPrefix tells whether s begins with one of them.
+func HasAnyPrefix(s string, prefixes ...string) bool {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {
 			return true

@@ -11,69 +11,71 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// claim is one attempt to hold one resource: what every node is told. It is
+// Claim is one attempt to hold one resource: what every node is told. It is
 // fresh for every attempt, so that a late command of an old one can't be taken
 // for a newer one's.
-type claim struct {
-	key    string // on the nodes, prefix included
-	owner  string
-	dead   string // the key of its tombstone
-	stripe int64
-	ttl    int64 // of the first lease, in ms
-	hint   int64
-	token  int64         // once settled
-	rounds int           // round trips so far, of the one goroutine that makes the attempt
-	over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
-	stays  bool          // its process has a place in line, which a rollback keeps
-	marks  []quorum.Mark // marks[i] is guarded by node i's mu
-	room   [fewNodes]quorum.Mark
+type Claim struct {
+	Key    string // on the nodes, prefix included
+	Owner  string
+	Dead   string // the key of its tombstone
+	Stripe int64
+	TTL    int64 // of the first lease, in ms
+	Hint   int64
+	Token  int64         // once settled
+	Rounds int           // round trips so far, of the one goroutine that makes the attempt
+	Over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
+	Stays  bool          // its process has a place in line, which a rollback keeps
+	Marks  []quorum.Mark // marks[i] is guarded by node i's mu
+	Room   [FewNodes]quorum.Mark
 
 	vouchers
 }
 
-// fewNodes is up to how many nodes the votes of a round need no memory of their
+// FewNodes is up to how many nodes the votes of a round need no memory of their
 // own.
-const fewNodes = 9
+const FewNodes = 9
 
-// round is one command to every node, and the votes that came back.
-type round struct {
-	claim *claim
-	start clock.Instant
-	raise int64 // of a raise round: the token
-	asks  *asks // of an attempt that asks by its place in line; nil: it has none
+// Round is one command to every node, and the votes that came back.
+type Round struct {
+	Claim *Claim
+	Start clock.Instant
+	Raise int64 // of a raise round: the token
+	Asks  *Asks // of an attempt that asks by its place in line; nil: it has none
 
 	mu     sync.Mutex // guards the fields below, and those of asks
-	votes  []quorum.Vote
-	causes []error // nil until there is one
-	caller *waiter // nil once closed: from then on the votes stand
-	room   [fewNodes]quorum.Vote
+	Votes  []quorum.Vote
+	Causes []error  // nil until there is one
+	Caller *Sleeper // nil once closed: from then on the votes stand
+	room   [FewNodes]quorum.Vote
 }
 
-func newRound(c *claim, nodes int, start clock.Instant, w *waiter) *round {
-	r := &round{claim: c, start: start, caller: w}
-	if r.votes = r.room[:min(nodes, fewNodes)]; nodes > fewNodes {
-		r.votes = make([]quorum.Vote, nodes)
+// NewRound is a round of c to so many nodes, sent at start; w is woken by each vote.
+func NewRound(c *Claim, nodes int, start clock.Instant, w *Sleeper) *Round {
+	r := &Round{Claim: c, Start: start, Caller: w}
+	if r.Votes = r.room[:min(nodes, FewNodes)]; nodes > FewNodes {
+		r.Votes = make([]quorum.Vote, nodes)
 	}
 	return r
 }
 
-// waiter is what a caller sleeps on. Each Locker keeps its own pool of them: a
+// Sleeper is what a caller sleeps on. Each Locker keeps its own pool of them: a
 // timer must not wander between testing/synctest bubbles.
-type waiter struct {
-	timer *time.Timer
-	wake  chan struct{}
+type Sleeper struct {
+	Timer *time.Timer
+	Wake  chan struct{}
 }
 
-func newWaiter(c *clock.Clock) *waiter {
-	w := &waiter{timer: c.NewTimer(time.Hour), wake: make(chan struct{}, 1)}
-	w.timer.Stop()
+// NewSleeper is a Sleeper whose timer stands still.
+func NewSleeper(c *clock.Clock) *Sleeper {
+	w := &Sleeper{Timer: c.NewTimer(time.Hour), Wake: make(chan struct{}, 1)}
+	w.Timer.Stop()
 	return w
 }
 
-// ready takes away what an earlier use left behind.
-func (w *waiter) ready() *waiter {
+// Ready takes away what an earlier use left behind.
+func (w *Sleeper) Ready() *Sleeper {
 	select {
-	case <-w.wake:
+	case <-w.Wake:
 	default:
 	}
 	return w
@@ -81,170 +83,172 @@ func (w *waiter) ready() *waiter {
 
 // deliver records node i's vote, and wakes the caller when the votes may have
 // decided something. A vote that comes late changes nothing.
-func (r *round) deliver(i int, v quorum.Vote, cause error) {
+func (r *Round) deliver(i int, v quorum.Vote, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.caller == nil || r.votes[i].Outcome != quorum.Pending {
+	if r.Caller == nil || r.Votes[i].Outcome != quorum.Pending {
 		return
 	}
-	r.votes[i] = v
+	r.Votes[i] = v
 	r.blame(i, cause)
 	again := false
-	if r.asks != nil {
-		r.asks.bid.Answered(i)
-		again = r.asks.bid.Again(i)
+	if r.Asks != nil {
+		r.Asks.bid.Answered(i)
+		again = r.Asks.bid.Again(i)
 	}
-	if quorum.Count(r.votes).Verdict() == quorum.Undecided && !again {
+	if quorum.Count(r.Votes).Verdict() == quorum.Undecided && !again {
 		return
 	}
 	select {
-	case r.caller.wake <- struct{}{}:
+	case r.Caller.Wake <- struct{}{}:
 	default:
 	}
 }
 
 // note keeps the cause of a try that will be repeated.
-func (r *round) note(i int, cause error) {
+func (r *Round) note(i int, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.caller != nil && r.votes[i].Outcome == quorum.Pending {
+	if r.Caller != nil && r.Votes[i].Outcome == quorum.Pending {
 		r.blame(i, cause)
 	}
 }
 
 // blame notes a cause; mu is held.
-func (r *round) blame(i int, cause error) {
-	if r.causes == nil {
+func (r *Round) blame(i int, cause error) {
+	if r.Causes == nil {
 		if cause == nil {
 			return
 		}
-		r.causes = make([]error, len(r.votes))
+		r.Causes = make([]error, len(r.Votes))
 	}
-	r.causes[i] = cause
+	r.Causes[i] = cause
 }
 
-// cause is what node i gave as the reason of its vote, once the round is closed;
+// Cause is what node i gave as the reason of its vote, once the round is closed;
 // nil: none.
-func (r *round) cause(i int) error {
-	if r.causes == nil {
+func (r *Round) Cause(i int) error {
+	if r.Causes == nil {
 		return nil
 	}
-	return r.causes[i]
+	return r.Causes[i]
 }
 
-// soFar are the votes that have come, while more may.
-func (r *round) soFar() []quorum.Vote {
+// SoFar are the votes that have come, while more may.
+func (r *Round) SoFar() []quorum.Vote {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]quorum.Vote(nil), r.votes...)
+	return append([]quorum.Vote(nil), r.Votes...)
 }
 
-// stage is how far a round is.
-type stage uint8
+// Stage is how far a round is.
+type Stage uint8
 
+// The stages, in their order.
 const (
-	open     stage = iota // undecided
-	patient               // won, and replies still out may make the tokens equal
-	hopeless              // lost, and the reason is still open
-	finished
+	Open     Stage = iota // undecided
+	Patient               // won, and replies still out may make the tokens equal
+	Hopeless              // lost, and the reason is still open
+	Finished
 )
 
-// await blocks until judge calls the votes finished, limit has passed, or ctx is
+// Await blocks until judge calls the votes finished, limit has passed, or ctx is
 // done. A patient round is given as much time again as it has taken so far.
 // onHopeless, if any, runs once, as soon as the round is known to be lost.
-func (r *round) await(ctx context.Context, c *clock.Clock, limit time.Duration, judge func([]quorum.Vote) stage, onHopeless func()) (stage, error) {
-	w, extended := r.caller, false
-	w.timer.Reset(limit)
-	defer w.timer.Stop()
+func (r *Round) Await(ctx context.Context, c *clock.Clock, limit time.Duration, judge func([]quorum.Vote) Stage, onHopeless func()) (Stage, error) {
+	w, extended := r.Caller, false
+	w.Timer.Reset(limit)
+	defer w.Timer.Stop()
 	for {
-		s := r.judged(judge)
+		s := r.Judged(judge)
 		switch {
-		case s == finished:
+		case s == Finished:
 			return s, nil
-		case s == patient && !extended:
+		case s == Patient && !extended:
 			extended = true
-			took := c.Early().Sub(r.start)
-			w.timer.Reset(min(took, limit-took))
-		case s == hopeless && onHopeless != nil:
+			took := c.Early().Sub(r.Start)
+			w.Timer.Reset(min(took, limit-took))
+		case s == Hopeless && onHopeless != nil:
 			onHopeless()
 			onHopeless = nil
 		}
 		select {
-		case <-w.wake:
-		case <-w.timer.C:
-			return r.judged(judge), nil
+		case <-w.Wake:
+		case <-w.Timer.C:
+			return r.Judged(judge), nil
 		case <-ctx.Done():
 			return s, fault.OfContext(ctx)
 		}
 	}
 }
 
-func (r *round) judged(judge func([]quorum.Vote) stage) stage {
+// Judged is what judge says of the votes so far.
+func (r *Round) Judged(judge func([]quorum.Vote) Stage) Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return judge(r.votes)
+	return judge(r.Votes)
 }
 
-// close ends the round for its caller; from then on the votes stand. Where the
+// Close ends the round for its caller; from then on the votes stand. Where the
 // verdict was known before the timers ended (decided), a node without a reply is
 // pending. Otherwise one that was sent something is unknown, and one that was
 // not has failed.
-func (r *round) close(nodes []*node, decided bool) {
+func (r *Round) Close(nodes []*Node, decided bool) {
 	r.mu.Lock()
-	r.caller = nil
+	r.Caller = nil
 	r.mu.Unlock()
 	if decided {
 		return
 	}
-	for i := range r.votes {
+	for i := range r.Votes {
 		switch {
-		case r.votes[i].Outcome != quorum.Pending:
-		case nodes[i].sent(r.claim):
-			r.votes[i].Outcome = quorum.Unknown
-			if r.cause(i) == nil { // what a refused try brought says more
-				r.blame(i, errTimeout)
+		case r.Votes[i].Outcome != quorum.Pending:
+		case nodes[i].sent(r.Claim):
+			r.Votes[i].Outcome = quorum.Unknown
+			if r.Cause(i) == nil { // what a refused try brought says more
+				r.blame(i, ErrTimeout)
 			}
 		default:
-			r.votes[i].Outcome = quorum.Failed
-			r.blame(i, errNotSent)
+			r.Votes[i].Outcome = quorum.Failed
+			r.blame(i, ErrNotSent)
 		}
 	}
 }
 
-// acquireStage judges an acquisition: it is finished when the token is settled,
+// AcquireStage judges an acquisition: it is finished when the token is settled,
 // or will have to be raised, or the reason of the loss is known.
-func acquireStage(votes []quorum.Vote) stage {
+func AcquireStage(votes []quorum.Vote) Stage {
 	switch quorum.Count(votes).Verdict() {
 	case quorum.Won:
 		if r, _ := quorum.Settle(votes); r == quorum.Waiting {
-			return patient
+			return Patient
 		}
-		return finished
+		return Finished
 	case quorum.Lost:
-		return hopeless
+		return Hopeless
 	case quorum.Contended, quorum.NoQuorum:
-		return finished
+		return Finished
 	case quorum.Undecided:
 	}
-	return open
+	return Open
 }
 
-// raiseStage judges a raise: the votes count where they stand exactly at t.
-func raiseStage(t quorum.Token) func([]quorum.Vote) stage {
-	return func(votes []quorum.Vote) stage {
+// RaiseStage judges a raise: the votes count where they stand exactly at t.
+func RaiseStage(t quorum.Token) func([]quorum.Vote) Stage {
+	return func(votes []quorum.Vote) Stage {
 		at := quorum.SameToken(votes, t)
 		if at >= quorum.Size(len(votes)) || at+quorum.Count(votes).Pending < quorum.Size(len(votes)) {
-			return finished
+			return Finished
 		}
-		return open
+		return Open
 	}
 }
 
-// releaseStage judges a release: only confirmations count, and nothing but its
+// ReleaseStage judges a release: only confirmations count, and nothing but its
 // bound ends the wait for them.
-func releaseStage(votes []quorum.Vote) stage {
+func ReleaseStage(votes []quorum.Vote) Stage {
 	if quorum.Count(votes).Verdict() == quorum.Won {
-		return finished
+		return Finished
 	}
-	return open
+	return Open
 }

@@ -78,7 +78,7 @@ func (t *turnstile) pause(ctx context.Context, d time.Duration) bool {
 
 // giveWay lets those have the connection that wait for one: the writer would take it
 // again before they look.
-func (n *node) giveWay() {
+func (n *Node) giveWay() {
 	if n.gate == nil || n.gate.waiting.Load() == 0 {
 		return
 	}

@@ -14,40 +14,40 @@ import (
 // gives a Voter, it loads the voting scripts on that same connection, so that no
 // restart can come between. It returns the epoch to send with every vote, or why
 // the node abstains, or an error if the node can't be talked to.
-func (n *node) verify() (epoch string, abstains, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
+func (n *Node) verify() (epoch string, abstains, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.Timeout)
 	defer cancel()
 	n.met = n.turn() // an exchange from here on has it verified again
-	if n.cfg.unprotected {
+	if n.Cfg.Unprotected {
 		return n.enroll(ctx)
 	}
-	sent := n.clock.Now()
-	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
+	sent := n.Clock.Now()
+	err = n.Calls.Watch(ctx, func(tx *redis.Tx) error {
 		o, err := n.read(ctx, tx, false)
 		if err != nil {
 			return err
 		}
 		n.recognize(o)
-		o = n.tracker.Publish(n.index, o)
+		o = n.Tracker.Publish(n.Index, o)
 		var st membership.Voter
 		// Half the time at most for the others, so that an answer is in time.
-		others, stop := context.WithTimeout(ctx, n.timeout/2)
+		others, stop := context.WithTimeout(ctx, n.Timeout/2)
 		defer stop()
-		if st, abstains = n.tracker.VoterOf(others, n.index, o); abstains != nil {
+		if st, abstains = n.Tracker.VoterOf(others, n.Index, o); abstains != nil {
 			return nil
 		}
 		epoch, n.proven = st.Epoch, 0
-		return loadVoting(ctx, tx)
+		return LoadVoting(ctx, tx)
 	})
 	if err != nil {
-		n.tracker.Missed(n.index, sent, explain(err))
+		n.Tracker.Missed(n.Index, sent, Explain(err))
 	}
 	return epoch, abstains, err
 }
 
-// loadVoting loads the voting scripts on a pinned connection, within its own
+// LoadVoting loads the voting scripts on a pinned connection, within its own
 // timeouts: ctx may have been used up by the wait for the other nodes.
-func loadVoting(ctx context.Context, tx *redis.Tx) error {
+func LoadVoting(ctx context.Context, tx *redis.Tx) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, s := range lua.VotingScripts {
@@ -60,9 +60,9 @@ func loadVoting(ctx context.Context, tx *redis.Tx) error {
 
 // enroll is what stands for verify without membership: any server votes, also
 // one that has just lost its memory.
-func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
-	err = n.calls.Watch(ctx, func(tx *redis.Tx) error {
-		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.cfg.chance.Name()).Err(); err != nil {
+func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
+	err = n.Calls.Watch(ctx, func(tx *redis.Tx) error {
+		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.Cfg.Chance.Name()).Err(); err != nil {
 			return err
 		}
 		// HMGET, since the user has the right to it anyway.
@@ -71,7 +71,7 @@ func (n *node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 			return err
 		}
 		epoch, _ = record[0].(string)
-		return loadVoting(ctx, tx)
+		return LoadVoting(ctx, tx)
 	})
 	return epoch, nil, err
 }

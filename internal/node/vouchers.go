@@ -16,9 +16,9 @@ type vouchers struct {
 	nodes uint64        // one bit each
 }
 
-// stand has the claim stand on the round that was sent at start, for which these
+// Stand has the claim stand on the round that was sent at start, for which these
 // nodes vouch.
-func (v *vouchers) stand(start clock.Instant, nodes uint64) {
+func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.round, v.nodes = start, nodes
@@ -34,9 +34,9 @@ func (v *vouchers) vouch(i int, start clock.Instant) {
 	}
 }
 
-// discount takes node i out if the round was sent since then, and returns whether it
+// Discount takes node i out if the round was sent since then, and returns whether it
 // vouched and how many are left.
-func (v *vouchers) discount(i int, since clock.Instant) (vouched bool, left int) {
+func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.round < since {
@@ -47,12 +47,12 @@ func (v *vouchers) discount(i int, since clock.Instant) (vouched bool, left int)
 	return vouched, bits.OnesCount64(v.nodes)
 }
 
-// set are the nodes that vouch, one bit each.
-func (v *vouchers) set() uint64 {
+// Set are the nodes that vouch, one bit each.
+func (v *vouchers) Set() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.nodes
 }
 
-// vouchedBy tells whether node i vouches.
-func (v *vouchers) vouchedBy(i int) bool { return v.set()&(1<<i) != 0 }
+// VouchedBy tells whether node i vouches.
+func (v *vouchers) VouchedBy(i int) bool { return v.Set()&(1<<i) != 0 }

@@ -12,9 +12,9 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// write is the writer: it sleeps until there is something to send, and sends it.
-func (n *node) write() {
-	defer close(n.stopped)
+// Write is the writer: it sleeps until there is something to send, and sends it.
+func (n *Node) Write() {
+	defer close(n.Stopped)
 	for n.sleep() {
 		n.flush()
 	}
@@ -24,10 +24,10 @@ func (n *node) write() {
 
 // sleep blocks until there is work that may be sent now. It returns false when the
 // node was closed, and is owed nothing that is still to be tried.
-func (n *node) sleep() bool {
+func (n *Node) sleep() bool {
 	for {
 		n.mu.Lock()
-		now := n.clock.Early()
+		now := n.Clock.Early()
 		work := n.queue.len() > 0 || n.queue.owes()
 		pause := n.pause(now)
 		if n.closed {
@@ -55,7 +55,7 @@ func (n *node) sleep() bool {
 
 // tries tells whether a node that was closed is sent something more: what it was
 // never sent, and for as long as Close has time what it did not take; mu is held.
-func (n *node) tries(now clock.Instant) bool {
+func (n *Node) tries(now clock.Instant) bool {
 	if n.down == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
 		return true
 	}
@@ -64,10 +64,10 @@ func (n *node) tries(now clock.Instant) bool {
 
 // rest blocks until the writer is woken, and gives a pinned connection back when
 // that takes long: an idle Locker keeps none of its user's pool.
-func (n *node) rest() {
+func (n *Node) rest() {
 	if n.pinned != nil {
 		if n.idler == nil {
-			n.idler = n.clock.NewTimer(unpinAfter)
+			n.idler = n.Clock.NewTimer(unpinAfter)
 		}
 		n.idler.Reset(unpinAfter)
 		defer n.idler.Stop()
@@ -88,7 +88,7 @@ func (n *node) rest() {
 
 // pause is how long the node is left alone: between two probes of one that is
 // down, and between two tries of rollbacks that it refuses; mu is held.
-func (n *node) pause(now clock.Instant) time.Duration {
+func (n *Node) pause(now clock.Instant) time.Duration {
 	switch {
 	case n.down != nil:
 		return n.downUntil.Sub(now)
@@ -100,8 +100,8 @@ func (n *node) pause(now clock.Instant) time.Duration {
 }
 
 // doze waits out a pause between two probes of a node that is owed releases.
-func (n *node) doze(pause time.Duration, closed bool) {
-	t := n.clock.NewTimer(pause)
+func (n *Node) doze(pause time.Duration, closed bool) {
+	t := n.Clock.NewTimer(pause)
 	defer t.Stop()
 	stop := n.stop
 	if closed {
@@ -115,8 +115,8 @@ func (n *node) doze(pause time.Duration, closed bool) {
 }
 
 // flush sends what has gathered, and hands out the replies.
-func (n *node) flush() {
-	now := n.clock.Early()
+func (n *Node) flush() {
+	now := n.Clock.Early()
 	n.mu.Lock()
 	n.busySince = now
 	suspect := n.down
@@ -153,27 +153,27 @@ func (n *node) flush() {
 	n.send()
 }
 
-// attend notes whether the node votes in the flight that was taken, and tells when
+// attend notes whether the node votes in the batch that was taken, and tells when
 // it does so again.
-func (n *node) attend(now clock.Instant) {
-	votes := n.flight.silent == nil
+func (n *Node) attend(now clock.Instant) {
+	votes := n.batch.silent == nil
 	if votes && n.away {
-		n.returned.Store(int64(now))
-		n.observer.Returned(n.index)
+		n.Returned.Store(int64(now))
+		n.observer.Returned(n.Index)
 	}
 	n.away = !votes
 }
 
 // probe asks a node that was down for its TIME: the cheapest thing to lose.
-func (n *node) probe() error {
+func (n *Node) probe() error {
 	n.unpin() // the pool may have no other connection
-	cmd := timeCall{redis.NewTimeCmd(context.Background(), "TIME")}
-	sent := n.clock.Now()
-	err := n.calls.Process(context.Background(), cmd)
+	cmd := TimeCall{redis.NewTimeCmd(context.Background(), "TIME")}
+	sent := n.Clock.Now()
+	err := n.Calls.Process(context.Background(), cmd)
 	if errors.Is(err, errExchanged) { // the next connection is let in
 		cmd.SetErr(nil)
-		sent = n.clock.Now()
-		err = n.calls.Process(context.Background(), cmd)
+		sent = n.Clock.Now()
+		err = n.Calls.Process(context.Background(), cmd)
 	}
 	switch {
 	case saysFirst(err, "NOPERM"):
@@ -187,7 +187,7 @@ func (n *node) probe() error {
 
 // prepare makes sure that the scripts are there and that it is known whether the
 // node votes. It returns an error if the node can't be talked to.
-func (n *node) prepare() error {
+func (n *Node) prepare() error {
 	if !n.loaded {
 		n.unpin() // the pool may have no other connection
 		if err := n.load(lua.KeepingScripts); err != nil {
@@ -195,14 +195,14 @@ func (n *node) prepare() error {
 		}
 		n.loaded = true
 	}
-	if n.tracker.Outdated(n.index) || n.met != n.turn() {
+	if n.Tracker.Outdated(n.Index) || n.met != n.turn() {
 		n.verifyAgain()
 	}
 	if n.epoch != "" {
 		return nil
 	}
 	if !n.due {
-		if why := n.tracker.WhyNot(n.index); why != nil {
+		if why := n.Tracker.WhyNot(n.Index); why != nil {
 			n.abstains = why
 			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
@@ -214,9 +214,9 @@ func (n *node) prepare() error {
 	}
 	switch {
 	case abstains != nil && n.abstains == nil:
-		n.observer.Abstains(n.index, abstains)
+		n.observer.Abstains(n.Index, abstains)
 	case abstains == nil && n.abstains != nil:
-		n.observer.Votes(n.index)
+		n.observer.Votes(n.Index)
 	}
 	if abstains != nil {
 		n.rechecks = 0 // what was asked again has its answer
@@ -226,14 +226,14 @@ func (n *node) prepare() error {
 }
 
 // verifyAgain has the node verified before it votes again.
-func (n *node) verifyAgain() {
+func (n *Node) verifyAgain() {
 	n.epoch, n.due = "", true
-	n.tracker.Void(n.index)
+	n.Tracker.Void(n.Index)
 }
 
 // load loads scripts over any connection.
-func (n *node) load(scripts []*lua.Script) error {
-	_, err := n.calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+func (n *Node) load(scripts []*lua.Script) error {
+	_, err := n.Calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
 		for _, s := range scripts {
 			p.ScriptLoad(context.Background(), s.Body)
 		}
@@ -252,11 +252,11 @@ type wire interface {
 // always the same one, which saves the pool's work and its look at the socket;
 // after a pause, and every few seconds, the pool looks again whether the connection
 // still lives.
-func (n *node) pin() wire {
+func (n *Node) pin() wire {
 	if n.bounded == nil {
-		return n.calls
+		return n.Calls
 	}
-	now := n.clock.Early()
+	now := n.Clock.Early()
 	if n.pinned != nil && (now.Sub(n.lastUse) > unpinAfter || now.Sub(n.pinnedAt) > repinAfter) {
 		n.unpin()
 	}
@@ -269,7 +269,7 @@ func (n *node) pin() wire {
 }
 
 // unpin gives the connection back to its pool, which drops it if it failed.
-func (n *node) unpin() {
+func (n *Node) unpin() {
 	if n.pinned != nil {
 		_ = n.pinned.Close() // always nil for a connection of a pool
 		n.pinned, n.pipeline = nil, nil

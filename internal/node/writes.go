@@ -17,7 +17,7 @@ var writeRefusals = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
 // refusesWrites tells whether the error is the reply of a server that does not write.
 func refusesWrites(err error) bool {
 	var reply redis.Error
-	return errors.As(err, &reply) && hasAnyPrefix(reply.Error(), writeRefusals...)
+	return errors.As(err, &reply) && HasAnyPrefix(reply.Error(), writeRefusals...)
 }
 
 // writeRefusal is that a node refuses to write.
@@ -26,55 +26,55 @@ type writeRefusal struct {
 	since clock.Instant
 }
 
-// sawRefusal takes note of an error: where the node refuses to write, that is told
+// SawRefusal takes note of an error: where the node refuses to write, that is told
 // once.
-func (n *node) sawRefusal(err error) {
+func (n *Node) SawRefusal(err error) {
 	if err == nil || !refusesWrites(err) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.unwritten.Load() == nil {
-		r := &writeRefusal{explain(err), n.clock.Early()}
+		r := &writeRefusal{Explain(err), n.Clock.Early()}
 		n.unwritten.Store(r)
-		n.observer.RefusesWrites(n.index, r.cause)
+		n.observer.RefusesWrites(n.Index, r.cause)
 	}
 }
 
-// sawWrite takes note that the node wrote what a full memory, too, would have
+// SawWrite takes note that the node wrote what a full memory, too, would have
 // refused: a deletion or a longer lease proves nothing.
-func (n *node) sawWrite() {
+func (n *Node) SawWrite() {
 	if n.unwritten.Load() == nil {
 		return // as ever
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := n.unwritten.Swap(nil); r != nil {
-		n.observer.TakesWrites(n.index, n.clock.Early().Sub(r.since))
+		n.observer.TakesWrites(n.Index, n.Clock.Early().Sub(r.since))
 	}
 }
 
-// refusesNow asks the node to write, and returns why it refuses; empty: it wrote, or
+// RefusesNow asks the node to write, and returns why it refuses; empty: it wrote, or
 // said nothing about it. What it writes is a tombstone of an owner that nobody is,
 // which ends within a millisecond.
-func (n *node) refusesNow(ctx context.Context) string {
-	bounded, cancel := context.WithTimeout(ctx, n.timeout)
+func (n *Node) RefusesNow(ctx context.Context) string {
+	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
-	id := n.cfg.chance.Name()
-	load := anyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", lua.ReleaseScript.Body)}
-	leave := anyCall{redis.NewCmd(bounded, "EVALSHA", lua.ReleaseScript.Hash, 2, lua.ProbeKey+id, lua.TombstoneKey+id, id, 1)}
-	_, _ = n.calls.Pipelined(bounded, func(p redis.Pipeliner) error { // each has its own error
+	id := n.Cfg.Chance.Name()
+	load := AnyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", lua.ReleaseScript.Body)}
+	leave := AnyCall{redis.NewCmd(bounded, "EVALSHA", lua.ReleaseScript.Hash, 2, lua.ProbeKey+id, lua.TombstoneKey+id, id, 1)}
+	_, _ = n.Calls.Pipelined(bounded, func(p redis.Pipeliner) error { // each has its own error
 		_ = p.Process(bounded, load)
 		_ = p.Process(bounded, leave)
 		return nil
 	})
 	err := leave.Err()
-	n.sawRefusal(err)
+	n.SawRefusal(err)
 	switch {
 	case err == nil && leave.Val() != nil:
-		n.sawWrite()
+		n.SawWrite()
 	case refusesWrites(err):
-		return explain(err).Error()
+		return Explain(err).Error()
 	}
 	return ""
 }

@@ -20,11 +20,11 @@ var lockWays = []way{
 		kinds: []chaos.Break{chaos.Slow},
 		seed:  2003,
 		edits: []edit{
-			{"acquire.go", "valid := clock.ValidFrom(r.start, t.ttl, l.cfg.drift)", `valid := clock.ValidFrom(r.start, t.ttl, l.cfg.drift)
+			{"acquire.go", "valid := clock.ValidFrom(r.Start, t.ttl, l.cfg.drift)", `valid := clock.ValidFrom(r.Start, t.ttl, l.cfg.drift)
 		if BROKEN {
 			valid = clock.ValidFrom(l.clock.Now(), t.ttl, l.cfg.drift)
 		}`},
-			{"lock.go", "valid, ok := l.valid.Confirm(clock.ValidFrom(e.start, ttl, cfg.drift), now)", `start := e.start
+			{"lock.go", "valid, ok := l.valid.Confirm(clock.ValidFrom(e.Start, ttl, cfg.drift), now)", `start := e.Start
 	if BROKEN {
 		start = now
 	}
@@ -61,10 +61,10 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
 		seed:  3,
 		edits: []edit{
-			{"acquire.go", "c.stand(start, 0)", `if BROKEN {
-		c.hint = 1
+			{"acquire.go", "c.Stand(start, 0)", `if BROKEN {
+		c.Hint = 1
 	}
-	c.stand(start, 0)`},
+	c.Stand(start, 0)`},
 			{"internal/quorum/token.go", "q, granted, pending, equal := Size(len(votes)), 0, 0, 0", `q, granted, pending, equal := Size(len(votes)), 0, 0, 0
 	if BROKEN {
 		for _, v := range votes {
@@ -84,13 +84,13 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		seed:  2004,
 		edits: []edit{
-			{"acquire.go", "func (l *Locker) rollBack(c *claim, lease time.Duration) { l.discard(c, lease, c.rollback(), nil) }", `func (l *Locker) rollBack(c *claim, lease time.Duration) {
+			{"acquire.go", "func (l *Locker) rollBack(c *node.Claim, lease time.Duration) { l.discard(c, lease, c.Rollback(), nil) }", `func (l *Locker) rollBack(c *node.Claim, lease time.Duration) {
 	if BROKEN {
 		return
 	}
-	l.discard(c, lease, c.rollback(), nil)
+	l.discard(c, lease, c.Rollback(), nil)
 }`},
-			{"acquire.go", "	for i, v := range r.soFar() {", `	votes := r.soFar()
+			{"acquire.go", "	for i, v := range r.SoFar() {", `	votes := r.SoFar()
 	if BROKEN {
 		votes = nil
 	}
@@ -102,8 +102,8 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.Litter},
 		seed:  6,
 		edits: []edit{
-			{"flush.go", "return c.marks[n.index].Doubtful()", "return c.marks[n.index].Doubtful() && !BROKEN"},
-			{"calls.go", "doubts[i] = c.claim.marks[n.index].Doubtful()", "doubts[i] = c.claim.marks[n.index].Doubtful() && !BROKEN"},
+			{"internal/node/batch.go", "return c.Marks[n.Index].Doubtful()", "return c.Marks[n.Index].Doubtful() && !BROKEN"},
+			{"internal/node/commands.go", "doubts[i] = c.Claim.Marks[n.Index].Doubtful()", "doubts[i] = c.Claim.Marks[n.Index].Doubtful() && !BROKEN"},
 		},
 	},
 	{
@@ -131,7 +131,7 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
 		edits: []edit{{"acquire.go", "dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))", `dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
 	if BROKEN {
-		dead = lua.TombstoneKey + l.peers.names[0] + l.presence.process
+		dead = lua.TombstoneKey + l.names[0] + l.presence.process
 	}`}},
 	},
 	{
@@ -139,9 +139,9 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
 		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash},
 		seed:  1,
-		edits: []edit{{"flush.go", "r.claim.marks[n.index] = r.claim.marks[n.index].Again()", `r.claim.marks[n.index] = r.claim.marks[n.index].Again()
+		edits: []edit{{"internal/node/batch.go", "r.Claim.Marks[n.Index] = r.Claim.Marks[n.Index].Again()", `r.Claim.Marks[n.Index] = r.Claim.Marks[n.Index].Again()
 			if BROKEN {
-				r.claim.marks[n.index] = quorum.Absent
+				r.Claim.Marks[n.Index] = quorum.Absent
 			}`}},
 	},
 	{
@@ -150,14 +150,14 @@ var lockWays = []way{
 		kinds: []chaos.Break{chaos.Old},
 		seed:  13,
 		edits: []edit{
-			{"writer.go", "if err := n.load(lua.KeepingScripts); err != nil {", `if BROKEN {
+			{"internal/node/writer.go", "if err := n.load(lua.KeepingScripts); err != nil {", `if BROKEN {
 			if err := n.load(lua.VotingScripts); err != nil {
 				return err
 			}
 		}
 		if err := n.load(lua.KeepingScripts); err != nil {`},
-			{"identity.go", `if n.cfg.unprotected || n.epoch == "" || n.proven`, `if BROKEN || n.cfg.unprotected || n.epoch == "" || n.proven`},
-			{"identity.go", `if n.cfg.unprotected || n.epoch == "" {`, `if BROKEN || n.cfg.unprotected || n.epoch == "" {`},
+			{"internal/node/identity.go", `if n.Cfg.Unprotected || n.epoch == "" || n.proven`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" || n.proven`},
+			{"internal/node/identity.go", `if n.Cfg.Unprotected || n.epoch == "" {`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" {`},
 		},
 	},
 }

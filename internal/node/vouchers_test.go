@@ -1,15 +1,15 @@
-package redlock_test
+package node_test
 
 import (
 	"testing"
 
-	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // A straggler of an older round vouches for nothing in the next. That round and nodes
 // change in one step is the mutex's doing: no test here forces the interleaving.
 func TestAStragglerOfAnOlderRoundVouchesForNothing(t *testing.T) {
-	var v redlock.Vouchers
+	var v node.Vouchers
 	v.Stand(1, 0b010)
 	v.Vouch(0, 1)
 	if got := v.Set(); got != 0b011 {

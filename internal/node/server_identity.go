@@ -17,7 +17,7 @@ import (
 // not sent. (It wraps nothing: go-redis would hand out what is inside.)
 var errExchanged = errors.New("another server answers at this address than the one that was verified")
 
-// doorkeeper keeps all connections of one of Open's clients on one server, by its
+// ServerIdentity keeps all connections of one of Open's clients on one server, by its
 // identity. An address may come to lead to another server: a replica that took
 // over, a virtual IP that moved. Where that server has the voting scripts and a
 // copy of the record (it was a member once, and the other's replica since), no
@@ -26,7 +26,7 @@ var errExchanged = errors.New("another server answers at this address than the o
 // the old server too, and the node is verified before it votes again.
 //
 // That costs one command for each connection, and one atomic read for a flush.
-type doorkeeper struct {
+type ServerIdentity struct {
 	turns atomic.Int64 // how often the server was seen to be another
 
 	mu    sync.Mutex // guards the fields below
@@ -34,9 +34,9 @@ type doorkeeper struct {
 	conns []net.Conn
 }
 
-// guard puts a doorkeeper into a client's options.
-func guard(o *redis.Options) *doorkeeper {
-	d, dial := &doorkeeper{}, redis.NewDialer(o)
+// Guard puts a serverIdentity into a client's options.
+func Guard(o *redis.Options) *ServerIdentity {
+	d, dial := &ServerIdentity{}, redis.NewDialer(o)
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err == nil {
@@ -49,7 +49,7 @@ func guard(o *redis.Options) *doorkeeper {
 }
 
 // note keeps a new connection, and forgets those that were closed.
-func (d *doorkeeper) note(c net.Conn) {
+func (d *ServerIdentity) note(c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	live := d.conns[:0]
@@ -63,9 +63,9 @@ func (d *doorkeeper) note(c net.Conn) {
 }
 
 // admit lets a connection in that leads to the server of the others.
-func (d *doorkeeper) admit(ctx context.Context, c *redis.Conn) error {
+func (d *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
 	info, err := c.Info(ctx, "server", "replication").Result()
-	if err != nil && !isReply(err) {
+	if err != nil && !IsReply(err) {
 		return err
 	}
 	run := infoField(info, "run_id") // empty: the verification, which asks the same, says what is wrong
@@ -102,10 +102,10 @@ func closed(c net.Conn) bool {
 }
 
 // turn is how often the node's server was seen to be another; without a
-// doorkeeper nobody looks.
-func (n *node) turn() int64 {
-	if n.door == nil {
+// serverIdentity nobody looks.
+func (n *Node) turn() int64 {
+	if n.Door == nil {
 		return 0
 	}
-	return n.door.turns.Load()
+	return n.Door.turns.Load()
 }
