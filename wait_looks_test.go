@@ -94,6 +94,7 @@ func TestANodeThatIsFreeAloneSetsOffNoAsks(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		head, behind := separateLocker(t, nodes), separateLocker(t, nodes)
 		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
+		synctest.Wait() // it is on all five: an ask that overtakes it would leave two of them free
 		first := wants(t, head)
 		time.Sleep(time.Second)
 		nodes.Node(4).Miniredis().Del("orders/42")
