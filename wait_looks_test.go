@@ -46,6 +46,49 @@ func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
 	})
 }
 
+// A node that lost the sign of life is told of all by the look that found that out: no
+// second sign goes at once.
+func TestALookThatFindsItsSignGoneIsTheSign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
+		waiting := wants(t, other)
+		time.Sleep(2 * time.Second)
+		var last time.Time
+		var signs, named, together atomic.Int64
+		nodes.Node(2).Intercept(func(args []string) redlocktest.Verdict {
+			switch {
+			case scriptOf(args) != "look":
+			case args[2] == "0":
+				if signs.Add(1) > 1 && time.Since(last) < 100*time.Millisecond {
+					together.Add(1)
+				}
+				last = time.Now()
+			default:
+				named.Add(1)
+			}
+			return redlocktest.Pass()
+		})
+		for range 5 {
+			for _, key := range nodes.Node(2).Miniredis().Keys() {
+				if strings.HasPrefix(key, "redlock:live:") {
+					nodes.Node(2).Miniredis().Del(key)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if signs.Load() < 5 || named.Load() < 5 {
+			t.Errorf("%d signs of life and %d looks at the name; want both after each loss", signs.Load(), named.Load())
+		}
+		if n := together.Load(); n > 0 {
+			t.Errorf("%d of %d signs of life came at once behind another", n, signs.Load())
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, waiting).lock)
+	})
+}
+
 // That a name is free on a node that does not vote is no news: it may have
 // forgotten the holder. Nobody else is asked for that.
 func TestLooksAtANodeThatAbstainsHaveNobodyAsked(t *testing.T) {

@@ -168,24 +168,9 @@ var breakingStrict = []struct {
 func TestSearchMembershipCheckerCatchesStrictRecoveryUndone(t *testing.T) {
 	for _, c := range breakingStrict {
 		t.Run(c.name, func(t *testing.T) {
-			most := 500_000
-			if search.UnderRace {
-				most = firstStates
-			}
 			sys := closedSystem(c.change)
 			sys.slip = c.slip
-			r := search.Closed(sys, search.Options{MaxStates: most})
-			t.Log(r)
-			if r.Trace == nil && search.UnderRace {
-				t.Skip("it takes more states than are searched with the race detector")
-			}
-			if r.Trace == nil {
-				t.Fatal("not caught")
-			}
-			t.Log(r.Trace)
-			if !errors.Is(r.Trace.Err, c.want) {
-				t.Errorf("caught by %v; want %v", r.Trace.Err, c.want)
-			}
+			wantCaught(t, sys, 500_000, c.want)
 		})
 	}
 }

@@ -351,29 +351,31 @@ var breaking = []struct {
 func TestSearchMembershipCheckerCatches(t *testing.T) {
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
-			most := 4_000_000
-			if search.UnderRace {
-				most = firstStates
-			}
 			if c.far && !search.Whole() {
 				t.Skip("REDLOCK_SEARCH=full searches it")
 			}
-			r := search.Closed(closedSystem(c.change), search.Options{MaxStates: most})
-			t.Log(r)
-			if r.Trace == nil && search.UnderRace {
-				t.Skip("it takes more states than are searched with the race detector")
-			}
-			if r.Trace == nil {
-				t.Fatal("not caught")
-			}
-			t.Log(r.Trace)
-			if !isAny(r.Trace.Err, c.want) {
-				t.Errorf("caught by %v; want any of %v", r.Trace.Err, c.want)
-			}
+			wantCaught(t, closedSystem(c.change), 4_000_000, c.want...)
 		})
 	}
 }
 
-func isAny(err error, want []error) bool {
-	return slices.ContainsFunc(want, func(w error) bool { return errors.Is(err, w) })
+// wantCaught searches a system that is broken, up to most states, for any of these
+// errors.
+func wantCaught(t *testing.T, sys *memberSystem, most int, want ...error) {
+	t.Helper()
+	if search.UnderRace {
+		most = firstStates
+	}
+	r := search.Closed(sys, search.Options{MaxStates: most})
+	t.Log(r)
+	if r.Trace == nil && search.UnderRace {
+		t.Skip("it takes more states than are searched with the race detector")
+	}
+	if r.Trace == nil {
+		t.Fatal("not caught")
+	}
+	t.Log(r.Trace)
+	if !slices.ContainsFunc(want, func(w error) bool { return errors.Is(r.Trace.Err, w) }) {
+		t.Errorf("caught by %v; want any of %v", r.Trace.Err, want)
+	}
 }

@@ -377,30 +377,24 @@ func (v View) kin(i int) bool {
 
 // placements are the replacements that the target cluster's records know of.
 func (v View) placements() []Placement {
-	var out []Placement
-	for i, o := range v.Nodes {
-		if !v.kin(i) {
-			continue
-		}
-		for _, p := range o.Record.Replaced {
-			if !slices.Contains(out, p) {
-				out = append(out, p)
-			}
-		}
-	}
-	return out
+	return known(v, func(r Record) []Placement { return r.Replaced })
 }
 
 // retired are the retired names that the target cluster's records know of.
 func (v View) retired() []string {
-	var out []string
+	return known(v, func(r Record) []string { return r.Retired })
+}
+
+// known are the entries of the target cluster's records, each once.
+func known[T comparable](v View, of func(Record) []T) []T {
+	var out []T
 	for i, o := range v.Nodes {
 		if !v.kin(i) {
 			continue
 		}
-		for _, name := range o.Record.Retired {
-			if !slices.Contains(out, name) {
-				out = append(out, name)
+		for _, x := range of(o.Record) {
+			if !slices.Contains(out, x) {
+				out = append(out, x)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func (l *queueLink) take(i int) queueMessage {
 }
 
 // stale makes the asks of an attempt that is over such that nobody hears. The
-// writer has one flight out, a release and an ask at most; what has not left by
+// writer has one batch out, a release and an ask at most; what has not left by
 // then never leaves. It tells whether one has left.
 func (l *queueLink) stale() (out bool) {
 	due := false

@@ -116,7 +116,7 @@ func (sys *queueSystem) passArrives(s *queueState, p, n uint8, yield yieldQueue)
 		})
 	}
 	if l.reply.pass != 0 {
-		return // the flight is out
+		return // the batch is out
 	}
 	mayGiveUp := s.unknown < sys.unknown && l.late == 0
 	switch l.sent[0].kind() {

@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+var (
+	errEpoch   = errors.New("the node's membership record has changed")
+	errGone    = errors.New("no longer there")
+	errDead    = errors.New("this attempt was given up")
+	errTokens  = errors.New("the token counter is at its end")
+	errForeign = errors.New("held by another")
+	errKept    = errors.New("free, and kept for another that has waited longer")
+	// ErrUnreached is a connection that did not come up in time.
+	ErrUnreached = errors.New("not reached in time")
+	// ErrNoReply is a client that tells of no reply and of no error.
+	ErrNoReply = errors.New("the client reported success without a reply")
+)
+
+// Classify tells what an error says of the command.
+func Classify(err error) quorum.Outcome {
+	if err == nil {
+		return quorum.Granted
+	}
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &reply):
+		if HasAnyPrefix(reply.Error(), refusals...) {
+			return quorum.Failed
+		}
+		return quorum.Unknown
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		return quorum.Failed
+	default:
+		return quorum.Unknown
+	}
+}
+
+// IsReply tells an error that the node gave from one of the way to it.
+func IsReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// IsMissingScript tells that nothing happened because the server does not have
+// our scripts, or may have them from another time: it is not the one verified.
+func IsMissingScript(err error) bool {
+	return err != nil && (saysFirst(err, "NOSCRIPT") || errors.Is(err, errExchanged))
+}
+
+// Explain puts a node's error into words, and marks what waiting does not mend.
+func Explain(err error) error {
+	var (
+		reply     redis.Error
+		op        *net.OpError
+		untrusted *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.Is(err, fault.ErrMisconfigured):
+		return err
+	case errors.As(err, &reply):
+		switch text := reply.Error(); {
+		case HasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
+			return fmt.Errorf("%w: credentials refused: %w", fault.ErrMisconfigured, err)
+		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
+			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
+			return fmt.Errorf("%w: the user's ACL lacks a right: %w", fault.ErrMisconfigured, err)
+		case HasAnyPrefix(text, clusterReplies...):
+			return fmt.Errorf("%w: a server in cluster mode, which moves keys to others, can't be a node: set cluster-enabled no: %w", fault.ErrMisconfigured, err)
+		case strings.HasPrefix(text, "READONLY"):
+			return fmt.Errorf("a replica, which can't be a node: %w", err)
+		case strings.HasPrefix(text, "OOM"):
+			return fmt.Errorf("out of memory: %w", err)
+		}
+		return err
+	case errors.As(err, &untrusted), errors.As(err, &op) && op.Op == "remote error":
+		return fmt.Errorf("%w: TLS failed: %w", fault.ErrMisconfigured, err)
+	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
+		return fmt.Errorf("%w: %w", ErrUnreached, err)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("connection lost: %w", err)
+	default:
+		return err
+	}
+}
+
+// saysFirst tells whether err is a reply that begins so. Most are nil, and
+// redis.HasErrorPrefix allocates for those as well.
+func saysFirst(err error, prefix string) bool {
+	return err != nil && redis.HasErrorPrefix(err, prefix)
+}
+
+// HasAnyPrefix tells whether s begins with one of them.
+func HasAnyPrefix(s string, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
