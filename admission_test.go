@@ -11,13 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // foreign writes the record of a cluster of other nodes.
 func foreign(nodes *redlocktest.Cluster, i int, n string) {
 	node := nodes.Node(i)
-	node.Miniredis().HSet(redlock.NodeKey, "format", "1", "epoch", "theirs", "cluster", "theirs",
+	node.Miniredis().HSet(lua.NodeKey, "format", "1", "epoch", "theirs", "cluster", "theirs",
 		"n", n, "names", "x\ny\nz", "maxttl", "30000", "run", identity(node), "base", "7")
 }
 
@@ -95,7 +96,7 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
 	for name, spoil := range map[string]func(*redlocktest.Cluster){
 		"foreign": func(nodes *redlocktest.Cluster) { foreign(nodes, 2, "3") },
-		"damaged": func(nodes *redlocktest.Cluster) { nodes.Node(2).Miniredis().HSet(redlock.NodeKey, "n", "three") },
+		"damaged": func(nodes *redlocktest.Cluster) { nodes.Node(2).Miniredis().HSet(lua.NodeKey, "n", "three") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
 				}
 				nodes.Node(2).FlushAll()
 				time.Sleep(redlock.DefaultMaxTTL + 15*time.Second) // nobody asks for anything meanwhile
-				if got := nodes.Node(2).Miniredis().HGet(redlock.NodeKey, "epoch"); got == "" {
+				if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got == "" {
 					t.Error("a quarter of a minute after its wait the node that was emptied has no record")
 				}
 				wantVotes(t, "after it was emptied", l, 3)
@@ -124,13 +125,13 @@ func TestARetirementThatCanNotBeFinishedLeavesTheNodeUnharmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		warm(t, l)
-		before := nodes.Node(2).Miniredis().HGet(redlock.NodeKey, "epoch")
+		before := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch")
 		nodes.Node(0).Stop()
 		wantError(t, "Retire", l.Cluster().Retire(t.Context(), 2), redlock.ErrNoQuorum)
-		if got := nodes.Node(2).Miniredis().HGet(redlock.NodeKey, "epoch"); got != before || got == "" {
+		if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got != before || got == "" {
 			t.Errorf("the node's epoch: got %q; want it as it was, %q", got, before)
 		}
-		if got := nodes.Node(1).Miniredis().HGet(redlock.NodeKey, "retired"); got != "" {
+		if got := nodes.Node(1).Miniredis().HGet(lua.NodeKey, "retired"); got != "" {
 			t.Errorf("a mark on another node: got %q; want none", got)
 		}
 		mustRelease(t, mustAcquire(t, l, "orders/42")) // a quorum of two needs it
@@ -170,7 +171,7 @@ func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
 			l, nodes := newLocker(t, 5, opts...)
 			ahead := fmt.Sprint(time.Now().Add(24 * time.Hour).UnixMicro()) // as a clock that was a day ahead gave
 			for _, n := range nodes.Nodes() {
-				n.Miniredis().HSet(redlock.NodeKey, fmt.Sprint(redlock.StripeOf("orders/42")), ahead)
+				n.Miniredis().HSet(lua.NodeKey, fmt.Sprint(lua.StripeOf("orders/42")), ahead)
 			}
 			first := mustAcquire(t, l, "orders/42")
 			mustRelease(t, first)

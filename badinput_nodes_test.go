@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -204,14 +205,14 @@ func TestDataUnderTheLibrarysOwnHashIsNeverOverwritten(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		for _, i := range []int{0, 1} {
 			nodes.Node(i).FlushAll()
-			must(t, nodes.Node(i).Miniredis().Set(redlock.NodeKey, "somebody's"))
+			must(t, nodes.Node(i).Miniredis().Set(lua.NodeKey, "somebody's"))
 		}
 		l := lockerOver(t, nodes)
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
 		time.Sleep(time.Second)
 		for _, i := range []int{0, 1} {
-			if v, err := nodes.Node(i).Miniredis().Get(redlock.NodeKey); err != nil || v != "somebody's" {
+			if v, err := nodes.Node(i).Miniredis().Get(lua.NodeKey); err != nil || v != "somebody's" {
 				t.Errorf("node %d: got %q, %v; want it as it was", i, v, err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -166,7 +167,7 @@ func wantNoLocks(t *testing.T, nodes *redlocktest.Cluster, when string) {
 func wantOnlyRecords(t *testing.T, nodes *redlocktest.Cluster, when string) {
 	t.Helper()
 	for _, n := range nodes.Nodes() {
-		left := slices.DeleteFunc(n.Keys(), func(key string) bool { return key == redlock.NodeKey })
+		left := slices.DeleteFunc(n.Keys(), func(key string) bool { return key == lua.NodeKey })
 		if len(left) > 0 {
 			t.Errorf("%s: %s has %q; want only its record", when, n.Name(), left)
 		}
@@ -241,7 +242,7 @@ func scriptOf(args []string) string {
 	if len(args) < 2 || args[0] != "EVALSHA" {
 		return ""
 	}
-	for _, s := range redlock.Scripts() {
+	for _, s := range slices.Concat(lua.VotingScripts, lua.KeepingScripts) {
 		if s.Hash == args[1] {
 			return s.Name
 		}

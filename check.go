@@ -1,15 +1,11 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/quorumkit/redlock/internal/doctor"
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -30,15 +26,12 @@ const (
 	SeverityError
 )
 
-var severityNames = [...]string{"", "info", "unknown", "warning", "error"}
+// The doctor has the same severities by the same numbers.
+var _ = [1]struct{}{}[(SeverityInfo-Severity(doctor.SeverityInfo))|(SeverityUnknown-Severity(doctor.SeverityUnknown))|
+	(SeverityWarning-Severity(doctor.SeverityWarning))|(SeverityError-Severity(doctor.SeverityError))]
 
 // String returns the severity in one word.
-func (s Severity) String() string {
-	if int(s) < len(severityNames) && s > 0 {
-		return severityNames[s]
-	}
-	return "invalid"
-}
+func (s Severity) String() string { return doctor.Severity(s).String() }
 
 // Finding is one thing that Check has noticed.
 type Finding struct {
@@ -113,109 +106,94 @@ func (r Report) AtLeast(s Severity) []Finding {
 // about who may promote, restore or flush them, or about the other clients.
 func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	l := c.locker
-	if l.closed.Load() {
+	if l.acquirer.Closed() {
 		return Report{}, fault.Errorf("redlock: check: %w", ErrClosed)
 	}
-	if err := fault.OfContext(ctx); err != nil {
+	seen, err := doctor.Examine(ctx, l.nodes, doctor.Config{
+		TTL: l.cfg.ttl, MaxTTL: l.cfg.maxTTL, NodeTimeout: l.cfg.nodeTimeout, Drift: l.cfg.drift, Prefix: l.cfg.prefix,
+		StrictRecovery: l.cfg.strictRecovery, Unprotected: l.cfg.unprotected,
+	})
+	if err != nil {
 		return Report{}, fault.Errorf("redlock: check: %w", err)
 	}
-	d := &doctor{cfg: &l.cfg, exams: make([]exam, len(l.nodes))}
-	var g errgroup.Group // zero: one node's failure must not end the others
-	for i, n := range l.nodes {
-		d.names = append(d.names, n.Name)
-		g.Go(func() error {
-			d.exams[i] = examineNode(ctx, n, l.cfg.prefix)
-			return nil
-		})
-	}
-	_ = g.Wait()
-	if until, ok := ctx.Deadline(); ok && !l.clock.Wall().Before(until) {
-		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
-	}
-	if err := fault.OfContext(ctx); err != nil {
-		return Report{}, fault.Errorf("redlock: check: %w", err)
-	}
-	d.prove(ctx, l.nodes)
-	d.lookAgain(ctx, l.nodes)
-	if err := fault.OfContext(ctx); err != nil {
-		return Report{}, fault.Errorf("redlock: check: %w", err)
-	}
-	d.failed = l.tracker.View().Faults
-	d.origin = l.clock.Wall().Add(-l.clock.Early().Sub(0))
-	r := d.report()
+	r := l.reportOf(seen)
 	if r.Answered == 0 {
-		votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))
-		for i, e := range d.exams {
-			votes[i].Outcome, causes[i] = node.Classify(e.err), e.err
+		votes := make([]quorum.Vote, len(l.nodes))
+		for i, why := range seen.Silent {
+			votes[i].Outcome = node.Classify(why)
 		}
-		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.names, votes, causes)
+		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.names, votes, seen.Silent)
 	}
 	return r, nil
 }
 
-// doctor judges what the nodes showed. It sends nothing.
-type doctor struct {
-	cfg      *config
-	names    []string
-	exams    []exam
-	seen     []membership.Observation // what the exams show of membership
-	failed   []error                  // what the loop's last action for each node failed with
-	origin   wallTime                 // our wall clock at the Clock's origin
-	findings []Finding
-}
-
-// report is all findings, in order.
-func (d *doctor) report() Report {
-	r := Report{Nodes: len(d.names), Quorum: quorum.Size(len(d.names)), Servers: make([]string, len(d.names))}
-	d.config()
-	for i := range d.exams {
-		d.client(i)
-		if e := &d.exams[i]; e.err != nil {
-			d.silent(i, e.err)
-			continue
+// reportOf puts what the doctor found into public words.
+func (l *Locker) reportOf(seen doctor.Report) Report {
+	r := Report{Nodes: len(l.nodes), Answered: seen.Answered, Quorum: l.quorum, Servers: seen.Servers}
+	for _, f := range seen.Findings {
+		name := ""
+		if f.Node >= 0 {
+			name = l.names[f.Node]
 		}
-		r.Answered++
-		if name, version := d.program(i); version != "" {
-			r.Servers[i] = name + " " + version
-		}
-		d.server(i)
-		d.persistence(i)
-		d.history(i)
-		d.rights(i)
-		d.probe(i)
-		d.roundTrip(i)
-		if !d.cfg.unprotected {
-			d.record(i)
-		}
+		r.Findings = append(r.Findings, Finding{
+			Severity: Severity(f.Severity), Code: FindingCode(f.Code), Node: f.Node, Name: name,
+			What: f.What, Why: f.Why, Remedy: f.Remedy,
+		})
 	}
-	d.sameServer()
-	d.clocks()
-	d.rates()
-	if !d.cfg.unprotected {
-		d.membership()
-	}
-	slices.SortStableFunc(d.findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Node, b.Node))
-	})
-	r.Findings = d.findings
 	return r
 }
 
-// diagnosis is what is the same for every finding of a kind: why it matters for
-// the lock, and what to do.
-type diagnosis struct {
-	code        FindingCode
-	why, remedy string
-}
+// FindingCode names a kind of Finding. Codes keep their meaning over versions;
+// new ones may come.
+type FindingCode string
 
-// find notes something about a node, or about the cluster (-1).
-func (d *doctor) find(s Severity, node int, g diagnosis, format string, args ...any) {
-	f := Finding{
-		Severity: s, Code: g.code, Node: node,
-		What: fmt.Sprintf(format, args...), Why: g.why, Remedy: g.remedy,
-	}
-	if node >= 0 {
-		f.Name = d.names[node]
-	}
-	d.findings = append(d.findings, f)
-}
+// The codes, by what they are about: reaching the node, the server, its memory,
+// its rights, time, the cluster, the client.
+const (
+	FindingUnreachable FindingCode = "unreachable" // it does not answer
+	FindingCredentials FindingCode = "credentials" // it refuses the password or the user
+	FindingTLS         FindingCode = "tls"         // a certificate is not accepted, or one side speaks no TLS
+	FindingBusy        FindingCode = "busy"        // a script or function runs there, and nothing else
+
+	FindingVersion      FindingCode = "version"       // the server is too old
+	FindingRunID        FindingCode = "run-id"        // the server does not say which process it is
+	FindingSameServer   FindingCode = "same-server"   // two entries are one server
+	FindingReplica      FindingCode = "replica"       // it follows a master
+	FindingHasReplicas  FindingCode = "has-replicas"  // replicas follow it
+	FindingBacklog      FindingCode = "repl-backlog"  // it will take another replication id without need
+	FindingDebug        FindingCode = "debug-command" // DEBUG may have it forget unseen
+	FindingMode         FindingCode = "mode"          // cluster mode, or a Sentinel
+	FindingEviction     FindingCode = "eviction"      // it may drop keys when memory is short
+	FindingMemory       FindingCode = "memory"        // its memory is nearly full, and it evicts nothing
+	FindingImportMode   FindingCode = "import-mode"   // it keeps what has ended (Valkey)
+	FindingMaxClients   FindingCode = "max-clients"   // it has nearly as many connections as it takes
+	FindingMinReplicas  FindingCode = "min-replicas"  // it writes only while replicas follow it
+	FindingPersistence  FindingCode = "persistence"   // what it forgets when it restarts
+	FindingWritesFailed FindingCode = "writes-failed" // its last write to the disk failed
+	FindingRefuses      FindingCode = "refuses"       // it refuses what a lock needs, in its own words
+	FindingCommand      FindingCode = "command"       // the server does not know a command
+	FindingACL          FindingCode = "acl"           // the user lacks a right
+	FindingACLNames     FindingCode = "acl-names"     // the user may not lock every name
+
+	FindingClock       FindingCode = "clock"         // clocks are apart
+	FindingClockRate   FindingCode = "clock-rate"    // a clock runs faster or slower than the drift factor allows for
+	FindingRoundTrip   FindingCode = "round-trip"    // round trips are long beside the node timeout
+	FindingTTLRound    FindingCode = "ttl-roundtrip" // the TTL is short beside the round trip
+	FindingNodeTimeout FindingCode = "node-timeout"  // the node timeout is long beside the TTL
+	FindingMaxTTL      FindingCode = "max-ttl"       // MaxTTL is long beside the TTL, or clients differ in it
+
+	FindingEvenNodes   FindingCode = "even-nodes"    // one node more than is of use
+	FindingFewNodes    FindingCode = "few-nodes"     // no node may fail
+	FindingOtherNodes  FindingCode = "other-n"       // its record has another number of nodes
+	FindingForeign     FindingCode = "other-cluster" // it belongs to another cluster
+	FindingRecord      FindingCode = "record"        // its membership record can't be read
+	FindingNames       FindingCode = "node-names"    // the record knows the nodes by other names
+	FindingRetired     FindingCode = "retired"       // it abstains for ever
+	FindingBlank       FindingCode = "blank"         // it has not joined yet
+	FindingNoCluster   FindingCode = "no-cluster"    // no cluster has a quorum of these nodes
+	FindingDial        FindingCode = "client-dial"   // a cut-off node blocks its writer
+	FindingPool        FindingCode = "client-pool"   // one connection for everything
+	FindingLimiter     FindingCode = "client-limiter"
+	FindingMaintenance FindingCode = "client-maintenance" // the server may stretch the client's timeouts
+	FindingClient      FindingCode = "client"             // options that redlock makes up for, or can't see
+)

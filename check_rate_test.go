@@ -47,34 +47,6 @@ func TestCheckTellsClocksThatRunTooFastOrTooSlow(t *testing.T) {
 	}
 }
 
-// Half of the drift factor is a node's, the other half a client's; what the looks
-// can't tell is nobody's fault.
-func TestARateIsWarnedOfBeyondHalfTheDriftAndAnErrorBeyondAllOfIt(t *testing.T) {
-	const factor = 0.01
-	for _, c := range []struct {
-		by, bound float64
-		want      redlock.Severity
-	}{
-		{0, 0, 0},
-		{0.0049, 0, 0},
-		{0.0051, 0, faultWarning},
-		{0.0099, 0, faultWarning},
-		{0.0101, 0, faultError},
-		{0.0833, 0.005, faultError},
-		{0.0069, 0.002, 0},
-		{0.0071, 0.002, faultWarning},
-		{0.0119, 0.002, faultWarning},
-		{0.0121, 0.002, faultError},
-		{0.004, 0.05, 0},
-	} {
-		for _, by := range []float64{c.by, -c.by} {
-			if got := redlock.RateSeverity(by, c.bound, factor); got != c.want {
-				t.Errorf("%v, give or take %v, of a drift factor of %v: got severity %v; want %v", by, c.bound, factor, got, c.want)
-			}
-		}
-	}
-}
-
 // What doctor warns of is so: a quorum whose clocks run a twelfth too fast grants
 // nothing, and within the drift factor it does.
 func TestAQuorumThatIsSlewedBeyondTheDriftStopsLocking(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // configured puts another server in node 4's place and changes its configuration
@@ -319,14 +320,14 @@ func TestCheckProvesMembersWithALock(t *testing.T) {
 	for _, c := range clients {
 		eventually(t, 10*time.Second, func() bool { // a tombstone lives for a millisecond
 			left, err := c.Keys(t.Context(), "*").Result()
-			return err == nil && len(left) == 1 && left[0] == redlock.NodeKey
+			return err == nil && len(left) == 1 && left[0] == lua.NodeKey
 		})
-		if counter, err := c.HExists(t.Context(), redlock.NodeKey, "probe").Result(); counter || err != nil {
+		if counter, err := c.HExists(t.Context(), lua.NodeKey, "probe").Result(); counter || err != nil {
 			t.Errorf("the probe's counter is there: %t (%v); want it gone", counter, err)
 		}
 	}
 	// Of another type: the lock can't be counted there.
-	must(t, clients[1].HSet(t.Context(), redlock.NodeKey, "probe", "not a number").Err())
+	must(t, clients[1].HSet(t.Context(), lua.NodeKey, "probe", "not a number").Err())
 	wantFound(t, check(t, clients), redlock.SeverityUnknown, found{faultError, redlock.FindingRefuses, 1})
-	must(t, clients[1].HDel(t.Context(), redlock.NodeKey, "probe").Err())
+	must(t, clients[1].HDel(t.Context(), lua.NodeKey, "probe").Err())
 }

@@ -427,16 +427,34 @@ func cures(r redlock.Report, words string) bool {
 // findingCodes are all codes that there are.
 func findingCodes(t *testing.T) []redlock.FindingCode {
 	t.Helper()
-	source, err := os.ReadFile("check_codes.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []redlock.FindingCode
-	for _, m := range regexp.MustCompile(`FindingCode += "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
-		out = append(out, redlock.FindingCode(m[1]))
-	}
-	if len(out) < 12 {
-		t.Fatalf("check_codes.go shows %d codes", len(out))
+	for _, code := range codesIn(t, "check.go") {
+		out = append(out, redlock.FindingCode(code.text))
 	}
 	return out
+}
+
+// namedCode is a constant with its text.
+type namedCode struct{ name, text string }
+
+// codesIn are the codes that a file declares, in its order.
+func codesIn(t *testing.T, file string) []namedCode {
+	t.Helper()
+	source, err := os.ReadFile(file)
+	must(t, err)
+	var out []namedCode
+	for _, m := range regexp.MustCompile(`(?m)^\s+(\w+) +FindingCode += "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
+		out = append(out, namedCode{m[1], m[2]})
+	}
+	if declared := strings.Count(string(source), " = \""); len(out) < 12 || len(out) != declared {
+		t.Fatalf("%s shows %d codes of %d", file, len(out), declared)
+	}
+	return out
+}
+
+// Check hands the doctor's codes on as they are, so each must be a public one.
+func TestThePublicCodesAreTheDoctors(t *testing.T) {
+	if got, want := codesIn(t, "check.go"), codesIn(t, "internal/doctor/codes.go"); !slices.Equal(got, want) {
+		t.Errorf("check.go has %v\nthe doctor has %v", got, want)
+	}
 }

@@ -3,31 +3,18 @@ package redlock
 import (
 	"context"
 	"time"
-
-	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // The time of a Locker is that of one clock.Clock, a scale that never goes back and
 // counts what the machine spent suspended, where the system can tell. Whatever
 // decides about a validity asks its Now; a lease begins at a reading of Start, which
 // may be too early, never too late. Wall clocks never enter a validity: they only
-// suggest tokens (internal/node, peers.go), and date what is logged.
+// suggest tokens (internal/node, hints.go), and date what is logged.
 //
 // The rules are in internal/clock; here is how a Locker waits by it.
 
 // share is a number from 0 up to 1 for what is decided now about a key.
-func (l *Locker) share(key string) float64 { return l.cfg.chance.Share(int64(l.clock.Early()), key) }
+func (l *Locker) share(key string) float64 { return l.acquirer.Share(key) }
 
 // wait waits d, or less when ctx is done or the Locker is closed.
-func (l *Locker) wait(ctx context.Context, d time.Duration) error {
-	t := l.clock.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-l.closing:
-		return ErrClosed
-	case <-ctx.Done():
-		return fault.OfContext(ctx)
-	}
-}
+func (l *Locker) wait(ctx context.Context, d time.Duration) error { return l.acquirer.Wait(ctx, d) }

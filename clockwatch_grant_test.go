@@ -14,9 +14,9 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// A contender that tried a moment ago has a fresh reading of every clock. The clocks
+// A contender that tried a moment ago has a fresh sample of every clock. The clocks
 // of a quorum step, which ends the holder's leases there, and it tries again at once:
-// what it is granted comes with a reading of its own.
+// what it is granted comes with a sample of its own.
 func TestWhatAStepGaveAwayIsNotTakenByWhoTriedAMomentAgo(t *testing.T) {
 	for name, opts := range map[string][]redlock.AcquireOption{"plain": nil, "by its place in line": {redlock.WithBarging()}} {
 		t.Run(name, func(t *testing.T) {
@@ -44,9 +44,9 @@ func TestWhatAStepGaveAwayIsNotTakenByWhoTriedAMomentAgo(t *testing.T) {
 	}
 }
 
-// Where the reading behind a grant is lost, nobody can tell whether the clock has
+// Where the sample behind a grant is lost, nobody can tell whether the clock has
 // stepped before: the grant counts for nothing, and is given back.
-func TestAGrantWithoutItsReadingDoesNotCount(t *testing.T) {
+func TestAGrantWithoutItsSampleDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		warm(t, l)
@@ -72,9 +72,9 @@ func TestAGrantWithoutItsReadingDoesNotCount(t *testing.T) {
 	})
 }
 
-// A hand-over within the Locker is a grant as well: it counts only with a reading
+// A hand-over within the Locker is a grant as well: it counts only with a sample
 // behind it, however fresh the last one is.
-func TestAHandOverWithoutAReadingThatShowsNoStepDoesNotCount(t *testing.T) {
+func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 	for want, spoil := range map[string]func(n *redlocktest.Node){
 		"its clock was not read behind the grant": func(n *redlocktest.Node) {
 			passed := false

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -79,7 +80,7 @@ func TestADamagedCounterOfOneNameDoesNotDragTheOthersAlong(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		sampled(t, l)
 		nodes.Node(2).Stop() // so that the damaged counter is in every quorum
-		nodes.Node(0).Miniredis().HSet(redlock.NodeKey, fmt.Sprint(redlock.StripeOf("orders/42")), fmt.Sprint(uint64(redlock.MaxToken)-10))
+		nodes.Node(0).Miniredis().HSet(lua.NodeKey, fmt.Sprint(lua.StripeOf("orders/42")), fmt.Sprint(uint64(redlock.MaxToken)-10))
 		far := mustAcquire(t, l, "orders/42")
 		if far.Token() < redlock.MaxToken-10 {
 			t.Fatalf("got token %v; want one above the damaged counter", far.Token())

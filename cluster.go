@@ -218,7 +218,7 @@ func (s ClusterStatus) shortOf(left error) error {
 // but none where all of them would still be no quorum.
 func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is what is found, not a failure
 	var errs []error
-	joining, silent, unseated := 0, 0, 0
+	joining, silent, voteless := 0, 0, 0
 	for _, n := range s.Nodes {
 		if n.State == NodeMember && n.Cause == "" {
 			continue
@@ -232,13 +232,13 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 		case n.misconfigured:
 			err = fmt.Errorf("%w: %w", ErrMisconfigured, err)
 		case n.State == NodeMember:
-			unseated++
+			voteless++
 		case n.State != NodeRetired:
 			joining++
 		}
 		errs = append(errs, err)
 	}
-	wanted := joining+unseated > 0 || s.Votes() < s.Quorum
+	wanted := joining+voteless > 0 || s.Votes() < s.Quorum
 	return errors.Join(errs...), wanted && s.Votes()+joining+silent >= s.Quorum
 }
 
@@ -331,7 +331,7 @@ var errMarks = errors.New("some of the marks are missing")
 
 // usable refuses what is asked of a closed Locker, or under a ctx that is done.
 func (l *Locker) usable(ctx context.Context, op string) error {
-	if l.closed.Load() {
+	if l.acquirer.Closed() {
 		return fault.Errorf("redlock: %s: %w", op, ErrClosed)
 	}
 	if err := fault.OfContext(ctx); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // The defects that only real servers show.
@@ -213,7 +214,7 @@ func memoryOf(t *testing.T, servers []*chaos.Server) []memory {
 				must(t, err)
 			}
 		}
-		out[i].fields = c.HLen(t.Context(), redlock.NodeKey).Val()
+		out[i].fields = c.HLen(t.Context(), lua.NodeKey).Val()
 	}
 	return out
 }

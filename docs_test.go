@@ -256,6 +256,56 @@ func TestTheMapNamesEveryFileOfThePackage(t *testing.T) {
 	}
 }
 
+// The map's line of a package is what the package says of itself, so neither can go
+// stale without the other.
+func TestTheMapSaysOfAPackageWhatThePackageSays(t *testing.T) {
+	said := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([\\w/]+)` \\| (.*) \\|$").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1) {
+		said[m[1]] = m[2]
+	}
+	for dir, want := range synopses(t) {
+		if got := said[dir]; got != want {
+			t.Errorf("CONTRIBUTING.md's map says of %s %q; want the first sentence of its doc comment:\n| `%[1]s` | %[3]s |", dir, got, want)
+		}
+		delete(said, dir)
+	}
+	for dir := range said {
+		t.Errorf("CONTRIBUTING.md's map names the package %s: got none there", dir)
+	}
+}
+
+// synopses are the first sentences of all packages below the root, by folder, as the
+// map has them.
+func synopses(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != ".":
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Dir(path) == ".":
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(path))
+		found[dir] += nameless.ReplaceAllString(new(doc.Package).Synopsis(f.Doc.Text()), "")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// nameless matches what a line of the map is without: a package's name at the
+// beginning, the full stop, and the brackets of links.
+var nameless = regexp.MustCompile(`^((Package|Command) )?\w+ |\.$|[\[\]]`)
+
 // What a document calls a test must be one: the name of a claim is its proof.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	tests := map[string]bool{}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -191,7 +192,7 @@ func outsiders(t *testing.T) map[string]error {
 	}
 	must(t, l.Cluster().Admit(t.Context()))
 	foundedAs(nodes, 2, "another")
-	nodes.Node(2).Miniredis().HSet(redlock.NodeKey, "names", "x\ny\nz")
+	nodes.Node(2).Miniredis().HSet(lua.NodeKey, "names", "x\ny\nz")
 	all["joining, one foreign"] = l.Cluster().Join(quick(t))
 	all["admitting, one foreign"] = l.Cluster().Admit(t.Context())
 	nodes.Node(1).Stop()

@@ -3,10 +3,15 @@ package redlock
 import (
 	"context"
 	"errors"
+	"strings"
+	"time"
 
+	"github.com/quorumkit/redlock/internal/acquire"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/dispatch"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // recorder records what happens to a Locker: each event is counted, and told to the
@@ -50,15 +55,15 @@ func (l *Locker) tellFailure(ctx context.Context, resource string, t *terms, err
 }
 
 // tellAttempt tells that an attempt brought no lock.
-func (l *Locker) tellAttempt(ctx context.Context, resource string, r *node.Round, err error) {
+func (l *Locker) tellAttempt(ctx context.Context, resource string, start clock.Instant, rounds int, err error) {
 	l.cfg.recorder.tell(Event{
 		Kind: AttemptFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
-		Duration: l.clock.Early().Sub(r.Start), Rounds: r.Claim.Rounds, Context: ctx,
+		Duration: l.clock.Early().Sub(start), Rounds: rounds, Context: ctx,
 	})
 }
 
 // begun is the event of a hold that begins: start is when the attempt was sent.
-func (l *Lock) begun(t terms, start clock.Instant) Event {
+func (l *Lock) begun(t *terms, start clock.Instant) Event {
 	return Event{
 		Kind: LockAcquired, Duration: l.since.Sub(t.call.began), Waited: start.Sub(t.call.began),
 		Validity: l.valid.Remaining(l.since),
@@ -97,3 +102,106 @@ func (l *Lock) tell(e Event) {
 	e.Node, e.Resource, e.Token, e.Context = -1, l.resource, l.Token(), l.values
 	l.locker.cfg.recorder.tell(e)
 }
+
+// attemptEvents makes events of what becomes of attempts, and puts into words why they
+// failed.
+type attemptEvents struct{ locker *Locker }
+
+// Polled counts what the nodes had answered.
+func (o *attemptEvents) Polled(votes []quorum.Vote) { o.locker.cfg.recorder.counters.poll(votes) }
+
+// Refused tells AttemptFailed.
+func (o *attemptEvents) Refused(ctx context.Context, key string, start clock.Instant, rounds int, f *acquire.Failure) error {
+	var err error
+	resource := o.resource(key)
+	if f.Sentinel == nil {
+		err = o.Ended(key, f.Cause)
+	} else {
+		err = quorumError("acquire", resource, f.Sentinel, f.Cause, o.locker.names, f.Votes, f.Causes)
+	}
+	o.locker.tellAttempt(ctx, resource, start, rounds, err)
+	return err
+}
+
+// Ended names what was to be acquired.
+func (o *attemptEvents) Ended(key string, cause error) error {
+	return fault.Errorf("redlock: acquire %s: %w", fault.Printable(o.resource(key)), cause)
+}
+
+func (o *attemptEvents) resource(key string) string {
+	return strings.TrimPrefix(key, o.locker.cfg.prefix)
+}
+
+// nodeEvents makes events of what the nodes notice, and has the Locker draw its
+// conclusions.
+type nodeEvents struct {
+	locker *Locker
+	names  []string
+}
+
+func (o *nodeEvents) tell(node int, e Event) {
+	e.Node, e.Name = node, o.names[node]
+	o.locker.cfg.recorder.tell(e)
+}
+
+// Called counts a round trip.
+func (o *nodeEvents) Called(node int, took time.Duration) {
+	o.locker.cfg.recorder.counters.called(node, took)
+}
+
+// Erred counts a round trip without a reply, or with an error.
+func (o *nodeEvents) Erred(node int) { o.locker.cfg.recorder.counters.nodes[node].errors.Add(1) }
+
+// Down tells NodeDown.
+func (o *nodeEvents) Down(node int, cause error) { o.tell(node, Event{Kind: NodeDown, Err: cause}) }
+
+// Up tells NodeUp.
+func (o *nodeEvents) Up(node int, after time.Duration) {
+	o.tell(node, Event{Kind: NodeUp, Duration: after})
+}
+
+// Abstains tells NodeAbstains.
+func (o *nodeEvents) Abstains(node int, cause error) {
+	o.tell(node, Event{Kind: NodeAbstains, Err: cause})
+}
+
+// Votes tells NodeVotes.
+func (o *nodeEvents) Votes(node int) { o.tell(node, Event{Kind: NodeVotes}) }
+
+// RefusesWrites tells NodeRefusesWrites.
+func (o *nodeEvents) RefusesWrites(node int, cause error) {
+	o.tell(node, Event{Kind: NodeRefusesWrites, Err: cause})
+}
+
+// TakesWrites tells NodeTakesWrites.
+func (o *nodeEvents) TakesWrites(node int, after time.Duration) {
+	o.tell(node, Event{Kind: NodeTakesWrites, Duration: after})
+}
+
+// Stepped tells NodeClockStepped.
+func (o *nodeEvents) Stepped(node int, cause error) {
+	o.tell(node, Event{Kind: NodeClockStepped, Err: cause})
+}
+
+// Founded tells ClusterFounded.
+func (o *nodeEvents) Founded(node int, cause error) {
+	o.tell(node, Event{Kind: ClusterFounded, Err: cause})
+}
+
+// MaxTTLRaised tells MaxTTLRaised.
+func (o *nodeEvents) MaxTTLRaised(node int, cause error) {
+	o.tell(node, Event{Kind: MaxTTLRaised, Err: cause})
+}
+
+// StrictRecoverySet tells StrictRecoverySet.
+func (o *nodeEvents) StrictRecoverySet(node int, cause error) {
+	o.tell(node, Event{Kind: StrictRecoverySet, Err: cause})
+}
+
+// Disowned takes the node out of what every held lock stands on.
+func (o *nodeEvents) Disowned(node int, since clock.Instant, cause error) {
+	o.locker.distrust(node, since, cause)
+}
+
+// Returned has the held locks confirmed on the node.
+func (o *nodeEvents) Returned(node int) { o.locker.scheduler.confirmOn(node) }

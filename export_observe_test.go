@@ -9,12 +9,3 @@ var (
 	RefusalOf = refusal
 	EndingOf  = ending
 )
-
-// EventKinds is how many kinds of events there are.
-const EventKinds = len(eventNames) - 1
-
-// RateSeverity is what Check makes of a clock that runs faster by so much, give or
-// take the bound.
-func RateSeverity(by, bound, factor float64) Severity {
-	return rate{by: by, bound: bound}.severity(factor)
-}

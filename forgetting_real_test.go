@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 )
 
@@ -101,9 +102,9 @@ func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
 			wantVotes(t, "with standbys in step", contender, 3)
 			looked := time.Now()
 			for i, s := range standbys {
-				all := servers[i].Client().HGetAll(t.Context(), redlock.NodeKey).Val()
+				all := servers[i].Client().HGetAll(t.Context(), lua.NodeKey).Val()
 				pollUntil(t, 15*time.Second, "the standby has all", func() bool {
-					return maps.Equal(s.Client().HGetAll(t.Context(), redlock.NodeKey).Val(), all)
+					return maps.Equal(s.Client().HGetAll(t.Context(), lua.NodeKey).Val(), all)
 				})
 				stand(t, s)
 			}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -62,10 +64,10 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 	if err != nil {
 		return Inspection{}, err
 	}
-	if !l.enter() {
+	if !l.acquirer.Enter() {
 		return Inspection{}, fault.Errorf("redlock: inspect %s: %w", fault.Printable(resource), ErrClosed)
 	}
-	defer l.attempts.Done()
+	defer l.acquirer.Settled()
 	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
 	l.look(ctx, &in)
 	answered := 0
@@ -170,6 +172,7 @@ func inLine(ctx context.Context, n *node.Node, key string) []string {
 	if err != nil || len(ids) == 0 {
 		return nil
 	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return strings.Contains(id, " ") }) // the attempts behind the ids
 	signs := make([]*redis.IntCmd, len(ids))
 	_, err = n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {

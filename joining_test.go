@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -21,7 +22,7 @@ func TestJoinTakesInTheOthersBeforeItSaysWhichItCouldNot(t *testing.T) {
 		l, nodes := newLocker(t, 7)
 		warm(t, l)
 		must(t, l.Cluster().Retire(t.Context(), 6))
-		nodes.Node(5).Miniredis().HSet(redlock.NodeKey, "n", "2", "names", "x\ny")
+		nodes.Node(5).Miniredis().HSet(lua.NodeKey, "n", "2", "names", "x\ny")
 		nodes.Node(4).Restart()
 		began := time.Now()
 		err := l.Cluster().Join(ctx)
@@ -51,7 +52,7 @@ func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		warm(t, l)
 		other := func(i int) {
-			nodes.Node(i).Miniredis().HSet(redlock.NodeKey, "n", "2", "names", "x\ny")
+			nodes.Node(i).Miniredis().HSet(lua.NodeKey, "n", "2", "names", "x\ny")
 		}
 		other(0)
 		nodes.Node(1).Stop()
@@ -77,7 +78,7 @@ func TestRetireRefusesANameThatTheRecordsDoNotList(t *testing.T) {
 		wantText(t, "Retire", errorText(err), "retire b", "node-0", "node-4", "WithNodeNames")
 		wantVotes(t, "after it", l, 5)
 		for i, n := range nodes.Nodes() {
-			if got := n.Miniredis().HGet(redlock.NodeKey, "retired"); got != "" {
+			if got := n.Miniredis().HGet(lua.NodeKey, "retired"); got != "" {
 				t.Errorf("node %d: got the marks %q; want none", i, got)
 			}
 		}
@@ -124,7 +125,7 @@ func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
 			}
 		}
 		nodes.Node(1).Intercept(func(args []string) redlocktest.Verdict {
-			if len(args) == 5 && args[3] == redlock.NodeKey && len(args[4]) > 1 { // a notice has a nonce, a look a digit
+			if len(args) == 5 && args[3] == lua.NodeKey && len(args[4]) > 1 { // a notice has a nonce, a look a digit
 				return redlocktest.ReplyError("OOM for a notice")
 			}
 			return redlocktest.Pass()

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/acquire"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/tokenctx"
@@ -40,23 +42,31 @@ type Lock struct {
 	due   clock.Instant // guarded by the scheduler's mu
 	place int           // in the scheduler's heap, guarded by its mu; -1: not in it
 
-	sharing *sharing // this is one of the handles on that hold, and the rest of it decides nothing; nil: it is a hold of its own
+	shared *sharedHold // this is one of the handles on that hold, and the rest of it decides nothing; nil: it is a hold of its own
 }
 
-// hold makes a lock of a claim that a quorum granted.
-func (l *Locker) hold(ctx context.Context, resource string, c *node.Claim, t terms, start clock.Instant, valid clock.Validity) (*Lock, error) {
+// hold makes a lock of what a quorum granted.
+func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *terms) (*Lock, error) {
+	defer l.acquirer.Settled()
+	start := g.Start
 	lock := &Lock{
-		locker: l, resource: resource, claim: c, values: ctx, fixed: t.fixed,
-		since: l.clock.Early(), ttl: t.ttl, asked: t.ttl, valid: valid, place: -1,
+		locker: l, resource: resource, claim: g.Claim, values: ctx, fixed: t.fixed,
+		since: l.clock.Early(), ttl: t.ttl, asked: t.ttl, valid: g.Valid, place: -1,
 	}
 	if t.maxHold > 0 {
-		lock.maxUntil = start.Add(t.maxHold)
+		lock.maxUntil = g.Asked.Add(t.maxHold)
 	}
 	lock.renewAt = lock.renewal(start)
-	l.lines.holds(c.Key)
-	if !l.scheduler.add(lock, lock.begun(t, start)) {
-		l.rollBack(c, t.ttl)
-		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
+	if g.Short { // most are released before
+		lock.renewAt = min(lock.renewAt, lock.since.Add(grant.ExtendAfter))
+	}
+	l.queue.CountHold(g.Claim.Key)
+	if !l.scheduler.add(lock, lock.begun(t, g.Asked)) {
+		l.acquirer.GiveBack(g.Claim, t.ttl)
+		t.call.failed++
+		err := fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
+		l.tellAttempt(ctx, resource, start, g.Claim.Rounds, err)
+		return nil, err
 	}
 	lock.doubt(start)
 	if t.call.turn == TurnHandedOver { // its predecessor may still have been due
@@ -119,12 +129,16 @@ func (l *Lock) Token() Token { return Token(l.claim.Token) } //nolint:gosec // p
 // is not held. It consults the clock, so it is right at the first call after a
 // pause too. It promises nothing about the next instruction: that gap is what
 // the fencing token is for.
+//
+// A lock that a release granted ([TurnGranted]) has between two and three seconds at
+// first. After 20 ms it is lengthened to its TTL, so whoever plans by what remains
+// calls [Lock.Extend] before.
 func (l *Lock) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0
 	}
-	if l.sharing != nil {
-		return l.sharing.lock.Remaining()
+	if l.shared != nil {
+		return l.shared.lock.Remaining()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,8 +159,8 @@ func (l *Lock) ValidUntil() time.Time {
 // (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
 // clock, and may therefore be set before Done closes.
 func (l *Lock) Err() error {
-	if l.sharing != nil {
-		return l.sharing.err(l)
+	if l.shared != nil {
+		return l.shared.err(l)
 	}
 	now := l.locker.clock.Now()
 	l.mu.Lock()
@@ -177,8 +191,8 @@ var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
 // away, whatever the network does, as long as the process is scheduled and clock
 // rates differ by less than the drift factor.
 func (l *Lock) Context() context.Context {
-	if l.sharing != nil {
-		return l.sharing.context(l)
+	if l.shared != nil {
+		return l.shared.context(l)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,8 +208,8 @@ func (l *Lock) Context() context.Context {
 // carry puts the token into a context, and the hold if it is shared.
 func (l *Lock) carry(ctx context.Context) context.Context {
 	ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))
-	if l.sharing != nil {
-		ctx = l.sharing.carry(ctx)
+	if l.shared != nil {
+		ctx = l.shared.carry(ctx)
 	}
 	return ctx
 }
@@ -228,8 +242,8 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if cause := l.Err(); cause != nil {
 		return ended("extend", l.resource, cause)
 	}
-	if l.sharing != nil {
-		return l.sharing.lock.Extend(ctx, ttl)
+	if l.shared != nil {
+		return l.shared.lock.Extend(ctx, ttl)
 	}
 	if err := l.takeTurn(ctx); err != nil {
 		return fault.Errorf("redlock: extend %s: %w", fault.Printable(l.resource), err)
@@ -355,8 +369,8 @@ func (l *Lock) passTurn() {
 // several handles stand on one hold (WithReentry), all of this is the last one's;
 // the others return nil at once.
 func (l *Lock) Release(ctx context.Context) error {
-	if l.sharing != nil {
-		return l.sharing.release(ctx, l)
+	if l.shared != nil {
+		return l.shared.release(ctx, l)
 	}
 	_ = l.Err() // a lapse comes first
 	r := l.letGo(ErrReleased)
@@ -369,7 +383,7 @@ func (l *Lock) Release(ctx context.Context) error {
 // letGo ends the hold for cause and sends its release. It returns nil if the
 // lock had already ended.
 func (l *Lock) letGo(cause error) *node.Round {
-	w := l.locker.sleepers.Get().(*node.Sleeper).Ready()
+	w := l.locker.sleepers.Get()
 	r := node.NewRound(l.claim, len(l.locker.nodes), l.locker.clock.Early(), w)
 	if !l.end(cause, r) {
 		l.locker.sleepers.Put(w)
@@ -383,7 +397,7 @@ func (l *Lock) confirmRelease(r *node.Round, bound time.Duration) error {
 	w := r.Caller
 	defer l.locker.sleepers.Put(w)
 	s, _ := r.Await(context.Background(), l.locker.clock, bound, node.ReleaseStage, nil)
-	r.Close(l.locker.nodes, s == node.Finished)
+	node.CloseRound(l.locker.nodes, r, s == node.Finished)
 	took := l.locker.clock.Early().Sub(r.Start)
 	if s == node.Finished {
 		l.tell(Event{Kind: ReleaseConfirmed, Duration: took})
@@ -407,7 +421,7 @@ func (l *Lock) end(cause error, r *node.Round) bool {
 	l.cause = cause
 	l.tellEnd(now)
 	l.locker.scheduler.remove(l)
-	l.locker.handOn(l.claim, l.asked, cause, r)
+	l.locker.acquirer.HandOn(l.claim, l.asked, errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold), r)
 	cancel := l.cancel
 	l.mu.Unlock()
 	if cancel != nil {

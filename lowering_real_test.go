@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // A client raised MaxTTL and lives. It comes down all the same, under traffic, and
@@ -66,7 +67,7 @@ func recordedMaxTTL(t *testing.T, s *chaos.Server) string {
 	t.Helper()
 	c := redis.NewClient(s.Options())
 	defer func() { _ = c.Close() }()
-	got, err := c.HGet(t.Context(), redlock.NodeKey, "maxttl").Result()
+	got, err := c.HGet(t.Context(), lua.NodeKey, "maxttl").Result()
 	must(t, err)
 	return got
 }

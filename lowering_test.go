@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -123,7 +124,7 @@ func TestAClientThatTakesLongerLeasesRaisesMaxTTLAgainBeforeItVotes(t *testing.T
 		for i := range 3 {
 			if nodes.Node(i).Miniredis().Exists("orders/42") {
 				raised++
-				if got := nodes.Node(i).Miniredis().HGet(redlock.NodeKey, "maxttl"); got != "120000" {
+				if got := nodes.Node(i).Miniredis().HGet(lua.NodeKey, "maxttl"); got != "120000" {
 					t.Errorf("node %d holds a lease of 90 s, and its MaxTTL is %s ms", i, got)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -73,7 +74,7 @@ func TestFoundersThatRacedAgreeOnTheSmallestID(t *testing.T) {
 // foundedAs writes a member's record, as a founder did that got no further.
 func foundedAs(nodes *redlocktest.Cluster, i int, cluster string) {
 	n := nodes.Node(i)
-	n.Miniredis().HSet(redlock.NodeKey, "format", "1", "epoch", fmt.Sprintf("epoch %d", i), "cluster", cluster,
+	n.Miniredis().HSet(lua.NodeKey, "format", "1", "epoch", fmt.Sprintf("epoch %d", i), "cluster", cluster,
 		"n", fmt.Sprint(nodes.Len()), "names", strings.Join(nodes.Names(), "\n"), "maxttl", "30000", "run", identity(n), "base", "7")
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -142,9 +143,9 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 		nodes.Node(0).Restart()
 		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
 		wantVotes(t, "six joiners", l, 5)
-		epoch := nodes.Node(0).Miniredis().HGet(redlock.NodeKey, "epoch")
+		epoch := nodes.Node(0).Miniredis().HGet(lua.NodeKey, "epoch")
 		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
-		if got := nodes.Node(0).Miniredis().HGet(redlock.NodeKey, "epoch"); got != epoch || epoch == "" {
+		if got := nodes.Node(0).Miniredis().HGet(lua.NodeKey, "epoch"); got != epoch || epoch == "" {
 			t.Errorf("got epoch %q after %q; want it installed once", got, epoch)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // What membership is worth: each fault once with it and once without, on real
@@ -231,9 +232,9 @@ func TestATokenDoesNotGoBackwardsThroughALossOfMemory(t *testing.T) {
 				admitted(t, l)
 			}
 			warm(t, l)
-			stripe := fmt.Sprint(redlock.StripeOf("orders/42"))
+			stripe := fmt.Sprint(lua.StripeOf("orders/42"))
 			for _, s := range servers[:3] {
-				must(t, s.Client().HSet(t.Context(), redlock.NodeKey, stripe, ahead).Err())
+				must(t, s.Client().HSet(t.Context(), lua.NodeKey, stripe, ahead).Err())
 			}
 			holder := openWithout(t, servers, []int{3, 4}, opts...)
 			first := mustAcquire(t, holder, "orders/42")

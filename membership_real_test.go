@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // Membership on real servers without persistence. The times are short, and the
@@ -350,7 +351,7 @@ func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
 	recorded := 0
 	for _, s := range servers {
 		c := redis.NewClient(s.Options())
-		if v, err := c.HGet(t.Context(), redlock.NodeKey, "maxttl").Result(); err == nil && v == "4000" {
+		if v, err := c.HGet(t.Context(), lua.NodeKey, "maxttl").Result(); err == nil && v == "4000" {
 			recorded++
 		}
 		_ = c.Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -148,7 +149,7 @@ func TestAnOperatorTakesStrictRecoveryBack(t *testing.T) {
 		warm(t, l)
 		must(t, app.Close())
 		for _, n := range nodes.Nodes() {
-			n.Miniredis().HDel(redlock.NodeKey, "strict")
+			n.Miniredis().HDel(lua.NodeKey, "strict")
 		}
 		warm(t, l)
 		time.Sleep(time.Minute)

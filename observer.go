@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/acquire"
 )
 
 // EventKind says what an Event is about.
@@ -116,9 +118,15 @@ const (
 	// TurnFound means that no call came, or that too few nodes had answered: it was
 	// tried again.
 	TurnFound
+	// TurnGranted means that the release before granted it: the nodes said so by
+	// themselves, and were not asked, or only those that had not.
+	TurnGranted
 )
 
-var turnNames = [...]string{"", "first", "handed_over", "called", "found"}
+// The attempts' own turns have the same numbers.
+var _ = [1]struct{}{}[(TurnFirst-Turn(acquire.First))|(TurnHandedOver-Turn(acquire.HandedOver))|(TurnCalled-Turn(acquire.Called))|(TurnFound-Turn(acquire.Found))|(TurnGranted-Turn(acquire.Granted))]
+
+var turnNames = [...]string{"", "first", "handed_over", "called", "found", "granted"}
 
 // String returns the turn as a metric's label has it.
 func (t Turn) String() string {

@@ -343,27 +343,36 @@ func TestAHandOverIsToldAsOne(t *testing.T) {
 			t.Errorf("got %+v; want a lock that was handed over after a second", last)
 		}
 		lock := mustAcquire(t, other, "orders/43")
+		synctest.Wait() // on all nodes
 		wg.Go(func() { mustRelease(t, mustAcquire(t, l, "orders/43")) })
 		time.Sleep(time.Second)
 		mustRelease(t, lock)
 		wg.Wait()
 		synctest.Wait()
 		got = told.of(redlock.LockAcquired)
-		if last := got[len(got)-1]; last.Turn != redlock.TurnCalled || last.Attempts < 2 || last.Waited.Round(time.Second) != time.Second {
-			t.Errorf("got %+v; want a lock that a node called for after a second", last)
+		if last := got[len(got)-1]; last.Turn != redlock.TurnGranted || last.Attempts < 2 || last.Waited.Round(time.Second) != time.Second {
+			t.Errorf("got %+v; want a lock that was granted after a second", last)
 		}
 	})
 }
 
+// eventKinds are all kinds of events.
+func eventKinds() (kinds []redlock.EventKind) {
+	for k := redlock.EventKind(1); k.String() != "invalid"; k++ {
+		kinds = append(kinds, k)
+	}
+	return kinds
+}
+
 func TestKindsReasonsAndTurnsHaveWords(t *testing.T) {
-	seen := map[string]bool{}
-	for k := range redlock.EventKinds {
-		seen[redlock.EventKind(k+1).String()] = true
+	seen, kinds := map[string]bool{}, eventKinds()
+	for _, k := range kinds {
+		seen[k.String()] = true
 	}
 	for r := redlock.ReasonNotAcquired; r <= redlock.ReasonClockStepped; r++ {
 		seen[r.String()] = true
 	}
-	if len(seen) != redlock.EventKinds+10 || seen["invalid"] || seen[""] {
+	if len(kinds) < 20 || len(seen) != len(kinds)+10 || seen[""] {
 		t.Errorf("got %v; want a word for each", seen)
 	}
 	if got := redlock.EventKind(200).String() + redlock.Reason(200).String() + redlock.Turn(200).String(); strings.Count(got, "invalid") != 3 {
@@ -380,8 +389,8 @@ func TestObservingCostsNoMemoryWhereNobodyObserves(t *testing.T) {
 	lock := mustAcquire(t, l, "orders/42")
 	_, err = l.TryAcquire(t.Context(), "orders/42")
 	var failed error = &redlock.QuorumError{}
-	for k := range redlock.EventKinds {
-		e := redlock.Event{Kind: redlock.EventKind(k + 1), Resource: "orders/42", Err: err, Context: t.Context(), Rounds: 2}
+	for _, k := range eventKinds() {
+		e := redlock.Event{Kind: k, Resource: "orders/42", Err: err, Context: t.Context(), Rounds: 2}
 		if got := testing.AllocsPerRun(100, func() { redlock.Tell(l, e) }); got != 0 {
 			t.Errorf("%v: got %v allocations; want none", e.Kind, got)
 		}
@@ -414,8 +423,8 @@ func TestAnEntryIntoAHoldIsNoSecondLock(t *testing.T) {
 
 func TestTheObservingPageHasEveryEvent(t *testing.T) {
 	page := read(t, "docs/OBSERVING.md")
-	for k := range redlock.EventKinds {
-		if kind := redlock.EventKind(k + 1); !strings.Contains(page, kind.String()) {
+	for _, kind := range eventKinds() {
+		if !strings.Contains(page, kind.String()) {
 			t.Errorf("docs/OBSERVING.md has no row for %q; want one", kind)
 		}
 	}

@@ -61,11 +61,11 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	clients := make([]redis.UniversalClient, len(urls))
 	own := make([]io.Closer, len(urls))
-	doors := make([]*node.ServerIdentity, len(urls))
+	servers := make([]*node.ServerIdentity, len(urls))
 	for i, o := range options {
 		nodeurl.Harden(o, cfg.nodeTimeout)
 		if !cfg.unprotected {
-			doors[i] = node.Guard(o)
+			servers[i] = node.Guard(o)
 		}
 		c := redis.NewClient(o)
 		clients[i], own[i] = c, c
@@ -76,7 +76,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	l.own = own
 	for i, n := range l.nodes {
-		n.Door = doors[i] // before anything is sent
+		n.Server = servers[i] // before anything is sent
 	}
 	if err := l.warmUp(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -173,7 +173,7 @@ func unreached(causes []error, within time.Duration) []error {
 
 // probe makes one round of all nodes that asks whether they answer, and vote.
 func (l *Locker) probe(ctx context.Context, limit time.Duration) (*node.Round, error) {
-	w := l.sleepers.Get().(*node.Sleeper).Ready()
+	w := l.sleepers.Get()
 	defer l.sleepers.Put(w)
 	r := node.NewRound(&node.Claim{Marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.Now(), w)
 	for _, n := range l.nodes {
@@ -185,7 +185,7 @@ func (l *Locker) probe(ctx context.Context, limit time.Duration) (*node.Round, e
 		}
 		return node.Open
 	}, nil)
-	r.Close(l.nodes, false)
+	node.CloseRound(l.nodes, r, false)
 	return r, err
 }
 

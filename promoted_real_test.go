@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // That the voting scripts are not there keeps a server from voting which took over
@@ -133,7 +133,7 @@ func TestNoFunctionIsLeftOnANode(t *testing.T) {
 	mustRelease(t, mustAcquire(t, l, "orders/42"))
 	for _, s := range servers {
 		wantFunctions(t, s.Addr(), s.Client())
-		if s.Client().HGet(t.Context(), redlock.NodeKey, "epoch").Val() == "" {
+		if s.Client().HGet(t.Context(), lua.NodeKey, "epoch").Val() == "" {
 			t.Error("the node is no member: this test shows nothing")
 		}
 	}

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -112,11 +111,5 @@ func quorumError(op, resource string, sentinel, cause error, names []string, vot
 // hopeless tells whether so many nodes refuse for good that waiting can't bring
 // a quorum.
 func (e *QuorumError) hopeless() bool {
-	usable := 0
-	for _, n := range e.Nodes {
-		if !errors.Is(n.Err, ErrMisconfigured) {
-			usable++
-		}
-	}
-	return usable < e.Quorum
+	return fault.Hopeless(len(e.Nodes), e.Quorum, func(i int) error { return e.Nodes[i].Err })
 }

@@ -6,19 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/acquire"
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -30,17 +30,13 @@ type Locker struct {
 	names     []string // of the nodes
 	nodes     []*node.Node
 	quorum    int
-	peers     *node.Peers
 	tracker   *membership.Tracker
-	lines     *lineup
-	presence  *presence
-	waitedFor [256]atomic.Int64 // when a name of that stripe was last waited for; 0: never
+	queue     *queue.Queue
+	presence  *queue.Presence
+	acquirer  *acquire.Acquirer
 	scheduler *scheduler
-	clocks    *clockWatch
-	sleepers  sync.Pool
-	gate      sync.RWMutex // closed changes under it, and attempts are entered
-	closed    atomic.Bool
-	attempts  sync.WaitGroup // calls that Close waits for before it releases anything
+	clocks    *node.ClockWatch
+	sleepers  *node.Sleepers
 	looks     sync.WaitGroup // Inspect's calls to nodes
 	closing   chan struct{}
 	own       []io.Closer // the clients that Open built
@@ -73,27 +69,32 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &Locker{
-		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), lines: newLineup(cfg.turns), closing: make(chan struct{}),
+		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}),
 	}
 	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
-	l.sleepers.New = func() any { return node.NewSleeper(l.clock) }
-	l.peers = node.NewPeers(l.clock, names, cfg.drift)
+	l.sleepers = node.NewSleepers(l.clock)
+	hints := node.NewHints(l.clock)
 	l.scheduler = newScheduler(l)
-	l.clocks = &clockWatch{locker: l}
 	seen := &nodeEvents{l, names}
 	l.tracker = membership.NewTracker(membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
-	forNodes := l.nodeConfig(cfg.chance.Name())
+	siblings := node.NewSiblings(names, cfg.drift, hints)
+	forNodes := l.nodeConfig(cfg.chance.ID())
 	for i, client := range nodes {
-		l.nodes = append(l.nodes, node.New(i, names[i], client, forNodes, l.clock, l.peers, l.tracker, seen))
+		l.nodes = append(l.nodes, node.New(i, names[i], client, forNodes, l.clock, siblings, l.tracker, seen))
 	}
-	l.peers.Nodes = l.nodes
 	for _, n := range l.nodes {
 		l.tracker.Attach(n)
 	}
-	l.presence = newPresence(queueConfig{
-		process: forNodes.Process, nodes: l.nodes, clock: l.clock, timeout: cfg.nodeTimeout, closing: l.closing,
-		watch: l.clocks.rouse, leave: l.leave,
-	}, l.lines)
+	l.clocks = node.NewClockWatch(l.nodes, l.clock, func() bool { return l.scheduler.busy() || l.presence.Busy() })
+	l.presence = queue.NewPresence(queue.Config{
+		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing,
+		Watch: l.clocks.Start, Leave: func(key string, nodes []*node.Node) { l.acquirer.Leave(key, nodes) },
+	}, l.queue)
+	l.acquirer = acquire.New(acquire.Config{
+		Nodes: l.nodes, Clock: l.clock, Hints: hints, Tracker: l.tracker, Queue: l.queue, Presence: l.presence, Sleepers: l.sleepers, Chance: cfg.chance,
+		Holder: cfg.holder, TTL: cfg.ttl, Timeout: cfg.nodeTimeout, Bound: l.cfg.bound, Drift: cfg.drift, RetryMin: cfg.retryMin, RetryMax: cfg.retryMax,
+		Closing: l.closing, Door: &attemptEvents{l},
+	})
 	for _, n := range l.nodes {
 		go n.Write()
 	}
@@ -106,7 +107,7 @@ func (l *Locker) nodeConfig(process string) node.Config {
 	c := &l.cfg
 	return node.Config{
 		Timeout: c.nodeTimeout, Drift: c.drift, TrustClocks: c.trustClocks, Unprotected: c.unprotected, Chance: c.chance, Process: process,
-		Untold: func(bids []*node.Round) []node.Poll { return l.presence.telling(bids) }, Recorded: l.lines.recorded,
+		Untold: func(bids []*node.Round) []node.Poll { return l.presence.Telling(bids) }, Recorded: l.queue.Recorded,
 	}
 }
 
@@ -116,7 +117,7 @@ func (l *Locker) nodeConfig(process string) node.Config {
 // Goroutines of one Locker that want the same name queue first in, first out, and
 // so do Lockers, on the nodes: whoever stands in line on a quorum of them before
 // another Locker first asks has its turn first, while it gives signs of life. A
-// release wakes the next in line at once. ctx bounds the acquisition only:
+// release grants it to the next in line, or wakes it. ctx bounds the acquisition only:
 // Lock.Context keeps its values, not its cancellation.
 //
 // Acquire tries again after contention and after a missing quorum, and after
@@ -127,47 +128,7 @@ func (l *Locker) nodeConfig(process string) node.Config {
 // return at once, and so does a *QuorumError when ErrMisconfigured nodes leave
 // no quorum possible.
 func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
-	t, key, err := l.request("acquire", resource, opts)
-	if err != nil {
-		return nil, err
-	}
-	t.call = l.begin()
-	lock, err := l.acquire(ctx, resource, key, &t)
-	if err != nil {
-		l.tellFailure(ctx, resource, &t, err)
-	}
-	return lock, err
-}
-
-// acquire is Acquire, but that nothing is told of its failure. How far it came is in
-// t then.
-func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
-	if err := fault.OfContext(ctx); err != nil {
-		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
-	}
-	if t.reentry {
-		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
-			return lock, err
-		}
-	}
-	if t.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, t.wait)
-		defer cancel()
-	}
-	ln, given, err := l.lines.take(ctx, key, t.ttl)
-	if err != nil {
-		return nil, fault.Errorf("redlock: acquire %s: %w: %w", fault.Printable(resource), ErrNotAcquired, err)
-	}
-	c := acquisition{locker: l, resource: resource, line: ln, t: *t}
-	lock, err := c.run(ctx, given)
-	c.stopWaiting()
-	t.call = c.t.call
-	if err != nil {
-		l.giveUp(key)
-	}
-	c.finish()
-	return lock, err
+	return l.take(ctx, resource, opts, true)
 }
 
 // TryAcquire makes one attempt: it returns the lock, or says why not, and never
@@ -181,21 +142,26 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, t *terms) (*
 // then. The rest is as for Acquire; what a failed attempt sent is rolled back in
 // the background.
 func (l *Locker) TryAcquire(ctx context.Context, resource string, opts ...AcquireOption) (*Lock, error) {
+	return l.take(ctx, resource, opts, false)
+}
+
+// take is Acquire, or TryAcquire, which does not wait.
+func (l *Locker) take(ctx context.Context, resource string, opts []AcquireOption, wait bool) (*Lock, error) {
 	t, key, err := l.request("acquire", resource, opts)
 	if err != nil {
 		return nil, err
 	}
 	t.call = l.begin()
-	lock, err := l.tryAcquire(ctx, resource, key, &t)
+	lock, err := l.acquire(ctx, resource, key, wait, &t)
 	if err != nil {
 		l.tellFailure(ctx, resource, &t, err)
 	}
 	return lock, err
 }
 
-// tryAcquire is TryAcquire, but that nothing is told of its failure. How far it came
-// is in t then.
-func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms) (*Lock, error) {
+// acquire is take, but that nothing is told of its failure. How far it came is in t
+// then.
+func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t *terms) (*Lock, error) {
 	if err := fault.OfContext(ctx); err != nil {
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
 	}
@@ -204,53 +170,24 @@ func (l *Locker) tryAcquire(ctx context.Context, resource, key string, t *terms)
 			return lock, err
 		}
 	}
-	ln, ok := l.lines.try(key)
-	if !ok {
-		return nil, fault.Errorf("redlock: acquire %s: %w: this Locker holds it, or queues for it", fault.Printable(resource), ErrNotAcquired)
+	if wait && t.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.wait)
+		defer cancel()
 	}
-	lock, err := l.once(ctx, resource, ln, *t)
+	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed})
+	t.call.failed, t.call.turn = g.Failed, Turn(g.Turn)
 	if err != nil {
-		if t.call.failed = 1; l.lookAgain(ctx, err) {
-			if lock, err = l.once(ctx, resource, ln, *t); err != nil {
-				t.call.failed++
-			}
-		}
+		return nil, err
 	}
-	if err != nil {
-		l.passOn(key)
-	}
-	return lock, err
+	return l.hold(ctx, resource, g, t)
 }
 
-// lookAgain looks at the nodes before an acquisition is refused for what was seen
-// of them. It tells whether one that abstained may vote by now. A refusal that has
-// another reason stands as it is.
-func (l *Locker) lookAgain(ctx context.Context, err error) bool {
-	var failed *QuorumError
-	if !errors.Is(err, ErrNoQuorum) || !errors.As(err, &failed) {
-		return false
+func (l *Locker) grant(ctx context.Context, key string, wait bool, t acquire.Terms) (acquire.Grant, error) {
+	if wait {
+		return l.acquirer.Acquire(ctx, key, t)
 	}
-	var seen *membership.AbstentionError
-	judged := func(n NodeResult) bool { return n.Outcome == Abstained && errors.As(n.Err, &seen) }
-	if !slices.ContainsFunc(failed.Nodes, judged) || !l.tracker.LookAgain(ctx, l.cfg.nodeTimeout) {
-		return false
-	}
-	for i, n := range failed.Nodes {
-		if judged(n) && l.tracker.MayVote(i) {
-			return true
-		}
-	}
-	return false
-}
-
-// once is TryAcquire's attempt.
-func (l *Locker) once(ctx context.Context, resource string, ln *line, t terms) (*Lock, error) {
-	if !t.barging {
-		return l.attempt(ctx, resource, ln.key, t, 0)
-	}
-	c := acquisition{locker: l, resource: resource, line: ln, t: t, waiter: l.sleepers.Get().(*node.Sleeper).Ready()}
-	defer l.sleepers.Put(c.waiter)
-	return c.bid(ctx, quorum.Barging)
+	return l.acquirer.Try(ctx, key, t)
 }
 
 // Do runs fn while holding resource, which is acquired as by Acquire and
@@ -290,10 +227,7 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 // name taken for up to a lease. The Locker is closed all the same. Further calls do
 // nothing and return nil.
 func (l *Locker) Close() error {
-	l.gate.Lock()
-	already := l.closed.Swap(true)
-	l.gate.Unlock()
-	if already {
+	if l.acquirer.Close() {
 		return nil
 	}
 	close(l.closing)
@@ -301,11 +235,11 @@ func (l *Locker) Close() error {
 	defer deadline.Stop()
 	began := l.clock.Now()
 	until := began.Add(l.cfg.closeTimeout)
-	bounded(deadline, l.attempts.Wait) // what they took, they hold or roll back
-	l.lines.quitAll(func(key string) { l.leave(key, l.nodes) })
+	bounded(deadline, l.acquirer.Await) // what they took, they hold or roll back
+	l.queue.LeaveAll(l.acquirer.LeaveAs)
 	unconfirmed := l.releaseAll(until)
-	l.clocks.close()
-	l.presence.close()
+	l.clocks.Close()
+	l.presence.Close()
 	for _, n := range l.nodes {
 		n.Close(began.Add(max(l.cfg.closeTimeout-l.cfg.nodeTimeout, 0))) // so that the last call ends in time
 	}
@@ -315,7 +249,7 @@ func (l *Locker) Close() error {
 		}
 		l.scheduler.work.Wait()
 		l.looks.Wait()
-		l.presence.await()
+		l.presence.Await()
 		l.tracker.Close()
 		l.cfg.recorder.observers.Close() // last: whoever ends may have something to tell
 	})
@@ -376,7 +310,7 @@ func (l *Locker) request(op, resource string, opts []AcquireOption) (terms, stri
 	if err == nil && len(opts) > 0 {
 		t, err = l.cfg.with(opts)
 	}
-	if err == nil && l.closed.Load() {
+	if err == nil && l.acquirer.Closed() {
 		err = ErrClosed
 	}
 	if err != nil {
@@ -384,6 +318,9 @@ func (l *Locker) request(op, resource string, opts []AcquireOption) (terms, stri
 	}
 	return t, key, nil
 }
+
+// MaxResourceLength is what the layers below take for the longest key.
+var _ = [1]struct{}{}[MaxResourceLength-lua.MaxKeyLength]
 
 func checkResource(resource, key string) error {
 	switch {
@@ -395,21 +332,4 @@ func checkResource(resource, key string) error {
 		return fmt.Errorf("%w: keys that begin with %q are the library's own", ErrInvalidResource, lua.OwnPrefix)
 	}
 	return nil
-}
-
-// joined is why an acquisition ended, and what its last attempt brought.
-func joined(err error, last *QuorumError) error {
-	if last == nil {
-		return err
-	}
-	if errors.Is(err, ErrClosed) {
-		err = fault.Within(err) // of a wait that Close ended, for a message that has the name
-	}
-	return errors.Join(err, fault.Within(last))
-}
-
-// pause waits a random while between the retry bounds.
-func (c *acquisition) pause(ctx context.Context) error {
-	l := c.locker
-	return l.wait(ctx, quorum.Drawn(l.share(c.line.key), l.cfg.retryMin, l.cfg.retryMax))
 }

@@ -145,9 +145,9 @@ func TestANodeThatForgotVotesAgainAfterMaxTTL(t *testing.T) {
 	})
 }
 
-// Of the protections, a steady state shows one command: the reading of the clock
+// Of the protections, a steady state shows one command: the sample of the clock
 // behind what may be granted. It travels with the acquire.
-func TestTheProtectionsCostOneReadingForEachAcquireInTheSteadyState(t *testing.T) {
+func TestTheProtectionsCostOneSampleForEachAcquireInTheSteadyState(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		each int // commands a pair and node

@@ -36,49 +36,49 @@ func WithReentry() LockOption { return lockOption(func(t *terms) { t.reentry = t
 // errOutside: the context carries no hold that could be entered.
 var errOutside = errors.New("not inside a hold")
 
-// sharing is a hold that several handles stand on.
-type sharing struct {
+// sharedHold is a hold that several handles stand on.
+type sharedHold struct {
 	lock *Lock // the hold itself, which nobody outside has
 
 	mu   sync.Mutex // guards open, and the cause of every handle that was released before the last
 	open int        // handles that were not released; 0: for good
 }
 
-// insideKey is where a context has its chain of holds.
-type insideKey struct{}
+// holdChainKey is where a context has its chain of holds.
+type holdChainKey struct{}
 
-// inside is one link of the chain of holds in a context, innermost first.
-type inside struct {
-	sharing *sharing
-	outer   *inside
+// holdChain is the holds that a context carries: the innermost, and those around it.
+type holdChain struct {
+	hold  *sharedHold
+	outer *holdChain
 }
 
 // share makes the first handle on a hold.
 func (l *Lock) share(ctx context.Context) *Lock {
-	s := &sharing{lock: l, open: 1}
+	s := &sharedHold{lock: l, open: 1}
 	return s.handle(ctx)
 }
 
 // handle is one more Lock that stands on the hold; it is counted already.
-func (s *sharing) handle(ctx context.Context) *Lock {
-	return &Lock{locker: s.lock.locker, resource: s.lock.resource, claim: s.lock.claim, values: ctx, sharing: s, place: -1}
+func (s *sharedHold) handle(ctx context.Context) *Lock {
+	return &Lock{locker: s.lock.locker, resource: s.lock.resource, claim: s.lock.claim, values: ctx, shared: s, place: -1}
 }
 
 // reenter returns a handle on the hold of key that ctx carries; errOutside if
 // there is none that could be entered; or why it has ended.
 func (l *Locker) reenter(ctx context.Context, key string) (*Lock, error) {
-	link, _ := ctx.Value(insideKey{}).(*inside)
+	link, _ := ctx.Value(holdChainKey{}).(*holdChain)
 	for ; link != nil; link = link.outer {
 		// The innermost decides: one hold of a name follows another.
-		if on := link.sharing.lock; on.locker == l && on.claim.Key == key {
-			return link.sharing.enter(ctx)
+		if on := link.hold.lock; on.locker == l && on.claim.Key == key {
+			return link.hold.enter(ctx)
 		}
 	}
 	return nil, errOutside
 }
 
 // enter returns one more handle, unless the hold has ended.
-func (s *sharing) enter(ctx context.Context) (*Lock, error) {
+func (s *sharedHold) enter(ctx context.Context) (*Lock, error) {
 	if cause := s.lock.Err(); cause != nil && !errors.Is(cause, ErrReleased) {
 		return nil, ended("acquire", s.lock.resource, cause)
 	}
@@ -94,13 +94,13 @@ func (s *sharing) enter(ctx context.Context) (*Lock, error) {
 }
 
 // carry puts the hold into a context.
-func (s *sharing) carry(ctx context.Context) context.Context {
-	outer, _ := ctx.Value(insideKey{}).(*inside)
-	return context.WithValue(ctx, insideKey{}, &inside{sharing: s, outer: outer})
+func (s *sharedHold) carry(ctx context.Context) context.Context {
+	outer, _ := ctx.Value(holdChainKey{}).(*holdChain)
+	return context.WithValue(ctx, holdChainKey{}, &holdChain{hold: s, outer: outer})
 }
 
 // err is Err of a handle: it was released, or the hold has ended.
-func (s *sharing) err(handle *Lock) error {
+func (s *sharedHold) err(handle *Lock) error {
 	handle.mu.Lock()
 	cause := handle.cause
 	handle.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *sharing) err(handle *Lock) error {
 
 // context is Context of a handle: it has the values of its own acquisition, and
 // ends with the handle or with the hold.
-func (s *sharing) context(handle *Lock) context.Context {
+func (s *sharedHold) context(handle *Lock) context.Context {
 	hold := s.lock.Context()
 	handle.mu.Lock()
 	defer handle.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *sharing) context(handle *Lock) context.Context {
 // release lets go of a handle; the last one ends the hold. A handle that is not
 // the last has a cause of its own from then on. The last one's is the hold's: who
 // sees that it has ended must find the name free.
-func (s *sharing) release(ctx context.Context, handle *Lock) error {
+func (s *sharedHold) release(ctx context.Context, handle *Lock) error {
 	if cause := handle.Err(); cause != nil {
 		return ended("release", handle.resource, cause)
 	}
@@ -153,7 +153,7 @@ func (s *sharing) release(ctx context.Context, handle *Lock) error {
 
 // settle ends the context of a handle whose hold has ended, for a caller who need
 // not wait until the context hears of it by itself.
-func (s *sharing) settle(handle *Lock) {
+func (s *sharedHold) settle(handle *Lock) {
 	cause := s.lock.Err()
 	handle.mu.Lock()
 	defer handle.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *sharing) settle(handle *Lock) {
 
 // leave takes a handle off the hold: last, if no other stands on it; first, if it
 // had not left before.
-func (s *sharing) leave(handle *Lock) (last, first bool) {
+func (s *sharedHold) leave(handle *Lock) (last, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	handle.mu.Lock()

@@ -126,7 +126,7 @@ func behindRefused(t *testing.T, reply string, alone, once bool) {
 			switch {
 			case slices.Contains(args, "busy") && strings.HasPrefix(name, "acquire"):
 				time.Sleep(10 * time.Millisecond) // the others gather behind it
-			case strings.HasPrefix(name, "release") && slices.Contains(args, "orders/42") && (!once || !refused):
+			case (strings.HasPrefix(name, "release") || strings.HasPrefix(name, "hand")) && slices.Contains(args, "orders/42") && (!once || !refused):
 				refused = true
 				return redlocktest.ReplyError(reply)
 			case strings.HasPrefix(name, "acquire") && slices.Contains(args, "orders/42") && n.Miniredis().Exists("orders/42"):

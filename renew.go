@@ -30,7 +30,7 @@ const (
 	// confirmTime is what all holders are given for that: until the loop of each
 	// has looked, and its clock watch has had the node verified, the spread, and a
 	// round that is tried again.
-	confirmTime = membership.JoinPoll + watchEvery + node.ConfirmSpread + 3*DefaultNodeTimeout
+	confirmTime = membership.JoinPoll + node.WatchEvery + node.ConfirmSpread + 3*DefaultNodeTimeout
 )
 
 // renewalAfter is when a lease that was sent at start is renewed; share, from 0 to
@@ -75,7 +75,7 @@ func (s *scheduler) add(l *Lock, begun Event) bool {
 	l.due = due
 	heap.Push(&s.locks, l)
 	s.arm()
-	s.locker.clocks.rouse()
+	s.locker.clocks.Start()
 	return true
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -30,7 +31,7 @@ const (
 	replayEpoch = "e1"
 	replayKey   = "orders/42"
 	replayOwner = "mine"
-	replayDead  = redlock.TombstoneKey + replayOwner
+	replayDead  = lua.TombstoneKey + replayOwner
 )
 
 // replayStates prepare a node.
@@ -52,40 +53,40 @@ var replayStates = map[string]func(ctx context.Context, c redis.UniversalClient)
 		return c.Set(ctx, replayDead, 1, 5*time.Second).Err()
 	},
 	"of another epoch": func(ctx context.Context, c redis.UniversalClient) error {
-		return c.HSet(ctx, redlock.NodeKey, "epoch", "e2").Err()
+		return c.HSet(ctx, lua.NodeKey, "epoch", "e2").Err()
 	},
 	"of no epoch": func(ctx context.Context, c redis.UniversalClient) error {
-		return c.Del(ctx, redlock.NodeKey).Err()
+		return c.Del(ctx, lua.NodeKey).Err()
 	},
 	"at the counter's end": func(ctx context.Context, c redis.UniversalClient) error {
-		return c.HSet(ctx, redlock.NodeKey, replayStripe(), strconv.FormatUint(uint64(redlock.MaxToken), 10)).Err()
+		return c.HSet(ctx, lua.NodeKey, replayStripe(), strconv.FormatUint(uint64(redlock.MaxToken), 10)).Err()
 	},
 }
 
 // holes is the state in which each try of an acquire leaves a hole in the counter.
 const holes = "of another type"
 
-func replayStripe() string { return strconv.FormatInt(redlock.StripeOf(replayKey), 10) }
+func replayStripe() string { return strconv.FormatInt(lua.StripeOf(replayKey), 10) }
 
 // replayCalls are the scripts with arguments as the library gives them.
 func replayCalls() []replayed {
 	const other, otherOwner = "orders/43", "mine too"
 	stripe, hint, token := replayStripe(), 1000, 2000
-	otherStripe := strconv.FormatInt(redlock.StripeOf(other), 10)
-	otherDead := redlock.TombstoneKey + otherOwner
+	otherStripe := strconv.FormatInt(lua.StripeOf(other), 10)
+	otherDead := lua.TombstoneKey + otherOwner
 	return []replayed{
-		{"acquire", []string{replayKey, redlock.NodeKey, replayDead}, []any{replayOwner, 9000, hint, stripe, replayEpoch}, ""},
+		{"acquire", []string{replayKey, lua.NodeKey, replayDead}, []any{replayOwner, 9000, hint, stripe, replayEpoch}, ""},
 		{
 			"acquire_batch",
-			[]string{redlock.NodeKey, replayKey, other, replayDead, otherDead},
+			[]string{lua.NodeKey, replayKey, other, replayDead, otherDead},
 			[]any{replayEpoch, stripe, otherStripe, replayOwner, otherOwner, 9000, 9000, hint, hint},
 			"",
 		},
-		{"raise", []string{replayKey, redlock.NodeKey}, []any{replayOwner, stripe, token, replayEpoch}, ""},
-		{"extend", []string{redlock.NodeKey, replayKey, other}, []any{replayEpoch, replayOwner, otherOwner, 9000, 9000}, ""},
+		{"raise", []string{replayKey, lua.NodeKey}, []any{replayOwner, stripe, token, replayEpoch}, ""},
+		{"extend", []string{lua.NodeKey, replayKey, other}, []any{replayEpoch, replayOwner, otherOwner, 9000, 9000}, ""},
 		{
 			"reseed",
-			[]string{redlock.NodeKey, replayKey, replayDead},
+			[]string{lua.NodeKey, replayKey, replayDead},
 			[]any{replayEpoch, stripe, replayOwner, 9000, token},
 			"",
 		},
@@ -104,7 +105,7 @@ func replay(t *testing.T, c redis.UniversalClient) {
 		for _, call := range replayCalls() {
 			what := fmt.Sprintf("%s where the name is %s", call.script, name)
 			must(t, c.FlushAll(ctx).Err())
-			must(t, c.HSet(ctx, redlock.NodeKey, "epoch", replayEpoch, "base", 500).Err())
+			must(t, c.HSet(ctx, lua.NodeKey, "epoch", replayEpoch, "base", 500).Err())
 			must(t, prepare(ctx, c))
 			before := leases(t, c)
 			first := runScript(t, c, call)
@@ -138,7 +139,7 @@ func tooNarrow(script, first, second string) bool {
 
 func runScript(t *testing.T, c redis.UniversalClient, call replayed) string {
 	t.Helper()
-	for _, s := range redlock.Scripts() {
+	for _, s := range slices.Concat(lua.VotingScripts, lua.KeepingScripts) {
 		if s.Name == call.script {
 			reply, err := c.Eval(t.Context(), s.Body, call.keys, call.args...).Result()
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // secondChannel has servers send and take snapshots by a connection of its own, which
@@ -45,7 +46,7 @@ func TestASecondReplicationChannelChangesNothing(t *testing.T) {
 	wantVotes(t, "without replicas", l, 3)
 	held := mustAcquire(t, l, "orders/42")
 	c := servers[0].Client()
-	epoch := func() string { return c.HGet(t.Context(), redlock.NodeKey, "epoch").Val() }
+	epoch := func() string { return c.HGet(t.Context(), lua.NodeKey, "epoch").Val() }
 	run, history, before := infoOf(t, c, "run_id"), infoOf(t, c, "master_replid"), epoch()
 
 	began := time.Now()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -195,9 +196,9 @@ func TestSweepRaise(t *testing.T) {
 	sweep(t, sweptSets, func(s *swept, arm func()) {
 		warm(s.T, s.l)
 		synctest.Wait()
-		stripe := strconv.FormatInt(redlock.StripeOf("orders/42"), 10)
+		stripe := strconv.FormatInt(lua.StripeOf("orders/42"), 10)
 		for i, n := range s.nodes.Nodes() {
-			n.Miniredis().HSet(redlock.NodeKey, stripe, strconv.Itoa(2e15+i*1000))
+			n.Miniredis().HSet(lua.NodeKey, stripe, strconv.Itoa(2e15+i*1000))
 		}
 		arm()
 		lock := s.acquire("orders/42")

@@ -125,7 +125,7 @@ func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
 		pollUntil(t, 10*time.Second, "they stand in line on a quorum", func() bool {
 			nodes := make(map[string]int) // that have each process's entry; not all have all
 			for _, c := range eyes {
-				for _, id := range c.ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val() {
+				for _, id := range processes(c.ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val()) {
 					nodes[id]++
 				}
 			}

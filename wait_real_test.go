@@ -38,12 +38,12 @@ func look(t *testing.T, servers []*chaos.Server) *onlooker {
 }
 
 // inLine waits until so many processes stand in line on a quorum.
-func (o *onlooker) inLine(n int64) {
+func (o *onlooker) inLine(n int) {
 	o.Helper()
 	pollUntil(o.T, 20*time.Second, "they stand in line on a quorum", func() bool {
 		there := 0
 		for _, c := range o.eyes {
-			if c.ZCard(o.Context(), "redlock:queue:orders/42").Val() == n {
+			if len(processes(c.ZRange(o.Context(), "redlock:queue:orders/42", 0, -1).Val())) == n {
 				there++
 			}
 		}
@@ -52,7 +52,7 @@ func (o *onlooker) inLine(n int64) {
 }
 
 // comes has a process wait, and returns when it stands in line as the n-th.
-func (o *onlooker) comes(l *redlock.Locker, who string, n int64, opts ...redlock.AcquireOption) <-chan *redlock.Lock {
+func (o *onlooker) comes(l *redlock.Locker, who string, n int, opts ...redlock.AcquireOption) <-chan *redlock.Lock {
 	o.Helper()
 	done := make(chan *redlock.Lock, 1)
 	ctx := o.Context()
@@ -141,7 +141,7 @@ func TestTheQueueOutlivesItsNodesOnRealServers(t *testing.T) {
 	var last *redlock.Locker
 	for i, who := range []string{"A", "B", "C", "D"} {
 		last = open()
-		waiters = append(waiters, o.comes(last, who, int64(i+1)))
+		waiters = append(waiters, o.comes(last, who, i+1))
 	}
 	const lookAndLease = 8*time.Second + lease
 

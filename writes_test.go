@@ -73,7 +73,9 @@ func TestARenewalIsNoSignThatANodeTakesWrites(t *testing.T) {
 		l, nodes := newLocker(t, 3, told.option())
 		lock := mustAcquire(t, l, "orders/42")
 		nodes.Node(1).Intercept(onScripts("acquire", redlocktest.ReplyError(writeRefusals[0])))
-		mustRelease(t, mustAcquire(t, l, "orders/43"))
+		other := mustAcquire(t, l, "orders/43")
+		synctest.Wait() // node 1 was asked, too
+		mustRelease(t, other)
 		time.Sleep(8 * time.Second) // two renewals
 		if over := told.of(redlock.NodeTakesWrites); len(over) > 0 || len(told.of(redlock.NodeRefusesWrites)) != 1 {
 			t.Errorf("got %v; want node 1 to refuse until it has granted a lock", over)

@@ -28,8 +28,8 @@ type crowd struct{ processes, goroutines int }
 
 func (c crowd) String() string { return fmt.Sprintf("%d x %d", c.processes, c.goroutines) }
 
-// tenure is one hold of the name.
-type tenure struct {
+// holdRecord is one hold of the name.
+type holdRecord struct {
 	At    int64  // when it began, by the machine's clock, in ns
 	Wait  int64  // since it was asked for, in ns
 	Who   int    // the goroutine
@@ -48,7 +48,7 @@ func crowdChild(ctx context.Context, p *part, c contender, s *stage) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	holds := make([][]tenure, p.Goroutines)
+	holds := make([][]holdRecord, p.Goroutines)
 	var workers sync.WaitGroup
 	for i := range holds {
 		workers.Go(func() { holds[i] = crowdWorker(ctx, c, p.Name, i) })
@@ -58,7 +58,7 @@ func crowdChild(ctx context.Context, p *part, c contender, s *stage) error {
 }
 
 // crowdWorker is one goroutine of them.
-func crowdWorker(ctx context.Context, c contender, name string, who int) (holds []tenure) {
+func crowdWorker(ctx context.Context, c contender, name string, who int) (holds []holdRecord) {
 	asked := time.Now()
 	for ctx.Err() == nil {
 		h, err := c.acquire(ctx, name)
@@ -66,7 +66,7 @@ func crowdWorker(ctx context.Context, c contender, name string, who int) (holds 
 			continue // a library that gives up by itself asks again
 		}
 		now := time.Now()
-		one := tenure{At: now.UnixNano(), Wait: int64(now.Sub(asked)), Who: who}
+		one := holdRecord{At: now.UnixNano(), Wait: int64(now.Sub(asked)), Who: who}
 		if t, ok := h.(tokened); ok {
 			one.Token = t.token()
 		}
@@ -109,9 +109,9 @@ func (r *run) crowded(ctx context.Context, t *crowdRunner, c crowd, d time.Durat
 			return s, err
 		}
 	}
-	var all []tenure
+	var all []holdRecord
 	for i, child := range cs {
-		var holds []tenure
+		var holds []holdRecord
 		if err := child.hear(&holds); err != nil {
 			return s, err
 		}
@@ -125,7 +125,7 @@ func (r *run) crowded(ctx context.Context, t *crowdRunner, c crowd, d time.Durat
 		return s, err
 	}
 	commands := float64(after - before)
-	slices.SortFunc(all, func(a, b tenure) int { return cmp.Compare(a.At, b.At) })
+	slices.SortFunc(all, func(a, b holdRecord) int { return cmp.Compare(a.At, b.At) })
 	changes, fenced := changesOf(all)
 	if !fenced {
 		return s, fmt.Errorf("the tokens of %s do not grow from hold to hold", t.name)
@@ -137,14 +137,14 @@ func (r *run) crowded(ctx context.Context, t *crowdRunner, c crowd, d time.Durat
 }
 
 // between are the holds that began in a while.
-func between(all []tenure, from, to time.Time) []tenure {
-	return slices.DeleteFunc(slices.Clone(all), func(h tenure) bool { return h.At < from.UnixNano() || h.At >= to.UnixNano() })
+func between(all []holdRecord, from, to time.Time) []holdRecord {
+	return slices.DeleteFunc(slices.Clone(all), func(h holdRecord) bool { return h.At < from.UnixNano() || h.At >= to.UnixNano() })
 }
 
 // changesOf counts the holds that another goroutine had than the one before, and
 // tells whether the tokens grow, where there are any. Holds do not overlap, so
 // their beginnings give their order, whatever the process.
-func changesOf(holds []tenure) (n int, fenced bool) {
+func changesOf(holds []holdRecord) (n int, fenced bool) {
 	for i := 1; i < len(holds); i++ {
 		if holds[i].Who != holds[i-1].Who {
 			n++
@@ -158,7 +158,7 @@ func changesOf(holds []tenure) (n int, fenced bool) {
 
 // judge tells the figures of holds in their order, which so many goroutines had
 // in a while of d.
-func (s *crowdSlice) judge(holds []tenure, goroutines int, d time.Duration) {
+func (s *crowdSlice) judge(holds []holdRecord, goroutines int, d time.Duration) {
 	changes, _ := changesOf(holds)
 	s.perSecond = float64(changes) / d.Seconds()
 	s.again = 1 - float64(changes+1)/float64(max(len(holds), 1))
@@ -177,7 +177,7 @@ func (s *crowdSlice) judge(holds []tenure, goroutines int, d time.Duration) {
 }
 
 // longestWait is the longest wait in mean waits.
-func longestWait(holds []tenure) float64 {
+func longestWait(holds []holdRecord) float64 {
 	sum, longest := int64(0), int64(0)
 	for _, h := range holds {
 		sum += h.Wait

@@ -22,25 +22,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tenures are holds a millisecond apart, by these goroutines.
-func tenures(who ...int) (holds []tenure) {
+// recordsOf are holds a millisecond apart, by these goroutines.
+func recordsOf(who ...int) (holds []holdRecord) {
 	for i, w := range who {
-		holds = append(holds, tenure{At: int64(i) * int64(time.Millisecond), Wait: int64(time.Millisecond), Who: w, Token: uint64(10 + i)})
+		holds = append(holds, holdRecord{At: int64(i) * int64(time.Millisecond), Wait: int64(time.Millisecond), Who: w, Token: uint64(10 + i)})
 	}
 	return holds
 }
 
 func TestWhatTheLastHolderTookAgainIsNoHandOver(t *testing.T) {
-	n, fenced := changesOf(tenures(1, 1, 2, 2, 2, 1))
+	n, fenced := changesOf(recordsOf(1, 1, 2, 2, 2, 1))
 	if n != 2 || !fenced {
 		t.Errorf("got %d changes, fenced %v; want 2, true", n, fenced)
 	}
-	holds := tenures(1, 2, 3)
+	holds := recordsOf(1, 2, 3)
 	holds[2].Token = holds[1].Token
 	if _, fenced := changesOf(holds); fenced {
 		t.Error("a token that does not grow: got fenced; want not")
 	}
-	holds = tenures(1, 2)
+	holds = recordsOf(1, 2)
 	holds[0].Token, holds[1].Token = 0, 0
 	if n, fenced := changesOf(holds); n != 1 || !fenced {
 		t.Errorf("a library without tokens: got %d changes, fenced %v; want 1, true", n, fenced)
@@ -49,7 +49,7 @@ func TestWhatTheLastHolderTookAgainIsNoHandOver(t *testing.T) {
 
 func TestSharesAndWaitsOfACrowd(t *testing.T) {
 	var s crowdSlice
-	holds := tenures(0, 1, 0, 1, 0, 1, 0, 0)
+	holds := recordsOf(0, 1, 0, 1, 0, 1, 0, 0)
 	holds[3].Wait = 9 * int64(time.Millisecond)
 	s.judge(holds, 2, time.Second)
 	if s.perSecond != 6 || s.least != 0.75 || s.most != 1.25 {

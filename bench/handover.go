@@ -40,7 +40,7 @@ func handoverField() []*crowdRunner {
 	hot := []crowd{oneProcess, fourProcesses}
 	field := []*crowdRunner{
 		{library: nameRedlock, turns: redlock.DefaultTurns, masters: nodes, commands: sentByRedlock, crowds: append(slices.Clone(hot), smallCrowd, mediumCrowd, largeCrowd)},
-		{library: nameRedlock, turns: 1, masters: nodes, commands: sentByRedlock, crowds: hot},
+		{library: nameRedlock, turns: 1, masters: nodes, commands: sentByRedlock, crowds: append(slices.Clone(hot), smallCrowd, mediumCrowd, largeCrowd)},
 		{library: nameRedsync, note: "five masters", masters: nodes, commands: []string{"set", "evalsha"}, crowds: hot},
 		{library: nameRueidis, note: "one server", masters: 1, commands: scriptsOnly, crowds: hot},
 		{library: nameOneKey, note: "one server", masters: 1, commands: scriptsOnly, crowds: hot},
@@ -161,6 +161,8 @@ func handoverGates(name string, field []*crowdRunner, l load) []gate {
 		demand(name, "commands a hand-over, 10 waiters", ours.commandsFor(smallCrowd), atMost, 25, ""),
 		demand(name, "commands a hand-over, 100 waiters", ours.commandsFor(mediumCrowd), atMost, 10, ""),
 		demand(name, "commands a hand-over, 1,000 waiters", ours.commandsFor(largeCrowd), atMost, 10, ""),
+		stated(demand(name, "commands a hand-over, turns of 1, 100 waiters", strict.commandsFor(mediumCrowd), atMost, 7, "")),
+		stated(demand(name, "commands a hand-over, turns of 1, 1,000 waiters", strict.commandsFor(largeCrowd), atMost, 7, "")),
 	}
 	for _, t := range []*crowdRunner{ours, strict} {
 		for _, c := range []crowd{oneProcess, fourProcesses} {

@@ -87,7 +87,7 @@ func (r *run) idle(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.end()) }()
 	var before, after memory
-	if err := errors.Join(c.hear(&before), r.lineUp(ctx, keys, count)); err != nil {
+	if err := errors.Join(c.hear(&before), r.awaitQueued(ctx, keys, count)); err != nil {
 		return err
 	}
 	time.Sleep(idleSettle)
@@ -183,9 +183,9 @@ func (r *run) occupy(ctx context.Context, prefix string, count int) (leave func(
 	return func() error { close(stop); return <-done }, nil
 }
 
-// lineUp waits until the nodes have as many keys more as a quorum of entries for
+// awaitQueued waits until the nodes have as many keys more as a quorum of entries for
 // each waiter makes: where a quorum refused, the others are not asked any more.
-func (r *run) lineUp(ctx context.Context, before []int64, waiters int) error {
+func (r *run) awaitQueued(ctx context.Context, before []int64, waiters int) error {
 	want := int64(waiters) * int64(len(r.servers)/2+1)
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		sum := int64(0)

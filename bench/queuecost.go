@@ -51,7 +51,7 @@ func (r *run) timeBoth(ctx context.Context, batch int) (now, then *callTimes, er
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err := readScriptsIn(dir)
+	old, err := readPair(dir)
 	if err != nil {
 		return nil, nil, err
 	}

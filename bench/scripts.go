@@ -27,7 +27,7 @@ const (
 type scripts struct {
 	acquire, acquireBatch string
 	release, releaseBatch string
-	raise, extend         string
+	raise                 string
 	text                  map[string]string // by hash
 }
 
@@ -41,7 +41,12 @@ func readScripts(dir string) (*scripts, error) {
 			}
 		}
 	}
-	return readScriptsIn(os.DirFS(dir))
+	s, err := readPair(os.DirFS(dir))
+	if err != nil {
+		return nil, err
+	}
+	s.raise, err = s.read(os.DirFS(dir), "raise")
+	return s, err
 }
 
 // beforeQueue are the scripts as they were before there was a queue to look at: what
@@ -50,23 +55,31 @@ func readScripts(dir string) (*scripts, error) {
 //go:embed before/*.lua
 var beforeQueue embed.FS
 
-// readScriptsIn reads the scripts of one directory.
-func readScriptsIn(dir fs.FS) (*scripts, error) {
+// readPair reads the scripts of a pair, acquire and release, of one directory.
+func readPair(dir fs.FS) (*scripts, error) {
 	s := &scripts{text: map[string]string{}}
 	for name, sha := range map[string]*string{
 		"acquire": &s.acquire, "acquire_batch": &s.acquireBatch,
 		"release": &s.release, "release_batch": &s.releaseBatch,
-		"raise": &s.raise, "extend": &s.extend,
 	} {
-		text, err := fs.ReadFile(dir, name+".lua")
-		if err != nil {
-			return nil, fmt.Errorf("the floor's scripts: %w", err)
+		var err error
+		if *sha, err = s.read(dir, name); err != nil {
+			return nil, err
 		}
-		sum := sha1.Sum(text) //nolint:gosec // EVALSHA names scripts by SHA-1
-		*sha = hex.EncodeToString(sum[:])
-		s.text[*sha] = string(text)
 	}
 	return s, nil
+}
+
+// read reads one script, and returns its hash.
+func (s *scripts) read(dir fs.FS, name string) (string, error) {
+	text, err := fs.ReadFile(dir, name+".lua")
+	if err != nil {
+		return "", fmt.Errorf("the floor's scripts: %w", err)
+	}
+	sum := sha1.Sum(text) //nolint:gosec // EVALSHA names scripts by SHA-1
+	sha := hex.EncodeToString(sum[:])
+	s.text[sha] = string(text)
+	return sha, nil
 }
 
 // load loads them all on one server.

@@ -19,7 +19,7 @@ const (
 	// wakeDelay is what the proxy adds each way.
 	wakeDelay = 5 * time.Millisecond
 	// wakeSettle is how long a waiter is given to stand in line.
-	wakeSettle = 20 * time.Millisecond
+	wakeSettle = 50 * time.Millisecond
 )
 
 // wakeChild acquires and releases the name, as it is told, and says when: when

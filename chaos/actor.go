@@ -37,7 +37,7 @@ func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencin
 	if err != nil {
 		return nil, err
 	}
-	history.witness.overhear(name, clients)
+	history.witness.overhear(name, clients, stage.Names())
 	history.lines.overhear(name, clients)
 	contender, err := kit.Open(clients, stage.Names())
 	if err != nil {

@@ -54,6 +54,9 @@ const (
 	Queued Kind = "queued"
 	// Unqueued: it does so no longer (Client, Resource).
 	Unqueued Kind = "unqueued"
+	// Granted: a node tells the client that a release granted it the resource, by Token.
+	// One node's word is no lock yet (Client, Resource, Node, Token).
+	Granted Kind = "granted"
 	// Broke: a fault begins (Fault; Text says it in words).
 	Broke Kind = "broke"
 	// Mended: a fault ends (Fault, as it began).

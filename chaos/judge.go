@@ -55,7 +55,7 @@ func (j Judge) Judge(records []Record) Verdict {
 		slices.SortStableFunc(records, byTime)
 	}
 	t := &trial{
-		judge: j, holds: make(map[int64]*tenure, len(records)/4), resources: map[string]*resourceState{},
+		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[string]*resourceState{},
 		waits: map[waiting]time.Duration{}, cleaned: map[atNode]time.Duration{}, well: true,
 	}
 	for _, r := range records {
@@ -69,8 +69,8 @@ func (j Judge) Judge(records []Record) Verdict {
 
 func byTime(a, b Record) int { return cmp.Compare(a.At, b.At) }
 
-// tenure is an attempt, and the belief that came of it.
-type tenure struct {
+// attempt is an attempt, and the belief that came of it.
+type attempt struct {
 	id       int64
 	client   string
 	resource *resourceState
@@ -85,17 +85,17 @@ type tenure struct {
 
 // span is one unbroken belief.
 type span struct {
-	of          *tenure
+	of          *attempt
 	from, until time.Duration
 }
 
 // resourceState is what the sweep knows of one resource.
 type resourceState struct {
 	name    string
-	highest redlock.Token             // of all locks so far
-	issued  map[redlock.Token]*tenure // who has which token
+	highest redlock.Token              // of all locks so far
+	issued  map[redlock.Token]*attempt // who has which token
 	spans   []span
-	open    []*tenure     // won and not over
+	open    []*attempt    // won and not over
 	held    int           // locks so far
 	wrote   redlock.Token // the largest accepted
 	rank    int           // the latest hold without a token that wrote
@@ -113,8 +113,8 @@ type atNode struct{ node, owner string }
 type trial struct {
 	judge     Judge
 	verdict   Verdict
-	holds     map[int64]*tenure
-	asks      []*tenure // all holds, as they were asked for
+	holds     map[int64]*attempt
+	asks      []*attempt // all holds, as they were asked for
 	resources map[string]*resourceState
 	order     []*resourceState          // as they came
 	waits     map[waiting]time.Duration // who asks, and the healthy time when it began to
@@ -146,7 +146,7 @@ func (t *trial) found(rule Rule, at time.Duration, resource, format string, args
 func (t *trial) resource(name string) *resourceState {
 	r := t.resources[name]
 	if r == nil {
-		r = &resourceState{name: name, issued: map[redlock.Token]*tenure{}}
+		r = &resourceState{name: name, issued: map[redlock.Token]*attempt{}}
 		t.resources[name] = r
 		t.order = append(t.order, r)
 	}
@@ -170,7 +170,7 @@ func (t *trial) take(r Record) {
 		t.fallsSick(r.At)
 	case Well:
 		t.recovers(r.At)
-	case Broke, Mended, Stored, Turned, Began, Noted:
+	case Granted, Broke, Mended, Stored, Turned, Began, Noted:
 	case Failed, Held, Extended, Released, Lost, Wrote, Refused:
 		h := t.holds[r.Hold]
 		if h == nil {
@@ -185,7 +185,7 @@ func (t *trial) take(r Record) {
 }
 
 // ofHold takes a record that is about an attempt or a lock.
-func (t *trial) ofHold(h *tenure, r Record) {
+func (t *trial) ofHold(h *attempt, r Record) {
 	needsLock := r.Kind != Failed && r.Kind != Held
 	switch {
 	case needsLock && !h.won:
@@ -209,7 +209,7 @@ func (t *trial) ofHold(h *tenure, r Record) {
 		t.verdict.Refused++
 	case Wrote:
 		t.wrote(h, r)
-	case Asked, Quit, Queued, Unqueued, Cleaned, Shown, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
+	case Asked, Quit, Queued, Unqueued, Granted, Cleaned, Shown, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
 	}
 }
 
@@ -220,7 +220,7 @@ func (t *trial) asked(r Record) {
 	}
 	res := t.resource(r.Resource)
 	res.active = r.At
-	h := &tenure{id: r.Hold, client: r.Client, resource: res, floor: res.highest}
+	h := &attempt{id: r.Hold, client: r.Client, resource: res, floor: res.highest}
 	t.holds[r.Hold], t.asks = h, append(t.asks, h)
 	res.rival(r.Client).asks(r, t.judge.Transit)
 	who := waiting{r.Client, r.Resource}
@@ -233,7 +233,7 @@ func (t *trial) asked(r Record) {
 	}
 }
 
-func (t *trial) held(h *tenure, r Record) {
+func (t *trial) held(h *attempt, r Record) {
 	t.verdict.Rounds++
 	t.verdict.Won++
 	res := h.resource
@@ -266,7 +266,7 @@ func endOf(until time.Duration) time.Duration {
 
 // extended lengthens a belief. One that had lapsed begins anew: in between the
 // client did not believe.
-func (t *trial) extended(h *tenure, r Record) {
+func (t *trial) extended(h *attempt, r Record) {
 	if h.over {
 		t.found(Malformed, r.At, h.resource.name, "hold %d was extended after its end", r.Hold)
 		return
@@ -279,25 +279,25 @@ func (t *trial) extended(h *tenure, r Record) {
 }
 
 // ends closes a belief: at now, or earlier where its validity ended before.
-func (t *trial) ends(h *tenure, now time.Duration) {
+func (t *trial) ends(h *attempt, now time.Duration) {
 	if h.over {
 		return // lost and then released, or the like
 	}
 	h.over = true
 	h.resource.rival(h.client).gives(now)
 	open := &h.resource.open
-	*open = slices.DeleteFunc(*open, func(o *tenure) bool { return o == h })
+	*open = slices.DeleteFunc(*open, func(o *attempt) bool { return o == h })
 	t.believed(h, min(h.until, now))
 }
 
-func (t *trial) believed(h *tenure, until time.Duration) {
+func (t *trial) believed(h *attempt, until time.Duration) {
 	if until > h.from {
 		h.resource.spans = append(h.resource.spans, span{h, h.from, until})
 	}
 	h.resource.idle = max(h.resource.idle, until)
 }
 
-func (t *trial) wrote(h *tenure, r Record) {
+func (t *trial) wrote(h *attempt, r Record) {
 	t.verdict.Writes++
 	res := h.resource
 	switch {

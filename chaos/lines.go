@@ -107,7 +107,7 @@ func (ls *lines) left(process, resource string) time.Duration {
 // overhear has the lines know the id of a client's Locker, once it subscribes.
 func (ls *lines) overhear(client string, nodes []redis.UniversalClient) {
 	if ls != nil {
-		overhear(nodes, func(sent []byte) { ls.heard(client, sent) })
+		overhear(nodes, ears{sent: func(data []byte) { ls.heard(client, data) }})
 	}
 }
 

@@ -103,7 +103,7 @@ func (v *rival) waitsSince(order time.Duration) (since time.Duration, ok bool) {
 }
 
 // inTurn judges whether it was the turn of h's process, and notes that it had it.
-func (t *trial) inTurn(h *tenure, now time.Duration) {
+func (t *trial) inTurn(h *attempt, now time.Duration) {
 	res := h.resource
 	mine := res.rival(h.client)
 	for _, v := range res.rivals {

@@ -8,11 +8,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// overhear calls heard with all that these clients' connections send from now on.
+// ears are what is told of a client's connections: what they send, and what comes from
+// the node of that index; nil: nothing.
+type ears struct {
+	sent func(data []byte)
+	came func(node int, data []byte)
+}
+
+// overhear tells of all that these clients' connections carry from now on.
 // Not by a hook of go-redis: a client's WithTimeout leaves hooks behind, and redlock
 // uses that.
-func overhear(nodes []redis.UniversalClient, heard func(sent []byte)) {
-	for _, node := range nodes {
+func overhear(nodes []redis.UniversalClient, to ears) {
+	for i, node := range nodes {
 		c, ok := node.(*redis.Client)
 		if !ok || c.Options().Dialer == nil {
 			continue
@@ -24,7 +31,7 @@ func overhear(nodes []redis.UniversalClient, heard func(sent []byte)) {
 			if err != nil {
 				return nil, err
 			}
-			wrapped := &heardConn{conn, heard}
+			wrapped := &heardConn{conn, i, to}
 			if raw, ok := conn.(syscall.Conn); ok {
 				return &heardSocket{wrapped, raw}, nil
 			}
@@ -37,13 +44,23 @@ func overhear(nodes []redis.UniversalClient, heard func(sent []byte)) {
 type heardConn struct {
 	net.Conn
 
-	heard func(sent []byte)
+	node int
+	to   ears
 }
 
 // Write is [net.Conn]'s.
 func (c *heardConn) Write(b []byte) (int, error) {
-	c.heard(b)
+	c.to.sent(b)
 	return c.Conn.Write(b)
+}
+
+// Read is [net.Conn]'s.
+func (c *heardConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.to.came != nil {
+		c.to.came(c.node, b[:n])
+	}
+	return n, err
 }
 
 // heardSocket is one over a socket: go-redis looks there whether it still lives.

@@ -41,7 +41,7 @@ func (c *Client) Locker(opts ...redlock.Option) (*redlock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.actor.history.witness.overhear(c.Name, nodes)
+	c.actor.history.witness.overhear(c.Name, nodes, c.actor.stage.Names())
 	all := append([]redlock.Option{
 		redlock.WithNodeNames(c.actor.stage.Names()...), redlock.WithTTL(c.plan.Lease), redlock.WithMaxTTL(c.plan.MaxTTL),
 	}, opts...)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
 
@@ -167,6 +168,43 @@ func wellFormed(t *testing.T, svg string) {
 		if err != nil {
 			t.Fatalf("got an SVG file that is no XML: %v", err)
 		}
+	}
+}
+
+// A grant is an arrow from whoever released to whoever was told; what comes late goes to
+// the release of then, and not to one that has been since.
+func TestAPictureShowsWhatAReleaseGranted(t *testing.T) {
+	tells := func(ms int, node, client string, token redlock.Token) chaos.Record {
+		return at(ms, chaos.Record{Kind: chaos.Granted, Node: node, Client: client, Resource: "report", Token: token})
+	}
+	records := []chaos.Record{
+		at(0, chaos.Record{Kind: chaos.Asked, Client: "ann", Resource: "report", Hold: 1}),
+		at(1, chaos.Record{Kind: chaos.Held, Client: "ann", Hold: 1, Token: 5}),
+		at(2, chaos.Record{Kind: chaos.Asked, Client: "bob", Resource: "report", Hold: 2}),
+		at(3, chaos.Record{Kind: chaos.Asked, Client: "cara", Resource: "report", Hold: 3}),
+		at(100, chaos.Record{Kind: chaos.Released, Hold: 1}),
+		tells(101, "node-0", "bob", 6),
+		tells(102, "node-1", "bob", 6),
+		at(102, chaos.Record{Kind: chaos.Held, Client: "bob", Hold: 2, Token: 6}),
+		at(200, chaos.Record{Kind: chaos.Released, Hold: 2}),
+		tells(201, "node-1", "cara", 8),
+		tells(300, "node-2", "bob", 6),
+		tells(301, "node-2", "dave", 9), // who is in no lane
+	}
+	html := page(t, chaos.WritePage, chaos.Run{About: chaos.About{Nodes: []string{"node-0", "node-1", "node-2"}}, Records: records})
+	got := []string{}
+	for _, m := range regexp.MustCompile(`<g class="mark grant[^>]*><title>([^<]*)</title>`).FindAllStringSubmatch(html, -1) {
+		got = append(got, strings.ReplaceAll(m[1], "\n", " "))
+	}
+	if want := []string{
+		"ann releases &#34;report&#34; at 100 ms, which grants it to bob 2 of 3 nodes tell it from 101 ms to 102 ms",
+		"ann releases &#34;report&#34; at 100 ms, which grants it to bob 1 of 3 nodes tell it at 300 ms",
+		"bob releases &#34;report&#34; at 200 ms, which grants it to cara 1 of 3 nodes tell it at 201 ms",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	if want := "<td>node-1</td><td>tells cara that it was granted report, token 8</td>"; !strings.Contains(html, want) {
+		t.Errorf("got a page without %s", want)
 	}
 }
 

@@ -36,6 +36,9 @@ type Plan struct {
 	Waits bool `json:"waits,omitempty"`
 	// Threads is how many goroutines each of them has that wait. 0: one.
 	Threads int `json:"threads,omitempty"`
+	// Renews has the library lengthen the leases; else clients do, and a lease that
+	// nobody lengthened ends. Releases grant only such locks to who waits in line.
+	Renews bool `json:"renews,omitempty"`
 }
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -66,10 +69,14 @@ const rejoins = 2 * time.Second
 // recovery is how long a node that was broken need not vote after it was mended.
 func (p *Plan) recovery() time.Duration { return p.MaxTTL + rejoins }
 
-// Redlock is the kit of that name, with the plan's lease and MaxTTL, without
-// renewal: clients extend by themselves, at times that follow from the seed.
+// Redlock is the kit of that name, with the plan's lease and MaxTTL. Clients extend by
+// themselves, at times that follow from the seed: without renewal, unless the plan has it.
 func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
-	return Redlock(name, append([]redlock.Option{redlock.WithTTL(p.Lease), redlock.WithMaxTTL(p.MaxTTL), redlock.WithFixedLease()}, opts...)...)
+	own := []redlock.Option{redlock.WithTTL(p.Lease), redlock.WithMaxTTL(p.MaxTTL)}
+	if !p.Renews {
+		own = append(own, redlock.WithFixedLease())
+	}
+	return Redlock(name, append(own, opts...)...)
 }
 
 // Judge is the judge of the plan's trace: leases, progress and patience included.

@@ -35,6 +35,21 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 	}
 }
 
+// An entry that is a process's id alone stayed where a hand met another's key, and its
+// process had a turn too many. A rollback that a node was slow to take put the next
+// attempt in line again, after that one had been released.
+func TestGrantsKeepTheLine(t *testing.T) {
+	for _, c := range []struct {
+		seed   uint64
+		kinds  []chaos.Break
+		renews bool
+	}{{2019, []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter}, false}, {37, nil, true}} {
+		p := chaos.Swarm(c.seed, 30*time.Second, c.kinds...)
+		p.Waits, p.Renews = true, c.renews
+		chaos.Explore(t, p, p.Redlock("redlock"))
+	}
+}
+
 // Close had to wait for go-redis, which connected a subscription again by itself,
 // with the mutex held that Close needs: behind slow links, for as long as the
 // greeting takes, and in a bubble for ever.

@@ -42,6 +42,7 @@ func Scenarios() []Scenario {
 	all := slices.Concat(
 		pauseScenarios(), memoryScenarios(), clockScenarios(), partitionScenarios(),
 		messageScenarios(), nodeScenarios(), listScenarios(), crowdScenarios(), queueScenarios(),
+		grantScenarios(),
 	)
 	for i := range all {
 		if all[i].Nodes == 0 {

@@ -23,15 +23,11 @@ const (
 
 func splitVote() Scenario {
 	return Scenario{
-		Name:   "split-vote",
-		Claim:  "ten clients ask at one moment, each nearest to another node, so that nobody gets a quorum: soon one does, and then each of them",
-		Lesson: "draw the pause between two attempts at random, and take back at once what brought no quorum",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true},
-		},
-		judge: Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
+		Name:     "split-vote",
+		Claim:    "ten clients ask at one moment, each nearest to another node, so that nobody gets a quorum: soon one does, and then each of them",
+		Lesson:   "draw the pause between two attempts at random, and take back at once what brought no quorum",
+		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
+		judge:    Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			crowd, err := s.crowd(ctx, contenders)
 			if err != nil {
@@ -54,15 +50,11 @@ func splitVote() Scenario {
 
 func thunderingHerd() Scenario {
 	return Scenario{
-		Name:   "thundering-herd",
-		Claim:  "twenty-five clients wait for a name when its holder gives it up: one at a time, and each of them in the end",
-		Lesson: "a crowd costs messages, not exclusion: nobody starves where pauses are drawn at random",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true},
-		},
-		judge: Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
+		Name:     "thundering-herd",
+		Claim:    "twenty-five clients wait for a name when its holder gives it up: one at a time, and each of them in the end",
+		Lesson:   "a crowd costs messages, not exclusion: nobody starves where pauses are drawn at random",
+		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
+		judge:    Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, err := s.enter("ann")
 			if err != nil {

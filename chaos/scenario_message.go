@@ -28,16 +28,12 @@ func lateAcquire() Scenario {
 
 func messageDelayed() Scenario {
 	return Scenario{
-		Name:   "message-delayed",
-		Claim:  "requests of an attempt that was given up reach the nodes after more than a lease, while another client holds: they change nothing",
-		Lesson: "a key is set where there is none, and removed by its owner: age makes a command harmless",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true},
-		},
-		judge:  Judge{Patience: 2 * ScenarioLease},
-		script: func(ctx context.Context, s *scene) error { return s.late(ctx, 5*ScenarioLease/4, true) },
+		Name:     "message-delayed",
+		Claim:    "requests of an attempt that was given up reach the nodes after more than a lease, while another client holds: they change nothing",
+		Lesson:   "a key is set where there is none, and removed by its owner: age makes a command harmless",
+		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
+		judge:    Judge{Patience: 2 * ScenarioLease},
+		script:   func(ctx context.Context, s *scene) error { return s.late(ctx, 5*ScenarioLease/4, true) },
 	}
 }
 
@@ -80,16 +76,12 @@ func (s *scene) late(ctx context.Context, delay time.Duration, held bool) error 
 
 func lateRelease() Scenario {
 	return Scenario{
-		Name:   "late-release",
-		Claim:  "a release reaches the nodes after its lease, while the next client holds: it removes nothing, since the key is not its own",
-		Lesson: "never delete a lock by its name alone: compare the owner",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true},
-		},
-		judge:  Judge{Patience: 2 * ScenarioLease},
-		script: releaseTooLate,
+		Name:     "late-release",
+		Claim:    "a release reaches the nodes after its lease, while the next client holds: it removes nothing, since the key is not its own",
+		Lesson:   "never delete a lock by its name alone: compare the owner",
+		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
+		judge:    Judge{Patience: 2 * ScenarioLease},
+		script:   releaseTooLate,
 	}
 }
 

@@ -18,14 +18,11 @@ const aNodeTimeout = 3 * aWhile
 
 func slowNode() Scenario {
 	return Scenario{
-		Name:   "slow-node",
-		Claim:  "a node that takes longer than its timeout delays nobody",
-		Lesson: "do not wait for the last node: a quorum is enough",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-		},
-		judge: Judge{Patience: aNodeTimeout},
+		Name:     "slow-node",
+		Claim:    "a node that takes longer than its timeout delays nobody",
+		Lesson:   "do not wait for the last node: a quorum is enough",
+		Showings: guarded(NameRedlock, NameTextbook),
+		judge:    Judge{Patience: aNodeTimeout},
 		script: func(ctx context.Context, s *scene) error {
 			return s.lame(ctx, Fault{Kind: Slow, Node: 4, Delay: ScenarioLease / 4})
 		},
@@ -34,15 +31,12 @@ func slowNode() Scenario {
 
 func hungNode() Scenario {
 	return Scenario{
-		Name:   "hung-node",
-		Claim:  "a node that hangs delays nobody for longer than a node timeout",
-		Lesson: "bound each node by itself; a quorum does not wait for the last one",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-		},
-		judge:  Judge{Patience: aNodeTimeout},
-		script: func(ctx context.Context, s *scene) error { return s.lame(ctx, Fault{Kind: Stall, Node: 4}) },
+		Name:     "hung-node",
+		Claim:    "a node that hangs delays nobody for longer than a node timeout",
+		Lesson:   "bound each node by itself; a quorum does not wait for the last one",
+		Showings: guarded(NameRedlock, NameTextbook),
+		judge:    Judge{Patience: aNodeTimeout},
+		script:   func(ctx context.Context, s *scene) error { return s.lame(ctx, Fault{Kind: Stall, Node: 4}) },
 	}
 }
 

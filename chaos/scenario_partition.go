@@ -13,16 +13,11 @@ func partitionScenarios() []Scenario {
 
 func partitionHolder() Scenario {
 	return Scenario{
-		Name:   "partition-holder",
-		Claim:  "a holder that reaches no node stops believing before the next one holds",
-		Lesson: "the end of a lease needs no message: mind your own clock",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameRenewing, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true},
-		},
-		judge: Judge{Patience: 2 * ScenarioLease},
+		Name:     "partition-holder",
+		Claim:    "a holder that reaches no node stops believing before the next one holds",
+		Lesson:   "the end of a lease needs no message: mind your own clock",
+		Showings: guarded(NameRedlock, NameRenewing, NameTextbook, NameSingle),
+		judge:    Judge{Patience: 2 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, first, err := s.opening(ctx)
 			if err != nil {
@@ -44,16 +39,12 @@ func partitionHolder() Scenario {
 
 func partitionWaiter() Scenario {
 	return Scenario{
-		Name:   "partition-waiter",
-		Claim:  "a client that waits is cut off in the middle of an attempt: it delays nobody, and what it sent does no harm when it arrives",
-		Lesson: "an attempt that failed is taken back until the node has said so",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true},
-		},
-		judge:  Judge{Patience: 2 * ScenarioLease},
-		script: partitionOfTheWaiter,
+		Name:     "partition-waiter",
+		Claim:    "a client that waits is cut off in the middle of an attempt: it delays nobody, and what it sent does no harm when it arrives",
+		Lesson:   "an attempt that failed is taken back until the node has said so",
+		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
+		judge:    Judge{Patience: 2 * ScenarioLease},
+		script:   partitionOfTheWaiter,
 	}
 }
 
@@ -121,17 +112,12 @@ func partitionMinority() Scenario {
 
 func partitionMajority() Scenario {
 	return Scenario{
-		Name:   "partition-majority",
-		Claim:  "three of five nodes are cut off from everybody: nobody gets the lock, its holder loses it in time, and after the healing it goes on",
-		Lesson: "without a quorum there is no lock, and that is the point: it would rather stop than be wrong",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameRenewing, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true},
-		},
-		judge:  Judge{Patience: 2 * ScenarioLease},
-		script: partitionOfAMajority,
+		Name:     "partition-majority",
+		Claim:    "three of five nodes are cut off from everybody: nobody gets the lock, its holder loses it in time, and after the healing it goes on",
+		Lesson:   "without a quorum there is no lock, and that is the point: it would rather stop than be wrong",
+		Showings: guarded(NameRedlock, NameRenewing, NameTextbook, NameSingle),
+		judge:    Judge{Patience: 2 * ScenarioLease},
+		script:   partitionOfAMajority,
 	}
 }
 
@@ -159,15 +145,11 @@ func partitionOfAMajority(ctx context.Context, s *scene) error {
 
 func partitionSides() Scenario {
 	return Scenario{
-		Name:   "partition-sides",
-		Claim:  "one client reaches nodes 0, 1 and 2, the other 2, 3 and 4: the node that both reach lets one of them have the lock at a time",
-		Lesson: "any two quorums share a node: that is why there is an odd number of them",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutProtections, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-		},
-		judge: Judge{Patience: 2 * ScenarioLease},
+		Name:     "partition-sides",
+		Claim:    "one client reaches nodes 0, 1 and 2, the other 2, 3 and 4: the node that both reach lets one of them have the lock at a time",
+		Lesson:   "any two quorums share a node: that is why there is an odd number of them",
+		Showings: guarded(NameRedlock, NameWithoutProtections, NameTextbook),
+		judge:    Judge{Patience: 2 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, err := s.pair(ctx)
 			if err != nil {

@@ -29,6 +29,15 @@ type Showing struct {
 	Refused   int    // how many writes the guard refuses
 }
 
+// guarded is the claim of each of them that, with a guard, it holds.
+func guarded(contenders ...string) []Showing {
+	claims := make([]Showing, len(contenders))
+	for i, name := range contenders {
+		claims[i] = Showing{Contender: name, Guarded: true}
+	}
+	return claims
+}
+
 // String names the contender, and says if it has no guard.
 func (s Showing) String() string {
 	if s.Guarded {

@@ -49,9 +49,11 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	})
 }
 
-// wait draws whether clients wait in line, and with how many goroutines each.
+// wait draws whether clients wait in line, with how many goroutines each, and whether
+// leases are renewed.
 func (p *Plan) wait(random *rand.Rand) {
 	p.Waits, p.Threads = random.IntN(2) == 0, 1+random.IntN(max(mostWaiting/p.Clients, 1))
+	p.Renews = p.Waits && random.IntN(2) == 0
 }
 
 // between draws from a to b, so that each order of magnitude is as likely.

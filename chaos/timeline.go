@@ -4,48 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/quorumkit/redlock/chaos/internal/report"
 )
-
-// timeline is a trace by who did what from when to when: what a picture draws.
-type timeline struct {
-	begin   time.Duration // the first that anybody did
-	last    time.Duration // the last record
-	end     time.Duration // of what is known then
-	clients []string      // as they came
-	nodes   []string
-	beliefs []belief
-	waits   []wait
-	keys    []nodeSpan // what a node stored, by client; "" is nothing
-	states  []nodeSpan // what a node was
-	faults  []faultSpan
-	writes  []write
-	overlap []clash
-}
-
-// belief is what a client believed without a break.
-type belief struct {
-	client, resource string
-	hold             int64
-	token            uint64
-	from, until      time.Duration
-	extended         []time.Duration
-	how              string // it ended
-}
-
-// wait is how a client asked for a resource, up to its lock or to giving up.
-type wait struct {
-	client, resource string
-	from, until      time.Duration
-	failed           []time.Duration
-	held             bool
-}
-
-// nodeSpan is something that was so on a node.
-type nodeSpan struct {
-	node, what, resource string
-	hold                 int64
-	from, until          time.Duration
-}
 
 // faultSpan is a fault, and whether it was mended.
 type faultSpan struct {
@@ -55,57 +16,49 @@ type faultSpan struct {
 	mended      bool
 }
 
-// write is an attempt to write to a resource.
-type write struct {
-	at               time.Duration
-	client, resource string
-	hold             int64
-	token            uint64
-	refused          bool
-}
-
-// clash is two clients that believed at once.
-type clash struct {
-	resource    string
-	first, then belief
-	from, until time.Duration
+// stateMeans says what a node is that does not vote.
+var stateMeans = map[string]string{
+	Blank:  "it answers, but has forgotten: redlock does not let it vote",
+	Silent: "it does not answer",
 }
 
 // telling is a timeline while it is read off a trace.
 type telling struct {
-	timeline
+	report.Timeline
 
-	asked  map[int64]Record   // attempts
-	open   map[int64]*belief  // beliefs, not ended
-	wanted map[waiting]*wait  // not over
-	stored map[waiting]Record // by node and resource: what it shows
-	turned map[string]Record  // by node
+	faults []faultSpan
+
+	asked  map[int64]Record         // attempts
+	open   map[int64]*report.Belief // beliefs, not ended
+	wanted map[waiting]*report.Wait // not over
+	stored map[waiting]Record       // by node and resource: what it shows
+	turned map[string]Record        // by node
 }
 
 // tell reads the timeline off a trace. nodes are the nodes' names in order, where
 // they are known.
-func tell(records []Record, nodes []string) timeline {
+func tell(records []Record, nodes []string) report.Timeline {
 	if !slices.IsSortedFunc(records, byTime) {
 		records = slices.Clone(records)
 		slices.SortStableFunc(records, byTime)
 	}
 	t := &telling{
-		timeline: timeline{nodes: slices.Clone(nodes)}, asked: map[int64]Record{}, open: map[int64]*belief{},
-		wanted: map[waiting]*wait{}, stored: map[waiting]Record{}, turned: map[string]Record{},
+		Timeline: report.Timeline{Nodes: slices.Clone(nodes)}, asked: map[int64]Record{}, open: map[int64]*report.Belief{},
+		wanted: map[waiting]*report.Wait{}, stored: map[waiting]Record{}, turned: map[string]Record{},
 	}
-	t.begin = forever
+	t.Begin = forever
 	for _, r := range records {
-		t.last = max(t.last, r.At)
+		t.Last = max(t.Last, r.At)
 		if r.Kind == Asked || r.Kind == Broke {
-			t.begin = min(t.begin, r.At)
+			t.Begin = min(t.Begin, r.At)
 		}
 		t.take(r)
 	}
-	if t.begin > t.last {
-		t.begin = 0
+	if t.Begin > t.Last {
+		t.Begin = 0
 	}
 	t.finish()
-	return t.timeline
+	return t.Timeline
 }
 
 func (t *telling) take(r Record) {
@@ -114,27 +67,29 @@ func (t *telling) take(r Record) {
 		t.asks(r)
 	case Failed:
 		if w := t.wanted[t.whose(r.Hold)]; w != nil {
-			w.failed = append(w.failed, r.At)
+			w.Failed++
 		}
 	case Quit:
 		t.stops(waiting{r.Client, r.Resource}, r.At, false)
 	case Held:
 		who := t.whose(r.Hold)
 		t.stops(who, r.At, true)
-		t.open[r.Hold] = &belief{client: who.client, resource: who.resource, hold: r.Hold, token: uint64(r.Token), from: r.At, until: endOf(r.Until)}
+		t.open[r.Hold] = &report.Belief{Client: who.client, Resource: who.resource, Hold: r.Hold, Token: uint64(r.Token), From: r.At, Until: endOf(r.Until)}
 	case Extended:
 		t.extends(r)
 	case Released, Lost:
 		t.ends(r.Hold, r.At, string(r.Kind))
 	case Wrote, Refused:
 		who := t.whose(r.Hold)
-		t.writes = append(t.writes, write{r.At, who.client, cmp.Or(r.Resource, who.resource), r.Hold, uint64(r.Token), r.Kind == Refused})
+		t.Writes = append(t.Writes, report.Write{At: r.At, Client: who.client, Resource: cmp.Or(r.Resource, who.resource), Token: uint64(r.Token), Refused: r.Kind == Refused})
 	case Broke, Mended:
 		if r.Fault != nil {
 			t.fault(r)
 		}
 	case Stored, Turned, Shown, Cleaned:
 		t.ofNode(r)
+	case Granted:
+		t.grants(r)
 	case Sick, Well, Began, Queued, Unqueued, Noted:
 	}
 }
@@ -147,19 +102,19 @@ func (t *telling) whose(hold int64) waiting {
 
 func (t *telling) asks(r Record) {
 	t.asked[r.Hold] = r
-	if !slices.Contains(t.clients, r.Client) {
-		t.clients = append(t.clients, r.Client)
+	if !slices.Contains(t.Clients, r.Client) {
+		t.Clients = append(t.Clients, r.Client)
 	}
 	who := waiting{r.Client, r.Resource}
 	if t.wanted[who] == nil {
-		t.wanted[who] = &wait{client: r.Client, resource: r.Resource, from: r.At}
+		t.wanted[who] = &report.Wait{Client: r.Client, Resource: r.Resource, From: r.At}
 	}
 }
 
 func (t *telling) stops(who waiting, now time.Duration, held bool) {
 	if w := t.wanted[who]; w != nil {
-		w.until, w.held = now, held
-		t.waits = append(t.waits, *w)
+		w.Until, w.Held = now, held
+		t.Waits = append(t.Waits, *w)
 		delete(t.wanted, who)
 	}
 }
@@ -169,13 +124,13 @@ func (t *telling) extends(r Record) {
 	if b == nil {
 		return
 	}
-	if r.At > b.until { // in between the client did not believe
+	if r.At > b.Until { // in between the client did not believe
 		lapsed := *b
-		lapsed.how = "lapsed"
-		t.beliefs = append(t.beliefs, lapsed)
-		b.from, b.extended = r.At, nil
+		lapsed.How = "lapsed"
+		t.Beliefs = append(t.Beliefs, lapsed)
+		b.From, b.Extended = r.At, nil
 	}
-	b.extended, b.until = append(b.extended, r.At), endOf(r.Until)
+	b.Extended, b.Until = append(b.Extended, r.At), endOf(r.Until)
 }
 
 func (t *telling) ends(hold int64, now time.Duration, how string) {
@@ -184,11 +139,11 @@ func (t *telling) ends(hold int64, now time.Duration, how string) {
 		return
 	}
 	delete(t.open, hold)
-	if b.how = how; b.until <= now {
-		b.how = "lapsed"
+	if b.How = how; b.Until <= now {
+		b.How = "lapsed"
 	}
-	b.until = min(b.until, now)
-	t.beliefs = append(t.beliefs, *b)
+	b.Until = min(b.Until, now)
+	t.Beliefs = append(t.Beliefs, *b)
 }
 
 func (t *telling) fault(r Record) {
@@ -206,9 +161,9 @@ func (t *telling) fault(r Record) {
 
 // ofNode takes what a node stores, or is.
 func (t *telling) ofNode(r Record) {
-	if r.Node != "" && !slices.Contains(t.nodes, r.Node) {
-		t.nodes = append(t.nodes, r.Node)
-		slices.Sort(t.nodes)
+	if r.Node != "" && !slices.Contains(t.Nodes, r.Node) {
+		t.Nodes = append(t.Nodes, r.Node)
+		slices.Sort(t.Nodes)
 	}
 	at := waiting{r.Node, r.Resource}
 	if r.Kind == Stored {
@@ -230,76 +185,99 @@ func (t *telling) closeKey(at waiting, now time.Duration) {
 		now = min(now, was.Until)
 	}
 	if now > was.At {
-		t.keys = append(t.keys, nodeSpan{was.Node, was.Client, was.Resource, was.Hold, was.At, now})
+		t.Keys = append(t.Keys, report.Key{Node: was.Node, Client: was.Client, Resource: was.Resource, Hold: was.Hold, From: was.At, Until: now})
 	}
 }
 
 func (t *telling) closeState(node string, now time.Duration) {
-	if was, known := t.turned[node]; known && now > was.At {
-		t.states = append(t.states, nodeSpan{node: node, what: was.Text, from: was.At, until: now})
+	if was, known := t.turned[node]; known && now > was.At && was.Text != Member {
+		t.States = append(t.States, report.State{Node: node, Is: was.Text, Means: stateMeans[was.Text], From: was.At, Until: now})
 	}
 }
 
 // finish closes what is open at the end of the trace. Beliefs go on to their
 // ends: the judge counts them so, and it is to be seen.
 func (t *telling) finish() {
-	t.end = max(t.last, t.begin+time.Millisecond)
+	t.End = max(t.Last, t.Begin+time.Millisecond)
 	for _, b := range t.open {
-		if b.until < forever {
-			t.end = max(t.end, b.until)
+		if b.Until < forever {
+			t.End = max(t.End, b.Until)
 		}
 	}
 	for _, b := range t.open {
-		b.how = "lasts beyond the end of the trace"
-		if b.until <= t.last {
-			b.how = "lapsed"
+		b.How = "lasts beyond the end of the trace"
+		if b.Until <= t.Last {
+			b.How = "lapsed"
 		}
-		b.until = min(b.until, t.end)
-		t.beliefs = append(t.beliefs, *b)
+		b.Until = min(b.Until, t.End)
+		t.Beliefs = append(t.Beliefs, *b)
 	}
 	for who := range t.wanted {
-		t.stops(who, t.last, false)
+		t.stops(who, t.Last, false)
 	}
 	for at := range t.stored {
-		t.closeKey(at, t.end)
+		t.closeKey(at, t.End)
 	}
 	for node := range t.turned {
-		t.closeState(node, t.end)
+		t.closeState(node, t.End)
 	}
 	for i := range t.faults {
 		if f := &t.faults[i]; !f.mended && f.Kind.lasts() {
-			f.until = t.end
+			f.until = t.End
 		}
 	}
-	margin := (t.end - t.begin) / 100
-	t.begin, t.end = t.begin-margin, t.end+margin
+	margin := (t.End - t.Begin) / 100
+	t.Begin, t.End = t.Begin-margin, t.End+margin
 	t.sort()
 	t.overlaps()
+	for _, f := range t.faults {
+		t.Faults = append(t.Faults, t.shown(f))
+	}
+}
+
+// shown is the fault with the lanes that it is about, when all are known.
+func (t *telling) shown(f faultSpan) report.Fault {
+	s := report.Fault{
+		Words: f.String(), Kind: string(f.Kind), Client: f.Client, Key: f.Key, By: f.Delay,
+		Steps: f.Kind == Step, Drifts: f.Kind == Drift, Mended: f.mended, From: f.from, Until: f.until,
+	}
+	switch {
+	case f.Kind.ofClient() && f.Client == "":
+		s.AtClients = t.Clients
+	case f.Kind.ofClient(), f.Client != "" && f.Node == Everything:
+		s.AtClients = []string{f.Client}
+	case f.Node == Everything:
+		s.AtNodes = t.Nodes
+	case f.Node >= 0 && f.Node < len(t.Nodes):
+		s.AtNodes = []string{t.Nodes[f.Node]}
+	}
+	return s
 }
 
 // sort undoes the order of the maps.
 func (t *telling) sort() {
-	slices.SortFunc(t.beliefs, func(a, b belief) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.hold, b.hold)) })
-	slices.SortFunc(t.waits, func(a, b wait) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.client, b.client), cmp.Compare(a.resource, b.resource))
+	slices.SortFunc(t.Beliefs, func(a, b report.Belief) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Hold, b.Hold)) })
+	slices.SortFunc(t.Waits, func(a, b report.Wait) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Resource, b.Resource))
 	})
-	for _, spans := range [][]nodeSpan{t.keys, t.states} {
-		slices.SortFunc(spans, func(a, b nodeSpan) int {
-			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.node, b.node), cmp.Compare(a.resource, b.resource))
-		})
-	}
+	slices.SortFunc(t.Keys, func(a, b report.Key) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Resource, b.Resource))
+	})
+	slices.SortFunc(t.States, func(a, b report.State) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Node, b.Node))
+	})
 }
 
 // overlaps finds the beliefs that met, as the judge does.
 func (t *telling) overlaps() {
-	longest := map[string]belief{}
-	for _, b := range t.beliefs {
-		l, some := longest[b.resource]
-		if some && b.from < l.until && b.hold != l.hold {
-			t.overlap = append(t.overlap, clash{b.resource, l, b, b.from, min(b.until, l.until)})
+	longest := map[string]report.Belief{}
+	for _, b := range t.Beliefs {
+		l, some := longest[b.Resource]
+		if some && b.From < l.Until && b.Hold != l.Hold {
+			t.Overlaps = append(t.Overlaps, report.Overlap{Resource: b.Resource, First: l.Client, Then: b.Client, From: b.From, Until: min(b.Until, l.Until)})
 		}
-		if !some || b.until > l.until {
-			longest[b.resource] = b
+		if !some || b.Until > l.Until {
+			longest[b.Resource] = b
 		}
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
 )
 
 const (
@@ -75,10 +78,13 @@ func attest(stage Stage, history *History) (func(), error) {
 const shortestOwner = 16
 
 // overhear has the witness, if there is one, note what a client's connections
-// send from now on.
-func (w *witness) overhear(client string, nodes []redis.UniversalClient) {
+// send from now on, and what releases grant it.
+func (w *witness) overhear(client string, nodes []redis.UniversalClient, names []string) {
 	if w != nil {
-		overhear(nodes, func(sent []byte) { w.heard(client, sent) })
+		overhear(nodes, ears{
+			sent: func(data []byte) { w.heard(client, data) },
+			came: func(node int, data []byte) { w.told(client, names[node], data) },
+		})
 	}
 }
 
@@ -94,6 +100,33 @@ func (w *witness) heard(client string, sent []byte) {
 		}
 		if _, known := w.senders[string(word)]; !known {
 			w.senders[string(word)] = sender{client, now}
+		}
+	}
+}
+
+// grantMark begins the message of a grant, and grantParts is how many lines it has: the
+// token is the second behind the mark, and the last is the name. A mark that is cut in
+// two by a read is missed.
+var grantMark = []byte("redlock:push\n")
+
+const grantParts = 5
+
+// told records what a node says to a client of what releases granted it.
+func (w *witness) told(client, node string, data []byte) {
+	for {
+		_, rest, found := bytes.Cut(data, grantMark)
+		message, rest, whole := bytes.Cut(rest, []byte("\r\n"))
+		if !found || !whole {
+			return
+		}
+		data = rest
+		parts := bytes.SplitN(message, []byte("\n"), grantParts)
+		if len(parts) < grantParts {
+			continue
+		}
+		token, err := strconv.ParseUint(string(parts[1]), 10, 64)
+		if err == nil {
+			w.history.Add(Record{Kind: Granted, Client: client, Resource: string(parts[grantParts-1]), Node: node, Token: redlock.Token(token)})
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 			in.does, in.token = follows, was.rank
 		}
 		h.add(in, now, now)
-	case chaos.Asked, chaos.Failed, chaos.Quit, chaos.Refused, chaos.Cleaned, chaos.Shown, chaos.Sick, chaos.Well, chaos.Queued, chaos.Unqueued, chaos.Noted,
+	case chaos.Asked, chaos.Failed, chaos.Quit, chaos.Refused, chaos.Cleaned, chaos.Shown, chaos.Sick, chaos.Well, chaos.Queued, chaos.Unqueued, chaos.Granted, chaos.Noted,
 		chaos.Broke, chaos.Mended, chaos.Stored, chaos.Turned, chaos.Began:
 	}
 }

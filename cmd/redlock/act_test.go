@@ -41,12 +41,15 @@ const family = 4
 // act plays one part. "beat FILE" ignores every request to end and writes down
 // when it was last alive, every beatEvery; "family FILE" is four of those: the leader, one in its
 // group, one in a group of its own, and one that was forked twice, into a session
-// of its own. "fork FILE" is the one between. "raced ARG..." is the program.
+// of its own. "fork FILE" is the one between. "raced ARG..." and "short ARG..."
+// are the program.
 func act(part string, args []string) {
 	file := args[0]
 	switch part {
 	case "raced":
 		os.Exit(main.Raced(args))
+	case "short":
+		os.Exit(main.Short(args))
 	case "family":
 		play("beat", file+".1", &syscall.SysProcAttr{})
 		play("beat", file+".2", &syscall.SysProcAttr{Setpgid: true})

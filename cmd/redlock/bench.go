@@ -76,7 +76,7 @@ type percentiles struct {
 // bench measures once, or twice.
 func (a *app) bench(ctx context.Context, m *measurement) error {
 	gate, found := &atomic.Bool{}, false
-	f, err := a.open(func(node int, o *redis.Options) { //nolint:contextcheck // a Locker lives until it is closed
+	s, err := a.open(func(node int, o *redis.Options) { //nolint:contextcheck // a Locker lives until it is closed
 		if m.stall != "" && (o.Addr == m.stall || strconv.Itoa(node) == m.stall) {
 			o.Dialer, found = stallable(redis.NewDialer(o), gate), true
 		}
@@ -85,23 +85,23 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 		return err
 	}
 	if m.stall != "" && !found {
-		return errors.Join(usage("bench: --stall-node %s is not in the list of nodes: %v", redact(m.stall), f.names), f.close()) //nolint:contextcheck // Close is bounded by itself
+		return errors.Join(usage("bench: --stall-node %s is not in the list of nodes: %v", redact(m.stall), s.names), s.close()) //nolint:contextcheck // Close is bounded by itself
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return errors.Join(a.measure(ctx, f, m, gate), f.close()) //nolint:contextcheck // Close is bounded by itself
+	return errors.Join(a.measure(ctx, s, m, gate), s.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
-func (a *app) measure(ctx context.Context, f *session, m *measurement, gate *atomic.Bool) error {
-	lock, err := f.locker.TryAcquire(ctx, benchName(rand.Uint64(), 0, 0))
+func (a *app) measure(ctx context.Context, s *session, m *measurement, gate *atomic.Bool) error {
+	lock, err := s.locker.TryAcquire(ctx, benchName(rand.Uint64(), 0, 0))
 	if err != nil {
 		return err // nodes that do not vote would only be waited for
 	}
 	_ = lock.Release(ctx) // unconfirmed: it lapses
-	phases := []phaseShows{m.run(ctx, f, "all")}
+	phases := []phaseShows{m.run(ctx, s, "all")}
 	if m.stall != "" && ctx.Err() == nil {
 		gate.Store(true)
-		phases = append(phases, m.run(ctx, f, m.stall+" hangs"))
+		phases = append(phases, m.run(ctx, s, m.stall+" hangs"))
 		gate.Store(false)
 	}
 	return a.showPhases(phases)
@@ -119,13 +119,13 @@ type sample struct {
 }
 
 // run has the workers take and release locks until the time is over.
-func (m *measurement) run(ctx context.Context, f *session, nodes string) phaseShows {
+func (m *measurement) run(ctx context.Context, s *session, nodes string) phaseShows {
 	ctx, cancel := context.WithTimeout(ctx, m.duration)
 	defer cancel()
 	samples, run, watch := make([]sample, m.workers), rand.Uint64(), startWatch()
 	var work sync.WaitGroup
 	for i := range samples {
-		work.Go(func() { samples[i].fill(ctx, f.locker, run, i) })
+		work.Go(func() { samples[i].fill(ctx, s.locker, run, i) })
 	}
 	work.Wait()
 	took := watch.elapsed()

@@ -120,7 +120,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	if err != nil {
 		return nil, err
 	}
-	f := &session{outside: map[string]bool{}, warn: a.complain}
+	s := &session{outside: map[string]bool{}, warn: a.complain}
 	nodes, secured := make([]redis.UniversalClient, len(urls)), config == nil
 	for i, u := range urls {
 		o, parseErr := nodeurl.Parse(u)
@@ -134,27 +134,27 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 			change(i, o)
 		}
 		client := redis.NewClient(o)
-		f.clients, f.names, nodes[i] = append(f.clients, client), append(f.names, o.Addr), client
+		s.clients, s.names, nodes[i] = append(s.clients, client), append(s.names, o.Addr), client
 	}
 	if err == nil && !secured {
 		err = usage("--cacert and --cert are for rediss:// nodes: none is given")
 	}
 	if err == nil {
 		if c.names != "" {
-			f.names = split(c.names)
+			s.names = split(c.names)
 		}
-		f.locker, err = redlock.New(nodes, append(c.options(f), opts...)...)
+		s.locker, err = redlock.New(nodes, append(c.options(s), opts...)...)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.close())
+		return nil, errors.Join(err, s.close())
 	}
-	return f, nil
+	return s, nil
 }
 
-func (c *connection) options(f *session) []redlock.Option {
+func (c *connection) options(s *session) []redlock.Option {
 	opts := []redlock.Option{
 		redlock.WithTTL(min(redlock.DefaultTTL, c.maxTTL)), // where the command has no flag for it
-		redlock.WithMaxTTL(c.maxTTL), redlock.WithPrefix(c.prefix), redlock.WithNodeNames(f.names...), redlock.WithObserver(f.observe),
+		redlock.WithMaxTTL(c.maxTTL), redlock.WithPrefix(c.prefix), redlock.WithNodeNames(s.names...), redlock.WithObserver(s.observe),
 	}
 	if c.nodeTimeout != 0 {
 		opts = append(opts, redlock.WithNodeTimeout(c.nodeTimeout))
@@ -175,28 +175,28 @@ func (c *connection) timeout() time.Duration {
 
 // observe notes which nodes answer and do not vote, and warns of what outlasts the
 // command.
-func (f *session) observe(e redlock.Event) {
+func (s *session) observe(e redlock.Event) {
 	if e.Kind == redlock.MaxTTLRaised {
-		f.raises.Do(func() { f.warn("warning: --max-ttl: " + redact(e.Err.Error())) })
+		s.raises.Do(func() { s.warn("warning: --max-ttl: " + redact(e.Err.Error())) })
 		return
 	}
 	if e.Kind == redlock.StrictRecoverySet {
-		f.binds.Do(func() { f.warn("warning: --strict-recovery: " + redact(e.Err.Error())) })
+		s.binds.Do(func() { s.warn("warning: --strict-recovery: " + redact(e.Err.Error())) })
 		return
 	}
 	if e.Kind != redlock.NodeAbstains && e.Kind != redlock.NodeVotes {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.outside[e.Name] = e.Kind == redlock.NodeAbstains
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outside[e.Name] = e.Kind == redlock.NodeAbstains
 }
 
 // abstaining tells whether a node was seen that answers and does not vote.
-func (f *session) abstaining() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, out := range f.outside {
+func (s *session) abstaining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, out := range s.outside {
 		if out {
 			return true
 		}
@@ -206,11 +206,11 @@ func (f *session) abstaining() bool {
 
 // withSession runs a command over the nodes given.
 func (a *app) withSession(ctx context.Context, do func(context.Context, *session) error, opts ...redlock.Option) error {
-	f, err := a.open(nil, opts...) //nolint:contextcheck // a Locker lives until it is closed
+	s, err := a.open(nil, append(opts, a.options...)...) //nolint:contextcheck // a Locker lives until it is closed
 	if err != nil {
 		return err
 	}
-	err, end := do(ctx, f), f.close() //nolint:contextcheck // Close is bounded by itself
+	err, end := do(ctx, s), s.close() //nolint:contextcheck // Close is bounded by itself
 	if end != nil && !errors.Is(end, redlock.ErrNoQuorum) {
 		// The name is free: what one node keeps for a lease is no failure of the command.
 		a.complain(redact(end.Error()))
@@ -223,12 +223,12 @@ func (a *app) withSession(ctx context.Context, do func(context.Context, *session
 // something it held was not confirmed to be free. What a socket says to its end is
 // none: a connection that broke while it lay idle is an error to close, under TLS,
 // and would make a failure of a command that has done what it was for.
-func (f *session) close() error {
+func (s *session) close() error {
 	var err error
-	if f.locker != nil {
-		err = f.locker.Close()
+	if s.locker != nil {
+		err = s.locker.Close()
 	}
-	for _, c := range f.clients {
+	for _, c := range s.clients {
 		_ = c.Close()
 	}
 	return err

@@ -60,8 +60,8 @@ type findingShows struct {
 	Remedy   string              `json:"remedy"`
 }
 
-func (a *app) doctor(ctx context.Context, f *session) error {
-	r, err := f.locker.Cluster().Check(ctx)
+func (a *app) doctor(ctx context.Context, s *session) error {
+	r, err := s.locker.Cluster().Check(ctx)
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 		return err
 	}

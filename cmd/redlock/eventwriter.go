@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"strings"
 	"time"
 )
 
@@ -22,52 +23,67 @@ const (
 	eventPatience = time.Second
 )
 
+// names takes out the library's name where it stands inside a message.
+var names = strings.NewReplacer(": redlock: ", ": ", "\nredlock: ", "\n")
+
 // eventWriter writes messages to stderr from a goroutine of its own: nobody who reads
 // slowly, or has stopped to, may keep a command from being killed in time.
 type eventWriter struct {
-	app   *app
+	json  bool // one value a line
 	lines chan string
 	done  chan struct{}
 }
 
-func (a *app) newEventWriter() *eventWriter {
-	h := &eventWriter{app: a, lines: make(chan string, eventQueue), done: make(chan struct{})}
+func newEventWriter(to io.Writer, json bool) *eventWriter {
+	w := &eventWriter{json: json, lines: make(chan string, eventQueue), done: make(chan struct{})}
 	go func() {
-		defer close(h.done)
-		for line := range h.lines {
-			_, _ = io.WriteString(a.stderr, line)
+		defer close(w.done)
+		for line := range w.lines {
+			_, _ = io.WriteString(to, line)
 		}
 	}()
-	return h
+	return w
 }
 
 // tell hands on an event, or drops it.
-func (h *eventWriter) tell(e event) {
+func (w *eventWriter) tell(e event) {
 	line := jsonLine(e)
-	if !h.app.connection.json {
+	if !w.json {
 		if e.Message == "" {
 			return
 		}
-		line = h.app.line(e.Message)
+		line = w.line(e.Message)
 	}
-	h.write(line)
+	w.write(line)
+}
+
+// line is a message as it is written to stderr. The library's errors in it begin with
+// its name, which is the command's too; that is said once.
+func (w *eventWriter) line(message string) string {
+	message = names.Replace(strings.TrimPrefix(message, "redlock: "))
+	if w.json {
+		return jsonLine(struct {
+			Message string `json:"message"`
+		}{message})
+	}
+	return "redlock: " + message + "\n"
 }
 
 // write hands on a line, or drops it.
-func (h *eventWriter) write(line string) {
+func (w *eventWriter) write(line string) {
 	select {
-	case h.lines <- line:
+	case w.lines <- line:
 	default:
 	}
 }
 
 // close waits until all is written, within its patience.
-func (h *eventWriter) close() {
-	close(h.lines)
+func (w *eventWriter) close() {
+	close(w.lines)
 	t := newTimer(eventPatience)
 	defer t.Stop()
 	select {
-	case <-h.done:
+	case <-w.done:
 	case <-t.C:
 	}
 }

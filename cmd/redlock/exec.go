@@ -79,9 +79,9 @@ With --json, what happens is told on stderr, one value a line.`,
 					return err
 				}
 				e.listen()
-				return a.withSession(ctx, func(ctx context.Context, f *session) error {
-					err := a.exec(ctx, f, e)
-					a.remind(ctx, f, err)
+				return a.withSession(ctx, func(ctx context.Context, s *session) error {
+					err := supervise(ctx, a, s, e)
+					a.tellLeftOut(ctx, s, err)
 					return err
 				}, e.options()...)
 			}

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// exec can't keep its promise here: without process groups nobody can tell what a
+// supervise can't keep exec's promise here: without process groups nobody can tell what a
 // command has started.
-func (a *app) exec(context.Context, *session, *execution) error {
+func supervise(context.Context, *app, *session, *execution) error {
 	return configuration("exec: this system has no process groups: use redlock hold")
 }
 

@@ -5,6 +5,7 @@ package main_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -157,6 +158,34 @@ func TestExecIsBusyWhileAnotherHolds(t *testing.T) {
 	}
 	execute(t, nodes, "-n", "k", "echo", "started").want(t, 69, "no quorum")
 	execute(t, nodes, "--wait", "300ms", "k", "echo", "started").want(t, 69, "no quorum")
+}
+
+// short is the program with locks whose first lease is short.
+func short(t *testing.T, nodes string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := prepare(t, nodes)
+	cmd.Path, cmd.Args = os.Args[0], append([]string{os.Args[0]}, args...)
+	cmd.Env = append(cmd.Env, actVar+"=short")
+	return cmd
+}
+
+// With a first lease of three seconds, the default --kill-after of a TTL of 30 s has come
+// before the start, and that of 10 s comes half a second later.
+func TestExecPlansByTheWholeTTLThoughTheFirstLeaseIsShort(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	for _, ttl := range []time.Duration{10 * time.Second, 30 * time.Second} {
+		key := "k" + ttl.String()
+		r := finish(t, short(t, nodes, append(execFlags[:3:3], "--ttl", ttl.String(), key, "sh", "-c", "echo $REDLOCK_VALIDITY_MS; sleep 1")...))
+		r.want(t, 0)
+		left, err := strconv.Atoi(strings.TrimSpace(r.out))
+		if got, least := time.Duration(left)*time.Millisecond, ttl*2/3; err != nil || got < least || got > ttl {
+			t.Errorf("a TTL of %v: the command was told of %q ms; want %v at least", ttl, r.out, least)
+		}
+		if n := exists(t, servers, key); n != 0 {
+			t.Errorf("got %d keys afterwards; want none", n)
+		}
+	}
 }
 
 // waits tells whether a program has begun to speak to its nodes, which comes after
@@ -320,7 +349,7 @@ func owners(t *testing.T, servers []*chaos.Server, key string) []string {
 }
 
 // consul lock signals the number of a child that has ended, and then is not to
-// be stirred. Here a late signal ends the wait that is left.
+// be woken. Here a late signal ends the wait that is left.
 func TestDefectALateSignalIsLostOrHitsAnother(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)

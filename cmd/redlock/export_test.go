@@ -14,8 +14,8 @@ func Judge(views []NodeView, quorum int) (says, owner string, most int) {
 	for i, b := range views {
 		in[i] = nodeView{b.Counts, b.Owner}
 	}
-	v, owner, most := judge(in, quorum)
-	return string(v), owner, most
+	k, owner, most := judge(in, quorum)
+	return string(k), owner, most
 }
 
 // Redact is redact, for the tests.
@@ -26,3 +26,9 @@ var TakeArguments = takeArguments
 
 // CloseSession closes a session of one client, for the tests.
 func CloseSession(c *redis.Client) error { return (&session{clients: []*redis.Client{c}}).close() }
+
+// Lengthen is lengthen, for the tests.
+var Lengthen = lengthen
+
+// ExitCode is exitCode, for the tests.
+var ExitCode = exitCode

@@ -6,6 +6,9 @@ import (
 	"context"
 	"os"
 	"syscall"
+	"time"
+
+	"github.com/quorumkit/redlock"
 )
 
 // Raced is the program, to which a signal comes the moment that exec's command
@@ -13,5 +16,16 @@ import (
 func Raced(args []string) int {
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	a.started = func() { _ = syscall.Kill(os.Getpid(), syscall.SIGUSR1) }
-	return a.main(context.Background(), args)
+	return runCommand(context.Background(), a, args)
+}
+
+// FirstLease is what a lock of Short has at first: less than the commands ask for, as
+// after a grant by a release.
+const FirstLease = 3 * time.Second
+
+// Short is the program, whose locks have the first lease of a grant, whatever --ttl says.
+func Short(args []string) int {
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	a.options = []redlock.Option{redlock.WithTTL(FirstLease)}
+	return runCommand(context.Background(), a, args)
 }

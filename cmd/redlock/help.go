@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"strings"
 )
 
@@ -13,6 +14,29 @@ const exitTable = `Exit status:
    75  somebody else holds the lock   127  the command was not found
     1  any other failure            128+n  ended by signal n
 `
+
+// help prints the list of the commands, or one page.
+func help(a *app, args []string) error {
+	if len(args) < 2 {
+		_, err := io.WriteString(a.stdout, overview())
+		return err
+	}
+	c, _ := find(args[1:])
+	if c == nil {
+		return usage("there is no command %q; see: redlock help", strings.Join(args[1:], " "))
+	}
+	return explain(a, *c)
+}
+
+// explain prints the page of one command.
+func explain(a *app, c command) error {
+	own, common := flags(c.name), flags(c.name)
+	c.define(own)
+	new(connection).define(common)
+	_, err := fmt.Fprintf(a.stdout, "usage: redlock %s %s\n\n%s\n%s\nFlags of every command:\n%s\n%s",
+		c.name, c.synopsis, strings.TrimSpace(c.about), flagList("\nFlags:\n", own), flagList("", common), exitTable)
+	return err
+}
 
 // overview is what `redlock help` says.
 func overview() string {

@@ -22,26 +22,26 @@ the lock was lost or --max-hold has passed. Whoever
 reads the line must stop when this program ends, for whatever reason: nothing is killed
 here. Where a command can be given, exec is safer.`,
 		define: func(fs *flag.FlagSet) action {
-			q := &lockFlags{}
-			q.define(fs)
+			f := &lockFlags{}
+			f.define(fs)
 			return func(ctx context.Context, a *app, args []string) error {
-				if err := errors.Join(exactly(1, args, "one KEY"), q.validate()); err != nil {
+				if err := errors.Join(exactly(1, args, "one KEY"), f.validate()); err != nil {
 					return err
 				}
-				q.listen()
-				return a.withSession(ctx, func(ctx context.Context, f *session) error {
-					err := a.hold(ctx, f, args[0], q)
-					a.remind(ctx, f, err)
+				f.listen()
+				return a.withSession(ctx, func(ctx context.Context, s *session) error {
+					err := a.hold(ctx, s, args[0], f)
+					a.tellLeftOut(ctx, s, err)
 					return err
-				}, append(q.options(), redlock.WithMaxHold(q.maxHold))...)
+				}, append(f.options(), redlock.WithMaxHold(f.maxHold))...)
 			}
 		},
 	}
 }
 
 // hold holds until a signal or a loss.
-func (a *app) hold(ctx context.Context, f *session, key string, q *lockFlags) error {
-	lock, err := q.acquire(ctx, f, key)
+func (a *app) hold(ctx context.Context, s *session, key string, f *lockFlags) error {
+	lock, err := f.acquire(ctx, s, key)
 	if err != nil {
 		return skipped(err)
 	}
@@ -50,7 +50,7 @@ func (a *app) hold(ctx context.Context, f *session, key string, q *lockFlags) er
 		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), lock.Release(ctx))
 	}
 	select {
-	case <-q.signals:
+	case <-f.signals:
 		return lock.Release(ctx)
 	case <-lock.Done():
 		return endedBy(key, lock.Err())

@@ -45,6 +45,22 @@ func TestHoldHoldsUntilASignal(t *testing.T) {
 	}
 }
 
+func TestHoldTellsOfTheWholeTTLThoughTheFirstLeaseIsShort(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	p := start(t, short(t, nodes, "hold", "--node-timeout", "1s", "--ttl", "20s", "k"))
+	eventually(t, "the line", func() bool { return strings.HasSuffix(p.stdout(), "\n") })
+	var line struct {
+		Left int `json:"validity_ms"`
+	}
+	decode(t, p.stdout(), &line)
+	if line.Left < 13_000 || line.Left > 20_000 {
+		t.Errorf("got a validity of %d ms; want that of a TTL of 20 s", line.Left)
+	}
+	p.signal(t, sigTERM)
+	p.wait(t).want(t, 0)
+}
+
 func TestHoldSaysWhichNodesItLeavesOut(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)

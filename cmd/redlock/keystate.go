@@ -23,16 +23,16 @@ type nodeView struct {
 func judge(views []nodeView, quorum int) (keyState, string, int) {
 	shown, empty, silent := map[string]int{}, 0, 0
 	owner, most := "", 0
-	for _, b := range views {
+	for _, v := range views {
 		switch {
-		case !b.counts:
+		case !v.counts:
 			silent++
-		case b.owner == "":
+		case v.owner == "":
 			empty++
 		default:
-			shown[b.owner]++
-			if shown[b.owner] > most {
-				owner, most = b.owner, shown[b.owner]
+			shown[v.owner]++
+			if shown[v.owner] > most {
+				owner, most = v.owner, shown[v.owner]
 			}
 		}
 	}
@@ -48,18 +48,18 @@ func judge(views []nodeView, quorum int) (keyState, string, int) {
 }
 
 // in words, with the count that goes with it.
-func (v keyState) line(most, nodes int) string {
-	switch v {
+func (k keyState) line(most, nodes int) string {
+	switch k {
 	case keyHeld:
 		return fmt.Sprintf("held %d/%d", most, nodes)
 	case keyFree, keySplit, keyUnknown:
 	}
-	return string(v)
+	return string(k)
 }
 
 // color is green where all is well, and yellow where somebody should look.
-func (v keyState) color() paint {
-	switch v {
+func (k keyState) color() paint {
+	switch k {
 	case keyHeld, keyFree:
 		return green
 	case keySplit, keyUnknown:

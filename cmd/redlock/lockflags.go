@@ -23,16 +23,17 @@ type lockFlags struct {
 	holder   string
 	waitSet  func() bool
 	signals  chan os.Signal // that ask for the end, from before anything is sent
+	held     stopwatch      // since the lock was granted
 }
 
-func (q *lockFlags) define(fs *flag.FlagSet) {
-	fs.DurationVar(&q.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
-	fs.DurationVar(&q.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 124")
-	fs.DurationVar(&q.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
-	fs.BoolVar(&q.now, "n", false, "do not wait: give up if somebody else holds it")
-	fs.IntVar(&q.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")
-	fs.StringVar(&q.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
-	q.waitSet = func() bool {
+func (f *lockFlags) define(fs *flag.FlagSet) {
+	fs.DurationVar(&f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
+	fs.DurationVar(&f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 124")
+	fs.DurationVar(&f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
+	fs.BoolVar(&f.now, "n", false, "do not wait: give up if somebody else holds it")
+	fs.IntVar(&f.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")
+	fs.StringVar(&f.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
+	f.waitSet = func() bool {
 		set := false
 		fs.Visit(func(f *flag.Flag) { set = set || f.Name == "wait" })
 		return set
@@ -40,79 +41,90 @@ func (q *lockFlags) define(fs *flag.FlagSet) {
 }
 
 // validate checks what the library can't know.
-func (q *lockFlags) validate() error {
+func (f *lockFlags) validate() error {
 	switch {
-	case q.wait < 0:
-		return usage("--wait %v: give a positive duration, or 0 for one attempt", q.wait)
-	case q.maxHold < 0:
-		return usage("--max-hold %v: give a positive duration", q.maxHold)
-	case q.now && q.wait > 0:
+	case f.wait < 0:
+		return usage("--wait %v: give a positive duration, or 0 for one attempt", f.wait)
+	case f.maxHold < 0:
+		return usage("--max-hold %v: give a positive duration", f.maxHold)
+	case f.now && f.wait > 0:
 		return usage("give -n or --wait, not both")
-	case q.busyCode < 0 || q.busyCode > 255:
-		return usage("-E %d: give a status from 0 to 255", q.busyCode)
+	case f.busyCode < 0 || f.busyCode > 255:
+		return usage("-E %d: give a status from 0 to 255", f.busyCode)
 	}
-	q.now = q.now || q.waitSet() && q.wait == 0
+	f.now = f.now || f.waitSet() && f.wait == 0
 	return nil
 }
 
 // listen has signals kept for acquire, and for what follows it.
-func (q *lockFlags) listen() {
-	q.signals = make(chan os.Signal, 64) // nobody types faster than it is read
-	watchFor(q.signals, endings...)
+func (f *lockFlags) listen() {
+	f.signals = make(chan os.Signal, 64) // nobody types faster than it is read
+	watchFor(f.signals, endings...)
 	keepPipes()
 }
 
-func (q *lockFlags) options() []redlock.Option {
-	label := q.holder
+func (f *lockFlags) options() []redlock.Option {
+	label := f.holder
 	if label == "" {
 		host, _ := os.Hostname()
 		label = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
-	return []redlock.Option{redlock.WithTTL(q.ttl), redlock.WithHolder(label + "/")}
+	return []redlock.Option{redlock.WithTTL(f.ttl), redlock.WithHolder(label + "/")}
 }
 
-// acquire takes the lock. A signal that comes before it returns ends the wait; a
-// lock that was granted at the same moment is released, so that nothing is
-// started after the signal.
-func (q *lockFlags) acquire(ctx context.Context, f *session, key string) (*redlock.Lock, error) {
+// acquire takes the lock, and sees to it that it has most of its TTL left (lengthen).
+// A signal that comes before it returns ends the wait; a lock that was granted at the
+// same moment is released, so that nothing is started after the signal. Where it
+// returns an error, no lock is held.
+func (f *lockFlags) acquire(ctx context.Context, s *session, key string) (*redlock.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if q.wait > 0 {
-		ctx, cancel = context.WithTimeout(ctx, q.wait)
-		defer cancel()
-	}
 	var lock *redlock.Lock
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if q.now {
-			lock, err = f.locker.TryAcquire(ctx, key)
-		} else {
-			lock, err = f.locker.Acquire(ctx, key)
+		if lock, err = f.request(ctx, s, key); err == nil {
+			f.held = startWatch()
+			err = lengthen(ctx, lock, f.ttl)
 		}
 	}()
 	var by os.Signal
 	select {
-	case by = <-q.signals:
+	case by = <-f.signals:
 		cancel()
 		<-done
 	case <-done:
 		select {
-		case by = <-q.signals:
+		case by = <-f.signals:
 		default:
 		}
 	}
+	if lock != nil && (by != nil || err != nil) {
+		_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
+	}
 	switch {
 	case by != nil:
-		if lock != nil {
-			_ = lock.Release(ctx) // unconfirmed: it lapses
-		}
 		return nil, &statusError{signalStatus(by), fmt.Errorf("%v while waiting for %s", by, key)}
 	case err != nil && exitCode(err) == exitBusy:
-		return nil, &statusError{q.busyCode, err}
+		return nil, &statusError{f.busyCode, err}
+	case err != nil:
+		return nil, err
 	}
-	return lock, err
+	return lock, nil
+}
+
+// request asks for the lock, for as long as --wait says.
+func (f *lockFlags) request(ctx context.Context, s *session, key string) (*redlock.Lock, error) {
+	if f.now {
+		return s.locker.TryAcquire(ctx, key)
+	}
+	if f.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.wait)
+		defer cancel()
+	}
+	return s.locker.Acquire(ctx, key)
 }
 
 // skipped says nothing about a busy lock whose status was asked to be 0.
@@ -124,18 +136,18 @@ func skipped(err error) error {
 	return err
 }
 
-// remind says which nodes are left out for now. Whoever ends before their wait is
+// tellLeftOut says which nodes are left out for now. Whoever ends before their wait is
 // over does not take them in; if all clients are that short, nobody does.
-func (a *app) remind(ctx context.Context, f *session, err error) {
-	if !f.abstaining() && !abstained(err) {
+func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
+	if !s.abstaining() && !abstained(err) {
 		return
 	}
-	s, err := f.locker.Cluster().Status(ctx)
+	status, err := s.locker.Cluster().Status(ctx)
 	if err != nil {
 		return
 	}
 	var out []string
-	for _, n := range s.Nodes {
+	for _, n := range status.Nodes {
 		switch n.State {
 		case redlock.NodeJoining:
 			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, short(n.Left)))

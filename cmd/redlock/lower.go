@@ -42,7 +42,7 @@ about to get one.`,
 				if to >= 10*time.Millisecond { // what is below is refused as such
 					own = min(own, to) // or this client would raise it again
 				}
-				do := func(ctx context.Context, f *session) error { return a.lower(ctx, f, to, *wait, *yes, *timeout) }
+				do := func(ctx context.Context, s *session) error { return a.lower(ctx, s, to, *wait, *yes, *timeout) }
 				return a.withSession(ctx, do, redlock.WithTTL(min(redlock.DefaultTTL, own)), redlock.WithMaxTTL(own))
 			}
 		},
@@ -50,14 +50,14 @@ about to get one.`,
 }
 
 // lower brings MaxTTL down, or says what it would rely on.
-func (a *app) lower(ctx context.Context, f *session, to time.Duration, wait, yes bool, timeout time.Duration) error {
-	c := f.locker.Cluster()
-	s, err := c.Status(ctx)
+func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes bool, timeout time.Duration) error {
+	c := s.locker.Cluster()
+	status, err := c.Status(ctx)
 	if err != nil {
 		return err
 	}
 	now := time.Duration(0)
-	for _, n := range s.Nodes {
+	for _, n := range status.Nodes {
 		now = max(now, n.MaxTTL)
 	}
 	lower := c.LowerMaxTTL
@@ -66,7 +66,7 @@ func (a *app) lower(ctx context.Context, f *session, to time.Duration, wait, yes
 		a.complain("nodes lower believes that nobody holds a lock with a lease above " + short(to) + ", or is about to get one; if somebody does, and a node forgets, a second holder can get it")
 		lower = c.LowerMaxTTLNow
 	case !wait:
-		if err := a.showNodes(s, f); err != nil {
+		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
 		return usage("nodes lower: nothing done: give --wait, which waits until every lease of before is over (%v); or --yes, at once, if nobody holds a lock with a lease above %v, or is about to get one", now, to)
@@ -83,8 +83,8 @@ func (a *app) lower(ctx context.Context, f *session, to time.Duration, wait, yes
 	if err := lower(ctx, to); err != nil {
 		return err
 	}
-	if s, err = c.Status(ctx); err != nil {
+	if status, err = c.Status(ctx); err != nil {
 		return err
 	}
-	return a.showNodes(s, f)
+	return a.showNodes(status, s)
 }

@@ -22,15 +22,15 @@ has its words. Exit status 69 if fewer than a quorum vote.`,
 				if err := exactly(0, args, "no arguments, or join, admit, retire or lower"); err != nil {
 					return err
 				}
-				return a.withSession(ctx, func(ctx context.Context, f *session) error {
-					s, err := f.locker.Cluster().Status(ctx)
+				return a.withSession(ctx, func(ctx context.Context, s *session) error {
+					status, err := s.locker.Cluster().Status(ctx)
 					if err != nil {
 						return err
 					}
-					if err := a.showNodes(s, f); err != nil {
+					if err := a.showNodes(status, s); err != nil {
 						return err
 					}
-					if s.Votes() < s.Quorum {
+					if status.Votes() < status.Quorum {
 						return quietly(exitNoQuorum)
 					}
 					return nil
@@ -54,7 +54,7 @@ the end of the wait: run this from a timer unit or as a container's init step. W
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.join(ctx, f, *wait, *timeout) })
+				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.join(ctx, s, *wait, *timeout) })
 			}
 		},
 	}
@@ -72,7 +72,7 @@ records say of the number of nodes, their names, retirement or another cluster.`
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.admit(ctx, f, *yes) })
+				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.admit(ctx, s, *yes) })
 			}
 		},
 	}
@@ -91,7 +91,7 @@ that marks are missing.`,
 				if err := exactly(1, args, "the ADDR of one node"); err != nil {
 					return err
 				}
-				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.retire(ctx, f, args[0], *yes) })
+				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.retire(ctx, s, args[0], *yes) })
 			}
 		},
 	}
@@ -118,25 +118,25 @@ type nodeState struct {
 }
 
 // showNodes prints the list.
-func (a *app) showNodes(s redlock.ClusterStatus, f *session) error {
+func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	if a.connection.json {
-		out := clusterShows{Cluster: s.ID, Votes: s.Votes(), Quorum: s.Quorum}
-		for _, n := range s.Nodes {
+		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum}
+		for _, n := range status.Nodes {
 			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), n.Strict, redact(n.Cause), redact(n.Refuses)})
 		}
 		return a.answer(out)
 	}
 	p := a.newPage()
-	id, color := s.ID, green
+	id, color := status.ID, green
 	if id == "" {
 		id = "none yet"
 	}
-	if s.Votes() < s.Quorum {
+	if status.Votes() < status.Quorum {
 		color = red
 	}
-	p.printf("cluster %s: %s, quorum %d%s\n", id, p.in(color, plural(s.Votes(), "vote")+" of "+plural(len(f.names), "node")), s.Quorum, strictWords(s))
+	p.printf("cluster %s: %s, quorum %d%s\n", id, p.in(color, plural(status.Votes(), "vote")+" of "+plural(len(s.names), "node")), status.Quorum, strictWords(status))
 	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
-	for _, n := range s.Nodes {
+	for _, n := range status.Nodes {
 		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), redact(because(n)))
 		r[1].in = yellow
 		if n.State == redlock.NodeMember && n.Refuses == "" {
@@ -149,9 +149,9 @@ func (a *app) showNodes(s redlock.ClusterStatus, f *session) error {
 }
 
 // strictWords says how many records have strict recovery, if any.
-func strictWords(s redlock.ClusterStatus) string {
+func strictWords(status redlock.ClusterStatus) string {
 	strict := 0
-	for _, n := range s.Nodes {
+	for _, n := range status.Nodes {
 		if n.Strict {
 			strict++
 		}
@@ -159,10 +159,10 @@ func strictWords(s redlock.ClusterStatus) string {
 	switch strict {
 	case 0:
 		return ""
-	case len(s.Nodes):
+	case len(status.Nodes):
 		return ", strict recovery"
 	default:
-		return fmt.Sprintf(", strict recovery in %d of %d records", strict, len(s.Nodes))
+		return fmt.Sprintf(", strict recovery in %d of %d records", strict, len(status.Nodes))
 	}
 }
 
@@ -186,26 +186,26 @@ func until(left time.Duration) string {
 }
 
 // join waits for the nodes, or says what there is to wait for.
-func (a *app) join(ctx context.Context, f *session, wait bool, timeout time.Duration) error {
-	c := f.locker.Cluster()
-	s, err := c.Status(ctx)
+func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Duration) error {
+	c := s.locker.Cluster()
+	status, err := c.Status(ctx)
 	if err != nil {
 		return err
 	}
 	outside := 0
-	for _, n := range s.Nodes {
+	for _, n := range status.Nodes {
 		if n.State != redlock.NodeMember && n.State != redlock.NodeUnreachable {
 			outside++
 		}
 	}
 	if outside > 0 {
-		a.complain(joinBelief(s, outside, a.connection.maxTTL))
+		a.complain(joinBelief(status, outside, a.connection.maxTTL))
 	}
 	if !wait && timeout == 0 {
-		if err := a.showNodes(s, f); err != nil {
+		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
-		if outside > 0 || s.Votes() < s.Quorum {
+		if outside > 0 || status.Votes() < status.Quorum {
 			return &statusError{exitBusy, errors.New("nodes join: not done: give --wait to wait for them")}
 		}
 		return nil
@@ -220,65 +220,65 @@ func (a *app) join(ctx context.Context, f *session, wait bool, timeout time.Dura
 	if err := c.Join(ctx); err != nil {
 		return err
 	}
-	if s, err = c.Status(ctx); err != nil {
+	if status, err = c.Status(ctx); err != nil {
 		return err
 	}
-	return a.showNodes(s, f)
+	return a.showNodes(status, s)
 }
 
 // joinBelief is what a join relies on.
-func joinBelief(s redlock.ClusterStatus, outside int, maxTTL time.Duration) string {
-	for _, n := range s.Nodes {
+func joinBelief(status redlock.ClusterStatus, outside int, maxTTL time.Duration) string {
+	for _, n := range status.Nodes {
 		maxTTL = max(maxTTL, n.MaxTTL)
 	}
 	text := plural(outside, "node") + " can vote after a wait. This believes that no client takes a lease above " + short(maxTTL) +
 		", so that after it every lock that such a node may have forgotten is over"
-	if s.ID == "" {
+	if status.ID == "" {
 		text += "; that this is a new cluster, or that the majority of an old one forgot: its tokens then lean on the clocks, once"
 	}
 	return text
 }
 
 // admit takes nodes in on the operator's word.
-func (a *app) admit(ctx context.Context, f *session, yes bool) error {
-	c := f.locker.Cluster()
-	s, err := c.Status(ctx)
+func (a *app) admit(ctx context.Context, s *session, yes bool) error {
+	c := s.locker.Cluster()
+	status, err := c.Status(ctx)
 	if err != nil {
 		return err
 	}
 	a.complain("nodes admit believes that no lock made before on these nodes is held, by anyone; if one is, a second holder can get it")
 	if !yes {
-		if err := a.showNodes(s, f); err != nil {
+		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
 		return usage("nodes admit: nothing done: give --yes if that is so")
 	}
 	err = c.Admit(ctx)
-	if s, statusErr := c.Status(ctx); statusErr == nil {
-		err = errors.Join(a.showNodes(s, f), err)
+	if status, statusErr := c.Status(ctx); statusErr == nil {
+		err = errors.Join(a.showNodes(status, s), err)
 	}
 	return err
 }
 
 // retire finds the node and has it abstain.
-func (a *app) retire(ctx context.Context, f *session, name string, yes bool) error {
+func (a *app) retire(ctx context.Context, s *session, name string, yes bool) error {
 	node := -1
-	for i, n := range f.names {
-		if n == name || f.clients[i].Options().Addr == name {
+	for i, n := range s.names {
+		if n == name || s.clients[i].Options().Addr == name {
 			node = i
 		}
 	}
 	if node < 0 {
-		return usage("nodes retire: %s is not in the list of nodes: %v", redact(name), f.names)
+		return usage("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
 	}
-	a.complain("nodes retire believes that " + f.names[node] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
+	a.complain("nodes retire believes that " + s.names[node] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
 	if !yes {
 		return usage("nodes retire: nothing done: give --yes if that is so")
 	}
-	c := f.locker.Cluster()
+	c := s.locker.Cluster()
 	err := c.Retire(ctx, node)
-	if s, statusErr := c.Status(ctx); statusErr == nil {
-		err = errors.Join(a.showNodes(s, f), err)
+	if status, statusErr := c.Status(ctx); statusErr == nil {
+		err = errors.Join(a.showNodes(status, s), err)
 	}
 	return err
 }

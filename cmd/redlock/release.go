@@ -35,7 +35,7 @@ died lapse by themselves. Without --yes it says what it would remove.`,
 				if !*force {
 					return usage("release: only a holder releases its own lock; to take it away from another, give --force")
 				}
-				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.release(ctx, f, args[0], *yes) })
+				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.release(ctx, s, args[0], *yes) })
 			}
 		},
 	}
@@ -50,12 +50,12 @@ type removal struct {
 	Error     string `json:"error,omitempty"`
 }
 
-func (a *app) release(ctx context.Context, f *session, resource string, yes bool) error {
-	in, err := f.locker.Inspect(ctx, resource)
+func (a *app) release(ctx context.Context, s *session, resource string, yes bool) error {
+	in, err := s.locker.Inspect(ctx, resource)
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 		return err
 	}
-	life, err := tombstoneLife(ctx, f, a.connection.maxTTL)
+	life, err := tombstoneLife(ctx, s, a.connection.maxTTL)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (a *app) release(ctx context.Context, f *session, resource string, yes bool
 		g.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, a.connection.timeout())
 			defer cancel()
-			removed, err := remove(ctx, f.clients[i], in.Key, n.Owner, life)
+			removed, err := remove(ctx, s.clients[i], in.Key, n.Owner, life)
 			out[i].Removed, out[i].Error = removed, oneLine(err)
 			return nil
 		})
@@ -83,12 +83,12 @@ func (a *app) release(ctx context.Context, f *session, resource string, yes bool
 
 // tombstoneLife is the longest lease in the cluster: whatever the holder has
 // under way is over after it.
-func tombstoneLife(ctx context.Context, f *session, life time.Duration) (time.Duration, error) {
-	s, err := f.locker.Cluster().Status(ctx)
+func tombstoneLife(ctx context.Context, s *session, life time.Duration) (time.Duration, error) {
+	status, err := s.locker.Cluster().Status(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for _, n := range s.Nodes {
+	for _, n := range status.Nodes {
 		life = max(life, n.MaxTTL)
 	}
 	return life, nil

@@ -38,7 +38,7 @@ It changes nothing. Exit status 69 if a verdict is unknown. With --json, one lin
 				if !*watch {
 					every = nil
 				}
-				return a.withSession(ctx, func(ctx context.Context, f *session) error { return a.status(ctx, f, args, every) })
+				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.status(ctx, s, args, every) })
 			}
 		},
 	}
@@ -71,13 +71,13 @@ type nodeShows struct {
 }
 
 // status shows the keys once, or every so often until a signal comes.
-func (a *app) status(ctx context.Context, f *session, keys []string, every *time.Duration) error {
+func (a *app) status(ctx context.Context, s *session, keys []string, every *time.Duration) error {
 	signals := make(chan os.Signal, 1)
 	if every != nil {
 		watchFor(signals, endings...)
 	}
 	for {
-		known, err := a.showKeys(ctx, f, keys, every != nil)
+		known, err := a.showKeys(ctx, s, keys, every != nil)
 		if err != nil {
 			return err
 		}
@@ -97,31 +97,31 @@ func (a *app) status(ctx context.Context, f *session, keys []string, every *time
 }
 
 // showKeys looks at every key and prints what it saw.
-func (a *app) showKeys(ctx context.Context, f *session, keys []string, again bool) (known bool, err error) {
+func (a *app) showKeys(ctx context.Context, s *session, keys []string, again bool) (known bool, err error) {
 	p := a.newPage()
 	if again && p.colored {
 		p.WriteString("\x1b[H\x1b[2J")
 	}
 	known = true
-	cluster, err := f.locker.Cluster().Status(ctx)
+	cluster, err := s.locker.Cluster().Status(ctx)
 	if err != nil {
 		return false, err
 	}
 	for i, key := range keys {
-		in, err := f.locker.Inspect(ctx, key)
+		in, err := s.locker.Inspect(ctx, key)
 		if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 			return false, err
 		}
-		s := assess(in, cluster)
-		known = known && s.Verdict != keyUnknown
+		shows := assess(in, cluster)
+		known = known && shows.Verdict != keyUnknown
 		if a.connection.json {
-			p.WriteString(jsonLine(s))
+			p.WriteString(jsonLine(shows))
 			continue
 		}
 		if i > 0 || again {
 			p.WriteByte('\n')
 		}
-		s.print(p)
+		shows.print(p)
 	}
 	return known, a.flush(p)
 }

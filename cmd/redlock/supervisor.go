@@ -45,7 +45,6 @@ const (
 type supervisor struct {
 	execution *execution
 	lock      *redlock.Lock
-	held      stopwatch // since it was acquired
 	child     *child
 	tty       *terminal
 	events    *eventWriter
@@ -58,13 +57,16 @@ type supervisor struct {
 	started   func()    // called as soon as the command runs; nil but in tests
 }
 
-// exec takes the lock and runs the command under it.
-func (a *app) exec(ctx context.Context, f *session, e *execution) error {
-	lock, err := e.acquire(ctx, f, e.key)
+// supervise takes the lock and runs the command under it.
+func supervise(ctx context.Context, a *app, over *session, e *execution) error {
+	lock, err := e.acquire(ctx, over, e.key)
 	if err != nil {
 		return skipped(err)
 	}
-	s := &supervisor{execution: e, lock: lock, held: startWatch(), events: a.newEventWriter(), signals: e.signals, children: make(chan os.Signal, 1), started: a.started}
+	s := &supervisor{
+		execution: e, lock: lock, events: newEventWriter(a.stderr, a.connection.json),
+		signals: e.signals, children: make(chan os.Signal, 1), started: a.started,
+	}
 	err = s.run()
 	if s.child != nil && !s.early {
 		err = s.linger(err)
@@ -116,7 +118,7 @@ func (s *supervisor) run() error {
 func (s *supervisor) left() time.Duration {
 	left := s.lock.Remaining()
 	if most := s.execution.maxHold; most > 0 {
-		left = min(left, most-s.held.elapsed())
+		left = min(left, most-s.execution.held.elapsed())
 	}
 	return left
 }
@@ -160,7 +162,7 @@ func (s *supervisor) reason() string {
 	switch {
 	case cause != nil:
 		return oneLine(endedBy(s.execution.key, cause))
-	case s.execution.maxHold > 0 && s.execution.maxHold-s.held.elapsed() <= s.lock.Remaining():
+	case s.execution.maxHold > 0 && s.execution.maxHold-s.execution.held.elapsed() <= s.lock.Remaining():
 		return fmt.Sprintf("%s was held for --max-hold %v", s.execution.key, s.execution.maxHold)
 	}
 	return fmt.Sprintf("no quorum confirms %s any more", s.execution.key)
@@ -254,7 +256,7 @@ func (s *supervisor) verdict() error {
 // status. A signal ends it.
 func (s *supervisor) linger(status error) error {
 	for {
-		left := s.execution.holdAtLeast - s.held.elapsed()
+		left := s.execution.holdAtLeast - s.execution.held.elapsed()
 		if left <= 0 {
 			return status
 		}

@@ -143,6 +143,7 @@ func TestAStoppedCommandGoesOnOnlyWhileTheLockIsHeld(t *testing.T) {
 
 	const aside = 2 // somebody stops this one, and it is not ours to continue
 	must(t, syscall.Kill(pids[aside], syscall.SIGSTOP))
+	eventually(t, "it stands still", func() bool { return state(pids[aside]) == "T" })
 	k.types(t, "\x1a")
 	k.stops(t)
 	stopped = k.silent(t, file, pids)

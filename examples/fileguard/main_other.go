@@ -1,6 +1,6 @@
 //go:build !unix
 
-// Fileguard needs flock, and a rename that replaces its target in one step.
 package main
 
+// It needs flock, and a rename that replaces its target in one step.
 func main() { println("fileguard runs on Unix systems only") }

@@ -8,6 +8,7 @@ package chance
 
 import (
 	crand "crypto/rand"
+	"encoding/base64"
 	"encoding/binary"
 	"math/rand/v2"
 	"sync"
@@ -65,9 +66,22 @@ func (s *Source) Share(at int64, subject string) float64 {
 // Name returns a value that nobody else has: a UUID of version 4.
 func (s *Source) Name() string { return string(s.AppendName(nil)) }
 
+// ID returns a value that nobody else has, in 22 characters: the 128 bits of a Name. A
+// queue's members are ids with owner values behind them, and Redis keeps a small sorted
+// set as a list for as long as none is longer than 64 bytes.
+func (s *Source) ID() string {
+	id := s.next()
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
 // AppendName appends what Name returns. It allocates nothing where there is room.
 func (s *Source) AppendName(to []byte) []byte {
-	var id uuid.UUID
+	text, _ := s.next().MarshalText() // never an error
+	return append(to, text...)
+}
+
+// next is the next UUID.
+func (s *Source) next() (id uuid.UUID) {
 	if s == nil {
 		_, _ = crand.Read(id[:]) // never an error
 	} else {
@@ -76,8 +90,7 @@ func (s *Source) AppendName(to []byte) []byte {
 		binary.BigEndian.PutUint64(id[8:], mix(s.seed+1, n))
 	}
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, of RFC 9562
-	text, _ := id.MarshalText()                     // never an error
-	return append(to, text...)
+	return id
 }
 
 // mix is the finalizer of splitmix64 over both.

@@ -46,11 +46,11 @@ type CrossCheck struct {
 
 // NewCrossCheck is of so many nodes that have shown nothing yet.
 func NewCrossCheck(nodes int, factor float64) *CrossCheck {
-	w := &CrossCheck{factor: factor, latest: make([]Sample, nodes), around: make([][]Sample, nodes), gaps: make([]gap, nodes)}
-	for i := range w.around {
-		w.around[i] = make([]Sample, nodes)
+	c := &CrossCheck{factor: factor, latest: make([]Sample, nodes), around: make([][]Sample, nodes), gaps: make([]gap, nodes)}
+	for i := range c.around {
+		c.around[i] = make([]Sample, nodes)
 	}
-	return w
+	return c
 }
 
 // Step is a step that a node made in a gap, by at least so much.
@@ -61,26 +61,26 @@ type Step struct {
 
 // Take takes in a sample of a node, and returns the steps that it brings to
 // light: the node's own, and those of others that it is a witness of.
-func (w *CrossCheck) Take(node int, r Sample) []Step {
-	if last := w.latest[node]; last.At != 0 && r.At.Sub(last.At) > longGap {
-		w.gaps[node] = gap{from: last, to: r, others: slices.Clone(w.around[node])}
+func (c *CrossCheck) Take(node int, r Sample) []Step {
+	if last := c.latest[node]; last.At != 0 && r.At.Sub(last.At) > longGap {
+		c.gaps[node] = gap{from: last, to: r, others: slices.Clone(c.around[node])}
 	}
-	w.latest[node] = r
-	copy(w.around[node], w.latest)
-	for i, around := range w.around {
-		if around[node].At == 0 && w.latest[i].At != 0 && r.At.Sub(w.latest[i].At) <= nearby {
+	c.latest[node] = r
+	copy(c.around[node], c.latest)
+	for i, around := range c.around {
+		if around[node].At == 0 && c.latest[i].At != 0 && r.At.Sub(c.latest[i].At) <= nearby {
 			around[node] = r
 		}
 	}
 	var found []Step
-	for i := range w.gaps {
-		g := &w.gaps[i]
+	for i := range c.gaps {
+		g := &c.gaps[i]
 		switch {
 		case g.to.At == 0:
 		case r.At.Sub(g.to.At) > nearby:
 			*g = gap{}
 		default:
-			if by := w.judge(i); by != 0 {
+			if by := c.judge(i); by != 0 {
 				found = append(found, Step{i, by})
 				*g = gap{}
 			}
@@ -91,15 +91,15 @@ func (w *CrossCheck) Take(node int, r Sample) []Step {
 
 // judge is how far node i stepped in its gap, by the word of another node; 0: it
 // did not, or nobody can tell.
-func (w *CrossCheck) judge(i int) time.Duration {
-	g := &w.gaps[i]
-	slack := Drift(g.to.At.Sub(g.from.At), w.factor*keptFactor)
+func (c *CrossCheck) judge(i int) time.Duration {
+	g := &c.gaps[i]
+	slack := Drift(g.to.At.Sub(g.from.At), c.factor*keptFactor)
 	by := g.from.moveTo(g.to).beyond(slack)
 	if by == 0 {
 		return 0
 	}
 	for j, before := range g.others {
-		after := w.latest[j]
+		after := c.latest[j]
 		covers := before.At != 0 && before.At.Sub(g.from.At) <= nearby && g.to.At.Sub(after.At) <= nearby
 		if j != i && covers && before.moveTo(after).within(slack) {
 			return by

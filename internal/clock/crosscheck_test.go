@@ -11,11 +11,11 @@ import (
 )
 
 // clocks makes samples of nodes whose clocks are apart, by an hour each.
-type clocks []reading
+type clocks []sample
 
 // at samples a node at a moment; its clock has moved against ours since the start.
 func (c *clocks) at(now time.Duration, node int, moved, trip time.Duration) {
-	*c = append(*c, reading{
+	*c = append(*c, sample{
 		Node: node, Sent: now, Received: now + trip, Shows: now + trip/2 + moved + time.Duration(node+1)*time.Hour,
 	})
 }
@@ -120,7 +120,7 @@ func TestWitnessesInventNoStep(t *testing.T) {
 
 // stepsWitnessed has the nodes witness the samples, one after another, and
 // returns the steps that they brought to light.
-func stepsWitnessed(nodes int, factor float64, samples []reading) map[int]time.Duration {
+func stepsWitnessed(nodes int, factor float64, samples []sample) map[int]time.Duration {
 	w, found := clock.NewCrossCheck(nodes, factor), map[int]time.Duration{}
 	for _, s := range samples {
 		for _, step := range w.Take(s.Node, clock.SampleOf(clock.Instant(s.Sent), clock.Instant(s.Received), time.Unix(0, int64(s.Shows)))) {

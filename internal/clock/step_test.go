@@ -44,9 +44,9 @@ func stepBetween(sent, received [2]time.Duration, server [2]time.Duration, facto
 	return r(0).StepTo(r(1), factor)
 }
 
-// reading is a sample of a node's clock: asked for, answered by a server that
+// sample is a sample of a node's clock: asked for, answered by a server that
 // showed a time, and received, all since some origin.
-type reading struct {
+type sample struct {
 	Node                  int
 	Sent, Received, Shows time.Duration
 }
@@ -57,7 +57,7 @@ func TestAClockThatRunsTooFastIsSeenHoweverOftenItIsRead(t *testing.T) {
 	const factor = 0.01
 	for _, rate := range []float64{1.03, 1.5, 0.97, 0.5} {
 		for _, every := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond, time.Second} {
-			var samples []reading
+			var samples []sample
 			for at := time.Duration(0); at < 5*time.Second; at += every {
 				samples = append(samples, readAt(at, 50*time.Microsecond, rate))
 			}
@@ -69,13 +69,13 @@ func TestAClockThatRunsTooFastIsSeenHoweverOftenItIsRead(t *testing.T) {
 }
 
 // A clock that keeps the rate to within the drift is never said to have stepped,
-// however often it is read, and however long a reading takes.
-func TestManyReadingsOfAGoodClockInventNoStep(t *testing.T) {
+// however often it is read, and however long a sample takes.
+func TestManySamplesOfAGoodClockInventNoStep(t *testing.T) {
 	const factor = 0.01
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
 		rate := 1 + factor*(2*r.Float64()-1)
-		var samples []reading
+		var samples []sample
 		for at := time.Duration(0); len(samples) < 300; {
 			at += time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 300 * time.Millisecond, time.Minute}[r.IntN(3)])))
 			s := readAt(at, time.Duration(r.Int64N(int64(250*time.Millisecond))), rate)
@@ -84,19 +84,19 @@ func TestManyReadingsOfAGoodClockInventNoStep(t *testing.T) {
 			at = s.Received
 		}
 		if n := firstStep(factor, samples); n != 0 {
-			t.Fatalf("at %v times the rate: got a step at reading %d; want none", rate, n)
+			t.Fatalf("at %v times the rate: got a step at sample %d; want none", rate, n)
 		}
 	}
 }
 
 // readAt reads a clock that runs at a rate, at a time, by a round trip.
-func readAt(at, trip time.Duration, rate float64) reading {
-	return reading{Sent: at, Received: at + trip, Shows: time.Hour + time.Duration(float64(at+trip/2)*rate)}
+func readAt(at, trip time.Duration, rate float64) sample {
+	return sample{Sent: at, Received: at + trip, Shows: time.Hour + time.Duration(float64(at+trip/2)*rate)}
 }
 
 // firstStep reads a clock again and again, as a node's is, and returns how many
 // samples it took to see a step; 0: none was seen.
-func firstStep(factor float64, samples []reading) int {
+func firstStep(factor float64, samples []sample) int {
 	var known clock.Sample
 	for i, s := range samples {
 		next := clock.SampleOf(clock.Instant(s.Sent), clock.Instant(s.Received), time.Unix(0, int64(s.Shows)))

@@ -11,6 +11,18 @@ import (
 	"unicode/utf8"
 )
 
+// Hopeless tells whether so many of the nodes refuse for good, by what each gave as its
+// cause, that waiting can't bring this quorum.
+func Hopeless(nodes, quorum int, cause func(node int) error) bool {
+	usable := 0
+	for i := range nodes {
+		if !errors.Is(cause(i), ErrMisconfigured) {
+			usable++
+		}
+	}
+	return usable < quorum
+}
+
 // IsText tells whether s is printable text: no control characters, nothing that
 // turns the direction of what follows, no broken UTF-8.
 func IsText(s string) bool {

@@ -12,6 +12,9 @@ const (
 	WakeChannel  = OwnPrefix + "wake:"  // and the Locker's id
 )
 
+// MaxKeyLength is the longest name of a lock, in bytes, prefix included.
+const MaxKeyLength = 4096
+
 // stripes is how many counters of tokens a node has: names share them.
 const stripes = 4096
 

@@ -41,6 +41,12 @@ var releaseBody string
 //go:embed release_batch.lua
 var releaseBatchBody string
 
+//go:embed hand.lua
+var handBody string
+
+//go:embed hand_one.lua
+var handOneBody string
+
 //go:embed ask.lua
 var askBody string
 
@@ -77,6 +83,8 @@ var (
 	ReseedScript       = newScript("reseed", reseedBody)
 	ReleaseScript      = newScript("release", releaseBody)
 	ReleaseBatchScript = newScript("release_batch", releaseBatchBody)
+	HandScript         = newScript("hand", handBody)
+	HandOneScript      = newScript("hand_one", handOneBody)
 	AskScript          = newScript("ask", askBody)
 	PassScript         = newScript("pass", passBody)
 	LookScript         = newScript("look", lookBody)
@@ -92,7 +100,7 @@ var (
 
 	// VotingScripts are loaded on a verified member only: their absence is what
 	// keeps a restarted server from voting.
-	VotingScripts = []*Script{AcquireScript, AcquireBatchScript, RaiseScript, ExtendScript, ReseedScript, AskScript, PassScript}
+	VotingScripts = []*Script{AcquireScript, AcquireBatchScript, RaiseScript, ExtendScript, ReseedScript, AskScript, PassScript, HandScript, HandOneScript}
 	// KeepingScripts may be loaded on any node, like those of the membership.
 	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript}
 )
@@ -103,6 +111,7 @@ const (
 	AcquireBatchSize = 64
 	ReleaseBatchSize = 64
 	ExtendBatchSize  = 250
+	HandBatchSize    = 32
 	AskBatchSize     = 32
 	LookBatchSize    = 250
 )

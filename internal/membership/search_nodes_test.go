@@ -66,7 +66,7 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	if v.member() && !v.loaded {
 		put(loadScripts, func(v *server, _ *memberState) { v.loaded = true })
 	}
-	if sys.slip == slipOtherConnection {
+	if sys.mistake == mistakeOtherConnection {
 		if v.member() {
 			v.read = true // somebody read it, and is about to load
 		} else if v.read && !v.loaded {
@@ -94,7 +94,7 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	restart := func(v *server, s *memberState) {
 		s.faults--
 		v.process++
-		v.loaded = v.loaded && sys.slip == slipCacheSurvives
+		v.loaded = v.loaded && sys.mistake == mistakeCacheSurvives
 	}
 	if sys.blank {
 		put(restartBlank, func(v *server, s *memberState) { restart(v, s); v.data = data{} })
@@ -114,7 +114,7 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	if sys.follows && v.isSaved {
 		put(followStandby, func(v *server, s *memberState) { // its scripts stay
 			s.faults--
-			if sys.slip != slipNoHistory {
+			if sys.mistake != mistakeNoHistory {
 				v.process++
 			}
 			v.data, v.saved, v.isSaved = v.saved, data{}, false
@@ -150,7 +150,7 @@ func (sys *memberSystem) lower(s *memberState, n uint8, put func(uint8, func(*se
 				if v.cluster == 0 {
 					continue
 				}
-				if change(v); sys.slip != slipLowerSilent {
+				if change(v); sys.mistake != mistakeLowerSilent {
 					v.epochs++
 					v.node.Epoch = scriptmodel.Epoch(v.epochs)
 				}
@@ -162,7 +162,7 @@ func (sys *memberSystem) lower(s *memberState, n uint8, put func(uint8, func(*se
 	case n > 0:
 	case s.lowered == 0:
 		put(lowerMaxTTL, all(func(v *server) { v.was, v.maxTTL, v.due = v.maxTTL, 1, v.maxTTL }))
-	case s.lowered == 1 && (s.servers[sys.nodes-1].due == 0 || sys.slip == slipLowerAtOnce):
+	case s.lowered == 1 && (s.servers[sys.nodes-1].due == 0 || sys.mistake == mistakeLowerAtOnce):
 		put(dropMaxTTL, all(func(v *server) { v.was = 0 }))
 	}
 }
@@ -242,7 +242,7 @@ func (sys *memberSystem) looks(s *memberState, k *joiner, n uint8) bool {
 
 // waits is how long a joiner waits, in units.
 func (sys *memberSystem) waits() uint8 {
-	if sys.slip == slipRejoinAtOnce || sys.slip == slipReadBeforeWait {
+	if sys.mistake == mistakeRejoinAtOnce || sys.mistake == mistakeReadBeforeWait {
 		return 0
 	}
 	return sys.life
@@ -273,7 +273,7 @@ func (sys *memberSystem) glimpse(v *server) glimpse {
 // look reads the server. A joiner that sees nothing to do forgets all.
 func (sys *memberSystem) look(s *memberState, j, n uint8) {
 	k, v := &s.joiners[j], &s.servers[n]
-	if sys.slip == slipLoadBeforeMember {
+	if sys.mistake == mistakeLoadBeforeMember {
 		v.loaded = true
 	}
 	before := k.waits[n]
@@ -306,10 +306,10 @@ func (sys *memberSystem) look(s *memberState, j, n uint8) {
 
 // install runs install.lua.
 func (sys *memberSystem) install(v *server, o order) {
-	if v.process != o.run || sys.slip != slipNoNonce && (v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run) {
+	if v.process != o.run || sys.mistake != mistakeNoNonce && (v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run) {
 		return
 	}
-	if sys.slip == slipInstallWipes {
+	if sys.mistake == mistakeInstallWipes {
 		v.node = scriptmodel.Node{}
 	}
 	v.epochs++
@@ -338,7 +338,7 @@ func (sys *memberSystem) observation(g glimpse) membership.Observation {
 		return membership.Unread(membership.Observation{}, nowInstant, nowInstant, "no answer")
 	}
 	at := ago(g.age)
-	if sys.slip == slipReadBeforeWait || sys.slip == slipOldReads {
+	if sys.mistake == mistakeReadBeforeWait || sys.mistake == mistakeOldReads {
 		at = nowInstant
 	}
 	var rec *membership.Record
@@ -346,7 +346,7 @@ func (sys *memberSystem) observation(g glimpse) membership.Observation {
 		r := recordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.config(0).MaxTTL, 0)
 		if sys.lowers {
 			r = recordOf(r.Epoch, r.Cluster, r.Run, r.Names, time.Duration(g.maxTTL)*unit, 0)
-			if sys.slip != slipWaitsByNew {
+			if sys.mistake != mistakeWaitsByNew {
 				r.Was = time.Duration(g.was) * unit
 			}
 		}
@@ -414,14 +414,14 @@ func (sys *memberSystem) decide(s *memberState, j, n uint8) answer {
 
 func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number, admit bool) answer {
 	p := sys.plan(k, j, n, clock, admit)
-	if sys.slip == slipMarkIgnored && p.Action == membership.DoNothing {
+	if sys.mistake == mistakeMarkIgnored && p.Action == membership.DoNothing {
 		p = sys.plan(k.unmarked(), j, n, clock, admit)
 	}
 	if p.Action != membership.DoInstall {
 		return answer{notice: p.Action == membership.DoNotice}
 	}
 	o := order{nonce: k.waits[n].nonce, run: k.waits[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record.Base)}
-	o.strict = p.Record.Strict && sys.slip != slipMarkLost
+	o.strict = p.Record.Strict && sys.mistake != mistakeMarkLost
 	if sys.lowers {
 		o.maxTTL = uint8(p.Record.MaxTTL / unit)
 	}
@@ -430,7 +430,7 @@ func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number, ad
 			o.cluster = id
 		}
 	}
-	if sys.slip == slipStripesBelieved && k.seen[n].cluster != 0 {
+	if sys.mistake == mistakeStripesBelieved && k.seen[n].cluster != 0 {
 		o.base = 0
 	}
 	return answer{order: o, install: true, founding: p.Founding}

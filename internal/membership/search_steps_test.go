@@ -132,14 +132,14 @@ func (sys *memberSystem) lease(c uint8) scriptmodel.Tick {
 	if sys.lowers && c > 0 {
 		return 1
 	}
-	if sys.slip == slipLongLease {
+	if sys.mistake == mistakeLongLease {
 		return scriptmodel.Tick(2 * sys.life)
 	}
 	return scriptmodel.Tick(sys.life)
 }
 
 func (sys *memberSystem) validity(c uint8) uint8 {
-	if sys.slip == slipNoDrift {
+	if sys.mistake == mistakeNoDrift {
 		return uint8(sys.lease(c))
 	}
 	return uint8(sys.lease(c)) - sys.drift
@@ -168,7 +168,7 @@ func (sys *memberSystem) act(s *memberState, c uint8, yield yieldMember) {
 			sys.settleRaised(s, c, yield)
 		}
 	case held:
-		if k.rounds < sys.extends && k.more == 0 && (k.left > 0 || sys.slip == slipLapsedExtends) {
+		if k.rounds < sys.extends && k.more == 0 && (k.left > 0 || sys.mistake == mistakeLapsedExtends) {
 			yield(search.Step{Kind: extendClient, A: c}, sys.extend(*s, c))
 		}
 		sys.confirm(s, c, yield)
@@ -202,7 +202,7 @@ func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 		if quorum.Count(votes).Verdict() != quorum.Won {
 			return
 		}
-		switch ruling, t := quorum.Settle(votes); ruling {
+		switch verdict, t := quorum.Settle(votes); verdict {
 		case quorum.Settled:
 			yield(search.Step{Kind: winClient, A: c, B: uint8(t)}, sys.win(*s, c, scriptmodel.Number(t)))
 		case quorum.Uneven, quorum.Waiting: // how long it waits is a matter of speed
@@ -226,7 +226,7 @@ func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 // tooLong tells whether a client that raised MaxTTL, from one unit, took as long for
 // its round: a node that forgot meanwhile may be back.
 func (sys *memberSystem) tooLong(k *client, c uint8) bool {
-	return sys.lowers && c == 0 && sys.slip != slipLongRound && k.left < sys.validity(c)
+	return sys.lowers && c == 0 && sys.mistake != mistakeLongRound && k.left < sys.validity(c)
 }
 
 // parts calls f with every part of the nodes that fit.
@@ -298,7 +298,7 @@ func (sys *memberSystem) confirm(s *memberState, c uint8, yield yieldMember) {
 			confirmed++
 		}
 	}
-	if confirmed < quorum.Size(sys.nodes) || k.more == 0 || k.left == 0 && sys.slip != slipLapsedExtends {
+	if confirmed < quorum.Size(sys.nodes) || k.more == 0 || k.left == 0 && sys.mistake != mistakeLapsedExtends {
 		return
 	}
 	next := *s
@@ -349,7 +349,7 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	k := &s.clients[c]
 	link := &k.visits[n]
 	votes, epoch := sys.votes(&s.servers[n], link)
-	votes = votes && (!sys.lowers || sys.slip == slipLowerSilent || scriptmodel.Tick(s.servers[n].maxTTL) >= sys.lease(c)) // it was read under this epoch
+	votes = votes && (!sys.lowers || sys.mistake == mistakeLowerSilent || scriptmodel.Tick(s.servers[n].maxTTL) >= sys.lease(c)) // it was read under this epoch
 	votes = votes && sys.bindable(&s.servers[n], c)
 	owner, life := ownerOf(c), sys.lease(c)
 	counts := !sys.follows || s.servers[n].run == s.servers[n].process // by the look behind the command
@@ -398,7 +398,7 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	at(takeRelease, link.release, func(l *visit, node *scriptmodel.Node) {
 		l.release = false
 		r := scriptmodel.Release{Owner: owner}
-		if sys.slip != slipNoTombstone {
+		if sys.mistake != mistakeNoTombstone {
 			r.Tombstone = scriptmodel.Tick(sys.life)
 		}
 		node.Release(0, r)
@@ -425,10 +425,10 @@ func (sys *memberSystem) votes(v *server, link *visit) (bool, scriptmodel.Epoch)
 	if !v.loaded {
 		return false, 0
 	}
-	if sys.slip == slipNoEpoch && v.node.Epoch == 0 {
+	if sys.mistake == mistakeNoEpoch && v.node.Epoch == 0 {
 		return true, 1
 	}
-	if sys.slip != slipEpochReturns && v.returned() && !link.late {
+	if sys.mistake != mistakeEpochReturns && v.returned() && !link.late {
 		return false, 0
 	}
 	return v.node.Epoch != 0 && (link.until == 0 || uint8(v.node.Epoch) < link.until), v.node.Epoch

@@ -55,13 +55,13 @@ func (sys *memberSystem) left(s *memberState) bool {
 
 // forbids tells whether the joiner must not found the cluster now.
 func (sys *memberSystem) forbids(s *memberState, j uint8) bool {
-	return sys.option(j) || s.bound && (!s.gone || sys.slip == slipNoneLeft)
+	return sys.option(j) || s.bound && (!s.gone || sys.mistake == mistakeNoneLeft)
 }
 
 // bindable tells whether the client counts the vote of the server: with the option
 // it does when it has read the mark, under the epoch that votes.
 func (sys *memberSystem) bindable(v *server, c uint8) bool {
-	return sys.strict != strictFirst || c != 0 || v.strict || sys.slip == slipMarkLater
+	return sys.strict != strictFirst || c != 0 || v.strict || sys.mistake == mistakeMarkLater
 }
 
 // unmarked is the joiner as if it had seen no mark.
@@ -152,24 +152,24 @@ func TestSearchMembershipFoundsNoStrictClusterAgainOnRandomWalks(t *testing.T) {
 // breakingStrict are the rules of strict recovery, each broken. The last breaks the
 // property, and shows that founding is reached at all.
 var breakingStrict = []struct {
-	name   string
-	slip   slip
-	want   error
-	change func(*memberSystem)
+	name    string
+	mistake mistake
+	want    error
+	change  func(*memberSystem)
 }{
-	{"a founder ignores the mark", slipMarkIgnored, errFoundedAgain, forgetful(strictAll, 2, func(*memberSystem) {})},
-	{"an install without the mark", slipMarkLost, errFoundedAgain, forgetful(strictAll, 3, func(*memberSystem) {})},
-	{"a founder believes reads of before its waits", slipOldReads, errFoundedAgain, forgetful(strictAll, 3, func(*memberSystem) {})},
-	{"a client with the option counts votes before the mark stands", slipMarkLater, errFoundedAgain, forgetful(strictFirst, 1, newcomer)},
-	{"an operator's install without the mark", slipMarkLost, errMarkLost, forgetful(strictAll, 2, func(s *memberSystem) { s.back = 1 })},
-	{"founding where no record is left", slipNoneLeft, errFoundedAgain, forgetful(strictAll, 3, func(*memberSystem) {})},
+	{"a founder ignores the mark", mistakeMarkIgnored, errFoundedAgain, forgetful(strictAll, 2, func(*memberSystem) {})},
+	{"an install without the mark", mistakeMarkLost, errFoundedAgain, forgetful(strictAll, 3, func(*memberSystem) {})},
+	{"a founder believes reads of before its waits", mistakeOldReads, errFoundedAgain, forgetful(strictAll, 3, func(*memberSystem) {})},
+	{"a client with the option counts votes before the mark stands", mistakeMarkLater, errFoundedAgain, forgetful(strictFirst, 1, newcomer)},
+	{"an operator's install without the mark", mistakeMarkLost, errMarkLost, forgetful(strictAll, 2, func(s *memberSystem) { s.back = 1 })},
+	{"founding where no record is left", mistakeNoneLeft, errFoundedAgain, forgetful(strictAll, 3, func(*memberSystem) {})},
 }
 
 func TestSearchMembershipCheckerCatchesStrictRecoveryUndone(t *testing.T) {
 	for _, c := range breakingStrict {
 		t.Run(c.name, func(t *testing.T) {
 			sys := closedSystem(c.change)
-			sys.slip = c.slip
+			sys.mistake = c.mistake
 			wantCaught(t, sys, 500_000, c.want)
 		})
 	}

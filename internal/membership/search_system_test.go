@@ -19,41 +19,41 @@ const (
 	mostJoiners = 2
 )
 
-// slip is a rule of membership that is broken, for the positive controls.
-type slip uint8
+// mistake is a rule of membership that is broken, for the positive controls.
+type mistake uint8
 
 const (
-	noSlip slip = iota
-	slipNoTombstone
-	slipRejoinAtOnce
-	slipFewOthers        // N-q in place of N-q+1
-	slipNoNonce          // install looks at the run only
-	slipLoadBeforeMember // a joiner loads the voting set on a blank node
-	slipOtherConnection  // read on one connection, SCRIPT LOAD on another
-	slipStripesBelieved  // a node with old data gets no base
-	slipReadBeforeWait
-	slipNoEpoch       // voting scripts do not look at the epoch
-	slipInstallWipes  // install empties the hash and the keys
-	slipCacheSurvives // the script cache outlives the process
-	slipNoDrift
-	slipLapsedExtends
-	slipLongLease    // a lease above MaxTTL
-	slipEpochReturns // an epoch that another followed votes again
-	slipNoHistory    // an identity is the run_id alone
-	slipLowerAtOnce  // MaxTTL is lowered without the wait
-	slipLowerSilent  // lowering begins no epoch
-	slipWaitsByNew   // waits go by the new MaxTTL while it is lowered
-	slipLongRound    // a round counts that took longer than the MaxTTL that was raised
-	slipMarkIgnored  // a founder does not look at the records' mark of strict recovery
-	slipMarkLost     // an install does not have the mark
-	slipMarkLater    // a client with the option counts votes of nodes without it
-	slipOldReads     // a founder believes reads of before its waits
-	slipNoneLeft     // of the property: a founding where no record is left counts too
+	noMistake mistake = iota
+	mistakeNoTombstone
+	mistakeRejoinAtOnce
+	mistakeFewOthers        // N-q in place of N-q+1
+	mistakeNoNonce          // install looks at the run only
+	mistakeLoadBeforeMember // a joiner loads the voting set on a blank node
+	mistakeOtherConnection  // read on one connection, SCRIPT LOAD on another
+	mistakeStripesBelieved  // a node with old data gets no base
+	mistakeReadBeforeWait
+	mistakeNoEpoch       // voting scripts do not look at the epoch
+	mistakeInstallWipes  // install empties the hash and the keys
+	mistakeCacheSurvives // the script cache outlives the process
+	mistakeNoDrift
+	mistakeLapsedExtends
+	mistakeLongLease    // a lease above MaxTTL
+	mistakeEpochReturns // an epoch that another followed votes again
+	mistakeNoHistory    // an identity is the run_id alone
+	mistakeLowerAtOnce  // MaxTTL is lowered without the wait
+	mistakeLowerSilent  // lowering begins no epoch
+	mistakeWaitsByNew   // waits go by the new MaxTTL while it is lowered
+	mistakeLongRound    // a round counts that took longer than the MaxTTL that was raised
+	mistakeMarkIgnored  // a founder does not look at the records' mark of strict recovery
+	mistakeMarkLost     // an install does not have the mark
+	mistakeMarkLater    // a client with the option counts votes of nodes without it
+	mistakeOldReads     // a founder believes reads of before its waits
+	mistakeNoneLeft     // of the property: a founding where no record is left counts too
 )
 
 // memberSystem is nodes that forget, clients that lock, and joiners that bring
 // the nodes back, over the scripts' model and the library's own rules: who is a
-// member and what must happen next (Fleet.Next), Verdict, Settle, NeedsRaise.
+// member and what must happen next (View.Next), Verdict, Settle, NeedsRaise.
 //
 // What the state need not tell, because a step that is there stands for it:
 //   - A lost message is one that never arrives: delay has no bound.
@@ -95,9 +95,9 @@ type memberSystem struct {
 	lean                    bool                              // only reads that decide something
 	back                    uint64                            // check that all nodes come back in one of so many states; 0: never
 
-	slip slip
-	flaw scriptmodel.Flaw
-	memo *decisions
+	mistake mistake
+	flaw    scriptmodel.Flaw
+	memo    *decisions
 }
 
 // data is all that a server would write to its disk.
@@ -114,7 +114,7 @@ type server struct {
 	saved          data
 	isSaved        bool
 	loaded         bool  // the voting set is in the script cache
-	read           bool  // of slipOtherConnection: a client has read a member, and loads
+	read           bool  // of mistakeOtherConnection: a client has read a member, and loads
 	process        uint8 // its identity
 	epochs, nonces uint8 // so many were given out
 	due            uint8 // until the old MaxTTL may go
@@ -396,11 +396,11 @@ func (sys *memberSystem) config(j uint8) membership.Config {
 	if sys.lowers {
 		maxTTL = unit
 	}
-	if sys.slip == slipRejoinAtOnce {
+	if sys.mistake == mistakeRejoinAtOnce {
 		maxTTL = 0
 	}
 	c := membership.NewConfig(nodeNames[:sys.nodes], maxTTL, sys.option(j))
-	if sys.slip == slipFewOthers {
+	if sys.mistake == mistakeFewOthers {
 		c.Needed--
 	}
 	return c

@@ -125,7 +125,7 @@ func afterLowering(sys *memberSystem, s *memberState) {
 	for n := range sys.nodes {
 		v := &s.servers[n]
 		v.maxTTL = 1
-		if sys.slip != slipLowerSilent {
+		if sys.mistake != mistakeLowerSilent {
 			v.epochs, v.node.Epoch = 3, 3
 		}
 	}
@@ -324,28 +324,28 @@ var breaking = []struct {
 	change func(*memberSystem)
 	far    bool // caught after so many states that only the whole search goes there
 }{
-	{"no tombstone", litter, func(s *memberSystem) { keeping(s); s.slip, s.faults = slipNoTombstone, 0 }, false},
-	{"rejoin at once", forgotten, func(s *memberSystem) { s.slip, s.blank = slipRejoinAtOnce, true }, false},
-	{"N-q others", forgotten, func(s *memberSystem) { s.slip, s.blank = slipFewOthers, true }, false},
-	{"install without the nonce", forgotten, func(s *memberSystem) { s.slip, s.flush, s.start = slipNoNonce, true, lateInstall }, false},
-	{"voting set loaded before membership", forgotten, func(s *memberSystem) { s.slip, s.old = slipLoadBeforeMember, true }, false},
+	{"no tombstone", litter, func(s *memberSystem) { keeping(s); s.mistake, s.faults = mistakeNoTombstone, 0 }, false},
+	{"rejoin at once", forgotten, func(s *memberSystem) { s.mistake, s.blank = mistakeRejoinAtOnce, true }, false},
+	{"N-q others", forgotten, func(s *memberSystem) { s.mistake, s.blank = mistakeFewOthers, true }, false},
+	{"install without the nonce", forgotten, func(s *memberSystem) { s.mistake, s.flush, s.start = mistakeNoNonce, true, lateInstall }, false},
+	{"voting set loaded before membership", forgotten, func(s *memberSystem) { s.mistake, s.old = mistakeLoadBeforeMember, true }, false},
 	{"raise without the owner check", forgotten, func(s *memberSystem) { dropping(s); s.flaw = scriptmodel.RaiseForAnyone }, false},
-	{"verified on another connection than the load", forgotten, func(s *memberSystem) { s.slip, s.old = slipOtherConnection, true }, false},
-	{"an old AOF's stripes believed without base", forgotten, func(s *memberSystem) { s.slip, s.old = slipStripesBelieved, true }, false},
-	{"reading before the wait", forgotten, func(s *memberSystem) { s.slip, s.blank = slipReadBeforeWait, true }, false},
-	{"no epoch check after a flush", forgotten, func(s *memberSystem) { s.slip, s.flush = slipNoEpoch, true }, false},
-	{"an install that wipes keys", forgotten, func(s *memberSystem) { race(s); s.slip = slipInstallWipes }, false},
-	{"a script cache that survives", forgotten, func(s *memberSystem) { s.slip, s.old = slipCacheSurvives, true }, false},
-	{"drift 0", forgotten, func(s *memberSystem) { skewed(s); s.slip = slipNoDrift }, false},
-	{"a lapsed lock that may extend", outlived, func(s *memberSystem) { late(s); s.slip = slipLapsedExtends }, false},
+	{"verified on another connection than the load", forgotten, func(s *memberSystem) { s.mistake, s.old = mistakeOtherConnection, true }, false},
+	{"an old AOF's stripes believed without base", forgotten, func(s *memberSystem) { s.mistake, s.old = mistakeStripesBelieved, true }, false},
+	{"reading before the wait", forgotten, func(s *memberSystem) { s.mistake, s.blank = mistakeReadBeforeWait, true }, false},
+	{"no epoch check after a flush", forgotten, func(s *memberSystem) { s.mistake, s.flush = mistakeNoEpoch, true }, false},
+	{"an install that wipes keys", forgotten, func(s *memberSystem) { race(s); s.mistake = mistakeInstallWipes }, false},
+	{"a script cache that survives", forgotten, func(s *memberSystem) { s.mistake, s.old = mistakeCacheSurvives, true }, false},
+	{"drift 0", forgotten, func(s *memberSystem) { skewed(s); s.mistake = mistakeNoDrift }, false},
+	{"a lapsed lock that may extend", outlived, func(s *memberSystem) { late(s); s.mistake = mistakeLapsedExtends }, false},
 	{"a re-seed without the tombstone check", litter, func(s *memberSystem) { keeping(s); s.flaw = scriptmodel.ReseedDead }, false},
-	{"an identity without the replication id", forgotten, func(s *memberSystem) { s.slip, s.follows = slipNoHistory, true }, false},
-	{"an epoch that comes back", forgotten, func(s *memberSystem) { s.slip, s.swaps, s.faults = slipEpochReturns, true, 2 }, false},
-	{"MaxTTL lowered while a longer lease is held", forgotten, func(s *memberSystem) { lowering(midLowering)(s); s.slip = slipLowerAtOnce }, false},
-	{"MaxTTL lowered without a new epoch", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.slip = slipLowerSilent }, true},
-	{"a round longer than the MaxTTL that it raised", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.slip = slipLongRound }, true},
-	{"waits by the new MaxTTL", forgotten, func(s *memberSystem) { lowering(longLease)(s); s.slip = slipWaitsByNew }, true},
-	{"a lease above MaxTTL", forgotten, func(s *memberSystem) { s.slip, s.blank = slipLongLease, true }, false},
+	{"an identity without the replication id", forgotten, func(s *memberSystem) { s.mistake, s.follows = mistakeNoHistory, true }, false},
+	{"an epoch that comes back", forgotten, func(s *memberSystem) { s.mistake, s.swaps, s.faults = mistakeEpochReturns, true, 2 }, false},
+	{"MaxTTL lowered while a longer lease is held", forgotten, func(s *memberSystem) { lowering(midLowering)(s); s.mistake = mistakeLowerAtOnce }, false},
+	{"MaxTTL lowered without a new epoch", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.mistake = mistakeLowerSilent }, true},
+	{"a round longer than the MaxTTL that it raised", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.mistake = mistakeLongRound }, true},
+	{"waits by the new MaxTTL", forgotten, func(s *memberSystem) { lowering(longLease)(s); s.mistake = mistakeWaitsByNew }, true},
+	{"a lease above MaxTTL", forgotten, func(s *memberSystem) { s.mistake, s.blank = mistakeLongLease, true }, false},
 }
 
 func TestSearchMembershipCheckerCatches(t *testing.T) {

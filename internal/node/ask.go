@@ -1,12 +1,10 @@
 package node
 
 import (
-	"context"
-	"time"
+	"slices"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -35,17 +33,207 @@ type Asks struct {
 	Position int64
 	bid      quorum.Asked
 	Heard    []quorum.Hearing
+	attempt  *grant.Attempt   // of a claim that takes pushes: it has the votes; nil: it takes none
+	since    []clock.Instant  // its leases began no earlier, by node; until when they may be trusted is the attempt's
+	Pushed   bool             // a release granted it on a node
+	Handed   bool             // the release before put it in line, and nothing was asked since
+	said     []grant.Standing // what the nodes said then; nil: it asked for its place
+	unsaid   uint64           // nodes that have not said it yet
+	told     uint64           // nodes that were told of another place
+}
+
+// asked is which nodes were asked; mu is held.
+func (a *Asks) asked() *quorum.Asked {
+	if a.attempt != nil {
+		return &a.attempt.Asked
+	}
+	return &a.bid
+}
+
+// TakePushes has the round's claim granted by releases as well.
+func (r *Round) TakePushes() {
+	r.Claim.Pushes, r.Claim.Stays, r.Claim.Place, r.Claim.InLine = true, true, r.Asks.Position, r.Claim.Owner
+	r.Asks.attempt = grant.NewAttempt(len(r.Votes))
+	r.Asks.since = make([]clock.Instant, len(r.Votes))
+	r.Votes = r.Asks.attempt.Votes
+}
+
+// lease is what a node keeps of a claim that takes pushes.
+type lease struct {
+	since clock.Instant // it began no earlier
+	until clock.Instant // for how long it may be trusted
+}
+
+// grant takes in that node i granted a claim that takes pushes: to an ask, or because a
+// release did (pushed). Its messages may be late: of the tokens the largest counts, and
+// of the leases the latest.
+func (r *Round) grant(i int, t quorum.Token, l lease, pushed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Caller == nil {
+		return
+	}
+	a := r.Asks
+	if !pushed {
+		a.attempt.Answered(i)
+	}
+	r.granted(i, t, l)
+	a.Pushed = a.Pushed || pushed
+	r.wake()
+}
+
+// granted notes a grant; mu is held.
+func (r *Round) granted(i int, t quorum.Token, l lease) {
+	a := r.Asks
+	if l.until > a.attempt.Until[i] {
+		a.since[i] = l.since
+	}
+	a.attempt.Granted(i, t, l.until)
+	r.blame(i, nil)
+}
+
+// refuse takes in what else an ask of such a claim came to.
+func (r *Round) refuse(i int, o quorum.Outcome, cause error) {
+	a := r.Asks.attempt
+	a.Answered(i)
+	if a.Votes[i].Outcome != quorum.Granted {
+		r.blame(i, cause)
+	}
+	a.Refused(i, o)
+	r.wake()
+}
+
+// wake wakes the caller; mu is held.
+func (r *Round) wake() {
+	select {
+	case r.Caller.Wake <- struct{}{}:
+	default:
+	}
+}
+
+// Hint takes in that nodes called.
+func (r *Round) Hint(nodes uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Asks.attempt.Hinted |= nodes
+}
+
+// Gathered has all nodes asked from now on; with last, the time for the last pushes is
+// over as well.
+func (r *Round) Gathered(last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Asks.attempt.All, r.Asks.attempt.Late = true, last
+}
+
+// Again has the nodes asked anew that have not granted: what they said before says
+// nothing of now.
+func (r *Round) Again(all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.Asks.attempt
+	r.Asks.Handed = false
+	a.Sent, a.All, a.Late = a.Out, all, false
+}
+
+// Next is what the attempt does next. The nodes that it asks are noted as asked.
+func (r *Round) Next() (s grant.Step, nodes uint64, granted, all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.Asks.attempt
+	if s, nodes, _ = a.Next(); s == grant.Ask {
+		if r.Asks.Position == quorum.NoTicket { // the nodes say it soon
+			return grant.Wait, 0, true, a.All
+		}
+		a.Ask(nodes)
+	}
+	return s, nodes, quorum.Count(a.Votes).Granted > 0, a.All
+}
+
+// Out tells whether any ask has no reply yet.
+func (r *Round) Out() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Asks.attempt.Out != 0
+}
+
+// Refused tells whether a quorum has refused it as it was asked last, and no node granted.
+func (r *Round) Refused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Asks.Position == quorum.NoTicket { // the nodes have still to be told of its place
+		return false
+	}
+	refused := 0
+	for i, v := range r.Votes {
+		switch {
+		case v.Outcome == quorum.Granted:
+			return false
+		case v.Outcome == quorum.Taken && r.Asks.attempt.Out&(1<<i) == 0:
+			refused++
+		}
+	}
+	return refused >= quorum.Size(len(r.Votes))
+}
+
+// GoesOn tells whether an attempt that rests has something to do: a node granted it, or
+// one that called while an ask was out has answered that.
+func (r *Round) GoesOn() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.Asks.attempt
+	return quorum.Count(r.Votes).Granted > 0 || a.Hinted&^a.Out != 0
+}
+
+// Granted tells whether any node has granted it.
+func (r *Round) Granted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return quorum.Count(r.Votes).Granted > 0
+}
+
+// Leases are, of a closed round that has this token, since when its leases count and
+// until when a quorum of them may be trusted. Where the token was raised, that is until
+// when all may be that granted. The claim stands on the nodes whose leases last so long,
+// and on none that grants it later.
+func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validity) {
+	since, valid.Until = clock.Never, clock.Never
+	for i, v := range r.Votes {
+		if v.Outcome == quorum.Granted {
+			since, valid.Until = min(since, r.Asks.since[i]), min(valid.Until, r.Asks.attempt.Until[i])
+		}
+	}
+	if until, ok := r.Asks.attempt.LeaseUntil(t); ok {
+		valid.Until = until
+	}
+	var stands uint64
+	for i, v := range r.Votes {
+		if v.Outcome == quorum.Granted && r.Asks.attempt.Until[i] >= valid.Until {
+			stands |= 1 << i
+		}
+	}
+	r.Claim.Stand(since, stands)
+	return since, valid
+}
+
+// HeardSoFar is what the refusals say besides, while more may come.
+func (r *Round) HeardSoFar() []quorum.Hearing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.Asks.Heard)
+}
+
+// CausesSoFar are the causes of the votes, while more may come.
+func (r *Round) CausesSoFar() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.Causes)
 }
 
 // hear notes what node i's refusal says besides, before its vote is delivered.
 func (r *Round) hear(i int, reply, more int64) {
 	h := quorum.Hearing{Free: reply == -3}
-	switch {
-	case reply == -9:
-		h.Left = -1
-	case reply <= -10:
-		h.Left = time.Duration(-10-reply) * time.Millisecond
-	}
+	h.Left, _ = leaseLeft(reply)
 	if r.Asks.Position == quorum.NoTicket {
 		h.Ticket = more
 	} else {
@@ -53,7 +241,7 @@ func (r *Round) hear(i int, reply, more int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Caller != nil && r.Votes[i].Outcome == quorum.Pending {
+	if r.Caller != nil && (r.Votes[i].Outcome == quorum.Pending || r.Asks.attempt != nil) {
 		r.Asks.Heard[i] = h
 	}
 }
@@ -86,7 +274,7 @@ func (r *Round) Unanswered() (hints uint64) {
 	defer r.mu.Unlock()
 	for i, v := range r.Votes {
 		if v.Outcome != quorum.Granted {
-			hints |= r.Asks.bid.Hinted & (1 << i)
+			hints |= r.Asks.asked().Hinted & (1 << i)
 		}
 	}
 	return hints
@@ -94,44 +282,27 @@ func (r *Round) Unanswered() (hints uint64) {
 
 // Others are the nodes that a round has won without asking them: the name is free
 // there too, or will be, and a lock that rests on a bare quorum is lost with the
-// first node of it that fails. Nobody waits for their replies.
+// first node of it that fails. Nobody waits for their replies. Of what a release granted
+// there are none: pushes are on their way, and an extension follows.
 func (r *Round) Others() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if quorum.Count(r.Votes).Verdict() != quorum.Won {
 		return 0
 	}
-	b := &r.Asks.bid
+	b := r.Asks.asked()
 	nodes := b.Unasked(len(r.Votes))
+	if r.Asks.Pushed {
+		return 0
+	}
+	if r.Asks.attempt != nil {
+		nodes = 0
+		for i, v := range r.Votes {
+			if v.Outcome != quorum.Granted && b.Out&(1<<i) == 0 {
+				nodes |= 1 << i
+			}
+		}
+	}
 	b.Ask(nodes)
 	return nodes
-}
-
-// addBids makes batches of the asks by a place in line.
-func (n *Node) addBids(one bool) {
-	size := lua.AskBatchSize
-	if one {
-		size = 1
-	}
-	for rest := n.batch.bids; len(rest) > 0; {
-		batch := rest[:min(len(rest), size)]
-		rest = rest[len(batch):]
-		n.addCall(call{cmd: n.askCall(batch), acquires: batch, bids: true})
-	}
-}
-
-// askCall is ask.lua.
-func (n *Node) askCall(rounds []*Round) redis.Cmder {
-	f := &n.batch
-	b := f.call(lua.AskScript, 1+2*len(rounds))
-	f.arena = append(f.arena, lua.NodeKey)
-	f.column(rounds, func(r *Round) any { return &r.Claim.Key })
-	f.column(rounds, func(r *Round) any { return &r.Claim.Dead })
-	f.arena = append(f.arena, &n.epoch, n.Cfg.Process)
-	f.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
-	f.column(rounds, func(r *Round) any { return &r.Claim.Owner })
-	f.column(rounds, func(r *Round) any { return &r.Claim.TTL })
-	f.column(rounds, func(r *Round) any { return &r.Claim.Hint })
-	f.column(rounds, func(r *Round) any { return &r.Asks.Position })
-	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
 }

@@ -1,14 +1,12 @@
 package node
 
 import (
-	"context"
-	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Each command is sent once: a second try would be a new command, and the first
@@ -17,6 +15,7 @@ import (
 type (
 	intCall  struct{ *redis.IntCmd }
 	intsCall struct{ *redis.IntSliceCmd }
+	handCall struct{ *redis.Cmd }
 	// TimeCall is the node's clock, by TIME.
 	TimeCall struct{ *redis.TimeCmd }
 )
@@ -24,6 +23,8 @@ type (
 func (intCall) NoRetry() bool { return true }
 
 func (intsCall) NoRetry() bool { return true }
+
+func (handCall) NoRetry() bool { return true }
 
 // NoRetry keeps go-redis from sending it again.
 func (TimeCall) NoRetry() bool { return true }
@@ -38,7 +39,14 @@ const (
 // batch is one flush: what was taken, and the commands that carry it. The
 // writer has one flush out at a time and uses the same batch again.
 type batch struct {
-	releases   []Release
+	epoch   string        // to send with every vote
+	process string        // the id under which the Locker waits
+	at      clock.Instant // when it is sent
+	reading int64         // the same in ms: the sign of life
+
+	releases   []Release // first those that call who waits, then the hands
+	hands      []Release // the releases that grant
+	pushes     []push
 	groups     []*group
 	raises     []*Round
 	passes     []*Handover
@@ -49,13 +57,14 @@ type batch struct {
 	polls      []Poll
 	sample     bool // somebody wants the node's clock read
 	calls      []call
-	cmds       []redis.Cmder // of the parts, for a pipeline
+	cmds       []redis.Cmder // of the calls
 	sent       clock.Instant
 	unread     error           // why its clock was not read behind what it granted; nil: it was
 	unreleased map[string]bool // the names whose releases failed in it
 	silent     error           // why the node does not vote in this batch; nil: it does
 	doubt      error           // why nothing counts that it grants in this batch; nil: it does
 	proven     bool            // a look behind all else said that it was the one verified
+	singly     int             // acquires at the head that go one by one
 	arena      []any           // the batches' arguments, one after another
 	one        reusable
 }
@@ -70,332 +79,176 @@ type call struct {
 	group    *group
 	pass     *Handover
 	poll     Poll
-	identity bool // it is the look at the node's identity
+	claims   []*Claim // that the poll puts in line; nil: none at that name
+	identity bool     // it is the look at the node's identity
 }
 
-func (f *batch) reset() {
-	f.unread = nil
-	clear(f.calls)
-	clear(f.cmds)
-	f.cmds = f.cmds[:0]
-	clear(f.arena)
-	clear(f.releases)
-	clear(f.groups)
-	clear(f.raises)
-	clear(f.acquires)
-	clear(f.passes)
-	clear(f.bids)
-	clear(f.late)
-	clear(f.polls)
-	f.releases, f.groups, f.raises, f.passes = f.releases[:0], f.groups[:0], f.raises[:0], f.passes[:0]
-	f.acquires, f.bids, f.late, f.probes, f.polls = f.acquires[:0], f.bids[:0], f.late[:0], f.probes[:0], f.polls[:0]
-	f.calls, f.arena = f.calls[:0], f.arena[:0]
+func (b *batch) reset() {
+	b.unread = nil
+	clear(b.calls)
+	clear(b.cmds)
+	b.cmds = b.cmds[:0]
+	clear(b.arena)
+	clear(b.releases)
+	clear(b.groups)
+	clear(b.raises)
+	clear(b.acquires)
+	clear(b.passes)
+	clear(b.bids)
+	clear(b.late)
+	clear(b.polls)
+	clear(b.pushes)
+	b.hands, b.pushes = nil, b.pushes[:0]
+	b.releases, b.groups, b.raises, b.passes = b.releases[:0], b.groups[:0], b.raises[:0], b.passes[:0]
+	b.acquires, b.bids, b.late, b.probes, b.polls = b.acquires[:0], b.bids[:0], b.late[:0], b.probes[:0], b.polls[:0]
+	b.calls, b.arena, b.singly = b.calls[:0], b.arena[:0], 0
 }
 
-// take moves what may be sent now from the queue into the batch. From here on a
-// claim's mark says that its acquire may have happened. Rollbacks go first, and
-// acquires only behind the last of them: a pending rollback of the same name
-// must not make our own earlier command look like contention. An acquire whose
-// round was won without it is sent all the same: a lock that rests on a bare
-// quorum is lost with the first node of it that fails. An ask whose round is over is
-// not sent: the node is told of the place by a look, whether it votes or not.
-func (n *Node) take(now clock.Instant) {
-	f := &n.batch
-	f.reset()
-	f.silent = n.silence() // once: what is taken is marked by it
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.queue.retake(now)
-	n.takeReleases(now)
-	n.takePasses()
-	n.sending = f.releases
-	n.takeGroups()
-	f.polls = append(f.polls, n.queue.polls...)
-	n.queue.polls = drop(n.queue.polls, len(n.queue.polls))
-	f.probes = append(f.probes, n.queue.probes...)
-	n.queue.probes = drop(n.queue.probes, len(n.queue.probes))
-	f.sample, n.queue.sample = n.queue.sample || len(f.probes) > 0, false
-	f.raises = append(f.raises, n.queue.raises...)
-	n.queue.raises = drop(n.queue.raises, len(n.queue.raises))
-	if len(n.queue.releases) > 0 {
+// addCalls lays out all that is taken, in the order in which it goes: rollbacks first,
+// and handovers before what is asked of the claims that they bring. Samples and looks
+// come behind it.
+func (b *batch) addCalls() {
+	b.addReleases()
+	b.addHands()
+	b.addPasses()
+	for _, g := range b.groups {
+		b.add(call{cmd: b.groupCall(g), group: g})
+	}
+	for _, r := range b.raises {
+		b.add(call{cmd: b.raiseCall(r), raise: r})
+	}
+	size := lua.AskBatchSize
+	if b.singly > 0 {
+		size = 1
+	}
+	b.addAcquires()
+	b.addBids(size)
+}
+
+// addReleases makes one plain call of a single rollback, and batches of more, as far
+// as none of them goes alone.
+func (b *batch) addReleases() {
+	rest := b.releases[:len(b.releases)-len(b.hands)]
+	if len(rest) == 1 && rest[0].Entry == LeaveNothing && !rest[0].doubtful {
+		b.add(call{cmd: b.one.releaseCall(rest[0].Claim), releases: rest})
 		return
 	}
-	taken, votes := 0, n.batch.silent == nil
-	for _, r := range n.queue.acquires {
-		if len(f.acquires)+len(f.bids)+len(f.late) == acquiresPerFlush {
-			break
+	for len(rest) > 0 {
+		next := rest[:1]
+		for k := 1; k < min(len(rest), lua.ReleaseBatchSize) && !next[0].alone() && !rest[k].alone(); k++ {
+			next = rest[:k+1]
 		}
-		taken++
-		if r.Claim.Over.Load() {
-			if r.Asks != nil && r.Asks.Position > 0 {
-				f.late = append(f.late, r)
-			}
-			continue
-		}
-		if err := n.queue.heldBack(r.Claim.Key); err != nil && votes {
-			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
-			continue
-		}
-		if votes {
-			r.Claim.Marks[n.Index] = r.Claim.Marks[n.Index].Again()
-		}
-		if r.Asks != nil {
-			f.bids = append(f.bids, r)
-			continue
-		}
-		f.acquires = append(f.acquires, r)
+		rest = rest[len(next):]
+		b.add(call{cmd: b.releaseBatch(next), releases: next})
 	}
-	n.queue.acquires = drop(n.queue.acquires, taken)
 }
 
-// takeReleases takes the rollbacks that are still worth sending; mu is held.
-func (n *Node) takeReleases(now clock.Instant) {
-	f, taken := &n.batch, 0
-	for _, c := range n.queue.releases {
-		if len(f.releases) == acquiresPerFlush {
-			break
-		}
-		taken++
-		switch {
-		case n.clear(&c):
-			if c.Round != nil {
-				c.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
-			}
-			continue
-		case c.Until <= now:
-			continue
-		case n.queue.held[c.Claim.Key] != nil && c.Claim.Marks[n.Index]&quorum.Behind != 0:
-			cause := n.queue.held[c.Claim.Key] // of what it stands behind
-			if c.Round != nil {
-				c.Round.note(n.Index, cause)
-			}
-			n.queue.refuse(c, cause, now)
-			continue
-		}
-		f.releases = append(f.releases, c)
-	}
-	n.queue.releases = drop(n.queue.releases, taken)
+// mayHand tells whether a release may grant: where the node votes, and nothing of the
+// claim may still come. An entry that is the process's id alone goes by a release only:
+// of a hand that comes late nobody could tell whether it is a newer one.
+func (b *batch) mayHand(r *Release) bool {
+	return r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == LeaveNothing || r.Claim.InLine != "")
 }
 
-// takeGroups takes the extensions, and of the re-seeds what is still wanted: a
-// claim that is over must not be put back behind its release; mu is held.
-func (n *Node) takeGroups() {
-	taken, claims := 0, 0
-	for ; taken < len(n.queue.groups) && claims < groupsPerFlush*lua.ExtendBatchSize; taken++ {
-		claims += len(n.queue.groups[taken].claims)
-	}
-	for _, g := range n.queue.groups[:taken] {
-		if g.script == lua.ReseedScript {
-			g.forget(func(c *Claim) bool { return c.Over.Load() })
-			for _, c := range g.claims {
-				c.Marks[n.Index] = c.Marks[n.Index].Again()
-			}
-		}
-		if len(g.claims) > 0 {
-			n.batch.groups = append(n.batch.groups, g)
+// partHands puts the releases last that may grant.
+func (b *batch) partHands() {
+	calls := 0
+	for i := range b.releases {
+		if !b.mayHand(&b.releases[i]) {
+			calls++
 		}
 	}
-	n.queue.groups = drop(n.queue.groups, taken)
+	if 0 < calls && calls < len(b.releases) {
+		slices.SortStableFunc(b.releases, func(x, y Release) int { return flag(b.mayHand(&x)) - flag(b.mayHand(&y)) })
+	}
+	b.hands = b.releases[calls:]
 }
 
-// drop removes the first k of a queue and lets go of what they point to.
-func drop[T any](q []T, k int) []T {
-	rest := copy(q, q[k:])
-	clear(q[rest:])
-	return q[:rest]
+// addHands makes one plain call of a single hand, and batches of more.
+func (b *batch) addHands() {
+	rest := b.hands
+	switch {
+	case len(rest) == 1 && rest[0].Entry == LeaveNothing && rest[0].Next == nil:
+		b.add(call{cmd: b.one.handCall(&rest[0], &b.epoch), releases: rest})
+		return
+	case len(rest) == 1:
+		b.add(call{cmd: b.handOne(&rest[0]), releases: rest})
+		return
+	}
+	for len(rest) > 0 {
+		next := rest[:min(len(rest), lua.HandBatchSize)]
+		rest = rest[len(next):]
+		b.add(call{cmd: b.handBatch(next), releases: next})
+	}
 }
 
-// send puts the batch on the wire and hands out the replies.
-func (n *Node) send() {
-	f := &n.batch
-	if n.batch.silent != nil {
-		n.abstain(n.batch.silent)
+// addPasses makes calls of the handovers: nearly always there is one.
+func (b *batch) addPasses() {
+	if len(b.passes) == 1 {
+		b.add(call{cmd: b.one.passCall(b.passes[0], &b.epoch), pass: b.passes[0]})
+		return
 	}
-	n.keepEntries()
-	n.addReleases()
-	n.addPasses() // before what is asked of the claims that they bring
-	for _, g := range f.groups {
-		f.calls = append(f.calls, call{cmd: f.groupCall(g, &n.epoch), group: g})
+	for _, h := range b.passes {
+		b.add(call{cmd: (&reusable{}).passCall(h, &b.epoch), pass: h})
 	}
-	for _, r := range f.raises {
-		f.calls = append(f.calls, call{cmd: n.raiseCall(r), raise: r})
+}
+
+// addAcquires makes one plain call of a single acquire, and batches of more.
+func (b *batch) addAcquires() {
+	rest := b.acquires
+	for ; b.singly > 0 && len(rest) > 0; b.singly-- {
+		b.add(call{cmd: b.acquireCall(rest[0].Claim), acquires: rest[:1]})
+		rest = rest[1:]
 	}
-	if len(f.late) > 0 {
-		f.polls = append(f.polls, n.Cfg.Untold(f.late)...)
+	if len(rest) == 1 {
+		b.add(call{cmd: b.one.acquireCall(rest[0].Claim, &b.epoch), acquires: rest})
+		return
 	}
-	one := n.singly > 0
-	n.addAcquires()
-	n.addBids(one)
-	if f.sample || n.grants() || len(f.calls) > 0 && n.sampleIsOld() {
-		n.addSample() // behind what may be granted
+	for len(rest) > 0 {
+		next := rest[:min(len(rest), lua.AcquireBatchSize)]
+		rest = rest[len(next):]
+		b.add(call{cmd: b.acquireBatch(next), acquires: next})
 	}
-	if len(f.calls) > 0 {
-		n.addIdentity()
-	}
-	for _, k := range f.polls { // they count nothing that a clock could spoil
-		n.addCall(call{cmd: n.pollCall(k), poll: k})
-	}
-	if len(f.calls) > 0 {
-		sent := n.Clock.Early()
-		n.exec()
-		n.observer.Called(n.Index, n.Clock.Early().Sub(sent))
-		n.handOut()
-	}
-	if len(f.releases) > 0 {
-		n.mu.Lock()
-		n.sending = nil
-		n.mu.Unlock()
+}
+
+// addBids makes batches of the asks by a place in line, so many in each.
+func (b *batch) addBids(size int) {
+	for rest := b.bids; len(rest) > 0; {
+		next := rest[:min(len(rest), size)]
+		rest = rest[len(next):]
+		b.add(call{cmd: b.askCall(next), acquires: next, bids: true})
 	}
 }
 
 // grants tells whether the batch asks for grants, each of which counts only with a
 // reading of the node's clock that was taken behind it on the same connection: else a
 // step since the last sample could have ended the lease of a holder.
-func (n *Node) grants() bool {
-	f := &n.batch
-	return !n.Cfg.TrustClocks && len(f.acquires)+len(f.bids)+len(f.passes) > 0
-}
-
-// sampleIsOld tells whether other traffic carries a sample along.
-func (n *Node) sampleIsOld() bool {
-	return n.reading.At == 0 || n.Clock.Early().Sub(n.reading.At) > sampleEvery
-}
+func (b *batch) grants() bool { return len(b.acquires)+len(b.bids)+len(b.passes) > 0 }
 
 // addSample adds what a sample of the node consists of: its clock. settleTime takes
 // in the reply.
-func (n *Node) addSample() {
-	n.batch.sent = n.Clock.Early()
-	n.addCall(call{cmd: n.batch.one.timeCall()})
+func (b *batch) addSample(now clock.Instant) {
+	b.sent = now
+	b.add(call{cmd: b.one.timeCall()})
 }
 
-// exec sends the commands: by itself where there is one, otherwise in a
-// pipeline. Each command keeps its own error.
-func (n *Node) exec() {
-	f, ctx, w := &n.batch, context.Background(), n.pin()
-	var err error
-	if len(f.calls) == 1 {
-		err = w.Process(ctx, f.calls[0].cmd)
-	} else {
-		p := n.pipeline
-		if p == nil {
-			p = w.Pipeline()
-		}
-		for _, c := range f.calls {
-			f.cmds = append(f.cmds, c.cmd)
-		}
-		_ = p.BatchProcess(ctx, f.cmds...) // queues only
-		_, err = p.Exec(ctx)               // the first of the commands' errors
-	}
-	// go-redis keeps the error from the commands where a pinned connection was
-	// bad before they were sent, and what made it bad was an error reply.
-	for _, c := range f.calls {
-		if c.cmd.Err() == nil && !answered(c.cmd) {
-			c.cmd.SetErr(fmt.Errorf("%w (%v)", ErrNoReply, err)) //nolint:errorlint // it is an earlier command's error
-		}
+// addIdentity has the batch look at the node's identity.
+func (b *batch) addIdentity() { b.add(call{cmd: b.one.identityCall(), identity: true}) }
+
+// addPolls makes a call of each poll.
+func (b *batch) addPolls() {
+	for _, k := range b.polls {
+		cmd, claims := b.pollCall(k)
+		b.add(call{cmd: cmd, poll: k, claims: claims})
 	}
 }
 
-// silence is why the node does not vote; nil: it does.
-func (n *Node) silence() error {
-	switch {
-	case n.epoch == "":
-		return n.abstains
-	case n.timeless != nil:
-		return n.timeless
-	}
-	if d := n.distrust.Load(); d != nil {
-		if n.Clock.Early() < d.Until() {
-			return d
-		}
-		n.distrust.CompareAndSwap(d, nil)
-	}
-	return nil
-}
+func (b *batch) add(c call) { b.calls = append(b.calls, c) }
 
-// doubt is why what the node answers in this batch does not count, though it was
-// asked; nil: it does.
-func (n *Node) doubt() error {
-	switch {
-	case n.met != n.turn():
-		return errExchanged
-	case n.batch.doubt != nil:
-		return n.batch.doubt
-	case n.timeless != nil:
-		return n.timeless
+// commands are what goes out on the connection.
+func (b *batch) commands() []redis.Cmder {
+	for _, c := range b.calls {
+		b.cmds = append(b.cmds, c.cmd)
 	}
-	if d := n.distrust.Load(); d != nil {
-		return d
-	}
-	return nil
-}
-
-// ungranted is why what the node granted in this batch does not count; nil: it does.
-func (n *Node) ungranted() error {
-	if doubt := n.doubt(); doubt != nil {
-		return doubt
-	}
-	return n.batch.unread
-}
-
-// abstain answers all that asks for a vote: the node gives none. A bid is recorded
-// there all the same, by a look, so that the node knows who waits when it votes again.
-func (n *Node) abstain(cause error) {
-	f := &n.batch
-	for _, rounds := range [][]*Round{f.raises, f.acquires, f.bids} {
-		for _, r := range rounds {
-			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, cause)
-		}
-	}
-	for _, g := range f.groups {
-		g.answer(g, n.Index, quorum.Abstained, nil, cause)
-	}
-	f.late = append(f.late, f.bids...)
-	f.raises, f.acquires, f.bids, f.groups = f.raises[:0], f.acquires[:0], f.bids[:0], f.groups[:0]
-}
-
-// addReleases makes one plain call of a single rollback, and batches of more, as far
-// as none of them goes alone.
-func (n *Node) addReleases() {
-	rest := n.batch.releases
-	if len(rest) == 1 && rest[0].Entry == LeaveNothing && !n.doubtful(rest[0].Claim) {
-		n.addCall(call{cmd: n.batch.one.releaseCall(rest[0].Claim), releases: rest})
-		return
-	}
-	for len(rest) > 0 {
-		batch := rest[:1]
-		for k := 1; k < min(len(rest), lua.ReleaseBatchSize) && !batch[0].alone() && !rest[k].alone(); k++ {
-			batch = rest[:k+1]
-		}
-		rest = rest[len(batch):]
-		n.addCall(call{cmd: n.releaseBatch(batch), releases: batch})
-	}
-}
-
-// addAcquires makes one plain call of a single acquire, and batches of more.
-func (n *Node) addAcquires() {
-	rest := n.batch.acquires
-	for ; n.singly > 0 && len(rest) > 0; n.singly-- {
-		n.addCall(call{cmd: n.acquireCall(rest[0].Claim), acquires: rest[:1]})
-		rest = rest[1:]
-	}
-	n.singly = 0
-	if len(rest) == 1 {
-		n.addCall(call{cmd: n.batch.one.acquireCall(rest[0].Claim, &n.epoch), acquires: rest})
-		return
-	}
-	for len(rest) > 0 {
-		batch := rest[:min(len(rest), lua.AcquireBatchSize)]
-		rest = rest[len(batch):]
-		n.addCall(call{cmd: n.acquireBatch(batch), acquires: batch})
-	}
-}
-
-func (n *Node) addCall(p call) { n.batch.calls = append(n.batch.calls, p) }
-
-// doubtful tells whether a release must leave a tombstone: something of the
-// claim was sent here, and what became of it is not known.
-func (n *Node) doubtful(c *Claim) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return c.Marks[n.Index].Doubtful()
+	return b.cmds
 }

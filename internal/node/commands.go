@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,9 +20,11 @@ const noReply = math.MinInt64
 // Arguments are pointers, which go-redis writes without a copy.
 type reusable struct {
 	acquire, release, pass             intCall
+	hand                               handCall
 	time                               TimeCall
 	identity                           infoCall
 	acquireArgs, releaseArgs, passArgs []any
+	handArgs                           []any
 }
 
 // AcquireArgs is a call of acquire.lua.
@@ -32,7 +35,7 @@ func AcquireArgs(key, dead, owner, ttl, hint, stripe, epoch any) []any {
 // ExtendArgs is a call of extend.lua for one claim.
 func ExtendArgs(c *Claim, ttl int64, epoch string) []any {
 	g := &group{script: lua.ExtendScript, claims: []*Claim{c}, ttls: []int64{ttl}}
-	return new(batch).groupCall(g, &epoch).Args()
+	return (&batch{epoch: epoch}).groupCall(g).Args()
 }
 
 // acquireCall is acquire.lua for one claim.
@@ -56,6 +59,21 @@ func (s *reusable) releaseCall(c *Claim) redis.Cmder {
 	}
 	s.releaseArgs[3], s.releaseArgs[4] = &c.Key, &c.Owner
 	return s.release.again()
+}
+
+// handCall is hand_one.lua for a lock whose process stood in no line. Where nobody waits
+// its reply is one integer.
+func (s *reusable) handCall(r *Release, epoch *string) redis.Cmder {
+	if s.handArgs == nil {
+		s.handArgs = make([]any, 9)
+		copy(s.handArgs, []any{"EVALSHA", lua.HandOneScript.Hash, 2, "", lua.NodeKey})
+		s.hand = handCall{redis.NewCmd(context.Background(), s.handArgs...)}
+	}
+	c, a := r.Claim, s.handArgs
+	a[3], a[5], a[6], a[7], a[8] = &c.Key, &c.Owner, epoch, &r.Hint, &c.Stripe
+	s.hand.SetErr(nil)
+	s.hand.SetVal(nil)
+	return s.hand
 }
 
 // passCall is pass.lua for one handover.
@@ -99,127 +117,227 @@ func (c intCall) again() redis.Cmder {
 }
 
 // raiseCall is raise.lua for one round.
-func (n *Node) raiseCall(r *Round) redis.Cmder {
+func (b *batch) raiseCall(r *Round) redis.Cmder {
 	c := r.Claim
 	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", lua.RaiseScript.Hash, 2, &c.Key, lua.NodeKey,
-		&c.Owner, &c.Stripe, &r.Raise, &n.epoch)}.again()
+		&c.Owner, &c.Stripe, &r.Raise, &b.epoch)}.again()
 }
 
 // acquireCall is acquire.lua for one of several claims that go one by one.
-func (n *Node) acquireCall(c *Claim) redis.Cmder {
+func (b *batch) acquireCall(c *Claim) redis.Cmder {
 	return intCall{redis.NewIntCmd(context.Background(),
-		AcquireArgs(&c.Key, &c.Dead, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, &n.epoch)...)}.again()
+		AcquireArgs(&c.Key, &c.Dead, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, &b.epoch)...)}.again()
 }
 
-// argList lays out the arguments of a call in the arena.
-type argList struct {
-	f     *batch
-	start int
-}
-
-func (f *batch) call(s *lua.Script, keys int) argList {
-	b := argList{f, len(f.arena)}
-	f.arena = append(f.arena, "EVALSHA", &s.Hash, keys)
-	return b
+// begin starts the arguments of a call in the arena, and returns where.
+func (b *batch) begin(s *lua.Script, keys int) int {
+	start := len(b.arena)
+	b.arena = append(b.arena, "EVALSHA", &s.Hash, keys)
+	return start
 }
 
 // column lays out one argument of each round.
-func (f *batch) column(rounds []*Round, arg func(*Round) any) {
+func (b *batch) column(rounds []*Round, arg func(*Round) any) {
 	for _, r := range rounds {
-		f.arena = append(f.arena, arg(r))
+		b.arena = append(b.arena, arg(r))
 	}
 }
 
-func (b argList) args() []any { return b.f.arena[b.start:len(b.f.arena):len(b.f.arena)] }
+// args are what was laid out since.
+func (b *batch) args(start int) []any { return b.arena[start:len(b.arena):len(b.arena)] }
 
 // acquireBatch is acquire_batch.lua.
-func (n *Node) acquireBatch(rounds []*Round) redis.Cmder {
-	f := &n.batch
-	b := f.call(lua.AcquireBatchScript, 1+2*len(rounds))
-	f.arena = append(f.arena, lua.NodeKey)
-	f.column(rounds, func(r *Round) any { return &r.Claim.Key })
-	f.column(rounds, func(r *Round) any { return &r.Claim.Dead })
-	f.arena = append(f.arena, &n.epoch)
-	f.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
-	f.column(rounds, func(r *Round) any { return &r.Claim.Owner })
-	f.column(rounds, func(r *Round) any { return &r.Claim.TTL })
-	f.column(rounds, func(r *Round) any { return &r.Claim.Hint })
-	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
+func (b *batch) acquireBatch(rounds []*Round) redis.Cmder {
+	start := b.begin(lua.AcquireBatchScript, 1+2*len(rounds))
+	b.arena = append(b.arena, lua.NodeKey)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Dead })
+	b.arena = append(b.arena, &b.epoch)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Hint })
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// askCall is ask.lua.
+func (b *batch) askCall(rounds []*Round) redis.Cmder {
+	start := b.begin(lua.AskScript, 1+2*len(rounds))
+	b.arena = append(b.arena, lua.NodeKey)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Dead })
+	b.arena = append(b.arena, &b.epoch, &b.process)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Hint })
+	b.column(rounds, func(r *Round) any { return &r.Asks.Position })
+	if slices.ContainsFunc(rounds, func(r *Round) bool { return r.Claim.Pushes }) {
+		b.arena = append(b.arena, &b.reading)
+		b.column(rounds, func(r *Round) any { return flag(r.Claim.Pushes) })
+	}
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+func flag(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// handOne is hand_one.lua for one whose process has stood in line, or goes on.
+func (b *batch) handOne(r *Release) redis.Cmder {
+	c, start := r.Claim, b.begin(lua.HandOneScript, 2)
+	b.arena = append(b.arena, &c.Key, lua.NodeKey, &c.Owner, &b.epoch, &r.Hint, &c.Stripe, &b.process, &b.reading, r.next(), &c.InLine)
+	return handCall{redis.NewCmd(context.Background(), b.args(start)...)}
+}
+
+// handBatch is hand.lua.
+func (b *batch) handBatch(releases []Release) redis.Cmder {
+	start, entries := b.begin(lua.HandScript, 1+len(releases)), false
+	b.arena = append(b.arena, lua.NodeKey)
+	for i := range releases {
+		b.arena = append(b.arena, &releases[i].Claim.Key)
+		entries = entries || releases[i].Entry != LeaveNothing || releases[i].Next != nil
+	}
+	b.arena = append(b.arena, &b.epoch)
+	for i := range releases {
+		b.arena = append(b.arena, &releases[i].Claim.Stripe)
+	}
+	for i := range releases {
+		b.arena = append(b.arena, &releases[i].Claim.Owner)
+	}
+	for i := range releases {
+		b.arena = append(b.arena, &releases[i].Hint)
+	}
+	if entries {
+		b.arena = append(b.arena, &b.process, &b.reading)
+		for i := range releases {
+			b.arena = append(b.arena, releases[i].next())
+		}
+		for i := range releases {
+			b.arena = append(b.arena, &releases[i].Claim.InLine)
+		}
+	}
+	return handCall{redis.NewCmd(context.Background(), b.args(start)...)}
 }
 
 // releaseBatch is release_batch.lua.
-func (n *Node) releaseBatch(releases []Release) redis.Cmder {
-	f := &n.batch
-	doubts := make([]bool, len(releases))
+func (b *batch) releaseBatch(releases []Release) redis.Cmder {
 	keys, entries := len(releases), false
-	n.mu.Lock()
-	for i, c := range releases {
-		doubts[i] = c.Claim.Marks[n.Index].Doubtful()
-		if doubts[i] {
+	for _, r := range releases {
+		if r.doubtful {
 			keys++
 		}
-		entries = entries || c.Entry != LeaveNothing
+		entries = entries || r.Entry != LeaveNothing
 	}
-	n.mu.Unlock()
-	b := f.call(lua.ReleaseBatchScript, keys)
+	start := b.begin(lua.ReleaseBatchScript, keys)
 	for i := range releases {
-		f.arena = append(f.arena, &releases[i].Claim.Key)
+		b.arena = append(b.arena, &releases[i].Claim.Key)
 	}
 	for i := range releases {
-		if doubts[i] {
-			f.arena = append(f.arena, &releases[i].Claim.Dead)
+		if releases[i].doubtful {
+			b.arena = append(b.arena, &releases[i].Claim.Dead)
 		}
 	}
-	f.arena = append(f.arena, len(releases))
+	b.arena = append(b.arena, len(releases))
 	for i := range releases {
-		f.arena = append(f.arena, &releases[i].Claim.Owner)
+		b.arena = append(b.arena, &releases[i].Claim.Owner)
 	}
 	for i := range releases {
-		if doubts[i] {
-			f.arena = append(f.arena, &releases[i].Life)
+		if releases[i].doubtful {
+			b.arena = append(b.arena, &releases[i].Life)
 		}
 	}
 	if entries {
-		f.arena = append(f.arena, n.Cfg.Process)
+		b.arena = append(b.arena, &b.process)
 		for i := range releases {
-			f.arena = append(f.arena, int(releases[i].Entry))
+			b.arena = append(b.arena, int(releases[i].Entry))
+		}
+		b.nextEntries(releases)
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+}
+
+// nextEntries lays out which entries come for those of claims that take pushes and are
+// rolled back.
+func (b *batch) nextEntries(releases []Release) {
+	if !slices.ContainsFunc(releases, func(r Release) bool { return r.Claim.Pushes }) {
+		return
+	}
+	b.arena = append(b.arena, &b.reading)
+	for i := range releases {
+		if releases[i].Claim.Pushes {
+			b.arena = append(b.arena, &releases[i].Claim.Place)
+		} else {
+			b.arena = append(b.arena, "")
 		}
 	}
-	return intCall{redis.NewIntCmd(context.Background(), b.args()...)}.again()
+	for i := range releases {
+		if c := releases[i].Claim.Next; c != nil && releases[i].Entry == LeaveEntry {
+			b.arena = append(b.arena, &c.Owner)
+		} else {
+			b.arena = append(b.arena, "")
+		}
+	}
 }
 
 // groupCall is extend.lua or reseed.lua for all the claims of a group.
-func (f *batch) groupCall(g *group, epoch *string) redis.Cmder {
+func (b *batch) groupCall(g *group) redis.Cmder {
 	reseed, keys := g.script == lua.ReseedScript, 1+len(g.claims)
 	if reseed {
 		keys += len(g.claims)
 	}
-	b := f.call(g.script, keys)
-	f.arena = append(f.arena, lua.NodeKey)
+	start := b.begin(g.script, keys)
+	b.arena = append(b.arena, lua.NodeKey)
 	for _, c := range g.claims {
-		f.arena = append(f.arena, &c.Key)
+		b.arena = append(b.arena, &c.Key)
 	}
 	if reseed {
 		for _, c := range g.claims {
-			f.arena = append(f.arena, &c.Dead)
+			b.arena = append(b.arena, &c.Dead)
 		}
 	}
-	f.arena = append(f.arena, epoch)
+	b.arena = append(b.arena, &b.epoch)
 	if reseed {
 		for _, c := range g.claims {
-			f.arena = append(f.arena, &c.Stripe)
+			b.arena = append(b.arena, &c.Stripe)
 		}
 	}
 	for _, c := range g.claims {
-		f.arena = append(f.arena, &c.Owner)
+		b.arena = append(b.arena, &c.Owner)
 	}
 	for i := range g.ttls {
-		f.arena = append(f.arena, &g.ttls[i])
+		b.arena = append(b.arena, &g.ttls[i])
 	}
 	if reseed {
 		for _, c := range g.claims {
-			f.arena = append(f.arena, &c.Token)
+			b.arena = append(b.arena, &c.Token)
 		}
 	}
-	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args()...)}
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// pollCall is look.lua.
+func (b *batch) pollCall(k Poll) (redis.Cmder, []*Claim) {
+	keys, positions, claims := k.Wanted()
+	args := make([]any, 0, 5+3*len(keys))
+	args = append(args, "EVALSHA", lua.LookScript.Hash, len(keys))
+	for i := range keys {
+		args = append(args, keys[i])
+	}
+	args = append(args, &b.process)
+	for i := range positions {
+		args = append(args, positions[i])
+	}
+	args = append(args, &b.reading)
+	for _, c := range claims {
+		if c == nil {
+			args = append(args, "")
+		} else {
+			args = append(args, &c.Owner)
+		}
+	}
+	return intsCall{redis.NewIntSliceCmd(context.Background(), args...)}, claims
 }

@@ -29,6 +29,14 @@ var (
 	ErrNoReply = errors.New("the client reported success without a reply")
 )
 
+// refusals are the error replies that precede a script's first write: the
+// command did not happen. Every other error reply says nothing.
+var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF", "NOREPLICAS"}, clusterReplies...)
+
+// clusterReplies are what only a server with cluster-enabled says, before it runs
+// anything.
+var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"}
+
 // Classify tells what an error says of the command.
 func Classify(err error) quorum.Outcome {
 	if err == nil {

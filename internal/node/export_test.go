@@ -7,3 +7,6 @@ type Vouchers = vouchers
 
 // Vouch is a node's word in the round of start.
 func (v *vouchers) Vouch(i int, start clock.Instant) { v.vouch(i, start) }
+
+// AcquireVote reads a reply of acquire.lua.
+var AcquireVote = acquireVote

@@ -54,30 +54,28 @@ type infoCall struct{ *redis.StringCmd }
 
 func (infoCall) NoRetry() bool { return true }
 
-// addIdentity has the batch look at the node's identity, if the last look is not
-// of just now and of this connection.
-func (n *Node) addIdentity() {
-	if n.Cfg.Unprotected || n.epoch == "" || n.proven != 0 && n.Clock.Early().Sub(n.proven) <= IdentityEvery {
-		return
-	}
-	n.addCall(call{cmd: n.batch.one.identityCall(), identity: true})
+// identityIsOld tells whether the batch looks at the node's identity: the last look is
+// not of just now and of this connection.
+func (n *Node) identityIsOld() bool {
+	fresh := n.conn.proven != 0 && n.Clock.Early().Sub(n.conn.proven) <= IdentityEvery
+	return !n.Cfg.Unprotected && n.epoch != "" && !fresh
 }
 
 // settleIdentity judges the look of this batch, before anything that the node
 // granted in it counts, and what any command says of its role.
 func (n *Node) settleIdentity() {
-	f := &n.batch
-	f.doubt, f.proven = nil, false
+	b := &n.batch
+	b.doubt, b.proven = nil, false
 	if n.Cfg.Unprotected {
 		return
 	}
-	for i := range f.calls {
-		switch p := &f.calls[i]; {
-		case saysFirst(p.cmd.Err(), "READONLY"):
+	for i := range b.calls {
+		switch c := &b.calls[i]; {
+		case saysFirst(c.cmd.Err(), "READONLY"):
 			n.forgot(errReplica)
 			return
-		case p.identity:
-			n.judgeIdentity(p.cmd.(infoCall))
+		case c.identity:
+			n.judgeIdentity(c.cmd.(infoCall))
 		}
 	}
 }
@@ -93,7 +91,7 @@ func (n *Node) judgeIdentity(c infoCall) {
 	case infoField(info, "master_replid") != membership.HistoryOf(n.identity):
 		n.forgot(errHistory)
 	default:
-		n.proven, n.unproven, n.batch.proven = n.Clock.Early(), 0, true
+		n.conn.proven, n.unproven, n.batch.proven = n.Clock.Early(), 0, true
 	}
 }
 
@@ -118,7 +116,7 @@ func (n *Node) forgot(why error) {
 	n.Tracker.Forgot(n.Index)
 	n.verifyAgain()
 	since := n.unproven
-	n.proven, n.unproven = 0, 0
+	n.conn.proven, n.unproven = 0, 0
 	if since != 0 {
 		n.disown(since, why)
 	}
@@ -138,7 +136,7 @@ func (n *Node) meetAgain() error {
 	}
 	info := c.Val()
 	known := membership.IdentityOf(infoField(info, "run_id"), infoField(info, "master_replid")) == n.identity && infoField(info, "role") == "master"
-	if !known || n.peers.serves(n.Index, membership.ProcessOf(n.identity)) != nil {
+	if !known || n.siblings.serves(n.Index, membership.ProcessOf(n.identity)) != nil {
 		n.verifyAgain()
 	}
 	return nil

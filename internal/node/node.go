@@ -20,37 +20,8 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// SubmitSample has the node's clock read. It does nothing where the node is not
-// talked to now: the next look comes soon, and a node that is down is sampled before
-// it is believed again.
-func (n *Node) SubmitSample(now clock.Instant) {
-	n.mu.Lock()
-	if n.refusal(now) == nil {
-		n.queue.sample = true
-	}
-	n.nudge()
-}
-
-const (
-	// queueBound is how many commands may wait for one node. A node that is
-	// slower than its callers refuses the rest at once: no vote is better than a
-	// late one. Rollbacks are never refused; their lease bounds them.
-	queueBound = 4096
-	// FirstBackoff is the pause after a failed probe; it doubles up to the last.
-	FirstBackoff = 20 * time.Millisecond
-	lastBackoff  = 500 * time.Millisecond
-	// DialShare is how many node timeouts a connection may take to come up.
-	DialShare = nodeurl.DialShare
-	// sampleEvery is how old the last sample of a node's TIME may get while there
-	// is traffic, of whatever kind; grants have one of their own.
-	sampleEvery = 100 * time.Millisecond
-	// unpinAfter is how long a connection may idle before its pool checks it.
-	unpinAfter = 100 * time.Millisecond
-	// repinAfter is how long it stays with us under traffic. Of a connection that its
-	// pool has not seen for five seconds, a client that speaks RESP3 looks at the
-	// socket before each command and behind it: two system calls more for each flush.
-	repinAfter = 4 * time.Second
-)
+// DialShare is how many node timeouts a connection may take to come up.
+const DialShare = nodeurl.DialShare
 
 // Why a command has no reply.
 var (
@@ -68,17 +39,15 @@ type Node struct {
 	Name     string
 	Client   redis.UniversalClient // for pinned connections and inspection
 	Calls    redis.UniversalClient // the same, bounded by the node timeout where it can be
-	bounded  *redis.Client         // calls, where a connection of it may be pinned; nil: not
-	gate     *turnstile            // of a pool that may have no connection left; nil: it opens another
 	Timeout  time.Duration
 	Clock    *clock.Clock
 	observer Observer
-	peers    *Peers
+	siblings *Siblings
 	Tracker  *membership.Tracker
 	ReadAt   atomic.Int64                    // the instant of the last sample of its clock; 0: none
 	Returned atomic.Int64                    // the instant when it was last seen to vote again; 0: never
 	distrust atomic.Pointer[clock.StepError] // why it abstains since its clock stepped; nil: it does not
-	Door     *ServerIdentity                 // of a client that Open made; else nil
+	Server   *ServerIdentity                 // of a client that Open made; else nil
 	Cfg      Config
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
@@ -95,33 +64,24 @@ type Node struct {
 	queue     pending
 	sending   []Release     // the releases of the flush that is out
 	busySince clock.Instant // when the flush that is out was sent; 0: none
-	down      error         // why the node is not talked to; nil: it is
-	downSince clock.Instant // since when, if it is down
-	downUntil clock.Instant // not even a probe before
-	failures  int           // failed probes in a row
+	down      outage
 	doubted   clock.Instant // when the node was last found to have stepped or forgotten; 0: never
 	doubtedBy error         // what it was
 
 	// The writer's own; nobody else touches them.
-	loaded   bool            // the keeping scripts are there
-	epoch    string          // empty: the node does not vote for us
-	abstains error           // why, if it answered so
-	due      bool            // for a verification
-	away     bool            // it did not vote when it was last talked to, or was down before
-	met      int64           // turn() as of the last verification
-	identity string          // as of then
-	proven   clock.Instant   // when it was last seen to be the one verified, on this connection; 0: not yet
-	unproven clock.Instant   // the earliest round that it vouched for something in since; 0: none
-	rechecks int             // verifications in a row that NOSCRIPT or an epoch asked for
-	reading  clock.Sample    // what the samples of its clock say, as of the last one
-	shared   clock.Instant   // when the other nodes were last told of one; 0: never
-	timeless error           // why its clock can not be watched; nil: it can
-	pinned   *redis.Conn     // the connection that flushes go out on; nil: none
-	pipeline redis.Pipeliner // of the pinned connection, used again
-	idler    *time.Timer
-	singly   int           // acquires at the queue's head that go one by one
-	lastUse  clock.Instant // of the pinned connection
-	pinnedAt clock.Instant // it was taken from its pool
+	loaded   bool          // the keeping scripts are there
+	epoch    string        // empty: the node does not vote for us
+	abstains error         // why, if it answered so
+	due      bool          // for a verification
+	away     bool          // it did not vote when it was last talked to, or was down before
+	met      int64         // turn() as of the last verification
+	identity string        // as of then
+	unproven clock.Instant // the earliest round that it vouched for something in since; 0: none
+	rechecks int           // verifications in a row that NOSCRIPT or an epoch asked for
+	sampled  clock.Sample  // what the samples of its clock say, as of the last one
+	shared   clock.Instant // when the other nodes were last told of one; 0: never
+	timeless error         // why its clock can not be watched; nil: it can
+	conn     connection
 	batch    batch
 }
 
@@ -158,63 +118,16 @@ type Observer interface {
 	Returned(node int)
 }
 
-// pending is what waits for one node.
-type pending struct {
-	releases []Release
-	groups   []*group
-	raises   []*Round
-	passes   []*Handover
-	acquires []*Round
-	probes   []*Round
-	polls    []Poll
-	sample   bool // its clock is to be read
-
-	refused []Release        // releases that the node did not take, and that are not due yet
-	retryAt clock.Instant    // when the first of them is
-	held    map[string]error // their names, and what the node said
-}
-
-func (b *pending) len() int {
-	sample := 0
-	if b.sample {
-		sample = 1
-	}
-	return sample + len(b.groups) + len(b.raises) + len(b.passes) + len(b.acquires) + len(b.probes) + len(b.polls)
-}
-
-// owes tells whether the node is owed releases, be it of what is to be handed on; mu
-// is held.
-func (b *pending) owes() bool { return len(b.releases)+len(b.refused)+len(b.passes) > 0 }
-
-// Release is a release that a node still owes.
-type Release struct {
-	Claim *Claim
-	Life  int64         // of the tombstone it may have to leave, in ms
-	Until clock.Instant // one lease later the key is gone anyway
-	Entry Leaving       // what becomes of the process's entry
-	Round *Round        // who waits for it; nil: nobody
-
-	rejected *rejection // by the node; nil: it was not refused yet
-}
-
 // New is a node whose writer does not run yet: that is Write. seen takes in what shows
-// of its membership, o what happens to it; p are the nodes beside it.
-func New(index int, name string, client redis.UniversalClient, cfg Config, t *clock.Clock, p *Peers, seen *membership.Tracker, o Observer) *Node {
+// of its membership, o what happens to it; s are the nodes beside it.
+func New(index int, name string, client redis.UniversalClient, cfg Config, t *clock.Clock, s *Siblings, seen *membership.Tracker, o Observer) *Node {
 	n := &Node{
-		Index: index, Name: name, Client: client, Calls: client, Timeout: cfg.Timeout,
-		Clock: t, observer: o, peers: p, Tracker: seen, Cfg: cfg, due: true,
+		Index: index, Name: name, Client: client, Timeout: cfg.Timeout,
+		Clock: t, observer: o, siblings: s, Tracker: seen, Cfg: cfg, due: true, conn: newConnection(client, cfg.Timeout, t),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), Stopped: make(chan struct{}),
 	}
-	if c, ok := client.(*redis.Client); ok {
-		bounded, o := c.WithTimeout(cfg.Timeout), c.Options()
-		if n.Calls = bounded; o.PoolSize > 1 && o.MaxActiveConns != 1 {
-			n.bounded = bounded
-		}
-		if o.MaxActiveConns > 0 {
-			n.gate = &turnstile{longest: cfg.Timeout / 2, clock: t} // what waits in vain is known to have failed in time
-			bounded.AddHook(n.gate)
-		}
-	}
+	n.Calls, n.batch.process, n.queue.node = n.conn.calls, cfg.Process, index
+	s.stepped[index] = n.stepBy
 	return n
 }
 
@@ -256,21 +169,16 @@ func (n *Node) submitGroup(g *group, now clock.Instant) {
 // answers, or one lease has passed. Where nothing of the claim can be on the
 // node, nor of one that it was to be handed over from, it is done at once; so is the
 // leave of a process that is called when its writer has ended: Close left before.
-func (n *Node) Release(c Release) {
+func (n *Node) Release(r Release) {
 	n.mu.Lock()
-	gone := n.clear(&c) || n.ended && c.Claim.Marks[n.Index] == quorum.Absent
+	gone := n.queue.clear(&r) || n.ended && r.Claim.Marks[n.Index] == quorum.Absent
 	if !gone {
-		n.queue.releases = append(n.queue.releases, c)
+		n.queue.releases = append(n.queue.releases, r)
 	}
 	n.nudge()
-	if gone && c.Round != nil {
-		c.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+	if gone && r.Round != nil {
+		r.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
-}
-
-// clear tells whether there is nothing on the node to release; mu is held.
-func (n *Node) clear(c *Release) bool {
-	return c.Claim.Marks[n.Index] == quorum.Absent && c.Entry != LeaveQueue
 }
 
 // nudge wakes the writer if it sleeps, and unlocks mu.
@@ -291,14 +199,30 @@ func (n *Node) refusal(now clock.Instant) error {
 	switch {
 	case n.closed:
 		return fault.ErrClosed
-	case n.down != nil && now < n.downUntil:
-		return fmt.Errorf("not sent: the node is down: %w", n.down)
+	case n.down.cause != nil && now < n.down.until:
+		return fmt.Errorf("not sent: the node is down: %w", n.down.cause)
 	case n.busySince != 0 && now.Sub(n.busySince) > n.Timeout:
 		return fmt.Errorf("%w: %w for an earlier command", ErrNotSent, ErrTimeout)
 	case n.queue.len() >= queueBound:
 		return errBusy
 	}
 	return nil
+}
+
+// CloseRound ends a round to these nodes for its caller. Where the verdict was known
+// before the timers ended (decided), a node without a reply stays pending. Otherwise
+// one that was sent something is unknown, and one that was not has failed. That is
+// asked behind the close: what leaves before it can still vote.
+func CloseRound(nodes []*Node, r *Round, decided bool) {
+	r.Close()
+	if decided {
+		return
+	}
+	for i, n := range nodes {
+		if r.Votes[i].Outcome == quorum.Pending {
+			r.miss(i, n.sent(r.Claim))
+		}
+	}
 }
 
 // sent tells whether the node may hold, or may still come to hold, the claim.
@@ -318,31 +242,4 @@ func (n *Node) Close(until clock.Instant) {
 	if !already {
 		close(n.stop)
 	}
-}
-
-// stepBy takes note that the node's clock has stepped; any node's writer may
-// find that out. The node is verified before its next flush: the wait is for the
-// MaxTTL that its record says now.
-func (n *Node) stepBy(by time.Duration) {
-	now := n.Clock.Now()
-	why := &clock.StepError{By: by, At: now, Clock: n.Clock, Longest: n.Tracker.LongestLease}
-	n.distrust.Store(why)
-	n.Tracker.Outdate(n.Index)
-	n.observer.Stepped(n.Index, why)
-	n.disown(0, why)
-}
-
-// Stepped tells whether it abstains since its clock stepped.
-func (n *Node) Stepped() bool {
-	d := n.distrust.Load()
-	return d != nil && n.Clock.Early() < d.Until()
-}
-
-// disown has nothing count that the node vouched for in rounds since then, in
-// attempts that are under way neither.
-func (n *Node) disown(since clock.Instant, why error) {
-	n.mu.Lock()
-	n.doubted, n.doubtedBy = n.Clock.Now(), why
-	n.mu.Unlock()
-	n.observer.Disowned(n.Index, since, why)
 }

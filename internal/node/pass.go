@@ -40,31 +40,35 @@ func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
 
 // takePasses takes the handovers of keys that are there. Where an earlier command
 // may still come, or the node does not vote, the old claim's release goes out
-// instead; mu is held.
-func (n *Node) takePasses() {
-	f := &n.batch
-	for i, h := range n.queue.passes {
+// instead.
+func (q *pending) takePasses(b *batch) {
+	for i, h := range q.passes {
 		old := h.Old.Claim
-		switch quorum.PassingOf(old.Marks[n.Index], f.silent == nil, h.Round.Claim.Over.Load()) {
+		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil, h.Round.Claim.Over.Load()) {
 		case quorum.PassGone:
-			h.Round.Claim.Marks[n.Index] &^= quorum.Behind
-			if h.Old.Round != nil {
-				h.Old.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+			h.Round.Claim.Marks[q.node] &^= quorum.Behind
+			if old.Pushes { // its entry may stand here
+				gone := h.Old
+				gone.Entry, gone.Round, gone.Hand = LeaveQueue, nil, false
+				b.releases = append(b.releases, gone)
 			}
-			h.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Taken}, errGone)
+			if h.Old.Round != nil {
+				h.Old.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
+			}
+			h.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, errGone)
 		case quorum.PassDoubted:
-			f.releases = append(f.releases, h.Old)
-			h.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
+			b.releases = append(b.releases, h.Old)
+			h.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
 		case quorum.PassOver:
-			if !onward(h, n.queue.passes[i+1:], n.Index) {
-				f.releases = append(f.releases, h.Old)
+			if !onward(h, q.passes[i+1:], q.node) {
+				b.releases = append(b.releases, h.Old)
 			}
 		case quorum.PassGoes:
-			h.Round.Claim.Marks[n.Index] |= quorum.Unsure
-			f.passes = append(f.passes, h)
+			h.Round.Claim.Marks[q.node] |= quorum.Unsure
+			b.passes = append(b.passes, h)
 		}
 	}
-	n.queue.passes = drop(n.queue.passes, len(n.queue.passes))
+	q.passes = drop(q.passes, len(q.passes))
 }
 
 // onward has a later handover in the queue begin at h's old claim: the one between
@@ -88,18 +92,6 @@ func onward(h *Handover, later []*Handover, node int) bool {
 }
 
 var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
-
-// addPasses makes calls of the handovers: nearly always there is one.
-func (n *Node) addPasses() {
-	passes := n.batch.passes
-	if len(passes) == 1 {
-		n.addCall(call{cmd: n.batch.one.passCall(passes[0], &n.epoch), pass: passes[0]})
-		return
-	}
-	for _, h := range passes {
-		n.addCall(call{cmd: (&reusable{}).passCall(h, &n.epoch), pass: h})
-	}
-}
 
 // settlePass hands out the reply to a pass. Where it did not happen, or may not
 // have, the old claim is released; the new one's own rollback, if it comes to
@@ -127,13 +119,7 @@ func (n *Node) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, 
 	if h.Old.Round != nil {
 		h.Old.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
-	if doubt := n.ungranted(); v.Outcome == quorum.Granted && doubt != nil {
-		v, err = quorum.Vote{Outcome: quorum.Abstained}, doubt
-	}
-	if v.Outcome == quorum.Granted {
-		n.vouch(h.Round.Start)
-		c.vouch(n.Index, h.Round.Start)
-	}
+	v, err = n.counted(h.Round, v, err)
 	h.Round.deliver(n.Index, v, err)
 	return recheck
 }

@@ -1,19 +1,14 @@
 package node
 
-import (
-	"context"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/quorumkit/redlock/internal/lua"
-)
+import "github.com/quorumkit/redlock/internal/quorum"
 
 // Poll is one call of look.lua: a sign of life, the names that are looked at, and
 // places in line that the node is told of.
 type Poll interface {
 	// Wanted are the names that are still to be looked at, and the process's places
-	// there. It is asked when the call is sent.
-	Wanted() (keys []string, positions []int64)
+	// there, with the claims that take a grant there by push (nil: none). It is asked when
+	// the call is sent.
+	Wanted() (keys []string, positions []int64, claims []*Claim)
 	// Answer takes in what the node said, a number for each name behind one for the
 	// sign of life, and whether the node votes; or why it said nothing.
 	Answer(node int, votes bool, replies []int64, err error)
@@ -35,27 +30,27 @@ func (n *Node) SubmitPoll(k Poll) {
 	}
 }
 
-// pollCall is look.lua.
-func (n *Node) pollCall(k Poll) redis.Cmder {
-	keys, positions := k.Wanted()
-	args := make([]any, 0, 4+2*len(keys))
-	args = append(args, "EVALSHA", lua.LookScript.Hash, len(keys))
-	for i := range keys {
-		args = append(args, keys[i])
-	}
-	args = append(args, n.Cfg.Process)
-	for i := range positions {
-		args = append(args, positions[i])
-	}
-	return intsCall{redis.NewIntSliceCmd(context.Background(), args...)}
-}
-
 // settlePoll hands out the reply to a poll.
-func (n *Node) settlePoll(p *call, err error) {
+func (n *Node) settlePoll(c *call, err error) {
 	if err != nil {
-		p.poll.Answer(n.Index, false, nil, err)
+		n.doubtPlaces(c.claims, Classify(err))
+		c.poll.Answer(n.Index, false, nil, err)
 		return
 	}
 	votes := n.batch.silent == nil && n.doubt() == nil
-	p.poll.Answer(n.Index, votes, p.cmd.(intsCall).Val(), nil)
+	c.poll.Answer(n.Index, votes, c.cmd.(intsCall).Val(), nil)
+}
+
+// doubtPlaces notes that a look of unknown outcome may still put these claims in line.
+func (n *Node) doubtPlaces(claims []*Claim, o quorum.Outcome) {
+	if o != quorum.Unknown {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range claims {
+		if c != nil {
+			c.Marks[n.Index] = c.Marks[n.Index].Doubted()
+		}
+	}
 }

@@ -57,7 +57,7 @@ func (n *Node) read(ctx context.Context, on processor, counted bool) (membership
 	}
 	o := membership.ParseObservation(reply, sent, n.Clock.Now())
 	o.Counted = counted
-	return o, n.peers.serves(n.Index, membership.ProcessOf(o.Run))
+	return o, n.siblings.serves(n.Index, membership.ProcessOf(o.Run))
 }
 
 // noIdentity explains a server that does not say who it is.

@@ -20,58 +20,63 @@ type rejection struct {
 }
 
 // alone tells whether the release shares no call.
-func (c *Release) alone() bool { return c.rejected != nil && c.rejected.alone }
+func (r *Release) alone() bool { return r.rejected != nil && r.rejected.alone }
 
 // refuse keeps a release until its next try. Of a connection that broke, the first
 // try costs no pause: it may have been stale. Until then no acquire of that name goes
-// to the node: it would meet our own key; mu is held.
-func (b *pending) refuse(c Release, cause error, now clock.Instant) {
+// to the node: it would meet our own key. A rollback may come behind the release of the
+// attempt that it puts in line: that release has to keep it out.
+func (q *pending) refuse(r Release, cause error, now clock.Instant) {
+	q.unplaced(&r)
+	if next := r.Claim.Next; next != nil && r.Entry == LeaveEntry {
+		next.Marks[q.node] = next.Marks[q.node].Doubted()
+	}
 	next := rejection{cause: cause, tries: 1, retryAt: now}
-	if before := c.rejected; before != nil {
+	if before := r.rejected; before != nil {
 		next.alone, next.tries = before.alone, before.tries+1
 	}
 	if next.tries > 1 || IsReply(cause) {
-		next.retryAt = now.Add(min(FirstBackoff<<min(next.tries-1, 10), lastBackoff))
+		next.retryAt = now.Add(backoff(next.tries - 1))
 	}
-	c.rejected = &next
-	if len(b.refused) == 0 || next.retryAt < b.retryAt {
-		b.retryAt = next.retryAt
+	r.rejected = &next
+	if len(q.refused) == 0 || next.retryAt < q.retryAt {
+		q.retryAt = next.retryAt
 	}
-	b.refused = append(b.refused, c)
-	b.hold(c)
+	q.refused = append(q.refused, r)
+	q.hold(r)
 }
 
-// hold keeps acquires of the release's name back; mu is held.
-func (b *pending) hold(c Release) {
-	if b.held == nil {
-		b.held = make(map[string]error)
+// hold keeps acquires of the release's name back.
+func (q *pending) hold(r Release) {
+	if q.held == nil {
+		q.held = make(map[string]error)
 	}
-	b.held[c.Claim.Key] = c.rejected.cause
+	q.held[r.Claim.Key] = r.rejected.cause
 }
 
-// retake queues the refused releases that are due, before all others; mu is held.
-func (b *pending) retake(now clock.Instant) {
-	if len(b.refused) > 0 && now < b.retryAt {
+// retake queues the refused releases that are due, before all others.
+func (q *pending) retake(now clock.Instant) {
+	if len(q.refused) > 0 && now < q.retryAt {
 		return
 	}
-	clear(b.held)
+	clear(q.held)
 	var due []Release
-	rest := b.refused[:0]
-	for _, c := range b.refused {
-		if c.rejected.retryAt <= now {
-			due = append(due, c)
+	rest := q.refused[:0]
+	for _, r := range q.refused {
+		if r.rejected.retryAt <= now {
+			due = append(due, r)
 			continue
 		}
-		if len(rest) == 0 || c.rejected.retryAt < b.retryAt {
-			b.retryAt = c.rejected.retryAt
+		if len(rest) == 0 || r.rejected.retryAt < q.retryAt {
+			q.retryAt = r.rejected.retryAt
 		}
-		rest = append(rest, c)
-		b.hold(c)
+		rest = append(rest, r)
+		q.hold(r)
 	}
-	clear(b.refused[len(rest):])
-	b.refused = rest
+	clear(q.refused[len(rest):])
+	q.refused = rest
 	if len(due) > 0 {
-		b.releases = append(due, b.releases...)
+		q.releases = append(due, q.releases...)
 	}
 }
 
@@ -81,16 +86,18 @@ func (b *pending) retake(now clock.Instant) {
 // the process has its old place until it asks.
 func (n *Node) keepEntries() {
 	for i := range n.batch.releases {
-		c := &n.batch.releases[i]
-		if c.rejected != nil && c.Entry == LeaveQueue && n.Cfg.Recorded(c.Claim.Key) {
-			c.Entry = LeaveEntry
+		r := &n.batch.releases[i]
+		if r.rejected != nil && r.Entry == LeaveQueue && !r.Claim.Pushes && n.Cfg.Recorded(r.Claim.Key) {
+			n.mu.Lock() // Unreleased may be reading it
+			r.Entry = LeaveEntry
+			n.mu.Unlock()
 		}
 	}
 }
 
-// heldBack is why no acquire of key goes to the node now; nil: one may; mu is held.
-func (b *pending) heldBack(key string) error {
-	if cause := b.held[key]; cause != nil {
+// heldBack is why no acquire of key goes to the node now; nil: one may.
+func (q *pending) heldBack(key string) error {
+	if cause := q.held[key]; cause != nil {
 		return fmt.Errorf("not sent: an earlier release was refused: %w", cause)
 	}
 	return nil
@@ -98,48 +105,48 @@ func (b *pending) heldBack(key string) error {
 
 // apart queues again, one by one, what was refused in one call for want of a right:
 // one forbidden name has the whole call refused, before anything of it happens, and
-// the others need not know. It returns false where that is not so, or where the call
-// was for one.
-func (n *Node) apart(p *call, err error) bool {
-	if !saysFirst(err, "NOPERM") {
-		return false
-	}
+// the others need not know. It returns false where the call was for one.
+func (q *pending) apart(c *call, cause error) bool {
 	switch {
-	case len(p.releases) > 1:
-		for i := range p.releases {
-			p.releases[i].rejected = &rejection{cause: err, alone: true}
+	case len(c.releases) > 1:
+		for i := range c.releases {
+			c.releases[i].rejected = &rejection{cause: cause, alone: true}
 		}
-		n.mu.Lock()
-		n.queue.releases = append(append([]Release{}, p.releases...), n.queue.releases...)
-		n.mu.Unlock()
-	case len(p.acquires) > 1:
-		n.requeue(p.acquires)
-		n.singly += len(p.acquires)
-	case p.group != nil && len(p.group.claims) > 1:
-		n.mu.Lock()
-		n.queue.groups = append(p.group.singly(), n.queue.groups...)
-		n.mu.Unlock()
-	case p.poll != nil && p.poll.Size() > 1:
-		n.mu.Lock()
-		n.queue.polls = append(p.poll.Singly(), n.queue.polls...)
-		n.mu.Unlock()
+		q.releases = append(slices.Clone(c.releases), q.releases...)
+	case len(c.acquires) > 1:
+		q.requeue(c.acquires)
+		q.singly += len(c.acquires)
+	case c.group != nil && len(c.group.claims) > 1:
+		q.groups = append(c.group.singly(), q.groups...)
+	case c.poll != nil && c.poll.Size() > 1:
+		q.polls = append(c.poll.Singly(), q.polls...)
 	default:
 		return false
 	}
 	return true
 }
 
+// apart tells whether the call was refused for want of a right, and goes again in parts.
+func (n *Node) apart(c *call, err error) bool {
+	if !saysFirst(err, "NOPERM") {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.queue.apart(c, err)
+}
+
 // findUnreleased notes the names whose releases failed in this batch. An acquire of
 // one of them, behind it in the same pipeline, may have met our own key.
-func (f *batch) findUnreleased() {
-	clear(f.unreleased)
-	for i := range f.calls {
-		if p := &f.calls[i]; len(p.releases) > 0 && p.cmd.Err() != nil {
-			if f.unreleased == nil {
-				f.unreleased = make(map[string]bool)
+func (b *batch) findUnreleased() {
+	clear(b.unreleased)
+	for i := range b.calls {
+		if c := &b.calls[i]; len(c.releases) > 0 && c.cmd.Err() != nil {
+			if b.unreleased == nil {
+				b.unreleased = make(map[string]bool)
 			}
-			for _, c := range p.releases {
-				f.unreleased[c.Claim.Key] = true
+			for _, r := range c.releases {
+				b.unreleased[r.Claim.Key] = true
 			}
 		}
 	}
@@ -148,8 +155,9 @@ func (f *batch) findUnreleased() {
 // metOurOwn tells whether an acquire that was refused for a key on the node goes
 // again: its reply may be about the key that a release in front of it, in the same
 // batch, was to delete. If that is refused again, the name is held back.
-func (f *batch) metOurOwn(key string, reply int64) bool {
-	return f.unreleased[key] && (reply == -9 || reply <= -10 && reply != noReply)
+func (b *batch) metOurOwn(key string, reply int64) bool {
+	_, held := leaseLeft(reply)
+	return held && b.unreleased[key]
 }
 
 // Unreleased are the names that the node was not seen to release, in order, and why.
@@ -157,27 +165,36 @@ func (f *batch) metOurOwn(key string, reply int64) bool {
 func (n *Node) Unreleased(now clock.Instant) (names []string, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	cause = n.down
-	add := func(c *Release) {
-		if c.Until <= now || n.clear(c) {
-			return
-		}
-		names = append(names, c.Claim.Key)
-		if c.rejected != nil && cause == nil {
-			cause = c.rejected.cause
-		}
-	}
-	for _, owed := range [][]Release{n.queue.releases, n.queue.refused, n.sending} {
-		for i := range owed {
-			add(&owed[i])
-		}
-	}
-	for _, h := range n.queue.passes {
-		add(&h.Old)
-	}
-	if cause == nil {
+	names, cause = n.queue.unreleased(n.sending, now)
+	switch {
+	case n.down.cause != nil:
+		cause = n.down.cause
+	case cause == nil:
 		cause = ErrTimeout
 	}
 	slices.Sort(names)
 	return slices.Compact(names), cause
+}
+
+// unreleased are the names whose releases wait, or are in the flush that is out, and why
+// one of them was refused; nil: none was.
+func (q *pending) unreleased(sending []Release, now clock.Instant) (names []string, cause error) {
+	add := func(r *Release) {
+		if r.Until <= now || q.clear(r) {
+			return
+		}
+		names = append(names, r.Claim.Key)
+		if r.rejected != nil && cause == nil {
+			cause = r.rejected.cause
+		}
+	}
+	for _, owed := range [][]Release{q.releases, q.refused, sending} {
+		for i := range owed {
+			add(&owed[i])
+		}
+	}
+	for _, h := range q.passes {
+		add(&h.Old)
+	}
+	return names, cause
 }

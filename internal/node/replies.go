@@ -2,62 +2,28 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// takenError is held by another, and for how long.
-type takenError struct {
-	left, most time.Duration // the remaining lease, and the longest that anyone may take
-}
-
-func (e *takenError) Error() string {
-	if e.left < 0 {
-		return "held by another, without an end"
-	}
-	if e.beyond() {
-		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
-			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
-	}
-	return fmt.Sprintf("held by another for %v", e.left)
-}
-
-// beyond tells whether the lease is longer than anyone may take.
-func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, clock.MaxDriftFactor) }
-
-// takenFor is held by another for left. Before a lease is called longer than anyone
-// may take, the node's record is read again: another client may have raised MaxTTL.
-func (n *Node) takenFor(left time.Duration) error {
-	e := &takenError{left: left, most: n.Tracker.LongestLease()}
-	if e.beyond() && !n.Cfg.Unprotected && !n.Tracker.ReadSince(n.Index, n.Clock.Early().Add(-sampleEvery)) {
-		n.unpin() // its pool may have no other connection
-		n.Look(context.Background(), false)
-		e.most = n.Tracker.LongestLease()
-	}
-	return e
-}
-
 // handOut gives each reply to whom it concerns, and draws the node's own
 // conclusions: a lost connection is probed before it carries another vote, a
 // missing script or another epoch is verified.
 func (n *Node) handOut() {
-	f := &n.batch
-	f.findUnreleased()
+	b := &n.batch
+	b.findUnreleased()
 	var broken error
 	recheck, refused := false, false
 	n.settleIdentity()
 	// The clock comes first: what a node granted behind a step does not count.
-	for i := range slices.Backward(f.calls) {
-		p := &f.calls[i]
-		err := p.cmd.Err()
+	for i := range slices.Backward(b.calls) {
+		c := &b.calls[i]
+		err := c.cmd.Err()
 		outcome := Classify(err)
 		switch {
 		case IsMissingScript(err):
@@ -68,29 +34,29 @@ func (n *Node) handOut() {
 		refused = refused || err != nil && !IsMissingScript(err)
 		n.SawRefusal(err)
 		switch {
-		case n.apart(p, err):
-		case p.identity: // it was settled first
-		case p.releases != nil:
-			n.settleReleases(p, err)
-		case p.acquires != nil:
-			recheck = n.settleAcquires(p, outcome, err) || recheck
-		case p.pass != nil:
-			recheck = n.settlePass(p.pass, p.cmd, outcome, err) || recheck
-		case p.poll != nil:
-			n.settlePoll(p, err)
-		case p.raise != nil:
-			recheck = n.settleRaise(p, outcome, err) || recheck
-		case p.group != nil:
-			recheck = n.settleGroup(p, outcome, err) || recheck
+		case n.apart(c, err):
+		case c.identity: // it was settled first
+		case c.releases != nil:
+			n.settleReleases(c, err)
+		case c.acquires != nil:
+			recheck = n.settleAcquires(c, outcome, err) || recheck
+		case c.pass != nil:
+			recheck = n.settlePass(c.pass, c.cmd, outcome, err) || recheck
+		case c.poll != nil:
+			n.settlePoll(c, err)
+		case c.raise != nil:
+			recheck = n.settleRaise(c, outcome, err) || recheck
+		case c.group != nil:
+			recheck = n.settleGroup(c, outcome, err) || recheck
 		default:
-			n.settleTime(p, outcome, err)
+			n.settleTime(c, outcome, err)
 		}
 	}
 	if refused || broken != nil {
 		n.observer.Erred(n.Index)
 	}
 	if refused {
-		n.unpin() // go-redis gives a connection up that said READONLY
+		n.conn.unpin() // go-redis gives a connection up that said READONLY
 	}
 	switch {
 	case broken != nil:
@@ -107,51 +73,34 @@ func (n *Node) handOut() {
 // epoch goes to the node a second time: it did not happen, so that is safe.
 func (n *Node) again() bool { return n.rechecks == 0 }
 
-func (n *Node) settleAcquires(p *call, outcome quorum.Outcome, err error) (recheck bool) {
+func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	if IsMissingScript(err) && n.again() {
-		n.requeue(p.acquires)
+		n.requeue(c.acquires)
 		return true
 	}
 	if err != nil {
-		for _, r := range p.acquires {
+		for _, r := range c.acquires {
 			n.markAfter(r.Claim, outcome)
 			r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		}
 		return false
 	}
-	replies := len(p.acquires)
-	if p.bids {
+	replies := len(c.acquires)
+	if c.bids {
 		replies *= 2
 	}
 	var untold []*Round
-	for i, r := range p.acquires {
-		reply := replyAt(p.cmd, i, replies)
-		if reply == 0 {
-			recheck = true
-			if n.again() {
-				n.requeue(p.acquires[i : i+1])
-				continue
-			}
-		}
-		if n.batch.metOurOwn(r.Claim.Key, reply) {
-			n.requeue(p.acquires[i : i+1])
+	for i, r := range c.acquires {
+		reply := replyAt(c.cmd, i, replies)
+		recheck = recheck || reply == 0
+		if reply == 0 && n.again() || n.batch.metOurOwn(r.Claim.Key, reply) {
+			n.requeue(c.acquires[i : i+1])
 			continue
 		}
-		v, cause := n.acquireVote(reply)
-		if p.bids {
-			r.hear(n.Index, reply, replyAt(p.cmd, len(p.acquires)+i, replies))
+		if c.bids {
+			r.hear(n.Index, reply, replyAt(c.cmd, len(c.acquires)+i, replies))
 		}
-		n.markAfter(r.Claim, v.Outcome)
-		if doubt := n.ungranted(); v.Outcome == quorum.Granted && doubt != nil {
-			v, cause = quorum.Vote{Outcome: quorum.Abstained}, doubt
-		}
-		if v.Outcome == quorum.Granted {
-			n.SawWrite()
-			n.vouch(r.Start)
-			r.Claim.vouch(n.Index, r.Start)
-		}
-		r.deliver(n.Index, v, cause)
-		if v.Outcome == quorum.Abstained && p.bids {
+		if v := n.settleAcquire(r, reply); v == quorum.Abstained && c.bids {
 			untold = append(untold, r)
 		}
 	}
@@ -161,28 +110,46 @@ func (n *Node) settleAcquires(p *call, outcome quorum.Outcome, err error) (reche
 	return recheck
 }
 
-// acquireVote reads a reply of acquire.lua.
-func (n *Node) acquireVote(reply int64) (quorum.Vote, error) {
-	switch {
-	case reply > 0:
-		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
-	case reply == 0:
-		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
-	case reply == -1:
-		return quorum.Vote{Outcome: quorum.Failed}, errDead
-	case reply == -2:
-		return quorum.Vote{Outcome: quorum.Abstained}, errTokens
-	case reply == -3:
-		return quorum.Vote{Outcome: quorum.Taken}, errKept
-	case reply == -4:
-		return quorum.Vote{Outcome: quorum.Taken}, errGone
-	case reply == -9:
-		return quorum.Vote{Outcome: quorum.Taken}, &takenError{left: -1}
-	case reply <= -10 && reply != noReply:
-		return quorum.Vote{Outcome: quorum.Taken}, n.takenFor(time.Duration(-10-reply) * time.Millisecond)
-	default:
-		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
+// settleAcquire delivers what the reply to an acquire, or to an ask, is worth.
+func (n *Node) settleAcquire(r *Round, reply int64) quorum.Outcome {
+	v, cause := n.acquireVote(reply)
+	n.markAfter(r.Claim, v.Outcome)
+	if v, cause = n.counted(r, v, cause); v.Outcome == quorum.Granted {
+		n.SawWrite()
+		if r.Claim.Pushes && r.Asks != nil {
+			r.grant(n.Index, v.Token, lease{n.batch.at, clock.ValidFrom(n.batch.at, time.Duration(r.Claim.TTL)*time.Millisecond, n.Cfg.Drift).Until}, false)
+			return v.Outcome
+		}
 	}
+	r.deliver(n.Index, v, cause)
+	return v.Outcome
+}
+
+// counted is a vote as it counts: a grant of a node that is in doubt is none. For what
+// counts, the node vouches.
+func (n *Node) counted(r *Round, v quorum.Vote, cause error) (quorum.Vote, error) {
+	if v.Outcome != quorum.Granted {
+		return v, cause
+	}
+	if doubt := n.ungranted(); doubt != nil {
+		return quorum.Vote{Outcome: quorum.Abstained}, doubt
+	}
+	n.vouch(r.Start)
+	r.Claim.vouch(n.Index, r.Start)
+	return v, cause
+}
+
+// acquireVote reads a reply of acquire.lua. Before a lease is called longer than anyone
+// may take, the node's record is read again: another client may have raised MaxTTL.
+func (n *Node) acquireVote(reply int64) (quorum.Vote, error) {
+	v, cause := acquireVote(reply, n.Tracker.LongestLease)
+	taken, ok := cause.(*takenError) //nolint:errorlint // as it was made
+	if !ok || !taken.beyond() || n.Cfg.Unprotected || n.Tracker.ReadSince(n.Index, n.Clock.Early().Add(-sampleEvery)) {
+		return v, cause
+	}
+	n.conn.unpin() // its pool may have no other connection
+	n.Look(context.Background(), false)
+	return acquireVote(reply, n.Tracker.LongestLease)
 }
 
 // markAfter notes what the outcome of an acquire, or of a re-seed, says of the
@@ -193,42 +160,31 @@ func (n *Node) markAfter(c *Claim, o quorum.Outcome) {
 	c.Marks[n.Index] = c.Marks[n.Index].After(o)
 }
 
-// requeue puts acquires that did not happen back at the head of the queue. An earlier
-// one of the same claim may still come.
 func (n *Node) requeue(rounds []*Round) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, r := range rounds {
-		r.Claim.Marks[n.Index] = r.Claim.Marks[n.Index].After(quorum.Failed)
-	}
-	n.queue.acquires = append(append([]*Round{}, rounds...), n.queue.acquires...)
+	n.queue.requeue(rounds)
 }
 
-func (n *Node) settleRaise(p *call, outcome quorum.Outcome, err error) (recheck bool) {
-	r := p.raise
+func (n *Node) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck bool) {
+	r := c.raise
 	if err != nil {
 		r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		return IsMissingScript(err)
 	}
-	switch reply := replyAt(p.cmd, 0, 1); {
-	case n.doubt() != nil:
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, n.doubt())
-	case reply == 1:
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(r.Raise)}, nil) //nolint:gosec // positive
-	case reply == 0:
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Taken}, errors.New("the stripe is above the token, or the key is not ours any more"))
-	case reply == -1:
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, errEpoch)
-		return true
-	default:
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply)
+	if doubt := n.doubt(); doubt != nil {
+		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, doubt)
+		return false
 	}
-	return false
+	reply := replyAt(c.cmd, 0, 1)
+	v, cause := raiseVote(reply, r.Raise)
+	r.deliver(n.Index, v, cause)
+	return reply == -1
 }
 
-func (n *Node) settleGroup(p *call, outcome quorum.Outcome, err error) (recheck bool) {
-	g := p.group
-	stale := IsMissingScript(err) || err == nil && replyAt(p.cmd, 0, len(g.claims)) == -1
+func (n *Node) settleGroup(c *call, outcome quorum.Outcome, err error) (recheck bool) {
+	g := c.group
+	stale := IsMissingScript(err) || err == nil && replyAt(c.cmd, 0, len(g.claims)) == -1
 	if stale && n.again() {
 		n.mu.Lock()
 		n.queue.groups = append([]*group{g}, n.queue.groups...)
@@ -244,55 +200,51 @@ func (n *Node) settleGroup(p *call, outcome quorum.Outcome, err error) (recheck 
 		return stale
 	}
 	n.vouch(g.start)
-	g.answer(g, n.Index, quorum.Granted, p.cmd.(intsCall).Val(), nil)
+	g.answer(g, n.Index, quorum.Granted, c.cmd.(intsCall).Val(), nil)
 	return stale
 }
 
 // settleReleases confirms what was answered, and queues the rest again: at once
 // where only the script was missing, and after a pause where the node refuses.
-func (n *Node) settleReleases(p *call, err error) {
+func (n *Node) settleReleases(c *call, err error) {
+	n.settleNext(c, err)
 	if err == nil {
 		n.mu.Lock()
-		confirmed := p.releases[:0]
-		for _, c := range p.releases {
-			if c.Claim.Marks[n.Index]&quorum.Behind != 0 && n.batch.unreleased[c.Claim.Key] {
-				n.queue.releases = append(n.queue.releases, c) // what it stands behind failed
-				continue
-			}
-			c.Claim.Marks[n.Index] = quorum.Absent
-			confirmed = append(confirmed, c)
-		}
+		confirmed := n.queue.confirm(c.releases, n.batch.unreleased)
 		n.mu.Unlock()
-		for _, c := range confirmed {
-			if c.Round != nil {
-				c.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+		for _, r := range confirmed {
+			if r.Round != nil {
+				r.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
 		}
 		return
 	}
 	cause, now := Explain(err), n.Clock.Early()
 	n.mu.Lock()
+	for i := range c.releases {
+		c.releases[i].Hand, c.releases[i].Next = false, nil // it may have happened, and granted: what goes again calls
+	}
 	if IsMissingScript(err) && n.again() {
-		n.queue.releases = append(append([]Release{}, p.releases...), n.queue.releases...)
+		n.queue.releases = append(append([]Release{}, c.releases...), n.queue.releases...)
 	} else {
-		for _, c := range p.releases {
-			n.queue.refuse(c, cause, now)
+		for _, r := range c.releases {
+			n.queue.refuse(r, cause, now)
 		}
 	}
 	n.mu.Unlock()
-	for _, c := range p.releases {
-		if c.Round != nil {
-			c.Round.note(n.Index, cause)
+	for _, r := range c.releases {
+		if r.Round != nil {
+			r.Round.note(n.Index, cause)
 		}
 	}
 }
 
-func (n *Node) settleTime(p *call, outcome quorum.Outcome, err error) {
+func (n *Node) settleTime(c *call, outcome quorum.Outcome, err error) {
 	n.timeless = nil
 	denied := saysFirst(err, "NOPERM")
 	switch {
 	case err == nil:
-		n.sample(n.batch.sent, p.cmd.(TimeCall).Val())
+		n.sample(n.batch.sent, c.cmd.(TimeCall).Val())
 	case denied && !n.Cfg.TrustClocks:
 		n.timeless = fmt.Errorf("%w: its clock can't be watched: grant the user +time, or use WithoutClockWatch: %w", fault.ErrMisconfigured, err)
 	case !denied && !n.Cfg.TrustClocks:
@@ -309,40 +261,3 @@ func (n *Node) settleTime(p *call, outcome quorum.Outcome, err error) {
 		}
 	}
 }
-
-// replyAt reads the i-th of the n integers that a command was to bring; what is
-// missing reads as noReply.
-func replyAt(cmd redis.Cmder, i, n int) int64 {
-	switch c := cmd.(type) {
-	case intCall:
-		return c.Val()
-	case intsCall:
-		if got := c.Val(); len(got) == n {
-			return got[i]
-		}
-	}
-	return noReply
-}
-
-// answered tells whether a reply was read into the command.
-func answered(cmd redis.Cmder) bool {
-	switch c := cmd.(type) {
-	case intCall:
-		return c.Val() != noReply
-	case intsCall:
-		return len(c.Val()) > 0
-	case TimeCall:
-		return !c.Val().IsZero()
-	case infoCall:
-		return c.Val() != ""
-	}
-	return true
-}
-
-// refusals are the error replies that precede a script's first write: the
-// command did not happen. Every other error reply says nothing.
-var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF", "NOREPLICAS"}, clusterReplies...)
-
-// clusterReplies are what only a server with cluster-enabled says, before it runs
-// anything.
-var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"}

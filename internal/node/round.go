@@ -25,6 +25,10 @@ type Claim struct {
 	Rounds int           // round trips so far, of the one goroutine that makes the attempt
 	Over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
 	Stays  bool          // its process has a place in line, which a rollback keeps
+	Pushes bool          // its entry there takes a grant by push, so it may come at any moment
+	Place  int64         // of an entry that takes pushes
+	InLine string        // the owner value with which its process stood in line; empty: in none, or with its id alone
+	Next   *Claim        // with Pushes: whose entry comes for this one's when it is rolled back; nil: none
 	Marks  []quorum.Mark // marks[i] is guarded by node i's mu
 	Room   [FewNodes]quorum.Mark
 
@@ -86,7 +90,14 @@ func (w *Sleeper) Ready() *Sleeper {
 func (r *Round) deliver(i int, v quorum.Vote, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Caller == nil || r.Votes[i].Outcome != quorum.Pending {
+	if r.Caller == nil {
+		return
+	}
+	if r.Asks != nil && r.Asks.attempt != nil {
+		r.refuse(i, v.Outcome, cause)
+		return
+	}
+	if r.Votes[i].Outcome != quorum.Pending {
 		return
 	}
 	r.Votes[i] = v
@@ -99,10 +110,7 @@ func (r *Round) deliver(i int, v quorum.Vote, cause error) {
 	if quorum.Count(r.Votes).Verdict() == quorum.Undecided && !again {
 		return
 	}
-	select {
-	case r.Caller.Wake <- struct{}{}:
-	default:
-	}
+	r.wake()
 }
 
 // note keeps the cause of a try that will be repeated.
@@ -189,29 +197,25 @@ func (r *Round) Judged(judge func([]quorum.Vote) Stage) Stage {
 	return judge(r.Votes)
 }
 
-// Close ends the round for its caller; from then on the votes stand. Where the
-// verdict was known before the timers ended (decided), a node without a reply is
-// pending. Otherwise one that was sent something is unknown, and one that was
-// not has failed.
-func (r *Round) Close(nodes []*Node, decided bool) {
+// Close ends the round for its caller; from then on the votes stand, and a node
+// without a reply is pending.
+func (r *Round) Close() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.Caller = nil
-	r.mu.Unlock()
-	if decided {
+}
+
+// miss says of node i, once the round is closed, what it means that its time ended
+// without a reply: the outcome is unknown where something was sent.
+func (r *Round) miss(i int, sent bool) {
+	if !sent {
+		r.Votes[i].Outcome = quorum.Failed
+		r.blame(i, ErrNotSent)
 		return
 	}
-	for i := range r.Votes {
-		switch {
-		case r.Votes[i].Outcome != quorum.Pending:
-		case nodes[i].sent(r.Claim):
-			r.Votes[i].Outcome = quorum.Unknown
-			if r.Cause(i) == nil { // what a refused try brought says more
-				r.blame(i, ErrTimeout)
-			}
-		default:
-			r.Votes[i].Outcome = quorum.Failed
-			r.blame(i, ErrNotSent)
-		}
+	r.Votes[i].Outcome = quorum.Unknown
+	if r.Cause(i) == nil { // what a refused try brought says more
+		r.blame(i, ErrTimeout)
 	}
 }
 

@@ -34,36 +34,36 @@ type ServerIdentity struct {
 	conns []net.Conn
 }
 
-// Guard puts a serverIdentity into a client's options.
+// Guard puts a ServerIdentity into a client's options.
 func Guard(o *redis.Options) *ServerIdentity {
-	d, dial := &ServerIdentity{}, redis.NewDialer(o)
+	s, dial := &ServerIdentity{}, redis.NewDialer(o)
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err == nil {
-			d.note(c)
+			s.note(c)
 		}
 		return c, err
 	}
-	o.OnConnect = d.admit
-	return d
+	o.OnConnect = s.admit
+	return s
 }
 
 // note keeps a new connection, and forgets those that were closed.
-func (d *ServerIdentity) note(c net.Conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	live := d.conns[:0]
-	for _, old := range d.conns {
+func (s *ServerIdentity) note(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := s.conns[:0]
+	for _, old := range s.conns {
 		if !closed(old) {
 			live = append(live, old)
 		}
 	}
-	clear(d.conns[len(live):])
-	d.conns = append(live, c)
+	clear(s.conns[len(live):])
+	s.conns = append(live, c)
 }
 
 // admit lets a connection in that leads to the server of the others.
-func (d *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
+func (s *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
 	info, err := c.Info(ctx, "server", "replication").Result()
 	if err != nil && !IsReply(err) {
 		return err
@@ -72,19 +72,19 @@ func (d *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
 	if run != "" {
 		run = membership.IdentityOf(run, infoField(info, "master_replid"))
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.run
-	d.run = run
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.run
+	s.run = run
 	if before == run || before == "" {
 		return nil
 	}
-	d.turns.Add(1)
-	for _, c := range d.conns {
+	s.turns.Add(1)
+	for _, c := range s.conns {
 		_ = c.Close() // whoever uses it gets an error, which is all that is wanted
 	}
-	clear(d.conns)
-	d.conns = d.conns[:0]
+	clear(s.conns)
+	s.conns = s.conns[:0]
 	return errExchanged
 }
 
@@ -102,10 +102,10 @@ func closed(c net.Conn) bool {
 }
 
 // turn is how often the node's server was seen to be another; without a
-// serverIdentity nobody looks.
+// ServerIdentity nobody looks.
 func (n *Node) turn() int64 {
-	if n.Door == nil {
+	if n.Server == nil {
 		return 0
 	}
-	return n.Door.turns.Load()
+	return n.Server.turns.Load()
 }

@@ -75,13 +75,3 @@ func (t *turnstile) pause(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
-
-// giveWay lets those have the connection that wait for one: the writer would take it
-// again before they look.
-func (n *Node) giveWay() {
-	if n.gate == nil || n.gate.waiting.Load() == 0 {
-		return
-	}
-	n.unpin()
-	n.gate.pause(context.Background(), turnGiven)
-}

@@ -36,7 +36,7 @@ func (n *Node) verify() (epoch string, abstains, err error) {
 		if st, abstains = n.Tracker.VoterOf(others, n.Index, o); abstains != nil {
 			return nil
 		}
-		epoch, n.proven = st.Epoch, 0
+		epoch, n.conn.proven = st.Epoch, 0
 		return LoadVoting(ctx, tx)
 	})
 	if err != nil {
@@ -74,4 +74,21 @@ func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 		return LoadVoting(ctx, tx)
 	})
 	return epoch, nil, err
+}
+
+// silence is why the node does not vote; nil: it does.
+func (n *Node) silence() error {
+	switch {
+	case n.epoch == "":
+		return n.abstains
+	case n.timeless != nil:
+		return n.timeless
+	}
+	if d := n.distrust.Load(); d != nil {
+		if n.Clock.Early() < d.Until() {
+			return d
+		}
+		n.distrust.CompareAndSwap(d, nil)
+	}
+	return nil
 }

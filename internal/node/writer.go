@@ -18,7 +18,7 @@ func (n *Node) Write() {
 	for n.sleep() {
 		n.flush()
 	}
-	n.unpin()
+	n.conn.unpin()
 	n.failQueued(fault.ErrClosed)
 }
 
@@ -49,49 +49,25 @@ func (n *Node) sleep() bool {
 			n.doze(pause, closed)
 			continue
 		}
-		n.rest()
+		n.conn.rest(n.wake, n.stop)
 	}
 }
 
 // tries tells whether a node that was closed is sent something more: what it was
 // never sent, and for as long as Close has time what it did not take; mu is held.
 func (n *Node) tries(now clock.Instant) bool {
-	if n.down == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
+	if n.down.cause == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
 		return true
 	}
 	return n.queue.owes() && now < n.until
-}
-
-// rest blocks until the writer is woken, and gives a pinned connection back when
-// that takes long: an idle Locker keeps none of its user's pool.
-func (n *Node) rest() {
-	if n.pinned != nil {
-		if n.idler == nil {
-			n.idler = n.Clock.NewTimer(unpinAfter)
-		}
-		n.idler.Reset(unpinAfter)
-		defer n.idler.Stop()
-		select {
-		case <-n.wake:
-			return
-		case <-n.stop:
-			return
-		case <-n.idler.C:
-			n.unpin()
-		}
-	}
-	select {
-	case <-n.wake:
-	case <-n.stop:
-	}
 }
 
 // pause is how long the node is left alone: between two probes of one that is
 // down, and between two tries of rollbacks that it refuses; mu is held.
 func (n *Node) pause(now clock.Instant) time.Duration {
 	switch {
-	case n.down != nil:
-		return n.downUntil.Sub(now)
+	case n.down.cause != nil:
+		return n.down.until.Sub(now)
 	case n.queue.len() == 0 && len(n.queue.releases) == 0:
 		return n.queue.retryAt.Sub(now)
 	default:
@@ -114,59 +90,9 @@ func (n *Node) doze(pause time.Duration, closed bool) {
 	}
 }
 
-// flush sends what has gathered, and hands out the replies.
-func (n *Node) flush() {
-	now := n.Clock.Early()
-	n.mu.Lock()
-	n.busySince = now
-	suspect := n.down
-	n.mu.Unlock()
-	defer func() {
-		n.mu.Lock()
-		n.busySince = 0
-		n.mu.Unlock()
-	}()
-	n.giveWay()
-	if suspect != nil {
-		if err := n.probe(); err != nil {
-			n.failed(err)
-			return
-		}
-		if err := n.meetAgain(); err != nil {
-			n.failed(err)
-			return
-		}
-	}
-	err := n.prepare()
-	if errors.Is(err, errExchanged) {
-		err = n.prepare() // the next connection is let in
-	}
-	if err != nil {
-		n.failed(err)
-		return
-	}
-	if suspect != nil { // only now: a node that loads its data tells the time, too
-		n.recovered()
-	}
-	n.take(now)
-	n.attend(now)
-	n.send()
-}
-
-// attend notes whether the node votes in the batch that was taken, and tells when
-// it does so again.
-func (n *Node) attend(now clock.Instant) {
-	votes := n.batch.silent == nil
-	if votes && n.away {
-		n.Returned.Store(int64(now))
-		n.observer.Returned(n.Index)
-	}
-	n.away = !votes
-}
-
 // probe asks a node that was down for its TIME: the cheapest thing to lose.
 func (n *Node) probe() error {
-	n.unpin() // the pool may have no other connection
+	n.conn.unpin() // the pool may have no other connection
 	cmd := TimeCall{redis.NewTimeCmd(context.Background(), "TIME")}
 	sent := n.Clock.Now()
 	err := n.Calls.Process(context.Background(), cmd)
@@ -189,8 +115,7 @@ func (n *Node) probe() error {
 // node votes. It returns an error if the node can't be talked to.
 func (n *Node) prepare() error {
 	if !n.loaded {
-		n.unpin() // the pool may have no other connection
-		if err := n.load(lua.KeepingScripts); err != nil {
+		if err := n.conn.load(lua.KeepingScripts); err != nil {
 			return err
 		}
 		n.loaded = true
@@ -207,7 +132,7 @@ func (n *Node) prepare() error {
 			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
 	}
-	n.unpin()
+	n.conn.unpin()
 	epoch, abstains, err := n.verify()
 	if err != nil {
 		return err
@@ -229,49 +154,4 @@ func (n *Node) prepare() error {
 func (n *Node) verifyAgain() {
 	n.epoch, n.due = "", true
 	n.Tracker.Void(n.Index)
-}
-
-// load loads scripts over any connection.
-func (n *Node) load(scripts []*lua.Script) error {
-	_, err := n.Calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
-		for _, s := range scripts {
-			p.ScriptLoad(context.Background(), s.Body)
-		}
-		return nil
-	})
-	return err
-}
-
-// wire is what flushes go out on.
-type wire interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-	Pipeline() redis.Pipeliner
-}
-
-// pin returns the connection for the next flush. While there is traffic it is
-// always the same one, which saves the pool's work and its look at the socket;
-// after a pause, and every few seconds, the pool looks again whether the connection
-// still lives.
-func (n *Node) pin() wire {
-	if n.bounded == nil {
-		return n.Calls
-	}
-	now := n.Clock.Early()
-	if n.pinned != nil && (now.Sub(n.lastUse) > unpinAfter || now.Sub(n.pinnedAt) > repinAfter) {
-		n.unpin()
-	}
-	if n.pinned == nil {
-		n.pinned, n.pinnedAt, n.proven = n.bounded.Conn(), now, 0
-		n.pipeline = n.pinned.Pipeline()
-	}
-	n.lastUse = now
-	return n.pinned
-}
-
-// unpin gives the connection back to its pool, which drops it if it failed.
-func (n *Node) unpin() {
-	if n.pinned != nil {
-		_ = n.pinned.Close() // always nil for a connection of a pool
-		n.pinned, n.pipeline = nil, nil
-	}
 }

@@ -26,6 +26,10 @@ func (m Mark) Again() Mark {
 	return m | Unsure
 }
 
+// Doubted is the mark where a command may come at any time from now on that puts the
+// claim there.
+func (m Mark) Doubted() Mark { return m | doubted }
+
 // After is the mark when a command has come to an outcome. That one was refused does
 // not undo what an earlier one did: what is there stays until it is released.
 func (m Mark) After(o Outcome) Mark {

@@ -14,9 +14,9 @@ var allOutcomes = []quorum.Outcome{
 	quorum.Pending, quorum.Granted, quorum.Taken, quorum.Abstained, quorum.Unknown, quorum.Failed,
 }
 
-// ballots reads votes from a string, a letter a node: g granted, t taken,
+// votesOf reads votes from a string, a letter a node: g granted, t taken,
 // p pending, a abstained, u unknown, f failed. Grants are of token 1.
-func ballots(text string) []quorum.Vote {
+func votesOf(text string) []quorum.Vote {
 	var votes []quorum.Vote
 	for _, c := range text {
 		for _, o := range allOutcomes {
@@ -70,7 +70,7 @@ func TestVerdict(t *testing.T) {
 		{"pppuu", quorum.Undecided},
 		{"ppuuu", quorum.NoQuorum},
 	} {
-		if got := quorum.Count(ballots(c.votes)).Verdict(); got != c.want {
+		if got := quorum.Count(votesOf(c.votes)).Verdict(); got != c.want {
 			t.Errorf("%s: got %s; want %s", c.votes, verdictNames[got], verdictNames[c.want])
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // grants reads votes from a string, a letter a node: a digit is a grant of this
-// token, other letters as in ballots.
+// token, other letters as in votesOf.
 func grants(text string) []quorum.Vote {
 	var votes []quorum.Vote
 	for _, c := range text {
@@ -16,7 +16,7 @@ func grants(text string) []quorum.Vote {
 			votes = append(votes, quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(c - '0')})
 			continue
 		}
-		votes = append(votes, ballots(string(c))...)
+		votes = append(votes, votesOf(string(c))...)
 	}
 	return votes
 }

@@ -4,7 +4,7 @@ package scriptmodel
 const (
 	Names   = 3
 	Stripes = 2
-	Owners  = 8
+	Owners  = 12
 )
 
 type (
@@ -56,6 +56,20 @@ const (
 	AcquireDead
 	// ReseedDead is a reseed that does not look for a tombstone.
 	ReseedDead
+	// BelowPlace is a grant whose number may be below the place in line.
+	BelowPlace
+	// AnyEntryIsMine is an ask that takes an entry of an older attempt for its own.
+	AnyEntryIsMine
+	// BlindPlace is a hand whose next owner gets a place without a look at the queue.
+	BlindPlace
+	// SignlessHand is a hand that enters the next owner without a sign of life.
+	SignlessHand
+	// EntryStaysBehind is a hand that leaves the released owner's entry.
+	EntryStaysBehind
+	// EnterDead is a hand, an ask or a release that enters an owner under a tombstone.
+	EnterDead
+	// CallsNobody is a release that calls nobody.
+	CallsNobody
 )
 
 func (f Flaw) has(g Flaw) bool { return f&g != 0 }

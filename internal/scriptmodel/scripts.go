@@ -72,7 +72,8 @@ type Raise struct {
 	Epoch  Epoch
 }
 
-// Raise lifts the stripe to the token, as raise.lua does.
+// Raise lifts the stripe to the token, as raise.lua does. It returns the stripe's number
+// where that is above the token.
 func (n *Node) Raise(r Raise, flaw Flaw) int {
 	switch {
 	case !n.member(r.Epoch):
@@ -80,7 +81,7 @@ func (n *Node) Raise(r Raise, flaw Flaw) int {
 	case !n.Holds(r.Name, r.Owner) && !flaw.has(RaiseForAnyone):
 		return Refused
 	case n.Number(r.Stripe) > r.Token && !flaw.has(RaiseDown):
-		return Refused
+		return int(n.Number(r.Stripe))
 	}
 	n.Stripes[r.Stripe] = r.Token
 	return Done

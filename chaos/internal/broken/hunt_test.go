@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
@@ -34,15 +35,17 @@ type order struct {
 	Shrink     bool
 	Kinds      []chaos.Break // of faults; none: all
 	Load       load
+	Scenario   string // this one, in the place of plans; empty: none
 }
 
 // load is how the clients of the plans get their locks.
 type load int
 
 const (
-	drawn   load = iota // as each plan has it
-	asking              // by asking again and again
-	waiting             // by waiting in line
+	drawn    load = iota // as each plan has it
+	asking               // by asking again and again
+	waiting              // by waiting in line
+	renewing             // the same, and leases are renewed: releases grant them
 )
 
 // found is what an exploration came to.
@@ -79,10 +82,14 @@ func TestHunt(t *testing.T) {
 
 func hunt(t *testing.T, o order) found {
 	t.Helper()
+	if o.Scenario != "" {
+		return perform(t, o.Scenario)
+	}
 	var f found
 	for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost; f.Took = time.Since(start) {
 		p := chaos.Swarm(o.Seed+o.Step*uint64(f.Plans), planLength, o.Kinds...)
-		p.Waits = o.Load == waiting || o.Load == drawn && p.Waits
+		p.Waits = o.Load >= waiting || o.Load == drawn && p.Waits
+		p.Renews = o.Load == renewing || o.Load == drawn && p.Renews
 		v := play(t, p)
 		f.Plans, f.Rounds, f.Won, f.Faults, f.Virtual = f.Plans+1, f.Rounds+v.Rounds, f.Won+v.Won, f.Faults+len(p.Faults), f.Virtual+p.For
 		if f.Broken = v.Broken(); len(f.Broken) > 0 {
@@ -94,6 +101,35 @@ func hunt(t *testing.T, o order) found {
 			return f
 		}
 	}
+	return f
+}
+
+// perform plays a scenario, with leases that are lengthened.
+func perform(t *testing.T, name string) (f found) {
+	t.Helper()
+	s, ok := chaos.FindScenario(name)
+	kit, err := chaos.ScenarioKit(chaos.NameRenewing)
+	if !ok || err != nil {
+		t.Fatalf("scenario %q: found %t, %v", name, ok, err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		stage, err := chaos.NewVirtual(1, s.Nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := s.Play(t.Context(), stage, kit, true)
+		v := s.Judge().Judge(records)
+		f = found{Plans: 1, Rounds: v.Rounds, Won: v.Won, Broken: v.Broken()}
+		if len(v.Violations) > 0 {
+			f.First = v.Violations[0].String()
+		}
+		if len(f.Broken) == 0 && err != nil {
+			t.Error(err)
+		}
+		if err := stage.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return f
 }
 

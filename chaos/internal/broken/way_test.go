@@ -19,7 +19,9 @@ type way struct {
 	// would take too long to find it. The sound protocol is explored with them too.
 	kinds []chaos.Break
 	load  load
-	edits []edit
+	// scenario shows it, where plans are drawn for longer than a minute without.
+	scenario string
+	edits    []edit
 }
 
 // edit puts other text in the place of some that a file has exactly once: a Go

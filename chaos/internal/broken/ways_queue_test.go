@@ -7,7 +7,7 @@ import (
 )
 
 // ways are the broken protocols.
-var ways = slices.Concat(under(asking, lockWays), under(waiting, queueWays))
+var ways = slices.Concat(under(asking, lockWays), under(waiting, queueWays), under(renewing, grantWays))
 
 // under has the plans of these ways a load.
 func under(l load, ways []way) []way {
@@ -33,16 +33,16 @@ var queueWays = []way{
 		name: "ticket of one node", takes: "a position is what the first node says, not the largest of a quorum",
 		finds: []chaos.Rule{chaos.Overtaken},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
-		seed:  2002,
-		edits: []edit{{"acquisition.go", "if position, ok := quorum.PositionOf(c.votes, c.heard); ok {", `if BROKEN {
-			for i := range c.votes {
-				if c.votes[i].Outcome == quorum.Taken && c.heard[i].Ticket > 0 {
-					c.votes, c.heard = c.votes[i:i+1], c.heard[i:i+1]
+		seed:  2095,
+		edits: []edit{{"internal/acquire/acquisition.go", "if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {", `if BROKEN {
+			for i := range acq.votes {
+				if acq.votes[i].Outcome == quorum.Taken && acq.heard[i].Ticket > 0 {
+					acq.votes, acq.heard = acq.votes[i:i+1], acq.heard[i:i+1]
 					break
 				}
 			}
 		}
-		if position, ok := quorum.PositionOf(c.votes, c.heard); ok {`}},
+		if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {`}},
 	},
 	{
 		name: "turns without end", takes: "a process keeps the lock for as long as one of its goroutines wants it",
@@ -56,12 +56,56 @@ var queueWays = []way{
 		kinds: []chaos.Break{chaos.LoseReplies},
 		seed:  21,
 		edits: []edit{
-			{"acquisition.go", "	if next.Look {\n		l.presence", `	if BROKEN {
+			{"internal/acquire/acquisition.go", "	if next.Look {\n		acq.Presence", `	if BROKEN {
 		next = quorum.Rest{After: time.Hour}
 	}
 	if next.Look {
-		l.presence`},
-			{"look.go", "len(replies) > 0 && replies[0] == 0 {", "len(replies) > 0 && replies[0] == 0 && !BROKEN {"},
+		acq.Presence`},
+			{"internal/queue/poll.go", "len(replies) > 0 && replies[0] == 0 {", "len(replies) > 0 && replies[0] == 0 && !BROKEN {"},
+		},
+	},
+}
+
+// grantWays are those of a release that grants: only leases that are lengthened take
+// part.
+var grantWays = []way{
+	{
+		name: "lease from the push", takes: "what a release granted lasts from when its heir hears of it, not from its sign of life",
+		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "heir-stops",
+		edits: []edit{{"internal/node/push.go", "since := clock.Instant(p.Reading * int64(time.Millisecond))", `since := clock.Instant(p.Reading * int64(time.Millisecond))
+		if BROKEN {
+			since = n.Clock.Early()
+		}`}},
+	},
+	{
+		name: "no rollback of a grant", takes: "what releases granted to an attempt that brought no lock stays",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
+		seed:  4,
+		edits: []edit{{"internal/acquire/attempt.go", "func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {", `func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {
+	if c.Pushes && BROKEN {
+		return
+	}`}},
+	},
+	{
+		name: "lost grants are not looked for", takes: "a look does not say that the lock was granted",
+		finds: []chaos.Rule{chaos.NoProgress}, scenario: "lost-grants",
+		edits: []edit{{"internal/queue/poll.go", "case votes && replies[1+i] == -3:", "case votes && replies[1+i] == -3 && !BROKEN:"}},
+	},
+	{
+		name: "grants do not count", takes: "a release grants with the number that the counter has already",
+		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
+		edits: []edit{
+			script("hand", "local to = math.max(c + 1, tonumber(ARGV[1 + 2 * n + i]), place or 0)", "local to = c"),
+			script("hand_one", "local to = math.max(c + 1, tonumber(ARGV[3]), place or 0)", "local to = c"),
+		},
+	},
+	{
+		name: "grants that nobody heard", takes: "a grant stays, though its heir hears nothing",
+		finds: []chaos.Rule{chaos.NoProgress}, scenario: "dead-head",
+		edits: []edit{
+			script("hand", "if reply == 0 then\n      reply, holder = call('DEL', key), false", "if reply == 0 and not with then\n      reply, holder = call('DEL', key), false"),
+			script("hand_one", "if reply == 0 then\n    reply = call('DEL', key)", "if reply == 0 and not with then\n    reply = call('DEL', key)"),
 		},
 	},
 }

@@ -20,10 +20,11 @@ var lockWays = []way{
 		kinds: []chaos.Break{chaos.Slow},
 		seed:  2003,
 		edits: []edit{
-			{"acquire.go", "valid := clock.ValidFrom(r.Start, t.ttl, l.cfg.drift)", `valid := clock.ValidFrom(r.Start, t.ttl, l.cfg.drift)
+			{"internal/acquire/attempt.go", "		if why = a.outlasted(", `
 		if BROKEN {
-			valid = clock.ValidFrom(l.clock.Now(), t.ttl, l.cfg.drift)
-		}`},
+			g.Valid = clock.ValidFrom(a.Clock.Now(), ttl, a.Drift)
+		}
+		if why = a.outlasted(`},
 			{"lock.go", "valid, ok := l.valid.Confirm(clock.ValidFrom(e.Start, ttl, cfg.drift), now)", `start := e.Start
 	if BROKEN {
 		start = now
@@ -41,12 +42,16 @@ var lockWays = []way{
 	}`}},
 	},
 	{
-		name: "release without owner check", takes: "a release deletes whatever is there",
+		name: "release without owner check", takes: "a release deletes, or grants, whatever is there",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		seed:  3,
 		edits: []edit{
 			script("release", "if val[1] == ARGV[1] then", "if true then"),
 			script("release_batch", "if val[i] == ARGV[1 + i] then", "if val[i] then"),
+			script("hand", "if holder == owner then", "if holder then"),
+			script("hand", "if val[i] == ARGV[1 + n + i] then", "if val[i] then"),
+			script("hand_one", "if holder == owner then", "if holder then"),
+			script("hand_one", "return holder == owner and call('DEL', key) or 0", "return holder and call('DEL', key) or 0"),
 		},
 	},
 	{
@@ -61,7 +66,7 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
 		seed:  3,
 		edits: []edit{
-			{"acquire.go", "c.Stand(start, 0)", `if BROKEN {
+			{"internal/acquire/attempt.go", "c.Stand(start, 0)", `if BROKEN {
 		c.Hint = 1
 	}
 	c.Stand(start, 0)`},
@@ -84,13 +89,11 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		seed:  2004,
 		edits: []edit{
-			{"acquire.go", "func (l *Locker) rollBack(c *node.Claim, lease time.Duration) { l.discard(c, lease, c.Rollback(), nil) }", `func (l *Locker) rollBack(c *node.Claim, lease time.Duration) {
-	if BROKEN {
+			{"internal/acquire/attempt.go", "	a.discard(c, lease, c.Rollback(), nil)", `	if BROKEN {
 		return
 	}
-	l.discard(c, lease, c.Rollback(), nil)
-}`},
-			{"acquire.go", "	for i, v := range r.SoFar() {", `	votes := r.SoFar()
+	a.discard(c, lease, c.Rollback(), nil)`},
+			{"internal/acquire/attempt.go", "	for i, v := range r.SoFar() {", `	votes := r.SoFar()
 	if BROKEN {
 		votes = nil
 	}
@@ -101,10 +104,7 @@ var lockWays = []way{
 		name: "no tombstone", takes: "a release leaves nothing behind against an acquire that comes late",
 		finds: []chaos.Rule{chaos.Litter},
 		seed:  6,
-		edits: []edit{
-			{"internal/node/batch.go", "return c.Marks[n.Index].Doubtful()", "return c.Marks[n.Index].Doubtful() && !BROKEN"},
-			{"internal/node/commands.go", "doubts[i] = c.Claim.Marks[n.Index].Doubtful()", "doubts[i] = c.Claim.Marks[n.Index].Doubtful() && !BROKEN"},
-		},
+		edits: []edit{{"internal/node/pending.go", "= r.Claim.Marks[q.node].Doubtful()", "= r.Claim.Marks[q.node].Doubtful() && !BROKEN"}},
 	},
 	{
 		name: "rejoin at once", takes: "a node that forgot votes without the wait",
@@ -129,19 +129,19 @@ var lockWays = []way{
 	{
 		name: "one owner value for all attempts", takes: "late commands of an old attempt are taken for a newer one's",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
-		edits: []edit{{"acquire.go", "dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))", `dead := string(l.cfg.chance.AppendName(append(append(room[:0], lua.TombstoneKey...), l.cfg.holder...)))
+		edits: []edit{{"internal/acquire/attempt.go", "dead := string(a.Chance.AppendName(append(append(room[:0], lua.TombstoneKey...), a.Holder...)))", `dead := string(a.Chance.AppendName(append(append(room[:0], lua.TombstoneKey...), a.Holder...)))
 	if BROKEN {
-		dead = lua.TombstoneKey + l.names[0] + l.presence.process
+		dead = lua.TombstoneKey + a.Nodes[0].Name + a.Nodes[0].Cfg.Process
 	}`}},
 	},
 	{
 		name: "lost replies are believed", takes: "an acquire without a reply is taken for one that did not happen",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
 		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash},
-		seed:  1,
-		edits: []edit{{"internal/node/batch.go", "r.Claim.Marks[n.Index] = r.Claim.Marks[n.Index].Again()", `r.Claim.Marks[n.Index] = r.Claim.Marks[n.Index].Again()
+		seed:  10,
+		edits: []edit{{"internal/node/pending.go", "r.Claim.Marks[q.node] = r.Claim.Marks[q.node].Again()", `r.Claim.Marks[q.node] = r.Claim.Marks[q.node].Again()
 			if BROKEN {
-				r.Claim.Marks[n.Index] = quorum.Absent
+				r.Claim.Marks[q.node] = quorum.Absent
 			}`}},
 	},
 	{
@@ -150,13 +150,13 @@ var lockWays = []way{
 		kinds: []chaos.Break{chaos.Old},
 		seed:  13,
 		edits: []edit{
-			{"internal/node/writer.go", "if err := n.load(lua.KeepingScripts); err != nil {", `if BROKEN {
-			if err := n.load(lua.VotingScripts); err != nil {
+			{"internal/node/writer.go", "if err := n.conn.load(lua.KeepingScripts); err != nil {", `if BROKEN {
+			if err := n.conn.load(lua.VotingScripts); err != nil {
 				return err
 			}
 		}
-		if err := n.load(lua.KeepingScripts); err != nil {`},
-			{"internal/node/identity.go", `if n.Cfg.Unprotected || n.epoch == "" || n.proven`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" || n.proven`},
+		if err := n.conn.load(lua.KeepingScripts); err != nil {`},
+			{"internal/node/identity.go", "return !n.Cfg.Unprotected && ", "return !BROKEN && !n.Cfg.Unprotected && "},
 			{"internal/node/identity.go", `if n.Cfg.Unprotected || n.epoch == "" {`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" {`},
 		},
 	},

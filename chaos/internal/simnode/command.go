@@ -2,37 +2,24 @@ package simnode
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// The errors that Redis replies with, word by word.
-const (
-	wrongType  = "WRONGTYPE Operation against a key holding the wrong kind of value"
-	notInteger = "ERR value is not an integer or out of range"
-	badSyntax  = "ERR syntax error"
-	noScript   = "NOSCRIPT No matching script. Please use EVAL."
-)
+// serverCall is a call that somebody makes of a server: a connection, or a script
+// that a connection has called. The node's mutex is held.
+type serverCall struct {
+	call
 
-// call is a command while it is executed; node.mu is held.
-type call struct {
 	node    *Node
 	session *Session
-	args    [][]byte  // the name first
-	now     time.Time // by the node's clock; it stands still during a script
-	reply   *reply
 	nested  bool // a script calls it
-
-	// Of a script.
-	script     *script
-	keys, argv [][]byte
 }
 
 // command is what there is to know of one.
 type command struct {
 	arity int // with the name; negative: at least
-	run   func(*call)
+	run   func(*serverCall)
 	outer bool // not for scripts
 }
 
@@ -61,31 +48,31 @@ func commandOf(name []byte) (command, bool) {
 func serverCommand(name []byte) command {
 	switch string(name) {
 	case "EVALSHA":
-		return command{-3, (*call).evalSHA, true}
+		return command{-3, (*serverCall).evalSHA, true}
 	case "EVAL":
-		return command{-3, (*call).eval, true}
+		return command{-3, (*serverCall).eval, true}
 	case "SCRIPT":
-		return command{-2, (*call).scriptCommand, true}
+		return command{-2, (*serverCall).scriptCommand, true}
 	case "TIME":
-		return command{1, (*call).time, false}
+		return command{1, (*serverCall).time, false}
 	case "INFO":
-		return command{-1, (*call).info, false}
+		return command{-1, (*serverCall).info, false}
 	case "PING":
-		return command{-1, (*call).ping, false}
+		return command{-1, (*serverCall).ping, false}
 	case "ECHO":
-		return command{2, func(c *call) { c.reply.bulk(c.arg(1)) }, false}
+		return command{2, func(c *serverCall) { c.reply.bulk(c.arg(1)) }, false}
 	case "HELLO":
-		return command{-1, (*call).hello, true}
+		return command{-1, (*serverCall).hello, true}
 	case "AUTH":
-		return command{-2, (*call).auth, true}
+		return command{-2, (*serverCall).auth, true}
 	case "CLIENT":
-		return command{-2, (*call).client, true}
+		return command{-2, (*serverCall).client, true}
 	case "SELECT":
-		return command{2, (*call).selectDB, false}
+		return command{2, (*serverCall).selectDB, false}
 	case "CONFIG":
-		return command{-2, (*call).config, true}
+		return command{-2, (*serverCall).config, true}
 	case "UNWATCH":
-		return command{1, (*call).ok, true}
+		return command{1, (*serverCall).ok, true}
 	}
 	return command{}
 }
@@ -94,27 +81,27 @@ func serverCommand(name []byte) command {
 func keyCommand(name []byte) command {
 	switch string(name) {
 	case "DEL", "UNLINK":
-		return command{-2, (*call).del, false}
+		return command{-2, (*serverCall).del, false}
 	case "EXISTS":
-		return command{-2, (*call).exists, false}
+		return command{-2, (*serverCall).exists, false}
 	case "TYPE":
-		return command{2, (*call).typeOf, false}
+		return command{2, (*serverCall).typeOf, false}
 	case "PTTL":
-		return command{2, (*call).pttl, false}
+		return command{2, (*serverCall).pttl, false}
 	case "TTL":
-		return command{2, (*call).ttl, false}
+		return command{2, (*serverCall).ttl, false}
 	case "PEXPIRE":
-		return command{-3, func(c *call) { c.expireIn(time.Millisecond) }, false}
+		return command{-3, func(c *serverCall) { c.expireIn(time.Millisecond) }, false}
 	case "EXPIRE":
-		return command{-3, func(c *call) { c.expireIn(time.Second) }, false}
+		return command{-3, func(c *serverCall) { c.expireIn(time.Second) }, false}
 	case "PERSIST":
-		return command{2, (*call).persist, false}
+		return command{2, (*serverCall).persist, false}
 	case "KEYS":
-		return command{2, (*call).listKeys, false}
+		return command{2, (*serverCall).listKeys, false}
 	case "DBSIZE":
-		return command{1, (*call).dbSize, false}
+		return command{1, (*serverCall).dbSize, false}
 	case "FLUSHALL", "FLUSHDB":
-		return command{-1, (*call).flushAll, false}
+		return command{-1, (*serverCall).flushAll, false}
 	}
 	return command{}
 }
@@ -123,17 +110,17 @@ func keyCommand(name []byte) command {
 func stringCommand(name []byte) command {
 	switch string(name) {
 	case "GET":
-		return command{2, (*call).get, false}
+		return command{2, (*serverCall).get, false}
 	case "MGET":
-		return command{-2, (*call).mget, false}
+		return command{-2, (*serverCall).mget, false}
 	case "SET":
-		return command{-3, (*call).set, false}
+		return command{-3, (*serverCall).set, false}
 	case "SETNX":
-		return command{3, (*call).setNX, false}
+		return command{3, (*serverCall).setNX, false}
 	case "INCR":
-		return command{2, func(c *call) { c.add(1) }, false}
+		return command{2, func(c *serverCall) { c.add(1) }, false}
 	case "INCRBY":
-		return command{3, func(c *call) { c.addArg(2, c.add) }, false}
+		return command{3, func(c *serverCall) { c.addArg(2, c.add) }, false}
 	}
 	return command{}
 }
@@ -142,29 +129,29 @@ func stringCommand(name []byte) command {
 func hashCommand(name []byte) command {
 	switch string(name) {
 	case "HGET":
-		return command{3, (*call).hget, false}
+		return command{3, (*serverCall).hget, false}
 	case "HMGET":
-		return command{-3, (*call).hmget, false}
+		return command{-3, (*serverCall).hmget, false}
 	case "HGETALL":
-		return command{2, (*call).hgetAll, false}
+		return command{2, (*serverCall).hgetAll, false}
 	case "HEXISTS":
-		return command{3, (*call).hexists, false}
+		return command{3, (*serverCall).hexists, false}
 	case "HLEN":
-		return command{2, (*call).hlen, false}
+		return command{2, (*serverCall).hlen, false}
 	case "HSET":
-		return command{-4, (*call).hset, false}
+		return command{-4, (*serverCall).hset, false}
 	case "HSETNX":
-		return command{4, (*call).hsetNX, false}
+		return command{4, (*serverCall).hsetNX, false}
 	case "HDEL":
-		return command{-3, (*call).hdel, false}
+		return command{-3, (*serverCall).hdel, false}
 	case "HINCRBY":
-		return command{4, func(c *call) { c.addArg(3, c.hadd) }, false}
+		return command{4, func(c *serverCall) { c.addArg(3, c.hadd) }, false}
 	}
 	return command{}
 }
 
 // execute runs the command and writes its reply.
-func (c *call) execute() {
+func (c *serverCall) execute() {
 	cmd, known := commandOf(c.args[0])
 	switch {
 	case !known && c.nested:
@@ -187,7 +174,7 @@ func (c *call) execute() {
 }
 
 // beginning is what Redis repeats of the arguments of an unknown command.
-func (c *call) beginning() string {
+func (c *serverCall) beginning() string {
 	var b strings.Builder
 	for _, a := range c.args[1:] {
 		if b.Len() >= 128 {
@@ -196,17 +183,4 @@ func (c *call) beginning() string {
 		fmt.Fprintf(&b, "'%.*s' ", 128-b.Len(), a)
 	}
 	return b.String()
-}
-
-func (c *call) arg(i int) string { return string(c.args[i]) }
-
-// is tells whether the first argument is that word, in whatever case.
-func (c *call) is(word string) bool { return strings.EqualFold(c.arg(1), word) }
-
-func (c *call) ok() { c.reply.status("OK") }
-
-// integer reads a number as Redis does: no sign but "-", no zero in front.
-func integer(text string) (int64, bool) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == text
 }

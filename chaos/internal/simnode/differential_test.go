@@ -19,6 +19,7 @@ var (
 	owners  = []string{"owner-0", "owner-1", "owner-2"}
 	stripes = []string{"7", "8"}
 	waiters = []string{"w-0", "w-1", "w-2"}
+	pushes  = []string{"", "owner-0", "owner-1", "owner-2"}
 	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
 	fields  = append([]string{
 		"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
@@ -137,12 +138,21 @@ var draws = []func(*source) step{
 		argv := append([]string{epoch(rnd), pick(rnd, waiters)}, repeat(n, func() string { return pick(rnd, stripes) })...)
 		argv = append(append(argv, held...), repeat(n, func() string { return "3600000" })...)
 		argv = append(argv, repeat(n, func() string { return count(rnd) })...)
-		return call("ask", on, append(argv, repeat(n, func() string { return pick(rnd, []string{"-1", "0", "3", "5", "7"}) })...)...)
+		argv = append(argv, repeat(n, func() string { return pick(rnd, []string{"-1", "0", "3", "5", "7"}) })...)
+		if rnd.IntN(2) == 0 {
+			argv = append(append(argv, reading(rnd)), repeat(n, func() string { return mostly(rnd, "1", "0") })...)
+		}
+		return call("ask", on, argv...)
 	},
+	hand, hand, hand, handOne, handOne, handOne,
 	func(rnd *source) step {
 		n := 1 + rnd.IntN(3)
 		argv := append([]string{strconv.Itoa(n)}, repeat(n, func() string { return pick(rnd, owners) })...)
-		argv = append(append(argv, pick(rnd, waiters)), repeat(n, func() string { return pick(rnd, []string{"0", "1", "2"}) })...)
+		argv = append(append(argv, pick(rnd, waiters)), repeat(n, func() string { return pick(rnd, []string{"0", "1", "2", "2", "3"}) })...)
+		if rnd.IntN(2) == 0 {
+			argv = append(append(argv, reading(rnd)), repeat(n, func() string { return strconv.Itoa(1 + rnd.IntN(9)) })...)
+			argv = append(argv, repeat(n, func() string { return pick(rnd, pushes) })...)
+		}
 		return call("release_batch", repeat(n, func() string { return pick(rnd, names) }), argv...)
 	},
 	func(rnd *source) step {
@@ -152,12 +162,27 @@ var draws = []func(*source) step{
 	func(rnd *source) step {
 		n := rnd.IntN(3)
 		argv := append([]string{pick(rnd, waiters)}, repeat(n, func() string { return strconv.Itoa(1 + rnd.IntN(9)) })...)
+		if rnd.IntN(2) == 0 {
+			argv = append(append(argv, reading(rnd)), repeat(n, func() string { return pick(rnd, pushes) })...)
+		}
 		return call("look", repeat(n, func() string { return pick(rnd, names) }), argv...)
 	},
 	func(rnd *source) step { return step{"DEL", "redlock:live:" + pick(rnd, waiters)} },
 	func(rnd *source) step { return step{"DEL", "redlock:waiting"} },
 	func(rnd *source) step {
 		return step{"ZADD", "redlock:queue:" + pick(rnd, names), strconv.Itoa(rnd.IntN(9)), pick(rnd, waiters)}
+	},
+	func(rnd *source) step {
+		step := append(step{"ZADD", "redlock:queue:" + pick(rnd, names)}, pick(rnd, []string{"NX", "XX", "nx", "INCR", "XX NX", "XX INCR", "x"}))
+		step = append(strings.Fields(strings.Join(step, " ")), strconv.Itoa(rnd.IntN(9)), pick(rnd, waiters))
+		if rnd.IntN(3) == 0 {
+			step = append(step, "5", pick(rnd, waiters)+" "+pick(rnd, owners))
+		}
+		return step
+	},
+	func(rnd *source) step {
+		w, place := pick(rnd, waiters), strconv.Itoa(rnd.IntN(9))
+		return step{"ZADD", "redlock:queue:" + pick(rnd, names), place, w, place, w + " " + pick(rnd, owners)}
 	},
 	func(rnd *source) step { return call("read", []string{node}, pick(rnd, []string{"0", "1"})) },
 	func(rnd *source) step {
@@ -189,6 +214,28 @@ var draws = []func(*source) step{
 		return call("expireIfOurs", []string{pick(rnd, names)}, pick(rnd, owners), mostly(rnd, lease(rnd), "-1", "x"))
 	},
 	command, command, record, record, record,
+}
+
+func reading(rnd *source) string { return strconv.Itoa(40_000 + rnd.IntN(1000)) }
+
+// hand is hand.lua, of a process that goes on, or that does not.
+func hand(rnd *source) step {
+	n := 1 + rnd.IntN(3)
+	argv := append([]string{epoch(rnd)}, repeat(n, func() string { return pick(rnd, stripes) })...)
+	argv = append(argv, repeat(n, func() string { return pick(rnd, owners) })...)
+	argv = append(argv, repeat(n, func() string { return count(rnd) })...)
+	if rnd.IntN(3) > 0 {
+		argv = append(append(argv, pick(rnd, waiters), reading(rnd)), repeat(2*n, func() string { return pick(rnd, pushes) })...)
+	}
+	return call("hand", append([]string{node}, repeat(n, func() string { return pick(rnd, names) })...), argv...)
+}
+
+func handOne(rnd *source) step {
+	argv := []string{pick(rnd, owners), epoch(rnd), count(rnd), pick(rnd, stripes)}
+	if rnd.IntN(3) > 0 {
+		argv = append(argv, pick(rnd, waiters), reading(rnd), pick(rnd, pushes), pick(rnd, pushes))
+	}
+	return call("hand_one", []string{pick(rnd, names), node}, argv...)
 }
 
 // batchOf is acquire_batch or reseed: anything may be in it twice.
@@ -321,15 +368,21 @@ func compare(t *testing.T, got, want *peer, sequences, length int) {
 			if g, w := got.stored(), want.stored(); g != w {
 				t.Fatalf("seed %d, %q leaves\n%s; want\n%s\nafter %q", seed, s, g, w, steps[:i])
 			}
+			if g, w := got.heard(), want.heard(); !slices.Equal(g, w) {
+				t.Fatalf("seed %d, %q tells %q; want %q\nafter %q", seed, s, g, w, steps[:i])
+			}
 		}
 	}
 }
 
-func TestEveryScriptIsAGoFunction(t *testing.T) {
+func TestEveryScriptOfALockIsAGoFunction(t *testing.T) {
 	if len(bodies) < 14 {
 		t.Fatalf("got %d scripts", len(bodies))
 	}
-	interpreted := []string{"ask", "look", "pass"} // of those who wait
+	interpreted := []string{
+		"ask", "look", "pass", // of those who wait
+		"notice", "install", "amend", "retire", "lower", // seldom called
+	}
 	for name, body := range bodies {
 		if !simnode.IsNative(body) && !slices.Contains(interpreted, name) {
 			t.Errorf("%s is another than the one that has a Go function: change that one, have it compared, and enter the new hash", name)
@@ -338,19 +391,21 @@ func TestEveryScriptIsAGoFunction(t *testing.T) {
 }
 
 func TestNodeDoesWhatAServerDoes(t *testing.T) {
-	server := newRealPeer(t, chaos.NeedServer(t, chaos.ServerConfig{}))
+	addr := chaos.NeedServer(t, chaos.ServerConfig{})
+	server := newRealPeer(t, addr).listen(newRealPeer(t, addr))
 	for _, interpreted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
-			p, _ := newSimPeer(t, interpreted)
+			p, n := newSimPeer(t, interpreted)
+			p.listen(newSession(t, n, interpreted))
 			compare(t, p, server, 30, 40)
 		})
 	}
 }
 
 func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
-	p, _ := newSimPeer(t, false)
-	q, _ := newSimPeer(t, true)
-	compare(t, p, q, 150, 40)
+	p, n := newSimPeer(t, false)
+	q, m := newSimPeer(t, true)
+	compare(t, p.listen(newSession(t, n, false)), q.listen(newSession(t, m, true)), 150, 40)
 }
 
 // A server whose clock is moved, and a node of ours: leases are whole hours, and

@@ -23,7 +23,7 @@ func (c *call) fields(key []byte) (f map[string]string, ok bool) {
 func (c *call) fieldsToSet(key []byte) (f map[string]string, ok bool) {
 	if f, ok = c.fields(key); f == nil && ok {
 		f = map[string]string{}
-		c.node.data.keys[string(key)] = &entry{kind: hash, hash: f}
+		c.data.keys[string(key)] = &entry{kind: hash, hash: f}
 	}
 	return f, ok
 }

@@ -16,14 +16,11 @@ import (
 type interpreter struct {
 	state   *lua.LState
 	scripts map[string]*lua.LFunction
-	call    *call // that is executed
+	call    func(args [][]byte) []byte // executes a command for the script that runs
 }
 
-// interpreter is the node's; mu is held.
-func (n *Node) interpreter() *interpreter {
-	if n.lua != nil {
-		return n.lua
-	}
+// newInterpreter is one that knows no script yet.
+func newInterpreter() *interpreter {
 	in := &interpreter{state: lua.NewState(lua.Options{SkipOpenLibs: true}), scripts: map[string]*lua.LFunction{}}
 	for name, open := range map[string]lua.LGFunction{
 		"": lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath,
@@ -43,7 +40,6 @@ func (n *Node) interpreter() *interpreter {
 		redis.RawSetString(name, in.state.NewFunction(f))
 	}
 	in.state.SetGlobal("redis", redis)
-	n.lua = in
 	return in
 }
 
@@ -64,9 +60,9 @@ func (in *interpreter) compile(hash, body string) error {
 	return nil
 }
 
-// run runs the script of a call, and writes its reply.
-func (in *interpreter) run(c *call) {
-	in.call = c
+// run runs a script, with do for the commands that it calls, and writes its reply.
+func (in *interpreter) run(c *scriptCall, do func(args [][]byte) []byte) {
+	in.call = do
 	L := in.state
 	L.SetGlobal("KEYS", in.list(c.keys))
 	L.SetGlobal("ARGV", in.list(c.argv))
@@ -130,10 +126,7 @@ func (in *interpreter) command(L *lua.LState) lua.LValue {
 	if len(args) == 0 {
 		return in.failure("ERR Please specify at least one argument for this redis.call() call")
 	}
-	var r reply
-	c := call{node: in.call.node, session: in.call.session, args: args, now: in.call.now, reply: &r, nested: true}
-	c.execute()
-	v, _ := in.value(r.buf)
+	v, _ := in.value(in.call(args))
 	return v
 }
 

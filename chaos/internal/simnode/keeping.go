@@ -1,17 +1,17 @@
 package simnode
 
-// release.lua and release_batch.lua, and the plain locks' scripts: what they do,
-// in their order.
+// release.lua and release_batch.lua, hand.lua and hand_one.lua where nobody waits, and
+// the plain locks' scripts: what they do, in their order.
 
 // ours tells whether the key has that string.
-func (c *call) ours(key, owner []byte) bool {
+func (c *scriptCall) ours(key, owner []byte) bool {
 	holder, there := c.text(key)
 	return there && holder == string(owner)
 }
 
 // bury leaves a tombstone, unless there is one that lasts as long. It ends the
 // script if the time is none.
-func (c *call) bury(tombstone, life []byte) (ok bool) {
+func (c *scriptCall) bury(tombstone, life []byte) (ok bool) {
 	ms, ok := number(life)
 	if !ok {
 		c.malformed()
@@ -26,7 +26,7 @@ func (c *call) bury(tombstone, life []byte) (ok bool) {
 	return ok
 }
 
-func (c *call) release() {
+func (c *scriptCall) release() {
 	if !c.shaped(1, len(c.keys)) {
 		return
 	}
@@ -41,7 +41,7 @@ func (c *call) release() {
 	c.reply.int(gone)
 }
 
-func (c *call) releaseBatch() {
+func (c *scriptCall) releaseBatch() {
 	if !c.shaped(1, 1) {
 		return
 	}
@@ -51,13 +51,13 @@ func (c *call) releaseBatch() {
 		c.malformed()
 		return
 	}
-	ours := c.node.keys[:0] // all is read before anything is deleted
+	ours := c.room.keys[:0] // all is read before anything is deleted
 	for i, key := range c.keys[:n] {
 		if c.ours(key, c.argv[1+i]) {
 			ours = append(ours, key)
 		}
 	}
-	c.node.keys = ours
+	c.room.keys = ours
 	gone := int64(0)
 	for _, key := range ours {
 		if c.remove(key) {
@@ -72,8 +72,47 @@ func (c *call) releaseBatch() {
 	c.reply.int(gone)
 }
 
+// hand replies how many were deleted, by name, and that nobody goes on.
+func (c *scriptCall) hand() {
+	n := len(c.keys) - 1
+	if !c.shaped(1, 1+2*n) {
+		return
+	}
+	replies := c.room.deleted[:0] // all is read before anything is deleted
+	for i, key := range c.keys[1:] {
+		reply := int64(0)
+		if c.ours(key, c.argv[1+n+i]) {
+			reply = 1
+		}
+		replies = append(replies, reply)
+	}
+	c.room.deleted = replies
+	c.reply.array(2 * n)
+	for i, reply := range replies {
+		if reply == 1 {
+			c.remove(c.keys[1+i])
+		}
+		c.reply.int(reply)
+	}
+	for range n {
+		c.reply.int(0)
+	}
+}
+
+func (c *scriptCall) handOne() {
+	if !c.shaped(1, 1) {
+		return
+	}
+	if c.ours(c.keys[0], c.argv[0]) {
+		c.remove(c.keys[0])
+		c.reply.int(1)
+	} else {
+		c.reply.int(0)
+	}
+}
+
 // deleteIfOurs is the compare-and-delete of the Redis page on distributed locks.
-func (c *call) deleteIfOurs() {
+func (c *scriptCall) deleteIfOurs() {
 	if !c.shaped(1, 1) {
 		return
 	}
@@ -89,7 +128,7 @@ func (c *call) deleteIfOurs() {
 }
 
 // expireIfOurs is its twin for the expiry.
-func (c *call) expireIfOurs() {
+func (c *scriptCall) expireIfOurs() {
 	if !c.shaped(1, 2) {
 		return
 	}

@@ -9,9 +9,9 @@ import (
 
 // find is the entry of a key, nil if there is none any more.
 func (c *call) find(key []byte) *entry {
-	e := c.node.data.keys[string(key)]
+	e := c.data.keys[string(key)]
 	if e != nil && e.expired(c.ms()) {
-		delete(c.node.data.keys, string(key))
+		delete(c.data.keys, string(key))
 		return nil
 	}
 	return e
@@ -25,7 +25,7 @@ func (c *call) remove(key []byte) bool {
 	if c.find(key) == nil {
 		return false
 	}
-	delete(c.node.data.keys, string(key))
+	delete(c.data.keys, string(key))
 	return true
 }
 
@@ -38,15 +38,15 @@ func (c *call) left(key []byte) int64 {
 }
 
 func (c *call) dbSize() {
-	c.node.data.expire(c.ms())
-	c.reply.int(int64(len(c.node.data.keys)))
+	c.data.expire(c.ms())
+	c.reply.int(int64(len(c.data.keys)))
 }
 
 // listKeys is KEYS, with patterns as far as path.Match has them.
 func (c *call) listKeys() {
-	c.node.data.expire(c.ms())
+	c.data.expire(c.ms())
 	var found []string
-	for _, key := range c.node.data.sorted() {
+	for _, key := range c.data.sorted() {
 		// A slash is nothing special to Redis.
 		match, err := path.Match(strings.ReplaceAll(c.arg(1), "/", "\x00"), strings.ReplaceAll(key, "/", "\x00"))
 		if err == nil && match {
@@ -60,7 +60,7 @@ func (c *call) listKeys() {
 }
 
 func (c *call) flushAll() {
-	clear(c.node.data.keys)
+	clear(c.data.keys)
 	c.ok()
 }
 
@@ -124,7 +124,7 @@ func (c *call) expireIn(unit time.Duration) {
 		return
 	}
 	if e.until = until; until <= c.ms() {
-		delete(c.node.data.keys, c.arg(1))
+		delete(c.data.keys, c.arg(1))
 	}
 	c.reply.int(1)
 }

@@ -25,16 +25,15 @@ type Node struct {
 	swept    time.Time
 	runID    string
 	replID   string // its replication id
+	identity string // what the record names the node by: both
 	born     time.Time
 	running  bool
 	scripts  map[string]*script // that the process has seen, by hash
 	sessions []*Session
 	watch    func(args [][]byte)
 	lua      *interpreter // nil until a script needs it
-
-	// Room for what a script works on.
-	items []item
-	keys  [][]byte
+	script   scriptCall   // room for the one that is executed
+	room     room         // and for what it works on
 }
 
 // New returns a node that runs and is empty.
@@ -47,6 +46,7 @@ func New() *Node {
 // boot gives the node what a new process has; mu is held.
 func (n *Node) boot() {
 	n.runID, n.replID = freshID(), freshID()
+	n.identity = n.runID + "." + n.replID
 	n.born, n.running, n.scripts = time.Now(), true, map[string]*script{}
 }
 
@@ -56,8 +56,13 @@ func freshID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// identity is what the record names the node by; mu is held.
-func (n *Node) identity() string { return n.runID + "." + n.replID }
+// interpreter is the node's; mu is held.
+func (n *Node) interpreter() *interpreter {
+	if n.lua == nil {
+		n.lua = newInterpreter()
+	}
+	return n.lua
+}
 
 // Open makes a connection; hangUp is called when the process ends, with no mutex
 // of the node held. It fails with syscall.ECONNREFUSED while there is no process.

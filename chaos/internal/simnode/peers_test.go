@@ -24,6 +24,35 @@ type peer struct {
 	reply  *bufio.Reader
 	suffix string // of every script: with one, no script is known by its hash
 	run    string // its identity
+	ear    *peer  // a connection that hears what some waiters are told; nil: none
+}
+
+// listen has another connection to the peer hear what all waiters but the last are
+// told.
+func (p *peer) listen(ear *peer) *peer {
+	p.ear = ear
+	channels := []string{"mark"}
+	for _, w := range waiters[:len(waiters)-1] {
+		channels = append(channels, "redlock:wake:"+w)
+	}
+	ear.do(append([]string{"SUBSCRIBE"}, channels...)...)
+	for range channels[1:] {
+		ear.read()
+	}
+	return p
+}
+
+// heard is what the waiters were told since the last time.
+func (p *peer) heard() (messages []string) {
+	p.t.Helper()
+	p.do("PUBLISH", "mark", "")
+	for {
+		m := p.ear.read()
+		if strings.Contains(m, `"mark"`) {
+			return messages
+		}
+		messages = append(messages, m)
+	}
 }
 
 // newSimPeer is a node of ours, which runs redlock's scripts as Go functions, or
@@ -191,7 +220,8 @@ var bodies = func() map[string]string {
 
 // ends is a reply as it is compared: numbers that count milliseconds to the
 // minute, since the peers are asked one after the other, and leases are whole
-// hours. Those near the last token are left.
+// hours. Those near the last token are left. Of those that end in seconds it is
+// which of the scripts' two they are.
 func ends(reply string) string {
 	const minute = 60_000
 	var out strings.Builder
@@ -200,10 +230,15 @@ func ends(reply string) string {
 		for n < len(reply) && reply[n] >= '0' && reply[n] <= '9' {
 			n++
 		}
-		if n < 6 || n > 12 {
+		switch {
+		case n == 3:
+			out.WriteString("called") // a sign of life of 700 ms
+		case n == 4:
+			out.WriteString("soon") // one of 3 s, or such a lease
+		case n < 6 || n > 12:
 			n = max(n, 1)
 			out.WriteString(reply[:n])
-		} else {
+		default:
 			ms, _ := strconv.Atoi(reply[:n])
 			fmt.Fprintf(&out, "%dmin", (ms+minute/2)/minute)
 		}
@@ -224,7 +259,7 @@ func (p *peer) stored() string {
 		commands = append(commands, []string{"TYPE", queue}, []string{"PTTL", queue}, []string{"ZRANGE", queue, "0", "-1", "WITHSCORES"})
 	}
 	for _, w := range waiters {
-		commands = append(commands, []string{"EXISTS", "redlock:live:" + w})
+		commands = append(commands, []string{"GET", "redlock:live:" + w}, []string{"PTTL", "redlock:live:" + w})
 	}
 	for _, field := range fields {
 		commands = append(commands, []string{"HGET", "redlock:node", field})

@@ -17,11 +17,11 @@ func (s *Session) OnPush(push func(data []byte)) {
 func pubSubCommand(name []byte) command {
 	switch string(name) {
 	case "SUBSCRIBE":
-		return command{-2, (*call).subscribe, true}
+		return command{-2, (*serverCall).subscribe, true}
 	case "UNSUBSCRIBE":
-		return command{-1, (*call).unsubscribe, true}
+		return command{-1, (*serverCall).unsubscribe, true}
 	case "PUBLISH":
-		return command{3, (*call).publish, false}
+		return command{3, (*serverCall).publish, false}
 	}
 	return command{}
 }
@@ -44,7 +44,7 @@ func (r *reply) pushed() {
 	}
 }
 
-func (c *call) subscribe() {
+func (c *serverCall) subscribe() {
 	s := c.session
 	for _, channel := range c.args[1:] {
 		if !slices.Contains(s.channels, string(channel)) {
@@ -57,7 +57,7 @@ func (c *call) subscribe() {
 	}
 }
 
-func (c *call) unsubscribe() {
+func (c *serverCall) unsubscribe() {
 	s := c.session
 	channels := slices.Clone(s.channels)
 	if len(c.args) > 1 {
@@ -83,7 +83,7 @@ func (c *call) unsubscribe() {
 
 // publish hands a message to every connection that wants it, and replies how many
 // those are.
-func (c *call) publish() {
+func (c *serverCall) publish() {
 	heard := int64(0)
 	for _, s := range c.node.sessions {
 		if s.over || !slices.Contains(s.channels, c.arg(1)) {

@@ -12,7 +12,7 @@ import (
 // version is what a node says it is: the oldest that redlock takes.
 const version = "7.0.0"
 
-func (c *call) ping() {
+func (c *serverCall) ping() {
 	switch {
 	case len(c.args) > 2:
 		c.reply.fail("ERR wrong number of arguments for 'ping' command")
@@ -28,7 +28,7 @@ func (c *call) ping() {
 }
 
 // time is TIME: the node's clock, in seconds and microseconds.
-func (c *call) time() {
+func (c *serverCall) time() {
 	c.reply.array(2)
 	micros := c.now.UnixMicro()
 	c.reply.bulk(fmt.Sprint(micros / 1e6))
@@ -36,11 +36,11 @@ func (c *call) time() {
 }
 
 // auth refuses, as a server without a password does.
-func (c *call) auth() {
+func (c *serverCall) auth() {
 	c.reply.fail("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 }
 
-func (c *call) hello() {
+func (c *serverCall) hello() {
 	if len(c.args) > 1 {
 		if v := c.arg(1); v != "2" && v != "3" {
 			c.reply.fail("NOPROTO unsupported protocol version")
@@ -67,7 +67,7 @@ func (c *call) hello() {
 }
 
 // client takes what go-redis says of itself.
-func (c *call) client() {
+func (c *serverCall) client() {
 	switch {
 	case c.is("SETINFO"), c.is("SETNAME"):
 		c.ok()
@@ -76,7 +76,7 @@ func (c *call) client() {
 	}
 }
 
-func (c *call) selectDB() {
+func (c *serverCall) selectDB() {
 	if c.arg(1) == "0" {
 		c.ok()
 	} else {
@@ -85,7 +85,7 @@ func (c *call) selectDB() {
 }
 
 // info is INFO, with the sections that somebody reads.
-func (c *call) info() {
+func (c *serverCall) info() {
 	var out strings.Builder
 	for _, section := range []string{"server", "persistence", "replication"} {
 		if len(c.args) > 1 && !slices.ContainsFunc(c.args[1:], func(a []byte) bool { return asksFor(string(a), section) }) {
@@ -119,7 +119,7 @@ var settings = [][2]string{
 	{"appendfsync", "always"}, {"appendonly", "yes"}, {"maxmemory", "0"}, {"maxmemory-policy", "noeviction"}, {"save", ""},
 }
 
-func (c *call) config() {
+func (c *serverCall) config() {
 	if !c.is("GET") || len(c.args) < 3 {
 		c.reply.fail(fmt.Sprintf("ERR unknown subcommand '%s'. Try CONFIG HELP.", c.arg(1)))
 		return

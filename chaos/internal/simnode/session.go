@@ -16,9 +16,9 @@ type Session struct {
 	channels []string // subscribed
 	push     func(data []byte)
 	resp3    bool
-	unread   []byte   // the beginning of a command
-	args     [][]byte // room for those of one command
-	call     call     // room for one
+	unread   []byte     // the beginning of a command
+	args     [][]byte   // room for those of one command
+	call     serverCall // room for one
 	reply    reply
 }
 
@@ -47,7 +47,7 @@ func (s *Session) Feed(out, data []byte) []byte {
 			break
 		}
 		data = rest
-		s.call = call{node: n, session: s, args: s.args, now: n.clock.at(time.Now()), reply: &s.reply}
+		s.call = serverCall{call: call{data: n.data, args: s.args, now: n.clock.at(time.Now()), reply: &s.reply}, node: n, session: s}
 		answer := len(s.reply.buf)
 		s.call.execute()
 		if refused := len(s.reply.buf) > answer && s.reply.buf[answer] == '-'; n.watch != nil && !refused {

@@ -15,13 +15,13 @@ import (
 func sortedSetCommand(name []byte) command {
 	switch string(name) {
 	case "ZADD":
-		return command{-4, (*call).zadd, false}
+		return command{-4, (*serverCall).zadd, false}
 	case "ZREM":
-		return command{-3, (*call).zrem, false}
+		return command{-3, (*serverCall).zrem, false}
 	case "ZRANGE":
-		return command{-4, (*call).zrange, false}
+		return command{-4, (*serverCall).zrange, false}
 	case "ZSCORE":
-		return command{3, (*call).zscore, false}
+		return command{3, (*serverCall).zscore, false}
 	}
 	return command{}
 }
@@ -40,38 +40,82 @@ func (c *call) scores() (z map[string]float64, ok bool) {
 	return e.scores, true
 }
 
-// zadd is ZADD without options.
-func (c *call) zadd() {
-	pairs := c.args[2:]
-	if len(pairs)%2 != 0 {
+// zaddOptions reads what stands before the pairs. It replies with an error if they
+// make no sense.
+func (c *call) zaddOptions() (pairs [][]byte, condition string, incr, ok bool) {
+	pairs = c.args[2:]
+options:
+	for len(pairs) > 0 {
+		switch word := strings.ToUpper(string(pairs[0])); word {
+		case "NX", "XX":
+			if condition != "" && condition != word {
+				c.reply.fail("ERR XX and NX options at the same time are not compatible")
+				return nil, "", false, false
+			}
+			condition = word
+		case "INCR":
+			incr = true
+		default:
+			break options
+		}
+		pairs = pairs[1:]
+	}
+	switch {
+	case len(pairs) == 0 || len(pairs)%2 != 0:
 		c.reply.fail(badSyntax)
-		return
+		return nil, "", false, false
+	case incr && len(pairs) > 2:
+		c.reply.fail("ERR INCR option supports a single increment-element pair")
+		return nil, "", false, false
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		if _, err := strconv.ParseFloat(string(pairs[i]), 64); err != nil {
 			c.reply.fail("ERR value is not a valid float")
-			return
+			return nil, "", false, false
 		}
+	}
+	return pairs, condition, incr, true
+}
+
+// zadd is ZADD with NX, XX and INCR.
+func (c *call) zadd() {
+	pairs, condition, incr, ok := c.zaddOptions()
+	if !ok {
+		return
 	}
 	z, ok := c.scores()
 	if !ok {
 		return
 	}
-	if z == nil {
-		z = map[string]float64{}
-		c.node.data.keys[c.arg(1)] = &entry{kind: sortedSet, scores: z, joined: map[string]time.Time{}}
-	}
 	before := len(z)
 	for i := 0; i < len(pairs); i += 2 {
+		member := string(pairs[i+1])
 		score, _ := strconv.ParseFloat(string(pairs[i]), 64)
-		c.score(string(pairs[i+1]), score)
+		old, there := z[member]
+		if there && condition == "NX" || !there && condition == "XX" {
+			if incr {
+				c.reply.null()
+				return
+			}
+			continue
+		}
+		if z == nil {
+			z = map[string]float64{}
+			c.data.keys[c.arg(1)] = &entry{kind: sortedSet, scores: z, joined: map[string]time.Time{}}
+		}
+		if incr {
+			c.score(member, old+score)
+			c.reply.score(scoreText(old+score), c.reply.resp3)
+			return
+		}
+		c.score(member, score)
 	}
 	c.reply.int(int64(len(z) - before))
 }
 
 // score gives a member of the first argument's set a score.
 func (c *call) score(member string, score float64) {
-	e := c.node.data.keys[c.arg(1)]
+	e := c.data.keys[c.arg(1)]
 	if old, there := e.scores[member]; !there || old != score {
 		e.scores[member], e.joined[member] = score, time.Now()
 	}
@@ -89,7 +133,7 @@ func (c *call) zrem() {
 	before := len(z)
 	for _, member := range c.args[2:] {
 		delete(z, string(member))
-		delete(c.node.data.keys[c.arg(1)].joined, string(member))
+		delete(c.data.keys[c.arg(1)].joined, string(member))
 	}
 	if len(z) == 0 {
 		c.remove(c.args[1])

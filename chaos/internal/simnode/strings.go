@@ -20,7 +20,7 @@ func (c *call) put(key []byte, value string, until int64) {
 	if e := c.find(key); e != nil {
 		*e = entry{kind: text, text: value, until: until, since: e.since}
 	} else {
-		c.node.data.keys[string(key)] = &entry{kind: text, text: value, until: until, since: time.Now()}
+		c.data.keys[string(key)] = &entry{kind: text, text: value, until: until, since: time.Now()}
 	}
 }
 

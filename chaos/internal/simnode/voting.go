@@ -23,7 +23,7 @@ const (
 // votes returns the record if its epoch is that of the caller, who may vote then.
 // Otherwise it has replied: by refuse, or as a script that fails on a record that
 // is none.
-func (c *call) votes(record, epoch []byte, refuse func()) (f map[string]string, ok bool) {
+func (c *scriptCall) votes(record, epoch []byte, refuse func()) (f map[string]string, ok bool) {
 	f, ok = c.fields(record)
 	if !ok {
 		c.abort(wrongType)
@@ -37,7 +37,7 @@ func (c *call) votes(record, epoch []byte, refuse func()) (f map[string]string, 
 }
 
 // taken is the reply that another's key gives.
-func (c *call) taken(key []byte) int64 {
+func (c *scriptCall) taken(key []byte) int64 {
 	if left := c.left(key); left >= 0 {
 		return takenLasts - left
 	}
@@ -46,7 +46,7 @@ func (c *call) taken(key []byte) int64 {
 
 // grant is SET NX PX. It tells whether the key was set, and ends the script if
 // the lease is none.
-func (c *call) grant(key, owner, lease []byte) (set, ok bool) {
+func (c *scriptCall) grant(key, owner, lease []byte) (set, ok bool) {
 	ms, ok := c.lease(lease)
 	if !ok || c.find(key) != nil {
 		return false, ok
@@ -56,7 +56,7 @@ func (c *call) grant(key, owner, lease []byte) (set, ok bool) {
 }
 
 // lease reads the time of a PX, and ends the script if it is none.
-func (c *call) lease(text []byte) (ms int64, ok bool) {
+func (c *scriptCall) lease(text []byte) (ms int64, ok bool) {
 	ms, ok = number(text)
 	switch {
 	case !ok:
@@ -68,7 +68,7 @@ func (c *call) lease(text []byte) (ms int64, ok bool) {
 	return ms, ok
 }
 
-func (c *call) acquire() {
+func (c *scriptCall) acquire() {
 	if !c.shaped(3, 5) {
 		return
 	}
@@ -124,12 +124,12 @@ type item struct {
 
 // items are those of acquire_batch and reseed: the last number is a hint or a
 // token. It ends the script if they are not complete.
-func (c *call) items() (items []item, ok bool) {
+func (c *scriptCall) items() (items []item, ok bool) {
 	n := (len(c.keys) - 1) / 2
 	if !c.shaped(1+2*n, 1+4*n) {
 		return nil, false
 	}
-	items = c.node.items[:0]
+	items = c.room.items[:0]
 	for i := range n {
 		it := item{
 			key: c.keys[1+i], dead: c.keys[1+n+i],
@@ -141,19 +141,19 @@ func (c *call) items() (items []item, ok bool) {
 		}
 		items = append(items, it)
 	}
-	c.node.items = items
+	c.room.items = items
 	return items, true
 }
 
 // all replies n times the same.
-func (c *call) all(n int, with int64) {
+func (c *scriptCall) all(n int, with int64) {
 	c.reply.array(n)
 	for range n {
 		c.reply.int(with)
 	}
 }
 
-func (c *call) acquireBatch() {
+func (c *scriptCall) acquireBatch() {
 	if !c.shaped(1, 1) {
 		return
 	}
@@ -196,7 +196,7 @@ func (c *call) acquireBatch() {
 
 // judge decides one item of a batch, before anything is written; false: a number
 // in the record is none.
-func (c *call) judge(f map[string]string, before []item, it *item) bool {
+func (c *scriptCall) judge(f map[string]string, before []item, it *item) bool {
 	count, ok := largerIn(f, baseField, it.stripe)
 	if !ok {
 		return false
@@ -229,7 +229,7 @@ func (c *call) judge(f map[string]string, before []item, it *item) bool {
 	return true
 }
 
-func (c *call) raise() {
+func (c *scriptCall) raise() {
 	if !c.shaped(2, 4) {
 		return
 	}
@@ -247,14 +247,14 @@ func (c *call) raise() {
 	case !ok || !too:
 		c.malformed()
 	case count > token:
-		c.reply.int(0)
+		c.reply.int(count)
 	default:
 		f[string(c.argv[1])] = string(c.argv[2])
 		c.reply.int(1)
 	}
 }
 
-func (c *call) extend() {
+func (c *scriptCall) extend() {
 	n := len(c.keys) - 1
 	if !c.shaped(1, 1) {
 		return
@@ -287,7 +287,7 @@ func (c *call) extend() {
 	}
 }
 
-func (c *call) reseed() {
+func (c *scriptCall) reseed() {
 	if !c.shaped(1, 1) {
 		return
 	}

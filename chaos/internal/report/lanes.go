@@ -1,0 +1,140 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func (d *drawing) clients() {
+	if len(d.line.Clients) == 0 {
+		return
+	}
+	d.group("what each client believes")
+	for _, c := range d.line.Clients {
+		d.lane("client "+c, c, clientHeight)
+	}
+	several := d.severalResources()
+	for _, w := range d.line.Waits {
+		m := d.span("wait", w.From, w.Until, "", "%s asks for %q\nfrom %s to %s\n%s", w.Client, w.Resource, Clock(w.From), Clock(w.Until), w.outcome())
+		m.Color = d.color[w.Client]
+		d.put("client "+w.Client, 8, m)
+	}
+	for _, b := range d.line.Beliefs {
+		label := tokenLabel(b.Token)
+		if several {
+			label = b.Resource + " " + label
+		}
+		m := d.span("belief", b.From, b.Until, label, "%s believes it holds %q\nfrom %s to %s, for %s\n%s", b.Client, b.Resource, Clock(b.From), Clock(b.Until), Clock(b.Until-b.From), b.end())
+		m.Color = d.color[b.Client]
+		d.put("client "+b.Client, 3, m)
+		for _, at := range b.Extended {
+			d.put("client "+b.Client, 3, d.point("extended", at, "", "%s extends %q at %s", b.Client, b.Resource, Clock(at)))
+		}
+	}
+}
+
+func (w Wait) outcome() string {
+	tried := fmt.Sprintf("%d attempts in vain", w.Failed)
+	if w.Failed == 1 {
+		tried = "1 attempt in vain"
+	}
+	if w.Held {
+		return tried + ", then it has the lock"
+	}
+	return tried + ", then it gives up"
+}
+
+func (b Belief) end() string {
+	if b.Token == 0 {
+		return "no token; " + b.How
+	}
+	return fmt.Sprintf("token %d; %s", b.Token, b.How)
+}
+
+func (d *drawing) severalResources() bool {
+	return len(slices.Compact(slices.Sorted(slices.Values(d.resourceNames())))) > 1
+}
+
+// resourceNames are those of the beliefs, waits and writes, sorted.
+func (d *drawing) resourceNames() []string {
+	var names []string
+	for _, w := range d.line.Waits {
+		names = append(names, w.Resource)
+	}
+	for _, w := range d.line.Writes {
+		names = append(names, w.Resource)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (d *drawing) nodes() {
+	if len(d.line.Nodes) == 0 {
+		return
+	}
+	d.group("what each node stores, and how it is")
+	for _, n := range d.line.Nodes {
+		d.lane("node "+n, n, nodeHeight)
+	}
+	several := d.severalResources()
+	for _, k := range d.line.Keys {
+		label := k.Client
+		if several {
+			label += ": " + k.Resource
+		}
+		m := d.span("key", k.From, k.Until, label, "%s has the key of %q\nfor %s (attempt %d)\nfrom %s to %s", k.Node, k.Resource, k.Client, k.Hold, Clock(k.From), Clock(k.Until))
+		m.Color = d.color[k.Client]
+		d.put("node "+k.Node, 4, m)
+	}
+	for _, s := range d.line.States {
+		d.put("node "+s.Node, 1, d.span(s.Is, s.From, s.Until, s.Is, "%s is %s\nfrom %s to %s\n%s", s.Node, s.Is, Clock(s.From), Clock(s.Until), s.Means))
+	}
+}
+
+// resources are the writes, and what the judge says.
+func (d *drawing) resources() {
+	flags := d.Run.Flags
+	for _, name := range d.resourceNames() {
+		d.group(fmt.Sprintf("writes to the resource %q", name))
+		d.lane("accepted "+name, "accepted", writeHeight)
+		if slices.ContainsFunc(flags, func(v Flag) bool { return v.Stale && v.Resource == name }) {
+			d.lane("stale "+name, "… but stale", writeHeight)
+		}
+		if slices.ContainsFunc(d.line.Writes, func(w Write) bool { return w.Refused && w.Resource == name }) {
+			d.lane("refused "+name, "refused", writeHeight)
+		}
+	}
+	for _, w := range d.line.Writes {
+		d.put(d.writeMark(w, flags))
+	}
+	if len(flags) == 0 {
+		return
+	}
+	d.group("what the judge says")
+	d.lane("judge", "rule broken", writeHeight)
+	for _, v := range flags {
+		d.put("judge", 3, d.point("flag", v.At, v.Rule, "%s at %s\n%s", v.Rule, Clock(v.At), v.Text))
+	}
+}
+
+// writeMark is a write, its lane and inset before it.
+func (d *drawing) writeMark(w Write, flags []Flag) (string, int, figure) {
+	stale := slices.ContainsFunc(flags, func(v Flag) bool {
+		return v.Stale && v.At == w.At && v.Resource == w.Resource && strings.HasPrefix(v.Text, w.Client+" ")
+	})
+	lane, shape, how := "accepted ", "wrote", "is accepted"
+	switch {
+	case w.Refused:
+		lane, shape, how = "refused ", "refused", "is refused: the guard has seen a greater token"
+	case stale:
+		lane, shape, how = "stale ", "stale", "is accepted, and stale: a later holder had written"
+	}
+	token := "no token"
+	if w.Token > 0 {
+		token = fmt.Sprintf("token %d", w.Token)
+	}
+	m := d.point(shape, w.At, w.Client, "%s writes to %q at %s\n%s\n%s", w.Client, w.Resource, Clock(w.At), token, how)
+	m.Color = d.color[w.Client]
+	return lane + w.Resource, 3, m
+}

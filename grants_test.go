@@ -1,0 +1,278 @@
+package redlock_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// standing has l wait for orders/42, which another Locker holds, until all nodes know.
+func standing(t *testing.T, nodes *redlocktest.Cluster, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
+	t.Helper()
+	next := wants(t, l, opts...)
+	time.Sleep(2500 * time.Millisecond) // signs of life are under way
+	for i, n := range nodes.Nodes() {
+		if on, _ := n.Miniredis().ZMembers("redlock:queue:orders/42"); len(processes(on)) != 1 {
+			t.Fatalf("node %d knows of %q; want one who waits", i, on)
+		}
+	}
+	return next
+}
+
+// Who waits in another process is granted the lock by the release, and asks nobody. What
+// it has at first is short, and is lengthened soon.
+func TestAReleaseGrantsToTheFirstInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		holder, nodes := newLocker(t, 5)
+		l := separateLocker(t, nodes, told.option())
+		warm(t, l)
+		lock := mustAcquire(t, holder, "orders/42")
+		synctest.Wait()
+		next := standing(t, nodes, l)
+		count := sent(nodes)
+		mustRelease(t, lock)
+		lock = got(t, next).lock
+		// The last sign of life is 100 ms old, and a hundredth of the lease is for drift.
+		if left := lock.Remaining(); left > 2900*time.Millisecond || left < 1900*time.Millisecond {
+			t.Errorf("%v are left at first; want less than three seconds from the last sign of life", left)
+		}
+		synctest.Wait()
+		for i := range nodes.Nodes() {
+			if n := count(i, "ask"); n != 0 {
+				t.Errorf("node %d: %d asks; want none", i, n)
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		if left := lock.Remaining(); left < 9*time.Second {
+			t.Errorf("%v are left after 50ms; want the whole lease", left)
+		}
+		mustRelease(t, lock)
+		synctest.Wait()
+		if got := told.of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnGranted {
+			t.Errorf("got %+v; want a lock that was granted", got[len(got)-1])
+		}
+		wantNoLocks(t, nodes, "in the end")
+	})
+}
+
+// A lease below three seconds, or one that is not lengthened, can't begin with three
+// seconds: who waits with such is called.
+func TestAShortOrFixedLeaseIsNotGrantedByARelease(t *testing.T) {
+	for name, o := range map[string]redlock.AcquireOption{"short": redlock.WithTTL(2 * time.Second), "fixed": redlock.WithFixedLease()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				told := &events{}
+				holder, nodes := newLocker(t, 3)
+				l := separateLocker(t, nodes, told.option())
+				warm(t, l)
+				lock := mustAcquire(t, holder, "orders/42")
+				synctest.Wait()
+				next := standing(t, nodes, l, o)
+				mustRelease(t, lock)
+				mustRelease(t, got(t, next).lock)
+				synctest.Wait()
+				if got := told.of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
+					t.Errorf("got %+v; want a lock that was called for", got[len(got)-1])
+				}
+			})
+		})
+	}
+}
+
+// A push counts under the epoch that we know of its node, and for the attempt that is
+// open. Any other brings about a question at most.
+func TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holder, nodes := newLocker(t, 5)
+		l := separateLocker(t, nodes)
+		warm(t, l)
+		lock := mustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second))
+		synctest.Wait()
+		next := standing(t, nodes, l)
+		for i, n := range nodes.Nodes() {
+			members, err := n.Miniredis().ZMembers("redlock:queue:orders/42")
+			must(t, err)
+			at := slices.IndexFunc(members, func(m string) bool { return strings.Contains(m, " ") })
+			if at < 0 {
+				t.Fatalf("node %d has %q; want an attempt in line", i, members)
+			}
+			id, owner, _ := strings.Cut(members[at], " ")
+			epoch := n.Miniredis().HGet("redlock:node", "epoch")
+			sign, err := n.Miniredis().Get("redlock:live:" + id)
+			must(t, err)
+			for _, p := range [][]any{{"another", sign, owner}, {epoch, sign, "another"}, {epoch, "-99999999", owner}, {epoch, "99999999999999", owner}} {
+				n.Miniredis().Publish("redlock:wake:"+id, fmt.Sprintf("redlock:push\n%v\n946684802000123\n%v\n%v\norders/42", p...))
+			}
+			n.Miniredis().Publish("redlock:wake:"+id, "redlock:push\n"+epoch)
+		}
+		time.Sleep(time.Second)
+		select {
+		case g := <-next:
+			t.Fatalf("got %+v; want nobody to hold what another holds", g)
+		default:
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, next).lock)
+	})
+}
+
+// Clients that stand in no line get their chance: one release in 32 calls who waits, and
+// leaves the name free until it is asked for.
+func TestOneReleaseInThirtyTwoLeavesTheNameFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		a, nodes := newLocker(t, 3, told.option())
+		b := separateLocker(t, nodes, told.option())
+		warm(t, b)
+		lock := mustAcquire(t, a, "orders/42")
+		for i := range 64 {
+			next := wants(t, []*redlock.Locker{b, a}[i%2])
+			time.Sleep(500 * time.Millisecond)
+			mustRelease(t, lock)
+			lock = got(t, next).lock
+			time.Sleep(100 * time.Millisecond)
+		}
+		mustRelease(t, lock)
+		synctest.Wait()
+		turns := map[redlock.Turn]int{}
+		for _, e := range told.of(redlock.LockAcquired) {
+			turns[e.Turn]++
+		}
+		if turns[redlock.TurnGranted] < 56 || turns[redlock.TurnCalled] < 2 {
+			t.Errorf("they had their turns so: %v; want nearly all granted, and two called", turns)
+		}
+	})
+}
+
+// What a minority of nodes granted is given back, and the process keeps its place: what
+// stands there then is its next attempt, which the release grants.
+func TestASplitGrantIsGivenBackAndThePlaceIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		holder, nodes := newLocker(t, 5)
+		l := separateLocker(t, nodes, told.option())
+		warm(t, l)
+		lock := mustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second), redlock.WithFixedLease())
+		synctest.Wait()
+		next := standing(t, nodes, l)
+		inLine := func(i int) []string {
+			members, err := nodes.Node(i).Miniredis().ZMembers("redlock:queue:orders/42")
+			must(t, err)
+			return members
+		}
+		before := inLine(4)
+		freed(nodes, 0, 1)
+		calls(t, nodes, 0, 1)
+		time.Sleep(200 * time.Millisecond)
+		after := inLine(4)
+		if len(before) != 2 || len(after) != 2 || processes(before)[0] != processes(after)[0] {
+			t.Fatalf("node 4 had %q in line, and has %q; want the process, with an attempt", before, after)
+		}
+		if slices.Equal(before, after) {
+			t.Errorf("%q stand in line still; want another attempt, since that one was given back", after)
+		}
+		must(t, lock.Release(t.Context()))
+		mustRelease(t, got(t, next).lock)
+		synctest.Wait()
+		wantNoLocks(t, nodes, "in the end")
+	})
+}
+
+// A process whose turn is over, and in which others wait, has the release put them in line
+// again: nobody asks for a place, or by it.
+func TestAReleasePutsTheNextGoroutineInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		a, nodes := newLocker(t, 5, told.option(), redlock.WithTurns(1))
+		b := separateLocker(t, nodes, told.option(), redlock.WithTurns(1))
+		warm(t, b)
+		var count func(int, string) int
+		for _, heard := range []bool{false, true} { // by the first of these, both processes can be told
+			lock := mustAcquire(t, a, "orders/42")
+			synctest.Wait()
+			held := make(chan string, 5)
+			for i, l := range []*redlock.Locker{b, a, b, a, b} {
+				go func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					g := mustAcquire(t, l, "orders/42")
+					held <- string("ba"[i%2])
+					time.Sleep(5 * time.Millisecond)
+					mustRelease(t, g)
+				}()
+			}
+			time.Sleep(500 * time.Millisecond)
+			if heard {
+				count = sent(nodes)
+			}
+			mustRelease(t, lock)
+			order := ""
+			for range 5 {
+				order += <-held
+			}
+			if order != "babab" {
+				t.Errorf("they had their turns so: %s; want babab", order)
+			}
+			time.Sleep(2 * time.Second) // nobody is in line
+		}
+		for i := range nodes.Nodes() {
+			if n, m := count(i, "ask"), count(i, "acquire"); n+m != 0 {
+				t.Errorf("node %d: %d asks and %d acquires; want none", i, n, m)
+			}
+		}
+		all := told.of(redlock.LockAcquired)
+		for _, e := range all[len(all)-5:] {
+			if e.Turn != redlock.TurnGranted {
+				t.Errorf("got %+v; want a lock that was granted", e)
+			}
+		}
+		wantNoLocks(t, nodes, "in the end")
+	})
+}
+
+// Behind slow links the nodes' places take longer than the pause in which who was granted
+// waits for the others: nobody is asked meanwhile.
+func TestWhoIsPutInLineBySlowNodesAsksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, nodes := newLocker(t, 5, redlock.WithTurns(1))
+		b := separateLocker(t, nodes, redlock.WithTurns(1))
+		warm(t, b)
+		lock := mustAcquire(t, b, "orders/42")
+		synctest.Wait()
+		first, second := wants(t, a), wants(t, a)
+		time.Sleep(500 * time.Millisecond)
+		mustRelease(t, lock)
+		lock = got(t, first).lock
+		third := wants(t, b) // so that the next of a's is behind it
+		time.Sleep(500 * time.Millisecond)
+		asks := make([]atomic.Int32, 5)
+		for i, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				switch {
+				case strings.HasPrefix(scriptOf(args), "hand"):
+					time.Sleep(10 * time.Millisecond)
+				case strings.HasPrefix(scriptOf(args), "ask"):
+					asks[i].Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		mustRelease(t, lock)
+		lock = got(t, third).lock
+		time.Sleep(15 * time.Millisecond)
+		for i := range asks {
+			if n := asks[i].Load(); n != 0 {
+				t.Errorf("node %d was asked %d times; want never", i, n)
+			}
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, second).lock)
+	})
+}

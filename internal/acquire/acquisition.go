@@ -1,0 +1,371 @@
+package acquire
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/queue"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// acquisition is one goroutine's way to a lock that it may have to wait for.
+type acquisition struct {
+	*Acquirer
+	name   *queue.Name
+	terms  Terms
+	failed int // attempts
+	floor  quorum.Token
+	open   *node.Round   // the attempt that releases may grant; nil: none
+	waiter *node.Sleeper // nil until it waits for the nodes, and after
+	joined bool          // it has waited
+	hints  uint64        // nodes that called it, and were not asked yet
+	begun  uint64        // nodes that called while their reply was out: it was asked anew for that
+	splits int           // attempts in a row that some nodes granted
+	kept   int           // attempts in a row that found the name free, and kept for another
+	votes  []quorum.Vote // of the last bid
+	heard  []quorum.Hearing
+}
+
+// run makes attempts until one succeeds, waiting does not help, or ctx ends.
+func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, error) {
+	var last *Failure
+	for {
+		if err := fault.OfContext(ctx); err != nil && given == nil {
+			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
+		}
+		turn := acq.turn(given)
+		g, next, failed := acq.try(ctx, given)
+		given = nil
+		if failed == nil {
+			if g.Turn = turn; g.Short {
+				g.Turn = Granted
+			}
+			return g, nil
+		}
+		acq.failed++
+		switch {
+		case failed.Sentinel == nil:
+			if errors.Is(failed.Cause, fault.ErrClosed) {
+				last = nil
+			}
+			return Grant{}, joined(failed.Words, last)
+		case (acq.failed == 1 || failed.hopeless()) && acq.lookAgain(ctx, failed):
+			continue // at once: one that abstained may vote by now
+		case failed.hopeless():
+			return Grant{}, failed.Words
+		}
+		last = failed
+		var race *raceError
+		if errors.As(failed.Cause, &race) {
+			acq.floor = race.above + 1
+			continue // at once
+		}
+		if err := acq.await(ctx, next); err != nil {
+			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
+		}
+	}
+}
+
+// joined is why an acquisition ended, and what its last attempt brought.
+func joined(err error, last *Failure) error {
+	if last == nil {
+		return err
+	}
+	if errors.Is(err, fault.ErrClosed) {
+		err = fault.Within(err) // of a wait that Close ended, for a message that has the name
+	}
+	return errors.Join(err, fault.Within(last.Words))
+}
+
+// turn is how the attempt that is due came about.
+func (acq *acquisition) turn(given *queue.Transfer) Turn {
+	switch {
+	case given != nil && given.Open == nil:
+		return HandedOver
+	case acq.failed == 0 && given == nil:
+		return First
+	case acq.hints != 0:
+		return Called
+	default:
+		return Found
+	}
+}
+
+// interval is how an acquisition waits between two attempts. It is no function: a method
+// value of the acquisition would move it to the heap, in acquisitions that never wait too.
+type interval uint8
+
+const (
+	atOnce      interval = iota // it does not
+	afterPause                  // as long as a pause that is drawn
+	untilCalled                 // until it is called, or has to look without that
+)
+
+// await waits the interval, or until ctx is done or the Locker is closed.
+func (acq *acquisition) await(ctx context.Context, i interval) error {
+	switch i {
+	case afterPause:
+		return acq.pause(ctx)
+	case untilCalled:
+		return acq.rest(ctx)
+	case atOnce:
+	}
+	return nil
+}
+
+// try makes the attempt that is due, and says how to wait if it fails: one that
+// was handed the lock takes it; where nobody was seen to wait, the first attempt
+// is a plain one; else a ticket is asked for, and then the place that it gives.
+func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+	position := acq.Queue.Position(acq.name)
+	switch {
+	case given != nil && given.Open != nil:
+		g, f := acq.takeOver(ctx, given)
+		if acq.Queue.Position(acq.name) == quorum.NoTicket { // too few nodes said one: it asks for it
+			return g, atOnce, f
+		}
+		return g, untilCalled, f
+	case given != nil:
+		g, f := acq.receive(ctx, given)
+		return g, atOnce, f
+	case !acq.terms.Barging && position == quorum.NoTicket && acq.uncontended(acq.name.Key):
+		g, f := acq.attempt(ctx, acq.name.Key, acq.terms.TTL, acq.floor)
+		if f != nil && f.Sentinel == fault.ErrNotAcquired { //nolint:errorlint // it is one of two
+			acq.noteWaiting(acq.name.Key)
+			return g, atOnce, f
+		}
+		return g, afterPause, f
+	}
+	if err := acq.join(ctx); err != nil {
+		return Grant{}, atOnce, acq.ended(acq.name.Key, err)
+	}
+	acq.noteWaiting(acq.name.Key)
+	switch {
+	case acq.terms.Barging:
+		g, f := acq.bid(ctx, quorum.Barging)
+		return g, afterPause, f
+	case position == quorum.NoTicket:
+		g, f := acq.bid(ctx, quorum.NoTicket)
+		if f == nil {
+			return g, atOnce, nil
+		}
+		if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {
+			acq.Queue.Stand(acq.name, position)
+			return Grant{}, atOnce, f
+		}
+		return Grant{}, afterPause, f
+	default:
+		acq.recallFirst()
+		if acq.terms.takesPushes() {
+			g, f := acq.stand(ctx, position)
+			return g, untilCalled, f
+		}
+		g, f := acq.bid(ctx, position)
+		return g, untilCalled, f
+	}
+}
+
+// recallAfter is how many attempts in a row may find the name free and kept for
+// another, who has been called, before that one is called again: some 2.5 s.
+const recallAfter = 10
+
+// recallFirst has the first in line called again. It may be a process that lives and
+// does not want the name any more: its leave was lost in an outage, or a late look
+// put it back. A call makes it leave; asks call nobody, so one has to leave and
+// come back, at the same place: that calls the first in line.
+func (acq *acquisition) recallFirst() {
+	if acq.kept < recallAfter {
+		return
+	}
+	acq.kept = 0
+	acq.Leave(acq.name.Key, acq.Nodes)
+}
+
+// countKept takes in whether the last attempt found the name free, and kept, on so
+// many nodes that the others are no quorum.
+func (acq *acquisition) countKept() {
+	kept := 0
+	for i, v := range acq.votes {
+		if v.Outcome == quorum.Taken && acq.heard[i].Free && !acq.heard[i].Head {
+			kept++
+		}
+	}
+	if kept <= len(acq.votes)-quorum.Size(len(acq.votes)) {
+		acq.kept = 0
+		return
+	}
+	acq.kept++
+}
+
+// join makes the acquisition one whom the nodes can call.
+func (acq *acquisition) join(ctx context.Context) error {
+	if acq.waiter != nil {
+		return nil
+	}
+	if !acq.Enter() {
+		return fault.ErrClosed
+	}
+	acq.waiter = acq.Sleepers.Get()
+	acq.Queue.Attach(acq.name, acq.waiter)
+	return acq.Presence.Join(ctx)
+}
+
+// stopWaiting ends what join began, but for finish.
+func (acq *acquisition) stopWaiting() {
+	if acq.waiter == nil {
+		return
+	}
+	acq.Queue.Detach(acq.name, acq.waiter)
+	acq.Presence.Quit()
+	acq.Sleepers.Put(acq.waiter)
+	acq.waiter, acq.joined = nil, true
+}
+
+// finish ends the acquisition. Close waits for it: who leaves, leaves nothing behind.
+func (acq *acquisition) finish() {
+	if acq.joined {
+		acq.Settled()
+	}
+}
+
+// rest waits for a hint, or until it is time to look without one.
+func (acq *acquisition) rest(ctx context.Context) error {
+	if acq.hints != 0 { // they came too late for the last attempt
+		acq.splits = 0
+		return nil
+	}
+	switch {
+	case quorum.Count(acq.votes).Granted > 0:
+		acq.splits++
+	case acq.open == nil || !acq.open.Out(): // else the reply that is out may be the grant
+		acq.splits = 0
+	}
+	next := quorum.RestAfter(acq.votes, acq.heard, acq.splits, acq.Presence.Subscribed(), acq.Share(acq.name.Key), acq.RetryMin, acq.RetryMax)
+	if next.Look {
+		acq.Presence.Rest(acq.name, acq.votes, acq.heard, next)
+		defer acq.Presence.Cancel(acq.name)
+	} else {
+		acq.waiter.Timer.Reset(next.After)
+		defer acq.waiter.Timer.Stop()
+	}
+	for {
+		if acq.open != nil {
+			acq.placed(acq.open)
+		}
+		hints, due := acq.Queue.Called(acq.name)
+		if hints != 0 {
+			acq.hints, acq.splits = hints, 0
+		}
+		if hints != 0 || due || acq.open != nil && acq.open.GoesOn() {
+			return nil
+		}
+		select {
+		case <-acq.waiter.Wake:
+		case <-acq.waiter.Timer.C:
+			return nil
+		case <-acq.Closing:
+			return fault.ErrClosed
+		case <-ctx.Done():
+			return fault.OfContext(ctx)
+		}
+	}
+}
+
+// pause waits a random while between the retry bounds.
+func (acq *acquisition) pause(ctx context.Context) error {
+	return acq.Wait(ctx, quorum.Drawn(acq.Share(acq.name.Key), acq.RetryMin, acq.RetryMax))
+}
+
+// Wait blocks for d, or until ctx is done or the Locker is closed.
+func (a *Acquirer) Wait(ctx context.Context, d time.Duration) error {
+	t := a.Clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-a.Closing:
+		return fault.ErrClosed
+	case <-ctx.Done():
+		return fault.OfContext(ctx)
+	}
+}
+
+// Share is where a duration of this name is to lie that is drawn at random.
+func (a *Acquirer) Share(key string) float64 { return a.Chance.Share(int64(a.Clock.Early()), key) }
+
+// giveUp ends an acquisition that failed: the next goroutine's begins, or the process
+// leaves the queue, and whoever is next there is woken if it was our turn.
+func (acq *acquisition) giveUp() {
+	key, open := acq.name.Key, acq.open
+	if open != nil {
+		open.Close()
+		acq.Queue.Shut(acq.name, false)
+		acq.open = nil
+		acq.rollBack(open.Claim, acq.terms.TTL)
+		acq.Queue.GoOn(acq.name, open.Claim.Next)
+		acq.Settled()
+	}
+	acq.Acquirer.giveUp(key)
+}
+
+// giveUp ends an acquisition that has no attempt any more.
+func (a *Acquirer) giveUp(key string) {
+	stands := a.Queue.Standing(key)
+	if a.Queue.Ending(key) == node.LeaveQueue {
+		a.LeaveAs(key, stands)
+	}
+	a.passOn(key)
+}
+
+// GiveBack rolls a granted claim back that nobody wants any more, and ends its
+// acquisition.
+func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
+	a.rollBack(c, lease)
+	a.giveUp(c.Key)
+}
+
+// passOn gives the turn for key to the next goroutine, if one is in line.
+func (a *Acquirer) passOn(key string) {
+	a.Queue.Pass(key, func(stands *node.Claim) { a.LeaveAs(key, stands) })
+}
+
+// LeaveAs takes the process's entry for a name off all nodes, with that of this claim;
+// nil: there is none.
+func (a *Acquirer) LeaveAs(key string, stands *node.Claim) {
+	if stands == nil {
+		a.Leave(key, a.Nodes)
+		return
+	}
+	a.discard(stands, a.TTL, node.LeaveQueue, nil)
+}
+
+// Leave takes the process's entry for a name off these nodes.
+func (a *Acquirer) Leave(key string, nodes []*node.Node) {
+	c := a.newClaim(key, a.TTL, a.Clock.Early(), 0)
+	c.Over.Store(true)
+	for _, n := range nodes {
+		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))
+	}
+}
+
+// crowdFor is for how long after a name was waited for an acquisition of it asks
+// for its place in line at once.
+const crowdFor = time.Second
+
+// noteWaiting notes that key is waited for.
+func (a *Acquirer) noteWaiting(key string) {
+	a.waitedFor[stripeOf(key)].Store(int64(a.Clock.Early()) + 1)
+}
+
+// uncontended tells whether nobody was seen to wait for key lately.
+func (a *Acquirer) uncontended(key string) bool {
+	at := a.waitedFor[stripeOf(key)].Load()
+	return at == 0 || a.Clock.Early().Sub(clock.Instant(at)) > crowdFor
+}
+
+func stripeOf(key string) int64 { return lua.StripeOf(key) % stripes }

@@ -1,0 +1,227 @@
+package acquire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// raceError is an attempt to which the nodes gave different tokens, none of which
+// could be settled. The next attempt starts above them all.
+type raceError struct{ above quorum.Token }
+
+func (e *raceError) Error() string { return "a quorum granted without a settled token" }
+
+// newClaim is a fresh attempt: its owner value was never used before.
+func (a *Acquirer) newClaim(key string, ttl time.Duration, start clock.Instant, floor quorum.Token) *node.Claim {
+	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
+	dead := string(a.Chance.AppendName(append(append(room[:0], lua.TombstoneKey...), a.Holder...)))
+	c := &node.Claim{
+		Key: key, Owner: dead[len(lua.TombstoneKey):], Dead: dead, Stripe: lua.StripeOf(key),
+		TTL: clock.Milliseconds(ttl), Hint: max(a.Hints.Hint(), int64(floor)), //nolint:gosec // below 2^53
+	}
+	c.Rounds = 1
+	c.Stand(start, 0)
+	if c.Marks = c.Room[:min(len(a.Nodes), node.FewNodes)]; len(a.Nodes) > node.FewNodes {
+		c.Marks = make([]quorum.Mark, len(a.Nodes))
+	}
+	return c
+}
+
+// attempt makes one round, and a second one where the token needs it. Where it fails
+// it is rolled back.
+//
+// floor is the least hint: above the tokens of an attempt that could not settle
+// its own.
+func (a *Acquirer) attempt(ctx context.Context, key string, ttl time.Duration, floor quorum.Token) (Grant, *Failure) {
+	if !a.Enter() {
+		return Grant{}, a.ended(key, fault.ErrClosed)
+	}
+	start := a.Clock.Start()
+	c := a.newClaim(key, ttl, start, floor)
+	w := a.Sleepers.Get()
+	defer a.Sleepers.Put(w)
+	r := node.NewRound(c, len(a.Nodes), start, w)
+	for _, n := range a.Nodes {
+		n.SubmitAcquire(r)
+	}
+	s, err := r.Await(ctx, a.Clock, a.Bound(ttl), node.AcquireStage, func() { a.rollBackGranted(r, ttl) })
+	return a.conclude(ctx, r, ttl, w, s, err)
+}
+
+// ended is the failure of an acquisition that the nodes did not decide.
+func (a *Acquirer) ended(key string, cause error) *Failure {
+	return &Failure{Cause: cause, Words: a.Door.Ended(key, cause)}
+}
+
+// conclude makes a grant of a round that has ended at stage s, or rolls it back. The
+// attempt, which was entered, stays so where it brings a grant.
+func (a *Acquirer) conclude(ctx context.Context, r *node.Round, ttl time.Duration, w *node.Sleeper, s node.Stage, err error) (Grant, *Failure) {
+	g, f := a.judge(ctx, r, ttl, w, s, err)
+	if f != nil {
+		f.Words = a.Door.Refused(ctx, r.Claim.Key, r.Start, r.Claim.Rounds, f)
+		a.Settled()
+	}
+	return g, f
+}
+
+// judge is conclude, but that nothing is told of a failure.
+func (a *Acquirer) judge(ctx context.Context, r *node.Round, ttl time.Duration, w *node.Sleeper, s node.Stage, err error) (Grant, *Failure) {
+	c := r.Claim
+	node.CloseRound(a.Nodes, r, s == node.Finished)
+	a.Door.Polled(r.Votes)
+	if err != nil {
+		a.rollBack(c, ttl)
+		return Grant{}, &Failure{Cause: err}
+	}
+	token, why := a.token(ctx, c, r.Votes, w, a.Bound(ttl))
+	g := Grant{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
+	if c.Pushes && why == nil {
+		g.Start, g.Valid = r.Leases(token)
+		g.Short = r.Asks.Pushed
+	}
+	if why == nil {
+		why = a.vouched(r.Claim, g.Start)
+	}
+	if why == nil {
+		c.Token = int64(token) //nolint:gosec // below 2^53
+		if why = a.outlasted(g.Start, ttl, g.Valid); why == nil {
+			return g, nil
+		}
+	}
+	a.rollBack(c, ttl)
+	sentinel := fault.ErrNoQuorum
+	if answered := quorum.Count(r.Votes); answered.Granted+answered.Taken >= a.quorum {
+		sentinel = fault.ErrNotAcquired
+	} else {
+		why = nil
+	}
+	if errors.Is(why, errOutvoted) {
+		why = nil
+	}
+	return Grant{}, &Failure{Sentinel: sentinel, Cause: why, Votes: r.Votes, Causes: r.Causes}
+}
+
+// outlasted is why a round that was sent at start took too long for a lock of this
+// TTL; nil: it did not. A node that voted in it, forgot, and came back before the others'
+// records had the longer MaxTTL that this client raises has waited the shorter one.
+func (a *Acquirer) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
+	now := a.Clock.Now()
+	took, before := now.Sub(start), a.Tracker.RaisedFrom()
+	switch {
+	case !valid.Holds(now):
+		return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", took, ttl)
+	case before > 0 && ttl > before && took >= before-clock.Drift(before, a.Drift):
+		return fmt.Errorf("the round took %v, and nodes had a MaxTTL of %v before this client raised it: one that forgot may be back", took, before)
+	}
+	return nil
+}
+
+var (
+	errOutvoted  = errors.New("no quorum granted")
+	errUncounted = errors.New("a quorum's grants no longer count")
+)
+
+// token settles the token of a round that a quorum granted, with a raise round
+// where the grants differ.
+func (a *Acquirer) token(ctx context.Context, c *node.Claim, votes []quorum.Vote, w *node.Sleeper, bound time.Duration) (quorum.Token, error) {
+	for _, v := range votes {
+		a.Hints.Seen(v.Token)
+	}
+	verdict, t := quorum.Settle(votes)
+	switch verdict {
+	case quorum.Settled:
+		return t, nil
+	case quorum.Unsettled:
+		return 0, errOutvoted
+	case quorum.Waiting, quorum.Uneven:
+	}
+	c.Rounds++
+	r := node.NewRound(c, len(a.Nodes), a.Clock.Early(), w.Ready())
+	r.Raise = int64(t) //nolint:gosec // below 2^53
+	for i, v := range votes {
+		switch {
+		case quorum.NeedsRaise(v, t):
+		case v.Outcome == quorum.Granted:
+			r.Votes[i] = v
+		default:
+			r.Votes[i].Outcome = quorum.Failed
+		}
+	}
+	for i, n := range a.Nodes {
+		if quorum.NeedsRaise(votes[i], t) {
+			n.SubmitRaise(r)
+		}
+	}
+	_, err := r.Await(ctx, a.Clock, bound, node.RaiseStage(t), nil)
+	r.Close()
+	if err == nil && quorum.SameToken(r.Votes, t) >= a.quorum {
+		return t, nil
+	}
+	return 0, &raceError{above: t}
+}
+
+// vouched is why the grants of the round are worth less than a quorum; nil: they are
+// not. Those count of nodes that were not found to have stepped or forgotten since it
+// began.
+func (a *Acquirer) vouched(c *node.Claim, start clock.Instant) error {
+	set, cause := c.Set(), errUncounted
+	for i, n := range a.Nodes {
+		if why := n.DoubtedSince(start); why != nil {
+			set, cause = set&^(1<<i), fmt.Errorf("%s: %w", n.Name, why)
+		}
+	}
+	if bits.OnesCount64(set) < a.quorum {
+		return cause
+	}
+	return nil
+}
+
+// rollBack cleans every node that may hold the claim, in the background.
+func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {
+	if c.Pushes && c.Next == nil && c.Place != quorum.NoTicket {
+		c.Next = a.newClaim(c.Key, lease, a.Clock.Early(), 0)
+		c.Next.Pushes, c.Next.Stays, c.Next.Place = true, true, c.Place
+	}
+	a.discard(c, lease, c.Rollback(), nil)
+}
+
+// rollBackGranted frees the nodes that granted a round which is lost already,
+// while its reason is still open.
+func (a *Acquirer) rollBackGranted(r *node.Round, lease time.Duration) {
+	for i, v := range r.SoFar() {
+		if v.Outcome == quorum.Granted {
+			a.Nodes[i].Release(a.releaseOf(r.Claim, lease, r.Claim.Rollback(), nil))
+		}
+	}
+}
+
+// discard sends the release of a claim that nobody wants any more to every node
+// that may hold it. r, if any, collects the confirmations.
+func (a *Acquirer) discard(c *node.Claim, lease time.Duration, entry node.Leaving, r *node.Round) {
+	a.free(c, lease, entry, false, r)
+}
+
+// free is discard, but that nodes may grant the name to who waits there (hand).
+func (a *Acquirer) free(c *node.Claim, lease time.Duration, entry node.Leaving, hand bool, r *node.Round) {
+	c.Over.Store(true)
+	release := a.releaseOf(c, lease, entry, r)
+	if hand {
+		release.Hand, release.Hint = true, max(a.Hints.Hint(), c.Token+1)
+	}
+	for _, n := range a.Nodes {
+		n.Release(release)
+	}
+}
+
+func (a *Acquirer) releaseOf(c *node.Claim, lease time.Duration, entry node.Leaving, r *node.Round) node.Release {
+	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}
+}

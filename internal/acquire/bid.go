@@ -1,0 +1,89 @@
+package acquire
+
+import (
+	"context"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// bid makes one attempt by the place in line: by the hints that have come, or at
+// all nodes. It is attempt, but that its refusals tell more.
+func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failure) {
+	if !acq.Enter() {
+		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+	}
+	start := acq.Clock.Start()
+	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, start, acq.floor)
+	claim.Stays = position > 0
+	r := node.NewRound(claim, len(acq.Nodes), start, acq.waiter.Ready())
+	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	s, err := acq.gather(ctx, r)
+	if err == nil {
+		acq.ask(r, r.Others())
+	}
+	g, f := acq.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
+	acq.hints |= r.Unanswered()
+	acq.votes, acq.heard = r.Votes, r.Asks.Heard
+	acq.noteForeign()
+	acq.countKept()
+	return g, f
+}
+
+// gather asks, and waits for the verdict as await does: first the nodes that have
+// called, at once when each does, and soon all of them.
+func (acq *acquisition) gather(ctx context.Context, r *node.Round) (node.Stage, error) {
+	w := acq.waiter
+	hints, all := acq.hints, acq.hints == 0
+	acq.hints = 0
+	pause := quorum.GatherAfter
+	if all {
+		pause = acq.Bound(acq.terms.TTL)
+	}
+	w.Timer.Reset(pause)
+	defer w.Timer.Stop()
+	for extended, freed := false, false; ; {
+		more, _ := acq.Queue.Called(acq.name)
+		if hints |= more; freed {
+			acq.hints |= hints // for the next attempt: what was given back must not count in this one
+		} else {
+			acq.ask(r, r.Due(hints, all))
+		}
+		hints = 0
+		s := r.Judged(node.AcquireStage)
+		switch {
+		case s == node.Finished:
+			return s, nil
+		case s == node.Patient && !extended:
+			extended = true
+			took := acq.Clock.Early().Sub(r.Start)
+			w.Timer.Reset(max(min(took, acq.Bound(acq.terms.TTL)-took), 0))
+		case s == node.Hopeless && !freed:
+			freed = true
+			acq.rollBackGranted(r, acq.terms.TTL)
+		}
+		select {
+		case <-w.Wake:
+		case <-w.Timer.C:
+			if all || s != node.Open {
+				return r.Judged(node.AcquireStage), nil
+			}
+			all = true
+			w.Timer.Reset(acq.Bound(acq.terms.TTL))
+		case <-acq.Closing:
+			return s, fault.ErrClosed
+		case <-ctx.Done():
+			return s, fault.OfContext(ctx)
+		}
+	}
+}
+
+// ask sends the round's acquire to these nodes.
+func (acq *acquisition) ask(r *node.Round, nodes uint64) {
+	for i, n := range acq.Nodes {
+		if nodes&(1<<i) != 0 {
+			n.SubmitAcquire(r)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package acquire
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/queue"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// HandOn ends a claim that was held: it goes to the next goroutine of this Locker,
+// or back to the nodes; pass tells whether it may go on. r, if any, collects that it is
+// gone.
+func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
+	if pass && a.Enter() {
+		if w, recorded := a.Queue.Next(c.Key); w != nil {
+			a.handTo(w, c, lease, recorded, r)
+			return
+		}
+		a.Settled()
+	}
+	hand := pass && !a.calls(c.Key)
+	if hand && a.goOn(c, lease, r) {
+		return
+	}
+	entry := a.Queue.Ending(c.Key)
+	a.free(c, lease, entry, hand && entry != node.LeaveEntry, r)
+	a.passOn(c.Key)
+}
+
+// goOn releases a claim, and has the release put the next goroutine of this Locker in
+// line, behind all others who wait. It returns false where nobody here goes on like that.
+func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, r *node.Round) bool {
+	if a.Presence.Subscribed() < a.quorum || !a.Enter() { // it could not be told
+		return false
+	}
+	to, name, entry := a.Queue.GoesOn(old.Key, old.InLine != "")
+	if to == nil {
+		a.Settled()
+		return false
+	}
+	start := a.Clock.Start()
+	w := a.Sleepers.Get()
+	next := node.NewRound(a.newClaim(old.Key, to.TTL, start, 0), len(a.Nodes), start, w)
+	next.Asks = &node.Asks{Heard: make([]quorum.Hearing, len(a.Nodes))}
+	next.GoOn()
+	a.Queue.Open(name, next)
+	old.Over.Store(true)
+	release := a.releaseOf(old, lease, entry, r)
+	release.Hand, release.Hint, release.Next = true, max(a.Hints.Hint(), old.Token+1), next
+	for _, n := range a.Nodes {
+		n.Release(release)
+	}
+	to.Give(&queue.Transfer{Open: next, Sleeper: w})
+	return true
+}
+
+// handTo passes the lock to a waiter whose attempt has been entered.
+func (a *Acquirer) handTo(to *queue.Waiter, old *node.Claim, lease time.Duration, recorded bool, r *node.Round) {
+	old.Stays = recorded
+	old.Over.Store(true)
+	start := a.Clock.Start()
+	c := a.newClaim(old.Key, to.TTL, start, 0)
+	c.Stays, c.InLine = recorded, old.InLine
+	w := a.Sleepers.Get()
+	given := &queue.Transfer{
+		Handover: node.Handover{Old: a.releaseOf(old, lease, old.Rollback(), r), Round: node.NewRound(c, len(a.Nodes), start, w)}, Sleeper: w,
+	}
+	for _, n := range a.Nodes {
+		n.SubmitPass(&given.Handover)
+	}
+	to.Give(given)
+}
+
+// receive takes what handTo gave.
+func (acq *acquisition) receive(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+	defer acq.Sleepers.Put(given.Sleeper)
+	r := given.Handover.Round
+	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), node.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
+	return acq.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
+}

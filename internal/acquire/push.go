@@ -1,0 +1,205 @@
+package acquire
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/queue"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// takesPushes tells whether a release may grant the lock: for grant.Lease at first, and
+// its full lease comes with an extension.
+func (t *Terms) takesPushes() bool { return !t.Fixed && !t.Barging && t.TTL >= grant.Lease }
+
+// stand makes the attempt by the place in line that releases may grant, or goes on with
+// it. An attempt that all nodes refused stays open: its entries stand on the nodes.
+func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Failure) {
+	if acq.open == nil {
+		if !acq.Enter() {
+			return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+		}
+		acq.begin(position)
+	}
+	r := acq.open
+	if !r.Asks.Handed {
+		r.Again(acq.hints == 0 && !r.Granted())
+	}
+	began := acq.Clock.Early()
+	step, err := acq.gatherOpen(ctx, r)
+	for err == nil && acq.rests(r, step) {
+		votes := r.SoFar()
+		if !r.Asks.Handed {
+			return Grant{}, acq.refused(ctx, r, began, votes)
+		}
+		acq.votes, acq.heard = votes, r.HeardSoFar()
+		if err = acq.rest(ctx); err == nil { // it stands in line, and was not refused: it is not tried again
+			r.Again(acq.hints == 0 && !r.Granted())
+			began = acq.Clock.Early()
+			step, err = acq.gatherOpen(ctx, r)
+		}
+	}
+	s := node.Finished
+	if err != nil || step != grant.Hold && step != grant.Raise {
+		s = node.Open
+	}
+	acq.Queue.Shut(acq.name, s == node.Finished)
+	acq.open = nil
+	if err == nil {
+		acq.ask(r, r.Others())
+	}
+	g, f := acq.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
+	acq.hints |= r.Unanswered()
+	acq.votes, acq.heard = r.Votes, r.Asks.Heard
+	g.Asked = began
+	if f != nil {
+		acq.Queue.GoOn(acq.name, r.Claim.Next)
+	}
+	acq.noteForeign()
+	acq.countKept()
+	return g, f
+}
+
+// rests tells whether the attempt stays open, and waits: a quorum has answered, and no
+// node granted.
+func (acq *acquisition) rests(r *node.Round, step grant.Step) bool {
+	return step == grant.Rest && quorum.Count(r.SoFar()).Taken >= acq.quorum
+}
+
+// takeOver goes on with the attempt that the release before put in line.
+func (acq *acquisition) takeOver(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+	acq.open = given.Open
+	if !acq.Enter() { // as in join
+		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+	}
+	acq.waiter = given.Sleeper
+	acq.Queue.Attach(acq.name, acq.waiter)
+	if err := acq.Presence.Join(ctx); err != nil {
+		return Grant{}, acq.ended(acq.name.Key, err)
+	}
+	acq.noteWaiting(acq.name.Key)
+	return acq.stand(ctx, quorum.NoTicket)
+}
+
+// begin opens the attempt.
+func (acq *acquisition) begin(position int64) {
+	start := acq.Clock.Start()
+	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, start, acq.floor)
+	if before := acq.Queue.Standing(acq.name.Key); before != nil { // its entries stand already
+		before.Hint, before.TTL = claim.Hint, claim.TTL
+		before.Rounds = 1
+		before.Stand(start, 0)
+		claim = before
+	}
+	r := node.NewRound(claim, len(acq.Nodes), start, acq.waiter.Ready())
+	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	r.TakePushes()
+	acq.open = r
+	acq.Queue.Open(acq.name, r)
+}
+
+// refused tells that the nodes have refused the attempt, which stays open.
+func (acq *acquisition) refused(ctx context.Context, r *node.Round, began clock.Instant, votes []quorum.Vote) *Failure {
+	acq.votes, acq.heard = votes, r.HeardSoFar()
+	acq.noteForeign()
+	acq.countKept()
+	waits := r.Unanswered()
+	acq.hints |= waits &^ acq.begun // the reply that is out may be older than the call, and long in coming
+	acq.begun = waits
+	f := &Failure{Sentinel: fault.ErrNotAcquired, Votes: votes, Causes: r.CausesSoFar()}
+	acq.Door.Polled(votes)
+	f.Words = acq.Door.Refused(ctx, acq.name.Key, began, 1, f)
+	return f
+}
+
+// gatherOpen asks, and takes in what comes, until the attempt has a verdict (internal/grant).
+func (acq *acquisition) gatherOpen(ctx context.Context, r *node.Round) (grant.Step, error) {
+	w, bound, waits := acq.waiter, acq.Bound(acq.terms.TTL), nothing
+	defer w.Timer.Stop()
+	for {
+		more, _ := acq.Queue.Called(acq.name)
+		r.Hint(acq.hints | more)
+		acq.hints = 0
+		if lost := acq.placed(r); lost {
+			return grant.GiveBack, nil
+		}
+		step, nodes, granted, all := r.Next()
+		switch {
+		case step == grant.Ask:
+			acq.ask(r, nodes)
+			waits = nothing // for what was asked before: it has its time again
+			continue
+		case step == grant.Rest && r.Unplaced():
+			continue // all nodes have said its place by now, or that they have none
+		case step != grant.Wait:
+			return step, nil
+		case (all || r.Asks.Handed) && r.Refused(): // who has not answered yet may do so while we rest
+			return grant.Rest, nil
+		}
+		next := forReplies
+		switch {
+		case r.Asks.Handed && !granted: // the replies to the release say the place
+		case !all:
+			next = toGather
+		case granted && !r.Out():
+			next = forPushes
+		}
+		if next != waits {
+			waits = next
+			w.Timer.Reset([...]time.Duration{forReplies: bound, toGather: quorum.GatherAfter, forPushes: grant.LastPushes}[next])
+		}
+		select {
+		case <-w.Wake:
+		case <-w.Timer.C:
+			if waits == forReplies {
+				return grant.GiveBack, nil
+			}
+			r.Gathered(waits == forPushes)
+		case <-acq.Closing:
+			return step, fault.ErrClosed
+		case <-ctx.Done():
+			return step, fault.OfContext(ctx)
+		}
+	}
+}
+
+// placed takes in what the nodes said of the place in line, and tells it to those that
+// said another. It returns true if too few nodes say one.
+func (acq *acquisition) placed(r *node.Round) (lost bool) {
+	place, tell, lost := r.Placed()
+	if place != quorum.NoTicket && acq.Queue.Position(acq.name) != place {
+		acq.Queue.Stand(acq.name, place)
+	}
+	acq.ask(r, tell)
+	return lost
+}
+
+// What an attempt waits for.
+const (
+	nothing    = iota
+	forReplies // to what it asked
+	toGather   // what the other nodes say by themselves, once one has
+	forPushes  // that are on their way still
+)
+
+// noteForeign notes that the last attempt met a holder whose value is not one of ours.
+func (acq *acquisition) noteForeign() {
+	for _, h := range acq.heard {
+		if h.Foreign {
+			acq.foreignOn[stripeOf(acq.name.Key)].Store(int64(acq.Clock.Early()) + 1)
+			return
+		}
+	}
+}
+
+// calls tells whether a release calls who waits instead of granting.
+func (a *Acquirer) calls(key string) bool {
+	s := stripeOf(key)
+	at := a.foreignOn[s].Load()
+	foreign := at != 0 && a.Clock.Early().Sub(clock.Instant(at)) < a.TTL
+	return grant.Calls(a.handed[s].Add(1)-1, foreign)
+}

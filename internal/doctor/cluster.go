@@ -1,0 +1,226 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+var (
+	aboutEvenNodes = diagnosis{
+		FindingEvenNodes,
+		"It survives no more failures than one node less would, and has one more that can fail; two attempts can split the vote evenly",
+		"Use an odd number of nodes: 3 or 5",
+	}
+	aboutFewNodes = diagnosis{
+		FindingFewNodes,
+		"No node may fail or restart: until it is back there is no quorum",
+		"Use 3 nodes, which survive one failure, or 5, which survive two",
+	}
+	aboutSameServer = diagnosis{
+		FindingSameServer,
+		"One server would vote twice, so a minority of servers could make a quorum; redlock refuses the second entry",
+		"Give each node its own server, on its own machine; look for a proxy or a load balancer before them",
+	}
+	aboutForeignNode = diagnosis{
+		FindingForeign,
+		"Its vote counts in another cluster: two lists that share a node could both find a quorum, so redlock does not use it",
+		"Give all clients the same list; to take a node over, retire it there and empty it first",
+	}
+	aboutOtherNodes = diagnosis{
+		FindingOtherNodes,
+		"A quorum of one number of nodes and a quorum of another need not meet",
+		"Give all clients the same list; to change the number, stop all clients for MaxTTL",
+	}
+	aboutRecord = diagnosis{
+		FindingRecord,
+		"Without its record it can't be told whose the node is and what it forgot, so it does not vote",
+		"Find out who wrote the key redlock:node; a newer client of redlock, or another program",
+	}
+	aboutNames = diagnosis{
+		FindingNames,
+		"This client may lock, but can't bring back a node that forgot: it can't tell whether it has the same nodes",
+		"Give the names in the record with WithNodeNames, in the order of the clients",
+	}
+	aboutRetired = diagnosis{
+		FindingRetired,
+		"It abstains for ever, so it uses up one of the failures that the others may have",
+		"Replace it in the list of every client by a new, empty server with a new name",
+	}
+	aboutBlank = diagnosis{
+		FindingBlank,
+		"It does not vote until it has waited MaxTTL and was rebuilt from the others",
+		"Nothing: any client does it in the background; Cluster.Join waits for it, Cluster.Admit skips the wait",
+	}
+	aboutStuck = diagnosis{
+		FindingBlank,
+		"It does not vote, and no wait brings it in while that is so",
+		"Mend what keeps it out, and any client does the rest in the background; if that is WithStrictRecovery: " +
+			"Cluster.Admit (redlock nodes admit), when no lock made before is held",
+	}
+	aboutNoCluster = diagnosis{
+		FindingNoCluster,
+		"Without a quorum that agrees which cluster it is, nobody may lock",
+		"Give all clients the same list; founders that raced agree as soon as every node answers",
+	}
+	aboutOtherMaxTTL = diagnosis{
+		FindingMaxTTL,
+		"After a loss of the majority only configured values are known: a joiner that waits the shorter time may let a lease of the longer overlap",
+		"Give every client the same WithMaxTTL",
+	}
+)
+
+// config judges what needs no node.
+func (d *doctor) config() {
+	n, c := len(d.names), d.cfg
+	if n < 3 {
+		d.find(SeverityWarning, -1, aboutFewNodes, "there are %d nodes, and the quorum is %d", n, quorum.Size(n))
+	}
+	if n%2 == 0 {
+		d.find(SeverityWarning, -1, aboutEvenNodes, "there are %d nodes, and the quorum is %d", n, quorum.Size(n))
+	}
+	if timeoutsPerTTL*c.NodeTimeout > c.TTL {
+		d.find(SeverityWarning, -1, aboutLongTimeout, "the node timeout of %v is more than a third of the TTL of %v", c.NodeTimeout, c.TTL)
+	}
+	if c.MaxTTL > ttlsPerMaxTTL*c.TTL {
+		d.find(SeverityInfo, -1, aboutLongMaxTTL, "MaxTTL is %v, and the TTL %v", c.MaxTTL, c.TTL)
+	}
+}
+
+// sameServer looks for a process that stands twice in the list.
+func (d *doctor) sameServer() {
+	for i, e := range d.exams {
+		for j := range i {
+			if e.run != "" && e.run == d.exams[j].run {
+				d.find(SeverityError, i, aboutSameServer, "it is the same server as node %d (%s): run_id %s", j, d.names[j], e.run)
+				break
+			}
+		}
+	}
+}
+
+// readRecords are the nodes' records, as the rules of membership take them.
+func (d *doctor) readRecords() []membership.Observation {
+	seen := make([]membership.Observation, len(d.exams))
+	for i, e := range d.exams {
+		if e.err == nil && e.recErr == nil && e.run != "" {
+			seen[i] = membership.ParseObservation(append([]any{membership.IdentityOf(e.run, e.info["master_replid"]), e.info["role"], int64(0)}, e.record...), 0, 0)
+		}
+	}
+	return seen
+}
+
+// view is the cluster by what the nodes showed.
+func (d *doctor) view() membership.View {
+	return membership.NewView(membership.NewConfig(d.names, d.cfg.MaxTTL, d.cfg.StrictRecovery), slices.Clone(d.seen), make([]membership.Wait, len(d.names)))
+}
+
+// record judges whether a node's record could be read at all.
+func (d *doctor) record(i int) {
+	e := &d.exams[i]
+	if e.recErr == nil {
+		return
+	}
+	severity := SeverityUnknown
+	if strings.HasPrefix(e.recErr.Error(), "WRONGTYPE") {
+		severity = SeverityError
+	}
+	d.find(severity, i, aboutRecord, "its record can't be read: %v", e.recErr)
+}
+
+// membership judges whose the nodes are.
+func (d *doctor) membership() {
+	v := d.view()
+	v.Faults = d.hindrances()
+	mixed := v.Mixed()
+	for i, o := range v.Nodes {
+		state, why := v.Standing(i)
+		if mixed && v.Strange(i) {
+			state = membership.Foreign
+			why = fmt.Sprintf("it belongs to the cluster %s, of the nodes %s; other nodes of this list do not", o.Record.Cluster, strings.Join(o.Record.Names, ", "))
+		}
+		switch state {
+		case membership.Member:
+			d.member(v, i, mixed)
+		case membership.Retired:
+			d.find(SeverityWarning, i, aboutRetired, "%s", why)
+		case membership.Foreign:
+			d.find(SeverityError, i, aboutForeignNode, "%s", why)
+		case membership.Misconfigured:
+			g := aboutOtherNodes
+			if o.Refused {
+				g = aboutRecord
+			}
+			d.find(SeverityError, i, g, "%s", why)
+		case membership.Blank, membership.Joining: // below, beside what keeps it out
+		case membership.Unreachable: // told already
+		}
+	}
+	if v.Cluster() == "" && len(v.IDs) > 1 {
+		var ids []string
+		for _, k := range v.IDs {
+			ids = append(ids, fmt.Sprintf("%s on %d", k.ID, k.Nodes))
+		}
+		d.find(SeverityError, -1, aboutNoCluster, "no cluster is on a quorum (%d of %d) of the nodes: %s",
+			quorum.Size(len(d.names)), len(d.names), strings.Join(ids, ", "))
+	}
+	for i := range v.Nodes {
+		if state, why := v.Standing(i); state == membership.Blank && (!mixed || !v.Strange(i)) {
+			d.blank(v, i, why)
+		}
+	}
+}
+
+// hindrances are what keeps each node from being taken in: what it refused when it
+// was proved, or else what this Locker's last action there was refused.
+func (d *doctor) hindrances() []error {
+	out := make([]error, len(d.exams))
+	for i, e := range d.exams {
+		if err := d.failed[i]; node.IsReply(err) {
+			out[i] = err
+		}
+		if at := slices.IndexFunc(e.faults, func(x failedUse) bool { return !x.wakes }); at >= 0 {
+			out[i] = fmt.Errorf("it refuses %s", e.faults[at])
+		}
+	}
+	return out
+}
+
+// blank judges a node that is to be taken in, which its wait alone may not do. That
+// it doesn't is a warning where no finding tells an error: nothing else says it.
+func (d *doctor) blank(v membership.View, i int, why string) {
+	o, obstacle := v.Nodes[i], v.Obstacle(i)
+	if !o.Replica && v.Fault(i) == nil && obstacle == "" {
+		d.find(SeverityInfo, i, aboutBlank, "%s", why)
+		return
+	}
+	why = v.Hindered(i, why)
+	if obstacle != "" && !o.Replica && v.Fault(i) == nil {
+		why += "; and " + obstacle
+	}
+	severity := SeverityWarning
+	if slices.ContainsFunc(d.findings, func(g Finding) bool { return g.Severity == SeverityError }) {
+		severity = SeverityInfo
+	}
+	d.find(severity, i, aboutStuck, "%s", why)
+}
+
+// member judges the record of a node that votes.
+func (d *doctor) member(v membership.View, i int, mixed bool) {
+	rec := v.Nodes[i].Record
+	if !mixed && !v.Lists(rec) {
+		d.find(SeverityWarning, i, aboutNames, "its record names the nodes %s; this client names them %s",
+			strings.Join(rec.Names, ", "), strings.Join(v.Sorted(), ", "))
+	}
+	switch {
+	case rec.MaxTTL > d.cfg.MaxTTL:
+		d.find(SeverityWarning, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v", rec.MaxTTL, d.cfg.MaxTTL)
+	case rec.MaxTTL < d.cfg.MaxTTL:
+		d.find(SeverityInfo, i, aboutOtherMaxTTL, "%s", v.Hindered(i, fmt.Sprintf(
+			"its record says MaxTTL %v; this client has %v, and raises it there", rec.MaxTTL, d.cfg.MaxTTL)))
+	}
+}

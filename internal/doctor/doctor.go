@@ -1,0 +1,173 @@
+// Package doctor looks at all nodes of a Locker, at its clients and at its options, and
+// finds what would weaken the lock, why, and what to do. An exam is what one node and
+// its client showed; the doctor judges all of them together.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
+)
+
+// Severity says how much a Finding matters. Greater is worse.
+type Severity uint8
+
+// The severities, as the public ones of the same names and numbers say.
+const (
+	SeverityInfo Severity = iota + 1
+	SeverityUnknown
+	SeverityWarning
+	SeverityError
+)
+
+var severityNames = [...]string{"", "info", "unknown", "warning", "error"}
+
+// String returns the severity in one word.
+func (s Severity) String() string {
+	if int(s) < len(severityNames) && s > 0 {
+		return severityNames[s]
+	}
+	return "invalid"
+}
+
+// Finding is one thing that the doctor has noticed.
+type Finding struct {
+	Severity Severity
+	Code     FindingCode
+	Node     int    // its index; -1: the cluster
+	What     string // what was seen
+	Why      string // why it matters for the lock
+	Remedy   string // what to do about it
+}
+
+// Report is what the doctor found, the worst first; findings that are alike stand in
+// the order of the nodes. The same cluster gives the same order every time.
+type Report struct {
+	Answered int      // how many nodes answered
+	Silent   []error  // why a node told nothing, by its index; nil: it answered
+	Servers  []string // what each node runs, by its index, such as "Valkey 8.1.1"; empty: it does not tell
+	Findings []Finding
+}
+
+// Config is what of a Locker's options the nodes are judged by.
+type Config struct {
+	TTL            time.Duration
+	MaxTTL         time.Duration
+	NodeTimeout    time.Duration
+	Drift          float64 // the factor
+	Prefix         string  // of the names
+	StrictRecovery bool
+	Unprotected    bool // without membership
+}
+
+// doctor judges what the nodes showed.
+type doctor struct {
+	cfg      Config
+	names    []string
+	exams    []exam
+	seen     []membership.Observation // what the exams show of membership
+	failed   []error                  // what the loop's last action for each node failed with
+	origin   wallTime                 // our wall clock at the Clock's origin
+	findings []Finding
+}
+
+// Examine asks all nodes at once, proves those that answered, looks at their clocks a
+// second time, and judges. There is at least one node, and all are of one Locker. A
+// node that does not answer is a finding. The only error is ctx's, once it has ended.
+func Examine(ctx context.Context, nodes []*node.Node, cfg Config) (Report, error) {
+	if err := fault.OfContext(ctx); err != nil {
+		return Report{}, err
+	}
+	d := &doctor{cfg: cfg}
+	clock := nodes[0].Clock
+	d.examine(ctx, nodes)
+	if until, ok := ctx.Deadline(); ok && !clock.Wall().Before(until) {
+		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
+	}
+	if err := fault.OfContext(ctx); err != nil {
+		return Report{}, err
+	}
+	d.prove(ctx, nodes)
+	d.lookAgain(ctx, nodes)
+	if err := fault.OfContext(ctx); err != nil {
+		return Report{}, err
+	}
+	d.failed = nodes[0].Tracker.View().Faults
+	d.origin = clock.Wall().Add(-clock.Early().Sub(0))
+	return d.report(), nil
+}
+
+// examine asks all nodes everything.
+func (d *doctor) examine(ctx context.Context, nodes []*node.Node) {
+	d.exams = make([]exam, len(nodes))
+	var g errgroup.Group // zero: one node's failure must not end the others
+	for i, n := range nodes {
+		d.names = append(d.names, n.Name)
+		g.Go(func() error {
+			d.exams[i] = examineNode(ctx, n, d.cfg.Prefix)
+			return nil
+		})
+	}
+	_ = g.Wait()
+}
+
+// report is all findings, in order. It sends nothing.
+func (d *doctor) report() Report {
+	r := Report{Silent: make([]error, len(d.names)), Servers: make([]string, len(d.names))}
+	d.config()
+	for i := range d.exams {
+		d.client(i)
+		if e := &d.exams[i]; e.err != nil {
+			r.Silent[i] = e.err
+			d.silent(i, e.err)
+			continue
+		}
+		r.Answered++
+		if name, version := d.program(i); version != "" {
+			r.Servers[i] = name + " " + version
+		}
+		d.server(i)
+		d.persistence(i)
+		d.history(i)
+		d.rights(i)
+		d.probe(i)
+		d.roundTrip(i)
+		if !d.cfg.Unprotected {
+			d.record(i)
+		}
+	}
+	d.sameServer()
+	d.clocks()
+	d.rates()
+	if !d.cfg.Unprotected {
+		d.membership()
+	}
+	slices.SortStableFunc(d.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Node, b.Node))
+	})
+	r.Findings = d.findings
+	return r
+}
+
+// diagnosis is what is the same for every finding of a kind: why it matters for
+// the lock, and what to do.
+type diagnosis struct {
+	code        FindingCode
+	why, remedy string
+}
+
+// find notes something about a node, or about the cluster (-1).
+func (d *doctor) find(s Severity, node int, g diagnosis, format string, args ...any) {
+	d.findings = append(d.findings, Finding{
+		Severity: s, Code: g.code, Node: node,
+		What: fmt.Sprintf(format, args...), Why: g.why, Remedy: g.remedy,
+	})
+}

@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/node"
+)
+
+// How far apart the doctor's two looks at a node's clock are: so many round trips, that
+// the rate is known to half a percent, and no less and no more than the two others.
+const (
+	tripsPerLook = 200
+	leastApart   = 100 * time.Millisecond
+	mostApart    = 5 * time.Second
+)
+
+// tickRemedy is where the limits of time services are told.
+const tickRemedy = "Limit how fast its time service slews, on the nodes and the clients (chronyd: maxslewrate 2000; ntpd keeps to 500 ppm), and wait until it is done; a virtual machine's clock may need its host's"
+
+var (
+	aboutRate = diagnosis{
+		FindingClockRate,
+		"A clock that runs faster or slower than the drift factor allows is taken for one that steps, and the node abstains: with a quorum of such nodes nothing can be locked; without the clock watch its leases are not the holder's",
+		tickRemedy,
+	}
+	aboutOwnRate = diagnosis{
+		FindingClockRate,
+		"This client counts time at another rate than the nodes, beyond the drift factor: it takes them for nodes whose clocks step, and can lock nothing",
+		tickRemedy,
+	}
+)
+
+// lookAgain reads the clocks a second time, so that their rates can be told. It
+// blocks until the looks are far enough apart, or ctx is done.
+func (d *doctor) lookAgain(ctx context.Context, nodes []*node.Node) {
+	var slowest time.Duration
+	var first clock.Instant
+	looked := false
+	for _, e := range d.exams {
+		if best, ok := e.bestTrip(); ok {
+			slowest, first, looked = max(slowest, best.took), max(first, best.at), true
+		}
+	}
+	if !looked {
+		return
+	}
+	c := nodes[0].Clock
+	t := c.NewTimer(min(max(tripsPerLook*slowest, leastApart), mostApart) - c.Early().Sub(first))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		return
+	}
+	var g errgroup.Group // zero: one node's failure must not end the others
+	for i, n := range nodes {
+		g.Go(func() error {
+			d.exams[i].timeAgain(ctx, n)
+			return nil
+		})
+	}
+	_ = g.Wait()
+}
+
+// timeAgain takes a few more round trips of a node that answered all the others.
+func (e *exam) timeAgain(ctx context.Context, n *node.Node) {
+	if len(e.trips) == 0 || e.lost > 0 {
+		return
+	}
+	for range fewPings {
+		if t, err := takeTrip(ctx, n, n.Timeout); err == nil && (e.later.took == 0 || t.took < e.later.took) {
+			e.later = t
+		}
+	}
+}
+
+// bestTrip is the shortest round trip, on which the clock is known best.
+func (e *exam) bestTrip() (trip, bool) {
+	if len(e.trips) == 0 {
+		return trip{}, false
+	}
+	return slices.MinFunc(e.trips, func(a, b trip) int { return cmp.Compare(a.took, b.took) }), true
+}
+
+// rate is how much faster a node's clock runs than ours, give or take the bound, as
+// parts of one.
+type rate struct {
+	node      int
+	by, bound float64
+}
+
+// rates judges how fast the clocks run. Where the nodes agree, and not with us, it is
+// our own clock that is slewed, or all of theirs.
+func (d *doctor) rates() {
+	var all []rate
+	for i := range d.exams {
+		e := &d.exams[i]
+		first, ok := e.bestTrip()
+		if !ok || e.later.at == 0 {
+			continue
+		}
+		apart := float64(e.later.at.Sub(first.at))
+		all = append(all, rate{i, float64(e.later.offset.Sub(first.offset)) / apart, float64(first.took+e.later.took) / 2 / apart})
+	}
+	middle := rate{node: -1}
+	if len(all) > 2 {
+		byRate := slices.SortedFunc(slices.Values(all), func(a, b rate) int { return cmp.Compare(a.by, b.by) })
+		middle.by, middle.bound = byRate[(len(all)-1)/2].by, byRate[(len(all)-1)/2].bound
+	}
+	if severity := middle.severity(d.cfg.Drift); severity > 0 {
+		d.find(severity, -1, aboutOwnRate, "the nodes' clocks run %s than this client's", middle)
+	} else {
+		middle = rate{}
+	}
+	for _, r := range all {
+		r.by, r.bound = r.by-middle.by, r.bound+middle.bound
+		if severity := r.severity(d.cfg.Drift); severity > 0 {
+			d.find(severity, r.node, aboutRate, "its clock runs %s than %s", r, d.against(middle))
+		}
+	}
+}
+
+func (d *doctor) against(middle rate) string {
+	if middle.by != 0 {
+		return "the nodes' median"
+	}
+	return "this client's"
+}
+
+// severity is an error beyond the drift factor, and a warning beyond half of it: the
+// other half is a client's whose clock is slewed the other way. 0: neither.
+func (r rate) severity(factor float64) Severity {
+	switch by := max(r.by, -r.by) - r.bound; {
+	case by > factor:
+		return SeverityError
+	case by > factor/2:
+		return SeverityWarning
+	}
+	return 0
+}
+
+// String is the rate in words.
+func (r rate) String() string {
+	way := "faster"
+	if r.by < 0 {
+		way = "slower"
+	}
+	return fmt.Sprintf("%.1f %% %s (give or take %.1f)", 100*max(r.by, -r.by), way, 100*r.bound)
+}

@@ -1,0 +1,85 @@
+package grant
+
+import "github.com/quorumkit/redlock/internal/quorum"
+
+// Standing is what a node's reply to a release says of the owner that goes on.
+type Standing struct {
+	Known bool         // it replied, and votes
+	Place int64        // in line; 0: not, or no place was said
+	Token quorum.Token // granted to it; 0: not
+}
+
+// StandingOf reads the second integer of hand.lua's reply.
+func StandingOf(more int64) Standing {
+	switch {
+	case more < 0:
+		return Standing{Known: true, Token: quorum.Token(-more)}
+	default:
+		return Standing{Known: true, Place: more}
+	}
+}
+
+// PlaceOf is the place of a process that goes on after its release, the same on all
+// nodes, and the nodes that have to be told of it by an ask. It is the largest of a
+// quorum; a grant counts as one behind its token. So it is behind everybody who stood on
+// a quorum before. A grant with a smaller token is told as well: whoever comes next must
+// not get a place before it there. It is false while fewer than a quorum said one.
+func PlaceOf(said []Standing) (place int64, tell uint64, ok bool) {
+	n := 0
+	for _, s := range said {
+		at := s.at()
+		if at > 0 {
+			n++
+		}
+		place = max(place, at)
+	}
+	if n < quorum.Size(len(said)) {
+		return 0, 0, false
+	}
+	for i, s := range said {
+		if s.Place != place && int64(s.Token) < place { //nolint:gosec // below 2^53
+			tell |= 1 << i
+		}
+	}
+	return place, tell, true
+}
+
+// at is the place that a standing stands for; 0: none.
+func (s Standing) at() int64 {
+	switch {
+	case !s.Known:
+		return 0
+	case s.Token > 0:
+		return int64(s.Token) + 1 //nolint:gosec // below 2^53
+	default:
+		return s.Place
+	}
+}
+
+// Calls tells whether a release calls who waits (release_batch.lua) in the place of
+// granting: where a value that is not ours was seen on the name within the last lease
+// (foreign), and one hand-over in callEvery otherwise. So a client that stands in no line
+// finds the name free at times. It is decided here, for all nodes alike.
+func Calls(handed uint64, foreign bool) bool { return foreign || handed%callEvery == callEvery-1 }
+
+// Deaf is the process that stood at the head and heard of its grant on no node: dead
+// most likely, and to be dropped on each of them DropAfter later, unless it hears a call
+// then (release_batch.lua, mode 3). heads are the heads that heard nothing, by node; heard
+// tells of each node whether one there did. A process that one node reaches lives, and
+// asks the others itself.
+func Deaf(heads []string, heard []bool) (id string, ok bool) {
+	named := 0
+	for i, head := range heads {
+		switch {
+		case heard[i]:
+			return "", false
+		case head == "":
+		case id == "" || head == id:
+			id = head
+			named++
+		default:
+			return "", false
+		}
+	}
+	return id, named >= quorum.Size(len(heads))
+}

@@ -1,0 +1,207 @@
+package grant_test
+
+import (
+	"github.com/quorumkit/redlock/internal/grant"
+	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/scriptmodel"
+)
+
+// stands takes in the reply to a release.
+func (sys *system) stands(s *state, p, n uint8, r answer) {
+	me, l := &s.processes[p], &s.columns[n].links[p]
+	if r.outcome != quorum.Granted { // it was given up
+		sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryStays, owner: r.owner})
+	}
+	if !l.expects || r.owner != me.handed {
+		return // of an earlier release
+	}
+	l.expects, l.said, l.place, l.token, l.deaf, l.heard = false, r.outcome == quorum.Granted, r.ticket, r.token, r.deaf, r.heard
+	sys.dropDeaf(s, p)
+	if me.owner != r.next || r.next == scriptmodel.Nobody || me.phase != inLine && me.phase != raising {
+		return
+	}
+	if r.token != 0 {
+		a := sys.attemptOf(s, p)
+		s.columns[n].links[p].has = r.next
+		sys.take(a, n, r.token, sys.from(s, n, p, r.reading, grantLife))
+		sys.keep(s, p, a)
+	}
+	sys.drive(s, p)
+	if me.phase == inLine || me.phase == raising && !sys.makes(raisesUntold) {
+		sys.finds(s, p)
+		sys.drive(s, p)
+	}
+}
+
+// finds takes the place that the nodes said, and has it told to those that said another.
+func (sys *system) finds(s *state, p uint8) {
+	me := &s.processes[p]
+	said, out := make([]grant.Standing, sys.nodes), false
+	for n := range said {
+		l := &s.columns[n].links[p]
+		out = out || l.expects
+		if l.said {
+			more := int64(l.place)
+			if l.token != 0 {
+				more = -int64(l.token)
+			}
+			said[n] = grant.StandingOf(more)
+		}
+	}
+	place, tell, ok := grant.PlaceOf(said)
+	switch {
+	case ok && me.place == 0:
+		me.place = number(place)
+	case ok:
+		place = int64(me.place)
+		_, tell, _ = grant.PlaceOf(said)
+	case !out && me.phase == inLine:
+		sys.goBack(s, p)
+		return
+	default:
+		return
+	}
+	if sys.makes(leavesPlacesUnequal) {
+		return
+	}
+	a := sys.attemptOf(s, p)
+	for n := range sys.nodes {
+		l := &s.columns[n].links[p]
+		if !l.expects && tell&(1<<n) != 0 && a.Sent&(1<<n) == 0 && int64(l.place) != place && int64(l.token) < place {
+			a.Ask(1 << n)
+			l.send(message{kind: sendAsk, owner: me.owner, place: me.place, reading: s.now})
+		}
+	}
+	sys.keep(s, p, a)
+}
+
+// goBack begins anew where too few nodes said a place.
+func (sys *system) goBack(s *state, p uint8) {
+	old := s.processes[p].owner
+	for n := range uint8(sys.nodes) {
+		sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryStays, owner: old})
+	}
+	sys.begin(s, p)
+}
+
+// dropDeaf has a head dropped that heard of its grant nowhere.
+func (sys *system) dropDeaf(s *state, p uint8) {
+	heads, heard := make([]string, sys.nodes), make([]bool, sys.nodes)
+	for n := range heads {
+		l := &s.columns[n].links[p]
+		if l.expects && !sys.makes(dropsDeafByOne) {
+			return
+		}
+		if l.deaf != 0 {
+			heads[n] = string('A' + rune(l.deaf-1))
+		}
+		heard[n] = l.heard
+	}
+	id, ok := grant.Deaf(heads, heard)
+	for n := range uint8(sys.nodes) {
+		l := &s.columns[n].links[p]
+		if sys.makes(dropsDeafByOne) && l.deaf != 0 {
+			id, ok = heads[n], true
+		}
+	}
+	if ok {
+		s.processes[p].drops = 1 + id[0] - 'A'
+	}
+}
+
+// drop has the nodes drop a head that heard nothing of a grant, grant.DropAfter later.
+func (sys *system) drop(s *state, p uint8) {
+	me := &s.processes[p]
+	who := me.drops - 1
+	me.drops = 0
+	for n := range uint8(sys.nodes) {
+		if l := &s.columns[n].links[p]; !l.full() {
+			l.send(message{kind: sendDrop, who: who})
+		}
+	}
+}
+
+// mayDrop tells whether the time for that has come: who lives hears again before, unless
+// nothing is waited for.
+func (sys *system) mayDrop(s *state, p uint8) bool {
+	who := s.processes[p].drops
+	if who == 0 || sys.makes(dropsAtOnce) {
+		return who != 0
+	}
+	for n := range sys.nodes {
+		if s.processes[who-1].phase != dead && s.columns[n].node.Deaf&(1<<(who-1)) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// pushed takes in a push.
+func (sys *system) pushed(s *state, p, n uint8, t told) {
+	me := &s.processes[p]
+	open := scriptmodel.Nobody
+	switch me.phase {
+	case inLine, raising, passing, holding:
+		open = me.owner
+	}
+	name := func(o owner) string {
+		if o == scriptmodel.Nobody {
+			return ""
+		}
+		return string('a' + rune(o))
+	}
+	before := ""
+	if t.old && !sys.makes(anyEpochCounts) {
+		before = "before"
+	}
+	meaning := grant.MeaningOf(grant.Push{Epoch: before, Owner: name(t.owner)}, "", name(open), me.phase == holding || me.phase == passing, true)
+	if meaning == grant.AskAgain && sys.makes(anyOwnerCounts) {
+		meaning = grant.Grants
+	}
+	switch meaning {
+	case grant.Grants:
+		s.columns[n].links[p].has = t.owner
+		a := sys.attemptOf(s, p)
+		sys.take(a, n, t.token, sys.from(s, n, p, t.reading, grantLife))
+		sys.keep(s, p, a)
+		sys.drive(s, p)
+	case grant.AskAgain:
+		if !sys.makes(endedPushIgnored) {
+			sys.called(s, p, n)
+		}
+	case grant.HandOn:
+		if sys.makes(unwantedKept) {
+			return
+		}
+		sys.handOn(s, p, n, t.owner)
+	case grant.Holds, grant.Nothing:
+	}
+}
+
+// handOn hands a lock on that nobody goes on with.
+func (sys *system) handOn(s *state, p, n uint8, o owner) {
+	if l := &s.columns[n].links[p]; !sys.doubts(l, o) && !l.full() {
+		l.send(message{kind: sendHand, owner: o, stood: o, reading: s.now})
+	} else {
+		sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryStays, owner: o})
+	}
+}
+
+// called takes in a node's call.
+func (sys *system) called(s *state, p, n uint8) {
+	switch s.processes[p].phase {
+	case inLine:
+		a := sys.attemptOf(s, p)
+		a.Hinted |= 1 << n
+		sys.keep(s, p, a)
+		sys.drive(s, p)
+	case done:
+		if l := &s.columns[n].links[p]; !l.full() {
+			o := owner(1 + int(p)*sys.owners()) // any of its own
+			if s.columns[n].node.Holds(0, o) {
+				return
+			}
+			sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryGoes, owner: o})
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lua"
+)
+
+const (
+	// unpinAfter is how long a connection may idle before its pool checks it.
+	unpinAfter = 100 * time.Millisecond
+	// repinAfter is how long it stays with us under traffic. Of a connection that its
+	// pool has not seen for five seconds, a client that speaks RESP3 looks at the
+	// socket before each command and behind it: two system calls more for each flush.
+	repinAfter = 4 * time.Second
+)
+
+// connection is what a node's flushes go out on: while there is traffic, one
+// connection of the client's pool, which is pinned. It is the writer's own.
+type connection struct {
+	clock   *clock.Clock
+	calls   redis.UniversalClient // the client, bounded by the node timeout where it can be
+	bounded *redis.Client         // the same, where a connection of it may be pinned; nil: not
+	gate    *turnstile            // of a pool that may have no connection left; nil: it opens another
+
+	pinned   *redis.Conn // nil: none
+	pipeline redis.Pipeliner
+	idler    *time.Timer
+	lastUse  clock.Instant // of the pinned one
+	pinnedAt clock.Instant // it was taken from its pool
+	proven   clock.Instant // when the node was last seen to be the one verified, on this connection; 0: not yet
+}
+
+// newConnection is a connection of this client, of which none is pinned.
+func newConnection(client redis.UniversalClient, timeout time.Duration, t *clock.Clock) connection {
+	c := connection{clock: t, calls: client}
+	own, ok := client.(*redis.Client)
+	if !ok {
+		return c
+	}
+	bounded, o := own.WithTimeout(timeout), own.Options()
+	if c.calls = bounded; o.PoolSize > 1 && o.MaxActiveConns != 1 {
+		c.bounded = bounded
+	}
+	if o.MaxActiveConns > 0 {
+		c.gate = &turnstile{longest: timeout / 2, clock: t} // what waits in vain is known to have failed in time
+		bounded.AddHook(c.gate)
+	}
+	return c
+}
+
+// load loads scripts over any connection.
+func (c *connection) load(scripts []*lua.Script) error {
+	c.unpin() // the pool may have no other connection
+	_, err := c.calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
+		for _, s := range scripts {
+			p.ScriptLoad(context.Background(), s.Body)
+		}
+		return nil
+	})
+	return err
+}
+
+// exec sends the commands: by itself where there is one, otherwise in a
+// pipeline. Each command keeps its own error.
+func (c *connection) exec(cmds []redis.Cmder) {
+	ctx, w := context.Background(), c.pin()
+	var err error
+	if len(cmds) == 1 {
+		err = w.Process(ctx, cmds[0])
+	} else {
+		p := c.pipeline
+		if p == nil {
+			p = w.Pipeline()
+		}
+		_ = p.BatchProcess(ctx, cmds...) // queues only
+		_, err = p.Exec(ctx)             // the first of the commands' errors
+	}
+	// go-redis keeps the error from the commands where a pinned connection was
+	// bad before they were sent, and what made it bad was an error reply.
+	for _, cmd := range cmds {
+		if cmd.Err() == nil && !answered(cmd) {
+			cmd.SetErr(fmt.Errorf("%w (%v)", ErrNoReply, err)) //nolint:errorlint // it is an earlier command's error
+		}
+	}
+}
+
+// wire is what flushes go out on.
+type wire interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// pin returns the connection for the next flush. While there is traffic it is
+// always the same one, which saves the pool's work and its look at the socket;
+// after a pause, and every few seconds, the pool looks again whether the connection
+// still lives.
+func (c *connection) pin() wire {
+	if c.bounded == nil {
+		return c.calls
+	}
+	now := c.clock.Early()
+	if c.pinned != nil && (now.Sub(c.lastUse) > unpinAfter || now.Sub(c.pinnedAt) > repinAfter) {
+		c.unpin()
+	}
+	if c.pinned == nil {
+		c.pinned, c.pinnedAt, c.proven = c.bounded.Conn(), now, 0
+		c.pipeline = c.pinned.Pipeline()
+	}
+	c.lastUse = now
+	return c.pinned
+}
+
+// unpin gives the connection back to its pool, which drops it if it failed.
+func (c *connection) unpin() {
+	if c.pinned != nil {
+		_ = c.pinned.Close() // always nil for a connection of a pool
+		c.pinned, c.pipeline = nil, nil
+	}
+}
+
+// rest blocks until one of the two is ready. A pinned connection is given back when
+// that takes long: an idle Locker keeps none of its user's pool.
+func (c *connection) rest(wake, stop <-chan struct{}) {
+	if c.pinned != nil {
+		if c.idler == nil {
+			c.idler = c.clock.NewTimer(unpinAfter)
+		}
+		c.idler.Reset(unpinAfter)
+		defer c.idler.Stop()
+		select {
+		case <-wake:
+			return
+		case <-stop:
+			return
+		case <-c.idler.C:
+			c.unpin()
+		}
+	}
+	select {
+	case <-wake:
+	case <-stop:
+	}
+}
+
+// giveWay lets those have the connection that wait for one: the writer would take it
+// again before they look.
+func (c *connection) giveWay() {
+	if c.gate == nil || c.gate.waiting.Load() == 0 {
+		return
+	}
+	c.unpin()
+	c.gate.pause(context.Background(), turnGiven)
+}

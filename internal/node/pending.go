@@ -1,0 +1,223 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// queueBound is how many commands may wait for one node. A node that is slower than
+// its callers refuses the rest at once: no vote is better than a late one. Rollbacks are
+// never refused; their lease bounds them.
+const queueBound = 4096
+
+// pending is what waits for one node. The node's mu guards it, and its marks of every
+// claim: whoever calls a method holds it.
+type pending struct {
+	node int // its index
+
+	releases []Release
+	groups   []*group
+	raises   []*Round
+	passes   []*Handover
+	acquires []*Round
+	probes   []*Round
+	polls    []Poll
+	pushes   []push
+	sample   bool // its clock is to be read
+	singly   int  // acquires at the head that go one by one
+
+	refused []Release        // releases that the node did not take, and that are not due yet
+	retryAt clock.Instant    // when the first of them is
+	held    map[string]error // their names, and what the node said
+}
+
+func (q *pending) len() int {
+	sample := 0
+	if q.sample {
+		sample = 1
+	}
+	return sample + len(q.groups) + len(q.raises) + len(q.passes) + len(q.acquires) + len(q.probes) + len(q.polls) + len(q.pushes)
+}
+
+// owes tells whether the node is owed releases, be it of what is to be handed on.
+func (q *pending) owes() bool { return len(q.releases)+len(q.refused)+len(q.passes) > 0 }
+
+// Release is a release that a node still owes.
+type Release struct {
+	Claim *Claim
+	Life  int64         // of the tombstone it may have to leave, in ms
+	Until clock.Instant // one lease later the key is gone anyway
+	Entry Leaving       // what becomes of the process's entry
+	Round *Round        // who waits for it; nil: nobody
+	Hand  bool          // the node may grant the name on, to who waits there
+	Hint  int64         // with Hand: the least token of such a grant
+	Next  *Round        // with Hand: the attempt with which the process stands in line from then on; nil: none
+
+	doubtful bool       // as of when it was taken: it must leave a tombstone
+	rejected *rejection // by the node; nil: it was not refused yet
+}
+
+// clear tells whether there is nothing on the node to release.
+func (q *pending) clear(r *Release) bool {
+	return r.Claim.Marks[q.node] == quorum.Absent && r.Entry != LeaveQueue && !r.Claim.Pushes && r.Next == nil
+}
+
+// take moves what may be sent now from the queue into the batch. From here on a
+// claim's mark says that its acquire may have happened. Rollbacks go first, and
+// acquires only behind the last of them: a pending rollback of the same name
+// must not make our own earlier command look like contention. An acquire whose
+// round was won without it is sent all the same: a lock that rests on a bare
+// quorum is lost with the first node of it that fails. An ask whose round is over is
+// not sent: the node is told of the place by a look, whether it votes or not.
+func (q *pending) take(b *batch, now clock.Instant) {
+	q.retake(now)
+	q.takeReleases(b, now)
+	q.takePasses(b)
+	q.takeGroups(b)
+	move(&b.polls, &q.polls)
+	move(&b.pushes, &q.pushes)
+	move(&b.probes, &q.probes)
+	move(&b.raises, &q.raises)
+	b.sample, q.sample = q.sample || len(b.probes) > 0, false
+	if len(q.releases) == 0 {
+		q.takeAcquires(b)
+	}
+	for i, r := range b.releases {
+		b.releases[i].doubtful = r.Claim.Marks[q.node].Doubtful()
+	}
+	b.partHands()
+	q.place(b)
+}
+
+// takeReleases takes the rollbacks that are still worth sending.
+func (q *pending) takeReleases(b *batch, now clock.Instant) {
+	taken := 0
+	for _, r := range q.releases {
+		if len(b.releases) == acquiresPerFlush {
+			break
+		}
+		taken++
+		switch {
+		case q.clear(&r):
+			if r.Round != nil {
+				r.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
+			}
+			continue
+		case r.Until <= now:
+			q.unplaced(&r)
+			continue
+		case q.held[r.Claim.Key] != nil && r.Claim.Marks[q.node]&quorum.Behind != 0:
+			cause := q.held[r.Claim.Key] // of what it stands behind
+			if r.Round != nil {
+				r.Round.note(q.node, cause)
+			}
+			q.refuse(r, cause, now)
+			continue
+		}
+		b.releases = append(b.releases, r)
+	}
+	q.releases = drop(q.releases, taken)
+}
+
+// takeGroups takes the extensions, and of the re-seeds what is still wanted: a
+// claim that is over must not be put back behind its release.
+func (q *pending) takeGroups(b *batch) {
+	taken, claims := 0, 0
+	for ; taken < len(q.groups) && claims < groupsPerFlush*lua.ExtendBatchSize; taken++ {
+		claims += len(q.groups[taken].claims)
+	}
+	for _, g := range q.groups[:taken] {
+		if g.script == lua.ReseedScript {
+			g.forget(func(c *Claim) bool { return c.Over.Load() })
+			for _, c := range g.claims {
+				c.Marks[q.node] = c.Marks[q.node].Again()
+			}
+		}
+		if len(g.claims) > 0 {
+			b.groups = append(b.groups, g)
+		}
+	}
+	q.groups = drop(q.groups, taken)
+}
+
+// takeAcquires takes acquires and asks.
+func (q *pending) takeAcquires(b *batch) {
+	taken, votes := 0, b.silent == nil
+	b.singly, q.singly = q.singly, 0
+	for _, r := range q.acquires {
+		if len(b.acquires)+len(b.bids)+len(b.late) == acquiresPerFlush {
+			break
+		}
+		taken++
+		if r.Claim.Over.Load() {
+			if r.Asks != nil && r.Asks.Position > 0 {
+				b.late = append(b.late, r)
+			}
+			continue
+		}
+		if err := q.heldBack(r.Claim.Key); err != nil && votes {
+			r.deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, err)
+			continue
+		}
+		if votes {
+			r.Claim.Marks[q.node] = r.Claim.Marks[q.node].Again()
+		}
+		if r.Asks != nil {
+			b.bids = append(b.bids, r)
+			continue
+		}
+		b.acquires = append(b.acquires, r)
+	}
+	q.acquires = drop(q.acquires, taken)
+}
+
+// move appends a queue to what is taken, and leaves it empty.
+func move[T any](to, from *[]T) {
+	*to = append(*to, *from...)
+	*from = drop(*from, len(*from))
+}
+
+// drop removes the first k of a queue and lets go of what they point to.
+func drop[T any](q []T, k int) []T {
+	rest := copy(q, q[k:])
+	clear(q[rest:])
+	return q[:rest]
+}
+
+// requeue puts acquires that did not happen back at the head. An earlier one of the
+// same claim may still come.
+func (q *pending) requeue(rounds []*Round) {
+	for _, r := range rounds {
+		r.Claim.Marks[q.node] = r.Claim.Marks[q.node].After(quorum.Failed)
+	}
+	q.acquires = append(slices.Clone(rounds), q.acquires...)
+}
+
+// confirm notes of releases that were answered that nothing of their claims is there,
+// and returns them. One that stands behind a release that failed goes again.
+func (q *pending) confirm(releases []Release, unreleased map[string]bool) []Release {
+	confirmed := releases[:0]
+	for _, r := range releases {
+		if r.Claim.Marks[q.node]&quorum.Behind != 0 && unreleased[r.Claim.Key] {
+			q.releases = append(q.releases, r)
+			continue
+		}
+		r.Claim.Marks[q.node] = quorum.Absent
+		confirmed = append(confirmed, r)
+	}
+	return confirmed
+}
+
+// empty takes all out but the rollbacks that are still worth sending.
+func (q *pending) empty(now clock.Instant) pending {
+	all := *q
+	past := func(r Release) bool { return r.Until <= now }
+	*q = pending{
+		node: q.node, releases: slices.DeleteFunc(all.releases, past),
+		refused: slices.DeleteFunc(all.refused, past), retryAt: all.retryAt, held: all.held,
+	}
+	return all
+}

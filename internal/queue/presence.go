@@ -1,0 +1,273 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Presence is what a Locker does while goroutines of it wait for the nodes: it says
+// every so often that it lives, hears who is called, and looks now and then
+// whether the names are still held. One goroutine and one subscription for each
+// node, whatever the number of names; none before the first wait.
+type Presence struct {
+	cfg   Config
+	queue *Queue
+	subs  []*subscription
+	wake  chan struct{}
+	done  chan struct{} // closed when run has ended
+
+	mu        sync.Mutex // guards the fields below, and the schedule of every Name
+	started   bool
+	closed    bool
+	waiting   int // goroutines
+	hangUp    context.CancelFunc
+	resting   pollHeap
+	beats     []clock.Instant // when each node's next sign of life is due; never: none is
+	nextLooks clock.Instant   // no looks before
+	turn      int             // the node that the next look goes to
+}
+
+// Config is what waiting knows of its Locker.
+type Config struct {
+	Process string // the waiting process, to the nodes
+	Nodes   []*node.Node
+	Clock   *clock.Clock
+	Timeout time.Duration // of a node
+	Closing <-chan struct{}
+	Watch   func()                               // has the nodes' clocks watched while anybody waits
+	Leave   func(key string, nodes []*node.Node) // takes the process's entry for a name off these nodes
+}
+
+// NewPresence makes the presence of a Locker; nothing runs before the first wait.
+func NewPresence(c Config, queue *Queue) *Presence {
+	w := &Presence{cfg: c, queue: queue, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	for _, n := range c.Nodes {
+		w.beats = append(w.beats, clock.Never)
+		w.subs = append(w.subs, &subscription{
+			node: n, channel: lua.WakeChannel + c.Process, clock: c.Clock, called: w.Hear, renewed: w.renewed,
+			settled: make(chan struct{}), stopped: make(chan struct{}),
+		})
+	}
+	return w
+}
+
+// Join counts a goroutine that waits, and returns when the nodes can call it: one
+// that is asked before would take its entry for a dead one's.
+func (w *Presence) Join(ctx context.Context) error {
+	w.mu.Lock()
+	w.waiting++
+	first := w.waiting == 1
+	for i, at := range w.beats {
+		if at == clock.Never {
+			w.beats[i] = w.cfg.Clock.Early()
+		}
+	}
+	if !w.started && !w.closed {
+		w.started = true
+		var inner context.Context
+		inner, w.hangUp = context.WithCancel(context.Background()) // it outlives whoever waits first
+		for _, s := range w.subs {
+			go s.run(inner) //nolint:contextcheck // it keeps nothing of that context
+		}
+		go w.run()
+	}
+	closed := w.closed
+	w.mu.Unlock()
+	if closed {
+		return fault.ErrClosed
+	}
+	w.cfg.Watch()
+	if first {
+		w.signal()
+	}
+	return w.settled(ctx)
+}
+
+// settled waits until every node has said that it will call, or a node timeout
+// has passed.
+func (w *Presence) settled(ctx context.Context) error {
+	var limit *time.Timer
+	for _, s := range w.subs {
+		select {
+		case <-s.settled:
+			continue
+		default:
+		}
+		if limit == nil {
+			limit = w.cfg.Clock.NewTimer(w.cfg.Timeout)
+			defer limit.Stop()
+		}
+		select {
+		case <-s.settled:
+		case <-limit.C:
+			return nil
+		case <-w.cfg.Closing:
+			return fault.ErrClosed
+		case <-ctx.Done():
+			return fault.OfContext(ctx)
+		}
+	}
+	return nil
+}
+
+// Quit takes back a join.
+func (w *Presence) Quit() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting--
+}
+
+// Busy tells whether any goroutine waits.
+func (w *Presence) Busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting > 0
+}
+
+// Subscribed is how many nodes can call us.
+func (w *Presence) Subscribed() int {
+	n := 0
+	for _, s := range w.subs {
+		if s.up.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *Presence) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Hear takes in a node's hint. A process that nobody waits in any more leaves
+// that node's queue, so that the next in line is called.
+func (w *Presence) Hear(i int, key string) {
+	if p, ok := grant.ParsePush(key); ok {
+		if w.queue.push(w.cfg.Nodes[i], p) {
+			return
+		}
+		key = p.Name
+	}
+	if len(key) <= lua.MaxKeyLength {
+		w.queue.hint(key, i, func() { w.cfg.Leave(key, w.cfg.Nodes[i:i+1]) })
+	}
+}
+
+// renewed tells one node at once that we live, and has it asked about everything: it
+// may have called in vain.
+func (w *Presence) renewed(i int) {
+	w.mu.Lock()
+	if now := w.cfg.Clock.Early(); w.beats[i] > now {
+		w.beats[i] = now
+		w.signal()
+	}
+	w.mu.Unlock()
+	w.askAll(i)
+}
+
+// askAll has one node asked about everything. Names that are being asked about are
+// asked about there once more.
+func (w *Presence) askAll(i int) {
+	w.mu.Lock()
+	resting := slices.Clone(w.resting)
+	looks := w.pollsOf(slices.Clone(resting)) // which the writer cuts down
+	w.mu.Unlock()
+	for _, k := range looks {
+		w.cfg.Nodes[i].SubmitPoll(k)
+	}
+	w.queue.recall(i, resting)
+}
+
+// run says that we live, and looks, as it is due.
+func (w *Presence) run() {
+	defer close(w.done)
+	t := w.cfg.Clock.NewTimer(time.Hour)
+	defer t.Stop()
+	for {
+		if pause := w.step(w.cfg.Clock.Early()); pause >= 0 {
+			t.Reset(pause)
+		} else {
+			t.Stop()
+		}
+		select {
+		case <-w.wake:
+		case <-t.C:
+		case <-w.cfg.Closing:
+			return
+		}
+	}
+}
+
+// step does what is due, and returns when the next thing is; negative: nothing is.
+func (w *Presence) step(now clock.Instant) time.Duration {
+	w.mu.Lock()
+	beats := w.dueBeats(now)
+	looks, first := w.dueLooks(now)
+	next := slices.Min(w.beats)
+	if len(w.resting) > 0 {
+		next = min(next, max(w.resting[0].polls.at, w.nextLooks))
+	}
+	w.mu.Unlock()
+	for _, i := range beats {
+		w.cfg.Nodes[i].SubmitPoll(&poll{presence: w})
+	}
+	for i, k := range looks {
+		w.cfg.Nodes[(first+i)%len(w.cfg.Nodes)].SubmitPoll(k)
+	}
+	if next == clock.Never {
+		return -1
+	}
+	return max(next.Sub(now), 0)
+}
+
+// dueBeats takes the signs of life that are due, and says when the next ones are;
+// mu is held. The one that is due when nobody waits any more is still sent.
+func (w *Presence) dueBeats(now clock.Instant) (nodes []int) {
+	for i, at := range w.beats {
+		if at > now {
+			continue
+		}
+		nodes = append(nodes, i)
+		w.beats[i] = now.Add(quorum.BeatEvery)
+		if w.waiting == 0 {
+			w.beats[i] = clock.Never
+		}
+	}
+	return nodes
+}
+
+// Close ends the signs of life and the subscriptions; Await returns when they have ended.
+func (w *Presence) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.hangUp != nil {
+		w.hangUp()
+	}
+}
+
+// Await returns when what Close ended has stopped.
+func (w *Presence) Await() {
+	w.mu.Lock()
+	started := w.started
+	w.mu.Unlock()
+	if !started {
+		return
+	}
+	<-w.done
+	for _, s := range w.subs {
+		<-s.stopped
+	}
+}

@@ -1,0 +1,448 @@
+// Package queue has who waits for a lock, and how they learn that it is their turn.
+// That is the goroutines of one Locker in line for a name, the signs of life that it gives
+// to the nodes, the calls that it hears from them, and when it looks without a call.
+package queue
+
+import (
+	"container/list"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Queue orders the goroutines of one Locker that want the same name: first in,
+// first out, and one of them at a time goes to the network. A thousand waiting
+// goroutines cost the nodes as much as one.
+type Queue struct {
+	turns   int    // the holds in a row before other processes have their turn
+	Freeing func() // called before a name becomes free; nil but in tests
+
+	mu     sync.Mutex // guards the fields below, and those of every Name but its schedule
+	names  map[string]*Name
+	spare  []*Name    // of names that nobody waited for, to be used again
+	waited nameFilter // the names that nodes may have an entry of ours for
+}
+
+// mostSpare is how many names are kept for use again.
+const mostSpare = 128
+
+// Name is one name that this Locker holds or waits for.
+type Name struct {
+	Key       string
+	queue     list.List // of *Waiter; whoever quits is taken out without a search
+	position  int64     // the process's place among all processes; NoTicket: none yet
+	recorded  bool      // nodes may have an entry of ours
+	held      int       // in a row, since the position was taken
+	hints     uint64    // nodes that said it is our turn, one bit each
+	due       bool      // a look found it free
+	contended bool      // it was waited for
+	sleeper   *node.Sleeper
+	open      *node.Round // the attempt that releases may grant, while somebody leads it; nil: none
+	won       string      // the owner of the last attempt that brought the lock: its late grants say nothing new
+	next      *node.Claim // the one that goes on with the place when nobody leads; nil: none
+	polls     pollSchedule
+}
+
+// Waiter is one goroutine that waits for another of its Locker.
+type Waiter struct {
+	TTL    time.Duration // that it asks for
+	Pushes bool          // releases may grant it
+	at     *list.Element // in the name's queue; nil: its turn has come
+	ready  chan struct{} // closed when it is its turn
+	given  *Transfer     // what it was given then; nil: the turn only
+}
+
+// Transfer is what a goroutine takes over from the one before it: the lock, or its place
+// in line.
+type Transfer struct {
+	Handover node.Handover
+	Open     *node.Round // the attempt that the release before put in line; nil: it is handed the lock
+	Sleeper  *node.Sleeper
+}
+
+// Give lets a waiter go on that Next took out, with what was sent for it.
+func (w *Waiter) Give(t *Transfer) {
+	w.given = t
+	close(w.ready)
+}
+
+// New makes the queue of a Locker that keeps a name for so many turns in a row.
+func New(turns int) *Queue { return &Queue{turns: turns, names: make(map[string]*Name)} }
+
+// Try takes the turn for key if nobody has it or waits for it.
+func (q *Queue) Try(key string) (*Name, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.names[key] != nil {
+		return nil, false
+	}
+	var name *Name
+	if last := len(q.spare) - 1; last >= 0 {
+		name = q.spare[last]
+		q.spare = q.spare[:last]
+		*name = Name{Key: key, polls: name.polls}
+	} else {
+		name = &Name{Key: key, polls: pollSchedule{place: -1}}
+	}
+	q.names[key] = name
+	return name, true
+}
+
+// Take blocks until it is the caller's turn for key, or ctx is done; it may have
+// been given the lock as well. On failure it returns ctx's cause and leaves the
+// queue as it was.
+func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, pushes bool) (*Name, *Transfer, error) {
+	if name, first := q.Try(key); first {
+		return name, nil, nil
+	}
+	q.mu.Lock()
+	name := q.names[key]
+	if name == nil { // it became free at the same moment
+		q.mu.Unlock()
+		return q.Take(ctx, key, ttl, pushes)
+	}
+	mine := &Waiter{TTL: ttl, Pushes: pushes, ready: make(chan struct{})}
+	name.contended = true
+	name.join(mine)
+	q.mu.Unlock()
+	select {
+	case <-mine.ready:
+		return name, mine.given, nil
+	case <-ctx.Done():
+	}
+	if q.quit(name, mine) {
+		return nil, nil, fault.OfContext(ctx)
+	}
+	<-mine.ready // it became ours at the same moment
+	return name, mine.given, nil
+}
+
+// Waiting is how many goroutines wait for another of their Locker.
+func (q *Queue) Waiting(key string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if name := q.names[key]; name != nil {
+		return name.queue.Len()
+	}
+	return 0
+}
+
+// quit takes a goroutine out of the line. It returns false if its turn had come.
+func (q *Queue) quit(name *Name, w *Waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.at == nil {
+		return false
+	}
+	name.queue.Remove(w.at)
+	return true
+}
+
+// Next is who the holder may hand the lock to: the first in line, while the turn
+// lasts; and whether the process has an entry to keep. The caller gives it what it
+// has for it by Give.
+func (q *Queue) Next(key string) (w *Waiter, recorded bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	if name == nil || name.queue.Len() == 0 || !quorum.TurnLeft(name.held, q.turns) {
+		return nil, false
+	}
+	return name.first(), name.recorded
+}
+
+// GoesOn ends the turn of the process, where somebody is in line here whom a release may
+// grant: it takes that one out, for the caller to give it the attempt which the release
+// puts in line, and says how the release is to leave the process's entry. stood says that
+// the holder's entry, if it has one, takes pushes.
+func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry node.Leaving) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name = q.names[key]
+	if name == nil || name.queue.Len() == 0 || quorum.TurnLeft(name.held, q.turns) || name.recorded && !stood {
+		return nil, nil, 0
+	}
+	if first := name.queue.Front().Value.(*Waiter); !first.Pushes {
+		return nil, nil, 0
+	}
+	if name.recorded {
+		entry = node.LeaveQueue
+	}
+	name.position, name.recorded, name.held, name.next = quorum.NoTicket, true, 0, nil
+	q.waited.add(key)
+	return name.first(), name, entry
+}
+
+// CountHold notes that the process has the lock once more.
+func (q *Queue) CountHold(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if name := q.names[key]; name != nil {
+		name.held++
+	}
+}
+
+// Ending is how the holder's release, or the rollback of who gives up, is to leave
+// the process's entry. While others of the process wait and its turn is not over,
+// it keeps its place. Else the place is given up, whatever the release brings.
+func (q *Queue) Ending(key string) node.Leaving {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	if name == nil {
+		return node.LeaveNothing
+	}
+	if name.recorded && name.queue.Len() > 0 && quorum.TurnLeft(name.held, q.turns) {
+		return node.LeaveEntry
+	}
+	recorded := name.recorded
+	name.position, name.recorded, name.held, name.next = quorum.NoTicket, false, 0, nil
+	if recorded {
+		return node.LeaveQueue
+	}
+	return node.LeaveNothing
+}
+
+// Pass gives the turn for key to the next in line. Where nobody is, and the process
+// still has an entry, it calls leave: whoever it was kept for has quit meanwhile.
+// leave runs before anybody here can ask for the name again. It gets the claim that
+// stands there; nil: none.
+func (q *Queue) Pass(key string, leave func(stands *node.Claim)) {
+	if q.Freeing != nil {
+		q.Freeing()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	if name == nil {
+		return
+	}
+	if name.queue.Len() == 0 {
+		delete(q.names, key)
+		if name.recorded {
+			leave(name.next)
+		}
+		if !name.contended && len(q.spare) < mostSpare {
+			q.spare = append(q.spare, name)
+		}
+		return
+	}
+	close(name.first().ready)
+}
+
+// hint takes in that node i called us for key. It calls leave when the entry that
+// the node called is of no use to anybody here any more, as pass does. A name that
+// this process never stood in line for has no entry of ours: the call is stray or
+// forged, and nothing is sent for it.
+func (q *Queue) hint(key string, i int, leave func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	if name == nil || !name.recorded {
+		if q.waited.has(key) {
+			leave()
+		}
+		return
+	}
+	name.call(i)
+}
+
+// recall makes up for what node i may have said in vain: whoever is asking for a
+// name, or is about to, asks there again. Who rests until a look is told by that.
+func (q *Queue) recall(i int, resting []*Name) {
+	looked := make(map[*Name]bool, len(resting))
+	for _, name := range resting {
+		looked[name] = true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, name := range q.names {
+		if name.recorded && name.sleeper != nil && !looked[name] {
+			name.call(i)
+		}
+	}
+}
+
+// LeaveAll gives up every place that the process has: it calls leave for each name, with
+// the claim that stands there for whoever would have led next; nil: none.
+// Nobody here comes any more when it is called.
+func (q *Queue) LeaveAll(leave func(key string, stands *node.Claim)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(q.names)) {
+		if name := q.names[key]; name.recorded {
+			stands := name.next
+			name.position, name.recorded, name.held, name.next = quorum.NoTicket, false, 0, nil
+			leave(key, stands)
+		}
+	}
+}
+
+// stands tells whether the process still has this place for key.
+func (q *Queue) stands(key string, position int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	return name != nil && name.recorded && name.position == position
+}
+
+// join puts a goroutine at the end of the line; mu is held.
+func (n *Name) join(w *Waiter) { w.at = n.queue.PushBack(w) }
+
+// first takes out the first goroutine, whose turn has come; mu is held.
+func (n *Name) first() *Waiter {
+	w := n.queue.Remove(n.queue.Front()).(*Waiter)
+	w.at = nil
+	return w
+}
+
+// Recorded tells whether the process has a place for key.
+func (q *Queue) Recorded(key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	return name != nil && name.recorded
+}
+
+// call notes that node i says it is our turn; mu is held.
+func (n *Name) call(i int) {
+	n.hints |= 1 << i
+	n.signal()
+}
+
+// signal wakes the goroutine that waits for the nodes, if one does; mu is held.
+func (n *Name) signal() {
+	if n.sleeper == nil {
+		return
+	}
+	select {
+	case n.sleeper.Wake <- struct{}{}:
+	default:
+	}
+}
+
+// Attach makes w what hints and looks wake.
+func (q *Queue) Attach(name *Name, w *node.Sleeper) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.sleeper, name.due, name.contended = w, false, true
+}
+
+// Detach ends Attach, unless another goroutine has attached itself already.
+func (q *Queue) Detach(name *Name, w *node.Sleeper) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if name.sleeper == w {
+		name.sleeper, name.hints = nil, 0
+	}
+}
+
+// Position returns the process's place for the name; NoTicket: it has none.
+func (q *Queue) Position(name *Name) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return name.position
+}
+
+// Stand takes in the process's place for the name. From now on nodes may have an
+// entry of ours.
+func (q *Queue) Stand(name *Name, position int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.position, name.recorded = position, true
+	q.waited.add(name.Key)
+}
+
+// Open has releases grant the attempt of this round, which the name's first goroutine
+// makes.
+func (q *Queue) Open(name *Name, r *node.Round) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.open, name.next = r, nil
+}
+
+// Shut ends Open. What a release still grants to that attempt has its node asked, unless
+// it has brought the lock.
+func (q *Queue) Shut(name *Name, won bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if won && name.open != nil {
+		name.won = name.open.Claim.Owner
+	}
+	name.open = nil
+}
+
+// GoOn keeps the claim that has the place on the nodes for whoever leads next.
+func (q *Queue) GoOn(name *Name, c *node.Claim) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.next, name.won = c, ""
+}
+
+// Standing is the claim that GoOn kept.
+func (q *Queue) Standing(key string) *node.Claim {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if name := q.names[key]; name != nil {
+		return name.next
+	}
+	return nil
+}
+
+// push takes in that a node granted a name to the attempt that is open, or to the one that
+// has brought the lock. It returns false of any other: that says no more than a call does.
+func (q *Queue) push(n *node.Node, p grant.Push) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[p.Name]
+	switch {
+	case name == nil:
+		return false
+	case name.open != nil && name.open.Claim.Owner == p.Owner:
+		n.SubmitPush(p, name.open)
+		return true
+	default:
+		return name.won == p.Owner
+	}
+}
+
+// standing is the claim that releases may grant; nil: none.
+func (q *Queue) standing(name *Name) *node.Claim {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if name.open != nil {
+		return name.open.Claim
+	}
+	return name.next
+}
+
+// granted says that a look found a name ours on node i.
+func (q *Queue) granted(name *Name, i int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.call(i)
+}
+
+// changed says that a look found the name free.
+func (q *Queue) changed(name *Name) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.due = true
+	name.signal()
+}
+
+// Called takes the hints that have come, and whether a look found a change.
+func (q *Queue) Called(name *Name) (hints uint64, due bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	hints, due = name.hints, name.due
+	name.hints, name.due = 0, false
+	return hints, due
+}

@@ -1,0 +1,523 @@
+package scriptmodel
+
+// Granted is what Hand replies where the lock went to the first in line.
+const Granted = 2
+
+// Yours is what LookIn says of a name that its owner has: it was granted.
+const Yours = -3
+
+// EntryOfTheDeaf is a release's mode: the waiter's entry goes, unless it hears a call.
+const EntryOfTheDeaf uint8 = 3
+
+// Entry is what an owner stands in line with, beside its waiter's place: a release may
+// grant to it. Place 0 is none.
+type Entry struct {
+	Place  Number
+	Waiter Waiter
+}
+
+// Granting is a node whose name 0 is waited for by processes that take grants by push,
+// and by others. The zero value is an empty one.
+type Granting struct {
+	Waiting
+	Entries  [Owners]Entry // by owner
+	Readings [Waiters]Tick // of each one's clock, with its last sign of life
+}
+
+// Push is a grant as its heir hears it. To nobody: there is none.
+type Push struct {
+	To      Waiter
+	Epoch   Epoch
+	Token   Number
+	Reading Tick
+	Owner   Owner
+}
+
+// noPush is none.
+var noPush = Push{To: NoWaiter}
+
+// member is one of the queue's: a waiter's id, or with an owner what it waits with.
+type member struct {
+	place  Number
+	waiter Waiter
+	owner  Owner
+}
+
+func (m member) before(o member) bool {
+	switch {
+	case m.place != o.place:
+		return m.place < o.place
+	case m.waiter != o.waiter:
+		return m.waiter < o.waiter
+	default:
+		return m.owner < o.owner
+	}
+}
+
+// follows tells whether m says what the waiter of head waits with.
+func (m member) follows(head member) bool {
+	return m.waiter == head.waiter && m.place == head.place && head.owner == Nobody
+}
+
+// line is all members, in their order, and how many they are.
+func (n *Granting) line() (line [int(Waiters) + Owners]member, size int) {
+	put := func(m member) {
+		i := size
+		for ; i > 0 && m.before(line[i-1]); i-- {
+			line[i] = line[i-1]
+		}
+		line[i] = m
+		size++
+	}
+	for w, place := range n.Places {
+		if place != 0 {
+			put(member{place, Waiter(w), Nobody})
+		}
+	}
+	for o, e := range n.Entries {
+		if e.Place != 0 {
+			put(member{e.Place, e.Waiter, Owner(o + 1)})
+		}
+	}
+	return line, size
+}
+
+// at is the member that stands behind so many others.
+func (n *Granting) at(behind int) (member, bool) {
+	line, size := n.line()
+	if behind >= size {
+		return member{}, false
+	}
+	return line[behind], true
+}
+
+// top is the highest place.
+func (n *Granting) top() Number {
+	line, size := n.line()
+	if size == 0 {
+		return 0
+	}
+	return line[size-1].place
+}
+
+// remove takes a member out, wherever it stands.
+func (n *Granting) remove(w Waiter, o Owner) (removed bool) {
+	if o == Nobody {
+		removed = n.Places[w] != 0
+		n.Places[w] = 0
+		return removed
+	}
+	if e := &n.Entries[o-1]; e.Place != 0 && e.Waiter == w {
+		removed = true
+		*e = Entry{}
+	}
+	return removed
+}
+
+// leave takes out what an owner waits with, and its waiter where that stands with it, but
+// not where with does as well.
+func (n *Granting) leave(w Waiter, o, with Owner) (left bool) {
+	e := n.Entries[o-1]
+	if e.Place == 0 || e.Waiter != w {
+		return false
+	}
+	if n.Places[w] == e.Place && (with == Nobody || n.Entries[with-1] != e) {
+		n.Places[w] = 0
+	}
+	n.remove(w, o)
+	return true
+}
+
+// drop takes out a head, and what it waits with.
+func (n *Granting) drop(head member) {
+	with, ok := n.at(1)
+	n.remove(head.waiter, head.owner)
+	if ok && with.follows(head) {
+		n.remove(with.waiter, with.owner)
+	}
+}
+
+// enter puts a waiter in line; Nobody: it takes no push.
+func (n *Granting) enter(w Waiter, place Number, o Owner) {
+	n.Places[w] = place
+	if o != Nobody {
+		n.Entries[o-1] = Entry{place, w}
+	}
+}
+
+// sign is a sign of life.
+func (n *Granting) sign(w Waiter, reading Tick) {
+	n.Look(w)
+	n.Readings[w] = reading
+}
+
+// Silence ends a waiter's sign of life.
+func (n *Granting) Silence(w Waiter) {
+	n.Live &^= 1 << w
+	n.Called &^= 1 << w
+	n.Readings[w] = 0
+}
+
+// keptFor is the living head, as acquire.lua sees it.
+func (n *Granting) keptFor() Waiter {
+	for {
+		head, ok := n.at(0)
+		switch {
+		case !ok:
+			return NoWaiter
+		case head.owner == Nobody && n.Lives(head.waiter):
+			return head.waiter
+		}
+		n.remove(head.waiter, head.owner)
+	}
+}
+
+// AcquireKept is acquire.lua where somebody may wait.
+func (n *Granting) AcquireKept(now Tick, a Acquire, flaw Flaw) int {
+	if n.member(a.Epoch) && n.Keys[0].Owner == Nobody && n.Dead[a.Owner-1] == 0 && n.Waited && n.keptFor() != NoWaiter {
+		return Kept
+	}
+	return n.Acquire(now, a, flaw)
+}
+
+// AskIn is the arguments of ask.lua, for name 0, of a process that says its reading.
+// Push: it takes grants by push.
+type AskIn struct {
+	Ask
+	Push    bool
+	Reading Tick
+	Flaw    Flaw
+}
+
+// mine is what the asker has to wait with to be itself; Nobody: only its id counts.
+func (a AskIn) mine() Owner {
+	if a.Push {
+		return a.Owner
+	}
+	return Nobody
+}
+
+// me tells whether the asker is the living head; other: somebody else is.
+func (n *Granting) me(a AskIn) (me, other bool) {
+	for {
+		head, ok := n.at(0)
+		if !ok {
+			return false, false
+		}
+		with, behind := n.at(1)
+		if head.owner == Nobody && head.waiter == a.Waiter {
+			if !a.Push || behind && with.follows(head) && (with.owner == a.Owner || a.Flaw.has(AnyEntryIsMine)) {
+				return true, false
+			}
+		} else if head.owner == Nobody && n.Lives(head.waiter) {
+			return false, true
+		}
+		n.drop(head)
+	}
+}
+
+// AskIn is Ask, with what a process that takes pushes has besides.
+func (n *Granting) AskIn(now Tick, a AskIn) (reply, more int) {
+	k := &n.Keys[0]
+	before := n.Number(a.Stripe)
+	recorded := a.Place > 0 && !a.Barging
+	me := false
+	switch {
+	case !n.member(a.Epoch):
+		return Abstained, 0
+	case k.Owner == a.Owner:
+		if a.Push {
+			if before < a.Place && !a.Barging && a.Place < Last && !a.Flaw.has(BelowPlace) {
+				n.Stripes[a.Stripe] = a.Place
+				before = a.Place
+			}
+			k.lengthen(end(now, a.Life))
+		}
+		return int(before), 0
+	case k.Owner != Nobody:
+		reply = k.taken(now)
+		if recorded && (n.Dead[a.Owner-1] == 0 || a.Flaw.has(EnterDead)) {
+			n.record(a)
+		}
+	case n.Dead[a.Owner-1] != 0:
+		return Dead, 0
+	case !a.Barging:
+		var other bool
+		if me, other = n.me(a); other && recorded {
+			n.record(a)
+			me, other = n.me(a)
+		}
+		if other {
+			reply = Kept
+		}
+	}
+	if reply == 0 {
+		return n.granted(now, a, me), 0
+	}
+	if recorded && a.Push && n.Dead[a.Owner-1] != 0 {
+		return reply, 0
+	}
+	if recorded {
+		head, _ := n.me(a)
+		return reply, int(boolean(head))
+	}
+	return reply, int(max(before, n.top())) + 1
+}
+
+// granted is the end of an ask that nothing is in the way of.
+func (n *Granting) granted(now Tick, a AskIn, me bool) int {
+	b := a.Acquire
+	if a.Push && !a.Barging && !a.Flaw.has(BelowPlace) {
+		b.Hint = max(b.Hint, a.Place)
+	}
+	reply := n.Acquire(now, b, a.Flaw)
+	if reply > 0 && a.Push && me {
+		n.remove(a.Waiter, Nobody)
+		n.remove(a.Waiter, a.Owner)
+	}
+	return reply
+}
+
+func (n *Granting) record(a AskIn) {
+	n.sign(a.Waiter, a.Reading)
+	n.enter(a.Waiter, a.Place, a.mine())
+}
+
+// lengthen moves an end, never forward to us.
+func (k *Key) lengthen(until Tick) { k.Until = max(k.Until, until) }
+
+// LookIn is look.lua for name 0, with an owner or without: what it knew of the last
+// sign, and whether the name is that owner's.
+func (n *Granting) LookIn(w Waiter, place Number, o Owner, reading Tick) (known int, yours bool) {
+	known = n.Look(w)
+	n.Readings[w] = reading
+	switch {
+	case o == Nobody:
+		n.enter(w, place, Nobody)
+	case n.Holds(0, o):
+		return known, true
+	case n.Dead[o-1] == 0:
+		n.enter(w, place, o)
+	}
+	return known, false
+}
+
+// LineRelease is the arguments of release_batch.lua for name 0, and of release.lua
+// (EntryUnknown, and nobody). Push: it says with which owner it goes on.
+type LineRelease struct {
+	Release
+	Waiter  Waiter
+	Entry   uint8
+	Push    bool
+	Reading Tick
+	Place   Number
+	Next    Owner // Nobody: none
+	Flaw    Flaw
+}
+
+// ReleaseIn is what these do: what was deleted, and who was woken.
+func (n *Granting) ReleaseIn(now Tick, r LineRelease) (gone int, woken Waiter) {
+	gone = n.Release(now, r.Release)
+	wake := gone == Done
+	free := n.Keys[0].Owner == Nobody
+	waited := n.Waited
+	switch {
+	case r.Entry == EntryGoes && r.Push:
+		wake = n.leave(r.Waiter, r.Owner, Nobody) && free || wake
+	case r.Entry == EntryGoes:
+		out := n.remove(r.Waiter, Nobody)
+		out = n.remove(r.Waiter, r.Owner) || out
+		wake = wake || out && free
+	case r.Entry == EntryOfTheDeaf && n.Deaf&(1<<r.Waiter) != 0:
+		out := n.removeDeaf(r.Waiter)
+		wake = wake || out && free
+	case r.Entry == EntryStays && r.Push:
+		n.leave(r.Waiter, r.Owner, Nobody)
+		if r.Next != Nobody && !n.Holds(0, r.Next) && (n.Dead[r.Next-1] == 0 || r.Flaw.has(EnterDead)) {
+			n.enter(r.Waiter, r.Place, r.Next)
+			n.sign(r.Waiter, r.Reading)
+			waited = true
+		}
+	}
+	if !wake || !waited || r.Flaw.has(CallsNobody) {
+		return gone, NoWaiter
+	}
+	return gone, n.rouse(r.Waiter)
+}
+
+func (n *Granting) removeDeaf(w Waiter) bool {
+	if head, ok := n.at(0); ok && head.owner == Nobody && head.waiter == w {
+		n.drop(head)
+		return true
+	}
+	return n.remove(w, Nobody)
+}
+
+// rouse calls the line, in its order, up to the first that hears it, or to me.
+func (n *Granting) rouse(me Waiter) Waiter {
+	for behind := 0; ; {
+		m, ok := n.at(behind)
+		switch {
+		case !ok || m.owner == Nobody && m.waiter == me:
+			return NoWaiter
+		case m.owner != Nobody:
+			behind++
+			continue
+		case !n.Lives(m.waiter):
+			n.remove(m.waiter, Nobody)
+			continue
+		}
+		n.Called |= 1 << m.waiter
+		if n.Deaf&(1<<m.waiter) == 0 {
+			return m.waiter
+		}
+		behind++
+	}
+}
+
+// Hand is the arguments of hand.lua, for name 0. Goes says that the process names
+// itself, Next with which owner it goes on, and Stood with which it stood in line (Nobody:
+// with none). Life is the lease of what it grants.
+type Hand struct {
+	Owner   Owner
+	Stripe  uint8
+	Hint    Number
+	Epoch   Epoch
+	Goes    bool
+	Waiter  Waiter
+	Reading Tick
+	Next    Owner
+	Stood   Owner
+	Life    Tick
+	Flaw    Flaw
+}
+
+// Handed is what it does: the replies, the head that did not hear, who was told that it
+// has the lock, and who was called.
+type Handed struct {
+	Reply, More int
+	Deaf        Waiter
+	Push        Push
+	Woken       Waiter
+}
+
+// Hand releases the lock, and grants it to the first in line.
+func (n *Granting) Hand(now Tick, h Hand) Handed {
+	out := Handed{Deaf: NoWaiter, Push: noPush, Woken: NoWaiter}
+	k := &n.Keys[0]
+	mine := k.Owner == h.Owner
+	if !n.Waited && !h.Goes {
+		if mine {
+			n.Drop(0)
+			out.Reply = Done
+		}
+		return out
+	}
+	votes := n.member(h.Epoch)
+	next := Nobody
+	if votes && h.Goes {
+		next = h.Next
+	}
+	enters := next != Nobody && (n.Dead[next-1] == 0 || h.Flaw.has(EnterDead))
+	me := NoWaiter
+	if h.Goes {
+		me = h.Waiter
+	}
+	switch {
+	case mine:
+		if votes {
+			n.grantHead(now, h, me, next, enters, &out)
+		}
+		if out.Reply == 0 {
+			n.Drop(0)
+			out.Reply, out.Woken = Done, n.rouse(me)
+		}
+	case next != Nobody && k.Owner == next:
+		out.More = -int(n.Number(h.Stripe))
+		return out
+	case h.Goes && !h.Flaw.has(EntryStaysBehind):
+		if next != Nobody && n.Entries[next-1].Waiter == me {
+			out.More = int(n.Entries[next-1].Place)
+		}
+		with := Nobody
+		if out.More != 0 {
+			with = next
+		}
+		if h.Stood != Nobody && n.leave(me, h.Stood, with) && k.Owner == Nobody {
+			out.Woken = n.rouse(me)
+		}
+	}
+	if enters && out.More == 0 {
+		top := n.top()
+		if h.Flaw.has(BlindPlace) {
+			top = 0
+		}
+		if place := int(max(top, n.Number(h.Stripe))) + 1; place < int(Last) {
+			n.enter(me, Number(place), next)
+			if !h.Flaw.has(SignlessHand) {
+				n.sign(me, h.Reading)
+			}
+			out.More = place
+		}
+	}
+	return out
+}
+
+// heir is the living head but for ended attempts of the process's own, and what it waits
+// with; Nobody: it takes no push.
+func (n *Granting) heir(me Waiter, next Owner) (head member, with Owner, ok bool) {
+	for {
+		head, ok = n.at(0)
+		if !ok {
+			return head, Nobody, false
+		}
+		with = Nobody
+		if m, behind := n.at(1); behind && m.follows(head) {
+			with = m.owner
+		}
+		switch {
+		case head.owner != Nobody:
+		case head.waiter == me:
+			if next != Nobody && with == next {
+				return head, with, true
+			}
+		case n.Lives(head.waiter):
+			return head, with, true
+		}
+		n.drop(head)
+	}
+}
+
+// grantHead grants the lock to the first in line, if it can.
+func (n *Granting) grantHead(now Tick, h Hand, me Waiter, next Owner, enters bool, out *Handed) {
+	head, with, ok := n.heir(me, next)
+	if !ok {
+		if !enters {
+			return
+		}
+		head, with = member{0, me, Nobody}, next
+	}
+	to := max(int(n.Number(h.Stripe))+1, int(h.Hint), int(head.place))
+	if h.Flaw.has(BelowPlace) {
+		to = max(int(n.Number(h.Stripe))+1, int(h.Hint))
+	}
+	if with == Nobody || to >= int(Last) {
+		return
+	}
+	n.Stripes[h.Stripe] = Number(to)
+	if head.waiter != me && n.Deaf&(1<<head.waiter) != 0 {
+		out.Deaf = head.waiter
+		return
+	}
+	n.Keys[0] = Key{with, end(now, h.Life)}
+	out.Reply = Granted
+	if head.place != 0 {
+		n.drop(head)
+	}
+	if head.waiter == me {
+		out.More = -to
+		return
+	}
+	n.Called |= 1 << head.waiter
+	out.Push = Push{To: head.waiter, Epoch: h.Epoch, Token: Number(to), Reading: n.Readings[head.waiter], Owner: with}
+}
