@@ -307,7 +307,7 @@ func (acq *acquisition) giveUp() {
 		acq.Queue.Shut(acq.name, false)
 		acq.open = nil
 		acq.rollBack(open.Claim, acq.terms.TTL)
-		acq.Queue.GoOn(acq.name, open.Claim.Next)
+		acq.Queue.GoOn(acq.name.Key, open.Claim.Next)
 		acq.Settled()
 	}
 	acq.Acquirer.giveUp(key)
@@ -326,6 +326,7 @@ func (a *Acquirer) giveUp(key string) {
 // acquisition.
 func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
 	a.rollBack(c, lease)
+	a.Queue.GoOn(c.Key, c.Next)
 	a.giveUp(c.Key)
 }
 

@@ -57,7 +57,7 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 	acq.votes, acq.heard = r.Votes, r.Asks.Heard
 	g.Asked = began
 	if f != nil {
-		acq.Queue.GoOn(acq.name, r.Claim.Next)
+		acq.Queue.GoOn(acq.name.Key, r.Claim.Next)
 	}
 	acq.noteForeign()
 	acq.countKept()

@@ -380,10 +380,12 @@ func (q *Queue) Shut(name *Name, won bool) {
 }
 
 // GoOn keeps the claim that has the place on the nodes for whoever leads next.
-func (q *Queue) GoOn(name *Name, c *node.Claim) {
+func (q *Queue) GoOn(key string, c *node.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	name.next, name.won = c, ""
+	if name := q.names[key]; name != nil {
+		name.next, name.won = c, ""
+	}
 }
 
 // Standing is the claim that GoOn kept.
