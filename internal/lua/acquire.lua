@@ -31,11 +31,11 @@ if call('EXISTS', KEYS[1], KEYS[3], 'redlock:waiting') > 0 then
   if val[1] then return taken() end
   if val[2] then return -1 end
   local queue = 'redlock:queue:' .. KEYS[1]
-  local head = val[3] and call('ZRANGE', queue, 0, 0)[1]
+  local head = val[3] and call('ZRANGE', queue, '0', '0')[1]
   while head do
     if call('EXISTS', 'redlock:live:' .. head) > 0 then return -3 end
     call('ZREM', queue, head)
-    head = call('ZRANGE', queue, 0, 0)[1]
+    head = call('ZRANGE', queue, '0', '0')[1]
   end
 end
 local least = tonumber(hint)

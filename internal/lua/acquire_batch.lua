@@ -19,11 +19,11 @@ KEYS[2 * n + 2] = 'redlock:waiting'
 local val = call('EXISTS', unpack(KEYS, 2)) > 0 and call('MGET', unpack(KEYS, 2))
 local function kept(key)
   local queue = 'redlock:queue:' .. key
-  local head = call('ZRANGE', queue, 0, 0)[1]
+  local head = call('ZRANGE', queue, '0', '0')[1]
   while head do
     if call('EXISTS', 'redlock:live:' .. head) > 0 then return true end
     call('ZREM', queue, head)
-    head = call('ZRANGE', queue, 0, 0)[1]
+    head = call('ZRANGE', queue, '0', '0')[1]
   end
 end
 local waiting = val and val[2 * n + 1]

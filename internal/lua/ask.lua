@@ -36,8 +36,8 @@ end
 local alive = false
 local function record(queue, position, mine)
   if not alive then
-    call('SET', 'redlock:live:' .. id, sign, 'PX', 3000)
-    call('SET', 'redlock:waiting', 1, 'PX', 3000)
+    call('SET', 'redlock:live:' .. id, sign, 'PX', '3000')
+    call('SET', 'redlock:waiting', '1', 'PX', '3000')
     alive = true
   end
   if mine then
@@ -45,11 +45,11 @@ local function record(queue, position, mine)
   else
     call('ZADD', queue, position, id)
   end
-  call('PEXPIRE', queue, 300000)
+  call('PEXPIRE', queue, '300000')
 end
 local function living(queue, mine)
   while true do
-    local pair = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
+    local pair = call('ZRANGE', queue, '0', '1', 'WITHSCORES')
     local head, with = pair[1], pair[3]
     if not head then return end
     if with and (pair[4] ~= pair[2] or string.sub(with, 1, #head + 1) ~= head .. ' ') then with = nil end
@@ -127,7 +127,7 @@ for i = 1, n do
     if position > 0 then
       if not (mine and val[2]) and living(queue, mine) == id then more = more + 1 end
     else
-      local top = tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0)
+      local top = tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0)
       if top < c then top = c end
       more = top + 1
     end

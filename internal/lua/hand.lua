@@ -54,7 +54,7 @@ local base, votes, held, counted, deaf, alive = tonumber(rec[2] or 0), rec[1] ==
 -- and the member that says which owner it waits with.
 local function first(queue, mine)
   while true do
-    local head = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
+    local head = call('ZRANGE', queue, '0', '1', 'WITHSCORES')
     local who, with = head[1], head[3]
     if not who then return end
     if with and (head[4] ~= head[2] or string.sub(with, 1, #who + 1) ~= who .. ' ') then with = nil end
@@ -77,7 +77,7 @@ local function rouse(queue, key)
     local live = 'redlock:live:' .. who
     if string.find(who, ' ', 1, true) then
       at = at + 1
-    elseif pcall('PEXPIRE', live, 700, 'LT') == 0 and pcall('EXISTS', live) == 0 then
+    elseif pcall('PEXPIRE', live, '700', 'LT') == 0 and pcall('EXISTS', live) == 0 then
       if type(pcall('ZREM', queue, who)) == 'table' then return end
     elseif pcall('PUBLISH', 'redlock:wake:' .. who, key) ~= 0 then
       return
@@ -103,18 +103,19 @@ for i = 1, n do
     end
     local to = math.max(c + 1, tonumber(ARGV[1 + 2 * n + i]), place or 0)
     if with and to < 9007199254740991 then
-      call('HSET', KEYS[1], stripe, to)
+      local token = string.format('%.0f', to)
+      call('HSET', KEYS[1], stripe, token)
       c = to
       holder = string.sub(with, #who + 2)
-      call('SET', key, holder, 'PX', 3000)
-      local heard = who == id or pcall('PUBLISH', 'redlock:wake:' .. who, 'redlock:push\n' .. ARGV[1] .. '\n' ..
-        string.format('%.0f', c) .. '\n' .. reading .. '\n' .. holder .. '\n' .. key)
+      call('SET', key, holder, 'PX', '3000')
+      local heard = who == id or pcall('PUBLISH', 'redlock:wake:' .. who,
+        'redlock:push\n' .. ARGV[1] .. '\n' .. token .. '\n' .. reading .. '\n' .. holder .. '\n' .. key)
       if heard == 0 then
         deaf[#deaf + 1], deaf[#deaf + 2] = i, who
       elseif type(heard) ~= 'table' then
         reply = 2
         if place > 0 then call('ZREM', queue, who, with) end
-        if who == id then more = -c else pcall('PEXPIRE', 'redlock:live:' .. who, 700, 'LT') end
+        if who == id then more = -c else pcall('PEXPIRE', 'redlock:live:' .. who, '700', 'LT') end
       end
     end
     if reply == 0 then
@@ -124,11 +125,11 @@ for i = 1, n do
   elseif mine and holder == after then
     more = -c
   elseif id then
-    there = mine and call('ZADD', queue, 'XX', 'INCR', 0, mine)
+    there = mine and call('ZADD', queue, 'XX', 'INCR', '0', mine)
     local own = id .. ' ' .. ARGV[nexts + n + i]
-    local at = call('ZADD', queue, 'XX', 'INCR', 0, own)
+    local at = call('ZADD', queue, 'XX', 'INCR', '0', own)
     if at then
-      local alone = at ~= there and at == call('ZADD', queue, 'XX', 'INCR', 0, id)
+      local alone = at ~= there and at == call('ZADD', queue, 'XX', 'INCR', '0', id)
       call('ZREM', queue, own, alone and id or own)
       if not holder then rouse(queue, key) end
     end
@@ -136,15 +137,16 @@ for i = 1, n do
   if there then
     more = tonumber(there)
   elseif mine and more == 0 and not buried then
-    more = math.max(tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0), c) + 1
+    more = math.max(tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0), c) + 1
     if more >= 9007199254740991 then
       more = 0
     else
-      call('ZADD', queue, more, id, more, mine)
-      call('PEXPIRE', queue, 300000)
+      local place = string.format('%.0f', more)
+      call('ZADD', queue, place, id, place, mine)
+      call('PEXPIRE', queue, '300000')
       if not alive then
-        call('SET', 'redlock:live:' .. id, sign, 'PX', 3000)
-        call('SET', 'redlock:waiting', 1, 'PX', 3000)
+        call('SET', 'redlock:live:' .. id, sign, 'PX', '3000')
+        call('SET', 'redlock:waiting', '1', 'PX', '3000')
         alive = true
       end
     end

@@ -4,24 +4,25 @@
 -- ARGV    owner, epoch, hint, stripe; and of a process that has stood in line for it,
 --         its id, its clock's reading (ms), the owner of the attempt with which it
 --         goes on, and of that with which it stood (empty: with none)
--- returns, where nobody waits and no id is given, 1 deleted; 0 absent or another's
+-- returns, where nobody waits for it and no id is given, 1 deleted; 0 absent or another's
 --   else hand.lua's two integers, and the id of a head that did not hear
 -- atomic as hand.lua.
 local call, pcall = redis.call, redis.pcall
-local val = call('MGET', KEYS[1], 'redlock:waiting')
-local key, owner, holder, id = KEYS[1], ARGV[1], val[1], ARGV[5]
-if not val[2] and not id then return holder == owner and call('DEL', key) or 0 end
-local stripe, sign, after, queue = ARGV[4], ARGV[6], ARGV[7], 'redlock:queue:' .. key
+local key, owner, id, after = KEYS[1], ARGV[1], ARGV[5], ARGV[7]
+local goes = id and after ~= ''
+local val = goes and call('MGET', key, 'redlock:waiting', 'redlock:dead:' .. after) or call('MGET', key, 'redlock:waiting')
+local holder = val[1]
+local stripe, sign, queue = ARGV[4], ARGV[6], 'redlock:queue:' .. key
+if not id and (not val[2] or call('EXISTS', queue) == 0) then return holder == owner and call('DEL', key) or 0 end
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', stripe)
 local votes, c = rec[1] == ARGV[2], math.max(tonumber(rec[2] or 0), tonumber(rec[3] or 0))
-local mine = votes and id and after ~= '' and id .. ' ' .. after
-local buried = mine and call('EXISTS', 'redlock:dead:' .. after) == 1
+local mine, buried = votes and goes and id .. ' ' .. after, val[3]
 local reply, more, there, deaf = 0, 0, nil, nil
 
 -- first and rouse are hand.lua's.
 local function first()
   while true do
-    local head = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
+    local head = call('ZRANGE', queue, '0', '1', 'WITHSCORES')
     local who, with = head[1], head[3]
     if not who then return end
     if with and (head[4] ~= head[2] or string.sub(with, 1, #who + 1) ~= who .. ' ') then with = nil end
@@ -42,7 +43,7 @@ local function rouse()
     local live = 'redlock:live:' .. who
     if string.find(who, ' ', 1, true) then
       at = at + 1
-    elseif pcall('PEXPIRE', live, 700, 'LT') == 0 and pcall('EXISTS', live) == 0 then
+    elseif pcall('PEXPIRE', live, '700', 'LT') == 0 and pcall('EXISTS', live) == 0 then
       if type(pcall('ZREM', queue, who)) == 'table' then return end
     elseif pcall('PUBLISH', 'redlock:wake:' .. who, key) ~= 0 then
       return
@@ -60,18 +61,18 @@ if holder == owner then
   end
   local to = math.max(c + 1, tonumber(ARGV[3]), place or 0)
   if with and to < 9007199254740991 then
-    call('HSET', KEYS[2], stripe, to)
+    local heir, token = string.sub(with, #who + 2), string.format('%.0f', to)
+    call('HSET', KEYS[2], stripe, token)
     c = to
-    local heir = string.sub(with, #who + 2)
-    call('SET', key, heir, 'PX', 3000)
-    local heard = who == id or pcall('PUBLISH', 'redlock:wake:' .. who, 'redlock:push\n' .. ARGV[2] .. '\n' ..
-      string.format('%.0f', c) .. '\n' .. reading .. '\n' .. heir .. '\n' .. key)
+    call('SET', key, heir, 'PX', '3000')
+    local heard = who == id or pcall('PUBLISH', 'redlock:wake:' .. who,
+      'redlock:push\n' .. ARGV[2] .. '\n' .. token .. '\n' .. reading .. '\n' .. heir .. '\n' .. key)
     if heard == 0 then
       deaf = who
     elseif type(heard) ~= 'table' then
       reply = 2
       if place > 0 then call('ZREM', queue, who, with) end
-      if who == id then more = -c else pcall('PEXPIRE', 'redlock:live:' .. who, 700, 'LT') end
+      if who == id then more = -c else pcall('PEXPIRE', 'redlock:live:' .. who, '700', 'LT') end
     end
   end
   if reply == 0 then
@@ -81,11 +82,11 @@ if holder == owner then
 elseif mine and holder == after then
   more = -c
 elseif id then
-  there = mine and call('ZADD', queue, 'XX', 'INCR', 0, mine)
+  there = mine and call('ZADD', queue, 'XX', 'INCR', '0', mine)
   local own = id .. ' ' .. ARGV[8]
-  local at = call('ZADD', queue, 'XX', 'INCR', 0, own)
+  local at = call('ZADD', queue, 'XX', 'INCR', '0', own)
   if at then
-    local alone = at ~= there and at == call('ZADD', queue, 'XX', 'INCR', 0, id)
+    local alone = at ~= there and at == call('ZADD', queue, 'XX', 'INCR', '0', id)
     call('ZREM', queue, own, alone and id or own)
     if not holder then rouse() end
   end
@@ -93,14 +94,15 @@ end
 if there then
   more = tonumber(there)
 elseif mine and more == 0 and not buried then
-  more = math.max(tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0), c) + 1
+  more = math.max(tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0), c) + 1
   if more >= 9007199254740991 then
     more = 0
   else
-    call('ZADD', queue, more, id, more, mine)
-    call('PEXPIRE', queue, 300000)
-    call('SET', 'redlock:live:' .. id, sign, 'PX', 3000)
-    call('SET', 'redlock:waiting', 1, 'PX', 3000)
+    local place = string.format('%.0f', more)
+    call('ZADD', queue, place, id, place, mine)
+    call('PEXPIRE', queue, '300000')
+    call('SET', 'redlock:live:' .. id, sign, 'PX', '3000')
+    call('SET', 'redlock:waiting', '1', 'PX', '3000')
   end
 end
 return {reply, more, deaf}

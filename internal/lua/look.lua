@@ -11,8 +11,8 @@
 -- been granted the name, or is dead, gets no entry.
 local call, n, live = redis.call, #KEYS, 'redlock:live:' .. ARGV[1]
 local out, sign = {call('PTTL', live) > 700 and 1 or 0}, ARGV[2 + n]
-call('SET', live, sign or 1, 'PX', 3000)
-call('SET', 'redlock:waiting', 1, 'PX', 3000)
+call('SET', live, sign or '1', 'PX', '3000')
+call('SET', 'redlock:waiting', '1', 'PX', '3000')
 for i = 1, n do
   local queue, owner, stands = 'redlock:queue:' .. KEYS[i], sign and ARGV[2 + n + i] or '', true
   if owner ~= '' then
@@ -27,7 +27,7 @@ for i = 1, n do
   else
     call('ZADD', queue, ARGV[1 + i], ARGV[1])
   end
-  if stands then call('PEXPIRE', queue, 300000) end
+  if stands then call('PEXPIRE', queue, '300000') end
   out[1 + i] = out[1 + i] or call('PTTL', KEYS[i])
 end
 return out

@@ -16,7 +16,7 @@ local gone = 0
 local val = redis.call('MGET', KEYS[1], 'redlock:waiting')
 if val[1] == ARGV[1] then gone = redis.call('DEL', KEYS[1]) end
 if KEYS[2] and redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then
-  redis.call('SET', KEYS[2], 1, 'PX', ARGV[2])
+  redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
 end
 if gone == 1 and val[2] then
   local call, queue, at = redis.pcall, 'redlock:queue:' .. KEYS[1], 0
@@ -26,7 +26,7 @@ if gone == 1 and val[2] then
     local live = 'redlock:live:' .. id
     if string.find(id, ' ', 1, true) then
       at = at + 1
-    elseif call('PEXPIRE', live, 700, 'LT') == 0 and call('EXISTS', live) == 0 then
+    elseif call('PEXPIRE', live, '700', 'LT') == 0 and call('EXISTS', live) == 0 then
       if type(call('ZREM', queue, id)) == 'table' then break end
     elseif call('PUBLISH', 'redlock:wake:' .. id, KEYS[1]) ~= 0 then
       break

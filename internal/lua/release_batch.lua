@@ -37,24 +37,24 @@ local gone = 0
 if #ours > 0 then gone = call('DEL', unpack(ours)) end
 for i = n + 1, n + m do
   if call('PTTL', KEYS[i]) < tonumber(ARGV[1 + i]) then
-    call('SET', KEYS[i], 1, 'PX', ARGV[1 + i])
+    call('SET', KEYS[i], '1', 'PX', ARGV[1 + i])
   end
 end
 if not waiting and not id then return gone end
 call = redis.pcall
 local function out(queue, own)
-  local at = call('ZADD', queue, 'XX', 'INCR', 0, own)
+  local at = call('ZADD', queue, 'XX', 'INCR', '0', own)
   if type(at) ~= 'string' then return 0 end
-  return call('ZREM', queue, own, at == call('ZADD', queue, 'XX', 'INCR', 0, id) and id or own)
+  return call('ZREM', queue, own, at == call('ZADD', queue, 'XX', 'INCR', '0', id) and id or own)
 end
 local function goesOn(queue, key, own, place, owner)
   out(queue, own)
   if owner == '' or call('MGET', key)[1] == owner or call('EXISTS', 'redlock:dead:' .. owner) ~= 0 then return end
   call('ZADD', queue, place, id, place, id .. ' ' .. owner)
-  call('PEXPIRE', queue, 300000)
+  call('PEXPIRE', queue, '300000')
   if not alive then
-    call('SET', 'redlock:live:' .. id, sign, 'PX', 3000)
-    call('SET', 'redlock:waiting', 1, 'PX', 3000)
+    call('SET', 'redlock:live:' .. id, sign, 'PX', '3000')
+    call('SET', 'redlock:waiting', '1', 'PX', '3000')
     alive, waiting = true, true
   end
 end
@@ -64,7 +64,7 @@ for i = 1, n do
   if mode == '1' or mode == '3' and call('PUBLISH', 'redlock:wake:' .. id, KEYS[i]) == 0 then
     local own = id .. ' ' .. ARGV[1 + i]
     if mode == '3' then
-      local pair = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
+      local pair = call('ZRANGE', queue, '0', '1', 'WITHSCORES')
       own = pair[1] == id and pair[4] == pair[2] and pair[3] or id
       if string.sub(own, 1, #id + 1) ~= id .. ' ' then own = id end
     end
@@ -82,7 +82,7 @@ for i = 1, n do
     local live = 'redlock:live:' .. next
     if string.find(next, ' ', 1, true) then
       at = at + 1
-    elseif call('PEXPIRE', live, 700, 'LT') == 0 and call('EXISTS', live) == 0 then
+    elseif call('PEXPIRE', live, '700', 'LT') == 0 and call('EXISTS', live) == 0 then
       if type(call('ZREM', queue, next)) == 'table' then break end
     elseif call('PUBLISH', 'redlock:wake:' .. next, KEYS[i]) ~= 0 then
       break

@@ -34,15 +34,15 @@ type room struct {
 // one runs it in the interpreter, until its function here does the same and the
 // differential test has said so.
 var natives = map[string]func(*scriptCall){
-	"0a812a111b3f001847468275d1123f902b4dcb7e": (*scriptCall).acquire,
-	"80258465e400081e19f7a379ba39f9433f8d6dce": (*scriptCall).acquireBatch,
+	"ef4b4f5b4710818058d79f691c5fcc88fe2bc439": (*scriptCall).acquire,
+	"b0a2185f36249a13c4a47572c163376ddff0923e": (*scriptCall).acquireBatch,
 	"860fcd946361f66fd5017f08cfcdba991b63b93c": (*scriptCall).raise,
 	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*scriptCall).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
-	"d529013b0abef06decc39107c33fa30522caf8a1": (*scriptCall).release,
-	"56139b415eef9096c6d88147c6143d7525fe60da": (*scriptCall).releaseBatch,
-	"550995b588fbd8066ffe04373b47ced723c4165f": (*scriptCall).hand,
-	"5dfe5ed0fec7e58fa7b00e82f78b276e78c3d292": (*scriptCall).handOne,
+	"58af98de30632bbaded01398abc91636bf3fd3d7": (*scriptCall).release,
+	"096bfdb9a86c23f632e03a8c2c4e7146e141a9af": (*scriptCall).releaseBatch,
+	"cd827595ab01c1d258cb0c06e39140b3576cfcdf": (*scriptCall).hand,
+	"6443030277593e9c10f9d88f2cdcc893df5a9b37": (*scriptCall).handOne,
 	"0cfa2febea0e0d0667127094d9047e5fe97cf3ae": (*scriptCall).readRecord,
 	// chaos/plain.go
 	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*scriptCall).deleteIfOurs,
@@ -52,12 +52,12 @@ var natives = map[string]func(*scriptCall){
 // queueing are the natives that do only what is done where nobody waits, and with how
 // many arguments, by the number of keys, such a call says nothing of who does.
 var queueing = map[string]func(keys int) int{
-	"0a812a111b3f001847468275d1123f902b4dcb7e": func(int) int { return 5 },
-	"80258465e400081e19f7a379ba39f9433f8d6dce": func(keys int) int { return 1 + 4*(keys-1)/2 },
-	"d529013b0abef06decc39107c33fa30522caf8a1": func(keys int) int { return keys },
-	"56139b415eef9096c6d88147c6143d7525fe60da": func(keys int) int { return 1 + keys },
-	"550995b588fbd8066ffe04373b47ced723c4165f": func(keys int) int { return 1 + 3*(keys-1) },
-	"5dfe5ed0fec7e58fa7b00e82f78b276e78c3d292": func(int) int { return 4 },
+	"ef4b4f5b4710818058d79f691c5fcc88fe2bc439": func(int) int { return 5 },
+	"b0a2185f36249a13c4a47572c163376ddff0923e": func(keys int) int { return 1 + 4*(keys-1)/2 },
+	"58af98de30632bbaded01398abc91636bf3fd3d7": func(keys int) int { return keys },
+	"096bfdb9a86c23f632e03a8c2c4e7146e141a9af": func(keys int) int { return 1 + keys },
+	"cd827595ab01c1d258cb0c06e39140b3576cfcdf": func(keys int) int { return 1 + 3*(keys-1) },
+	"6443030277593e9c10f9d88f2cdcc893df5a9b37": func(int) int { return 4 },
 }
 
 // IsNative tells whether a script is a Go function here.
