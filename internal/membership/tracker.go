@@ -285,6 +285,9 @@ func (t *Tracker) Outdate(i int) { t.stale[i].Store(true) }
 // Outdated tells whether node i is to be verified, to its writer, who then does it.
 func (t *Tracker) Outdated(i int) bool { return t.stale[i].Swap(false) }
 
+// OutOfDate is what Outdated will say.
+func (t *Tracker) OutOfDate(i int) bool { return t.stale[i].Load() }
+
 // wake has the loop look.
 func (t *Tracker) wake() {
 	select {
