@@ -171,6 +171,51 @@ func TestTheWatchLooksAtEachNodeOnceForAllLocks(t *testing.T) {
 // A process that only waits sends signs of life, for minutes. It knows of a step
 // before it is granted anything, however small the step is against the time that it
 // has waited.
+// A release, or a grant, that comes while a node's reply is out waits for that reply. So
+// what a Locker sends by itself is never out to a quorum at once.
+func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second))
+		waiting := wants(t, other)
+		time.Sleep(2 * time.Second) // the looks at the clocks, and the signs of life of who waits, find their own times
+		var mu sync.Mutex
+		at := map[[2]string]int{} // so many nodes at one time were sent this
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				mu.Lock()
+				defer mu.Unlock()
+				what := "look at the clock"
+				if strings.HasPrefix(scriptOf(args), "look") {
+					what = "sign of life"
+				} else if !strings.EqualFold(args[0], "TIME") {
+					return redlocktest.Pass()
+				}
+				at[[2]string{what, time.Now().Truncate(10 * time.Millisecond).String()}]++
+				return redlocktest.Pass()
+			})
+		}
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		seen, most := map[string]int{}, map[string]int{}
+		for k, n := range at {
+			seen[k[0]] += n
+			most[k[0]] = max(most[k[0]], n)
+		}
+		mu.Unlock()
+		// Two Lockers look, each at one node at a time. One of them gives signs of life, which
+		// may have a look beside them, and looks for its name.
+		for what, want := range map[string][2]int{"look at the clock": {3, 300}, "sign of life": {2, 100}} {
+			if most[what] > want[0] || seen[what] < want[1] {
+				t.Errorf("got %d times a %s, at most %d of them within 10 ms; want at least %d, and at most %d", seen[what], what, most[what], want[1], want[0])
+			}
+		}
+		must(t, lock.Release(t.Context()))
+		got(t, waiting)
+	})
+}
+
 func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 	besideServers(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +15,8 @@ const (
 	// Locker holds or waits for anything: as long as a client that never saw the node
 	// may hold what a step took from us.
 	WatchEvery = 250 * time.Millisecond
-	// watchTogether is how much earlier a node is looked at because another one is.
-	watchTogether = 25 * time.Millisecond
+	// leastPause is between two looks of one that is late.
+	leastPause = time.Millisecond
 )
 
 // ClockWatch has every node's clock read, and its identity looked at, at
@@ -45,7 +47,7 @@ func NewClockWatch(nodes []*Node, c *clock.Clock, busy func() bool) *ClockWatch 
 // Start starts the watch: something is held, or waited for.
 func (w *ClockWatch) Start() {
 	if !w.armed.Load() && (!w.nodes[0].Cfg.TrustClocks || !w.nodes[0].Cfg.Unprotected) {
-		w.arm(WatchEvery)
+		w.arm(WatchEvery / time.Duration(len(w.nodes)))
 	}
 }
 
@@ -61,22 +63,44 @@ func (w *ClockWatch) arm(after time.Duration) {
 	}
 }
 
-// tick has the nodes looked at whose last reading is old enough.
+// tick has the nodes looked at whose last reading is old enough. It looks at one after
+// another, spread over WatchEvery, some of them early: what a caller sends in the same
+// moment waits for one node's reply at most, and not for all of them.
 func (w *ClockWatch) tick() {
 	w.armed.Store(false) // before it is asked who is busy: whoever begins after that starts it again
 	if !w.busy() {
 		return
 	}
-	now, next := w.clock.Early(), WatchEvery
-	for _, n := range w.nodes {
-		left := clock.Instant(n.ReadAt.Load()).Add(WatchEvery).Sub(now)
-		if left <= watchTogether {
-			n.SubmitSample(now)
-			left = WatchEvery
-		}
-		next = min(next, left)
+	now := w.clock.Early()
+	left := make([]timeLeft, len(w.nodes))
+	for i, n := range w.nodes {
+		left[i] = timeLeft{clock.Instant(n.ReadAt.Load()).Add(WatchEvery).Sub(now), n}
 	}
-	w.arm(next)
+	for range left {
+		if dueIn(left) > 0 {
+			break
+		}
+		left[0].node.SubmitSample(now) // the oldest
+		left[0].left = WatchEvery
+	}
+	w.arm(max(dueIn(left), leastPause))
+}
+
+// timeLeft is until a node's reading is as old as it may get.
+type timeLeft struct {
+	left time.Duration
+	node *Node
+}
+
+// dueIn is when the next look is due, so that with a pause of WatchEvery/N before each of
+// the others none comes late. It sorts them by what they have left.
+func dueIn(nodes []timeLeft) time.Duration {
+	slices.SortStableFunc(nodes, func(x, y timeLeft) int { return cmp.Compare(x.left, y.left) })
+	next, pause := WatchEvery, WatchEvery/time.Duration(len(nodes))
+	for rank, n := range nodes {
+		next = min(next, n.left-time.Duration(rank)*pause)
+	}
+	return next
 }
 
 // Close ends the watch.

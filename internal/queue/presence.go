@@ -233,14 +233,17 @@ func (w *Presence) step(now clock.Instant) time.Duration {
 }
 
 // dueBeats takes the signs of life that are due, and says when the next ones are;
-// mu is held. The one that is due when nobody waits any more is still sent.
+// mu is held. The one that is due when nobody waits any more is still sent. Those that
+// are due together are spread: what a caller sends in the same moment waits for one
+// node's reply at most.
 func (w *Presence) dueBeats(now clock.Instant) (nodes []int) {
 	for i, at := range w.beats {
-		if at > now {
-			continue
+		if at <= now {
+			nodes = append(nodes, i)
 		}
-		nodes = append(nodes, i)
-		w.beats[i] = now.Add(quorum.BeatEvery)
+	}
+	for k, i := range nodes {
+		w.beats[i] = now.Add(quorum.BeatEvery * time.Duration(k+1) / time.Duration(len(nodes)))
 		if w.waiting == 0 {
 			w.beats[i] = clock.Never
 		}
