@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -233,6 +234,51 @@ func TestAReleasePutsTheNextGoroutineInLine(t *testing.T) {
 				t.Errorf("got %+v; want a lock that was granted", e)
 			}
 		}
+		wantNoLocks(t, nodes, "in the end")
+	})
+}
+
+// So does a release that calls who waits, for those who stand in no line: only who was
+// called asks.
+func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		a, nodes := newLocker(t, 5, told.option(), redlock.WithTurns(1))
+		b := separateLocker(t, nodes, told.option(), redlock.WithTurns(1))
+		warm(t, a)
+		warm(t, b)
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				for range 40 {
+					g := mustAcquire(t, []*redlock.Locker{a, b}[i%2], "orders/42")
+					time.Sleep(2 * time.Millisecond)
+					mustRelease(t, g)
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond) // all are in line
+		var tickets atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if strings.HasPrefix(scriptOf(args), "ask") && args[12] == "0" {
+					tickets.Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		time.Sleep(250 * time.Millisecond) // and are still, in the end
+		called := 0
+		for _, e := range told.of(redlock.LockAcquired) {
+			if e.Turn == redlock.TurnCalled {
+				called++
+			}
+		}
+		if n := tickets.Load(); n != 0 || called < 2 {
+			t.Errorf("%d nodes were asked for a place, and %d holders were called; want no node, and at least two", n, called)
+		}
+		all.Wait()
+		synctest.Wait()
 		wantNoLocks(t, nodes, "in the end")
 	})
 }

@@ -24,6 +24,7 @@ type acquisition struct {
 	waiter *node.Sleeper // nil until it waits for the nodes, and after
 	joined bool          // it has waited
 	hints  uint64        // nodes that called it, and were not asked yet
+	called bool          // the attempt that is open asks because nodes called it
 	begun  uint64        // nodes that called while their reply was out: it was asked anew for that
 	splits int           // attempts in a row that some nodes granted
 	kept   int           // attempts in a row that found the name free, and kept for another
@@ -42,8 +43,11 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 		g, next, failed := acq.try(ctx, given)
 		given = nil
 		if failed == nil {
-			if g.Turn = turn; g.Short {
+			switch g.Turn = turn; {
+			case g.Short:
 				g.Turn = Granted
+			case turn == Found && acq.called:
+				g.Turn = Called
 			}
 			return g, nil
 		}

@@ -20,18 +20,20 @@ func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node
 		}
 		a.Settled()
 	}
-	hand := pass && !a.calls(c.Key)
-	if hand && a.goOn(c, lease, r) {
+	calls := pass && a.calls(c.Key)
+	if pass && a.goOn(c, lease, calls, r) {
 		return
 	}
+	hand := pass && !calls
 	entry := a.Queue.Ending(c.Key)
 	a.free(c, lease, entry, hand && entry != node.LeaveEntry, r)
 	a.passOn(c.Key)
 }
 
 // goOn releases a claim, and has the release put the next goroutine of this Locker in
-// line, behind all others who wait. It returns false where nobody here goes on like that.
-func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, r *node.Round) bool {
+// line, behind all others who wait; calls: it calls the first of them. It returns false
+// where nobody here goes on like that.
+func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, calls bool, r *node.Round) bool {
 	if a.Presence.Subscribed() < a.quorum || !a.Enter() { // it could not be told
 		return false
 	}
@@ -49,6 +51,9 @@ func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, r *node.Round) boo
 	old.Over.Store(true)
 	release := a.releaseOf(old, lease, entry, r)
 	release.Hand, release.Hint, release.Next = true, max(a.Hints.Hint(), old.Token+1), next
+	if calls {
+		release.Hint = node.Calls
+	}
 	for _, n := range a.Nodes {
 		n.Release(release)
 	}

@@ -39,7 +39,7 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 		acq.votes, acq.heard = votes, r.HeardSoFar()
 		if err = acq.rest(ctx); err == nil { // it stands in line, and was not refused: it is not tried again
 			r.Again(acq.hints == 0 && !r.Granted())
-			began = acq.Clock.Early()
+			began, acq.called = acq.Clock.Early(), false
 			step, err = acq.gatherOpen(ctx, r)
 		}
 	}
@@ -122,8 +122,10 @@ func (acq *acquisition) gatherOpen(ctx context.Context, r *node.Round) (grant.St
 	defer w.Timer.Stop()
 	for {
 		more, _ := acq.Queue.Called(acq.name)
-		r.Hint(acq.hints | more)
-		acq.hints = 0
+		if more |= acq.hints; more != 0 {
+			r.Hint(more)
+			acq.hints, acq.called = 0, true
+		}
 		if lost := acq.placed(r); lost {
 			return grant.GiveBack, nil
 		}

@@ -95,7 +95,7 @@ func (sys *system) hand(s *state, p, n uint8, m message, heard bool, a *answer) 
 	node := &c.node
 	deaf, epoch := node.Deaf, m.epoch()
 	out := node.Hand(s.now, scriptmodel.Hand{
-		Owner: m.owner, Hint: m.number, Epoch: epoch, Goes: m.mode == handsAs, Waiter: scriptmodel.Waiter(p), Reading: m.reading,
+		Owner: m.owner, Hint: m.number, Epoch: epoch, Goes: m.mode != handsOff, Calls: m.mode == callsAs, Waiter: scriptmodel.Waiter(p), Reading: m.reading,
 		Next: m.next, Stood: m.stood, Life: sys.life(grantLife), Flaw: sys.flaw,
 	})
 	node.Called = 0 // who lives gives signs of life

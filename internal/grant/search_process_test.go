@@ -290,7 +290,7 @@ func (sys *system) won(s *state, p uint8, t number) {
 func (sys *system) handOver(s *state, p uint8, calls bool) {
 	me := &s.processes[p]
 	old, hint, next := me.owner, sys.hint(s, p), scriptmodel.Nobody
-	if me.more > 0 && !calls && sys.takesPushes(p) && !sys.anew {
+	if me.more > 0 && sys.takesPushes(p) && !sys.anew {
 		if next = sys.fresh(s, p); next == scriptmodel.Nobody {
 			return
 		}
@@ -299,10 +299,13 @@ func (sys *system) handOver(s *state, p uint8, calls bool) {
 	if sys.isStranger(p) || sys.anew && me.place == 0 {
 		mode = handsOff
 	}
+	if calls {
+		mode = callsAs
+	}
 	sys.forgetAttempt(s, p)
 	sys.forgetPlace(s, p)
 	me.held, me.token, me.until, me.stood, me.inside = 0, 0, 0, scriptmodel.Nobody, false
-	calls = calls || sys.isCalled(p) && !sys.makes(handsByID)
+	calls = calls && next == scriptmodel.Nobody || sys.isCalled(p) && !sys.makes(handsByID)
 	if calls || next != scriptmodel.Nobody && !sys.hands(s, p, old) {
 		for n := range uint8(sys.nodes) {
 			sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryGoes, owner: old, byID: stood != old})

@@ -46,6 +46,7 @@ const (
 const (
 	handsAs  uint8 = iota // of a process that stands in line
 	handsOff              // of one that does not
+	callsAs               // of one that stands in line, and grants nothing
 )
 
 // message is one command of a process to a node, in its order.

@@ -24,12 +24,13 @@
 -- The reading is from its last sign of life, and it lies before the grant: the lease
 -- of 3 s counts from there. The grant shortens that sign, as a call does: who did not
 -- hear it learns of it by the next one (look.lua). An entry goes when it is granted.
--- Where nothing can be granted, the line is called as release.lua does it: where this
--- node's epoch is another, the head takes no push or heard none, the counter is at its
--- end, or PUBLISH is refused. A head that does not hear keeps its place for 700 ms: its
+-- Where nothing is granted, the line is called as release.lua does it: where the hint is -1
+-- or this node's epoch is another, the head takes no push or heard none, the counter is at
+-- its end, or PUBLISH is refused. A head that does not hear keeps its place for 700 ms: its
 -- connection may be broken only.
--- The next owner stands behind all that wait and above the counter. This is its
--- first ask, so a tombstone keeps it out. Where the key is not ours, the entry with
+-- The next owner stands behind all that wait and above the counter; with a hint of -1 not
+-- where nobody else waits: the name is free for all, then. This is its first ask, so a
+-- tombstone keeps it out. Where the key is not ours, the entry with
 -- which the process stood goes, and no other of ours: this may come late.
 local call, pcall, n = redis.call, redis.pcall, #KEYS - 1
 local id, sign, nexts = ARGV[2 + 3 * n], ARGV[3 + 3 * n], 3 + 3 * n
@@ -94,7 +95,7 @@ for i = 1, n do
   local c = math.max(base, counted[stripe] or tonumber(rec[2 + i] or 0))
   local mine = votes and after ~= '' and id .. ' ' .. after
   local buried = mine and call('EXISTS', 'redlock:dead:' .. after) == 1
-  local reply, more, there = 0, 0, nil
+  local reply, more, there, calls = 0, 0, nil, ARGV[1 + 2 * n + i] == '-1'
   if holder == owner then
     local who, place, reading, with
     if votes then
@@ -102,7 +103,7 @@ for i = 1, n do
       if not who and mine and not buried then who, place, with = id, 0, mine end
     end
     local to = math.max(c + 1, tonumber(ARGV[1 + 2 * n + i]), place or 0)
-    if with and to < 9007199254740991 then
+    if with and not calls and to < 9007199254740991 then
       local token = string.format('%.0f', to)
       call('HSET', KEYS[1], stripe, token)
       c = to
@@ -137,8 +138,9 @@ for i = 1, n do
   if there then
     more = tonumber(there)
   elseif mine and more == 0 and not buried then
-    more = math.max(tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0), c) + 1
-    if more >= 9007199254740991 then
+    local last = call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]
+    more = math.max(tonumber(last or 0), c) + 1
+    if more >= 9007199254740991 or calls and reply == 1 and not last then
       more = 0
     else
       local place = string.format('%.0f', more)

@@ -16,7 +16,7 @@ local stripe, sign, queue = ARGV[4], ARGV[6], 'redlock:queue:' .. key
 if not id and (not val[2] or call('EXISTS', queue) == 0) then return holder == owner and call('DEL', key) or 0 end
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', stripe)
 local votes, c = rec[1] == ARGV[2], math.max(tonumber(rec[2] or 0), tonumber(rec[3] or 0))
-local mine, buried = votes and goes and id .. ' ' .. after, val[3]
+local mine, buried, calls = votes and goes and id .. ' ' .. after, val[3], ARGV[3] == '-1'
 local reply, more, there, deaf = 0, 0, nil, nil
 
 -- first and rouse are hand.lua's.
@@ -60,7 +60,7 @@ if holder == owner then
     if not who and mine and not buried then who, place, with = id, 0, mine end
   end
   local to = math.max(c + 1, tonumber(ARGV[3]), place or 0)
-  if with and to < 9007199254740991 then
+  if with and not calls and to < 9007199254740991 then
     local heir, token = string.sub(with, #who + 2), string.format('%.0f', to)
     call('HSET', KEYS[2], stripe, token)
     c = to
@@ -94,8 +94,9 @@ end
 if there then
   more = tonumber(there)
 elseif mine and more == 0 and not buried then
-  more = math.max(tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0), c) + 1
-  if more >= 9007199254740991 then
+  local last = call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]
+  more = math.max(tonumber(last or 0), c) + 1
+  if more >= 9007199254740991 or calls and reply == 1 and not last then
     more = 0
   else
     local place = string.format('%.0f', more)

@@ -225,6 +225,14 @@ var handCases = []struct {
 		reply: "[2 -41]", shows: "key=" + ownerA + " short 7=41 " + idB + "@30 " + idB + " " + ownerB + "@30",
 	},
 	{
+		name: "the hint that calls: who waits is called, and the next owner stands in line", given: aHolds + bWaits, hears: []string{idB}, hint: "-1", goes: []any{idA, 77, ownerA},
+		reply: "[1 41]", shows: "key= 7=40 " + idB + "@30 " + idB + " " + ownerB + "@30 " + idA + "@41 " + idA + " " + ownerA + `@41 B hears "name"`,
+	},
+	{
+		name: "the hint that calls, and nobody else waits: the name is free for all", given: aHolds, hint: "-1", goes: []any{idA, 77, ownerA},
+		reply: "[1 0]", shows: "key= 7=40",
+	},
+	{
 		name: "the counter's end", given: aHolds + bWaits, hears: []string{idB}, hint: "9007199254740991", goes: []any{idA, 77, ownerA},
 		reply: "[1 41]", shows: "key= 7=40 " + idB + "@30 " + idB + " " + ownerB + "@30 " + idA + "@41 " + idA + " " + ownerA + `@41 B hears "name"`,
 	},

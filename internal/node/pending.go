@@ -53,12 +53,15 @@ type Release struct {
 	Entry Leaving       // what becomes of the process's entry
 	Round *Round        // who waits for it; nil: nobody
 	Hand  bool          // the node may grant the name on, to who waits there
-	Hint  int64         // with Hand: the least token of such a grant
+	Hint  int64         // with Hand: the least token of such a grant; or Calls
 	Next  *Round        // with Hand: the attempt with which the process stands in line from then on; nil: none
 
 	doubtful bool       // as of when it was taken: it must leave a tombstone
 	rejected *rejection // by the node; nil: it was not refused yet
 }
+
+// Calls is the hint of a hand that grants nothing: who is first in line is called.
+const Calls = -1
 
 // clear tells whether there is nothing on the node to release.
 func (q *pending) clear(r *Release) bool {

@@ -377,7 +377,7 @@ func (n *Granting) rouse(me Waiter) Waiter {
 
 // Hand is the arguments of hand.lua, for name 0. Goes says that the process names
 // itself, Next with which owner it goes on, and Stood with which it stood in line (Nobody:
-// with none). Life is the lease of what it grants.
+// with none). Life is the lease of what it grants. Calls: it grants nothing.
 type Hand struct {
 	Owner   Owner
 	Stripe  uint8
@@ -389,6 +389,7 @@ type Hand struct {
 	Next    Owner
 	Stood   Owner
 	Life    Tick
+	Calls   bool
 	Flaw    Flaw
 }
 
@@ -452,7 +453,8 @@ func (n *Granting) Hand(now Tick, h Hand) Handed {
 		if h.Flaw.has(BlindPlace) {
 			top = 0
 		}
-		if place := int(max(top, n.Number(h.Stripe))) + 1; place < int(Last) {
+		frees := h.Calls && out.Reply == Done && n.top() == 0
+		if place := int(max(top, n.Number(h.Stripe))) + 1; place < int(Last) && !frees {
 			n.enter(me, Number(place), next)
 			if !h.Flaw.has(SignlessHand) {
 				n.sign(me, h.Reading)
@@ -501,7 +503,7 @@ func (n *Granting) grantHead(now Tick, h Hand, me Waiter, next Owner, enters boo
 	if h.Flaw.has(BelowPlace) {
 		to = max(int(n.Number(h.Stripe))+1, int(h.Hint))
 	}
-	if with == Nobody || to >= int(Last) {
+	if with == Nobody || h.Calls || to >= int(Last) {
 		return
 	}
 	n.Stripes[h.Stripe] = Number(to)

@@ -257,7 +257,11 @@ func (g *granting) release(rnd *rand.Rand, reading scriptmodel.Tick) (what strin
 // hand is hand.lua or hand_one.lua.
 func (g *granting) hand(rnd *rand.Rand, reading scriptmodel.Tick) (what string, got, want []any) {
 	h := scriptmodel.Hand{Owner: g.likelyHolder(rnd), Hint: scriptmodel.Number(rnd.IntN(40)), Epoch: anyEpoch(rnd), Reading: reading}
-	h.Waiter, h.Goes = processOf(h.Owner), rnd.IntN(4) > 0
+	h.Waiter, h.Goes, h.Calls = processOf(h.Owner), rnd.IntN(4) > 0, rnd.IntN(5) == 0
+	hint := int(h.Hint)
+	if h.Calls {
+		hint = -1
+	}
 	names := []any(nil)
 	if h.Goes {
 		text := ""
@@ -275,9 +279,9 @@ func (g *granting) hand(rnd *rand.Rand, reading scriptmodel.Tick) (what string, 
 		names = []any{waiterID(h.Waiter), int(reading), text, stood}
 	}
 	script := []string{"hand", "hand_one"}[rnd.IntN(2)]
-	keys, args := []string{waited, "redlock:node"}, []any{longValue(h.Owner), int(h.Epoch), int(h.Hint), 0}
+	keys, args := []string{waited, "redlock:node"}, []any{longValue(h.Owner), int(h.Epoch), hint, 0}
 	if script == "hand" {
-		keys, args = []string{"redlock:node", waited}, []any{int(h.Epoch), 0, longValue(h.Owner), int(h.Hint)}
+		keys, args = []string{"redlock:node", waited}, []any{int(h.Epoch), 0, longValue(h.Owner), hint}
 	}
 	reply, err := g.scripts[script].Run(g.t.Context(), g.c, keys, append(args, names...)...).Result()
 	g.do(err)

@@ -41,8 +41,8 @@ var natives = map[string]func(*scriptCall){
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
 	"58af98de30632bbaded01398abc91636bf3fd3d7": (*scriptCall).release,
 	"096bfdb9a86c23f632e03a8c2c4e7146e141a9af": (*scriptCall).releaseBatch,
-	"cd827595ab01c1d258cb0c06e39140b3576cfcdf": (*scriptCall).hand,
-	"6443030277593e9c10f9d88f2cdcc893df5a9b37": (*scriptCall).handOne,
+	"e07428547fde3272be35ce9b88f419d50c9e3625": (*scriptCall).hand,
+	"f3a7f5fddc4c80f963e77a440414078e74388779": (*scriptCall).handOne,
 	"0cfa2febea0e0d0667127094d9047e5fe97cf3ae": (*scriptCall).readRecord,
 	// chaos/plain.go
 	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*scriptCall).deleteIfOurs,
@@ -56,8 +56,8 @@ var queueing = map[string]func(keys int) int{
 	"b0a2185f36249a13c4a47572c163376ddff0923e": func(keys int) int { return 1 + 4*(keys-1)/2 },
 	"58af98de30632bbaded01398abc91636bf3fd3d7": func(keys int) int { return keys },
 	"096bfdb9a86c23f632e03a8c2c4e7146e141a9af": func(keys int) int { return 1 + keys },
-	"cd827595ab01c1d258cb0c06e39140b3576cfcdf": func(keys int) int { return 1 + 3*(keys-1) },
-	"6443030277593e9c10f9d88f2cdcc893df5a9b37": func(int) int { return 4 },
+	"e07428547fde3272be35ce9b88f419d50c9e3625": func(keys int) int { return 1 + 3*(keys-1) },
+	"f3a7f5fddc4c80f963e77a440414078e74388779": func(int) int { return 4 },
 }
 
 // IsNative tells whether a script is a Go function here.
