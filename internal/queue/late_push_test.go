@@ -1,0 +1,49 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/quorumkit/redlock/internal/grant"
+	"github.com/quorumkit/redlock/internal/node"
+)
+
+// A lock is held once a quorum has told its grant; the other nodes' messages come later.
+// To take one for a call would have that node asked, once in each hand-over, for nothing.
+func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
+	const won, former, place = "won", "former", 7
+	told := func(owner string) string {
+		return fmt.Sprintf("redlock:push\nepoch\n%d\n0\n%s\norders/42", place, owner)
+	}
+	if p, ok := grant.ParsePush(told(won)); !ok || p.Owner != won || p.Name != "orders/42" {
+		t.Fatalf("the message reads as %+v, %v; want a grant to %q", p, ok, won)
+	}
+	held := func() (*Presence, *Name) {
+		w := &Presence{queue: New(1)}
+		w.cfg.Nodes = make([]*node.Node, 3)
+		w.cfg.Leave = func(string, []*node.Node) { t.Error("a node's queue was left; want the place kept") }
+		name, _ := w.queue.Try("orders/42")
+		w.queue.Stand(name, place)
+		w.queue.Open(name, &node.Round{Claim: &node.Claim{Owner: won}})
+		w.queue.Shut(name, true)
+		return w, name
+	}
+	for _, c := range []struct {
+		owner string
+		back  bool // the lock was given back, and the place kept
+		want  uint64
+	}{
+		{won, false, 0},
+		{former, false, 1 << 2},
+		{won, true, 1 << 2},
+	} {
+		w, name := held()
+		if c.back {
+			w.queue.GoOn("orders/42", &node.Claim{Owner: "next"})
+		}
+		w.Hear(2, told(c.owner))
+		if hints, _ := w.queue.Called(name); hints != c.want {
+			t.Errorf("a grant to %q, with the lock given back %v, called for the nodes %03b; want %03b", c.owner, c.back, hints, c.want)
+		}
+	}
+}
