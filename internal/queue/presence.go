@@ -233,22 +233,31 @@ func (w *Presence) step(now clock.Instant) time.Duration {
 }
 
 // dueBeats takes the signs of life that are due, and says when the next ones are;
-// mu is held. The one that is due when nobody waits any more is still sent. Those that
-// are due together are spread: what a caller sends in the same moment waits for one
-// node's reply at most.
+// mu is held. The one that is due when nobody waits any more is still sent.
 func (w *Presence) dueBeats(now clock.Instant) (nodes []int) {
 	for i, at := range w.beats {
-		if at <= now {
-			nodes = append(nodes, i)
+		if at > now {
+			continue
 		}
-	}
-	for k, i := range nodes {
-		w.beats[i] = now.Add(quorum.BeatEvery * time.Duration(k+1) / time.Duration(len(nodes)))
+		nodes = append(nodes, i)
+		w.beats[i] = nextBeat(now, i, len(w.beats))
 		if w.waiting == 0 {
 			w.beats[i] = clock.Never
 		}
 	}
 	return nodes
+}
+
+// nextBeat is when node i of n is told again that we live: at its own times, and never
+// later than BeatEvery from now. The nodes' times are spread, so that what a caller
+// sends in the same moment waits for one node's reply at most.
+func nextBeat(now clock.Instant, i, n int) clock.Instant {
+	own := quorum.BeatEvery * time.Duration(i) / time.Duration(n)
+	left := own - time.Duration(now)%quorum.BeatEvery
+	if left <= 0 {
+		left += quorum.BeatEvery
+	}
+	return now.Add(left)
 }
 
 // Close ends the signs of life and the subscriptions; Await returns when they have ended.
