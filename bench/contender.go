@@ -50,6 +50,7 @@ const (
 	nameBare    = "redlock, unprotected"
 	nameRedsync = "redsync"
 	nameRueidis = "rueidislock"
+	nameAlone   = "rueidislock, one server"
 	nameOneKey  = "rueidislock, one key"
 	nameBSM     = "bsm/redislock"
 )
@@ -65,6 +66,7 @@ var (
 	rivals = []spec{
 		{name: nameRedsync, note: "no token", masters: nodes, commands: []string{"set", "evalsha"}, open: openRedsync},
 		{name: nameRueidis, note: "no token", masters: nodes, commands: scriptsOnly, open: openRueidis},
+		{name: nameAlone, note: "no token, one master", masters: 1, commands: scriptsOnly, open: openRueidisAlone},
 		{name: nameBSM, note: "no token, one master", masters: 1, commands: scriptsOnly, open: openBSM},
 	}
 )

@@ -169,6 +169,7 @@ func (r *run) many(ctx context.Context, g int) error {
 			// cores than servers.
 			stated(demand(name, "script time a pair and server, least of the rounds", ours.leastScriptTime(), atMost, 5.5, " us")))
 	}
+	gates = append(gates, stated(demand(name, "pairs a second over rueidislock's on one server", ours.throughput()/ts.named(nameAlone).throughput(), atLeast, 0.8, "")))
 	r.add(pairTable(name, fmt.Sprintf("%d goroutines on distinct names, %v a round, %d rounds", g, d, r.rounds), ts, used), gates...)
 	return nil
 }

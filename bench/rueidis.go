@@ -20,10 +20,17 @@ const rueidisPrefix = "rueidislock"
 // i, so that it pays for five as the others do.
 type rueidisLocks struct{ locker rueidislock.Locker }
 
-// openRueidis opens it over all masters; over one it has three keys there, which
-// is how it comes.
+// openRueidis opens it over all masters of the env; over one it has three keys there,
+// which is how it comes.
 func openRueidis(_ context.Context, e *env) (contender, error) {
 	return newRueidis(e, max(len(e.addrs)/2+1, 2))
+}
+
+// openRueidisAlone opens it over one master with three keys, where its users run it.
+func openRueidisAlone(_ context.Context, e *env) (contender, error) {
+	alone := *e
+	alone.addrs = e.addrs[:1]
+	return newRueidis(&alone, 2)
 }
 
 // openRueidisOneKey opens it with one key: what it can do at the best.

@@ -20,6 +20,9 @@ const (
 	wakeDelay = 5 * time.Millisecond
 	// wakeSettle is how long a waiter is given to stand in line.
 	wakeSettle = 50 * time.Millisecond
+	// wakeBound is after how long a waiter asks anew: rueidislock was seen to wait for a
+	// free name for ever. What that costs is in its sample.
+	wakeBound = 5 * time.Second
 )
 
 // wakeChild acquires and releases the name, as it is told, and says when: when
@@ -30,7 +33,11 @@ func wakeChild(ctx context.Context, p *part, c contender, s *stage) error {
 		var h held
 		for h == nil {
 			var err error
-			if h, err = c.acquire(ctx, p.Name); err != nil && ctx.Err() != nil {
+			once, cancel := context.WithCancel(ctx)
+			late := time.AfterFunc(wakeBound, cancel)
+			h, err = c.acquire(once, p.Name)
+			late.Stop() // that context goes on: rueidislock's holds end with it
+			if err != nil && ctx.Err() != nil {
 				return err
 			}
 		}
