@@ -4,13 +4,18 @@ package lua
 const (
 	NodeKey      = "redlock:node"
 	TombstoneKey = "redlock:dead:"
-	QueueKey     = "redlock:queue:" // and the Name: who waits for it
-	LiveKey      = "redlock:live:"  // and a Locker's id: its sign of life
+	QueueKey     = "redlock:queue:"   // and the Name: who waits for it
+	SharersKey   = "redlock:sharers:" // and the Name: who waits to share it
+	LiveKey      = "redlock:live:"    // and a Locker's id: its sign of life
 	WaitingKey   = "redlock:waiting"
+	SharingKey   = "redlock:sharing"    // while anybody may wait to share a name
 	OwnPrefix    = "redlock:"           // of every key that is the library's own
 	ProbeKey     = OwnPrefix + "probe:" // begins the names that nodes are proved with
 	WakeChannel  = OwnPrefix + "wake:"  // and the Locker's id
 )
+
+// SharedMark is the member that marks a sorted set as a shared name's.
+const SharedMark = "redlock:shared"
 
 // MaxKeyLength is the longest name of a lock, in bytes, prefix included.
 const MaxKeyLength = 4096

@@ -56,6 +56,21 @@ var passBody string
 //go:embed look.lua
 var lookBody string
 
+//go:embed share.lua
+var shareBody string
+
+//go:embed extend_shared.lua
+var extendSharedBody string
+
+//go:embed reseed_shared.lua
+var reseedSharedBody string
+
+//go:embed raise_shared.lua
+var raiseSharedBody string
+
+//go:embed release_shared.lua
+var releaseSharedBody string
+
 //go:embed read.lua
 var readBody string
 
@@ -89,6 +104,14 @@ var (
 	PassScript         = newScript("pass", passBody)
 	LookScript         = newScript("look", lookBody)
 
+	// ShareScript and those that follow are of names that are shared. Each but the raise
+	// takes as many names as a call has.
+	ShareScript         = newScript("share", shareBody)
+	ExtendSharedScript  = newScript("extend_shared", extendSharedBody)
+	ReseedSharedScript  = newScript("reseed_shared", reseedSharedBody)
+	RaiseSharedScript   = newScript("raise_shared", raiseSharedBody)
+	ReleaseSharedScript = newScript("release_shared", releaseSharedBody)
+
 	// ReadScript and those that follow are the membership's. They are loaded where
 	// they are first used.
 	ReadScript    = newScript("read", readBody)
@@ -100,9 +123,12 @@ var (
 
 	// VotingScripts are loaded on a verified member only: their absence is what
 	// keeps a restarted server from voting.
-	VotingScripts = []*Script{AcquireScript, AcquireBatchScript, RaiseScript, ExtendScript, ReseedScript, AskScript, PassScript, HandScript, HandOneScript}
+	VotingScripts = []*Script{
+		AcquireScript, AcquireBatchScript, RaiseScript, ExtendScript, ReseedScript, AskScript, PassScript, HandScript, HandOneScript,
+		ShareScript, ExtendSharedScript, ReseedSharedScript, RaiseSharedScript,
+	}
 	// KeepingScripts may be loaded on any node, like those of the membership.
-	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript}
+	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript}
 )
 
 // The most locks that one script call carries. A script holds the server's one
@@ -114,4 +140,5 @@ const (
 	HandBatchSize    = 32
 	AskBatchSize     = 32
 	LookBatchSize    = 250
+	ShareBatchSize   = 32 // and as many ends of shared holds; renewals as ExtendBatchSize
 )

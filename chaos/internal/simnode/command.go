@@ -94,6 +94,10 @@ func keyCommand(name []byte) command {
 		return command{-3, func(c *serverCall) { c.expireIn(time.Millisecond) }, false}
 	case "EXPIRE":
 		return command{-3, func(c *serverCall) { c.expireIn(time.Second) }, false}
+	case "PEXPIREAT":
+		return command{3, (*serverCall).expireAt, false}
+	case "PEXPIRETIME":
+		return command{2, (*serverCall).expireTime, false}
 	case "PERSIST":
 		return command{2, (*serverCall).persist, false}
 	case "KEYS":

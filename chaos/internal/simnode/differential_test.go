@@ -167,6 +167,7 @@ var draws = []func(*source) step{
 		}
 		return call("look", repeat(n, func() string { return pick(rnd, names) }), argv...)
 	},
+	shareNames, shareNames, keepShared, keepShared, raiseShared, endShared, endShared, putShared,
 	func(rnd *source) step { return step{"DEL", "redlock:live:" + pick(rnd, waiters)} },
 	func(rnd *source) step { return step{"DEL", "redlock:waiting"} },
 	func(rnd *source) step {
@@ -236,6 +237,80 @@ func handOne(rnd *source) step {
 		argv = append(argv, pick(rnd, waiters), reading(rnd), pick(rnd, pushes), pick(rnd, pushes))
 	}
 	return call("hand_one", []string{pick(rnd, names), node}, argv...)
+}
+
+// hours is a lease.
+func hours(rnd *source) string { return strconv.Itoa((1 + rnd.IntN(5)) * 3_600_000) }
+
+// shareNames is share.lua.
+func shareNames(rnd *source) step {
+	n := 1 + rnd.IntN(3)
+	held := repeat(n, func() string { return pick(rnd, owners) })
+	on := append([]string{node}, repeat(n, func() string { return pick(rnd, names) })...)
+	for _, o := range held {
+		on = append(on, dead(o))
+	}
+	argv := append([]string{epoch(rnd), pick(rnd, waiters), reading(rnd)}, repeat(n, func() string { return pick(rnd, stripes) })...)
+	argv = append(append(argv, held...), repeat(n, func() string { return hours(rnd) })...)
+	argv = append(argv, repeat(n, func() string { return pick(rnd, []string{"-1", "0", "3", "5", "7"}) })...)
+	return call("share", on, argv...)
+}
+
+// keepShared is extend_shared.lua or reseed_shared.lua.
+func keepShared(rnd *source) step {
+	n := 1 + rnd.IntN(3)
+	held := repeat(n, func() string { return pick(rnd, owners) })
+	on := append([]string{node}, repeat(n, func() string { return pick(rnd, names) })...)
+	if rnd.IntN(2) == 0 {
+		argv := append(append([]string{epoch(rnd)}, held...), repeat(n, func() string { return hours(rnd) })...)
+		return call("extend_shared", on, argv...)
+	}
+	for _, o := range held {
+		on = append(on, dead(o))
+	}
+	argv := append(append([]string{epoch(rnd)}, repeat(n, func() string { return pick(rnd, stripes) })...), held...)
+	argv = append(argv, repeat(n, func() string { return hours(rnd) })...)
+	return call("reseed_shared", on, append(argv, repeat(n, func() string { return count(rnd) })...)...)
+}
+
+func raiseShared(rnd *source) step {
+	return call("raise_shared", []string{pick(rnd, names), node}, pick(rnd, owners), pick(rnd, stripes), count(rnd), epoch(rnd))
+}
+
+// endShared is release_shared.lua, of a process that stood in line, or of another.
+func endShared(rnd *source) step {
+	n := 1 + rnd.IntN(3)
+	m := rnd.IntN(n + 1)
+	held := repeat(n, func() string { return pick(rnd, owners) })
+	on := repeat(n, func() string { return pick(rnd, names) })
+	for _, o := range held[:m] {
+		on = append(on, dead(o))
+	}
+	argv := append(append([]string{strconv.Itoa(n)}, held...), repeat(m, func() string { return hours(rnd) })...)
+	if rnd.IntN(2) == 0 {
+		argv = append(append(argv, pick(rnd, waiters)), repeat(n, func() string { return pick(rnd, []string{"0", "1", "2"}) })...)
+		argv = append(argv, repeat(n, func() string { return strconv.Itoa(1 + rnd.IntN(9)) })...)
+	}
+	return call("release_shared", on, argv...)
+}
+
+// putShared is what no script of ours does to a name that is shared, and to who waits to
+// share one: a member that has ended, data of another program, an entry without a sign of
+// life.
+func putShared(rnd *source) step {
+	name, o := pick(rnd, names), pick(rnd, owners)
+	return [...]step{
+		{"ZADD", name, "XX", "5", o},
+		{"ZADD", name, "-7", "theirs", "-6", "redlock:shared", "3", o},
+		{"DEL", name},
+		{"DEL", name},
+		{"PEXPIREAT", name, "9000000000000"},
+		{"PEXPIREAT", name, "x"},
+		{"PEXPIREAT", name, "5"},
+		{"ZADD", "redlock:sharers:" + name, strconv.Itoa(rnd.IntN(9)), pick(rnd, waiters)},
+		{"SET", "redlock:sharing", "1", "PX", "300000"},
+		{"DEL", "redlock:sharing"},
+	}[rnd.IntN(10)]
 }
 
 // batchOf is acquire_batch or reseed: anything may be in it twice.
@@ -381,6 +456,7 @@ func TestEveryScriptOfALockIsAGoFunction(t *testing.T) {
 	}
 	interpreted := []string{
 		"ask", "look", "pass", // of those who wait
+		"share", "extend_shared", "reseed_shared", "raise_shared", "release_shared",
 		"notice", "install", "amend", "retire", "lower", // seldom called
 	}
 	for name, body := range bodies {

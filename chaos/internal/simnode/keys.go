@@ -129,6 +129,36 @@ func (c *call) expireIn(unit time.Duration) {
 	c.reply.int(1)
 }
 
+// expireAt is PEXPIREAT, without its conditions.
+func (c *call) expireAt() {
+	until, ok := integer(c.arg(2))
+	if !ok {
+		c.reply.fail(notInteger)
+		return
+	}
+	e := c.find(c.args[1])
+	if e == nil {
+		c.reply.int(0)
+		return
+	}
+	if e.until = until; until <= c.ms() {
+		delete(c.data.keys, c.arg(1))
+	}
+	c.reply.int(1)
+}
+
+// expireTime is PEXPIRETIME.
+func (c *call) expireTime() {
+	switch e := c.find(c.args[1]); {
+	case e == nil:
+		c.reply.int(-2)
+	case e.until == 0:
+		c.reply.int(-1)
+	default:
+		c.reply.int(e.until)
+	}
+}
+
 // mayExpire tells whether a new end meets the condition. No end is later than
 // any.
 func (e *entry) mayExpire(until int64, condition string) bool {

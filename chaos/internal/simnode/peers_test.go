@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
@@ -218,6 +219,9 @@ var bodies = func() map[string]string {
 	return out
 }()
 
+// began is before all that ends by a time of the peers' clocks.
+var began = int(time.Now().UnixMilli())
+
 // ends is a reply as it is compared: numbers that count milliseconds to the
 // minute, since the peers are asked one after the other, and leases are whole
 // hours. Those near the last token are left. Of those that end in seconds it is
@@ -231,6 +235,9 @@ func ends(reply string) string {
 			n++
 		}
 		switch {
+		case n == 13 && reply[:n] < "9":
+			ms, _ := strconv.Atoi(reply[:n]) // the time at which a shared hold ends
+			fmt.Fprintf(&out, "in%dmin", (ms-began)/(30*minute)*30)
 		case n == 3:
 			out.WriteString("called") // a sign of life of 700 ms
 		case n == 4:
@@ -257,6 +264,14 @@ func (p *peer) stored() string {
 	for _, name := range names {
 		queue := "redlock:queue:" + name
 		commands = append(commands, []string{"TYPE", queue}, []string{"PTTL", queue}, []string{"ZRANGE", queue, "0", "-1", "WITHSCORES"})
+	}
+	for _, name := range names {
+		line := "redlock:sharers:" + name
+		commands = append(commands, []string{"TYPE", line}, []string{"PTTL", line}, []string{"ZRANGE", line, "0", "-1", "WITHSCORES"})
+		commands = append(commands, []string{"ZRANGE", name, "0", "0", "WITHSCORES"})
+		for _, o := range owners {
+			commands = append(commands, []string{"ZSCORE", name, o})
+		}
 	}
 	for _, w := range waiters {
 		commands = append(commands, []string{"GET", "redlock:live:" + w}, []string{"PTTL", "redlock:live:" + w})
