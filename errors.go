@@ -28,7 +28,7 @@ var (
 	// node timeout, or below what remains of the lock that is to be extended.
 	ErrInvalidTTL = fault.ErrInvalidTTL
 	// ErrInvalidResource: a resource name that is empty, too long, or one of the
-	// library's own keys.
+	// library's own keys; or a set of names that is empty, too large, or has one twice.
 	ErrInvalidResource = errors.New("redlock: invalid resource")
 	// ErrInvalidOption: an option, or a relation of two, that can't work.
 	ErrInvalidOption = errors.New("redlock: invalid option")

@@ -26,18 +26,18 @@ type Lock struct {
 	claim    *node.Claim
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
 	since    clock.Instant   // when it was known to be held
-	maxUntil clock.Instant   // 0: no bound
 	fixed    bool            // its lease is not lengthened by renewals
 
-	mu      sync.Mutex // guards the fields below
-	ttl     time.Duration
-	asked   time.Duration // the longest lease that a node may keep: one that was asked for may have come, and none is lowered
-	valid   clock.Validity
-	renewAt clock.Instant   // when it is next confirmed
-	cause   error           // why it ended; nil: it has not
-	ctx     context.Context //nolint:containedctx // what Context returns, made when it is first asked for
-	cancel  context.CancelCauseFunc
-	turn    chan struct{} // an extension or renewal is under way until it closes; nil: none
+	mu       sync.Mutex // guards the fields below
+	ttl      time.Duration
+	asked    time.Duration // the longest lease that a node may keep: one that was asked for may have come, and none is lowered
+	valid    clock.Validity
+	renewAt  clock.Instant   // when it is next confirmed
+	maxUntil clock.Instant   // of WithMaxHold; 0: no bound
+	cause    error           // why it ended; nil: it has not
+	ctx      context.Context //nolint:containedctx // what Context returns, made when it is first asked for
+	cancel   context.CancelCauseFunc
+	turn     chan struct{} // an extension or renewal is under way until it closes; nil: none
 
 	due   clock.Instant // guarded by the scheduler's mu
 	place int           // in the scheduler's heap, guarded by its mu; -1: not in it
@@ -164,14 +164,14 @@ func (l *Lock) Err() error {
 	}
 	now := l.locker.clock.Now()
 	l.mu.Lock()
-	cause, lapsed := l.cause, !l.valid.Holds(now)
+	cause, lapsed, overheld := l.cause, !l.valid.Holds(now), l.overheld(now)
 	l.mu.Unlock()
 	switch {
 	case cause != nil:
 		return cause
 	case lapsed:
 		l.end(errLapsed, nil)
-	case l.maxUntil != 0 && now >= l.maxUntil:
+	case overheld:
 		l.end(ErrMaxHold, nil)
 	default:
 		return nil
@@ -180,6 +180,9 @@ func (l *Lock) Err() error {
 	defer l.mu.Unlock()
 	return l.cause
 }
+
+// overheld tells whether the lock was held for its maximum; mu is held.
+func (l *Lock) overheld(now clock.Instant) bool { return l.maxUntil != 0 && now >= l.maxUntil }
 
 var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
 
@@ -326,6 +329,18 @@ func (l *Lock) confirm(e *node.Extension, ttl time.Duration) error {
 	return nil
 }
 
+// holdUntil bounds how long a lock is held that has no bound yet.
+func (l *Lock) holdUntil(at clock.Instant) {
+	hold := l
+	if l.shared != nil {
+		hold = l.shared.lock
+	}
+	hold.mu.Lock()
+	hold.maxUntil = at
+	hold.mu.Unlock()
+	hold.locker.scheduler.reschedule(hold)
+}
+
 // takeTurn waits until no extension or renewal of this lock is under way, or the
 // lock has ended.
 func (l *Lock) takeTurn(ctx context.Context) error {
@@ -390,6 +405,25 @@ func (l *Lock) letGo(cause error) *node.Round {
 		return nil
 	}
 	return r
+}
+
+// leave is letGo for a lock of a set: it ends the hold, or the part that this handle has
+// in it. It returns the hold whose release was sent, and its round; nil: none was, or it
+// is not to be confirmed.
+func (l *Lock) leave(cause error, confirmed bool) (*Lock, *node.Round) {
+	hold := l
+	if l.shared != nil {
+		if last, _ := l.shared.leave(l); !last {
+			return nil, nil
+		}
+		defer l.shared.settle(l)
+		hold = l.shared.lock
+	}
+	if !confirmed {
+		hold.end(cause, nil)
+		return nil, nil
+	}
+	return hold, hold.letGo(cause)
 }
 
 // confirmRelease waits for a quorum to confirm a release.

@@ -167,10 +167,11 @@ func (s *scheduler) tick() {
 
 	var renewals []*Lock
 	for _, l := range due {
+		holds, overheld := l.holds(now)
 		switch {
-		case !l.holds(now):
+		case !holds:
 			l.end(errLapsed, nil)
-		case l.maxUntil != 0 && now >= l.maxUntil:
+		case overheld:
 			s.work.Go(func() { l.endHold() })
 		case l.beginRenewal(now):
 			renewals = append(renewals, l)
@@ -225,10 +226,11 @@ func (s *scheduler) renew(locks []*Lock) {
 	})
 }
 
-func (l *Lock) holds(now clock.Instant) bool {
+// holds tells whether the lock is valid, and whether it was held for its maximum.
+func (l *Lock) holds(now clock.Instant) (valid, overheld bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.valid.Holds(now)
+	return l.valid.Holds(now), l.overheld(now)
 }
 
 // nextDue is the next date of a lock: its renewal, unless one is under way, and

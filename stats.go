@@ -17,9 +17,9 @@ import (
 // began is Acquiring, or Acquired, Reentered or in one of the failures.
 type Stats struct {
 	Held      int // locks that are held now
-	Acquiring int // calls of Acquire, TryAcquire and Do that want a lock now, the waiting included
+	Acquiring int // calls of Acquire, TryAcquire and Do, or for a set, that want a lock now, the waiting included
 
-	Acquired      uint64 // locks
+	Acquired      uint64 // locks, each name of a set for itself
 	NotAcquired   uint64 // calls without a lock: a quorum answered, and it was not to be had
 	NoQuorum      uint64 // calls without a lock: fewer than a quorum answered
 	Misconfigured uint64 // calls without a lock: nodes refuse for good

@@ -75,14 +75,28 @@ func (a *Acquirer) conclude(ctx context.Context, r *node.Round, ttl time.Duratio
 
 // judge is conclude, but that nothing is told of a failure.
 func (a *Acquirer) judge(ctx context.Context, r *node.Round, ttl time.Duration, w *node.Sleeper, s node.Stage, err error) (Grant, *Failure) {
-	c := r.Claim
-	node.CloseRound(a.Nodes, r, s == node.Finished)
-	a.Door.Polled(r.Votes)
+	a.closeRound(r, s)
 	if err != nil {
-		a.rollBack(c, ttl)
+		a.rollBack(r.Claim, ttl)
 		return Grant{}, &Failure{Cause: err}
 	}
-	token, why := a.token(ctx, c, r.Votes, w, a.Bound(ttl))
+	token, raise, why := a.settle(r.Claim, r.Votes, w)
+	if raise != nil {
+		why = a.raised(ctx, raise, token, a.Bound(ttl))
+	}
+	return a.grant(r, ttl, token, why)
+}
+
+// closeRound ends a round at stage s.
+func (a *Acquirer) closeRound(r *node.Round, s node.Stage) {
+	node.CloseRound(a.Nodes, r, s == node.Finished)
+	a.Door.Polled(r.Votes)
+}
+
+// grant makes a grant of a closed round with this token, or rolls it back; why says that
+// it has none.
+func (a *Acquirer) grant(r *node.Round, ttl time.Duration, token quorum.Token, why error) (Grant, *Failure) {
+	c := r.Claim
 	g := Grant{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
 	if c.Pushes && why == nil {
 		g.Start, g.Valid = r.Leases(token)
@@ -130,18 +144,18 @@ var (
 	errUncounted = errors.New("a quorum's grants no longer count")
 )
 
-// token settles the token of a round that a quorum granted, with a raise round
-// where the grants differ.
-func (a *Acquirer) token(ctx context.Context, c *node.Claim, votes []quorum.Vote, w *node.Sleeper, bound time.Duration) (quorum.Token, error) {
+// settle settles the token of a round that a quorum granted. Where the grants differ it
+// sends a raise round, of which raised tells the end.
+func (a *Acquirer) settle(c *node.Claim, votes []quorum.Vote, w *node.Sleeper) (quorum.Token, *node.Round, error) {
 	for _, v := range votes {
 		a.Hints.Seen(v.Token)
 	}
 	verdict, t := quorum.Settle(votes)
 	switch verdict {
 	case quorum.Settled:
-		return t, nil
+		return t, nil, nil
 	case quorum.Unsettled:
-		return 0, errOutvoted
+		return 0, nil, errOutvoted
 	case quorum.Waiting, quorum.Uneven:
 	}
 	c.Rounds++
@@ -161,12 +175,17 @@ func (a *Acquirer) token(ctx context.Context, c *node.Claim, votes []quorum.Vote
 			n.SubmitRaise(r)
 		}
 	}
+	return t, r, nil
+}
+
+// raised waits for a raise round to t; nil: a quorum has that token.
+func (a *Acquirer) raised(ctx context.Context, r *node.Round, t quorum.Token, bound time.Duration) error {
 	_, err := r.Await(ctx, a.Clock, bound, node.RaiseStage(t), nil)
 	r.Close()
 	if err == nil && quorum.SameToken(r.Votes, t) >= a.quorum {
-		return t, nil
+		return nil
 	}
-	return 0, &raceError{above: t}
+	return &raceError{above: t}
 }
 
 // vouched is why the grants of the round are worth less than a quorum; nil: they are

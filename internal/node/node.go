@@ -134,6 +134,23 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 // SubmitAcquire queues the round's acquire, or fails it at once.
 func (n *Node) SubmitAcquire(r *Round) { n.submit(r, &n.queue.acquires) }
 
+// SubmitAcquires queues acquires that were made in one moment, so that one flush takes
+// them all, or fails them at once.
+func (n *Node) SubmitAcquires(rounds []*Round) {
+	n.mu.Lock()
+	err := n.refusal(rounds[0].Start)
+	if err == nil {
+		n.queue.acquires = append(n.queue.acquires, rounds...)
+	}
+	n.nudge()
+	if err == nil {
+		return
+	}
+	for _, r := range rounds {
+		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
+	}
+}
+
 // SubmitRaise queues the round's raise, or fails it at once.
 func (n *Node) SubmitRaise(r *Round) { n.submit(r, &n.queue.raises) }
 

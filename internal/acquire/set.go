@@ -1,0 +1,203 @@
+package acquire
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Answer is what one round for several names brought of one of them.
+type Answer struct {
+	Grant   Grant
+	Err     error    // why there is none; nil: it was granted
+	Failure *Failure // the attempt that brought none; nil: none was made
+}
+
+// AskAll makes one attempt for each of these names: one round for all, in which each
+// node gets one batch. It waits for no holder and in no line. A name that this Locker
+// holds, or queues for, counts as taken, and nothing is sent for it.
+//
+// It blocks for at most as long as a lock of this TTL waits for a node, and as long again
+// where tokens have to be raised. What was not granted is rolled back in the background;
+// what was is the caller's, to hold or to Return.
+func (a *Acquirer) AskAll(ctx context.Context, keys []string, t Terms) []Answer {
+	waiter := a.Sleepers.Get()
+	defer a.Sleepers.Put(waiter)
+	s := multiAttempt{Acquirer: a, ttl: t.TTL, waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys))}
+	s.send(keys)
+	s.gather(ctx)
+	s.raise()
+	answers := make([]Answer, len(keys))
+	for i := range s.parts {
+		answers[i] = s.conclude(ctx, &s.parts[i], keys[i])
+	}
+	return answers
+}
+
+// LookAgain looks at the nodes again before a set is refused for what was seen of them.
+// It tells whether one that abstained may vote by now.
+func (a *Acquirer) LookAgain(ctx context.Context, f *Failure) bool {
+	return f != nil && a.lookAgain(ctx, f)
+}
+
+// WaitFor is Acquire of a name that was just found taken.
+func (a *Acquirer) WaitFor(ctx context.Context, key string, t Terms) (Grant, error) {
+	a.noteWaiting(key)
+	return a.Acquire(ctx, key, t)
+}
+
+// Return gives back a grant that nobody holds yet.
+func (a *Acquirer) Return(g *Grant, lease time.Duration) {
+	a.GiveBack(g.Claim, lease)
+	a.Settled()
+}
+
+// multiAttempt is an attempt for several names at once. Its rounds share a Sleeper: who
+// wakes looks at them all.
+type multiAttempt struct {
+	*Acquirer
+	ttl    time.Duration
+	waiter *node.Sleeper
+	start  clock.Instant
+	parts  []part
+}
+
+// part is what a multiAttempt has for one name.
+type part struct {
+	refused error       // nothing was sent: the name is this Locker's already, or the Locker is closed
+	round   *node.Round // nil: nothing was sent
+	stage   node.Stage
+	err     error // the caller's context ended before the round did
+	freed   bool  // what a lost round was granted is given back
+	token   quorum.Token
+	raise   *node.Round // of a token that the nodes have to settle on; nil: none
+	why     error       // it has no token
+}
+
+// send takes each name's line in this Locker where it is free, and hands each node its
+// acquires at once.
+func (s *multiAttempt) send(keys []string) {
+	rounds := make([]*node.Round, 0, len(keys))
+	for i, key := range keys {
+		p := &s.parts[i]
+		if _, ok := s.Queue.Try(key); !ok {
+			p.refused = errBusy
+			continue
+		}
+		if !s.Enter() {
+			s.passOn(key)
+			p.refused = fault.ErrClosed
+			continue
+		}
+		p.round = node.NewRound(s.newClaim(key, s.ttl, s.start, 0), len(s.Nodes), s.start, s.waiter)
+		rounds = append(rounds, p.round)
+	}
+	if len(rounds) == 0 {
+		return
+	}
+	for _, n := range s.Nodes {
+		n.SubmitAcquires(rounds)
+	}
+}
+
+// gather blocks until every round is decided, as long as one waits for a node, or ctx is
+// done. Rounds that are won and wait for a straggler to settle their token are given as
+// much time again, together, as all have taken so far.
+func (s *multiAttempt) gather(ctx context.Context) {
+	w, bound := s.waiter, s.Bound(s.ttl)
+	w.Timer.Reset(bound)
+	defer w.Timer.Stop()
+	for extended := false; ; {
+		undecided, patient := s.judgeAll()
+		switch {
+		case !undecided && !patient:
+			return
+		case !undecided && !extended:
+			extended = true
+			took := s.Clock.Early().Sub(s.start)
+			w.Timer.Reset(max(min(took, bound-took), 0))
+		}
+		select {
+		case <-w.Wake:
+		case <-w.Timer.C:
+			s.judgeAll()
+			return
+		case <-ctx.Done():
+			for i := range s.parts {
+				if p := &s.parts[i]; p.stage != node.Finished {
+					p.err = fault.OfContext(ctx)
+				}
+			}
+			return
+		}
+	}
+}
+
+// judgeAll looks how far the rounds are, and gives back what lost ones were granted.
+func (s *multiAttempt) judgeAll() (undecided, patient bool) {
+	for i := range s.parts {
+		p := &s.parts[i]
+		if p.round == nil || p.stage == node.Finished {
+			continue
+		}
+		switch p.stage = p.round.Judged(node.AcquireStage); p.stage {
+		case node.Finished:
+		case node.Patient:
+			patient = true
+		case node.Hopeless:
+			undecided = true
+			if !p.freed {
+				p.freed = true
+				s.rollBackGranted(p.round, s.ttl)
+			}
+		case node.Open:
+			undecided = true
+		}
+	}
+	return undecided, patient
+}
+
+// raise closes the rounds, and has the nodes raise all tokens that they have to settle on.
+func (s *multiAttempt) raise() {
+	for i := range s.parts {
+		p := &s.parts[i]
+		if p.round == nil {
+			continue
+		}
+		s.closeRound(p.round, p.stage)
+		if p.err == nil {
+			p.token, p.raise, p.why = s.settle(p.round.Claim, p.round.Votes, s.waiter)
+		}
+	}
+}
+
+// conclude is the answer of one name. All raises have the same time.
+func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer {
+	if p.round == nil {
+		return Answer{Err: s.Door.Ended(key, p.refused)}
+	}
+	var g Grant
+	var f *Failure
+	if p.err != nil {
+		s.rollBack(p.round.Claim, s.ttl)
+		f = &Failure{Cause: p.err}
+	} else {
+		if p.raise != nil {
+			left := p.raise.Start.Add(s.Bound(s.ttl)).Sub(s.Clock.Early())
+			p.why = s.raised(ctx, p.raise, p.token, max(left, 0))
+		}
+		g, f = s.grant(p.round, s.ttl, p.token, p.why)
+	}
+	if f == nil {
+		g.Turn = First
+		return Answer{Grant: g}
+	}
+	f.Words = s.Door.Refused(ctx, key, p.round.Start, p.round.Claim.Rounds, f)
+	s.Settled()
+	s.passOn(key)
+	return Answer{Err: f.Words, Failure: f}
+}

@@ -1,0 +1,253 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/node"
+)
+
+// MultiLock is a hold of several names at once (AcquireAll). It ends as a whole, when the
+// first of its holds does, for the same causes as a Lock; the others are released then.
+// Each name has a fencing token of its own. It is safe for use by many goroutines at once.
+type MultiLock struct {
+	locker    *Locker
+	resources []string                // in the caller's order
+	locks     []*Lock                 // in the order of the set
+	ctx       context.Context         //nolint:containedctx // what Context returns
+	cancel    context.CancelCauseFunc // of ctx
+
+	mu    sync.Mutex // guards the fields below
+	cause error      // why it ended; nil: it has not
+	stops []func() bool
+}
+
+// newMultiLock makes a MultiLock of a set that is held.
+func newMultiLock(values context.Context, c *setCall) *MultiLock {
+	m := &MultiLock{locker: c.locker, resources: c.given, locks: c.locks}
+	m.ctx, m.cancel = context.WithCancelCause(carryAll(context.WithoutCancel(values), c.locks))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, lock := range m.locks {
+		m.stops = append(m.stops, context.AfterFunc(lock.Context(), func() { _ = m.Err() }))
+	}
+	return m
+}
+
+// carryAll puts the tokens into a context, and the holds that are shared.
+func carryAll(ctx context.Context, locks []*Lock) context.Context {
+	for _, lock := range locks {
+		ctx = lock.carry(ctx) //nolint:fatcontext // at most MaxSet of them
+	}
+	return ctx
+}
+
+// label is what messages call it.
+func (m *MultiLock) label() string { return setLabel(len(m.locks)) }
+
+// Resources returns the names that are locked, without the prefix, in the order in which
+// they were given.
+func (m *MultiLock) Resources() []string { return slices.Clone(m.resources) }
+
+// Token returns the fencing token of one of the names: greater than every token issued
+// before for that one. It is 0 for a name that is not in the set.
+func (m *MultiLock) Token(resource string) Token {
+	for _, lock := range m.locks {
+		if lock.resource == resource {
+			return lock.Token()
+		}
+	}
+	return 0
+}
+
+// Remaining returns how long all of the locks may still be trusted, as of now: the least
+// of what Lock.Remaining says of each. It is 0 when the set is not held.
+func (m *MultiLock) Remaining() time.Duration {
+	if m.Err() != nil {
+		return 0
+	}
+	least := m.locks[0].Remaining()
+	for _, lock := range m.locks[1:] {
+		least = min(least, lock.Remaining())
+	}
+	return least
+}
+
+// Err returns nil while all of the locks are held, and the cause of the end afterwards
+// (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). A loss names the lock
+// that was lost. Like Lock.Err it consults the clock, and may be set before Done closes.
+func (m *MultiLock) Err() error {
+	m.mu.Lock()
+	cause := m.cause
+	m.mu.Unlock()
+	if cause != nil {
+		return cause
+	}
+	for _, lock := range m.locks {
+		if cause := lock.Err(); cause != nil {
+			m.end(m.lost(lock, cause), false)
+			break
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cause
+}
+
+// lost is why the set ended whose lock ended for this cause.
+func (m *MultiLock) lost(lock *Lock, cause error) error {
+	if !errors.Is(cause, ErrLost) {
+		return cause
+	}
+	return fault.Errorf("redlock: %s in %s: %w", fault.Printable(lock.resource), m.label(), cause)
+}
+
+// Context returns a context that is done when the first of the locks is no longer held,
+// with the cause as context.Cause. It carries the values of the context that AcquireAll
+// was given, and the fencing token of each name; it is not cancelled with it.
+func (m *MultiLock) Context() context.Context { return m.ctx }
+
+// Done is Context().Done().
+func (m *MultiLock) Done() <-chan struct{} { return m.ctx.Done() }
+
+// Extend confirms all of the locks with a quorum each and lengthens their leases to ttl
+// from now, as Lock.Extend does with one: in one round for all. Its errors are those of
+// Lock.Extend, for the first name in the byte order of the keys that was not confirmed;
+// the others may be lengthened then. ErrInvalidTTL is returned before anything is sent.
+func (m *MultiLock) Extend(ctx context.Context, ttl time.Duration) error {
+	t := terms{ttl: ttl}
+	if err := t.validate(&m.locker.cfg); err != nil {
+		return fault.Errorf("redlock: extend %s: %w", m.label(), err)
+	}
+	if cause := m.Err(); cause != nil {
+		return ended("extend", m.label(), cause)
+	}
+	holds := make([]*Lock, len(m.locks))
+	for i, lock := range m.locks {
+		if holds[i] = lock; lock.shared != nil {
+			holds[i] = lock.shared.lock
+		}
+	}
+	for i, hold := range holds {
+		if err := hold.takeTurn(ctx); err != nil {
+			passTurns(holds[:i])
+			return fault.Errorf("redlock: extend %s: %w", m.label(), err)
+		}
+	}
+	err := m.extendBy(ctx, holds, ttl)
+	if cause := m.Err(); cause != nil && err == nil { // of one that was confirmed before
+		err = ended("extend", m.label(), cause)
+	}
+	return err
+}
+
+func passTurns(holds []*Lock) {
+	for _, hold := range holds {
+		hold.passTurn()
+	}
+}
+
+// extendBy is Extend, but that it has the turn to extend each of the holds, and passes
+// it on.
+func (m *MultiLock) extendBy(ctx context.Context, holds []*Lock, ttl time.Duration) error {
+	if left := m.most(); ttl < left {
+		passTurns(holds)
+		return fault.Errorf("redlock: extend %s: %w: %v is less than the %v that remain", m.label(), ErrInvalidTTL, ttl, left)
+	}
+	ttls, bound := make([]time.Duration, len(holds)), time.Duration(0)
+	for i, hold := range holds {
+		bound = max(bound, hold.bound())
+		hold.mu.Lock()
+		hold.asked, ttls[i] = max(hold.asked, ttl), ttl // also where no reply comes
+		hold.mu.Unlock()
+	}
+	e := m.locker.extend(holds, ttls)
+	errs := make([]error, len(holds))
+	e.Wait(ctx, m.locker.clock, bound, func(k int) {
+		errs[k] = holds[k].extended(e, k, ttl)
+		holds[k].passTurn()
+	})
+	err := cmp.Or(errs...)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
+		err = errors.Join(fault.OfContext(ctx), err)
+	}
+	return err
+}
+
+// most is the longest that one of the locks has left.
+func (m *MultiLock) most() (left time.Duration) {
+	for _, lock := range m.locks {
+		left = max(left, lock.Remaining())
+	}
+	return left
+}
+
+// Release ends all of the holds at once and frees the nodes, as Lock.Release does with
+// one. It blocks until a quorum has confirmed each, for at most two node timeouts in all.
+//
+// It returns nil when all are confirmed; the *QuorumError of the first that is not, with
+// ErrNoQuorum; and ErrNotHeld joined with the cause if the set had already ended, and
+// then touches nothing. A handle on a hold that was entered (WithReentry) is given back;
+// that hold goes on.
+func (m *MultiLock) Release(ctx context.Context) error {
+	_ = m.Err() // a lapse comes first
+	releases, ok := m.end(ErrReleased, true)
+	if !ok {
+		return ended("release", m.label(), m.Err())
+	}
+	return m.confirm(releases)
+}
+
+// release is one that waits for its confirmation.
+type release struct {
+	hold  *Lock
+	round *node.Round
+}
+
+// confirm waits for the releases of a set.
+func (m *MultiLock) confirm(releases []release) error {
+	var first error
+	failed := 0
+	began := m.locker.clock.Early()
+	for _, r := range releases {
+		took := m.locker.clock.Early().Sub(began)
+		if err := r.hold.confirmRelease(r.round, max(2*r.hold.bound()-took, 0)); err != nil {
+			failed++
+			first = cmp.Or(first, err)
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return fault.Errorf("redlock: release %s: %d not confirmed, the first: %w", m.label(), failed, first)
+}
+
+// end ends the set for cause, once: all of its holds have ended before anybody can see
+// that it has. With confirmed it returns their releases, for the caller to wait for.
+func (m *MultiLock) end(cause error, confirmed bool) (releases []release, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cause != nil {
+		return nil, false
+	}
+	m.cause = cause
+	for _, stop := range m.stops {
+		stop()
+	}
+	each := ErrReleased
+	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrMaxHold) {
+		each = cause
+	}
+	for _, lock := range m.locks {
+		if hold, r := lock.leave(each, confirmed); r != nil {
+			releases = append(releases, release{hold, r})
+		}
+	}
+	m.cancel(cause)
+	return releases, true
+}
