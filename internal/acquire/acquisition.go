@@ -326,12 +326,16 @@ func (a *Acquirer) giveUp(key string) {
 	a.passOn(key)
 }
 
-// GiveBack rolls a granted claim back that nobody wants any more, and ends its
-// acquisition.
+// GiveBack ends a claim that was granted when Close had given up all places: it goes,
+// and its place with it, since nobody here goes on with that.
 func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
-	a.rollBack(c, lease)
-	a.Queue.GoOn(c.Key, c.Next)
-	a.giveUp(c.Key)
+	entry := node.LeaveNothing
+	if c.Stays {
+		entry = node.LeaveQueue
+	}
+	a.Queue.Ending(c.Key)
+	a.discard(c, lease, entry, nil)
+	a.passOn(c.Key)
 }
 
 // passOn gives the turn for key to the next goroutine, if one is in line.

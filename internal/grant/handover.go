@@ -56,10 +56,11 @@ func (s Standing) at() int64 {
 	}
 }
 
-// Calls tells whether a release calls who waits (release_batch.lua) in the place of
-// granting: where a value that is not ours was seen on the name within the last lease
-// (foreign), and one hand-over in callEvery otherwise. So a client that stands in no line
-// finds the name free at times. It is decided here, for all nodes alike.
+// Calls tells whether a release calls who waits in the place of granting: where a value
+// that is not ours was seen on the name within the last lease (foreign), and one hand-over
+// in callEvery otherwise. So a client that stands in no line finds the name free at times.
+// It is decided here, for all nodes alike. Where another goroutine of the process goes on,
+// such a release is hand.lua with the hint -1, else release_batch.lua.
 func Calls(handed uint64, foreign bool) bool { return foreign || handed%callEvery == callEvery-1 }
 
 // Deaf is the process that stood at the head and heard of its grant on no node: dead
