@@ -137,7 +137,7 @@ const (
 	AcquireBatchSize = 64
 	ReleaseBatchSize = 64
 	ExtendBatchSize  = 250
-	HandBatchSize    = 32
+	HandBatchSize    = 64
 	AskBatchSize     = 32
 	LookBatchSize    = 250
 	ShareBatchSize   = 32 // and as many ends of shared holds; renewals as ExtendBatchSize
