@@ -15,7 +15,9 @@
 -- may come between: a failure in the middle leaves a hole in the counter, not a
 -- holder with an old token.
 -- Besides KEYS it reads what is waited with (see ask.lua): only where somebody
--- waits for something on this node, which costs one more key in EXISTS to know.
+-- waits for something on this node, which costs one more key in EXISTS to know. A name
+-- that is shared (share.lua) is taken, and nothing is counted: EXISTS counts it, MGET
+-- shows no string.
 local call = redis.call
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', ARGV[4])
 if rec[1] ~= ARGV[5] then return 0 end
@@ -25,17 +27,25 @@ local function taken()
   local left = call('PTTL', KEYS[1])
   return left < 0 and -9 or -10 - left
 end
-if call('EXISTS', KEYS[1], KEYS[3], 'redlock:waiting') > 0 then
+local there = call('EXISTS', KEYS[1], KEYS[3], 'redlock:waiting')
+if there > 0 then
   local val = call('MGET', KEYS[1], KEYS[3], 'redlock:waiting')
   if val[1] == ARGV[1] then return c end
   if val[1] then return taken() end
+  if (val[2] and 1 or 0) + (val[3] and 1 or 0) < there and redis.pcall('ZRANGE', KEYS[1], '0', '0')[1] == 'redlock:shared' then
+    return taken()
+  end
   if val[2] then return -1 end
-  local queue = 'redlock:queue:' .. KEYS[1]
-  local head = val[3] and call('ZRANGE', queue, '0', '0')[1]
-  while head do
-    if call('EXISTS', 'redlock:live:' .. head) > 0 then return -3 end
-    call('ZREM', queue, head)
-    head = call('ZRANGE', queue, '0', '0')[1]
+  local function kept(line)
+    local head = call('ZRANGE', line, '0', '0')[1]
+    while head do
+      if call('EXISTS', 'redlock:live:' .. head) > 0 then return true end
+      call('ZREM', line, head)
+      head = call('ZRANGE', line, '0', '0')[1]
+    end
+  end
+  if val[3] and (kept('redlock:queue:' .. KEYS[1]) or call('EXISTS', 'redlock:sharing') > 0 and kept('redlock:sharers:' .. KEYS[1])) then
+    return -3
   end
 end
 local least = tonumber(hint)

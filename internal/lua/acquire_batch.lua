@@ -8,7 +8,8 @@
 -- stripe get different numbers.
 -- Nearly always every name is free, every owner alive and nobody waits: one
 -- EXISTS says so and spares the values. A hint goes back as it came, because
--- turning a number into a string costs more than a command's look-up.
+-- turning a number into a string costs more than a command's look-up. Of names that are
+-- shared it says what acquire.lua does.
 local call, n = redis.call, (#KEYS - 1) / 2
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))
 if rec[1] ~= ARGV[1] then
@@ -16,17 +17,28 @@ if rec[1] ~= ARGV[1] then
   return {unpack(rec, 1, n)}
 end
 KEYS[2 * n + 2] = 'redlock:waiting'
-local val = call('EXISTS', unpack(KEYS, 2)) > 0 and call('MGET', unpack(KEYS, 2))
-local function kept(key)
-  local queue = 'redlock:queue:' .. key
-  local head = call('ZRANGE', queue, '0', '0')[1]
+local there = call('EXISTS', unpack(KEYS, 2))
+local val, waiting, sharing, shared
+local function kept(line)
+  local head = call('ZRANGE', line, '0', '0')[1]
   while head do
     if call('EXISTS', 'redlock:live:' .. head) > 0 then return true end
-    call('ZREM', queue, head)
-    head = call('ZRANGE', queue, '0', '0')[1]
+    call('ZREM', line, head)
+    head = call('ZRANGE', line, '0', '0')[1]
   end
 end
-local waiting = val and val[2 * n + 1]
+if there > 0 then
+  val = call('MGET', unpack(KEYS, 2))
+  waiting = val[2 * n + 1]
+  sharing = waiting and call('EXISTS', 'redlock:sharing') > 0
+  for i = 1, 2 * n + 1 do
+    if val[i] then there = there - 1 end
+  end
+  shared = there > 0 and {} -- some have another type
+  for i = 1, shared and n or 0 do
+    shared[i] = not val[i] and redis.pcall('ZRANGE', KEYS[1 + i], '0', '0')[1] == 'redlock:shared'
+  end
+end
 local base, hints = tonumber(rec[2] or 0), 1 + 3 * n
 local last, mine, counters, won, wanted = {}, {}, {}, {}, 0
 for i = 1, n do
@@ -36,9 +48,11 @@ for i = 1, n do
   local holder = mine[KEYS[1 + i]] or val and val[i]
   if holder then
     c = holder == ARGV[1 + n + i] and c
+  elseif shared and shared[i] then
+    c = false
   elseif val and val[n + i] then
     c = -1
-  elseif waiting and kept(KEYS[1 + i]) then
+  elseif waiting and (kept('redlock:queue:' .. KEYS[1 + i]) or sharing and kept('redlock:sharers:' .. KEYS[1 + i])) then
     c = -3
   elseif c >= 9007199254740990 or least >= 9007199254740991 then
     c = -2

@@ -15,7 +15,9 @@
 --   redlock:live:<id>         while the process lives, its reading; without it an
 --                             entry is dead, and is dropped by whoever meets it
 --   redlock:waiting           while anybody waits for anything here
--- which are named here and not in KEYS: a node is one server, never a Cluster.
+-- and who waits to share it beside them (share.lua), all of which are named here and not
+-- in KEYS: a node is one server, never a Cluster. A living sharer of a lower position is
+-- before. A name that is shared is taken until the last who shares it ends.
 -- A free name is granted to the head only, and a position that is lower than
 -- every living one makes its process the head, recorded before or not: so no two
 -- heads on different nodes can wait for each other. An ask wakes nobody, and one
@@ -26,7 +28,7 @@
 -- (not by an ask that is dead itself: it comes late, and the other is newer).
 -- Its entry goes when it is granted, and its key is no lower than its position: also
 -- a key that a release has granted, which gets its full lease here.
-local call, n = redis.call, (#KEYS - 1) / 2
+local call, pcall, n = redis.call, redis.pcall, (#KEYS - 1) / 2
 local id, sign, pushes, out = ARGV[2], ARGV[3 + 5 * n] or 1, 3 + 5 * n, {}
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 3, n + 2))
 if rec[1] ~= ARGV[1] then
@@ -61,6 +63,20 @@ local function living(queue, mine)
     call('ZREM', queue, head, with or head)
   end
 end
+local sharing
+-- before tells whether a living process that waits to share stands before that position;
+-- 0: whether there is one.
+local function before(key, position)
+  if sharing == nil then sharing = call('EXISTS', 'redlock:sharing') == 1 end
+  local line = 'redlock:sharers:' .. key
+  while sharing do
+    local head = call('ZRANGE', line, '0', '0', 'WITHSCORES')
+    if not head[1] or position > 0 and tonumber(head[2]) >= position then return false end
+    if call('EXISTS', 'redlock:live:' .. head[1]) == 1 then return true end
+    call('ZREM', line, head[1])
+  end
+  return false
+end
 local last, base = {}, tonumber(rec[2] or 0)
 for i = 1, n do
   local key, stripe, owner = KEYS[1 + i], ARGV[2 + i], ARGV[2 + n + i]
@@ -85,6 +101,10 @@ for i = 1, n do
     reply = left < 0 and -9 or -10 - left
     if string.sub(val[1], -13, -13) ~= '-' or string.sub(val[1], -18, -18) ~= '-' then more = 2 end
     if position > 0 and not val[2] then record(queue, ARGV[2 + 4 * n + i], mine) end
+  elseif pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' then
+    local left = call('PTTL', key)
+    reply = left < 0 and -9 or -10 - left
+    if position > 0 and not val[2] then record(queue, ARGV[2 + 4 * n + i], mine) end
   elseif val[2] then
     reply = -1
   elseif position >= 0 then
@@ -95,6 +115,10 @@ for i = 1, n do
         head = living(queue, mine)
       end
       if head and head ~= id then reply = -3 end
+    end
+    if not reply and before(key, position) then
+      if position > 0 then record(queue, ARGV[2 + 4 * n + i], mine) end
+      reply = -3
     end
   end
   if not reply then
@@ -125,10 +149,12 @@ for i = 1, n do
   end
   if reply <= -3 then
     if position > 0 then
-      if not (mine and val[2]) and living(queue, mine) == id then more = more + 1 end
+      if not (mine and val[2]) and living(queue, mine) == id and not before(key, position) then more = more + 1 end
     else
       local top = tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0)
       if top < c then top = c end
+      if sharing == nil then sharing = call('EXISTS', 'redlock:sharing') == 1 end
+      if sharing then top = math.max(top, tonumber(call('ZRANGE', 'redlock:sharers:' .. key, '-1', '-1', 'WITHSCORES')[2] or 0)) end
       more = top + 1
     end
   end

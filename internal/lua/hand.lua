@@ -26,7 +26,7 @@
 -- hear it learns of it by the next one (look.lua). An entry goes when it is granted.
 -- Where nothing is granted, the line is called as release.lua does it: where the hint is -1
 -- or this node's epoch is another, the head takes no push or heard none, the counter is at
--- its end, or PUBLISH is refused. A head that does not hear keeps its place for 700 ms: its
+-- its end, PUBLISH is refused, or who waits to share (share.lua) stands before the head. A head that does not hear keeps its place for 700 ms: its
 -- connection may be broken only.
 -- The next owner stands behind all that wait and above the counter; with a hint of -1 not
 -- where nobody else waits: the name is free for all, then. This is its first ask, so a
@@ -69,22 +69,48 @@ local function first(queue, mine)
   end
 end
 
--- rouse calls the line, in its order, up to the first that hears it.
-local function rouse(queue, key)
-  local at = 0
-  while true do
-    local who = pcall('ZRANGE', queue, at, at)[1]
-    if not who or who == id then return end
-    local live = 'redlock:live:' .. who
-    if string.find(who, ' ', 1, true) then
+-- rouse calls who may go, in their order, up to the first that hears it; those who wait to
+-- share go together, up to 128 of them. from: others share the name, so only sharers may
+-- go, of that place and behind.
+local function rouse(queue, key, from)
+  local line = pcall('EXISTS', 'redlock:sharing') == 1 and 'redlock:sharers:' .. key
+  local at, beside, together = 0, 0, 0
+  while together < 128 do
+    local head = pcall('ZRANGE', queue, at, at, 'WITHSCORES')
+    local who, place, of = head[1], tonumber(head[2] or math.huge), queue
+    if who and string.find(who, ' ', 1, true) then
       at = at + 1
-    elseif pcall('PEXPIRE', live, '700', 'LT') == 0 and pcall('EXISTS', live) == 0 then
-      if type(pcall('ZREM', queue, who)) == 'table' then return end
-    elseif pcall('PUBLISH', 'redlock:wake:' .. who, key) ~= 0 then
-      return
     else
-      at = at + 1
+      local other = line and pcall('ZRANGE', line, beside, beside, 'WITHSCORES') or {}
+      if other[1] and tonumber(other[2]) < place then who, place, of = other[1], tonumber(other[2]), line end
+      if not who or who == id and of == queue then return end
+      local live, alone = 'redlock:live:' .. who, of == queue and (together > 0 or from)
+      if of == line and from and place < from then
+        beside = beside + 1
+      elseif (alone or pcall('PEXPIRE', live, '700', 'LT') == 0) and pcall('EXISTS', live) == 0 then
+        if type(pcall('ZREM', of, who)) == 'table' then return end
+      elseif alone then
+        return
+      elseif pcall('PUBLISH', 'redlock:wake:' .. who, key) == 0 then
+        if of == line then beside = beside + 1 else at = at + 1 end
+      elseif of == line then
+        beside, together = beside + 1, together + 1
+      else
+        return
+      end
     end
+  end
+end
+
+-- sharer is the place of the first living process that waits to share the name.
+local sharing
+local function sharer(key)
+  if sharing == nil then sharing = call('EXISTS', 'redlock:sharing') == 1 end
+  while sharing do
+    local head = call('ZRANGE', 'redlock:sharers:' .. key, '0', '0', 'WITHSCORES')
+    if not head[1] then return end
+    if call('EXISTS', 'redlock:live:' .. head[1]) == 1 then return tonumber(head[2]) end
+    call('ZREM', 'redlock:sharers:' .. key, head[1])
   end
 end
 
@@ -100,7 +126,12 @@ for i = 1, n do
     local who, place, reading, with
     if votes then
       who, place, reading, with = first(queue, mine)
-      if not who and mine and not buried then who, place, with = id, 0, mine end
+      local beside = sharer(key)
+      if beside and not (place and place <= beside) then
+        with = nil
+      elseif not who and mine and not buried then
+        who, place, with = id, 0, mine
+      end
     end
     local to = math.max(c + 1, tonumber(ARGV[1 + 2 * n + i]), place or 0)
     if with and not calls and to < 9007199254740991 then
@@ -132,14 +163,16 @@ for i = 1, n do
     if at then
       local alone = at ~= there and at == call('ZADD', queue, 'XX', 'INCR', '0', id)
       call('ZREM', queue, own, alone and id or own)
-      if not holder then rouse(queue, key) end
+      if not holder then rouse(queue, key, pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' and tonumber(at)) end
     end
   end
   if there then
     more = tonumber(there)
   elseif mine and more == 0 and not buried then
     local last = call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]
-    more = math.max(tonumber(last or 0), c) + 1
+    local beside = sharer(key) and call('ZRANGE', 'redlock:sharers:' .. key, '-1', '-1', 'WITHSCORES')[2]
+    more = math.max(tonumber(last or 0), tonumber(beside or 0), c) + 1
+    last = last or beside
     if more >= 9007199254740991 or calls and reply == 1 and not last then
       more = 0
     else

@@ -1,10 +1,12 @@
 -- look: the sign of life of a process that waits, and n names that it waits for.
 -- KEYS n resources; none: a sign of life only
--- ARGV id, n positions; and of a process that takes grants by push, its clock's
---   reading (ms) and n owners of the attempts that wait (empty: takes none so)
+-- ARGV id, n positions (less than 0: it waits to share that name, at the place without the
+--   sign; share.lua); and of a process that takes grants by push, its clock's reading (ms)
+--   and n owners of the attempts that wait (empty: takes none so)
 -- returns n + 1 integers: 1 if the last sign of life was still there, and no call
 --   had shortened it since (release.lua), else 0; then for each name the remaining
---   lease in ms (-1 without an end, -2 free, -3 held by that owner: it was granted)
+--   lease in ms (-1 without an end, -2 free, -3 held by that owner: it was granted; or,
+--   of one who waits to share, shared, and no living exclusive is before: ask)
 -- It stores the process's entries again: a node that forgot, that heard nothing of
 -- the process for long, or that called it in vain, says 0 and is told of all, before
 -- it votes. Atomic so that no entry is without its sign of life. An owner that has
@@ -13,9 +15,31 @@ local call, n, live = redis.call, #KEYS, 'redlock:live:' .. ARGV[1]
 local out, sign = {call('PTTL', live) > 700 and 1 or 0}, ARGV[2 + n]
 call('SET', live, sign or '1', 'PX', '3000')
 call('SET', 'redlock:waiting', '1', 'PX', '3000')
+
+-- beside stores an entry of one who waits to share. It tells whether that one may go where
+-- others share the name.
+local sharing
+local function beside(key, place, owner)
+  local line, queue = 'redlock:sharers:' .. key, 'redlock:queue:' .. key
+  if owner ~= '' and call('EXISTS', 'redlock:dead:' .. owner) == 1 then return false end
+  call('ZADD', line, place, ARGV[1])
+  call('PEXPIRE', line, '300000')
+  sharing = sharing or call('SET', 'redlock:sharing', '1', 'PX', '300000')
+  if redis.pcall('ZRANGE', key, '0', '0')[1] ~= 'redlock:shared' then return false end
+  while true do
+    local head = call('ZRANGE', queue, '0', '0', 'WITHSCORES')
+    if not head[1] or tonumber(head[2]) > tonumber(place) then return true end
+    if call('EXISTS', 'redlock:live:' .. head[1]) == 1 then return false end
+    call('ZREM', queue, head[1])
+  end
+end
+
 for i = 1, n do
   local queue, owner, stands = 'redlock:queue:' .. KEYS[i], sign and ARGV[2 + n + i] or '', true
-  if owner ~= '' then
+  if string.sub(ARGV[1 + i], 1, 1) == '-' then
+    stands = false
+    if beside(KEYS[i], string.sub(ARGV[1 + i], 2), owner) then out[1 + i] = -3 end
+  elseif owner ~= '' then
     local val = call('MGET', KEYS[i], 'redlock:dead:' .. owner)
     if val[1] == owner then
       out[1 + i], stands = -3, false

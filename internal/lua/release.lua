@@ -6,8 +6,9 @@
 -- returns 1 deleted; 0 absent or another's
 -- atomic because the owner must be ours when the key goes. The tombstone is left
 -- whether there was a key or not: it stands for an acquire that may still come.
--- Who waits is kept as ask.lua says, and is called in its order on
--- redlock:wake:<id>, up to the first that hears it. A call shortens the sign of
+-- Who waits is kept as ask.lua and share.lua say, and is called in their order on
+-- redlock:wake:<id>, up to the first that hears it; those who wait to share go together,
+-- up to 128 of them. A call shortens the sign of
 -- life to 700 ms: one that lives gives another before that, and keeps its place
 -- whether it heard the call or not; one that is dead holds up the next no longer.
 -- What fails in that (an ACL without these rights) must not make a release that
@@ -19,19 +20,29 @@ if KEYS[2] and redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then
   redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
 end
 if gone == 1 and val[2] then
-  local call, queue, at = redis.pcall, 'redlock:queue:' .. KEYS[1], 0
-  while true do
-    local id = call('ZRANGE', queue, at, at)[1]
-    if not id then break end
-    local live = 'redlock:live:' .. id
-    if string.find(id, ' ', 1, true) then
+  local call, queue, at, beside, together = redis.pcall, 'redlock:queue:' .. KEYS[1], 0, 0, 0
+  local line = call('EXISTS', 'redlock:sharing') == 1 and 'redlock:sharers:' .. KEYS[1]
+  while together < 128 do
+    local head = call('ZRANGE', queue, at, at, 'WITHSCORES')
+    local who, of = head[1], queue
+    if who and string.find(who, ' ', 1, true) then
       at = at + 1
-    elseif call('PEXPIRE', live, '700', 'LT') == 0 and call('EXISTS', live) == 0 then
-      if type(call('ZREM', queue, id)) == 'table' then break end
-    elseif call('PUBLISH', 'redlock:wake:' .. id, KEYS[1]) ~= 0 then
-      break
     else
-      at = at + 1
+      local other = line and call('ZRANGE', line, beside, beside, 'WITHSCORES') or {}
+      if other[1] and (not who or tonumber(other[2]) < tonumber(head[2])) then who, of = other[1], line end
+      if not who then break end
+      local live, alone = 'redlock:live:' .. who, of == queue and together > 0
+      if (alone or call('PEXPIRE', live, '700', 'LT') == 0) and call('EXISTS', live) == 0 then
+        if type(call('ZREM', of, who)) == 'table' then break end
+      elseif alone then
+        break
+      elseif call('PUBLISH', 'redlock:wake:' .. who, KEYS[1]) == 0 then
+        if of == line then beside = beside + 1 else at = at + 1 end
+      elseif of == line then
+        beside, together = beside + 1, together + 1
+      else
+        break
+      end
     end
   end
 end

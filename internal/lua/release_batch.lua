@@ -16,7 +16,8 @@
 -- the next in line is woken also where there was no key but our entry, and the
 -- name is free: it may have been our turn. It may be free since this very call: a
 -- rollback that keeps the entry, and wakes nobody for it, travels before the leave.
--- An owner that has the key already, or is dead, gets no entry.
+-- An owner that has the key already, or is dead, gets no entry. Where others share the
+-- name, who waits to share it behind our entry is woken (share.lua).
 local call, n = redis.call, tonumber(ARGV[1])
 local m = #KEYS - n
 local id, modes = ARGV[2 + n + m], 2 + n + m
@@ -58,9 +59,48 @@ local function goesOn(queue, key, own, place, owner)
     alive, waiting = true, true
   end
 end
+-- rouse calls who may go, in their order, up to the first that hears it; those who wait to
+-- share go together, up to 128 of them. from: others share the name, so only sharers may
+-- go, of that place and behind.
+local function rouse(queue, key, from)
+  local line = call('EXISTS', 'redlock:sharing') == 1 and 'redlock:sharers:' .. key
+  local at, beside, together = 0, 0, 0
+  while together < 128 do
+    local head = call('ZRANGE', queue, at, at, 'WITHSCORES')
+    local who, place, of = head[1], tonumber(head[2] or math.huge), queue
+    if who and string.find(who, ' ', 1, true) then
+      at = at + 1
+    else
+      local other = line and call('ZRANGE', line, beside, beside, 'WITHSCORES') or {}
+      if other[1] and tonumber(other[2]) < place then who, place, of = other[1], tonumber(other[2]), line end
+      if not who or who == id and of == queue then return end
+      local live, alone = 'redlock:live:' .. who, of == queue and (together > 0 or from)
+      if of == line and from and place < from then
+        beside = beside + 1
+      elseif (alone or call('PEXPIRE', live, '700', 'LT') == 0) and call('EXISTS', live) == 0 then
+        if type(call('ZREM', of, who)) == 'table' then return end
+      elseif alone then
+        return
+      elseif call('PUBLISH', 'redlock:wake:' .. who, key) == 0 then
+        if of == line then beside = beside + 1 else at = at + 1 end
+      elseif of == line then
+        beside, together = beside + 1, together + 1
+      else
+        return
+      end
+    end
+  end
+end
+
+-- place is where an entry of this process stands.
+local function place(queue, own)
+  local at = call('ZADD', queue, 'XX', 'INCR', '0', own)
+  return type(at) == 'string' and tonumber(at) or 0
+end
+
 for i = 1, n do
   local queue, mode = 'redlock:queue:' .. KEYS[i], id and ARGV[modes + i] or '0'
-  local pushes, wake = sign and ARGV[modes + n + 1 + i] ~= '', mine[i]
+  local pushes, wake, from = sign and ARGV[modes + n + 1 + i] ~= '', mine[i], nil
   if mode == '1' or mode == '3' and call('PUBLISH', 'redlock:wake:' .. id, KEYS[i]) == 0 then
     local own = id .. ' ' .. ARGV[1 + i]
     if mode == '3' then
@@ -68,27 +108,15 @@ for i = 1, n do
       own = pair[1] == id and pair[4] == pair[2] and pair[3] or id
       if string.sub(own, 1, #id + 1) ~= id .. ' ' then own = id end
     end
+    local at = not val[i] and place(queue, pushes and mode == '1' and own or id)
     local gone = pushes and mode == '1' and out(queue, own) or call('ZREM', queue, id, own)
     if type(gone) == 'number' and gone > 0 then
       wake = wake or call('EXISTS', KEYS[i]) == 0
+      from = not wake and at and call('ZRANGE', KEYS[i], '0', '0')[1] == 'redlock:shared' and at
     end
   elseif mode == '2' and pushes then
     goesOn(queue, KEYS[i], id .. ' ' .. ARGV[1 + i], ARGV[modes + n + 1 + i], ARGV[modes + 2 * n + 1 + i])
   end
-  local at = 0
-  while wake and waiting do
-    local next = call('ZRANGE', queue, at, at)[1]
-    if not next or next == id then break end
-    local live = 'redlock:live:' .. next
-    if string.find(next, ' ', 1, true) then
-      at = at + 1
-    elseif call('PEXPIRE', live, '700', 'LT') == 0 and call('EXISTS', live) == 0 then
-      if type(call('ZREM', queue, next)) == 'table' then break end
-    elseif call('PUBLISH', 'redlock:wake:' .. next, KEYS[i]) ~= 0 then
-      break
-    else
-      at = at + 1
-    end
-  end
+  if (wake or from) and waiting then rouse(queue, KEYS[i], from) end
 end
 return gone

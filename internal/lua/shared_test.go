@@ -64,15 +64,19 @@ func (s *sharing) at(ms float64) string {
 	return fmt.Sprintf("@%.0f", math.Round((ms-float64(s.begin))/1000))
 }
 
-var remaining = regexp.MustCompile(`-\d{5,}`)
+var remaining = regexp.MustCompile(`-?\d{5,}`)
 
-// call runs a script. What remains of a lease it returns in seconds, as in taken600.
+// call runs a script. What remains of a lease it returns in seconds, as
+// in taken600 and left600.
 func (s *sharing) call(c call) string {
 	s.t.Helper()
 	return remaining.ReplaceAllStringFunc(s.run(c.script, s.keys(c), s.args(c)...), func(reply string) string {
 		n, _ := strconv.ParseFloat(reply, 64)
-		if n < -1e10 {
+		switch {
+		case math.Abs(n) > 1e10:
 			return reply
+		case n > 0:
+			return fmt.Sprintf("left%.0f", math.Round(n/1000))
 		}
 		return fmt.Sprintf("taken%.0f", math.Round((-10-n)/1000))
 	})
@@ -122,7 +126,11 @@ func (s *sharing) shows() string {
 		if m.Channel == "mark" {
 			return strings.Join(out, " ")
 		}
-		out = append(out, "calls "+strings.TrimPrefix(m.Channel, lua.WakeChannel)[:1])
+		what := "calls "
+		if m.Payload != "name" {
+			what = "grants "
+		}
+		out = append(out, what+strings.TrimPrefix(m.Channel, lua.WakeChannel)[:1])
 	}
 }
 
@@ -208,7 +216,7 @@ func (c call) with(i int, arg any) call {
 
 func testShared(t *testing.T, addr string) {
 	t.Helper()
-	for group, cases := range map[string][]sharedCase{"share": shareCases, "keep": keepCases, "end": endCases} {
+	for group, cases := range map[string][]sharedCase{"share": shareCases, "keep": keepCases, "end": endCases, "beside": besideCases, "release beside": wakeCases} {
 		for _, c := range cases {
 			t.Run(group+": "+c.name, func(t *testing.T) {
 				s := newSharing(t, addr)

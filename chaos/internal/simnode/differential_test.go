@@ -3,6 +3,7 @@ package simnode_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,7 +168,6 @@ var draws = []func(*source) step{
 		}
 		return call("look", repeat(n, func() string { return pick(rnd, names) }), argv...)
 	},
-	shareNames, shareNames, keepShared, keepShared, raiseShared, endShared, endShared, putShared,
 	func(rnd *source) step { return step{"DEL", "redlock:live:" + pick(rnd, waiters)} },
 	func(rnd *source) step { return step{"DEL", "redlock:waiting"} },
 	func(rnd *source) step {
@@ -425,9 +425,13 @@ func (p *peer) take(s step) string {
 	return p.do(append([]string{"EVALSHA", hash}, s[1:]...)...)
 }
 
+// sharedDraws are those of names that are shared as well.
+var sharedDraws = append(append([]func(*source) step(nil), draws...),
+	shareNames, shareNames, shareNames, keepShared, keepShared, raiseShared, endShared, endShared, endShared, putShared)
+
 // compare has two peers do the same, and looks at each reply and, after each step,
 // at all that is stored.
-func compare(t *testing.T, got, want *peer, sequences, length int) {
+func compare(t *testing.T, got, want *peer, sequences, length int, draws []func(*source) step) {
 	t.Helper()
 	for seed := range uint64(sequences) {
 		rnd := &source{rand.New(rand.NewPCG(seed, 0)), seed%2 == 0}
@@ -473,7 +477,7 @@ func TestNodeDoesWhatAServerDoes(t *testing.T) {
 		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
 			p, n := newSimPeer(t, interpreted)
 			p.listen(newSession(t, n, interpreted))
-			compare(t, p, server, 30, 40)
+			compare(t, p, server, 30, 40, sharedDraws)
 		})
 	}
 }
@@ -481,7 +485,26 @@ func TestNodeDoesWhatAServerDoes(t *testing.T) {
 func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
 	p, n := newSimPeer(t, false)
 	q, m := newSimPeer(t, true)
-	compare(t, p.listen(newSession(t, n, false)), q.listen(newSession(t, m, true)), 150, 40)
+	compare(t, p.listen(newSession(t, n, false)), q.listen(newSession(t, m, true)), 150, 40, sharedDraws)
+}
+
+// Where nobody shares a name, and nobody waits to share one, the scripts of those who hold
+// alone do what they did before names could be shared: all replies, all that is stored, and
+// who is told what.
+func TestWithoutSharersTheScriptsAreTheOldOnes(t *testing.T) {
+	old := scriptsIn(filepath.Join("testdata", "unshared"))
+	if len(old) != 8 {
+		t.Fatalf("got %d scripts", len(old))
+	}
+	for name, body := range old {
+		if body == bodies[name] {
+			t.Errorf("%s has not changed", name)
+		}
+	}
+	p, n := newSimPeer(t, true)
+	q, m := newSimPeer(t, true)
+	q.others = old
+	compare(t, p.listen(newSession(t, n, true)), q.listen(newSession(t, m, true)), 500, 40, draws)
 }
 
 // A server whose clock is moved, and a node of ours: leases are whole hours, and

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,6 +27,8 @@ type peer struct {
 	suffix string // of every script: with one, no script is known by its hash
 	run    string // its identity
 	ear    *peer  // a connection that hears what some waiters are told; nil: none
+	// of scripts that this peer is sent instead of those in bodies; nil: none
+	others map[string]string
 }
 
 // listen has another connection to the peer hear what all waiters but the last are
@@ -200,7 +203,12 @@ func errorClass(line string) string {
 }
 
 // script is the body of one of lua/, as this peer is sent it.
-func (p *peer) script(name string) string { return bodies[name] + p.suffix }
+func (p *peer) script(name string) string {
+	if body := p.others[name]; body != "" {
+		return body + p.suffix
+	}
+	return bodies[name] + p.suffix
+}
 
 // bodies are the scripts, by name.
 var bodies = func() map[string]string {
@@ -208,7 +216,14 @@ var bodies = func() map[string]string {
 		"deleteIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`,
 		"expireIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`,
 	}
-	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "internal", "lua", "*.lua"))
+	maps.Copy(out, scriptsIn(filepath.Join("..", "..", "..", "internal", "lua")))
+	return out
+}()
+
+// scriptsIn are the scripts of a directory, by name.
+func scriptsIn(dir string) map[string]string {
+	out := map[string]string{}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
 	for _, file := range files {
 		body, err := os.ReadFile(file)
 		if err != nil {
@@ -217,7 +232,7 @@ var bodies = func() map[string]string {
 		out[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(body)
 	}
 	return out
-}()
+}
 
 // began is before all that ends by a time of the peers' clocks.
 var began = int(time.Now().UnixMilli())

@@ -34,15 +34,15 @@ type room struct {
 // one runs it in the interpreter, until its function here does the same and the
 // differential test has said so.
 var natives = map[string]func(*scriptCall){
-	"ef4b4f5b4710818058d79f691c5fcc88fe2bc439": (*scriptCall).acquire,
-	"b0a2185f36249a13c4a47572c163376ddff0923e": (*scriptCall).acquireBatch,
+	"98c738493c657261e039ee14defb811faee4f724": (*scriptCall).acquire,
+	"aa26807c4dd2f918e04463464c0a157917b1e1b6": (*scriptCall).acquireBatch,
 	"860fcd946361f66fd5017f08cfcdba991b63b93c": (*scriptCall).raise,
 	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*scriptCall).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
-	"58af98de30632bbaded01398abc91636bf3fd3d7": (*scriptCall).release,
-	"096bfdb9a86c23f632e03a8c2c4e7146e141a9af": (*scriptCall).releaseBatch,
-	"e07428547fde3272be35ce9b88f419d50c9e3625": (*scriptCall).hand,
-	"f3a7f5fddc4c80f963e77a440414078e74388779": (*scriptCall).handOne,
+	"8b151f600bd9278b3f825449ad146703c3eba2b9": (*scriptCall).release,
+	"22fe8b0343ddef4bd0c2504dff28b54542f71ee4": (*scriptCall).releaseBatch,
+	"bb3d57180308e1167c63d364a38ba45d4eeff5cd": (*scriptCall).hand,
+	"c8a841642abdebfc5949c86a63fd08f06c0a9e55": (*scriptCall).handOne,
 	"0cfa2febea0e0d0667127094d9047e5fe97cf3ae": (*scriptCall).readRecord,
 	// chaos/plain.go
 	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*scriptCall).deleteIfOurs,
@@ -52,12 +52,12 @@ var natives = map[string]func(*scriptCall){
 // queueing are the natives that do only what is done where nobody waits, and with how
 // many arguments, by the number of keys, such a call says nothing of who does.
 var queueing = map[string]func(keys int) int{
-	"ef4b4f5b4710818058d79f691c5fcc88fe2bc439": func(int) int { return 5 },
-	"b0a2185f36249a13c4a47572c163376ddff0923e": func(keys int) int { return 1 + 4*(keys-1)/2 },
-	"58af98de30632bbaded01398abc91636bf3fd3d7": func(keys int) int { return keys },
-	"096bfdb9a86c23f632e03a8c2c4e7146e141a9af": func(keys int) int { return 1 + keys },
-	"e07428547fde3272be35ce9b88f419d50c9e3625": func(keys int) int { return 1 + 3*(keys-1) },
-	"f3a7f5fddc4c80f963e77a440414078e74388779": func(int) int { return 4 },
+	"98c738493c657261e039ee14defb811faee4f724": func(int) int { return 5 },
+	"aa26807c4dd2f918e04463464c0a157917b1e1b6": func(keys int) int { return 1 + 4*(keys-1)/2 },
+	"8b151f600bd9278b3f825449ad146703c3eba2b9": func(keys int) int { return keys },
+	"22fe8b0343ddef4bd0c2504dff28b54542f71ee4": func(keys int) int { return 1 + keys },
+	"bb3d57180308e1167c63d364a38ba45d4eeff5cd": func(keys int) int { return 1 + 3*(keys-1) },
+	"c8a841642abdebfc5949c86a63fd08f06c0a9e55": func(int) int { return 4 },
 }
 
 // IsNative tells whether a script is a Go function here.

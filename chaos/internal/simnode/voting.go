@@ -10,6 +10,9 @@ var (
 	baseField  = []byte("base")
 )
 
+// sharedMark is the member of lua/share.lua's sorted sets.
+const sharedMark = "redlock:shared"
+
 const (
 	abstained  = 0
 	dead       = -1
@@ -34,6 +37,22 @@ func (c *scriptCall) votes(record, epoch []byte, refuse func()) (f map[string]st
 		return nil, false
 	}
 	return f, true
+}
+
+// isShared tells whether others share the name: the lowest member of its sorted set is
+// the mark.
+func (c *scriptCall) isShared(key []byte) bool {
+	e := c.find(key)
+	if e == nil || e.kind != sortedSet {
+		return false
+	}
+	mark, there := e.scores[sharedMark]
+	for member, score := range e.scores {
+		if score < mark || score == mark && member < sharedMark {
+			return false
+		}
+	}
+	return there
 }
 
 // taken is the reply that another's key gives.
@@ -88,6 +107,10 @@ func (c *scriptCall) acquire() {
 		} else {
 			c.reply.int(c.taken(c.keys[0]))
 		}
+		return
+	}
+	if c.isShared(c.keys[0]) {
+		c.reply.int(c.taken(c.keys[0]))
 		return
 	}
 	if _, there := c.text(c.keys[2]); there {
@@ -217,7 +240,7 @@ func (c *scriptCall) judge(f map[string]string, before []item, it *item) bool {
 	switch {
 	case held && holder == string(it.owner):
 		it.reply = count
-	case held:
+	case held, c.isShared(it.key):
 		it.taken = true
 	case buried:
 		it.reply = dead
