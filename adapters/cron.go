@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/tokenctx"
 )
 
 // Job is work that one process at a time does: a Job of robfig/cron, and of
@@ -49,7 +48,7 @@ func (j *Job) Run() {
 			j.settings.report(err)
 		}
 	}()
-	j.work(tokenctx.With(held.lock.Context(), j.resource, uint64(held.lock.Token())))
+	j.work(held.lock.Context())
 }
 
 // NewCron returns a wrapper of jobs for a chain of robfig/cron, by which one

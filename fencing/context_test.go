@@ -75,3 +75,80 @@ func TestATokenSurvivesDerivedContexts(t *testing.T) {
 		t.Errorf("got %d, %v; want 5", got, err)
 	}
 }
+
+func TestAContextCarriesTheKindOfItsToken(t *testing.T) {
+	shared, err := fencing.NewSharedContext(t.Context(), "a", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exclusive, err := fencing.NewContext(t.Context(), "a", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := fencing.NewContext(shared, "a", 5) // the same hold
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := fencing.NewContext(shared, "a", 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raised, err := fencing.NewSharedContext(shared, "a", 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	derived, cancel := context.WithCancel(shared)
+	defer cancel()
+	for _, tt := range []struct {
+		name     string
+		ctx      context.Context //nolint:containedctx // a table of contexts is what is tested
+		resource string
+		token    redlock.Token
+		want     bool
+	}{
+		{"shared", shared, "a", 5, true},
+		{"derived", derived, "a", 5, true},
+		{"the lock's own", tokenctx.WithShared(t.Context(), "a", 9), "a", 9, true},
+		{"said again without the kind", again, "a", 5, true},
+		{"raised", raised, "a", 6, true},
+		{"exclusive", exclusive, "a", 5, false},
+		{"the next one, exclusive", next, "a", 6, false},
+		{"another number than is carried", shared, "a", 4, false},
+		{"another number than is carried", shared, "a", 6, false},
+		{"another resource", shared, "b", 5, false},
+		{"nothing is carried", t.Context(), "a", 5, false},
+		{"nothing is carried, no token", t.Context(), "a", 0, false},
+	} {
+		if got := fencing.IsShared(tt.ctx, tt.resource, tt.token); got != tt.want {
+			t.Errorf("%s: got %t; want %t", tt.name, got, tt.want)
+		}
+	}
+	if got, err := fencing.FromContext(shared, "a"); got != 5 || err != nil {
+		t.Errorf("got %d, %v; want 5", got, err)
+	}
+}
+
+func TestAContextMakesNoSharedTokenOfAnExclusiveOne(t *testing.T) {
+	ctx, err := fencing.NewContext(t.Context(), "a", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name     string
+		resource string
+		token    redlock.Token
+		want     error
+	}{
+		{"the exclusive's own number", "a", 5, fencing.ErrKind},
+		{"backwards", "a", 4, fencing.ErrBackwards},
+		{"no name", "", 6, fencing.ErrResource},
+		{"zero", "a", 0, fencing.ErrZeroToken},
+		{"above the largest", "a", redlock.MaxToken + 1, fencing.ErrTokenRange},
+		{"a later sharer", "a", 6, nil},
+	} {
+		inner, err := fencing.NewSharedContext(ctx, tt.resource, tt.token)
+		if !errors.Is(err, tt.want) || (err == nil) != (inner != nil) {
+			t.Errorf("%s: got %v, %v; want %v", tt.name, inner, err, tt.want)
+		}
+	}
+}

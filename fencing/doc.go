@@ -4,8 +4,8 @@
 // A lock cannot stop its holder. A process that is paused after it was granted
 // the lock wakes after the lease and writes, and nothing on the lock's side can
 // prevent that. The resource can: it remembers the largest token that it has
-// seen and refuses a smaller one. All guards here keep the one rule of [Accept],
-// and keep the token in the same atomic unit as the write:
+// seen and refuses a smaller one. All guards here keep the one rule of
+// [Seen.Accept], and keep the token in the same atomic unit as the write:
 //
 //   - [Memory]: one process; the reference.
 //   - [SQL]: in the caller's transaction, on PostgreSQL, SQLite, MySQL, MariaDB.

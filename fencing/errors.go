@@ -25,6 +25,9 @@ var (
 	// ErrBackwards is returned where one holder replaces its token by a smaller
 	// one.
 	ErrBackwards = errors.New("token goes backwards within one holder")
+	// ErrKind is returned where an exclusive token is to become a shared one:
+	// no lock issues one number for both.
+	ErrKind = errors.New("token of an exclusive hold taken for a shared one")
 	// ErrResource is returned for a resource name that the guard cannot keep:
 	// empty, too long for the column, or not text where the column is text.
 	ErrResource = errors.New("resource name cannot be guarded")
@@ -49,16 +52,25 @@ var (
 )
 
 // StaleError says that a write was refused because the resource has seen a
-// larger token. It unwraps to ErrStale.
+// larger token that excludes the writer's. It unwraps to ErrStale.
 type StaleError struct {
-	Resource string
-	Token    redlock.Token // what the writer showed
-	Highest  redlock.Token // what the resource has seen
+	Resource      string
+	Token         redlock.Token // what the writer showed
+	Highest       redlock.Token // the largest that the resource has seen, of those that exclude it
+	Shared        bool          // Token is that of a shared hold
+	HighestShared bool          // Highest is that of a shared hold
 }
 
-// Error names the resource and both tokens.
+// Error names the resource and both tokens, and which of them are shared. Equal
+// numbers of two kinds mean that one kind was lost on the way, and it says so.
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("fencing: write %q: %v: got %d, the highest seen is %d", e.Resource, ErrStale, e.Token, e.Highest)
+	kind := map[bool]string{true: "shared "}
+	text := fmt.Sprintf("fencing: write %q: %v: got %s%d, the highest %sseen is %d",
+		e.Resource, ErrStale, kind[e.Shared], e.Token, kind[e.HighestShared], e.Highest)
+	if e.Token == e.Highest {
+		text += ", one number of two kinds: was the guard handed the lock's context? See NewSharedContext"
+	}
+	return text
 }
 
 // Unwrap returns ErrStale.

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 )
 
@@ -23,6 +24,36 @@ func ExampleAccept() {
 	// <nil>
 	// <nil>
 	// fencing: write "invoice:7": stale token: got 41, the highest seen is 42
+}
+
+func ExampleSeen_Accept() {
+	var seen fencing.Seen
+	write := func(token redlock.Token, shared bool) {
+		next, err := seen.Accept("invoice:7", token, shared)
+		fmt.Println(next, err)
+		seen = next
+	}
+	write(41, false) // an exclusive holder
+	write(42, true)  // two that share the resource
+	write(43, true)
+	write(42, true)  // the first of them again
+	write(41, false) // woke too late
+	write(44, false) // the next exclusive holder
+	write(43, true)  // woke too late
+	// Output:
+	// {41 0} <nil>
+	// {41 42} <nil>
+	// {41 43} <nil>
+	// {41 43} <nil>
+	// {41 43} fencing: write "invoice:7": stale token: got 41, the highest shared seen is 43
+	// {44 0} <nil>
+	// {44 0} fencing: write "invoice:7": stale token: got shared 43, the highest seen is 44
+}
+
+func ExampleSeen_Highest() {
+	fmt.Println(fencing.Seen{Exclusive: 41, Shared: 43}.Highest())
+	// Output:
+	// 43
 }
 
 func ExampleStaleError() {
@@ -78,6 +109,40 @@ func ExampleNewContext() {
 	fmt.Println(err)
 	// Output:
 	// fencing: carry "invoice:7": token goes backwards within one holder: got 41 after 42
+}
+
+// The context of a lock that is shared says this by itself.
+func ExampleNewSharedContext() {
+	var guard fencing.Memory
+	ctx := context.Background()
+	shared := func(token redlock.Token) context.Context {
+		ctx, err := fencing.NewSharedContext(ctx, "invoice:7", token)
+		if err != nil {
+			fmt.Println(err)
+		}
+		return ctx
+	}
+	write := func(context.Context) error { return nil }
+	fmt.Println(guard.Write(shared(43), "invoice:7", 43, write))
+	fmt.Println(guard.Write(shared(42), "invoice:7", 42, write)) // shares it with 43
+	fmt.Println(guard.Write(ctx, "invoice:7", 42, write))        // does not
+	// Output:
+	// <nil>
+	// <nil>
+	// fencing: write "invoice:7": stale token: got 42, the highest shared seen is 43
+}
+
+func ExampleIsShared() {
+	ctx, err := fencing.NewSharedContext(context.Background(), "invoice:7", 42)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(fencing.IsShared(ctx, "invoice:7", 42))
+	fmt.Println(fencing.IsShared(ctx, "invoice:7", 43))
+	// Output:
+	// true
+	// false
 }
 
 func ExampleFromContext() {

@@ -177,3 +177,45 @@ func TestMemoryRefusesBadInput(t *testing.T) {
 		t.Errorf("got %d; want nothing stored", got)
 	}
 }
+
+// sharing returns a context that carries token as that of a shared hold.
+func sharing(tb testing.TB, resource string, token redlock.Token) context.Context {
+	tb.Helper()
+	ctx, err := fencing.NewSharedContext(tb.Context(), resource, token)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ctx
+}
+
+func TestMemoryTakesTheKindFromTheContext(t *testing.T) {
+	var guard fencing.Memory
+	write := func(ctx context.Context, token redlock.Token) error {
+		return guard.Write(ctx, "r", token, func(context.Context) error { return nil })
+	}
+	for _, step := range []struct {
+		token   redlock.Token
+		shared  bool
+		refused redlock.Token // by this number; 0: accepted
+	}{
+		{5, false, 0}, {8, true, 0}, {9, true, 0}, {8, true, 0},
+		{5, false, 9}, {8, false, 9}, {9, false, 9}, {5, true, 5},
+		{10, false, 0}, {10, false, 0}, {9, true, 10}, {11, true, 0},
+	} {
+		ctx := t.Context()
+		if step.shared {
+			ctx = sharing(t, "r", step.token)
+		}
+		err := write(ctx, step.token)
+		var stale *fencing.StaleError
+		switch {
+		case step.refused == 0 && err != nil:
+			t.Errorf("%+v: got %v; want it accepted", step, err)
+		case step.refused != 0 && (!errors.As(err, &stale) || stale.Highest != step.refused || stale.Shared != step.shared):
+			t.Errorf("%+v: got %v; want it refused by %d", step, err, step.refused)
+		}
+	}
+	if got := guard.Highest("r"); got != 11 {
+		t.Errorf("got %d; want the largest of either kind: 11", got)
+	}
+}
