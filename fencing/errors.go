@@ -41,10 +41,11 @@ var (
 	// returns it also after its function has written, if the transaction ended
 	// before the commit: see there for what is committed then.
 	ErrTxAborted = errors.New("transaction is already aborted")
-	// ErrHeader is returned for a Fencing-Token header that is not a token.
+	// ErrHeader is returned for a Fencing-Token header that is not a token, and
+	// for a Fencing-Token-Kind header that is no kind.
 	ErrHeader = errors.New("malformed " + Header + " header")
 	// ErrHeaderRepeated is returned for a request with two Fencing-Token
-	// headers: neither can be preferred.
+	// headers, or two of their kinds: neither can be preferred.
 	ErrHeaderRepeated = errors.New(Header + " header is there more than once")
 	// ErrCorrupt is returned when the place where a guard keeps its token holds
 	// something else.

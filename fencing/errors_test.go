@@ -34,6 +34,11 @@ func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
 	_, missing := fencing.ParseHeader(http.Header{})
 	_, malformed := fencing.ParseHeader(http.Header{fencing.Header: {"x"}})
 	_, repeated := fencing.ParseHeader(http.Header{fencing.Header: {"1", "2"}})
+	_, noKind := fencing.ParseKind(http.Header{fencing.KindHeader: {"x"}})
+	_, twoKinds := fencing.ParseKind(http.Header{fencing.KindHeader: {"shared", "shared"}})
+	_, exclusive := fencing.NewSharedContext(ctx, "7", 42)
+	_, sharer := fencing.Seen{Exclusive: 42}.Accept("7", 42, true)
+	_, corrupt := fencing.ParseSeen("x")
 	_, tooLarge := fencing.ParseHeader(http.Header{fencing.Header: {"9007199254740992"}})
 	_, noDialect := fencing.NewSQL(fencing.Dialect{})
 	sent := &http.Request{Header: http.Header{fencing.Header: {"41"}}}
@@ -41,6 +46,7 @@ func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
 		"stale": write(ctx, "7", 41), "no name": write(ctx, "", 1), "zero": write(ctx, "7", 0), "out of range": write(ctx, "7", redlock.MaxToken+1),
 		"ctx is done": write(over, "7", 43), "no transaction": sql.Check(ctx, nil, "7", 43), "no dialect": noDialect,
 		"backwards": backwards, "no token": none, "no header": missing, "malformed": malformed, "repeated": repeated, "too large": tooLarge,
+		"no kind": noKind, "two kinds": twoKinds, "not shared": exclusive, "of the other kind": sharer, "corrupt": corrupt,
 		"refused by a server": fencing.ResponseError(&http.Response{StatusCode: fencing.StatusStale, Header: http.Header{fencing.HighestHeader: {"42"}}, Request: sent}, "7"),
 		"asked for a token":   fencing.ResponseError(&http.Response{StatusCode: fencing.StatusMissing, Request: sent}, "7"),
 	} {

@@ -41,19 +41,37 @@ func ExampleSeen_Accept() {
 	write(44, false) // the next exclusive holder
 	write(43, true)  // woke too late
 	// Output:
-	// {41 0} <nil>
-	// {41 42} <nil>
-	// {41 43} <nil>
-	// {41 43} <nil>
-	// {41 43} fencing: write "invoice:7": stale token: got 41, the highest shared seen is 43
-	// {44 0} <nil>
-	// {44 0} fencing: write "invoice:7": stale token: got shared 43, the highest seen is 44
+	// 41 <nil>
+	// 41 42 <nil>
+	// 41 43 <nil>
+	// 41 43 <nil>
+	// 41 43 fencing: write "invoice:7": stale token: got 41, the highest shared seen is 43
+	// 44 <nil>
+	// 44 fencing: write "invoice:7": stale token: got shared 43, the highest seen is 44
 }
 
 func ExampleSeen_Highest() {
 	fmt.Println(fencing.Seen{Exclusive: 41, Shared: 43}.Highest())
 	// Output:
 	// 43
+}
+
+func ExampleSeen_String() {
+	fmt.Println(fencing.Seen{Exclusive: 41})
+	fmt.Println(fencing.Seen{Exclusive: 41, Shared: 43})
+	// Output:
+	// 41
+	// 41 43
+}
+
+func ExampleParseSeen() {
+	seen, err := fencing.ParseSeen("41 43")
+	fmt.Println(seen.Exclusive, seen.Shared, err)
+	_, err = fencing.ParseSeen("43 41")
+	fmt.Println(err)
+	// Output:
+	// 41 43 <nil>
+	// fencing: read what was seen: what is kept in the token's place is no token: "43 41"
 }
 
 func ExampleStaleError() {
@@ -242,6 +260,16 @@ func ExampleParseHeader() {
 	// 42 <nil>
 	// 0 fencing: malformed Fencing-Token header: "042"
 	// 0 fencing: Fencing-Token header is there more than once: 2 times
+}
+
+func ExampleParseKind() {
+	fmt.Println(fencing.ParseKind(http.Header{})) // a client that knows no kinds
+	fmt.Println(fencing.ParseKind(http.Header{"Fencing-Token-Kind": {"shared"}}))
+	fmt.Println(fencing.ParseKind(http.Header{"Fencing-Token-Kind": {"yes"}}))
+	// Output:
+	// false <nil>
+	// true <nil>
+	// false fencing: malformed Fencing-Token header: Fencing-Token-Kind is "yes", and may be shared or exclusive
 }
 
 func ExampleNewTransport() {

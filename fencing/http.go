@@ -11,10 +11,13 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// Header carries a request's token, in decimal. HighestHeader is in a refusal
-// and names the largest token that the resource has seen.
+// Header carries a request's token, in decimal, and KindHeader its kind, "shared"
+// or "exclusive"; a token without a kind is exclusive. HighestHeader is in a
+// refusal and names the largest token that the resource has seen; KindHeader
+// beside it says that this one is shared.
 const (
 	Header        = "Fencing-Token"
+	KindHeader    = "Fencing-Token-Kind"
 	HighestHeader = "Fencing-Token-Highest"
 )
 
@@ -43,6 +46,45 @@ func ParseHeader(h http.Header) (redlock.Token, error) {
 	return parseToken(values[0])
 }
 
+// ParseKind reports whether the token of a request's header is that of a shared
+// hold, as KindHeader says. Without this header it is not: a client that knows
+// no kinds has exclusive holds.
+//
+// It returns ErrHeaderRepeated when the header is there more than once, and
+// ErrHeader when it is neither "shared" nor "exclusive".
+func ParseKind(h http.Header) (shared bool, err error) {
+	values := h.Values(KindHeader)
+	switch {
+	case len(values) == 0:
+		return false, nil
+	case len(values) > 1:
+		return false, fmt.Errorf("fencing: %w: %s, %d times", ErrHeaderRepeated, KindHeader, len(values))
+	case values[0] == sharedWord:
+		return true, nil
+	case values[0] == exclusiveWord:
+		return false, nil
+	}
+	return false, fmt.Errorf("fencing: %w: %s is %.40q, and may be %s or %s", ErrHeader, KindHeader, values[0], sharedWord, exclusiveWord)
+}
+
+// withToken returns a copy of ctx that carries the token of h for name.
+func withToken(ctx context.Context, h http.Header, name string) (context.Context, redlock.Token, error) {
+	token, err := ParseHeader(h)
+	if err != nil {
+		return nil, 0, err
+	}
+	shared, err := ParseKind(h)
+	if err != nil {
+		return nil, 0, err
+	}
+	carry := NewContext
+	if shared {
+		carry = NewSharedContext
+	}
+	ctx, err = carry(ctx, name, token)
+	return ctx, token, err
+}
+
 func parseToken(value string) (redlock.Token, error) {
 	if strings.Contains(value, ",") {
 		return 0, fmt.Errorf("fencing: %w: %.40q", ErrHeaderRepeated, value)
@@ -62,9 +104,9 @@ func parseToken(value string) (redlock.Token, error) {
 }
 
 // RequireToken returns a middleware that lets a request through only with a
-// token, which the handler finds in the request's context by FromContext. It
-// does not judge the token: the handler does, in the transaction or script that
-// writes, and answers with WriteError. This is the form for a resource that
+// token, which the handler finds in the request's context by FromContext, and a
+// guard with its kind. It does not judge the token: the handler does, in the
+// transaction or script that writes, and answers with WriteError. This is the form for a resource that
 // several servers write.
 //
 // resource names what a request writes to; a request for which it returns "" is
@@ -92,11 +134,7 @@ func requireToken(resource func(*http.Request) string, next http.Handler,
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx := r.Context()
-		token, err := ParseHeader(r.Header)
-		if err == nil {
-			ctx, err = NewContext(ctx, name, token)
-		}
+		ctx, token, err := withToken(r.Context(), r.Header, name)
 		if err != nil {
 			refuse(w, err)
 			return
@@ -143,7 +181,7 @@ func GuardRequests(guard *Memory, resource func(*http.Request) string) func(http
 
 // WriteError answers a request with the status code of a guard's error, and
 // reports whether err was one: StatusMissing for ErrNoToken, StatusStale with
-// HighestHeader for a *StaleError, 400 Bad Request for a token or a resource
+// HighestHeader, and KindHeader where that one is shared, for a *StaleError, 400 Bad Request for a token or a resource
 // name that no guard takes. Nothing is written for any other error, nil
 // included.
 func WriteError(w http.ResponseWriter, err error) bool {
@@ -151,12 +189,15 @@ func WriteError(w http.ResponseWriter, err error) bool {
 	switch {
 	case errors.As(err, &stale):
 		w.Header().Set(HighestHeader, stale.Highest.String())
+		if stale.HighestShared {
+			w.Header().Set(KindHeader, sharedWord)
+		}
 		http.Error(w, err.Error(), StatusStale)
 	case errors.Is(err, ErrNoToken):
 		http.Error(w, err.Error(), StatusMissing)
 	case errors.Is(err, ErrHeader), errors.Is(err, ErrHeaderRepeated),
 		errors.Is(err, ErrZeroToken), errors.Is(err, ErrTokenRange),
-		errors.Is(err, ErrBackwards), errors.Is(err, ErrResource):
+		errors.Is(err, ErrBackwards), errors.Is(err, ErrKind), errors.Is(err, ErrResource):
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	default:
 		return false
@@ -186,19 +227,22 @@ func NewTransport(base http.RoundTripper, resource func(*http.Request) string) *
 	return &Transport{base: base, resource: resource}
 }
 
-// RoundTrip sends req with the Fencing-Token header. Each hop of a redirect is
+// RoundTrip sends req with the Fencing-Token header, and with KindHeader where the
+// token is that of a shared hold. A server that knows no kinds takes it for an
+// exclusive one: it refuses more, and no stale write passes. Each hop of a redirect is
 // judged, and gets its token, by itself.
 //
 // It returns ErrNoToken when the context carries no token for the resource, and
-// ErrHeaderRepeated when req has the header already; nothing is sent then. A
+// ErrHeaderRepeated when req has one of the headers already; nothing is sent then. A
 // refusal by the server is a response like any other: see ResponseError.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	name := t.resource(req)
 	if name == "" {
 		return t.base.RoundTrip(req)
 	}
-	token, err := FromContext(req.Context(), name)
-	if err == nil && len(req.Header.Values(Header)) > 0 {
+	ctx := req.Context()
+	token, err := FromContext(ctx, name)
+	if err == nil && len(req.Header.Values(Header))+len(req.Header.Values(KindHeader)) > 0 {
 		err = fmt.Errorf("fencing: send %q: %w: the request has one before the transport adds its own", name, ErrHeaderRepeated)
 	}
 	if err != nil {
@@ -207,8 +251,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	req = req.Clone(req.Context()) // a RoundTripper may not change its request
+	req = req.Clone(ctx) // a RoundTripper may not change its request
 	req.Header.Set(Header, token.String())
+	if IsShared(ctx, name, token) {
+		req.Header.Set(KindHeader, sharedWord)
+	}
 	return t.base.RoundTrip(req)
 }
 
@@ -226,8 +273,10 @@ func ResponseError(resp *http.Response, resource string) error {
 			return nil //nolint:nilerr // without the header it is not a guard's 412
 		}
 		stale := &StaleError{Resource: resource, Highest: highest}
+		stale.HighestShared, _ = ParseKind(resp.Header) // what a server says amiss is not shared
 		if resp.Request != nil {
 			stale.Token, _ = ParseHeader(resp.Request.Header) // 0 if the caller took the request away
+			stale.Shared, _ = ParseKind(resp.Request.Header)
 		}
 		return stale
 	}

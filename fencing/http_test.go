@@ -75,6 +75,98 @@ func TestHTTPRefusesThePausedHolder(t *testing.T) {
 	wantScenario(t, "7", plain, result, plainLast, doc.value)
 }
 
+// putting returns a function that puts under the token of its context, to a server
+// that guard guards.
+func putting(t *testing.T, name string, guard *fencing.Memory) func(context.Context, redlock.Token) error {
+	t.Helper()
+	srv := httptest.NewServer(fencing.GuardRequests(guard, guarded)(new(document)))
+	t.Cleanup(srv.Close)
+	c := &http.Client{Transport: fencing.NewTransport(nil, guarded)}
+	return func(ctx context.Context, token redlock.Token) error {
+		ctx, err := fencing.NewContext(ctx, name, token)
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, srv.URL+"/docs/"+name, http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		return fencing.ResponseError(resp, name)
+	}
+}
+
+func TestGuardRequestsTakesTheKindFromItsHeader(t *testing.T) {
+	var doc document
+	var guard fencing.Memory
+	h := fencing.GuardRequests(&guard, guarded)(&doc)
+	for _, tt := range []struct {
+		name    string
+		token   string
+		kinds   []string
+		status  int
+		highest string
+		kind    string // of highest
+	}{
+		{"a client that knows no kinds", "42", nil, 200, "", ""},
+		{"exclusive", "42", []string{"exclusive"}, 200, "", ""},
+		{"an exclusive's number, shared", "42", []string{"shared"}, 412, "42", ""},
+		{"shared", "44", []string{"shared"}, 200, "", ""},
+		{"another that shares", "43", []string{"shared"}, 200, "", ""},
+		{"stale, and knows no kinds", "43", nil, 412, "44", "shared"},
+		{"the sharers' number, the kind lost", "44", nil, 412, "44", "shared"},
+		{"malformed", "44", []string{"Shared"}, 400, "", ""},
+		{"empty", "44", []string{""}, 400, "", ""},
+		{"twice", "44", []string{"shared", "shared"}, 400, "", ""},
+		{"twice, joined", "44", []string{"shared, shared"}, 400, "", ""},
+		{"a kind and no token", "", []string{"shared"}, 428, "", ""},
+		{"the next exclusive", "45", nil, 200, "", ""},
+		{"a stale sharer", "44", []string{"shared"}, 412, "45", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			doc.value = "before"
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/docs/7", strings.NewReader("after"))
+			if tt.token != "" {
+				req.Header.Set(fencing.Header, tt.token)
+			}
+			for _, kind := range tt.kinds {
+				req.Header.Add(fencing.KindHeader, kind)
+			}
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req)
+			if got := rec.Header(); rec.Code != tt.status || got.Get(fencing.HighestHeader) != tt.highest || got.Get(fencing.KindHeader) != tt.kind {
+				t.Errorf("got %d, highest %q %q; want %d, %q %q", rec.Code,
+					got.Get(fencing.HighestHeader), got.Get(fencing.KindHeader), tt.status, tt.highest, tt.kind)
+			}
+			if written := doc.value == "after"; written != (tt.status == 200) {
+				t.Errorf("got %q", doc.value)
+			}
+		})
+	}
+}
+
+func TestRequireTokenHandsTheKindOn(t *testing.T) {
+	for kind, want := range map[string]bool{"": false, "exclusive": false, "shared": true} {
+		var got bool
+		h := fencing.RequireToken(guarded)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			got = fencing.IsShared(r.Context(), "7", 42)
+		}))
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/docs/7", nil)
+		req.Header.Set(fencing.Header, "42")
+		if kind != "" {
+			req.Header.Set(fencing.KindHeader, kind)
+		}
+		rec := httptest.NewRecorder()
+		if h.ServeHTTP(rec, req); rec.Code != http.StatusOK || got != want {
+			t.Errorf("%q: got %d, shared %t; want 200, %t", kind, rec.Code, got, want)
+		}
+	}
+}
+
 // onTwoServers plays the scenario on a resource that two servers write: the write
 // of the next holder goes to the second, the others to the first. It returns what
 // the data is at the end.

@@ -198,9 +198,18 @@ func TestMemoryTakesTheKindFromTheContext(t *testing.T) {
 		shared  bool
 		refused redlock.Token // by this number; 0: accepted
 	}{
-		{5, false, 0}, {8, true, 0}, {9, true, 0}, {8, true, 0},
-		{5, false, 9}, {8, false, 9}, {9, false, 9}, {5, true, 5},
-		{10, false, 0}, {10, false, 0}, {9, true, 10}, {11, true, 0},
+		{5, false, 0},
+		{8, true, 0},
+		{9, true, 0},
+		{8, true, 0},
+		{5, false, 9},
+		{8, false, 9},
+		{9, false, 9},
+		{5, true, 5},
+		{10, false, 0},
+		{10, false, 0},
+		{9, true, 10},
+		{11, true, 0},
 	} {
 		ctx := t.Context()
 		if step.shared {

@@ -27,7 +27,9 @@ var (
 //
 // Unit of atomicity: one script, which compares the token, stores it under
 // TokenKey and writes. The token key has no TTL: memory grows by one small key
-// for each resource.
+// for each resource. It holds what Seen.String writes: one number, as ever, or two
+// while the newest holds are shared. A program whose version of this package knows
+// one number refuses the second form with ErrCorrupt, and writes nothing.
 //
 // Not promised: that the server remembers. A failover to a replica that lags
 // loses the newest tokens with the newest writes; an eviction policy that takes
@@ -51,8 +53,7 @@ func NewRedis(client redis.UniversalClient) *Redis {
 // give the resource a name without braces.
 func (g *Redis) TokenKey(resource string) string { return "fencing:{" + resource + "}" }
 
-// Do runs one command that writes key, if token is at least the highest that
-// resource has seen: Do(ctx, "jobs", token, "SET", "jobs:{jobs}:state", "done").
+// Do runs one command that writes key, if Seen.Accept accepts token: Do(ctx, "jobs", token, "SET", "jobs:{jobs}:state", "done").
 // The command is named without its key. See Run for blocking and errors.
 func (g *Redis) Do(ctx context.Context, resource string, token redlock.Token, name, key string, args ...any) *redis.Cmd {
 	return g.Run(ctx, command, resource, token, []string{key}, append([]any{name}, args...)...)
@@ -81,11 +82,11 @@ func NewRedisScript(body string) *RedisScript {
 // what it returns.
 func RedisPrologue() string { return prologueLua }
 
-// Run runs script with keys and args, if token is at least the highest that
-// resource has seen. It blocks as the client does: until the reply, ctx's end or
-// the client's own timeouts.
+// Run runs script with keys and args, if Seen.Accept accepts token. The token is
+// that of a shared hold if ctx says so: see IsShared. It blocks as the client
+// does: until the reply, ctx's end or the client's own timeouts.
 //
-// The returned command's error is what Accept returns, with nothing written;
+// The returned command's error is what Seen.Accept returns, with nothing written;
 // ErrCorrupt when the token key holds something else, with nothing written; or
 // the client's error, untouched (redis.Nil is the script's nil reply). After a
 // timeout or a lost connection the write may have happened; under the same token
@@ -98,16 +99,17 @@ func (g *Redis) Run(ctx context.Context, script *RedisScript, resource string, t
 		return cmd
 	}
 	allKeys := append([]string{g.TokenKey(resource)}, keys...)
-	allArgs := append([]any{token.String()}, args...)
+	shared := IsShared(ctx, resource, token)
+	allArgs := append([]any{shown(token, shared)}, args...)
 	cmd := script.script.Run(ctx, g.client, allKeys, allArgs...)
 	if err := cmd.Err(); err != nil {
-		cmd.SetErr(refusal(err, resource, token))
+		cmd.SetErr(refusal(err, resource, token, shared))
 	}
 	return cmd
 }
 
-// Highest returns the largest token that resource has seen, 0 if none. It
-// returns ErrCorrupt, or the client's error.
+// Highest returns the largest token of either kind that resource has seen, 0 if
+// none. It returns ErrCorrupt, or the client's error.
 func (g *Redis) Highest(ctx context.Context, resource string) (redlock.Token, error) {
 	text, err := g.client.Get(ctx, g.TokenKey(resource)).Result()
 	if err == redis.Nil { //nolint:errorlint // go-redis returns it bare, and a wrapped one is not the key's absence
@@ -116,20 +118,32 @@ func (g *Redis) Highest(ctx context.Context, resource string) (redlock.Token, er
 	if err != nil && !strings.HasPrefix(err.Error(), "WRONGTYPE ") {
 		return 0, err
 	}
-	token, parseErr := parseToken(text)
+	seen, parseErr := ParseSeen(text)
 	if err != nil || parseErr != nil {
 		return 0, fmt.Errorf("fencing: read %q: %w: %.40q", resource, ErrCorrupt, text)
 	}
-	return token, nil
+	return seen.Highest(), nil
+}
+
+// shown is the prologue's argument.
+func shown(token redlock.Token, shared bool) string {
+	if shared {
+		return token.String() + " " + sharedWord
+	}
+	return token.String()
 }
 
 // refusal turns the prologue's error replies into the guard's errors.
-func refusal(err error, resource string, token redlock.Token) error {
+func refusal(err error, resource string, token redlock.Token, shared bool) error {
 	code, rest, _ := strings.Cut(err.Error(), " ")
 	switch code {
 	case "FENCED":
-		if highest, parseErr := strconv.ParseUint(rest, 10, 64); parseErr == nil {
-			return &StaleError{Resource: resource, Token: token, Highest: redlock.Token(highest)}
+		number, kind, _ := strings.Cut(rest, " ")
+		if highest, parseErr := strconv.ParseUint(number, 10, 64); parseErr == nil {
+			return &StaleError{
+				Resource: resource, Token: token, Shared: shared,
+				Highest: redlock.Token(highest), HighestShared: kind == sharedWord,
+			}
 		}
 	case "FENCECORRUPT":
 		return fmt.Errorf("fencing: write %q: %w: %w", resource, ErrCorrupt, err)

@@ -1,6 +1,7 @@
 package fencing_test
 
 import (
+	_ "embed" // for the prologue of older versions
 	"errors"
 	"strings"
 	"testing"
@@ -53,6 +54,13 @@ func TestRedisRefusesBadInputAndWritesNothing(t *testing.T) {
 		{"a fraction", "r", 1, "0.5", fencing.ErrCorrupt},
 		{"hexadecimal", "r", 1, "0x1", fencing.ErrCorrupt},
 		{"too long to compare exactly", "r", 1, strings.Repeat("1", 17), fencing.ErrCorrupt},
+		{"zero in the token's place", "r", 1, "0", fencing.ErrCorrupt},
+		{"no number of sharers", "r", 1, "0 0", fencing.ErrCorrupt},
+		{"a number of sharers below the other", "r", 9, "8 7", fencing.ErrCorrupt},
+		{"the same number twice", "r", 9, "8 8", fencing.ErrCorrupt},
+		{"three numbers", "r", 9, "6 7 8", fencing.ErrCorrupt},
+		{"a word behind a number", "r", 9, "6 word", fencing.ErrCorrupt},
+		{"sharers' number too long to compare exactly", "r", 9, "6 " + strings.Repeat("1", 17), fencing.ErrCorrupt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv.FlushAll()
@@ -86,5 +94,70 @@ func TestRedisKeepsTheClientsErrors(t *testing.T) {
 	}
 	if _, err := guard.Highest(t.Context(), "r"); err == nil || errors.Is(err, fencing.ErrCorrupt) {
 		t.Errorf("Highest: got %v; want the client's own error", err)
+	}
+}
+
+// oneNumber is the prologue of the versions that knew no shared tokens.
+//
+//go:embed testdata/prologue_one_number.lua
+var oneNumber string
+
+// A program of an older version beside one of this: the older one writes as ever
+// while the newest hold that was seen is exclusive. Once it is a shared one the
+// key has two numbers, and the older program refuses to write at all.
+func TestRedisWithProgramsOfAnOlderVersion(t *testing.T) {
+	guard, client, _ := newRedis(t)
+	ctx := t.Context()
+	older := func(token redlock.Token) error {
+		return client.Eval(ctx, oneNumber+"return redis.call('SET', KEYS[1], 'older')", []string{guard.TokenKey("r"), "doc"}, token.String()).Err()
+	}
+	newer := func(token redlock.Token) error {
+		return guard.Do(ctx, "r", token, "SET", "doc", "newer").Err()
+	}
+	shared := func(token redlock.Token) error {
+		return guard.Do(sharing(t, "r", token), "r", token, "SET", "doc", "shared").Err()
+	}
+	for _, step := range []struct {
+		name  string
+		write func(redlock.Token) error
+		token redlock.Token
+		want  string // a part of the error
+		doc   string
+	}{
+		{"older", older, 5, "", "older"},
+		{"newer", newer, 6, "", "newer"},
+		{"older, stale", older, 5, "FENCED 6", "newer"},
+		{"older", older, 7, "", "older"},
+		{"newer, stale", newer, 6, "stale", "older"},
+		{"shared", shared, 8, "", "shared"},
+		{"older, stale", older, 7, "FENCECORRUPT", "shared"},
+		{"older, and newest of all", older, 9, "FENCECORRUPT", "shared"},
+		{"newer, stale", newer, 7, "stale", "shared"},
+		{"newer", newer, 10, "", "newer"},
+		{"older, stale", older, 9, "FENCED 10", "newer"},
+		{"shared, stale", shared, 8, "stale", "newer"},
+		{"older", older, 11, "", "older"},
+	} {
+		err := step.write(step.token)
+		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
+			t.Errorf("%s, %d: got %v; want %q", step.name, step.token, err, step.want)
+		}
+		if got := client.Get(ctx, "doc").Val(); got != step.doc {
+			t.Errorf("%s, %d: got %q; want %q", step.name, step.token, got, step.doc)
+		}
+	}
+}
+
+func TestRedisPrologueRefusesWhatIsNoTokenInItsArgument(t *testing.T) {
+	guard, client, _ := newRedis(t)
+	ctx := t.Context()
+	for _, argument := range []string{"", "0", "07", "-1", "word", "5 ", "5 exclusive", "5  shared", "5shared", "shared", strings.Repeat("1", 17)} {
+		err := client.Eval(ctx, fencing.RedisPrologue()+"return redis.call('SET', KEYS[1], 'x')", []string{guard.TokenKey("r"), "doc"}, argument).Err()
+		if err == nil || !strings.HasPrefix(err.Error(), "FENCEBAD ") {
+			t.Errorf("%q: got %v; want FENCEBAD", argument, err)
+		}
+	}
+	if n := client.Exists(ctx, "doc", guard.TokenKey("r")).Val(); n != 0 {
+		t.Errorf("got %d keys; want nothing written", n)
 	}
 }

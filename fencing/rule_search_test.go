@@ -128,7 +128,7 @@ func (sys ruleSystem) write(s ruleState, i uint8, shared bool) ruleState {
 	for _, newer := range s.holds[i+1 : s.granted] {
 		// Two exclusive holds with one number: no guard can tell them apart.
 		same := !h.shared && !newer.shared && h.token == newer.token
-		stale = stale || newer.wrote && !(h.shared && newer.shared) && !same
+		stale = stale || newer.wrote && (!h.shared || !newer.shared) && !same
 	}
 	switch {
 	case accepted && stale:
@@ -166,7 +166,9 @@ func (ruleSystem) Describe(st search.Step) string {
 
 // The rule is exact: it accepts what is not stale, and refuses what is, in every
 // order of grants, ends and writes. Where a number is issued twice, or a kind is
-// lost on the way, it may refuse more, and never lets a stale write pass.
+// lost on the way, it may refuse more, and never lets a stale write pass. Not so
+// where both happen: a sharer without its kind and an exclusive hold with its
+// number are one to every guard.
 func TestSearchTheRuleOfTwoNumbers(t *testing.T) {
 	holds := int8(5)
 	if search.Whole() {
@@ -176,7 +178,6 @@ func TestSearchTheRuleOfTwoNumbers(t *testing.T) {
 		"exact":                   {rule: theRule, holds: holds},
 		"a number is given twice": {rule: theRule, holds: holds, repeats: true},
 		"kinds are lost":          {rule: theRule, holds: holds, forgets: true},
-		"both":                    {rule: theRule, holds: holds - 1, repeats: true, forgets: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := search.Closed(sys, search.Options{})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +81,51 @@ func TestTransportSendsTheTokenOfItsResourceOrNothing(t *testing.T) {
 	}
 }
 
+// What an exclusive hold sends is what was always sent.
+func TestTransportSendsTheKindOfASharedTokenOnly(t *testing.T) {
+	var base roundTrip
+	transport := fencing.NewTransport(&base, guarded)
+	exclusive, err := fencing.NewContext(t.Context(), "7", 42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		ctx    context.Context //nolint:containedctx // a table of contexts is what is tested
+		method string
+		preset string
+		want   error
+		sent   []string
+	}{
+		{"shared", sharing(t, "7", 42), "PUT", "", nil, []string{"shared"}},
+		{"exclusive", exclusive, "PUT", "", nil, nil},
+		{"the caller has set a kind", exclusive, "PUT", "shared", fencing.ErrHeaderRepeated, nil},
+		{"not guarded", sharing(t, "7", 42), "GET", "", nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			base.sent = nil
+			req, err := http.NewRequestWithContext(tt.ctx, tt.method, "http://example.test/docs/7", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.preset != "" {
+				req.Header.Set(fencing.KindHeader, tt.preset)
+			}
+			resp, err := transport.RoundTrip(req)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("got %v; want %v", err, tt.want)
+			}
+			if err != nil {
+				return
+			}
+			defer resp.Body.Close()
+			if got := base.sent[0].Header.Values(fencing.KindHeader); !slices.Equal(got, tt.sent) {
+				t.Errorf("got %q; want %q", got, tt.sent)
+			}
+		})
+	}
+}
+
 func TestTransportJudgesEachHopOfARedirect(t *testing.T) {
 	var doc document
 	var guard fencing.Memory
@@ -128,6 +174,41 @@ func TestResponseErrorReadsAGuardsRefusalOnly(t *testing.T) {
 		}
 		if errors.Is(tt.want, fencing.ErrStale) {
 			wantStale(t, err, "7", 41, 42)
+		}
+	}
+}
+
+func TestResponseErrorSaysWhichTokensAreShared(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		sent, highest http.Header
+		want          fencing.StaleError
+	}{
+		{
+			"a stale exclusive",
+			http.Header{fencing.Header: {"41"}},
+			http.Header{fencing.HighestHeader: {"42"}, fencing.KindHeader: {"shared"}},
+			fencing.StaleError{Resource: "7", Token: 41, Highest: 42, HighestShared: true},
+		},
+		{
+			"a stale sharer",
+			http.Header{fencing.Header: {"41"}, fencing.KindHeader: {"shared"}},
+			http.Header{fencing.HighestHeader: {"42"}},
+			fencing.StaleError{Resource: "7", Token: 41, Highest: 42, Shared: true},
+		},
+		{
+			"a kind that is none",
+			http.Header{fencing.Header: {"41"}},
+			http.Header{fencing.HighestHeader: {"42"}, fencing.KindHeader: {"x"}},
+			fencing.StaleError{Resource: "7", Token: 41, Highest: 42},
+		},
+	} {
+		err := fencing.ResponseError(&http.Response{
+			StatusCode: fencing.StatusStale, Header: tt.highest, Request: &http.Request{Header: tt.sent},
+		}, "7")
+		var stale *fencing.StaleError
+		if !errors.As(err, &stale) || *stale != tt.want {
+			t.Errorf("%s: got %+v; want %+v", tt.name, err, tt.want)
 		}
 	}
 }
