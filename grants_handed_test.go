@@ -62,6 +62,49 @@ func TestASplitGrantOfAnAttemptThatWasPutInLineIsFollowedByAPause(t *testing.T) 
 	})
 }
 
+// Who is put in line by a release, and is granted the lock at once, holds it without asking
+// anybody. Where the nodes granted different numbers it is told of its place, which raises
+// them: a raise that went first, and failed, would leave it without a place on some.
+func TestWhoIsPutInLineAndGrantedAtOnceRaisesByItsPlace(t *testing.T) {
+	for name, apart := range map[string]int64{"the same numbers": 0, "different numbers": 1000} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 5, redlock.WithTurns(1))
+				other := separateLocker(t, nodes)
+				warm(t, l)
+				warm(t, other)
+				lock := mustAcquire(t, other, "orders/42")
+				synctest.Wait()
+				first, second := wants(t, l), wants(t, l)
+				time.Sleep(500 * time.Millisecond)
+				mustRelease(t, lock)
+				lock = got(t, first).lock
+				time.Sleep(500 * time.Millisecond)
+				ahead := time.Now().Add(time.Second).UnixMicro()
+				for i, n := range nodes.Nodes() {
+					n.Miniredis().HSet(lua.NodeKey, strconv.FormatInt(lua.StripeOf("orders/42"), 10), strconv.FormatInt(ahead+int64(i)*apart, 10))
+				}
+				count := sent(nodes)
+				mustRelease(t, lock)
+				lock = got(t, second).lock
+				if least := redlock.Token(ahead + 2*apart); lock.Token() <= least { // the third node's, at least
+					t.Errorf("got the token %v; want one above %v", lock.Token(), least)
+				}
+				asks, raises := 0, 0
+				for i := range nodes.Nodes() {
+					asks, raises = asks+count(i, "ask"), raises+count(i, "raise")
+				}
+				if raises != 0 || asks != 0 && apart == 0 {
+					t.Errorf("%d raises and %d asks; want no raise, and an ask only where numbers differ", raises, asks)
+				}
+				mustRelease(t, lock)
+				synctest.Wait()
+				wantNoLocks(t, nodes, "in the end")
+			})
+		})
+	}
+}
+
 // A lock that comes when Close waits for nothing any more is given back, and with it the
 // place: nobody of this process comes for that again.
 func TestALockThatComesTooLateForCloseLeavesNoPlace(t *testing.T) {

@@ -22,16 +22,25 @@ func TestADeadHeadIsPassedOver(t *testing.T) {
 	for what, tt := range map[string]struct {
 		before      time.Duration // the release
 		least, most time.Duration
+		takesGrants bool
 	}{
-		"it died just now":               {0, shortened, aSecond},
-		"its sign of life has just gone": {3500 * time.Millisecond, 0, 0},
+		"it died just now":                                   {0, shortened, aSecond, false},
+		"its sign of life has just gone":                     {3500 * time.Millisecond, 0, 0, false},
+		"it died just now, and could be granted":             {0, shortened, aSecond, true},
+		"its sign of life has gone, and it could be granted": {3500 * time.Millisecond, 0, 0, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, nodes := newLocker(t, 3)
 				other := separateLocker(t, nodes)
 				lock := mustAcquire(t, l, "orders/42")
-				ghost(t, nodes)
+				id := ghost(t, nodes)
+				for _, n := range nodes.Nodes() {
+					if tt.takesGrants {
+						_, err := n.Miniredis().ZAdd("redlock:queue:orders/42", 1, id+" 00000000-0000-4000-8000-000000000000")
+						must(t, err)
+					}
+				}
 				next := wants(t, other)
 				time.Sleep(tt.before)
 				released := time.Now()

@@ -326,8 +326,9 @@ func (a *Acquirer) giveUp(key string) {
 	a.passOn(key)
 }
 
-// GiveBack ends a claim that was granted when Close had given up all places: it goes,
-// and its place with it, since nobody here goes on with that.
+// GiveBack ends a claim that was granted and that nobody holds: of a set that is not
+// complete, or when Close had given up all places. A place goes with it, since nobody here
+// goes on with that.
 func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
 	entry := node.LeaveNothing
 	if c.Stays {

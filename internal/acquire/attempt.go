@@ -185,6 +185,9 @@ func (a *Acquirer) raised(ctx context.Context, r *node.Round, t quorum.Token, bo
 	if err == nil && quorum.SameToken(r.Votes, t) >= a.quorum {
 		return nil
 	}
+	for _, v := range r.Votes { // also of a node whose counter was above it
+		t = max(t, v.Token)
+	}
 	return &raceError{above: t}
 }
 

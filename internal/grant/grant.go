@@ -20,9 +20,6 @@ const (
 	// ExtendAfter is when a lock that is held gets its full lease. Most are released
 	// before, and pay nothing.
 	ExtendAfter = 20 * time.Millisecond
-	// DropAfter is when a head that heard of its grant on no node is dropped: one that
-	// lives has made its connections anew by then, and is told by its call (Deaf).
-	DropAfter = 150 * time.Millisecond
 	// callEvery is every how many hand-overs the name is left free for a moment, so
 	// that a client that stands in no line can take it.
 	callEvery = 32
@@ -57,37 +54,11 @@ func ParsePush(message string) (Push, bool) {
 	return Push{Epoch: parts[0], Token: quorum.Token(token), Reading: reading, Owner: parts[3], Name: parts[4]}, true
 }
 
-// Meaning is what a push is to the process that hears it.
-type Meaning uint8
-
-// What it can be.
-const (
-	Nothing  Meaning = iota // no owner value of ours: forged, or of a former life
-	Grants                  // it is a grant of the open attempt
-	Holds                   // the lock is held, and has one node more
-	AskAgain                // another attempt of ours: our release frees the node, so it is asked
-	HandOn                  // of an attempt that nobody goes on with: it is handed on there
-)
-
-// MeaningOf is what a push is. epoch is the node's as we have it; owner is that of the
-// open attempt or of the lock that is held (held), empty: neither; ours tells whether
-// this process ever announced the push's owner.
-func MeaningOf(p Push, epoch, owner string, held, ours bool) Meaning {
-	switch {
-	case !ours:
-		return Nothing
-	case owner == "":
-		return HandOn
-	case p.Owner == owner && held:
-		return Holds
-	case held:
-		return HandOn
-	case p.Owner == owner && p.Epoch == epoch:
-		return Grants
-	default:
-		return AskAgain
-	}
-}
+// Grants tells whether a push grants the attempt with this owner, by a node whose epoch we
+// have as epoch. Any other says no more than a call does: the node is asked, if the name is
+// wanted. What it granted ends with its lease. It can't be released on the word of a push,
+// since that may be forged, and an owner value does not say whose it is.
+func (p Push) Grants(epoch, owner string) bool { return p.Owner == owner && p.Epoch == epoch }
 
 // Attempt is what a process knows of an attempt, node by node.
 type Attempt struct {
@@ -96,6 +67,10 @@ type Attempt struct {
 	Until []clock.Instant // until when the node's lease lasts, if it granted
 	All   bool            // the time to gather is over: every node is asked
 	Late  bool            // and that for the last pushes
+
+	// Of an attempt that a release put in line:
+	Unplaced bool   // the replies that say its place are out
+	Told     uint64 // nodes that said another place, or granted less, and are asked by its own
 }
 
 // NewAttempt is one that knows nothing.
@@ -174,7 +149,9 @@ func (a *Attempt) Next() (s Step, nodes uint64, t quorum.Token) {
 }
 
 // settle is Next where a quorum granted. Nodes that have not may make a quorum equal,
-// for as long as others are not asked: that costs less than a raise.
+// for as long as others are not asked: that costs less than a raise. Nor is anything
+// raised before all nodes know the place: to be told of it raises what a node has granted,
+// and if a raise fails, nobody who came meanwhile stands before it anywhere.
 func (a *Attempt) settle(q int) (s Step, nodes uint64, t quorum.Token) {
 	verdict, t := quorum.Settle(a.Votes)
 	if verdict == quorum.Settled {
@@ -186,24 +163,10 @@ func (a *Attempt) settle(q int) (s Step, nodes uint64, t quorum.Token) {
 			equal = max(equal, quorum.SameToken(a.Votes, v.Token))
 		}
 	}
-	if !a.All && equal+len(a.Votes)-quorum.Count(a.Votes).Granted >= q {
+	if !a.All && equal+len(a.Votes)-quorum.Count(a.Votes).Granted >= q || a.Unplaced || a.Told&a.Out != 0 {
 		return Wait, 0, t
 	}
 	return Raise, 0, t
-}
-
-// RaiseTo is the number that an uneven attempt is raised to: the largest grant, or what
-// the nodes said that refused to be raised to less (raise.lua), whichever is more.
-func RaiseTo(votes []quorum.Vote, refused []quorum.Token) (t quorum.Token) {
-	for _, v := range votes {
-		if v.Outcome == quorum.Granted {
-			t = max(t, v.Token)
-		}
-	}
-	for _, more := range refused {
-		t = max(t, more)
-	}
-	return t
 }
 
 // LeaseUntil is until when a quorum of the nodes with this token lasts: the q-th best. It
@@ -221,15 +184,4 @@ func (a *Attempt) LeaseUntil(t quorum.Token) (clock.Instant, bool) {
 	}
 	slices.Sort(ends)
 	return ends[len(ends)-q], true
-}
-
-// Shortest are the nodes that granted and whose lease lasts no longer than until, one bit
-// each: where an attempt has a quorum and no validity left, these are asked again.
-func (a *Attempt) Shortest(until clock.Instant) (nodes uint64) {
-	for i, v := range a.Votes {
-		if v.Outcome == quorum.Granted && a.Until[i] <= until {
-			nodes |= 1 << i
-		}
-	}
-	return nodes
 }

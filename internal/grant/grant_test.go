@@ -29,25 +29,19 @@ func TestParsePush(t *testing.T) {
 	}
 }
 
-func TestMeaningOf(t *testing.T) {
+func TestAPushGrantsTheAttemptOfItsOwnerUnderItsEpoch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name       string
-		push       grant.Push
-		open       string
-		held, ours bool
-		want       grant.Meaning
+		name string
+		push grant.Push
+		want bool
 	}{
-		{"of the open attempt", grant.Push{Owner: "o", Epoch: "e"}, "o", false, true, grant.Grants},
-		{"by a node that was installed anew", grant.Push{Owner: "o", Epoch: "former"}, "o", false, true, grant.AskAgain},
-		{"of an attempt that was given back", grant.Push{Owner: "former", Epoch: "e"}, "o", false, true, grant.AskAgain},
-		{"of the lock that is held", grant.Push{Owner: "o", Epoch: "e"}, "o", true, true, grant.Holds},
-		{"of an older attempt, while a lock is held", grant.Push{Owner: "former", Epoch: "e"}, "o", true, true, grant.HandOn},
-		{"of one that has left", grant.Push{Owner: "former", Epoch: "e"}, "", false, true, grant.HandOn},
-		{"of somebody else", grant.Push{Owner: "x", Epoch: "e"}, "o", false, false, grant.Nothing},
+		{"of the open attempt", grant.Push{Owner: "o", Epoch: "e"}, true},
+		{"by a node that was installed anew", grant.Push{Owner: "o", Epoch: "former"}, false},
+		{"of an attempt that was given back", grant.Push{Owner: "former", Epoch: "e"}, false},
 	} {
-		if got := grant.MeaningOf(c.push, "e", c.open, c.held, c.ours); got != c.want {
-			t.Errorf("a push %s: got %v; want %v", c.name, got, c.want)
+		if got := c.push.Grants("e", "o"); got != c.want {
+			t.Errorf("a push %s: got %t; want %t", c.name, got, c.want)
 		}
 	}
 }
@@ -80,8 +74,8 @@ func TestALatePushDoesNotLowerAToken(t *testing.T) {
 func TestAPushOfWhatWasGivenBackHasItsNodeAsked(t *testing.T) {
 	t.Parallel()
 	a := grant.NewAttempt(3)
-	if m := grant.MeaningOf(grant.Push{Owner: "former", Epoch: "e"}, "e", "now", false, true); m != grant.AskAgain {
-		t.Fatalf("got %v; want it to be asked again", m)
+	if (grant.Push{Owner: "former", Epoch: "e"}).Grants("e", "now") {
+		t.Fatal("it counts; want it to say no more than a call")
 	}
 	a.Hinted |= 1 << 2
 	if step, nodes, _ := a.Next(); step != grant.Ask || nodes != 1<<2 {
@@ -135,9 +129,6 @@ func TestNext(t *testing.T) {
 	if until, ok := a.LeaseUntil(7); !ok || until != at(1) {
 		t.Errorf("got %v, %t; want the third best", until, ok)
 	}
-	if nodes := a.Shortest(at(1)); nodes != 0b110 {
-		t.Errorf("got %b; want the nodes whose lease ends first", nodes)
-	}
 }
 
 func TestEqualTokensAreWaitedForUntilOthersAreAsked(t *testing.T) {
@@ -152,9 +143,37 @@ func TestEqualTokensAreWaitedForUntilOthersAreAsked(t *testing.T) {
 	if step, _, token := a.Next(); step != grant.Raise || token != 8 {
 		t.Errorf("got %v to %d; want a raise to 8", step, token)
 	}
-	if to := grant.RaiseTo(a.Votes, []quorum.Token{11}); to != 11 {
-		t.Errorf("got %d; want what a node refused with", to)
+}
+
+// Who was granted different numbers by the release that put it in line is told of its
+// place first: that raises them.
+func TestNothingIsRaisedBeforeThePlaceIsKnown(t *testing.T) {
+	t.Parallel()
+	a := grant.NewAttempt(3)
+	a.Ask(0b111)
+	want := func(what string, step grant.Step, token quorum.Token) {
+		t.Helper()
+		if s, _, tok := a.Next(); s != step || tok != token {
+			t.Errorf("%s: got step %v to %d; want %v to %d", what, s, tok, step, token)
+		}
 	}
+	for i, token := range []quorum.Token{7, 8} {
+		a.Answered(i)
+		a.Granted(i, token, at(1))
+	}
+	a.All, a.Unplaced = true, true
+	want("no place is known", grant.Wait, 8)
+	a.Unplaced, a.Told = false, 0b011
+	want("the place is known, and no node is told of it", grant.Raise, 8)
+	a.Ask(a.Told)
+	want("two nodes are told of it", grant.Wait, 8)
+	a.Answered(0)
+	a.Granted(0, 9, at(1))
+	want("one of them knows it", grant.Wait, 9)
+	a.Answered(1)
+	want("both know it, and a counter had moved", grant.Raise, 9)
+	a.Granted(1, 9, at(1))
+	want("both know it", grant.Hold, 9)
 }
 
 func TestPlaceOf(t *testing.T) {
@@ -177,28 +196,6 @@ func TestPlaceOf(t *testing.T) {
 	} {
 		if at, tell, ok := grant.PlaceOf(c.said); at != c.place || tell != c.tell || ok != c.ok {
 			t.Errorf("%s: got %d, %b, %t; want %d, %b, %t", c.name, at, tell, ok, c.place, c.tell, c.ok)
-		}
-	}
-}
-
-func TestDeaf(t *testing.T) {
-	t.Parallel()
-	no := make([]bool, 5)
-	for _, c := range []struct {
-		name  string
-		heads []string
-		heard []bool
-		id    string
-	}{
-		{"on all nodes", []string{"a", "a", "a", "a", "a"}, no, "a"},
-		{"on a quorum, and the others said nothing", []string{"a", "a", "", "a", ""}, no, "a"},
-		{"on fewer", []string{"a", "a", "", "", ""}, no, ""},
-		{"two different heads", []string{"a", "a", "b", "a", "a"}, no, ""},
-		{"one that hears on one node", []string{"a", "a", "a", "a", ""}, []bool{false, false, false, false, true}, ""},
-	} {
-		id, ok := grant.Deaf(c.heads, c.heard)
-		if ok != (c.id != "") || ok && id != c.id {
-			t.Errorf("%s: got %q, %t; want %q", c.name, id, ok, c.id)
 		}
 	}
 }

@@ -62,25 +62,3 @@ func (s Standing) at() int64 {
 // It is decided here, for all nodes alike. Where another goroutine of the process goes on,
 // such a release is hand.lua with the hint -1, else release_batch.lua.
 func Calls(handed uint64, foreign bool) bool { return foreign || handed%callEvery == callEvery-1 }
-
-// Deaf is the process that stood at the head and heard of its grant on no node: dead
-// most likely, and to be dropped on each of them DropAfter later, unless it hears a call
-// then (release_batch.lua, mode 3). heads are the heads that heard nothing, by node; heard
-// tells of each node whether one there did. A process that one node reaches lives, and
-// asks the others itself.
-func Deaf(heads []string, heard []bool) (id string, ok bool) {
-	named := 0
-	for i, head := range heads {
-		switch {
-		case heard[i]:
-			return "", false
-		case head == "":
-		case id == "" || head == id:
-			id = head
-			named++
-		default:
-			return "", false
-		}
-	}
-	return id, named >= quorum.Size(len(heads))
-}

@@ -88,7 +88,6 @@ func (sys *system) numbers(s *state, yield func(*number)) {
 			yield(&l.granted)
 			yield(&l.place)
 			yield(&l.token)
-			yield(&l.above)
 			for i := range l.sent {
 				yield(&l.sent[i].place)
 				yield(&l.sent[i].number)

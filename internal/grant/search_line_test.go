@@ -15,8 +15,7 @@ func (sys *system) stands(s *state, p, n uint8, r answer) {
 	if !l.expects || r.owner != me.handed {
 		return // of an earlier release
 	}
-	l.expects, l.said, l.place, l.token, l.deaf, l.heard = false, r.outcome == quorum.Granted, r.ticket, r.token, r.deaf, r.heard
-	sys.dropDeaf(s, p)
+	l.expects, l.said, l.place, l.token = false, r.outcome == quorum.Granted, r.ticket, r.token
 	if me.owner != r.next || r.next == scriptmodel.Nobody || me.phase != inLine && me.phase != raising {
 		return
 	}
@@ -26,8 +25,11 @@ func (sys *system) stands(s *state, p, n uint8, r answer) {
 		sys.take(a, n, r.token, sys.from(s, n, p, r.reading, grantLife))
 		sys.keep(s, p, a)
 	}
+	if step, _, _ := sys.attemptOf(s, p).Next(); me.phase == inLine && step != grant.Hold && !sys.makes(raisesUntold) {
+		sys.finds(s, p)
+	}
 	sys.drive(s, p)
-	if me.phase == inLine || me.phase == raising && !sys.makes(raisesUntold) {
+	if me.phase == inLine && sys.makes(raisesUntold) {
 		sys.finds(s, p)
 		sys.drive(s, p)
 	}
@@ -69,6 +71,7 @@ func (sys *system) finds(s *state, p uint8) {
 		l := &s.columns[n].links[p]
 		if !l.expects && tell&(1<<n) != 0 && a.Sent&(1<<n) == 0 && int64(l.place) != place && int64(l.token) < place {
 			a.Ask(1 << n)
+			a.Told |= 1 << n
 			l.send(message{kind: sendAsk, owner: me.owner, place: me.place, reading: s.now})
 		}
 	}
@@ -84,106 +87,25 @@ func (sys *system) goBack(s *state, p uint8) {
 	sys.begin(s, p)
 }
 
-// dropDeaf has a head dropped that heard of its grant nowhere.
-func (sys *system) dropDeaf(s *state, p uint8) {
-	heads, heard := make([]string, sys.nodes), make([]bool, sys.nodes)
-	for n := range heads {
-		l := &s.columns[n].links[p]
-		if l.expects && !sys.makes(dropsDeafByOne) {
-			return
-		}
-		if l.deaf != 0 {
-			heads[n] = string('A' + rune(l.deaf-1))
-		}
-		heard[n] = l.heard
-	}
-	id, ok := grant.Deaf(heads, heard)
-	for n := range uint8(sys.nodes) {
-		l := &s.columns[n].links[p]
-		if sys.makes(dropsDeafByOne) && l.deaf != 0 {
-			id, ok = heads[n], true
-		}
-	}
-	if ok {
-		s.processes[p].drops = 1 + id[0] - 'A'
-	}
-}
-
-// drop has the nodes drop a head that heard nothing of a grant, grant.DropAfter later.
-func (sys *system) drop(s *state, p uint8) {
-	me := &s.processes[p]
-	who := me.drops - 1
-	me.drops = 0
-	for n := range uint8(sys.nodes) {
-		if l := &s.columns[n].links[p]; !l.full() {
-			l.send(message{kind: sendDrop, who: who})
-		}
-	}
-}
-
-// mayDrop tells whether the time for that has come: who lives hears again before, unless
-// nothing is waited for.
-func (sys *system) mayDrop(s *state, p uint8) bool {
-	who := s.processes[p].drops
-	if who == 0 || sys.makes(dropsAtOnce) {
-		return who != 0
-	}
-	for n := range sys.nodes {
-		if s.processes[who-1].phase != dead && s.columns[n].node.Deaf&(1<<(who-1)) != 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // pushed takes in a push.
 func (sys *system) pushed(s *state, p, n uint8, t told) {
 	me := &s.processes[p]
-	open := scriptmodel.Nobody
-	switch me.phase {
-	case inLine, raising, passing, holding:
-		open = me.owner
-	}
-	name := func(o owner) string {
-		if o == scriptmodel.Nobody {
-			return ""
-		}
-		return string('a' + rune(o))
-	}
+	name := func(o owner) string { return string('a' + rune(o)) }
 	before := ""
 	if t.old && !sys.makes(anyEpochCounts) {
 		before = "before"
 	}
-	meaning := grant.MeaningOf(grant.Push{Epoch: before, Owner: name(t.owner)}, "", name(open), me.phase == holding || me.phase == passing, true)
-	if meaning == grant.AskAgain && sys.makes(anyOwnerCounts) {
-		meaning = grant.Grants
-	}
-	switch meaning {
-	case grant.Grants:
+	grants := grant.Push{Epoch: before, Owner: name(t.owner)}.Grants("", name(me.owner)) || sys.makes(anyOwnerCounts)
+	switch open := me.phase == inLine || me.phase == raising; {
+	case open && grants:
 		s.columns[n].links[p].has = t.owner
 		a := sys.attemptOf(s, p)
 		sys.take(a, n, t.token, sys.from(s, n, p, t.reading, grantLife))
 		sys.keep(s, p, a)
 		sys.drive(s, p)
-	case grant.AskAgain:
-		if !sys.makes(endedPushIgnored) {
-			sys.called(s, p, n)
-		}
-	case grant.HandOn:
-		if sys.makes(unwantedKept) {
-			return
-		}
-		sys.handOn(s, p, n, t.owner)
-	case grant.Holds, grant.Nothing:
-	}
-}
-
-// handOn hands a lock on that nobody goes on with.
-func (sys *system) handOn(s *state, p, n uint8, o owner) {
-	if l := &s.columns[n].links[p]; !sys.doubts(l, o) && !l.full() {
-		l.send(message{kind: sendHand, owner: o, stood: o, reading: s.now})
-	} else {
-		sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryStays, owner: o})
+	case open && sys.makes(endedPushIgnored):
+	default:
+		sys.called(s, p, n)
 	}
 }
 
@@ -201,7 +123,7 @@ func (sys *system) called(s *state, p, n uint8) {
 			if s.columns[n].node.Holds(0, o) {
 				return
 			}
-			sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryGoes, owner: o})
+			sys.free(s, p, n, message{kind: sendRelease, mode: scriptmodel.EntryGoes, owner: o, byID: true})
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (sys *system) execute(s *state, p, n uint8, m message, heard bool) (a answe
 		a.outcome = confirmationOf(node.Reseed(s.now, scriptmodel.Reseed{Owner: m.owner, Life: sys.life(askLife), Token: m.number, Epoch: epoch}, sys.flaw))
 	case sendHand:
 		sys.hand(s, p, n, m, heard, &a)
-	case sendRelease, sendDrop:
+	case sendRelease:
 		sys.release(s, p, n, m, heard)
 	}
 	return a
@@ -99,7 +99,7 @@ func (sys *system) hand(s *state, p, n uint8, m message, heard bool, a *answer) 
 		Next: m.next, Stood: m.stood, Life: sys.life(grantLife), Flaw: sys.flaw,
 	})
 	node.Called = 0 // who lives gives signs of life
-	if sys.makes(passesOverDeaf) && out.Deaf != scriptmodel.NoWaiter {
+	if sys.makes(passesOverDeaf) {
 		for w := range sys.processes {
 			if deaf&(1<<w) != 0 {
 				node.Silence(scriptmodel.Waiter(w))
@@ -112,10 +112,6 @@ func (sys *system) hand(s *state, p, n uint8, m message, heard bool, a *answer) 
 		a.ticket = number(out.More)
 	case out.More < 0:
 		a.token = number(-out.More)
-	}
-	a.heard = out.Reply == scriptmodel.Granted
-	if out.Deaf != scriptmodel.NoWaiter {
-		a.deaf = uint8(out.Deaf) + 1
 	}
 	if out.Push.To != scriptmodel.NoWaiter && heard {
 		c.links[out.Push.To].push(told{owner: out.Push.Owner, token: out.Push.Token, reading: out.Push.Reading})
@@ -134,15 +130,6 @@ func (sys *system) release(s *state, p, n uint8, m message, heard bool) {
 	r := scriptmodel.LineRelease{
 		Release: scriptmodel.Release{Owner: m.owner}, Waiter: scriptmodel.Waiter(p), Entry: m.mode,
 		Push: sys.takesPushes(p) && !m.byID, Reading: m.reading, Place: m.place, Next: m.next, Flaw: sys.flaw,
-	}
-	if m.kind == sendDrop {
-		r.Waiter, r.Entry, r.Push = scriptmodel.Waiter(m.who), scriptmodel.EntryOfTheDeaf, false
-		if r.Owner = 1; c.node.Holds(0, r.Owner) {
-			r.Owner = 2 // any that has nothing there
-		}
-		if c.node.Deaf&(1<<m.who) == 0 {
-			c.links[m.who].hint = c.links[m.who].hint || heard
-		}
 	}
 	if m.tomb && !sys.makes(noTombstones) {
 		r.Tombstone = 1

@@ -137,11 +137,12 @@ func (sys *system) ask(s *state, p uint8, nodes uint64) {
 // raise sends the largest grant to the nodes with a smaller one.
 func (sys *system) raise(s *state, p uint8, a *grant.Attempt) {
 	me := &s.processes[p]
-	refused := make([]quorum.Token, sys.nodes)
-	for n := range refused {
-		refused[n] = quorum.Token(s.columns[n].links[p].above)
+	me.phase, me.token = raising, 0
+	for _, v := range a.Votes {
+		if v.Outcome == quorum.Granted {
+			me.token = max(me.token, number(v.Token))
+		}
 	}
-	me.phase, me.token = raising, number(grant.RaiseTo(a.Votes, refused))
 	if sys.makes(raisesNothing) {
 		sys.won(s, p, me.token)
 		return
@@ -156,25 +157,22 @@ func (sys *system) raise(s *state, p uint8, a *grant.Attempt) {
 	sys.raised(s, p)
 }
 
-// raised ends a raise when a quorum has the number, or all have answered: it goes on
-// above the counters that were in its way.
+// raised ends a raise when a quorum has the number, or all have answered. Where counters
+// were in its way, all is given back.
 func (sys *system) raised(s *state, p uint8) {
 	me := &s.processes[p]
-	at, out, above := 0, false, me.token
+	at, out := 0, false
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
 		if l.outcome == quorum.Granted && l.granted == me.token {
 			at++
 		}
 		out = out || l.raised
-		above = max(above, l.above, l.granted)
 	}
 	switch {
 	case at >= quorum.Size(sys.nodes):
 		sys.won(s, p, me.token)
 	case out:
-	case above > me.token && !sys.raiseOnce:
-		sys.raise(s, p, sys.attemptOf(s, p))
 	default:
 		sys.giveBack(s, p)
 	}
@@ -248,11 +246,6 @@ func (sys *system) won(s *state, p uint8, t number) {
 	until, _ := a.LeaseUntil(quorum.Token(t))
 	if sys.time != 0 && until <= clock.Instant(s.now) {
 		me.phase = inLine
-		for n := range sys.nodes {
-			if a.Shortest(until)&(1<<n) != 0 && a.Out&(1<<n) == 0 {
-				a.Hinted |= 1 << n
-			}
-		}
 		sys.giveBack(s, p)
 		return
 	}
@@ -393,8 +386,6 @@ func (sys *system) replied(s *state, p, n uint8) {
 			l.raised = false
 			if r.outcome == quorum.Granted {
 				l.granted = r.token
-			} else {
-				l.above = r.token
 			}
 			sys.raised(s, p)
 		}

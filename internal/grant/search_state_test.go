@@ -39,7 +39,6 @@ const (
 	sendReseed
 	sendHand
 	sendRelease
-	sendDrop // of a head that heard nothing
 )
 
 // The modes of a hand.
@@ -53,7 +52,6 @@ const (
 type message struct {
 	kind    uint8
 	mode    uint8 // of a release
-	who     uint8 // of a drop
 	owner   owner
 	next    owner
 	stood   owner // of a hand: that with which the process stood in line
@@ -75,8 +73,6 @@ type answer struct {
 	ticket  number         // of a ticket, or the place that a hand gave
 	reading tick           // when it was asked
 	gone    bool           // of an extension: the key is not there
-	deaf    uint8          // the head that heard nothing, from 1
-	heard   bool           // a head was told
 }
 
 // told is a push on its way.
@@ -99,17 +95,14 @@ type link struct {
 	outcome quorum.Outcome // in the attempt that is open
 	granted number
 	until   tick
-	bits    uint8 // of the attempt: asked, out, hinted
+	bits    uint8 // of the attempt: asked, out, hinted, told of its place
 	expects bool  // the reply to a release is out
 	said    bool  // it has come
 	place   number
 	token   number // granted to the next owner
-	deaf    uint8
-	heard   bool
 	raised  bool
 	confirm quorum.Outcome // of the extension that is out
 	gone    bool           // by which the key is not there
-	above   number         // the counter that a raise was refused for
 	has     owner          // the node has said that it is there, and it was not released since
 	over    bool           // it had no room: the search goes no further here
 	doubt   uint8          // owners of which something may still come, one bit each
@@ -148,7 +141,6 @@ type process struct {
 	stood  owner  // of a lock: that with which the process stood in line, before it passed it on; Nobody: it did not
 	inside bool   // the attempt, or the lock, is passed on
 	handed owner  // that its last releases were of
-	drops  uint8  // a head that heard of its grant nowhere, from 1
 	stands uint8  // the nodes whose grants made it the holder, one bit each
 	ahead  uint8  // who stood on a quorum when it began, and waits still; a bit each
 }
@@ -263,7 +255,8 @@ func (sys *system) fresh(s *state, p uint8) owner {
 // attemptOf and keep have the rules' own attempt made of what is in the links.
 func (sys *system) attemptOf(s *state, p uint8) *grant.Attempt {
 	a := grant.NewAttempt(sys.nodes)
-	a.All, a.Late = s.processes[p].all, s.processes[p].late
+	me := &s.processes[p]
+	a.All, a.Late = me.all, me.late
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
 		a.Votes[n] = quorum.Vote{Outcome: l.outcome, Token: quorum.Token(l.granted)}
@@ -271,6 +264,11 @@ func (sys *system) attemptOf(s *state, p uint8) *grant.Attempt {
 		a.Sent |= uint64(l.bits) & 1 << n
 		a.Out |= uint64(l.bits) >> 1 & 1 << n
 		a.Hinted |= uint64(l.bits) >> 2 & 1 << n
+		if sys.makes(raisesUntold) {
+			continue
+		}
+		a.Told |= uint64(l.bits) >> 3 & 1 << n
+		a.Unplaced = a.Unplaced || me.place == 0 && l.expects
 	}
 	return a
 }
@@ -280,7 +278,7 @@ func (sys *system) keep(s *state, p uint8, a *grant.Attempt) {
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
 		l.outcome, l.granted, l.until = a.Votes[n].Outcome, number(a.Votes[n].Token), tick(a.Until[n])
-		l.bits = uint8(a.Sent>>n&1 | a.Out>>n&1<<1 | a.Hinted>>n&1<<2)
+		l.bits = uint8(a.Sent>>n&1 | a.Out>>n&1<<1 | a.Hinted>>n&1<<2 | a.Told>>n&1<<3)
 	}
 }
 
@@ -288,7 +286,7 @@ func (sys *system) keep(s *state, p uint8, a *grant.Attempt) {
 func (sys *system) forgetAttempt(s *state, p uint8) {
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
-		l.outcome, l.granted, l.until, l.bits, l.raised, l.above = quorum.Pending, 0, 0, 0, false, 0
+		l.outcome, l.granted, l.until, l.bits, l.raised = quorum.Pending, 0, 0, 0, false
 	}
 	s.processes[p].all, s.processes[p].late = false, false
 }
@@ -297,7 +295,7 @@ func (sys *system) forgetAttempt(s *state, p uint8) {
 func (sys *system) forgetPlace(s *state, p uint8) {
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
-		l.expects, l.said, l.place, l.token, l.deaf, l.heard = false, false, 0, 0, 0, false
+		l.expects, l.said, l.place, l.token = false, false, 0, 0
 	}
 	s.processes[p].place, s.processes[p].handed = 0, scriptmodel.Nobody
 }

@@ -230,9 +230,6 @@ func (sys *system) decides(s *state, p uint8, yield yieldState) {
 			do(stepLapse, func(s *state) { sys.leave(s, p) })
 		}
 	}
-	if me.phase != dead && sys.mayDrop(s, p) {
-		do(stepDrop, func(s *state) { sys.drop(s, p) })
-	}
 	if waits := me.phase == tickets || me.phase == inLine || me.phase == raising; waits {
 		if p >= sys.processes-sys.leaver && sys.room(s, p) {
 			do(stepLeave, func(s *state) { sys.leave(s, p) })

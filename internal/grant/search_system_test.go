@@ -29,12 +29,9 @@ const (
 	refusalUndoes                           // a refusal undoes a grant
 	othersNeverAsked                        // after a push only nodes that push count
 	endedPushIgnored                        // a push of an attempt that was given back is ignored
-	unwantedKept                            // a grant of an attempt that nobody goes on with is not handed on
 	leavesInPeace                           // a leaver calls nobody
 	givesBackInPeace                        // what is given back calls nobody
 	passesOverDeaf                          // who does not hear is dropped at once
-	dropsAtOnce                             // who heard on no node is dropped before it can hear again
-	dropsDeafByOne                          // who did not hear on one node is dropped on all
 	passesAnyKey                            // a pass swaps whatever key is there
 	trustsSilence                           // a pass of unknown outcome counts as a grant
 	forgetsTheOld                           // after such a pass only the new owner is released
@@ -50,7 +47,7 @@ const (
 	handsByID                               // who stands in line by its id alone releases by a hand
 	ignoresQueue                            // a stranger that should looks at no queue
 	raisesNothing                           // the largest of unequal numbers is the token, without a raise
-	raisesUntold                            // nodes that said another place are not told while a raise is out
+	raisesUntold                            // a raise goes out before all nodes know the place
 )
 
 // system is the hand-over of one name over the scripts' model and the rules of package
@@ -79,7 +76,6 @@ type system struct {
 	extends   bool  // holders lengthen their leases, where time runs
 	forgets   uint8 // nodes that may forget all, one at a time
 	bumps     uint8 // counters that may move for another name
-	raiseOnce bool  // a raise that a counter is in the way of is not repeated above it
 	quiet     bool  // a holder's sign of life may end
 	still     bool  // nobody looks again after it has given something back
 	lean      bool  // numbers that only grow are brought down
@@ -128,7 +124,6 @@ const (
 	stepCount          // another name moves a node's counter
 	stepForget         // a node loses its memory, and abstains
 	stepRejoin         // it votes again, and knows who waits
-	stepDrop           // a head that heard nothing is dropped
 	stepBeat           // a sign of life, where time runs
 )
 
@@ -154,7 +149,7 @@ func (sys *system) Describe(st search.Step) string {
 		stepPass: "%s hands on to its next goroutine", stepTakePass: "%s's writer comes to the pass at node %d",
 		stepCalls: "%s releases, and grants nothing", stepExtend: "%s has its lease lengthened", stepCount: "another name moves the counter of node %d",
 		stepForget: "node %d forgets", stepRejoin: "node %d votes again",
-		stepDrop: "%s has one dropped that heard nothing", stepBeat: "%s says at node %d that it lives",
+		stepBeat: "%s says at node %d that it lives",
 	}[st.Kind]
 	who := string('A' + rune(st.A))
 	switch st.Kind {
@@ -174,7 +169,7 @@ func (sys *system) Weight(st search.Step) int {
 	switch st.Kind {
 	case stepDeliver, stepReply, stepPush, stepCall, stepTakePass:
 		return 8
-	case stepRelease, stepPass, stepCalls, stepExtend, stepBegin, stepGather, stepLate, stepMend, stepBreak, stepDrop:
+	case stepRelease, stepPass, stepCalls, stepExtend, stepBegin, stepGather, stepLate, stepMend, stepBreak:
 		return 3
 	default:
 		return 1

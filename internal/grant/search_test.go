@@ -63,7 +63,7 @@ func TestSearchGrantBeside(t *testing.T) {
 		{"extensions", system{nodes: 3, processes: 3, turns: 2, time: 16, polls: 20, extends: true}},
 		{"extensions and passes, commands late and pushes lost", system{nodes: 3, processes: 3, turns: 3, row: 2, time: 16, polls: 20, unknown: 2, lost: 2, extends: true}},
 		{"counters move", system{nodes: 3, processes: 3, turns: 3, row: 2, bumps: 3, polls: 20}},
-		{"counters move, and raises are not repeated", system{nodes: 3, processes: 3, turns: 3, row: 2, bumps: 4, polls: 20, raiseOnce: true}},
+		{"counters move, five nodes", system{nodes: 5, processes: 3, turns: 3, row: 2, bumps: 4, polls: 20}},
 		{"a new place after each turn", system{nodes: 3, processes: 3, turns: 3, anew: true, leaver: 1, lost: 1, polls: 20}},
 		{"a new place after each turn, passes, commands late", system{nodes: 3, processes: 3, turns: 4, row: 2, anew: true, calls: true, unknown: 2, breaks: 2, polls: 20}},
 		{"a new place after each turn, with time, all at once", system{nodes: 3, processes: 3, turns: 3, row: 2, anew: true, time: 18, forgets: 1, extends: true, unknown: 2, lost: 2, polls: 20}},

@@ -105,14 +105,6 @@ var queueCases = []struct {
 		shows: "key=other 7=40" + entry(idA, ownerA, 50),
 	},
 	{
-		name: "who hears nothing is dropped, and the next is called", given: aHolds + bWaits + "\nDEL,name\nZADD,redlock:queue:name,10," + idA + ",10," + idA + " " + ownerA, hears: []string{idB},
-		call: call{lua.ReleaseBatchScript, []string{"name"}, []any{1, "nobody's", idA, 3}}, reply: "0", shows: "key= 7=40" + entry(idB, ownerB, 30) + ` B hears "name"`,
-	},
-	{
-		name: "who hears again keeps its place", given: aHolds + bWaits + "\nDEL,name\nZADD,redlock:queue:name,10," + idA + ",10," + idA + " " + ownerA, hears: []string{idA, idB},
-		call: call{lua.ReleaseBatchScript, []string{"name"}, []any{1, "nobody's", idA, 3}}, reply: "0", shows: "key= 7=40" + entry(idA, ownerA, 10) + entry(idB, ownerB, 30) + ` A hears "name"`,
-	},
-	{
 		name: "a raise says what the stripe has", given: aHolds,
 		call: call{lua.RaiseScript, []string{"name", lua.NodeKey}, []any{held, 7, 39, "e1"}}, reply: "40", shows: "key=" + held + " 7=40",
 	},

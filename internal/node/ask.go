@@ -39,7 +39,6 @@ type Asks struct {
 	Handed   bool             // the release before put it in line, and nothing was asked since
 	said     []grant.Standing // what the nodes said then; nil: it asked for its place
 	unsaid   uint64           // nodes that have not said it yet
-	told     uint64           // nodes that were told of another place
 }
 
 // asked is which nodes were asked; mu is held.

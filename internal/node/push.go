@@ -46,7 +46,7 @@ func (n *Node) settlePushes() {
 
 // settlePush takes in one of them; silent is why the node does not vote. mu is held.
 func (n *Node) settlePush(p push, silent error) {
-	if silent != nil || n.doubt() != nil || grant.MeaningOf(p.Push, n.epoch, p.round.Claim.Owner, false, true) != grant.Grants {
+	if silent != nil || n.doubt() != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
 		return // a look finds it, once the node votes
 	}
 	since := clock.Instant(p.Reading * int64(time.Millisecond))

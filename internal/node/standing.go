@@ -107,7 +107,8 @@ func handReply(cmd any, i, locks int) (reply, more int64) {
 func (r *Round) GoOn() {
 	r.TakePushes()
 	a, all := r.Asks, uint64(1)<<len(r.Votes)-1
-	a.said, a.unsaid, a.attempt.Out, a.Handed = make([]grant.Standing, len(r.Votes)), all, all, true
+	a.said, a.unsaid, a.Handed = make([]grant.Standing, len(r.Votes)), all, true
+	a.attempt.Out, a.attempt.Unplaced = all, true
 }
 
 // stand takes in what node i's reply to that release said.
@@ -142,7 +143,8 @@ func (r *Round) Unplaced() bool {
 
 // Placed takes in the places that the nodes have said so far. place is the one that is the
 // same on all; 0: it is not known yet. The nodes that said another are noted as asked:
-// they are to be told of it. lost says that too few nodes say one.
+// they are to be told of it, unless the lock is there already. lost says that too few
+// nodes say one.
 func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,14 +157,17 @@ func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 		if !ok {
 			return quorum.NoTicket, 0, a.unsaid == 0
 		}
-		a.Position, r.Claim.Place = found, found
+		a.Position, r.Claim.Place, a.attempt.Unplaced = found, found, false
+	}
+	if step, _, _ := a.attempt.Next(); step == grant.Hold {
+		return a.Position, 0, false
 	}
 	for i, s := range a.said {
-		if (a.unsaid|a.told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.Position && int64(s.Token) < a.Position { //nolint:gosec // below 2^53
+		if (a.unsaid|a.attempt.Told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.Position && int64(s.Token) < a.Position { //nolint:gosec // below 2^53
 			tell |= 1 << i
 		}
 	}
-	a.told |= tell
+	a.attempt.Told |= tell
 	a.attempt.Ask(tell)
 	return a.Position, tell, false
 }

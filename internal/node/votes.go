@@ -71,8 +71,10 @@ func raiseVote(reply, t int64) (quorum.Vote, error) {
 	switch {
 	case reply == 1:
 		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(t)}, nil //nolint:gosec // positive
-	case reply == 0 || reply > 1:
-		return quorum.Vote{Outcome: quorum.Taken}, errors.New("the stripe is above the token, or the key is not ours any more")
+	case reply > 1: // the least that another raise may go to
+		return quorum.Vote{Outcome: quorum.Taken, Token: quorum.Token(reply)}, errors.New("the stripe is above the token")
+	case reply == 0:
+		return quorum.Vote{Outcome: quorum.Taken}, errors.New("the key is not ours any more")
 	case reply == -1:
 		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
 	default:

@@ -6,9 +6,6 @@ const Granted = 2
 // Yours is what LookIn says of a name that its owner has: it was granted.
 const Yours = -3
 
-// EntryOfTheDeaf is a release's mode: the waiter's entry goes, unless it hears a call.
-const EntryOfTheDeaf uint8 = 3
-
 // Entry is what an owner stands in line with, beside its waiter's place: a release may
 // grant to it. Place 0 is none.
 type Entry struct {
@@ -328,9 +325,6 @@ func (n *Granting) ReleaseIn(now Tick, r LineRelease) (gone int, woken Waiter) {
 		out := n.remove(r.Waiter, Nobody)
 		out = n.remove(r.Waiter, r.Owner) || out
 		wake = wake || out && free
-	case r.Entry == EntryOfTheDeaf && n.Deaf&(1<<r.Waiter) != 0:
-		out := n.removeDeaf(r.Waiter)
-		wake = wake || out && free
 	case r.Entry == EntryStays && r.Push:
 		n.leave(r.Waiter, r.Owner, Nobody)
 		if r.Next != Nobody && !n.Holds(0, r.Next) && (n.Dead[r.Next-1] == 0 || r.Flaw.has(EnterDead)) {
@@ -343,14 +337,6 @@ func (n *Granting) ReleaseIn(now Tick, r LineRelease) (gone int, woken Waiter) {
 		return gone, NoWaiter
 	}
 	return gone, n.rouse(r.Waiter)
-}
-
-func (n *Granting) removeDeaf(w Waiter) bool {
-	if head, ok := n.at(0); ok && head.owner == Nobody && head.waiter == w {
-		n.drop(head)
-		return true
-	}
-	return n.remove(w, Nobody)
 }
 
 // rouse calls the line, in its order, up to the first that hears it, or to me.
@@ -393,18 +379,17 @@ type Hand struct {
 	Flaw    Flaw
 }
 
-// Handed is what it does: the replies, the head that did not hear, who was told that it
-// has the lock, and who was called.
+// Handed is what it does: the replies, who was told that it has the lock, and who was
+// called.
 type Handed struct {
 	Reply, More int
-	Deaf        Waiter
 	Push        Push
 	Woken       Waiter
 }
 
 // Hand releases the lock, and grants it to the first in line.
 func (n *Granting) Hand(now Tick, h Hand) Handed {
-	out := Handed{Deaf: NoWaiter, Push: noPush, Woken: NoWaiter}
+	out := Handed{Push: noPush, Woken: NoWaiter}
 	k := &n.Keys[0]
 	mine := k.Owner == h.Owner
 	if !n.Waited && !h.Goes {
@@ -508,7 +493,6 @@ func (n *Granting) grantHead(now Tick, h Hand, me Waiter, next Owner, enters boo
 	}
 	n.Stripes[h.Stripe] = Number(to)
 	if head.waiter != me && n.Deaf&(1<<head.waiter) != 0 {
-		out.Deaf = head.waiter
 		return
 	}
 	n.Keys[0] = Key{with, end(now, h.Life)}

@@ -215,18 +215,15 @@ func (g *granting) look(rnd *rand.Rand, w scriptmodel.Waiter, reading scriptmode
 
 // release is release.lua or release_batch.lua, with and without an entry.
 func (g *granting) release(rnd *rand.Rand, reading scriptmodel.Tick) (what string, got, want []any) {
-	r := scriptmodel.LineRelease{Release: scriptmodel.Release{Owner: g.likelyHolder(rnd)}, Entry: uint8(rnd.IntN(5))}
+	r := scriptmodel.LineRelease{Release: scriptmodel.Release{Owner: g.likelyHolder(rnd)}, Entry: uint8(rnd.IntN(4))}
 	r.Waiter = processOf(r.Owner)
-	if r.Entry == scriptmodel.EntryOfTheDeaf {
-		r.Waiter = scriptmodel.Waiter(rnd.IntN(scriptmodel.Waiters))
-	}
 	keys := []string{waited}
 	if rnd.IntN(4) == 0 {
 		r.Tombstone = anyLife(rnd)
 		keys = append(keys, longTombstone(r.Owner))
 	}
 	script, args := "release_batch", []any{1, longValue(r.Owner)}
-	if r.Entry == 4 {
+	if r.Entry == 3 {
 		script, args, r.Entry, r.Waiter = "release", args[1:], scriptmodel.EntryUnknown, scriptmodel.NoWaiter
 	}
 	if r.Tombstone != 0 {
@@ -247,11 +244,7 @@ func (g *granting) release(rnd *rand.Rand, reading scriptmodel.Tick) (what strin
 	reply := g.run(script, keys, args...)
 	gone, woken := g.node.ReleaseIn(0, r)
 	was, _ := g.told()
-	calls := called(woken)
-	if r.Entry == scriptmodel.EntryOfTheDeaf && g.node.Deaf&(1<<r.Waiter) == 0 {
-		calls = append([]scriptmodel.Waiter{r.Waiter}, calls...) // which proves that it hears
-	}
-	return fmt.Sprintf("%s %+v", script, r), []any{int(reply[0]), was}, []any{gone, calls}
+	return fmt.Sprintf("%s %+v", script, r), []any{int(reply[0]), was}, []any{gone, called(woken)}
 }
 
 // hand is hand.lua or hand_one.lua.
@@ -287,8 +280,8 @@ func (g *granting) hand(rnd *rand.Rand, reading scriptmodel.Tick) (what string, 
 	g.do(err)
 	out := g.node.Hand(0, h)
 	woken, push := g.told()
-	want = []any{out.Reply, out.More, out.Deaf, called(out.Woken), out.Push}
-	return fmt.Sprintf("%s %+v", script, h), append(handReply(script, reply), woken, push), want
+	want = []any{out.Reply, out.More, called(out.Woken), out.Push}
+	return fmt.Sprintf("%s %+v", script, h), append(handReply(reply), woken, push), want
 }
 
 func called(w scriptmodel.Waiter) []scriptmodel.Waiter {
@@ -299,19 +292,12 @@ func called(w scriptmodel.Waiter) []scriptmodel.Waiter {
 }
 
 // handReply is a reply of one name in the model's terms.
-func handReply(script string, reply any) []any {
+func handReply(reply any) []any {
 	list, ok := reply.([]any)
 	if !ok {
-		return []any{int(reply.(int64)), 0, scriptmodel.NoWaiter}
+		return []any{int(reply.(int64)), 0}
 	}
-	deaf := scriptmodel.NoWaiter
-	if len(list) > 2 {
-		if script == "hand" && list[2] != int64(1) {
-			return list
-		}
-		_, _ = fmt.Sscanf(list[len(list)-1].(string), "waiter-%d", &deaf)
-	}
-	return []any{int(list[0].(int64)), int(list[1].(int64)), deaf}
+	return []any{int(list[0].(int64)), int(list[1].(int64))}
 }
 
 // compareGranting runs random sequences, and compares replies, messages, and all that
@@ -319,7 +305,7 @@ func handReply(script string, reply any) []any {
 func compareGranting(t *testing.T, addr string, sequences int) {
 	t.Helper()
 	g := newGranting(t, addr)
-	pushed, deaf, own := 0, 0, 0
+	pushed, unheard, own := 0, 0, 0
 	for seed := range uint64(sequences) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		g.install(ours, 0)
@@ -341,15 +327,15 @@ func compareGranting(t *testing.T, addr string, sequences int) {
 			if on != g.node {
 				t.Fatalf("seed %d: the node has\n%+v; want\n%+v\nbefore\n%+v\nafter %q", seed, on, g.node, before, g.log)
 			}
-			if len(want) == 5 {
-				pushed += btoi(want[4].(scriptmodel.Push).To != scriptmodel.NoWaiter)
-				deaf += btoi(want[2] != scriptmodel.NoWaiter)
+			if len(want) == 4 {
+				pushed += btoi(want[3].(scriptmodel.Push).To != scriptmodel.NoWaiter)
+				unheard += btoi(want[0] == scriptmodel.Done && g.node.Number(0) > before.Number(0))
 				own += btoi(want[1].(int) < 0)
 			}
 		}
 	}
-	t.Logf("%d grants by push, %d that nobody heard, %d to the next owner", pushed, deaf, own)
-	if pushed < sequences || deaf < sequences/4 || own < sequences/4 {
+	t.Logf("%d grants by push, %d that nobody heard, %d to the next owner", pushed, unheard, own)
+	if pushed < sequences || unheard < sequences/4 || own < sequences/4 {
 		t.Error("so few show little")
 	}
 }

@@ -40,9 +40,9 @@ var natives = map[string]func(*scriptCall){
 	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*scriptCall).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
 	"8b151f600bd9278b3f825449ad146703c3eba2b9": (*scriptCall).release,
-	"22fe8b0343ddef4bd0c2504dff28b54542f71ee4": (*scriptCall).releaseBatch,
-	"bb3d57180308e1167c63d364a38ba45d4eeff5cd": (*scriptCall).hand,
-	"c8a841642abdebfc5949c86a63fd08f06c0a9e55": (*scriptCall).handOne,
+	"7ff060e9eff086be1942f86af300c53026cddbce": (*scriptCall).releaseBatch,
+	"3cf4880ab33d6d36b1349dc79bccb2967f4b464e": (*scriptCall).hand,
+	"4e21c0d6db59ad2fc33f4b19aca3736b26ddfeaa": (*scriptCall).handOne,
 	"0cfa2febea0e0d0667127094d9047e5fe97cf3ae": (*scriptCall).readRecord,
 	// chaos/plain.go
 	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*scriptCall).deleteIfOurs,
@@ -55,9 +55,9 @@ var queueing = map[string]func(keys int) int{
 	"98c738493c657261e039ee14defb811faee4f724": func(int) int { return 5 },
 	"aa26807c4dd2f918e04463464c0a157917b1e1b6": func(keys int) int { return 1 + 4*(keys-1)/2 },
 	"8b151f600bd9278b3f825449ad146703c3eba2b9": func(keys int) int { return keys },
-	"22fe8b0343ddef4bd0c2504dff28b54542f71ee4": func(keys int) int { return 1 + keys },
-	"bb3d57180308e1167c63d364a38ba45d4eeff5cd": func(keys int) int { return 1 + 3*(keys-1) },
-	"c8a841642abdebfc5949c86a63fd08f06c0a9e55": func(int) int { return 4 },
+	"7ff060e9eff086be1942f86af300c53026cddbce": func(keys int) int { return 1 + keys },
+	"3cf4880ab33d6d36b1349dc79bccb2967f4b464e": func(keys int) int { return 1 + 3*(keys-1) },
+	"4e21c0d6db59ad2fc33f4b19aca3736b26ddfeaa": func(int) int { return 4 },
 }
 
 // IsNative tells whether a script is a Go function here.

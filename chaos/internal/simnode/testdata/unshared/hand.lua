@@ -13,8 +13,6 @@
 --   > 0 in line: the place
 --     0 not in line here
 --   < 0 granted, and ours: less the token
---   then, for each name whose head did not hear that it was granted to it, the
---   name's number (from 1) and the head's id: that grant was taken back
 -- atomic because an entry is an acquire that has not run yet, and this runs it: what
 -- acquire.lua says of counter and key holds here. It is loaded where those are that
 -- vote, since a grant is a vote.
@@ -26,8 +24,8 @@
 -- hear it learns of it by the next one (look.lua). An entry goes when it is granted.
 -- Where nothing is granted, the line is called as release.lua does it: where the hint is -1
 -- or this node's epoch is another, the head takes no push or heard none, the counter is at
--- its end, or PUBLISH is refused. A head that does not hear keeps its place for 700 ms: its
--- connection may be broken only.
+-- its end, or PUBLISH is refused. What a head did not hear is taken back, and it keeps its
+-- place for 700 ms: its connection may be broken only.
 -- The next owner stands behind all that wait and above the counter; with a hint of -1 not
 -- where nobody else waits: the name is free for all, then. This is its first ask, so a
 -- tombstone keeps it out. Where the key is not ours, the entry with
@@ -49,7 +47,7 @@ if not val[n + 1] and not id then
   return out
 end
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))
-local base, votes, held, counted, deaf, alive = tonumber(rec[2] or 0), rec[1] == ARGV[1], {}, {}, {}, false
+local base, votes, held, counted, alive = tonumber(rec[2] or 0), rec[1] == ARGV[1], {}, {}, false
 
 -- first is the living head but for ended attempts of our own: its id, place, reading,
 -- and the member that says which owner it waits with.
@@ -111,9 +109,7 @@ for i = 1, n do
       call('SET', key, holder, 'PX', '3000')
       local heard = who == id or pcall('PUBLISH', 'redlock:wake:' .. who,
         'redlock:push\n' .. ARGV[1] .. '\n' .. token .. '\n' .. reading .. '\n' .. holder .. '\n' .. key)
-      if heard == 0 then
-        deaf[#deaf + 1], deaf[#deaf + 2] = i, who
-      elseif type(heard) ~= 'table' then
+      if heard ~= 0 and type(heard) ~= 'table' then
         reply = 2
         if place > 0 then call('ZREM', queue, who, with) end
         if who == id then more = -c else pcall('PEXPIRE', 'redlock:live:' .. who, '700', 'LT') end
@@ -156,5 +152,4 @@ for i = 1, n do
   held[key], counted[stripe] = holder, c
   out[i], out[n + i] = reply, more
 end
-for i = 1, #deaf do out[2 * n + i] = deaf[i] end
 return out

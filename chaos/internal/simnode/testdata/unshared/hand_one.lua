@@ -5,7 +5,7 @@
 --         its id, its clock's reading (ms), the owner of the attempt with which it
 --         goes on, and of that with which it stood (empty: with none)
 -- returns, where nobody waits for it and no id is given, 1 deleted; 0 absent or another's
---   else hand.lua's two integers, and the id of a head that did not hear
+--   else hand.lua's two integers
 -- atomic as hand.lua.
 local call, pcall = redis.call, redis.pcall
 local key, owner, id, after = KEYS[1], ARGV[1], ARGV[5], ARGV[7]
@@ -17,7 +17,7 @@ if not id and (not val[2] or call('EXISTS', queue) == 0) then return holder == o
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', stripe)
 local votes, c = rec[1] == ARGV[2], math.max(tonumber(rec[2] or 0), tonumber(rec[3] or 0))
 local mine, buried, calls = votes and goes and id .. ' ' .. after, val[3], ARGV[3] == '-1'
-local reply, more, there, deaf = 0, 0, nil, nil
+local reply, more, there = 0, 0, nil
 
 -- first and rouse are hand.lua's.
 local function first()
@@ -67,9 +67,7 @@ if holder == owner then
     call('SET', key, heir, 'PX', '3000')
     local heard = who == id or pcall('PUBLISH', 'redlock:wake:' .. who,
       'redlock:push\n' .. ARGV[2] .. '\n' .. token .. '\n' .. reading .. '\n' .. heir .. '\n' .. key)
-    if heard == 0 then
-      deaf = who
-    elseif type(heard) ~= 'table' then
+    if heard ~= 0 and type(heard) ~= 'table' then
       reply = 2
       if place > 0 then call('ZREM', queue, who, with) end
       if who == id then more = -c else pcall('PEXPIRE', 'redlock:live:' .. who, '700', 'LT') end
@@ -106,4 +104,4 @@ elseif mine and more == 0 and not buried then
     call('SET', 'redlock:waiting', '1', 'PX', '3000')
   end
 end
-return {reply, more, deaf}
+return {reply, more}

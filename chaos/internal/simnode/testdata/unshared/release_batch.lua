@@ -5,8 +5,6 @@
 --           0 as release.lua
 --           1 it has had its turn, or waits no longer: its entry goes too
 --           2 it goes on waiting: its entry stays, and it is not woken itself
---           3 it heard nothing of a grant (hand.lua), on any node: its entry goes,
---             unless it hears a call now
 --         and where it takes grants by push, its clock's reading (ms), n places (empty:
 --         this one takes none) and n owners of the attempts with which it goes on: by
 --         mode 2 theirs comes for this owner's entry (empty: none comes). No other entry
@@ -61,14 +59,9 @@ end
 for i = 1, n do
   local queue, mode = 'redlock:queue:' .. KEYS[i], id and ARGV[modes + i] or '0'
   local pushes, wake = sign and ARGV[modes + n + 1 + i] ~= '', mine[i]
-  if mode == '1' or mode == '3' and call('PUBLISH', 'redlock:wake:' .. id, KEYS[i]) == 0 then
+  if mode == '1' then
     local own = id .. ' ' .. ARGV[1 + i]
-    if mode == '3' then
-      local pair = call('ZRANGE', queue, '0', '1', 'WITHSCORES')
-      own = pair[1] == id and pair[4] == pair[2] and pair[3] or id
-      if string.sub(own, 1, #id + 1) ~= id .. ' ' then own = id end
-    end
-    local gone = pushes and mode == '1' and out(queue, own) or call('ZREM', queue, id, own)
+    local gone = pushes and out(queue, own) or call('ZREM', queue, id, own)
     if type(gone) == 'number' and gone > 0 then
       wake = wake or call('EXISTS', KEYS[i]) == 0
     end
