@@ -83,7 +83,7 @@ func TestHunt(t *testing.T) {
 func hunt(t *testing.T, o order) found {
 	t.Helper()
 	if o.Scenario != "" {
-		return perform(t, o.Scenario)
+		return perform(t, o.Scenario, max(o.Seed, 1))
 	}
 	var f found
 	for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost; f.Took = time.Since(start) {
@@ -104,8 +104,8 @@ func hunt(t *testing.T, o order) found {
 	return f
 }
 
-// perform plays a scenario, with leases that are lengthened.
-func perform(t *testing.T, name string) (f found) {
+// perform plays a scenario, with leases that are lengthened, and the latencies of a seed.
+func perform(t *testing.T, name string, seed uint64) (f found) {
 	t.Helper()
 	s, ok := chaos.FindScenario(name)
 	kit, err := chaos.ScenarioKit(chaos.NameRenewing)
@@ -113,13 +113,13 @@ func perform(t *testing.T, name string) (f found) {
 		t.Fatalf("scenario %q: found %t, %v", name, ok, err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		stage, err := chaos.NewVirtual(1, s.Nodes)
+		stage, err := chaos.NewVirtual(seed, s.Nodes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		records, err := s.Play(t.Context(), stage, kit, true)
 		v := s.Judge().Judge(records)
-		f = found{Plans: 1, Rounds: v.Rounds, Won: v.Won, Broken: v.Broken()}
+		f = found{Seed: seed, Plans: 1, Rounds: v.Rounds, Won: v.Won, Broken: v.Broken()}
 		if len(v.Violations) > 0 {
 			f.First = v.Violations[0].String()
 		}
