@@ -202,7 +202,7 @@ func (c *setCall) run(ctx context.Context, wait bool) (*MultiLock, error) {
 func (c *setCall) enter(ctx context.Context) error {
 	for i := 0; c.terms.reentry && i < len(c.keys); i++ {
 		c.locker.cfg.recorder.counters.calls.Add(1)
-		lock, err := c.locker.reenter(ctx, c.keys[i])
+		lock, err := c.locker.reenter(ctx, c.keys[i], c.terms.shared)
 		if err == nil {
 			c.locks[i], c.entered = lock, c.entered.With(i)
 			continue
@@ -314,7 +314,9 @@ func (c *setCall) waitFor(ctx context.Context, i int) error {
 	}
 }
 
-func (c *setCall) acquireTerms() acquire.Terms { return acquire.Terms{TTL: c.terms.ttl} }
+func (c *setCall) acquireTerms() acquire.Terms {
+	return acquire.Terms{TTL: c.terms.ttl, Shared: c.terms.shared}
+}
 
 // hold makes a lock of a grant. How long it is held at most is not known before the set
 // is complete.

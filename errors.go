@@ -20,6 +20,9 @@ var (
 	ErrLost = errors.New("redlock: lost")
 	// ErrReleased: the lock ended because it was released.
 	ErrReleased = errors.New("redlock: released")
+	// ErrUpgrade: an exclusive hold was asked for inside a shared one of the same name
+	// (WithReentry, WithShared). Two who do that would wait for each other for ever.
+	ErrUpgrade = errors.New("redlock: inside a shared hold")
 	// ErrMaxHold: the lock ended because WithMaxHold's bound passed.
 	ErrMaxHold = errors.New("redlock: held for its maximum")
 	// ErrClosed: the Locker was closed.

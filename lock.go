@@ -60,7 +60,9 @@ func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *
 	if g.Short { // most are released before
 		lock.renewAt = min(lock.renewAt, lock.since.Add(grant.ExtendAfter))
 	}
-	l.queue.CountHold(g.Claim.Key)
+	if !g.Claim.Shared {
+		l.queue.CountHold(g.Claim.Key)
+	}
 	if !l.scheduler.add(lock, lock.begun(t, g.Asked)) {
 		l.acquirer.GiveBack(g.Claim, t.ttl)
 		t.call.failed++
@@ -210,7 +212,11 @@ func (l *Lock) Context() context.Context {
 
 // carry puts the token into a context, and the hold if it is shared.
 func (l *Lock) carry(ctx context.Context) context.Context {
-	ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))
+	if l.claim.Shared {
+		ctx = tokenctx.WithShared(ctx, l.resource, uint64(l.Token()))
+	} else {
+		ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))
+	}
 	if l.shared != nil {
 		ctx = l.shared.carry(ctx)
 	}

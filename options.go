@@ -66,6 +66,7 @@ type terms struct {
 	wait    time.Duration // 0: no bound
 	barging bool
 	reentry bool
+	shared  bool
 	call    call
 }
 

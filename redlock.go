@@ -166,7 +166,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
 	}
 	if t.reentry {
-		if lock, err := l.reenter(ctx, key); !errors.Is(err, errOutside) {
+		if lock, err := l.reenter(ctx, key, t.shared); !errors.Is(err, errOutside) {
 			return lock, err
 		}
 	}
@@ -175,7 +175,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 		ctx, cancel = context.WithTimeout(ctx, t.wait)
 		defer cancel()
 	}
-	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed})
+	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared})
 	t.call.failed, t.call.turn = g.Failed, Turn(g.Turn)
 	if err != nil {
 		return nil, err

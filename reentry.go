@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // WithReentry lets a hold be entered again. An acquire under a context that
@@ -65,20 +67,21 @@ func (s *sharedHold) handle(ctx context.Context) *Lock {
 }
 
 // reenter returns a handle on the hold of key that ctx carries; errOutside if
-// there is none that could be entered; or why it has ended.
-func (l *Locker) reenter(ctx context.Context, key string) (*Lock, error) {
+// there is none that could be entered; or why it has ended, or can't be entered.
+func (l *Locker) reenter(ctx context.Context, key string, shared bool) (*Lock, error) {
 	link, _ := ctx.Value(holdChainKey{}).(*holdChain)
 	for ; link != nil; link = link.outer {
 		// The innermost decides: one hold of a name follows another.
 		if on := link.hold.lock; on.locker == l && on.claim.Key == key {
-			return link.hold.enter(ctx)
+			return link.hold.enter(ctx, shared)
 		}
 	}
 	return nil, errOutside
 }
 
-// enter returns one more handle, unless the hold has ended.
-func (s *sharedHold) enter(ctx context.Context) (*Lock, error) {
+// enter returns one more handle, unless the hold has ended, or is shared where an
+// exclusive one is wanted.
+func (s *sharedHold) enter(ctx context.Context, shared bool) (*Lock, error) {
 	if cause := s.lock.Err(); cause != nil && !errors.Is(cause, ErrReleased) {
 		return nil, ended("acquire", s.lock.resource, cause)
 	}
@@ -86,6 +89,10 @@ func (s *sharedHold) enter(ctx context.Context) (*Lock, error) {
 	defer s.mu.Unlock()
 	if s.open == 0 {
 		return nil, errOutside
+	}
+	if s.lock.claim.Shared && !shared {
+		return nil, fault.Errorf("redlock: acquire %s: %w: this context is inside a shared hold of the name: release that first, acquire, and read again what it guards",
+			fault.Printable(s.lock.resource), ErrUpgrade)
 	}
 	s.open++
 	handle := s.handle(ctx)

@@ -185,12 +185,17 @@ func (s *scheduler) tick() {
 	}
 }
 
-// together are the locks in groups that are renewed in one call each: their calls
-// wait equally long for a node.
+// together are the locks in groups that are renewed in one call each: they are of one
+// kind, and their calls wait equally long for a node.
 func together(locks []*Lock) [][]*Lock {
-	by := make(map[time.Duration][]*Lock)
+	type kind struct {
+		bound  time.Duration
+		shared bool
+	}
+	by := make(map[kind][]*Lock)
 	for _, l := range locks {
-		by[l.bound()] = append(by[l.bound()], l)
+		of := kind{l.bound(), l.claim.Shared}
+		by[of] = append(by[of], l)
 	}
 	var groups [][]*Lock
 	for _, same := range by {

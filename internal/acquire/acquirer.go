@@ -56,6 +56,7 @@ type Terms struct {
 	TTL     time.Duration
 	Barging bool
 	Fixed   bool // the lease is not lengthened
+	Shared  bool // beside others who share the name
 }
 
 // Turn is how a lock was come by that others may have waited for as well.
@@ -153,6 +154,9 @@ func (a *Acquirer) Await() { a.attempts.Wait() }
 // Acquire takes the lock on key, and waits for it until ctx is done. Where it fails,
 // everything is rolled back, in the background, and the name is the next goroutine's.
 func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, error) {
+	if t.Shared {
+		return a.acquireShared(ctx, key, t)
+	}
 	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.takesPushes())
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
@@ -173,6 +177,9 @@ var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.Err
 // Try makes one attempt to take the lock on key, or two where nodes that were seen not
 // to vote may do so by then.
 func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) {
+	if t.Shared {
+		return a.tryShared(ctx, key, t)
+	}
 	name, ok := a.Queue.Try(key)
 	if !ok {
 		return Grant{}, a.Door.Ended(key, errBusy)

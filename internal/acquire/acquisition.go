@@ -330,6 +330,10 @@ func (a *Acquirer) giveUp(key string) {
 // complete, or when Close had given up all places. A place goes with it, since nobody here
 // goes on with that.
 func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
+	if c.Shared {
+		a.discard(c, lease, node.LeaveNothing, nil)
+		return
+	}
 	entry := node.LeaveNothing
 	if c.Stays {
 		entry = node.LeaveQueue

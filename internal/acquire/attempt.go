@@ -82,7 +82,7 @@ func (a *Acquirer) judge(ctx context.Context, r *node.Round, ttl time.Duration, 
 	}
 	token, raise, why := a.settle(r.Claim, r.Votes, w)
 	if raise != nil {
-		why = a.raised(ctx, raise, token, a.Bound(ttl))
+		token, why = a.raised(ctx, raise, token, a.Bound(ttl))
 	}
 	return a.grant(r, ttl, token, why)
 }
@@ -178,17 +178,20 @@ func (a *Acquirer) settle(c *node.Claim, votes []quorum.Vote, w *node.Sleeper) (
 	return t, r, nil
 }
 
-// raised waits for a raise round to t; nil: a quorum has that token.
-func (a *Acquirer) raised(ctx context.Context, r *node.Round, t quorum.Token, bound time.Duration) error {
+// raised waits for a raise round to t, and returns the token that a quorum has then.
+func (a *Acquirer) raised(ctx context.Context, r *node.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
+	if r.Claim.Shared {
+		return a.raisedShared(ctx, r, t, bound)
+	}
 	_, err := r.Await(ctx, a.Clock, bound, node.RaiseStage(t), nil)
 	r.Close()
 	if err == nil && quorum.SameToken(r.Votes, t) >= a.quorum {
-		return nil
+		return t, nil
 	}
 	for _, v := range r.Votes { // also of a node whose counter was above it
 		t = max(t, v.Token)
 	}
-	return &raceError{above: t}
+	return 0, &raceError{above: t}
 }
 
 // vouched is why the grants of the round are worth less than a quorum; nil: they are

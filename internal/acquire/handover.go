@@ -13,6 +13,10 @@ import (
 // or back to the nodes; pass tells whether it may go on. r, if any, collects that it is
 // gone.
 func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
+	if c.Shared {
+		a.discard(c, lease, node.LeaveNothing, r)
+		return
+	}
 	if pass && a.Enter() {
 		if w, recorded := a.Queue.Next(c.Key); w != nil {
 			a.handTo(w, c, lease, recorded, r)

@@ -27,7 +27,7 @@ type Answer struct {
 func (a *Acquirer) AskAll(ctx context.Context, keys []string, t Terms) []Answer {
 	waiter := a.Sleepers.Get()
 	defer a.Sleepers.Put(waiter)
-	s := multiAttempt{Acquirer: a, ttl: t.TTL, waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys))}
+	s := multiAttempt{Acquirer: a, ttl: t.TTL, shared: t.Shared, waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys))}
 	s.send(keys)
 	s.gather(ctx)
 	s.raise()
@@ -61,6 +61,7 @@ func (a *Acquirer) Return(g *Grant, lease time.Duration) {
 type multiAttempt struct {
 	*Acquirer
 	ttl    time.Duration
+	shared bool
 	waiter *node.Sleeper
 	start  clock.Instant
 	parts  []part
@@ -84,16 +85,20 @@ func (s *multiAttempt) send(keys []string) {
 	rounds := make([]*node.Round, 0, len(keys))
 	for i, key := range keys {
 		p := &s.parts[i]
-		if _, ok := s.Queue.Try(key); !ok {
-			p.refused = errBusy
-			continue
+		if !s.shared {
+			if _, ok := s.Queue.Try(key); !ok {
+				p.refused = errBusy
+				continue
+			}
 		}
 		if !s.Enter() {
-			s.passOn(key)
+			s.done(key)
 			p.refused = fault.ErrClosed
 			continue
 		}
-		p.round = node.NewRound(s.newClaim(key, s.ttl, s.start, 0), len(s.Nodes), s.start, s.waiter)
+		claim := s.newClaim(key, s.ttl, s.start, 0)
+		claim.Shared = s.shared
+		p.round = node.NewRound(claim, len(s.Nodes), s.start, s.waiter)
 		rounds = append(rounds, p.round)
 	}
 	if len(rounds) == 0 {
@@ -101,6 +106,13 @@ func (s *multiAttempt) send(keys []string) {
 	}
 	for _, n := range s.Nodes {
 		n.SubmitAcquires(rounds)
+	}
+}
+
+// done ends an attempt for one name: the next in this Locker's line goes on.
+func (s *multiAttempt) done(key string) {
+	if !s.shared {
+		s.passOn(key)
 	}
 }
 
@@ -188,7 +200,7 @@ func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer
 	} else {
 		if p.raise != nil {
 			left := p.raise.Start.Add(s.Bound(s.ttl)).Sub(s.Clock.Early())
-			p.why = s.raised(ctx, p.raise, p.token, max(left, 0))
+			p.token, p.why = s.raised(ctx, p.raise, p.token, max(left, 0))
 		}
 		g, f = s.grant(p.round, s.ttl, p.token, p.why)
 	}
@@ -198,6 +210,6 @@ func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer
 	}
 	f.Words = s.Door.Refused(ctx, key, p.round.Start, p.round.Claim.Rounds, f)
 	s.Settled()
-	s.passOn(key)
+	s.done(key)
 	return Answer{Err: f.Words, Failure: f}
 }

@@ -44,7 +44,8 @@ type batch struct {
 	at      clock.Instant // when it is sent
 	reading int64         // the same in ms: the sign of life
 
-	releases   []Release // first those that call who waits, then the hands
+	releases   []Release // first those of shared holds, then those that call who waits, then the hands
+	sharers    []Release // the releases of shared holds
 	hands      []Release // the releases that grant
 	pushes     []push
 	groups     []*group
@@ -52,6 +53,7 @@ type batch struct {
 	passes     []*Handover
 	acquires   []*Round
 	bids       []*Round // acquires by a place in line
+	shares     []*Round // acquires of shared holds
 	late       []*Round // asks that do not go: their round is over, or the node gives no vote. It is told of their places by a look
 	probes     []*Round
 	polls      []Poll
@@ -75,6 +77,7 @@ type call struct {
 	releases []Release
 	acquires []*Round
 	bids     bool // the acquires are bids
+	shares   bool // the acquires are of shared holds
 	raise    *Round
 	group    *group
 	pass     *Handover
@@ -95,10 +98,11 @@ func (b *batch) reset() {
 	clear(b.acquires)
 	clear(b.passes)
 	clear(b.bids)
+	clear(b.shares)
 	clear(b.late)
 	clear(b.polls)
 	clear(b.pushes)
-	b.hands, b.pushes = nil, b.pushes[:0]
+	b.sharers, b.hands, b.pushes, b.shares = nil, nil, b.pushes[:0], b.shares[:0]
 	b.releases, b.groups, b.raises, b.passes = b.releases[:0], b.groups[:0], b.raises[:0], b.passes[:0]
 	b.acquires, b.bids, b.late, b.probes, b.polls = b.acquires[:0], b.bids[:0], b.late[:0], b.probes[:0], b.polls[:0]
 	b.calls, b.arena, b.singly = b.calls[:0], b.arena[:0], 0
@@ -109,6 +113,7 @@ func (b *batch) reset() {
 // come behind it.
 func (b *batch) addCalls() {
 	b.addReleases()
+	b.addSharedReleases()
 	b.addHands()
 	b.addPasses()
 	for _, g := range b.groups {
@@ -123,12 +128,13 @@ func (b *batch) addCalls() {
 	}
 	b.addAcquires()
 	b.addBids(size)
+	b.addShares(min(size, lua.ShareBatchSize))
 }
 
 // addReleases makes one plain call of a single rollback, and batches of more, as far
 // as none of them goes alone.
 func (b *batch) addReleases() {
-	rest := b.releases[:len(b.releases)-len(b.hands)]
+	rest := b.releases[len(b.sharers) : len(b.releases)-len(b.hands)]
 	if len(rest) == 1 && rest[0].Entry == LeaveNothing && !rest[0].doubtful {
 		b.add(call{cmd: b.one.releaseCall(rest[0].Claim), releases: rest})
 		return
@@ -150,18 +156,30 @@ func (b *batch) mayHand(r *Release) bool {
 	return r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == LeaveNothing || r.Claim.InLine != "")
 }
 
-// partHands puts the releases last that may grant.
-func (b *batch) partHands() {
-	calls := 0
+// part puts the releases of shared holds first, and those last that may grant.
+func (b *batch) part() {
+	shared, calls := 0, 0
 	for i := range b.releases {
-		if !b.mayHand(&b.releases[i]) {
+		switch b.order(&b.releases[i]) {
+		case 0:
+			shared++
+		case 1:
 			calls++
 		}
 	}
-	if 0 < calls && calls < len(b.releases) {
-		slices.SortStableFunc(b.releases, func(x, y Release) int { return flag(b.mayHand(&x)) - flag(b.mayHand(&y)) })
+	if n := len(b.releases); shared != n && calls != n && shared+calls != 0 {
+		slices.SortStableFunc(b.releases, func(x, y Release) int { return b.order(&x) - b.order(&y) })
 	}
-	b.hands = b.releases[calls:]
+	b.sharers, b.hands = b.releases[:shared], b.releases[shared+calls:]
+}
+
+// order is where in a batch a release goes: one of a shared hold is 0, one that calls who
+// waits 1, and one that may grant 2.
+func (b *batch) order(r *Release) int {
+	if r.Claim.Shared {
+		return 0
+	}
+	return 1 + flag(b.mayHand(r))
 }
 
 // addHands makes one plain call of a single hand, and batches of more.
@@ -223,7 +241,7 @@ func (b *batch) addBids(size int) {
 // grants tells whether the batch asks for grants, each of which counts only with a
 // reading of the node's clock that was taken behind it on the same connection: else a
 // step since the last sample could have ended the lease of a holder.
-func (b *batch) grants() bool { return len(b.acquires)+len(b.bids)+len(b.passes) > 0 }
+func (b *batch) grants() bool { return len(b.acquires)+len(b.bids)+len(b.shares)+len(b.passes) > 0 }
 
 // addSample adds what a sample of the node consists of: its clock. settleTime takes
 // in the reply.

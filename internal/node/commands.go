@@ -116,10 +116,13 @@ func (c intCall) again() redis.Cmder {
 	return c
 }
 
-// raiseCall is raise.lua for one round.
+// raiseCall is raise.lua or raise_shared.lua for one round.
 func (b *batch) raiseCall(r *Round) redis.Cmder {
-	c := r.Claim
-	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", lua.RaiseScript.Hash, 2, &c.Key, lua.NodeKey,
+	c, script := r.Claim, lua.RaiseScript
+	if c.Shared {
+		script = lua.RaiseSharedScript
+	}
+	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", script.Hash, 2, &c.Key, lua.NodeKey,
 		&c.Owner, &c.Stripe, &r.Raise, &b.epoch)}.again()
 }
 
@@ -283,9 +286,10 @@ func (b *batch) nextEntries(releases []Release) {
 	}
 }
 
-// groupCall is extend.lua or reseed.lua for all the claims of a group.
+// groupCall is extend.lua or reseed.lua, or theirs of shared holds, for all the claims of
+// a group.
 func (b *batch) groupCall(g *group) redis.Cmder {
-	reseed, keys := g.script == lua.ReseedScript, 1+len(g.claims)
+	reseed, keys := g.reseeds(), 1+len(g.claims)
 	if reseed {
 		keys += len(g.claims)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// group is one script call for many claims on one node: an extension, or a
+// group is one script call for many claims of one kind on one node: an extension, or a
 // re-seed. answer gets the node's reply, one integer for each claim.
 type group struct {
 	script *lua.Script
@@ -19,6 +19,11 @@ type group struct {
 	start  clock.Instant // of its round
 	first  int           // of an extension: the claims are its locks from here on
 	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
+}
+
+// reseeds tells whether the call puts its claims back.
+func (g *group) reseeds() bool {
+	return g.script == lua.ReseedScript || g.script == lua.ReseedSharedScript
 }
 
 // forget takes out the claims for which gone is true.
@@ -76,8 +81,14 @@ func Extend(nodes []*Node, claims []*Claim, ttls []int64, start clock.Instant) *
 		nodes: nodes, claims: claims, ttls: ttls, Start: start, wake: make(chan struct{}, 1),
 		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
 	}
-	for _, node := range nodes {
-		node.submitGroup(&group{script: lua.ExtendScript, claims: claims, ttls: ttls, start: start, answer: e.answer}, start)
+	for first := 0; first < len(claims); {
+		end, script := ofOneKind(claims, first)
+		for _, node := range nodes {
+			node.submitGroup(&group{
+				script: script, claims: claims[first:end], ttls: ttls[first:end], start: start, first: first, answer: e.answer,
+			}, start)
+		}
+		first = end
 	}
 	return e
 }
@@ -186,26 +197,42 @@ func confirmationOf(replies []int64, k int) confirmation {
 // reseed puts back on node i those of the locks that it has lost and a quorum
 // confirmed in this round; mu is held.
 func (e *Extension) reseed(i int, locks []int) {
-	g := &group{script: lua.ReseedScript, start: e.Start}
+	// A goroutine of the node may be holding our mu: its own queue's mu comes
+	// below ours, never above.
+	if g := e.lost(i, locks, false); g != nil {
+		e.nodes[i].submitReseed(g, lua.ReseedScript)
+	}
+	if g := e.lost(i, locks, true); g != nil {
+		e.nodes[i].submitReseed(g, lua.ReseedSharedScript)
+	}
+}
+
+// lost are those of the locks of one kind that are to be put back on node i; nil: none.
+// mu is held.
+func (e *Extension) lost(i int, locks []int, shared bool) (g *group) {
 	for _, k := range locks {
-		if e.of(i, k).gone && e.verdicts[k] == quorum.Won {
-			g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])
+		if e.claims[k].Shared != shared || !e.of(i, k).gone || e.verdicts[k] != quorum.Won {
+			continue
 		}
+		if g == nil {
+			g = &group{start: e.Start}
+		}
+		g.claims, g.ttls = append(g.claims, e.claims[k]), append(g.ttls, e.ttls[k])
 	}
-	if len(g.claims) == 0 {
-		return
-	}
-	node := e.nodes[i]
+	return g
+}
+
+// submitReseed queues a re-seed. What it puts back is noted when it is answered.
+func (n *Node) submitReseed(g *group, s *lua.Script) {
+	g.script = s
 	g.answer = func(g *group, _ int, o quorum.Outcome, replies []int64, _ error) {
 		for k, c := range g.claims {
 			if o == quorum.Granted && confirmationOf(replies, k).outcome == quorum.Granted {
-				node.markAfter(c, quorum.Granted)
+				n.markAfter(c, quorum.Granted)
 			}
 		}
 	}
-	// A goroutine of the node may be holding our mu: its own queue's mu comes
-	// below ours, never above.
-	node.submitGroup(g, node.Clock.Early())
+	n.submitGroup(g, n.Clock.Early())
 }
 
 // Wait blocks until every lock is decided, limit has passed, or ctx is done. Each

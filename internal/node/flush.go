@@ -106,7 +106,7 @@ func (n *Node) send() {
 // there all the same, by a look, so that the node knows who waits when it votes again.
 func (n *Node) abstain(cause error) {
 	b := &n.batch
-	for _, rounds := range [][]*Round{b.raises, b.acquires, b.bids} {
+	for _, rounds := range [][]*Round{b.raises, b.acquires, b.bids, b.shares} {
 		for _, r := range rounds {
 			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, cause)
 		}
@@ -116,4 +116,5 @@ func (n *Node) abstain(cause error) {
 	}
 	b.late = append(b.late, b.bids...)
 	b.raises, b.acquires, b.bids, b.groups = b.raises[:0], b.acquires[:0], b.bids[:0], b.groups[:0]
+	b.shares = b.shares[:0]
 }

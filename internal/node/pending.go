@@ -91,7 +91,7 @@ func (q *pending) take(b *batch, now clock.Instant) {
 	for i, r := range b.releases {
 		b.releases[i].doubtful = r.Claim.Marks[q.node].Doubtful()
 	}
-	b.partHands()
+	b.part()
 	q.place(b)
 }
 
@@ -133,7 +133,7 @@ func (q *pending) takeGroups(b *batch) {
 		claims += len(q.groups[taken].claims)
 	}
 	for _, g := range q.groups[:taken] {
-		if g.script == lua.ReseedScript {
+		if g.reseeds() {
 			g.forget(func(c *Claim) bool { return c.Over.Load() })
 			for _, c := range g.claims {
 				c.Marks[q.node] = c.Marks[q.node].Again()
@@ -151,12 +151,12 @@ func (q *pending) takeAcquires(b *batch) {
 	taken, votes := 0, b.silent == nil
 	b.singly, q.singly = q.singly, 0
 	for _, r := range q.acquires {
-		if len(b.acquires)+len(b.bids)+len(b.late) == acquiresPerFlush {
+		if len(b.acquires)+len(b.bids)+len(b.shares)+len(b.late) == acquiresPerFlush {
 			break
 		}
 		taken++
 		if r.Claim.Over.Load() {
-			if r.Asks != nil && r.Asks.Position > 0 {
+			if r.Asks != nil && r.Asks.Position > 0 && !r.Claim.Shared {
 				b.late = append(b.late, r)
 			}
 			continue
@@ -168,11 +168,14 @@ func (q *pending) takeAcquires(b *batch) {
 		if votes {
 			r.Claim.Marks[q.node] = r.Claim.Marks[q.node].Again()
 		}
-		if r.Asks != nil {
+		switch {
+		case r.Claim.Shared:
+			b.shares = append(b.shares, r)
+		case r.Asks != nil:
 			b.bids = append(b.bids, r)
-			continue
+		default:
+			b.acquires = append(b.acquires, r)
 		}
-		b.acquires = append(b.acquires, r)
 	}
 	q.acquires = drop(q.acquires, taken)
 }

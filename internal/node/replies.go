@@ -86,7 +86,7 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 		return false
 	}
 	replies := len(c.acquires)
-	if c.bids {
+	if c.bids || c.shares {
 		replies *= 2
 	}
 	var untold []*Round
@@ -97,7 +97,7 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 			n.requeue(c.acquires[i : i+1])
 			continue
 		}
-		if c.bids {
+		if c.bids || c.shares && r.Asks != nil {
 			r.hear(n.Index, reply, replyAt(c.cmd, len(c.acquires)+i, replies))
 		}
 		if v := n.settleAcquire(r, reply); v == quorum.Abstained && c.bids {
@@ -178,6 +178,9 @@ func (n *Node) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck 
 	}
 	reply := replyAt(c.cmd, 0, 1)
 	v, cause := raiseVote(reply, r.Raise)
+	if r.Claim.Shared {
+		v, cause = raiseSharedVote(reply)
+	}
 	r.deliver(n.Index, v, cause)
 	return reply == -1
 }

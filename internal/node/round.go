@@ -24,6 +24,7 @@ type Claim struct {
 	Token  int64         // once settled
 	Rounds int           // round trips so far, of the one goroutine that makes the attempt
 	Over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
+	Shared bool          // beside others who share the name (shared.go)
 	Stays  bool          // its process has a place in line, which a rollback keeps
 	Pushes bool          // its entry there takes a grant by push, so it may come at any moment
 	Place  int64         // of an entry that takes pushes

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Shared holds go by scripts of their own (lua/share.lua says what is stored), in calls
+// that no other hold is in. What their replies mean is as for the others.
+
+var errNotSharing = errors.New("the owner does not share the name any more")
+
+// ofOneKind is where the claims from first on that are of its kind end, and the script
+// that extends them.
+func ofOneKind(claims []*Claim, first int) (end int, script *lua.Script) {
+	shared := claims[first].Shared
+	for end = first + 1; end < len(claims) && claims[end].Shared == shared; end++ {
+	}
+	if shared {
+		return end, lua.ExtendSharedScript
+	}
+	return end, lua.ExtendScript
+}
+
+// position is the round's place in line: NoTicket where it has none.
+func (r *Round) position() *int64 {
+	if r.Asks == nil {
+		return &noTicket
+	}
+	return &r.Asks.Position
+}
+
+var noTicket = quorum.NoTicket
+
+// addShares makes batches of the acquires of shared holds, so many in each.
+func (b *batch) addShares(size int) {
+	for rest := b.shares; len(rest) > 0; {
+		next := rest[:min(len(rest), size)]
+		rest = rest[len(next):]
+		b.add(call{cmd: b.shareCall(next), acquires: next, shares: true})
+	}
+}
+
+// shareCall is share.lua.
+func (b *batch) shareCall(rounds []*Round) redis.Cmder {
+	start := b.begin(lua.ShareScript, 1+2*len(rounds))
+	b.arena = append(b.arena, lua.NodeKey)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Dead })
+	b.arena = append(b.arena, &b.epoch, &b.process, &b.reading)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *Round) any { return r.position() })
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// addSharedReleases makes batches of the releases of shared holds, as far as none of them
+// goes alone.
+func (b *batch) addSharedReleases() {
+	for rest := b.sharers; len(rest) > 0; {
+		next := rest[:1]
+		for k := 1; k < min(len(rest), lua.ShareBatchSize) && !next[0].alone() && !rest[k].alone(); k++ {
+			next = rest[:k+1]
+		}
+		rest = rest[len(next):]
+		b.add(call{cmd: b.releaseShared(next), releases: next})
+	}
+}
+
+// releaseShared is release_shared.lua.
+func (b *batch) releaseShared(releases []Release) redis.Cmder {
+	keys, entries := len(releases), false
+	for i := range releases {
+		keys += flag(releases[i].doubtful)
+		entries = entries || releases[i].Entry != LeaveNothing
+	}
+	start := b.begin(lua.ReleaseSharedScript, keys)
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Key })
+	b.columnOf(releases, func(r *Release) any { return r.ifDoubtful(&r.Claim.Dead) })
+	b.arena = append(b.arena, len(releases))
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Owner })
+	b.columnOf(releases, func(r *Release) any { return r.ifDoubtful(&r.Life) })
+	if entries {
+		b.arena = append(b.arena, &b.process)
+		b.columnOf(releases, func(r *Release) any { return int(r.Entry) })
+		b.columnOf(releases, func(r *Release) any { return &r.Claim.Place })
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+}
+
+// ifDoubtful is arg, where the release leaves a tombstone; else nil.
+func (r *Release) ifDoubtful(arg any) any {
+	if !r.doubtful {
+		return nil
+	}
+	return arg
+}
+
+// columnOf lays out one argument of each release that has it.
+func (b *batch) columnOf(releases []Release, arg func(*Release) any) {
+	for i := range releases {
+		if a := arg(&releases[i]); a != nil {
+			b.arena = append(b.arena, a)
+		}
+	}
+}
+
+// raiseSharedVote reads a reply of raise_shared.lua: the number that the generation has
+// now, be it another than the one asked for.
+func raiseSharedVote(reply int64) (quorum.Vote, error) {
+	switch {
+	case reply > 0:
+		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
+	case reply == 0:
+		return quorum.Vote{Outcome: quorum.Taken}, errNotSharing
+	case reply == -1:
+		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
+	default:
+		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
+	}
+}
+
+// SharedRaiseStage judges a raise of a shared hold's token: it is finished once a quorum
+// shows one number, or the replies that are out can't bring that about.
+func SharedRaiseStage(votes []quorum.Vote) Stage {
+	verdict, _ := quorum.Settle(votes)
+	tally := quorum.Count(votes)
+	if verdict == quorum.Waiting || verdict == quorum.Unsettled && tally.Granted+tally.Pending >= quorum.Size(len(votes)) && tally.Pending > 0 {
+		return Open
+	}
+	return Finished
+}

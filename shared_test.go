@@ -1,0 +1,653 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/tokenctx"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// shares takes a shared hold of orders/42.
+func shares(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) *redlock.Lock {
+	t.Helper()
+	return mustAcquire(t, l, "orders/42", append(opts, redlock.WithShared())...)
+}
+
+// wantTaken checks that nobody gets orders/42 exclusively now.
+func wantTaken(t *testing.T, when string, l *redlock.Locker, opts ...redlock.AcquireOption) {
+	t.Helper()
+	if lock, err := l.TryAcquire(t.Context(), "orders/42", opts...); !errors.Is(err, redlock.ErrNotAcquired) {
+		t.Fatalf("%s: TryAcquire: got %v, %v; want ErrNotAcquired", when, lock, err)
+	}
+}
+
+// members are the owner values that share orders/42 on a node.
+func members(t *testing.T, n *redlocktest.Node) []string {
+	t.Helper()
+	if !n.Miniredis().Exists("orders/42") {
+		return nil
+	}
+	all, err := n.Miniredis().ZMembers("orders/42")
+	must(t, err)
+	return slices.DeleteFunc(all, func(m string) bool { return m == lua.SharedMark })
+}
+
+// number is the generation's number of orders/42 on a node; 0: nobody shares it there.
+func number(t *testing.T, n *redlocktest.Node) redlock.Token {
+	t.Helper()
+	if !n.Miniredis().Exists("orders/42") {
+		return 0
+	}
+	score, err := n.Miniredis().ZScore("orders/42", lua.SharedMark)
+	must(t, err)
+	return redlock.Token(-score)
+}
+
+func TestThoseWhoShareHoldTogetherAndExcludeAllOthers(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, n)
+			other, third := separateLocker(t, nodes), separateLocker(t, nodes)
+			before := mustAcquire(t, l, "orders/42")
+			wantTaken(t, "beside an exclusive hold", other, redlock.WithShared())
+			mustRelease(t, before)
+			synctest.Wait()
+
+			held := []*redlock.Lock{shares(t, l), shares(t, l), shares(t, other)}
+			synctest.Wait()
+			for i, lock := range held {
+				if lock.Token() != held[0].Token() || lock.Token() <= before.Token() || !lock.Shared() {
+					t.Errorf("%d nodes: sharer %d: token %v, Shared %v; want %v like the first, above %v", n, i, lock.Token(), lock.Shared(), held[0].Token(), before.Token())
+				}
+			}
+			for i, lock := range held {
+				wantTaken(t, "while shared", third)
+				wantTaken(t, "while shared, by a Locker that shares", l)
+				time.Sleep(time.Minute) // six leases
+				if err := lock.Err(); err != nil {
+					t.Fatalf("%d nodes: sharer %d: %v", n, i, err)
+				}
+				mustRelease(t, lock)
+				synctest.Wait()
+				for k, node := range nodes.Nodes() {
+					if got := len(members(t, node)); got != len(held)-i-1 {
+						t.Errorf("%d nodes: after release %d node %d has %d members; want %d", n, i, k, got, len(held)-i-1)
+					}
+				}
+			}
+			after := mustAcquire(t, third, "orders/42")
+			if after.Token() <= held[0].Token() || after.Shared() {
+				t.Errorf("%d nodes: exclusive after: token %v, Shared %v; want one above %v", n, after.Token(), after.Shared(), held[0].Token())
+			}
+			mustRelease(t, after)
+			if again := shares(t, other); again.Token() <= after.Token() {
+				t.Errorf("%d nodes: a later generation has %v; want it above %v", n, again.Token(), after.Token())
+			}
+		})
+	}
+}
+
+// Equal tokens where clocks differ: no hint numbers a generation.
+func TestThoseWhoBeginToShareTogetherHaveOneToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		mustRelease(t, mustAcquire(t, l, "orders/42"))
+		synctest.Wait()
+		held := make(chan *redlock.Lock)
+		const sharers = 8
+		var raises atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if len(args) > 1 && args[1] == lua.RaiseSharedScript.Hash {
+					raises.Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		ctx := t.Context()
+		for range sharers {
+			other := separateLocker(t, nodes)
+			go func() {
+				lock, err := other.Acquire(ctx, "orders/42", redlock.WithShared())
+				if err != nil {
+					t.Error(err)
+				}
+				held <- lock
+			}()
+		}
+		var tokens []redlock.Token
+		for range sharers {
+			lock := <-held
+			if lock == nil {
+				continue
+			}
+			defer func() { mustRelease(t, lock) }()
+			tokens = append(tokens, lock.Token())
+		}
+		if slices.Min(tokens) != slices.Max(tokens) || raises.Load() > 0 {
+			t.Errorf("got tokens %v, and %d raises; want one, and none", tokens, raises.Load())
+		}
+	})
+}
+
+func TestAnExclusiveHoldIsCalledWhenTheLastWhoSharesReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		first, second := shares(t, l), shares(t, l)
+		next := wants(t, other)
+		time.Sleep(time.Second)
+		mustRelease(t, first)
+		time.Sleep(time.Minute)
+		select {
+		case g := <-next:
+			t.Fatalf("got %v, %v beside a sharer", g.lock, g.err)
+		default:
+		}
+		wantTaken(t, "while an exclusive hold is waited for", l, redlock.WithShared())
+		released := time.Now()
+		mustRelease(t, second)
+		g := got(t, next)
+		if took := g.at.Sub(released); took > 50*time.Millisecond {
+			t.Errorf("had it %v after the last release; want it to be called", took)
+		}
+		if g.lock.Token() <= second.Token() {
+			t.Errorf("got token %v after %v", g.lock.Token(), second.Token())
+		}
+		mustRelease(t, g.lock)
+		synctest.Wait()
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %v", keys)
+		}
+	})
+}
+
+// A sharer that ends without a release delays an exclusive hold by its lease, and the
+// renewals of those beside it do not lengthen that.
+func TestASharerThatDiedIsWaitedForNoLongerThanItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other, third := separateLocker(t, nodes), separateLocker(t, nodes)
+		living := shares(t, l)
+		began := time.Now()
+		synctest.Wait()
+		before := members(t, nodes.Node(0))
+		shares(t, other, redlock.WithTTL(20*time.Second), redlock.WithFixedLease())
+		synctest.Wait()
+		dead := slices.DeleteFunc(members(t, nodes.Node(0)), func(m string) bool { return slices.Contains(before, m) })[0]
+		for _, n := range nodes.Nodes() { // what it sends from now on is lost: it has died
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if len(args) > 1 && args[1] == lua.ReleaseSharedScript.Hash && slices.Contains(args, dead) {
+					return redlocktest.LoseRequest()
+				}
+				return redlocktest.Pass()
+			})
+		}
+		time.Sleep(5 * time.Second)
+		mustRelease(t, living)
+		g := got(t, wants(t, third))
+		waited := g.at.Sub(began)
+		if waited < 20*time.Second || waited > 21*time.Second {
+			t.Errorf("an exclusive hold came %v after the death of a sharer; want its lease of 20s, and no more than a look longer", waited)
+		}
+		mustRelease(t, g.lock)
+	})
+}
+
+func TestASharedHoldIsPutBackOnNodesThatForgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		held := []*redlock.Lock{shares(t, l), shares(t, other)}
+		for i := range 5 {
+			nodes.Node(i).Restart()
+			time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
+			if got := len(members(t, nodes.Node(i))); got != 2 {
+				t.Fatalf("node %d has %d members after it forgot; want 2", i, got)
+			}
+			wantTaken(t, "after a node forgot", other)
+		}
+		for i, lock := range held {
+			if err := lock.Err(); err != nil {
+				t.Errorf("sharer %d: %v", i, err)
+			}
+			must(t, lock.Extend(t.Context(), 20*time.Second))
+			mustRelease(t, lock)
+		}
+		synctest.Wait()
+		after := mustAcquire(t, l, "orders/42")
+		if after.Token() <= held[1].Token() {
+			t.Errorf("got token %v after %v", after.Token(), held[1].Token())
+		}
+		mustRelease(t, after)
+	})
+}
+
+// stripeOn sets the counter of orders/42 on a node.
+func stripeOn(n *redlocktest.Node, to int64) {
+	n.Miniredis().HSet(lua.NodeKey, strconv.FormatInt(lua.StripeOf("orders/42"), 10), strconv.FormatInt(to, 10))
+}
+
+func TestTheTokenOfASharedHoldIsANumberThatAQuorumShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		last := mustAcquire(t, l, "orders/42")
+		mustRelease(t, last)
+		synctest.Wait()
+		for i, n := range nodes.Nodes() {
+			stripeOn(n, int64(last.Token())+int64(1000*i))
+		}
+		check := func(lock *redlock.Lock) {
+			t.Helper()
+			same := 0
+			for _, n := range nodes.Nodes() {
+				if number(t, n) == lock.Token() {
+					same++
+				}
+			}
+			if same < 3 {
+				t.Errorf("token %v is the number on %d of 5 nodes; want a quorum", lock.Token(), same)
+			}
+		}
+		first := shares(t, l)
+		check(first)
+		second := shares(t, separateLocker(t, nodes))
+		check(second)
+		if second.Token() < first.Token() {
+			t.Errorf("shared tokens fall: %v, then %v", first.Token(), second.Token())
+		}
+		mustRelease(t, first)
+		mustRelease(t, second)
+		after := mustAcquire(t, l, "orders/42")
+		if after.Token() <= second.Token() {
+			t.Errorf("got token %v after %v", after.Token(), second.Token())
+		}
+		mustRelease(t, after)
+	})
+}
+
+// Other names that have the same counter move it between the grants and the raise, which
+// then answers with the number as it is: a further raise goes beyond the clock.
+func TestARaiseThatOtherNamesOutranIsMadeAgain(t *testing.T) {
+	for _, outrun := range []int{1, 4, 5} { // raises
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5)
+			last := mustAcquire(t, l, "orders/42")
+			mustRelease(t, last)
+			synctest.Wait()
+			var raises atomic.Int64
+			for i, n := range nodes.Nodes() {
+				stripeOn(n, int64(last.Token())+int64(1000*i))
+				left := outrun
+				n.Intercept(func(args []string) redlocktest.Verdict {
+					if len(args) > 1 && args[1] == lua.RaiseSharedScript.Hash {
+						raises.Add(1)
+						if left--; left >= 0 {
+							to, _ := strconv.ParseInt(args[len(args)-2], 10, 64)
+							stripeOn(n, to+1)
+						}
+					}
+					return redlocktest.Pass()
+				})
+			}
+			lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared())
+			if outrun == 5 {
+				if !errors.Is(err, redlock.ErrNotAcquired) || !strings.Contains(err.Error(), "without a settled token") {
+					t.Errorf("five raises outrun: got %v, %v; want ErrNotAcquired that says so", lock, err)
+				}
+			} else {
+				must(t, err)
+				if lock.Token() <= last.Token() {
+					t.Errorf("got token %v after %v", lock.Token(), last.Token())
+				}
+				mustRelease(t, lock)
+			}
+			synctest.Wait()
+			rounds := int64(min(outrun+1, 5))
+			if least, most := 3*rounds-1, 5*rounds-1; raises.Load() < least || raises.Load() > most { // the largest grant needs none at first
+				t.Errorf("%d raises outrun: %d were sent; want %d to %d", outrun, raises.Load(), least, most)
+			}
+			for i, n := range nodes.Nodes() {
+				if left := members(t, n); left != nil {
+					t.Errorf("node %d keeps %v", i, left)
+				}
+			}
+		})
+	}
+}
+
+// A command that comes late, or whose reply is lost, leaves nothing behind that lasts.
+func TestWhatASharedAttemptLeftInDoubtIsCleaned(t *testing.T) {
+	for name, fate := range map[string]func() redlocktest.Verdict{
+		"reply lost": redlocktest.LoseReply, "request lost": redlocktest.LoseRequest,
+		"broken before": redlocktest.BreakBefore, "broken after": redlocktest.BreakAfter,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5)
+			beside := shares(t, separateLocker(t, nodes))
+			warm(t, l)
+			for _, n := range nodes.Nodes()[:3] {
+				var once atomic.Bool
+				n.Intercept(func(args []string) redlocktest.Verdict {
+					if len(args) > 1 && args[1] == lua.ShareScript.Hash && !once.Swap(true) {
+						return fate()
+					}
+					return redlocktest.Pass()
+				})
+			}
+			lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared())
+			switch {
+			case err == nil: // it was made again, since nodes were seen not to vote
+				mustRelease(t, lock)
+			case !errors.Is(err, redlock.ErrNoQuorum):
+				t.Fatalf("%s: got %v; want ErrNoQuorum", name, err)
+			}
+			time.Sleep(2 * time.Second)
+			for i, n := range nodes.Nodes() {
+				if got := members(t, n); len(got) != 1 {
+					t.Errorf("%s: node %d has the members %v; want the one beside only", name, i, got)
+				}
+			}
+			must(t, beside.Err())
+			mustRelease(t, beside)
+		})
+	}
+}
+
+// A command that comes when its attempt was rolled back, and nobody shares any more.
+func TestALateShareMeetsItsTombstone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		var late [2]atomic.Pointer[[]any]
+		for i := range late {
+			nodes.Node(i).Intercept(func(args []string) redlocktest.Verdict {
+				if len(args) > 1 && args[1] == lua.ShareScript.Hash {
+					var all []any
+					for _, a := range args {
+						all = append(all, a)
+					}
+					late[i].Store(&all)
+					return redlocktest.LoseRequest()
+				}
+				return redlocktest.Pass()
+			})
+		}
+		if lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared()); !errors.Is(err, redlock.ErrNoQuorum) {
+			t.Fatalf("got %v, %v; want ErrNoQuorum", lock, err)
+		}
+		time.Sleep(2 * time.Second)
+		for i := range late {
+			nodes.Node(i).Intercept(nil)
+			reply, err := nodes.Clients()[i].Do(t.Context(), *late[i].Load()...).Int64Slice()
+			if err != nil || reply[0] != -1 {
+				t.Errorf("node %d: the late command: got %v, %v; want -1, dead", i, reply, err)
+			}
+			if left := members(t, nodes.Node(i)); left != nil {
+				t.Errorf("node %d has %v", i, left)
+			}
+		}
+	})
+}
+
+// Each grant is followed by a reading of the node's clock, as a plain one's is, and what
+// it costs is one command more.
+func TestAShareIsFollowedByAReadingOfTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		for range 3 {
+			mustRelease(t, shares(t, l))
+			synctest.Wait()
+		}
+		const pairs = 20
+		commands, times := nodes.Node(0).Calls(), nodes.Node(0).Calls("TIME")
+		for range pairs {
+			mustRelease(t, shares(t, l))
+			synctest.Wait()
+		}
+		if got := nodes.Node(0).Calls("TIME") - times; got < pairs-1 {
+			t.Errorf("%d shared pairs: %d readings of the clock; want one each", pairs, got)
+		}
+		if got := nodes.Node(0).Calls() - commands; got > 3*pairs {
+			t.Errorf("%d shared pairs: %d commands; want %d at most", pairs, got, 3*pairs)
+		}
+	})
+}
+
+// What another program keeps under the name is no shared hold, and stays as it is.
+func TestSharingLeavesOtherProgramsDataAlone(t *testing.T) {
+	for name, put := range map[string]func(c redis.UniversalClient) error{
+		"a sorted set": func(c redis.UniversalClient) error {
+			return c.ZAdd(context.Background(), "orders/42", redis.Z{Score: 1, Member: "one"}, redis.Z{Score: 2e15, Member: "two"}).Err()
+		},
+		"a hash": func(c redis.UniversalClient) error {
+			return c.HSet(context.Background(), "orders/42", "f", "v").Err()
+		},
+		"a string": func(c redis.UniversalClient) error {
+			return c.Set(context.Background(), "orders/42", "theirs", 0).Err()
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3)
+			var before []string
+			for i, c := range nodes.Clients() {
+				must(t, put(c))
+				before = append(before, nodes.Node(i).Miniredis().Dump())
+			}
+			_, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared())
+			if !errors.Is(err, redlock.ErrNotAcquired) || !strings.Contains(err.Error(), "held by another, without an end") {
+				t.Errorf("%s: got %v; want ErrNotAcquired that says it has no end", name, err)
+			}
+			synctest.Wait()
+			for i := range nodes.Nodes() {
+				now := nodes.Node(i).Miniredis().Dump()
+				if at := strings.Index(before[i], "- orders/42"); !strings.Contains(now, before[i][at:at+20]) {
+					t.Errorf("%s: node %d has\n%s\nwant what was put there", name, i, now)
+				}
+			}
+		})
+	}
+}
+
+func TestAForeignClientIsRefusedWhileANameIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := shares(t, l)
+		synctest.Wait()
+		for i, c := range nodes.Clients() {
+			if ok, err := c.SetNX(t.Context(), "orders/42", "theirs", time.Minute).Result(); ok || err != nil {
+				t.Errorf("SET NX on node %d: %v, %v; want it refused", i, ok, err)
+			}
+			if left := c.PTTL(t.Context(), "orders/42").Val(); left <= 0 || left > redlock.DefaultTTL {
+				t.Errorf("node %d: PTTL %v; want the lease", i, left)
+			}
+		}
+		must(t, lock.Err())
+		mustRelease(t, lock)
+	})
+}
+
+func TestReentryKnowsBothKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		reentry := redlock.WithReentry()
+		outer := shares(t, l, reentry)
+		before := nodes.Node(0).Calls()
+		inner, err := l.Acquire(outer.Context(), "orders/42", reentry, redlock.WithShared())
+		must(t, err)
+		if _, err := l.Acquire(outer.Context(), "orders/42", reentry); !errors.Is(err, redlock.ErrUpgrade) {
+			t.Errorf("exclusive inside shared: got %v; want ErrUpgrade", err)
+		}
+		if _, err := l.TryAcquireAll(inner.Context(), []string{"orders/41", "orders/42"}, reentry); !errors.Is(err, redlock.ErrUpgrade) {
+			t.Errorf("an exclusive set inside shared: got %v; want ErrUpgrade", err)
+		}
+		if inner.Token() != outer.Token() || !inner.Shared() || nodes.Node(0).Calls() != before {
+			t.Errorf("inner: token %v of %v, Shared %v, %d commands", inner.Token(), outer.Token(), inner.Shared(), nodes.Node(0).Calls()-before)
+		}
+		mustRelease(t, outer)
+		must(t, inner.Err())
+		mustRelease(t, inner)
+		after, err := l.Acquire(inner.Context(), "orders/42", reentry) // after the last release it is one like any other
+		if err == nil {
+			t.Errorf("Acquire under a context that has ended: got %v", after)
+		}
+		alone := mustAcquire(t, l, "orders/42", reentry)
+		in, err := l.Acquire(alone.Context(), "orders/42", reentry, redlock.WithShared())
+		must(t, err)
+		if in.Token() != alone.Token() || in.Shared() {
+			t.Errorf("shared inside exclusive: token %v of %v, Shared %v; want a handle on the exclusive hold", in.Token(), alone.Token(), in.Shared())
+		}
+		mustRelease(t, in)
+		mustRelease(t, alone)
+	})
+}
+
+func TestTheContextOfASharedHoldSaysItsKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, 3)
+		for _, shared := range []bool{true, false} {
+			opts := []redlock.AcquireOption{}
+			if shared {
+				opts = append(opts, redlock.WithShared())
+			}
+			must(t, l.Do(t.Context(), "orders/42", func(ctx context.Context, lock *redlock.Lock) error {
+				if tokenctx.Shared(ctx, "orders/42") != shared || tokenctx.Shared(lock.Context(), "orders/42") != shared {
+					return fmt.Errorf("the context says another kind than shared %v", shared)
+				}
+				return nil
+			}, opts...))
+		}
+	})
+}
+
+func TestASetIsSharedAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		names := []string{"orders/42", "orders/41", "orders/43"}
+		first, err := l.AcquireAll(t.Context(), names, redlock.WithShared())
+		must(t, err)
+		second, err := other.TryAcquireAll(t.Context(), names[:2], redlock.WithShared())
+		must(t, err)
+		third, err := l.TryAcquireAll(t.Context(), names[1:], redlock.WithShared())
+		must(t, err)
+		if _, err := other.TryAcquireAll(t.Context(), names); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("exclusively: got %v; want ErrNotAcquired", err)
+		}
+		time.Sleep(time.Minute)
+		for _, m := range []*redlock.MultiLock{first, second, third} {
+			must(t, m.Err())
+			must(t, m.Release(t.Context()))
+		}
+		all, err := other.TryAcquireAll(t.Context(), names)
+		must(t, err)
+		if _, err := l.TryAcquireAll(t.Context(), names, redlock.WithShared()); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("beside an exclusive set: got %v; want ErrNotAcquired", err)
+		}
+		must(t, all.Release(t.Context()))
+	})
+}
+
+func TestCloseReleasesSharedHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock, beside := shares(t, other), shares(t, l)
+		alone := mustAcquire(t, l, "orders/43")
+		waits := make(chan error, 1)
+		go func() {
+			_, err := other.Acquire(context.Background(), "orders/43", redlock.WithShared())
+			waits <- err
+		}()
+		time.Sleep(time.Second)
+		must(t, other.Close())
+		if err := <-waits; !errors.Is(err, redlock.ErrClosed) {
+			t.Errorf("a shared Acquire that waits: got %v; want ErrClosed", err)
+		}
+		if !errors.Is(lock.Err(), redlock.ErrClosed) {
+			t.Errorf("a shared hold: %v; want ErrClosed", lock.Err())
+		}
+		for i, n := range nodes.Nodes() {
+			if got := members(t, n); len(got) != 1 {
+				t.Errorf("node %d has the members %v; want the one that is left", i, got)
+			}
+		}
+		mustRelease(t, alone)
+		mustRelease(t, beside)
+		if _, err := other.TryAcquire(t.Context(), "orders/42", redlock.WithShared()); !errors.Is(err, redlock.ErrClosed) {
+			t.Errorf("after Close: got %v", err)
+		}
+	})
+}
+
+func TestASharedAcquireWaitsForAnExclusiveHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		next := []<-chan gained{wants(t, other, redlock.WithShared()), wants(t, other, redlock.WithShared()), wants(t, l, redlock.WithShared())}
+		if _, err := other.Acquire(t.Context(), "orders/42", redlock.WithShared(), redlock.WithWait(time.Second)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("WithWait: got %v", err)
+		}
+		released := time.Now()
+		mustRelease(t, lock)
+		for _, from := range next {
+			g := got(t, from)
+			if took := g.at.Sub(released); took > redlock.DefaultRetryMax {
+				t.Errorf("had it %v after the release; want %v at most", took, redlock.DefaultRetryMax)
+			}
+			defer mustRelease(t, g.lock)
+		}
+	})
+}
+
+// The line of a Locker's goroutines is of those who want to be alone: a shared hold of the
+// same Locker is handed to none of them.
+func TestASharedHoldIsHandedToNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		lock, beside := shares(t, l), shares(t, separateLocker(t, nodes))
+		next := []<-chan gained{wants(t, l), wants(t, l)}
+		mustRelease(t, lock)
+		time.Sleep(time.Minute)
+		if a, b := len(next[0]), len(next[1]); a+b != 0 {
+			t.Fatalf("%d goroutines were given the hold; want none, it is still shared", a+b)
+		}
+		must(t, beside.Err())
+		mustRelease(t, beside)
+		first := got(t, next[0])
+		time.Sleep(time.Minute)
+		if len(next[1]) != 0 {
+			t.Fatal("two hold it exclusively")
+		}
+		mustRelease(t, first.lock)
+		mustRelease(t, got(t, next[1]).lock)
+	})
+}
+
+func TestBargingSharesPastThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		lock := shares(t, l)
+		next := wants(t, separateLocker(t, nodes))
+		wantTaken(t, "while an exclusive hold is waited for", l, redlock.WithShared())
+		beside, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared(), redlock.WithBarging())
+		must(t, err)
+		mustRelease(t, lock)
+		mustRelease(t, beside)
+		mustRelease(t, got(t, next).lock)
+	})
+}
