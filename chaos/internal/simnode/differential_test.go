@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
@@ -483,9 +484,11 @@ func TestNodeDoesWhatAServerDoes(t *testing.T) {
 }
 
 func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
-	p, n := newSimPeer(t, false)
-	q, m := newSimPeer(t, true)
-	compare(t, p.listen(newSession(t, n, false)), q.listen(newSession(t, m, true)), 150, 40, sharedDraws)
+	synctest.Test(t, func(t *testing.T) { // no sign of life ends between the one and the other
+		p, n := newSimPeer(t, false)
+		q, m := newSimPeer(t, true)
+		compare(t, p.listen(newSession(t, n, false)), q.listen(newSession(t, m, true)), 150, 40, sharedDraws)
+	})
 }
 
 // Where nobody shares a name, and nobody waits to share one, the scripts of those who hold
@@ -501,10 +504,12 @@ func TestWithoutSharersTheScriptsAreTheOldOnes(t *testing.T) {
 			t.Errorf("%s has not changed", name)
 		}
 	}
-	p, n := newSimPeer(t, true)
-	q, m := newSimPeer(t, true)
-	q.others = old
-	compare(t, p.listen(newSession(t, n, true)), q.listen(newSession(t, m, true)), 500, 40, draws)
+	synctest.Test(t, func(t *testing.T) { // as above
+		p, n := newSimPeer(t, true)
+		q, m := newSimPeer(t, true)
+		q.others = old
+		compare(t, p.listen(newSession(t, n, true)), q.listen(newSession(t, m, true)), 500, 40, draws)
+	})
 }
 
 // A server whose clock is moved, and a node of ours: leases are whole hours, and
