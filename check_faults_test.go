@@ -271,7 +271,7 @@ func timeFaults() []planted {
 		},
 		{
 			"round trips beside the node timeout",
-			slow(600*time.Millisecond, redlock.WithNodeTimeout(time.Second)),
+			slow(700*time.Millisecond, redlock.WithNodeTimeout(1300*time.Millisecond)), // above half of it, and far from the whole
 			[]found{at4(faultWarning, redlock.FindingRoundTrip)},
 		},
 		{
