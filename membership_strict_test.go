@@ -87,7 +87,9 @@ func TestAStrictClientLocksInNoClusterThatWasFoundedAnewWithoutAnOperator(t *tes
 				wantText(t, "TryAcquire", errorText(err), "was founded without strict recovery", "Cluster.Admit")
 				time.Sleep(redlock.DefaultMaxTTL)
 			}
-			wantError(t, "Join", app.Cluster().Join(t.Context()), redlock.ErrMisconfigured)
+			joining, stop := context.WithTimeout(t.Context(), 10*redlock.DefaultMaxTTL)
+			defer stop()
+			wantError(t, "Join", app.Cluster().Join(joining), redlock.ErrMisconfigured)
 			for i, n := range status(t, app).Nodes {
 				if n.Strict || n.Cause == "" {
 					t.Errorf("node %d: got %+v; want it not strict, and said", i, n)
