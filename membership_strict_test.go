@@ -80,7 +80,6 @@ func TestAStrictClientLocksInNoClusterThatWasFoundedAnewWithoutAnOperator(t *tes
 			lock, err := command.Acquire(ctx, "reports")
 			must(t, err)
 			mustRelease(t, lock)
-			time.Sleep(2 * time.Second) // app looks at the nodes once a second
 			for range 3 {
 				_, err = app.TryAcquire(t.Context(), "orders/42")
 				wantError(t, "TryAcquire", err, redlock.ErrMisconfigured)

@@ -178,30 +178,38 @@ var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.Err
 // to vote may do so by then.
 func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) {
 	if t.Shared {
-		return a.tryShared(ctx, key, t)
+		return a.twice(ctx, func() (Grant, *Failure) { return a.attemptShared(ctx, key, t) })
 	}
 	name, ok := a.Queue.Try(key)
 	if !ok {
 		return Grant{}, a.Door.Ended(key, errBusy)
 	}
-	g, f := a.once(ctx, name, t)
+	g, err := a.twice(ctx, func() (Grant, *Failure) { return a.once(ctx, name, t) })
+	if err != nil {
+		a.passOn(key)
+	}
+	return g, err
+}
+
+// twice makes Try's attempts.
+func (a *Acquirer) twice(ctx context.Context, attempt func() (Grant, *Failure)) (Grant, error) {
+	g, f := attempt()
 	failed := 0
 	if f != nil {
 		if failed = 1; a.lookAgain(ctx, f) {
-			if g, f = a.once(ctx, name, t); f != nil {
+			if g, f = attempt(); f != nil {
 				failed = 2
 			}
 		}
 	}
 	g.Turn, g.Failed = First, failed
 	if f != nil {
-		a.passOn(key)
 		return g, f.Words
 	}
 	return g, nil
 }
 
-// once is Try's attempt.
+// once is Try's attempt of an exclusive hold.
 func (a *Acquirer) once(ctx context.Context, name *queue.Name, t Terms) (Grant, *Failure) {
 	if !t.Barging {
 		return a.attempt(ctx, name.Key, t.TTL, 0)

@@ -49,7 +49,11 @@ func (a *Acquirer) attempt(ctx context.Context, key string, ttl time.Duration, f
 	c := a.newClaim(key, ttl, start, floor)
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
-	r := node.NewRound(c, len(a.Nodes), start, w)
+	return a.acquireRound(ctx, node.NewRound(c, len(a.Nodes), start, w), ttl, w)
+}
+
+// acquireRound sends the acquires of a round, and makes of its end what conclude does.
+func (a *Acquirer) acquireRound(ctx context.Context, r *node.Round, ttl time.Duration, w *node.Sleeper) (Grant, *Failure) {
 	for _, n := range a.Nodes {
 		n.SubmitAcquire(r)
 	}

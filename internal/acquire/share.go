@@ -60,24 +60,6 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 	}
 }
 
-// tryShared is Try of a shared hold.
-func (a *Acquirer) tryShared(ctx context.Context, key string, t Terms) (Grant, error) {
-	g, f := a.attemptShared(ctx, key, t)
-	failed := 0
-	if f != nil {
-		if failed = 1; a.lookAgain(ctx, f) {
-			if g, f = a.attemptShared(ctx, key, t); f != nil {
-				failed = 2
-			}
-		}
-	}
-	g.Turn, g.Failed = First, failed
-	if f != nil {
-		return g, f.Words
-	}
-	return g, nil
-}
-
 // attemptShared is attempt for a shared hold.
 func (a *Acquirer) attemptShared(ctx context.Context, key string, t Terms) (Grant, *Failure) {
 	if !a.Enter() {
@@ -92,11 +74,7 @@ func (a *Acquirer) attemptShared(ctx context.Context, key string, t Terms) (Gran
 	if t.Barging {
 		r.Asks = &node.Asks{Position: quorum.Barging, Heard: make([]quorum.Hearing, len(a.Nodes))}
 	}
-	for _, n := range a.Nodes {
-		n.SubmitAcquire(r)
-	}
-	s, err := r.Await(ctx, a.Clock, a.Bound(t.TTL), node.AcquireStage, func() { a.rollBackGranted(r, t.TTL) })
-	return a.conclude(ctx, r, t.TTL, w, s, err)
+	return a.acquireRound(ctx, r, t.TTL, w)
 }
 
 // raisedShared is raised for a shared hold. Each reply is the number that the name has on
