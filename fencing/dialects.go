@@ -12,16 +12,22 @@ import (
 type Dialect struct {
 	name  string
 	quote string
-	// create makes the table. {table} stands for the quoted name.
+	// create makes the table. {table} stands for the quoted name, {shared} for the
+	// columns of shared tokens, which are made like number.
 	create string
-	// faults are queries that name what makes a table unable to guard.
-	faults []string
+	number string
+	// faults are queries that name what makes a table unable to guard, and those
+	// of columnFault each of the columns of shared tokens.
+	faults      []string
+	columnFault string
 	// record raises the row to the larger of its token and the one given, and
-	// returns what the row then holds. If read is set, the database cannot do
-	// both in one statement and read fetches it, as a reader that sees and locks
-	// the newest version of the row.
+	// returns what the row then holds, {numbers}. If read is set, the database
+	// cannot do both in one statement and read fetches it, as a reader that sees
+	// and locks the newest version of the row.
 	record string
 	read   string
+	// share is record for a shared token, which is given twice.
+	share string
 	// peek reads the token without a lock.
 	peek string
 	// open reports whether the transaction is there, where the database lets
@@ -38,10 +44,11 @@ type Dialect struct {
 }
 
 type marks struct {
-	states  bool // SQLSTATE; else substrings of the message
-	noTable []string
-	aborted []string
-	retry   []string
+	states   bool // SQLSTATE; else substrings of the message
+	noTable  []string
+	noColumn []string
+	aborted  []string
+	retry    []string
 }
 
 // String returns the name of the database.
@@ -61,18 +68,27 @@ func PostgreSQL() Dialect {
 		quote: `"`,
 		create: `CREATE TABLE IF NOT EXISTS {table} (
 	resource text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 255),
-	token bigint NOT NULL CHECK (token > 0)
+	token bigint NOT NULL CHECK (token > 0){shared}
 )`,
+		number: "bigint",
 		record: `INSERT INTO {table} AS seen (resource, token) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET token = GREATEST(seen.token, EXCLUDED.token)
-RETURNING token`,
-		peek:   `SELECT token FROM {table} WHERE resource = $1`,
-		faults: faultsPostgreSQL,
+RETURNING {numbers}`,
+		share: `INSERT INTO {table} AS seen (resource, token, shared) VALUES ($1, $2, $3)
+ON CONFLICT (resource) DO UPDATE SET
+	before_shared = CASE WHEN seen.token > seen.shared THEN seen.token ELSE seen.before_shared END,
+	shared = CASE WHEN EXCLUDED.token > seen.token THEN EXCLUDED.token ELSE seen.shared END,
+	token = GREATEST(seen.token, EXCLUDED.token)
+RETURNING {numbers}`,
+		peek:        `SELECT token FROM {table} WHERE resource = $1`,
+		faults:      faultsPostgreSQL,
+		columnFault: columnFaultPostgreSQL,
 		marks: marks{
-			states:  true,
-			noTable: []string{"42P01", "3F000"},
-			aborted: []string{"25P02"},
-			retry:   []string{"40001", "40P01"},
+			states:   true,
+			noTable:  []string{"42P01", "3F000"},
+			noColumn: []string{"42703"},
+			aborted:  []string{"25P02"},
+			retry:    []string{"40001", "40P01"},
 		},
 	}
 }
@@ -88,17 +104,26 @@ func SQLite() Dialect {
 		quote: `"`,
 		create: `CREATE TABLE IF NOT EXISTS {table} (
 	resource TEXT NOT NULL PRIMARY KEY CHECK (length(CAST(resource AS BLOB)) BETWEEN 1 AND 255),
-	token INTEGER NOT NULL CHECK (token > 0)
+	token INTEGER NOT NULL CHECK (token > 0){shared}
 ) STRICT, WITHOUT ROWID`,
+		number: "INTEGER",
 		record: `INSERT INTO {table} AS seen (resource, token) VALUES (?, ?)
 ON CONFLICT (resource) DO UPDATE SET token = max(seen.token, excluded.token)
-RETURNING token`,
-		peek:   `SELECT token FROM {table} WHERE resource = ?`,
-		faults: faultsSQLite,
-		open:   openSQLite,
+RETURNING {numbers}`,
+		share: `INSERT INTO {table} AS seen (resource, token, shared) VALUES (?, ?, ?)
+ON CONFLICT (resource) DO UPDATE SET
+	before_shared = CASE WHEN seen.token > seen.shared THEN seen.token ELSE seen.before_shared END,
+	shared = CASE WHEN excluded.token > seen.token THEN excluded.token ELSE seen.shared END,
+	token = max(seen.token, excluded.token)
+RETURNING {numbers}`,
+		peek:        `SELECT token FROM {table} WHERE resource = ?`,
+		faults:      faultsSQLite,
+		columnFault: columnFaultSQLite,
+		open:        openSQLite,
 		marks: marks{
-			noTable: []string{"no such table"},
-			retry:   []string{"database is locked", "database table is locked"},
+			noTable:  []string{"no such table"},
+			noColumn: []string{"no such column", "has no column named"},
+			retry:    []string{"database is locked", "database table is locked"},
 		},
 	}
 }
@@ -116,7 +141,11 @@ func MariaDB() Dialect {
 	d.record = `INSERT INTO {table} (resource, token)
 SELECT ?, ? FROM DUAL WHERE @@in_transaction = 1
 ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))
-RETURNING token`
+RETURNING {numbers}`
+	d.share = `INSERT INTO {table} (resource, token, shared)
+SELECT ?, ?, ? FROM DUAL WHERE @@in_transaction = 1
+` + shareMySQL + `
+RETURNING {numbers}`
 	return d
 }
 
@@ -127,10 +156,19 @@ func MySQL() Dialect {
 	d := mysqlFamily("MySQL")
 	d.record = `INSERT INTO {table} (resource, token) VALUES (?, ?)
 ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))`
-	d.read = `SELECT token FROM {table} WHERE resource = ? FOR UPDATE`
+	d.share = `INSERT INTO {table} (resource, token, shared) VALUES (?, ?, ?)
+` + shareMySQL
+	d.read = `SELECT {numbers} FROM {table} WHERE resource = ? FOR UPDATE`
 	d.open = openMySQL
 	return d
 }
+
+// shareMySQL relies on the order of the assignments: each sees those before it,
+// and none of these needs the new value of one before it.
+const shareMySQL = `ON DUPLICATE KEY UPDATE
+	before_shared = IF(token > shared, token, before_shared),
+	shared = IF(VALUES(token) > token, VALUES(token), shared),
+	token = GREATEST(token, VALUES(token))`
 
 // mysqlFamily has the column as bytes: a text column compares by a collation
 // that takes "A" for "a" and "a " for "a", which would mix two resources up.
@@ -140,16 +178,19 @@ func mysqlFamily(name string) Dialect {
 		quote: "`",
 		create: `CREATE TABLE IF NOT EXISTS {table} (
 	resource varbinary(255) NOT NULL PRIMARY KEY,
-	token bigint NOT NULL CHECK (token > 0)
+	token bigint NOT NULL CHECK (token > 0){shared}
 ) ENGINE=InnoDB`,
-		peek:   `SELECT token FROM {table} WHERE resource = ?`,
-		faults: faultsMySQL,
-		begun:  "SAVEPOINT redlock_fencing_write",
-		same:   "RELEASE SAVEPOINT redlock_fencing_write",
+		number:      "bigint",
+		peek:        `SELECT token FROM {table} WHERE resource = ?`,
+		faults:      faultsMySQL,
+		columnFault: columnFaultMySQL,
+		begun:       "SAVEPOINT redlock_fencing_write",
+		same:        "RELEASE SAVEPOINT redlock_fencing_write",
 		marks: marks{
-			noTable: []string{"Error 1146 "},
-			aborted: []string{"Error 1305 "}, // the savepoint went with its transaction
-			retry:   []string{"Error 1213 ", "Error 1205 ", "Error 1020 "},
+			noTable:  []string{"Error 1146 "},
+			noColumn: []string{"Error 1054 "},
+			aborted:  []string{"Error 1305 "}, // the savepoint went with its transaction
+			retry:    []string{"Error 1213 ", "Error 1205 ", "Error 1020 "},
 		},
 	}
 }

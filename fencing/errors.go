@@ -31,10 +31,14 @@ var (
 	// ErrResource is returned for a resource name that the guard cannot keep:
 	// empty, too long for the column, or not text where the column is text.
 	ErrResource = errors.New("resource name cannot be guarded")
+	// ErrShared is returned by a SQL guard without WithShared for the token of a
+	// shared hold: it keeps no number for those.
+	ErrShared = errors.New("the guard takes no shared tokens")
 	// ErrNoTable is returned when the guard's table is missing: see SQL.Migrate.
 	ErrNoTable = errors.New("the table of tokens is missing")
 	// ErrBadTable is returned when the guard's table is there, and cannot guard:
-	// see SQL.Migrate.
+	// see SQL.Migrate. A guard with WithShared returns it also where the columns of
+	// shared tokens are missing.
 	ErrBadTable = errors.New("the table of tokens cannot guard")
 	// ErrTxAborted is returned for a transaction that can no longer commit, or
 	// is no longer there: what follows in it would not be atomic. SQL.Write

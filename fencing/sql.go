@@ -28,7 +28,8 @@ const MaxResourceLen = 255
 // resource, and Check raises it in the caller's own transaction: the token and
 // the writes commit together or not at all. From Check until its end the
 // transaction has that row to itself, so the transactions of one resource pass
-// one after another, in the order of their tokens.
+// one after another, exclusive holders in the order of their tokens. Those of
+// sharers wait for one another as well, in any order.
 //
 // Not promised: anything about a write that was made in another transaction, or
 // about what was read before Check. Statements that commit by themselves end the
@@ -38,7 +39,9 @@ const MaxResourceLen = 255
 type SQL struct {
 	dialect Dialect
 	table   string
+	shared  bool
 	record  string
+	share   string
 	read    string
 	peek    string
 }
@@ -70,12 +73,14 @@ func NewSQL(dialect Dialect, opts ...SQLOption) (*SQL, error) {
 	if !tableName.MatchString(g.table) {
 		return nil, fmt.Errorf("fencing: new SQL guard: table %q is no plain name", g.table)
 	}
-	g.record, g.read, g.peek = g.named(dialect.record), g.named(dialect.read), g.named(dialect.peek)
+	g.record, g.share = g.named(dialect.record), g.named(dialect.share)
+	g.read, g.peek = g.named(dialect.read), g.named(dialect.peek)
 	return g, nil
 }
 
 // named puts the table into a statement of the dialect: {table} is its quoted
-// name, {schema} and {name} are the parts of it.
+// name, {schema} and {name} are the parts of it, {shared} and {numbers} its
+// columns, as the guard keeps one number or two.
 func (g *SQL) named(statement string) string {
 	q := g.dialect.quote
 	quoted := q + strings.ReplaceAll(g.table, ".", q+"."+q) + q
@@ -83,12 +88,14 @@ func (g *SQL) named(statement string) string {
 	if !found {
 		schema, name = "", g.table
 	}
-	return strings.NewReplacer("{table}", quoted, "{schema}", schema, "{name}", name).Replace(statement)
+	return strings.NewReplacer("{table}", quoted, "{schema}", schema, "{name}", name,
+		"{shared}", g.columns(), "{numbers}", g.numbers()).Replace(statement)
 }
 
-// Check puts token to the guard, inside tx. If it returns nil, tx may write to
-// resource: the token is recorded when, and only if, tx commits. If it returns
-// an error, roll tx back.
+// Check puts token to the guard, inside tx. It is that of a shared hold if ctx
+// says so (see IsShared), and the guard must have WithShared then. If Check
+// returns nil, tx may write to resource: the token is recorded when, and only if,
+// tx commits. If it returns an error, roll tx back.
 //
 // Call it first in the transaction: before what is read, so that nothing can
 // change between the reading and the writing. It blocks while another
@@ -98,16 +105,17 @@ func (g *SQL) named(statement string) string {
 // Check as the last statement before Commit returns ErrTxAborted then, unless
 // another transaction has begun in the same session.
 //
-// It returns what Accept returns; ErrResource for a name longer than
-// MaxResourceLen or not valid text; ErrNoTable; ErrTxAborted for a transaction
-// that has ended, or that the database has given up. The last two wrap the
-// driver's error as well. Every other error is the driver's, untouched: those
-// for which Retryable is true call for a new transaction with the same token.
+// It returns what Seen.Accept returns; ErrResource for a name longer than
+// MaxResourceLen or not valid text; ErrShared; ErrNoTable; ErrBadTable for a table
+// without the columns of shared tokens; ErrTxAborted for a transaction that has
+// ended, or that the database has given up. The last three wrap the driver's
+// error as well. Every other error is the driver's, untouched: those for which
+// Retryable is true call for a new transaction with the same token.
 func (g *SQL) Check(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) error {
 	if tx == nil {
 		return fmt.Errorf("fencing: check %q: %w: it is nil", resource, ErrTxAborted)
 	}
-	if err := validColumn(resource, token); err != nil {
+	if err := g.valid(ctx, resource, token); err != nil {
 		return err
 	}
 	if err := g.open(ctx, tx); err != nil {
@@ -138,7 +146,7 @@ func (g *SQL) Check(ctx context.Context, tx *sql.Tx, resource string, token redl
 // COMMIT in SQL, against the rule above, on PostgreSQL; and on SQLite, if a BEGIN
 // follows it.
 func (g *SQL) Write(ctx context.Context, db *sql.DB, opts *sql.TxOptions, resource string, token redlock.Token, write func(*sql.Tx) error) error {
-	if err := validColumn(resource, token); err != nil {
+	if err := g.valid(ctx, resource, token); err != nil {
 		return err
 	}
 	tx, err := db.BeginTx(ctx, opts)
@@ -161,9 +169,9 @@ func (g *SQL) Write(ctx context.Context, db *sql.DB, opts *sql.TxOptions, resour
 	return tx.Commit()
 }
 
-// Highest returns the largest token that was committed for resource, 0 if none.
-// It takes no lock: by the time it returns, the answer may be old. It returns
-// ErrNoTable, or the driver's error.
+// Highest returns the largest token of either kind that was committed for
+// resource, 0 if none. It takes no lock: by the time it returns, the answer may be
+// old. It returns ErrNoTable, or the driver's error.
 func (g *SQL) Highest(ctx context.Context, db *sql.DB, resource string) (redlock.Token, error) {
 	var token int64
 	err := db.QueryRowContext(ctx, g.peek, resource).Scan(&token)
@@ -217,37 +225,44 @@ func (g *SQL) same(ctx context.Context, tx *sql.Tx) error {
 
 // show puts token to the guard in tx, which is open.
 func (g *SQL) show(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) error {
-	highest, err := g.raise(ctx, tx, resource, token)
+	shared := IsShared(ctx, resource, token)
+	seen, err := g.raise(ctx, tx, resource, token, shared)
 	if err != nil {
 		return g.classed(resource, err)
 	}
-	return Accept(resource, token, highest)
+	_, err = seen.Accept(resource, token, shared)
+	return err
 }
 
-// raise raises the row in tx and returns what it then holds.
-func (g *SQL) raise(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) (redlock.Token, error) {
-	var highest int64
-	row, args := g.record, []any{resource, int64(token)} //nolint:gosec // at most 2^53-1, by valid
+// raise raises the row in tx, if token is accepted, and returns what it then holds.
+func (g *SQL) raise(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token, shared bool) (Seen, error) {
+	number := int64(token) //nolint:gosec // at most 2^53-1, by valid
+	statement, args := g.record, []any{resource, number}
+	if shared {
+		statement, args = g.share, append(args, number)
+	}
 	if g.read != "" {
-		if _, err := tx.ExecContext(ctx, row, args...); err != nil {
-			return 0, err
+		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
+			return Seen{}, err
 		}
-		row, args = g.read, args[:1]
+		statement, args = g.read, args[:1]
 	}
-	err := tx.QueryRowContext(ctx, row, args...).Scan(&highest)
+	r, err := g.scan(tx.QueryRowContext(ctx, statement, args...))
 	if errors.Is(err, sql.ErrNoRows) { // the statement's own condition: no transaction
-		return 0, sql.ErrTxDone
+		return Seen{}, sql.ErrTxDone
 	}
-	return redlock.Token(highest), err //nolint:gosec // the column is checked to be positive
+	return r.seen(), err
 }
 
-// classed names the two errors that a caller can do something about, and leaves
+// classed names the errors that a caller can do something about, and leaves
 // all others as the driver made them.
 func (g *SQL) classed(resource string, err error) error {
 	m := g.dialect.marks
 	switch {
 	case m.is(err, m.noTable):
 		return fmt.Errorf("fencing: check %q: %w: %s: %w", resource, ErrNoTable, g.table, err)
+	case g.shared && m.is(err, m.noColumn):
+		return fmt.Errorf("fencing: check %q: %w: %s lacks the columns of shared tokens, see SQL.Migrate: %w", resource, ErrBadTable, g.table, err)
 	case errors.Is(err, sql.ErrTxDone), m.is(err, m.aborted):
 		return fmt.Errorf("fencing: check %q: %w: %w", resource, ErrTxAborted, err)
 	}
@@ -264,13 +279,16 @@ func (g *SQL) ended(resource string, err error) error {
 	return err
 }
 
-// validColumn refuses a name that the column would not keep byte for byte. A
-// database may cut or translate such a name and so mix up two resources.
-func validColumn(resource string, token redlock.Token) error {
+// valid refuses a shared token that the guard has no number for, and a name that
+// the column would not keep byte for byte. A database may cut or translate such a
+// name and so mix up two resources.
+func (g *SQL) valid(ctx context.Context, resource string, token redlock.Token) error {
 	if err := valid(resource, token); err != nil {
 		return err
 	}
 	switch {
+	case !g.shared && IsShared(ctx, resource, token):
+		return fmt.Errorf("fencing: check %q: %w: make the guard with WithShared, and Migrate", resource, ErrShared)
 	case len(resource) > MaxResourceLen:
 		return fmt.Errorf("fencing: check %.32q...: %w: it has %d bytes, the column holds %d", resource, ErrResource, len(resource), MaxResourceLen)
 	case !utf8.ValidString(resource), strings.ContainsRune(resource, 0):

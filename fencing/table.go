@@ -9,25 +9,44 @@ import (
 )
 
 // Migration returns the statement that creates the guard's table, for the tool
-// that runs your migrations. To run it twice does no harm.
+// that runs your migrations. To run it twice does no harm. A table that is there
+// stays as it is: see Alterations.
 func (g *SQL) Migration() string { return g.named(g.dialect.create) }
 
 // Migrate runs Migration on db, and looks whether the table that is then there
 // can guard. A table that was there is not altered, and needs no privilege to
 // create one, also when another process creates it at the same moment: run
-// Migrate also where a tool of yours makes the table.
+// Migrate also where a tool of yours makes the table. Under WithShared it also
+// runs what of Alterations a table still needs; to a table that has the columns
+// it does nothing, and needs no privilege to alter it.
 //
 // It returns ErrBadTable for one that would let a stale token pass, or would not
 // keep what it is told: resource is not unique, compares by a collation that
 // takes two names for one, or is cut; token is too small a number; the engine has
-// no transactions; the table is a view, temporary or unlogged. The message names
-// each fault and its remedy. Any other error is the driver's.
+// no transactions; the table is a view, temporary or unlogged; under WithShared, a
+// column of shared tokens is too small a number, or does not begin with 0. The
+// message names each fault and its remedy. Any other error is the driver's.
 func (g *SQL) Migrate(ctx context.Context, db *sql.DB) error {
 	if err := g.create(ctx, db); err != nil {
 		return fmt.Errorf("fencing: migrate %s: %w", g.table, err)
 	}
+	if err := g.sound(ctx, db, g.dialect.faults); err != nil || !g.shared {
+		return err
+	}
+	if err := g.addColumns(ctx, db); err != nil {
+		return fmt.Errorf("fencing: migrate %s: %w", g.table, err)
+	}
+	var queries []string
+	for _, column := range sharedColumns {
+		queries = append(queries, strings.ReplaceAll(g.dialect.columnFault, "{column}", column))
+	}
+	return g.sound(ctx, db, queries)
+}
+
+// sound returns an error that names every fault that the queries find.
+func (g *SQL) sound(ctx context.Context, db *sql.DB, queries []string) error {
 	var faults []string
-	for _, query := range g.dialect.faults {
+	for _, query := range queries {
 		found, err := texts(ctx, db, g.named(query))
 		if err != nil {
 			return fmt.Errorf("fencing: migrate %s: %w", g.table, err)
@@ -102,7 +121,13 @@ FROM pg_collation c WHERE to_jsonb(c) ->> 'collisdeterministic' = 'false' AND (
 	WHERE indrelid = '{table}'::regclass AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND attname = 'resource')`,
 }
 
-const columnsPostgreSQL = `(SELECT attname, attnum, attcollation, format_type(atttypid, NULL) AS type
+// Programs that know no shared tokens leave these columns out of what they insert.
+const columnFaultPostgreSQL = `SELECT 'its column {column} is ' || coalesce(max(type), 'missing') || ': make it bigint NOT NULL DEFAULT 0'
+FROM ` + columnsPostgreSQL + ` WHERE attname = '{column}'
+HAVING coalesce(max(type), '') <> 'bigint' OR NOT bool_and(attnotnull) OR coalesce(max(start), '') NOT IN ('0', '''0''::bigint')`
+
+const columnsPostgreSQL = `(SELECT attname, attnum, attcollation, attnotnull, format_type(atttypid, NULL) AS type,
+	(SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = attrelid AND adnum = attnum) AS start
 	FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped) AS columns`
 
 // ON DUPLICATE KEY takes any unique key: by one of another column it would keep
@@ -127,6 +152,10 @@ FROM information_schema.statistics WHERE ` + thisMySQL + ` AND non_unique = 0
 GROUP BY index_name HAVING COALESCE(SUM(column_name = 'resource'), 0) = 0 OR COUNT(sub_part) > 0`,
 }
 
+const columnFaultMySQL = `SELECT CONCAT('its column {column} is ', COALESCE(MAX(column_type), 'missing'), ': make it bigint NOT NULL DEFAULT 0')
+FROM information_schema.columns WHERE ` + thisMySQL + ` AND column_name = '{column}'
+HAVING COALESCE(MAX(data_type), '') <> 'bigint' OR MAX(is_nullable) <> 'NO' OR COALESCE(MAX(column_default), '') <> '0'`
+
 // thisMySQL finds the table: the catalogue's columns may compare without regard to
 // case where the tables' names do not.
 const thisMySQL = `table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE()) AND table_name = '{name}' AND (@@lower_case_table_names > 0 OR
@@ -147,5 +176,9 @@ FROM ` + columnsSQLite + ` WHERE lower(name) = 'token' HAVING coalesce(max(upper
 		SELECT count(*) = 1 AND min(lower(name) = 'resource' AND coll = 'BINARY')
 		FROM pragma_index_xinfo(list.name, nullif('{schema}', '')) WHERE key))`,
 }
+
+const columnFaultSQLite = `SELECT 'its column {column} is ' || coalesce(max(lower(type)), 'missing') || ': make it integer NOT NULL DEFAULT 0'
+FROM ` + columnsSQLite + ` WHERE lower(name) = '{column}'
+HAVING coalesce(max(upper(type)), '') NOT IN ('INTEGER', 'INT', 'BIGINT') OR max("notnull") = 0 OR coalesce(max(dflt_value), '') <> '0'`
 
 const columnsSQLite = `pragma_table_xinfo('{name}', nullif('{schema}', ''))`

@@ -3,13 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,8 +19,9 @@ import (
 	"github.com/quorumkit/redlock/fencing"
 )
 
-// A version of the file is "v" and its token in 16 digits, which hold MaxToken
-// and sort as numbers do.
+// A version of the file is "v" and the largest token that the file has seen, in 16
+// digits, which hold MaxToken and sort as numbers do. Where that is the token of a
+// shared hold, a point and the largest exclusive token follow, 0 for none.
 const (
 	versionPrefix = "v"
 	versionDigits = 16
@@ -30,18 +32,23 @@ const (
 const lockPoll = 5 * time.Millisecond
 
 // Guard keeps one file as versions in a directory of its own. What stands in the
-// file is the version with the largest token.
+// file is the version with the largest token. The directory's name is that of the
+// lock, under which a context says that a token is shared (fencing.IsShared).
 //
-// Unit of atomicity: one rename, which gives the new content its name, and the
-// token is the name. So even a writer that is stopped between its comparison and
-// its rename cannot replace newer content: it can only make an older version.
-// The flock around the two makes the refusal exact, and the removal of old
-// versions safe.
+// Unit of atomicity: one rename, which gives the new content its name, and what
+// was seen is the name. So even a writer that is stopped between its comparison
+// and its rename cannot replace the content of a newer hold that excludes its own:
+// it can only make an older version. Sharers do not exclude one another, and each
+// of them replaces what another wrote. The flock around the two makes the refusal
+// exact, and the removal of old versions safe.
 //
 // Not promised:
 //   - flock between machines: network file systems have it on one machine only,
 //     or not at all. The names alone still keep a stale write from being read,
-//     though its writer may be told that it succeeded;
+//     though its writer may be told that it succeeded; and a sharer's write, that
+//     a sharer with a larger token overtakes there, may not be read either;
+//   - that a program with the guard of before shared tokens reads what sharers
+//     wrote: it refuses such a name (fencing.ErrCorrupt), and writes nothing;
 //   - anything about a program that opens a version and writes into it;
 //   - a rename that survives a power cut, where the file system does not keep
 //     what fsync of a file and of its directory promise;
@@ -52,12 +59,13 @@ type Guard struct {
 	dir string
 }
 
-// Write replaces the file by content, if token is at least the highest that the
-// file has seen. It blocks while another writer has the file lock, until ctx is
-// done. It returns a *fencing.StaleError, what fencing.Accept returns for bad
-// input, ctx's error, or the file system's.
+// Write replaces the file by content, if token is accepted by what the file has
+// seen. It blocks while another writer has the file lock, until ctx is done. It
+// returns a *fencing.StaleError, what fencing.Seen.Accept returns for bad input,
+// ctx's error, or the file system's.
 func (g *Guard) Write(ctx context.Context, token redlock.Token, content []byte) (err error) {
-	if err := fencing.Accept(g.dir, token, 0); err != nil { // before a file is touched
+	shared := fencing.IsShared(ctx, g.dir, token)
+	if _, err := (fencing.Seen{}).Accept(g.dir, token, shared); err != nil { // before a file is touched
 		return err
 	}
 	unlock, err := g.lock(ctx)
@@ -69,14 +77,15 @@ func (g *Guard) Write(ctx context.Context, token redlock.Token, content []byte) 
 	if err != nil {
 		return err
 	}
-	if err := fencing.Accept(g.dir, token, highest(versions)); err != nil {
+	seen, err := all(versions).Accept(g.dir, token, shared)
+	if err != nil {
 		return err
 	}
-	if err := g.place(token, content); err != nil {
+	if err := g.place(seen, content); err != nil {
 		return err
 	}
 	for _, old := range versions {
-		if old < token {
+		if old != seen {
 			if err := os.Remove(g.path(old)); err != nil {
 				return err
 			}
@@ -85,28 +94,28 @@ func (g *Guard) Write(ctx context.Context, token redlock.Token, content []byte) 
 	return nil
 }
 
-// Read returns what stands in the file, and its token; fs.ErrNotExist before the
-// first write. It takes no lock, and begins again when the version that it chose
-// is replaced by a newer one.
+// Read returns what stands in the file, and the largest token that the file has
+// seen; fs.ErrNotExist before the first write. It takes no lock, and begins again
+// when the version that it chose is replaced by a newer one.
 func (g *Guard) Read() ([]byte, redlock.Token, error) {
 	for {
 		versions, err := g.versions()
 		if err != nil {
 			return nil, 0, err
 		}
-		newest := highest(versions)
-		if newest == 0 {
+		if len(versions) == 0 {
 			return nil, 0, fmt.Errorf("read %s: %w", g.dir, fs.ErrNotExist)
 		}
+		newest := slices.MaxFunc(versions, order)
 		content, err := os.ReadFile(g.path(newest))
 		if !errors.Is(err, fs.ErrNotExist) {
-			return content, newest, err
+			return content, newest.Highest(), err
 		}
 	}
 }
 
 // place gives content its name in one step, and makes sure that it stays.
-func (g *Guard) place(token redlock.Token, content []byte) error {
+func (g *Guard) place(seen fencing.Seen, content []byte) error {
 	tmp, err := os.CreateTemp(g.dir, "tmp-*")
 	if err != nil {
 		return err
@@ -116,7 +125,7 @@ func (g *Guard) place(token redlock.Token, content []byte) error {
 	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp.Name(), g.path(token)); err != nil {
+	if err := os.Rename(tmp.Name(), g.path(seen)); err != nil {
 		return err
 	}
 	dir, err := os.Open(g.dir)
@@ -152,35 +161,63 @@ func (g *Guard) lock(ctx context.Context) (func() error, error) {
 	}
 }
 
-// versions returns the tokens of the versions that are there.
-func (g *Guard) versions() ([]redlock.Token, error) {
+// versions returns what the names of the versions say.
+func (g *Guard) versions() ([]fencing.Seen, error) {
 	entries, err := os.ReadDir(g.dir)
 	if err != nil {
 		return nil, err
 	}
-	var tokens []redlock.Token
+	var found []fencing.Seen
 	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), versionPrefix)
+		numbers, ok := strings.CutPrefix(e.Name(), versionPrefix)
 		if !ok {
 			continue
 		}
-		n, err := strconv.ParseUint(digits, 10, 53)
-		if err != nil || len(digits) != versionDigits {
+		seen, err := parse(numbers)
+		if err != nil {
 			return nil, fmt.Errorf("read %s: %w: %q", g.dir, fencing.ErrCorrupt, e.Name())
 		}
-		tokens = append(tokens, redlock.Token(n))
+		found = append(found, seen)
 	}
-	return tokens, nil
+	return found, nil
 }
 
-func (g *Guard) path(token redlock.Token) string {
-	return filepath.Join(g.dir, fmt.Sprintf("%s%0*d", versionPrefix, versionDigits, uint64(token)))
+// path is the name of a version, which parse reads.
+func (g *Guard) path(seen fencing.Seen) string {
+	name := fmt.Sprintf("%s%0*d", versionPrefix, versionDigits, uint64(seen.Highest()))
+	if seen.Shared > seen.Exclusive {
+		name += fmt.Sprintf(".%0*d", versionDigits, uint64(seen.Exclusive))
+	}
+	return filepath.Join(g.dir, name)
 }
 
-func highest(tokens []redlock.Token) redlock.Token {
-	var most redlock.Token
-	for _, t := range tokens {
-		most = max(most, t)
+func parse(numbers string) (fencing.Seen, error) {
+	highest, exclusive, both := strings.Cut(numbers, ".")
+	if len(highest) != versionDigits || both && len(exclusive) != versionDigits {
+		return fencing.Seen{}, fencing.ErrCorrupt
 	}
-	return most
+	text := strings.TrimLeft(highest, "0")
+	if both {
+		text = strings.TrimLeft(exclusive[:versionDigits-1], "0") + exclusive[versionDigits-1:] + " " + text
+	}
+	return fencing.ParseSeen(text)
+}
+
+// order puts versions in the order in which they were written. Two that differ in
+// their exclusive number only can be where flock does not reach.
+func order(a, b fencing.Seen) int {
+	return cmp.Or(cmp.Compare(a.Highest(), b.Highest()), cmp.Compare(a.Exclusive, b.Exclusive))
+}
+
+// all is what several versions have seen together.
+func all(versions []fencing.Seen) fencing.Seen {
+	var seen fencing.Seen
+	for _, v := range versions {
+		seen.Exclusive = max(seen.Exclusive, v.Exclusive)
+		seen.Shared = max(seen.Shared, v.Shared)
+	}
+	if seen.Shared <= seen.Exclusive {
+		seen.Shared = 0
+	}
+	return seen
 }

@@ -50,7 +50,7 @@ func TestTheNameAloneKeepsAStaleWriteFromBeingRead(t *testing.T) {
 	if err := guard.Write(t.Context(), 42, []byte("next")); err != nil {
 		t.Fatal(err)
 	}
-	if err := guard.place(41, []byte("stale")); err != nil { // it compared before 42 came
+	if err := guard.place(fencing.Seen{Exclusive: 41}, []byte("stale")); err != nil { // it compared before 42 came
 		t.Fatal(err)
 	}
 	if got, token, err := guard.Read(); string(got) != "next" || token != 42 || err != nil {
@@ -59,7 +59,7 @@ func TestTheNameAloneKeepsAStaleWriteFromBeingRead(t *testing.T) {
 	if err := guard.Write(t.Context(), 43, []byte("third")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := guard.versions(); !slices.Equal(got, []redlock.Token{43}) || err != nil {
+	if got, err := guard.versions(); !slices.Equal(got, []fencing.Seen{{Exclusive: 43}}) || err != nil {
 		t.Errorf("got %d, %v; want the older ones removed: [43]", got, err)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 )
 
-// tokenHeader is the object's user metadata that keeps the token: S3's name for
-// it, other stores have the like.
+// tokenHeader is the object's user metadata that keeps what was seen: one token, or
+// two numbers once sharers came after the last exclusive holder (fencing.Seen). It
+// is S3's name for it, other stores have the like.
 const tokenHeader = "X-Amz-Meta-Fencing-Token" //nolint:gosec // a header's name and no credential
 
 // maxTries bounds how often Put runs again because another writer came first.
@@ -22,12 +22,16 @@ const tokenHeader = "X-Amz-Meta-Fencing-Token" //nolint:gosec // a header's name
 const maxTries = 10
 
 // Guard writes objects in a store with conditional writes (ETag, If-Match,
-// If-None-Match: *).
+// If-None-Match: *). An object's URL is the name of its lock, under which a context
+// says that a token is shared (fencing.IsShared).
 //
 // Unit of atomicity: one conditional PUT, which replaces the object and its
 // metadata, the token among them, or neither.
 //
 // Not promised:
+//   - that a program with the guard of before shared tokens writes an object that
+//     sharers wrote: it refuses its metadata (fencing.ErrCorrupt), until an
+//     exclusive holder has written again;
 //   - anything about an unconditional PUT or a DELETE by somebody else: a deleted
 //     object takes its token along, and the next writer is a first one;
 //   - two objects at once: each has its own token;
@@ -39,21 +43,22 @@ type Guard struct {
 	client *http.Client
 }
 
-// Put replaces the object at url by body, if token is at least the highest that
-// the object has seen. It returns a *fencing.StaleError, what fencing.Accept
-// returns for bad input, fencing.ErrCorrupt when the metadata is no token, or
-// what the store said. After a failed request the object may have been written;
-// under the same token Put may be called again.
+// Put replaces the object at url by body, if token is accepted by what the object
+// has seen. It returns a *fencing.StaleError, what fencing.Seen.Accept returns for
+// bad input, fencing.ErrCorrupt when the metadata is no token, or what the store
+// said. After a failed request the object may have been written; under the same
+// token Put may be called again.
 func (g *Guard) Put(ctx context.Context, url string, token redlock.Token, body string) error {
 	for range maxTries {
-		etag, highest, err := g.head(ctx, url)
+		etag, seen, err := g.head(ctx, url)
 		if err != nil {
 			return err
 		}
-		if err := fencing.Accept(url, token, highest); err != nil {
+		seen, err = seen.Accept(url, token, fencing.IsShared(ctx, url, token))
+		if err != nil {
 			return err
 		}
-		done, err := g.putIf(ctx, url, etag, token, body)
+		done, err := g.putIf(ctx, url, etag, seen, body)
 		if done || err != nil {
 			return err
 		}
@@ -62,43 +67,43 @@ func (g *Guard) Put(ctx context.Context, url string, token redlock.Token, body s
 	return fmt.Errorf("put %s: another writer came first %d times", url, maxTries)
 }
 
-// head returns the object's ETag and token; both are zero for an object that is
-// not there, and the token for one that was never guarded.
-func (g *Guard) head(ctx context.Context, url string) (string, redlock.Token, error) {
+// head returns the object's ETag and what it has seen; both are zero for an object
+// that is not there, and the latter for one that was never guarded.
+func (g *Guard) head(ctx context.Context, url string) (string, fencing.Seen, error) {
 	resp, err := g.send(ctx, http.MethodHead, url, "", nil)
 	if err != nil {
-		return "", 0, err
+		return "", fencing.Seen{}, err
 	}
 	switch resp.code {
 	case http.StatusNotFound:
-		return "", 0, nil
+		return "", fencing.Seen{}, nil
 	case http.StatusOK:
 	default:
-		return "", 0, fmt.Errorf("head %s: %s", url, resp.status)
+		return "", fencing.Seen{}, fmt.Errorf("head %s: %s", url, resp.status)
 	}
 	etag := resp.header.Get("ETag")
 	if etag == "" || strings.HasPrefix(etag, "W/") {
-		return "", 0, fmt.Errorf("head %s: the store gave no strong ETag: %q", url, etag)
+		return "", fencing.Seen{}, fmt.Errorf("head %s: the store gave no strong ETag: %q", url, etag)
 	}
 	text := resp.header.Get(tokenHeader)
 	if text == "" {
-		return etag, 0, nil
+		return etag, fencing.Seen{}, nil
 	}
-	n, err := strconv.ParseUint(text, 10, 53)
-	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("head %s: %w: %.40q", url, fencing.ErrCorrupt, text)
+	seen, err := fencing.ParseSeen(text)
+	if err != nil {
+		return "", fencing.Seen{}, fmt.Errorf("head %s: %w", url, err)
 	}
-	return etag, redlock.Token(n), nil
+	return etag, seen, nil
 }
 
 // putIf writes if the object is still the one with etag, or still not there. It
 // reports whether it did.
-func (g *Guard) putIf(ctx context.Context, url, etag string, token redlock.Token, body string) (bool, error) {
+func (g *Guard) putIf(ctx context.Context, url, etag string, seen fencing.Seen, body string) (bool, error) {
 	condition := http.Header{"If-None-Match": {"*"}}
 	if etag != "" {
 		condition = http.Header{"If-Match": {etag}}
 	}
-	condition.Set(tokenHeader, token.String())
+	condition.Set(tokenHeader, seen.String())
 	resp, err := g.send(ctx, http.MethodPut, url, body, condition)
 	if err != nil {
 		return false, err

@@ -180,7 +180,7 @@ func TestSQLiteRefusesAReaderThatWritesTooLate(t *testing.T) {
 	if err := tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance).Scan(&seen); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.writeOften(ctx, nil, 3); err != nil {
+	if _, err := s.writeOften(ctx, nil, hold{token: 3}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.guard.Check(ctx, tx, account, 4); !s.guard.Retryable(err) {
@@ -238,7 +238,7 @@ func TestMigrateMayRunTwiceAndByManyAtOnce(t *testing.T) {
 	for _, s := range stores() {
 		t.Run(s.name, func(t *testing.T) {
 			s.prepare(t)
-			if _, err := s.writeOften(t.Context(), nil, 7); err != nil {
+			if _, err := s.writeOften(t.Context(), nil, hold{token: 7}); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.guard.Migrate(t.Context(), s.db); err != nil {

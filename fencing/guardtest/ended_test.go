@@ -70,7 +70,7 @@ func TestAWriteWhoseTransactionEndedInTheMiddleIsNoSuccess(t *testing.T) {
 					ctx := t.Context()
 					err := s.guard.Write(ctx, s.db, nil, account, 41, func(tx *sql.Tx) error {
 						s.apply(t, tx, e)
-						if _, err := s.writeOften(ctx, nil, 42); err != nil {
+						if _, err := s.writeOften(ctx, nil, hold{token: 42}); err != nil {
 							t.Fatalf("the newer holder: %v", err)
 						}
 						return s.write(ctx, tx, 41, "late")
@@ -149,7 +149,7 @@ func TestASwallowedSnapshotErrorIsNoSuccess(t *testing.T) {
 				if _, err := tx.ExecContext(ctx, "UPDATE "+s.balance+"_other SET id = 3"); !s.guard.Retryable(err) {
 					t.Fatalf("got %v; want error 1020", err)
 				}
-				if _, err := s.writeOften(ctx, nil, 42); err != nil {
+				if _, err := s.writeOften(ctx, nil, hold{token: 42}); err != nil {
 					t.Fatalf("the newer holder: %v", err)
 				}
 				return s.write(ctx, tx, 41, "late")

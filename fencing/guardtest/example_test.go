@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 )
 
@@ -95,4 +96,50 @@ func Example_sqlCheck() {
 	// no table: true false
 	// <nil>
 	// <nil>
+}
+
+// A table from before there were shared holds gets its columns, by Migrate or by
+// the tool that runs your migrations.
+func Example_sqlShared() {
+	db, done, err := openExample()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer done()
+	older, err := fencing.NewSQL(fencing.SQLite())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guard, err := fencing.NewSQL(fencing.SQLite(), fencing.WithShared())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	fmt.Println(older.Migrate(ctx, db))
+	for _, statement := range guard.Alterations() {
+		fmt.Println(statement)
+	}
+	fmt.Println(guard.Migrate(ctx, db))
+
+	sharer := func(token redlock.Token) error { // a lock's own context says this by itself
+		ctx, err := fencing.NewSharedContext(ctx, "invoice:7", token)
+		if err != nil {
+			return err
+		}
+		return guard.Write(ctx, db, nil, "invoice:7", token, func(*sql.Tx) error { return nil })
+	}
+	fmt.Println(sharer(43))
+	fmt.Println(sharer(42)) // shares it with 43
+	fmt.Println(older.Write(ctx, db, nil, "invoice:7", 41, func(*sql.Tx) error { return nil }))
+	// Output:
+	// <nil>
+	// ALTER TABLE "fencing_tokens" ADD COLUMN shared INTEGER NOT NULL DEFAULT 0
+	// ALTER TABLE "fencing_tokens" ADD COLUMN before_shared INTEGER NOT NULL DEFAULT 0
+	// <nil>
+	// <nil>
+	// <nil>
+	// fencing: write "invoice:7": stale token: got 41, the highest seen is 43
 }

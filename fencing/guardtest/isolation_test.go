@@ -35,7 +35,7 @@ func TestConcurrentWritersLeaveANonDecreasingHistory(t *testing.T) {
 					for range each {
 						// Rising, as nodes issue them, and up to ten out of order.
 						token := redlock.Token(issued.Add(1) + rng.Uint64N(10))
-						retries, err := s.writeOften(t.Context(), opts, token)
+						retries, err := s.writeOften(t.Context(), opts, hold{token: token})
 						mu.Lock()
 						most = max(most, token)
 						retried += retries
@@ -69,19 +69,19 @@ func TestConcurrentWritersLeaveANonDecreasingHistory(t *testing.T) {
 	}
 }
 
-// writeOften writes under token, and again for as long as the database gives
+// writeOften writes under a token, and again for as long as the database gives
 // the transaction up.
-func (s *store) writeOften(ctx context.Context, opts *sql.TxOptions, token redlock.Token) (retries int, err error) {
+func (s *store) writeOften(ctx context.Context, opts *sql.TxOptions, by hold) (retries int, err error) {
 	for ; ; retries++ {
-		err = s.guard.Write(ctx, s.db, opts, account, token, func(tx *sql.Tx) error {
+		err = s.guard.Write(by.under(ctx), s.db, opts, account, by.token, func(tx *sql.Tx) error {
 			var before int64
 			if err := tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance+" WHERE id = 1").Scan(&before); err != nil {
 				return err
 			}
-			if before > int64(token) {
-				return fmt.Errorf("token %d was accepted after %d was written", token, before)
+			if before > int64(by.token) && !by.shared {
+				return fmt.Errorf("token %d was accepted after %d was written", by.token, before)
 			}
-			return s.write(ctx, tx, int64(token), fmt.Sprint(token))
+			return s.write(ctx, tx, int64(by.token), fmt.Sprint(by.token))
 		})
 		if !s.guard.Retryable(err) {
 			return retries, err
@@ -106,13 +106,13 @@ func TestATokenWaitsForTheOpenTransactionOfAnother(t *testing.T) {
 			for s, opts := range storesAndLevels() {
 				t.Run(s.at(opts), func(t *testing.T) {
 					s.prepare(t)
-					err := s.race(t, opts, tt.first, tt.second, tt.commit)
+					err := s.race(t, opts, hold{token: tt.first}, hold{token: tt.second}, tt.commit)
 					if tt.conflict && s.name == "PostgreSQL" && opts.Isolation >= sql.LevelRepeatableRead {
 						pg, bare := err.(*pgconn.PgError) //nolint:errorlint // that it is not wrapped is what is tested
 						if !bare || pg.Code != "40001" || !s.guard.Retryable(err) {
 							t.Fatalf("got %v; want the driver's own 40001, to be retried", err)
 						}
-						_, err = s.writeOften(t.Context(), opts, tt.second)
+						_, err = s.writeOften(t.Context(), opts, hold{token: tt.second})
 					}
 					if !errors.Is(err, tt.want) {
 						t.Fatalf("got %v; want %v", err, tt.want)
@@ -136,21 +136,21 @@ func TestATokenWaitsForTheOpenTransactionOfAnother(t *testing.T) {
 // race opens a transaction with the first token, puts the second one to the
 // guard in another, waits until that one waits, ends the first, and returns what
 // became of the second.
-func (s *store) race(t *testing.T, opts *sql.TxOptions, first, second redlock.Token, commit bool) error {
+func (s *store) race(t *testing.T, opts *sql.TxOptions, first, second hold, commit bool) error {
 	t.Helper()
 	ctx := t.Context()
 	s.exec(t, fmt.Sprintf("INSERT INTO %s (resource, token) VALUES ('%s', 1)", s.fences, account))
 	tx := s.begin(t, opts)
-	if err := s.guard.Check(ctx, tx, account, first); err != nil {
+	if err := s.guard.Check(first.under(ctx), tx, account, first.token); err != nil {
 		t.Fatalf("first: %v", err)
 	}
-	if err := s.write(ctx, tx, int64(first), "first"); err != nil {
+	if err := s.write(ctx, tx, int64(first.token), "first"); err != nil {
 		t.Fatal(err)
 	}
 	result := make(chan error, 1)
 	go func() {
-		result <- s.guard.Write(ctx, s.db, opts, account, second, func(tx *sql.Tx) error {
-			return s.write(ctx, tx, int64(second), "second")
+		result <- s.guard.Write(second.under(ctx), s.db, opts, account, second.token, func(tx *sql.Tx) error {
+			return s.write(ctx, tx, int64(second.token), "second")
 		})
 	}()
 	s.awaitWaiter(t)
@@ -209,7 +209,7 @@ func TestToCompareFirstAndWriteAfterwardsLetsTheStaleWriteLand(t *testing.T) {
 			if err := old.QueryRowContext(ctx, "SELECT token FROM "+s.balance+" WHERE id = 1").Scan(&seen); err != nil || seen > 5 {
 				t.Fatalf("got %d, %v; want a token that lets 5 pass", seen, err)
 			}
-			if _, err := s.writeOften(ctx, opts, 6); err != nil {
+			if _, err := s.writeOften(ctx, opts, hold{token: 6}); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(s.write(ctx, old, 5, "stale"), old.Commit()); err != nil {
@@ -233,7 +233,7 @@ func TestWhatWasReadBeforeTheCheckMayBeOld(t *testing.T) {
 				return // to read is to keep the other writer out
 			}
 			ctx := t.Context()
-			if _, err := s.writeOften(ctx, nil, 1); err != nil {
+			if _, err := s.writeOften(ctx, nil, hold{token: 1}); err != nil {
 				t.Fatal(err)
 			}
 			tx := s.begin(t, opts)
@@ -244,7 +244,7 @@ func TestWhatWasReadBeforeTheCheckMayBeOld(t *testing.T) {
 				return value
 			}
 			before := read()
-			if _, err := s.writeOften(ctx, nil, 2); err != nil {
+			if _, err := s.writeOften(ctx, nil, hold{token: 2}); err != nil {
 				t.Fatal(err)
 			}
 			err := s.guard.Check(ctx, tx, account, 3)
@@ -273,7 +273,7 @@ func TestMariaDBWithSnapshotIsolationRefusesAnOldSnapshot(t *testing.T) {
 	s := stores()[1]
 	s.prepare(t)
 	ctx := t.Context()
-	if _, err := s.writeOften(ctx, nil, 1); err != nil {
+	if _, err := s.writeOften(ctx, nil, hold{token: 1}); err != nil {
 		t.Fatal(err)
 	}
 	strict := openDB(t, "mysql", dsnOf(t, mariadb)+"?innodb_snapshot_isolation=ON")
@@ -286,7 +286,7 @@ func TestMariaDBWithSnapshotIsolationRefusesAnOldSnapshot(t *testing.T) {
 	if err := tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance).Scan(&seen); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.writeOften(ctx, nil, 2); err != nil {
+	if _, err := s.writeOften(ctx, nil, hold{token: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.guard.Check(ctx, tx, account, 3); !s.guard.Retryable(err) {
@@ -304,7 +304,7 @@ func TestWhatIsReadAfterTheCheckIsNew(t *testing.T) {
 			}
 			ctx := t.Context()
 			tx := s.begin(t, opts)
-			if _, err := s.writeOften(ctx, nil, 2); err != nil { // after begin, before Check
+			if _, err := s.writeOften(ctx, nil, hold{token: 2}); err != nil { // after begin, before Check
 				t.Fatal(err)
 			}
 			if err := s.guard.Check(ctx, tx, account, 3); err != nil {

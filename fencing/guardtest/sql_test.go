@@ -78,7 +78,7 @@ func TestTheTokenCommitsWithTheWriteOrNotAtAll(t *testing.T) {
 			s.wantUntouched(t)
 
 			for _, token := range []redlock.Token{3, 3, 4} { // the same token twice
-				if _, err := s.writeOften(ctx, nil, token); err != nil {
+				if _, err := s.writeOften(ctx, nil, hold{token: token}); err != nil {
 					t.Errorf("token %d: %v", token, err)
 				}
 			}
