@@ -51,3 +51,31 @@ func ExampleLock_Shared() {
 	fmt.Println(lock.Shared(), acquire(locker, "orders/42").Shared())
 	// Output: true false
 }
+
+// Inspect shows each who shares a name, with what remains of its own lease.
+func ExampleInspection_Sharers() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithHolder("reader/"))
+	defer locker.Close()
+	ctx := context.Background()
+	for range 2 {
+		if _, err := locker.TryAcquire(ctx, "catalogue", redlock.WithShared()); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	seen, err := locker.Inspect(ctx, "catalogue")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, alone := seen.Holder()
+	fmt.Println("somebody holds it alone:", alone)
+	for _, sharer := range seen.Sharers() {
+		fmt.Println(sharer.Owner[:7], sharer.Remaining > 0)
+	}
+	// Output:
+	// somebody holds it alone: false
+	// reader/ true
+	// reader/ true
+}

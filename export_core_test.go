@@ -40,3 +40,6 @@ func CallEnded(l *Locker, key string) error {
 	}
 	return l.unreleased()
 }
+
+// ErrForeignType is of a key that holds what is not a lock.
+var ErrForeignType = errForeignType

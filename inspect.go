@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,19 @@ type Inspection struct {
 // NodeInspection is what one node says of one resource.
 type NodeInspection struct {
 	Name      string
-	Owner     string        // the owner value that holds it; empty: nobody does
-	Remaining time.Duration // of the lease; negative: a key without an end
-	Token     Token         // the largest given on the resource's stripe: the holder's, or a later one of a name that shares the stripe
-	Waiting   []string      // the ids of the Lockers that stand in line for it here and give signs of life, the next one first
+	Owner     string        // the owner value that holds it alone; empty: nobody does
+	Shared    bool          // it is shared here (WithShared)
+	Sharers   []Sharer      // who shares it here, in the order in which their leases end
+	Remaining time.Duration // of the lease, of a shared name of the last one; negative: a key without an end
+	Token     Token         // the largest given on the resource's stripe: the holder's, or a later one of a name that shares the stripe; of a shared name, the number that its sharers have here
+	Waiting   []string      // the ids of the Lockers that stand in line here, to hold it or to share it, and give signs of life, the next one first
 	Err       error         // why the node said nothing
+}
+
+// Sharer is one of those who share a resource.
+type Sharer struct {
+	Owner     string        // its owner value
+	Remaining time.Duration // of its own lease
 }
 
 // Holder returns the owner value that a quorum of nodes shows, and whether one
@@ -52,7 +61,29 @@ func (i Inspection) Holder() (owner string, held bool) {
 	return "", false
 }
 
-// Inspect asks every node who holds resource there, for at most a node timeout
+// Sharers returns who shares the resource on a quorum of nodes, in the order in which
+// their leases end. What remains of each is what a quorum shows at least.
+func (i Inspection) Sharers() []Sharer {
+	on := map[string][]time.Duration{}
+	for _, n := range i.Nodes {
+		for _, s := range n.Sharers {
+			on[s.Owner] = append(on[s.Owner], s.Remaining)
+		}
+	}
+	var sharers []Sharer
+	for owner, left := range on {
+		if len(left) >= i.Quorum {
+			slices.Sort(left)
+			sharers = append(sharers, Sharer{owner, left[len(left)-i.Quorum]})
+		}
+	}
+	slices.SortFunc(sharers, func(a, b Sharer) int {
+		return cmp.Or(cmp.Compare(a.Remaining, b.Remaining), strings.Compare(a.Owner, b.Owner))
+	})
+	return sharers
+}
+
+// Inspect asks every node who holds resource there, alone or beside others, for at most a node timeout
 // or until ctx is done, whatever the clients' own timeouts are. It changes
 // nothing. A node that did not answer by then has Err set, to ctx's cause where
 // that ended it. Inspect itself fails only for a bad resource
@@ -121,12 +152,35 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 	}
 }
 
+// readings is how often a node is asked whose key changes its type between two questions.
+const readings = 3
+
 // inspectNode asks one node. The caller's deadline is not passed on: it would come
 // back as the silence of the node.
 func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
 	defer cancel()
-	in := NodeInspection{Name: n.Name}
+	var in NodeInspection
+	for range readings {
+		var other bool
+		if in, other = readOwner(ctx, n, key); !other {
+			break
+		}
+		if err := readSharers(ctx, n, key, &in); err == nil || !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			in.Err = node.Explain(err)
+			break
+		}
+		in.Err = errOtherType // unless it is a string by now
+	}
+	if in.Err == nil {
+		in.Waiting = inLine(ctx, n, key)
+	}
+	return in
+}
+
+// readOwner reads who holds the key alone. With other it is there, and no string.
+func readOwner(ctx context.Context, n *node.Node, key string) (in NodeInspection, other bool) {
+	in.Name = n.Name
 	var owner, stripe *redis.SliceCmd
 	var left *redis.DurationCmd
 	_, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -137,22 +191,11 @@ func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
 	})
 	if err != nil {
 		in.Err = node.Explain(err)
-		return in
+		return in, false
 	}
-	in.Remaining = left.Val()
 	if len(owner.Val()) != 1 {
 		in.Err = node.ErrNoReply
-		return in
-	}
-	switch held := owner.Val()[0].(type) {
-	case string:
-		in.Owner = held
-	default:
-		if in.Remaining == -2 {
-			in.Remaining = 0
-		} else {
-			in.Err = fmt.Errorf("%w: the key holds data of another type", errForeignType)
-		}
+		return in, false
 	}
 	for _, v := range stripe.Val() {
 		if s, ok := v.(string); ok {
@@ -160,19 +203,69 @@ func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
 			in.Token = max(in.Token, Token(t))
 		}
 	}
-	in.Waiting = inLine(ctx, n, key)
-	return in
+	held, alone := owner.Val()[0].(string)
+	if in.Owner = held; alone || left.Val() != -2 {
+		in.Remaining = left.Val()
+	}
+	return in, !alone && left.Val() != -2
 }
 
-// inLine is who waits for the key on the node: nobody, where the node does not
-// say. It comes after the rest, since a client that may not read the queue is still
-// told who holds.
+// readSharers reads who shares the key, if it is ours by its mark. It asks nothing of
+// plain locks, so that for those no node counts an error of the wrong type.
+func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspection) error {
+	var now *redis.TimeCmd
+	var left *redis.DurationCmd
+	var members *redis.ZSliceCmd
+	_, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		now = p.Time(ctx)
+		left = p.PTTL(ctx, key)
+		members = p.ZRangeWithScores(ctx, key, 0, -1)
+		return nil
+	})
+	found := members.Val()
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 0: // gone meanwhile
+		in.Remaining = 0
+		return nil
+	case found[0].Member != lua.SharedMark:
+		return errOtherType
+	}
+	in.Shared, in.Remaining, in.Token = true, left.Val(), Token(-found[0].Score)
+	for _, m := range found[1:] {
+		remaining := time.Duration(int64(m.Score)-now.Val().UnixMilli()) * time.Millisecond
+		if owner, ok := m.Member.(string); ok && remaining >= 0 { // else it has ended, and is not removed yet
+			in.Sharers = append(in.Sharers, Sharer{owner, remaining})
+		}
+	}
+	return nil
+}
+
+// inLine is who waits for the key on the node, in the order of both lines: by place, and
+// at one place who wants it alone first. It is nobody, where the node does not say. It
+// comes after the rest, since a client that may not read the queue is still told who holds.
 func inLine(ctx context.Context, n *node.Node, key string) []string {
-	ids, err := n.Calls.ZRange(ctx, lua.QueueKey+key, 0, -1).Result()
-	if err != nil || len(ids) == 0 {
+	var alone, beside *redis.ZSliceCmd
+	_, err := n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+		alone = p.ZRangeWithScores(ctx, lua.QueueKey+key, 0, -1)
+		beside = p.ZRangeWithScores(ctx, lua.SharersKey+key, 0, -1)
+		return nil
+	})
+	line := slices.Concat(alone.Val(), beside.Val())
+	if err != nil || len(line) == 0 {
 		return nil
 	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return strings.Contains(id, " ") }) // the attempts behind the ids
+	slices.SortStableFunc(line, func(a, b redis.Z) int { return cmp.Compare(a.Score, b.Score) })
+	var ids []string
+	seen := map[string]bool{} // a process may stand in both
+	for _, z := range line {
+		id, _ := z.Member.(string)
+		if !strings.Contains(id, " ") && !seen[id] { // else the attempt behind an id
+			ids = append(ids, id)
+		}
+		seen[id] = true
+	}
 	signs := make([]*redis.IntCmd, len(ids))
 	_, err = n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
@@ -192,4 +285,7 @@ func inLine(ctx context.Context, n *node.Node, key string) []string {
 	return living
 }
 
-var errForeignType = errors.New("not a lock")
+var (
+	errForeignType = errors.New("not a lock")
+	errOtherType   = fmt.Errorf("%w: the key holds data of another type", errForeignType)
+)

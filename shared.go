@@ -16,8 +16,7 @@ package redlock
 // wait in line as ever, and are called when the last who shares releases; of one who died
 // they wait for the lease.
 //
-// Inspect does not show who shares yet: of a shared name it says that the key holds data
-// of another type.
+// Inspect shows who shares a name, each with what remains of its own lease.
 //
 // With WithReentry, a shared acquire inside a hold of the name, shared or exclusive, is a
 // handle on that hold, and has its kind. An exclusive one inside a shared hold is

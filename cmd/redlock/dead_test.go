@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -136,13 +135,6 @@ func (w *wires) breakThem(t *testing.T, fault, key string) (expiry time.Duration
 	}
 	must(t, errs...)
 	return expiry, mend
-}
-
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // The rule that exec is for: whatever the nodes and the network do, and whatever

@@ -5,14 +5,15 @@ import "github.com/redis/go-redis/v9"
 // NodeView is a nodeView, for the tests.
 type NodeView struct {
 	Counts bool
-	Owner  string
+	Shared bool
+	Owners []string
 }
 
 // Judge is judge, for the tests.
 func Judge(views []NodeView, quorum int) (says, owner string, most int) {
 	in := make([]nodeView, len(views))
 	for i, b := range views {
-		in[i] = nodeView{b.Counts, b.Owner}
+		in[i] = nodeView{b.Counts, b.Shared, b.Owners}
 	}
 	k, owner, most := judge(in, quorum)
 	return string(k), owner, most

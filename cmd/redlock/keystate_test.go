@@ -9,27 +9,33 @@ import (
 	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
-// settledAs is what a quorum says when every node has spoken: an owner, "free",
-// or nothing.
-func settledAs(owners []string, quorum int) string {
-	for _, o := range owners {
-		if n := len(owners) - len(slices.DeleteFunc(slices.Clone(owners), func(p string) bool { return p == o })); n >= quorum {
-			if o == "" {
-				return "free"
-			}
+// settledAs is what a quorum says when every node has spoken: "held", "shared", "free",
+// or nothing. An answer is empty, who holds it, or a plus and those who share it.
+func settledAs(answers []string, quorum int) string {
+	on := func(so func(answer string) bool) bool {
+		return len(answers)-len(slices.DeleteFunc(slices.Clone(answers), so)) >= quorum
+	}
+	for _, owner := range []string{"a", "b"} {
+		if on(func(answer string) bool { return answer == owner }) {
 			return "held"
 		}
+		if on(func(answer string) bool { return strings.HasPrefix(answer, "+") && strings.Contains(answer, owner) }) {
+			return "shared"
+		}
+	}
+	if on(func(answer string) bool { return answer == "" }) {
+		return "free"
 	}
 	return ""
 }
 
-// possible tells whether the silent nodes could make it held, or free.
-func possible(owners []string, silent, quorum int) bool {
+// possible tells whether the silent nodes could make it held, shared, or free.
+func possible(answers []string, silent, quorum int) bool {
 	if silent == 0 {
-		return settledAs(owners, quorum) != ""
+		return settledAs(answers, quorum) != ""
 	}
-	for _, o := range []string{"", "a", "b", "c"} {
-		if possible(append(owners[:len(owners):len(owners)], o), silent-1, quorum) {
+	for _, answer := range []string{"", "a", "b", "+ab"} {
+		if possible(append(answers[:len(answers):len(answers)], answer), silent-1, quorum) {
 			return true
 		}
 	}
@@ -40,7 +46,7 @@ func possible(owners []string, silent, quorum int) bool {
 // that said nothing could have answered.
 func TestTheVerdictIsWhatNoAnswerCouldChange(t *testing.T) {
 	t.Parallel()
-	says := []main.NodeView{{}, {Counts: true}, {Counts: true, Owner: "a"}, {Counts: true, Owner: "b"}, {Counts: true, Owner: "c"}, {Owner: "a"}}
+	says := []string{"", "a", "b", "+a", "+ab", "+b", "?", "?a", "?+a"} // with a question mark it does not count
 	seen := map[string]int{}
 	for _, nodes := range []int{1, 3, 4, 5} {
 		quorum, all := nodes/2+1, 1
@@ -48,29 +54,32 @@ func TestTheVerdictIsWhatNoAnswerCouldChange(t *testing.T) {
 			all *= len(says)
 		}
 		for code := range all {
-			views, owners, silent := make([]main.NodeView, nodes), []string{}, 0
+			views, answers, silent := make([]main.NodeView, nodes), []string{}, 0
 			for i, rest := 0, code; i < nodes; i, rest = i+1, rest/len(says) {
-				if views[i] = says[rest%len(says)]; views[i].Counts {
-					owners = append(owners, views[i].Owner)
-				} else {
+				answer, ignored := strings.CutPrefix(says[rest%len(says)], "?")
+				owners, shared := strings.CutPrefix(answer, "+")
+				views[i] = main.NodeView{Counts: !ignored, Shared: shared, Owners: strings.Split(owners, "")}
+				if ignored {
 					silent++
+				} else {
+					answers = append(answers, answer)
 				}
 			}
-			want := settledAs(owners, quorum)
-			if want == "" && possible(owners, silent, quorum) {
+			want := settledAs(answers, quorum)
+			if want == "" && possible(answers, silent, quorum) {
 				want = "unknown"
 			} else if want == "" {
 				want = "split"
 			}
 			got, owner, most := main.Judge(views, quorum)
-			if got != want || got == "held" && (owner == "" || most < quorum) {
+			if got != want || got == "held" && owner == "" || got == "shared" && owner != "" || (got == "held" || got == "shared") && most < quorum {
 				t.Fatalf("%v, quorum %d: got %s by %q on %d; want %s", views, quorum, got, owner, most, want)
 			}
 			seen[got]++
 		}
 	}
-	if len(seen) != 4 {
-		t.Errorf("got verdicts %v; want all four", seen)
+	if len(seen) != 5 {
+		t.Errorf("got verdicts %v; want all five", seen)
 	}
 }
 

@@ -138,6 +138,13 @@ func open(t *testing.T, nodes string, opts ...redlock.Option) *redlock.Locker {
 	return l
 }
 
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,10 +19,14 @@ import (
 // the repair that renewal does.
 const deadKey = "redlock:dead:"
 
+// sharedMark is the first member of the sorted set that a shared key is.
+const sharedMark = "redlock:shared"
+
 func releaseCommand() command {
 	return command{
 		name: "release", synopsis: "KEY --force --yes [flags]", summary: "take a lock away from its holder",
-		about: `Removes KEY from every node that answers, whoever holds it, and says what it removed.
+		about: `Removes KEY from every node that answers, whoever holds it, or all who share it, and says
+what it removed.
 The holder may trust its lock until its next renewal fails, a third of its lease at most,
 or until its validity ends: that it has stopped is for you to know. Locks whose holder has
 died lapse by themselves. Without --yes it says what it would remove.`,
@@ -43,11 +48,12 @@ died lapse by themselves. Without --yes it says what it would remove.`,
 
 // removal is what was removed from one node, or would be.
 type removal struct {
-	Node      string `json:"node"`
-	Holder    string `json:"holder,omitempty"`
-	Remaining int64  `json:"remaining_ms"`
-	Removed   bool   `json:"removed"`
-	Error     string `json:"error,omitempty"`
+	Node      string   `json:"node"`
+	Holder    string   `json:"holder,omitempty"`
+	Sharers   []string `json:"sharers,omitempty"`
+	Remaining int64    `json:"remaining_ms"`
+	Removed   bool     `json:"removed"`
+	Error     string   `json:"error,omitempty"`
 }
 
 func (a *app) release(ctx context.Context, s *session, resource string, yes bool) error {
@@ -63,14 +69,23 @@ func (a *app) release(ctx context.Context, s *session, resource string, yes bool
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range in.Nodes {
 		out[i] = removal{Node: n.Name, Holder: n.Owner, Remaining: milliseconds(n.Remaining), Error: oneLine(n.Err)}
-		if !yes || n.Err != nil || n.Owner == "" {
+		for _, one := range n.Sharers {
+			out[i].Sharers = append(out[i].Sharers, one.Owner)
+		}
+		if !yes || n.Err != nil || n.Owner == "" && !n.Shared {
 			continue
 		}
 		g.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, a.connection.timeout())
 			defer cancel()
-			removed, err := remove(ctx, s.clients[i], in.Key, n.Owner, life)
-			out[i].Removed, out[i].Error = removed, oneLine(err)
+			var err error
+			if n.Shared {
+				out[i].Sharers, err = removeShared(ctx, s.clients[i], in.Key, life)
+				out[i].Removed = err == nil && len(out[i].Sharers) > 0
+			} else {
+				out[i].Removed, err = remove(ctx, s.clients[i], in.Key, n.Owner, life)
+			}
+			out[i].Error = oneLine(err)
 			return nil
 		})
 	}
@@ -114,10 +129,41 @@ func remove(ctx context.Context, c *redis.Client, key, owner string, life time.D
 		removed = err == nil
 		return err
 	}, key)
+	return removed, changed(err)
+}
+
+// removeShared is remove for a shared name: it ends all who share it at that moment, and
+// says who they were.
+func removeShared(ctx context.Context, c *redis.Client, key string, life time.Duration) (sharers []string, err error) {
+	err = c.Watch(ctx, func(tx *redis.Tx) error {
+		members, err := tx.ZRange(ctx, key, 0, -1).Result()
+		if err != nil {
+			return err
+		}
+		if len(members) == 0 || members[0] != sharedMark {
+			return nil // it ended by itself
+		}
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, key)
+			for _, owner := range members[1:] {
+				p.Set(ctx, deadKey+owner, 1, life)
+			}
+			return nil
+		})
+		if err == nil {
+			sharers = members[1:]
+		}
+		return err
+	}, key)
+	return sharers, changed(err)
+}
+
+// changed explains that a transaction found the key changed.
+func changed(err error) error {
 	if errors.Is(err, redis.TxFailedErr) {
-		return false, fmt.Errorf("it changed at the same moment: %w", err)
+		return fmt.Errorf("it changed at the same moment: %w", err)
 	}
-	return removed, err
+	return err
 }
 
 // removalStatus is a failure where the name is not free for sure.
@@ -148,6 +194,9 @@ func (a *app) showRemovals(resource string, out []removal, yes bool) error {
 	rows := [][]cell{row("NODE", "", "LEFT", "HOLDER")}
 	for _, r := range out {
 		did, left, holder := "nothing there", "-", "-"
+		if len(r.Sharers) > 0 {
+			r.Holder = strings.Join(r.Sharers, " ")
+		}
 		if r.Holder != "" {
 			did, left, holder = "gone by itself", short(time.Duration(r.Remaining)*time.Millisecond), r.Holder
 		}

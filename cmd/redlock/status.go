@@ -14,15 +14,20 @@ import (
 
 func statusCommand() command {
 	return command{
-		name: "status", synopsis: "[flags] KEY...", summary: "show who holds a key, node by node",
+		name: "status", synopsis: "[flags] KEY...", summary: "show who holds a key, alone or beside others, node by node",
 		about: `Shows for each node whether it votes, who holds KEY there, what remains of the lease,
 the largest token given, and how many processes stand in line there, which each of them
 does on a quorum of nodes (with --json: their ids, the next one first); and a verdict:
 
-  held m/N  m nodes, a quorum, show one holder
-  free      a quorum of nodes has no holder
-  split     neither: attempts are under way, or remains lie about until they lapse
-  unknown   too few nodes that vote have answered
+  held m/N    m nodes, a quorum, show one holder
+  shared m/N  those who share it hold it together, and m nodes, a quorum, show one of them
+  free        a quorum of nodes has no holder
+  split       none of these: attempts are under way, or remains lie about until they lapse
+  unknown     too few nodes that vote have answered
+
+Of a shared key each who shares it follows, with what remains of its own lease by a
+quorum and the number of nodes that show it. In the table LEFT is that of the last one,
+and TOKEN the number that those who share it have on the node.
 
 It changes nothing. Exit status 69 if a verdict is unknown. With --json, one line a key.`,
 		define: func(fs *flag.FlagSet) action {
@@ -52,17 +57,29 @@ type keyStatus struct {
 	Nodes   int         `json:"nodes"`
 	Quorum  int         `json:"quorum"`
 	Holder  string      `json:"holder,omitempty"`
-	Waiting int         `json:"waiting"` // in line on a quorum of nodes
+	Sharers []sharer    `json:"sharers,omitempty"` // on a quorum of nodes
+	Waiting int         `json:"waiting"`           // in line on a quorum of nodes
 	ByNode  []nodeShows `json:"by_node"`
+}
+
+// sharer is one of those who share a key, on a quorum of nodes or on one.
+type sharer struct {
+	Holder    string `json:"holder"`
+	Remaining int64  `json:"remaining_ms"`
+	On        int    `json:"nodes,omitempty"` // that show it; not told of one node
+
+	left time.Duration
 }
 
 // nodeShows is what one node says of a key.
 type nodeShows struct {
-	Node      string `json:"node"`
-	Vote      string `json:"vote"` // member, or why not: blank, joining, ...
-	Holder    string `json:"holder,omitempty"`
-	Remaining int64  `json:"remaining_ms"`
-	Token     uint64 `json:"token"`
+	Node      string   `json:"node"`
+	Vote      string   `json:"vote"` // member, or why not: blank, joining, ...
+	Holder    string   `json:"holder,omitempty"`
+	Shared    bool     `json:"shared,omitempty"`
+	Sharers   []sharer `json:"sharers,omitempty"`
+	Remaining int64    `json:"remaining_ms"`
+	Token     uint64   `json:"token"`
 	// Waiting are those that stand in line, the next one first.
 	Waiting []string `json:"waiting"`
 	Error   string   `json:"error,omitempty"`
@@ -130,15 +147,28 @@ func (a *app) showKeys(ctx context.Context, s *session, keys []string, again boo
 func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 	s := keyStatus{Key: in.Resource, Nodes: len(in.Nodes), Quorum: in.Quorum}
 	views := make([]nodeView, len(in.Nodes))
+	on := map[string]int{}
 	for i, n := range in.Nodes {
 		state := cluster.Nodes[i].State
-		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, owner: n.Owner}
-		s.ByNode = append(s.ByNode, nodeShows{
-			Node: n.Name, Vote: state.String(), Holder: n.Owner, Token: uint64(n.Token),
+		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, shared: n.Shared}
+		shows := nodeShows{
+			Node: n.Name, Vote: state.String(), Holder: n.Owner, Shared: n.Shared, Token: uint64(n.Token),
 			Remaining: milliseconds(n.Remaining), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
-		})
+		}
+		if n.Owner != "" {
+			views[i].owners = []string{n.Owner}
+		}
+		for _, one := range n.Sharers {
+			on[one.Owner]++
+			views[i].owners = append(views[i].owners, one.Owner)
+			shows.Sharers = append(shows.Sharers, sharer{Holder: one.Owner, Remaining: milliseconds(one.Remaining), left: one.Remaining})
+		}
+		s.ByNode = append(s.ByNode, shows)
 	}
 	s.Verdict, s.Holder, s.Held = judge(views, in.Quorum)
+	for _, one := range in.Sharers() {
+		s.Sharers = append(s.Sharers, sharer{one.Owner, milliseconds(one.Remaining), on[one.Owner], one.Remaining})
+	}
 	s.Waiting = inLine(in)
 	return s
 }
@@ -159,27 +189,44 @@ func inLine(in redlock.Inspection) int {
 
 func (s keyStatus) print(p *page) {
 	line := ""
+	if len(s.Sharers) > 0 {
+		line = fmt.Sprintf(", by %d", len(s.Sharers))
+	}
 	if s.Waiting > 0 {
-		line = fmt.Sprintf(", %d in line", s.Waiting)
+		line += fmt.Sprintf(", %d in line", s.Waiting)
 	}
 	p.printf("%s: %s%s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), s.Verdict.line(s.Held, s.Nodes)), line)
 	rows := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "WAITING", "HOLDER")}
 	for _, n := range s.ByNode {
-		holder, left, token, waiting := n.Holder, short(n.left), "-", strconv.Itoa(len(n.Waiting))
-		if n.Token > 0 {
-			token = strconv.FormatUint(n.Token, 10)
-		}
-		if holder == "" {
-			holder, left = "-", "-"
-		}
-		if n.Error != "" {
-			holder, left, token, waiting = n.Error, "?", "?", "?"
-		}
-		r := row(n.Node, n.Vote, left, token, waiting, holder)
-		if n.Vote != redlock.NodeMember.String() {
-			r[1].in = yellow
-		}
-		rows = append(rows, r)
+		rows = append(rows, n.row())
 	}
 	p.table(rows)
+	if len(s.Sharers) == 0 {
+		return
+	}
+	rows = [][]cell{row("ON", "LEFT", "SHARED BY")}
+	for _, one := range s.Sharers {
+		rows = append(rows, row(fmt.Sprintf("%d/%d", one.On, s.Nodes), short(one.left), one.Holder))
+	}
+	p.table(rows)
+}
+
+func (n nodeShows) row() []cell {
+	holder, left, token, waiting := n.Holder, short(n.left), "-", strconv.Itoa(len(n.Waiting))
+	if n.Token > 0 {
+		token = strconv.FormatUint(n.Token, 10)
+	}
+	switch {
+	case n.Error != "":
+		holder, left, token, waiting = n.Error, "?", "?", "?"
+	case len(n.Sharers) > 0:
+		holder = fmt.Sprintf("shared by %d", len(n.Sharers))
+	case holder == "":
+		holder, left = "-", "-"
+	}
+	r := row(n.Node, n.Vote, left, token, waiting, holder)
+	if n.Vote != redlock.NodeMember.String() {
+		r[1].in = yellow
+	}
+	return r
 }

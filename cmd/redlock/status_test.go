@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
@@ -15,12 +17,22 @@ type shown struct {
 	Key, Verdict, Holder string
 	Held, Nodes, Quorum  int
 	Waiting              int
+	Sharers              []sharing
 	ByNode               []struct {
 		Node, Vote, Holder, Error string
 		Remaining                 int64 `json:"remaining_ms"`
 		Token                     uint64
 		Waiting                   []string
+		Shared                    bool
+		Sharers                   []sharing
 	} `json:"by_node"`
+}
+
+// sharing is one of those who share a key.
+type sharing struct {
+	Holder    string
+	Remaining int64 `json:"remaining_ms"`
+	Nodes     int
 }
 
 func status(t *testing.T, nodes, key string) shown {
@@ -111,6 +123,90 @@ func TestStatusShowsWhoStandsInLine(t *testing.T) {
 	})
 	if err := lock.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who shares a key is shown with what remains of each, on each node and on a quorum. A
+// sharer of one node is shown there only.
+func TestStatusShowsWhoShares(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	for _, label := range []string{"reader:", "other:"} {
+		if _, err := open(t, nodes, redlock.WithHolder(label)).Acquire(t.Context(), "k", redlock.WithShared()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var s shown
+	eventually(t, "two who share it on three nodes", func() bool {
+		s = status(t, nodes, "k")
+		return s.Held == 3 && len(s.Sharers) == 2 && s.Sharers[0].Nodes == 3 && s.Sharers[1].Nodes == 3
+	})
+	if s.Verdict != "shared" || s.Holder != "" {
+		t.Errorf("got %+v; want it shared, and nobody's alone", s)
+	}
+	one := s.Sharers[0].Holder
+	stray := redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: "stray"}
+	must(t, servers[0].Client().ZAdd(t.Context(), "k", stray).Err(), servers[1].Client().ZRem(t.Context(), "k", one).Err())
+	s = status(t, nodes, "k")
+	on := 0
+	for i, n := range s.ByNode {
+		on += len(n.Sharers)
+		if !n.Shared || n.Holder != "" || n.Remaining <= 0 || n.Token == 0 || n.Token != s.ByNode[0].Token {
+			t.Errorf("node %d: got %+v; want it shared, with one number", i, n)
+		}
+	}
+	shares := map[string]bool{}
+	for _, who := range s.Sharers {
+		shares[strings.Split(who.Holder, ":")[0]] = true
+		if want := 3; who.Holder != one && who.Nodes != want || who.Remaining <= 0 || who.Remaining > 10_000 {
+			t.Errorf("got %+v; want it on %d nodes, with what is left of a lease", who, want)
+		}
+	}
+	if len(s.Sharers) != 2 || !shares["reader"] || !shares["other"] || on < 6 {
+		t.Errorf("got %+v, %d in all; want the two, and the stray on its node only", s.Sharers, on)
+	}
+	run(t, nodes, "status", "--node-timeout", "1s", "k").want(t, 0, `"k": shared 3/3, by 2`, "shared by 3", "SHARED BY", "reader:", "other:")
+	must(t, servers[0].Client().RPush(t.Context(), "list", "theirs").Err())
+	if n := status(t, nodes, "list").ByNode[0]; n.Shared || !strings.Contains(n.Error, "another type") {
+		t.Errorf("another program's list: got %+v; want it shown as such", n)
+	}
+}
+
+// What release takes away of a shared key is taken from all who share it, and does not
+// come back by their renewals.
+func TestReleaseTakesASharedKeyAwayFromAllWhoShareIt(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	var held []*redlock.Lock
+	for _, label := range []string{"reader:", "other:"} {
+		lock, err := open(t, nodes, redlock.WithHolder(label), redlock.WithTTL(3*time.Second)).Acquire(t.Context(), "k", redlock.WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, lock)
+	}
+	eventually(t, "both on three nodes", func() bool {
+		s := status(t, nodes, "k")
+		return len(s.Sharers) == 2 && s.Sharers[0].Nodes+s.Sharers[1].Nodes == 6
+	})
+	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "reader:", "other:")
+	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed", "reader:", "other:")
+	for _, lock := range held {
+		eventually(t, "its holder knows", func() bool { return lock.Err() != nil })
+	}
+	for i, s := range servers {
+		if n, err := s.Client().Exists(t.Context(), "k").Result(); n != 0 || err != nil {
+			t.Errorf("server %d: got %d keys, %v; want none", i, n, err)
+		}
+		dead, err := s.Client().Keys(t.Context(), "redlock:dead:*").Result()
+		if len(dead) != 2 || err != nil {
+			t.Errorf("server %d: got tombstones %q, %v; want two", i, dead, err)
+		}
+	}
+	must(t, servers[0].Client().ZAdd(t.Context(), "theirs", redis.Z{Score: 1, Member: "member"}).Err())
+	run(t, nodes, "release", "theirs", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "failed", "another type")
+	if n, err := servers[0].Client().ZCard(t.Context(), "theirs").Result(); n != 1 || err != nil {
+		t.Errorf("another program's set: got %d members, %v; want the one", n, err)
 	}
 }
 
