@@ -72,20 +72,22 @@ func wire(t *testing.T) *wires {
 	return w
 }
 
-// expiry is when the first of the keys is gone, since the boot, as the nodes tell
+// expiry is when the first of the keys is gone from a node, since the boot, as the nodes tell
 // it; zero if none is there. The time is read before a node is asked, so the true
 // one is a little later. Another could hold the lock when two of three are gone.
-func (w *wires) expiry(t *testing.T, key string) time.Duration {
+func (w *wires) expiry(t *testing.T, keys ...string) time.Duration {
 	t.Helper()
 	var earliest time.Duration
 	for _, c := range w.eyes {
-		asked := sinceBoot()
-		left, err := c.PTTL(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if left > 0 && (earliest == 0 || asked+left < earliest) {
-			earliest = asked + left
+		for _, key := range keys {
+			asked := sinceBoot()
+			left, err := c.PTTL(t.Context(), key).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left > 0 && (earliest == 0 || asked+left < earliest) {
+				earliest = asked + left
+			}
 		}
 	}
 	return earliest
@@ -94,18 +96,18 @@ func (w *wires) expiry(t *testing.T, key string) time.Duration {
 // breakThem makes the fault right after a renewal, so that what the nodes were
 // last told is known. It returns when the first lease ends, and what mends it; zero
 // if the lock had ended before, on a machine too busy to renew it.
-func (w *wires) breakThem(t *testing.T, fault, key string) (expiry time.Duration, mend func()) {
+func (w *wires) breakThem(t *testing.T, fault string, keys ...string) (expiry time.Duration, mend func()) {
 	t.Helper()
-	before := w.expiry(t, key)
+	before := w.expiry(t, keys...)
 	eventually(t, "a renewal", func() bool {
-		now := w.expiry(t, key)
+		now := w.expiry(t, keys...)
 		return now > before+renewed || now == 0
 	})
 	time.Sleep(10 * time.Millisecond) // the third node's renewal
 	var errs []error
 	switch fault {
 	case "stop":
-		expiry = w.expiry(t, key)
+		expiry = w.expiry(t, keys...)
 		for _, s := range w.servers {
 			errs = append(errs, s.Pause())
 		}
@@ -114,7 +116,7 @@ func (w *wires) breakThem(t *testing.T, fault, key string) (expiry time.Duration
 		for _, p := range w.proxies {
 			p.Drop(chaos.Both)
 		}
-		expiry = w.expiry(t, key)
+		expiry = w.expiry(t, keys...)
 		mend = func() {
 			for _, p := range w.proxies {
 				must(t, p.Heal())
@@ -126,7 +128,7 @@ func (w *wires) breakThem(t *testing.T, fault, key string) (expiry time.Duration
 			p.Refuse()
 			p.Reset()
 		}
-		expiry = w.expiry(t, key)
+		expiry = w.expiry(t, keys...)
 		mend = func() {
 			for _, p := range w.proxies {
 				must(t, p.Heal())
@@ -144,14 +146,23 @@ func (w *wires) breakThem(t *testing.T, fault, key string) (expiry time.Duration
 // both, which is not the holder's. `make exec-hundred` plays a hundred rounds.
 func TestTheCommandIsDeadBeforeTheValidityEnds(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []string{"stop", "cut", "refuse"} {
-		t.Run(fault, func(t *testing.T) {
+	for _, name := range []string{"stop", "cut", "refuse", "cut three", "refuse three shared"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := wire(t)
+			fault, held, _ := strings.Cut(name, " ")
 			var margins []time.Duration
 			slow := 0
 			for len(margins) < rounds(t) {
-				if left, played := w.outlive(t, fault, fmt.Sprintf("%s/%d", fault, len(margins)+slow)); played {
+				keys, flags := []string{fmt.Sprintf("%s/%d", fault, len(margins)+slow)}, []string{}
+				if strings.Contains(held, "three") {
+					keys = append(keys, keys[0]+"/b", keys[0]+"/a")
+					flags = append(flags, "--also", keys[1], "--also", keys[2])
+				}
+				if strings.Contains(held, "shared") {
+					flags = append(flags, "--shared")
+				}
+				if left, played := w.outlive(t, fault, keys, flags); played {
 					margins = append(margins, left)
 				} else if slow++; slow > rounds(t)+5 {
 					t.Fatal("the machine is too busy to renew a lease of two seconds")
@@ -166,11 +177,12 @@ func TestTheCommandIsDeadBeforeTheValidityEnds(t *testing.T) {
 
 // outlive plays one round, and returns what was left of the validity when the last
 // of the family lived. It was not played if the lock had ended before the fault.
-func (w *wires) outlive(t *testing.T, fault, key string) (left time.Duration, played bool) {
+func (w *wires) outlive(t *testing.T, fault string, keys, flags []string) (left time.Duration, played bool) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "beat")
 	args := append([]string{"exec", "--json", "--ttl", deadTTL.String(), "--kill-after", "800ms", "--node-timeout", "300ms"}, w.flags...)
-	cmd := prepare(t, "", append(args, key, os.Args[0], file)...)
+	key := keys[0]
+	cmd := prepare(t, "", append(append(args, flags...), key, os.Args[0], file)...)
 	cmd.Env = append(cmd.Env, actVar+"=family")
 	p := start(t, cmd)
 	pids := make([]int, family)
@@ -185,7 +197,7 @@ func (w *wires) outlive(t *testing.T, fault, key string) (left time.Duration, pl
 		}
 		return true
 	})
-	expiry, mend := w.breakThem(t, fault, key)
+	expiry, mend := w.breakThem(t, fault, keys...)
 	r := p.wait(t)
 	mend()
 	if expiry == 0 {

@@ -8,12 +8,14 @@ import (
 
 // event is what exec and hold tell. Without --json only the message is shown.
 type event struct {
-	Event   string `json:"event"`
-	Key     string `json:"key"`
-	Token   uint64 `json:"token"`
-	Left    int64  `json:"validity_ms"`
-	Status  *int   `json:"status,omitempty"`
-	Message string `json:"message,omitempty"`
+	Event   string    `json:"event"`
+	Key     string    `json:"key"`
+	Token   uint64    `json:"token"`
+	Keys    []heldKey `json:"keys,omitempty"` // of several
+	Shared  bool      `json:"shared,omitempty"`
+	Left    int64     `json:"validity_ms"`
+	Status  *int      `json:"status,omitempty"`
+	Message string    `json:"message,omitempty"`
 }
 
 const (

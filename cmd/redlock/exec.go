@@ -7,12 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/quorumkit/redlock"
 )
 
 const (
@@ -31,7 +30,7 @@ const (
 type execution struct {
 	lockFlags
 
-	key         string
+	also        []string // keys beside the first
 	argv        []string
 	path        string
 	skip        bool
@@ -62,9 +61,16 @@ of CMD; while waiting for KEY the first four end the wait, and CMD is not starte
 the terminal if there is one. ^Z stops all that CMD started (elsewhere than on Linux its
 group only), and then redlock: KEY lapses. What is continued after that is killed.
 
+With --shared, KEY is held beside others that do so too, and nobody holds it without
+--shared meanwhile: readers share, a writer is alone. With --also, further keys are held
+as well: all of them or none, without a deadlock in whatever order others give theirs.
+CMD is dead before the first of their validities ends.
+
 CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token: have the resource
 refuse a smaller one than the largest it has seen) and REDLOCK_VALIDITY_MS (what was left
-at the start).
+at the start). With --shared it has REDLOCK_SHARED=1 (a token is then refused if it is
+smaller than the largest seen without). With --also it has REDLOCK_KEYS, their number, and
+REDLOCK_KEY_2, REDLOCK_TOKEN_2 and so on, in the order in which they were given.
 
 With --json, what happens is told on stderr, one value a line.`,
 		define: func(fs *flag.FlagSet) action {
@@ -74,6 +80,10 @@ With --json, what happens is told on stderr, one value a line.`,
 			fs.StringVar(&e.signalName, "signal", "TERM", "the first signal to end CMD: a `NAME` or number")
 			fs.DurationVar(&e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
 			fs.DurationVar(&e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
+			fs.Func("also", "hold this `KEY` as well; may be given again, up to 64 keys in all", func(key string) error {
+				e.also = append(e.also, key)
+				return nil
+			})
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := e.take(args); err != nil {
 					return err
@@ -102,7 +112,7 @@ func (e *execution) take(args []string) error {
 	case strings.HasPrefix(args[1], "-"):
 		return usage("exec: %s after the key: flags stand before it", redact(args[1]))
 	}
-	e.key, e.argv = args[0], args[1:]
+	e.keys, e.argv = append([]string{args[0]}, e.also...), args[1:]
 	if e.skip {
 		e.busyCode = exitOK
 		e.now = e.now || !e.waitSet()
@@ -147,17 +157,25 @@ func cannotRun(name string, err error) error {
 	return &statusError{exitCannotRun, errors.Join(errors.New(name+" can't be run"), err)}
 }
 
+// ownVariable finds what another exec, outside of this one, may have set.
+var ownVariable = regexp.MustCompile(`^REDLOCK_(KEYS|SHARED|VALIDITY_MS|(KEY|TOKEN)(_[0-9]+)?)=`)
+
 // environment is what the command sees. The owner value is not in it: whoever has
 // that can release the lock.
-func (e *execution) environment(lock *redlock.Lock) []string {
-	own := []string{
-		"REDLOCK_KEY=" + e.key,
-		"REDLOCK_TOKEN=" + strconv.FormatUint(uint64(lock.Token()), 10),
-		"REDLOCK_VALIDITY_MS=" + strconv.FormatInt(milliseconds(lock.Remaining()), 10),
+func environment(held *holding) []string {
+	env := slices.DeleteFunc(os.Environ(), ownVariable.MatchString)
+	for i, k := range held.keys {
+		nth := ""
+		if i > 0 {
+			nth = "_" + strconv.Itoa(i+1)
+		}
+		env = append(env, "REDLOCK_KEY"+nth+"="+k.Key, "REDLOCK_TOKEN"+nth+"="+strconv.FormatUint(k.Token, 10))
 	}
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, name+"=") })
-	})
-	return append(env, own...)
+	if len(held.keys) > 1 {
+		env = append(env, "REDLOCK_KEYS="+strconv.Itoa(len(held.keys)))
+	}
+	if held.shared {
+		env = append(env, "REDLOCK_SHARED=1")
+	}
+	return append(env, "REDLOCK_VALIDITY_MS="+strconv.FormatInt(milliseconds(held.Remaining()), 10))
 }

@@ -1,6 +1,13 @@
 package main
 
-import "github.com/redis/go-redis/v9"
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+)
 
 // NodeView is a nodeView, for the tests.
 type NodeView struct {
@@ -29,7 +36,9 @@ var TakeArguments = takeArguments
 func CloseSession(c *redis.Client) error { return (&session{clients: []*redis.Client{c}}).close() }
 
 // Lengthen is lengthen, for the tests.
-var Lengthen = lengthen
+func Lengthen(ctx context.Context, lock *redlock.Lock, ttl time.Duration) error {
+	return lengthen(ctx, holdingOf(lock), ttl)
+}
 
 // ExitCode is exitCode, for the tests.
 var ExitCode = exitCode

@@ -32,7 +32,7 @@ const (
 // cost a lock that may have been waited for long. Nothing is started with the little
 // that is left, because it would have to be ended at once. When that has passed, it is
 // a lock that was lost before the start.
-func lengthen(ctx context.Context, lock *redlock.Lock, ttl time.Duration) error {
+func lengthen(ctx context.Context, lock *holding, ttl time.Duration) error {
 	var unconfirmed error
 	for lock.Remaining() < ttl-ttl/renewedShare {
 		err := lock.Extend(ctx, ttl)
@@ -42,9 +42,9 @@ func lengthen(ctx context.Context, lock *redlock.Lock, ttl time.Duration) error 
 		cause := lock.Err()
 		switch {
 		case cause != nil && unconfirmed != nil:
-			return endedBy(lock.Resource(), fmt.Errorf("%w; it was not lengthened: %w", cause, unconfirmed))
+			return endedBy(lock.label(), fmt.Errorf("%w; it was not lengthened: %w", cause, unconfirmed))
 		case cause != nil:
-			return endedBy(lock.Resource(), cause)
+			return endedBy(lock.label(), cause)
 		case ctx.Err() != nil || !errors.Is(err, redlock.ErrNoQuorum):
 			return err
 		}

@@ -11,11 +11,15 @@ import (
 
 func holdCommand() command {
 	return command{
-		name: "hold", synopsis: "[flags] KEY", summary: "hold a key until a signal, for scripts",
+		name: "hold", synopsis: "[flags] KEY...", summary: "hold a key until a signal, for scripts",
 		about: `Takes KEY, prints one line of JSON on stdout, and holds KEY, renewed, until HUP, INT, QUIT
 or TERM; then releases it. The line has the fencing token and what is left of the validity:
 
   {"event":"held","key":"k","token":1795293929195814,"validity_ms":9896}
+
+Of several KEYs all are held or none, and it ends with the first that is lost. The line
+has the first key where one stands, and all of them, each with its token, under "keys".
+With --shared it says "shared":true.
 
 Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 124 if
 the lock was lost or --max-hold has passed. Whoever
@@ -25,12 +29,12 @@ here. Where a command can be given, exec is safer.`,
 			f := &lockFlags{}
 			f.define(fs)
 			return func(ctx context.Context, a *app, args []string) error {
-				if err := errors.Join(exactly(1, args, "one KEY"), f.validate()); err != nil {
+				if err := f.take(args); err != nil {
 					return err
 				}
 				f.listen()
 				return a.withSession(ctx, func(ctx context.Context, s *session) error {
-					err := a.hold(ctx, s, args[0], f)
+					err := a.hold(ctx, s, f)
 					a.tellLeftOut(ctx, s, err)
 					return err
 				}, append(f.options(), redlock.WithMaxHold(f.maxHold))...)
@@ -39,20 +43,28 @@ here. Where a command can be given, exec is safer.`,
 	}
 }
 
+// take checks the arguments.
+func (f *lockFlags) take(args []string) error {
+	if len(args) == 0 {
+		return usage("hold: give at least one KEY")
+	}
+	f.keys = args
+	return f.validate()
+}
+
 // hold holds until a signal or a loss.
-func (a *app) hold(ctx context.Context, s *session, key string, f *lockFlags) error {
-	lock, err := f.acquire(ctx, s, key)
+func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
+	held, err := f.acquire(ctx, s)
 	if err != nil {
 		return skipped(err)
 	}
-	err = a.answer(event{Event: "held", Key: key, Token: uint64(lock.Token()), Left: milliseconds(lock.Remaining())})
-	if err != nil {
-		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), lock.Release(ctx))
+	if err = a.answer(held.tells("held")); err != nil {
+		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), held.Release(ctx))
 	}
 	select {
 	case <-f.signals:
-		return lock.Release(ctx)
-	case <-lock.Done():
-		return endedBy(key, lock.Err())
+		return held.Release(ctx)
+	case <-held.Done():
+		return endedBy(held.label(), held.Err())
 	}
 }

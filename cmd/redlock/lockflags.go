@@ -21,6 +21,8 @@ type lockFlags struct {
 	now      bool
 	busyCode int
 	holder   string
+	shared   bool
+	keys     []string
 	waitSet  func() bool
 	signals  chan os.Signal // that ask for the end, from before anything is sent
 	held     stopwatch      // since the lock was granted
@@ -33,6 +35,7 @@ func (f *lockFlags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&f.now, "n", false, "do not wait: give up if somebody else holds it")
 	fs.IntVar(&f.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")
 	fs.StringVar(&f.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
+	fs.BoolVar(&f.shared, "shared", false, "hold it beside others that do so too, never beside one without --shared")
 	f.waitSet = func() bool {
 		set := false
 		fs.Visit(func(f *flag.Flag) { set = set || f.Name == "wait" })
@@ -40,7 +43,7 @@ func (f *lockFlags) define(fs *flag.FlagSet) {
 	}
 }
 
-// validate checks what the library can't know.
+// validate checks the keys, and what the library can't know.
 func (f *lockFlags) validate() error {
 	switch {
 	case f.wait < 0:
@@ -53,7 +56,7 @@ func (f *lockFlags) validate() error {
 		return usage("-E %d: give a status from 0 to 255", f.busyCode)
 	}
 	f.now = f.now || f.waitSet() && f.wait == 0
-	return nil
+	return checkKeys(f.keys)
 }
 
 // listen has signals kept for acquire, and for what follows it.
@@ -72,21 +75,21 @@ func (f *lockFlags) options() []redlock.Option {
 	return []redlock.Option{redlock.WithTTL(f.ttl), redlock.WithHolder(label + "/")}
 }
 
-// acquire takes the lock, and sees to it that it has most of its TTL left (lengthen).
+// acquire takes the keys, and sees to it that they have most of their TTL left (lengthen).
 // A signal that comes before it returns ends the wait; a lock that was granted at the
 // same moment is released, so that nothing is started after the signal. Where it
 // returns an error, no lock is held.
-func (f *lockFlags) acquire(ctx context.Context, s *session, key string) (*redlock.Lock, error) {
+func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var lock *redlock.Lock
+	var held *holding
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if lock, err = f.request(ctx, s, key); err == nil {
+		if held, err = f.request(ctx, s); err == nil {
 			f.held = startWatch()
-			err = lengthen(ctx, lock, f.ttl)
+			err = lengthen(ctx, held, f.ttl)
 		}
 	}()
 	var by os.Signal
@@ -100,31 +103,46 @@ func (f *lockFlags) acquire(ctx context.Context, s *session, key string) (*redlo
 		default:
 		}
 	}
-	if lock != nil && (by != nil || err != nil) {
-		_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
+	if held != nil && (by != nil || err != nil) {
+		_ = held.Release(ctx) // unconfirmed, or ended before: it lapses
 	}
 	switch {
 	case by != nil:
-		return nil, &statusError{signalStatus(by), fmt.Errorf("%v while waiting for %s", by, key)}
+		return nil, &statusError{signalStatus(by), fmt.Errorf("%v while waiting for %s", by, labelOf(f.keys))}
 	case err != nil && exitCode(err) == exitBusy:
 		return nil, &statusError{f.busyCode, err}
 	case err != nil:
 		return nil, err
 	}
-	return lock, nil
+	return held, nil
 }
 
-// request asks for the lock, for as long as --wait says.
-func (f *lockFlags) request(ctx context.Context, s *session, key string) (*redlock.Lock, error) {
-	if f.now {
-		return s.locker.TryAcquire(ctx, key)
+// request asks for the keys, for as long as --wait says.
+func (f *lockFlags) request(ctx context.Context, s *session) (*holding, error) {
+	var opts []redlock.AcquireOption
+	if f.shared {
+		opts = append(opts, redlock.WithShared())
 	}
-	if f.wait > 0 {
+	one, all := s.locker.Acquire, s.locker.AcquireAll
+	if f.now {
+		one, all = s.locker.TryAcquire, s.locker.TryAcquireAll
+	} else if f.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.wait)
 		defer cancel()
 	}
-	return s.locker.Acquire(ctx, key)
+	if len(f.keys) > 1 {
+		set, err := all(ctx, f.keys, opts...)
+		if err != nil {
+			return nil, err
+		}
+		return holdingAll(set, f.shared), nil
+	}
+	lock, err := one(ctx, f.keys[0], opts...)
+	if err != nil {
+		return nil, err
+	}
+	return holdingOf(lock), nil
 }
 
 // skipped says nothing about a busy lock whose status was asked to be 0.

@@ -44,7 +44,7 @@ const (
 // another, so that none of them finds another half done.
 type supervisor struct {
 	execution *execution
-	lock      *redlock.Lock
+	lock      *holding
 	child     *child
 	tty       *terminal
 	events    *eventWriter
@@ -59,7 +59,7 @@ type supervisor struct {
 
 // supervise takes the lock and runs the command under it.
 func supervise(ctx context.Context, a *app, over *session, e *execution) error {
-	lock, err := e.acquire(ctx, over, e.key)
+	lock, err := e.acquire(ctx, over)
 	if err != nil {
 		return skipped(err)
 	}
@@ -80,7 +80,7 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 func (s *supervisor) run() error {
 	e := s.execution
 	if s.left() <= e.grace {
-		return endedBy(e.key, s.lock.Err())
+		return endedBy(s.lock.label(), s.lock.Err())
 	}
 	// The kernel ends the command with the thread that started it.
 	runtime.LockOSThread()
@@ -95,14 +95,14 @@ func (s *supervisor) run() error {
 	}
 	watchFor(s.signals, passedOn...) // the command may be sent one as soon as it runs
 	var err error
-	if s.child, err = startChild(e.path, e.argv, e.environment(s.lock)); err != nil {
+	if s.child, err = startChild(e.path, e.argv, environment(s.lock)); err != nil {
 		return cannotRun(e.argv[0], err)
 	}
 	if s.started != nil {
 		s.started()
 	}
 	s.tty.give(s.child.pid)
-	s.tell("held", "", nil)
+	s.tell("held", "")
 	for {
 		s.child.reap()
 		if s.child.over() {
@@ -150,10 +150,10 @@ func (s *supervisor) enter(p phase, message string) {
 	s.phase, s.since = p, startWatch()
 	if p == killed {
 		s.child.kill() // first
-		s.tell("killed", message, nil)
+		s.tell("killed", message)
 		return
 	}
-	s.tell("ending", message, nil)
+	s.tell("ending", message)
 }
 
 // reason is why the lock ends.
@@ -161,11 +161,11 @@ func (s *supervisor) reason() string {
 	cause := s.lock.Err()
 	switch {
 	case cause != nil:
-		return oneLine(endedBy(s.execution.key, cause))
+		return oneLine(endedBy(s.lock.label(), cause))
 	case s.execution.maxHold > 0 && s.execution.maxHold-s.execution.held.elapsed() <= s.lock.Remaining():
-		return fmt.Sprintf("%s was held for --max-hold %v", s.execution.key, s.execution.maxHold)
+		return fmt.Sprintf("%s was held for --max-hold %v", s.lock.label(), s.execution.maxHold)
 	}
-	return fmt.Sprintf("no quorum confirms %s any more", s.execution.key)
+	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label())
 }
 
 // sleep waits until something happens, or the next decision is due.
@@ -243,12 +243,14 @@ func (s *supervisor) verdict() error {
 	case s.early:
 		err = quietly(exitLost) // the event said why
 	case errors.Is(cause, redlock.ErrLost):
-		err = endedBy(s.execution.key, fmt.Errorf("%w; the command had ended by itself, with status %d", cause, status))
+		err = endedBy(s.lock.label(), fmt.Errorf("%w; the command had ended by itself, with status %d", cause, status))
 	default:
 		err = quietly(status)
 	}
 	status = exitCode(err)
-	s.events.tell(event{Event: "ended", Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(left), Status: &status})
+	e := s.lock.tells("ended")
+	e.Left, e.Status = milliseconds(left), &status
+	s.events.tell(e)
 	return err
 }
 
@@ -269,12 +271,14 @@ func (s *supervisor) linger(status error) error {
 			}
 		case <-s.lock.Done():
 			t.Stop()
-			return endedBy(s.execution.key, s.lock.Err())
+			return endedBy(s.lock.label(), s.lock.Err())
 		case <-t.C:
 		}
 	}
 }
 
-func (s *supervisor) tell(name, message string, status *int) {
-	s.events.tell(event{Event: name, Key: s.execution.key, Token: uint64(s.lock.Token()), Left: milliseconds(s.lock.Remaining()), Status: status, Message: message})
+func (s *supervisor) tell(name, message string) {
+	e := s.lock.tells(name)
+	e.Message = message
+	s.events.tell(e)
 }
