@@ -17,8 +17,10 @@ type Entry struct {
 // and by others. The zero value is an empty one.
 type Granting struct {
 	Waiting
-	Entries  [Owners]Entry // by owner
-	Readings [Waiters]Tick // of each one's clock, with its last sign of life
+	Entries  [Owners]Entry   // by owner
+	Readings [Waiters]Tick   // of each one's clock, with its last sign of life
+	Beside   [Waiters]Number // the second line, of those who wait to share: places, by waiter
+	Sharing  bool            // there may be such a line
 }
 
 // Push is a grant as its heir hears it. To nobody: there is none.
@@ -171,7 +173,8 @@ func (n *Granting) keptFor() Waiter {
 
 // AcquireKept is acquire.lua where somebody may wait.
 func (n *Granting) AcquireKept(now Tick, a Acquire, flaw Flaw) int {
-	if n.member(a.Epoch) && n.Keys[0].Owner == Nobody && n.Dead[a.Owner-1] == 0 && n.Waited && n.keptFor() != NoWaiter {
+	free := n.Keys[0].Owner == Nobody || n.Keys[0].Owner == Alien
+	if n.member(a.Epoch) && free && n.Dead[a.Owner-1] == 0 && n.Waited && (n.keptFor() != NoWaiter || n.sharer() != 0) {
 		return Kept
 	}
 	return n.Acquire(now, a, flaw)
@@ -231,7 +234,7 @@ func (n *Granting) AskIn(now Tick, a AskIn) (reply, more int) {
 			k.lengthen(end(now, a.Life))
 		}
 		return int(before), 0
-	case k.Owner != Nobody:
+	case k.Owner != Nobody && k.Owner != Alien:
 		reply = k.taken(now)
 		if recorded && (n.Dead[a.Owner-1] == 0 || a.Flaw.has(EnterDead)) {
 			n.record(a)
@@ -246,19 +249,42 @@ func (n *Granting) AskIn(now Tick, a AskIn) (reply, more int) {
 		}
 		if other {
 			reply = Kept
+		} else if !a.Flaw.has(SharersUnseen) && n.sharerBefore(a.Place) {
+			reply = Kept
+			if recorded {
+				n.record(a)
+			}
 		}
 	}
 	if reply == 0 {
-		return n.granted(now, a, me), 0
+		if reply = n.granted(now, a, me); reply > Kept {
+			return reply, 0
+		}
+		more = foreign
 	}
 	if recorded && a.Push && n.Dead[a.Owner-1] != 0 {
-		return reply, 0
+		return reply, more
 	}
 	if recorded {
 		head, _ := n.me(a)
-		return reply, int(boolean(head))
+		if head && (a.Flaw.has(SharersUnseen) || !n.sharerBefore(a.Place)) {
+			more++
+		}
+		return reply, more
 	}
-	return reply, int(max(before, n.top())) + 1
+	return reply, int(n.ticket(a.Stripe))
+}
+
+// foreign is what a refusal says besides where the name is none of ours.
+const foreign = 2
+
+// ticket is the place behind all who wait, in either line.
+func (n *Granting) ticket(stripe uint8) Number {
+	top := max(n.Number(stripe), n.top())
+	if n.Sharing {
+		top = max(top, n.lastBeside())
+	}
+	return top + 1
 }
 
 // granted is the end of an ask that nothing is in the way of.
@@ -312,19 +338,25 @@ type LineRelease struct {
 	Flaw    Flaw
 }
 
-// ReleaseIn is what these do: what was deleted, and who was woken.
+// ReleaseIn is ReleaseFrom, where nobody waits to share: what was deleted, and who was woken.
 func (n *Granting) ReleaseIn(now Tick, r LineRelease) (gone int, woken Waiter) {
+	gone, all := n.ReleaseBoth(now, r)
+	return gone, all.Alone
+}
+
+// ReleaseBoth is what these do: what was deleted, and who was woken of both lines.
+func (n *Granting) ReleaseBoth(now Tick, r LineRelease) (gone int, woken Woken) {
 	gone = n.Release(now, r.Release)
-	wake := gone == Done
-	free := n.Keys[0].Owner == Nobody
+	wake, from := gone == Done, free
+	unheld, shared := n.Keys[0].Owner == Nobody, n.Keys[0].Owner == Shared
 	waited := n.Waited
 	switch {
-	case r.Entry == EntryGoes && r.Push:
-		wake = n.leave(r.Waiter, r.Owner, Nobody) && free || wake
 	case r.Entry == EntryGoes:
-		out := n.remove(r.Waiter, Nobody)
-		out = n.remove(r.Waiter, r.Owner) || out
-		wake = wake || out && free
+		at, out := n.leaveLine(r)
+		wake = wake || out && unheld
+		if out && !wake && shared && !r.Flaw.has(LeavesSilently) {
+			wake, from = true, int(at)
+		}
 	case r.Entry == EntryStays && r.Push:
 		n.leave(r.Waiter, r.Owner, Nobody)
 		if r.Next != Nobody && !n.Holds(0, r.Next) && (n.Dead[r.Next-1] == 0 || r.Flaw.has(EnterDead)) {
@@ -334,31 +366,20 @@ func (n *Granting) ReleaseIn(now Tick, r LineRelease) (gone int, woken Waiter) {
 		}
 	}
 	if !wake || !waited || r.Flaw.has(CallsNobody) {
-		return gone, NoWaiter
+		return gone, nobodyWoken
 	}
-	return gone, n.rouse(r.Waiter)
+	return gone, n.rouse(r.Waiter, from, r.Flaw)
 }
 
-// rouse calls the line, in its order, up to the first that hears it, or to me.
-func (n *Granting) rouse(me Waiter) Waiter {
-	for behind := 0; ; {
-		m, ok := n.at(behind)
-		switch {
-		case !ok || m.owner == Nobody && m.waiter == me:
-			return NoWaiter
-		case m.owner != Nobody:
-			behind++
-			continue
-		case !n.Lives(m.waiter):
-			n.remove(m.waiter, Nobody)
-			continue
-		}
-		n.Called |= 1 << m.waiter
-		if n.Deaf&(1<<m.waiter) == 0 {
-			return m.waiter
-		}
-		behind++
+// leaveLine takes out the entry of one that leaves, and says where it stood.
+func (n *Granting) leaveLine(r LineRelease) (at Number, out bool) {
+	if r.Push {
+		at = n.Entries[r.Owner-1].Place
+		return at, n.leave(r.Waiter, r.Owner, Nobody)
 	}
+	at = n.Places[r.Waiter]
+	out = n.remove(r.Waiter, Nobody)
+	return at, n.remove(r.Waiter, r.Owner) || out
 }
 
 // Hand is the arguments of hand.lua, for name 0. Goes says that the process names
@@ -385,6 +406,7 @@ type Handed struct {
 	Reply, More int
 	Push        Push
 	Woken       Waiter
+	Beside      uint8 // who was called of those who wait to share, one bit each
 }
 
 // Hand releases the lock, and grants it to the first in line.
@@ -416,7 +438,8 @@ func (n *Granting) Hand(now Tick, h Hand) Handed {
 		}
 		if out.Reply == 0 {
 			n.Drop(0)
-			out.Reply, out.Woken = Done, n.rouse(me)
+			out.Reply = Done
+			out.woke(n.rouse(me, free, h.Flaw))
 		}
 	case next != Nobody && k.Owner == next:
 		out.More = -int(n.Number(h.Stripe))
@@ -425,29 +448,56 @@ func (n *Granting) Hand(now Tick, h Hand) Handed {
 		if next != Nobody && n.Entries[next-1].Waiter == me {
 			out.More = int(n.Entries[next-1].Place)
 		}
-		with := Nobody
-		if out.More != 0 {
-			with = next
-		}
-		if h.Stood != Nobody && n.leave(me, h.Stood, with) && k.Owner == Nobody {
-			out.Woken = n.rouse(me)
-		}
+		n.leaveBehind(h, me, next, &out)
 	}
 	if enters && out.More == 0 {
-		top := n.top()
-		if h.Flaw.has(BlindPlace) {
-			top = 0
-		}
-		frees := h.Calls && out.Reply == Done && n.top() == 0
-		if place := int(max(top, n.Number(h.Stripe))) + 1; place < int(Last) && !frees {
-			n.enter(me, Number(place), next)
-			if !h.Flaw.has(SignlessHand) {
-				n.sign(me, h.Reading)
-			}
-			out.More = place
-		}
+		n.enterNext(h, me, next, &out)
 	}
 	return out
+}
+
+// leaveBehind takes out what the process stood with, and calls who may go then.
+func (n *Granting) leaveBehind(h Hand, me Waiter, next Owner, out *Handed) {
+	with := Nobody
+	if out.More != 0 {
+		with = next
+	}
+	if h.Stood == Nobody {
+		return
+	}
+	at := n.Entries[h.Stood-1].Place
+	if !n.leave(me, h.Stood, with) {
+		return
+	}
+	switch n.Keys[0].Owner {
+	case Nobody, Alien:
+		out.woke(n.rouse(me, free, h.Flaw))
+	case Shared:
+		if !h.Flaw.has(LeavesSilently) {
+			out.woke(n.rouse(me, int(at), h.Flaw))
+		}
+	}
+}
+
+// enterNext puts the process in line with the owner with which it goes on.
+func (n *Granting) enterNext(h Hand, me Waiter, next Owner, out *Handed) {
+	top := n.top()
+	if n.sharer() != 0 {
+		top = max(top, n.lastBeside())
+	}
+	frees := h.Calls && out.Reply == Done && top == 0
+	if h.Flaw.has(BlindPlace) {
+		top = 0
+	}
+	place := int(max(top, n.Number(h.Stripe))) + 1
+	if place >= int(Last) || frees {
+		return
+	}
+	n.enter(me, Number(place), next)
+	if !h.Flaw.has(SignlessHand) {
+		n.sign(me, h.Reading)
+	}
+	out.More = place
 }
 
 // heir is the living head but for ended attempts of the process's own, and what it waits
@@ -478,10 +528,16 @@ func (n *Granting) heir(me Waiter, next Owner) (head member, with Owner, ok bool
 // grantHead grants the lock to the first in line, if it can.
 func (n *Granting) grantHead(now Tick, h Hand, me Waiter, next Owner, enters bool, out *Handed) {
 	head, with, ok := n.heir(me, next)
-	if !ok {
-		if !enters {
-			return
-		}
+	beside := Number(0)
+	if !h.Flaw.has(SharersUnseen) {
+		beside = n.sharer()
+	}
+	switch {
+	case beside != 0 && (!ok || head.place > beside):
+		return
+	case !ok && !enters:
+		return
+	case !ok:
 		head, with = member{0, me, Nobody}, next
 	}
 	to := max(int(n.Number(h.Stripe))+1, int(h.Hint), int(head.place))

@@ -3,8 +3,7 @@ package scriptmodel_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +21,10 @@ import (
 type granting struct {
 	*server
 	calls *redis.PubSub
-	node  scriptmodel.Granting
+	node  scriptmodel.Sharing
+
+	shares bool  // the name may be shared
+	begin  int64 // the model's time, by the node's clock, in ms
 }
 
 // granted is the lease of what a release grants (hand.lua): less than a tick.
@@ -41,13 +43,7 @@ func ownerOf(rnd *rand.Rand, w scriptmodel.Waiter) scriptmodel.Owner {
 func newGranting(t *testing.T, addr string) *granting {
 	t.Helper()
 	g := &granting{server: newServer(t, addr, 0)}
-	for _, name := range []string{"ask", "pass", "look", "hand", "hand_one"} {
-		body, err := os.ReadFile(filepath.Join("..", "lua", name+".lua"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		g.scripts[name] = redis.NewScript(string(body))
-	}
+	g.load("ask", "pass", "look", "hand", "hand_one")
 	channels := []string{"mark"}
 	for w := range scriptmodel.Waiter(scriptmodel.Waiters - 1) {
 		channels = append(channels, "redlock:wake:"+waiterID(w))
@@ -71,6 +67,7 @@ func (g *granting) told() (woken []scriptmodel.Waiter, push scriptmodel.Push) {
 		m, err := g.calls.ReceiveMessage(g.t.Context())
 		g.do(err)
 		if m.Channel == "mark" {
+			slices.Sort(woken)
 			return woken, push
 		}
 		var who scriptmodel.Waiter
@@ -106,18 +103,18 @@ func (g *granting) keep() {
 			g.do(g.c.Set(ctx, "redlock:live:"+waiterID(w), int(g.node.Readings[w]), life).Err())
 		}
 	}
-	if k := g.node.Keys[0]; k.Owner != scriptmodel.Nobody && k.Until == 0 {
+	if k := g.node.Keys[0]; k.Owner != scriptmodel.Nobody && k.Until == g.now {
 		g.do(g.c.PExpire(ctx, waited, granted).Err())
 	}
 }
 
 // read is what the node keeps.
-func (g *granting) read() (n scriptmodel.Granting) {
+func (g *granting) read() (n scriptmodel.Sharing) {
 	ctx := g.t.Context()
 	n.Node = g.stored()
 	n.Deaf = g.node.Deaf
 	for i := range n.Dead {
-		n.Dead[i] = until(g.c.PTTL(ctx, longTombstone(scriptmodel.Owner(i+1))).Val())
+		n.Dead[i] = g.until(g.c.PTTL(ctx, longTombstone(scriptmodel.Owner(i+1))).Val())
 	}
 	line, err := g.c.ZRangeWithScores(ctx, "redlock:queue:"+waited, 0, -1).Result()
 	g.do(err)
@@ -145,6 +142,9 @@ func (g *granting) read() (n scriptmodel.Granting) {
 		}
 	}
 	n.Waited = g.c.Exists(ctx, "redlock:waiting").Val() == 1
+	if g.shares {
+		g.readBeside(&n)
+	}
 	return n
 }
 
@@ -159,13 +159,13 @@ func (g *granting) step(rnd *rand.Rand) (what string, got, want []any) {
 		return g.ask(rnd, scriptmodel.AskIn{Ask: scriptmodel.Ask{Acquire: a, Waiter: w}, Reading: reading})
 	case 4:
 		r := g.run("acquire", []string{waited, "redlock:node", longTombstone(o)}, longValue(o), millis(a.Life), int64(a.Hint), 0, int(a.Epoch))
-		return fmt.Sprintf("acquire %+v", a), []any{g.reply(r[0])}, []any{g.node.AcquireKept(0, a, 0)}
+		return fmt.Sprintf("acquire %+v", a), []any{g.reply(r[0])}, []any{g.node.AcquireKept(g.now, a, 0)}
 	case 5, 6:
 		return g.release(rnd, reading)
 	case 7:
 		p := scriptmodel.Pass{Acquire: a, Old: g.likelyHolder(rnd)}
 		r := g.run("pass", []string{waited, "redlock:node", longTombstone(o)}, longValue(p.Old), longValue(o), millis(a.Life), int64(a.Hint), 0, int(a.Epoch))
-		return fmt.Sprintf("pass %+v", p), []any{g.reply(r[0])}, []any{g.node.Pass(0, p)}
+		return fmt.Sprintf("pass %+v", p), []any{g.reply(r[0])}, []any{g.node.Pass(g.now, p)}
 	case 8:
 		return g.look(rnd, w, reading)
 	case 9:
@@ -179,7 +179,7 @@ func (g *granting) step(rnd *rand.Rand) (what string, got, want []any) {
 
 // likelyHolder is mostly the one that has the key.
 func (g *granting) likelyHolder(rnd *rand.Rand) scriptmodel.Owner {
-	if o := g.node.Keys[0].Owner; o != scriptmodel.Nobody && rnd.IntN(4) > 0 {
+	if o := g.node.Keys[0].Owner; o != scriptmodel.Nobody && o <= scriptmodel.Owners && rnd.IntN(4) > 0 {
 		return o
 	}
 	return anyOwner(rnd)
@@ -198,7 +198,7 @@ func (g *granting) ask(rnd *rand.Rand, a scriptmodel.AskIn) (what string, got, w
 		push = 1
 	}
 	r := g.run("ask", []string{"redlock:node", waited, longTombstone(a.Owner)}, int(a.Epoch), waiterID(a.Waiter), 0, longValue(a.Owner), millis(a.Life), int64(a.Hint), place, int(a.Reading), push)
-	reply, more := g.node.AskIn(0, a)
+	reply, more := g.node.AskIn(g.now, a)
 	return fmt.Sprintf("ask %+v", a), []any{g.reply(r[0]), int(r[1])}, []any{reply, more}
 }
 
@@ -242,7 +242,7 @@ func (g *granting) release(rnd *rand.Rand, reading scriptmodel.Tick) (what strin
 		}
 	}
 	reply := g.run(script, keys, args...)
-	gone, woken := g.node.ReleaseIn(0, r)
+	gone, woken := g.node.ReleaseBoth(g.now, r)
 	was, _ := g.told()
 	return fmt.Sprintf("%s %+v", script, r), []any{int(reply[0]), was}, []any{gone, called(woken)}
 }
@@ -278,17 +278,20 @@ func (g *granting) hand(rnd *rand.Rand, reading scriptmodel.Tick) (what string, 
 	}
 	reply, err := g.scripts[script].Run(g.t.Context(), g.c, keys, append(args, names...)...).Result()
 	g.do(err)
-	out := g.node.Hand(0, h)
+	out := g.node.Hand(g.now, h)
 	woken, push := g.told()
-	want = []any{out.Reply, out.More, called(out.Woken), out.Push}
+	want = []any{out.Reply, out.More, called(scriptmodel.Woken{Alone: out.Woken, Beside: out.Beside}), out.Push}
 	return fmt.Sprintf("%s %+v", script, h), append(handReply(reply), woken, push), want
 }
 
-func called(w scriptmodel.Waiter) []scriptmodel.Waiter {
-	if w == scriptmodel.NoWaiter {
-		return nil
+// called is who was called, by their numbers; a process has one number in both lines.
+func called(w scriptmodel.Woken) (who []scriptmodel.Waiter) {
+	for i := range scriptmodel.Waiter(scriptmodel.Waiters) {
+		if i == w.Alone || w.Beside&(1<<i) != 0 {
+			who = append(who, i)
+		}
 	}
-	return []scriptmodel.Waiter{w}
+	return who
 }
 
 // handReply is a reply of one name in the model's terms.
@@ -300,42 +303,58 @@ func handReply(reply any) []any {
 	return []any{int(list[0].(int64)), int(list[1].(int64))}
 }
 
-// compareGranting runs random sequences, and compares replies, messages, and all that
-// the node has stored.
-func compareGranting(t *testing.T, addr string, sequences int) {
-	t.Helper()
-	g := newGranting(t, addr)
-	pushed, unheard, own := 0, 0, 0
+// counts are what random calls have brought about.
+type counts struct{ pushed, unheard, own, together, beside int }
+
+// difference is how the node and the model differ after random calls: in replies, messages,
+// or what is stored; nothing: they do not.
+func (g *granting) difference(sequences int, step func(*granting, *rand.Rand) (string, []any, []any)) (found string, n counts) {
 	for seed := range uint64(sequences) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		g.install(ours, 0)
-		g.node = scriptmodel.Granting{Waiting: scriptmodel.Waiting{Node: g.model, Deaf: 1 << (scriptmodel.Waiters - 1)}}
+		g.node = scriptmodel.Sharing{Granting: scriptmodel.Granting{Waiting: scriptmodel.Waiting{Node: g.model, Deaf: 1 << (scriptmodel.Waiters - 1)}}}
 		for range 60 {
 			g.keep()
 			kept := time.Now()
 			before := g.node
-			what, got, want := g.step(rnd)
+			what, got, want := step(g, rnd)
 			g.log = append(g.log, what)
 			on := g.read()
 			if time.Since(kept) > shortened/2 { // on a busy machine signs of life end by themselves
-				t.Logf("seed %d ends after %d steps: this one took %v", seed, len(g.log), time.Since(kept))
+				g.t.Logf("seed %d ends after %d steps: this one took %v", seed, len(g.log), time.Since(kept))
 				break
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("seed %d: the node says %v; want %v\nafter %q", seed, got, want, g.log)
+				return fmt.Sprintf("seed %d: the node says %v; want %v\nbefore\n%+v\nafter %q", seed, got, want, before, g.log), n
 			}
 			if on != g.node {
-				t.Fatalf("seed %d: the node has\n%+v; want\n%+v\nbefore\n%+v\nafter %q", seed, on, g.node, before, g.log)
+				return fmt.Sprintf("seed %d: the node has\n%+v; want\n%+v\nbefore\n%+v\nafter %q", seed, on, g.node, before, g.log), n
 			}
 			if len(want) == 4 {
-				pushed += btoi(want[3].(scriptmodel.Push).To != scriptmodel.NoWaiter)
-				unheard += btoi(want[0] == scriptmodel.Done && g.node.Number(0) > before.Number(0))
-				own += btoi(want[1].(int) < 0)
+				n.pushed += btoi(want[3].(scriptmodel.Push).To != scriptmodel.NoWaiter)
+				n.unheard += btoi(want[0] == scriptmodel.Done && g.node.Number(0) > before.Number(0))
+				n.own += btoi(want[1].(int) < 0)
 			}
+			for _, w := range want {
+				if who, ok := w.([]scriptmodel.Waiter); ok {
+					n.together += btoi(len(who) > 1)
+				}
+			}
+			n.beside += btoi(g.node.Keys[0].Owner == scriptmodel.Shared)
 		}
 	}
-	t.Logf("%d grants by push, %d that nobody heard, %d to the next owner", pushed, unheard, own)
-	if pushed < sequences || unheard < sequences/4 || own < sequences/4 {
+	return "", n
+}
+
+// compareGranting compares them where nobody shares.
+func compareGranting(t *testing.T, addr string, sequences int) {
+	t.Helper()
+	found, n := newGranting(t, addr).difference(sequences, (*granting).step)
+	if found != "" {
+		t.Fatal(found)
+	}
+	t.Logf("%d grants by push, %d that nobody heard, %d to the next owner", n.pushed, n.unheard, n.own)
+	if n.pushed < sequences || n.unheard < sequences/4 || n.own < sequences/4 {
 		t.Error("so few show little")
 	}
 }

@@ -45,7 +45,7 @@ type Node struct {
 }
 
 // Flaw is something that the scripts do right, left out: for positive controls.
-type Flaw uint16
+type Flaw uint32
 
 const (
 	// RaiseForAnyone is a raise that does not look at the key.
@@ -70,6 +70,32 @@ const (
 	EnterDead
 	// CallsNobody is a release that calls nobody.
 	CallsNobody
+	// EndsWithFirst is a shared name whose key ends when the first of its sharers does.
+	EndsWithFirst
+	// EndsWithNewest is one whose key ends with who came last.
+	EndsWithNewest
+	// NeverLowers is a release of a shared hold that leaves the key's end as it is.
+	NeverLowers
+	// FirstCountsNot is a first sharer that takes the number that the stripe has.
+	FirstCountsNot
+	// HintedShare is a first sharer whose number is at least its clock's hint.
+	HintedShare
+	// ReseedsOldToken is a re-seed that begins a generation with its own token always.
+	ReseedsOldToken
+	// DeletesAtRelease is a release of a shared hold that deletes the key.
+	DeletesAtRelease
+	// SharersBarge is an ask to share that looks for no exclusive that waits.
+	SharersBarge
+	// SharersUnseen is an exclusive's ask, or a release's grant to one, that looks for nobody who waits to share.
+	SharersUnseen
+	// WakesOneSharer is a release that wakes the first sharer only.
+	WakesOneSharer
+	// LeavesSilently is a leave of the line that wakes nobody where the name is shared.
+	LeavesSilently
+	// RollbackWakes is a sharer's rollback that wakes sharers.
+	RollbackWakes
+	// LooksPast is a look that never says: ask, others share it.
+	LooksPast
 )
 
 func (f Flaw) has(g Flaw) bool { return f&g != 0 }

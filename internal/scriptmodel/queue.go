@@ -185,7 +185,7 @@ func (n *Waiting) Pass(now Tick, p Pass) int {
 		return Abstained
 	case k.Owner == p.Owner:
 		return int(n.Number(p.Stripe))
-	case k.Owner == Nobody:
+	case k.Owner == Nobody || k.Owner == Shared || k.Owner == Alien: // GET shows no string
 		return Gone
 	case k.Owner != p.Old:
 		return k.taken(now)

@@ -3,8 +3,6 @@ package scriptmodel_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -36,13 +34,7 @@ func longTombstone(o scriptmodel.Owner) string { return "redlock:dead:" + longVa
 func newQueued(t *testing.T, addr string) *queued {
 	t.Helper()
 	q := &queued{server: newServer(t, addr, 0)}
-	for _, name := range []string{"ask", "pass", "look"} {
-		body, err := os.ReadFile(filepath.Join("..", "lua", name+".lua"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.scripts[name] = redis.NewScript(string(body))
-	}
+	q.load("ask", "pass", "look")
 	var channels []string
 	for w := range scriptmodel.Waiter(scriptmodel.Waiters - 1) {
 		channels = append(channels, "redlock:wake:"+waiterID(w))
@@ -99,7 +91,7 @@ func (q *queued) queue() (n scriptmodel.Waiting) {
 	n.Node = q.stored()
 	n.Deaf = q.node.Deaf
 	for i := range n.Dead {
-		n.Dead[i] = until(q.c.PTTL(ctx, longTombstone(scriptmodel.Owner(i+1))).Val())
+		n.Dead[i] = q.until(q.c.PTTL(ctx, longTombstone(scriptmodel.Owner(i+1))).Val())
 	}
 	for w := range scriptmodel.Waiter(scriptmodel.Waiters) {
 		if score, err := q.c.ZScore(ctx, "redlock:queue:"+waited, waiterID(w)).Result(); err == nil {

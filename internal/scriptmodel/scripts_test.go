@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 )
 
@@ -35,6 +36,7 @@ type server struct {
 	c       *redis.Client
 	offset  int64 // what the model's number 0 is there
 	scripts map[string]*redis.Script
+	now     scriptmodel.Tick // the model's time, which is the time at which the test began
 	model   scriptmodel.Node
 	log     []string // what was done so far
 }
@@ -44,14 +46,24 @@ func newServer(t *testing.T, addr string, offset int64) *server {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = c.Close() })
 	s := &server{t: t, c: c, offset: offset, scripts: map[string]*redis.Script{}}
-	for _, name := range []string{"acquire", "acquire_batch", "raise", "extend", "release", "release_batch", "reseed"} {
-		body, err := os.ReadFile(filepath.Join("..", "lua", name+".lua"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.scripts[name] = redis.NewScript(string(body))
-	}
+	s.load("acquire", "acquire_batch", "raise", "extend", "release", "release_batch", "reseed")
 	return s
+}
+
+func (s *server) load(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.scripts[name] = redis.NewScript(bodyOf(s.t, name))
+	}
+}
+
+func bodyOf(t *testing.T, script string) string {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("..", "lua", script+".lua"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // install empties the node, and makes it a member unless the epoch is 0.
@@ -189,14 +201,14 @@ func (s *server) stored() (n scriptmodel.Node) {
 		n.Keys[i] = s.key(ctx, uint8(i), kinds[i].Val(), ends[i].Val())
 	}
 	for i := range n.Dead {
-		n.Dead[i] = until(dead[i].Val())
+		n.Dead[i] = s.until(dead[i].Val())
 	}
 	return n
 }
 
 // key is one resource's key, as the model has it.
 func (s *server) key(ctx context.Context, name uint8, kind string, ttl time.Duration) scriptmodel.Key {
-	k := scriptmodel.Key{Until: until(ttl)}
+	k := scriptmodel.Key{Until: s.until(ttl)}
 	switch kind {
 	case "none":
 		return scriptmodel.Key{}
@@ -205,6 +217,13 @@ func (s *server) key(ctx context.Context, name uint8, kind string, ttl time.Dura
 		s.do(err)
 		_, err = fmt.Sscanf(text, ownerFormat(text), &k.Owner)
 		s.do(err)
+	case "zset":
+		k.Owner = scriptmodel.Alien
+		first, err := s.c.ZRange(ctx, resource(name), 0, 0).Result()
+		s.do(err)
+		if first[0] == lua.SharedMark {
+			k.Owner = scriptmodel.Shared
+		}
 	default:
 		k.Owner = scriptmodel.Alien
 	}
@@ -212,14 +231,14 @@ func (s *server) key(ctx context.Context, name uint8, kind string, ttl time.Dura
 }
 
 // until is a PTTL as the model has it: no key is 0, no end is Forever.
-func until(ttl time.Duration) scriptmodel.Tick {
+func (s *server) until(ttl time.Duration) scriptmodel.Tick {
 	if ttl == -2 {
 		return 0
 	}
 	if ttl == -1 {
 		return scriptmodel.Forever
 	}
-	return scriptmodel.Tick(ticks(ttl.Milliseconds()))
+	return s.now + scriptmodel.Tick(ticks(ttl.Milliseconds()))
 }
 
 func (s *server) modelNumber(text string) scriptmodel.Number {

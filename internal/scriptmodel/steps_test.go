@@ -45,7 +45,7 @@ func acquire(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	a := s.anyAcquire(rnd)
 	replies := s.run("acquire", []string{resource(a.Name), "redlock:node", tombstone(a.Owner)},
 		value(a.Owner), millis(a.Life), s.hint(a.Hint), a.Stripe, int(a.Epoch))
-	return fmt.Sprintf("acquire %+v", a), []int{s.reply(replies[0])}, []int{s.model.Acquire(0, a, 0)}
+	return fmt.Sprintf("acquire %+v", a), []int{s.reply(replies[0])}, []int{s.model.Acquire(s.now, a, 0)}
 }
 
 // acquireBatch: no attempt is in a batch twice, and a name that is somebody's
@@ -73,7 +73,7 @@ func acquireBatch(s *server, rnd *rand.Rand) (what string, got, want []int) {
 		for j, arg := range []any{a.Stripe, value(a.Owner), millis(a.Life), s.hint(a.Hint)} {
 			args[1+j*len(items)+i] = arg
 		}
-		want = append(want, s.model.Acquire(0, a, 0))
+		want = append(want, s.model.Acquire(s.now, a, 0))
 	}
 	for _, a := range items {
 		keys = append(keys, tombstone(a.Owner))
@@ -100,7 +100,7 @@ func raise(s *server, rnd *rand.Rand) (what string, got, want []int) {
 
 // likelyOwner is often the one that has the key.
 func (s *server) likelyOwner(rnd *rand.Rand, name uint8) scriptmodel.Owner {
-	if o := s.model.Keys[name].Owner; o != scriptmodel.Nobody && o != scriptmodel.Alien && rnd.IntN(2) == 0 {
+	if o := s.model.Keys[name].Owner; o != scriptmodel.Nobody && o <= scriptmodel.Owners && rnd.IntN(2) == 0 {
 		return o
 	}
 	return anyOwner(rnd)
@@ -115,7 +115,7 @@ func extend(s *server, rnd *rand.Rand) (what string, got, want []int) {
 		e := scriptmodel.Extend{Name: name, Owner: s.likelyOwner(rnd, name), Life: anyLife(rnd), Epoch: epoch}
 		keys = append(keys, resource(e.Name))
 		args[1+i], args[1+n+i] = value(e.Owner), millis(e.Life)
-		want = append(want, s.model.Extend(0, e))
+		want = append(want, s.model.Extend(s.now, e))
 	}
 	return fmt.Sprintf("extend %q %v", keys, args), ints(s.run("extend", keys, args...)), want
 }
@@ -133,7 +133,7 @@ func release(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	if r.Tombstone != 0 {
 		keys, args = append(keys, tombstone(r.Owner)), append(args, millis(r.Tombstone))
 	}
-	return fmt.Sprintf("release %+v", r), ints(s.run("release", keys, args...)), []int{s.model.Release(0, r)}
+	return fmt.Sprintf("release %+v", r), ints(s.run("release", keys, args...)), []int{s.model.Release(s.now, r)}
 }
 
 // releaseBatch: the reply is how many were deleted.
@@ -147,7 +147,7 @@ func releaseBatch(s *server, rnd *rand.Rand) (what string, got, want []int) {
 		if r.Tombstone != 0 {
 			dead, lives = append(dead, tombstone(r.Owner)), append(lives, millis(r.Tombstone))
 		}
-		gone += s.model.Release(0, r)
+		gone += s.model.Release(s.now, r)
 	}
 	replies := s.run("release_batch", append(names, dead...), append(args, lives...)...)
 	return fmt.Sprintf("release_batch %q %q %v %v", names, dead, args, lives), ints(replies), []int{gone}
@@ -174,7 +174,7 @@ func reseed(s *server, rnd *rand.Rand) (what string, got, want []int) {
 		for j, arg := range []any{r.Stripe, value(r.Owner), millis(r.Life), s.number(r.Token)} {
 			args[1+j*len(items)+i] = arg
 		}
-		want = append(want, s.model.Reseed(0, r, 0))
+		want = append(want, s.model.Reseed(s.now, r, 0))
 	}
 	for _, r := range items {
 		keys = append(keys, tombstone(r.Owner))
