@@ -24,3 +24,29 @@ func TestEveryFaultOfTheTableNamesItsTest(t *testing.T) {
 		}
 	}
 }
+
+// So has a row of docs/BEYOND.md, but for what redlock does not have.
+func TestEveryComparisonNamesItsTest(t *testing.T) {
+	tables, rows := 0, 0
+	for _, line := range strings.Split(read(t, "docs/BEYOND.md"), "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		switch {
+		case !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|-"):
+			continue
+		case cells[0] == "what happens":
+			tables++
+		default:
+			rows++
+			if len(cells) != 6 || (cells[1] == "none") != (cells[5] == "-") || cells[1] != "none" && !strings.Contains(cells[5], "`Test") {
+				t.Errorf("got the row %q; want six cells, of which the last names a test", line)
+			}
+			continue
+		}
+		if cells[len(cells)-1] != "shown by" {
+			t.Errorf("got the heading %q; want its last cell for tests", line)
+		}
+	}
+	if tables < 5 || rows < 15 {
+		t.Errorf("got %d tables with %d rows; the search for them is broken", tables, rows)
+	}
+}
