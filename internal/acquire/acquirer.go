@@ -220,8 +220,8 @@ func (a *Acquirer) once(ctx context.Context, name *queue.Name, t Terms) (Grant, 
 }
 
 // lookAgain looks at the nodes before an acquisition is refused for what was seen
-// of them. It tells whether one that abstained may vote by now. A refusal that has
-// another reason stands as it is.
+// of them. It tells whether another attempt would end otherwise, for one that abstained. A
+// refusal that has another reason stands as it is.
 func (a *Acquirer) lookAgain(ctx context.Context, f *Failure) bool {
 	if f.Sentinel != fault.ErrNoQuorum { //nolint:errorlint // it is one of two
 		return false
@@ -232,15 +232,21 @@ func (a *Acquirer) lookAgain(ctx context.Context, f *Failure) bool {
 	}
 	for i := range f.Votes {
 		if judged(i) {
-			return a.Tracker.LookAgain(ctx, a.Timeout) && a.anyMayVote(f, judged)
+			return a.Tracker.LookAgain(ctx, a.Timeout) && a.otherwise(f, judged)
 		}
 	}
 	return false
 }
 
-func (a *Acquirer) anyMayVote(f *Failure, judged func(i int) bool) bool {
+// otherwise tells whether a node that was judged may vote by now, or is known by now not to
+// vote for good, which its refusal is to say.
+func (a *Acquirer) otherwise(f *Failure, judged func(i int) bool) bool {
 	for i := range f.Votes {
-		if judged(i) && a.Tracker.MayVote(i) {
+		if !judged(i) {
+			continue
+		}
+		now := a.Tracker.WhyNot(i)
+		if a.Tracker.MayVote(i) || errors.Is(now, fault.ErrMisconfigured) && !errors.Is(f.cause(i), fault.ErrMisconfigured) {
 			return true
 		}
 	}

@@ -103,10 +103,16 @@ func (t *Tracker) View() View {
 // Publish takes in what was seen of node i. A node that may vote now, and whose
 // writer does not know it yet, is verified before its next flush; all are where
 // the cluster's id is another than before. It returns the observation, judged by what
-// was seen of the node before.
+// was seen of the node before. Looks at one node are published in their order: whoever
+// looks waits until the look before is published.
 func (t *Tracker) Publish(i int, o Observation) Observation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.publish(i, o)
+}
+
+// publish is Publish; mu is held.
+func (t *Tracker) publish(i int, o Observation) Observation {
 	if o.Sent < t.seen[i].Sent {
 		_, o = t.incarnations[i].After(o)
 		return o // an older look that came later
@@ -140,15 +146,14 @@ func (t *Tracker) Judge(i int, o Observation) Observation {
 // Missed notes that node i did not answer.
 func (t *Tracker) Missed(i int, sent clock.Instant, cause error) {
 	t.mu.Lock()
-	last := t.seen[i]
-	t.mu.Unlock()
+	defer t.mu.Unlock()
 	why := fault.Unnamed(cause.Error())
-	o := Unread(last, sent, t.clock.Now(), why)
+	o := Unread(t.seen[i], sent, t.clock.Now(), why)
 	if errors.Is(cause, fault.ErrMisconfigured) {
 		o.Answered = true
 		o = o.refuse(strings.TrimPrefix(why, fault.Unnamed(fault.ErrMisconfigured.Error())+": ")) // the state says so
 	}
-	t.Publish(i, o)
+	t.publish(i, o)
 }
 
 // VoterOf is node i's right to vote, or why it abstains, by what was read of it on
@@ -271,12 +276,13 @@ func (t *Tracker) Void(i int) {
 	t.voting[i] = false
 }
 
-// Forgot notes that node i was seen to be a replica, or another than the one that
-// was verified: its epoch has ended, even should it come back as it was.
-func (t *Tracker) Forgot(i int) {
+// Forgot notes that the server which was verified as node i under this epoch is a replica,
+// or another by now: the epoch has ended, even should it come back as it was. A later one,
+// under which the node was installed meanwhile, has not.
+func (t *Tracker) Forgot(i int, epoch string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.incarnations[i] = t.incarnations[i].end()
+	t.incarnations[i] = t.incarnations[i].without(epoch)
 }
 
 // Outdate has node i verified before its next flush.

@@ -196,3 +196,33 @@ func TestOneAtATimeChangesNodes(t *testing.T) {
 		}
 	})
 }
+
+// The writer of a node learns late that the server which it verified is another by now.
+// The node was installed anew meanwhile, and has not to be installed once more for that.
+func TestAnEpochThatEndedTakesNoLaterOneWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParty(t)
+		_, _ = p.verify(t, 1) // with it a quorum is known
+		if v, err := p.verify(t, 0); err != nil || v.Epoch != "e" {
+			t.Fatalf("got %+v, %v; want epoch e", v, err)
+		}
+		anew := recordOf("e3", "c1", "r3", []string{"a", "b", "c"}, maxTTL, 0)
+		old := p.nodes[0].shows
+		p.nodes[0].shows = observed(0, "r3", &anew, 7, membership.Notice{})
+		if v, err := p.verify(t, 0); err != nil || v.Epoch != "e3" {
+			t.Fatalf("got %+v, %v; want epoch e3", v, err)
+		}
+		p.Forgot(0, "e")
+		if v, err := p.verify(t, 0); err != nil || v.Epoch != "e3" {
+			t.Errorf("got %+v, %v; want epoch e3, which has not ended", v, err)
+		}
+		p.Forgot(0, "e3")
+		if v, err := p.verify(t, 0); err == nil {
+			t.Errorf("got %+v; want no vote under an epoch that has ended", v)
+		}
+		p.nodes[0].shows = old
+		if v, err := p.verify(t, 0); err == nil {
+			t.Errorf("got %+v; want no vote of data that came back", v)
+		}
+	})
+}

@@ -203,12 +203,18 @@ func (c Incarnation) After(o Observation) (Incarnation, Observation) {
 }
 
 // end is the incarnation with no epoch: the one that there was has ended.
-func (c Incarnation) end() Incarnation {
-	if c.epoch == "" {
+func (c Incarnation) end() Incarnation { return c.without(c.epoch) }
+
+// without is the incarnation once this epoch has ended.
+func (c Incarnation) without(epoch string) Incarnation {
+	if epoch == "" || slices.Contains(c.past, epoch) {
 		return c
 	}
-	past := append(slices.Clone(c.past), c.epoch)
-	return Incarnation{past: past[max(0, len(past)-pastEpochs):]}
+	if c.epoch == epoch {
+		c.epoch = ""
+	}
+	c.past = append(slices.Clone(c.past[max(0, len(c.past)+1-pastEpochs):]), epoch)
+	return c
 }
 
 // Voter is the node's right to vote, or the reason why it abstains.

@@ -113,7 +113,7 @@ func (n *Node) recognize(o membership.Observation) {
 // looked at: it must be installed anew, and nothing counts that it granted since.
 func (n *Node) forgot(why error) {
 	n.batch.doubt = why
-	n.Tracker.Forgot(n.Index)
+	n.Tracker.Forgot(n.Index, n.voted)
 	n.verifyAgain()
 	since := n.unproven
 	n.conn.proven, n.unproven = 0, 0

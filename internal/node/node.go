@@ -52,6 +52,7 @@ type Node struct {
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
 
+	looking chan struct{} // a slot for whoever looks at it: one at a time
 	wake    chan struct{}
 	stop    chan struct{}
 	Stopped chan struct{}
@@ -71,6 +72,7 @@ type Node struct {
 	// The writer's own; nobody else touches them.
 	loaded   bool          // the keeping scripts are there
 	epoch    string        // empty: the node does not vote for us
+	voted    string        // the last epoch that was not empty
 	abstains error         // why, if it answered so
 	due      bool          // for a verification
 	away     bool          // it did not vote when it was last talked to, or was down before
@@ -124,7 +126,7 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 	n := &Node{
 		Index: index, Name: name, Client: client, Timeout: cfg.Timeout,
 		Clock: t, observer: o, siblings: s, Tracker: seen, Cfg: cfg, due: true, conn: newConnection(client, cfg.Timeout, t),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), Stopped: make(chan struct{}),
+		looking: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), Stopped: make(chan struct{}),
 	}
 	n.Calls, n.batch.process, n.queue.node = n.conn.calls, cfg.Process, index
 	s.stepped[index] = n.stepBy

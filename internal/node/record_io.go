@@ -89,17 +89,34 @@ func HidesIdentity(err error) bool {
 	return false
 }
 
+// observe reads the node and publishes what was seen, which judge gets before, unless it
+// is nil. It waits until the look before is published: of two that overlap nobody could
+// tell which is newer, and the epoch of a node that was founded anew between them would
+// seem to have ended.
+func (n *Node) observe(ctx context.Context, on processor, counted bool, judge func(membership.Observation)) (membership.Observation, error) {
+	select {
+	case n.looking <- struct{}{}:
+		defer func() { <-n.looking }()
+	case <-ctx.Done():
+		return membership.Observation{}, ctx.Err()
+	}
+	o, err := n.read(ctx, on, counted)
+	if err != nil {
+		return o, err
+	}
+	if judge != nil {
+		judge(o)
+	}
+	return n.Tracker.Publish(n.Index, o), nil
+}
+
 // Look reads one node and publishes what was seen. That a caller did not wait
 // for the answer says nothing about the node.
 func (n *Node) Look(ctx context.Context, counted bool) {
 	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
 	sent := n.Clock.Now()
-	o, err := n.read(bounded, n.Calls, counted)
-	switch {
-	case err == nil:
-		n.Tracker.Publish(n.Index, o)
-	case !n.Clock.Over(ctx):
+	if _, err := n.observe(bounded, n.Calls, counted, nil); err != nil && !n.Clock.Over(ctx) {
 		n.Tracker.Missed(n.Index, sent, Explain(err))
 	}
 }

@@ -23,12 +23,10 @@ func (n *Node) verify() (epoch string, abstains, err error) {
 	}
 	sent := n.Clock.Now()
 	err = n.Calls.Watch(ctx, func(tx *redis.Tx) error {
-		o, err := n.read(ctx, tx, false)
+		o, err := n.observe(ctx, tx, false, n.recognize)
 		if err != nil {
 			return err
 		}
-		n.recognize(o)
-		o = n.Tracker.Publish(n.Index, o)
 		var st membership.Voter
 		// Half the time at most for the others, so that an answer is in time.
 		others, stop := context.WithTimeout(ctx, n.Timeout/2)

@@ -147,6 +147,9 @@ func (n *Node) prepare() error {
 		n.rechecks = 0 // what was asked again has its answer
 	}
 	n.epoch, n.abstains, n.due = epoch, abstains, false
+	if epoch != "" {
+		n.voted = epoch
+	}
 	return nil
 }
 
