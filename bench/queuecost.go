@@ -23,9 +23,13 @@ func (r *run) queueCost(ctx context.Context) error {
 	s := section{Workload: name, Title: "server time of an uncontended pair with the queue and without, one call at a time", Header: []string{
 		"locks in a call", "without: acquire us, p10", "release", "with: acquire us, p10", "release", "pair with / without",
 	}}
+	dir, err := fs.Sub(beforeQueue, "before")
+	if err != nil {
+		return err
+	}
 	var gates []gate
 	for _, batch := range []int{1, 16, batchMax} {
-		now, then, err := r.timeBoth(ctx, batch)
+		now, then, err := r.timeBoth(ctx, dir, batch)
 		if err != nil {
 			return err
 		}
@@ -45,13 +49,9 @@ func (r *run) queueCost(ctx context.Context) error {
 	return nil
 }
 
-// timeBoth measures the scripts and those of before, slice by slice in turn.
-func (r *run) timeBoth(ctx context.Context, batch int) (now, then *callTimes, err error) {
-	dir, err := fs.Sub(beforeQueue, "before")
-	if err != nil {
-		return nil, nil, err
-	}
-	old, err := readPair(dir)
+// timeBoth measures the scripts and older ones, slice by slice in turn.
+func (r *run) timeBoth(ctx context.Context, older fs.FS, batch int) (now, then *callTimes, err error) {
+	old, err := readPair(older)
 	if err != nil {
 		return nil, nil, err
 	}

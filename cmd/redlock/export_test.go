@@ -40,5 +40,8 @@ func Lengthen(ctx context.Context, lock *redlock.Lock, ttl time.Duration) error 
 	return lengthen(ctx, holdingOf(lock), ttl)
 }
 
+// RemoveShared is removeShared, for the tests.
+var RemoveShared = removeShared
+
 // ExitCode is exitCode, for the tests.
 var ExitCode = exitCode

@@ -10,6 +10,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	main "github.com/quorumkit/redlock/cmd/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // shown is what the tests read of status --json.
@@ -438,6 +440,23 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, nodes, "release", "k", "--force", "--yes").want(t, 69, "may stand")
+}
+
+// What became another program's after the look at it is not removed.
+func TestNoForeignSetIsTakenForASharedKey(t *testing.T) {
+	t.Parallel()
+	nodes := redlocktest.Start(t, 1)
+	client := redis.NewClient(nodes.Node(0).Options())
+	t.Cleanup(func() { _ = client.Close() })
+	must(t, client.ZAdd(t.Context(), "k", redis.Z{Score: 1, Member: "theirs"}, redis.Z{Score: 2, Member: "redlock:shared"}).Err())
+	if gone, err := main.RemoveShared(t.Context(), client, "k", time.Minute); len(gone) > 0 || err != nil {
+		t.Errorf("got %q removed, %v; want nothing", gone, err)
+	}
+	left, err := client.ZCard(t.Context(), "k").Result()
+	dead, deadErr := client.Keys(t.Context(), "redlock:dead:*").Result()
+	if must(t, err, deadErr); left != 2 || len(dead) > 0 {
+		t.Errorf("got %d members and tombstones %q; want theirs as it was", left, dead)
+	}
 }
 
 // With --json every command speaks JSON only, one value a line, also where it

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/quorumkit/redlock"
+)
+
+// nameShared is this library, with shared holds.
+const nameShared = "redlock, shared"
+
+const (
+	// sharedMost is how much longer a free name may take to share than to hold alone.
+	sharedMost = 1.3
+	// unsharedTimes is what an uncontended pair of a plain lock may cost in script time, in
+	// pairs by the scripts of before names could be shared.
+	unsharedTimes = 1.02
+)
+
+// unshared are the scripts as they were before names could be shared.
+//
+//go:embed unshared/*.lua
+var unshared embed.FS
+
+// sharedLocks is this library, of which every hold is shared.
+type sharedLocks struct{ redlockLocks }
+
+func openShared(ctx context.Context, e *env) (contender, error) {
+	l, err := redlock.Open(ctx, e.addrs, e.options...)
+	if err != nil {
+		return nil, err
+	}
+	return &sharedLocks{redlockLocks{locker: l}}, nil
+}
+
+func (l *sharedLocks) acquire(ctx context.Context, resource string) (held, error) {
+	lock, err := l.locker.Acquire(ctx, resource, redlock.WithShared())
+	if err != nil {
+		return nil, err
+	}
+	return redlockLock{lock}, nil
+}
+
+// shared is what a shared hold costs where nobody else wants the name, beside one alone;
+// and what those who hold alone pay for it that names can be shared.
+func (r *run) shared(ctx context.Context) error {
+	const name = "shared"
+	pairs := r.scale(1500, 200)
+	from, err := readUsage(ctx, r.servers)
+	if err != nil {
+		return err
+	}
+	specs := []spec{redlockSpec, {name: nameShared, note: "WithShared", masters: nodes, commands: scriptsOnly, open: openShared}}
+	ts, err := r.race(ctx, specs, func(t *entrant) (slice, error) {
+		return measure(ctx, r.env(), t.spec, t.contender, 1, 0, pairs)
+	})
+	if err != nil {
+		return err
+	}
+	s := section{
+		Workload: name, Title: fmt.Sprintf("one goroutine, %d pairs a round, %d rounds", pairs, r.rounds),
+		Header: []string{"contender", "p50 us", "p99 us", "over an exclusive hold (p50)", "allocations a pair", "server us a pair and server", "failed"},
+	}
+	alone, beside := ts.named(nameRedlock), ts.named(nameShared)
+	for _, t := range ts {
+		failed, _ := t.failures()
+		s.Rows = append(s.Rows, []string{
+			t.name + " (" + t.note + ")", number3(t.latency(0.5)), number3(t.latency(0.99)), number3(over(t.latency(0.5), alone.latency(0.5))),
+			number3(t.allocs()), number3(t.scriptTime()), strconv.Itoa(failed),
+		})
+	}
+	gates := []gate{
+		demand(name, "p50 of a shared pair over an exclusive one", over(beside.latency(0.5), alone.latency(0.5)), atMost, sharedMost, ""),
+		r.noFailures(name, alone), r.noFailures(name, beside),
+	}
+	dir, err := fs.Sub(unshared, "unshared")
+	if err != nil {
+		return err
+	}
+	for _, batch := range []int{1, 16, batchMax} {
+		now, then, err := r.timeBoth(ctx, dir, batch)
+		if err != nil {
+			return err
+		}
+		gates = append(gates, demand(name, fmt.Sprintf("script time of a plain pair over before, calls of %d, p10", batch), over(now.pair(), then.pair()), atMost, unsharedTimes, ""))
+	}
+	to, err := readUsage(ctx, r.servers)
+	if err != nil {
+		return err
+	}
+	s.Load = to.since(from)
+	r.add(s, gates...)
+	return nil
+}
