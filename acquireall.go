@@ -315,7 +315,7 @@ func (c *setCall) waitFor(ctx context.Context, i int) error {
 }
 
 func (c *setCall) acquireTerms() acquire.Terms {
-	return acquire.Terms{TTL: c.terms.ttl, Shared: c.terms.shared}
+	return acquire.Terms{TTL: c.terms.ttl, Label: c.terms.label, Shared: c.terms.shared}
 }
 
 // hold makes a lock of a grant. How long it is held at most is not known before the set

@@ -249,6 +249,26 @@ func ExampleWithHolder() {
 	// Output: host-7/billing
 }
 
+// A value is published with one hold: here, under which address the holder is reached.
+func ExampleWithValue() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithHolder("host-7/"))
+	defer locker.Close()
+
+	lock, err := locker.TryAcquire(context.Background(), "orders/42", redlock.WithValue("10.0.0.7:8080"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	seen, err := locker.Inspect(context.Background(), lock.Resource())
+	if err != nil {
+		log.Fatal(err)
+	}
+	owner, _ := seen.Holder()
+	fmt.Println(strings.HasPrefix(owner, "host-7/10.0.0.7:8080#13#"))
+	// Output: true
+}
+
 // Names stand in errors, in events and on the nodes themselves. Give them where
 // clients see the same node under different addresses.
 func ExampleWithNodeNames() {

@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // Defaults, each with its reason.
@@ -67,6 +68,8 @@ type terms struct {
 	barging bool
 	reentry bool
 	shared  bool
+	value   string
+	label   string // the value, as it stands in the owner value
 	call    call
 }
 
@@ -150,6 +153,13 @@ func WithWait(d time.Duration) LockOption { return lockOption(func(t *terms) { t
 // operator's tool, or a task that must not queue. With it, Acquire does not queue
 // either, but tries again after a random pause, and may starve.
 func WithBarging() AcquireOption { return acquireOption(func(t *terms) { t.barging = true }) }
+
+// WithValue publishes v with the hold: it stands in the owner value, behind the label of
+// WithHolder, for as long as the hold lasts. Observe yields it, and Inspect and redis-cli
+// show it, so it is no place for a secret. It is printable text, with the label at most
+// 256 bytes long. It can't be changed: what changes belongs into the data, under the
+// token. It decides nothing.
+func WithValue(v string) AcquireOption { return acquireOption(func(t *terms) { t.value = v }) }
 
 // WithTurns sets how many times in a row the goroutines of this Locker may have
 // the lock on a name before other processes have their turn, at least 1. Within a
@@ -306,6 +316,7 @@ func (c *config) with(opts []AcquireOption) (terms, error) {
 		}
 		o.applyAcquire(&t)
 	}
+	t.label = lua.ValueLabel(t.value)
 	return t, t.validate(c)
 }
 
@@ -322,6 +333,10 @@ func (t *terms) validate(c *config) error {
 		return fmt.Errorf("%w: WithTTL %v leaves no validity after %v for drift", ErrInvalidTTL, t.ttl, clock.Drift(t.ttl, c.drift))
 	case t.wait < 0:
 		return fmt.Errorf("%w: WithWait %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.wait)
+	case t.value != "" && len(c.holder)+len(t.value) > maxLabel:
+		return fmt.Errorf("%w: WithValue: give at most %d bytes: it has %d, and WithHolder's label %d", ErrInvalidOption, maxLabel, len(t.value), len(c.holder))
+	case !fault.IsText(t.value):
+		return fmt.Errorf("%w: WithValue: give printable text", ErrInvalidOption)
 	case t.maxHold < 0:
 		return fmt.Errorf("%w: WithMaxHold %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.maxHold)
 	}

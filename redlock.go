@@ -175,7 +175,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 		ctx, cancel = context.WithTimeout(ctx, t.wait)
 		defer cancel()
 	}
-	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared})
+	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared, Label: t.label})
 	t.call.failed, t.call.turn = g.Failed, Turn(g.Turn)
 	if err != nil {
 		return nil, err

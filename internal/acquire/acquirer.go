@@ -55,8 +55,9 @@ type Door interface {
 type Terms struct {
 	TTL     time.Duration
 	Barging bool
-	Fixed   bool // the lease is not lengthened
-	Shared  bool // beside others who share the name
+	Fixed   bool   // the lease is not lengthened
+	Shared  bool   // beside others who share the name
+	Label   string // of this hold, behind the Locker's in the owner value
 }
 
 // Turn is how a lock was come by that others may have waited for as well.
@@ -157,7 +158,7 @@ func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, err
 	if t.Shared {
 		return a.acquireShared(ctx, key, t)
 	}
-	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.takesPushes())
+	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.Label, t.takesPushes())
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
 	}
@@ -212,7 +213,7 @@ func (a *Acquirer) twice(ctx context.Context, attempt func() (Grant, *Failure)) 
 // once is Try's attempt of an exclusive hold.
 func (a *Acquirer) once(ctx context.Context, name *queue.Name, t Terms) (Grant, *Failure) {
 	if !t.Barging {
-		return a.attempt(ctx, name.Key, t.TTL, 0)
+		return a.attempt(ctx, name.Key, &t, 0)
 	}
 	acq := acquisition{Acquirer: a, name: name, terms: t, waiter: a.Sleepers.Get()}
 	defer a.Sleepers.Put(acq.waiter)

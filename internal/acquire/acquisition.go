@@ -138,7 +138,7 @@ func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, 
 		g, f := acq.receive(ctx, given)
 		return g, atOnce, f
 	case !acq.terms.Barging && position == quorum.NoTicket && acq.uncontended(acq.name.Key):
-		g, f := acq.attempt(ctx, acq.name.Key, acq.terms.TTL, acq.floor)
+		g, f := acq.attempt(ctx, acq.name.Key, &acq.terms, acq.floor)
 		if f != nil && f.Sentinel == fault.ErrNotAcquired { //nolint:errorlint // it is one of two
 			acq.noteWaiting(acq.name.Key)
 			return g, atOnce, f
@@ -360,7 +360,7 @@ func (a *Acquirer) LeaveAs(key string, stands *node.Claim) {
 
 // Leave takes the process's entry for a name off these nodes.
 func (a *Acquirer) Leave(key string, nodes []*node.Node) {
-	c := a.newClaim(key, a.TTL, a.Clock.Early(), 0)
+	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
 	c.Over.Store(true)
 	for _, n := range nodes {
 		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))

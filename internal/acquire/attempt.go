@@ -20,10 +20,11 @@ type raceError struct{ above quorum.Token }
 
 func (e *raceError) Error() string { return "a quorum granted without a settled token" }
 
-// newClaim is a fresh attempt: its owner value was never used before.
-func (a *Acquirer) newClaim(key string, ttl time.Duration, start clock.Instant, floor quorum.Token) *node.Claim {
+// newClaim is a fresh attempt: its owner value was never used before. label is the
+// hold's own.
+func (a *Acquirer) newClaim(key string, ttl time.Duration, label string, start clock.Instant, floor quorum.Token) *node.Claim {
 	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
-	dead := string(a.Chance.AppendName(append(append(room[:0], lua.TombstoneKey...), a.Holder...)))
+	dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
 	c := &node.Claim{
 		Key: key, Owner: dead[len(lua.TombstoneKey):], Dead: dead, Stripe: lua.StripeOf(key),
 		TTL: clock.Milliseconds(ttl), Hint: max(a.Hints.Hint(), int64(floor)), //nolint:gosec // below 2^53
@@ -36,17 +37,22 @@ func (a *Acquirer) newClaim(key string, ttl time.Duration, start clock.Instant, 
 	return c
 }
 
+// labelOf is the label that newClaim was given for a claim.
+func (a *Acquirer) labelOf(c *node.Claim) string {
+	return c.Owner[len(a.Holder) : len(c.Owner)-lua.RandomLength]
+}
+
 // attempt makes one round, and a second one where the token needs it. Where it fails
 // it is rolled back.
 //
 // floor is the least hint: above the tokens of an attempt that could not settle
 // its own.
-func (a *Acquirer) attempt(ctx context.Context, key string, ttl time.Duration, floor quorum.Token) (Grant, *Failure) {
+func (a *Acquirer) attempt(ctx context.Context, key string, t *Terms, floor quorum.Token) (Grant, *Failure) {
 	if !a.Enter() {
 		return Grant{}, a.ended(key, fault.ErrClosed)
 	}
-	start := a.Clock.Start()
-	c := a.newClaim(key, ttl, start, floor)
+	start, ttl := a.Clock.Start(), t.TTL
+	c := a.newClaim(key, ttl, t.Label, start, floor)
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
 	return a.acquireRound(ctx, node.NewRound(c, len(a.Nodes), start, w), ttl, w)
@@ -217,7 +223,7 @@ func (a *Acquirer) vouched(c *node.Claim, start clock.Instant) error {
 // rollBack cleans every node that may hold the claim, in the background.
 func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {
 	if c.Pushes && c.Next == nil && c.Place != quorum.NoTicket {
-		c.Next = a.newClaim(c.Key, lease, a.Clock.Early(), 0)
+		c.Next = a.newClaim(c.Key, lease, a.labelOf(c), a.Clock.Early(), 0)
 		c.Next.Pushes, c.Next.Stays, c.Next.Place = true, true, c.Place
 	}
 	a.discard(c, lease, c.Rollback(), nil)

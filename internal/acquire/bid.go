@@ -15,7 +15,7 @@ func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failur
 		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
 	}
 	start := acq.Clock.Start()
-	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, start, acq.floor)
+	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
 	claim.Stays = position > 0
 	r := node.NewRound(claim, len(acq.Nodes), start, acq.waiter.Ready())
 	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}

@@ -48,7 +48,7 @@ func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, calls bool, r *nod
 	}
 	start := a.Clock.Start()
 	w := a.Sleepers.Get()
-	next := node.NewRound(a.newClaim(old.Key, to.TTL, start, 0), len(a.Nodes), start, w)
+	next := node.NewRound(a.newClaim(old.Key, to.TTL, to.Label, start, 0), len(a.Nodes), start, w)
 	next.Asks = &node.Asks{Heard: make([]quorum.Hearing, len(a.Nodes))}
 	next.GoOn()
 	a.Queue.Open(name, next)
@@ -70,7 +70,7 @@ func (a *Acquirer) handTo(to *queue.Waiter, old *node.Claim, lease time.Duration
 	old.Stays = recorded
 	old.Over.Store(true)
 	start := a.Clock.Start()
-	c := a.newClaim(old.Key, to.TTL, start, 0)
+	c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
 	c.Stays, c.InLine = recorded, old.InLine
 	w := a.Sleepers.Get()
 	given := &queue.Transfer{

@@ -88,18 +88,23 @@ func (acq *acquisition) takeOver(ctx context.Context, given *queue.Transfer) (Gr
 // begin opens the attempt.
 func (acq *acquisition) begin(position int64) {
 	start := acq.Clock.Start()
-	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, start, acq.floor)
-	if before := acq.Queue.Standing(acq.name.Key); before != nil { // its entries stand already
+	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
+	before := acq.Queue.Standing(acq.name.Key)
+	if before != nil && acq.labelOf(before) == acq.terms.Label { // its entries stand already
 		before.Hint, before.TTL = claim.Hint, claim.TTL
 		before.Rounds = 1
 		before.Stand(start, 0)
-		claim = before
+		claim, before = before, nil
 	}
 	r := node.NewRound(claim, len(acq.Nodes), start, acq.waiter.Ready())
 	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
 	r.TakePushes()
 	acq.open = r
 	acq.Queue.Open(acq.name, r)
+	if before != nil { // another's, with a label that is not ours: ours comes for it
+		before.Next = claim
+		acq.discard(before, acq.terms.TTL, before.Rollback(), nil)
+	}
 }
 
 // refused tells that the nodes have refused the attempt, which stays open.

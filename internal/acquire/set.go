@@ -27,7 +27,10 @@ type Answer struct {
 func (a *Acquirer) AskAll(ctx context.Context, keys []string, t Terms) []Answer {
 	waiter := a.Sleepers.Get()
 	defer a.Sleepers.Put(waiter)
-	s := multiAttempt{Acquirer: a, ttl: t.TTL, shared: t.Shared, waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys))}
+	s := multiAttempt{
+		Acquirer: a, ttl: t.TTL, label: t.Label, shared: t.Shared,
+		waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys)),
+	}
 	s.send(keys)
 	s.gather(ctx)
 	s.raise()
@@ -61,6 +64,7 @@ func (a *Acquirer) Return(g *Grant, lease time.Duration) {
 type multiAttempt struct {
 	*Acquirer
 	ttl    time.Duration
+	label  string
 	shared bool
 	waiter *node.Sleeper
 	start  clock.Instant
@@ -96,7 +100,7 @@ func (s *multiAttempt) send(keys []string) {
 			p.refused = fault.ErrClosed
 			continue
 		}
-		claim := s.newClaim(key, s.ttl, s.start, 0)
+		claim := s.newClaim(key, s.ttl, s.label, s.start, 0)
 		claim.Shared = s.shared
 		p.round = node.NewRound(claim, len(s.Nodes), s.start, s.waiter)
 		rounds = append(rounds, p.round)

@@ -66,7 +66,7 @@ func (a *Acquirer) attemptShared(ctx context.Context, key string, t Terms) (Gran
 		return Grant{}, a.ended(key, fault.ErrClosed)
 	}
 	start := a.Clock.Start()
-	c := a.newClaim(key, t.TTL, start, 0)
+	c := a.newClaim(key, t.TTL, t.Label, start, 0)
 	c.Shared = true
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)

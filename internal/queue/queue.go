@@ -53,6 +53,7 @@ type Name struct {
 // Waiter is one goroutine that waits for another of its Locker.
 type Waiter struct {
 	TTL    time.Duration // that it asks for
+	Label  string        // of its hold, in the owner value
 	Pushes bool          // releases may grant it
 	at     *list.Element // in the name's queue; nil: its turn has come
 	ready  chan struct{} // closed when it is its turn
@@ -98,7 +99,7 @@ func (q *Queue) Try(key string) (*Name, bool) {
 // Take blocks until it is the caller's turn for key, or ctx is done; it may have
 // been given the lock as well. On failure it returns ctx's cause and leaves the
 // queue as it was.
-func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, pushes bool) (*Name, *Transfer, error) {
+func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, label string, pushes bool) (*Name, *Transfer, error) {
 	if name, first := q.Try(key); first {
 		return name, nil, nil
 	}
@@ -106,9 +107,9 @@ func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, pushes 
 	name := q.names[key]
 	if name == nil { // it became free at the same moment
 		q.mu.Unlock()
-		return q.Take(ctx, key, ttl, pushes)
+		return q.Take(ctx, key, ttl, label, pushes)
 	}
-	mine := &Waiter{TTL: ttl, Pushes: pushes, ready: make(chan struct{})}
+	mine := &Waiter{TTL: ttl, Label: label, Pushes: pushes, ready: make(chan struct{})}
 	name.contended = true
 	name.join(mine)
 	q.mu.Unlock()

@@ -129,7 +129,7 @@ var lockWays = []way{
 	{
 		name: "one owner value for all attempts", takes: "late commands of an old attempt are taken for a newer one's",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
-		edits: []edit{{"internal/acquire/attempt.go", "dead := string(a.Chance.AppendName(append(append(room[:0], lua.TombstoneKey...), a.Holder...)))", `dead := string(a.Chance.AppendName(append(append(room[:0], lua.TombstoneKey...), a.Holder...)))
+		edits: []edit{{"internal/acquire/attempt.go", "dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))", `dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
 	if BROKEN {
 		dead = lua.TombstoneKey + a.Nodes[0].Name + a.Nodes[0].Cfg.Process
 	}`}},
