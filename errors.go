@@ -37,6 +37,9 @@ var (
 	ErrInvalidOption = errors.New("redlock: invalid option")
 	// ErrInvalidNode: a client or URL that can't be a node.
 	ErrInvalidNode = fault.ErrInvalidNode
+	// ErrForeign: under the name of an election stands what no client of this library
+	// wrote: another lock client's value, or another program's data.
+	ErrForeign = errors.New("redlock: held by no client of this library")
 	// ErrMisconfigured: a node refuses for a reason that waiting does not mend:
 	// credentials, rights, certificates, a server without INFO or in cluster
 	// mode, one server listed twice.

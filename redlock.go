@@ -18,6 +18,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/observe"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -37,7 +38,8 @@ type Locker struct {
 	scheduler *scheduler
 	clocks    *node.ClockWatch
 	sleepers  *node.Sleepers
-	looks     sync.WaitGroup // Inspect's calls to nodes
+	looks     sync.WaitGroup // calls to nodes of Inspect, Campaign and Observe
+	watcher   *observe.Watcher
 	closing   chan struct{}
 	own       []io.Closer // the clients that Open built
 }
@@ -95,6 +97,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		Holder: cfg.holder, TTL: cfg.ttl, Timeout: cfg.nodeTimeout, Bound: l.cfg.bound, Drift: cfg.drift, RetryMin: cfg.retryMin, RetryMax: cfg.retryMax,
 		Closing: l.closing, Door: &attemptEvents{l},
 	})
+	l.watcher = observe.New(observe.Config{Nodes: l.nodes, Clock: l.clock, Votes: l.whyNoVote, Go: l.looks.Go, Closing: l.closing})
 	for _, n := range l.nodes {
 		go n.Write()
 	}
@@ -205,15 +208,25 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Release(ctx) }() // unconfirmed: an event
-	inner, cancel := context.WithCancelCause(lock.carry(ctx))
-	stop := context.AfterFunc(lock.Context(), func() { cancel(lock.Err()) })
-	defer func() { stop(); cancel(nil) }()
-	err = fn(inner, lock)
-	if loss := lock.Err(); loss != nil && !errors.Is(loss, ErrReleased) {
+	err, loss := lock.run(ctx, fn)
+	if loss != nil {
 		err = errors.Join(err, fault.Errorf("redlock: do %s: %w", fault.Printable(resource), loss))
 	}
 	return err
+}
+
+// run runs fn while the lock is held, and releases it when fn returns or panics. loss is
+// why it had ended before; nil: it had not, or fn released it.
+func (l *Lock) run(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) (err, loss error) {
+	defer func() { _ = l.Release(ctx) }() // unconfirmed: an event
+	inner, cancel := context.WithCancelCause(l.carry(ctx))
+	stop := context.AfterFunc(l.Context(), func() { cancel(l.Err()) })
+	defer func() { stop(); cancel(nil) }()
+	err = fn(inner, l)
+	if loss = l.Err(); errors.Is(loss, ErrReleased) {
+		loss = nil
+	}
+	return err, loss
 }
 
 // Close releases what is held, and ends the locks' contexts with ErrClosed. Calls

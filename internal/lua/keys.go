@@ -12,6 +12,8 @@ const (
 	OwnPrefix    = "redlock:"           // of every key that is the library's own
 	ProbeKey     = OwnPrefix + "probe:" // begins the names that nodes are proved with
 	WakeChannel  = OwnPrefix + "wake:"  // and the Locker's id
+	// LeaderChannel and the name are the channel on which a leader tells of its hold.
+	LeaderChannel = OwnPrefix + "leader:"
 )
 
 // SharedMark is the member that marks a sorted set as a shared name's.

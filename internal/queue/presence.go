@@ -21,7 +21,7 @@ import (
 type Presence struct {
 	cfg   Config
 	queue *Queue
-	subs  []*subscription
+	subs  []*node.Subscription
 	wake  chan struct{}
 	done  chan struct{} // closed when run has ended
 
@@ -52,10 +52,7 @@ func NewPresence(c Config, queue *Queue) *Presence {
 	w := &Presence{cfg: c, queue: queue, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	for _, n := range c.Nodes {
 		w.beats = append(w.beats, clock.Never)
-		w.subs = append(w.subs, &subscription{
-			node: n, channel: lua.WakeChannel + c.Process, clock: c.Clock, called: w.Hear, renewed: w.renewed,
-			settled: make(chan struct{}), stopped: make(chan struct{}),
-		})
+		w.subs = append(w.subs, node.NewSubscription(n, func(i int, _, key string) { w.Hear(i, key) }, w.renewed, lua.WakeChannel+c.Process))
 	}
 	return w
 }
@@ -76,7 +73,7 @@ func (w *Presence) Join(ctx context.Context) error {
 		var inner context.Context
 		inner, w.hangUp = context.WithCancel(context.Background()) // it outlives whoever waits first
 		for _, s := range w.subs {
-			go s.run(inner) //nolint:contextcheck // it keeps nothing of that context
+			go s.Run(inner) //nolint:contextcheck // it keeps nothing of that context
 		}
 		go w.run()
 	}
@@ -98,7 +95,7 @@ func (w *Presence) settled(ctx context.Context) error {
 	var limit *time.Timer
 	for _, s := range w.subs {
 		select {
-		case <-s.settled:
+		case <-s.Settled():
 			continue
 		default:
 		}
@@ -107,7 +104,7 @@ func (w *Presence) settled(ctx context.Context) error {
 			defer limit.Stop()
 		}
 		select {
-		case <-s.settled:
+		case <-s.Settled():
 		case <-limit.C:
 			return nil
 		case <-w.cfg.Closing:
@@ -137,7 +134,7 @@ func (w *Presence) Busy() bool {
 func (w *Presence) Subscribed() int {
 	n := 0
 	for _, s := range w.subs {
-		if s.up.Load() {
+		if s.Up() {
 			n++
 		}
 	}
@@ -280,6 +277,6 @@ func (w *Presence) Await() {
 	}
 	<-w.done
 	for _, s := range w.subs {
-		<-s.stopped
+		<-s.Stopped()
 	}
 }

@@ -1,0 +1,172 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/election"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Campaign has this process stand for an election, and lead while it is elected. An
+// election is a lock: its name is the resource's, and whoever holds that leads. Campaign
+// waits in line as Acquire does, runs lead as Do runs its function, and resigns when lead
+// returns: it releases, and returns lead's error. It blocks until then.
+//
+// lead's context is cancelled when ctx is, and when the leadership is lost, with the loss
+// as its cause. After a loss (ErrLost, ErrMaxHold) Campaign waits for lead to return,
+// drops what it returns, and campaigns again, at the end of the line: so one call never
+// runs two leads at a time. A lead that goes on after its context has ended keeps this
+// call out of the election, and works beside the next leader: give its writes the token
+// of the lock, and let the resource refuse a smaller one than the largest it has seen.
+// Nothing less excludes a leader that was paused.
+//
+// When ctx ends, Campaign returns as soon as lead has: with lead's error, joined with the
+// loss if the leadership was lost before. If it ends while Campaign waits in line, it
+// returns Acquire's error, and leaves nothing on any node. Where the Locker is closed
+// meanwhile, the error is ErrClosed joined with lead's. A panic of lead resigns and goes
+// on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared is
+// refused with ErrInvalidOption.
+//
+// Observe tells others who leads, and WithValue says what they are told. A leader that
+// was killed is followed within its TTL (three seconds, where that is shorter: so long it
+// counts as living), one that resigns within some round trips.
+func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+	if lead == nil {
+		return fault.Errorf("redlock: campaign %s: %w: lead is nil", fault.Printable(election), ErrInvalidOption)
+	}
+	switch t, _, err := l.request("campaign", election, opts); {
+	case err != nil:
+		return err
+	case t.shared:
+		return fault.Errorf("redlock: campaign %s: %w: WithShared: those who share a name would all lead", fault.Printable(election), ErrInvalidOption)
+	}
+	for {
+		lock, err := l.Acquire(ctx, election, opts...)
+		if err != nil {
+			return err
+		}
+		err, loss := l.reign(ctx, lock, lead)
+		switch {
+		case loss == nil:
+			return err
+		case ctx.Err() != nil || errors.Is(loss, ErrClosed):
+			return errors.Join(err, fault.Errorf("redlock: campaign %s: %w", fault.Printable(election), loss))
+		}
+	}
+}
+
+// reign runs lead while the lock is held. Observers are told when it begins and when it
+// has ended: what they look for then is there already.
+func (l *Locker) reign(ctx context.Context, lock *Lock, lead func(ctx context.Context, lock *Lock) error) (err, loss error) {
+	l.announce(ctx, lock)
+	defer l.announce(ctx, lock)
+	return lock.run(ctx, lead)
+}
+
+// announce publishes a hold on all nodes, and waits for none. It is a hint: observers
+// look sooner for it, and miss nothing without.
+func (l *Locker) announce(ctx context.Context, lock *Lock) {
+	if !l.acquirer.Enter() {
+		return
+	}
+	defer l.acquirer.Settled()
+	hint := election.Hint{Owner: lock.claim.Owner, Token: quorum.Token(lock.Token())}.String()
+	for _, n := range l.nodes {
+		l.looks.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
+			defer cancel()
+			_ = n.Calls.Process(ctx, node.AnyCall{Cmd: redis.NewCmd(ctx, "PUBLISH", lua.LeaderChannel+lock.claim.Key, hint)})
+		})
+	}
+}
+
+// Leader is who led an election when the nodes were looked at.
+type Leader struct {
+	// Value is what the leader gave with WithValue, or its WithHolder label if it gave
+	// none.
+	Value string
+	// Token is the fencing token of its hold; 0 where the leader's word for it did not
+	// come from a quorum of the nodes. It is fit for telling reigns apart, and for asking a
+	// resource for nothing older; only the leader itself writes under it.
+	Token Token
+	// Held is false where nobody leads.
+	Held bool
+}
+
+// Observe yields who leads an election, at first and at every change: who holds the lock
+// of that name, by Campaign or otherwise. While nobody does, Held is false: of a name that
+// nobody ever held, and of one that is shared (WithShared), which nobody leads. Nodes are looked at once a second, in one call
+// for up to 250 names that this Locker observes, and at once where a leader says that it
+// was elected or has resigned. That word is never believed alone. A leader is yielded
+// once a quorum of the nodes that vote has shown its hold at one moment, which is never
+// longer ago than two seconds.
+//
+// What was seen may have ended since: decide nothing by it that a token does not check.
+// A leader that died is seen for as long as the nodes keep its lease. A reign of less than
+// a second may be missed, and so may a pause between two.
+//
+// The sequence goes on behind an error: where nobody could say who leads for two seconds,
+// it is a *QuorumError with ErrNoQuorum; where a quorum has something under the name that
+// no client of this library wrote, ErrForeign. It ends with ctx's error, with ErrClosed, or
+// with ErrInvalidResource, which come as the last pair; and when the loop does. What runs
+// for it ends then as well, within a node timeout. Each loop over the sequence begins
+// anew.
+func (l *Locker) Observe(ctx context.Context, election string) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		_, key, err := l.request("observe", election, nil)
+		if err == nil && !l.acquirer.Enter() {
+			err = fault.Errorf("redlock: observe %s: %w", fault.Printable(election), ErrClosed)
+		}
+		if err != nil {
+			yield(Leader{}, err)
+			return
+		}
+		o := l.watcher.Join(key) //nolint:contextcheck // what it starts serves other loops too
+		l.acquirer.Settled()     // Close need not wait for the loop
+		defer o.Leave()
+		for {
+			sight, causes, err := o.Next(ctx)
+			if err != nil {
+				yield(Leader{}, fault.Errorf("redlock: observe %s: %w", fault.Printable(election), err))
+				return
+			}
+			if !yield(l.leader(election, sight, causes)) {
+				return
+			}
+		}
+	}
+}
+
+// leader is what an observer is told, in public words.
+func (l *Locker) leader(name string, s election.Sight, causes []error) (Leader, error) {
+	switch s.State {
+	case election.Led:
+		value, _ := lua.ValueOf(s.Owner)
+		return Leader{Value: value, Token: Token(s.Token), Held: true}, nil
+	case election.Vacant:
+		return Leader{}, nil
+	case election.Taken:
+		return Leader{}, fault.Errorf("redlock: observe %s: %w", fault.Printable(name), ErrForeign)
+	case election.Unknown, election.Young, election.Split:
+	}
+	votes := make([]quorum.Vote, len(causes))
+	for i, cause := range causes {
+		votes[i].Outcome = node.Classify(cause)
+	}
+	return Leader{}, quorumError("observe", name, ErrNoQuorum, nil, l.names, votes, causes)
+}
+
+// whyNoVote is why what node i has counts for nothing; nil: it does.
+func (l *Locker) whyNoVote(i int) error {
+	if l.cfg.unprotected || l.tracker.MayVote(i) {
+		return nil
+	}
+	return l.tracker.WhyNot(i)
+}

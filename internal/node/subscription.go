@@ -1,0 +1,198 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// quietFor is how long a subscription may be silent before the node is asked
+	// whether it is still there: nothing else tells a connection that a firewall
+	// forgot from a name that nobody releases.
+	quietFor = 5 * time.Second
+	// The pause before a subscription that broke is made anew doubles from the one
+	// to the other while that fails.
+	firstResubscribe = 50 * time.Millisecond
+	lastResubscribe  = 800 * time.Millisecond
+)
+
+// Subscription is the connection over which one node tells this Locker what is
+// published on its channels, whatever their number. What comes is a hint and no more: it
+// may be lost, doubled, late or forged, and all that it brings about is a question.
+type Subscription struct {
+	node    *Node
+	heard   func(node int, channel, message string)
+	renewed func(node int) // hints may have been missed before
+
+	mu       sync.Mutex // guards the fields below
+	channels map[string]bool
+	open     *redis.PubSub // which is subscribed to some of them; nil: none is
+
+	up      atomic.Bool
+	settled chan struct{} // closed when it is up for the first time, or has failed
+	first   atomic.Bool
+	stopped chan struct{}
+}
+
+// NewSubscription is one to these channels. It does nothing before Run.
+func NewSubscription(n *Node, heard func(node int, channel, message string), renewed func(node int), channels ...string) *Subscription {
+	s := &Subscription{
+		node: n, heard: heard, renewed: renewed, channels: make(map[string]bool),
+		settled: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	for _, c := range channels {
+		s.channels[c] = true
+	}
+	return s
+}
+
+// Up tells whether the node has said that it will tell us.
+func (s *Subscription) Up() bool { return s.up.Load() }
+
+// Settled is closed when it is up for the first time, or has failed.
+func (s *Subscription) Settled() <-chan struct{} { return s.settled }
+
+// Stopped is closed when Run has ended.
+func (s *Subscription) Stopped() <-chan struct{} { return s.stopped }
+
+// Add has it subscribe to one more channel. Where the node is reached it blocks until
+// that is sent, and renewed is called when the node has taken it in.
+func (s *Subscription) Add(ctx context.Context, channel string) {
+	s.mu.Lock()
+	s.channels[channel] = true
+	p := s.open
+	s.mu.Unlock()
+	if p != nil {
+		_ = p.Subscribe(over(ctx), channel) // what fails ends the connection, and a new one has all channels
+	}
+}
+
+// Drop ends Add.
+func (s *Subscription) Drop(ctx context.Context, channel string) {
+	s.mu.Lock()
+	delete(s.channels, channel)
+	p := s.open
+	s.mu.Unlock()
+	if p != nil {
+		_ = p.Unsubscribe(over(ctx), channel) // as in Add
+	}
+}
+
+// Run keeps the subscription up until ctx is done.
+func (s *Subscription) Run(ctx context.Context) {
+	defer close(s.stopped)
+	failures := 0
+	for ctx.Err() == nil {
+		s.listen(ctx)
+		failures++
+		if s.up.Swap(false) {
+			failures = 0
+		}
+		s.settle()
+		pause := s.node.Clock.NewTimer(min(firstResubscribe<<min(failures, 10), lastResubscribe))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+	s.settle()
+}
+
+func (s *Subscription) settle() {
+	if s.first.CompareAndSwap(false, true) {
+		close(s.settled)
+	}
+}
+
+// over is a context that has ended. go-redis would connect and subscribe again by itself:
+// in silence, and with a mutex held that Close needs. This keeps it from that; a new
+// subscription says when that was.
+func over(ctx context.Context) context.Context {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	end()
+	return ctx
+}
+
+// listen makes one subscription and hears it out. Receive is used because Channel drops
+// messages when many come at once.
+func (s *Subscription) listen(ctx context.Context) {
+	p := s.node.Client.Subscribe(ctx) // to nothing: it does not connect yet
+	ready := s.subscribe(ctx, p)
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	defer func() {
+		s.mu.Lock()
+		s.open = nil
+		s.mu.Unlock()
+		if stop() {
+			_ = p.Close() // only ErrClosed
+		}
+	}()
+	if !ready {
+		return
+	}
+	once := over(ctx)
+	asked := false
+	limit := DialShare * s.node.Timeout
+	for ctx.Err() == nil {
+		message, err := p.ReceiveTimeout(once, limit)
+		var timeout net.Error
+		switch {
+		case err == nil:
+			asked, limit = false, quietFor
+		case asked || !s.up.Load() || !errors.As(err, &timeout) || !timeout.Timeout():
+			return
+		default:
+			if asked, limit = true, s.node.Timeout; p.Ping(once) != nil {
+				return
+			}
+			continue
+		}
+		switch m := message.(type) {
+		case *redis.Subscription:
+			if m.Kind == "subscribe" {
+				s.up.Store(true)
+				s.settle()
+				s.renewed(s.node.Index)
+			}
+		case *redis.Message:
+			s.heard(s.node.Index, m.Channel, m.Payload)
+		}
+	}
+}
+
+// subscribe connects, and subscribes to all channels. From then on Add and Drop send
+// their own.
+func (s *Subscription) subscribe(ctx context.Context, p *redis.PubSub) bool {
+	s.mu.Lock()
+	var first []string
+	for c := range s.channels {
+		first = append(first, c)
+	}
+	s.mu.Unlock()
+	if len(first) == 0 || p.Subscribe(ctx, first...) != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = p
+	var late, gone []string // since then
+	for c := range s.channels {
+		if !slices.Contains(first, c) {
+			late = append(late, c)
+		}
+	}
+	for _, c := range first {
+		if !s.channels[c] {
+			gone = append(gone, c)
+		}
+	}
+	return (len(late) == 0 || p.Subscribe(over(ctx), late...) == nil) && (len(gone) == 0 || p.Unsubscribe(over(ctx), gone...) == nil)
+}
