@@ -63,20 +63,38 @@ func (a *Actor) leave() {
 
 // Ask makes one attempt at a resource.
 func (a *Actor) Ask(ctx context.Context, resource string, lease time.Duration) (*Tenure, error) {
+	return a.AskFor(ctx, Want{Resources: []string{resource}}, lease)
+}
+
+// AskFor makes one attempt at what is wanted, as far as the actor's library can do that:
+// one that can't share takes a resource alone, and one that knows no sets takes the first
+// of them.
+func (a *Actor) AskFor(ctx context.Context, w Want, lease time.Duration) (*Tenure, error) {
+	return a.attempt(ctx, can(a.contender, w), lease, false)
+}
+
+// attempt is an attempt at what the library can do.
+func (a *Actor) attempt(ctx context.Context, w Want, lease time.Duration, wait bool) (*Tenure, error) {
 	a.rest(AtAsk)
-	id := a.history.Ask(a.Name, resource)
-	hold, err := a.contender.Acquire(ctx, resource, lease)
+	set, ids := a.history.ask(a.Name, w)
+	hold, err := take(ctx, a.contender, w, lease, wait)
 	if err != nil {
-		a.history.Add(Record{Kind: Failed, Client: a.Name, Resource: resource, Hold: id})
+		failed := make([]Record, len(ids))
+		for i, id := range ids {
+			failed[i] = Record{Kind: Failed, Client: a.Name, Resource: w.Resources[i], Hold: id}
+		}
+		a.history.addAll(failed)
 		return nil, err
 	}
-	return a.begins(hold, resource, id), nil
+	return a.begins(hold, w, set, ids), nil
 }
 
 // begins is what follows an attempt that brought a lock.
-func (a *Actor) begins(hold Hold, resource string, id int64) *Tenure {
-	a.history.lines.look(resource)
-	t := a.begin(hold, resource, id)
+func (a *Actor) begins(hold SetHold, w Want, set int64, ids []int64) *Tenure {
+	for _, resource := range w.Resources {
+		a.history.lines.look(resource)
+	}
+	t := a.begin(hold, w, set, ids)
 	a.rest(AtHeld)
 	return t
 }
@@ -87,8 +105,13 @@ func (a *Actor) rest(at Moment) { a.stage.Rest(processOf(a.Name), at) }
 // Insist asks again and again, with a pause in between, until it holds or ctx is
 // done; then it quits and returns ctx's error joined with the last one.
 func (a *Actor) Insist(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
-	for {
-		t, err := a.Ask(ctx, resource, lease)
+	return a.InsistOn(ctx, Want{Resources: []string{resource}}, lease, pause)
+}
+
+// InsistOn is Insist for what [Actor.AskFor] asks for.
+func (a *Actor) InsistOn(ctx context.Context, w Want, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+	for w = can(a.contender, w); ; {
+		t, err := a.attempt(ctx, w, lease, false)
 		if err == nil {
 			return t, nil
 		}
@@ -97,13 +120,17 @@ func (a *Actor) Insist(ctx context.Context, resource string, lease time.Duration
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			a.Quit(resource)
+			a.Quit(w.Resources...)
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-// Quit says that the actor no longer wants the resource.
-func (a *Actor) Quit(resource string) {
-	a.history.Add(Record{Kind: Quit, Client: a.Name, Resource: resource})
+// Quit says that the actor no longer wants these resources.
+func (a *Actor) Quit(resources ...string) {
+	quit := make([]Record, len(resources))
+	for i, resource := range resources {
+		quit[i] = Record{Kind: Quit, Client: a.Name, Resource: resource}
+	}
+	a.history.addAll(quit)
 }

@@ -17,8 +17,8 @@ type Kind string
 
 // The kinds. What each needs beside At is in brackets; the rest may be empty.
 const (
-	// Asked: an attempt to acquire begins (Client, Resource, Hold). Since: what its
-	// process left on a node when it last stood in line there is as old as that.
+	// Asked: an attempt to acquire begins (Client, Resource, Hold; Shared, Set). Since:
+	// what its process left on a node when it last stood in line there is as old as that.
 	Asked Kind = "asked"
 	// Failed: the attempt brought no lock; the client still wants one, and its
 	// next Asked has a new Hold (Client, Resource, Hold).
@@ -26,7 +26,7 @@ const (
 	// Quit: the client no longer wants the resource (Client, Resource).
 	Quit Kind = "quit"
 	// Held: the client believes from here on that it holds the resource, up to
-	// Until, if that is given (Client, Resource, Hold).
+	// Until, if that is given (Client, Resource, Hold; Shared, Set).
 	Held Kind = "held"
 	// Extended: the client believes now that it holds up to Until (Hold).
 	Extended Kind = "extended"
@@ -43,16 +43,19 @@ const (
 	// Cleaned: a node executed a release or rollback of Owner (Node, Owner).
 	Cleaned Kind = "cleaned"
 	// Shown: a node shows Owner in the key of Resource; Until is when the key
-	// will expire, 0 if never (Node, Owner, Resource).
+	// will expire, 0 if never (Node, Owner, Resource). Of a key that several share there
+	// is one for each of them, one after another, at one time: Until is when that one's
+	// lease ends, and Ends is when the key will expire (Shared, Ends).
 	Shown Kind = "shown"
 	// Sick: from here on the cluster need not make progress.
 	Sick Kind = "sick"
 	// Well: a quorum is healthy again. A trace begins so.
 	Well Kind = "well"
 	// Queued: the client's process stands in line for Resource, on a quorum of
-	// nodes that hear that it lives: without a break since Since (Client, Resource).
+	// nodes that hear that it lives: without a break since Since (Client, Resource;
+	// Shared: in the line of those who wait to share it).
 	Queued Kind = "queued"
-	// Unqueued: it does so no longer (Client, Resource).
+	// Unqueued: it does so no longer (Client, Resource; Shared).
 	Unqueued Kind = "unqueued"
 	// Granted: a node tells the client that a release granted it the resource, by Token.
 	// One node's word is no lock yet (Client, Resource, Node, Token).
@@ -97,9 +100,15 @@ type Record struct {
 	Token    redlock.Token `json:"token,omitempty"`
 	Until    time.Duration `json:"until,omitempty"`
 	Since    time.Duration `json:"since,omitempty"`
-	Text     string        `json:"text,omitempty"`
-	Fault    *Fault        `json:"fault,omitempty"`
-	About    *About        `json:"about,omitempty"`
+	Ends     time.Duration `json:"ends,omitempty"`
+	// Shared: beside other shared holds, never beside an exclusive one.
+	Shared bool `json:"shared,omitempty"`
+	// Set is the number of a set of resources that are asked for together: each has an
+	// attempt of its own, and those of one set have one number. 0: none.
+	Set   int64  `json:"set,omitempty"`
+	Text  string `json:"text,omitempty"`
+	Fault *Fault `json:"fault,omitempty"`
+	About *About `json:"about,omitempty"`
 }
 
 // History records what happens, on one time base. It is safe for concurrent
@@ -112,6 +121,7 @@ type History struct {
 	mu      sync.Mutex // guards the rest, and keeps the records in the order of time
 	records []Record
 	holds   int64
+	sets    int64
 }
 
 // NewHistory returns an empty history whose time begins now.
@@ -129,14 +139,45 @@ func (h *History) Add(r Record) time.Duration {
 	return r.At
 }
 
-// Ask records [Asked] and returns the number of the attempt.
-func (h *History) Ask(client, resource string) int64 {
-	since := h.lines.left(processOf(client), resource)
+// addAll records several things that happen at one time.
+func (h *History) addAll(records []Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.holds++
-	h.records = append(h.records, Record{At: h.Now(), Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since})
-	return h.holds
+	now := h.Now()
+	for _, r := range records {
+		r.At = now
+		h.records = append(h.records, r)
+	}
+}
+
+// Ask records [Asked] and returns the number of the attempt.
+func (h *History) Ask(client, resource string) int64 {
+	_, holds := h.ask(client, Want{Resources: []string{resource}})
+	return holds[0]
+}
+
+// ask records an attempt at all that is wanted, and returns the number of the set, if it
+// is one, and those of the attempts.
+func (h *History) ask(client string, w Want) (set int64, holds []int64) {
+	since := make([]time.Duration, len(w.Resources))
+	for i, resource := range w.Resources {
+		since[i] = h.lines.left(processOf(client), resource, w.Shared)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(w.Resources) > 1 {
+		h.sets++
+		set = h.sets
+	}
+	now := h.Now()
+	for i, resource := range w.Resources {
+		h.holds++
+		holds = append(holds, h.holds)
+		h.records = append(h.records, Record{
+			At: now, Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since[i], Shared: w.Shared, Set: set,
+		})
+	}
+	return set, holds
 }
 
 // Records returns what was recorded so far, in the order of time.

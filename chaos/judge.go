@@ -56,7 +56,7 @@ func (j Judge) Judge(records []Record) Verdict {
 	}
 	t := &trial{
 		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[string]*resourceState{},
-		waits: map[waiting]time.Duration{}, cleaned: map[atNode]time.Duration{}, well: true,
+		waits: map[waiting]*request{}, sets: map[int64]*setState{}, cleaned: map[atNode]time.Duration{}, well: true,
 	}
 	for _, r := range records {
 		t.take(r)
@@ -71,16 +71,19 @@ func byTime(a, b Record) int { return cmp.Compare(a.At, b.At) }
 
 // attempt is an attempt, and the belief that came of it.
 type attempt struct {
-	id       int64
-	client   string
-	resource *resourceState
-	token    redlock.Token
-	floor    redlock.Token // the largest token that was there when it asked
-	won      bool
-	over     bool
-	from     time.Duration
-	until    time.Duration
-	rank     int // its place among the resource's holds
+	id         int64
+	client     string
+	resource   *resourceState
+	asksBeside bool      // it asked to share
+	shared     bool      // it shares what it got
+	set        *setState // nil: none
+	token      redlock.Token
+	floor      redlock.Token // the largest token that was there when it asked
+	won        bool
+	over       bool
+	from       time.Duration
+	until      time.Duration
+	rank       int // its place among the resource's holds
 }
 
 // span is one unbroken belief.
@@ -95,14 +98,26 @@ type resourceState struct {
 	highest redlock.Token              // of all locks so far
 	issued  map[redlock.Token]*attempt // who has which token
 	spans   []span
-	open    []*attempt    // won and not over
-	held    int           // locks so far
-	wrote   redlock.Token // the largest accepted
-	rank    int           // the latest hold without a token that wrote
-	active  time.Duration // the last time that a client did anything
-	asking  int           // clients that want it
-	idle    time.Duration // since when it could have been granted, the open ones apart
-	rivals  []*rival      // the processes that wanted it
+	open    []*attempt           // won and not over
+	held    int                  // locks so far
+	wrote   kinds[redlock.Token] // the largest accepted
+	rank    kinds[int]           // the latest hold without a token that wrote
+	active  time.Duration        // the last time that a client did anything
+	asking  kinds[int]           // clients that want it
+	idle    time.Duration        // since when it could have been granted, the open ones apart
+	beside  time.Duration        // since when sharers could have been, the open exclusive ones apart
+	sets    []*setState          // with it among them, that clients want
+	rivals  []*rival             // the processes that wanted it
+}
+
+// kinds is something of exclusive holds, and of shared ones.
+type kinds[T any] struct{ exclusive, shared T }
+
+func (k *kinds[T]) of(shared bool) *T {
+	if shared {
+		return &k.shared
+	}
+	return &k.exclusive
 }
 
 type waiting struct{ client, resource string }
@@ -116,9 +131,11 @@ type trial struct {
 	holds     map[int64]*attempt
 	asks      []*attempt // all holds, as they were asked for
 	resources map[string]*resourceState
-	order     []*resourceState          // as they came
-	waits     map[waiting]time.Duration // who asks, and the healthy time when it began to
+	order     []*resourceState // as they came
+	waits     map[waiting]*request
+	sets      map[int64]*setState
 	cleaned   map[atNode]time.Duration
+	shares    []Record // the latest that were shown of one shared key
 	well      bool
 	wellSince time.Duration
 	wellSum   time.Duration // healthy time before wellSince
@@ -158,10 +175,9 @@ func (t *trial) take(r Record) {
 	case Asked:
 		t.asked(r)
 	case Quit:
-		t.resource(r.Resource).rival(r.Client).quits(r)
-		t.stopsAsking(r.Client, t.resource(r.Resource), r.At)
+		t.quits(r)
 	case Queued, Unqueued:
-		t.resource(r.Resource).rival(r.Client).stands(r)
+		t.resource(r.Resource).rival(r.Client, r.Shared).stands(r)
 	case Cleaned:
 		t.cleaned[atNode{r.Node, r.Owner}] = r.At
 	case Shown:
@@ -220,33 +236,34 @@ func (t *trial) asked(r Record) {
 	}
 	res := t.resource(r.Resource)
 	res.active = r.At
-	h := &attempt{id: r.Hold, client: r.Client, resource: res, floor: res.highest}
+	h := &attempt{id: r.Hold, client: r.Client, resource: res, asksBeside: r.Shared, set: t.setOf(r), floor: res.highest}
 	t.holds[r.Hold], t.asks = h, append(t.asks, h)
-	res.rival(r.Client).asks(r, t.judge.Transit)
-	who := waiting{r.Client, r.Resource}
-	if _, waits := t.waits[who]; waits {
-		return
+	if h.set != nil {
+		h.set.members = append(h.set.members, h)
 	}
-	t.waits[who] = t.healthy(r.At)
-	if res.asking++; res.asking == 1 {
-		res.idle = max(res.idle, r.At)
-	}
+	res.rival(r.Client, r.Shared).asks(r, t.judge.Transit)
+	t.wants(h, r.At)
 }
 
 func (t *trial) held(h *attempt, r Record) {
 	t.verdict.Rounds++
 	t.verdict.Won++
 	res := h.resource
+	h.shared = r.Shared
 	t.progressed(res, r.At)
 	t.inTurn(h, r.At)
 	t.stopsAsking(h.client, res, r.At)
 	res.held++
 	res.open = append(res.open, h)
 	h.won, h.token, h.from, h.until, h.rank = true, r.Token, r.At, endOf(r.Until), res.held
+	if h.shared {
+		res.beside = max(res.beside, r.At)
+	}
+	t.gathered(h, r)
 	if r.Token == 0 {
 		return
 	}
-	if other := res.issued[r.Token]; other != nil {
+	if other := res.issued[r.Token]; other != nil && (!other.shared || !h.shared) {
 		t.found(TokenRepeated, r.At, res.name, "%s (hold %d) and %s (hold %d) both have %d", other.client, other.id, h.client, h.id, r.Token)
 	}
 	res.issued[r.Token] = h
@@ -276,6 +293,7 @@ func (t *trial) extended(h *attempt, r Record) {
 		h.from = r.At
 	}
 	h.until = endOf(r.Until)
+	t.whole(h, r.At)
 }
 
 // ends closes a belief: at now, or earlier where its validity ended before.
@@ -284,7 +302,7 @@ func (t *trial) ends(h *attempt, now time.Duration) {
 		return // lost and then released, or the like
 	}
 	h.over = true
-	h.resource.rival(h.client).gives(now)
+	h.resource.rival(h.client, h.asksBeside).gives(now)
 	open := &h.resource.open
 	*open = slices.DeleteFunc(*open, func(o *attempt) bool { return o == h })
 	t.believed(h, min(h.until, now))
@@ -295,27 +313,38 @@ func (t *trial) believed(h *attempt, until time.Duration) {
 		h.resource.spans = append(h.resource.spans, span{h, h.from, until})
 	}
 	h.resource.idle = max(h.resource.idle, until)
+	if !h.shared {
+		h.resource.beside = max(h.resource.beside, until)
+	}
 }
 
+// wrote judges an accepted write by the rule that guards keep (fencing.Seen): those who
+// share make one another not stale.
 func (t *trial) wrote(h *attempt, r Record) {
 	t.verdict.Writes++
+	t.whole(h, r.At)
 	res := h.resource
+	x, s := res.wrote.exclusive, res.wrote.shared
 	switch {
-	case r.Token > 0 && r.Token < res.wrote:
-		t.found(StaleWrite, r.At, res.name, "%s wrote with token %d after %d was accepted", h.client, r.Token, res.wrote)
-	case r.Token == 0 && h.rank < res.rank:
+	case r.Token > 0 && h.shared && x > 0 && r.Token <= x:
+		t.found(StaleWrite, r.At, res.name, "%s wrote with shared token %d after %d was accepted", h.client, r.Token, x)
+	case r.Token > 0 && !h.shared && (r.Token < x || s > 0 && r.Token <= s):
+		t.found(StaleWrite, r.At, res.name, "%s wrote with token %d after %d was accepted", h.client, r.Token, max(x, s))
+	case r.Token == 0 && (h.rank < res.rank.exclusive || !h.shared && h.rank < res.rank.shared):
 		t.found(StaleWrite, r.At, res.name, "%s (hold %d) wrote after a later holder had", h.client, h.id)
 	}
-	if r.Token == 0 {
-		res.rank = max(res.rank, h.rank)
+	if rank := res.rank.of(h.shared); r.Token == 0 {
+		*rank = max(*rank, h.rank)
 	}
-	res.wrote = max(res.wrote, r.Token)
+	wrote := res.wrote.of(h.shared)
+	*wrote = max(*wrote, r.Token)
 }
 
 func (t *trial) shown(r Record) {
 	if at, cleaned := t.cleaned[atNode{r.Node, r.Owner}]; cleaned {
 		t.found(Litter, r.At, r.Resource, "%s shows %s, which it released at %v", r.Node, r.Owner, at)
 	}
+	t.keyEnd(r)
 	if t.judge.Lease == 0 {
 		return
 	}

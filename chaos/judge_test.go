@@ -16,7 +16,8 @@ import (
 )
 
 // trace reads records in short: "10 held 2 bob t=7 u=30" is bob's hold 2 of r,
-// at 10 ms, with token 7, until 30 ms.
+// at 10 ms, with token 7, until 30 ms; "10 held 2 bob shared r=b set=1" is a shared one of
+// b, in set 1.
 func trace(t *testing.T, text string) []chaos.Record {
 	t.Helper()
 	var records []chaos.Record
@@ -36,6 +37,16 @@ func trace(t *testing.T, text string) []chaos.Record {
 		r.At = time.Duration(number(fields[0])) * time.Millisecond
 		for _, f := range fields[2:] {
 			switch {
+			case f == "shared":
+				r.Shared = true
+			case strings.HasPrefix(f, "r="):
+				r.Resource = f[2:]
+			case strings.HasPrefix(f, "set="):
+				r.Set = number(f[4:])
+			case strings.HasPrefix(f, "e="):
+				r.Ends = time.Duration(number(f[2:])) * time.Millisecond
+			case strings.HasPrefix(f, "s="):
+				r.Since = time.Duration(number(f[2:])) * time.Millisecond
 			case strings.HasPrefix(f, "t="):
 				r.Token = redlock.Token(number(f[2:]))
 			case strings.HasPrefix(f, "u="):
@@ -220,7 +231,7 @@ var judgements = []struct {
 }
 
 func TestJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
-	for _, c := range judgements {
+	for _, c := range slices.Concat(judgements, sharedJudgements, setJudgements) {
 		t.Run(c.name, func(t *testing.T) {
 			v := c.judge.Judge(trace(t, c.trace))
 			if !slices.Equal(v.Broken(), c.want) {
@@ -279,7 +290,7 @@ func randomTrace(random *rand.Rand) []chaos.Record {
 		held := asked + random.IntN(20)
 		until := held + 1 + random.IntN(20)
 		token := redlock.Token(1 + held/3 + random.IntN(12))
-		r := chaos.Record{Client: fmt.Sprint(id), Resource: "r", Hold: id + 1}
+		r := chaos.Record{Client: fmt.Sprint(id), Resource: "r", Hold: id + 1, Shared: random.IntN(2) == 0}
 		add := func(at int, k chaos.Kind, until int, token redlock.Token) {
 			r.At, r.Kind, r.Until, r.Token = ms(at), k, ms(until), token
 			records = append(records, r)
@@ -300,6 +311,7 @@ func allPairs(records []chaos.Record) (overlap, repeated, order bool) {
 		asked, held int // places in the trace
 		from, until time.Duration
 		token       redlock.Token
+		shared      bool
 	}
 	locks := map[int64]*lock{}
 	for i, r := range records {
@@ -309,7 +321,7 @@ func allPairs(records []chaos.Record) (overlap, repeated, order bool) {
 		}
 		l := locks[r.Hold]
 		if r.Kind == chaos.Held {
-			l.held, l.from, l.until, l.token = i, r.At, r.Until, r.Token
+			l.held, l.from, l.until, l.token, l.shared = i, r.At, r.Until, r.Token, r.Shared
 		} else {
 			l.until = min(l.until, r.At)
 		}
@@ -319,10 +331,11 @@ func allPairs(records []chaos.Record) (overlap, repeated, order bool) {
 			if i == j {
 				continue
 			}
-			if max(a.from, b.from) < min(a.until, b.until) {
+			beside := a.shared && b.shared
+			if max(a.from, b.from) < min(a.until, b.until) && !beside {
 				overlap = true
 			}
-			repeated = repeated || a.token == b.token
+			repeated = repeated || a.token == b.token && !beside
 			order = order || (a.held < b.asked && a.token > b.token)
 		}
 	}

@@ -21,7 +21,14 @@ type lines struct {
 
 	mu      sync.Mutex // guards the rest
 	clients map[string]string
-	told    map[waiting]time.Time // since when, as last recorded
+	told    map[inLineOf]time.Time // since when, as last recorded
+}
+
+// inLineOf is who stands in one of the two lines for a resource.
+type inLineOf struct {
+	waiting
+
+	shared bool // the line of those who wait to share it
 }
 
 // newLines is nil where the nodes can't be looked into.
@@ -32,7 +39,7 @@ func newLines(stage Stage, history *History) *lines {
 	}
 	return &lines{
 		nodes: v.nodes, quorum: len(v.nodes)/2 + 1, history: history,
-		clients: map[string]string{}, told: map[waiting]time.Time{},
+		clients: map[string]string{}, told: map[inLineOf]time.Time{},
 	}
 }
 
@@ -43,36 +50,41 @@ func (ls *lines) look(resource string) {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	news := append(ls.news(resource, false), ls.news(resource, true)...)
+	slices.SortStableFunc(news, func(a, b Record) int { return cmp.Compare(a.Client, b.Client) })
+	for _, r := range news {
+		ls.history.Add(r)
+	}
+}
+
+// news is what has changed in one of the lines; mu is held.
+func (ls *lines) news(resource string, shared bool) (news []Record) {
 	places := map[string][]time.Time{}
 	for _, n := range ls.nodes {
-		n.sim.Line(resource, func(id string, joined, alive time.Time) {
+		n.sim.Line(resource, shared, func(id string, joined, alive time.Time) {
 			if client, known := ls.clients[id]; known && !alive.IsZero() {
 				places[client] = append(places[client], later(joined, alive))
 			}
 		})
 	}
-	var news []Record
 	for client, since := range places {
 		if len(since) < ls.quorum {
 			continue
 		}
 		slices.SortFunc(since, time.Time.Compare)
-		stands, who := since[ls.quorum-1], waiting{client, resource}
+		stands, who := since[ls.quorum-1], inLineOf{waiting{client, resource}, shared}
 		if last, told := ls.told[who]; !told || !last.Equal(stands) {
 			ls.told[who] = stands
-			news = append(news, Record{Kind: Queued, Client: client, Resource: resource, Since: stands.Sub(ls.history.start)})
+			news = append(news, Record{Kind: Queued, Client: client, Resource: resource, Shared: shared, Since: stands.Sub(ls.history.start)})
 		}
 	}
 	for who := range ls.told {
-		if who.resource == resource && len(places[who.client]) < ls.quorum {
+		if who.resource == resource && who.shared == shared && len(places[who.client]) < ls.quorum {
 			delete(ls.told, who)
-			news = append(news, Record{Kind: Unqueued, Client: who.client, Resource: resource})
+			news = append(news, Record{Kind: Unqueued, Client: who.client, Resource: resource, Shared: shared})
 		}
 	}
-	slices.SortFunc(news, func(a, b Record) int { return cmp.Compare(a.Client, b.Client) })
-	for _, r := range news {
-		ls.history.Add(r)
-	}
+	return news
 }
 
 func later(a, b time.Time) time.Time {
@@ -82,9 +94,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// left is since when a process has an entry for a resource on some node, however
-// it came to stay there; 0: on none.
-func (ls *lines) left(process, resource string) time.Duration {
+// left is since when a process has an entry in one of the lines for a resource on some
+// node, however it came to stay there; 0: on none.
+func (ls *lines) left(process, resource string, shared bool) time.Duration {
 	if ls == nil {
 		return 0
 	}
@@ -95,7 +107,7 @@ func (ls *lines) left(process, resource string) time.Duration {
 		if len(ls.clients) == 0 {
 			break
 		}
-		n.sim.Line(resource, func(id string, joined, _ time.Time) {
+		n.sim.Line(resource, shared, func(id string, joined, _ time.Time) {
 			if since := max(joined.Sub(ls.history.start), 1); ls.clients[id] == process && (oldest == 0 || since < oldest) {
 				oldest = since
 			}

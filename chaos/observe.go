@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,7 +83,7 @@ type watch struct {
 	mu       sync.Mutex               // guards the rest; taken after the node's own
 	releases map[string]bool          // hashes of scripts: one that releases a batch?
 	cleaned  map[string]time.Duration // by owner: when its release was answered
-	told     map[string]bool          // owners whose litter was recorded
+	told     map[string]bool          // owners whose litter was recorded, and keys whose end was
 	memory   int                      // which one the node had then
 }
 
@@ -115,7 +116,7 @@ func (w *watch) saw(args [][]byte) {
 	case "script":
 		if body := args[2]; bytes.HasPrefix(body, []byte("-- release")) {
 			sum := sha1.Sum(body) //nolint:gosec // the name that Redis gives a script, not a secret
-			w.releases[hex.EncodeToString(sum[:])] = bytes.HasPrefix(body, []byte("-- release_batch"))
+			w.releases[hex.EncodeToString(sum[:])] = bytes.HasPrefix(body, []byte("-- release_batch")) || bytes.HasPrefix(body, []byte("-- release_shared"))
 		}
 	}
 }
@@ -143,23 +144,67 @@ func (w *watch) look(all bool) {
 	}
 	maps.DeleteFunc(w.cleaned, func(_ string, at time.Duration) bool { return now-at > w.lease })
 	for _, key := range keys {
-		if key.Type != "string" || strings.HasPrefix(key.Name, "redlock:") {
-			continue // the library's own
+		switch {
+		case strings.HasPrefix(key.Name, "redlock:"): // the library's own
+		case key.Type == "string":
+			w.shows(key, now, all)
+		case len(key.Sharers) > 0:
+			w.showsShared(key, now, all)
 		}
-		at, litter := w.cleaned[key.Value]
-		litter = litter && at < now // before the look
-		if (!litter || w.told[key.Value]) && !all {
-			continue
-		}
-		name := fmt.Sprintf("owner-%d", len(w.told)+1) // the value is random, the trace is not
-		if litter {
-			w.told[key.Value] = true
-			w.history.Add(Record{Kind: Cleaned, Node: w.name, Owner: name, Text: fmt.Sprintf("at %v", at)})
-		}
-		until := time.Duration(0)
-		if key.Left >= 0 {
-			until = now + key.Left
-		}
-		w.history.Add(Record{Kind: Shown, Node: w.name, Owner: name, Resource: key.Name, Until: until})
 	}
+}
+
+// shows records a key if it is litter, or all are wanted; mu is held, here and below.
+func (w *watch) shows(key simnode.Key, now time.Duration, all bool) {
+	at, litter := w.litter(key.Value, now)
+	if (!litter || w.told[key.Value]) && !all {
+		return
+	}
+	r := Record{Kind: Shown, Node: w.name, Owner: w.named(), Resource: key.Name, Until: endsIn(now, key.Left)}
+	if litter {
+		w.told[key.Value] = true
+		w.history.Add(w.wasCleaned(r.Owner, at))
+	}
+	w.history.Add(r)
+}
+
+// showsShared records all who share a key if one of them is litter, or the key does not
+// end with the last of them, or all keys are wanted.
+func (w *watch) showsShared(key simnode.Key, now time.Duration, all bool) {
+	var cleaned, shown []Record
+	last := time.Duration(math.MinInt64)
+	for _, s := range key.Sharers {
+		last = max(last, s.Left)
+		r := Record{Kind: Shown, Node: w.name, Owner: fmt.Sprintf("%s.%d", w.named(), len(shown)+1), Resource: key.Name, Until: max(now+s.Left, 1), Ends: endsIn(now, key.Left), Shared: true}
+		shown = append(shown, r)
+		if at, litter := w.litter(s.Owner, now); litter && (all || !w.told[s.Owner]) {
+			w.told[s.Owner] = true
+			cleaned = append(cleaned, w.wasCleaned(r.Owner, at))
+		}
+	}
+	if len(cleaned) > 0 || last != key.Left && !w.told[key.Name] || all {
+		w.told[key.Name] = w.told[key.Name] || last != key.Left
+		w.history.addAll(append(cleaned, shown...))
+	}
+}
+
+// litter tells whether an owner's lock was released before now, and when.
+func (w *watch) litter(owner string, now time.Duration) (at time.Duration, litter bool) {
+	at, released := w.cleaned[owner]
+	return at, released && at < now
+}
+
+// named is a name for the next owner: its value is random, the trace is not.
+func (w *watch) named() string { return fmt.Sprintf("owner-%d", len(w.told)+1) }
+
+func (w *watch) wasCleaned(owner string, at time.Duration) Record {
+	return Record{Kind: Cleaned, Node: w.name, Owner: owner, Text: fmt.Sprintf("at %v", at)}
+}
+
+// endsIn is when a key expires that has so much left; 0: never.
+func endsIn(now, left time.Duration) time.Duration {
+	if left < 0 {
+		return 0
+	}
+	return max(now+left, 1)
 }

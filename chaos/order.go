@@ -13,7 +13,8 @@ func processOf(client string) string {
 	return process
 }
 
-// rival is what the sweep knows of one process that wants a resource.
+// rival is what the sweep knows of one process that wants a resource, to share it or
+// alone: who wants both is two of them.
 //
 // It is so made that it never raises a false alarm: who stands in line is taken
 // from what the nodes store, up to the moment at which another one is served; a
@@ -23,6 +24,7 @@ func processOf(client string) string {
 // promises.
 type rival struct {
 	process string
+	shared  bool
 	asking  map[string]time.Duration // its clients that ask, since when
 	holding int                      // holds that are not over
 	began   time.Duration            // it neither asked nor held before
@@ -32,15 +34,15 @@ type rival struct {
 	since   time.Duration            // if it stood
 }
 
-// rival is the one of a client's process.
-func (res *resourceState) rival(client string) *rival {
+// rival is the one of a client's process that wants a resource so.
+func (res *resourceState) rival(client string, shared bool) *rival {
 	process := processOf(client)
 	for _, v := range res.rivals {
-		if v.process == process {
+		if v.process == process && v.shared == shared {
 			return v
 		}
 	}
-	v := &rival{process: process, asking: map[string]time.Duration{}}
+	v := &rival{process: process, shared: shared, asking: map[string]time.Duration{}}
 	res.rivals = append(res.rivals, v)
 	return v
 }
@@ -102,13 +104,21 @@ func (v *rival) waitsSince(order time.Duration) (since time.Duration, ok bool) {
 	return since, true
 }
 
-// inTurn judges whether it was the turn of h's process, and notes that it had it.
+// overtakes tells whether v would overtake the other, served before it: it is another
+// process, and not both want to share. A process orders its own goroutines by itself.
+func (v *rival) overtakes(other *rival) bool {
+	return v.process != other.process && (!v.shared || !other.shared)
+}
+
+// inTurn judges whether it was the turn of h's process, and notes that it had it. How
+// often those of one process share in a row is not judged: all who stand in line go at
+// once.
 func (t *trial) inTurn(h *attempt, now time.Duration) {
 	res := h.resource
-	mine := res.rival(h.client)
+	mine := res.rival(h.client, h.asksBeside)
 	for _, v := range res.rivals {
 		since, waits := v.waitsSince(t.judge.Order)
-		if v == mine || !waits || since > now {
+		if !mine.overtakes(v) || !waits || since > now {
 			continue
 		}
 		i, _ := slices.BinarySearch(mine.served, since)
@@ -117,7 +127,7 @@ func (t *trial) inTurn(h *attempt, now time.Duration) {
 		case mine.began > since:
 			t.found(Overtaken, now, res.name, "%s (hold %d) first asked at %v, and had it before %s, in line since %v",
 				h.client, h.id, mine.began, v.process, since)
-		case t.judge.Turns > 0 && before >= t.judge.Turns:
+		case t.judge.Turns > 0 && before >= t.judge.Turns && !mine.shared:
 			t.found(Overtaken, now, res.name, "%s (hold %d) had it %d times while %s was in line, since %v",
 				h.client, h.id, before+1, v.process, since)
 		}

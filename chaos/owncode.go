@@ -53,10 +53,13 @@ func (c *Client) Locker(opts ...redlock.Option) (*redlock.Locker, error) {
 }
 
 // Enter says that the client is at work under a lock: from here on, up to
-// [Tenure.Leave] or the end of the lock's validity, nobody else may be. What the
+// [Tenure.Leave] or the end of the lock's validity, nobody else may be, but those who share
+// it where it is shared. What the
 // tenure's Write does is judged as well.
 func (c *Client) Enter(lock *redlock.Lock) *Tenure {
-	return c.actor.begin(redlockHold{lock}, lock.Resource(), c.actor.history.Ask(c.Name, lock.Resource()))
+	w := Want{Resources: []string{lock.Resource()}, Shared: lock.Shared()}
+	set, ids := c.actor.history.ask(c.Name, w)
+	return c.actor.begin(one{redlockHold{lock}}, w, set, ids)
 }
 
 // Leave says that the actor is no longer at work; it does not release the lock.

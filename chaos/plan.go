@@ -39,6 +39,12 @@ type Plan struct {
 	// Renews has the library lengthen the leases; else clients do, and a lease that
 	// nobody lengthened ends. Releases grant only such locks to who waits in line.
 	Renews bool `json:"renews,omitempty"`
+	// Shares is how seldom clients ask to share what they want: one ask in so many.
+	// 0: never.
+	Shares int `json:"shares,omitempty"`
+	// Sets is how seldom they ask for a set of two or three names at once: one ask in so
+	// many, and where leases are renewed, which a set needs. 0: never.
+	Sets int `json:"sets,omitempty"`
 }
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -237,6 +243,8 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("chaos: plan: %d nodes, %d clients, %d names: give at least one of each", p.Nodes, p.Clients, p.Names)
 	case p.Threads < 0:
 		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
+	case p.Shares < 0 || p.Sets < 0:
+		return fmt.Errorf("chaos: plan: shares %d, sets %d: give none or positive ones", p.Shares, p.Sets)
 	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
 		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
@@ -364,7 +372,7 @@ func (r *run) client(kit Kit, i int) (err error) {
 	defer cancel()
 	for ctx.Err() == nil {
 		time.Sleep(spread(random, time.Second))
-		t, err := a.Insist(ctx, r.plan.name(random), r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
+		t, err := a.InsistOn(ctx, r.plan.want(random), r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
 		if err == nil {
 			r.plan.work(ctx, random, t)
 		}
@@ -401,6 +409,25 @@ func (p *Plan) name(random *rand.Rand) string {
 		n = random.IntN(p.Names)
 	}
 	return fmt.Sprintf("name-%d", n)
+}
+
+// largestSet is how many names a set of a plan has at most.
+const largestSet = 3
+
+// want draws what a client asks for: a resource, at times more, at times to share.
+func (p *Plan) want(random *rand.Rand) Want {
+	w := Want{Resources: []string{p.name(random)}}
+	if p.Shares > 0 {
+		w.Shared = random.IntN(p.Shares) == 0
+	}
+	if p.Sets > 0 && p.Renews && random.IntN(p.Sets) == 0 {
+		for range 1 + random.IntN(largestSet-1) {
+			if name := p.name(random); !slices.Contains(w.Resources, name) {
+				w.Resources = append(w.Resources, name)
+			}
+		}
+	}
+	return w
 }
 
 // work writes a few times, with pauses that are short as a rule, and at times

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -52,7 +53,8 @@ func (n *realNode) stores() (keys []simnode.Key, memory int, ok bool) {
 	return keys, memory, memory == n.memory
 }
 
-// stored is the strings of a server that are not the library's own.
+// stored is the strings of a server that are not the library's own, and the keys that
+// are shared.
 func stored(ctx context.Context, client *redis.Client) ([]simnode.Key, error) {
 	names, err := client.Keys(ctx, "*").Result()
 	if err != nil {
@@ -63,13 +65,32 @@ func stored(ctx context.Context, client *redis.Client) ([]simnode.Key, error) {
 		if strings.HasPrefix(name, "redlock:") {
 			continue
 		}
-		pipe := client.Pipeline()
-		value, left := pipe.Get(ctx, name), pipe.PTTL(ctx, name)
-		_, _ = pipe.Exec(ctx) // each says it for itself: a key may be gone by now, or be no string
-		if value.Err() != nil || left.Err() != nil {
+		pipe := client.TxPipeline() // a shared key and its end are of one moment
+		value, members := pipe.Get(ctx, name), pipe.ZRangeWithScores(ctx, name, 0, -1)
+		end, now := pipe.PExpireTime(ctx, name), pipe.Time(ctx)
+		_, _ = pipe.Exec(ctx) // each says it for itself: a key may be gone by now, or of one type
+		if end.Err() != nil || now.Err() != nil {
 			continue
 		}
-		keys = append(keys, simnode.Key{Name: name, Value: value.Val(), Type: "string", Left: left.Val()})
+		key := simnode.Key{Name: name, Type: "string", Left: end.Val()}
+		if key.Left >= 0 {
+			if key.Left -= time.Duration(now.Val().UnixMilli()) * time.Millisecond; key.Left < 0 {
+				continue // it ends as we look
+			}
+		}
+		switch {
+		case value.Err() == nil:
+			key.Value = value.Val()
+		case members.Err() == nil && len(members.Val()) > 0 && members.Val()[0].Member == "redlock:shared":
+			key.Type = "zset"
+			for _, m := range members.Val()[1:] {
+				left := time.Duration(int64(m.Score)-now.Val().UnixMilli()) * time.Millisecond
+				key.Sharers = append(key.Sharers, simnode.Sharer{Owner: fmt.Sprint(m.Member), Left: left})
+			}
+		default:
+			continue
+		}
+		keys = append(keys, key)
 	}
 	return keys, ctx.Err()
 }

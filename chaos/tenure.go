@@ -10,13 +10,14 @@ import (
 	"github.com/quorumkit/redlock/fencing"
 )
 
-// Tenure is a lock that an actor got. It may believe in it no longer.
+// Tenure is a lock that an actor got, or a set of them. It may believe in it no longer.
 type Tenure struct {
-	actor    *Actor
-	hold     Hold
-	resource string
-	id       int64
-	ended    chan struct{} // closed when it is over
+	actor *Actor
+	hold  SetHold
+	want  Want          // what it has
+	set   int64         // the number of the set, if it is one
+	ids   []int64       // of the attempts, in the order of the resources
+	ended chan struct{} // closed when it is over
 
 	mu    sync.Mutex    // guards the rest; taken before the history's
 	until time.Duration // as last recorded
@@ -26,8 +27,8 @@ type Tenure struct {
 // begin records that the actor holds, and watches over the tenure: what its
 // library says of a loss, and whether it has renewed by the time that the
 // recorded validity ends, is in the trace though nobody looks.
-func (a *Actor) begin(hold Hold, resource string, id int64) *Tenure {
-	t := &Tenure{actor: a, hold: hold, resource: resource, id: id, ended: make(chan struct{})}
+func (a *Actor) begin(hold SetHold, w Want, set int64, ids []int64) *Tenure {
+	t := &Tenure{actor: a, hold: hold, want: w, set: set, ids: ids, ended: make(chan struct{})}
 	t.mu.Lock()
 	t.record(Held)
 	t.mu.Unlock()
@@ -88,7 +89,7 @@ func (t *Tenure) isOver() bool {
 func (t *Tenure) record(k Kind) {
 	now := t.actor.history.Now()
 	t.until = max(now+t.hold.Remaining(), 1)
-	t.add(Record{Kind: k, Client: t.actor.Name, Token: t.hold.Token(), Until: t.until})
+	t.add(Record{Kind: k, Client: t.actor.Name, Until: t.until})
 }
 
 // lose records the loss, unless the tenure was over before.
@@ -100,9 +101,20 @@ func (t *Tenure) lose() {
 	}
 }
 
+// add records something of each lock, at one time.
 func (t *Tenure) add(r Record) {
-	r.Hold, r.Resource = t.id, t.resource
-	t.actor.history.Add(r)
+	records := make([]Record, len(t.ids))
+	for i, id := range t.ids {
+		r.Hold, r.Resource = id, t.want.Resources[i]
+		if r.Kind == Held {
+			r.Shared, r.Set = t.want.Shared, t.set
+		}
+		if r.Kind == Held || r.Kind == Extended {
+			r.Token = t.hold.Token(r.Resource)
+		}
+		records[i] = r
+	}
+	t.actor.history.addAll(records)
 }
 
 // Remaining is how long the actor may believe that it holds. What the look
@@ -141,8 +153,8 @@ func (t *Tenure) end() {
 // it never says so.
 func (t *Tenure) Lost() <-chan struct{} { return t.hold.Lost() }
 
-// Write writes to the resource if the actor believes that it holds it: between
-// the look and the write it rests, if it is paused. It reports whether the
+// Write writes to the resource if the actor believes that it holds it, to each of a set:
+// between the look and the write it rests, if it is paused. It reports whether the
 // resource accepted the write; the error is fencing.ErrStale where the guard
 // refused it, or errNotLocked where the actor knew by itself.
 func (t *Tenure) Write(ctx context.Context) error {
@@ -150,17 +162,36 @@ func (t *Tenure) Write(ctx context.Context) error {
 		return fmt.Errorf("%w any more: nothing was written", errNotLocked)
 	}
 	t.actor.rest(AtWrite)
-	token := t.hold.Token()
+	var errs []error
+	for i, resource := range t.want.Resources {
+		errs = append(errs, t.write(ctx, resource, t.ids[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// write writes to one resource.
+func (t *Tenure) write(ctx context.Context, resource string, id int64) error {
+	r := Record{Kind: Wrote, Resource: resource, Hold: id}
+	token := t.hold.Token(resource)
 	if token == 0 || t.actor.guard == nil {
-		t.add(Record{Kind: Wrote})
+		t.actor.history.Add(r)
 		return nil
 	}
-	err := t.actor.guard.Write(ctx, t.resource, token, func(context.Context) error {
-		t.add(Record{Kind: Wrote, Token: token})
+	r.Token = token
+	if t.want.Shared {
+		shared, err := fencing.NewSharedContext(ctx, resource, token)
+		if err != nil {
+			return err
+		}
+		ctx = shared
+	}
+	err := t.actor.guard.Write(ctx, resource, token, func(context.Context) error {
+		t.actor.history.Add(r)
 		return nil
 	})
 	if errors.Is(err, fencing.ErrStale) {
-		t.add(Record{Kind: Refused, Token: token})
+		r.Kind = Refused
+		t.actor.history.Add(r)
 	}
 	return err
 }

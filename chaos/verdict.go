@@ -13,27 +13,34 @@ type Rule string
 // The rules.
 const (
 	// TwoHolders: two clients believed at one moment that they hold a resource,
-	// each by its own validity.
+	// each by its own validity, and not both share it.
 	TwoHolders Rule = "two holders"
-	// TokenRepeated: two locks of one resource have the same token.
+	// TokenRepeated: two locks of one resource have the same token, and not both share it.
 	TokenRepeated Rule = "token repeated"
 	// TokenOrder: a lock whose attempt began after another lock was there has the
 	// smaller token.
 	TokenOrder Rule = "token out of order" //nolint:gosec // the name of a rule, no credential
 	// StaleWrite: the resource accepted a write of a holder after one of a later
-	// holder: by their tokens or, where there are none, by when they got the lock.
+	// holder that excludes it: by their tokens or, where there are none, by when they
+	// got the lock.
 	StaleWrite Rule = "stale write"
 	// Litter: a node shows an owner after it executed that owner's release, or
 	// keeps a key for longer than a lease.
 	Litter Rule = "litter"
-	// NoProgress: a healthy quorum, clients that ask, nobody who holds, for
-	// longer than Judge.Progress.
+	// KeyEnd: a key that several share does not end on a node with the last of their
+	// leases: it would keep others out for longer, or let one in beside those who are left.
+	KeyEnd Rule = "key end"
+	// AllOrNothing: a set of resources is held, or used, of which one is not held.
+	AllOrNothing Rule = "all or nothing"
+	// NoProgress: a healthy quorum, clients that ask, nobody who keeps them out, for
+	// longer than Judge.Progress: no holder or, of those who ask to share, none that is
+	// exclusive, nor one who waits to be.
 	NoProgress Rule = "no progress"
 	// Starved: one client asked a healthy quorum for longer than Judge.Patience.
 	Starved Rule = "starved"
 	// Overtaken: a process was served before another one that had stood in line
 	// since before it first asked; or more than Judge.Turns times in a row before one
-	// that stood in line meanwhile.
+	// that stood in line meanwhile. Who shares does not overtake who waits to share.
 	Overtaken Rule = "overtaken"
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed Rule = "malformed trace"

@@ -43,25 +43,29 @@ func (a *Actor) Beside(i int) *Actor {
 // [Actor.Insist]. On failure the actor has quit; the error is ctx's, joined with
 // the library's.
 func (a *Actor) Wait(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
-	w, ok := a.contender.(Waiter)
-	if !ok {
-		return a.Insist(ctx, resource, lease, pause)
+	return a.WaitFor(ctx, Want{Resources: []string{resource}}, lease, pause)
+}
+
+// WaitFor is Wait for what [Actor.AskFor] asks for.
+func (a *Actor) WaitFor(ctx context.Context, w Want, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+	if _, ok := a.contender.(Waiter); !ok {
+		return a.InsistOn(ctx, w, lease, pause)
 	}
-	a.rest(AtAsk)
-	id := a.history.Ask(a.Name, resource)
-	hold, err := w.Wait(ctx, resource, lease)
+	w = can(a.contender, w)
+	t, err := a.attempt(ctx, w, lease, true)
 	if err != nil {
-		a.history.Add(Record{Kind: Failed, Client: a.Name, Resource: resource, Hold: id})
-		a.Quit(resource)
+		a.Quit(w.Resources...)
 		return nil, errors.Join(ctx.Err(), err)
 	}
-	return a.begins(hold, resource, id), nil
+	return t, nil
 }
 
 const (
 	// A goroutine of a plan that waits gives up one wait in so many, after up to
 	// two leases.
 	planLeaves = 4
+	// One ask in so many for a set waits for nobody.
+	planTries = 4
 	// mostWaiting is how many goroutines wait in a plan at most: so many can all
 	// be served within its patience, though each holds for a lease.
 	mostWaiting = 24
@@ -90,15 +94,29 @@ func (r *run) waiters(a *Actor, client int) {
 
 // waitOnce waits, at times not for long, and works.
 func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
-	name := r.plan.name(random)
+	w := r.plan.want(random)
+	if len(w.Resources) > 1 && random.IntN(planTries) == 0 {
+		r.tryOnce(ctx, a, w, random)
+		return
+	}
 	within := ctx
 	if random.IntN(planLeaves) == 0 {
 		var cancel context.CancelFunc
 		within, cancel = context.WithTimeout(ctx, spread(random, 2*r.plan.Lease))
 		defer cancel()
 	}
-	t, err := a.Wait(within, name, r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
+	t, err := a.WaitFor(within, w, r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
 	if err == nil {
 		r.plan.work(ctx, random, t)
 	}
+}
+
+// tryOnce asks once, and works if that brought a lock.
+func (r *run) tryOnce(ctx context.Context, a *Actor, w Want, random *rand.Rand) {
+	t, err := a.AskFor(ctx, w, r.plan.Lease)
+	if err != nil {
+		a.Quit(can(a.contender, w).Resources...)
+		return
+	}
+	r.plan.work(ctx, random, t)
 }

@@ -97,8 +97,9 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 	case chaos.Held:
 		h.ranks[was.in.resource]++
 		was.won, was.from, was.until, was.rank = true, now, endOf(r.Until), h.ranks[was.in.resource]
+		was.in.shared = r.Shared
 		if r.Token > 0 {
-			h.add(input{does: issues, resource: was.in.resource, token: r.Token}, was.asked, now)
+			h.add(input{does: issues, resource: was.in.resource, token: r.Token, shared: r.Shared}, was.asked, now)
 		}
 	case chaos.Extended:
 		if r.At > was.until { // in between it did not believe
@@ -112,7 +113,7 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 			h.believed(was, min(was.until, r.At))
 		}
 	case chaos.Wrote:
-		in := input{does: writes, resource: was.in.resource, token: r.Token}
+		in := input{does: writes, resource: was.in.resource, token: r.Token, shared: was.in.shared}
 		if r.Token == 0 {
 			in.does, in.token = follows, was.rank
 		}

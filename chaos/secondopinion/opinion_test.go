@@ -85,7 +85,7 @@ func randomTrace(random *rand.Rand) []chaos.Record {
 		if id%4 == 3 {
 			token = 0
 		}
-		r := chaos.Record{Client: fmt.Sprint(id), Resource: fmt.Sprint("r", random.IntN(2)), Hold: id + 1}
+		r := chaos.Record{Client: fmt.Sprint(id), Resource: fmt.Sprint("r", random.IntN(2)), Hold: id + 1, Shared: random.IntN(2) == 0}
 		add := func(k chaos.Kind, until int, token redlock.Token) {
 			r.At, r.Kind, r.Until, r.Token = time.Duration(at)*time.Millisecond, k, time.Duration(until)*time.Millisecond, token
 			records = append(records, r)

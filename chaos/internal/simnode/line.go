@@ -2,20 +2,26 @@ package simnode
 
 import "time"
 
-// The names of what lua/ask.lua keeps of those who wait.
+// The names of what lua/ask.lua and lua/share.lua keep of those who wait.
 const (
-	queueOf = "redlock:queue:"
-	signOf  = "redlock:live:"
+	queueOf   = "redlock:queue:"
+	sharersOf = "redlock:sharers:"
+	signOf    = "redlock:live:"
 )
 
-// Line calls each with every process that stands in line for a name: since when
+// Line calls each with every process that stands in line for a name, in the line of those
+// who wait to share it or in the other: since when
 // it has been at that place, and since when its sign of life has been there without
 // a break; zero: there is none.
-func (n *Node) Line(name string, each func(id string, joined, alive time.Time)) {
+func (n *Node) Line(name string, shared bool, each func(id string, joined, alive time.Time)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.clock.at(time.Now()).UnixMilli()
-	queue := n.data.keys[queueOf+name]
+	line := queueOf
+	if shared {
+		line = sharersOf
+	}
+	queue := n.data.keys[line+name]
 	if queue == nil || queue.expired(now) {
 		return
 	}

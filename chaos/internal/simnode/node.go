@@ -187,6 +187,14 @@ type Key struct {
 	Value string        // of a string
 	Type  string        // as TYPE has it
 	Left  time.Duration // until it expires; -1: never
+	// Of a lock that is shared (lua/share.lua): those who share it, sorted.
+	Sharers []Sharer
+}
+
+// Sharer is one of those who share a lock.
+type Sharer struct {
+	Owner string
+	Left  time.Duration // of its lease; negative: it has ended
 }
 
 // Keys returns what is stored and has not expired, in the order of the names, and
@@ -204,10 +212,24 @@ func (n *Node) Keys() (keys []Key, memory int) {
 		if e.until != 0 {
 			k.Left = time.Duration(e.left(now)) * time.Millisecond
 		}
+		if _, shared := e.scores[sharedMark]; shared {
+			k.Sharers = e.sharers(now)
+		}
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
 	return keys, n.memory
+}
+
+// sharers are the members of a shared lock, but for the mark.
+func (e *entry) sharers(now int64) (sharers []Sharer) {
+	for owner, end := range e.scores {
+		if owner != sharedMark {
+			sharers = append(sharers, Sharer{owner, time.Duration(int64(end)-now) * time.Millisecond})
+		}
+	}
+	slices.SortFunc(sharers, func(a, b Sharer) int { return strings.Compare(a.Owner, b.Owner) })
+	return sharers
 }
 
 // Watch has f see every command that was executed without an error (not those

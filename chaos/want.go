@@ -1,0 +1,118 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// Want is what a client asks for: a resource, or a set of them, of which it is to get all
+// or none.
+type Want struct {
+	Resources []string
+	Shared    bool // beside others who share it
+}
+
+// Sharer is a [Contender] whose library can share a resource. One that is a [Waiter] too
+// waits for that as well.
+type Sharer interface {
+	Contender
+
+	// Share is Acquire or, with wait, Wait, of a shared hold.
+	Share(ctx context.Context, resource string, lease time.Duration, wait bool) (Hold, error)
+}
+
+// Gatherer is a [Contender] whose library takes several resources at once.
+type Gatherer interface {
+	Contender
+
+	// Gather takes all of these resources or none, to share them if shared is set. With
+	// wait it blocks until it has them or ctx is done; else it makes one attempt.
+	Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (SetHold, error)
+}
+
+// SetHold is a set of locks as its holder sees it: it is held as a whole.
+type SetHold interface {
+	// Token is the fencing token of one of the resources; 0 if the library has none.
+	Token(resource string) redlock.Token
+	// Remaining, Lost, Extend and Release are as those of a [Hold].
+	Remaining() time.Duration
+	Lost() <-chan struct{}
+	Extend(ctx context.Context, lease time.Duration) error
+	Release(ctx context.Context) error
+}
+
+// Share is [Sharer.Share].
+func (c *redlockContender) Share(ctx context.Context, resource string, lease time.Duration, wait bool) (Hold, error) {
+	take := c.locker.TryAcquire
+	if wait {
+		take = c.locker.Acquire
+	}
+	lock, err := take(ctx, resource, redlock.WithTTL(lease), redlock.WithShared())
+	if err != nil {
+		return nil, err
+	}
+	return redlockHold{lock}, nil
+}
+
+// Gather is [Gatherer.Gather].
+func (c *redlockContender) Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (SetHold, error) {
+	take := c.locker.TryAcquireAll
+	if wait {
+		take = c.locker.AcquireAll
+	}
+	opts := []redlock.AcquireOption{redlock.WithTTL(lease)}
+	if shared {
+		opts = append(opts, redlock.WithShared())
+	}
+	locks, err := take(ctx, resources, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return redlockSet{locks}, nil
+}
+
+type redlockSet struct{ *redlock.MultiLock }
+
+func (s redlockSet) Lost() <-chan struct{} { return s.Done() }
+
+// one is a hold of one resource, as a set.
+type one struct{ Hold }
+
+func (o one) Token(string) redlock.Token { return o.Hold.Token() }
+
+// can is what of a want the contender's library can do: who can't share is alone, and who
+// can't take a set takes the first of it.
+func can(c Contender, w Want) Want {
+	if _, gathers := c.(Gatherer); !gathers && len(w.Resources) > 1 {
+		w.Resources = w.Resources[:1]
+	}
+	if _, shares := c.(Sharer); !shares {
+		w.Shared = false
+	}
+	return w
+}
+
+// take has the contender's library take what it can do of a want.
+func take(ctx context.Context, c Contender, w Want, lease time.Duration, wait bool) (SetHold, error) {
+	var (
+		hold Hold
+		err  error
+	)
+	switch first := w.Resources[0]; {
+	case len(w.Resources) > 1:
+		return c.(Gatherer).Gather(ctx, slices.Clone(w.Resources), w.Shared, lease, wait) //nolint:forcetypeassert // it can
+	case w.Shared:
+		hold, err = c.(Sharer).Share(ctx, first, lease, wait) //nolint:forcetypeassert // it can
+	case wait:
+		hold, err = c.(Waiter).Wait(ctx, first, lease) //nolint:forcetypeassert // it can
+	default:
+		hold, err = c.Acquire(ctx, first, lease)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return one{hold}, nil
+}
