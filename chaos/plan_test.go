@@ -248,7 +248,7 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 }
 
 func TestASwarmOfPlansDiffers(t *testing.T) {
-	shapes, kinds := map[[3]int]bool{}, map[int]bool{}
+	shapes, kinds, share, sets := map[[3]int]bool{}, map[int]bool{}, 0, 0
 	for seed := range uint64(50) {
 		p := chaos.Swarm(seed, time.Minute)
 		if got, err := chaos.ParsePlan(p.String()); err != nil || got.String() != p.String() {
@@ -265,6 +265,10 @@ func TestASwarmOfPlansDiffers(t *testing.T) {
 			}
 		}
 		shapes[[3]int{p.Nodes, p.Clients, p.Names}], kinds[len(of)] = true, true
+		share, sets = share+min(p.Shares, 1), sets+min(p.Sets, 1)
+	}
+	if share < 15 || share > 35 || sets < 20 || sets > 45 {
+		t.Errorf("of 50 plans %d share, and %d have sets; want about half, and two of three", share, sets)
 	}
 	if len(shapes) < 30 || len(kinds) < 5 || kinds[6] {
 		t.Errorf("got %d shapes, and plans with %v kinds; want many, and up to five kinds", len(shapes), kinds)

@@ -20,8 +20,8 @@ const (
 )
 
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
-// clients and names, how eager the clients are and how long they hold, which few
-// kinds of faults, how often and how long. Plans that each have few kinds find
+// clients and names, how eager the clients are and how long they hold, how often they
+// share or want a set of names, which few kinds of faults, how often and how long. Plans that each have few kinds find
 // more than plans that have all of them, because one kind can hide what another
 // shows: a crash ends the connection on which a late command would have come
 // (Groce et al., "Swarm testing", 2012). The faults are of the given kinds; with
@@ -46,6 +46,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 			p.Retry = planRetry / 8 // those of many would only cost time
 		}
 		p.wait(rand.New(rand.NewPCG(seed, 2)))
+		p.beside(rand.New(rand.NewPCG(seed, 3)))
 	})
 }
 
@@ -54,6 +55,13 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 func (p *Plan) wait(random *rand.Rand) {
 	p.Waits, p.Threads = random.IntN(2) == 0, 1+random.IntN(max(mostWaiting/p.Clients, 1))
 	p.Renews = p.Waits && random.IntN(2) == 0
+}
+
+// beside draws how often clients share, which they do in half of the plans, and how often
+// they want sets, which they do in two of three in which leases are renewed.
+func (p *Plan) beside(random *rand.Rand) {
+	p.Shares = []int{0, 0, 2, 5}[random.IntN(4)]
+	p.Sets = []int{0, 2, 4}[random.IntN(3)]
 }
 
 // between draws from a to b, so that each order of magnitude is as likely.

@@ -42,11 +42,30 @@ type order struct {
 type load int
 
 const (
-	drawn    load = iota // as each plan has it
-	asking               // by asking again and again
-	waiting              // by waiting in line
-	renewing             // the same, and leases are renewed: releases grant them
+	drawn     load = iota // as each plan has it
+	asking                // by asking again and again
+	waiting               // by waiting in line
+	renewing              // the same, and leases are renewed: releases grant them
+	sharing               // the same, and every other wait is to share
+	gathering             // the same, but every other wait is for a set
 )
+
+// on has a plan's clients get their locks so. Shared ones, and sets, are where the load
+// says so: without, it is the plan that it was before there were any.
+func (l load) on(p *chaos.Plan) {
+	if l == drawn {
+		return
+	}
+	p.Waits, p.Renews = l >= waiting, l >= renewing
+	p.Shares, p.Sets = 0, 0
+	switch l {
+	case sharing:
+		p.Shares = 2
+	case gathering:
+		p.Shares, p.Sets = 5, 2
+	case drawn, asking, waiting, renewing:
+	}
+}
 
 // found is what an exploration came to.
 type found struct {
@@ -88,8 +107,7 @@ func hunt(t *testing.T, o order) found {
 	var f found
 	for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost; f.Took = time.Since(start) {
 		p := chaos.Swarm(o.Seed+o.Step*uint64(f.Plans), planLength, o.Kinds...)
-		p.Waits = o.Load >= waiting || o.Load == drawn && p.Waits
-		p.Renews = o.Load == renewing || o.Load == drawn && p.Renews
+		o.Load.on(&p)
 		v := play(t, p)
 		f.Plans, f.Rounds, f.Won, f.Faults, f.Virtual = f.Plans+1, f.Rounds+v.Rounds, f.Won+v.Won, f.Faults+len(p.Faults), f.Virtual+p.For
 		if f.Broken = v.Broken(); len(f.Broken) > 0 {

@@ -1,0 +1,62 @@
+package broken_test
+
+import "github.com/quorumkit/redlock/chaos"
+
+// shareWays are those of shared holds.
+var shareWays = []way{
+	{
+		name: "shared key ends with the first", takes: "who joins does not lengthen the key that is shared",
+		finds: []chaos.Rule{chaos.KeyEnd, chaos.TwoHolders},
+		edits: []edit{script("share", "  call('PEXPIREAT', key, whole(math.max(tonumber(latest), ends)))\nend", "end")},
+	},
+	{
+		name: "shared key ends with who has left", takes: "a release does not shorten the key that is shared",
+		finds: []chaos.Rule{chaos.KeyEnd, chaos.NoProgress},
+		edits: []edit{script("release_shared", "call('PEXPIREAT', key, string.format('%.0f', latest))", "latest = latest")},
+	},
+	{
+		name: "shared release deletes", takes: "the release of one who shares deletes the key",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		seed:  3,
+		edits: []edit{script("release_shared", "if latest < now then", "if true then")},
+	},
+	{
+		name: "first sharer does not count up", takes: "a generation has the number that the counter has already",
+		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
+		edits: []edit{script("share", "c = c + 1\n    call('HSET'", "call('HSET'")},
+	},
+	{
+		name: "sharer ignores the queue", takes: "who shares goes before those who wait to be alone",
+		finds: []chaos.Rule{chaos.Overtaken},
+		seed:  2,
+		edits: []edit{script("share", "if before and (position == 0 or before <= position) then", "if false then")},
+	},
+	{
+		name: "sharer joins a plain lock", takes: "who shares takes the key of one who is alone",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		edits: []edit{script("share", "  if val[1] then\n    reply = taken(key)", "  if val[1] then\n    call('DEL', key)")},
+	},
+	{
+		name: "shared extension past the end", takes: "a renewal brings one back whose lease has ended, or who was released",
+		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders, chaos.KeyEnd},
+		seed:  6,
+		edits: []edit{script("extend_shared", "if mine < now then", "if false then")},
+	},
+}
+
+// setWays are those of sets of names.
+var setWays = []way{
+	{
+		name: "a set keeps all that it won", takes: "what stands behind the name that a set waits for is not given back",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		seed:  3,
+		edits: []edit{{"internal/set/set.go", "	if asked {\n		s.Do = Wait\n	}", "	if BROKEN {\n		s.Back = 0\n	}\n	if asked {\n		s.Do = Wait\n	}"}},
+	},
+	{
+		name: "a set in its caller's order", takes: "names are taken in the order in which they were given",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		kinds: []chaos.Break{chaos.Jitter},
+		seed:  1,
+		edits: []edit{{"internal/set/set.go", "	slices.SortFunc(order, func(a, b int) int {", "	if BROKEN {\n		return order\n	}\n	slices.SortFunc(order, func(a, b int) int {"}},
+	},
+}
