@@ -160,8 +160,12 @@ func (n *Node) SubmitRaise(r *Round) { n.submit(r, &n.queue.raises) }
 func (n *Node) SubmitProbe(r *Round) { n.submit(r, &n.queue.probes) }
 
 func (n *Node) submit(r *Round, to *[]*Round) {
+	now := r.Start
+	if r.Asks != nil { // it may have begun long ago
+		now = n.Clock.Early()
+	}
 	n.mu.Lock()
-	err := n.refusal(r.Start)
+	err := n.refusal(now)
 	if err == nil {
 		*to = append(*to, r)
 	}
