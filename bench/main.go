@@ -55,6 +55,7 @@ var workloads = []struct {
 	{"overlap", (*run).overlap},
 	{"shared", (*run).shared},
 	{"readers", (*run).readersTogether},
+	{"election", (*run).election},
 	{"queue", (*run).queueCost},
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
