@@ -90,7 +90,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.clocks = node.NewClockWatch(l.nodes, l.clock, func() bool { return l.scheduler.busy() || l.presence.Busy() })
 	l.presence = queue.NewPresence(queue.Config{
 		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing,
-		Watch: l.clocks.Start, Leave: func(key string, nodes []*node.Node) { l.acquirer.Leave(key, nodes) },
+		Watch: l.clocks.Start, Leave: l.leaveLine,
 	}, l.queue)
 	l.acquirer = acquire.New(acquire.Config{
 		Nodes: l.nodes, Clock: l.clock, Hints: hints, Tracker: l.tracker, Queue: l.queue, Presence: l.presence, Sleepers: l.sleepers, Chance: cfg.chance,
@@ -103,6 +103,15 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	}
 	go l.tracker.Run()
 	return l, nil
+}
+
+// leaveLine takes the entry for a name off these nodes, in the line of its kind.
+func (l *Locker) leaveLine(key string, shared bool, nodes []*node.Node) {
+	if shared {
+		l.acquirer.LeaveShared(key, int64(quorum.MaxToken), nodes)
+	} else {
+		l.acquirer.Leave(key, nodes)
+	}
 }
 
 // nodeConfig is what each node knows of the Locker, which waits under this id.
@@ -249,7 +258,7 @@ func (l *Locker) Close() error {
 	began := l.clock.Now()
 	until := began.Add(l.cfg.closeTimeout)
 	bounded(deadline, l.acquirer.Await) // what they took, they hold or roll back
-	l.queue.LeaveAll(l.acquirer.LeaveAs)
+	l.queue.LeaveAll(l.acquirer.LeaveAs, func(key string, place int64) { l.acquirer.LeaveShared(key, place, l.nodes) })
 	unconfirmed := l.releaseAll(until)
 	l.clocks.Close()
 	l.presence.Close()

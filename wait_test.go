@@ -52,7 +52,7 @@ func got(t *testing.T, from <-chan gained) gained {
 func queueKeys(nodes *redlocktest.Cluster) (keys []string) {
 	for _, n := range nodes.Nodes() {
 		for _, key := range n.Keys() {
-			if strings.HasPrefix(key, "redlock:queue:") {
+			if strings.HasPrefix(key, "redlock:queue:") || strings.HasPrefix(key, "redlock:sharers:") {
 				keys = append(keys, n.Name()+" "+key)
 			}
 		}

@@ -179,7 +179,10 @@ var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.Err
 // to vote may do so by then.
 func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) {
 	if t.Shared {
-		return a.twice(ctx, func() (Grant, *Failure) { return a.attemptShared(ctx, key, t) })
+		if !t.Barging && !a.Queue.MayShare(key) {
+			return Grant{}, a.Door.Ended(key, errBusy)
+		}
+		return a.twice(ctx, func() (Grant, *Failure) { return a.tryShared(ctx, key, t) })
 	}
 	name, ok := a.Queue.Try(key)
 	if !ok {

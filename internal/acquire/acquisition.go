@@ -23,6 +23,8 @@ type acquisition struct {
 	open   *node.Round   // the attempt that releases may grant; nil: none
 	waiter *node.Sleeper // nil until it waits for the nodes, and after
 	joined bool          // it has waited
+	leads  bool          // of those who share: it asks for all of its group
+	ticket int64         // of those who share: the place that the last ask brought; NoTicket: none
 	hints  uint64        // nodes that called it, and were not asked yet
 	called bool          // the attempt that is open asks because nodes called it
 	begun  uint64        // nodes that called while their reply was out: it was asked anew for that
@@ -37,6 +39,10 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 	var last *Failure
 	for {
 		if err := fault.OfContext(ctx); err != nil && given == nil {
+			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
+		}
+		var err error
+		if given, err = acq.take(ctx, given); err != nil {
 			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
 		}
 		turn := acq.turn(given)
@@ -89,6 +95,8 @@ func joined(err error, last *Failure) error {
 // turn is how the attempt that is due came about.
 func (acq *acquisition) turn(given *queue.Transfer) Turn {
 	switch {
+	case given != nil && given.Turn != 0:
+		return Turn(given.Turn)
 	case given != nil && given.Open == nil:
 		return HandedOver
 	case acq.failed == 0 && given == nil:
@@ -128,6 +136,11 @@ func (acq *acquisition) await(ctx context.Context, i interval) error {
 func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
 	position := acq.Queue.Position(acq.name)
 	switch {
+	case acq.terms.Shared && given != nil:
+		g, f := acq.goAlong(ctx, given)
+		return g, atOnce, f
+	case acq.terms.Shared && !acq.terms.Barging && position == quorum.NoTicket:
+		return acq.askTicket(ctx)
 	case given != nil && given.Open != nil:
 		g, f := acq.takeOver(ctx, given)
 		if acq.Queue.Position(acq.name) == quorum.NoTicket { // too few nodes said one: it asks for it
@@ -187,7 +200,13 @@ func (acq *acquisition) recallFirst() {
 		return
 	}
 	acq.kept = 0
-	acq.Leave(acq.name.Key, acq.Nodes)
+	alone, shared := acq.Queue.Stood(acq.name.Key) // one of the other kind may be left of ours
+	if alone {
+		acq.Leave(acq.name.Key, acq.Nodes)
+	}
+	if shared {
+		acq.LeaveShared(acq.name.Key, anyPlace, acq.Nodes)
+	}
 }
 
 // countKept takes in whether the last attempt found the name free, and kept, on so
@@ -331,7 +350,7 @@ func (a *Acquirer) giveUp(key string) {
 // goes on with that.
 func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
 	if c.Shared {
-		a.discard(c, lease, node.LeaveNothing, nil)
+		a.endShared(c, lease, nil)
 		return
 	}
 	entry := node.LeaveNothing
@@ -358,7 +377,7 @@ func (a *Acquirer) LeaveAs(key string, stands *node.Claim) {
 	a.discard(stands, a.TTL, node.LeaveQueue, nil)
 }
 
-// Leave takes the process's entry for a name off these nodes.
+// Leave takes the process's entry for a name off these nodes, where it waits to be alone.
 func (a *Acquirer) Leave(key string, nodes []*node.Node) {
 	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
 	c.Over.Store(true)

@@ -16,7 +16,9 @@ func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failur
 	}
 	start := acq.Clock.Start()
 	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
-	claim.Stays = position > 0
+	if claim.Stays = position > 0; acq.terms.Shared {
+		claim.Share(position)
+	}
 	r := node.NewRound(claim, len(acq.Nodes), start, acq.waiter.Ready())
 	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
 	s, err := acq.gather(ctx, r)

@@ -14,7 +14,7 @@ import (
 // gone.
 func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
 	if c.Shared {
-		a.discard(c, lease, node.LeaveNothing, r)
+		a.endShared(c, lease, r)
 		return
 	}
 	if pass && a.Enter() {

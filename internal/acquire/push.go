@@ -14,7 +14,9 @@ import (
 
 // takesPushes tells whether a release may grant the lock: for grant.Lease at first, and
 // its full lease comes with an extension.
-func (t *Terms) takesPushes() bool { return !t.Fixed && !t.Barging && t.TTL >= grant.Lease }
+func (t *Terms) takesPushes() bool {
+	return !t.Fixed && !t.Barging && !t.Shared && t.TTL >= grant.Lease
+}
 
 // stand makes the attempt by the place in line that releases may grant, or goes on with
 // it. An attempt that all nodes refused stays open: its entries stand on the nodes.

@@ -89,11 +89,9 @@ func (s *multiAttempt) send(keys []string) {
 	rounds := make([]*node.Round, 0, len(keys))
 	for i, key := range keys {
 		p := &s.parts[i]
-		if !s.shared {
-			if _, ok := s.Queue.Try(key); !ok {
-				p.refused = errBusy
-				continue
-			}
+		if !s.mayAsk(key) {
+			p.refused = errBusy
+			continue
 		}
 		if !s.Enter() {
 			s.done(key)
@@ -101,7 +99,9 @@ func (s *multiAttempt) send(keys []string) {
 			continue
 		}
 		claim := s.newClaim(key, s.ttl, s.label, s.start, 0)
-		claim.Shared = s.shared
+		if s.shared {
+			claim.Share(quorum.NoTicket)
+		}
 		p.round = node.NewRound(claim, len(s.Nodes), s.start, s.waiter)
 		rounds = append(rounds, p.round)
 	}
@@ -111,6 +111,16 @@ func (s *multiAttempt) send(keys []string) {
 	for _, n := range s.Nodes {
 		n.SubmitAcquires(rounds)
 	}
+}
+
+// mayAsk takes the turn for one name, where nobody of this Locker has it. Who shares takes
+// none.
+func (s *multiAttempt) mayAsk(key string) bool {
+	if s.shared {
+		return s.Queue.MayShare(key)
+	}
+	_, ok := s.Queue.Try(key)
+	return ok
 }
 
 // done ends an attempt for one name: the next in this Locker's line goes on.

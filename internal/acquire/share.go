@@ -2,16 +2,18 @@ package acquire
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// A shared hold stands beside others of its name. So its attempts go past the line of this
-// Locker's goroutines, and it is handed to nobody: its release frees the nodes.
+// A shared hold stands beside others of its name. So those who want to share go together
+// (quorum.Group says who, and when), and a hold is handed to nobody: its release frees the
+// nodes.
 
 const (
 	// mostRaises is how often the token of a shared hold is raised before the attempt is
@@ -22,59 +24,163 @@ const (
 	raiseLead = 2000
 )
 
-// acquireShared is Acquire of a shared hold. It waits by looking again, with no place in
-// line.
+// acquireShared is Acquire of a shared hold. Those of this Locker who want to share the name,
+// and whose turn has come, are a group: each asks by itself at first, and once the nodes
+// have refused, one of them waits for all.
 func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Grant, error) {
-	var last *Failure
-	for failed := 0; ; {
-		if err := fault.OfContext(ctx); err != nil {
-			return Grant{Failed: failed}, a.Door.Ended(key, joined(err, last))
+	name, given, leads, err := a.Queue.Share(ctx, key, t.TTL, t.Label)
+	if err != nil {
+		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
+	}
+	acq := acquisition{Acquirer: a, name: name, terms: t, leads: leads}
+	g, err := acq.run(ctx, given)
+	acq.stopWaiting()
+	g.Failed = acq.failed
+	if err == nil && acq.leads {
+		acq.bring(g.Turn)
+		acq.leads = false
+	}
+	a.Queue.Decided(name, acq.leads, err == nil, func(place int64) { a.LeaveShared(key, place, a.Nodes) })
+	acq.finish()
+	return g, err
+}
+
+// take is what comes before an attempt: one who shares, and was refused, leads its group
+// from then on, or waits until the leader has been granted. A leader that has a ticket
+// stands in line by it.
+func (acq *acquisition) take(ctx context.Context, given *queue.Transfer) (*queue.Transfer, error) {
+	if !acq.terms.Shared || given != nil || acq.failed == 0 && !acq.leads {
+		return given, nil
+	}
+	if !acq.leads {
+		var err error
+		if given, acq.leads, err = acq.Queue.Follow(ctx, acq.name, acq.terms.TTL, acq.terms.Label); err != nil || !acq.leads {
+			return given, err
 		}
-		g, f := a.attemptShared(ctx, key, t)
-		if f == nil {
-			if g.Turn, g.Failed = First, failed; failed > 0 {
-				g.Turn = Found
-			}
-			return g, nil
+	}
+	if acq.ticket != quorum.NoTicket && acq.Queue.Position(acq.name) == quorum.NoTicket {
+		acq.Queue.Stand(acq.name, acq.ticket)
+	}
+	return nil, nil //nolint:nilnil // it asks by itself
+}
+
+// askTicket makes an attempt without a place: it goes where nobody waits to be alone. Where
+// the nodes refuse, each says a ticket besides.
+func (acq *acquisition) askTicket(ctx context.Context) (Grant, interval, *Failure) {
+	if acq.leads {
+		acq.Queue.Gather(acq.name) // the place will be theirs too
+	}
+	asks := &node.Asks{Position: quorum.NoTicket, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	g, f := acq.attemptShared(ctx, acq.name.Key, &acq.terms, asks)
+	if acq.noteTicket(f, asks.Heard) {
+		return g, atOnce, f
+	}
+	return g, afterPause, f
+}
+
+// noteTicket takes in what an attempt without a place was told of one. It returns false
+// where it was told none.
+func (acq *acquisition) noteTicket(f *Failure, heard []quorum.Hearing) bool {
+	acq.ticket = quorum.NoTicket
+	if f == nil || f.Sentinel != fault.ErrNotAcquired { //nolint:errorlint // it is one of two
+		return false
+	}
+	acq.noteWaiting(acq.name.Key)
+	place, ok := quorum.PositionOf(f.Votes, heard)
+	if ok {
+		acq.ticket = place
+	}
+	return ok
+}
+
+// bring sends the attempts of those who follow, now that their leader was granted: all in
+// one batch a node, by the group's place.
+func (acq *acquisition) bring(turn Turn) {
+	place, follow := acq.Queue.Going(acq.name)
+	start := acq.Clock.Start()
+	given := make([]queue.Transfer, len(follow))
+	var rounds []*node.Round
+	for i, w := range follow {
+		given[i].Turn = uint8(turn)
+		if !acq.Enter() {
+			continue // the Locker is closed, which it finds
 		}
-		failed++
-		var race *raceError
-		switch {
-		case f.Sentinel == nil:
-			if errors.Is(f.Cause, fault.ErrClosed) {
-				last = nil
-			}
-			return Grant{Failed: failed}, joined(f.Words, last)
-		case (failed == 1 || f.hopeless()) && a.lookAgain(ctx, f):
-			continue // at once: one that abstained may vote by now
-		case f.hopeless():
-			return Grant{Failed: failed}, f.Words
-		case errors.As(f.Cause, &race):
-			last = f
-			continue // at once
+		c := acq.newClaim(acq.name.Key, w.TTL, w.Label, start, 0)
+		c.Share(place)
+		given[i].Sleeper = acq.Sleepers.Get()
+		given[i].Open = node.NewRound(c, len(acq.Nodes), start, given[i].Sleeper)
+		given[i].Open.Asks = &node.Asks{Position: place, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+		rounds = append(rounds, given[i].Open)
+	}
+	if len(rounds) > 0 {
+		for _, n := range acq.Nodes {
+			n.SubmitAcquires(rounds)
 		}
-		last = f
-		if err := a.Wait(ctx, quorum.Drawn(a.Share(key), a.RetryMin, a.RetryMax)); err != nil {
-			return Grant{Failed: failed}, a.Door.Ended(key, joined(err, last))
-		}
+	}
+	for i, w := range follow {
+		w.Give(&given[i])
 	}
 }
 
-// attemptShared is attempt for a shared hold.
-func (a *Acquirer) attemptShared(ctx context.Context, key string, t Terms) (Grant, *Failure) {
+// goAlong takes what bring sent.
+func (acq *acquisition) goAlong(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+	r := given.Open
+	if r == nil {
+		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+	}
+	defer acq.Sleepers.Put(given.Sleeper)
+	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), node.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
+	g, f := acq.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
+	if r.Asks.Position == quorum.NoTicket {
+		acq.noteTicket(f, r.Asks.Heard)
+	}
+	return g, f
+}
+
+// tryShared is Try's attempt of a shared hold.
+func (a *Acquirer) tryShared(ctx context.Context, key string, t Terms) (Grant, *Failure) {
+	if !t.Barging {
+		return a.attemptShared(ctx, key, &t, nil)
+	}
+	return a.attemptShared(ctx, key, &t, &node.Asks{Position: quorum.Barging, Heard: make([]quorum.Hearing, len(a.Nodes))})
+}
+
+// attemptShared is attempt for a shared hold that has no place in line.
+func (a *Acquirer) attemptShared(ctx context.Context, key string, t *Terms, asks *node.Asks) (Grant, *Failure) {
 	if !a.Enter() {
 		return Grant{}, a.ended(key, fault.ErrClosed)
 	}
 	start := a.Clock.Start()
 	c := a.newClaim(key, t.TTL, t.Label, start, 0)
-	c.Shared = true
+	c.Share(quorum.NoTicket)
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
 	r := node.NewRound(c, len(a.Nodes), start, w)
-	if t.Barging {
-		r.Asks = &node.Asks{Position: quorum.Barging, Heard: make([]quorum.Hearing, len(a.Nodes))}
-	}
+	r.Asks = asks
 	return a.acquireRound(ctx, r, t.TTL, w)
+}
+
+// endShared releases a shared hold, or gives it back. Its process's place goes with it, but
+// for those who wait by that place still.
+func (a *Acquirer) endShared(c *node.Claim, lease time.Duration, r *node.Round) {
+	entry := [...]node.Leaving{
+		quorum.EntryNot: node.LeaveNothing, quorum.EntryGoes: node.LeaveQueue, quorum.EntryStays: node.LeaveEntry,
+	}[a.Queue.EntryAt(c.Key, c.Place)]
+	a.discard(c, lease, entry, r)
+}
+
+// anyPlace is no lower than any place in line.
+const anyPlace = int64(quorum.MaxToken)
+
+// LeaveShared takes the process's entry for a name off these nodes, where it waits to share
+// it: that of this place, or of one before.
+func (a *Acquirer) LeaveShared(key string, place int64, nodes []*node.Node) {
+	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
+	c.Share(place)
+	c.Over.Store(true)
+	for _, n := range nodes {
+		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))
+	}
 }
 
 // raisedShared is raised for a shared hold. Each reply is the number that the name has on

@@ -115,6 +115,11 @@ func (n *Node) abstain(cause error) {
 		g.answer(g, n.Index, quorum.Abstained, nil, cause)
 	}
 	b.late = append(b.late, b.bids...)
+	for _, r := range b.shares {
+		if r.hasPlace() {
+			b.late = append(b.late, r)
+		}
+	}
 	b.raises, b.acquires, b.bids, b.groups = b.raises[:0], b.acquires[:0], b.bids[:0], b.groups[:0]
 	b.shares = b.shares[:0]
 }

@@ -96,8 +96,8 @@ type Config struct {
 	Chance      *chance.Source
 	Process     string // the id under which the Locker waits
 
-	Untold   func(bids []*Round) []Poll // looks that tell a node of these places, where no ask did
-	Recorded func(key string) bool      // whether the Locker has an entry in that name's queue
+	Untold   func(bids []*Round) []Poll         // looks that tell a node of these places, where no ask did
+	Recorded func(key string, shared bool) bool // whether the Locker has an entry in that name's line, of that kind
 }
 
 // Observer is told what a node notices, by the node's index. It is called by the

@@ -156,7 +156,7 @@ func (q *pending) takeAcquires(b *batch) {
 		}
 		taken++
 		if r.Claim.Over.Load() {
-			if r.Asks != nil && r.Asks.Position > 0 && !r.Claim.Shared {
+			if r.hasPlace() {
 				b.late = append(b.late, r)
 			}
 			continue

@@ -6,7 +6,7 @@ import "github.com/quorumkit/redlock/internal/quorum"
 // places in line that the node is told of.
 type Poll interface {
 	// Wanted are the names that are still to be looked at, and the process's places
-	// there, with the claims that take a grant there by push (nil: none). It is asked when
+	// there (with a minus sign: among those who wait to share), with the claims that take a grant there by push (nil: none). It is asked when
 	// the call is sent.
 	Wanted() (keys []string, positions []int64, claims []*Claim)
 	// Answer takes in what the node said, a number for each name behind one for the

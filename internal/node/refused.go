@@ -87,11 +87,14 @@ func (q *pending) retake(now clock.Instant) {
 func (n *Node) keepEntries() {
 	for i := range n.batch.releases {
 		r := &n.batch.releases[i]
-		if r.rejected != nil && r.Entry == LeaveQueue && !r.Claim.Pushes && n.Cfg.Recorded(r.Claim.Key) {
-			n.mu.Lock() // Unreleased may be reading it
-			r.Entry = LeaveEntry
-			n.mu.Unlock()
+		if r.rejected == nil || r.Entry != LeaveQueue || r.Claim.Pushes || !n.Cfg.Recorded(r.Claim.Key, r.Claim.Shared) {
+			continue
 		}
+		n.mu.Lock()                               // Unreleased may be reading it
+		if r.Entry = LeaveEntry; r.Claim.Shared { // it ended a hold: others who share are called
+			r.Entry = LeaveNothing
+		}
+		n.mu.Unlock()
 	}
 }
 

@@ -100,7 +100,7 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 		if c.bids || c.shares && r.Asks != nil {
 			r.hear(n.Index, reply, replyAt(c.cmd, len(c.acquires)+i, replies))
 		}
-		if v := n.settleAcquire(r, reply); v == quorum.Abstained && c.bids {
+		if v := n.settleAcquire(r, reply); v == quorum.Abstained && (c.bids || r.hasPlace()) {
 			untold = append(untold, r)
 		}
 	}

@@ -13,6 +13,13 @@ import (
 // Shared holds go by scripts of their own (lua/share.lua says what is stored), in calls
 // that no other hold is in. What their replies mean is as for the others.
 
+// Share makes the claim one that shares its name, asked for by that place in line. What is
+// rolled back of it calls no other who waits to share: those could go before as well, and
+// would wake each other for ever.
+func (c *Claim) Share(position int64) {
+	c.Shared, c.Stays, c.Place = true, true, max(position, quorum.NoTicket)
+}
+
 var errNotSharing = errors.New("the owner does not share the name any more")
 
 // ofOneKind is where the claims from first on that are of its kind end, and the script
@@ -36,6 +43,9 @@ func (r *Round) position() *int64 {
 }
 
 var noTicket = quorum.NoTicket
+
+// hasPlace tells whether the round asks by a place in line, which the node is to know.
+func (r *Round) hasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 
 // addShares makes batches of the acquires of shared holds, so many in each.
 func (b *batch) addShares(size int) {

@@ -21,7 +21,7 @@ func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
 	held := func() (*Presence, *Name) {
 		w := &Presence{queue: New(1)}
 		w.cfg.Nodes = make([]*node.Node, 3)
-		w.cfg.Leave = func(string, []*node.Node) { t.Error("a node's queue was left; want the place kept") }
+		w.cfg.Leave = func(string, bool, []*node.Node) { t.Error("a node's queue was left; want the place kept") }
 		name, _ := w.queue.Try("orders/42")
 		w.queue.Stand(name, place)
 		w.queue.Open(name, &node.Round{Claim: &node.Claim{Owner: won}})

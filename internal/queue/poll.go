@@ -38,7 +38,7 @@ func (w *Presence) pollsOf(names []*Name) []node.Poll {
 func (w *Presence) Telling(bids []*node.Round) (looks []node.Poll) {
 	var stand []*node.Round
 	for _, r := range bids {
-		if w.queue.stands(r.Claim.Key, r.Asks.Position) {
+		if w.queue.stands(r.Claim.Key, r.Asks.Position, r.Claim.Shared) {
 			stand = append(stand, r)
 		}
 	}
@@ -63,7 +63,8 @@ func (k *poll) Singly() (looks []node.Poll) {
 }
 
 // Wanted leaves out what nobody rests for any more, and the places that were given
-// up: a look must not put back an entry that was taken away.
+// up: a look must not put back an entry that was taken away. A place among those who wait
+// to share has a minus sign.
 func (k *poll) Wanted() (keys []string, positions []int64, claims []*node.Claim) {
 	k.presence.mu.Lock()
 	kept := 0
@@ -77,7 +78,7 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*node.Claim)
 	k.presence.mu.Unlock()
 	kept = 0
 	for i, name := range k.names {
-		position := k.presence.queue.Position(name)
+		position := k.presence.queue.signed(name)
 		if position == quorum.NoTicket { // given up since
 			continue
 		}
@@ -88,8 +89,11 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*node.Claim)
 	k.names, k.rounds = k.names[:kept], k.rounds[:kept]
 	k.told = 0
 	for _, r := range k.bids {
-		if position := r.Asks.Position; k.presence.queue.stands(r.Claim.Key, position) {
+		if position := r.Asks.Position; k.presence.queue.stands(r.Claim.Key, position, r.Claim.Shared) {
 			stands := r.Claim
+			if stands.Shared {
+				position = -position
+			}
 			if !stands.Pushes || stands.Over.Load() {
 				stands = nil
 			}

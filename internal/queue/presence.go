@@ -43,8 +43,8 @@ type Config struct {
 	Clock   *clock.Clock
 	Timeout time.Duration // of a node
 	Closing <-chan struct{}
-	Watch   func()                               // has the nodes' clocks watched while anybody waits
-	Leave   func(key string, nodes []*node.Node) // takes the process's entry for a name off these nodes
+	Watch   func()                                            // has the nodes' clocks watched while anybody waits
+	Leave   func(key string, shared bool, nodes []*node.Node) // takes the process's entry for a name off these nodes, of that kind
 }
 
 // NewPresence makes the presence of a Locker; nothing runs before the first wait.
@@ -158,7 +158,7 @@ func (w *Presence) Hear(i int, key string) {
 		key = p.Name
 	}
 	if len(key) <= lua.MaxKeyLength {
-		w.queue.hint(key, i, func() { w.cfg.Leave(key, w.cfg.Nodes[i:i+1]) })
+		w.queue.hint(key, i, func(shared bool) { w.cfg.Leave(key, shared, w.cfg.Nodes[i:i+1]) })
 	}
 }
 

@@ -28,21 +28,25 @@ type Queue struct {
 	names  map[string]*Name
 	spare  []*Name    // of names that nobody waited for, to be used again
 	waited nameFilter // the names that nodes may have an entry of ours for
+	shared nameFilter // the same, of those who wait to share it
 }
 
 // mostSpare is how many names are kept for use again.
 const mostSpare = 128
 
-// Name is one name that this Locker holds or waits for.
+// Name is one name that this Locker holds or waits for. One goroutine has its turn, or
+// several who want to share it (share.go): position and what follows are theirs.
 type Name struct {
 	Key       string
-	queue     list.List // of *Waiter; whoever quits is taken out without a search
-	position  int64     // the process's place among all processes; NoTicket: none yet
-	recorded  bool      // nodes may have an entry of ours
-	held      int       // in a row, since the position was taken
-	hints     uint64    // nodes that said it is our turn, one bit each
-	due       bool      // a look found it free
-	contended bool      // it was waited for
+	queue     list.List    // of *Waiter; whoever quits is taken out without a search
+	group     quorum.Group // whose turn it is; without members: one goroutine's, who wants to be alone
+	following list.List    // of *Waiter: those of the group that go when its leader was granted
+	position  int64        // the process's place among all processes; NoTicket: none yet
+	recorded  bool         // nodes may have an entry of ours
+	held      int          // in a row, since the position was taken
+	hints     uint64       // nodes that said it is our turn, one bit each
+	due       bool         // a look found it free
+	contended bool         // it was waited for
 	sleeper   *node.Sleeper
 	open      *node.Round // the attempt that releases may grant, while somebody leads it; nil: none
 	won       string      // the owner of the last attempt that brought the lock: its late grants say nothing new
@@ -52,20 +56,24 @@ type Name struct {
 
 // Waiter is one goroutine that waits for another of its Locker.
 type Waiter struct {
-	TTL    time.Duration // that it asks for
-	Label  string        // of its hold, in the owner value
-	Pushes bool          // releases may grant it
-	at     *list.Element // in the name's queue; nil: its turn has come
-	ready  chan struct{} // closed when it is its turn
-	given  *Transfer     // what it was given then; nil: the turn only
+	TTL     time.Duration // that it asks for
+	Label   string        // of its hold, in the owner value
+	Pushes  bool          // releases may grant it
+	Shared  bool          // beside others
+	follows bool          // it goes when the leader of its group was granted
+	refused bool          // it has asked, and is decided when it gives up
+	at      *list.Element // in the name's queue, or among those who follow; nil: its turn has come
+	ready   chan struct{} // closed when it is its turn
+	given   *Transfer     // what it was given then; nil: the turn only
 }
 
 // Transfer is what a goroutine takes over from the one before it: the lock, or its place
-// in line.
+// in line; or, from one who shares, an attempt that is sent already.
 type Transfer struct {
 	Handover node.Handover
-	Open     *node.Round // the attempt that the release before put in line; nil: it is handed the lock
+	Open     *node.Round // the attempt that the release before put in line, or that is sent; nil: it is handed the lock
 	Sleeper  *node.Sleeper
+	Turn     uint8 // how the lock was come by whose leader sent it; 0: no leader did
 }
 
 // Give lets a waiter go on that Next took out, with what was sent for it.
@@ -84,6 +92,11 @@ func (q *Queue) Try(key string) (*Name, bool) {
 	if q.names[key] != nil {
 		return nil, false
 	}
+	return q.named(key), true
+}
+
+// named makes a name, whose turn somebody has; mu is held.
+func (q *Queue) named(key string) *Name {
 	var name *Name
 	if last := len(q.spare) - 1; last >= 0 {
 		name = q.spare[last]
@@ -93,7 +106,7 @@ func (q *Queue) Try(key string) (*Name, bool) {
 		name = &Name{Key: key, polls: pollSchedule{place: -1}}
 	}
 	q.names[key] = name
-	return name, true
+	return name
 }
 
 // Take blocks until it is the caller's turn for key, or ctx is done; it may have
@@ -110,19 +123,27 @@ func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, label s
 		return q.Take(ctx, key, ttl, label, pushes)
 	}
 	mine := &Waiter{TTL: ttl, Label: label, Pushes: pushes, ready: make(chan struct{})}
-	name.contended = true
 	name.join(mine)
 	q.mu.Unlock()
+	if err := q.turnOf(ctx, name, mine); err != nil {
+		return nil, nil, err
+	}
+	return name, mine.given, nil
+}
+
+// turnOf blocks until a goroutine that is in line has its turn, or ctx is done: then it is
+// not in line any more.
+func (q *Queue) turnOf(ctx context.Context, name *Name, w *Waiter) error {
 	select {
-	case <-mine.ready:
-		return name, mine.given, nil
+	case <-w.ready:
+		return nil
 	case <-ctx.Done():
 	}
-	if q.quit(name, mine) {
-		return nil, nil, fault.OfContext(ctx)
+	if q.quit(name, w) {
+		return fault.OfContext(ctx)
 	}
-	<-mine.ready // it became ours at the same moment
-	return name, mine.given, nil
+	<-w.ready // it became ours at the same moment
+	return nil
 }
 
 // Waiting is how many goroutines wait for another of their Locker.
@@ -130,7 +151,7 @@ func (q *Queue) Waiting(key string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if name := q.names[key]; name != nil {
-		return name.queue.Len()
+		return name.queue.Len() + name.following.Len()
 	}
 	return 0
 }
@@ -142,7 +163,14 @@ func (q *Queue) quit(name *Name, w *Waiter) bool {
 	if w.at == nil {
 		return false
 	}
-	name.queue.Remove(w.at)
+	if !w.follows {
+		name.queue.Remove(w.at)
+		return true
+	}
+	name.following.Remove(w.at)
+	if !w.refused {
+		name.group.Decided(false, false, name.following.Len()) // not the last: the leader is left
+	}
 	return true
 }
 
@@ -153,7 +181,7 @@ func (q *Queue) Next(key string) (w *Waiter, recorded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	if name == nil || name.queue.Len() == 0 || !quorum.TurnLeft(name.held, q.turns) {
+	if name == nil || !name.goesOn() || !quorum.TurnLeft(name.held, q.turns) {
 		return nil, false
 	}
 	return name.first(), name.recorded
@@ -167,7 +195,7 @@ func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry nod
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name = q.names[key]
-	if name == nil || name.queue.Len() == 0 || quorum.TurnLeft(name.held, q.turns) || name.recorded && !stood {
+	if name == nil || !name.goesOn() || quorum.TurnLeft(name.held, q.turns) || name.recorded && !stood {
 		return nil, nil, 0
 	}
 	if first := name.queue.Front().Value.(*Waiter); !first.Pushes {
@@ -200,11 +228,11 @@ func (q *Queue) Ending(key string) node.Leaving {
 	if name == nil {
 		return node.LeaveNothing
 	}
-	if name.recorded && name.queue.Len() > 0 && quorum.TurnLeft(name.held, q.turns) {
+	if name.recorded && name.goesOn() && quorum.TurnLeft(name.held, q.turns) {
 		return node.LeaveEntry
 	}
 	recorded := name.recorded
-	name.position, name.recorded, name.held, name.next = quorum.NoTicket, false, 0, nil
+	name.giveUp()
 	if recorded {
 		return node.LeaveQueue
 	}
@@ -221,38 +249,61 @@ func (q *Queue) Pass(key string, leave func(stands *node.Claim)) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	name := q.names[key]
-	if name == nil {
-		return
+	if name := q.names[key]; name != nil {
+		q.moveOn(name, leave)
 	}
-	if name.queue.Len() == 0 {
-		delete(q.names, key)
-		if name.recorded {
-			leave(name.next)
-		}
+}
+
+// moveOn is Pass with mu held. Those who want to share, and stand first, go together: the
+// first of them leads. They go on with no place of one who wanted to be alone.
+func (q *Queue) moveOn(name *Name, leave func(stands *node.Claim)) {
+	if name.recorded && !name.goesOn() {
+		leave(name.next)
+		name.giveUp()
+	}
+	switch {
+	case name.goesOn():
+		close(name.first().ready)
+	case name.queue.Len() > 0:
+		name.beginGroup()
+	default:
+		delete(q.names, name.Key)
 		if !name.contended && len(q.spare) < mostSpare {
 			q.spare = append(q.spare, name)
 		}
-		return
 	}
-	close(name.first().ready)
+}
+
+// goesOn tells whether the first in line wants to be alone, as who has the turn; mu is held.
+func (n *Name) goesOn() bool {
+	first := n.queue.Front()
+	return first != nil && !first.Value.(*Waiter).Shared
+}
+
+// giveUp has the name without a place; mu is held.
+func (n *Name) giveUp() {
+	n.position, n.recorded, n.held, n.next = quorum.NoTicket, false, 0, nil
 }
 
 // hint takes in that node i called us for key. It calls leave when the entry that
-// the node called is of no use to anybody here any more, as pass does. A name that
+// the node called is of no use to anybody here any more, as pass does: in either line
+// where one of ours may be. A name that
 // this process never stood in line for has no entry of ours: the call is stray or
 // forged, and nothing is sent for it.
-func (q *Queue) hint(key string, i int, leave func()) {
+func (q *Queue) hint(key string, i int, leave func(shared bool)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	if name == nil || !name.recorded {
-		if q.waited.has(key) {
-			leave()
-		}
+	if name != nil && name.recorded {
+		name.call(i)
 		return
 	}
-	name.call(i)
+	if q.waited.has(key) {
+		leave(false)
+	}
+	if q.shared.has(key) {
+		leave(true)
+	}
 }
 
 // recall makes up for what node i may have said in vain: whoever is asking for a
@@ -272,44 +323,58 @@ func (q *Queue) recall(i int, resting []*Name) {
 }
 
 // LeaveAll gives up every place that the process has: it calls leave for each name, with
-// the claim that stands there for whoever would have led next; nil: none.
+// the claim that stands there for whoever would have led next; nil: none. For a place among
+// those who wait to share it calls leaveShared.
 // Nobody here comes any more when it is called.
-func (q *Queue) LeaveAll(leave func(key string, stands *node.Claim)) {
+func (q *Queue) LeaveAll(leave func(key string, stands *node.Claim), leaveShared func(key string, place int64)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(q.names)) {
-		if name := q.names[key]; name.recorded {
-			stands := name.next
-			name.position, name.recorded, name.held, name.next = quorum.NoTicket, false, 0, nil
+		name := q.names[key]
+		if !name.recorded {
+			continue
+		}
+		place, stands := name.position, name.next
+		name.giveUp()
+		if name.shares() {
+			name.group.Place = quorum.NoTicket
+			leaveShared(key, place)
+		} else {
 			leave(key, stands)
 		}
 	}
 }
 
-// stands tells whether the process still has this place for key.
-func (q *Queue) stands(key string, position int64) bool {
+// stands tells whether the process still has this place for key, of that kind.
+func (q *Queue) stands(key string, position int64, shared bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	return name != nil && name.recorded && name.position == position
+	return name != nil && name.recorded && name.position == position && name.shares() == shared
 }
 
 // join puts a goroutine at the end of the line; mu is held.
-func (n *Name) join(w *Waiter) { w.at = n.queue.PushBack(w) }
+func (n *Name) join(w *Waiter) {
+	n.contended = true
+	w.at = n.queue.PushBack(w)
+}
 
 // first takes out the first goroutine, whose turn has come; mu is held.
-func (n *Name) first() *Waiter {
-	w := n.queue.Remove(n.queue.Front()).(*Waiter)
+func (n *Name) first() *Waiter { return take(&n.queue) }
+
+// take takes the first out of a line.
+func take(line *list.List) *Waiter {
+	w := line.Remove(line.Front()).(*Waiter)
 	w.at = nil
 	return w
 }
 
-// Recorded tells whether the process has a place for key.
-func (q *Queue) Recorded(key string) bool {
+// Recorded tells whether the process has a place for key, of that kind.
+func (q *Queue) Recorded(key string, shared bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	return name != nil && name.recorded
+	return name != nil && name.recorded && name.shares() == shared
 }
 
 // call notes that node i says it is our turn; mu is held.
@@ -358,6 +423,11 @@ func (q *Queue) Stand(name *Name, position int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name.position, name.recorded = position, true
+	if name.shares() {
+		name.group.Place = position
+		q.shared.add(name.Key)
+		return
+	}
 	q.waited.add(name.Key)
 }
 

@@ -1,0 +1,162 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Those who want to share a name stand in the same line as all others of their Locker.
+// When the turn is theirs they are a group (quorum.Group says what is decided of it), and
+// the line moves on when the attempts of all of them are decided.
+
+// Share blocks until a goroutine that wants to share key may ask the nodes, for itself or
+// (leads) for all of its group; or until ctx is done. It may have been given an attempt that is
+// sent already. On failure it returns ctx's cause and leaves the queue as it was.
+func (q *Queue) Share(ctx context.Context, key string, ttl time.Duration, label string) (name *Name, given *Transfer, leads bool, err error) {
+	q.mu.Lock()
+	if name = q.names[key]; name == nil {
+		name = q.named(key)
+		name.group.Undecided = 1
+		q.mu.Unlock()
+		return name, nil, false, nil
+	}
+	if name.admits() {
+		name.group.Undecided++
+		q.mu.Unlock()
+		return name, nil, false, nil
+	}
+	w := &Waiter{TTL: ttl, Label: label, Shared: true, ready: make(chan struct{})}
+	name.join(w)
+	q.mu.Unlock()
+	if err = q.turnOf(ctx, name, w); err != nil {
+		return nil, nil, false, err
+	}
+	return name, w.given, w.given == nil, nil
+}
+
+// MayShare tells whether nobody of this Locker has key for itself, or stands in line.
+func (q *Queue) MayShare(key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	return name == nil || name.admits()
+}
+
+// Follow is for one of a group whom the nodes have refused: it leads from now on, or blocks
+// as Share does until its turn to lead has come, or an attempt was sent for it. Where ctx
+// ends first it is one of the group still.
+func (q *Queue) Follow(ctx context.Context, name *Name, ttl time.Duration, label string) (given *Transfer, leads bool, err error) {
+	q.mu.Lock()
+	name.contended = true
+	if name.group.Refused() {
+		q.mu.Unlock()
+		return nil, true, nil
+	}
+	w := &Waiter{TTL: ttl, Label: label, Shared: true, refused: true, ready: make(chan struct{})}
+	name.follow(w)
+	q.mu.Unlock()
+	if err = q.turnOf(ctx, name, w); err != nil {
+		return nil, false, err
+	}
+	return w.given, w.given == nil, nil
+}
+
+// Gather has those go with the group who want to share, and stand first in line. Its leader
+// calls it before it asks for a place.
+func (q *Queue) Gather(name *Name) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.gather()
+}
+
+// Going ends the leading of a group whose leader was granted. It takes out those who follow:
+// the caller gives each its attempt, by the group's place.
+func (q *Queue) Going(name *Name) (place int64, follow []*Waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.group.Granted()
+	for name.following.Len() > 0 {
+		follow = append(follow, take(&name.following))
+	}
+	return name.group.Place, follow
+}
+
+// Decided takes in that one of a group has been granted, or has given up; leads: it leads
+// the group still. It has the next lead, or the line move on, as it is due. It calls leave
+// where the place of the group is to be given up, before anybody here can ask for the
+// name again.
+func (q *Queue) Decided(name *Name, leads, granted bool, leave func(place int64)) {
+	if q.Freeing != nil {
+		q.Freeing()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	d := name.group.Decided(leads, granted, name.following.Len())
+	if d.Leads {
+		close(take(&name.following).ready)
+	}
+	if d.Leave != quorum.NoTicket {
+		leave(d.Leave)
+	}
+	if d.Over {
+		name.giveUp()
+		q.moveOn(name, nil)
+	}
+}
+
+// Stood tells whether nodes may have an entry of ours for key, of either kind.
+func (q *Queue) Stood(key string) (alone, shared bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waited.has(key), q.shared.has(key)
+}
+
+// EntryAt is what the release of a shared hold that was come by at this place does with the
+// process's entry.
+func (q *Queue) EntryAt(key string, place int64) quorum.Entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if name := q.names[key]; name != nil {
+		return name.group.EntryAt(place)
+	}
+	return (&quorum.Group{}).EntryAt(place)
+}
+
+// beginGroup gives the turn to those who want to share, and stand first; mu is held.
+func (n *Name) beginGroup() {
+	leader := n.first()
+	n.group = quorum.Group{Undecided: 1, Led: true}
+	n.gather()
+	close(leader.ready)
+}
+
+// gather is Gather with mu held.
+func (n *Name) gather() {
+	for n.queue.Len() > 0 && !n.goesOn() {
+		n.group.Undecided++
+		n.follow(n.first())
+	}
+}
+
+// follow has one go when the leader was granted; mu is held.
+func (n *Name) follow(w *Waiter) {
+	w.follows, w.at = true, n.following.PushBack(w)
+}
+
+// admits tells whether the turn is that of a group which takes one more in; mu is held.
+func (n *Name) admits() bool { return n.shares() && n.group.Admits(n.queue.Len()) }
+
+// shares tells whether the turn is that of who wants to share; mu is held.
+func (n *Name) shares() bool { return n.group.Undecided > 0 }
+
+// signed is Position, with a minus sign where it is among those who wait to share.
+func (q *Queue) signed(name *Name) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if name.shares() {
+		return -name.position
+	}
+	return name.position
+}

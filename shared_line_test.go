@@ -1,0 +1,393 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// The line of those who want to share a name, beside that of those who want to be alone.
+
+// standsToShare has a goroutine acquire orders/42 beside others, once it waits.
+func standsToShare(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
+	t.Helper()
+	return wants(t, l, append(opts, redlock.WithShared())...)
+}
+
+// wantLinesEmpty checks, once all have released, that nobody stands in line, and no lock
+// is there.
+func wantLinesEmpty(t *testing.T, nodes *redlocktest.Cluster) {
+	t.Helper()
+	synctest.Wait()
+	if keys := queueKeys(nodes); keys != nil {
+		t.Errorf("left behind: %v", keys)
+	}
+	wantNoLocks(t, nodes, "in the end")
+}
+
+// wantTogether checks that all of them have it, at this moment, and lets them go.
+func wantTogether(t *testing.T, when time.Time, all ...<-chan gained) {
+	t.Helper()
+	var locks []*redlock.Lock
+	for i, from := range all {
+		select {
+		case g := <-from:
+			must(t, g.err)
+			if !g.at.Equal(when) || g.lock.Token() != max(g.lock.Token(), locks0(locks)) {
+				t.Errorf("sharer %d had it %v later, with token %v; want at once", i, g.at.Sub(when), g.lock.Token())
+			}
+			locks = append(locks, g.lock)
+		default:
+			t.Fatalf("sharer %d of %d does not have it; want all to go together", i, len(all))
+		}
+	}
+	for _, lock := range locks {
+		mustRelease(t, lock)
+	}
+}
+
+func locks0(locks []*redlock.Lock) redlock.Token {
+	if locks == nil {
+		return 0
+	}
+	return locks[0].Token()
+}
+
+func wantWaiting(t *testing.T, when string, all ...<-chan gained) {
+	t.Helper()
+	for i, from := range all {
+		if len(from) != 0 {
+			g := <-from
+			t.Fatalf("%s: waiter %d has %v, %v; want it to wait", when, i, g.lock, g.err)
+		}
+	}
+}
+
+func TestAllWhoWaitToShareGoTogether(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, n)
+			lock := mustAcquire(t, l, "orders/42")
+			var all []<-chan gained
+			for range 6 { // processes
+				all = append(all, standsToShare(t, separateLocker(t, nodes)))
+			}
+			writer := wants(t, separateLocker(t, nodes))
+			late := standsToShare(t, separateLocker(t, nodes))
+			time.Sleep(10 * time.Second)
+			wantWaiting(t, "while it is held alone", slices.Concat(all, []<-chan gained{writer, late})...)
+			released := time.Now()
+			mustRelease(t, lock)
+			synctest.Wait()
+			wantWaiting(t, "before the writer", writer, late)
+			wantTogether(t, released, all...)
+			synctest.Wait()
+			g := got(t, writer)
+			if took := g.at.Sub(released); took != 0 {
+				t.Errorf("%d nodes: the writer had it %v after the last sharer; want it called", n, took)
+			}
+			wantWaiting(t, "beside the writer", late)
+			mustRelease(t, g.lock)
+			synctest.Wait()
+			wantTogether(t, released, late)
+			wantLinesEmpty(t, nodes)
+		})
+	}
+}
+
+// A thousand goroutines that wait to share cost the nodes as much as one.
+func TestThoseWhoWaitToShareHaveOneEntryAProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		warm(t, l)
+		warm(t, other)
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait() // all nodes have it
+		var all []<-chan gained
+		for range 50 {
+			all = append(all, standsToShare(t, other))
+		}
+		time.Sleep(3 * time.Second)
+		for i, n := range nodes.Nodes() {
+			line, err := n.Miniredis().ZMembers("redlock:sharers:orders/42")
+			must(t, err)
+			if len(line) != 1 {
+				t.Errorf("node %d: %d entries for 50 goroutines of a process; want one", i, len(line))
+			}
+		}
+		count := sent(nodes)
+		time.Sleep(10 * time.Second)
+		for i := range nodes.Nodes() {
+			if asks, looks := count(i, "share"), count(i, "look"); asks != 0 || looks > 40 {
+				t.Errorf("node %d: %d asks and %d looks in 10s of waiting; want none, and those of one", i, asks, looks)
+			}
+		}
+		released := time.Now()
+		mustRelease(t, lock)
+		synctest.Wait()
+		wantTogether(t, released, all...)
+		synctest.Wait()
+		for i := range nodes.Nodes() { // one leads, then 49 go in batches of 32
+			if asks := count(i, "share"); asks > 6 {
+				t.Errorf("node %d: %d asks when it was free; want a few for all", i, asks)
+			}
+		}
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// Readers that overlap all the time, in several processes, let a writer have its turn.
+func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hold = 100 * time.Millisecond
+		l, nodes := newLocker(t, 5)
+		ctx, stop := context.WithCancel(t.Context())
+		var readers sync.WaitGroup
+		reads := 0
+		var mu sync.Mutex
+		for range 4 {
+			other := separateLocker(t, nodes)
+			warm(t, other)
+			for i := range 8 {
+				readers.Go(func() {
+					time.Sleep(time.Duration(i) * hold / 8) // they overlap
+					for ctx.Err() == nil {
+						lock, err := other.Acquire(ctx, "orders/42", redlock.WithShared())
+						if err != nil {
+							if !errors.Is(err, context.Canceled) {
+								t.Error(err)
+							}
+							return
+						}
+						mu.Lock()
+						reads++
+						mu.Unlock()
+						time.Sleep(hold)
+						if err := lock.Release(context.Background()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		time.Sleep(time.Second)
+		for range 20 {
+			began := time.Now()
+			lock := mustAcquire(t, l, "orders/42")
+			if took := time.Since(began); took > 2*hold {
+				t.Errorf("the writer waited %v; want no longer than the holds before it, of %v", took, hold)
+			}
+			mu.Lock()
+			before := reads
+			mu.Unlock()
+			time.Sleep(hold)
+			mu.Lock()
+			if reads != before {
+				t.Errorf("%d read while it was written", reads-before)
+			}
+			mu.Unlock()
+			mustRelease(t, lock)
+			time.Sleep(hold / 2)
+			mu.Lock()
+			if reads-before < 32 {
+				t.Errorf("%d of 32 readers went after the writer; want all", reads-before)
+			}
+			mu.Unlock()
+		}
+		stop()
+		readers.Wait()
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// Writers that always want it, in two processes and of several goroutines each, let a
+// reader have its turn.
+func TestAReaderAmongWritersHasItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hold = 100 * time.Millisecond
+		l, nodes := newLocker(t, 5)
+		ctx, stop := context.WithCancel(t.Context())
+		var writers sync.WaitGroup
+		for range 2 {
+			other := separateLocker(t, nodes)
+			for range 4 {
+				writers.Go(func() {
+					for ctx.Err() == nil {
+						lock, err := other.Acquire(ctx, "orders/42")
+						if err != nil {
+							return
+						}
+						time.Sleep(hold)
+						_ = lock.Release(context.Background()) // not what is tested
+					}
+				})
+			}
+		}
+		time.Sleep(time.Second)
+		for range 5 {
+			began := time.Now()
+			lock := shares(t, l)
+			if took := time.Since(began); took > 17*hold { // a turn of 8 holds in each process
+				t.Errorf("the reader waited %v; want no more than a turn of each process, of 8 holds", took)
+			}
+			mustRelease(t, lock)
+			time.Sleep(hold)
+		}
+		stop()
+		writers.Wait()
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// Within a Locker, both kinds stand in one line, and sharers who stand together go so.
+func TestBothKindsOfALockerStandInOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42")
+		first := []<-chan gained{standsToShare(t, l), standsToShare(t, l)}
+		writer := wants(t, l)
+		second := []<-chan gained{standsToShare(t, l), standsToShare(t, l), standsToShare(t, l)}
+		last := wants(t, l)
+		now := time.Now()
+		mustRelease(t, lock)
+		synctest.Wait()
+		wantWaiting(t, "behind the first who share", append(second, writer, last)...)
+		time.Sleep(time.Minute)
+		wantWaiting(t, "while it is shared", append(second, writer, last)...)
+		wantTogether(t, now, first...)
+		synctest.Wait()
+		wantWaiting(t, "beside the writer", append(second, last)...)
+		now = time.Now()
+		mustRelease(t, got(t, writer).lock)
+		synctest.Wait()
+		wantTogether(t, now, second...)
+		synctest.Wait()
+		mustRelease(t, got(t, last).lock)
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// Processes have their turns in the order in which they came, whatever their kind; those
+// who share and stand next to each other go together.
+func TestBothKindsHaveTheirTurnsInOneOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		lock := mustAcquire(t, l, "orders/42")
+		stand := func(kinds string) (all []<-chan gained) {
+			for _, k := range kinds {
+				other := separateLocker(t, nodes)
+				if k == 's' {
+					all = append(all, standsToShare(t, other))
+				} else {
+					all = append(all, wants(t, other))
+				}
+			}
+			return all
+		}
+		all := stand("xsssxxssx")
+		now := time.Now()
+		mustRelease(t, lock)
+		for _, turn := range [][]<-chan gained{all[:1], all[1:4], all[4:5], all[5:6], all[6:8], all[8:]} {
+			synctest.Wait()
+			wantWaiting(t, "behind", all[slices.Index(all, turn[len(turn)-1])+1:]...)
+			wantTogether(t, now, turn...)
+		}
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// Those who share in one process overlap all the time; one of another process who wants to
+// be alone has its turn, though their process has a place before it.
+func TestOverlappingSharersOfAProcessLetAnotherGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		readers, writer := separateLocker(t, nodes), separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		first := standsToShare(t, readers) // it takes a place
+		alone := wants(t, writer)
+		mustRelease(t, lock)
+		one := got(t, first)
+		later := standsToShare(t, readers) // the place is not for it
+		time.Sleep(time.Second)
+		wantWaiting(t, "while one of before shares", alone, later)
+		now := time.Now()
+		mustRelease(t, one.lock)
+		synctest.Wait()
+		wantWaiting(t, "behind who came before", later)
+		wantTogether(t, now, alone)
+		synctest.Wait()
+		wantTogether(t, now, later)
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// Who waits to be alone leaves, while others share: those who wait to share behind it go
+// at once, and not when those who share are done.
+func TestWhoLeavesWhileOthersShareWakesSharersBehind(t *testing.T) {
+	for _, how := range []string{"its context ends", "its Locker is closed"} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5)
+			held := shares(t, l)
+			leaver := separateLocker(t, nodes)
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := leaver.Acquire(ctx, "orders/42")
+				failed <- err
+			}()
+			synctest.Wait()
+			behind := []<-chan gained{standsToShare(t, separateLocker(t, nodes)), standsToShare(t, separateLocker(t, nodes)), standsToShare(t, l)}
+			time.Sleep(time.Minute)
+			wantWaiting(t, "behind one who waits", behind...)
+			now := time.Now()
+			if how == "its context ends" {
+				cancel()
+			} else {
+				must(t, leaver.Close())
+			}
+			if err := <-failed; err == nil {
+				t.Fatal("the leaver has it")
+			}
+			synctest.Wait()
+			wantTogether(t, now, behind...)
+			must(t, held.Err())
+			mustRelease(t, held)
+			cancel()
+			wantLinesEmpty(t, nodes)
+		})
+	}
+}
+
+// Who waits to be alone dies while others share, and nobody says so: who waits to share
+// behind it finds it dead.
+func TestADeadWaiterKeepsSharersForThreeSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		held := shares(t, l)
+		clients := nodes.NewClients()
+		dead := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		alone := wants(t, dead)
+		behind := []<-chan gained{standsToShare(t, separateLocker(t, nodes)), standsToShare(t, separateLocker(t, nodes)), standsToShare(t, l)}
+		time.Sleep(10 * time.Second)
+		wantWaiting(t, "behind one who lives", append(behind, alone)...)
+		died := time.Now()
+		closeAll(clients)
+		for i, from := range behind {
+			g := got(t, from)
+			if took := g.at.Sub(died); took < 2*time.Second || took > 4500*time.Millisecond {
+				t.Errorf("sharer %d went %v after the one before it died; want its sign of life, and a look", i, took)
+			}
+			defer mustRelease(t, g.lock)
+		}
+		must(t, held.Err())
+		mustRelease(t, held)
+	})
+}
