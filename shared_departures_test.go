@@ -1,0 +1,329 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// Who waits to share goes, or its nodes fail: nothing is left behind, and others go on.
+
+// sharersOf are the processes in the line of those who want to share orders/42 on a node.
+func sharersOf(n *redlocktest.Node) []string {
+	line, _ := n.Miniredis().ZMembers("redlock:sharers:orders/42") // it fails where there is none
+	return line
+}
+
+// leaves has a goroutine want orders/42 beside others, and returns what ends its wait.
+func leaves(t *testing.T, l *redlock.Locker) (<-chan gained, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan gained, 1)
+	go func() {
+		lock, err := l.Acquire(ctx, "orders/42", redlock.WithShared())
+		done <- gained{lock, err, time.Now()}
+	}()
+	synctest.Wait()
+	return done, cancel
+}
+
+func TestWhoStopsWaitingToShareLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		warm(t, l)
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait()
+		leader, end := leaves(t, other)
+		second, endSecond := leaves(t, other)
+		_, err := other.Acquire(t.Context(), "orders/42", redlock.WithShared(), redlock.WithWait(time.Second))
+		wantError(t, "WithWait", err, context.DeadlineExceeded)
+		wantError(t, "WithWait", err, redlock.ErrNotAcquired)
+		end()
+		wantError(t, "the leader's Acquire", (<-leader).err, context.Canceled)
+		time.Sleep(time.Second)
+		if got := len(sharersOf(nodes.Node(0))); got != 1 {
+			t.Errorf("%d stand in line when one of two has left; want their process", got)
+		}
+		endSecond()
+		wantError(t, "the other's Acquire", (<-second).err, context.Canceled)
+		time.Sleep(time.Second)
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %v", keys)
+		}
+		mustRelease(t, lock)
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// One that leads its group stops waiting: another leads, at the same place.
+func TestAnotherLeadsWhenTheLeaderStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		readers := separateLocker(t, nodes)
+		before := mustAcquire(t, readers, "orders/42") // who comes now stands in its Locker's line
+		alone := wants(t, l)
+		leader, end := leaves(t, readers)
+		follower, endFollower := leaves(t, readers)
+		stays := standsToShare(t, readers)
+		mustRelease(t, before)
+		lock := got(t, alone).lock
+		synctest.Wait() // they stand in line now
+		writer := wants(t, separateLocker(t, nodes))
+		endFollower()
+		wantError(t, "the follower's Acquire", (<-follower).err, context.Canceled)
+		end()
+		wantError(t, "the leader's Acquire", (<-leader).err, context.Canceled)
+		synctest.Wait()
+		now := time.Now()
+		mustRelease(t, lock)
+		synctest.Wait()
+		wantWaiting(t, "behind who shares", writer)
+		wantTogether(t, now, stays)
+		mustRelease(t, got(t, writer).lock)
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+func TestCloseEndsTheWaitToShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		all := []<-chan gained{standsToShare(t, other), standsToShare(t, other), wants(t, other), standsToShare(t, other)}
+		behind := wants(t, separateLocker(t, nodes))
+		must(t, other.Close())
+		for i, from := range all {
+			if g := <-from; !errors.Is(g.err, redlock.ErrClosed) {
+				t.Errorf("waiter %d: got %v, %v; want ErrClosed", i, g.lock, g.err)
+			}
+		}
+		synctest.Wait()
+		for i, n := range nodes.Nodes() {
+			if line := sharersOf(n); line != nil {
+				t.Errorf("node %d: %v stand in line after Close", i, line)
+			}
+		}
+		now := time.Now()
+		mustRelease(t, lock)
+		synctest.Wait()
+		wantTogether(t, now, behind)
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// An entry of ours is called for which nobody waits: it goes, and who stands behind it is
+// called.
+func TestAnEntryThatIsLeftBehindGoesWhenItIsCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		waits, end := leaves(t, other)
+		time.Sleep(time.Second)
+		id := sharersOf(nodes.Node(2))[0]
+		end()
+		<-waits
+		beside := mustAcquire(t, l, "orders/41") // other's sign of life goes on
+		go func() { _, _ = other.Acquire(t.Context(), "orders/41", redlock.WithWait(time.Hour)) }()
+		writer := wants(t, separateLocker(t, nodes))
+		for _, n := range nodes.Nodes() { // a late command puts it back
+			_, err := n.Miniredis().ZAdd("redlock:sharers:orders/42", 1, id)
+			must(t, err)
+		}
+		now := time.Now()
+		mustRelease(t, lock)
+		if took := got(t, writer).at.Sub(now); took > 100*time.Millisecond {
+			t.Errorf("the writer had it %v after the release; want the entry that nobody waits by to go at once", took)
+		}
+		mustRelease(t, beside)
+	})
+}
+
+// While a minority of the nodes is free, who is granted there gives it back. That calls
+// nobody else who waits to share: they would call each other for ever.
+func TestASharersRollbackWakesNoSharer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		stranger(t, nodes)
+		var waiting []<-chan gained
+		for range 3 {
+			waiting = append(waiting, standsToShare(t, separateLocker(t, nodes)))
+		}
+		var asks atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) == "share" {
+					asks.Add(1)
+					time.Sleep(time.Millisecond)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		freed(nodes, 0, 1)
+		for _, i := range []int{0, 1} {
+			for _, id := range sharersOf(nodes.Node(2)) {
+				must(t, nodes.Client(i).Publish(t.Context(), "redlock:wake:"+id, "orders/42").Err())
+			}
+		}
+		const seconds = 10
+		time.Sleep(seconds * time.Second)
+		wantWaiting(t, "on a minority", waiting...)
+		if got := asks.Load(); got > 3*5*8+3*5*seconds { // a few pauses that double, then a look a second
+			t.Errorf("three who wait asked %d times in %ds; want them to rest", got, seconds)
+		}
+		freed(nodes, 2, 3, 4)
+		for i, from := range waiting {
+			g := got(t, from)
+			defer func() { mustRelease(t, g.lock) }()
+			if g.lock == nil {
+				t.Errorf("sharer %d has none", i)
+			}
+		}
+	})
+}
+
+// Each node in turn forgets all, while some wait to share and one to be alone: they stand
+// in line again, in their order.
+func TestWhoWaitsToShareStandsInLineAgainOnANodeThatForgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short := []redlock.Option{redlock.WithTTL(3 * time.Second), redlock.WithMaxTTL(3 * time.Second)}
+		l, nodes := newLocker(t, 5, short...)
+		other := func() *redlock.Locker { return separateLocker(t, nodes, short...) }
+		lock := mustAcquire(t, l, "orders/42")
+		first := []<-chan gained{standsToShare(t, other()), standsToShare(t, other())}
+		writer := wants(t, other())
+		last := standsToShare(t, other())
+		for i := range 5 {
+			nodes.Node(i).Restart()
+			time.Sleep(2 * time.Second)
+			if line := sharersOf(nodes.Node(i)); len(line) != 3 {
+				t.Errorf("node %d has %v in line after it forgot; want all three", i, line)
+			}
+			time.Sleep(4 * time.Second)
+		}
+		must(t, lock.Err())
+		now := time.Now()
+		mustRelease(t, lock)
+		synctest.Wait()
+		wantWaiting(t, "behind who shares", writer, last)
+		wantTogether(t, now, first...)
+		synctest.Wait()
+		wantTogether(t, now, writer)
+		synctest.Wait()
+		wantTogether(t, now, last)
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// The nodes' calls do not arrive: connections for them break in the moment of the release.
+func TestWhoWaitsToShareIsFoundWithoutACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		lock := mustAcquire(t, l, "orders/42")
+		waiting := []<-chan gained{standsToShare(t, separateLocker(t, nodes)), standsToShare(t, separateLocker(t, nodes))}
+		var broken atomic.Int32
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if args[0] == "PING" { // a quiet subscription asks whether its node is there
+					broken.Add(1)
+					return redlocktest.BreakBefore()
+				}
+				return redlocktest.Pass()
+			})
+		}
+		for broken.Load() < 5 {
+			time.Sleep(time.Millisecond)
+		}
+		released := time.Now()
+		mustRelease(t, lock)
+		for i, from := range waiting {
+			g := got(t, from)
+			if took := g.at.Sub(released); took > 1500*time.Millisecond {
+				t.Errorf("sharer %d had it %v after the release; want it once it is subscribed again, or has looked", i, took)
+			}
+			defer mustRelease(t, g.lock)
+		}
+	})
+}
+
+// A set that waits to share a name waits in line, as Acquire does.
+func TestASetWaitsToShareInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		done := make(chan *redlock.MultiLock, 1)
+		go func() {
+			m, err := other.AcquireAll(t.Context(), []string{"orders/41", "orders/42", "orders/43"}, redlock.WithShared())
+			if err != nil {
+				t.Error(err)
+			}
+			done <- m
+		}()
+		synctest.Wait()
+		writer := wants(t, separateLocker(t, nodes))
+		time.Sleep(5 * time.Second)
+		if at := slices.IndexFunc(nodes.Nodes(), func(n *redlocktest.Node) bool { return len(sharersOf(n)) == 1 }); at < 0 {
+			t.Error("the set does not stand in line")
+		}
+		now := time.Now()
+		mustRelease(t, lock)
+		m := <-done
+		if m == nil {
+			return
+		}
+		if took := time.Since(now); took != 0 {
+			t.Errorf("the set had it %v after the release; want it called", took)
+		}
+		wantWaiting(t, "while the set shares", writer)
+		must(t, m.Release(t.Context()))
+		mustRelease(t, got(t, writer).lock)
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// TryAcquire stands in no line, and goes where nobody waits to be alone, in this Locker
+// either.
+func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		held := shares(t, l)
+		try := func(want bool, when string) {
+			t.Helper()
+			before := nodes.Node(0).Calls()
+			lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared())
+			if (err == nil) != want || err != nil && !errors.Is(err, redlock.ErrNotAcquired) {
+				t.Fatalf("%s: got %v, %v; want it %v", when, lock, err, want)
+			}
+			if err == nil {
+				mustRelease(t, lock)
+			} else if sent := nodes.Node(0).Calls() - before; sent > 0 && strings.Contains(when, "of this Locker") {
+				t.Errorf("%s: %d commands were sent; want none", when, sent)
+			}
+			synctest.Wait()
+			for i, n := range nodes.Nodes() {
+				if line := sharersOf(n); line != nil {
+					t.Errorf("%s: node %d has %v in line", when, i, line)
+				}
+			}
+		}
+		try(true, "beside a shared hold")
+		writer := wants(t, l)
+		try(false, "while one of this Locker waits to be alone")
+		mustRelease(t, held)
+		lock := got(t, writer).lock
+		try(false, "beside an exclusive hold of this Locker")
+		mustRelease(t, lock)
+		try(true, "when it is free")
+	})
+}
