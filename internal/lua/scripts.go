@@ -71,6 +71,12 @@ var raiseSharedBody string
 //go:embed release_shared.lua
 var releaseSharedBody string
 
+//go:embed ask_slot.lua
+var askSlotBody string
+
+//go:embed release_slot.lua
+var releaseSlotBody string
+
 //go:embed read.lua
 var readBody string
 
@@ -112,6 +118,10 @@ var (
 	RaiseSharedScript   = newScript("raise_shared", raiseSharedBody)
 	ReleaseSharedScript = newScript("release_shared", releaseSharedBody)
 
+	// AskSlotScript and ReleaseSlotScript are of names that several hold at once, by slots.
+	AskSlotScript     = newScript("ask_slot", askSlotBody)
+	ReleaseSlotScript = newScript("release_slot", releaseSlotBody)
+
 	// ReadScript and those that follow are the membership's. They are loaded where
 	// they are first used.
 	ReadScript    = newScript("read", readBody)
@@ -125,10 +135,10 @@ var (
 	// keeps a restarted server from voting.
 	VotingScripts = []*Script{
 		AcquireScript, AcquireBatchScript, RaiseScript, ExtendScript, ReseedScript, AskScript, PassScript, HandScript, HandOneScript,
-		ShareScript, ExtendSharedScript, ReseedSharedScript, RaiseSharedScript,
+		ShareScript, ExtendSharedScript, ReseedSharedScript, RaiseSharedScript, AskSlotScript,
 	}
 	// KeepingScripts may be loaded on any node, like those of the membership.
-	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript}
+	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript, ReleaseSlotScript}
 )
 
 // The most locks that one script call carries. A script holds the server's one
