@@ -96,6 +96,10 @@ const (
 	RollbackWakes
 	// LooksPast is a look that never says: ask, others share it.
 	LooksPast
+	// LeavesQuietly is a leave of the slots' line that wakes nobody.
+	LeavesQuietly
+	// NewcomersOvertake is an ask for a slot without a place that looks at no line.
+	NewcomersOvertake
 )
 
 func (f Flaw) has(g Flaw) bool { return f&g != 0 }

@@ -18,6 +18,7 @@ type queued struct {
 	*server
 	hints *redis.PubSub
 	node  scriptmodel.Waiting
+	line  string // the name that is waited for
 }
 
 const waited = "name-0"
@@ -33,7 +34,7 @@ func longTombstone(o scriptmodel.Owner) string { return "redlock:dead:" + longVa
 
 func newQueued(t *testing.T, addr string) *queued {
 	t.Helper()
-	q := &queued{server: newServer(t, addr, 0)}
+	q := &queued{server: newServer(t, addr, 0), line: waited}
 	q.load("ask", "pass", "look")
 	var channels []string
 	for w := range scriptmodel.Waiter(scriptmodel.Waiters - 1) {
@@ -94,7 +95,7 @@ func (q *queued) queue() (n scriptmodel.Waiting) {
 		n.Dead[i] = q.until(q.c.PTTL(ctx, longTombstone(scriptmodel.Owner(i+1))).Val())
 	}
 	for w := range scriptmodel.Waiter(scriptmodel.Waiters) {
-		if score, err := q.c.ZScore(ctx, "redlock:queue:"+waited, waiterID(w)).Result(); err == nil {
+		if score, err := q.c.ZScore(ctx, "redlock:queue:"+q.line, waiterID(w)).Result(); err == nil {
 			n.Places[w] = scriptmodel.Number(score)
 		}
 		if left := q.c.PTTL(ctx, "redlock:live:"+waiterID(w)).Val(); left > 0 {

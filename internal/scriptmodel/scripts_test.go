@@ -39,13 +39,14 @@ type server struct {
 	now     scriptmodel.Tick // the model's time, which is the time at which the test began
 	model   scriptmodel.Node
 	log     []string // what was done so far
+	names   func(name uint8) string
 }
 
 func newServer(t *testing.T, addr string, offset int64) *server {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = c.Close() })
-	s := &server{t: t, c: c, offset: offset, scripts: map[string]*redis.Script{}}
+	s := &server{t: t, c: c, offset: offset, scripts: map[string]*redis.Script{}, names: resource}
 	s.load("acquire", "acquire_batch", "raise", "extend", "release", "release_batch", "reseed")
 	return s
 }
@@ -184,8 +185,8 @@ func (s *server) stored() (n scriptmodel.Node) {
 	var kinds []*redis.StatusCmd
 	var ends, dead []*redis.DurationCmd
 	for i := range n.Keys {
-		kinds = append(kinds, pipe.Type(ctx, resource(uint8(i))))
-		ends = append(ends, pipe.PTTL(ctx, resource(uint8(i))))
+		kinds = append(kinds, pipe.Type(ctx, s.names(uint8(i))))
+		ends = append(ends, pipe.PTTL(ctx, s.names(uint8(i))))
 	}
 	for i := range n.Dead {
 		dead = append(dead, pipe.PTTL(ctx, tombstone(scriptmodel.Owner(i+1))))
@@ -213,13 +214,13 @@ func (s *server) key(ctx context.Context, name uint8, kind string, ttl time.Dura
 	case "none":
 		return scriptmodel.Key{}
 	case "string":
-		text, err := s.c.Get(ctx, resource(name)).Result()
+		text, err := s.c.Get(ctx, s.names(name)).Result()
 		s.do(err)
 		_, err = fmt.Sscanf(text, ownerFormat(text), &k.Owner)
 		s.do(err)
 	case "zset":
 		k.Owner = scriptmodel.Alien
-		first, err := s.c.ZRange(ctx, resource(name), 0, 0).Result()
+		first, err := s.c.ZRange(ctx, s.names(name), 0, 0).Result()
 		s.do(err)
 		if first[0] == lua.SharedMark {
 			k.Owner = scriptmodel.Shared
