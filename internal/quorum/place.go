@@ -43,6 +43,7 @@ type Hearing struct {
 	Free    bool          // nobody holds it: it is kept for the head
 	Head    bool          // that is us
 	Foreign bool          // the holder's value is not one of ours: it wakes nobody
+	Slots   uint64        // of a name that has slots, those that are free, one bit each; Left is then of that which ends first
 }
 
 // Asked is which nodes an attempt has asked, one bit each. Attempts that wait begin

@@ -100,6 +100,8 @@ const (
 	LeavesQuietly
 	// NewcomersOvertake is an ask for a slot without a place that looks at no line.
 	NewcomersOvertake
+	// AnyoneTakes is one that looks at no line at all.
+	AnyoneTakes
 )
 
 func (f Flaw) has(g Flaw) bool { return f&g != 0 }

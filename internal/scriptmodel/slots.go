@@ -35,7 +35,7 @@ func (n *Waiting) AskSlot(now Tick, a AskSlot, flaw Flaw) SlotReply {
 	if placed && !dead {
 		n.record(a.Ask)
 	}
-	r := SlotReply{Vote: Kept, First: a.Barging || flaw.has(NewcomersOvertake) && !placed || n.firstOf(a.Ask, placed)}
+	r := SlotReply{Vote: Kept, First: a.Barging || flaw.has(AnyoneTakes) || flaw.has(NewcomersOvertake) && !placed || n.firstOf(a.Ask, placed)}
 	switch {
 	case k.Owner != Nobody:
 		r.Vote = k.taken(now)
