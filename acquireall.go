@@ -32,7 +32,8 @@ const MaxSet = set.Most
 // when all are held. With WithReentry, a name that ctx carries a hold of is entered, and
 // neither waited for nor given back; the context of the MultiLock carries the holds of
 // all its names. WithFixedLease and WithBarging are ErrInvalidOption: what a set holds
-// while it waits has to be renewed, and it waits in line.
+// while it waits has to be renewed, and it waits in line. So is WithLimit: a set has no
+// slots.
 //
 // No name, more than MaxSet, a name twice, or one that can't be locked is
 // ErrInvalidResource, before anything is sent. When ctx ends, all is given back, and the
@@ -127,6 +128,8 @@ func (l *Locker) requestAll(resources []string, opts []AcquireOption) (*setCall,
 		return nil, err
 	}
 	switch {
+	case c.terms.limited:
+		return nil, fmt.Errorf("%w: WithLimit: a set has no slots: acquire each by itself", ErrInvalidOption)
 	case c.terms.fixed:
 		return nil, fmt.Errorf("%w: WithFixedLease is for one name: what a set holds while it waits has to be renewed", ErrInvalidOption)
 	case c.terms.barging:

@@ -31,8 +31,8 @@ import (
 // loss if the leadership was lost before. If it ends while Campaign waits in line, it
 // returns Acquire's error, and leaves nothing on any node. Where the Locker is closed
 // meanwhile, the error is ErrClosed joined with lead's. A panic of lead resigns and goes
-// on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared is
-// refused with ErrInvalidOption.
+// on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared and
+// WithLimit are refused with ErrInvalidOption.
 //
 // Observe tells others who leads, and WithValue says what they are told. A leader that
 // was killed is followed within its TTL (three seconds, where that is shorter: so long it
@@ -46,6 +46,8 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 		return err
 	case t.shared:
 		return fault.Errorf("redlock: campaign %s: %w: WithShared: those who share a name would all lead", fault.Printable(election), ErrInvalidOption)
+	case t.limited:
+		return fault.Errorf("redlock: campaign %s: %w: WithLimit: several would lead", fault.Printable(election), ErrInvalidOption)
 	}
 	for {
 		lock, err := l.Acquire(ctx, election, opts...)

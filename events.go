@@ -10,6 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/dispatch"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -129,7 +130,7 @@ func (o *attemptEvents) Ended(key string, cause error) error {
 }
 
 func (o *attemptEvents) resource(key string) string {
-	return strings.TrimPrefix(key, o.locker.cfg.prefix)
+	return strings.TrimPrefix(lua.NameOf(key), o.locker.cfg.prefix)
 }
 
 // nodeEvents makes events of what the nodes notice, and has the Locker draw its

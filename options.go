@@ -68,6 +68,8 @@ type terms struct {
 	barging bool
 	reentry bool
 	shared  bool
+	limited bool
+	limit   int // with limited: how many may hold the name
 	value   string
 	label   string // the value, as it stands in the owner value
 	call    call
@@ -340,5 +342,5 @@ func (t *terms) validate(c *config) error {
 	case t.maxHold < 0:
 		return fmt.Errorf("%w: WithMaxHold %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.maxHold)
 	}
-	return nil
+	return t.validateLimit()
 }

@@ -187,7 +187,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 		ctx, cancel = context.WithTimeout(ctx, t.wait)
 		defer cancel()
 	}
-	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared, Label: t.label})
+	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared, Limit: t.limit, Label: t.label})
 	t.call.failed, t.call.turn = g.Failed, Turn(g.Turn)
 	if err != nil {
 		return nil, err
@@ -331,6 +331,9 @@ func (l *Locker) request(op, resource string, opts []AcquireOption) (terms, stri
 	err := checkResource(resource, key)
 	if err == nil && len(opts) > 0 {
 		t, err = l.cfg.with(opts)
+	}
+	if err == nil {
+		err = t.checkLimit(key)
 	}
 	if err == nil && l.acquirer.Closed() {
 		err = ErrClosed

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // mostNamed is how many names of one node the error of Close spells out.
@@ -61,7 +62,7 @@ func (l *Locker) unreleased() error {
 			continue
 		}
 		for k, name := range u.names {
-			u.names[k] = strings.TrimPrefix(name, l.cfg.prefix)
+			u.names[k] = strings.TrimPrefix(lua.NameOf(name), l.cfg.prefix)
 		}
 		e.nodes = append(e.nodes, u)
 	}

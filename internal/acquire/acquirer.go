@@ -57,6 +57,7 @@ type Terms struct {
 	Barging bool
 	Fixed   bool   // the lease is not lengthened
 	Shared  bool   // beside others who share the name
+	Limit   int    // how many may hold the name at once, by slots; 0: it has none
 	Label   string // of this hold, behind the Locker's in the owner value
 }
 
@@ -115,6 +116,7 @@ type Acquirer struct {
 	quorum    int
 	waitedFor [stripes]atomic.Int64  // when a name of that stripe was last waited for; 0: never
 	foreignOn [stripes]atomic.Int64  // when a holder of such a name was last seen whose value is not ours
+	released  [stripes]atomic.Int32  // one more than the slot of such a name that was released last; 0: none
 	handed    [stripes]atomic.Uint64 // releases of such names that granted, or might have
 	gate      sync.RWMutex           // closed changes under it, and attempts are entered
 	closed    atomic.Bool
@@ -155,7 +157,10 @@ func (a *Acquirer) Await() { a.attempts.Wait() }
 // Acquire takes the lock on key, and waits for it until ctx is done. Where it fails,
 // everything is rolled back, in the background, and the name is the next goroutine's.
 func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, error) {
-	if t.Shared {
+	switch {
+	case t.Limit > 0:
+		return a.acquireSlot(ctx, key, t)
+	case t.Shared:
 		return a.acquireShared(ctx, key, t)
 	}
 	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.Label, t.takesPushes())
@@ -178,10 +183,12 @@ var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.Err
 // Try makes one attempt to take the lock on key, or two where nodes that were seen not
 // to vote may do so by then.
 func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) {
-	if t.Shared {
-		if !t.Barging && !a.Queue.MayShare(key) {
-			return Grant{}, a.Door.Ended(key, errBusy)
-		}
+	switch {
+	case t.Limit > 0:
+		return a.tryToHoldSlot(ctx, key, t)
+	case t.Shared && !t.Barging && !a.Queue.MayShare(key):
+		return Grant{}, a.Door.Ended(key, errBusy)
+	case t.Shared:
 		return a.twice(ctx, func() (Grant, *Failure) { return a.tryShared(ctx, key, t) })
 	}
 	name, ok := a.Queue.Try(key)

@@ -32,6 +32,7 @@ type acquisition struct {
 	kept   int           // attempts in a row that found the name free, and kept for another
 	votes  []quorum.Vote // of the last bid
 	heard  []quorum.Hearing
+	slot   *slotWay // of a slot; nil: it is of a name
 }
 
 // run makes attempts until one succeeds, waiting does not help, or ctx ends.
@@ -134,6 +135,9 @@ func (acq *acquisition) await(ctx context.Context, i interval) error {
 // was handed the lock takes it; where nobody was seen to wait, the first attempt
 // is a plain one; else a ticket is asked for, and then the place that it gives.
 func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+	if acq.slot != nil {
+		return acq.trySlot(ctx)
+	}
 	position := acq.Queue.Position(acq.name)
 	switch {
 	case acq.terms.Shared && given != nil:
@@ -269,7 +273,7 @@ func (acq *acquisition) rest(ctx context.Context) error {
 		acq.splits = 0
 	}
 	next := quorum.RestAfter(acq.votes, acq.heard, acq.splits, acq.Presence.Subscribed(), acq.Share(acq.name.Key), acq.RetryMin, acq.RetryMax)
-	if next.Look {
+	if next.Look && acq.slot == nil {
 		acq.Presence.Rest(acq.name, acq.votes, acq.heard, next)
 		defer acq.Presence.Cancel(acq.name)
 	} else {
@@ -349,8 +353,12 @@ func (a *Acquirer) giveUp(key string) {
 // complete, or when Close had given up all places. A place goes with it, since nobody here
 // goes on with that.
 func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
-	if c.Shared {
+	switch {
+	case c.Shared:
 		a.endShared(c, lease, nil)
+		return
+	case c.Slot != nil:
+		a.discard(c, lease, node.LeaveNothing, nil)
 		return
 	}
 	entry := node.LeaveNothing

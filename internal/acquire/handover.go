@@ -13,8 +13,12 @@ import (
 // or back to the nodes; pass tells whether it may go on. r, if any, collects that it is
 // gone.
 func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
-	if c.Shared {
+	switch {
+	case c.Shared:
 		a.endShared(c, lease, r)
+		return
+	case c.Slot != nil:
+		a.freeSlot(c, lease, r)
 		return
 	}
 	if pass && a.Enter() {

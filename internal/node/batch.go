@@ -44,7 +44,8 @@ type batch struct {
 	at      clock.Instant // when it is sent
 	reading int64         // the same in ms: the sign of life
 
-	releases   []Release // first those of shared holds, then those that call who waits, then the hands
+	releases   []Release // first those of slots, then of shared holds, then those that call who waits, then the hands
+	slotters   []Release // the releases of slots
 	sharers    []Release // the releases of shared holds
 	hands      []Release // the releases that grant
 	pushes     []push
@@ -54,6 +55,7 @@ type batch struct {
 	acquires   []*Round
 	bids       []*Round // acquires by a place in line
 	shares     []*Round // acquires of shared holds
+	slots      []*Round // acquires of slots
 	late       []*Round // asks that do not go: their round is over, or the node gives no vote. It is told of their places by a look
 	probes     []*Round
 	polls      []Poll
@@ -78,6 +80,7 @@ type call struct {
 	acquires []*Round
 	bids     bool // the acquires are bids
 	shares   bool // the acquires are of shared holds
+	slot     bool // the acquire is of a slot
 	raise    *Round
 	group    *group
 	pass     *Handover
@@ -99,10 +102,12 @@ func (b *batch) reset() {
 	clear(b.passes)
 	clear(b.bids)
 	clear(b.shares)
+	clear(b.slots)
 	clear(b.late)
 	clear(b.polls)
 	clear(b.pushes)
 	b.sharers, b.hands, b.pushes, b.shares = nil, nil, b.pushes[:0], b.shares[:0]
+	b.slotters, b.slots = nil, b.slots[:0]
 	b.releases, b.groups, b.raises, b.passes = b.releases[:0], b.groups[:0], b.raises[:0], b.passes[:0]
 	b.acquires, b.bids, b.late, b.probes, b.polls = b.acquires[:0], b.bids[:0], b.late[:0], b.probes[:0], b.polls[:0]
 	b.calls, b.arena, b.singly = b.calls[:0], b.arena[:0], 0
@@ -113,6 +118,7 @@ func (b *batch) reset() {
 // come behind it.
 func (b *batch) addCalls() {
 	b.addReleases()
+	b.addSlotReleases()
 	b.addSharedReleases()
 	b.addHands()
 	b.addPasses()
@@ -129,12 +135,13 @@ func (b *batch) addCalls() {
 	b.addAcquires()
 	b.addBids(size)
 	b.addShares(min(size, lua.ShareBatchSize))
+	b.addSlots()
 }
 
 // addReleases makes one plain call of a single rollback, and batches of more, as far
 // as none of them goes alone.
 func (b *batch) addReleases() {
-	rest := b.releases[len(b.sharers) : len(b.releases)-len(b.hands)]
+	rest := b.releases[len(b.slotters)+len(b.sharers) : len(b.releases)-len(b.hands)]
 	if len(rest) == 1 && rest[0].Entry == LeaveNothing && !rest[0].doubtful {
 		b.add(call{cmd: b.one.releaseCall(rest[0].Claim), releases: rest})
 		return
@@ -156,30 +163,32 @@ func (b *batch) mayHand(r *Release) bool {
 	return r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == LeaveNothing || r.Claim.InLine != "")
 }
 
-// part puts the releases of shared holds first, and those last that may grant.
+// part puts the releases of slots and of shared holds first, and those last that may grant.
 func (b *batch) part() {
-	shared, calls := 0, 0
+	var of [4]int
+	sorted := true
 	for i := range b.releases {
-		switch b.order(&b.releases[i]) {
-		case 0:
-			shared++
-		case 1:
-			calls++
-		}
+		order := b.order(&b.releases[i])
+		of[order]++
+		sorted = sorted && (i == 0 || b.order(&b.releases[i-1]) <= order)
 	}
-	if n := len(b.releases); shared != n && calls != n && shared+calls != 0 {
+	if !sorted {
 		slices.SortStableFunc(b.releases, func(x, y Release) int { return b.order(&x) - b.order(&y) })
 	}
-	b.sharers, b.hands = b.releases[:shared], b.releases[shared+calls:]
+	b.slotters, b.sharers, b.hands = b.releases[:of[0]], b.releases[of[0]:of[0]+of[1]], b.releases[of[0]+of[1]+of[2]:]
 }
 
-// order is where in a batch a release goes: one of a shared hold is 0, one that calls who
-// waits 1, and one that may grant 2.
+// order is where in a batch a release goes: one of a slot is 0, one of a shared hold 1, one
+// that calls who waits 2, and one that may grant 3.
 func (b *batch) order(r *Release) int {
-	if r.Claim.Shared {
+	switch {
+	case r.Claim.Slot != nil:
 		return 0
+	case r.Claim.Shared:
+		return 1
+	default:
+		return 2 + flag(b.mayHand(r))
 	}
-	return 1 + flag(b.mayHand(r))
 }
 
 // addHands makes one plain call of a single hand, and batches of more.
@@ -241,7 +250,9 @@ func (b *batch) addBids(size int) {
 // grants tells whether the batch asks for grants, each of which counts only with a
 // reading of the node's clock that was taken behind it on the same connection: else a
 // step since the last sample could have ended the lease of a holder.
-func (b *batch) grants() bool { return len(b.acquires)+len(b.bids)+len(b.shares)+len(b.passes) > 0 }
+func (b *batch) grants() bool {
+	return len(b.acquires)+len(b.bids)+len(b.shares)+len(b.slots)+len(b.passes) > 0
+}
 
 // addSample adds what a sample of the node consists of: its clock. settleTime takes
 // in the reply.

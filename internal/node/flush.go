@@ -106,7 +106,7 @@ func (n *Node) send() {
 // there all the same, by a look, so that the node knows who waits when it votes again.
 func (n *Node) abstain(cause error) {
 	b := &n.batch
-	for _, rounds := range [][]*Round{b.raises, b.acquires, b.bids, b.shares} {
+	for _, rounds := range [][]*Round{b.raises, b.acquires, b.bids, b.shares, b.slots} {
 		for _, r := range rounds {
 			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, cause)
 		}
@@ -114,12 +114,12 @@ func (n *Node) abstain(cause error) {
 	for _, g := range b.groups {
 		g.answer(g, n.Index, quorum.Abstained, nil, cause)
 	}
-	b.late = append(b.late, b.bids...)
+	b.late = append(append(b.late, b.bids...), b.slots...)
 	for _, r := range b.shares {
 		if r.hasPlace() {
 			b.late = append(b.late, r)
 		}
 	}
 	b.raises, b.acquires, b.bids, b.groups = b.raises[:0], b.acquires[:0], b.bids[:0], b.groups[:0]
-	b.shares = b.shares[:0]
+	b.shares, b.slots = b.shares[:0], b.slots[:0]
 }

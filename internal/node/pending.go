@@ -151,7 +151,7 @@ func (q *pending) takeAcquires(b *batch) {
 	taken, votes := 0, b.silent == nil
 	b.singly, q.singly = q.singly, 0
 	for _, r := range q.acquires {
-		if len(b.acquires)+len(b.bids)+len(b.shares)+len(b.late) == acquiresPerFlush {
+		if len(b.acquires)+len(b.bids)+len(b.shares)+len(b.slots)+len(b.late) == acquiresPerFlush {
 			break
 		}
 		taken++
@@ -171,6 +171,8 @@ func (q *pending) takeAcquires(b *batch) {
 		switch {
 		case r.Claim.Shared:
 			b.shares = append(b.shares, r)
+		case r.Claim.Slot != nil:
+			b.slots = append(b.slots, r)
 		case r.Asks != nil:
 			b.bids = append(b.bids, r)
 		default:

@@ -86,8 +86,11 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 		return false
 	}
 	replies := len(c.acquires)
-	if c.bids || c.shares {
+	switch {
+	case c.bids || c.shares:
 		replies *= 2
+	case c.slot:
+		replies = slotReplies
 	}
 	var untold []*Round
 	for i, r := range c.acquires {
@@ -97,7 +100,10 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 			n.requeue(c.acquires[i : i+1])
 			continue
 		}
-		if c.bids || c.shares && r.Asks != nil {
+		switch {
+		case c.slot:
+			r.hearSlot(n.Index, c.cmd)
+		case c.bids || c.shares && r.Asks != nil:
 			r.hear(n.Index, reply, replyAt(c.cmd, len(c.acquires)+i, replies))
 		}
 		if v := n.settleAcquire(r, reply); v == quorum.Abstained && (c.bids || r.hasPlace()) {

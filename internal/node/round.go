@@ -29,6 +29,7 @@ type Claim struct {
 	Pushes bool          // its entry there takes a grant by push, so it may come at any moment
 	Place  int64         // of an entry that takes pushes
 	InLine string        // the owner value with which its process stood in line; empty: in none, or with its id alone
+	Slot   *Slot         // of a slot (slot.go); nil: of a name
 	Next   *Claim        // with Pushes: whose entry comes for this one's when it is rolled back; nil: none
 	Marks  []quorum.Mark // marks[i] is guarded by node i's mu
 	Room   [FewNodes]quorum.Mark

@@ -38,7 +38,7 @@ func (w *Presence) pollsOf(names []*Name) []node.Poll {
 func (w *Presence) Telling(bids []*node.Round) (looks []node.Poll) {
 	var stand []*node.Round
 	for _, r := range bids {
-		if w.queue.stands(r.Claim.Key, r.Asks.Position, r.Claim.Shared) {
+		if w.queue.stands(r.LineOf(), r.Asks.Position, r.Claim.Shared) {
 			stand = append(stand, r)
 		}
 	}
@@ -89,7 +89,7 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*node.Claim)
 	k.names, k.rounds = k.names[:kept], k.rounds[:kept]
 	k.told = 0
 	for _, r := range k.bids {
-		if position := r.Asks.Position; k.presence.queue.stands(r.Claim.Key, position, r.Claim.Shared) {
+		if position := r.Asks.Position; k.presence.queue.stands(r.LineOf(), position, r.Claim.Shared) {
 			stands := r.Claim
 			if stands.Shared {
 				position = -position
@@ -97,7 +97,7 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*node.Claim)
 			if !stands.Pushes || stands.Over.Load() {
 				stands = nil
 			}
-			keys, positions, claims = append(keys, r.Claim.Key), append(positions, position), append(claims, stands)
+			keys, positions, claims = append(keys, r.LineOf()), append(positions, position), append(claims, stands)
 			k.told++
 		}
 	}

@@ -157,6 +157,7 @@ func (w *Presence) Hear(i int, key string) {
 		}
 		key = p.Name
 	}
+	key = w.queue.freed(key)
 	if len(key) <= lua.MaxKeyLength {
 		w.queue.hint(key, i, func(shared bool) { w.cfg.Leave(key, shared, w.cfg.Nodes[i:i+1]) })
 	}

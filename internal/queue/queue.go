@@ -51,6 +51,7 @@ type Name struct {
 	open      *node.Round // the attempt that releases may grant, while somebody leads it; nil: none
 	won       string      // the owner of the last attempt that brought the lock: its late grants say nothing new
 	next      *node.Claim // the one that goes on with the place when nobody leads; nil: none
+	slot      int         // that the last call said is free, and one; 0: it said none
 	polls     pollSchedule
 }
 

@@ -1,0 +1,186 @@
+package acquire
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/slots"
+)
+
+// A slot is acquired as a lock is, but that one line is before all slots of a name
+// (internal/slots says how that goes). Goroutines of this Locker go to the nodes one at a
+// time, until they hold or give up: then the next stands in line anew.
+
+// slotWay is how an acquisition goes that is of a slot.
+type slotWay struct {
+	name   string // that has the slots
+	caller slots.Caller
+}
+
+// acquireSlot is Acquire of a slot.
+func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant, error) {
+	name, _, err := a.Queue.Take(ctx, lua.SlotsKey(key), t.TTL, t.Label, false)
+	if err != nil {
+		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
+	}
+	acq := acquisition{Acquirer: a, name: name, terms: t, slot: &slotWay{key, slots.New(t.Limit, a.lastSlot(key))}}
+	g, err := acq.run(ctx, nil)
+	acq.stopWaiting()
+	g.Failed = acq.failed
+	acq.depart(g.Claim)
+	a.passOn(name.Key)
+	acq.finish()
+	return g, err
+}
+
+// depart leaves the slots' line: who holds a slot must not keep the next from another.
+// The node goes on asking those that the claim was not sent to yet, past the line.
+func (acq *acquisition) depart(won *node.Claim) {
+	if won != nil {
+		won.Slot.Left.Store(true)
+	}
+	if !acq.Queue.Depart(acq.name) {
+		return
+	}
+	c := acq.newClaim(acq.name.Key, acq.TTL, "", acq.Clock.Early(), 0)
+	c.Slot = &node.Slot{Name: acq.slot.name, Line: acq.name.Key, Number: slots.None, Limit: acq.terms.Limit}
+	acq.discard(c, acq.TTL, node.LeaveQueue, nil)
+}
+
+// trySlot is try for a slot: where nobody waits the first ask brings it, and else a ticket
+// in the same round trip.
+func (acq *acquisition) trySlot(ctx context.Context) (Grant, interval, *Failure) {
+	caller, position := &acq.slot.caller, acq.Queue.Position(acq.name)
+	switch {
+	case acq.terms.Barging:
+		g, r, f := acq.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
+		if r != nil && caller.Ended(r.Votes, r.Asks.Heard, acq.roll()) == slots.Again {
+			return g, atOnce, f
+		}
+		return g, afterPause, f
+	case position == quorum.NoTicket:
+		return acq.drawPlace(ctx)
+	}
+	acq.recallFirst()
+	acq.hearCall()
+	g, f := acq.bidSlot(ctx, position)
+	if f == nil {
+		return g, atOnce, nil
+	}
+	acq.hearCall()
+	if caller.Ended(acq.votes, acq.heard, acq.roll()) == slots.Again {
+		return g, atOnce, f
+	}
+	return g, untilCalled, f
+}
+
+// roll is a number at random, in [0, 1).
+func (acq *acquisition) roll() float64 { return acq.Share(acq.slot.name) }
+
+// hearCall takes in that nodes have called since the last ask.
+func (acq *acquisition) hearCall() {
+	if acq.hints != 0 {
+		acq.slot.caller.Hear(acq.Queue.Freed(acq.name))
+	}
+}
+
+// drawPlace asks for a slot without a place, and stands in line where that is refused.
+func (acq *acquisition) drawPlace(ctx context.Context) (Grant, interval, *Failure) {
+	caller := &acq.slot.caller
+	g, r, f := acq.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
+	if f == nil || f.Sentinel == nil {
+		return g, atOnce, f
+	}
+	switch caller.Ended(r.Votes, r.Asks.Heard, acq.roll()) {
+	case slots.Again:
+		return g, atOnce, f
+	case slots.Take: // that came to nothing
+		return g, afterPause, f
+	case slots.Rest:
+	}
+	position, ok := quorum.PositionOf(r.Votes, r.Asks.Heard)
+	if !ok {
+		return g, afterPause, f
+	}
+	if err := acq.join(ctx); err != nil {
+		return g, atOnce, acq.ended(acq.slot.name, err)
+	}
+	acq.Queue.Stand(acq.name, position)
+	return g, atOnce, f
+}
+
+// slotClaim is a fresh attempt to hold a slot.
+func (a *Acquirer) slotClaim(r *node.Round, name string, t *Terms, slot int, floor quorum.Token) *node.Claim {
+	c := a.newClaim(lua.SlotKey(name, slot), t.TTL, t.Label, r.Start, floor)
+	c.Slot = &node.Slot{Name: name, Line: lua.SlotsKey(name), Number: slot, Limit: t.Limit}
+	return c
+}
+
+// attemptSlot is attempt for a slot, without a place in line. It returns no round where it
+// sent none.
+func (a *Acquirer) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Grant, *node.Round, *Failure) {
+	if !a.Enter() {
+		return Grant{}, nil, a.ended(name, fault.ErrClosed)
+	}
+	w := a.Sleepers.Get()
+	defer a.Sleepers.Put(w)
+	r := node.NewRound(nil, len(a.Nodes), a.Clock.Start(), w)
+	r.Claim = a.slotClaim(r, name, t, slot, floor)
+	r.Asks = &node.Asks{Position: quorum.NoTicket, Heard: make([]quorum.Hearing, len(a.Nodes))}
+	if t.Barging {
+		r.Asks.Position = quorum.Barging
+	}
+	g, f := a.acquireRound(ctx, r, t.TTL, w)
+	return g, r, f
+}
+
+// bidSlot is bid for a slot.
+func (acq *acquisition) bidSlot(ctx context.Context, position int64) (Grant, *Failure) {
+	if !acq.Enter() {
+		return Grant{}, acq.ended(acq.slot.name, fault.ErrClosed)
+	}
+	r := node.NewRound(nil, len(acq.Nodes), acq.Clock.Start(), acq.waiter.Ready())
+	r.Claim = acq.slotClaim(r, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.roll()), acq.floor)
+	r.Claim.Stays = true
+	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	s, err := acq.gather(ctx, r)
+	if err == nil {
+		acq.ask(r, r.Others())
+	}
+	g, f := acq.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
+	acq.hints |= r.Unanswered()
+	acq.votes, acq.heard = r.Votes, r.Asks.Heard
+	acq.countKept()
+	return g, f
+}
+
+// tryToHoldSlot is Try of a slot: one attempt, and one more where the refusals show that
+// another slot is free on a quorum, and that nobody waits.
+func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Grant, error) {
+	return a.twice(ctx, func() (Grant, *Failure) {
+		caller := slots.New(t.Limit, a.lastSlot(key))
+		g, r, f := a.attemptSlot(ctx, key, &t, caller.Pick(a.Share(key)), 0)
+		if f == nil || r == nil || caller.Ended(r.Votes, r.Asks.Heard, a.Share(key)) != slots.Again {
+			return g, f
+		}
+		g, _, f = a.attemptSlot(ctx, key, &t, caller.Pick(0), 0)
+		return g, f
+	})
+}
+
+// lastSlot takes the slot that this Locker released last of such a name; slots.None: it
+// was taken.
+func (a *Acquirer) lastSlot(key string) int {
+	return int(a.released[stripeOf(key)].Swap(0)) + slots.None
+}
+
+// freeSlot ends a claim of a slot: it goes to nobody here, and the first in line is woken.
+func (a *Acquirer) freeSlot(c *node.Claim, lease time.Duration, r *node.Round) {
+	a.released[stripeOf(c.Slot.Name)].Store(int32(c.Slot.Number - slots.None)) //nolint:gosec // below 48
+	a.discard(c, lease, node.LeaveNothing, r)
+}

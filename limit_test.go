@@ -1,0 +1,401 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// slotKeys are the keys of slots, and of their lines, that are left on the nodes.
+func slotKeys(nodes *redlocktest.Cluster) (keys []string) {
+	for _, n := range nodes.Nodes() {
+		for _, key := range n.Keys() {
+			if strings.HasPrefix(key, "redlock:slot:") {
+				keys = append(keys, n.Name()+" "+key)
+			}
+		}
+	}
+	return append(keys, queueKeys(nodes)...)
+}
+
+// evals is how many scripts were called on the nodes.
+func evals(nodes *redlocktest.Cluster) (n int) {
+	for _, node := range nodes.Nodes() {
+		n += node.Calls("EVALSHA")
+	}
+	return n
+}
+
+// slotCount counts who holds at once.
+type slotCount struct {
+	t     *testing.T
+	limit int
+
+	mu     sync.Mutex // guards the fields below
+	held   map[int]bool
+	most   int
+	tokens map[int]redlock.Token // the largest of each slot
+}
+
+func newSlotCount(t *testing.T, limit int) *slotCount {
+	t.Helper()
+	return &slotCount{t: t, limit: limit, held: map[int]bool{}, tokens: map[int]redlock.Token{}}
+}
+
+func (c *slotCount) enter(lock *redlock.Lock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slot := lock.Slot()
+	if slot < 0 || slot >= c.limit {
+		c.t.Errorf("slot %d; want 0 to %d", slot, c.limit-1)
+	}
+	if c.held[slot] {
+		c.t.Errorf("two hold slot %d", slot)
+	}
+	if lock.Token() <= c.tokens[slot] {
+		c.t.Errorf("slot %d: token %d behind %d", slot, lock.Token(), c.tokens[slot])
+	}
+	c.held[slot], c.tokens[slot] = true, lock.Token()
+	if c.most = max(c.most, len(c.held)); c.most > c.limit {
+		c.t.Errorf("%d hold at once; want %d at most", c.most, c.limit)
+	}
+}
+
+// leave is called before the release.
+func (c *slotCount) leave(lock *redlock.Lock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := lock.Err(); err != nil {
+		c.t.Errorf("slot %d: %v", lock.Slot(), err)
+	}
+	delete(c.held, lock.Slot())
+}
+
+func TestNeverMoreThanTheLimitHoldAtOnce(t *testing.T) {
+	for _, c := range []struct{ nodes, limit int }{{1, 2}, {3, 1}, {3, 2}, {5, 2}, {5, 3}, {4, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			first, nodes := newLocker(t, c.nodes)
+			lockers := []*redlock.Locker{first, separateLocker(t, nodes), separateLocker(t, nodes), separateLocker(t, nodes)}
+			holders := newSlotCount(t, c.limit)
+			var all sync.WaitGroup
+			for i, l := range lockers {
+				for g := range 4 {
+					rnd := rand.New(rand.NewPCG(uint64(i), uint64(g)))
+					all.Go(func() {
+						for range 6 {
+							time.Sleep(time.Duration(rnd.IntN(10)) * time.Millisecond)
+							lock, err := l.Acquire(t.Context(), "pool", redlock.WithLimit(c.limit))
+							if err != nil {
+								t.Errorf("Acquire: %v", err)
+								return
+							}
+							holders.enter(lock)
+							time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
+							holders.leave(lock)
+							if err := lock.Release(t.Context()); err != nil {
+								t.Errorf("Release: %v", err)
+							}
+						}
+					})
+				}
+			}
+			began := time.Now()
+			all.Wait()
+			if holders.most != c.limit {
+				t.Errorf("%+v: at most %d held at once; want %d, as so many wanted", c, holders.most, c.limit)
+			}
+			// 96 holds of 10 ms on the average, and nothing between them takes long.
+			if took := time.Since(began); took > 2*96*10*time.Millisecond/time.Duration(c.limit)+time.Second {
+				t.Errorf("%+v: it took %v", c, took)
+			}
+			synctest.Wait()
+			if left := slotKeys(nodes); len(left) > 0 {
+				t.Errorf("%+v: left: %q", c, left)
+			}
+		})
+	}
+}
+
+func TestThreeOnThreeNodesDoNotHoldTwoSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a count on each node would let them
+		_, nodes := newLocker(t, 3)
+		var held []*redlock.Lock
+		for i := range 3 {
+			l := separateLocker(t, nodes)
+			nodes.Node((i + 2) % 3).Intercept(func([]string) redlocktest.Verdict { return redlocktest.LoseRequest() })
+			if lock, err := l.TryAcquire(t.Context(), "pool", redlock.WithLimit(2)); err == nil {
+				held = append(held, lock)
+			} else if !errors.Is(err, redlock.ErrNotAcquired) {
+				t.Errorf("TryAcquire %d: got %v; want ErrNotAcquired", i, err)
+			}
+			nodes.Node((i + 2) % 3).Intercept(nil)
+		}
+		if len(held) != 2 || held[0].Slot() == held[1].Slot() {
+			t.Errorf("%d hold; want two, of different slots", len(held))
+		}
+	})
+}
+
+func TestAFreedSlotGoesToWhoeverStoodLongestInLine(t *testing.T) {
+	for _, n := range []int{1, 3, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, n)
+			limit := redlock.WithLimit(2)
+			held := []*redlock.Lock{mustAcquire(t, l, "orders/42", limit), mustAcquire(t, l, "orders/42", limit)}
+			var next []<-chan gained
+			for range 4 {
+				next = append(next, wants(t, separateLocker(t, nodes), limit))
+				time.Sleep(100 * time.Millisecond)
+			}
+			for i, from := range next {
+				time.Sleep(5 * time.Second)
+				released := time.Now()
+				mustRelease(t, held[i])
+				g := got(t, from)
+				if d := g.at.Sub(released); d != 0 {
+					t.Errorf("%d nodes: number %d had it %v after the release; want at once", n, i, d)
+				}
+				held = append(held, g.lock)
+				for k, later := range next[i+1:] {
+					select {
+					case <-later:
+						t.Errorf("%d nodes: number %d overtook", n, i+1+k)
+					default:
+					}
+				}
+			}
+			mustRelease(t, held[4])
+			mustRelease(t, held[5])
+			synctest.Wait()
+			if left := slotKeys(nodes); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+func TestTwoSlotsThatAreFreedTogetherGoToTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		limit := redlock.WithLimit(3)
+		var held []*redlock.Lock
+		for range 3 {
+			held = append(held, mustAcquire(t, l, "orders/42", limit))
+		}
+		var next []<-chan gained
+		for range 3 {
+			next = append(next, wants(t, separateLocker(t, nodes), limit))
+		}
+		released := time.Now()
+		for _, lock := range held {
+			go func() { _ = lock.Release(t.Context()) }()
+		}
+		for i, from := range next {
+			if g := got(t, from); g.at.Sub(released) != 0 {
+				t.Errorf("number %d had it after %v; want at once: who holds leaves the line, and so wakes the next", i, g.at.Sub(released))
+			}
+		}
+	})
+}
+
+func TestADeadHoldersSlotComesBackWithItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := newLocker(t, 5)
+		clients := nodes.NewClients()
+		dead := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...), redlock.WithoutMembership())
+		warm(t, dead)
+		limit := redlock.WithLimit(2)
+		lock := mustAcquire(t, dead, "orders/42", limit)
+		_ = mustAcquire(t, separateLocker(t, nodes), "orders/42", limit)
+		next := wants(t, separateLocker(t, nodes), limit)
+		granted := time.Now()
+		closeAll(clients)
+		g := got(t, next)
+		if took := g.at.Sub(granted); took > redlock.DefaultTTL+50*time.Millisecond {
+			t.Errorf("the next had it after %v; want with the lease, after %v", took, redlock.DefaultTTL)
+		}
+		if g.lock.Slot() != lock.Slot() {
+			t.Errorf("the next has slot %d; want that of the dead holder, %d", g.lock.Slot(), lock.Slot())
+		}
+	})
+}
+
+func TestADeadFirstInLineDelaysTheNextByALookAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		limit := redlock.WithLimit(1)
+		lock := mustAcquire(t, l, "orders/42", limit)
+		clients := nodes.NewClients()
+		dead := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...), redlock.WithoutMembership())
+		warm(t, dead)
+		go func() { _, _ = dead.Acquire(t.Context(), "orders/42", limit) }()
+		synctest.Wait()
+		next := wants(t, separateLocker(t, nodes), limit)
+		time.Sleep(time.Minute)
+		closeAll(clients)
+		released := time.Now()
+		mustRelease(t, lock)
+		if took := got(t, next).at.Sub(released); took > 1200*time.Millisecond {
+			t.Errorf("the next had it after %v; want within the 700 ms of a sign of life that a call leaves, and a look", took)
+		}
+	})
+}
+
+func TestWhoGoesLeavesNothingInTheSlotsLine(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3)
+			limit := redlock.WithLimit(1)
+			lock := mustAcquire(t, l, "orders/42", limit)
+			leaver := separateLocker(t, nodes)
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := leaver.Acquire(ctx, "orders/42", limit)
+				failed <- err
+			}()
+			synctest.Wait()
+			if got := len(queueKeys(nodes)); got != 3 {
+				t.Fatalf("%d nodes have a line; want 3", got)
+			}
+			want := context.Canceled
+			if closes {
+				want = redlock.ErrClosed
+				must(t, leaver.Close())
+			}
+			cancel()
+			if err := <-failed; !errors.Is(err, want) || !strings.Contains(err.Error(), "orders/42") || strings.Contains(err.Error(), "redlock:slot") {
+				t.Errorf("got %v; want %v of orders/42", err, want)
+			}
+			synctest.Wait()
+			if left := queueKeys(nodes); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+			mustRelease(t, lock)
+			synctest.Wait()
+			if left := slotKeys(nodes); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+func TestTryAcquireTakesAFreeSlotAndNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		limit := redlock.WithLimit(3)
+		began := time.Now()
+		var held []*redlock.Lock
+		for i := range 3 { // by one Locker, and others: what is free is found by the second round
+			from := []*redlock.Locker{l, separateLocker(t, nodes)}[i%2]
+			lock, err := from.TryAcquire(t.Context(), "orders/42", limit)
+			if err != nil {
+				t.Fatalf("TryAcquire %d: %v", i, err)
+			}
+			held = append(held, lock)
+		}
+		wantTaken(t, "all slots are held", l, limit)
+		next := wants(t, separateLocker(t, nodes), limit)
+		mustRelease(t, held[1])
+		g := got(t, next)
+		wantTaken(t, "all slots are held again", l, limit)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v; want no time", took)
+		}
+		mustRelease(t, g.lock)
+		if lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithLimit(3), redlock.WithBarging()); err != nil {
+			t.Errorf("barging: %v", err)
+		} else {
+			mustRelease(t, lock)
+		}
+		mustRelease(t, held[0])
+		mustRelease(t, held[2])
+		synctest.Wait()
+		if left := slotKeys(nodes); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+func TestASlotIsALockForItsHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		limit := redlock.WithLimit(1)
+		plain := mustAcquire(t, l, "orders/42") // does not exclude it
+		lock := mustAcquire(t, separateLocker(t, nodes), "orders/42", limit)
+		if plain.Slot() != -1 || lock.Slot() != 0 || lock.Resource() != "orders/42" {
+			t.Errorf("slots %d and %d, resource %q; want -1, 0, orders/42", plain.Slot(), lock.Slot(), lock.Resource())
+		}
+		time.Sleep(time.Minute)
+		must(t, lock.Err())
+		must(t, lock.Extend(t.Context(), 20*time.Second))
+		if left := lock.Remaining(); left < 19*time.Second {
+			t.Errorf("%v remain; want nearly 20 s", left)
+		}
+		nodes.Node(0).Miniredis().Del("redlock:slot:0:orders/42")
+		time.Sleep(10 * time.Second)
+		if !nodes.Node(0).Miniredis().Exists("redlock:slot:0:orders/42") {
+			t.Error("a renewal did not put the slot back")
+		}
+		nodes.Node(1).Miniredis().Del("redlock:slot:0:orders/42")
+		nodes.Node(2).Miniredis().Del("redlock:slot:0:orders/42")
+		nodes.Node(0).Miniredis().Del("redlock:slot:0:orders/42")
+		<-lock.Done()
+		if err := lock.Err(); !errors.Is(err, redlock.ErrLost) {
+			t.Errorf("got %v; want ErrLost", err)
+		}
+		wantTaken(t, "beside the plain lock", separateLocker(t, nodes))
+	})
+}
+
+func TestALimitThatCanNotBeIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		calls := evals(nodes)
+		long := strings.Repeat("x", redlock.MaxResourceLength-16)
+		try := func(name string, opts ...redlock.AcquireOption) error {
+			_, err := l.TryAcquire(t.Context(), name, opts...)
+			return err
+		}
+		for _, c := range []struct {
+			what string
+			err  error
+			want error
+			says string
+		}{
+			{"0", try("pool", redlock.WithLimit(0)), redlock.ErrInvalidOption, "WithLimit 0: give 1 to 48"},
+			{"-1", try("pool", redlock.WithLimit(-1)), redlock.ErrInvalidOption, "WithLimit -1"},
+			{"49", try("pool", redlock.WithLimit(49)), redlock.ErrInvalidOption, "WithLimit 49"},
+			{"shared", try("pool", redlock.WithLimit(2), redlock.WithShared()), redlock.ErrInvalidOption, "WithShared"},
+			{"reentry", try("pool", redlock.WithReentry(), redlock.WithLimit(2)), redlock.ErrInvalidOption, "WithReentry"},
+			{"a long name", try(long+"x", redlock.WithLimit(2)), redlock.ErrInvalidResource, "WithLimit"},
+			{"a slot's key", try("redlock:slot:0:pool"), redlock.ErrInvalidResource, "library's own"},
+			{"the line's key", try("redlock:slots:pool", redlock.WithLimit(2)), redlock.ErrInvalidResource, "library's own"},
+			{"a set", func() error {
+				_, err := l.AcquireAll(t.Context(), []string{"a", "b"}, redlock.WithLimit(2))
+				return err
+			}(), redlock.ErrInvalidOption, "WithLimit"},
+			{"a campaign", l.Campaign(t.Context(), "a", func(context.Context, *redlock.Lock) error { return nil }, redlock.WithLimit(2)), redlock.ErrInvalidOption, "WithLimit"},
+		} {
+			if !errors.Is(c.err, c.want) || !strings.Contains(c.err.Error(), c.says) {
+				t.Errorf("%s: got %v; want %v that says %q", c.what, c.err, c.want, c.says)
+			}
+		}
+		if sent := evals(nodes) - calls; sent != 0 {
+			t.Errorf("%d commands were sent; want none", sent)
+		}
+		for _, opts := range [][]redlock.AcquireOption{{redlock.WithLimit(48)}, {redlock.WithLimit(1)}} {
+			lock, err := l.TryAcquire(t.Context(), long, opts...)
+			must(t, err)
+			mustRelease(t, lock)
+		}
+	})
+}
