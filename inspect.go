@@ -35,7 +35,10 @@ type NodeInspection struct {
 	Remaining time.Duration // of the lease, of a shared name of the last one; negative: a key without an end
 	Token     Token         // the largest given on the resource's stripe: the holder's, or a later one of a name that shares the stripe; of a shared name, the number that its sharers have here
 	Waiting   []string      // the ids of the Lockers that stand in line here, to hold it or to share it, and give signs of life, the next one first
-	Err       error         // why the node said nothing
+	Slots     []SlotHolder  // who holds a slot of it here (WithLimit), by their numbers
+	// SlotsWaiting are the ids of the Lockers that stand in line here for a slot, as Waiting.
+	SlotsWaiting []string
+	Err          error // why the node said nothing
 }
 
 // Sharer is one of those who share a resource.
@@ -174,6 +177,7 @@ func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
 	}
 	if in.Err == nil {
 		in.Waiting = inLine(ctx, n, key)
+		readSlots(ctx, n, key, &in)
 	}
 	return in
 }

@@ -27,7 +27,9 @@ does on a quorum of nodes (with --json: their ids, the next one first); and a ve
 
 Of a shared key each who shares it follows, with what remains of its own lease by a
 quorum and the number of nodes that show it. In the table LEFT is that of the last one,
-and TOKEN the number that those who share it have on the node.
+and TOKEN the number that those who share it have on the node. Of a key that several hold
+by slots (WithLimit in the library), the slots that a quorum shows follow, and how many
+stand in line for one; the verdict says nothing of them.
 
 It changes nothing. Exit status 69 if a verdict is unknown. With --json, one line a key.`,
 		define: func(fs *flag.FlagSet) action {
@@ -59,7 +61,11 @@ type keyStatus struct {
 	Holder  string      `json:"holder,omitempty"`
 	Sharers []sharer    `json:"sharers,omitempty"` // on a quorum of nodes
 	Waiting int         `json:"waiting"`           // in line on a quorum of nodes
-	ByNode  []nodeShows `json:"by_node"`
+	Slots   []slotShows `json:"slots,omitempty"`   // that are held on a quorum of nodes
+	// SlotsWaiting stand in line for a slot, on a quorum of nodes.
+	SlotsWaiting int `json:"slots_waiting,omitempty"`
+
+	ByNode []nodeShows `json:"by_node"`
 }
 
 // sharer is one of those who share a key, on a quorum of nodes or on one.
@@ -170,6 +176,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		s.Sharers = append(s.Sharers, sharer{one.Owner, milliseconds(one.Remaining), on[one.Owner], one.Remaining})
 	}
 	s.Waiting = inLine(in)
+	s.Slots, s.SlotsWaiting = slotsOf(in)
 	return s
 }
 
@@ -201,6 +208,7 @@ func (s keyStatus) print(p *page) {
 		rows = append(rows, n.row())
 	}
 	p.table(rows)
+	defer s.printSlots(p)
 	if len(s.Sharers) == 0 {
 		return
 	}
