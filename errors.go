@@ -13,7 +13,8 @@ var (
 	ErrNotAcquired = fault.ErrNotAcquired
 	// ErrNoQuorum: fewer than a quorum of nodes answered, so nobody can say.
 	ErrNoQuorum = fault.ErrNoQuorum
-	// ErrNotHeld: the lock had already ended. It is joined with the cause.
+	// ErrNotHeld: the lock had already ended. It is joined with the cause. Of Revoke: nobody
+	// holds the lock.
 	ErrNotHeld = errors.New("redlock: not held")
 	// ErrLost: the lock ended because its validity did, or because the nodes that
 	// answered no longer hold it for us.
@@ -40,6 +41,9 @@ var (
 	// ErrForeign: under the name of an election stands what no client of this library
 	// wrote: another lock client's value, or another program's data.
 	ErrForeign = errors.New("redlock: held by no client of this library")
+	// ErrNotRevocable: somebody holds the lock who can't be asked to give it up: it was taken
+	// without WithRevocation, or by no client of this library.
+	ErrNotRevocable = errors.New("redlock: can't be asked for")
 	// ErrMisconfigured: a node refuses for a reason that waiting does not mend:
 	// credentials, rights, certificates, a server without INFO or in cluster
 	// mode, one server listed twice.

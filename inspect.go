@@ -29,7 +29,8 @@ type Inspection struct {
 // NodeInspection is what one node says of one resource.
 type NodeInspection struct {
 	Name      string
-	Owner     string        // the owner value that holds it alone; empty: nobody does
+	Owner     string        // the owner value that holds it alone, without the mark of WithRevocation; empty: nobody does
+	Revocable bool          // who holds it alone can be asked to give it up (Locker.Revoke)
 	Shared    bool          // it is shared here (WithShared)
 	Sharers   []Sharer      // who shares it here, in the order in which their leases end
 	Remaining time.Duration // of the lease, of a shared name of the last one; negative: a key without an end
@@ -43,8 +44,9 @@ type NodeInspection struct {
 
 // Sharer is one of those who share a resource.
 type Sharer struct {
-	Owner     string        // its owner value
+	Owner     string        // its owner value, without the mark of WithRevocation
 	Remaining time.Duration // of its own lease
+	Revocable bool          // it can be asked to give it up (Locker.Revoke)
 }
 
 // Holder returns the owner value that a quorum of nodes shows, and whether one
@@ -67,17 +69,17 @@ func (i Inspection) Holder() (owner string, held bool) {
 // Sharers returns who shares the resource on a quorum of nodes, in the order in which
 // their leases end. What remains of each is what a quorum shows at least.
 func (i Inspection) Sharers() []Sharer {
-	on := map[string][]time.Duration{}
+	on, revocable := map[string][]time.Duration{}, map[string]bool{}
 	for _, n := range i.Nodes {
 		for _, s := range n.Sharers {
-			on[s.Owner] = append(on[s.Owner], s.Remaining)
+			on[s.Owner], revocable[s.Owner] = append(on[s.Owner], s.Remaining), s.Revocable
 		}
 	}
 	var sharers []Sharer
 	for owner, left := range on {
 		if len(left) >= i.Quorum {
 			slices.Sort(left)
-			sharers = append(sharers, Sharer{owner, left[len(left)-i.Quorum]})
+			sharers = append(sharers, Sharer{owner, left[len(left)-i.Quorum], revocable[owner]})
 		}
 	}
 	slices.SortFunc(sharers, func(a, b Sharer) int {
@@ -104,6 +106,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 	defer l.acquirer.Settled()
 	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
 	l.look(ctx, &in)
+	in.unmark()
 	answered := 0
 	votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))
 	for i, n := range in.Nodes {
@@ -116,6 +119,20 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 		return in, quorumError("inspect", resource, ErrNoQuorum, nil, l.names, votes, causes)
 	}
 	return in, nil
+}
+
+// unmark takes the marks of WithRevocation out of the owner values.
+func (i *Inspection) unmark() {
+	for k := range i.Nodes {
+		n := &i.Nodes[k]
+		_, n.Revocable = lua.LockerOf(n.Owner)
+		n.Owner = lua.Unmarked(n.Owner)
+		for j := range n.Sharers {
+			s := &n.Sharers[j]
+			_, s.Revocable = lua.LockerOf(s.Owner)
+			s.Owner = lua.Unmarked(s.Owner)
+		}
+	}
 }
 
 // look asks all nodes at once. Its own timer and ctx bound the wait, not the
@@ -240,7 +257,7 @@ func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspecti
 	for _, m := range found[1:] {
 		remaining := time.Duration(int64(m.Score)-now.Val().UnixMilli()) * time.Millisecond
 		if owner, ok := m.Member.(string); ok && remaining >= 0 { // else it has ended, and is not removed yet
-			in.Sharers = append(in.Sharers, Sharer{owner, remaining})
+			in.Sharers = append(in.Sharers, Sharer{Owner: owner, Remaining: remaining})
 		}
 	}
 	return nil

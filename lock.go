@@ -27,6 +27,7 @@ type Lock struct {
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
 	since    clock.Instant   // when it was known to be held
 	fixed    bool            // its lease is not lengthened by renewals
+	revoked  chan struct{}   // closed once it was asked for; nil: it can't be
 
 	mu       sync.Mutex // guards the fields below
 	ttl      time.Duration
@@ -63,7 +64,12 @@ func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *
 	if !g.Claim.Shared {
 		l.queue.CountHold(g.Claim.Key)
 	}
+	if t.revocable {
+		lock.revoked = l.revocable.begin(g.Claim.Owner)
+		l.presence.Listen() //nolint:contextcheck // it outlives the hold
+	}
 	if !l.scheduler.add(lock, lock.begun(t, g.Asked)) {
+		lock.unlist()
 		l.acquirer.GiveBack(g.Claim, t.ttl)
 		t.call.failed++
 		err := fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
@@ -461,6 +467,7 @@ func (l *Lock) end(cause error, r *node.Round) bool {
 	l.cause = cause
 	l.tellEnd(now)
 	l.locker.scheduler.remove(l)
+	l.unlist()
 	l.locker.acquirer.HandOn(l.claim, l.asked, errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold), r)
 	cancel := l.cancel
 	l.mu.Unlock()
@@ -468,6 +475,13 @@ func (l *Lock) end(cause error, r *node.Round) bool {
 		cancel(cause)
 	}
 	return true
+}
+
+// unlist has the lock be none that can be asked for.
+func (l *Lock) unlist() {
+	if l.revoked != nil {
+		l.locker.revocable.end(l.claim.Owner)
+	}
 }
 
 // lease is the TTL of the next renewal. A fixed lease is confirmed for what is left

@@ -21,6 +21,7 @@ type MultiLock struct {
 	locks     []*Lock                 // in the order of the set
 	ctx       context.Context         //nolint:containedctx // what Context returns
 	cancel    context.CancelCauseFunc // of ctx
+	revoked   chan struct{}           // closed once one of the locks was asked for; nil: none can be
 
 	mu    sync.Mutex // guards the fields below
 	cause error      // why it ended; nil: it has not
@@ -36,7 +37,23 @@ func newMultiLock(values context.Context, c *setCall) *MultiLock {
 	for _, lock := range m.locks {
 		m.stops = append(m.stops, context.AfterFunc(lock.Context(), func() { _ = m.Err() }))
 	}
+	m.listen()
 	return m
+}
+
+// listen has Revoked close with that of the first of the locks; mu is held.
+func (m *MultiLock) listen() {
+	var once sync.Once
+	for _, lock := range m.locks {
+		if lock.Revoked() == nil {
+			continue
+		}
+		if m.revoked == nil {
+			m.revoked = make(chan struct{})
+		}
+		stop := m.locker.revocable.also(lock.claim.Owner, m, func() { once.Do(func() { close(m.revoked) }) })
+		m.stops = append(m.stops, stop)
+	}
 }
 
 // carryAll puts the tokens into a context, and the holds that are shared.

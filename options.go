@@ -71,8 +71,10 @@ type terms struct {
 	limited bool
 	limit   int // with limited: how many may hold the name
 	value   string
-	label   string // the value, as it stands in the owner value
-	call    call
+	label   string // the value, as it stands in the owner value, behind the mark of revocable
+
+	revocable bool
+	call      call
 }
 
 // call is how far the call has come that the terms are of: for its events.
@@ -95,6 +97,7 @@ type config struct {
 	turns        int
 	prefix       string
 	holder       string
+	process      string // the id under which the Locker waits, and is asked for holds
 	names        []string
 	observers    []func(Event)
 	recorder     *recorder // of the Locker that is made of it
@@ -299,6 +302,7 @@ func (c *config) validate(nodes int) error {
 	wrong(c.closeTimeout <= 0, "WithCloseTimeout %v: give a positive duration", c.closeTimeout)
 	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
 	wrong(len(c.holder) > maxLabel || !fault.IsText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
+	wrong(lua.EndsInMark(c.holder), "WithHolder: it ends as the mark of WithRevocation does: put something behind it")
 	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
 	if c.names != nil {
 		wrong(len(c.names) != nodes, "WithNodeNames gives %d names for %d nodes", len(c.names), nodes)
@@ -319,6 +323,9 @@ func (c *config) with(opts []AcquireOption) (terms, error) {
 		o.applyAcquire(&t)
 	}
 	t.label = lua.ValueLabel(t.value)
+	if t.revocable {
+		t.label = lua.RevocationMark(c.process) + t.label
+	}
 	return t, t.validate(c)
 }
 

@@ -38,7 +38,8 @@ type Locker struct {
 	scheduler *scheduler
 	clocks    *node.ClockWatch
 	sleepers  *node.Sleepers
-	looks     sync.WaitGroup // calls to nodes of Inspect, Campaign and Observe
+	looks     sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke
+	revocable *revocable
 	watcher   *observe.Watcher
 	closing   chan struct{}
 	own       []io.Closer // the clients that Open built
@@ -71,7 +72,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &Locker{
-		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}),
+		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}), revocable: newRevocable(),
 	}
 	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
 	l.sleepers = node.NewSleepers(l.clock)
@@ -81,6 +82,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.tracker = membership.NewTracker(membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
 	siblings := node.NewSiblings(names, cfg.drift, hints)
 	forNodes := l.nodeConfig(cfg.chance.ID())
+	l.cfg.process = forNodes.Process
 	for i, client := range nodes {
 		l.nodes = append(l.nodes, node.New(i, names[i], client, forNodes, l.clock, siblings, l.tracker, seen))
 	}
@@ -90,7 +92,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.clocks = node.NewClockWatch(l.nodes, l.clock, func() bool { return l.scheduler.busy() || l.presence.Busy() })
 	l.presence = queue.NewPresence(queue.Config{
 		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing,
-		Watch: l.clocks.Start, Leave: l.leaveLine,
+		Watch: l.clocks.Start, Leave: l.leaveLine, Asked: l.revocable.hear,
 	}, l.queue)
 	l.acquirer = acquire.New(acquire.Config{
 		Nodes: l.nodes, Clock: l.clock, Hints: hints, Tracker: l.tracker, Queue: l.queue, Presence: l.presence, Sleepers: l.sleepers, Chance: cfg.chance,

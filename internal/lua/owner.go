@@ -9,6 +9,55 @@ import (
 // version 4 as text.
 const RandomLength = 36
 
+// idLength is how long a Locker's id is: the 128 bits of a UUID as unpadded base64url.
+const idLength = 22
+
+// RevocationMark is how the owner value of a hold that can be asked for tells which
+// Locker is to be asked. It stands right behind that one's label, before a value: older
+// clients then read the value as it is.
+func RevocationMark(id string) string { return "~" + id + "~" }
+
+// LockerOf is the id of the Locker that the owner's hold can be asked of; false: it can't
+// be asked for, or is no owner value of this library's.
+func LockerOf(owner string) (id string, ok bool) {
+	label, _, found := parts(owner)
+	if !found || !EndsInMark(label) {
+		return "", false
+	}
+	return label[len(label)-1-idLength : len(label)-1], true
+}
+
+// Unmarked is the owner value without the mark of one that can be asked for.
+func Unmarked(owner string) string {
+	label, _, found := parts(owner)
+	if !found || !EndsInMark(label) {
+		return owner
+	}
+	return withoutMark(label) + owner[len(label):]
+}
+
+// EndsInMark tells whether a label ends in what RevocationMark makes.
+func EndsInMark(label string) bool {
+	at := len(label) - len("~~") - idLength
+	if at < 0 || label[at] != '~' || label[len(label)-1] != '~' {
+		return false
+	}
+	for _, c := range []byte(label[at+1 : len(label)-1]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutMark is the label without its mark, if it ends in one.
+func withoutMark(label string) string {
+	if !EndsInMark(label) {
+		return label
+	}
+	return label[:len(label)-len("~~")-idLength]
+}
+
 // ValueLabel is how a hold's value stands in the owner value, between the label of its
 // Locker and the random part: followed by its length, since both are any text.
 func ValueLabel(value string) string {
@@ -22,18 +71,28 @@ func ValueLabel(value string) string {
 // where it was made with none. It returns false where this is no owner value of this
 // library's: another lock client's, or no lock at all.
 func ValueOf(owner string) (value string, ours bool) {
+	label, value, ours := parts(owner)
+	if value == "" {
+		value = withoutMark(label)
+	}
+	return value, ours
+}
+
+// parts takes an owner value apart: the label of its Locker, with the mark if it has one,
+// and the value; false: it is none of this library's.
+func parts(owner string) (label, value string, ours bool) {
 	at := len(owner) - RandomLength
 	if at < 0 || !isRandom(owner[at:]) {
-		return "", false
+		return "", "", false
 	}
-	label := owner[:at]
+	label = owner[:at]
 	text, found := strings.CutSuffix(label, "#")
 	if i := strings.LastIndexByte(text, '#'); found && i >= 0 {
 		if n, err := strconv.ParseUint(text[i+1:], 10, 16); err == nil && int(n) <= i {
-			return text[i-int(n) : i], true
+			return text[:i-int(n)], text[i-int(n) : i], true
 		}
 	}
-	return label, true
+	return label, "", true
 }
 
 // isRandom tells whether s, of RandomLength bytes, is a UUID of version 4.

@@ -34,3 +34,47 @@ func TestWhatEndsOtherwiseIsNoOwnerValue(t *testing.T) {
 		}
 	}
 }
+
+func TestAMarkSaysWhomToAsk(t *testing.T) {
+	const id = "AbCdEfGhIjKlMnOpQr_-09"
+	mark := lua.RevocationMark(id)
+	for _, holder := range []string{"", "web-1/", "~", "a~b~", "x#1", "~" + id} {
+		for _, value := range []string{"", "10.0.0.7:8080", "~", mark, "a" + mark} {
+			plain := holder + lua.ValueLabel(value) + random
+			owner := holder + mark + lua.ValueLabel(value) + random
+			if got, ok := lua.LockerOf(owner); !ok || got != id {
+				t.Errorf("%q: got the Locker %q, %v; want %q", owner, got, ok, id)
+			}
+			if got, ok := lua.LockerOf(plain); ok {
+				t.Errorf("%q: got the Locker %q; want none", plain, got)
+			}
+			if got := lua.Unmarked(owner); got != plain {
+				t.Errorf("%q without its mark: got %q; want %q", owner, got, plain)
+			}
+			if got := lua.Unmarked(plain); got != plain {
+				t.Errorf("%q: got %q; want it as it is", plain, got)
+			}
+			got, _ := lua.ValueOf(owner)
+			if want, _ := lua.ValueOf(plain); got != want {
+				t.Errorf("%q: got the value %q; want %q", owner, got, want)
+			}
+		}
+	}
+	for _, foreign := range []string{"", mark, mark + "x", mark + random + "x"} {
+		if got, ok := lua.LockerOf(foreign); ok || lua.Unmarked(foreign) != foreign {
+			t.Errorf("%q: got the Locker %q; want none", foreign, got)
+		}
+	}
+}
+
+func TestAMarkIsKnownByItsForm(t *testing.T) {
+	const id = "AbCdEfGhIjKlMnOpQr_-09"
+	for label, want := range map[string]bool{
+		"~" + id + "~": true, "x~" + id + "~": true,
+		"": false, "~~": false, "~" + id: false, id + "~": false, "~" + id + "x~": false, "~" + id[1:] + "~": false, "~" + id[1:] + ".~": false,
+	} {
+		if got := lua.EndsInMark(label); got != want {
+			t.Errorf("%q: got %v; want %v", label, got, want)
+		}
+	}
+}

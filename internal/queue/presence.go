@@ -45,6 +45,7 @@ type Config struct {
 	Closing <-chan struct{}
 	Watch   func()                                            // has the nodes' clocks watched while anybody waits
 	Leave   func(key string, shared bool, nodes []*node.Node) // takes the process's entry for a name off these nodes, of that kind
+	Asked   func(message string) bool                         // takes in a message that asks for a hold; false: it is none, or of no hold; nil: none ever is
 }
 
 // NewPresence makes the presence of a Locker; nothing runs before the first wait.
@@ -68,15 +69,7 @@ func (w *Presence) Join(ctx context.Context) error {
 			w.beats[i] = w.cfg.Clock.Early()
 		}
 	}
-	if !w.started && !w.closed {
-		w.started = true
-		var inner context.Context
-		inner, w.hangUp = context.WithCancel(context.Background()) // it outlives whoever waits first
-		for _, s := range w.subs {
-			go s.Run(inner) //nolint:contextcheck // it keeps nothing of that context
-		}
-		go w.run()
-	}
+	w.open() //nolint:contextcheck // it outlives whoever waits first
 	closed := w.closed
 	w.mu.Unlock()
 	if closed {
@@ -87,6 +80,20 @@ func (w *Presence) Join(ctx context.Context) error {
 		w.signal()
 	}
 	return w.settled(ctx)
+}
+
+// open subscribes, the first time; mu is held.
+func (w *Presence) open() {
+	if w.started || w.closed {
+		return
+	}
+	w.started = true
+	var inner context.Context
+	inner, w.hangUp = context.WithCancel(context.Background())
+	for _, s := range w.subs {
+		go s.Run(inner)
+	}
+	go w.run()
 }
 
 // settled waits until every node has said that it will call, or a node timeout
@@ -156,6 +163,8 @@ func (w *Presence) Hear(i int, key string) {
 			return
 		}
 		key = p.Name
+	} else if w.asked(key) {
+		return
 	}
 	key = w.queue.freed(key)
 	if len(key) <= lua.MaxKeyLength {
@@ -167,7 +176,7 @@ func (w *Presence) Hear(i int, key string) {
 // may have called in vain.
 func (w *Presence) renewed(i int) {
 	w.mu.Lock()
-	if now := w.cfg.Clock.Early(); w.beats[i] > now {
+	if now := w.cfg.Clock.Early(); w.beats[i] > now && w.waiting > 0 {
 		w.beats[i] = now
 		w.signal()
 	}

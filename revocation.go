@@ -1,0 +1,258 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/revocation"
+)
+
+// WithRevocation takes a hold that others can ask for, by Locker.Revoke: Lock.Revoked
+// closes then, and the holder decides what it does. Works for every kind of hold, and costs
+// a plain one nothing.
+//
+// The owner value has a mark that says which Locker is to be asked. It is behind
+// WithHolder's label, and Inspect and Observe show the label and the value without it. A
+// Locker that has taken such a hold keeps one more connection to each node, as after a
+// wait in line, until it is closed. With WithReentry it is the first acquire of a hold
+// that decides.
+func WithRevocation() AcquireOption { return acquireOption(func(t *terms) { t.revocable = true }) }
+
+// Revoked returns a channel that closes once the hold was asked for (Locker.Revoke); nil,
+// which never does, without WithRevocation. The hold goes on: whoever has it ends what it
+// does and releases, or goes on, and nothing is done to it then. The channel does not close
+// when the hold ends: wait for Done as well. All handles of a hold (WithReentry) have the
+// same.
+//
+// It is a request that a network carried, and anybody who may publish on the nodes can
+// make it: let nothing depend on it that must happen.
+func (l *Lock) Revoked() <-chan struct{} {
+	if l.shared != nil {
+		return l.shared.lock.Revoked()
+	}
+	return l.revoked
+}
+
+// Revoked returns a channel that closes once one of the names was asked for, as
+// Lock.Revoked does; nil if none of them can be. Where one was asked for while AcquireAll
+// still waited for others, it is closed from the start.
+func (m *MultiLock) Revoked() <-chan struct{} { return m.revoked }
+
+// Revoke asks whoever holds resource to give it up, alone or beside others, where the hold
+// was taken WithRevocation; and blocks until none of them holds it any more, or ctx is
+// done. They decide: nothing takes a lock away from its holder while that trusts in it, so
+// give ctx a deadline. Who takes the lock meanwhile is not asked, and the name need not be
+// free when Revoke returns: to have it, acquire it, which may wait at the same time.
+//
+// The request names the holds that are there when the call begins, by their owner values.
+// So one that comes late, twice, or from a forger reaches the hold that it names, or none.
+// It is sent to all nodes, and again once a second. The nodes are looked at meanwhile, more
+// often at first.
+//
+// It returns nil when a quorum of nodes shows that none of those who were asked holds.
+// ErrNotHeld: nobody holds. ErrNotRevocable: somebody holds who can't be asked, without the
+// option or through another program; nobody was asked then, also where others could be.
+// A *QuorumError with ErrNoQuorum: too few nodes that may vote answered, so nobody can say
+// who holds. Once somebody was asked, that is no reason to end. When ctx ends, it returns
+// ctx's error, joined with that one where it holds; and when the Locker is closed,
+// ErrClosed. ErrInvalidResource is returned before anything is sent.
+//
+// What was sent may reach a holder after Revoke has returned.
+func (l *Locker) Revoke(ctx context.Context, resource string) error {
+	_, key, err := l.request("revoke", resource, nil)
+	if err != nil {
+		return err
+	}
+	if !l.acquirer.Enter() {
+		return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), ErrClosed)
+	}
+	defer l.acquirer.Settled()
+	c := revokeCall{locker: l, resource: resource, keys: holdKeys(key)}
+	if err := c.run(ctx); err != nil {
+		var silent *QuorumError
+		if errors.As(err, &silent) && err == error(silent) { //nolint:errorlint // it says all by itself
+			return err
+		}
+		return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), err)
+	}
+	return nil
+}
+
+// holdKeys are the keys on a node under which holds of a name stand.
+func holdKeys(key string) []string { return []string{key} }
+
+// revokeCall is one call of Revoke.
+type revokeCall struct {
+	locker   *Locker
+	resource string
+	keys     []string
+	request  revocation.Request
+	causes   []error       // why each node said nothing when it was last looked at
+	looks    int           // since it asked
+	asked    clock.Instant // when it last did
+}
+
+// run looks and asks until that has come to something.
+func (c *revokeCall) run(ctx context.Context) error {
+	for again := false; ; {
+		if err := fault.OfContext(ctx); err != nil {
+			return c.interrupted(err)
+		}
+		readings := c.read(ctx)
+		if ctx.Err() != nil {
+			continue // what is missing is its doing
+		}
+		switch step := c.request.Next(readings); step.Do {
+		case revocation.LookAgain:
+		case revocation.Ask:
+			c.ask(ctx, step.Owners)
+			if err := c.locker.acquirer.Wait(ctx, revocation.Pause(c.looks)); err != nil {
+				return c.interrupted(err)
+			}
+			c.looks++
+		case revocation.Gone:
+			return nil
+		case revocation.NotHeld:
+			return ErrNotHeld
+		case revocation.NotRevocable:
+			return unaskable(step.Owners)
+		case revocation.Unknown:
+			if again {
+				return c.silence()
+			}
+			again = true
+		}
+	}
+}
+
+// unaskable says who can't be asked.
+func unaskable(owners []string) error {
+	if len(owners) == 0 {
+		return fmt.Errorf("%w: no client of this library holds it", ErrNotRevocable)
+	}
+	return fmt.Errorf("%w: held without WithRevocation by %s", ErrNotRevocable, fault.Printable(owners[0]))
+}
+
+// interrupted is the error of a call that ended before it had come to something.
+func (c *revokeCall) interrupted(err error) error {
+	if c.causes == nil || c.answered() >= c.locker.quorum || errors.Is(err, ErrClosed) {
+		return err
+	}
+	return errors.Join(err, fault.Within(c.silence()))
+}
+
+// answered is how many nodes said something that counts, when they were last looked at.
+func (c *revokeCall) answered() (n int) {
+	for _, cause := range c.causes {
+		if cause == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// silence says that nobody can say who holds.
+func (c *revokeCall) silence() error {
+	votes := make([]quorum.Vote, len(c.causes))
+	for i, cause := range c.causes {
+		votes[i].Outcome = node.Classify(cause)
+	}
+	return quorumError("revoke", c.resource, ErrNoQuorum, nil, c.locker.names, votes, c.causes)
+}
+
+// read is what the nodes show. What one shows that may not vote counts for nothing: it may
+// have forgotten a hold.
+func (c *revokeCall) read(ctx context.Context) []revocation.Reading {
+	l := c.locker
+	readings := make([]revocation.Reading, len(l.nodes))
+	c.causes = make([]error, len(l.nodes))
+	before, since := l.tracker.View(), l.clock.Early()
+	for _, key := range c.keys {
+		in := Inspection{Key: key, Nodes: make([]NodeInspection, len(l.nodes))}
+		l.look(ctx, &in)
+		for i := range in.Nodes {
+			c.take(&readings[i], i, &in.Nodes[i])
+		}
+	}
+	if c.count(readings); l.cfg.unprotected || !c.request.Relies(readings) {
+		return readings
+	}
+	all := l.tracker.LookAgain(ctx, l.cfg.nodeTimeout)
+	after := l.tracker.View()
+	for i := range readings {
+		was, why := before.Voter(i)
+		is, whyNow := after.Voter(i)
+		switch {
+		case c.causes[i] != nil:
+		case whyNow != "":
+			c.causes[i] = cmp.Or(l.tracker.WhyNot(i), errUnseen)
+		case why != "" || was != is || !all && !l.tracker.ReadSince(i, since):
+			c.causes[i] = errUnseen
+		}
+	}
+	c.count(readings)
+	return readings
+}
+
+var errUnseen = errors.New("it was not seen to vote before and after it was read")
+
+// count says which readings count.
+func (c *revokeCall) count(readings []revocation.Reading) {
+	for i := range readings {
+		readings[i].Answered = c.causes[i] == nil
+	}
+}
+
+// take adds what a node shows under one key.
+func (c *revokeCall) take(r *revocation.Reading, i int, n *NodeInspection) {
+	switch {
+	case errors.Is(n.Err, errForeignType):
+		r.Foreign = true
+		return
+	case n.Err != nil:
+		c.causes[i] = n.Err
+		return
+	}
+	if n.Owner != "" {
+		n.Sharers = append(n.Sharers, Sharer{Owner: n.Owner})
+	}
+	for _, one := range n.Sharers {
+		if _, ours := lua.ValueOf(one.Owner); ours {
+			r.Owners = append(r.Owners, one.Owner)
+		} else {
+			r.Foreign = true
+		}
+	}
+}
+
+// ask has all nodes pass on that these are asked for, once in revocation.AskEvery; and
+// waits for none.
+func (c *revokeCall) ask(ctx context.Context, owners []string) {
+	l, now := c.locker, c.locker.clock.Early()
+	if c.asked != 0 && now.Sub(c.asked) < revocation.AskEvery {
+		return
+	}
+	c.asked = now
+	for _, n := range l.nodes {
+		l.looks.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
+			defer cancel()
+			_, _ = n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error { // it is asked again
+				for _, owner := range owners {
+					id, _ := lua.LockerOf(owner)
+					p.Publish(ctx, lua.WakeChannel+id, revocation.Message(owner))
+				}
+				return nil
+			})
+		})
+	}
+}
