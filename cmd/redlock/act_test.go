@@ -41,8 +41,8 @@ const family = 4
 // act plays one part. "beat FILE" ignores every request to end and writes down
 // when it was last alive, every beatEvery; "family FILE" is four of those: the leader, one in its
 // group, one in a group of its own, and one that was forked twice, into a session
-// of its own. "fork FILE" is the one between. "raced ARG..." and "short ARG..."
-// are the program.
+// of its own. "fork FILE" is the one between. "once FILE" writes that down
+// once, and waits for its end. "raced ARG..." and "short ARG..." are the program.
 func act(part string, args []string) {
 	file := args[0]
 	switch part {
@@ -59,6 +59,8 @@ func act(part string, args []string) {
 		play("beat", file, &syscall.SysProcAttr{Setsid: true})
 	case "beat":
 		beat(file)
+	case "once":
+		once(file)
 	default:
 		fmt.Fprintf(os.Stderr, "no such part: %s\n", part)
 		os.Exit(1)
@@ -87,6 +89,16 @@ func beat(file string) {
 		if _, err := f.WriteAt(fmt.Appendf(nil, "%d %20d\n", os.Getpid(), int64(sinceBoot())), 0); err != nil {
 			os.Exit(1)
 		}
+	}
+}
+
+func once(file string) {
+	text := fmt.Appendf(nil, "%d %20d\n", os.Getpid(), int64(sinceBoot()))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for ; ; time.Sleep(time.Hour) { // select {} is a deadlock to the runtime
 	}
 }
 

@@ -51,12 +51,13 @@ type wires struct {
 	eyes    []*redis.Client // to the masters themselves
 	proxies []*chaos.Proxy
 	flags   []string // the nodes, under the names that the records have
+	nodes   string   // the masters themselves
 }
 
 func wire(t *testing.T) *wires {
 	t.Helper()
 	servers, nodes := masters(t, 3)
-	w := &wires{servers: servers}
+	w := &wires{servers: servers, nodes: nodes}
 	var through []string
 	for _, s := range servers {
 		w.eyes = append(w.eyes, s.Client())

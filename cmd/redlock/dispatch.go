@@ -24,7 +24,7 @@ type action func(ctx context.Context, a *app, args []string) error
 // commands are all there are, in the order of the help.
 func commands() []command {
 	return []command{
-		execCommand(), holdCommand(), statusCommand(),
+		execCommand(), leadCommand(), holdCommand(), statusCommand(), observeCommand(),
 		nodesCommand(), joinCommand(), admitCommand(), retireCommand(), lowerCommand(),
 		doctorCommand(), releaseCommand(), benchCommand(),
 		labCommand(), renderCommand(), exploreCommand(),

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// event is what exec and hold tell. Without --json only the message is shown.
+// event is what exec, lead and hold tell. Without --json only the message is shown.
 type event struct {
 	Event   string    `json:"event"`
 	Key     string    `json:"key"`

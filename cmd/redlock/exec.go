@@ -30,6 +30,7 @@ const (
 type execution struct {
 	lockFlags
 
+	command     string   // exec or lead
 	also        []string // keys beside the first
 	argv        []string
 	path        string
@@ -74,11 +75,10 @@ REDLOCK_KEY_2, REDLOCK_TOKEN_2 and so on, in the order in which they were given.
 
 With --json, what happens is told on stderr, one value a line.`,
 		define: func(fs *flag.FlagSet) action {
-			e := &execution{}
+			e := &execution{command: "exec"}
 			e.define(fs)
+			e.defineEnd(fs)
 			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
-			fs.StringVar(&e.signalName, "signal", "TERM", "the first signal to end CMD: a `NAME` or number")
-			fs.DurationVar(&e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
 			fs.DurationVar(&e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
 			fs.Func("also", "hold this `KEY` as well; may be given again, up to 64 keys in all", func(key string) error {
 				e.also = append(e.also, key)
@@ -99,6 +99,12 @@ With --json, what happens is told on stderr, one value a line.`,
 	}
 }
 
+// defineEnd adds the flags that say how a command is ended.
+func (e *execution) defineEnd(fs *flag.FlagSet) {
+	fs.StringVar(&e.signalName, "signal", "TERM", "the first signal to end CMD: a `NAME` or number")
+	fs.DurationVar(&e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
+}
+
 // take checks the arguments, and finds the command before a lock is taken for it.
 func (e *execution) take(args []string) error {
 	if len(args) > 1 && args[1] == "--" {
@@ -106,11 +112,11 @@ func (e *execution) take(args []string) error {
 	}
 	switch {
 	case len(args) == 0:
-		return usage("exec: give KEY and a command")
+		return usage("%s: give KEY and a command", e.command)
 	case len(args) == 1:
-		return usage("exec: give a command after the key %q", args[0])
+		return usage("%s: give a command after the key %q", e.command, args[0])
 	case strings.HasPrefix(args[1], "-"):
-		return usage("exec: %s after the key: flags stand before it", redact(args[1]))
+		return usage("%s: %s after the key: flags stand before it", e.command, redact(args[1]))
 	}
 	e.keys, e.argv = append([]string{args[0]}, e.also...), args[1:]
 	if e.skip {

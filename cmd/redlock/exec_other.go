@@ -14,4 +14,9 @@ func supervise(context.Context, *app, *session, *execution) error {
 	return configuration("exec: this system has no process groups: use redlock hold")
 }
 
+// campaign can't either.
+func campaign(context.Context, *app, *session, *execution) error {
+	return configuration("lead: this system has no process groups: use Campaign in a program")
+}
+
 func parseSignal(string) (os.Signal, error) { return syscall.SIGTERM, nil }

@@ -21,6 +21,7 @@ type lockFlags struct {
 	now      bool
 	busyCode int
 	holder   string
+	value    string
 	shared   bool
 	keys     []string
 	waitSet  func() bool
@@ -28,14 +29,21 @@ type lockFlags struct {
 	held     stopwatch      // since the lock was granted
 }
 
+// define adds the flags of exec and hold.
 func (f *lockFlags) define(fs *flag.FlagSet) {
-	fs.DurationVar(&f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
+	f.defineHold(fs)
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 124")
-	fs.DurationVar(&f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
 	fs.BoolVar(&f.now, "n", false, "do not wait: give up if somebody else holds it")
+	fs.BoolVar(&f.shared, "shared", false, "hold it beside others that do so too, never beside one without --shared")
+}
+
+// defineHold adds those that lead has as well.
+func (f *lockFlags) defineHold(fs *flag.FlagSet) {
+	fs.DurationVar(&f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
+	fs.DurationVar(&f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
 	fs.IntVar(&f.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")
 	fs.StringVar(&f.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
-	fs.BoolVar(&f.shared, "shared", false, "hold it beside others that do so too, never beside one without --shared")
+	fs.StringVar(&f.value, "value", "", "`TEXT` that observe shows, behind the label in what status shows: no secret")
 	f.waitSet = func() bool {
 		set := false
 		fs.Visit(func(f *flag.Flag) { set = set || f.Name == "wait" })
@@ -117,12 +125,20 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	return held, nil
 }
 
-// request asks for the keys, for as long as --wait says.
-func (f *lockFlags) request(ctx context.Context, s *session) (*holding, error) {
+func (f *lockFlags) acquireOptions() []redlock.AcquireOption {
 	var opts []redlock.AcquireOption
 	if f.shared {
 		opts = append(opts, redlock.WithShared())
 	}
+	if f.value != "" {
+		opts = append(opts, redlock.WithValue(f.value))
+	}
+	return opts
+}
+
+// request asks for the keys, for as long as --wait says.
+func (f *lockFlags) request(ctx context.Context, s *session) (*holding, error) {
+	opts := f.acquireOptions()
 	one, all := s.locker.Acquire, s.locker.AcquireAll
 	if f.now {
 		one, all = s.locker.TryAcquire, s.locker.TryAcquireAll

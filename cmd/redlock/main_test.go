@@ -167,7 +167,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "hold", "status", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "doctor", "release", "bench", "lab", "lab render", "lab explore"} {
+	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "doctor", "release", "bench", "lab", "lab render", "lab explore"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
@@ -203,6 +203,23 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"exec --also k", 64, "give KEY and a command"},
 		{"exec" + strings.Repeat(" --also k", 64) + " k true", 64, "65 keys: at most 64"},
 		{"hold", 64, "at least one KEY"},
+		{"lead", 64, "lead: give KEY and a command"},
+		{"lead k", 64, "lead: give a command after the key"},
+		{"lead k --wait 1s true", 64, "flags stand before it"},
+		{"lead --wait 0 k true", 64, "exec -n"},
+		{"lead --wait -1s k true", 64, "--wait -1s"},
+		{"lead --shared k true", 64, "-shared; see: redlock help lead"},
+		{"lead --max-hold 1s k true", 64, "--kill-after"},
+		{"lead --kill-after 9s k true", 64, "half of the TTL"},
+		{"lead --signal NONE k true", 64, "no such signal"},
+		{"lead k no-such-command-here", 127, "not found"},
+		{"lead --nodes 127.0.0.1:1 redlock:x true", 64, "the library's own"},
+		{"lead --nodes 127.0.0.1:1 --wait 200ms k true", 69, "no quorum"},
+		{"lead --nodes 127.0.0.1:1 --value " + strings.Repeat("v", 257) + " k true", 64, "WithValue: give at most 256 bytes"},
+		{"hold --nodes 127.0.0.1:1 --value \x07 k", 64, "printable"},
+		{"observe", 64, "one KEY"},
+		{"observe k other", 64, "one KEY"},
+		{"observe --nodes 127.0.0.1:1 redlock:x", 64, "the library's own"},
 		{"hold k other k", 64, `"k" is given twice`},
 		{"hold" + strings.Repeat(" k", 65), 64, "65 keys: at most 64"},
 		{"status --nodes-file /does/not/exist k", 78, "--nodes-file"},

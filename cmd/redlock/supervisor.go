@@ -53,6 +53,7 @@ type supervisor struct {
 	phase     phase
 	since     stopwatch // of the phase
 	early     bool      // it was ended because the lock was
+	dismissed bool      // somebody asked for the end by a signal: lead campaigns no more
 	suspended bool      // with the command, by ^Z
 	started   func()    // called as soon as the command runs; nil but in tests
 }
@@ -63,10 +64,7 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	if err != nil {
 		return skipped(err)
 	}
-	s := &supervisor{
-		execution: e, lock: lock, events: newEventWriter(a.stderr, a.connection.json),
-		signals: e.signals, children: make(chan os.Signal, 1), started: a.started,
-	}
+	s := newSupervisor(a, e, lock, newEventWriter(a.stderr, a.connection.json))
 	err = s.run()
 	if s.child != nil && !s.early {
 		err = s.linger(err)
@@ -74,6 +72,13 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
 	s.events.close()
 	return err
+}
+
+func newSupervisor(a *app, e *execution, lock *holding, events *eventWriter) *supervisor {
+	return &supervisor{
+		execution: e, lock: lock, events: events,
+		signals: e.signals, children: make(chan os.Signal, 1), started: a.started,
+	}
 }
 
 // run starts the command and sees it to its end.
@@ -85,17 +90,15 @@ func (s *supervisor) run() error {
 	// The kernel ends the command with the thread that started it.
 	runtime.LockOSThread()
 	signal.Notify(s.children, syscall.SIGCHLD)
+	defer signal.Stop(s.children)
 	adopt()
 	s.tty = openTerminal()
 	defer s.tty.restore()
-	select {
-	case sig := <-s.signals: // since the lock was granted
+	if sig := s.pending(); sig != nil { // since the lock was granted
 		return &statusError{signalStatus(sig), fmt.Errorf("%v: %s is not started", sig, e.argv[0])}
-	default:
 	}
 	watchFor(s.signals, passedOn...) // the command may be sent one as soon as it runs
-	var err error
-	if s.child, err = startChild(e.path, e.argv, environment(s.lock)); err != nil {
+	if err := s.start(); err != nil {
 		return cannotRun(e.argv[0], err)
 	}
 	if s.started != nil {
@@ -112,6 +115,27 @@ func (s *supervisor) run() error {
 		s.decide()
 		s.sleep()
 	}
+}
+
+// pending is a signal to end that has come, and nil if none has. Others are for a command,
+// and there is none.
+func (s *supervisor) pending() os.Signal {
+	for {
+		select {
+		case sig := <-s.signals:
+			if slices.Contains(endings, sig) {
+				return sig
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+func (s *supervisor) start() (err error) {
+	e := s.execution
+	heedTerminal(func() { s.child, err = startChild(e.path, e.argv, environment(s.lock)) })
+	return err
 }
 
 // left is what remains until the command must be dead.
@@ -197,6 +221,10 @@ func (s *supervisor) sleep() {
 // passOn gives a signal to the command. It is alive, or its leader is a zombie
 // that nobody has waited for: its number can't be another's.
 func (s *supervisor) passOn(sig os.Signal) {
+	// HUP may be the command's word for reading its settings again.
+	if slices.Contains(endings, sig) && (sig != syscall.SIGHUP || s.phase != running) {
+		s.dismissed = true
+	}
 	if sig == syscall.SIGCONT && s.suspended {
 		// The lock first: what lapsed meanwhile is killed, not continued.
 		s.suspended = false

@@ -18,6 +18,23 @@ type terminal struct {
 	saved *unix.Termios
 }
 
+// deaf is set once lend has SIGTTOU ignored.
+var deaf bool
+
+// heedTerminal runs start, which starts a command, with SIGTTOU not ignored if it was
+// lend that ignored it, for an earlier command. A signal that is handled has its default
+// action in what is started.
+func heedTerminal(start func()) {
+	if !deaf {
+		start()
+		return
+	}
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGTTOU)
+	start()
+	signal.Ignore(syscall.SIGTTOU)
+}
+
 // openTerminal returns the controlling terminal, or nil.
 func openTerminal() *terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
@@ -48,7 +65,10 @@ func (t *terminal) lend(group int) bool {
 	}
 	// Once it is given, writing to it or taking it back would stop us. Not before
 	// the command was started: it would inherit that.
-	signal.Ignore(syscall.SIGTTOU)
+	if !signal.Ignored(syscall.SIGTTOU) {
+		signal.Ignore(syscall.SIGTTOU)
+		deaf = true
+	}
 	if t.foreground() != t.group {
 		return false
 	}

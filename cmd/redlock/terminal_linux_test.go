@@ -245,3 +245,29 @@ func TestTheCommandDiesWithAProgramThatIsKilled(t *testing.T) {
 	p.wait(t)
 	eventually(t, "the command's end", func() bool { return !alive(pid) })
 }
+
+// A command that was given the terminal leaves SIGTTOU ignored in lead; the next command
+// does not inherit that, and has the terminal as the first one had.
+func TestEveryCommandOfALeadHasTheTerminal(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	k := sit(t, prepare(t, nodes, "lead", "--node-timeout", "1s", "--max-hold", "2s", "--kill-after", "1s", "k", "sh", "-c",
+		`grep SigIgn /proc/self/status; read line; echo "line $line"; sleep 1000`))
+	for i := range 2 {
+		eventually(t, "the command", func() bool { return strings.Count(k.screen.String(), "SigIgn") == i+1 })
+		k.types(t, fmt.Sprintf("%d\n", i))
+		k.sees(t, fmt.Sprintf("line %d", i))
+	}
+	for line := range strings.Lines(k.screen.String()) {
+		_, mask, found := strings.Cut(line, "SigIgn:")
+		if !found {
+			continue
+		}
+		ignored, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		if err != nil || ignored&(1<<(syscall.SIGTTOU-1)) != 0 {
+			t.Errorf("got %q, %v; want SIGTTOU not ignored", line, err)
+		}
+	}
+	k.types(t, "\x03")
+	k.wait(t)
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+
+	"github.com/quorumkit/redlock"
+)
+
+func observeCommand() command {
+	return command{
+		name: "observe", synopsis: "KEY [flags]", summary: "print who leads an election, at each change",
+		about: `Prints a line when it has found out who leads the election KEY, and one at every change,
+until HUP, INT, QUIT or TERM: who holds the lock of that name, by lead, exec, hold or a
+program. What is printed is its --value, or its --holder label if it gave none.
+
+  leader: VALUE OR LABEL, token 1795293929195814
+  no leader
+
+With --json, one value a line: {"key":"k","held":true,"leader":"a:1/","token":1795293929195814}.
+The token is left out where the leader was found by a look, and has not told it.
+
+Nodes are looked at once a second, and at once where a leader says that it was elected or
+has resigned. A line may be late by two seconds, and a lead that is shorter than a second
+may be missed: decide nothing by it that a token does not check. Nobody leads a key that is
+shared. While no quorum answers, or another program's data is under the name, that is said
+on stderr, and looked at again. Exit status 0 after a signal.`,
+		define: func(*flag.FlagSet) action {
+			return func(ctx context.Context, a *app, args []string) error {
+				if err := exactly(1, args, "one KEY"); err != nil {
+					return err
+				}
+				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.observe(ctx, s, args[0]) })
+			}
+		},
+	}
+}
+
+// observed is who leads, as --json shows it.
+type observed struct {
+	Key    string `json:"key"`
+	Held   bool   `json:"held"`
+	Leader string `json:"leader,omitempty"`
+	Token  uint64 `json:"token,omitempty"`
+}
+
+// observe prints who leads until a signal comes.
+func (a *app) observe(ctx context.Context, s *session, key string) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	for leader, err := range s.locker.Observe(ctx, key) {
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, redlock.ErrInvalidResource), errors.Is(err, redlock.ErrClosed):
+			return err
+		case err != nil:
+			a.complain(redact(err.Error()))
+		default:
+			if err := a.showLeader(observed{key, leader.Held, leader.Value, uint64(leader.Token)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *app) showLeader(o observed) error {
+	if a.connection.json {
+		return a.answer(o)
+	}
+	p := a.newPage()
+	switch {
+	case !o.Held:
+		p.printf("no leader\n")
+	case o.Token == 0:
+		p.printf("leader: %s\n", o.Leader)
+	default:
+		p.printf("leader: %s, token %d\n", o.Leader, o.Token)
+	}
+	return a.flush(p)
+}
