@@ -54,16 +54,20 @@ func (l *Locker) TryAcquireAll(ctx context.Context, resources []string, opts ...
 // DoAll runs fn while holding all of these names, as Do does with one: they are acquired
 // as by AcquireAll and released when fn returns or panics. fn's context is cancelled when
 // ctx is, and when one of the names is lost, with the loss as its cause; it carries the
-// fencing token of each name.
+// fencing token of each name. With WithMinHold the locks outlive fn.
 func (l *Locker) DoAll(ctx context.Context, resources []string, fn func(ctx context.Context, locks *MultiLock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", setLabel(len(resources)), ErrInvalidOption)
 	}
-	m, err := l.AcquireAll(ctx, resources, opts...)
+	c, err := l.requestAll(resources, opts)
+	if err != nil {
+		return fault.Errorf("redlock: acquire %s: %w", setLabel(len(resources)), err)
+	}
+	m, err := l.takeAllOf(ctx, c, true)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = m.Release(ctx) }() // unconfirmed: an event
+	defer l.releaseAt(ctx, m, c.terms.kept(l.clock))
 	inner, cancel := context.WithCancelCause(carryAll(ctx, m.locks))
 	stop := context.AfterFunc(m.Context(), func() { cancel(m.Err()) })
 	defer func() { stop(); cancel(nil) }()
@@ -95,9 +99,17 @@ type setCall struct {
 // takeAll is AcquireAll, or TryAcquireAll, which does not wait.
 func (l *Locker) takeAll(ctx context.Context, resources []string, opts []AcquireOption, wait bool) (*MultiLock, error) {
 	c, err := l.requestAll(resources, opts)
+	if err == nil {
+		err = c.terms.releasedByHand()
+	}
 	if err != nil {
 		return nil, fault.Errorf("redlock: acquire %s: %w", setLabel(len(resources)), err)
 	}
+	return l.takeAllOf(ctx, c, wait)
+}
+
+// takeAllOf is takeAll, of a call that was checked.
+func (l *Locker) takeAllOf(ctx context.Context, c *setCall, wait bool) (*MultiLock, error) {
 	c.terms.call = l.begin()
 	m, err := c.run(ctx, wait)
 	if err == nil {
@@ -105,7 +117,7 @@ func (l *Locker) takeAll(ctx context.Context, resources []string, opts []Acquire
 		return m, nil
 	}
 	c.giveBack(set.Of(len(c.keys)))
-	err = fault.Errorf("redlock: acquire %s: %w", setLabel(len(resources)), err)
+	err = fault.Errorf("redlock: acquire %s: %w", setLabel(len(c.keys)), err)
 	l.tellFailure(ctx, c.resources[c.failed], &c.terms, err)
 	return nil, err
 }

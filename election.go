@@ -31,8 +31,8 @@ import (
 // loss if the leadership was lost before. If it ends while Campaign waits in line, it
 // returns Acquire's error, and leaves nothing on any node. Where the Locker is closed
 // meanwhile, the error is ErrClosed joined with lead's. A panic of lead resigns and goes
-// on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared and
-// WithLimit are refused with ErrInvalidOption.
+// on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared,
+// WithLimit and WithMinHold are refused with ErrInvalidOption.
 //
 // Observe tells others who leads, and WithValue says what they are told. A leader that
 // was killed is followed within its TTL (three seconds, where that is shorter: so long it
@@ -48,6 +48,8 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 		return fault.Errorf("redlock: campaign %s: %w: WithShared: those who share a name would all lead", fault.Printable(election), ErrInvalidOption)
 	case t.limited:
 		return fault.Errorf("redlock: campaign %s: %w: WithLimit: several would lead", fault.Printable(election), ErrInvalidOption)
+	case t.minHold != 0:
+		return fault.Errorf("redlock: campaign %s: %w: WithMinHold is for Do and DoAll: a leader that resigns is followed at once", fault.Printable(election), ErrInvalidOption)
 	}
 	for {
 		lock, err := l.Acquire(ctx, election, opts...)
@@ -69,7 +71,7 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 func (l *Locker) reign(ctx context.Context, lock *Lock, lead func(ctx context.Context, lock *Lock) error) (err, loss error) {
 	l.announce(ctx, lock)
 	defer l.announce(ctx, lock)
-	return lock.run(ctx, lead)
+	return lock.run(ctx, lead, 0)
 }
 
 // announce publishes a hold on all nodes, and waits for none. It is a hint: observers

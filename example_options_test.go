@@ -70,6 +70,23 @@ func ExampleWithMaxHold() {
 	// <nil>
 }
 
+// A job that takes a moment is not done again by a machine whose clock is behind.
+func ExampleWithMinHold() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker, other := lockerOn(nodes), lockerOn(nodes)
+	defer locker.Close()
+	defer other.Close()
+
+	report := func(context.Context, *redlock.Lock) error { return nil }
+	fmt.Println(locker.Do(context.Background(), "report", report, redlock.WithMinHold(time.Minute)))
+	_, err := other.TryAcquire(context.Background(), "report")
+	fmt.Println(errors.Is(err, redlock.ErrNotAcquired))
+	// Output:
+	// <nil>
+	// true
+}
+
 // A wait ends after its bound, whatever the context allows.
 func ExampleWithWait() {
 	nodes := fiveNodes()

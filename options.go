@@ -64,6 +64,7 @@ type terms struct {
 	ttl     time.Duration
 	fixed   bool
 	maxHold time.Duration // 0: no bound
+	minHold time.Duration // 0: none
 	wait    time.Duration // 0: no bound
 	barging bool
 	reentry bool
@@ -348,6 +349,9 @@ func (t *terms) validate(c *config) error {
 		return fmt.Errorf("%w: WithValue: give printable text", ErrInvalidOption)
 	case t.maxHold < 0:
 		return fmt.Errorf("%w: WithMaxHold %v: give a positive duration, or 0 for no bound", ErrInvalidOption, t.maxHold)
+	}
+	if err := t.checkMinHold(c); err != nil {
+		return err
 	}
 	return t.validateLimit()
 }

@@ -38,7 +38,7 @@ type Locker struct {
 	scheduler *scheduler
 	clocks    *node.ClockWatch
 	sleepers  *node.Sleepers
-	looks     sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke
+	looks     sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke; holds that outlive Do
 	revocable *revocable
 	watcher   *observe.Watcher
 	closing   chan struct{}
@@ -165,10 +165,18 @@ func (l *Locker) take(ctx context.Context, resource string, opts []AcquireOption
 	if err != nil {
 		return nil, err
 	}
+	if err := t.releasedByHand(); err != nil {
+		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)
+	}
+	return l.takeOn(ctx, resource, key, wait, &t)
+}
+
+// takeOn is take on these terms.
+func (l *Locker) takeOn(ctx context.Context, resource, key string, wait bool, t *terms) (*Lock, error) {
 	t.call = l.begin()
-	lock, err := l.acquire(ctx, resource, key, wait, &t)
+	lock, err := l.acquire(ctx, resource, key, wait, t)
 	if err != nil {
-		l.tellFailure(ctx, resource, &t, err)
+		l.tellFailure(ctx, resource, t, err)
 	}
 	return lock, err
 }
@@ -210,26 +218,31 @@ func (l *Locker) grant(ctx context.Context, key string, wait bool, t acquire.Ter
 // when the lock is lost, with the loss as its cause; it carries the fencing
 // token. Do returns fn's error, joined with the loss if validity ended before fn
 // returned. fn may release by itself; a release that no quorum confirmed is an
-// event, not Do's error.
+// event, not Do's error. With WithMinHold the lock outlives fn.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", fault.Printable(resource), ErrInvalidOption)
 	}
-	lock, err := l.Acquire(ctx, resource, opts...)
+	t, key, err := l.request("acquire", resource, opts)
 	if err != nil {
 		return err
 	}
-	err, loss := lock.run(ctx, fn)
+	lock, err := l.takeOn(ctx, resource, key, true, &t)
+	if err != nil {
+		return err
+	}
+	err, loss := lock.run(ctx, fn, t.kept(l.clock))
 	if loss != nil {
 		err = errors.Join(err, fault.Errorf("redlock: do %s: %w", fault.Printable(resource), loss))
 	}
 	return err
 }
 
-// run runs fn while the lock is held, and releases it when fn returns or panics. loss is
-// why it had ended before; nil: it had not, or fn released it.
-func (l *Lock) run(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) (err, loss error) {
-	defer func() { _ = l.Release(ctx) }() // unconfirmed: an event
+// run runs fn while the lock is held, and releases it when fn returns or panics, but not
+// before the time that is given. loss is why it had ended before fn returned; nil: it had
+// not, or fn released it.
+func (l *Lock) run(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, kept clock.Instant) (err, loss error) {
+	defer l.locker.releaseAt(ctx, l, kept)
 	inner, cancel := context.WithCancelCause(l.carry(ctx))
 	stop := context.AfterFunc(l.Context(), func() { cancel(l.Err()) })
 	defer func() { stop(); cancel(nil) }()
