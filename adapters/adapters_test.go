@@ -168,6 +168,7 @@ func TestElectorLeadsUntilItResignsOrLoses(t *testing.T) {
 		if err := here.Resign(t.Context()); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // it stands in line, and hears of it
 		if err := there.IsLeader(t.Context()); err != nil || there.Token() <= first {
 			t.Errorf("after it resigned: got %v, token %d; want a greater one than %d", err, there.Token(), first)
 		}

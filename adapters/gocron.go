@@ -3,7 +3,6 @@ package adapters
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/quorumkit/redlock"
 )
@@ -50,64 +49,3 @@ type unlocker struct{ held *grip }
 // shuts down. It returns ErrNotHeld with the cause if the lock was lost during the
 // job.
 func (u unlocker) Unlock(context.Context) error { return u.held.release() }
-
-// Elector is an Elector of gocron v2: one of several processes is the leader, and
-// stays it for as long as it renews its lock. A new leader is found when a
-// scheduler asks next.
-//
-// A leader that pauses may believe for the length of the pause that it is one:
-// let what its jobs write to check a fencing token ([Elector.Token]).
-type Elector struct {
-	settings *settings
-	resource string
-
-	mu   sync.Mutex // guards held, and lets one attempt go out at a time
-	held *grip
-}
-
-// NewElector returns an elector by the lock of that name. It fails with ErrOption.
-func NewElector(locker *redlock.Locker, resource string, opts ...Option) (*Elector, error) {
-	s, err := newSettings(locker, opts)
-	if err != nil {
-		return nil, err
-	}
-	return &Elector{settings: s, resource: resource}, nil
-}
-
-// IsLeader returns nil if this process is the leader or has just become it, and
-// TryAcquire's error otherwise: ErrNotAcquired if another is. It makes at most one
-// attempt.
-func (e *Elector) IsLeader(ctx context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.held != nil && e.held.lock.Err() == nil {
-		return nil
-	}
-	held, err := e.settings.try(ctx, e.resource)
-	e.held = held
-	return err
-}
-
-// Token is the fencing token of this leadership, 0 if this process does not lead
-// now.
-func (e *Elector) Token() redlock.Token {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.held == nil || e.held.lock.Err() != nil {
-		return 0
-	}
-	return e.held.lock.Token()
-}
-
-// Resign gives the leadership up, whatever became of ctx; this process may be
-// elected again. It returns nil if there was none to give up.
-func (e *Elector) Resign(context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	held := e.held
-	e.held = nil
-	if held == nil || held.lock.Err() != nil {
-		return nil
-	}
-	return held.release()
-}

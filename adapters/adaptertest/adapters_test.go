@@ -182,6 +182,16 @@ func TestGocronsLeaderRunsAndAnotherTakesOver(t *testing.T) {
 		}
 	}
 	ran[1].await(t, 3)
+	// The second stops for good, and the first leads again.
+	if err := electors[1].Close(); err != nil {
+		t.Error(err)
+	}
+	for before := ran[0].runs.Load(); ran[0].runs.Load() == before; {
+		ran[0].await(t, 1)
+	}
+	if err := electors[1].IsLeader(t.Context()); !errors.Is(err, redlock.ErrClosed) {
+		t.Errorf("the closed one: got %v; want ErrClosed", err)
+	}
 }
 
 // A certificate is obtained by one of two instances that share a storage.

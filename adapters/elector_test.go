@@ -1,0 +1,133 @@
+package adapters_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/adapters"
+)
+
+func elector(t *testing.T, l *redlock.Locker, opts ...adapters.Option) *adapters.Elector {
+	t.Helper()
+	e, err := adapters.NewElector(l, "leader", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Whoever has been asked once waits in line, and leads as soon as it can: it need not be
+// asked again.
+func TestAnElectorLeadsWithoutBeingAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 2)
+		here, there := elector(t, all[0]), elector(t, all[1])
+		if err := here.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("got %v; want ErrNotAcquired", err)
+		}
+		first := here.Token()
+		if err := here.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // no time passes
+		second := there.Token()
+		if second <= first || here.Token() != 0 {
+			t.Errorf("after it resigned: got tokens %d here and %d there; want 0, and more than %d", here.Token(), second, first)
+		}
+		// A loss is seen when the validity ends, and followed by another campaign.
+		hang(nodes)
+		time.Sleep(redlock.DefaultTTL)
+		if there.Token() != 0 || there.IsLeader(t.Context()) == nil {
+			t.Error("it leads on though its lock is lost")
+		}
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+		}
+		time.Sleep(redlock.DefaultTTL)
+		if third := there.Token(); third <= second || there.IsLeader(t.Context()) != nil {
+			t.Errorf("after the loss: got token %d; want a larger one than %d", third, second)
+		}
+	})
+}
+
+func TestAClosedElectorHasResignedAndStaysOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 2)
+		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Hour)), elector(t, all[1])
+		if err := here.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(here.Close(), here.Close()); err != nil {
+			t.Error(err)
+		}
+		start := time.Now()
+		if err := there.IsLeader(t.Context()); err != nil || time.Since(start) > time.Second {
+			t.Errorf("the other: got %v after %v; want it to lead at once", err, time.Since(start))
+		}
+		if err := here.IsLeader(t.Context()); !errors.Is(err, redlock.ErrClosed) || here.Token() != 0 || here.Resign(t.Context()) != nil {
+			t.Errorf("after Close: got %v, token %d; want ErrClosed and none", err, here.Token())
+		}
+		waiting := elector(t, all[0])
+		_ = waiting.IsLeader(t.Context())
+		if err := errors.Join(waiting.Close(), elector(t, all[0]).Close()); err != nil {
+			t.Errorf("one that waits, one that was never asked: %v", err)
+		}
+		if err := there.Close(); err != nil {
+			t.Error(err)
+		}
+		if lock, err := all[0].TryAcquire(t.Context(), "leader"); err != nil {
+			t.Errorf("after all are closed: %v; want it free", err)
+		} else if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// It says why this process does not lead.
+func TestAnElectorSaysWhyItDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 1)
+		shared := elector(t, all[0], adapters.WithAcquireOptions(redlock.WithShared()))
+		if err := shared.IsLeader(t.Context()); !errors.Is(err, redlock.ErrInvalidOption) {
+			t.Errorf("WithShared: got %v; want ErrInvalidOption", err)
+		}
+		for _, c := range nodes.Clients() {
+			if err := c.Set(t.Context(), "leader", "another program's", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := elector(t, all[0])
+		if err := e.IsLeader(t.Context()); !errors.Is(err, redlock.ErrForeign) {
+			t.Errorf("foreign data: got %v; want ErrForeign", err)
+		}
+		for _, c := range nodes.Clients() {
+			if err := c.Del(t.Context(), "leader").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if err := e.IsLeader(t.Context()); err != nil {
+			t.Errorf("after it is gone: %v", err)
+		}
+		if err := e.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * time.Second) // what is seen of its own hold is forgotten
+		hang(nodes)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := e.IsLeader(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nobody knows yet: got %v; want the deadline", err)
+		}
+		if err := e.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) {
+			t.Errorf("nobody can say: got %v; want ErrNoQuorum", err)
+		}
+	})
+}
