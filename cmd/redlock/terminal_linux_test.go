@@ -271,3 +271,22 @@ func TestEveryCommandOfALeadHasTheTerminal(t *testing.T) {
 	k.types(t, "\x03")
 	k.wait(t)
 }
+
+// ^Z stops a lead that waits, as it stops a program that does not look at it, and the
+// shell's fg lets it wait on.
+func TestALeadThatWaitsIsStoppedByTheTerminal(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	lock, err := open(t, nodes).Acquire(t.Context(), "k")
+	must(t, err)
+	k := sit(t, prepare(t, nodes, "lead", "--node-timeout", "1s", "k", "echo", "it leads"))
+	eventually(t, "its place in line", func() bool { return status(t, nodes, "k").Waiting == 1 })
+	k.types(t, "\x1a")
+	k.stops(t)
+	k.signal(t, syscall.SIGCONT)
+	must(t, lock.Release(t.Context()))
+	k.sees(t, "it leads")
+	if r := k.wait(t); r.code != 0 {
+		t.Errorf("got exit status %d; want 0", r.code)
+	}
+}
