@@ -13,6 +13,7 @@ type event struct {
 	Token   uint64    `json:"token"`
 	Keys    []heldKey `json:"keys,omitempty"` // of several
 	Shared  bool      `json:"shared,omitempty"`
+	Slot    *int      `json:"slot,omitempty"` // of --limit
 	Left    int64     `json:"validity_ms"`
 	Status  *int      `json:"status,omitempty"`
 	Message string    `json:"message,omitempty"`

@@ -67,10 +67,15 @@ With --shared, KEY is held beside others that do so too, and nobody holds it wit
 as well: all of them or none, without a deadlock in whatever order others give theirs.
 CMD is dead before the first of their validities ends.
 
+With --limit N, at most N hold KEY at once, each a slot of it: a counting semaphore. All
+give the same N; while they differ, the largest holds. Who gives none is not excluded by
+those who do.
+
 CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token: have the resource
 refuse a smaller one than the largest it has seen) and REDLOCK_VALIDITY_MS (what was left
 at the start). With --shared it has REDLOCK_SHARED=1 (a token is then refused if it is
-smaller than the largest seen without). With --also it has REDLOCK_KEYS, their number, and
+smaller than the largest seen without). With --limit it has REDLOCK_SLOT, from 0 to N-1: a
+token is compared with those of its slot only. With --also it has REDLOCK_KEYS, their number, and
 REDLOCK_KEY_2, REDLOCK_TOKEN_2 and so on, in the order in which they were given.
 
 With --json, what happens is told on stderr, one value a line.`,
@@ -164,7 +169,7 @@ func cannotRun(name string, err error) error {
 }
 
 // ownVariable finds what another exec, outside of this one, may have set.
-var ownVariable = regexp.MustCompile(`^REDLOCK_(KEYS|SHARED|VALIDITY_MS|(KEY|TOKEN)(_[0-9]+)?)=`)
+var ownVariable = regexp.MustCompile(`^REDLOCK_(KEYS|SHARED|SLOT|VALIDITY_MS|(KEY|TOKEN)(_[0-9]+)?)=`)
 
 // environment is what the command sees. The owner value is not in it: whoever has
 // that can release the lock.
@@ -182,6 +187,9 @@ func environment(held *holding) []string {
 	}
 	if held.shared {
 		env = append(env, "REDLOCK_SHARED=1")
+	}
+	if held.slot >= 0 {
+		env = append(env, "REDLOCK_SLOT="+strconv.Itoa(held.slot))
 	}
 	return append(env, "REDLOCK_VALIDITY_MS="+strconv.FormatInt(milliseconds(held.Remaining()), 10))
 }

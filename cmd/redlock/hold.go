@@ -19,7 +19,7 @@ or TERM; then releases it. The line has the fencing token and what is left of th
 
 Of several KEYs all are held or none, and it ends with the first that is lost. The line
 has the first key where one stands, and all of them, each with its token, under "keys".
-With --shared it says "shared":true.
+With --shared it says "shared":true, and with --limit which "slot" it has.
 
 Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 124 if
 the lock was lost or --max-hold has passed. Whoever

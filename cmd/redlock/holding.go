@@ -23,6 +23,7 @@ type holding struct {
 
 	keys   []heldKey // in the order in which they were given
 	shared bool
+	slot   int // of --limit; -1: there is none
 }
 
 // heldKey is one of them, as --json shows it.
@@ -32,11 +33,11 @@ type heldKey struct {
 }
 
 func holdingOf(lock *redlock.Lock) *holding {
-	return &holding{lock, []heldKey{{lock.Resource(), uint64(lock.Token())}}, lock.Shared()}
+	return &holding{lock, []heldKey{{lock.Resource(), uint64(lock.Token())}}, lock.Shared(), lock.Slot()}
 }
 
 func holdingAll(set *redlock.MultiLock, shared bool) *holding {
-	h := &holding{grip: set, shared: shared}
+	h := &holding{grip: set, shared: shared, slot: -1}
 	for _, key := range set.Resources() {
 		h.keys = append(h.keys, heldKey{key, uint64(set.Token(key))})
 	}
@@ -48,6 +49,9 @@ func (h *holding) tells(name string) event {
 	e := event{Event: name, Key: h.keys[0].Key, Token: h.keys[0].Token, Shared: h.shared, Left: milliseconds(h.Remaining())}
 	if len(h.keys) > 1 {
 		e.Keys = h.keys
+	}
+	if h.slot >= 0 {
+		e.Slot = &h.slot
 	}
 	return e
 }

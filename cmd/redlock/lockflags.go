@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type lockFlags struct {
 	holder   string
 	value    string
 	shared   bool
+	limit    int // 0: none
 	keys     []string
 	waitSet  func() bool
 	signals  chan os.Signal // that ask for the end, from before anything is sent
@@ -35,6 +37,16 @@ func (f *lockFlags) define(fs *flag.FlagSet) {
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 124")
 	fs.BoolVar(&f.now, "n", false, "do not wait: give up if somebody else holds it")
 	fs.BoolVar(&f.shared, "shared", false, "hold it beside others that do so too, never beside one without --shared")
+	fs.Func("limit", fmt.Sprintf("hold it beside at most `N`-1 others that give the same N, 1 to %d", redlock.MaxLimit), f.takeLimit)
+}
+
+func (f *lockFlags) takeLimit(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > redlock.MaxLimit {
+		return fmt.Errorf("give 1 to %d", redlock.MaxLimit)
+	}
+	f.limit = n
+	return nil
 }
 
 // defineHold adds those that lead has as well.
@@ -62,6 +74,10 @@ func (f *lockFlags) validate() error {
 		return usage("give -n or --wait, not both")
 	case f.busyCode < 0 || f.busyCode > 255:
 		return usage("-E %d: give a status from 0 to 255", f.busyCode)
+	case f.limit > 0 && f.shared:
+		return usage("give --limit or --shared, not both")
+	case f.limit > 0 && len(f.keys) > 1:
+		return usage("--limit is for one KEY: got %d", len(f.keys))
 	}
 	f.now = f.now || f.waitSet() && f.wait == 0
 	return checkKeys(f.keys)
@@ -129,6 +145,9 @@ func (f *lockFlags) acquireOptions() []redlock.AcquireOption {
 	var opts []redlock.AcquireOption
 	if f.shared {
 		opts = append(opts, redlock.WithShared())
+	}
+	if f.limit > 0 {
+		opts = append(opts, redlock.WithLimit(f.limit))
 	}
 	if f.value != "" {
 		opts = append(opts, redlock.WithValue(f.value))

@@ -177,3 +177,52 @@ func TestHoldTellsOfEachKeyThatItHolds(t *testing.T) {
 	p.wait(t).want(t, 0)
 	run(t, nodes, "status", "--node-timeout", "1s", "a", "b").want(t, 0, `"a": free`, `"b": free`)
 }
+
+// At most as many run as --limit says, each on a slot of its own; who waits runs when one
+// of them ends. A key without --limit is another one.
+func TestAtMostAsManyRunAsTheLimitSays(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	limited := func(name string) []string {
+		return append(append(execFlags[:3:3], "--limit", "2", "--json", "k"), stays(filepath.Join(dir, name))...)
+	}
+	end := func(p *process, name string) {
+		t.Helper()
+		run(t, nodes, "exec", "-n", "files/"+name, "touch", filepath.Join(dir, name)).want(t, 0)
+		p.wait(t).want(t, 0, `"slot":`)
+	}
+	var both []*process
+	slots := map[string]bool{}
+	for _, name := range []string{"first", "second"} {
+		cmd := prepare(t, nodes, limited(name)...)
+		cmd.Env = append(cmd.Env, "REDLOCK_SLOT=47")
+		p := start(t, cmd)
+		eventually(t, name, func() bool { return strings.Contains(p.stdout(), "ready") })
+		slots[environmentOf(p.stdout())["REDLOCK_SLOT"]] = true
+		both = append(both, p)
+	}
+	if len(slots) != 2 || !slots["0"] || !slots["1"] {
+		t.Errorf("got slots %v; want 0 and 1", slots)
+	}
+	execute(t, nodes, "--limit", "2", "-n", "k", "true").want(t, 75)
+	run(t, nodes, "hold", "--node-timeout", "1s", "--limit", "2", "-n", "k").want(t, 75)
+	if r := execute(t, nodes, "-n", "k", "env"); r.code != 0 || strings.Contains(r.out, "REDLOCK_SLOT") {
+		t.Errorf("without a limit: got %+v; want it run, on no slot", r)
+	}
+	third := start(t, prepare(t, nodes, limited("third")...))
+	eventually(t, "the third in line", func() bool {
+		return strings.Contains(run(t, nodes, "status", "--node-timeout", "1s", "k").out, "slots: 2 held, 1 in line")
+	})
+	if third.stdout() != "" {
+		t.Errorf("the third: got %q; want it to wait", third.stdout())
+	}
+	freed := environmentOf(both[0].stdout())["REDLOCK_SLOT"]
+	end(both[0], "first")
+	eventually(t, "the third", func() bool { return strings.Contains(third.stdout(), "ready") })
+	if slot := environmentOf(third.stdout())["REDLOCK_SLOT"]; slot != freed {
+		t.Errorf("the third: got slot %q; want the one that was freed, %s", slot, freed)
+	}
+	end(both[1], "second")
+	end(third, "third")
+}
