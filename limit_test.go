@@ -298,6 +298,42 @@ func TestWhoGoesLeavesNothingInTheSlotsLine(t *testing.T) {
 	}
 }
 
+// A node hangs while a waiter gets its slot on the others: what it is sent late puts nobody
+// back in line, and leaves no slot.
+func TestAHangingNodeKeepsNothingOfASlotsWinner(t *testing.T) {
+	for k := range 12 { // at the k-th command that is sent there
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3)
+			limit := redlock.WithLimit(1)
+			lock := mustAcquire(t, l, "orders/42", limit)
+			next := wants(t, separateLocker(t, nodes), limit)
+			calls := 0
+			nodes.Node(2).Intercept(func([]string) redlocktest.Verdict {
+				if calls++; calls == k+1 {
+					go nodes.Node(2).Hang()
+					return redlocktest.LoseReply()
+				}
+				return redlocktest.Pass()
+			})
+			mustRelease(t, lock)
+			g := got(t, next)
+			time.Sleep(time.Second)
+			nodes.Node(2).Intercept(nil)
+			nodes.Node(2).Resume()
+			time.Sleep(3 * time.Second)
+			if left := queueKeys(nodes); len(left) > 0 {
+				t.Errorf("command %d: left %q", k, left)
+			}
+			must(t, g.lock.Err())
+			mustRelease(t, g.lock)
+			time.Sleep(3 * time.Second)
+			if left := slotKeys(nodes); len(left) > 0 {
+				t.Errorf("command %d: left %q", k, left)
+			}
+		})
+	}
+}
+
 func TestTryAcquireTakesAFreeSlotAndNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)

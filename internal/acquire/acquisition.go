@@ -273,7 +273,8 @@ func (acq *acquisition) rest(ctx context.Context) error {
 		acq.splits = 0
 	}
 	next := quorum.RestAfter(acq.votes, acq.heard, acq.splits, acq.Presence.Subscribed(), acq.Share(acq.name.Key), acq.RetryMin, acq.RetryMax)
-	if next.Look && acq.slot == nil {
+	next.Look = next.Look && acq.slot == nil // one node's word is not enough for a slot
+	if next.Look {
 		acq.Presence.Rest(acq.name, acq.votes, acq.heard, next)
 		defer acq.Presence.Cancel(acq.name)
 	} else {

@@ -77,7 +77,7 @@ func (sys *system) Check(s state) error {
 			held++
 			on[me.slot]++
 		}
-		quiet = quiet && me.phase != asks && me.out == [nodes][mostSent]sent{} && !(me.phase == rests && (me.decide.Called() || me.split))
+		quiet = quiet && me.phase != asks && me.out == [nodes][mostSent]sent{} && (me.phase != rests || !me.decide.Called() && !me.split)
 		waiting = waiting || me.phase == rests
 		done = done && (me.phase == over || me.phase == dead)
 	}
