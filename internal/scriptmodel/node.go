@@ -102,6 +102,10 @@ const (
 	NewcomersOvertake
 	// AnyoneTakes is one that looks at no line at all.
 	AnyoneTakes
+	// OneEnd is a shared name whose members all end when the one does that came or was renewed last.
+	OneEnd
+	// Unmarked is an ask to share that takes any sorted set under the name for its own.
+	Unmarked
 )
 
 func (f Flaw) has(g Flaw) bool { return f&g != 0 }

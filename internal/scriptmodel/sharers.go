@@ -47,13 +47,14 @@ func (n *Node) Share(now Tick, s *Sharers, a Acquire, flaw Flaw) int {
 // meet is what an ask to share meets that decides it, whoever waits.
 func (n *Node) meet(now Tick, s *Sharers, a Acquire, flaw Flaw) (reply int, met bool) {
 	k := &n.Keys[a.Name]
+	ours := k.Owner == Shared || k.Owner == Alien && flaw.has(Unmarked)
 	switch {
 	case !n.member(a.Epoch):
 		return Abstained, true
-	case k.Owner != Nobody && k.Owner != Shared:
+	case k.Owner != Nobody && !ours:
 		return k.taken(now), true
 	}
-	if k.Owner == Shared {
+	if ours {
 		n.prune(now, s, a.Name)
 	}
 	switch mine := s.Ends[a.Owner-1]; {
@@ -82,6 +83,13 @@ func (n *Node) prune(now Tick, s *Sharers, name uint8) {
 func (n *Node) lengthen(s *Sharers, name uint8, o Owner, until Tick, flaw Flaw) {
 	latest := max(s.Latest(), until)
 	s.Ends[o-1] = until
+	if flaw.has(OneEnd) {
+		for i, end := range s.Ends {
+			if end != 0 {
+				s.Ends[i] = until
+			}
+		}
+	}
 	switch {
 	case flaw.has(EndsWithFirst):
 	case flaw.has(EndsWithNewest):
@@ -167,15 +175,19 @@ func (n *Node) ReseedShared(now Tick, s *Sharers, r Reseed, flaw Flaw) int {
 
 // RaiseShared is raise_shared.lua.
 func (n *Node) RaiseShared(now Tick, s *Sharers, r Raise, flaw Flaw) int {
+	ours := n.Keys[r.Name].Owner == Shared
 	switch {
 	case !n.member(r.Epoch):
 		return NoMember
-	case n.Keys[r.Name].Owner != Shared, !s.Has(now, r.Owner) && !flaw.has(RaiseForAnyone):
+	case (!ours || !s.Has(now, r.Owner)) && !flaw.has(RaiseForAnyone):
 		return Refused
 	case n.Number(r.Stripe) > r.Token && !flaw.has(RaiseDown):
 		return int(s.Number)
 	}
-	n.Stripes[r.Stripe], s.Number = r.Token, r.Token
+	n.Stripes[r.Stripe] = r.Token
+	if ours {
+		s.Number = r.Token
+	}
 	return int(r.Token)
 }
 
