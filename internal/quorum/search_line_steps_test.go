@@ -1,0 +1,468 @@
+package quorum_test
+
+import (
+	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/scriptmodel"
+	"github.com/quorumkit/redlock/internal/search"
+)
+
+type yieldLine = func(search.Step, lineState)
+
+// Next: what is under way, what goroutines decide, and what befalls them.
+func (sys *lineSystem) Next(s lineState, yield func(search.Step, lineState)) {
+	if s.broken != 0 {
+		return
+	}
+	sys.steps(&s, yield)
+}
+
+func (sys *lineSystem) steps(s *lineState, yield yieldLine) {
+	out := func(st search.Step, next lineState) {
+		if sys.lean {
+			sys.tidyLine(&next)
+		}
+		yield(st, next)
+	}
+	for g := range uint8(len(sys.shares)) {
+		for n := range uint8(sys.nodes) {
+			sys.lineArrives(s, g, n, out)
+		}
+		sys.lineDecides(s, g, out)
+	}
+}
+
+// lineArrives yields what becomes of the line between a goroutine and a node.
+func (sys *lineSystem) lineArrives(s *lineState, g, n uint8, yield yieldLine) {
+	c := &s.columns[n]
+	l := &c.links[g]
+	if l.sent[0] != askNothing {
+		next := *s
+		woken := sys.lineDeliver(&next, g, n)
+		if woken != 0 && s.lost < sys.lost {
+			without := next
+			without.lost++
+			yield(search.Step{Kind: lineLose, A: g, B: n}, without)
+		}
+		sys.call(&next, n, woken)
+		yield(search.Step{Kind: lineDeliver, A: g, B: n}, next)
+	}
+	if l.reply != quorum.Pending {
+		next := *s
+		sys.lineHear(&next, g, n)
+		yield(search.Step{Kind: lineHear, A: g, B: n}, next)
+	}
+	if l.hint {
+		next := *s
+		next.columns[n].links[g].hint = false
+		sys.lineHinted(&next, g, n)
+		yield(search.Step{Kind: lineHint, A: g, B: n}, next)
+	}
+	if s.gs[g].phase == lineDead && c.node.Lives(sys.waiter(g)) {
+		next := *s
+		next.columns[n].node.Silence(sys.waiter(g))
+		yield(search.Step{Kind: lineSilence, A: g, B: n}, next)
+	}
+	if s.dropped < sys.drops && c.node.Holds(0, owner(g)) && s.gs[g].phase == lineHolds && sys.onAll(s, g) {
+		next := *s
+		next.dropped++
+		next.columns[n].node.Drop(0)
+		yield(search.Step{Kind: lineDrops, A: g, B: n}, next)
+	}
+}
+
+// onAll tells whether all nodes have the hold, and are not about to give it back.
+func (sys *lineSystem) onAll(s *lineState, g uint8) bool {
+	for n := range sys.nodes {
+		c := &s.columns[n]
+		for _, m := range c.links[g].sent {
+			if lineFrees(m) || !c.has(g) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// call brings hints to the processes that are woken, one bit each: to whom of each asks or
+// waits, or else to its first.
+func (sys *lineSystem) call(s *lineState, n, woken uint8) {
+	told := uint8(0)
+	for pass := range 2 {
+		for g := range uint8(len(sys.shares)) {
+			bit := uint8(1) << sys.waiter(g)
+			if woken&bit&^told != 0 && s.gs[g].phase != lineDead && (pass == 1 || s.gs[g].undecided()) {
+				s.columns[n].links[g].hint = true
+				told |= bit
+			}
+		}
+	}
+}
+
+// undecided tells whether the goroutine asks or waits.
+func (g *lineGoroutine) undecided() bool {
+	return g.phase == lineTicket || g.phase == lineBids || g.phase == lineRests
+}
+
+// lineDecides yields what a goroutine does by itself.
+func (sys *lineSystem) lineDecides(s *lineState, g uint8, yield yieldLine) {
+	do := func(kind, node uint8, change func(*lineState)) {
+		next := *s
+		change(&next)
+		yield(search.Step{Kind: kind, A: g, B: node}, next)
+	}
+	me := &s.gs[g]
+	switch me.phase {
+	case lineIdle:
+		if sys.mayBegin(s, g) {
+			do(lineBegins, 0, func(s *lineState) { sys.lineBegin(s, g) })
+		}
+	case lineTicket, lineBids:
+		if !me.all {
+			do(lineGather, 0, func(s *lineState) { sys.lineAsk(s, g, true) })
+		}
+	case lineRests:
+		switch {
+		case !sys.roomFor(s, g):
+		case me.split:
+			do(lineAgain, 0, func(s *lineState) { sys.lineAttempt(s, g, 0) })
+		case sys.looks:
+			for n := range uint8(sys.nodes) {
+				do(lineLook, n, func(s *lineState) { sys.look(s, g, n) })
+			}
+		}
+	case lineHolds:
+		if sys.counts && s.dropped != 0 && !sys.shares[g] {
+			return // for an hour
+		}
+		do(lineEnds, 0, func(s *lineState) { sys.lineRelease(s, g) })
+	}
+	if me.undecided() && sys.leavers&(1<<g) != 0 {
+		do(lineLeaves, 0, func(s *lineState) { sys.lineLeave(s, g) })
+	}
+	if me.undecided() && sys.mortals&(1<<g) != 0 {
+		do(lineDies, 0, func(s *lineState) { sys.lineDie(s, g) })
+	}
+}
+
+// roomFor tells whether nothing of the goroutine is under way.
+func (sys *lineSystem) roomFor(s *lineState, g uint8) bool {
+	for n := range sys.nodes {
+		if s.columns[n].links[g].sent[0] != askNothing {
+			return false
+		}
+	}
+	return true
+}
+
+// group is that of a process whose goroutines share, as internal/queue keeps it.
+func (sys *lineSystem) group(s *lineState, g uint8) (group quorum.Group) {
+	for q := range uint8(len(sys.shares)) {
+		if other := &s.gs[q]; sys.waiter(q) == sys.waiter(g) && sys.shares[q] && other.undecided() {
+			group.Undecided++
+			group.Led = group.Led || other.phase != lineTicket
+			group.Place = max(group.Place, int64(other.place))
+		}
+	}
+	return group
+}
+
+// mayBegin tells whether a goroutine's turn has come inside its process. A later one comes
+// once the first is decided.
+func (sys *lineSystem) mayBegin(s *lineState, g uint8) bool {
+	if !sys.twin || g != 1 {
+		return true
+	}
+	group := sys.group(s, g)
+	return s.gs[0].phase != lineIdle && group.Undecided == 0 && group.Admits(0)
+}
+
+// lineBegin asks all nodes for a ticket.
+func (sys *lineSystem) lineBegin(s *lineState, g uint8) {
+	me := &s.gs[g]
+	me.phase = lineTicket
+	for q := range uint8(len(sys.shares)) {
+		on, w := 0, sys.waiter(q)
+		for n := range sys.nodes {
+			c := &s.columns[n].node
+			on += int(boolean(sys.shares[q] && c.Beside[w] != 0 || !sys.shares[q] && c.Places[w] != 0))
+		}
+		waits := s.gs[q].phase == lineBids || s.gs[q].phase == lineRests
+		if q != g && !(sys.shares[q] && sys.shares[g]) && on >= quorum.Size(sys.nodes) && waits {
+			me.ahead |= 1 << q
+		}
+	}
+	if first := &s.gs[0]; sys.twin && g == 1 && sys.makes(keepsPlace) && first.place != 0 {
+		me.place = first.place
+		sys.lineAttempt(s, g, 0)
+		return
+	}
+	sys.lineAsk(s, g, true)
+}
+
+// lineAttempt asks with the place: the nodes that hinted, or all.
+func (sys *lineSystem) lineAttempt(s *lineState, g uint8, hinted uint64) {
+	sys.lineClear(s, g)
+	me := &s.gs[g]
+	me.phase, me.split = lineBids, false
+	sys.setLineBid(s, g, quorum.Asked{Hinted: hinted})
+	sys.lineAsk(s, g, hinted == 0)
+}
+
+// lineAsk sends what is due.
+func (sys *lineSystem) lineAsk(s *lineState, g uint8, all bool) {
+	me := &s.gs[g]
+	me.all = me.all || all
+	granted := uint64(0)
+	for n := range sys.nodes {
+		if s.columns[n].links[g].vote == quorum.Granted {
+			granted |= 1 << n
+		}
+	}
+	bid := sys.lineBid(s, g)
+	due := bid.Due(me.all, sys.nodes, granted)
+	bid.Ask(due)
+	sys.setLineBid(s, g, bid)
+	kind := askPlace
+	if me.phase == lineTicket {
+		kind = askTicket
+	}
+	for n := range sys.nodes {
+		if l := &s.columns[n].links[g]; due&(1<<n) != 0 {
+			l.vote = quorum.Pending
+			l.sendLine(kind, me.place)
+		}
+	}
+}
+
+// lineBid and setLineBid keep the attempt's bid by node, so that nodes are alike.
+func (sys *lineSystem) lineBid(s *lineState, g uint8) (b quorum.Asked) {
+	for n := range sys.nodes {
+		bits := uint64(s.columns[n].links[g].bid)
+		b.Sent |= bits & 1 << n
+		b.Out |= bits >> 1 & 1 << n
+		b.Hinted |= bits >> 2 & 1 << n
+	}
+	return b
+}
+
+func (sys *lineSystem) setLineBid(s *lineState, g uint8, b quorum.Asked) {
+	for n := range sys.nodes {
+		s.columns[n].links[g].bid = uint8(b.Sent>>n&1 | b.Out>>n&1<<1 | b.Hinted>>n&1<<2)
+	}
+}
+
+// lineHear takes in a reply, and draws the conclusions.
+func (sys *lineSystem) lineHear(s *lineState, g, n uint8) {
+	l := &s.columns[n].links[g]
+	l.vote, l.ticket = l.reply, l.said
+	l.reply, l.said = quorum.Pending, 0
+	bid := sys.lineBid(s, g)
+	bid.Answered(int(n))
+	sys.setLineBid(s, g, bid)
+	if bid.Again(int(n)) {
+		sys.lineAsk(s, g, false)
+	}
+	sys.lineConclude(s, g)
+}
+
+// lineConclude ends an attempt whose verdict is known.
+func (sys *lineSystem) lineConclude(s *lineState, g uint8) {
+	me := &s.gs[g]
+	votes, heard := make([]quorum.Vote, sys.nodes), make([]quorum.Hearing, sys.nodes)
+	for n := range votes {
+		l := &s.columns[n].links[g]
+		votes[n] = quorum.Vote{Outcome: l.vote}
+		heard[n] = quorum.Hearing{Ticket: int64(l.ticket)}
+	}
+	tally := quorum.Count(votes)
+	switch tally.Verdict() {
+	case quorum.Won:
+		sys.lineWon(s, g)
+	case quorum.Contended, quorum.NoQuorum:
+		if me.phase == lineTicket {
+			place, ok := quorum.PositionOf(votes, heard)
+			sys.lineOver(s, g, sys.rollback(s, g))
+			if !ok {
+				me.phase = lineIdle
+				return
+			}
+			me.place = scriptmodel.Number(place)
+			sys.lineAttempt(s, g, 0)
+			return
+		}
+		sys.lineOver(s, g, sys.rollback(s, g))
+		me.phase, me.split = lineRests, tally.Granted > 0
+	case quorum.Undecided, quorum.Lost:
+	}
+}
+
+// rollback is what a goroutine that goes on waiting sends to nodes that may have granted.
+func (sys *lineSystem) rollback(s *lineState, g uint8) uint8 {
+	if !sys.shares[g] {
+		return freeKeeps
+	}
+	return sys.entryOf(s, g)
+}
+
+// entryOf is what the release of a shared hold does with its process's entry.
+func (sys *lineSystem) entryOf(s *lineState, g uint8) uint8 {
+	group := sys.group(s, g)
+	return [...]uint8{
+		quorum.EntryNot: freeNothing, quorum.EntryGoes: freeEntry, quorum.EntryStays: freeKeeps,
+	}[group.EntryAt(int64(s.gs[g].place))]
+}
+
+// lineOver ends the attempt: what was granted, or may be, is given back, and asks that are
+// under way are nobody's. freeEntry goes to every node: it takes entries away.
+func (sys *lineSystem) lineOver(s *lineState, g, release uint8) {
+	for n := range sys.nodes {
+		l := &s.columns[n].links[g]
+		there := l.vote == quorum.Granted || l.reply == quorum.Granted
+		l.reply, l.said = quorum.Pending, 0
+		there = l.staleLine() || there
+		if release == freeEntry || there {
+			l.sendLine(release, s.gs[g].place)
+		}
+	}
+	sys.lineClear(s, g)
+}
+
+// lineClear forgets what the goroutine knew in its attempt.
+func (sys *lineSystem) lineClear(s *lineState, g uint8) {
+	for n := range sys.nodes {
+		l := &s.columns[n].links[g]
+		l.vote, l.ticket, l.bid = quorum.Pending, 0, 0
+	}
+	s.gs[g].all = false
+}
+
+// lineWon makes the goroutine a holder.
+func (sys *lineSystem) lineWon(s *lineState, g uint8) {
+	me := &s.gs[g]
+	for q := range uint8(len(sys.shares)) {
+		if q != g && s.gs[q].phase == lineHolds && !(sys.shares[q] && sys.shares[g]) {
+			s.broken = lineExclusion
+		}
+		if me.ahead&(1<<q) != 0 {
+			s.broken = lineOvertaken
+		}
+	}
+	unasked := sys.lineBid(s, g)
+	others := unasked.Unasked(sys.nodes)
+	me.phase, me.ahead = lineHolds, 0
+	sys.changed(s, g)
+	for n := range sys.nodes { // asks that are under way go on; their replies decide nothing
+		l := &s.columns[n].links[g]
+		l.reply, l.said = quorum.Pending, 0
+		for i, m := range l.sent {
+			if lineAsks(m) {
+				l.sent[i] += askStale - askPlace
+			}
+		}
+		if others&(1<<n) != 0 {
+			l.sendLine(askStale, me.place)
+		}
+	}
+	sys.lineClear(s, g)
+}
+
+// changed notes that one holds, or waits and holds no longer.
+func (sys *lineSystem) changed(s *lineState, g uint8) {
+	for q := range s.gs {
+		s.gs[q].ahead &^= 1 << g
+		s.gs[q].calls = 0
+	}
+}
+
+// lineRelease ends a hold.
+func (sys *lineSystem) lineRelease(s *lineState, g uint8) {
+	release := freeEntry
+	me := &s.gs[g]
+	me.phase = lineDone
+	if sys.shares[g] {
+		release = sys.entryOf(s, g)
+	}
+	for n := range sys.nodes {
+		l := &s.columns[n].links[g]
+		l.staleLine()
+		l.sendLine(release, me.place)
+	}
+	sys.changed(s, g)
+}
+
+// lineLeave ends a wait.
+func (sys *lineSystem) lineLeave(s *lineState, g uint8) {
+	me := &s.gs[g]
+	me.phase = lineDone
+	sys.lineOver(s, g, freeEntry)
+	me.split = false
+	sys.changed(s, g)
+}
+
+// lineHinted takes in a node's call.
+func (sys *lineSystem) lineHinted(s *lineState, g, n uint8) {
+	me, l := &s.gs[g], &s.columns[n].links[g]
+	switch me.phase {
+	case lineRests:
+		sys.counted(s, g)
+		sys.lineAttempt(s, g, 1<<n)
+	case lineTicket, lineBids:
+		out := l.reply != quorum.Pending
+		for _, m := range l.sent {
+			out = out || lineAsks(m)
+		}
+		if out && sys.makes(deafAsks) {
+			return
+		}
+		sys.counted(s, g)
+		bid := sys.lineBid(s, g)
+		bid.Hinted |= 1 << n
+		sys.setLineBid(s, g, bid)
+		sys.lineAsk(s, g, false)
+	case lineDone:
+		l.sendLine(freeEntry, scriptmodel.Last)
+	}
+}
+
+// counted counts what a hint brings about.
+func (sys *lineSystem) counted(s *lineState, g uint8) {
+	if me := &s.gs[g]; sys.counts {
+		if me.calls++; me.calls > mostCalls {
+			s.broken = lineLoop
+		}
+	}
+}
+
+// look has a goroutine look at one node: where it may go by that, it asks all.
+func (sys *lineSystem) look(s *lineState, g, n uint8) {
+	node := &s.columns[n].node
+	me, w := &s.gs[g], sys.waiter(g)
+	ask := false
+	if sys.shares[g] {
+		_, ask = node.LookBeside(w, me.place, scriptmodel.Nobody, 0, sys.flaw)
+	} else {
+		node.LookIn(w, me.place, scriptmodel.Nobody, 0)
+	}
+	node.Called = 0
+	if ask || node.Keys[0].Owner == scriptmodel.Nobody {
+		sys.lineAttempt(s, g, 0)
+	}
+}
+
+// lineDie ends a goroutine's process: what it sent arrives, and nobody hears what is said
+// to it.
+func (sys *lineSystem) lineDie(s *lineState, g uint8) {
+	sys.changed(s, g)
+	sys.lineClear(s, g)
+	s.gs[g] = lineGoroutine{phase: lineDead, place: s.gs[g].place}
+	for n := range sys.nodes {
+		c := &s.columns[n]
+		l := &c.links[g]
+		c.node.Deaf |= 1 << sys.waiter(g)
+		granted := l.staleLine() || c.has(g)
+		l.reply, l.said, l.hint = quorum.Pending, 0, false
+		if granted {
+			l.sendLine(freeNothing, 0) // its lease ends
+		}
+	}
+}
