@@ -169,11 +169,11 @@ func (sys *lineSystem) group(s *lineState, g uint8) (group quorum.Group) {
 // mayBegin tells whether a goroutine's turn has come inside its process. A later one comes
 // once the first is decided.
 func (sys *lineSystem) mayBegin(s *lineState, g uint8) bool {
-	if !sys.twin || g != 1 {
+	if !sys.twin || g > 1 {
 		return true
 	}
 	group := sys.group(s, g)
-	return s.gs[0].phase != lineIdle && group.Undecided == 0 && group.Admits(0)
+	return (g == 0 || s.gs[0].phase != lineIdle || s.gs[0].turns > 0) && group.Undecided == 0 && group.Admits(0)
 }
 
 // lineBegin asks all nodes for a ticket.
@@ -184,7 +184,11 @@ func (sys *lineSystem) lineBegin(s *lineState, g uint8) {
 		on, w := 0, sys.waiter(q)
 		for n := range sys.nodes {
 			c := &s.columns[n].node
-			on += int(boolean(sys.shares[q] && c.Beside[w] != 0 || !sys.shares[q] && c.Places[w] != 0))
+			stands := c.Places[w]
+			if sys.shares[q] {
+				stands = c.Beside[w]
+			}
+			on += int(boolean(stands != 0 && stands == s.gs[q].place)) // one of an earlier hold is about to go
 		}
 		waits := s.gs[q].phase == lineBids || s.gs[q].phase == lineRests
 		if q != g && !(sys.shares[q] && sys.shares[g]) && on >= quorum.Size(sys.nodes) && waits {
@@ -388,6 +392,14 @@ func (sys *lineSystem) lineRelease(s *lineState, g uint8) {
 		l.sendLine(release, me.place)
 	}
 	sys.changed(s, g)
+	sys.comeBack(s, g)
+}
+
+// comeBack has a goroutine that is done come another time.
+func (sys *lineSystem) comeBack(s *lineState, g uint8) {
+	if me := &s.gs[g]; me.turns < sys.more {
+		*me = lineGoroutine{turns: me.turns + 1}
+	}
 }
 
 // lineLeave ends a wait.
@@ -397,6 +409,7 @@ func (sys *lineSystem) lineLeave(s *lineState, g uint8) {
 	sys.lineOver(s, g, freeEntry)
 	me.split = false
 	sys.changed(s, g)
+	sys.comeBack(s, g)
 }
 
 // lineHinted takes in a node's call.
@@ -419,7 +432,7 @@ func (sys *lineSystem) lineHinted(s *lineState, g, n uint8) {
 		bid.Hinted |= 1 << n
 		sys.setLineBid(s, g, bid)
 		sys.lineAsk(s, g, false)
-	case lineDone:
+	case lineIdle, lineDone:
 		l.sendLine(freeEntry, scriptmodel.Last)
 	}
 }
@@ -454,7 +467,7 @@ func (sys *lineSystem) look(s *lineState, g, n uint8) {
 func (sys *lineSystem) lineDie(s *lineState, g uint8) {
 	sys.changed(s, g)
 	sys.lineClear(s, g)
-	s.gs[g] = lineGoroutine{phase: lineDead, place: s.gs[g].place}
+	s.gs[g] = lineGoroutine{phase: lineDead, place: s.gs[g].place, turns: s.gs[g].turns}
 	for n := range sys.nodes {
 		c := &s.columns[n]
 		l := &c.links[g]

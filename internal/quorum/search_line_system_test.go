@@ -13,7 +13,7 @@ import (
 const (
 	lineNodes    = 5
 	lineMost     = 4 // goroutines
-	lineMessages = 6 // under way from one goroutine to one node
+	lineMessages = 8 // under way from one goroutine to one node
 )
 
 // lineMistake is a process that breaks a rule; a node's are Flaws.
@@ -35,6 +35,7 @@ type lineSystem struct {
 	nodes   int
 	shares  []bool // of each goroutine, whether it wants to share the name
 	twin    bool   // the second is a later goroutine of the first one's process
+	more    uint8  // how often each comes again
 	leavers uint8  // who may leave while they wait, one bit each
 	mortals uint8  // who may die while they wait
 	lost    uint8  // hints that may be lost
@@ -94,6 +95,7 @@ type lineGoroutine struct {
 	all   bool  // the attempt asks all nodes
 	split bool  // the last one was granted by some
 	ahead uint8 // who stood on a quorum when it began, and still waits; a bit each
+	turns uint8 // how often it has come again
 	calls uint8 // attempts that hints brought about, since somebody last began or ended a hold
 }
 

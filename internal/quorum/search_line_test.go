@@ -85,7 +85,7 @@ func TestSearchLineRandom(t *testing.T) {
 	t.Parallel()
 	walks := 300
 	if search.Whole() {
-		walks = 20_000
+		walks = 4_000
 	}
 	for _, c := range []struct {
 		name string
@@ -98,6 +98,9 @@ func TestSearchLineRandom(t *testing.T) {
 		{"three nodes, two may die, hints are lost", lineSystem{nodes: 3, shares: []bool{beside, alone, beside, alone}, mortals: 6, looks: true, lost: 2}},
 		{"five nodes, hints are lost", lineSystem{nodes: 5, shares: []bool{alone, beside, beside, alone}, looks: true, lost: 3}},
 		{"five nodes, one may leave, one may die", lineSystem{nodes: 5, shares: []bool{alone, beside, alone, beside}, leavers: 1, mortals: 4, looks: true}},
+		{"three nodes, each comes three times", lineSystem{nodes: 3, shares: []bool{beside, alone, beside, alone}, more: 2}},
+		{"three nodes, each comes three times, hints are lost, some leave", lineSystem{nodes: 3, shares: []bool{beside, alone, beside, alone}, more: 2, looks: true, lost: 3, leavers: 3}},
+		{"three nodes, two of a process, each comes three times", lineSystem{nodes: 3, shares: []bool{beside, beside, alone, beside}, twin: true, more: 2}},
 		{"three nodes, a minority free", lineSystem{nodes: 3, shares: []bool{alone, beside, beside, beside}, drops: 1, counts: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
