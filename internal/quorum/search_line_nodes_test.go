@@ -67,7 +67,10 @@ func (sys *lineSystem) lineDeliver(s *lineState, g, n uint8) (woken uint8) {
 // lineFree has the node do a release.
 func (sys *lineSystem) lineFree(c *lineColumn, g, m uint8, place scriptmodel.Number) uint8 {
 	r, w := scriptmodel.Release{Owner: owner(g)}, sys.waiter(g)
-	entry := [...]uint8{scriptmodel.EntryUnknown, scriptmodel.EntryStays, scriptmodel.EntryGoes}[m-freeNothing]
+	entry := [...]uint8{scriptmodel.EntryUnknown, scriptmodel.EntryStays, scriptmodel.EntryGoes, scriptmodel.EntryGoes}[m-freeNothing]
+	if m == leaveEntry {
+		r.Owner = scriptmodel.Owners // a new one
+	}
 	var woken scriptmodel.Woken
 	if sys.shares[g] {
 		_, woken = c.node.EndIn(noon, scriptmodel.EndBeside{
@@ -132,7 +135,7 @@ func (sys *lineSystem) tidyLine(s *lineState) {
 		for g := range uint8(len(sys.shares)) {
 			l, w := &c.links[g], sys.waiter(g)
 			entered := c.node.Places[w] != 0 || c.node.Beside[w] != 0
-			for lineFrees(l.sent[0]) && !c.has(g) && (l.sent[0] != freeEntry || !entered) {
+			for lineFrees(l.sent[0]) && (!c.has(g) || l.sent[0] == leaveEntry) && (l.sent[0] < freeEntry || !entered) {
 				l.take(0)
 			}
 			if s.gs[g].phase == lineDone && l.sent[0] == askNothing && !entered {

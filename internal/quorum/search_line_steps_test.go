@@ -157,7 +157,7 @@ func (sys *lineSystem) roomFor(s *lineState, g uint8) bool {
 // group is that of a process whose goroutines share, as internal/queue keeps it.
 func (sys *lineSystem) group(s *lineState, g uint8) (group quorum.Group) {
 	for q := range uint8(len(sys.shares)) {
-		if other := &s.gs[q]; sys.waiter(q) == sys.waiter(g) && sys.shares[q] && other.undecided() {
+		if other := &s.gs[q]; sys.waiter(q) == sys.waiter(g) && sys.shares[q] && (other.undecided() || other.phase == lineFollows) {
 			group.Undecided++
 			group.Led = group.Led || other.phase != lineTicket
 			group.Place = max(group.Place, int64(other.place))
@@ -173,13 +173,19 @@ func (sys *lineSystem) mayBegin(s *lineState, g uint8) bool {
 		return true
 	}
 	group := sys.group(s, g)
+	if sys.together && g == 1 {
+		return s.gs[0].phase == lineTicket
+	}
 	return (g == 0 || s.gs[0].phase != lineIdle || s.gs[0].turns > 0) && group.Undecided == 0 && group.Admits(0)
 }
 
 // lineBegin asks all nodes for a ticket.
 func (sys *lineSystem) lineBegin(s *lineState, g uint8) {
 	me := &s.gs[g]
-	me.phase = lineTicket
+	if me.phase = lineTicket; sys.together && g == 1 {
+		me.phase = lineFollows // its leader asks for it
+		return
+	}
 	for q := range uint8(len(sys.shares)) {
 		on, w := 0, sys.waiter(q)
 		for n := range sys.nodes {
@@ -368,6 +374,20 @@ func (sys *lineSystem) lineWon(s *lineState, g uint8) {
 		}
 	}
 	sys.lineClear(s, g)
+	sys.goesAlong(s, g)
+}
+
+// goesAlong has one that follows go by the place of its leader, which has been granted, or
+// lead where it has given up.
+func (sys *lineSystem) goesAlong(s *lineState, leader uint8) {
+	if next := &s.gs[1]; sys.together && leader == 0 && next.phase == lineFollows {
+		if next.place = s.gs[0].place; next.place == 0 {
+			next.phase = lineTicket
+			sys.lineAsk(s, 1, true)
+			return
+		}
+		sys.lineAttempt(s, 1, 0)
+	}
 }
 
 // changed notes that one holds, or waits and holds no longer.
@@ -405,9 +425,14 @@ func (sys *lineSystem) comeBack(s *lineState, g uint8) {
 // lineLeave ends a wait.
 func (sys *lineSystem) lineLeave(s *lineState, g uint8) {
 	me := &s.gs[g]
+	release := freeEntry
+	if sys.together && g == 0 && s.gs[1].phase == lineFollows {
+		release = sys.entryOf(s, g) // another goes on by its place
+	}
 	me.phase = lineDone
-	sys.lineOver(s, g, freeEntry)
+	sys.lineOver(s, g, release)
 	me.split = false
+	sys.goesAlong(s, g)
 	sys.changed(s, g)
 	sys.comeBack(s, g)
 }
@@ -433,7 +458,11 @@ func (sys *lineSystem) lineHinted(s *lineState, g, n uint8) {
 		sys.setLineBid(s, g, bid)
 		sys.lineAsk(s, g, false)
 	case lineIdle, lineDone:
-		l.sendLine(freeEntry, scriptmodel.Last)
+		l.sendLine(leaveEntry, scriptmodel.Last)
+	case lineHolds:
+		if sys.shares[g] { // its process waits no longer
+			l.sendLine(leaveEntry, scriptmodel.Last)
+		}
 	}
 }
 

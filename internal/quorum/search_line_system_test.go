@@ -32,19 +32,21 @@ const (
 // As in queueSystem the counters stand still and leases do not end; besides, nobody passes
 // the name on, and releases call and do not grant. A look is one node's word, at any time.
 type lineSystem struct {
-	nodes   int
-	shares  []bool // of each goroutine, whether it wants to share the name
-	twin    bool   // the second is a later goroutine of the first one's process
-	more    uint8  // how often each comes again
-	leavers uint8  // who may leave while they wait, one bit each
-	mortals uint8  // who may die while they wait
-	lost    uint8  // hints that may be lost
-	drops   uint8  // exclusive keys that may go on a node
-	looks   bool
-	counts  bool // attempts that hints bring about while the same ones hold are counted; whose key went holds for ever
-	lean    bool // what decides nothing is taken away
-	mistake lineMistake
-	flaw    scriptmodel.Flaw
+	nodes  int
+	shares []bool // of each goroutine, whether it wants to share the name
+	twin   bool   // the second is a later goroutine of the first one's process
+	// together: and is there already when that one asks for a place, and goes by it.
+	together bool
+	more     uint8 // how often each comes again
+	leavers  uint8 // who may leave while they wait, one bit each
+	mortals  uint8 // who may die while they wait
+	lost     uint8 // hints that may be lost
+	drops    uint8 // exclusive keys that may go on a node
+	looks    bool
+	counts   bool // attempts that hints bring about while the same ones hold are counted; whose key went holds for ever
+	lean     bool // what decides nothing is taken away
+	mistake  lineMistake
+	flaw     scriptmodel.Flaw
 }
 
 // Messages of a goroutine to a node, in their order.
@@ -57,6 +59,7 @@ const (
 	freeNothing // a release that leaves entries alone
 	freeKeeps   // one whose sender goes on waiting
 	freeEntry   // one that takes the entry away
+	leaveEntry  // the entry alone
 )
 
 func lineAsks(m uint8) bool  { return m == askTicket || m == askPlace }
@@ -87,6 +90,7 @@ const (
 	lineHolds
 	lineDone
 	lineDead
+	lineFollows // it waits in its process, for one that asks
 )
 
 type lineGoroutine struct {
@@ -338,7 +342,7 @@ func (s lineState) String() string {
 	}
 	for i, g := range s.gs {
 		if g.phase != lineIdle {
-			phase := [...]string{"idle", "ticket", "bids", "rests", "holds", "done", "dead"}[g.phase]
+			phase := [...]string{"idle", "ticket", "bids", "rests", "holds", "done", "dead", "follows"}[g.phase]
 			out += fmt.Sprintf("%c %s at %d; ", 'A'+rune(i), phase, g.place)
 		}
 	}

@@ -101,6 +101,8 @@ func TestSearchLineRandom(t *testing.T) {
 		{"three nodes, each comes three times", lineSystem{nodes: 3, shares: []bool{beside, alone, beside, alone}, more: 2}},
 		{"three nodes, each comes three times, hints are lost, some leave", lineSystem{nodes: 3, shares: []bool{beside, alone, beside, alone}, more: 2, looks: true, lost: 3, leavers: 3}},
 		{"three nodes, two of a process, each comes three times", lineSystem{nodes: 3, shares: []bool{beside, beside, alone, beside}, twin: true, more: 2}},
+		{"three nodes, two of a process go together", lineSystem{nodes: 3, shares: []bool{beside, beside, alone, beside}, twin: true, together: true}},
+		{"three nodes, two of a process go together, hints are lost, some leave", lineSystem{nodes: 3, shares: []bool{beside, beside, alone, beside}, twin: true, together: true, leavers: 7, looks: true, lost: 2}},
 		{"three nodes, a minority free", lineSystem{nodes: 3, shares: []bool{alone, beside, beside, beside}, drops: 1, counts: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
