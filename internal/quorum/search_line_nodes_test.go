@@ -93,7 +93,7 @@ func (sys *lineSystem) lineAnswer(c *lineColumn, g, m uint8, place scriptmodel.N
 	if m == askTicket || m == askStaleTicket {
 		place = 0
 	}
-	reply, more := 0, 0
+	var reply, more int
 	if sys.shares[g] {
 		reply, more = c.node.ShareIn(noon, scriptmodel.ShareIn{Acquire: args, Waiter: sys.waiter(g), Place: place, Flaw: sys.flaw})
 		c.node.Set.Number = min(c.node.Set.Number, 1)

@@ -179,6 +179,9 @@ func (sys *lineSystem) mayBegin(s *lineState, g uint8) bool {
 	return (g == 0 || s.gs[0].phase != lineIdle || s.gs[0].turns > 0) && group.Undecided == 0 && group.Admits(0)
 }
 
+// exclude tells whether two cannot hold beside each other.
+func (sys *lineSystem) exclude(q, g uint8) bool { return !sys.shares[q] || !sys.shares[g] }
+
 // lineBegin asks all nodes for a ticket.
 func (sys *lineSystem) lineBegin(s *lineState, g uint8) {
 	me := &s.gs[g]
@@ -197,7 +200,7 @@ func (sys *lineSystem) lineBegin(s *lineState, g uint8) {
 			on += int(boolean(stands != 0 && stands == s.gs[q].place)) // one of an earlier hold is about to go
 		}
 		waits := s.gs[q].phase == lineBids || s.gs[q].phase == lineRests
-		if q != g && !(sys.shares[q] && sys.shares[g]) && on >= quorum.Size(sys.nodes) && waits {
+		if q != g && sys.exclude(q, g) && on >= quorum.Size(sys.nodes) && waits {
 			me.ahead |= 1 << q
 		}
 	}
@@ -350,7 +353,7 @@ func (sys *lineSystem) lineClear(s *lineState, g uint8) {
 func (sys *lineSystem) lineWon(s *lineState, g uint8) {
 	me := &s.gs[g]
 	for q := range uint8(len(sys.shares)) {
-		if q != g && s.gs[q].phase == lineHolds && !(sys.shares[q] && sys.shares[g]) {
+		if q != g && s.gs[q].phase == lineHolds && sys.exclude(q, g) {
 			s.broken = lineExclusion
 		}
 		if me.ahead&(1<<q) != 0 {

@@ -158,10 +158,11 @@ func (sys *lineSystem) Check(s lineState) error {
 			return errKeyLeft
 		}
 	}
-	if g, ok := sys.couldGo(&s); ok && !sys.underWay(&s) && !sys.movesItself(&s) && !(sys.looks && sys.looksGetThere(s, g)) {
-		return errAsleep
+	g, ok := sys.couldGo(&s)
+	if !ok || sys.underWay(&s) || sys.movesItself(&s) || sys.looks && sys.looksGetThere(s, g) {
+		return nil
 	}
-	return nil
+	return errAsleep
 }
 
 // leftBehind tells whether a node has what nobody wants, and nothing is under way there.

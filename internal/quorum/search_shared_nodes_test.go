@@ -75,7 +75,7 @@ func (sys *sharedSystem) ask(s *sharedState, a, n uint8, hint scriptmodel.Number
 	l := &c.links[a]
 	l.asks--
 	args := scriptmodel.Acquire{Owner: owner(a), Life: sys.life(a), Hint: hint, Epoch: epoch}
-	reply := 0
+	var reply int
 	if sys.holds[a] {
 		reply = c.node.Share(noon, &c.set, args, sys.flaw)
 	} else {
@@ -139,7 +139,7 @@ func (sys *sharedSystem) arriveRenewal(s *sharedState, a, n uint8, yield yieldSh
 	l := &c.links[a]
 	l.extends--
 	e := scriptmodel.Extend{Owner: owner(a), Life: sys.life(a), Epoch: epoch}
-	reply := 0
+	var reply int
 	if sys.holds[a] {
 		reply = c.node.ExtendShared(noon, &c.set, e, sys.flaw)
 	} else {

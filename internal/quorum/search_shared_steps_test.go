@@ -11,13 +11,13 @@ type yieldShared = func(search.Step, sharedState)
 
 // Next: what clients decide, what arrives, and what befalls the nodes.
 func (sys *sharedSystem) Next(s sharedState, yield func(search.Step, sharedState)) {
-	begun := [2]bool{}
+	var begun [2]bool
 	for i, shared := range sys.holds {
 		a := uint8(i)
 		if s.holds[a].phase == idle {
 			// Attempts of a kind are alike until they begin: the first one does.
-			if kind := &begun[boolean(shared)]; !*kind {
-				*kind = true
+			if kind := boolean(shared); !begun[kind] {
+				begun[kind] = true
 				n := sys.begin(s, a)
 				for node := range uint8(sys.nodes) {
 					sys.arriveAsk(&n, a, node, yield)
@@ -322,7 +322,7 @@ func (sys *sharedSystem) tidyShared(s *sharedState) {
 			for i := range sys.nodes {
 				col := &s.columns[i]
 				if l := &col.links[a]; l.raises[r] != 0 {
-					if col.node.Number(0) > c.targets[r] && !(now && sys.holds[a]) {
+					if col.node.Number(0) > c.targets[r] && (!now || !sys.holds[a]) {
 						l.raises[r] = 0
 					}
 					left = left || l.raises[r] != 0

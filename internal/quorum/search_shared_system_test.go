@@ -171,11 +171,11 @@ func swapped(s sharedState, i, j int) sharedState {
 		c.links[i], c.links[j] = c.links[j], c.links[i]
 		c.set.Ends[i], c.set.Ends[j] = c.set.Ends[j], c.set.Ends[i]
 		c.node.Dead[i], c.node.Dead[j] = c.node.Dead[j], c.node.Dead[i]
-		switch k := &c.node.Keys[0]; k.Owner {
-		case owner(uint8(i)):
-			k.Owner = owner(uint8(j))
-		case owner(uint8(j)):
-			k.Owner = owner(uint8(i))
+		k := &c.node.Keys[0]
+		if first, second := owner(uint8(i)), owner(uint8(j)); k.Owner == first {
+			k.Owner = second
+		} else if k.Owner == second {
+			k.Owner = first
 		}
 	}
 	return s
@@ -227,7 +227,7 @@ func (sys *sharedSystem) Check(s sharedState) error {
 			return errFell
 		}
 		for j := range i {
-			if b := &s.holds[j]; b.token != 0 && !(sys.holds[i] && sys.holds[j]) {
+			if b := &s.holds[j]; b.token != 0 && (!sys.holds[i] || !sys.holds[j]) {
 				if err := sys.checkPair(a, b); err != nil {
 					return err
 				}
