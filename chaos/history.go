@@ -17,16 +17,16 @@ type Kind string
 
 // The kinds. What each needs beside At is in brackets; the rest may be empty.
 const (
-	// Asked: an attempt to acquire begins (Client, Resource, Hold; Shared, Set). Since:
+	// Asked: an attempt to acquire begins (Client, Resource, Hold; Shared, Set, Limit, Value). Since:
 	// what its process left on a node when it last stood in line there is as old as that.
 	Asked Kind = "asked"
 	// Failed: the attempt brought no lock; the client still wants one, and its
 	// next Asked has a new Hold (Client, Resource, Hold).
 	Failed Kind = "failed"
-	// Quit: the client no longer wants the resource (Client, Resource).
+	// Quit: the client no longer wants the resource (Client, Resource; Limit).
 	Quit Kind = "quit"
 	// Held: the client believes from here on that it holds the resource, up to
-	// Until, if that is given (Client, Resource, Hold; Shared, Set).
+	// Until, if that is given (Client, Resource, Hold; Shared, Set, Limit, Slot).
 	Held Kind = "held"
 	// Extended: the client believes now that it holds up to Until (Hold).
 	Extended Kind = "extended"
@@ -47,15 +47,18 @@ const (
 	// is one for each of them, one after another, at one time: Until is when that one's
 	// lease ends, and Ends is when the key will expire (Shared, Ends).
 	Shown Kind = "shown"
+	// Saw: an observer of Resource was told who holds it: whoever asked with Value; without
+	// one, that nobody does (Client, Resource; Value, Token).
+	Saw Kind = "saw"
 	// Sick: from here on the cluster need not make progress.
 	Sick Kind = "sick"
 	// Well: a quorum is healthy again. A trace begins so.
 	Well Kind = "well"
 	// Queued: the client's process stands in line for Resource, on a quorum of
 	// nodes that hear that it lives: without a break since Since (Client, Resource;
-	// Shared: in the line of those who wait to share it).
+	// Shared: in the line of those who wait to share it; Limit: for a slot of it).
 	Queued Kind = "queued"
-	// Unqueued: it does so no longer (Client, Resource; Shared).
+	// Unqueued: it does so no longer (Client, Resource; Shared, Limit).
 	Unqueued Kind = "unqueued"
 	// Granted: a node tells the client that a release granted it the resource, by Token.
 	// One node's word is no lock yet (Client, Resource, Node, Token).
@@ -105,7 +108,14 @@ type Record struct {
 	Shared bool `json:"shared,omitempty"`
 	// Set is the number of a set of resources that are asked for together: each has an
 	// attempt of its own, and those of one set have one number. 0: none.
-	Set   int64  `json:"set,omitempty"`
+	Set int64 `json:"set,omitempty"`
+	// Limit is how many may hold the resource at once, each of them a slot of its own. 0: it
+	// has no slots. Who is alone or shares excludes nobody who has a slot.
+	Limit int `json:"limit,omitempty"`
+	// Slot is which one it is, from 0 to Limit-1.
+	Slot int `json:"slot,omitempty"`
+	// Value is what observers are told of who holds.
+	Value string `json:"value,omitempty"`
 	Text  string `json:"text,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
 	About *About `json:"about,omitempty"`

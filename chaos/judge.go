@@ -41,6 +41,9 @@ type Judge struct {
 	// Turns is how often in a row a process that was there before may be served
 	// while another one waits. 0: not judged.
 	Turns int
+	// Seen is how old at most what an observer is told may be. What was given up or lost may
+	// stand on the nodes for Lease and Transit besides. 0: not judged.
+	Seen time.Duration
 	// Limit is how many violations of a rule are listed; 0: ten.
 	Limit int
 }
@@ -55,8 +58,8 @@ func (j Judge) Judge(records []Record) Verdict {
 		slices.SortStableFunc(records, byTime)
 	}
 	t := &trial{
-		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[string]*resourceState{},
-		waits: map[waiting]*request{}, sets: map[int64]*setState{}, cleaned: map[atNode]time.Duration{}, well: true,
+		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[named]*resourceState{},
+		waits: map[wanting]*request{}, sets: map[int64]*setState{}, reigns: map[reigning][]*attempt{}, cleaned: map[atNode]time.Duration{}, well: true,
 	}
 	for _, r := range records {
 		t.take(r)
@@ -77,13 +80,16 @@ type attempt struct {
 	asksBeside bool      // it asked to share
 	shared     bool      // it shares what it got
 	set        *setState // nil: none
+	limit      int       // of slots; 0: it asked for none
+	value      string    // that observers are told
+	of         *place    // what it got
 	token      redlock.Token
-	floor      redlock.Token // the largest token that was there when it asked
+	floors     []redlock.Token // the largest token that was there when it asked, of each slot
 	won        bool
 	over       bool
 	from       time.Duration
-	until      time.Duration
-	rank       int // its place among the resource's holds
+	until      time.Duration // of its belief; of an attempt that failed, when it did
+	rank       int           // its place among the holds
 }
 
 // span is one unbroken belief.
@@ -92,22 +98,36 @@ type span struct {
 	from, until time.Duration
 }
 
-// resourceState is what the sweep knows of one resource.
-type resourceState struct {
-	name    string
+// place is what one has who excludes others: a resource, or a slot of it.
+type place struct {
 	highest redlock.Token              // of all locks so far
 	issued  map[redlock.Token]*attempt // who has which token
 	spans   []span
-	open    []*attempt           // won and not over
 	held    int                  // locks so far
 	wrote   kinds[redlock.Token] // the largest accepted
 	rank    kinds[int]           // the latest hold without a token that wrote
-	active  time.Duration        // the last time that a client did anything
-	asking  kinds[int]           // clients that want it
-	idle    time.Duration        // since when it could have been granted, the open ones apart
-	beside  time.Duration        // since when sharers could have been, the open exclusive ones apart
-	sets    []*setState          // with it among them, that clients want
-	rivals  []*rival             // the processes that wanted it
+}
+
+func newPlace() *place { return &place{issued: map[redlock.Token]*attempt{}} }
+
+// named is a resource, or what slots of it there are: neither excludes the other.
+type named struct {
+	name  string
+	slots bool
+}
+
+// resourceState is what the sweep knows of one resource.
+type resourceState struct {
+	named
+
+	places []*place      // one, or the slots so far
+	open   []*attempt    // won and not over
+	active time.Duration // the last time that a client did anything
+	asking kinds[int]    // clients that want it
+	idle   time.Duration // since when it could have been granted, the open ones apart
+	beside time.Duration // since when sharers could have been, the open exclusive ones apart
+	sets   []*setState   // with it among them, that clients want
+	rivals []*rival      // the processes that wanted it
 }
 
 // kinds is something of exclusive holds, and of shared ones.
@@ -122,6 +142,12 @@ func (k *kinds[T]) of(shared bool) *T {
 
 type waiting struct{ client, resource string }
 
+// wanting is who wants what.
+type wanting struct {
+	client string
+	named
+}
+
 type atNode struct{ node, owner string }
 
 // trial is one sweep over a trace.
@@ -130,12 +156,14 @@ type trial struct {
 	verdict   Verdict
 	holds     map[int64]*attempt
 	asks      []*attempt // all holds, as they were asked for
-	resources map[string]*resourceState
+	resources map[named]*resourceState
 	order     []*resourceState // as they came
-	waits     map[waiting]*request
+	waits     map[wanting]*request
 	sets      map[int64]*setState
+	reigns    map[reigning][]*attempt
 	cleaned   map[atNode]time.Duration
 	shares    []Record // the latest that were shown of one shared key
+	seen      []Record // what observers were told
 	well      bool
 	wellSince time.Duration
 	wellSum   time.Duration // healthy time before wellSince
@@ -160,11 +188,13 @@ func (t *trial) found(rule Rule, at time.Duration, resource, format string, args
 	t.verdict.Violations = append(t.verdict.Violations, Violation{Rule: rule, At: at, Resource: resource, Text: fmt.Sprintf(format, args...)})
 }
 
-func (t *trial) resource(name string) *resourceState {
-	r := t.resources[name]
+// resource is what a record is about.
+func (t *trial) resource(about Record) *resourceState {
+	what := named{about.Resource, about.Limit > 0}
+	r := t.resources[what]
 	if r == nil {
-		r = &resourceState{name: name, issued: map[redlock.Token]*attempt{}}
-		t.resources[name] = r
+		r = &resourceState{named: what, places: []*place{newPlace()}}
+		t.resources[what] = r
 		t.order = append(t.order, r)
 	}
 	return r
@@ -177,11 +207,13 @@ func (t *trial) take(r Record) {
 	case Quit:
 		t.quits(r)
 	case Queued, Unqueued:
-		t.resource(r.Resource).rival(r.Client, r.Shared).stands(r)
+		t.resource(r).rival(r.Client, r.Shared).stands(r)
 	case Cleaned:
 		t.cleaned[atNode{r.Node, r.Owner}] = r.At
 	case Shown:
 		t.shown(r)
+	case Saw:
+		t.saw(r)
 	case Sick:
 		t.fallsSick(r.At)
 	case Well:
@@ -216,7 +248,7 @@ func (t *trial) ofHold(h *attempt, r Record) {
 		t.held(h, r)
 	case Failed:
 		t.verdict.Rounds++
-		h.over = true
+		h.over, h.until = true, r.At
 	case Extended:
 		t.extended(h, r)
 	case Released, Lost:
@@ -225,7 +257,7 @@ func (t *trial) ofHold(h *attempt, r Record) {
 		t.verdict.Refused++
 	case Wrote:
 		t.wrote(h, r)
-	case Asked, Quit, Queued, Unqueued, Granted, Cleaned, Shown, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
+	case Asked, Quit, Queued, Unqueued, Granted, Cleaned, Shown, Saw, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
 	}
 }
 
@@ -234,12 +266,19 @@ func (t *trial) asked(r Record) {
 		t.found(Malformed, r.At, r.Resource, "hold %d was asked for twice", r.Hold)
 		return
 	}
-	res := t.resource(r.Resource)
+	res := t.resource(r)
 	res.active = r.At
-	h := &attempt{id: r.Hold, client: r.Client, resource: res, asksBeside: r.Shared, set: t.setOf(r), floor: res.highest}
+	h := &attempt{
+		id: r.Hold, client: r.Client, resource: res, asksBeside: r.Shared, set: t.setOf(r),
+		limit: r.Limit, value: r.Value, floors: res.floors(), until: forever,
+	}
 	t.holds[r.Hold], t.asks = h, append(t.asks, h)
 	if h.set != nil {
 		h.set.members = append(h.set.members, h)
+	}
+	if h.value != "" {
+		what := reigning{res.name, h.value}
+		t.reigns[what] = append(t.reigns[what], h)
 	}
 	res.rival(r.Client, r.Shared).asks(r, t.judge.Transit)
 	t.wants(h, r.At)
@@ -250,12 +289,17 @@ func (t *trial) held(h *attempt, r Record) {
 	t.verdict.Won++
 	res := h.resource
 	h.shared = r.Shared
+	slot, ok := t.slotOf(h, r)
+	if !ok {
+		return
+	}
+	h.of = res.place(slot)
 	t.progressed(res, r.At)
 	t.inTurn(h, r.At)
 	t.stopsAsking(h.client, res, r.At)
-	res.held++
+	h.of.held++
 	res.open = append(res.open, h)
-	h.won, h.token, h.from, h.until, h.rank = true, r.Token, r.At, endOf(r.Until), res.held
+	h.won, h.token, h.from, h.until, h.rank = true, r.Token, r.At, endOf(r.Until), h.of.held
 	if h.shared {
 		res.beside = max(res.beside, r.At)
 	}
@@ -263,14 +307,14 @@ func (t *trial) held(h *attempt, r Record) {
 	if r.Token == 0 {
 		return
 	}
-	if other := res.issued[r.Token]; other != nil && (!other.shared || !h.shared) {
+	if other := h.of.issued[r.Token]; other != nil && (!other.shared || !h.shared) {
 		t.found(TokenRepeated, r.At, res.name, "%s (hold %d) and %s (hold %d) both have %d", other.client, other.id, h.client, h.id, r.Token)
 	}
-	res.issued[r.Token] = h
-	if r.Token < h.floor {
-		t.found(TokenOrder, r.At, res.name, "%s (hold %d) has %d; %d was there before it asked", h.client, h.id, r.Token, h.floor)
+	h.of.issued[r.Token] = h
+	if slot < len(h.floors) && r.Token < h.floors[slot] {
+		t.found(TokenOrder, r.At, res.name, "%s (hold %d) has %d; %d was there before it asked", h.client, h.id, r.Token, h.floors[slot])
 	}
-	res.highest = max(res.highest, r.Token)
+	h.of.highest = max(h.of.highest, r.Token)
 }
 
 // endOf is the end of a belief whose record has until.
@@ -302,17 +346,21 @@ func (t *trial) ends(h *attempt, now time.Duration) {
 		return // lost and then released, or the like
 	}
 	h.over = true
+	h.resource.crowded(now)
 	h.resource.rival(h.client, h.asksBeside).gives(now)
 	open := &h.resource.open
 	*open = slices.DeleteFunc(*open, func(o *attempt) bool { return o == h })
-	t.believed(h, min(h.until, now))
+	h.until = min(h.until, now)
+	t.believed(h, h.until)
 }
 
 func (t *trial) believed(h *attempt, until time.Duration) {
 	if until > h.from {
-		h.resource.spans = append(h.resource.spans, span{h, h.from, until})
+		h.of.spans = append(h.of.spans, span{h, h.from, until})
 	}
-	h.resource.idle = max(h.resource.idle, until)
+	if !h.resource.slots {
+		h.resource.idle = max(h.resource.idle, until)
+	}
 	if !h.shared {
 		h.resource.beside = max(h.resource.beside, until)
 	}
@@ -324,19 +372,19 @@ func (t *trial) wrote(h *attempt, r Record) {
 	t.verdict.Writes++
 	t.whole(h, r.At)
 	res := h.resource
-	x, s := res.wrote.exclusive, res.wrote.shared
+	x, s := h.of.wrote.exclusive, h.of.wrote.shared
 	switch {
 	case r.Token > 0 && h.shared && x > 0 && r.Token <= x:
 		t.found(StaleWrite, r.At, res.name, "%s wrote with shared token %d after %d was accepted", h.client, r.Token, x)
 	case r.Token > 0 && !h.shared && (r.Token < x || s > 0 && r.Token <= s):
 		t.found(StaleWrite, r.At, res.name, "%s wrote with token %d after %d was accepted", h.client, r.Token, max(x, s))
-	case r.Token == 0 && (h.rank < res.rank.exclusive || !h.shared && h.rank < res.rank.shared):
+	case r.Token == 0 && (h.rank < h.of.rank.exclusive || !h.shared && h.rank < h.of.rank.shared):
 		t.found(StaleWrite, r.At, res.name, "%s (hold %d) wrote after a later holder had", h.client, h.id)
 	}
-	if rank := res.rank.of(h.shared); r.Token == 0 {
+	if rank := h.of.rank.of(h.shared); r.Token == 0 {
 		*rank = max(*rank, h.rank)
 	}
-	wrote := res.wrote.of(h.shared)
+	wrote := h.of.wrote.of(h.shared)
 	*wrote = max(*wrote, r.Token)
 }
 
@@ -348,7 +396,7 @@ func (t *trial) shown(r Record) {
 	if t.judge.Lease == 0 {
 		return
 	}
-	res := t.resource(r.Resource)
+	res := t.resource(r)
 	switch longest := t.judge.Lease + t.judge.Transit; {
 	case r.Until == 0:
 		t.found(Litter, r.At, r.Resource, "%s shows %s without an expiry", r.Node, r.Owner)

@@ -17,7 +17,7 @@ import (
 
 // trace reads records in short: "10 held 2 bob t=7 u=30" is bob's hold 2 of r,
 // at 10 ms, with token 7, until 30 ms; "10 held 2 bob shared r=b set=1" is a shared one of
-// b, in set 1.
+// b, in set 1; "slot=1 of=2" is the second of two slots, and "v=" the value.
 func trace(t *testing.T, text string) []chaos.Record {
 	t.Helper()
 	var records []chaos.Record
@@ -41,6 +41,12 @@ func trace(t *testing.T, text string) []chaos.Record {
 				r.Shared = true
 			case strings.HasPrefix(f, "r="):
 				r.Resource = f[2:]
+			case strings.HasPrefix(f, "slot="):
+				r.Slot = int(number(f[5:]))
+			case strings.HasPrefix(f, "of="):
+				r.Limit = int(number(f[3:]))
+			case strings.HasPrefix(f, "v="):
+				r.Value = f[2:]
 			case strings.HasPrefix(f, "set="):
 				r.Set = number(f[4:])
 			case strings.HasPrefix(f, "e="):
@@ -231,7 +237,7 @@ var judgements = []struct {
 }
 
 func TestJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
-	for _, c := range slices.Concat(judgements, sharedJudgements, setJudgements) {
+	for _, c := range slices.Concat(judgements, sharedJudgements, setJudgements, slotJudgements, seenJudgements) {
 		t.Run(c.name, func(t *testing.T) {
 			v := c.judge.Judge(trace(t, c.trace))
 			if !slices.Equal(v.Broken(), c.want) {

@@ -16,7 +16,7 @@ type request struct {
 
 // wants notes that a client asks, if it did not before.
 func (t *trial) wants(h *attempt, now time.Duration) {
-	res, who := h.resource, waiting{h.client, h.resource.name}
+	res, who := h.resource, wanting{h.client, h.resource.named}
 	w := t.waits[who]
 	if w == nil || w.shared != h.asksBeside {
 		if !h.asksBeside {
@@ -47,7 +47,7 @@ func (t *trial) wants(h *attempt, now time.Duration) {
 
 // stopsAsking ends a client's wait: it holds, or it quit.
 func (t *trial) stopsAsking(client string, res *resourceState, now time.Duration) {
-	who := waiting{client, res.name}
+	who := wanting{client, res.named}
 	if w := t.waits[who]; w != nil {
 		t.drops(who, res, now)
 		t.waited(who, w.since, now)
@@ -55,7 +55,7 @@ func (t *trial) stopsAsking(client string, res *resourceState, now time.Duration
 }
 
 // drops forgets a wait.
-func (t *trial) drops(who waiting, res *resourceState, now time.Duration) {
+func (t *trial) drops(who wanting, res *resourceState, now time.Duration) {
 	w := t.waits[who]
 	delete(t.waits, who)
 	*res.asking.of(w.shared)--
@@ -68,8 +68,8 @@ func (t *trial) drops(who waiting, res *resourceState, now time.Duration) {
 // quits takes in that a client no longer wants a resource. What it had of a set by then,
 // unseen, is free from here on.
 func (t *trial) quits(r Record) {
-	res := t.resource(r.Resource)
-	w := t.waits[waiting{r.Client, r.Resource}]
+	res := t.resource(r)
+	w := t.waits[wanting{r.Client, res.named}]
 	res.rival(r.Client, w != nil && w.shared).quits(r)
 	if w != nil && w.set != nil {
 		res.idle = max(res.idle, r.At)
@@ -77,11 +77,11 @@ func (t *trial) quits(r Record) {
 	t.stopsAsking(r.Client, res, r.At)
 }
 
-func (t *trial) waited(who waiting, since, now time.Duration) {
+func (t *trial) waited(who wanting, since, now time.Duration) {
 	wait := t.healthy(now) - since
 	t.verdict.LongestWait = max(t.verdict.LongestWait, wait)
 	if t.judge.Patience > 0 && wait > t.judge.Patience {
-		t.found(Starved, now, who.resource, "%s asked a healthy quorum for %v", who.client, wait)
+		t.found(Starved, now, who.name, "%s asked a healthy quorum for %v", who.client, wait)
 	}
 }
 
@@ -99,7 +99,11 @@ func (t *trial) progressed(res *resourceState, now time.Duration) {
 		since = min(since, set.freeSince(now))
 	}
 	if idle := now - max(since, t.wellSince); asking > 0 && idle > t.judge.Progress {
-		t.found(NoProgress, now, res.name, "%d clients asked, nobody held, for %v", asking, idle)
+		who := "nobody held"
+		if res.slots {
+			who = "a slot was free"
+		}
+		t.found(NoProgress, now, res.name, "%d clients asked, %s, for %v", asking, who, idle)
 	}
 }
 
@@ -107,6 +111,9 @@ func (t *trial) progressed(res *resourceState, now time.Duration) {
 // have those of its names that stand before that one, and nothing says so: those are not
 // free before the ones behind them are.
 func (res *resourceState) freeSince(now time.Duration) time.Duration {
+	if res.slots {
+		return res.slotSince(now)
+	}
 	since := res.idle
 	for _, h := range res.open {
 		since = max(since, min(h.until, now))
@@ -194,10 +201,14 @@ func (t *trial) finish(now time.Duration) {
 			}
 			t.believed(h, until)
 		}
-		t.overlaps(res)
+		for _, p := range res.places {
+			t.overlaps(res, p)
+		}
+		t.crowds(res)
 	}
 	t.keysEnd()
 	t.gatheredAll(now)
+	t.seenTokens()
 	for _, h := range t.asks {
 		t.stopsAsking(h.client, h.resource, now)
 	}
@@ -210,12 +221,12 @@ func (t *trial) finish(now time.Duration) {
 // needs to be held against one other of each kind only: that which lasts longest so far;
 // a shared one against the exclusive. Beliefs are half open: one may begin when another
 // ends.
-func (t *trial) overlaps(res *resourceState) {
-	slices.SortFunc(res.spans, func(a, b span) int {
+func (t *trial) overlaps(res *resourceState, p *place) {
+	slices.SortFunc(p.spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.of.id, b.of.id))
 	})
 	var longest kinds[span]
-	for _, s := range res.spans {
+	for _, s := range p.spans {
 		t.meets(res, longest.exclusive, s)
 		if !s.of.shared {
 			t.meets(res, longest.shared, s)

@@ -15,6 +15,10 @@ const (
 	// TwoHolders: two clients believed at one moment that they hold a resource,
 	// each by its own validity, and not both share it.
 	TwoHolders Rule = "two holders"
+	// TooMany: more clients than the largest of their limits believed at one moment that
+	// they hold a slot of a resource. Two of one slot are TwoHolders; tokens and writes are
+	// judged by slot.
+	TooMany Rule = "too many"
 	// TokenRepeated: two locks of one resource have the same token, and not both share it.
 	TokenRepeated Rule = "token repeated"
 	// TokenOrder: a lock whose attempt began after another lock was there has the
@@ -34,7 +38,7 @@ const (
 	AllOrNothing Rule = "all or nothing"
 	// NoProgress: a healthy quorum, clients that ask, nobody who keeps them out, for
 	// longer than Judge.Progress: no holder or, of those who ask to share, none that is
-	// exclusive, nor one who waits to be.
+	// exclusive, nor one who waits to be; of those who ask for a slot, one is free.
 	NoProgress Rule = "no progress"
 	// Starved: one client asked a healthy quorum for longer than Judge.Patience.
 	Starved Rule = "starved"
@@ -42,6 +46,10 @@ const (
 	// since before it first asked; or more than Judge.Turns times in a row before one
 	// that stood in line meanwhile. Who shares does not overtake who waits to share.
 	Overtaken Rule = "overtaken"
+	// Stale: an observer is told who holds, and nobody asked or held with that value in the
+	// last Judge.Seen; or another one, or nobody, though one held all that time; or a token
+	// that no hold of that value had.
+	Stale Rule = "stale"
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed Rule = "malformed trace"
 )

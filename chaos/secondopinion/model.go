@@ -22,20 +22,27 @@ const (
 	follows               // the same, where locks have no tokens and their order stands for them
 )
 
-// input is one operation.
-type input struct {
-	does     action
+// place is a resource, or a slot of it, from 1.
+type place struct {
 	resource string
-	hold     int64
-	token    redlock.Token
-	shared   bool
+	slot     int
 }
 
-// aspect is what a model looks at: the operations of one resource that belong
-// together.
+// input is one operation.
+type input struct {
+	place
+
+	does   action
+	hold   int64
+	token  redlock.Token
+	shared bool
+}
+
+// aspect is what a model looks at: the operations of one place that belong together.
 type aspect struct {
-	resource string
-	does     action
+	place
+
+	does action
 }
 
 // having is who has a lock: a hold, or so many that share it.

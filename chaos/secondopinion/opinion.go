@@ -16,6 +16,7 @@ type Opinion struct {
 	Operations int
 	// Locks, Tokens and Writes are the resources whose operations have no legal
 	// order, sorted: two holders; a token repeated or out of order; a stale write.
+	// Of slots, each is a lock of its own.
 	Locks, Tokens, Writes []string
 }
 
@@ -33,7 +34,7 @@ func (o Opinion) Sound() bool { return len(o.Locks)+len(o.Tokens)+len(o.Writes) 
 func Ask(records []chaos.Record) Opinion {
 	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b chaos.Record) int { return cmp.Compare(a.At, b.At) })
-	h := &hearing{holds: map[int64]*hold{}, ranks: map[string]redlock.Token{}, heard: map[aspect][]operation{}}
+	h := &hearing{holds: map[int64]*hold{}, ranks: map[place]redlock.Token{}, heard: map[aspect][]operation{}}
 	for i, r := range records {
 		h.hear(moment{r.At, 1 + i}, r)
 	}
@@ -72,12 +73,12 @@ type hold struct {
 // hearing collects operations.
 type hearing struct {
 	holds map[int64]*hold
-	ranks map[string]redlock.Token // holds so far
+	ranks map[place]redlock.Token // holds so far
 	heard map[aspect][]operation
 }
 
 func (h *hearing) add(in input, call, end moment) {
-	of := aspect{in.resource, in.does}
+	of := aspect{in.place, in.does}
 	if in.does == ends {
 		of.does = begins
 	}
@@ -86,7 +87,7 @@ func (h *hearing) add(in input, call, end moment) {
 
 func (h *hearing) hear(now moment, r chaos.Record) {
 	if r.Kind == chaos.Asked {
-		h.holds[r.Hold] = &hold{asked: now, in: input{does: begins, resource: r.Resource, hold: r.Hold}}
+		h.holds[r.Hold] = &hold{asked: now, in: input{does: begins, place: place{resource: r.Resource}, hold: r.Hold}}
 		return
 	}
 	was := h.holds[r.Hold]
@@ -95,11 +96,14 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 	}
 	switch r.Kind {
 	case chaos.Held:
-		h.ranks[was.in.resource]++
-		was.won, was.from, was.until, was.rank = true, now, endOf(r.Until), h.ranks[was.in.resource]
+		if r.Limit > 0 { // each slot is a lock
+			was.in.slot = 1 + r.Slot
+		}
+		h.ranks[was.in.place]++
+		was.won, was.from, was.until, was.rank = true, now, endOf(r.Until), h.ranks[was.in.place]
 		was.in.shared = r.Shared
 		if r.Token > 0 {
-			h.add(input{does: issues, resource: was.in.resource, token: r.Token, shared: r.Shared}, was.asked, now)
+			h.add(input{does: issues, place: was.in.place, token: r.Token, shared: r.Shared}, was.asked, now)
 		}
 	case chaos.Extended:
 		if r.At > was.until { // in between it did not believe
@@ -113,12 +117,12 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 			h.believed(was, min(was.until, r.At))
 		}
 	case chaos.Wrote:
-		in := input{does: writes, resource: was.in.resource, token: r.Token, shared: was.in.shared}
+		in := input{does: writes, place: was.in.place, token: r.Token, shared: was.in.shared}
 		if r.Token == 0 {
 			in.does, in.token = follows, was.rank
 		}
 		h.add(in, now, now)
-	case chaos.Asked, chaos.Failed, chaos.Quit, chaos.Refused, chaos.Cleaned, chaos.Shown, chaos.Sick, chaos.Well, chaos.Queued, chaos.Unqueued, chaos.Granted, chaos.Noted,
+	case chaos.Asked, chaos.Failed, chaos.Quit, chaos.Refused, chaos.Cleaned, chaos.Shown, chaos.Saw, chaos.Sick, chaos.Well, chaos.Queued, chaos.Unqueued, chaos.Granted, chaos.Noted,
 		chaos.Broke, chaos.Mended, chaos.Stored, chaos.Turned, chaos.Began:
 	}
 }
@@ -171,10 +175,10 @@ func (h *hearing) opinion() Opinion {
 			*bad = append(*bad, of.resource)
 		}
 	}
-	slices.Sort(o.Locks)
-	slices.Sort(o.Tokens)
-	slices.Sort(o.Writes)
-	o.Writes = slices.Compact(o.Writes) // of both kinds
+	for _, bad := range []*[]string{&o.Locks, &o.Tokens, &o.Writes} {
+		slices.Sort(*bad)
+		*bad = slices.Compact(*bad) // of several slots, and writes of both kinds
+	}
 	return o
 }
 

@@ -59,7 +59,7 @@ func agree(t *testing.T, records []chaos.Record) secondopinion.Opinion {
 func TestJudgeAndPorcupineAgreeOnRandomTraces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]int{}
-	for range 2000 {
+	for range 3000 {
 		o := agree(t, randomTrace(random))
 		for what, bad := range map[string][]string{"locks": o.Locks, "tokens": o.Tokens, "writes": o.Writes} {
 			seen[fmt.Sprint(what, " sound: ", len(bad) == 0)]++
@@ -75,7 +75,7 @@ func TestJudgeAndPorcupineAgreeOnRandomTraces(t *testing.T) {
 	}
 }
 
-// randomTrace has up to eight locks of two resources: with extensions before and
+// randomTrace has up to eight locks of three resources, one of which has two slots: with extensions before and
 // after a lapse, ends of every kind, and writes at any time.
 func randomTrace(random *rand.Rand) []chaos.Record {
 	var records []chaos.Record
@@ -85,7 +85,10 @@ func randomTrace(random *rand.Rand) []chaos.Record {
 		if id%4 == 3 {
 			token = 0
 		}
-		r := chaos.Record{Client: fmt.Sprint(id), Resource: fmt.Sprint("r", random.IntN(2)), Hold: id + 1, Shared: random.IntN(2) == 0}
+		r := chaos.Record{Client: fmt.Sprint(id), Resource: fmt.Sprint("r", random.IntN(3)), Hold: id + 1, Shared: random.IntN(2) == 0}
+		if r.Resource == "r2" {
+			r.Limit, r.Slot, r.Shared = 2, random.IntN(2), false
+		}
 		add := func(k chaos.Kind, until int, token redlock.Token) {
 			r.At, r.Kind, r.Until, r.Token = time.Duration(at)*time.Millisecond, k, time.Duration(until)*time.Millisecond, token
 			records = append(records, r)
