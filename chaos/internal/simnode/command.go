@@ -71,6 +71,12 @@ func serverCommand(name []byte) command {
 		return command{2, (*serverCall).selectDB, false}
 	case "CONFIG":
 		return command{-2, (*serverCall).config, true}
+	case "MULTI":
+		return command{1, (*serverCall).begin, true}
+	case "EXEC":
+		return command{1, (*serverCall).exec, true}
+	case "DISCARD":
+		return command{1, (*serverCall).discard, true}
 	case "UNWATCH":
 		return command{1, (*serverCall).ok, true}
 	}
@@ -154,9 +160,16 @@ func hashCommand(name []byte) command {
 	return command{}
 }
 
-// execute runs the command and writes its reply.
+// execute runs the command, or keeps it for the end of a transaction, and writes its reply.
 func (c *serverCall) execute() {
 	cmd, known := commandOf(c.args[0])
+	open := c.session.multi
+	if c.nested {
+		open = nil
+	}
+	if !known || len(c.args) < max(cmd.arity, -cmd.arity) || cmd.arity > 0 && len(c.args) > cmd.arity {
+		open.abort()
+	}
 	switch {
 	case !known && c.nested:
 		c.reply.fail("ERR Unknown Redis command called from script")
@@ -172,6 +185,9 @@ func (c *serverCall) execute() {
 		c.reply.fail(fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(c.arg(0))))
 	case !c.nested && c.session.listensOnly() && !allowedToListeners(c.args[0]):
 		c.reply.fail(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", strings.ToLower(c.arg(0))))
+	case open != nil && !ofTransaction(c.args[0]):
+		open.keep(c.args)
+		c.reply.status(queued)
 	default:
 		cmd.run(c)
 	}

@@ -20,6 +20,7 @@ type Session struct {
 	args     [][]byte   // room for those of one command
 	call     serverCall // room for one
 	reply    reply
+	multi    *transaction // open; nil: none
 }
 
 // Feed takes in what has arrived, executes the commands that are complete, and
@@ -50,9 +51,7 @@ func (s *Session) Feed(out, data []byte) []byte {
 		s.call = serverCall{call: call{data: n.data, args: s.args, now: n.clock.at(time.Now()), reply: &s.reply}, node: n, session: s}
 		answer := len(s.reply.buf)
 		s.call.execute()
-		if refused := len(s.reply.buf) > answer && s.reply.buf[answer] == '-'; n.watch != nil && !refused {
-			n.watch(s.args)
-		}
+		n.answered(s.args, s.reply.buf[answer:])
 	}
 	s.unread = append(s.unread[:0], data...)
 	return s.reply.buf

@@ -68,7 +68,7 @@ func TestWhatANodeTellsOfItselfAServerTellsToo(t *testing.T) {
 func TestWhatANodeHasNotIsUnknown(t *testing.T) {
 	ours, _ := newSimPeer(t, false)
 	for _, command := range [][]string{
-		{"ROLE"}, {"REPLICAOF", "NO", "ONE"}, {"FAILOVER"}, {"SWAPDB", "0", "1"}, {"FUNCTION", "LIST"}, {"FCALL", "f", "0"}, {"ACL", "WHOAMI"}, {"COMMAND"}, {"MULTI"}, {"WATCH", "k"}, {"DEBUG", "SLEEP", "0"},
+		{"ROLE"}, {"REPLICAOF", "NO", "ONE"}, {"FAILOVER"}, {"SWAPDB", "0", "1"}, {"FUNCTION", "LIST"}, {"FCALL", "f", "0"}, {"ACL", "WHOAMI"}, {"COMMAND"}, {"WATCH", "k"}, {"DEBUG", "SLEEP", "0"},
 	} {
 		if got, want := ours.do(command...), "-ERR unknown command '"+command[0]+"'"; !strings.HasPrefix(got, want) {
 			t.Errorf("%q: got %s; want %s", command, got, want)
