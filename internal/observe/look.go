@@ -13,9 +13,11 @@ import (
 )
 
 // run looks at node i, until ctx is done: at all names once in election.LookEvery, and at
-// those that are due when it is woken.
+// those that are due when it is woken. Nodes have their looks a nanosecond apart: what is
+// due at one instant comes in any order, and a simulation has one.
 func (w *Watcher) run(ctx context.Context, i int, wake <-chan struct{}, sub *node.Subscription) {
-	t := w.cfg.Clock.NewTimer(0)
+	apart := time.Duration(i)
+	t := w.cfg.Clock.NewTimer(apart)
 	defer t.Stop()
 	followed, listening := make(map[string]bool), false
 	next := w.cfg.Clock.Early() // when all are looked at
@@ -28,7 +30,7 @@ func (w *Watcher) run(ctx context.Context, i int, wake <-chan struct{}, sub *nod
 			return
 		case <-t.C:
 		case <-wake:
-			if w.pause(ctx, gatherAfter) {
+			if w.pause(ctx, gatherAfter+apart) {
 				continue
 			}
 		}

@@ -87,9 +87,10 @@ func (w *Watcher) Join(key string) *Observer {
 	}
 	n.observers++
 	if w.round == nil {
-		w.begin()
+		w.begin() // and looks at all there is
+	} else {
+		w.wake(n.due)
 	}
-	w.wake(n.due)
 	return &Observer{watcher: w, name: n, heard: election.NewObserver(w.cfg.Clock.Now())}
 }
 
