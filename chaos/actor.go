@@ -20,6 +20,7 @@ type Actor struct {
 	contender Contender
 	guard     *fencing.Memory
 	watching  *sync.WaitGroup // of one watch for each tenure
+	campaigns int
 	closed    chan struct{}
 	closing   sync.Once
 }

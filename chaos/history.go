@@ -69,7 +69,8 @@ const (
 	Mended Kind = "mended"
 	// Stored: from here on the node has the key of Resource for attempt Hold of
 	// Client, until Until or the next such record; without Client it has none
-	// (Node, Resource).
+	// (Node, Resource). Of a key that several share there is one for each of them, beside
+	// the others; without Until, that one is gone (Shared).
 	Stored Kind = "stored"
 	// Turned: from here on the node is what Text says: [Member], [Blank] or
 	// [Silent] (Node).
@@ -184,7 +185,7 @@ func (h *History) ask(client string, w Want) (set int64, holds []int64) {
 		h.holds++
 		holds = append(holds, h.holds)
 		h.records = append(h.records, Record{
-			At: now, Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since[i], Shared: w.Shared, Set: set,
+			At: now, Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since[i], Shared: w.Shared, Set: set, Value: w.Value,
 		})
 	}
 	return set, holds

@@ -169,6 +169,12 @@ var seenJudgements = []judgement{
 		1 asked 1 ann v=ann
 		2 held 1 ann t=5 u=50
 		22 saw obs`, want: []chaos.Rule{chaos.Stale}},
+	{name: "an observer is told of nobody, when a quorum had been sick", judge: chaos.Judge{Seen: 20 * time.Millisecond}, trace: `
+		0 sick
+		1 asked 1 ann v=ann
+		2 held 1 ann t=5 u=50
+		3 well
+		22 saw obs`},
 	{name: "an observer is told of another than who held all the time, within the lease", judge: chaos.Judge{Seen: 20 * time.Millisecond, Lease: time.Second}, trace: `
 		0 asked 1 ann v=ann
 		1 held 1 ann t=5 u=10

@@ -45,6 +45,9 @@ type Plan struct {
 	// Sets is how seldom they ask for a set of two or three names at once: one ask in so
 	// many, and where leases are renewed, which a set needs. 0: never.
 	Sets int `json:"sets,omitempty"`
+	// Leads is how seldom clients that wait stand for an election instead, of which each
+	// client observes who leads: one wait in so many. 0: never, and nobody observes.
+	Leads int `json:"leads,omitempty"`
 }
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -100,6 +103,7 @@ func (p Plan) Judge() Judge {
 	j := Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
 	if p.Waits {
 		j.Turns = redlock.DefaultTurns
+		j.Seen = seenWithin
 	}
 	return j
 }
@@ -243,8 +247,8 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("chaos: plan: %d nodes, %d clients, %d names: give at least one of each", p.Nodes, p.Clients, p.Names)
 	case p.Threads < 0:
 		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
-	case p.Shares < 0 || p.Sets < 0:
-		return fmt.Errorf("chaos: plan: shares %d, sets %d: give none or positive ones", p.Shares, p.Sets)
+	case p.Shares < 0 || p.Sets < 0 || p.Leads < 0:
+		return fmt.Errorf("chaos: plan: shares %d, sets %d, leads %d: give none or positive ones", p.Shares, p.Sets, p.Leads)
 	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
 		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
@@ -433,6 +437,13 @@ func (p *Plan) want(random *rand.Rand) Want {
 // work writes a few times, with pauses that are short as a rule, and at times
 // longer than the lease.
 func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
+	p.toil(ctx, random, t)
+	breathe(random)
+	_ = t.Release(ctx)
+}
+
+// toil is work without the release.
+func (p *Plan) toil(ctx context.Context, random *rand.Rand, t *Tenure) {
 	for range 1 + random.IntN(3) {
 		pause := p.Lease / 40
 		if random.IntN(cmp.Or(p.Linger, planLinger)) == 0 {
@@ -444,11 +455,9 @@ func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
 			breathe(random)
 		}
 		if t.Write(ctx) != nil {
-			break
+			return
 		}
 	}
-	breathe(random)
-	_ = t.Release(ctx)
 }
 
 // breathe is the time that a client's own code takes between two calls of its

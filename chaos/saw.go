@@ -10,15 +10,16 @@ type reigning struct{ resource, value string }
 
 // saw judges what an observer is told. Nodes may have a hold before its client believes in
 // it, and for a lease after: so a value is too old once all that asked with it have ended so
-// long ago. But while one held it alone, no other was on a quorum.
+// long ago. But while one held it alone and nodes remembered, no other was on a quorum.
 func (t *trial) saw(r Record) {
 	if t.judge.Seen == 0 {
 		return
 	}
 	what := reigning{r.Resource, r.Value}
 	t.seen = append(t.seen, r)
+	remember := t.well && t.wellSince <= max(r.At-t.judge.Seen, 0)
 	for _, h := range t.resource(r).open {
-		if h.value != r.Value && !h.shared && h.from <= r.At-t.judge.Seen && h.until > r.At {
+		if remember && h.value != r.Value && !h.shared && h.from <= r.At-t.judge.Seen && h.until > r.At {
 			t.found(Stale, r.At, r.Resource, "%s is told of %q; %s (hold %d) held with %q since %v", r.Client, r.Value, h.client, h.id, h.value, h.from)
 			return
 		}

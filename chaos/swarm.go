@@ -21,7 +21,7 @@ const (
 
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
 // clients and names, how eager the clients are and how long they hold, how often they
-// share or want a set of names, which few kinds of faults, how often and how long. Plans that each have few kinds find
+// share, want a set of names or stand for an election, which few kinds of faults, how often and how long. Plans that each have few kinds find
 // more than plans that have all of them, because one kind can hide what another
 // shows: a crash ends the connection on which a late command would have come
 // (Groce et al., "Swarm testing", 2012). The faults are of the given kinds; with
@@ -47,6 +47,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		}
 		p.wait(rand.New(rand.NewPCG(seed, 2)))
 		p.beside(rand.New(rand.NewPCG(seed, 3)))
+		p.elect(rand.New(rand.NewPCG(seed, 4)))
 	})
 }
 
@@ -62,6 +63,14 @@ func (p *Plan) wait(random *rand.Rand) {
 func (p *Plan) beside(random *rand.Rand) {
 	p.Shares = []int{0, 0, 2, 5}[random.IntN(4)]
 	p.Sets = []int{0, 2, 4}[random.IntN(3)]
+}
+
+// elect draws how often clients stand for an election, which they do in every third of the
+// plans in which they wait.
+func (p *Plan) elect(random *rand.Rand) {
+	if leads := []int{0, 0, 3}[random.IntN(3)]; p.Waits {
+		p.Leads = leads
+	}
 }
 
 // between draws from a to b, so that each order of magnitude is as likely.

@@ -47,8 +47,8 @@ const (
 	// that stood in line meanwhile. Who shares does not overtake who waits to share.
 	Overtaken Rule = "overtaken"
 	// Stale: an observer is told who holds, and nobody asked or held with that value in the
-	// last Judge.Seen; or another one, or nobody, though one held all that time; or a token
-	// that no hold of that value had.
+	// last Judge.Seen; or another one, or nobody, though one held and a quorum was healthy all
+	// that time; or a token that no hold of that value had.
 	Stale Rule = "stale"
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed Rule = "malformed trace"

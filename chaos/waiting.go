@@ -89,11 +89,23 @@ func (r *run) waiters(a *Actor, client int) {
 			}
 		})
 	}
+	if r.plan.Leads > 0 {
+		work.Go(func() {
+			threads := max(r.plan.Threads, 1)
+			ctx, cancel := r.while(client, threads)
+			defer cancel()
+			a.Beside(threads).Observe(ctx, planElection)
+		})
+	}
 	work.Wait()
 }
 
 // waitOnce waits, at times not for long, and works.
 func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
+	if r.plan.Leads > 0 && random.IntN(r.plan.Leads) == 0 {
+		r.campaignOnce(ctx, a, random)
+		return
+	}
 	w := r.plan.want(random)
 	if len(w.Resources) > 1 && random.IntN(planTries) == 0 {
 		r.tryOnce(ctx, a, w, random)
@@ -109,6 +121,21 @@ func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 	if err == nil {
 		r.plan.work(ctx, random, t)
 	}
+}
+
+// planElection is the election of a plan.
+const planElection = "election"
+
+// campaignOnce stands for the election, at times not for long, and resigns after some work;
+// at times it does not hear that it leads no longer.
+func (r *run) campaignOnce(ctx context.Context, a *Actor, random *rand.Rand) {
+	within, cancel := context.WithTimeout(ctx, spread(random, planLeaves*r.plan.Lease))
+	defer cancel()
+	_ = a.Campaign(within, planElection, r.plan.Lease, func() time.Duration { return r.plan.pause(random) }, func(ctx context.Context, t *Tenure) error {
+		r.plan.toil(ctx, random, t)
+		breathe(random)
+		return nil
+	})
 }
 
 // tryOnce asks once, and works if that brought a lock.

@@ -13,6 +13,8 @@ import (
 type Want struct {
 	Resources []string
 	Shared    bool // beside others who share it
+	// Value is what observers are told of the holder; of a campaign. Empty: nothing.
+	Value string
 }
 
 // Sharer is a [Contender] whose library can share a resource. One that is a [Waiter] too

@@ -57,7 +57,7 @@ func (l load) on(p *chaos.Plan) {
 		return
 	}
 	p.Waits, p.Renews = l >= waiting, l >= renewing
-	p.Shares, p.Sets = 0, 0
+	p.Shares, p.Sets, p.Leads = 0, 0, 0
 	switch l {
 	case sharing:
 		p.Shares = 2
