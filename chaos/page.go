@@ -108,11 +108,17 @@ func eventOf(r Record) report.Event {
 	if r.Resource != "" {
 		e.What += " " + r.Resource
 	}
-	if r.Kind == Stored {
+	switch {
+	case r.Kind == Stored && r.Shared && r.Until == 0:
+		e.What = fmt.Sprintf("has the key of %s no longer for %s", r.Resource, r.Client)
+	case r.Kind == Stored && r.Client != "":
+		e.What = fmt.Sprintf("has the key of %s for %s", r.Resource, r.Client)
+	case r.Kind == Stored:
 		e.What = fmt.Sprintf("has no key of %s", r.Resource)
-		if r.Client != "" {
-			e.What = fmt.Sprintf("has the key of %s for %s", r.Resource, r.Client)
-		}
+	case r.Kind == Saw && r.Value == "":
+		e.What = fmt.Sprintf("is told that nobody has %s", r.Resource)
+	case r.Kind == Saw:
+		e.What = fmt.Sprintf("is told that %s has %s", r.Value, r.Resource)
 	}
 	if r.Kind == Granted {
 		e.What = fmt.Sprintf("tells %s that it was granted %s", r.Client, r.Resource)
@@ -123,6 +129,9 @@ func eventOf(r Record) report.Event {
 	}{
 		{r.Text != "", r.Text},
 		{r.Hold != 0, fmt.Sprintf("attempt %d", r.Hold)},
+		{r.Shared, "shared"},
+		{r.Set != 0, fmt.Sprintf("set %d", r.Set)},
+		{r.Limit != 0 && r.Kind == Held, fmt.Sprintf("slot %d of %d", r.Slot, r.Limit)},
 		{r.Token != 0, fmt.Sprintf("token %d", r.Token)},
 		{r.Until > 0 && r.Until < time.Duration(1<<62), "until " + report.Clock(r.Until)},
 	} {

@@ -16,6 +16,12 @@ type faultSpan struct {
 	mended      bool
 }
 
+// keyOf is a key on a node, or one of those who share it.
+type keyOf struct {
+	node, resource string
+	shared         int64 // its attempt; 0: it is not shared
+}
+
 // stateMeans says what a node is that does not vote.
 var stateMeans = map[string]string{
 	Blank:  "it answers, but has forgotten: redlock does not let it vote",
@@ -31,7 +37,9 @@ type telling struct {
 	asked  map[int64]Record         // attempts
 	open   map[int64]*report.Belief // beliefs, not ended
 	wanted map[waiting]*report.Wait // not over
-	stored map[waiting]Record       // by node and resource: what it shows
+	stored map[keyOf]Record         // what a node shows
+	told   map[waiting]Record       // what an observer is told
+	valued map[string]string        // who asked with which value
 	turned map[string]Record        // by node
 }
 
@@ -44,7 +52,8 @@ func tell(records []Record, nodes []string) report.Timeline {
 	}
 	t := &telling{
 		Timeline: report.Timeline{Nodes: slices.Clone(nodes)}, asked: map[int64]Record{}, open: map[int64]*report.Belief{},
-		wanted: map[waiting]*report.Wait{}, stored: map[waiting]Record{}, turned: map[string]Record{},
+		wanted: map[waiting]*report.Wait{}, stored: map[keyOf]Record{}, turned: map[string]Record{},
+		told: map[waiting]Record{}, valued: map[string]string{},
 	}
 	t.Begin = forever
 	for _, r := range records {
@@ -74,7 +83,7 @@ func (t *telling) take(r Record) {
 	case Held:
 		who := t.whose(r.Hold)
 		t.stops(who, r.At, true)
-		t.open[r.Hold] = &report.Belief{Client: who.client, Resource: who.resource, Hold: r.Hold, Token: uint64(r.Token), From: r.At, Until: endOf(r.Until)}
+		t.open[r.Hold] = &report.Belief{Client: who.client, Resource: who.resource, Hold: r.Hold, Token: uint64(r.Token), From: r.At, Until: endOf(r.Until), Shared: r.Shared, Limit: r.Limit, Slot: r.Slot}
 	case Extended:
 		t.extends(r)
 	case Released, Lost:
@@ -90,6 +99,8 @@ func (t *telling) take(r Record) {
 		t.ofNode(r)
 	case Granted:
 		t.grants(r)
+	case Saw:
+		t.sees(r)
 	case Sick, Well, Began, Queued, Unqueued, Noted:
 	}
 }
@@ -102,6 +113,9 @@ func (t *telling) whose(hold int64) waiting {
 
 func (t *telling) asks(r Record) {
 	t.asked[r.Hold] = r
+	if r.Value != "" {
+		t.valued[r.Value] = r.Client
+	}
 	if !slices.Contains(t.Clients, r.Client) {
 		t.Clients = append(t.Clients, r.Client)
 	}
@@ -165,7 +179,10 @@ func (t *telling) ofNode(r Record) {
 		t.Nodes = append(t.Nodes, r.Node)
 		slices.Sort(t.Nodes)
 	}
-	at := waiting{r.Node, r.Resource}
+	at := keyOf{node: r.Node, resource: r.Resource}
+	if r.Shared {
+		at.shared = r.Hold
+	}
 	if r.Kind == Stored {
 		t.closeKey(at, r.At)
 		t.stored[at] = r
@@ -176,16 +193,16 @@ func (t *telling) ofNode(r Record) {
 	}
 }
 
-func (t *telling) closeKey(at waiting, now time.Duration) {
+func (t *telling) closeKey(at keyOf, now time.Duration) {
 	was, shown := t.stored[at]
-	if !shown || was.Client == "" {
+	if !shown || was.Client == "" || was.Shared && was.Until == 0 {
 		return
 	}
 	if was.Until > 0 {
 		now = min(now, was.Until)
 	}
 	if now > was.At {
-		t.Keys = append(t.Keys, report.Key{Node: was.Node, Client: was.Client, Resource: was.Resource, Hold: was.Hold, From: was.At, Until: now})
+		t.Keys = append(t.Keys, report.Key{Node: was.Node, Client: was.Client, Resource: was.Resource, Hold: was.Hold, From: was.At, Until: now, Shared: was.Shared})
 	}
 }
 
@@ -217,6 +234,9 @@ func (t *telling) finish() {
 	}
 	for at := range t.stored {
 		t.closeKey(at, t.End)
+	}
+	for who := range t.told {
+		t.closeSight(who, t.End)
 	}
 	for node := range t.turned {
 		t.closeState(node, t.End)
@@ -261,7 +281,10 @@ func (t *telling) sort() {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Resource, b.Resource))
 	})
 	slices.SortFunc(t.Keys, func(a, b report.Key) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Resource, b.Resource))
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Hold, b.Hold))
+	})
+	slices.SortFunc(t.Sights, func(a, b report.Sight) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Observer, b.Observer))
 	})
 	slices.SortFunc(t.States, func(a, b report.State) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Node, b.Node))
@@ -270,14 +293,43 @@ func (t *telling) sort() {
 
 // overlaps finds the beliefs that met, as the judge does.
 func (t *telling) overlaps() {
-	longest := map[string]report.Belief{}
+	longest := map[string]*kinds[report.Belief]{}
 	for _, b := range t.Beliefs {
-		l, some := longest[b.Resource]
-		if some && b.From < l.Until && b.Hold != l.Hold {
-			t.Overlaps = append(t.Overlaps, report.Overlap{Resource: b.Resource, First: l.Client, Then: b.Client, From: b.From, Until: min(b.Until, l.Until)})
+		if longest[b.Place()] == nil {
+			longest[b.Place()] = &kinds[report.Belief]{}
 		}
-		if !some || b.Until > l.Until {
-			longest[b.Resource] = b
+		l := longest[b.Place()]
+		t.meets(l.exclusive, b)
+		if !b.Shared {
+			t.meets(l.shared, b)
 		}
+		if of := l.of(b.Shared); b.Until > of.Until {
+			*of = b
+		}
+	}
+}
+
+// meets takes in that a belief begins within another, of those that exclude each other.
+func (t *telling) meets(l, b report.Belief) {
+	if b.From < l.Until && b.Hold != l.Hold {
+		t.Overlaps = append(t.Overlaps, report.Overlap{Resource: b.Resource, First: l.Client, Then: b.Client, From: b.From, Until: min(b.Until, l.Until)})
+	}
+}
+
+// sees takes what an observer is told.
+func (t *telling) sees(r Record) {
+	if !slices.Contains(t.Observers, r.Client) {
+		t.Observers = append(t.Observers, r.Client)
+	}
+	who := waiting{r.Client, r.Resource}
+	t.closeSight(who, r.At)
+	t.told[who] = r
+}
+
+func (t *telling) closeSight(who waiting, now time.Duration) {
+	if was, told := t.told[who]; told {
+		t.Sights = append(t.Sights, report.Sight{
+			Observer: who.client, Resource: who.resource, Value: was.Value, Leader: t.valued[was.Value], Token: uint64(was.Token), From: was.At, Until: now,
+		})
 	}
 }

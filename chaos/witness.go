@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 const (
@@ -136,11 +138,15 @@ type seen struct {
 	state string
 	owner map[string]string // by resource
 	until map[string]time.Duration
+	share map[shareOf]time.Duration // until when
 }
+
+// shareOf is one of those who share a resource.
+type shareOf struct{ resource, owner string }
 
 // follow looks at one node again and again.
 func (w *witness) follow(ctx context.Context, i int, node redis.UniversalClient) {
-	last := seen{owner: map[string]string{}, until: map[string]time.Duration{}}
+	last := seen{owner: map[string]string{}, until: map[string]time.Duration{}, share: map[shareOf]time.Duration{}}
 	w.look(ctx, i, node, &last)
 	every := time.NewTicker(w.every + time.Duration(i)*time.Nanosecond)
 	defer every.Stop()
@@ -179,7 +185,54 @@ func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, l
 	}
 	for j, r := range resources {
 		w.stored(i, last, r, owners[j].Val(), rests[j].Val())
+		if _, err := owners[j].Result(); redis.HasErrorPrefix(err, "WRONGTYPE") {
+			w.shares(ctx, i, node, last, r)
+		} else {
+			w.shared(i, last, r, nil)
+		}
 	}
+}
+
+// shares asks who shares a resource, and records what has changed.
+func (w *witness) shares(ctx context.Context, i int, node redis.UniversalClient, last *seen, resource string) {
+	pipe := node.Pipeline()
+	now, members := pipe.Time(ctx), pipe.ZRangeWithScores(ctx, resource, 0, -1)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return
+	}
+	ends := map[string]time.Duration{}
+	for _, m := range members.Val() {
+		owner, _ := m.Member.(string)
+		if left := time.UnixMilli(int64(m.Score)).Sub(now.Val()); owner != lua.SharedMark && left > 0 {
+			ends[owner] = w.history.Now() + left
+		}
+	}
+	w.shared(i, last, resource, ends)
+}
+
+// shared records who shares a resource, if that or an end is news.
+func (w *witness) shared(i int, last *seen, resource string, ends map[string]time.Duration) {
+	var news []Record
+	tell := func(owner string, until time.Duration) {
+		r := Record{Kind: Stored, Node: w.names[i], Resource: resource, Shared: true, Until: until}
+		r.Client, r.Hold = w.whose(owner)
+		news = append(news, r)
+	}
+	for of := range last.share {
+		if _, there := ends[of.owner]; !there && of.resource == resource {
+			delete(last.share, of)
+			tell(of.owner, 0)
+		}
+	}
+	for owner, until := range ends {
+		of := shareOf{resource, owner}
+		if was, known := last.share[of]; !known || (until-was).Abs() >= sameExpiry {
+			last.share[of] = until
+			tell(owner, until)
+		}
+	}
+	slices.SortFunc(news, func(a, b Record) int { return cmp.Compare(a.Hold, b.Hold) })
+	w.history.addAll(news)
 }
 
 // isOf tells whether a record's identity is that of the server whose INFO it is.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -23,7 +24,7 @@ func (d *drawing) spread() {
 	for i := range d.Lanes {
 		marks := d.Lanes[i].Marks
 		for j := range marks {
-			if m := &marks[j]; (m.Shape == "belief" || m.Shape == "key") && m.W/100*usualWidth < float64(labelWidth(m.Label)) {
+			if m := &marks[j]; m.Labelled() && m.W/100*usualWidth < float64(labelWidth(m.Label)) {
 				m.Label = "" // no room: the tip has it
 			}
 			for k := range marks {
@@ -33,6 +34,12 @@ func (d *drawing) spread() {
 			}
 		}
 	}
+}
+
+// Labelled tells whether the mark is a bar that has its label in it.
+func (m figure) Labelled() bool {
+	kind, _, _ := strings.Cut(m.Shape, " ")
+	return kind == "belief" || kind == "key" || kind == "sight"
 }
 
 // usualWidth is the width in pixels that labels are laid out for.
@@ -47,7 +54,7 @@ func (m *figure) avoid(other figure, earlier bool) {
 	meets := gap > -labelWidth(m.Label)-10 && gap < labelWidth(other.Label)+10
 	switch {
 	case !meets:
-	case m.Shape == "belief" || m.Shape == "key":
+	case m.Labelled():
 		switch other.Shape {
 		case "bolt":
 			m.Shift = max(m.Shift, labelWidth(other.Label)+10-gap)

@@ -11,8 +11,12 @@ func (d *drawing) clients() {
 		return
 	}
 	d.group("what each client believes")
+	in := newRows()
+	for i, b := range d.line.Beliefs {
+		in.place(i, b.Client, b.From, b.Until)
+	}
 	for _, c := range d.line.Clients {
-		d.lane("client "+c, c, clientHeight)
+		d.lane("client "+c, c, clientHeight+in.more(c))
 	}
 	several := d.severalResources()
 	for _, w := range d.line.Waits {
@@ -20,17 +24,66 @@ func (d *drawing) clients() {
 		m.Color = d.color[w.Client]
 		d.put("client "+w.Client, 8, m)
 	}
-	for _, b := range d.line.Beliefs {
-		label := tokenLabel(b.Token)
+	for i, b := range d.line.Beliefs {
+		shape, label := b.drawn()
 		if several {
 			label = b.Resource + " " + label
 		}
-		m := d.span("belief", b.From, b.Until, label, "%s believes it holds %q\nfrom %s to %s, for %s\n%s", b.Client, b.Resource, Clock(b.From), Clock(b.Until), Clock(b.Until-b.From), b.end())
+		m := d.span(shape, b.From, b.Until, label, "%s believes it %s %q%s\nfrom %s to %s, for %s\n%s", b.Client, b.has(), b.Resource, b.slot(), Clock(b.From), Clock(b.Until), Clock(b.Until-b.From), b.end())
 		m.Color = d.color[b.Client]
-		d.put("client "+b.Client, 3, m)
+		d.putInRow("client "+b.Client, 3, in.row[i], in.of(b.Client), m)
 		for _, at := range b.Extended {
-			d.put("client "+b.Client, 3, d.point("extended", at, "", "%s extends %q at %s", b.Client, b.Resource, Clock(at)))
+			d.putInRow("client "+b.Client, 3, in.row[i], in.of(b.Client), d.point("extended", at, "", "%s extends %q at %s", b.Client, b.Resource, Clock(at)))
 		}
+	}
+}
+
+// drawn is the belief's shape, and what is written into it.
+func (b Belief) drawn() (shape, label string) {
+	switch {
+	case b.Shared:
+		return "belief shared", "shares · " + tokenLabel(b.Token)
+	case b.Limit > 0:
+		return "belief", fmt.Sprintf("slot %d · %s", b.Slot, tokenLabel(b.Token))
+	}
+	return "belief", tokenLabel(b.Token)
+}
+
+// has is the verb.
+func (b Belief) has() string {
+	if b.Shared {
+		return "shares"
+	}
+	return "holds"
+}
+
+func (b Belief) slot() string {
+	if b.Limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", slot %d of %d", b.Slot, b.Limit)
+}
+
+// observers are told who holds what.
+func (d *drawing) observers() {
+	if len(d.line.Observers) == 0 {
+		return
+	}
+	d.group("what each observer is told")
+	for _, o := range d.line.Observers {
+		d.lane("observer "+o, o, nodeHeight)
+	}
+	for _, s := range d.line.Sights {
+		shape, label, what := "sight", s.Leader, fmt.Sprintf("%s has %q", s.Value, s.Resource)
+		if s.Value == "" {
+			shape, label, what = "sight nobody", "nobody", fmt.Sprintf("nobody has %q", s.Resource)
+		}
+		if s.Token > 0 {
+			what += fmt.Sprintf(", by token %d", s.Token)
+		}
+		m := d.span(shape, s.From, s.Until, label, "%s is told that %s\nfrom %s to %s", s.Observer, what, Clock(s.From), Clock(s.Until))
+		m.Color = d.color[s.Leader]
+		d.put("observer "+s.Observer, 4, m)
 	}
 }
 
@@ -74,18 +127,25 @@ func (d *drawing) nodes() {
 		return
 	}
 	d.group("what each node stores, and how it is")
+	in := newRows()
+	for i, k := range d.line.Keys {
+		in.place(i, k.Node, k.From, k.Until)
+	}
 	for _, n := range d.line.Nodes {
-		d.lane("node "+n, n, nodeHeight)
+		d.lane("node "+n, n, nodeHeight+in.more(n))
 	}
 	several := d.severalResources()
-	for _, k := range d.line.Keys {
-		label := k.Client
+	for i, k := range d.line.Keys {
+		shape, label := "key", k.Client
+		if k.Shared {
+			shape = "key shared"
+		}
 		if several {
 			label += ": " + k.Resource
 		}
-		m := d.span("key", k.From, k.Until, label, "%s has the key of %q\nfor %s (attempt %d)\nfrom %s to %s", k.Node, k.Resource, k.Client, k.Hold, Clock(k.From), Clock(k.Until))
+		m := d.span(shape, k.From, k.Until, label, "%s has the key of %q\nfor %s (attempt %d)\nfrom %s to %s", k.Node, k.Resource, k.Client, k.Hold, Clock(k.From), Clock(k.Until))
 		m.Color = d.color[k.Client]
-		d.put("node "+k.Node, 4, m)
+		d.putInRow("node "+k.Node, 4, in.row[i], in.of(k.Node), m)
 	}
 	for _, s := range d.line.States {
 		d.put("node "+s.Node, 1, d.span(s.Is, s.From, s.Until, s.Is, "%s is %s\nfrom %s to %s\n%s", s.Node, s.Is, Clock(s.From), Clock(s.Until), s.Means))

@@ -3,7 +3,10 @@
 // no judge: package chaos tells it what there is to see.
 package report
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Page is runs that are shown together, which should be of one scenario.
 type Page struct {
@@ -30,19 +33,21 @@ type Run struct {
 
 // Timeline is who did what from when to when.
 type Timeline struct {
-	Begin    time.Duration // of what is drawn: just before the first that anybody did
-	Last     time.Duration // the last record
-	End      time.Duration // of what is known then, and drawn
-	Clients  []string      // as they came
-	Nodes    []string
-	Beliefs  []Belief
-	Waits    []Wait
-	Grants   []Grant
-	Keys     []Key
-	States   []State
-	Faults   []Fault
-	Writes   []Write
-	Overlaps []Overlap
+	Begin     time.Duration // of what is drawn: just before the first that anybody did
+	Last      time.Duration // the last record
+	End       time.Duration // of what is known then, and drawn
+	Clients   []string      // as they came
+	Observers []string
+	Nodes     []string
+	Beliefs   []Belief
+	Sights    []Sight
+	Waits     []Wait
+	Grants    []Grant
+	Keys      []Key
+	States    []State
+	Faults    []Fault
+	Writes    []Write
+	Overlaps  []Overlap
 }
 
 // Belief is what a client believed without a break: that it holds a resource.
@@ -53,6 +58,25 @@ type Belief struct {
 	From, Until      time.Duration
 	Extended         []time.Duration
 	How              string // it ended
+	Shared           bool   // beside others who share it
+	Limit, Slot      int    // it is one slot of so many; 0: it has none
+}
+
+// Place is what one believes to have who excludes others: a resource, or a slot of it.
+func (b Belief) Place() string {
+	if b.Limit == 0 {
+		return b.Resource
+	}
+	return fmt.Sprintf("%s, slot %d", b.Resource, b.Slot)
+}
+
+// Sight is what an observer was told of who holds a resource.
+type Sight struct {
+	Observer, Resource string
+	Value              string // empty: nobody does
+	Leader             string // the client that gave the value, if it is known
+	Token              uint64
+	From, Until        time.Duration
 }
 
 // Wait is how a client asked for a resource, up to its lock or to giving up.
@@ -78,6 +102,7 @@ type Key struct {
 	Node, Client, Resource string
 	Hold                   int64
 	From, Until            time.Duration
+	Shared                 bool // beside others who share it
 }
 
 // State is what a node was that did not vote.

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -51,6 +52,18 @@ func (s layout) Placed() []placed {
 		top += p.Height + pictureHead
 	}
 	return all
+}
+
+// Shares tells whether somebody shares something in one of the pictures.
+func (s layout) Shares() bool {
+	return slices.ContainsFunc(s.Pictures, func(p picture) bool {
+		return slices.ContainsFunc(p.Run.Timeline.Beliefs, func(b Belief) bool { return b.Shared })
+	})
+}
+
+// Observes tells whether there are observers in one of them.
+func (s layout) Observes() bool {
+	return slices.ContainsFunc(s.Pictures, func(p picture) bool { return len(p.Run.Timeline.Observers) > 0 })
 }
 
 // Tall is how high they are together.

@@ -13,6 +13,7 @@ const (
 	groupHeight  = 24 // the words over a group of lanes
 	clientHeight = 34
 	nodeHeight   = 26
+	rowHeight    = 20 // of each more that is there at one time in a lane
 	writeHeight  = 26
 	laneGap      = 4
 	// clientColors is how many colours, each with a pattern of its own, there are:
@@ -80,7 +81,7 @@ type drawing struct {
 	line  Timeline
 	y     int
 	color map[string]int
-	lanes map[string]int // by "client x", "node x": where the lane is
+	lanes map[string]int // by "client x", "observer x", "node x": where the lane is
 }
 
 // draw lays out a run.
@@ -97,6 +98,7 @@ func draw(run Run) picture {
 		d.y += bandHeight
 	}
 	d.clients()
+	d.observers()
 	d.nodes()
 	d.resources()
 	d.faults()
@@ -138,6 +140,21 @@ func (d *drawing) lane(key, name string, height int) {
 	d.lanes[key] = len(d.Lanes)
 	d.Lanes = append(d.Lanes, track{Name: name, Y: d.y, H: height})
 	d.y += height + laneGap
+}
+
+// putInRow adds a mark to one of a lane's rows. The lane is inset above and below.
+func (d *drawing) putInRow(key string, inset, row, rows int, m figure) {
+	i, ok := d.lanes[key]
+	if !ok {
+		return
+	}
+	l := &d.Lanes[i]
+	tall := (l.H - 2*inset) / rows
+	m.Y, m.H = l.Y+inset+row*tall, tall
+	if rows > 1 {
+		m.H -= 2
+	}
+	l.Marks = append(l.Marks, m)
 }
 
 // put adds a mark to a lane, inset by so much above and below.
