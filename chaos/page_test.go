@@ -288,3 +288,45 @@ func TestAScenariosTraceKnowsTheNodes(t *testing.T) {
 		}
 	}
 }
+
+// Two share, one beside them on a node; one has a slot; and an observer is told of them.
+func TestAPictureShowsWhoSharesWhoHasASlotAndWhoIsSeen(t *testing.T) {
+	ms := time.Millisecond
+	run := chaos.Run{About: chaos.About{Contender: "kit"}, Records: []chaos.Record{
+		at(10, chaos.Record{Kind: chaos.Asked, Client: "ann", Resource: "report", Hold: 1, Shared: true, Value: "ann/1"}),
+		at(11, chaos.Record{Kind: chaos.Held, Client: "ann", Hold: 1, Token: 5, Until: 900 * ms, Shared: true}),
+		at(12, chaos.Record{Kind: chaos.Stored, Node: "node-0", Client: "ann", Resource: "report", Hold: 1, Until: 900 * ms, Shared: true}),
+		at(20, chaos.Record{Kind: chaos.Asked, Client: "bob", Resource: "report", Hold: 2, Shared: true}),
+		at(21, chaos.Record{Kind: chaos.Held, Client: "bob", Hold: 2, Token: 5, Until: 900 * ms, Shared: true}),
+		at(22, chaos.Record{Kind: chaos.Stored, Node: "node-0", Client: "bob", Resource: "report", Hold: 2, Until: 900 * ms, Shared: true}),
+		at(30, chaos.Record{Kind: chaos.Asked, Client: "cid", Resource: "report", Hold: 3, Limit: 2}),
+		at(31, chaos.Record{Kind: chaos.Held, Client: "cid", Hold: 3, Token: 6, Until: 900 * ms, Limit: 2, Slot: 1}),
+		at(40, chaos.Record{Kind: chaos.Saw, Client: "eve", Resource: "report", Value: "ann/1", Token: 5}),
+		at(50, chaos.Record{Kind: chaos.Stored, Node: "node-0", Client: "bob", Resource: "report", Hold: 2, Shared: true}),
+		at(60, chaos.Record{Kind: chaos.Saw, Client: "eve", Resource: "report"}),
+		at(900, chaos.Record{Kind: chaos.Noted}),
+	}}
+	html := strings.ReplaceAll(page(t, chaos.WritePage, run), "\n", " ")
+	for _, want := range []string{
+		`class="mark belief shared c0"`, "ann believes it shares &#34;report&#34; from 11 ms to 900 ms",
+		"cid believes it holds &#34;report&#34;, slot 1 of 2 from 31 ms", "slot 1 · token 6",
+		`class="mark key shared c1"`, "node-0 has the key of &#34;report&#34; for bob (attempt 2) from 22 ms to 50 ms",
+		`class="mark sight c0"`, "eve is told that ann/1 has &#34;report&#34;, by token 5 from 40 ms to 60 ms",
+		`class="mark sight nobody c0"`, "eve is told that nobody has &#34;report&#34; from 60 ms",
+		`<li class="shares">`, `<li class="observes">`,
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("got a page without %q", want)
+		}
+	}
+	if strings.Contains(html, ">two holders for") {
+		t.Error("got a red band over two that share")
+	}
+	tall := regexp.MustCompile(`class="mark key shared c\d" [^>]*>.*?<rect class="tint"[^>]* y="(\d+)"`)
+	if rows := tall.FindAllStringSubmatch(html, -1); len(rows) != 2 || rows[0][1] == rows[1][1] {
+		t.Errorf("got keys at %q; want two that share in two rows", rows)
+	}
+	if html := page(t, chaos.WritePage, story()); strings.Contains(html, `<li class="shares">`) || strings.Contains(html, `<li class="observes">`) {
+		t.Error("got a legend of what is not in the picture")
+	}
+}

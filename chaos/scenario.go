@@ -42,7 +42,7 @@ func Scenarios() []Scenario {
 	all := slices.Concat(
 		pauseScenarios(), memoryScenarios(), clockScenarios(), partitionScenarios(),
 		messageScenarios(), nodeScenarios(), listScenarios(), crowdScenarios(), queueScenarios(),
-		grantScenarios(),
+		grantScenarios(), shareScenarios(), setScenarios(), electionScenarios(),
 	)
 	for i := range all {
 		if all[i].Nodes == 0 {

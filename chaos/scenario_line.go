@@ -19,9 +19,10 @@ type line struct {
 type inLineFor struct {
 	*Actor
 
-	end  context.CancelFunc
-	done chan error // what came of it
-	gone bool       // nobody waits for its turn
+	wants []string
+	end   context.CancelFunc
+	done  chan error // what came of it
+	gone  bool       // nobody waits for its turn
 }
 
 // line has ann hold, and the others come on one by one and wait.
@@ -69,7 +70,7 @@ func (l *line) first() *inLineFor { return l.waits[0] }
 // asking.
 func (l *line) leaves(w *inLineFor) {
 	w.gone = true
-	w.Quit(scenarioResource)
+	w.Quit(w.wants...)
 }
 
 // dies has the process of one who waits be gone: its connections end, there are no
@@ -90,7 +91,7 @@ func (l *line) dies(w *inLineFor) error {
 func (l *line) waitsNext(ctx context.Context, a *Actor, seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 0))
 	waiting, end := context.WithTimeout(ctx, 10*ScenarioLease)
-	w := &inLineFor{Actor: a, end: end, done: make(chan error, 1)}
+	w := &inLineFor{Actor: a, wants: []string{scenarioResource}, end: end, done: make(chan error, 1)}
 	l.waits = append(l.waits, w)
 	go func() {
 		defer end()

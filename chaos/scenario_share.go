@@ -1,0 +1,276 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Those who share a name, and one who wants it alone.
+func shareScenarios() []Scenario {
+	return []Scenario{sharersRenew(), sharersForgotten(), sharersMinority()}
+}
+
+func sharersRenew() Scenario {
+	return Scenario{
+		Name:     "sharers-renew",
+		Claim:    "three share a name while nodes crash, forget, hang, are cut off and emptied, two at a time, and one waits to have it alone: each of the three has its lease through all of that, and the one who waits has the name when the last of them gives it up",
+		Lesson:   "a lease of its own for each who shares: none lives by another's renewal, and whoever waits waits for the living only",
+		Showings: guarded(NameRenewing),
+		judge:    Judge{Progress: soon},
+		script:   sharersThroughFaults,
+	}
+}
+
+// hardships are what befalls two of the nodes at a time, and whether they forget by that.
+var hardships = []struct {
+	kinds   [2]Break
+	forgets bool
+}{
+	{[2]Break{Crash, Forget}, true},
+	{[2]Break{Stall, Cut}, false},
+	{[2]Break{LoseReplies, Flush}, true},
+}
+
+func sharersThroughFaults(ctx context.Context, s *scene) error {
+	sharers, err := s.share(ctx, "ann", "bob", "cara")
+	if err != nil {
+		return err
+	}
+	dave, err := s.enter("dave")
+	if err != nil {
+		return err
+	}
+	if err := s.rehearse(ctx, dave); err != nil {
+		return err
+	}
+	alone := make(chan error, 1)
+	go func() { alone <- s.waitsAlone(ctx, dave, 20*ScenarioLease) }()
+	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
+	if err != nil {
+		return err
+	}
+	for i, h := range hardships {
+		if err := s.suffer(ctx, h.kinds, i); err != nil {
+			return err
+		}
+		if h.forgets {
+			if err := op.Cluster().Join(ctx); err != nil {
+				return err
+			}
+		}
+		for _, t := range sharers {
+			if err := t.Write(ctx); err != nil {
+				return fmt.Errorf("%s after %q: %w", t.actor.Name, h.kinds, err)
+			}
+		}
+	}
+	for _, t := range sharers {
+		_ = t.Release(ctx)
+		time.Sleep(aWhile)
+	}
+	return <-alone
+}
+
+// suffer has two faults befall two nodes for a while.
+func (s *scene) suffer(ctx context.Context, kinds [2]Break, from int) error {
+	var faults []Fault
+	for i, k := range kinds {
+		faults = append(faults, Fault{Kind: k, Node: (from + i) % len(s.stage.Names())})
+	}
+	for _, f := range faults {
+		if err := s.breakNow(f); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-time.After(aWhile):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, f := range faults {
+		if !f.Kind.lasts() {
+			continue
+		}
+		if err := s.mend(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// share has actors come on who share the scene's resource.
+func (s *scene) share(ctx context.Context, names ...string) ([]*Tenure, error) {
+	actors := make([]*Actor, len(names))
+	for i, name := range names {
+		a, err := s.enter(name)
+		if err != nil {
+			return nil, err
+		}
+		actors[i] = a
+	}
+	if err := s.rehearse(ctx, actors...); err != nil {
+		return nil, err
+	}
+	tenures := make([]*Tenure, len(names))
+	for i, a := range actors {
+		t, err := s.waitsToShare(ctx, a, 2*ScenarioLease)
+		if err != nil {
+			return nil, err
+		}
+		tenures[i] = t
+		time.Sleep(aWhile)
+	}
+	return tenures, nil
+}
+
+// waitsToShare has an actor wait until it shares the scene's resource.
+func (s *scene) waitsToShare(ctx context.Context, a *Actor, within time.Duration) (*Tenure, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return a.WaitFor(ctx, Want{Resources: []string{scenarioResource}, Shared: true}, ScenarioLease, func() time.Duration { return askEvery })
+}
+
+// waitsAlone has an actor wait for the scene's resource, write, and give it back.
+func (s *scene) waitsAlone(ctx context.Context, a *Actor, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	t, err := a.Wait(ctx, scenarioResource, ScenarioLease, func() time.Duration { return askEvery })
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.Name, err)
+	}
+	err = t.Write(ctx)
+	_ = t.Release(ctx) // nodes may be broken
+	return err
+}
+
+func sharersForgotten() Scenario {
+	return Scenario{
+		Name:   "sharers-forgotten",
+		Claim:  "two share a name, and three of five nodes lose their memory at once: one who wants it alone has it beside them, unless a node that forgot abstains",
+		Lesson: "what holds for one holder holds for many: forgetting is the node's, so the wait is too",
+		Showings: []Showing{
+			{Contender: NameRedlock, Guarded: true},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}},
+		},
+		script: func(ctx context.Context, s *scene) error {
+			sharers, err := s.share(ctx, "ann", "bob")
+			if err != nil {
+				return err
+			}
+			cara, err := s.enter("cara") // who is new
+			if err != nil {
+				return err
+			}
+			for _, t := range sharers {
+				if err := s.prolong(ctx, t); err != nil {
+					return err
+				}
+			}
+			for _, n := range aMajority {
+				if err := s.breakNow(Fault{Kind: Flush, Node: n}); err != nil {
+					return err
+				}
+			}
+			s.rival(ctx, cara, sharers[0])
+			sharers[1].Remaining()
+			return nil
+		},
+	}
+}
+
+func sharersMinority() Scenario {
+	return Scenario{
+		Name:     "sharers-minority",
+		Claim:    "a holder has the lock on three of five nodes, and two wait to share it: the other two nodes would let them, which is no quorum, and giving that back wakes neither, so that they ask now and then and do not wake each other without end",
+		Lesson:   "what one gives back of a minority is no news to those who want the same beside him",
+		Showings: guarded(NameRenewing),
+		judge:    Judge{Progress: soon},
+		script:   sharersOfAMinority,
+	}
+}
+
+// mostScripts is how many scripts two who wait may have each node run in a second: five
+// asks of each, and as many give back what they got.
+const mostScripts = 40
+
+func sharersOfAMinority(ctx context.Context, s *scene) error {
+	ann, err := s.enter("ann")
+	if err != nil {
+		return err
+	}
+	if err := s.rehearse(ctx, ann); err != nil {
+		return err
+	}
+	for _, n := range []int{3, 4} {
+		if err := s.breakNow(Fault{Kind: Cut, Client: ann.Name, Node: n}); err != nil {
+			return err
+		}
+	}
+	first, err := s.holds(ctx, ann)
+	if err != nil {
+		return err
+	}
+	var sent scripts
+	work, done := sync.WaitGroup{}, make(chan error, 2)
+	for _, name := range []string{"bob", "cara"} {
+		a, err := s.enterWith(name, counted{s.stage, &sent})
+		if err != nil {
+			return err
+		}
+		if err := s.rehearse(ctx, a); err != nil {
+			return err
+		}
+		work.Go(func() { done <- s.sharesOnce(ctx, a) })
+	}
+	time.Sleep(aWhile)
+	sent.Store(0)
+	time.Sleep(ScenarioLease)
+	n, most := sent.Load(), mostScripts*int64(len(s.stage.Names()))*int64(ScenarioLease/time.Second)
+	err = first.Write(ctx)
+	_ = first.Release(ctx) // two nodes do not hear of it
+	work.Wait()
+	if n > most {
+		err = errors.Join(err, fmt.Errorf("two who wait had the nodes run %d scripts in %v; at most %d", n, ScenarioLease, most))
+	}
+	return errors.Join(err, <-done, <-done)
+}
+
+// sharesOnce has an actor wait to share, write, and give up.
+func (s *scene) sharesOnce(ctx context.Context, a *Actor) error {
+	t, err := s.waitsToShare(ctx, a, 10*ScenarioLease)
+	if err != nil {
+		return err
+	}
+	time.Sleep(aWhile)
+	err = t.Write(ctx)
+	_ = t.Release(ctx) // what it leaves behind is the trace's matter
+	return err
+}
+
+// scripts counts the scripts that clients have nodes run.
+type scripts struct{ atomic.Int64 }
+
+// counted is a stage whose clients' scripts are counted.
+type counted struct {
+	Stage
+
+	sent *scripts
+}
+
+// Connect is [Stage.Connect].
+func (c counted) Connect(client string) ([]redis.UniversalClient, error) {
+	nodes, err := c.Stage.Connect(client)
+	if err == nil {
+		overhear(nodes, ears{sent: func(data []byte) {
+			c.sent.Add(int64(bytes.Count(data, []byte("\r\nevalsha\r\n")) + bytes.Count(data, []byte("\r\neval\r\n"))))
+		}})
+	}
+	return nodes, err
+}
