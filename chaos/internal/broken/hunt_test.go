@@ -48,6 +48,7 @@ const (
 	renewing              // the same, and leases are renewed: releases grant them
 	sharing               // the same, and every other wait is to share
 	gathering             // the same, but every other wait is for a set
+	electing              // the same, but every other wait is for an election
 )
 
 // on has a plan's clients get their locks so. Shared ones, and sets, are where the load
@@ -63,6 +64,8 @@ func (l load) on(p *chaos.Plan) {
 		p.Shares = 2
 	case gathering:
 		p.Shares, p.Sets = 5, 2
+	case electing:
+		p.Leads = 2
 	case drawn, asking, waiting, renewing:
 	}
 }

@@ -42,6 +42,32 @@ var shareWays = []way{
 		seed:  6,
 		edits: []edit{script("extend_shared", "if mine < now then", "if false then")},
 	},
+	{
+		name: "exclusive takes a shared key", takes: "who is alone takes the key of those who share",
+		finds: []chaos.Rule{chaos.TwoHolders},
+		edits: []edit{
+			script("acquire", "'redlock:shared' then\n    return taken()", "'redlock:shared' then\n    call('DEL', KEYS[1])"),
+			script("acquire_batch", "elseif shared and shared[i] then", "elseif shared and shared[i] and call('DEL', KEYS[1 + i]) == 0 then"),
+			script("ask", "elseif pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' then", "elseif pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' and call('DEL', key) == 0 then"),
+		},
+	},
+	{
+		name: "last sharer wakes nobody", takes: "the release of the last who shares calls none of those who wait",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		seed:  10,
+		edits: []edit{script("release_shared", "if wake then rouse(", "if false then rouse(")},
+	},
+	{
+		name: "shared release takes another", takes: "a release takes whoever shares for longest",
+		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
+		edits: []edit{script("release_shared", "call('ZREM', key, owner)", "call('ZREM', key, call('ZRANGE', key, '-1', '-1')[1])")},
+	},
+	{
+		name: "sharer passes over its tombstone", takes: "who shares is granted what it has released before",
+		finds: []chaos.Rule{chaos.Litter},
+		seed:  6,
+		edits: []edit{script("share", "elseif not reply and val[2] then", "elseif false then")},
+	},
 }
 
 // setWays are those of sets of names.
@@ -58,5 +84,19 @@ var setWays = []way{
 		kinds: []chaos.Break{chaos.Jitter},
 		seed:  1,
 		edits: []edit{{"internal/set/set.go", "	slices.SortFunc(order, func(a, b int) int {", "	if BROKEN {\n		return order\n	}\n	slices.SortFunc(order, func(a, b int) int {"}},
+	},
+}
+
+// electionWays are those of elections: what they break is what observers are told.
+var electionWays = []way{
+	{
+		name: "one node tells who leads", takes: "an observer believes one node, not a quorum of them",
+		finds: []chaos.Rule{chaos.Stale},
+		edits: []edit{{"internal/election/view.go", "	q := quorum.Size(len(v.nodes))\n	fresh, most := 0, 0", "	q := quorum.Size(len(v.nodes))\n	if BROKEN {\n		q = 1\n	}\n	fresh, most := 0, 0"}},
+	},
+	{
+		name: "looks of any age count", takes: "what a node showed once counts for as long as it shows nothing else",
+		finds: []chaos.Rule{chaos.Stale},
+		edits: []edit{{"internal/election/view.go", "return s.Kind != Unseen && now.Sub(s.last) <= Stale }", "return s.Kind != Unseen && (now.Sub(s.last) <= Stale || BROKEN) }"}},
 	},
 }
