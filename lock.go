@@ -66,7 +66,7 @@ func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *
 	}
 	if t.revocable {
 		lock.revoked = l.revocable.begin(g.Claim.Owner)
-		l.presence.Listen() //nolint:contextcheck // it outlives the hold
+		l.presence.Listen()
 	}
 	if !l.scheduler.add(lock, lock.begun(t, g.Asked)) {
 		lock.unlist()

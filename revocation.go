@@ -77,14 +77,11 @@ func (l *Locker) Revoke(ctx context.Context, resource string) error {
 	}
 	defer l.acquirer.Settled()
 	c := revokeCall{locker: l, resource: resource, keys: holdKeys(key)}
-	if err := c.run(ctx); err != nil {
-		var silent *QuorumError
-		if errors.As(err, &silent) && err == error(silent) { //nolint:errorlint // it says all by itself
-			return err
-		}
-		return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), err)
+	err = c.run(ctx)
+	if _, whole := err.(*QuorumError); err == nil || whole { //nolint:errorlint // it says all by itself
+		return err
 	}
-	return nil
+	return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), err)
 }
 
 // holdKeys are the keys on a node under which holds of a name stand.

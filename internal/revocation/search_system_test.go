@@ -127,7 +127,7 @@ func (sys *system) Next(s state, yield func(search.Step, state)) {
 	}
 	for i := range uint8(nodes) {
 		sys.ofKey(&s, i, do)
-		if !sys.still && !(sys.narrow && i > 0) {
+		if sys.passesOn(i) {
 			sys.ofChannel(&s, i, do)
 		}
 	}
@@ -297,7 +297,7 @@ func (sys *system) deliver(n *state, i uint8) {
 			continue
 		}
 		if _, first := holds.Hear(owner); first {
-			n.tell(uint8(indexOf(owner))) //nolint:gosec // below 4
+			n.tell(uint8(indexOf(owner)))
 		}
 	}
 }
@@ -384,6 +384,9 @@ func (sys *system) decide(n *state) {
 	}
 }
 
+// passesOn tells whether node i passes on messages.
+func (sys *system) passesOn(i uint8) bool { return !sys.still && (i == 0 || !sys.narrow) }
+
 // publish has the nodes pass on that these are asked for.
 func (sys *system) publish(n *state, owners uint8) {
 	if owners&n.late != 0 {
@@ -411,8 +414,8 @@ func (sys *system) publish(n *state, owners uint8) {
 		n.flight[at] |= message
 		return
 	}
-	for i := range n.flight {
-		if !sys.still && !(sys.narrow && i > 0) {
+	for i := range uint8(nodes) {
+		if sys.passesOn(i) {
 			n.flight[i] |= message
 		}
 	}
