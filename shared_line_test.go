@@ -313,18 +313,19 @@ func TestOverlappingSharersOfAProcessLetAnotherGo(t *testing.T) {
 		lock := mustAcquire(t, l, "orders/42")
 		first := standsToShare(t, readers) // it takes a place
 		alone := wants(t, writer)
+		waiting := standsToShare(t, readers) // the place is not for it
 		mustRelease(t, lock)
 		one := got(t, first)
-		later := standsToShare(t, readers) // the place is not for it
+		later := standsToShare(t, readers)
 		time.Sleep(time.Second)
-		wantWaiting(t, "while one of before shares", alone, later)
+		wantWaiting(t, "while one of before shares", alone, waiting, later)
 		now := time.Now()
 		mustRelease(t, one.lock)
 		synctest.Wait()
-		wantWaiting(t, "behind who came before", later)
+		wantWaiting(t, "behind who came before", waiting, later)
 		wantTogether(t, now, alone)
 		synctest.Wait()
-		wantTogether(t, now, later)
+		wantTogether(t, now, waiting, later)
 		wantLinesEmpty(t, nodes)
 	})
 }
