@@ -188,7 +188,7 @@ func failedSnapshot(stopWrites string) plant {
 }
 
 func rightFaults() []planted {
-	const needed = "+evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe &redlock:wake:* +multi +exec"
+	const needed = "+evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +zscore +pexpireat +publish +subscribe &redlock:wake:* +multi +exec"
 	const doctor = " +acl|dryrun +acl|whoami +config|get"
 	return []planted{
 		{"all rights that are needed", asUser("resetchannels ~* " + needed + doctor), nil},
@@ -197,6 +197,7 @@ func rightFaults() []planted {
 		{"no right to wait in line", asUser("~* +@all -zadd"), []found{at4(faultError, redlock.FindingACL)}},
 		{"no right to wake", asUser("~* +@all -publish"), []found{at4(faultWarning, redlock.FindingACL)}},
 		{"no right to the channels", asUser("resetchannels ~* +@all"), []found{at4(faultWarning, redlock.FindingACL)}},
+		{"no right to share", asUser("~* +@all -zscore"), []found{at4(faultWarning, redlock.FindingACL)}},
 		{"no right to inspect", asUser("~* +@all -multi"), []found{at4(faultWarning, redlock.FindingACL)}},
 		{
 			"no right to INFO", asUser("~* +@all -info"),

@@ -78,6 +78,7 @@ func TestTheRightsThatThePageListsAreEnough(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("who waits was not let in")
 	}
+	sharing(t, l, other)
 	r, err := l.Cluster().Check(t.Context())
 	must(t, err)
 	for _, f := range r.AtLeast(redlock.SeverityUnknown) {
@@ -91,6 +92,44 @@ func TestTheRightsThatThePageListsAreEnough(t *testing.T) {
 	}
 	if len(r.AtLeast(redlock.SeverityUnknown)) == 0 || slices.Contains(r.Servers, "") {
 		t.Errorf("got %v and the servers %q; want what is unknown, and each server", r.Findings, r.Servers)
+	}
+}
+
+// sharing has both kinds wait for a name with these rights, and go.
+func sharing(t *testing.T, l, other *redlock.Locker) {
+	t.Helper()
+	alone := mustAcquire(t, l, "42")
+	waits := func(l *redlock.Locker, opts ...redlock.AcquireOption) <-chan *redlock.Lock {
+		done, ctx := make(chan *redlock.Lock, 1), t.Context()
+		go func() {
+			lock, err := l.Acquire(ctx, "42", append(opts, redlock.WithWait(20*time.Second))...)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- lock
+		}()
+		return done
+	}
+	beside := waits(other, redlock.WithShared())
+	pollUntil(t, 20*time.Second, "the other stands in line, to share", func() bool {
+		s, err := l.Inspect(t.Context(), "42")
+		return err == nil && slices.ContainsFunc(s.Nodes, func(n redlock.NodeInspection) bool { return len(n.Waiting) > 0 })
+	})
+	mustRelease(t, alone)
+	first := <-beside
+	if first == nil {
+		t.Fatal("who waits to share was not let in")
+	}
+	must(t, first.Extend(t.Context(), redlock.DefaultTTL))
+	second := mustAcquire(t, l, "42", redlock.WithShared())
+	next := waits(l)
+	pause(time.Second) // it stands in line
+	mustRelease(t, first)
+	mustRelease(t, second)
+	if lock := <-next; lock == nil {
+		t.Error("who waits to be alone was not let in")
+	} else {
+		mustRelease(t, lock)
 	}
 }
 

@@ -11,10 +11,18 @@ package redlock
 // the largest token that it has seen refuses a stale writer as ever.
 //
 // TryAcquire succeeds beside other shared holds unless somebody waits for an exclusive
-// one. Acquire does not have a place in line yet: it looks again after a random pause
-// (WithRetry), and may starve while exclusive holds are always waited for. Exclusive ones
-// wait in line as ever, and are called when the last who shares releases; of one who died
-// they wait for the lease.
+// one. Acquire waits in line: whoever stands in it on a quorum of nodes has its turn before
+// who came later, of either kind. A release calls the first in line; if that wants to
+// share, all who want so and stand before the next exclusive one are called with it. So an
+// exclusive hold comes when those before it have released, though shared ones are asked for
+// all the time, and the other way round. Within a Locker the line is first in, first out
+// over both kinds, and a goroutine that comes while others of its Locker wait to share has a
+// place of its own, behind theirs. A hold is not handed on between the kinds, so WithTurns
+// does not count shared ones.
+//
+// Of a holder who died, of either kind, those behind it wait for the lease. Behind one who
+// waited for an exclusive hold and died, while others share the name, who waits to share
+// waits for three to five seconds.
 //
 // Inspect shows who shares a name, each with what remains of its own lease.
 //

@@ -60,6 +60,8 @@ func rightsNeeded(resource string, unprotected bool) []right {
 		{"wait in line", true, []any{"MGET", lua.LiveKey + "id"}},
 		{"wait in line", true, []any{"SET", lua.LiveKey + "id", "1", "PX", "1"}},
 		{"wait in line", true, []any{"SET", lua.WaitingKey, "1", "PX", "1"}},
+		{"share a name", false, []any{"ZSCORE", resource, triedOwner}},
+		{"share a name", false, []any{"PEXPIREAT", resource, "1"}},
 		{"wake the next in line", false, []any{"PUBLISH", lua.WakeChannel + "id", resource}},
 		{"be woken", false, []any{"SUBSCRIBE", lua.WakeChannel + "id"}},
 		{"inspect a lock", false, []any{"MULTI"}},
@@ -79,7 +81,7 @@ type denial struct {
 	name  bool // the right is there, but not for a key of this name
 }
 
-const rightsRemedy = "ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +publish +subscribe +multi +exec (with WithoutMembership also +hsetnx)"
+const rightsRemedy = "ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +zscore +pexpireat +publish +subscribe +multi +exec (with WithoutMembership also +hsetnx)"
 
 var (
 	aboutRights = diagnosis{
@@ -89,7 +91,7 @@ var (
 	}
 	aboutLesserRights = diagnosis{
 		FindingACL,
-		"Locks are held and released without it, and nothing else says that it is missing: without PUBLISH and SUBSCRIBE who waits in line is not woken, and looks by itself, seconds later; without MULTI a lock can't be inspected",
+		"Locks are held and released without it, and nothing else says that it is missing: without PUBLISH and SUBSCRIBE who waits in line is not woken, and looks by itself, seconds later; without MULTI a lock can't be inspected; without ZSCORE and PEXPIREAT no name can be shared",
 		rightsRemedy,
 	}
 	aboutNoCommand = diagnosis{
