@@ -113,7 +113,10 @@ const stripes = 256
 // Acquirer makes the acquisitions of one Locker.
 type Acquirer struct {
 	Config
-	quorum    int
+	quorum int
+
+	leaveShared func(key string, place int64) // LeaveShared of all nodes; made once
+
 	waitedFor [stripes]atomic.Int64  // when a name of that stripe was last waited for; 0: never
 	foreignOn [stripes]atomic.Int64  // when a holder of such a name was last seen whose value is not ours
 	released  [stripes]atomic.Int32  // one more than the slot of such a name that was released last; 0: none
@@ -124,7 +127,11 @@ type Acquirer struct {
 }
 
 // New makes an Acquirer; it sends nothing.
-func New(c Config) *Acquirer { return &Acquirer{Config: c, quorum: quorum.Size(len(c.Nodes))} }
+func New(c Config) *Acquirer {
+	a := &Acquirer{Config: c, quorum: quorum.Size(len(c.Nodes))}
+	a.leaveShared = func(key string, place int64) { a.LeaveShared(key, place, a.Nodes) }
+	return a
+}
 
 // Enter counts a call, so that Close waits for what it may have to roll back. It
 // returns false once the Acquirer is closed.

@@ -40,7 +40,7 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 		acq.bring(g.Turn)
 		acq.leads = false
 	}
-	a.Queue.Decided(name, acq.leads, err == nil, func(place int64) { a.LeaveShared(key, place, a.Nodes) })
+	a.Queue.Decided(name, acq.leads, err == nil, a.leaveShared)
 	acq.finish()
 	return g, err
 }
@@ -70,7 +70,7 @@ func (acq *acquisition) askTicket(ctx context.Context) (Grant, interval, *Failur
 	if acq.leads {
 		acq.Queue.Gather(acq.name) // the place will be theirs too
 	}
-	asks := &node.Asks{Position: quorum.NoTicket, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	asks := node.NewSharedAsks(quorum.NoTicket, len(acq.Nodes))
 	g, f := acq.attemptShared(ctx, acq.name.Key, &acq.terms, asks)
 	if acq.noteTicket(f, asks.Heard) {
 		return g, atOnce, f
@@ -109,7 +109,7 @@ func (acq *acquisition) bring(turn Turn) {
 		c.Share(place)
 		given[i].Sleeper = acq.Sleepers.Get()
 		given[i].Open = node.NewRound(c, len(acq.Nodes), start, given[i].Sleeper)
-		given[i].Open.Asks = &node.Asks{Position: place, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+		given[i].Open.Asks = node.NewSharedAsks(place, len(acq.Nodes))
 		rounds = append(rounds, given[i].Open)
 	}
 	if len(rounds) > 0 {
@@ -142,7 +142,7 @@ func (a *Acquirer) tryShared(ctx context.Context, key string, t Terms) (Grant, *
 	if !t.Barging {
 		return a.attemptShared(ctx, key, &t, nil)
 	}
-	return a.attemptShared(ctx, key, &t, &node.Asks{Position: quorum.Barging, Heard: make([]quorum.Hearing, len(a.Nodes))})
+	return a.attemptShared(ctx, key, &t, node.NewSharedAsks(quorum.Barging, len(a.Nodes)))
 }
 
 // attemptShared is attempt for a shared hold that has no place in line.

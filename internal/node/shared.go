@@ -44,6 +44,22 @@ func (r *Round) position() *int64 {
 
 var noTicket = quorum.NoTicket
 
+// sharedAsks is Asks whose Heard needs no memory of its own.
+type sharedAsks struct {
+	Asks
+
+	room [FewNodes]quorum.Hearing
+}
+
+// NewSharedAsks is what a round of so many nodes needs that asks to share, by this place.
+func NewSharedAsks(position int64, nodes int) *Asks {
+	a := &sharedAsks{Asks: Asks{Position: position}}
+	if a.Heard = a.room[:min(nodes, FewNodes)]; nodes > FewNodes {
+		a.Heard = make([]quorum.Hearing, nodes)
+	}
+	return &a.Asks
+}
+
 // hasPlace tells whether the round asks by a place in line, which the node is to know.
 func (r *Round) hasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 

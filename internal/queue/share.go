@@ -87,7 +87,7 @@ func (q *Queue) Going(name *Name) (place int64, follow []*Waiter) {
 // the group still. It has the next lead, or the line move on, as it is due. It calls leave
 // where the place of the group is to be given up, before anybody here can ask for the
 // name again.
-func (q *Queue) Decided(name *Name, leads, granted bool, leave func(place int64)) {
+func (q *Queue) Decided(name *Name, leads, granted bool, leave func(key string, place int64)) {
 	if q.Freeing != nil {
 		q.Freeing()
 	}
@@ -98,7 +98,7 @@ func (q *Queue) Decided(name *Name, leads, granted bool, leave func(place int64)
 		close(take(&name.following).ready)
 	}
 	if d.Leave != quorum.NoTicket {
-		leave(d.Leave)
+		leave(name.Key, d.Leave)
 	}
 	if d.Over {
 		name.giveUp()
