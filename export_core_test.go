@@ -43,3 +43,10 @@ func CallEnded(l *Locker, key string) error {
 
 // ErrForeignType is of a key that holds what is not a lock.
 var ErrForeignType = errForeignType
+
+// RevocableHolds is how many holds of a Locker can be asked for.
+func RevocableHolds(l *Locker) int {
+	l.revocable.mu.Lock()
+	defer l.revocable.mu.Unlock()
+	return len(l.revocable.tells)
+}

@@ -109,13 +109,25 @@ func tombstoneLife(ctx context.Context, s *session, life time.Duration) (time.Du
 	return life, nil
 }
 
+// randomLength is how long the random part is that ends each owner value of the library's.
+const randomLength = 36
+
+// sameHold tells whether a key's value is the owner value that Inspect showed: of a hold
+// that can be asked for it is shown without a mark, so the random parts decide.
+func sameHold(held, shown string) bool {
+	if len(held) > randomLength && len(shown) >= randomLength {
+		return held[len(held)-randomLength:] == shown[len(shown)-randomLength:]
+	}
+	return held == shown
+}
+
 // remove deletes the key if it is still the owner's, and leaves a tombstone, as
 // the library's release does. A transaction does without a script of its own.
 func remove(ctx context.Context, c *redis.Client, key, owner string, life time.Duration) (bool, error) {
 	removed := false
 	err := c.Watch(ctx, func(tx *redis.Tx) error {
 		held, err := tx.Get(ctx, key).Result()
-		if errors.Is(err, redis.Nil) || err == nil && held != owner {
+		if errors.Is(err, redis.Nil) || err == nil && !sameHold(held, owner) {
 			return nil // it ended by itself, and another may have it
 		}
 		if err != nil {
@@ -123,7 +135,7 @@ func remove(ctx context.Context, c *redis.Client, key, owner string, life time.D
 		}
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Del(ctx, key)
-			p.Set(ctx, deadKey+owner, 1, life)
+			p.Set(ctx, deadKey+held, 1, life)
 			return nil
 		})
 		removed = err == nil
