@@ -406,7 +406,7 @@ func TestNodesThatRefuseWritesGiveNoVote(t *testing.T) {
 func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	lock, err := open(t, nodes, redlock.WithHolder("victim:"), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k")
+	lock, err := open(t, nodes, redlock.WithHolder("victim:"), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k", redlock.WithRevocation())
 	if err != nil {
 		t.Fatal(err)
 	}
