@@ -25,6 +25,7 @@ var children = map[string]func(ctx context.Context, args []string) error{
 	overlapArg:  plays(overlapChild),
 	readersArg:  plays(readersChild),
 	electionArg: electionChild,
+	permitsArg:  plays(permitsChild),
 }
 
 // part is what a child is told: which library it opens over which addresses.

@@ -56,6 +56,7 @@ var workloads = []struct {
 	{"shared", (*run).shared},
 	{"readers", (*run).readersTogether},
 	{"election", (*run).election},
+	{"semaphore", (*run).semaphore},
 	{"queue", (*run).queueCost},
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
