@@ -66,6 +66,10 @@ func (sys *lineSystem) lineDeliver(s *lineState, g, n uint8) (woken uint8) {
 
 // lineFree has the node do a release.
 func (sys *lineSystem) lineFree(c *lineColumn, g, m uint8, place scriptmodel.Number) uint8 {
+	if m == leaseEnds {
+		c.lapse(g)
+		return 0
+	}
 	r, w := scriptmodel.Release{Owner: owner(g)}, sys.waiter(g)
 	entry := [...]uint8{scriptmodel.EntryUnknown, scriptmodel.EntryStays, scriptmodel.EntryGoes, scriptmodel.EntryGoes}[m-freeNothing]
 	if m == leaveEntry {
@@ -85,6 +89,18 @@ func (sys *lineSystem) lineFree(c *lineColumn, g, m uint8, place scriptmodel.Num
 		bits |= 1 << woken.Alone
 	}
 	return bits
+}
+
+// lapse ends what the goroutine has on the node, by itself.
+func (c *lineColumn) lapse(g uint8) {
+	if c.node.Holds(0, owner(g)) {
+		c.node.Drop(0)
+		return
+	}
+	c.node.Set.Ends[g] = 0
+	if c.node.Keys[0].Owner == scriptmodel.Shared && c.node.Set.Latest() == 0 {
+		c.node.DropSharers(&c.node.Set, 0)
+	}
 }
 
 // lineAnswer is what the node does with an ask.

@@ -139,7 +139,7 @@ func (sys *lineSystem) lineDecides(s *lineState, g uint8, yield yieldLine) {
 	if me.undecided() && sys.leavers&(1<<g) != 0 {
 		do(lineLeaves, 0, func(s *lineState) { sys.lineLeave(s, g) })
 	}
-	if me.undecided() && sys.mortals&(1<<g) != 0 {
+	if (me.undecided() || me.phase == lineHolds) && sys.mortals&(1<<g) != 0 {
 		do(lineDies, 0, func(s *lineState) { sys.lineDie(s, g) })
 	}
 }
@@ -504,10 +504,10 @@ func (sys *lineSystem) lineDie(s *lineState, g uint8) {
 		c := &s.columns[n]
 		l := &c.links[g]
 		c.node.Deaf |= 1 << sys.waiter(g)
-		granted := l.staleLine() || c.has(g)
+		l.staleLine()
 		l.reply, l.said, l.hint = quorum.Pending, 0, false
-		if granted {
-			l.sendLine(freeNothing, 0) // its lease ends
+		if c.has(g) || l.sent[0] != askNothing {
+			l.sendLine(leaseEnds, 0)
 		}
 	}
 }

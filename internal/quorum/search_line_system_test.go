@@ -39,7 +39,7 @@ type lineSystem struct {
 	together bool
 	more     uint8 // how often each comes again
 	leavers  uint8 // who may leave while they wait, one bit each
-	mortals  uint8 // who may die while they wait
+	mortals  uint8 // who may die while they wait or hold
 	lost     uint8 // hints that may be lost
 	drops    uint8 // exclusive keys that may go on a node
 	looks    bool
@@ -60,6 +60,7 @@ const (
 	freeKeeps   // one whose sender goes on waiting
 	freeEntry   // one that takes the entry away
 	leaveEntry  // the entry alone
+	leaseEnds   // no release: what a dead one has ends by itself, and nobody is called
 )
 
 func lineAsks(m uint8) bool  { return m == askTicket || m == askPlace }
