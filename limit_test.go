@@ -298,39 +298,40 @@ func TestWhoGoesLeavesNothingInTheSlotsLine(t *testing.T) {
 	}
 }
 
-// A node hangs while a waiter gets its slot on the others: what it is sent late puts nobody
-// back in line, and leaves no slot.
-func TestAHangingNodeKeepsNothingOfASlotsWinner(t *testing.T) {
-	for k := range 12 { // at the k-th command that is sent there
-		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 3)
-			limit := redlock.WithLimit(1)
-			lock := mustAcquire(t, l, "orders/42", limit)
-			next := wants(t, separateLocker(t, nodes), limit)
-			calls := 0
-			nodes.Node(2).Intercept(func([]string) redlocktest.Verdict {
-				if calls++; calls == k+1 {
-					go nodes.Node(2).Hang()
-					return redlocktest.LoseReply()
-				}
-				return redlocktest.Pass()
-			})
-			mustRelease(t, lock)
-			g := got(t, next)
-			time.Sleep(time.Second)
-			nodes.Node(2).Intercept(nil)
-			nodes.Node(2).Resume()
-			time.Sleep(3 * time.Second)
-			if left := queueKeys(nodes); len(left) > 0 {
-				t.Errorf("command %d: left %q", k, left)
-			}
-			must(t, g.lock.Err())
-			mustRelease(t, g.lock)
-			time.Sleep(3 * time.Second)
-			if left := slotKeys(nodes); len(left) > 0 {
-				t.Errorf("command %d: left %q", k, left)
-			}
-		})
+// A node is slow, or hangs, while a waiter gets its slot on the others: what it is sent late
+// puts nobody back in line, and leaves no slot.
+func TestASlowNodeKeepsNothingOfASlotsWinner(t *testing.T) {
+	for at := time.Duration(0); at < 500*time.Millisecond; at += 20 * time.Millisecond { // at any time between two signs of life
+		for _, took := range []time.Duration{200 * time.Millisecond, time.Second} {
+			synctest.Test(t, func(t *testing.T) { slowNode(t, at, took) })
+		}
+	}
+}
+
+func slowNode(t *testing.T, at, took time.Duration) {
+	t.Helper()
+	l, nodes := newLocker(t, 3)
+	limit := redlock.WithLimit(1)
+	lock := mustAcquire(t, l, "orders/42", limit)
+	next := wants(t, separateLocker(t, nodes), limit)
+	nodes.Node(2).Intercept(func([]string) redlocktest.Verdict {
+		time.Sleep(took)
+		return redlocktest.Pass()
+	})
+	time.Sleep(at)
+	_ = lock.Release(t.Context())
+	g := got(t, next)
+	time.Sleep(time.Second)
+	nodes.Node(2).Intercept(nil)
+	time.Sleep(4 * time.Second)
+	if left := queueKeys(nodes); len(left) > 0 {
+		t.Errorf("released after %v, commands took %v: left %q", at, took, left)
+	}
+	must(t, g.lock.Err())
+	mustRelease(t, g.lock)
+	time.Sleep(3 * time.Second)
+	if left := slotKeys(nodes); len(left) > 0 {
+		t.Errorf("released after %v, commands took %v: left %q", at, took, left)
 	}
 }
 

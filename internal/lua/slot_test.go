@@ -178,6 +178,10 @@ var slotCases = []struct {
 		reply: "[41 0 0 0 0]", shows: "1=" + ownerA + "@600 7=41",
 	},
 	{
+		name: "also where it is an entry of the own process", given: freeSlots + "\nSET,redlock:waiting,1,PX,3000\nZADD," + slotsLine + ",20," + idA, call: askSlot(ownerA, 0),
+		reply: "[41 0 0 0 0]", shows: "1=" + ownerA + "@600 7=41",
+	},
+	{
 		name: "a tombstone", given: freeSlots + "\nSET,redlock:dead:" + ownerA + ",1,PX,10000", call: askSlot(ownerA, 50),
 		reply: "[-1 0 0 0 0]", shows: "7=40",
 	},
