@@ -121,17 +121,20 @@ func (a *Actor) InsistOn(ctx context.Context, w Want, lease time.Duration, pause
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			a.Quit(w.Resources...)
+			a.quit(w)
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
 // Quit says that the actor no longer wants these resources.
-func (a *Actor) Quit(resources ...string) {
-	quit := make([]Record, len(resources))
-	for i, resource := range resources {
-		quit[i] = Record{Kind: Quit, Client: a.Name, Resource: resource}
+func (a *Actor) Quit(resources ...string) { a.quit(Want{Resources: resources}) }
+
+// quit says that the actor no longer wants this.
+func (a *Actor) quit(w Want) {
+	quit := make([]Record, len(w.Resources))
+	for i, resource := range w.Resources {
+		quit[i] = Record{Kind: Quit, Client: a.Name, Resource: resource, Limit: w.Limit}
 	}
 	a.history.addAll(quit)
 }

@@ -172,7 +172,7 @@ func (h *History) Ask(client, resource string) int64 {
 func (h *History) ask(client string, w Want) (set int64, holds []int64) {
 	since := make([]time.Duration, len(w.Resources))
 	for i, resource := range w.Resources {
-		since[i] = h.lines.left(processOf(client), resource, w.Shared)
+		since[i] = h.lines.left(processOf(client), inLineOf{shared: w.Shared, slots: w.Limit > 0, waiting: waiting{resource: resource}})
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,7 +185,7 @@ func (h *History) ask(client string, w Want) (set int64, holds []int64) {
 		h.holds++
 		holds = append(holds, h.holds)
 		h.records = append(h.records, Record{
-			At: now, Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since[i], Shared: w.Shared, Set: set, Value: w.Value,
+			At: now, Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since[i], Shared: w.Shared, Set: set, Limit: w.Limit, Value: w.Value,
 		})
 	}
 	return set, holds

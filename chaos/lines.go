@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // lines knows who stands in line for what on the nodes of a virtual stage, and
@@ -24,11 +26,28 @@ type lines struct {
 	told    map[inLineOf]time.Time // since when, as last recorded
 }
 
-// inLineOf is who stands in one of the two lines for a resource.
+// inLineOf is who stands in one of the lines for a resource.
 type inLineOf struct {
 	waiting
 
 	shared bool // the line of those who wait to share it
+	slots  bool // of those who wait for a slot of it
+}
+
+// name is what is waited for in this line, as the nodes have it.
+func (of inLineOf) name() string {
+	if of.slots {
+		return lua.SlotsKey(of.resource)
+	}
+	return of.resource
+}
+
+// limit is that of its records: any, of a line for slots.
+func (of inLineOf) limit() int {
+	if of.slots {
+		return 1
+	}
+	return 0
 }
 
 // newLines is nil where the nodes can't be looked into.
@@ -50,7 +69,11 @@ func (ls *lines) look(resource string) {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	news := append(ls.news(resource, false), ls.news(resource, true)...)
+	var news []Record
+	for _, of := range []inLineOf{{}, {shared: true}, {slots: true}} {
+		of.resource = resource
+		news = append(news, ls.news(of)...)
+	}
 	slices.SortStableFunc(news, func(a, b Record) int { return cmp.Compare(a.Client, b.Client) })
 	for _, r := range news {
 		ls.history.Add(r)
@@ -58,10 +81,10 @@ func (ls *lines) look(resource string) {
 }
 
 // news is what has changed in one of the lines; mu is held.
-func (ls *lines) news(resource string, shared bool) (news []Record) {
+func (ls *lines) news(of inLineOf) (news []Record) {
 	places := map[string][]time.Time{}
 	for _, n := range ls.nodes {
-		n.sim.Line(resource, shared, func(id string, joined, alive time.Time) {
+		n.sim.Line(of.name(), of.shared, func(id string, joined, alive time.Time) {
 			if client, known := ls.clients[id]; known && !alive.IsZero() {
 				places[client] = append(places[client], later(joined, alive))
 			}
@@ -72,16 +95,17 @@ func (ls *lines) news(resource string, shared bool) (news []Record) {
 			continue
 		}
 		slices.SortFunc(since, time.Time.Compare)
-		stands, who := since[ls.quorum-1], inLineOf{waiting{client, resource}, shared}
+		stands, who := since[ls.quorum-1], of
+		who.client = client
 		if last, told := ls.told[who]; !told || !last.Equal(stands) {
 			ls.told[who] = stands
-			news = append(news, Record{Kind: Queued, Client: client, Resource: resource, Shared: shared, Since: stands.Sub(ls.history.start)})
+			news = append(news, Record{Kind: Queued, Client: client, Resource: of.resource, Shared: of.shared, Limit: of.limit(), Since: stands.Sub(ls.history.start)})
 		}
 	}
 	for who := range ls.told {
-		if who.resource == resource && who.shared == shared && len(places[who.client]) < ls.quorum {
+		if client := who.client; who.resource == of.resource && who.shared == of.shared && who.slots == of.slots && len(places[client]) < ls.quorum {
 			delete(ls.told, who)
-			news = append(news, Record{Kind: Unqueued, Client: who.client, Resource: resource, Shared: shared})
+			news = append(news, Record{Kind: Unqueued, Client: client, Resource: of.resource, Shared: of.shared, Limit: of.limit()})
 		}
 	}
 	return news
@@ -96,7 +120,7 @@ func later(a, b time.Time) time.Time {
 
 // left is since when a process has an entry in one of the lines for a resource on some
 // node, however it came to stay there; 0: on none.
-func (ls *lines) left(process, resource string, shared bool) time.Duration {
+func (ls *lines) left(process string, of inLineOf) time.Duration {
 	if ls == nil {
 		return 0
 	}
@@ -107,7 +131,7 @@ func (ls *lines) left(process, resource string, shared bool) time.Duration {
 		if len(ls.clients) == 0 {
 			break
 		}
-		n.sim.Line(resource, shared, func(id string, joined, _ time.Time) {
+		n.sim.Line(of.name(), of.shared, func(id string, joined, _ time.Time) {
 			if since := max(joined.Sub(ls.history.start), 1); ls.clients[id] == process && (oldest == 0 || since < oldest) {
 				oldest = since
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // observed is a stage whose nodes can be looked into.
@@ -145,7 +146,7 @@ func (w *watch) look(all bool) {
 	maps.DeleteFunc(w.cleaned, func(_ string, at time.Duration) bool { return now-at > w.lease })
 	for _, key := range keys {
 		switch {
-		case strings.HasPrefix(key.Name, "redlock:"): // the library's own
+		case strings.HasPrefix(key.Name, lua.OwnPrefix) && lua.NameOf(key.Name) == key.Name: // the library's own, and no slot
 		case key.Type == "string":
 			w.shows(key, now, all)
 		case len(key.Sharers) > 0:
@@ -161,6 +162,9 @@ func (w *watch) shows(key simnode.Key, now time.Duration, all bool) {
 		return
 	}
 	r := Record{Kind: Shown, Node: w.name, Owner: w.named(), Resource: key.Name, Until: endsIn(now, key.Left)}
+	if name, slot, ok := lua.SlotOf(key.Name); ok {
+		r.Resource, r.Slot, r.Limit = name, slot, slot+1
+	}
 	if litter {
 		w.told[key.Value] = true
 		w.history.Add(w.wasCleaned(r.Owner, at))

@@ -45,6 +45,9 @@ type Plan struct {
 	// Sets is how seldom they ask for a set of two or three names at once: one ask in so
 	// many, and where leases are renewed, which a set needs. 0: never.
 	Sets int `json:"sets,omitempty"`
+	// Slots is how seldom clients that wait want a slot of a name, of which it has two: one
+	// wait in so many. 0: never.
+	Slots int `json:"slots,omitempty"`
 	// Leads is how seldom clients that wait stand for an election instead, of which each
 	// client observes who leads: one wait in so many. 0: never, and nobody observes.
 	Leads int `json:"leads,omitempty"`
@@ -247,8 +250,8 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("chaos: plan: %d nodes, %d clients, %d names: give at least one of each", p.Nodes, p.Clients, p.Names)
 	case p.Threads < 0:
 		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
-	case p.Shares < 0 || p.Sets < 0 || p.Leads < 0:
-		return fmt.Errorf("chaos: plan: shares %d, sets %d, leads %d: give none or positive ones", p.Shares, p.Sets, p.Leads)
+	case p.Shares < 0 || p.Sets < 0 || p.Slots < 0 || p.Leads < 0:
+		return fmt.Errorf("chaos: plan: shares %d, sets %d, slots %d, leads %d: give none or positive ones", p.Shares, p.Sets, p.Slots, p.Leads)
 	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
 		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:

@@ -43,6 +43,7 @@ func Scenarios() []Scenario {
 		pauseScenarios(), memoryScenarios(), clockScenarios(), partitionScenarios(),
 		messageScenarios(), nodeScenarios(), listScenarios(), crowdScenarios(), queueScenarios(),
 		grantScenarios(), shareScenarios(), setScenarios(), electionScenarios(),
+		slotScenarios(), revocationScenarios(),
 	)
 	for i := range all {
 		if all[i].Nodes == 0 {

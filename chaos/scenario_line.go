@@ -19,7 +19,7 @@ type line struct {
 type inLineFor struct {
 	*Actor
 
-	wants []string
+	wants Want
 	end   context.CancelFunc
 	done  chan error // what came of it
 	gone  bool       // nobody waits for its turn
@@ -70,16 +70,14 @@ func (l *line) first() *inLineFor { return l.waits[0] }
 // asking.
 func (l *line) leaves(w *inLineFor) {
 	w.gone = true
-	w.Quit(w.wants...)
+	w.quit(w.wants)
 }
 
 // dies has the process of one who waits be gone: its connections end, there are no
 // new ones, and it asks no more.
 func (l *line) dies(w *inLineFor) error {
-	for _, k := range []Break{Refuse, Reset} {
-		if err := l.scene.breakNow(Fault{Kind: k, Client: w.Name, Node: Everything}); err != nil {
-			return err
-		}
+	if err := l.scene.dies(w.Name); err != nil {
+		return err
 	}
 	l.leaves(w)
 	w.end()
@@ -91,7 +89,7 @@ func (l *line) dies(w *inLineFor) error {
 func (l *line) waitsNext(ctx context.Context, a *Actor, seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 0))
 	waiting, end := context.WithTimeout(ctx, 10*ScenarioLease)
-	w := &inLineFor{Actor: a, wants: []string{scenarioResource}, end: end, done: make(chan error, 1)}
+	w := &inLineFor{Actor: a, wants: Want{Resources: []string{scenarioResource}}, end: end, done: make(chan error, 1)}
 	l.waits = append(l.waits, w)
 	go func() {
 		defer end()

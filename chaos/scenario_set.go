@@ -60,7 +60,7 @@ func (l *line) wants(ctx context.Context, name string, w Want) (*inLineFor, erro
 		return nil, err
 	}
 	waiting, end := context.WithTimeout(ctx, 10*ScenarioLease)
-	one := &inLineFor{Actor: a, end: end, wants: w.Resources, done: make(chan error, 1)}
+	one := &inLineFor{Actor: a, end: end, wants: w, done: make(chan error, 1)}
 	l.waits = append(l.waits, one)
 	go func() {
 		defer end()

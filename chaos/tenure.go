@@ -108,6 +108,7 @@ func (t *Tenure) add(r Record) {
 		r.Hold, r.Resource = id, t.want.Resources[i]
 		if r.Kind == Held {
 			r.Shared, r.Set = t.want.Shared, t.set
+			r.Limit, r.Slot = t.want.Limit, slotIn(t.hold)
 		}
 		if r.Kind == Held || r.Kind == Extended {
 			r.Token = t.hold.Token(r.Resource)
@@ -178,6 +179,9 @@ func (t *Tenure) write(ctx context.Context, resource string, id int64) error {
 		return nil
 	}
 	r.Token = token
+	if t.want.Limit > 0 {
+		resource = fmt.Sprintf("%s, slot %d", resource, slotIn(t.hold)) // tokens are a slot's
+	}
 	if t.want.Shared {
 		shared, err := fencing.NewSharedContext(ctx, resource, token)
 		if err != nil {

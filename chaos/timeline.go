@@ -20,6 +20,8 @@ type faultSpan struct {
 type keyOf struct {
 	node, resource string
 	shared         int64 // its attempt; 0: it is not shared
+	slots          bool
+	slot           int
 }
 
 // stateMeans says what a node is that does not vote.
@@ -179,7 +181,7 @@ func (t *telling) ofNode(r Record) {
 		t.Nodes = append(t.Nodes, r.Node)
 		slices.Sort(t.Nodes)
 	}
-	at := keyOf{node: r.Node, resource: r.Resource}
+	at := keyOf{node: r.Node, resource: r.Resource, slots: r.Limit > 0, slot: r.Slot}
 	if r.Shared {
 		at.shared = r.Hold
 	}

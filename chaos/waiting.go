@@ -54,7 +54,7 @@ func (a *Actor) WaitFor(ctx context.Context, w Want, lease time.Duration, pause 
 	w = can(a.contender, w)
 	t, err := a.attempt(ctx, w, lease, true)
 	if err != nil {
-		a.Quit(w.Resources...)
+		a.quit(w)
 		return nil, errors.Join(ctx.Err(), err)
 	}
 	return t, nil
@@ -107,6 +107,9 @@ func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 		return
 	}
 	w := r.plan.want(random)
+	if r.plan.Slots > 0 && random.IntN(r.plan.Slots) == 0 {
+		w = Want{Resources: w.Resources[:1], Limit: planLimit}
+	}
 	if len(w.Resources) > 1 && random.IntN(planTries) == 0 {
 		r.tryOnce(ctx, a, w, random)
 		return
@@ -122,6 +125,9 @@ func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 		r.plan.work(ctx, random, t)
 	}
 }
+
+// planLimit is how many may hold a name of a plan at once, by slots.
+const planLimit = 2
 
 // planElection is the election of a plan.
 const planElection = "election"
@@ -142,7 +148,7 @@ func (r *run) campaignOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 func (r *run) tryOnce(ctx context.Context, a *Actor, w Want, random *rand.Rand) {
 	t, err := a.AskFor(ctx, w, r.plan.Lease)
 	if err != nil {
-		a.Quit(can(a.contender, w).Resources...)
+		a.quit(can(a.contender, w))
 		return
 	}
 	r.plan.work(ctx, random, t)

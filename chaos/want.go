@@ -13,6 +13,10 @@ import (
 type Want struct {
 	Resources []string
 	Shared    bool // beside others who share it
+	// Limit: a slot of the first resource, which so many may have at once. 0: all of it.
+	Limit int
+	// Revocable: others may ask for it.
+	Revocable bool
 	// Value is what observers are told of the holder; of a campaign. Empty: nothing.
 	Value string
 }
@@ -94,6 +98,12 @@ func can(c Contender, w Want) Want {
 	if _, shares := c.(Sharer); !shares {
 		w.Shared = false
 	}
+	if _, limits := c.(Limiter); !limits {
+		w.Limit = 0
+	}
+	if _, revocable := c.(Revoker); !revocable {
+		w.Revocable = false
+	}
 	return w
 }
 
@@ -106,6 +116,10 @@ func take(ctx context.Context, c Contender, w Want, lease time.Duration, wait bo
 	switch first := w.Resources[0]; {
 	case len(w.Resources) > 1:
 		return c.(Gatherer).Gather(ctx, slices.Clone(w.Resources), w.Shared, lease, wait) //nolint:forcetypeassert // it can
+	case w.Limit > 0:
+		hold, err = c.(Limiter).Enter(ctx, first, w.Limit, lease, wait) //nolint:forcetypeassert // it can
+	case w.Revocable:
+		hold, err = c.(Revoker).Revocable(ctx, first, lease, wait) //nolint:forcetypeassert // it can
 	case w.Shared:
 		hold, err = c.(Sharer).Share(ctx, first, lease, wait) //nolint:forcetypeassert // it can
 	case wait:

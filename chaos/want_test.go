@@ -70,6 +70,31 @@ func TestClientsOfAPlanWantWhatItSays(t *testing.T) {
 	}
 }
 
+// slotted is a plan in which clients wait for slots, and at times for all of a name.
+func slotted(seed uint64) chaos.Plan {
+	p := smallPlan(seed, 15*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.LoseCalls, chaos.Suspend}, Every: 3 * time.Second})
+	p.Waits, p.Renews, p.Threads, p.Slots = true, true, 3, 2
+	return p
+}
+
+func TestClientsOfAPlanWantSlots(t *testing.T) {
+	p := slotted(1)
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	var slots [2]int
+	queued := 0
+	for _, r := range records {
+		if r.Kind == chaos.Held && r.Limit == 2 {
+			slots[r.Slot]++
+		}
+		if r.Kind == chaos.Queued && r.Limit > 0 {
+			queued++
+		}
+	}
+	if v := p.Judge().Judge(records); len(v.Violations) > 0 || slots[0] < 5 || slots[1] < 5 || queued < 1 || v.Refused > 0 {
+		t.Errorf("got %v; slots held %d times, %d in line for one; want some of each, and nothing broken", v, slots, queued)
+	}
+}
+
 // A contender that knows neither takes a name alone, of a set the first.
 func TestAKitThatCannotShareIsAloneAndTakesTheFirst(t *testing.T) {
 	p := sharing(3)

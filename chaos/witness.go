@@ -164,12 +164,12 @@ func (w *witness) follow(ctx context.Context, i int, node redis.UniversalClient)
 func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, last *seen) {
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
 	defer cancel()
-	resources := w.history.resources()
+	resources := w.history.keys()
 	pipe := node.Pipeline()
 	run, info := pipe.HGet(ctx, "redlock:node", "run"), pipe.Info(ctx, "server", "replication")
 	owners, rests := make([]*redis.StringCmd, len(resources)), make([]*redis.DurationCmd, len(resources))
 	for j, r := range resources {
-		owners[j], rests[j] = pipe.Get(ctx, r), pipe.PTTL(ctx, r)
+		owners[j], rests[j] = pipe.Get(ctx, r.key), pipe.PTTL(ctx, r.key)
 	}
 	_, err := pipe.Exec(ctx)
 	switch {
@@ -186,9 +186,9 @@ func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, l
 	for j, r := range resources {
 		w.stored(i, last, r, owners[j].Val(), rests[j].Val())
 		if _, err := owners[j].Result(); redis.HasErrorPrefix(err, "WRONGTYPE") {
-			w.shares(ctx, i, node, last, r)
+			w.shares(ctx, i, node, last, r.resource)
 		} else {
-			w.shared(i, last, r, nil)
+			w.shared(i, last, r.key, nil)
 		}
 	}
 }
@@ -256,16 +256,16 @@ func (w *witness) turned(i int, last *seen, state string) {
 }
 
 // stored records whose the resource's key is, if that or its expiry is news.
-func (w *witness) stored(i int, last *seen, resource, owner string, rest time.Duration) {
+func (w *witness) stored(i int, last *seen, of lookedAt, owner string, rest time.Duration) {
 	until := time.Duration(0)
 	if owner != "" && rest > 0 {
 		until = w.history.Now() + rest
 	}
-	if last.owner[resource] == owner && (until-last.until[resource]).Abs() < sameExpiry {
+	if last.owner[of.key] == owner && (until-last.until[of.key]).Abs() < sameExpiry {
 		return
 	}
-	last.owner[resource], last.until[resource] = owner, until
-	r := Record{Kind: Stored, Node: w.names[i], Resource: resource, Until: until}
+	last.owner[of.key], last.until[of.key] = owner, until
+	r := Record{Kind: Stored, Node: w.names[i], Resource: of.resource, Limit: of.limit, Slot: of.slot, Until: until}
 	if owner != "" {
 		r.Client, r.Hold = w.whose(owner)
 	}
@@ -283,18 +283,34 @@ func (w *witness) whose(owner string) (string, int64) {
 	return s.client, w.history.attemptAt(s.client, s.at)
 }
 
-// resources are the names that somebody has asked for, sorted.
-func (h *History) resources() []string {
+// lookedAt is a key that somebody has asked for: a resource's, or that of a slot of it.
+type lookedAt struct {
+	resource    string
+	limit, slot int
+	key         string
+}
+
+// keys are those that somebody has asked for, sorted.
+func (h *History) keys() []lookedAt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var names []string
+	limits := map[string]int{} // by resource; 0: it was asked for as a whole
+	var keys []lookedAt
 	for _, r := range h.records {
-		if r.Kind == Asked {
-			names = append(names, r.Resource)
+		if r.Kind != Asked {
+			continue
 		}
+		if r.Limit == 0 {
+			keys = append(keys, lookedAt{resource: r.Resource, key: r.Resource})
+			continue
+		}
+		for slot := limits[r.Resource]; slot < r.Limit; slot++ {
+			keys = append(keys, lookedAt{r.Resource, r.Limit, slot, lua.SlotKey(r.Resource, slot)})
+		}
+		limits[r.Resource] = max(limits[r.Resource], r.Limit)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	slices.SortFunc(keys, func(a, b lookedAt) int { return cmp.Compare(a.key, b.key) })
+	return slices.CompactFunc(keys, func(a, b lookedAt) bool { return a.key == b.key })
 }
 
 // attemptAt is the attempt that a client was at then.

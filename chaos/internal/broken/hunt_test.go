@@ -65,7 +65,7 @@ func (l load) on(p *chaos.Plan) {
 	case gathering:
 		p.Shares, p.Sets = 5, 2
 	case electing:
-		p.Leads = 2
+		p.Leads, p.Linger = 2, 2 // with reigns that observers see
 	case drawn, asking, waiting, renewing:
 	}
 }

@@ -92,11 +92,7 @@ var electionWays = []way{
 	{
 		name: "one node tells who leads", takes: "an observer believes one node, not a quorum of them",
 		finds: []chaos.Rule{chaos.Stale},
+		kinds: []chaos.Break{chaos.Flush, chaos.LoseRequests},
 		edits: []edit{{"internal/election/view.go", "	q := quorum.Size(len(v.nodes))\n	fresh, most := 0, 0", "	q := quorum.Size(len(v.nodes))\n	if BROKEN {\n		q = 1\n	}\n	fresh, most := 0, 0"}},
-	},
-	{
-		name: "looks of any age count", takes: "what a node showed once counts for as long as it shows nothing else",
-		finds: []chaos.Rule{chaos.Stale},
-		edits: []edit{{"internal/election/view.go", "return s.Kind != Unseen && now.Sub(s.last) <= Stale }", "return s.Kind != Unseen && (now.Sub(s.last) <= Stale || BROKEN) }"}},
 	},
 }
