@@ -225,10 +225,10 @@ func TestTheJudgeCountsWhoHasASlot(t *testing.T) {
 func tooMany(records []chaos.Record) bool {
 	from, until, limit := map[int64]time.Duration{}, map[int64]time.Duration{}, map[int64]int{}
 	for _, r := range records {
-		switch r.Kind {
-		case chaos.Held:
+		if r.Kind == chaos.Held {
 			from[r.Hold], until[r.Hold], limit[r.Hold] = r.At, r.Until, r.Limit
-		case chaos.Released:
+		}
+		if r.Kind == chaos.Released {
 			until[r.Hold] = min(until[r.Hold], r.At)
 		}
 	}

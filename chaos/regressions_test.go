@@ -45,7 +45,7 @@ func TestGrantsKeepTheLine(t *testing.T) {
 		renews bool
 	}{{2019, []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter}, false}, {37, nil, true}} {
 		p := chaos.Swarm(c.seed, 30*time.Second, c.kinds...)
-		p.Waits, p.Renews, p.Shares, p.Sets, p.Leads = true, c.renews, 0, 0, 0 // as drawn then
+		p.Waits, p.Renews, p.Shares, p.Sets, p.Slots, p.Leads = true, c.renews, 0, 0, 0, 0 // as drawn then
 		chaos.Explore(t, p, p.Redlock("redlock"))
 	}
 }
@@ -55,6 +55,6 @@ func TestGrantsKeepTheLine(t *testing.T) {
 // greeting takes, and in a bubble for ever.
 func TestClosingEndsASubscriptionThatConnects(t *testing.T) {
 	p := chaos.Swarm(74, 30*time.Second, chaos.Slow)
-	p.Waits, p.Shares, p.Sets, p.Leads = true, 0, 0, 0 // as drawn then
+	p.Waits, p.Shares, p.Sets, p.Slots, p.Leads = true, 0, 0, 0, 0 // as drawn then
 	chaos.Explore(t, p, p.Redlock("redlock"))
 }

@@ -21,11 +21,12 @@ const (
 
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
 // clients and names, how eager the clients are and how long they hold, how often they
-// share, want a set of names or stand for an election, which few kinds of faults, how often and how long. Plans that each have few kinds find
-// more than plans that have all of them, because one kind can hide what another
-// shows: a crash ends the connection on which a late command would have come
-// (Groce et al., "Swarm testing", 2012). The faults are of the given kinds; with
-// none, of all that redlock promises to bear.
+// share, want a set of names or a slot of one, or stand for an election, which few kinds
+// of faults, how often and how long. Plans that each have few kinds find more than plans
+// that have all of them, because one kind can hide what another shows: a crash ends the
+// connection on which a late command would have come (Groce et al., "Swarm testing",
+// 2012). The faults are of the given kinds; with none, of all that redlock promises to
+// bear.
 func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	random := rand.New(rand.NewPCG(seed, 1))
 	if kinds = slices.Clone(kinds); len(kinds) == 0 {
@@ -48,6 +49,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		p.wait(rand.New(rand.NewPCG(seed, 2)))
 		p.beside(rand.New(rand.NewPCG(seed, 3)))
 		p.elect(rand.New(rand.NewPCG(seed, 4)))
+		p.slot(rand.New(rand.NewPCG(seed, 5)))
 	})
 }
 
@@ -70,6 +72,14 @@ func (p *Plan) beside(random *rand.Rand) {
 func (p *Plan) elect(random *rand.Rand) {
 	if leads := []int{0, 0, 3}[random.IntN(3)]; p.Waits {
 		p.Leads = leads
+	}
+}
+
+// slot draws how often clients want a slot, which they do in every third of the plans in
+// which they wait.
+func (p *Plan) slot(random *rand.Rand) {
+	if slots := []int{0, 0, 3}[random.IntN(3)]; p.Waits {
+		p.Slots = slots
 	}
 }
 

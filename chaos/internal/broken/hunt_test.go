@@ -49,6 +49,7 @@ const (
 	sharing               // the same, and every other wait is to share
 	gathering             // the same, but every other wait is for a set
 	electing              // the same, but every other wait is for an election
+	slotting              // the same, but every other wait is for a slot
 )
 
 // on has a plan's clients get their locks so. Shared ones, and sets, are where the load
@@ -58,7 +59,7 @@ func (l load) on(p *chaos.Plan) {
 		return
 	}
 	p.Waits, p.Renews = l >= waiting, l >= renewing
-	p.Shares, p.Sets, p.Leads = 0, 0, 0
+	p.Shares, p.Sets, p.Slots, p.Leads = 0, 0, 0, 0
 	switch l {
 	case sharing:
 		p.Shares = 2
@@ -66,6 +67,8 @@ func (l load) on(p *chaos.Plan) {
 		p.Shares, p.Sets = 5, 2
 	case electing:
 		p.Leads, p.Linger = 2, 2 // with reigns that observers see
+	case slotting:
+		p.Slots = 2
 	case drawn, asking, waiting, renewing:
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // ways are the broken protocols.
-var ways = slices.Concat(under(asking, lockWays), under(waiting, queueWays), under(renewing, grantWays), under(sharing, shareWays), under(gathering, setWays), under(electing, electionWays))
+var ways = slices.Concat(under(asking, lockWays), under(waiting, queueWays), under(renewing, grantWays), under(sharing, shareWays), under(gathering, setWays), under(electing, electionWays), under(slotting, slotWays))
 
 // under has the plans of these ways a load.
 func under(l load, ways []way) []way {
@@ -56,11 +56,10 @@ var queueWays = []way{
 		kinds: []chaos.Break{chaos.LoseReplies},
 		seed:  21,
 		edits: []edit{
-			{"internal/acquire/acquisition.go", "	if next.Look {\n		acq.Presence", `	if BROKEN {
+			{"internal/acquire/acquisition.go", "	if next.Look", `	if BROKEN {
 		next = quorum.Rest{After: time.Hour}
 	}
-	if next.Look {
-		acq.Presence`},
+	if next.Look`},
 			{"internal/queue/poll.go", "len(replies) > 0 && replies[0] == 0 {", "len(replies) > 0 && replies[0] == 0 && !BROKEN {"},
 		},
 	},

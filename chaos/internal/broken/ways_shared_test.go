@@ -96,3 +96,22 @@ var electionWays = []way{
 		edits: []edit{{"internal/election/view.go", "	q := quorum.Size(len(v.nodes))\n	fresh, most := 0, 0", "	q := quorum.Size(len(v.nodes))\n	if BROKEN {\n		q = 1\n	}\n	fresh, most := 0, 0"}},
 	},
 }
+
+// slotWays are those of slots.
+var slotWays = []way{
+	{
+		name: "a freed slot wakes nobody", takes: "the release of a slot calls none of those who wait for one",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		edits: []edit{script("release_slot", "while free and val[2] do", "while false do")},
+	},
+	{
+		name: "newcomer ignores the slots' line", takes: "a free slot is granted to whoever asks, whoever waits for one",
+		finds: []chaos.Rule{chaos.Overtaken},
+		edits: []edit{script("ask_slot", "elseif clear then", "elseif true then")},
+	},
+	{
+		name: "release of a slot without owner check", takes: "the release of a slot takes it from whoever has it",
+		finds: []chaos.Rule{chaos.TwoHolders, chaos.TooMany},
+		edits: []edit{script("release_slot", "if val[1] == ARGV[1] then gone", "if val[1] then gone")},
+	},
+}
