@@ -326,3 +326,35 @@ func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
 		try(true, "when it is free")
 	})
 }
+
+// The entry goes with the release: that takes no command of its own.
+func TestAReleaseTakesThePlaceAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		warm(t, l)
+		warm(t, other)
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait() // all nodes have it
+		waits := standsToShare(t, other)
+		writer := wants(t, separateLocker(t, nodes))
+		mustRelease(t, lock)
+		beside := got(t, waits).lock
+		time.Sleep(time.Second)
+		count := sent(nodes)
+		now := time.Now()
+		mustRelease(t, beside)
+		g := got(t, writer)
+		if took := g.at.Sub(now); took != 0 {
+			t.Errorf("the writer had it %v after the release; want it called", took)
+		}
+		synctest.Wait()
+		for i := range nodes.Nodes() {
+			if n := count(i, "release_shared"); n != 1 {
+				t.Errorf("node %d: %d commands took the hold and its place; want one", i, n)
+			}
+		}
+		mustRelease(t, g.lock)
+		wantLinesEmpty(t, nodes)
+	})
+}
