@@ -462,6 +462,7 @@ func TestEveryScriptOfALockIsAGoFunction(t *testing.T) {
 	interpreted := []string{
 		"ask", "look", "pass", // of those who wait
 		"share", "extend_shared", "reseed_shared", "raise_shared", "release_shared",
+		"ask_slot", "release_slot",
 		"notice", "install", "amend", "retire", "lower", // seldom called
 	}
 	for name, body := range bodies {
