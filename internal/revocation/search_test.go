@@ -23,7 +23,6 @@ func TestSearchRevocationClosed(t *testing.T) {
 		{"readings of one hold, a fault, nodes not reached", system{owners: 1, faults: 1, mutes: true, blind: true, still: true}, false},
 		{"messages for one hold", system{owners: 1, narrow: true}, false},
 		{"readings of two holds", system{owners: 2, blind: true, still: true}, true},
-		{"messages for two holds", system{owners: 2, narrow: true}, true},
 	} {
 		if c.full && !search.Whole() {
 			continue
@@ -43,7 +42,7 @@ func TestSearchRevocationRandom(t *testing.T) {
 	walks := 5_000
 	switch {
 	case search.Whole():
-		walks = 500_000
+		walks = 50_000
 	case search.UnderRace:
 		walks = 200
 	}
