@@ -40,6 +40,8 @@ type NodeInspection struct {
 	// SlotsWaiting are the ids of the Lockers that stand in line here for a slot, as Waiting.
 	SlotsWaiting []string
 	Err          error // why the node said nothing
+
+	slotsErr error // why it said nothing of slots
 }
 
 // Sharer is one of those who share a resource.
@@ -129,6 +131,11 @@ func (i *Inspection) unmark() {
 		n.Owner = lua.Unmarked(n.Owner)
 		for j := range n.Sharers {
 			s := &n.Sharers[j]
+			_, s.Revocable = lua.LockerOf(s.Owner)
+			s.Owner = lua.Unmarked(s.Owner)
+		}
+		for j := range n.Slots {
+			s := &n.Slots[j]
 			_, s.Revocable = lua.LockerOf(s.Owner)
 			s.Owner = lua.Unmarked(s.Owner)
 		}

@@ -47,8 +47,8 @@ func (l *Lock) Revoked() <-chan struct{} {
 // still waited for others, it is closed from the start.
 func (m *MultiLock) Revoked() <-chan struct{} { return m.revoked }
 
-// Revoke asks whoever holds resource to give it up, alone or beside others, where the hold
-// was taken WithRevocation; and blocks until none of them holds it any more, or ctx is
+// Revoke asks whoever holds resource to give it up, alone, beside others or by a slot of
+// it (WithLimit), where the hold was taken WithRevocation; and blocks until none of them holds it any more, or ctx is
 // done. They decide: nothing takes a lock away from its holder while that trusts in it, so
 // give ctx a deadline. Who takes the lock meanwhile is not asked, and the name need not be
 // free when Revoke returns: to have it, acquire it, which may wait at the same time.
@@ -76,7 +76,7 @@ func (l *Locker) Revoke(ctx context.Context, resource string) error {
 		return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	defer l.acquirer.Settled()
-	c := revokeCall{locker: l, resource: resource, keys: holdKeys(key)}
+	c := revokeCall{locker: l, resource: resource, key: key}
 	err = c.run(ctx)
 	if _, whole := err.(*QuorumError); err == nil || whole { //nolint:errorlint // it says all by itself
 		return err
@@ -84,14 +84,11 @@ func (l *Locker) Revoke(ctx context.Context, resource string) error {
 	return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), err)
 }
 
-// holdKeys are the keys on a node under which holds of a name stand.
-func holdKeys(key string) []string { return []string{key} }
-
 // revokeCall is one call of Revoke.
 type revokeCall struct {
 	locker   *Locker
 	resource string
-	keys     []string
+	key      string
 	request  revocation.Request
 	causes   []error       // why each node said nothing when it was last looked at
 	looks    int           // since it asked
@@ -173,12 +170,10 @@ func (c *revokeCall) read(ctx context.Context) []revocation.Reading {
 	readings := make([]revocation.Reading, len(l.nodes))
 	c.causes = make([]error, len(l.nodes))
 	before, since := l.tracker.View(), l.clock.Early()
-	for _, key := range c.keys {
-		in := Inspection{Key: key, Nodes: make([]NodeInspection, len(l.nodes))}
-		l.look(ctx, &in)
-		for i := range in.Nodes {
-			c.take(&readings[i], i, &in.Nodes[i])
-		}
+	in := Inspection{Key: c.key, Nodes: make([]NodeInspection, len(l.nodes))}
+	l.look(ctx, &in)
+	for i := range in.Nodes {
+		readings[i], c.causes[i] = readingOf(&in.Nodes[i])
 	}
 	if c.count(readings); l.cfg.unprotected || !c.request.Relies(readings) {
 		return readings
@@ -209,26 +204,33 @@ func (c *revokeCall) count(readings []revocation.Reading) {
 	}
 }
 
-// take adds what a node shows under one key.
-func (c *revokeCall) take(r *revocation.Reading, i int, n *NodeInspection) {
-	switch {
-	case errors.Is(n.Err, errForeignType):
+// readingOf is what a node shows of a name and its slots, or why it said nothing.
+func readingOf(n *NodeInspection) (r revocation.Reading, silent error) {
+	if errors.Is(n.Err, errForeignType) {
 		r.Foreign = true
-		return
-	case n.Err != nil:
-		c.causes[i] = n.Err
-		return
+		return r, nil
 	}
+	if silent = cmp.Or(n.Err, n.slotsErr); silent != nil {
+		return r, silent
+	}
+	var owners []string
 	if n.Owner != "" {
-		n.Sharers = append(n.Sharers, Sharer{Owner: n.Owner})
+		owners = append(owners, n.Owner)
 	}
 	for _, one := range n.Sharers {
-		if _, ours := lua.ValueOf(one.Owner); ours {
-			r.Owners = append(r.Owners, one.Owner)
+		owners = append(owners, one.Owner)
+	}
+	for _, one := range n.Slots {
+		owners = append(owners, one.Owner)
+	}
+	for _, owner := range owners {
+		if _, ours := lua.ValueOf(owner); ours {
+			r.Owners = append(r.Owners, owner)
 		} else {
 			r.Foreign = true
 		}
 	}
+	return r, nil
 }
 
 // ask has all nodes pass on that these are asked for, once in revocation.AskEvery; and

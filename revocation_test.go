@@ -507,3 +507,87 @@ func TestAHolderWhoseSubscriptionsBreakIsStillAsked(t *testing.T) {
 		must(t, <-done)
 	})
 }
+
+// Each who has a slot is asked, and whoever waits for one is not. A slot's holder that
+// can't be asked keeps all from being asked.
+func TestHoldersOfSlotsAreAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3, redlock.WithHolder("web/"))
+		other, third := separateLocker(t, nodes), separateLocker(t, nodes, redlock.WithHolder("cron/"))
+		a := mustAcquire(t, l, "orders/42", redlock.WithLimit(3), redlock.WithRevocation(), redlock.WithValue("a"))
+		b := mustAcquire(t, l, "orders/42", redlock.WithLimit(3), redlock.WithRevocation())
+		plain := mustAcquire(t, third, "orders/42", redlock.WithLimit(3))
+		synctest.Wait()
+
+		err := other.Revoke(t.Context(), "orders/42")
+		wantError(t, "one of three can't be asked", err, redlock.ErrNotRevocable)
+		if !strings.Contains(err.Error(), "by cron/") {
+			t.Errorf("got %v; want who can't be asked", err)
+		}
+		if isAsked(a.Revoked()) || isAsked(b.Revoked()) {
+			t.Error("one was asked in vain: another can't be")
+		}
+		mustRelease(t, plain)
+		c := mustAcquire(t, third, "orders/42", redlock.WithLimit(3), redlock.WithRevocation())
+		next := wants(t, l, redlock.WithLimit(3), redlock.WithRevocation())
+		synctest.Wait()
+
+		in, err := other.Inspect(t.Context(), "orders/42")
+		must(t, err)
+		slots := in.Slots()
+		for _, s := range slots {
+			if !s.Revocable || strings.Contains(s.Owner, "~") {
+				t.Errorf("slot %d is shown as %+v; want one that can be asked for, without the mark", s.Slot, s)
+			}
+		}
+		if len(slots) != 3 {
+			t.Errorf("got %d slots; want 3", len(slots))
+		}
+		done := revokes(t, other, time.Minute)
+		for _, lock := range []*redlock.Lock{a, b, c} {
+			<-lock.Revoked()
+		}
+		mustRelease(t, a)
+		later := got(t, next).lock // has the slot of one that was asked
+		mustRelease(t, b)
+		time.Sleep(3 * time.Second)
+		select {
+		case err := <-done:
+			t.Fatalf("got %v while one of three holds on; want no end", err)
+		default:
+		}
+		mustRelease(t, c)
+		must(t, <-done)
+		if isAsked(later.Revoked()) {
+			t.Error("one that came later was asked")
+		}
+		mustRelease(t, later)
+		wantError(t, "nobody has a slot", other.Revoke(t.Context(), "orders/42"), redlock.ErrNotHeld)
+	})
+}
+
+// A node that shows who holds the name alone, but not who has its slots, counts for nothing.
+func TestANodeThatKeepsItsSlotsToItselfSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithLimit(2), redlock.WithRevocation())
+		synctest.Wait()
+		for _, n := range nodes.Nodes()[:2] {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if strings.EqualFold(args[0], "mget") && strings.HasPrefix(args[1], "redlock:slot:") {
+					return redlocktest.ReplyError("NOPERM no permissions to access one of the keys")
+				}
+				return redlocktest.Pass()
+			})
+		}
+		wantError(t, "two nodes of three", other.Revoke(t.Context(), "orders/42"), redlock.ErrNoQuorum)
+		for _, n := range nodes.Nodes() {
+			n.Intercept(nil)
+		}
+		done := revokes(t, other, time.Minute)
+		<-lock.Revoked()
+		mustRelease(t, lock)
+		must(t, <-done)
+	})
+}
