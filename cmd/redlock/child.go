@@ -148,7 +148,7 @@ func (c *child) exitStatus() int {
 }
 
 // parseSignal knows TERM, SIGTERM and 15.
-func parseSignal(name string) (os.Signal, error) {
+func parseSignal(flag, name string) (os.Signal, error) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 && unix.SignalName(syscall.Signal(n)) != "" {
 		return syscall.Signal(n), nil
 	}
@@ -159,5 +159,5 @@ func parseSignal(name string) (os.Signal, error) {
 	if n := unix.SignalNum(full); n != 0 {
 		return n, nil
 	}
-	return nil, usage("--signal %s: there is no such signal", name)
+	return nil, usage("%s %s: there is no such signal", flag, name)
 }

@@ -26,7 +26,7 @@ func commands() []command {
 	return []command{
 		execCommand(), leadCommand(), holdCommand(), statusCommand(), observeCommand(),
 		nodesCommand(), joinCommand(), admitCommand(), retireCommand(), lowerCommand(),
-		doctorCommand(), releaseCommand(), benchCommand(),
+		doctorCommand(), revokeCommand(), releaseCommand(), benchCommand(),
 		labCommand(), renderCommand(), exploreCommand(),
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -37,6 +38,8 @@ type execution struct {
 	skip        bool
 	signalName  string
 	signal      os.Signal
+	revokedName string // --revoked-signal
+	revoked     os.Signal
 	grace       time.Duration // --kill-after
 	margin      time.Duration
 	holdAtLeast time.Duration
@@ -70,6 +73,9 @@ CMD is dead before the first of their validities ends.
 With --limit N, at most N hold KEY at once, each a slot of it: a counting semaphore. All
 give the same N; while they differ, the largest holds. Who gives none is not excluded by
 those who do.
+
+With --revocable, others may ask for KEY (redlock revoke). The group of CMD gets
+--revoked-signal then, once; KEY is held until CMD has ended, for as long as that takes.
 
 CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token: have the resource
 refuse a smaller one than the largest it has seen) and REDLOCK_VALIDITY_MS (what was left
@@ -107,6 +113,7 @@ With --json, what happens is told on stderr, one value a line.`,
 // defineEnd adds the flags that say how a command is ended.
 func (e *execution) defineEnd(fs *flag.FlagSet) {
 	fs.StringVar(&e.signalName, "signal", "TERM", "the first signal to end CMD: a `NAME` or number")
+	fs.StringVar(&e.revokedName, "revoked-signal", "", "what CMD gets when KEY is asked for, with --revocable: a `NAME`\nor number (default TERM)")
 	fs.DurationVar(&e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
 }
 
@@ -131,12 +138,24 @@ func (e *execution) take(args []string) error {
 	if err := errors.Join(e.validate(), e.times()); err != nil {
 		return err
 	}
-	var err error
-	if e.signal, err = parseSignal(e.signalName); err != nil {
+	if err := e.takeSignals(); err != nil {
 		return err
 	}
+	var err error
 	e.path, err = exec.LookPath(e.argv[0])
 	return cannotRun(e.argv[0], err)
+}
+
+// takeSignals finds the signals that CMD may get.
+func (e *execution) takeSignals() (err error) {
+	if e.signal, err = parseSignal("--signal", e.signalName); err != nil {
+		return err
+	}
+	if e.revokedName != "" && !e.lets {
+		return usage("--revoked-signal %s: nobody can ask for the key: give --revocable as well", e.revokedName)
+	}
+	e.revoked, err = parseSignal("--revoked-signal", cmp.Or(e.revokedName, "TERM"))
+	return err
 }
 
 // times relates the durations to each other.

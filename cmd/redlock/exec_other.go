@@ -19,4 +19,4 @@ func campaign(context.Context, *app, *session, *execution) error {
 	return configuration("lead: this system has no process groups: use Campaign in a program")
 }
 
-func parseSignal(string) (os.Signal, error) { return syscall.SIGTERM, nil }
+func parseSignal(string, string) (os.Signal, error) { return syscall.SIGTERM, nil }

@@ -21,6 +21,10 @@ Of several KEYs all are held or none, and it ends with the first that is lost. T
 has the first key where one stands, and all of them, each with its token, under "keys".
 With --shared it says "shared":true, and with --limit which "slot" it has.
 
+With --revocable, others may ask for KEY (redlock revoke). Another line then says so, as
+{"event":"revoked",...}, and KEY is held on: whoever reads it stops what it does, and then
+sends a signal.
+
 Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 124 if
 the lock was lost or --max-hold has passed. Whoever
 reads the line must stop when this program ends, for whatever reason: nothing is killed
@@ -61,10 +65,15 @@ func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
 	if err = a.answer(held.tells("held")); err != nil {
 		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), held.Release(ctx))
 	}
-	select {
-	case <-f.signals:
-		return held.Release(ctx)
-	case <-held.Done():
-		return endedBy(held.label(), held.Err())
+	for asked := held.Revoked(); ; {
+		select {
+		case <-f.signals:
+			return held.Release(ctx)
+		case <-held.Done():
+			return endedBy(held.label(), held.Err())
+		case <-asked:
+			asked = nil
+			_ = a.answer(held.tells("revoked")) // whoever reads no more may still hold on
+		}
 	}
 }

@@ -13,6 +13,7 @@ type grip interface {
 	Remaining() time.Duration
 	Err() error
 	Done() <-chan struct{}
+	Revoked() <-chan struct{}
 	Extend(ctx context.Context, ttl time.Duration) error
 	Release(ctx context.Context) error
 }

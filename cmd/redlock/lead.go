@@ -27,13 +27,16 @@ HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to th
 CMD. While it waits to lead, the first four end lead, and the others do nothing, but that
 TSTP stops it. After INT, QUIT or TERM it does not campaign again, whatever ends CMD.
 
+With --revocable, others may ask for the lead (redlock revoke). The group of CMD gets
+--revoked-signal then, once; when CMD ends, lead resigns.
+
 CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token, larger in each lead:
 have the resource refuse a smaller one than the largest it has seen) and
 REDLOCK_VALIDITY_MS. Others see who leads by: redlock observe KEY. --value is what they
 are told.
 
 With --json, what happens is told on stderr, one value a line: "held", "ending", "killed",
-"ended" as by exec, and "waiting" before each campaign.`,
+"revoked", "ended" as by exec, and "waiting" before each campaign.`,
 		define: func(fs *flag.FlagSet) action {
 			e := &execution{command: "lead"}
 			e.defineHold(fs)

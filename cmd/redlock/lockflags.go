@@ -24,7 +24,8 @@ type lockFlags struct {
 	holder   string
 	value    string
 	shared   bool
-	limit    int // 0: none
+	limit    int  // 0: none
+	lets     bool // --revocable
 	keys     []string
 	waitSet  func() bool
 	signals  chan os.Signal // that ask for the end, from before anything is sent
@@ -56,6 +57,7 @@ func (f *lockFlags) defineHold(fs *flag.FlagSet) {
 	fs.IntVar(&f.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")
 	fs.StringVar(&f.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
 	fs.StringVar(&f.value, "value", "", "`TEXT` that observe shows, behind the label in what status shows: no secret")
+	fs.BoolVar(&f.lets, "revocable", false, "others may ask for it: redlock revoke")
 	f.waitSet = func() bool {
 		set := false
 		fs.Visit(func(f *flag.Flag) { set = set || f.Name == "wait" })
@@ -148,6 +150,9 @@ func (f *lockFlags) acquireOptions() []redlock.AcquireOption {
 	}
 	if f.limit > 0 {
 		opts = append(opts, redlock.WithLimit(f.limit))
+	}
+	if f.lets {
+		opts = append(opts, redlock.WithRevocation())
 	}
 	if f.value != "" {
 		opts = append(opts, redlock.WithValue(f.value))

@@ -167,7 +167,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "doctor", "release", "bench", "lab", "lab render", "lab explore"} {
+	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "doctor", "revoke", "release", "bench", "lab", "lab render", "lab explore"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
@@ -187,6 +187,12 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"status", 64, "KEY"},
 		{"status k --no-such-flag", 64, "no-such-flag"},
 		{"release k", 64, "--force"},
+		{"revoke", 64, "one KEY"},
+		{"revoke k other", 64, "one KEY"},
+		{"revoke k --timeout -1s", 64, "positive duration"},
+		{"revoke k --nodes 127.0.0.1:1", 69, "no quorum"},
+		{"exec --revoked-signal USR1 k true", 64, "give --revocable"},
+		{"lead --revocable --revoked-signal NONE k true", 64, "--revoked-signal NONE: there is no such signal"},
 		{"nodes retire", 64, "ADDR"},
 		{"nodes admit now", 64, "got 1"},
 		{"nodes lower", 64, "MAXTTL"},

@@ -12,6 +12,7 @@ type slotShows struct {
 	Slot      int    `json:"slot"`
 	Holder    string `json:"holder"`
 	Remaining int64  `json:"remaining_ms"`
+	Revocable bool   `json:"revocable,omitempty"`
 
 	left time.Duration
 }
@@ -20,7 +21,7 @@ type slotShows struct {
 // line for one on a quorum.
 func slotsOf(in redlock.Inspection) (slots []slotShows, waiting int) {
 	for _, one := range in.Slots() {
-		slots = append(slots, slotShows{one.Slot, one.Owner, milliseconds(one.Remaining), one.Remaining})
+		slots = append(slots, slotShows{one.Slot, one.Owner, milliseconds(one.Remaining), one.Revocable, one.Remaining})
 	}
 	on := map[string]int{}
 	for _, n := range in.Nodes {
@@ -41,7 +42,7 @@ func (s keyStatus) printSlots(p *page) {
 	p.printf("slots: %d held, %d in line\n", len(s.Slots), s.SlotsWaiting)
 	rows := [][]cell{row("SLOT", "LEFT", "HOLDER")}
 	for _, one := range s.Slots {
-		rows = append(rows, row(strconv.Itoa(one.Slot), short(one.left), one.Holder))
+		rows = append(rows, row(strconv.Itoa(one.Slot), short(one.left), marked(one.Holder, one.Revocable)))
 	}
 	p.table(rows)
 }

@@ -29,7 +29,8 @@ Of a shared key each who shares it follows, with what remains of its own lease b
 quorum and the number of nodes that show it. In the table LEFT is that of the last one,
 and TOKEN the number that those who share it have on the node. Of a key that several hold
 by slots (WithLimit in the library), the slots that a quorum shows follow, and how many
-stand in line for one; the verdict says nothing of them.
+stand in line for one; the verdict says nothing of them. Who can be asked to give KEY up, by
+redlock revoke, is marked as revocable.
 
 It changes nothing. Exit status 69 if a verdict is unknown. With --json, one line a key.`,
 		define: func(fs *flag.FlagSet) action {
@@ -72,6 +73,7 @@ type keyStatus struct {
 type sharer struct {
 	Holder    string `json:"holder"`
 	Remaining int64  `json:"remaining_ms"`
+	Revocable bool   `json:"revocable,omitempty"`
 	On        int    `json:"nodes,omitempty"` // that show it; not told of one node
 
 	left time.Duration
@@ -84,6 +86,7 @@ type nodeShows struct {
 	Holder    string   `json:"holder,omitempty"`
 	Shared    bool     `json:"shared,omitempty"`
 	Sharers   []sharer `json:"sharers,omitempty"`
+	Revocable bool     `json:"revocable,omitempty"` // the holder can be asked for it: redlock revoke
 	Remaining int64    `json:"remaining_ms"`
 	Token     uint64   `json:"token"`
 	// Waiting are those that stand in line, the next one first.
@@ -158,7 +161,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		state := cluster.Nodes[i].State
 		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, shared: n.Shared}
 		shows := nodeShows{
-			Node: n.Name, Vote: state.String(), Holder: n.Owner, Shared: n.Shared, Token: uint64(n.Token),
+			Node: n.Name, Vote: state.String(), Holder: n.Owner, Revocable: n.Revocable, Shared: n.Shared, Token: uint64(n.Token),
 			Remaining: milliseconds(n.Remaining), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
 		}
 		if n.Owner != "" {
@@ -167,13 +170,13 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		for _, one := range n.Sharers {
 			on[one.Owner]++
 			views[i].owners = append(views[i].owners, one.Owner)
-			shows.Sharers = append(shows.Sharers, sharer{Holder: one.Owner, Remaining: milliseconds(one.Remaining), left: one.Remaining})
+			shows.Sharers = append(shows.Sharers, sharer{Holder: one.Owner, Remaining: milliseconds(one.Remaining), Revocable: one.Revocable, left: one.Remaining})
 		}
 		s.ByNode = append(s.ByNode, shows)
 	}
 	s.Verdict, s.Holder, s.Held = judge(views, in.Quorum)
 	for _, one := range in.Sharers() {
-		s.Sharers = append(s.Sharers, sharer{one.Owner, milliseconds(one.Remaining), on[one.Owner], one.Remaining})
+		s.Sharers = append(s.Sharers, sharer{one.Owner, milliseconds(one.Remaining), one.Revocable, on[one.Owner], one.Remaining})
 	}
 	s.Waiting = inLine(in)
 	s.Slots, s.SlotsWaiting = slotsOf(in)
@@ -214,13 +217,21 @@ func (s keyStatus) print(p *page) {
 	}
 	rows = [][]cell{row("ON", "LEFT", "SHARED BY")}
 	for _, one := range s.Sharers {
-		rows = append(rows, row(fmt.Sprintf("%d/%d", one.On, s.Nodes), short(one.left), one.Holder))
+		rows = append(rows, row(fmt.Sprintf("%d/%d", one.On, s.Nodes), short(one.left), marked(one.Holder, one.Revocable)))
 	}
 	p.table(rows)
 }
 
+// marked is a holder, and whether it can be asked for what it holds.
+func marked(holder string, revocable bool) string {
+	if revocable {
+		return holder + " (revocable)"
+	}
+	return holder
+}
+
 func (n nodeShows) row() []cell {
-	holder, left, token, waiting := n.Holder, short(n.left), "-", strconv.Itoa(len(n.Waiting))
+	holder, left, token, waiting := marked(n.Holder, n.Revocable), short(n.left), "-", strconv.Itoa(len(n.Waiting))
 	if n.Token > 0 {
 		token = strconv.FormatUint(n.Token, 10)
 	}

@@ -54,6 +54,7 @@ type supervisor struct {
 	since     stopwatch // of the phase
 	early     bool      // it was ended because the lock was
 	dismissed bool      // somebody asked for the end by a signal: lead campaigns no more
+	revoked   bool      // the lock was asked for, and the command knows
 	suspended bool      // with the command, by ^Z
 	started   func()    // called as soon as the command runs; nil but in tests
 }
@@ -205,13 +206,18 @@ func (s *supervisor) sleep() {
 	}
 	t := newTimer(max(pause, time.Millisecond))
 	defer t.Stop()
-	done := s.lock.Done()
+	done, asked := s.lock.Done(), s.lock.Revoked()
 	if s.phase == killed {
 		done = nil
+	}
+	if s.revoked {
+		asked = nil
 	}
 	select {
 	case sig := <-s.signals:
 		s.passOn(sig)
+	case <-asked:
+		s.letGo()
 	case <-s.children:
 	case <-done:
 	case <-t.C:
@@ -235,6 +241,17 @@ func (s *supervisor) passOn(sig os.Signal) {
 		return
 	}
 	s.child.signal(sig)
+}
+
+// letGo tells the command, once, that the lock was asked for. It decides: the lock is kept
+// until it has ended.
+func (s *supervisor) letGo() {
+	s.revoked = true
+	if s.phase != running {
+		return // it was told to end
+	}
+	s.child.signal(s.execution.revoked)
+	s.tell("revoked", fmt.Sprintf("%s was asked for: %s was sent %q", s.lock.label(), s.execution.argv[0], s.execution.revoked))
 }
 
 // followStop does as the command does that was stopped at the terminal: gives it
