@@ -591,3 +591,31 @@ func TestANodeThatKeepsItsSlotsToItselfSaysNothing(t *testing.T) {
 		must(t, <-done)
 	})
 }
+
+// A subscription that may not PING is answered by the refusal, and stays.
+func TestASubscriptionThatMayNotPingStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithRevocation())
+		var asked atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if strings.EqualFold(args[0], "ping") {
+					asked.Add(1)
+					return redlocktest.ReplyError("NOPERM User redlock has no permissions to run the 'ping' command")
+				}
+				return redlocktest.Pass()
+			})
+		}
+		time.Sleep(time.Minute)
+		for _, n := range nodes.Nodes() {
+			if calls := n.Calls("SUBSCRIBE"); calls != 1 {
+				t.Errorf("%s: %d subscriptions were made; want 1", n.Name(), calls)
+			}
+		}
+		if asked.Load() == 0 {
+			t.Error("nobody was asked: the test shows nothing")
+		}
+		mustRelease(t, lock)
+	})
+}

@@ -1,11 +1,13 @@
 package redlock_test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -97,5 +99,76 @@ func TestTheRightsThatThePageListsAreOfTheseCategories(t *testing.T) {
 	}
 	if !refused["+config|get"] {
 		t.Errorf("ACL CAT told %v", refused)
+	}
+}
+
+// Each kind of hold lives its life with the rights that the page lists, and the servers have
+// refused nothing by then: what is refused and not told would be seen there.
+func TestEachKindOfHoldLivesWithTheRightsThatThePageLists(t *testing.T) {
+	t.Parallel()
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}})
+	opened := func() *redlock.Locker {
+		var clients []redis.UniversalClient
+		for _, s := range servers {
+			clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "redlock", "SECRET" }))
+		}
+		return lockerWith(t, clients, redlock.WithPrefix("orders/"), redlock.WithNodeTimeout(patient), redlock.WithTTL(3*patient/2))
+	}
+	l, other := opened(), opened()
+	admitted(t, l)
+	for _, c := range []struct {
+		name   string
+		beside bool // two hold at once
+		option redlock.AcquireOption
+	}{
+		{"shared", true, redlock.WithShared()},
+		{"a slot", false, redlock.WithLimit(1)},
+		{"two slots", true, redlock.WithLimit(2)},
+		{"alone", false, redlock.WithValue("v")},
+	} {
+		t.Log(c.name)
+		held := []*redlock.Lock{mustAcquire(t, l, "42", c.option, redlock.WithRevocation())}
+		if c.beside {
+			held = append(held, mustAcquire(t, other, "42", c.option, redlock.WithRevocation()))
+		}
+		pause(5 * time.Second) // it is renewed
+		next := make(chan error, 1)
+		ctx := t.Context()
+		waiting := []redlock.AcquireOption{redlock.WithWait(time.Minute)}
+		if c.name != "shared" { // else a writer waits
+			waiting = append(waiting, c.option)
+		}
+		go func() {
+			lock, err := other.Acquire(ctx, "42", waiting...)
+			if err == nil {
+				err = lock.Release(ctx)
+			}
+			next <- err
+		}()
+		pollUntil(t, 20*time.Second, "another stands in line", func() bool {
+			in, err := l.Inspect(ctx, "42")
+			return err == nil && slices.ContainsFunc(in.Nodes, func(n redlock.NodeInspection) bool { return len(n.Waiting)+len(n.SlotsWaiting) > 0 })
+		})
+		revoked := make(chan error, 1)
+		go func() { revoked <- other.Revoke(ctx, "42") }()
+		for _, lock := range held {
+			select {
+			case <-lock.Revoked():
+			case <-time.After(time.Minute):
+				t.Fatalf("%s: it was not asked for", c.name)
+			}
+			must(t, lock.Err())
+			must(t, lock.Extend(ctx, 3*patient))
+			mustRelease(t, lock)
+		}
+		must(t, <-next)
+		must(t, <-revoked)
+	}
+	for _, s := range servers {
+		for _, entry := range s.Client().Do(t.Context(), "ACL", "LOG").Val().([]any) {
+			if what := fmt.Sprint(entry); !strings.Contains(what, "object:ping") { // of a quiet subscription, to which any answer will do
+				t.Errorf("a server has refused %s", what)
+			}
+		}
 	}
 }

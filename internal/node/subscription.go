@@ -147,6 +147,9 @@ func (s *Subscription) listen(ctx context.Context) {
 		switch {
 		case err == nil:
 			asked, limit = false, quietFor
+		case asked && s.up.Load() && redis.HasErrorPrefix(err, "NOPERM"):
+			asked, limit = false, quietFor // it may not PING, and has answered
+			continue
 		case asked || !s.up.Load() || !errors.As(err, &timeout) || !timeout.Timeout():
 			return
 		default:
