@@ -45,11 +45,8 @@ type execution struct {
 	holdAtLeast time.Duration
 }
 
-func execCommand() command {
-	return command{
-		name: "exec", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while holding a key",
-		verbatim: true,
-		about: `Takes KEY, runs CMD, and releases KEY when CMD has ended. The lock is renewed meanwhile.
+// execAbout is the help page of exec.
+const execAbout = `Takes KEY, runs CMD, and releases KEY when CMD has ended. The lock is renewed meanwhile.
 Flags stand before KEY. There is no shell: for one, run sh -c '...'.
 
 CMD and everything it started are dead before the lock's validity ends: when --kill-after
@@ -84,7 +81,13 @@ smaller than the largest seen without). With --limit it has REDLOCK_SLOT, from 0
 token is compared with those of its slot only. With --also it has REDLOCK_KEYS, their number, and
 REDLOCK_KEY_2, REDLOCK_TOKEN_2 and so on, in the order in which they were given.
 
-With --json, what happens is told on stderr, one value a line.`,
+With --json, what happens is told on stderr, one value a line.`
+
+func execCommand() command {
+	return command{
+		name: "exec", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while holding a key",
+		verbatim: true,
+		about:    execAbout,
 		define: func(fs *flag.FlagSet) action {
 			e := &execution{command: "exec"}
 			e.define(fs)
