@@ -166,11 +166,3 @@ func (l *Locker) leader(name string, s election.Sight, causes []error) (Leader, 
 	}
 	return Leader{}, quorumError("observe", name, ErrNoQuorum, nil, l.names, votes, causes)
 }
-
-// whyNoVote is why what node i has counts for nothing; nil: it does.
-func (l *Locker) whyNoVote(i int) error {
-	if l.cfg.unprotected || l.tracker.MayVote(i) {
-		return nil
-	}
-	return l.tracker.WhyNot(i)
-}

@@ -99,7 +99,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		Holder: cfg.holder, TTL: cfg.ttl, Timeout: cfg.nodeTimeout, Bound: l.cfg.bound, Drift: cfg.drift, RetryMin: cfg.retryMin, RetryMax: cfg.retryMax,
 		Closing: l.closing, Door: &attemptEvents{l},
 	})
-	l.watcher = observe.New(observe.Config{Nodes: l.nodes, Clock: l.clock, Votes: l.whyNoVote, Go: l.looks.Go, Closing: l.closing})
+	l.watcher = observe.New(observe.Config{Nodes: l.nodes, Clock: l.clock, Go: l.looks.Go, Closing: l.closing})
 	for _, n := range l.nodes {
 		go n.Write()
 	}

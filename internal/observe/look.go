@@ -21,6 +21,7 @@ func (w *Watcher) run(ctx context.Context, i int, wake <-chan struct{}, sub *nod
 	defer t.Stop()
 	followed, listening := make(map[string]bool), false
 	next := w.cfg.Clock.Early() // when all are looked at
+	var changed <-chan struct{} // closes when more is known of a node that counts for nothing
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,6 +34,12 @@ func (w *Watcher) run(ctx context.Context, i int, wake <-chan struct{}, sub *nod
 			if w.pause(ctx, gatherAfter+apart) {
 				continue
 			}
+		case <-changed:
+			_, answered, later, why := w.cfg.Nodes[i].Tracker.Known(i)
+			if changed = later; why != nil || !answered || w.pause(ctx, gatherAfter+apart) {
+				continue
+			}
+			next = w.cfg.Clock.Early()
 		}
 		now := w.cfg.Clock.Early()
 		w.follow(ctx, sub, followed)
@@ -45,7 +52,7 @@ func (w *Watcher) run(ctx context.Context, i int, wake <-chan struct{}, sub *nod
 			next = now.Add(election.LookEvery)
 		}
 		for keys := range slices.Chunk(w.due(i, all), lua.LookBatchSize) {
-			w.look(ctx, i, keys)
+			changed = w.look(ctx, i, keys)
 		}
 		t.Reset(max(next.Sub(w.cfg.Clock.Early()), 0))
 	}
@@ -99,16 +106,17 @@ func (w *Watcher) due(i int, all bool) (keys []string) {
 	return keys
 }
 
-// look looks at these names on node i, and takes in what it says.
-func (w *Watcher) look(ctx context.Context, i int, keys []string) {
+// look looks at these names on node i, and takes in what it says. Where that counts for
+// nothing because of what the node is to the cluster, changed closes when more is known.
+func (w *Watcher) look(ctx context.Context, i int, keys []string) (changed <-chan struct{}) {
 	sent := w.cfg.Clock.Now()
-	readings, err := read(ctx, w.cfg.Nodes[i], keys)
+	readings, said, err := read(ctx, w.cfg.Nodes[i], keys)
 	received := w.cfg.Clock.Now()
-	if why := w.cfg.Votes(i); err == nil {
-		err = why
+	if err == nil {
+		changed, err = w.counts(ctx, i, said)
 	}
 	if ctx.Err() != nil {
-		return
+		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,39 +128,58 @@ func (w *Watcher) look(ctx context.Context, i int, keys []string) {
 		if n.causes[i] = err; err == nil {
 			n.view.Look(i, readings[k], sent, received)
 		}
-		if again := n.view.Again(received); again != 0 {
+		if again := n.view.Again(w.cfg.Clock.Now()); again != 0 {
 			n.due |= again
 			w.wake(again)
 		}
 		n.tell()
 	}
+	return changed
+}
+
+// counts is why what node i said of itself has its look count for nothing; nil: it counts.
+// A node that may have forgotten is no sign that nobody holds. An idle Locker learns of it
+// here: then all nodes are looked at.
+func (w *Watcher) counts(ctx context.Context, i int, said node.Testimony) (changed <-chan struct{}, why error) {
+	n := w.cfg.Nodes[i]
+	unclear, changed, why := n.Counts(said)
+	if unclear {
+		n.Tracker.LookAgain(ctx, n.Timeout)
+		_, changed, why = n.Counts(said)
+	}
+	return changed, why
 }
 
 // read is what a node has under these names. One call tells that of names whose holds are
 // plain; where others have anything, a second one tells what.
-func read(ctx context.Context, n *node.Node, keys []string) ([]election.Reading, error) {
+func read(ctx context.Context, n *node.Node, keys []string) ([]election.Reading, node.Testimony, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
-	readings, others, err := readStrings(ctx, n, keys)
+	readings, said, others, err := readStrings(ctx, n, keys)
 	if err != nil || !others {
-		return readings, err
+		return readings, said, err
 	}
 	return readAll(ctx, n, keys)
 }
 
 // readStrings reads owner values; others tells that some names have data of another type.
-func readStrings(ctx context.Context, n *node.Node, keys []string) (readings []election.Reading, others bool, err error) {
+func readStrings(ctx context.Context, n *node.Node, keys []string) (readings []election.Reading, said node.Testimony, others bool, err error) {
 	var values *redis.SliceCmd
 	var there *redis.IntCmd
+	var witness node.Witness
 	_, err = n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		values, there = p.MGet(ctx, keys...), p.Exists(ctx, keys...)
+		witness = n.Witness(ctx, p)
 		return nil
 	})
 	if err != nil {
-		return nil, false, node.Explain(err)
+		return nil, said, false, node.Explain(err)
 	}
 	if len(values.Val()) != len(keys) {
-		return nil, false, node.ErrNoReply
+		return nil, said, false, node.ErrNoReply
+	}
+	if said, err = witness.Said(); err != nil {
+		return nil, said, false, err
 	}
 	strings := int64(0)
 	for _, v := range values.Val() {
@@ -161,26 +188,30 @@ func readStrings(ctx context.Context, n *node.Node, keys []string) (readings []e
 			strings++
 		}
 	}
-	return readings, there.Val() > strings, nil
+	return readings, said, there.Val() > strings, nil
 }
 
 // readAll reads what is there of any type. Who shares a name leads nothing, so that the
 // name is free.
-func readAll(ctx context.Context, n *node.Node, keys []string) (readings []election.Reading, err error) {
+func readAll(ctx context.Context, n *node.Node, keys []string) (readings []election.Reading, said node.Testimony, err error) {
 	var values *redis.SliceCmd
+	var witness node.Witness
 	marks, there := make([]*redis.StringSliceCmd, len(keys)), make([]*redis.IntCmd, len(keys))
 	_, err = n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		values = p.MGet(ctx, keys...)
+		values, witness = p.MGet(ctx, keys...), n.Witness(ctx, p)
 		for k, key := range keys {
 			marks[k], there[k] = p.ZRange(ctx, key, 0, 0), p.Exists(ctx, key) // a mark's score is the least
 		}
 		return nil
 	})
 	if values.Err() != nil || there[len(keys)-1].Err() != nil { // that of a mark is an answer
-		return nil, node.Explain(err)
+		return nil, said, node.Explain(err)
 	}
 	if len(values.Val()) != len(keys) {
-		return nil, node.ErrNoReply
+		return nil, said, node.ErrNoReply
+	}
+	if said, err = witness.Said(); err != nil {
+		return nil, said, err
 	}
 	for k, v := range values.Val() {
 		r := readingOf(v)
@@ -189,7 +220,7 @@ func readAll(ctx context.Context, n *node.Node, keys []string) (readings []elect
 		}
 		readings = append(readings, r)
 	}
-	return readings, nil
+	return readings, said, nil
 }
 
 // readingOf is what the reply to MGET says of a name.

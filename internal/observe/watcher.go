@@ -28,8 +28,7 @@ const (
 type Config struct {
 	Nodes   []*node.Node
 	Clock   *clock.Clock
-	Votes   func(node int) error // why the node's keys count for nothing; nil: they count
-	Go      func(func())         // starts a goroutine that Close waits for
+	Go      func(func()) // starts a goroutine that Close waits for
 	Closing <-chan struct{}
 }
 
