@@ -15,6 +15,10 @@ func TestANodeThatForgotDoesNotSayThatNobodyLeads(t *testing.T) {
 	forget := map[string]func(*redlocktest.Node){
 		"emptied":          (*redlocktest.Node).FlushAll,
 		"restarted, empty": (*redlocktest.Node).Restart,
+		"restarted, with old data": func(n *redlocktest.Node) {
+			n.RestartKeepingData()
+			n.Miniredis().Del("jobs")
+		},
 	}
 	for how, forgets := range forget {
 		t.Run(how, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 var transactions = [][][]string{
 	{{"MULTI"}, {"SET", "a", "1"}, {"MGET", "a", "b"}, {"EXISTS", "a", "b"}, {"EXEC"}, {"GET", "a"}},
 	{{"ZADD", "z", "1", "m"}, {"MULTI"}, {"MGET", "a", "z"}, {"ZRANGE", "a", "0", "0"}, {"ZRANGE", "z", "0", "0"}, {"EXISTS", "z"}, {"EXEC"}},
+	{{"HSET", "node", "epoch", "e"}, {"MULTI"}, {"MGET", "a"}, {"HMGET", "node", "epoch"}, {"HMGET", "none", "epoch"}, {"EXEC"}},
 	{{"MULTI"}, {"EXEC"}},
 	{{"EXEC"}, {"DISCARD"}},
 	{{"MULTI"}, {"SET", "a", "2"}, {"DISCARD"}, {"GET", "a"}, {"EXEC"}},
