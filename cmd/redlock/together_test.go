@@ -17,7 +17,11 @@ import (
 func environmentOf(out string) map[string]string {
 	env := map[string]string{}
 	for line := range strings.Lines(out) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(name, "REDLOCK_") && name != "REDLOCK_NODES" {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		switch {
+		case !ok || !strings.HasPrefix(name, "REDLOCK_") || name == "REDLOCK_NODES":
+		case strings.HasPrefix(name, "REDLOCK_TEST_"), name == "REDLOCK_REQUIRE_SERVERS": // the tests' own
+		default:
 			env[name] = value
 		}
 	}
