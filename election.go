@@ -35,8 +35,8 @@ import (
 // WithLimit and WithMinHold are refused with ErrInvalidOption.
 //
 // Observe tells others who leads, and WithValue says what they are told. A leader that
-// was killed is followed within its TTL (three seconds, where that is shorter: so long it
-// counts as living), one that resigns within some round trips.
+// was killed is followed within its TTL and some round trips (three seconds, where that is
+// shorter: so long it counts as living), one that resigns within some round trips.
 func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if lead == nil {
 		return fault.Errorf("redlock: campaign %s: %w: lead is nil", fault.Printable(election), ErrInvalidOption)

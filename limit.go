@@ -52,7 +52,7 @@ func (t *terms) validateLimit() error {
 	case t.shared:
 		return fmt.Errorf("%w: WithLimit and WithShared exclude each other: a slot is held alone", ErrInvalidOption)
 	case t.reentry:
-		return fmt.Errorf("%w: WithLimit and WithReentry exclude each other: pass the Lock on instead", ErrInvalidOption)
+		return fmt.Errorf("%w: WithLimit and WithReentry exclude each other: leave WithReentry out, here or where the Locker was made, and pass the Lock on", ErrInvalidOption)
 	}
 	return nil
 }

@@ -123,7 +123,10 @@ func sharing(t *testing.T, l, other *redlock.Locker) {
 	must(t, first.Extend(t.Context(), redlock.DefaultTTL))
 	second := mustAcquire(t, l, "42", redlock.WithShared())
 	next := waits(l)
-	pause(time.Second) // it stands in line
+	pollUntil(t, 20*time.Second, "the next stands in line, to be alone", func() bool {
+		s, err := l.Inspect(t.Context(), "42")
+		return err == nil && slices.ContainsFunc(s.Nodes, func(n redlock.NodeInspection) bool { return len(n.Waiting) > 0 })
+	})
 	mustRelease(t, first)
 	mustRelease(t, second)
 	if lock := <-next; lock == nil {

@@ -25,7 +25,7 @@ import (
 // from then on.
 //
 // d must be positive, at most WithMaxHold where that is given, and at most what
-// WithFixedLease leaves; otherwise it is ErrInvalidOption, and so is the option where
+// WithFixedLease leaves (less what the acquire took, or the lease ends first); otherwise it is ErrInvalidOption, and so is the option where
 // Acquire, TryAcquire, AcquireAll, TryAcquireAll or Campaign has it: a Release ends a hold
 // at once, and so does a leader that resigns.
 func WithMinHold(d time.Duration) AcquireOption {

@@ -40,7 +40,8 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 		acq.bring(g.Turn)
 		acq.leads = false
 	}
-	a.Queue.Decided(name, acq.leads, err == nil, a.leaveShared)
+	byPlace := err == nil && g.Claim.Place == a.Queue.Position(name)
+	a.Queue.Decided(name, acq.leads, byPlace, a.leaveShared)
 	acq.finish()
 	return g, err
 }

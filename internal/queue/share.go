@@ -83,17 +83,17 @@ func (q *Queue) Going(name *Name) (place int64, follow []*Waiter) {
 	return name.group.Place, follow
 }
 
-// Decided takes in that one of a group has been granted, or has given up; leads: it leads
-// the group still. It has the next lead, or the line move on, as it is due. It calls leave
+// Decided takes in that one of a group has been granted, by the group's place (byPlace) or by
+// none, or has given up; leads: it leads the group still. It has the next lead, or the line move on, as it is due. It calls leave
 // where the place of the group is to be given up, before anybody here can ask for the
 // name again.
-func (q *Queue) Decided(name *Name, leads, granted bool, leave func(key string, place int64)) {
+func (q *Queue) Decided(name *Name, leads, byPlace bool, leave func(key string, place int64)) {
 	if q.Freeing != nil {
 		q.Freeing()
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	d := name.group.Decided(leads, granted, name.following.Len())
+	d := name.group.Decided(leads, byPlace, name.following.Len())
 	if d.Leads {
 		close(take(&name.following).ready)
 	}

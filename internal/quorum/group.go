@@ -47,9 +47,9 @@ type Decision struct {
 	Leave int64 // the place that is given up on the nodes; NoTicket: none
 }
 
-// Decided takes in that one of the group is done: granted, or given up. led says that it
-// leads still, and following is how many follow.
-func (g *Group) Decided(led, granted bool, following int) Decision {
+// Decided takes in that one of the group is done: granted by the group's place (byPlace),
+// by none, or given up. led says that it leads still, and following is how many follow.
+func (g *Group) Decided(led, byPlace bool, following int) Decision {
 	g.Undecided--
 	var d Decision
 	if led {
@@ -60,7 +60,7 @@ func (g *Group) Decided(led, granted bool, following int) Decision {
 		return d
 	}
 	d.Over = true
-	if !granted { // else the entry goes with the release
+	if !byPlace { // else the entry goes with the release
 		d.Leave = g.Place
 	}
 	*g = Group{}
