@@ -418,11 +418,12 @@ func TestAShareIsFollowedByAReadingOfTheClock(t *testing.T) {
 			mustRelease(t, shares(t, l))
 			synctest.Wait()
 		}
-		if got := nodes.Node(0).Calls("TIME") - times; got < pairs-1 {
+		const behind = pairs / 2 // pairs at most for which the node is so far behind the others that it gets the two together
+		if got := nodes.Node(0).Calls("TIME") - times; got < pairs-behind {
 			t.Errorf("%d shared pairs: %d readings of the clock; want one each", pairs, got)
 		}
-		if got := nodes.Node(0).Calls() - commands; got > 3*pairs {
-			t.Errorf("%d shared pairs: %d commands; want %d at most", pairs, got, 3*pairs)
+		if got := nodes.Node(0).Calls() - commands; got > 3*pairs+behind {
+			t.Errorf("%d shared pairs: %d commands; want %d or so at most", pairs, got, 3*pairs)
 		}
 	})
 }
