@@ -18,6 +18,9 @@ const (
 	// electorPause is how long it waits after a campaign that failed: of WithWait, or
 	// where nodes refuse.
 	electorPause = time.Second
+	// electorWaits is how long a campaign has to go on until the failure of the one before
+	// is over: where nodes refuse, a campaign fails sooner.
+	electorWaits = 2 * time.Second
 )
 
 // Elector is an Elector of gocron v2: one of several processes is the leader, and stays
@@ -54,7 +57,8 @@ type candidate struct {
 	mu      sync.Mutex // guards the fields below
 	told    bool       // known is closed
 	reign   *reign     // nil: it does not lead
-	failure error      // of the last campaign
+	failure error      // of the last campaign that ended
+	since   time.Time  // when the campaign that goes on began; zero: none does
 	sight   error      // why nobody can say who leads; nil: somebody can
 }
 
@@ -81,7 +85,7 @@ func NewElector(locker *redlock.Locker, resource string, opts ...Option) (*Elect
 // IsLeader returns nil if this process is the leader now. Otherwise its error is
 // ErrNotAcquired if another is, or nobody yet; ErrNoQuorum if too few nodes answer for
 // anybody to say; ErrForeign if another program's data is under the name; Campaign's if
-// that failed; and ErrClosed after Close.
+// that failed, until the next has waited for two seconds; and ErrClosed after Close.
 //
 // The first call, and the first after Resign, begins to campaign, and waits until this
 // process leads, or it is known why not: some round trips, two seconds where no quorum
@@ -186,7 +190,7 @@ func (c *candidate) verdict() error {
 		return nil
 	case e.ctx.Err() != nil:
 		return fmt.Errorf("adapters: elector %q: %w", e.resource, redlock.ErrClosed)
-	case c.failure != nil:
+	case c.failure != nil && !c.waits():
 		return c.failure
 	case c.sight != nil:
 		return c.sight
@@ -202,6 +206,10 @@ func (c *candidate) leading() *reign {
 	}
 	return c.reign
 }
+
+// waits tells whether the campaign has gone on for so long that it does not fail as the
+// one before did. mu is held.
+func (c *candidate) waits() bool { return !c.since.IsZero() && time.Since(c.since) > electorWaits }
 
 // resign ends the reign that goes on, and returns it; nil: there is none.
 func (c *candidate) resign() *reign {
@@ -230,9 +238,12 @@ func (c *candidate) tell() {
 func (c *candidate) campaign() {
 	s := c.elector.settings
 	for {
+		c.mu.Lock()
+		c.since = time.Now()
+		c.mu.Unlock()
 		err := s.locker.Campaign(c.ctx, c.elector.resource, c.lead, s.acquire...)
 		c.mu.Lock()
-		c.failure = err
+		c.failure, c.since = err, time.Time{}
 		c.tell()
 		c.mu.Unlock()
 		if err == nil || c.ctx.Err() != nil {
@@ -271,8 +282,13 @@ func (c *candidate) lead(ctx context.Context, lock *redlock.Lock) error {
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	c.reign = nil
+	c.reign = nil // from now on it can't be resigned
 	c.mu.Unlock()
+	select {
+	case <-r.resigned:
+		c.cancel() // else Campaign takes a lock that was lost meanwhile for a reason to go on
+	default:
+	}
 	r.err = lock.Release(context.WithoutCancel(ctx))
 	if r.err != nil && !errors.Is(r.err, redlock.ErrNotHeld) && s.atLeast > 0 {
 		s.report(r.err) // nobody may be waiting for it

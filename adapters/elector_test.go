@@ -3,12 +3,14 @@ package adapters_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 func elector(t *testing.T, l *redlock.Locker, opts ...adapters.Option) *adapters.Elector {
@@ -128,6 +130,91 @@ func TestAnElectorSaysWhyItDoesNotLead(t *testing.T) {
 		}
 		if err := e.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) {
 			t.Errorf("nobody can say: got %v; want ErrNoQuorum", err)
+		}
+	})
+}
+
+// The lock may be lost after Resign, and before it is released: that ends the campaign too.
+// Else it would lead again, and nobody could ask it to resign.
+func TestAnElectorThatResignedIsOutWhenItsLockIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 2)
+		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Minute)), elector(t, all[1])
+		if err := here.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first := here.Token()
+		if err := here.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		hang(nodes) // the lock is kept, and lost
+		time.Sleep(redlock.DefaultTTL + time.Second)
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+		}
+		time.Sleep(20 * time.Minute)
+		if err := there.IsLeader(t.Context()); err != nil || there.Token() <= first {
+			t.Errorf("the other: got %v, token %d; want it to lead by more than %d", err, there.Token(), first)
+		}
+		if err := here.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("asked again: got %v; want ErrNotAcquired", err)
+		}
+		if err := there.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if err := here.IsLeader(t.Context()); err != nil || here.Token() == 0 {
+			t.Errorf("after the other resigned: got %v, token %d; want it to lead", err, here.Token())
+		}
+	})
+}
+
+// A failure is said until it is mended, and no longer: also where another leads all the time,
+// so that nothing changes for who observes.
+func TestAnElectorForgetsAFailureThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 1)
+		there := elector(t, all[0])
+		if err := there.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithHolder("here:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		intercept := func(f redlocktest.Interceptor) {
+			for _, n := range nodes.Nodes() {
+				n.Intercept(f)
+			}
+		}
+		intercept(func(args []string) redlocktest.Verdict { // it may look, and not acquire
+			if strings.Contains(strings.Join(args, " "), "here:") {
+				return redlocktest.ReplyError("NOPERM this user has no permissions to run the 'evalsha' command")
+			}
+			return redlocktest.Pass()
+		})
+		here := elector(t, l)
+		for range 100 {
+			if err := here.IsLeader(t.Context()); !errors.Is(err, redlock.ErrMisconfigured) {
+				t.Fatalf("without rights: got %v; want ErrMisconfigured", err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		intercept(nil)
+		time.Sleep(4 * time.Second) // the next campaign has to begin, and to wait
+		if err := here.IsLeader(t.Context()); errors.Is(err, redlock.ErrMisconfigured) || !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("with rights, while another leads: got %v; want ErrNotAcquired", err)
+		}
+		hang(nodes)
+		time.Sleep(3 * time.Second)
+		if err := here.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) {
+			t.Errorf("nobody can say: got %v; want ErrNoQuorum", err)
+		}
+		_ = l.Close() // no quorum answers it
+		time.Sleep(time.Minute)
+		if err := here.IsLeader(t.Context()); !errors.Is(err, redlock.ErrClosed) {
+			t.Errorf("a minute after the Locker was closed: got %v; want ErrClosed", err)
 		}
 	})
 }
