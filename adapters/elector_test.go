@@ -194,7 +194,9 @@ func TestAnElectorForgetsAFailureThatIsOver(t *testing.T) {
 			}
 			return redlocktest.Pass()
 		})
+		nodes.Node(4).Hang() // so that a campaign that fails takes some time
 		here := elector(t, l)
+		defer func() { _ = here.Close() }()
 		for range 100 {
 			if err := here.IsLeader(t.Context()); !errors.Is(err, redlock.ErrMisconfigured) {
 				t.Fatalf("without rights: got %v; want ErrMisconfigured", err)
@@ -202,6 +204,7 @@ func TestAnElectorForgetsAFailureThatIsOver(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		intercept(nil)
+		nodes.Node(4).Resume()
 		time.Sleep(4 * time.Second) // the next campaign has to begin, and to wait
 		if err := here.IsLeader(t.Context()); errors.Is(err, redlock.ErrMisconfigured) || !errors.Is(err, redlock.ErrNotAcquired) {
 			t.Errorf("with rights, while another leads: got %v; want ErrNotAcquired", err)
