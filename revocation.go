@@ -11,6 +11,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/revocation"
@@ -90,7 +91,7 @@ type revokeCall struct {
 	resource string
 	key      string
 	request  revocation.Request
-	causes   []error       // why each node said nothing when it was last looked at
+	causes   []error       // why each node said nothing in the last look that ctx did not end
 	looks    int           // since it asked
 	asked    clock.Instant // when it last did
 }
@@ -107,6 +108,9 @@ func (c *revokeCall) run(ctx context.Context) error {
 		}
 		switch step := c.request.Next(readings); step.Do {
 		case revocation.LookAgain:
+			if err := c.locker.acquirer.Wait(ctx, revocation.SecondLook); err != nil {
+				return c.interrupted(err)
+			}
 		case revocation.Ask:
 			c.ask(ctx, step.Owners)
 			if err := c.locker.acquirer.Wait(ctx, revocation.Pause(c.looks)); err != nil {
@@ -144,10 +148,11 @@ func (c *revokeCall) interrupted(err error) error {
 	return errors.Join(err, fault.Within(c.silence()))
 }
 
-// answered is how many nodes said something that counts, when they were last looked at.
+// answered is how many nodes said something when they were last looked at. That one was not
+// seen to vote is often so at a first look, and says nothing against it.
 func (c *revokeCall) answered() (n int) {
 	for _, cause := range c.causes {
-		if cause == nil {
+		if cause == nil || errors.Is(cause, errUnseen) {
 			n++
 		}
 	}
@@ -164,43 +169,51 @@ func (c *revokeCall) silence() error {
 }
 
 // read is what the nodes show. What one shows that may not vote counts for nothing: it may
-// have forgotten a hold.
+// have forgotten a hold. What ctx cut short is no node's doing, and not kept as its cause.
 func (c *revokeCall) read(ctx context.Context) []revocation.Reading {
 	l := c.locker
-	readings := make([]revocation.Reading, len(l.nodes))
-	c.causes = make([]error, len(l.nodes))
+	readings, causes := make([]revocation.Reading, len(l.nodes)), make([]error, len(l.nodes))
 	before, since := l.tracker.View(), l.clock.Early()
 	in := Inspection{Key: c.key, Nodes: make([]NodeInspection, len(l.nodes))}
 	l.look(ctx, &in)
 	for i := range in.Nodes {
-		readings[i], c.causes[i] = readingOf(&in.Nodes[i])
+		readings[i], causes[i] = readingOf(&in.Nodes[i])
 	}
-	if c.count(readings); l.cfg.unprotected || !c.request.Relies(readings) {
-		return readings
+	if count(readings, causes); !l.cfg.unprotected && c.request.Relies(readings) {
+		c.checkVotes(ctx, causes, before, since)
+		count(readings, causes)
 	}
+	if ctx.Err() == nil {
+		c.causes = causes
+	}
+	return readings
+}
+
+// checkVotes looks who votes, and adds the causes of those that did not, before and after
+// they were read.
+func (c *revokeCall) checkVotes(ctx context.Context, causes []error, before membership.View, since clock.Instant) {
+	l := c.locker
 	all := l.tracker.LookAgain(ctx, l.cfg.nodeTimeout)
 	after := l.tracker.View()
-	for i := range readings {
+	for i := range causes {
 		was, why := before.Voter(i)
 		is, whyNow := after.Voter(i)
 		switch {
-		case c.causes[i] != nil:
+		case causes[i] != nil:
 		case whyNow != "":
-			c.causes[i] = cmp.Or(l.tracker.WhyNot(i), errUnseen)
+			causes[i] = cmp.Or(l.tracker.WhyNot(i), errUnseen)
 		case why != "" || was != is || !all && !l.tracker.ReadSince(i, since):
-			c.causes[i] = errUnseen
+			causes[i] = errUnseen
 		}
 	}
-	c.count(readings)
-	return readings
 }
 
 var errUnseen = errors.New("it was not seen to vote before and after it was read")
 
 // count says which readings count.
-func (c *revokeCall) count(readings []revocation.Reading) {
+func count(readings []revocation.Reading, causes []error) {
 	for i := range readings {
-		readings[i].Answered = c.causes[i] == nil
+		readings[i].Answered = causes[i] == nil
 	}
 }
 

@@ -94,3 +94,16 @@ func TestALeadCanBeAskedFor(t *testing.T) {
 	p.wait(t).want(t, 7, `"event":"revoked"`, `"status":7`)
 	next.wait(t).want(t, 8)
 }
+
+// However soon its time is over, the key is busy: the masters are well.
+func TestRevokeIsBusyHoweverSoonItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	p := start(t, prepare(t, nodes, "hold", "--node-timeout", "1s", "--revocable", "k"))
+	eventually(t, "the line", func() bool { return strings.HasSuffix(p.stdout(), "\n") })
+	for _, timeout := range []string{"1ms", "5ms", "20ms", "50ms", "80ms", "110ms", "200ms"} {
+		run(t, nodes, "revoke", "--node-timeout", "1s", "--timeout", timeout, "k").want(t, 75)
+	}
+	p.signal(t, sigTERM)
+	p.wait(t).want(t, 0)
+}

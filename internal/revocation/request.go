@@ -20,7 +20,7 @@ type Action uint8
 
 // The actions. The last four end the request, but for Unknown, which may look again.
 const (
-	LookAgain    Action = iota // at once: what was seen ends the request, if it is seen twice
+	LookAgain    Action = iota // after SecondLook: what was seen ends the request, if it is seen twice
 	Ask                        // those who may hold, and look again after AskEvery
 	Gone                       // none of those who were asked holds any more
 	NotHeld                    // nobody holds
@@ -41,11 +41,11 @@ type Step struct {
 // Those are asked who may hold by the first readings that show anybody: who comes later
 // was not meant. Keys move while nodes are read one by one, so what ends the request has
 // to be seen twice, by readings of which the second began when the first had ended. Being
-// asked harms nobody, and needs one.
+// asked harms nobody, and needs one. Who can't be asked may be another one in the second:
+// where short holds follow each other, no two readings show the same.
 type Request struct {
-	asked   []string // nil: nobody yet
-	ending  Action   // what the last readings came to, if it would end the request
-	refused []string // of NotRevocable
+	asked  []string // nil: nobody yet
+	ending Action   // what the last readings came to, if it would end the request
 }
 
 // Relies tells whether what comes next relies on what these nodes do not show. Then a node
@@ -113,15 +113,10 @@ func (r *Request) ask(owners []string) Step {
 	return Step{Ask, owners}
 }
 
-// twice ends the request if the readings before came to the same: for NotRevocable, if they
-// showed one of the same owners.
+// twice ends the request if the readings before came to the same.
 func (r *Request) twice(end Action, owners []string) Step {
-	again := r.ending == end
-	if len(owners) > 0 {
-		again = again && slices.ContainsFunc(owners, func(o string) bool { return slices.Contains(r.refused, o) })
-	}
-	r.ending, r.refused = end, owners
-	if !again {
+	if r.ending != end {
+		r.ending = end
 		return Step{Do: LookAgain}
 	}
 	return Step{end, owners}
@@ -163,6 +158,9 @@ const (
 	// firstLook is when the nodes are looked at after the first message. The pauses
 	// between looks double from there to AskEvery: who lets go at once is seen at once.
 	firstLook = 20 * time.Millisecond
+	// SecondLook is how long a request waits before it looks whether it sees the same: what
+	// comes and goes must not have it look at the nodes without a pause.
+	SecondLook = 20 * time.Millisecond
 )
 
 // Pause is how long a request waits before it looks, after so many looks for those who

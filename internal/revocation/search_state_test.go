@@ -11,14 +11,15 @@ import (
 
 // The system: holds of one name come and go on three nodes, each by commands that arrive
 // at any time. The first two are of one Locker, which hands the name on from the first to
-// the second or takes it anew, and can be asked for; the third is another's, and can't.
+// the second or takes it anew, and can be asked for; the third and
+// the fourth are others', and can't.
 // One request reads the nodes one by one, at any time, and is told by the real code what
 // to do. What it publishes stays on its way, so that it comes late and as often as it
 // likes, until it gets lost. A forger publishes what names no hold.
 
 const (
 	nodes  = 3
-	owners = 3
+	owners = 4
 	unread = 0xff // of a node that was not read yet
 	silent = 0xfe // of one that says nothing
 )
@@ -69,13 +70,12 @@ type state struct {
 	faults uint8        // so far
 
 	// Of the request.
-	begun   bool
-	got     [nodes]uint8
-	asked   uint8 // its state, as bits and a number
-	ending  uint8
-	refused uint8
-	sends   uint8 // of what was asked, up to two
-	ended   uint8 // what it came to, if it has ended
+	begun  bool
+	got    [nodes]uint8
+	asked  uint8 // its state, as bits and a number
+	ending uint8
+	sends  uint8 // of what was asked, up to two
+	ended  uint8 // what it came to, if it has ended
 
 	// What it is judged by: since it has begun.
 	named  uint8 // whom it asked for
@@ -105,6 +105,7 @@ var names = [...]string{
 	"a/" + lua.RevocationMark(locker) + "11111111-1111-4111-8111-111111111111",
 	"a/" + lua.RevocationMark(locker) + "22222222-2222-4222-8222-222222222222",
 	"b/" + "33333333-3333-4333-8333-333333333333",
+	"c/" + "44444444-4444-4444-8444-444444444444",
 }
 
 func bit(k uint8) uint8 { return 1 << k }
@@ -154,12 +155,12 @@ func namesOf(bits uint8) (owners []string) {
 
 // request is the real request that the state stands for.
 func (s *state) request() *revocation.Request {
-	return revocation.Made(namesOf(s.asked), revocation.Action(s.ending), namesOf(s.refused))
+	return revocation.Made(namesOf(s.asked), revocation.Action(s.ending))
 }
 
 func (s *state) keep(r *revocation.Request) {
-	asked, ending, refused := r.State()
-	s.asked, s.ending, s.refused = bitsOf(asked), uint8(ending), bitsOf(refused)
+	asked, ending := r.State()
+	s.asked, s.ending = bitsOf(asked), uint8(ending)
 }
 
 // note notes what the request is judged by.

@@ -303,7 +303,7 @@ func (sys *system) deliver(n *state, i uint8) {
 }
 
 var messages = [...]string{
-	revocation.Message("orders/42"), revocation.Message(names[1]), revocation.Message(names[2]), revocation.Message(names[3]), revocation.Message(locker),
+	revocation.Message("orders/42"), revocation.Message(names[1]), revocation.Message(names[2]), revocation.Message(names[3]), revocation.Message(names[4]), revocation.Message(locker),
 }
 
 func indexOf(owner string) int {
@@ -356,7 +356,7 @@ func (sys *system) read(n *state, i uint8) {
 func (sys *system) decide(n *state) {
 	r := n.request()
 	if sys.mistake == asksWhoHolds {
-		r = revocation.Made(nil, revocation.Action(n.ending), namesOf(n.refused))
+		r = revocation.Made(nil, revocation.Action(n.ending))
 	}
 	step := sys.misjudge(n, r)
 	n.keep(r)

@@ -36,7 +36,8 @@ func TestSearchRevocationClosed(t *testing.T) {
 }
 
 // TestSearchRevocationRandom walks through three holds, of which one can't be asked for,
-// with faults: a key vanishes and is put back, or a node forgets.
+// with faults: a key vanishes and is put back, or a node forgets. And through four, of which
+// two can't be asked for, without.
 func TestSearchRevocationRandom(t *testing.T) {
 	t.Parallel()
 	walks := 5_000
@@ -46,11 +47,12 @@ func TestSearchRevocationRandom(t *testing.T) {
 	case search.UnderRace:
 		walks = 200
 	}
-	sys := system{owners: 3, faults: 1, mutes: true}
-	r := search.Walk(&sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 150})
-	t.Log(r)
-	if err := r.Err(); err != nil {
-		t.Error(err)
+	for _, sys := range []system{{owners: 3, faults: 1, mutes: true}, {owners: 4, mutes: true}} {
+		r := search.Walk(&sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 150})
+		t.Log(r)
+		if err := r.Err(); err != nil {
+			t.Errorf("%d holds: %v", sys.owners, err)
+		}
 	}
 }
 
