@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/quorumkit/redlock/internal/fault"
@@ -64,6 +65,8 @@ func (l *Locker) unreleased() error {
 		for k, name := range u.names {
 			u.names[k] = strings.TrimPrefix(lua.NameOf(name), l.cfg.prefix)
 		}
+		slices.Sort(u.names)
+		u.names = slices.Compact(u.names) // several slots of one name
 		e.nodes = append(e.nodes, u)
 	}
 	if len(e.nodes) == 0 {

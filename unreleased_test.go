@@ -130,6 +130,24 @@ func TestCloseNamesWhatIsNotReleasedAndWhere(t *testing.T) {
 	}
 }
 
+// A name of which several slots are not released is named once.
+func TestCloseNamesANameOfSlotsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		l := separateLocker(t, nodes, redlock.WithPrefix("shop/"))
+		mustAcquire(t, l, "a")
+		mustAcquire(t, l, "z")
+		for range 3 {
+			mustAcquire(t, l, "exports", redlock.WithLimit(3))
+		}
+		synctest.Wait()
+		nodes.Node(1).Stop()
+		if err := l.Close(); err == nil || !strings.Contains(err.Error(), "not released on node 1 (node-1): a, exports, z: ") {
+			t.Errorf("got %v; want each name once", err)
+		}
+	})
+}
+
 // A server that stops answering for less than Close has time is free when Close
 // returns: what was held there, and what was released a moment before.
 func TestCloseLeavesNothingOnAServerThatPausedMeanwhile(t *testing.T) {

@@ -12,21 +12,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// deadKey begins the key of a tombstone, a part of the wire format: it keeps the
-// owner from taking the key again by a command that is still on its way, or by
-// the repair that renewal does.
-const deadKey = "redlock:dead:"
-
-// sharedMark is the first member of the sorted set that a shared key is.
-const sharedMark = "redlock:shared"
+// Whoever loses a key has a tombstone on the node: it keeps the owner from taking the key
+// again by a command that is still on its way, or by the repair that renewal does.
 
 func releaseCommand() command {
 	return command{
 		name: "release", synopsis: "KEY --force --yes [flags]", summary: "take a lock away from its holder",
-		about: `Removes KEY from every node that answers, whoever holds it, or all who share it, and says
-what it removed.
+		about: `Removes KEY from every node that answers, whoever holds it, or all who share it, and all
+its slots (--limit), and says what it removed.
 The holder may trust its lock until its next renewal fails, a third of its lease at most,
 or until its validity ends: that it has stopped is for you to know. Locks whose holder has
 died lapse by themselves. Without --yes it says what it would remove.`,
@@ -54,6 +50,8 @@ type removal struct {
 	Remaining int64    `json:"remaining_ms"`
 	Removed   bool     `json:"removed"`
 	Error     string   `json:"error,omitempty"`
+	// Slots are those that were removed, or would be, beside what the above says.
+	Slots []slotRemoval `json:"slots,omitempty"`
 }
 
 func (a *app) release(ctx context.Context, s *session, resource string, yes bool) error {
@@ -68,24 +66,14 @@ func (a *app) release(ctx context.Context, s *session, resource string, yes bool
 	out := make([]removal, len(in.Nodes))
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range in.Nodes {
-		out[i] = removal{Node: n.Name, Holder: n.Owner, Remaining: milliseconds(n.Remaining), Error: oneLine(n.Err)}
-		for _, one := range n.Sharers {
-			out[i].Sharers = append(out[i].Sharers, one.Owner)
-		}
-		if !yes || n.Err != nil || n.Owner == "" && !n.Shared {
+		out[i] = found(n)
+		if !yes || n.Err != nil {
 			continue
 		}
 		g.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, a.connection.timeout())
 			defer cancel()
-			var err error
-			if n.Shared {
-				out[i].Sharers, err = removeShared(ctx, s.clients[i], in.Key, life)
-				out[i].Removed = err == nil && len(out[i].Sharers) > 0
-			} else {
-				out[i].Removed, err = remove(ctx, s.clients[i], in.Key, n.Owner, life)
-			}
-			out[i].Error = oneLine(err)
+			out[i].Error = oneLine(out[i].removeFrom(ctx, s.clients[i], in.Key, n, life))
 			return nil
 		})
 	}
@@ -94,6 +82,30 @@ func (a *app) release(ctx context.Context, s *session, resource string, yes bool
 		return err
 	}
 	return removalStatus(out, in.Quorum, yes)
+}
+
+// found is what would be removed from a node.
+func found(n redlock.NodeInspection) removal {
+	r := removal{Node: n.Name, Holder: n.Owner, Remaining: milliseconds(n.Remaining), Error: oneLine(n.Err)}
+	for _, one := range n.Sharers {
+		r.Sharers = append(r.Sharers, one.Owner)
+	}
+	for _, one := range n.Slots {
+		r.Slots = append(r.Slots, slotRemoval{Slot: one.Slot, Holder: one.Owner, Remaining: milliseconds(one.Remaining)})
+	}
+	return r
+}
+
+// removeFrom removes what there is from the node that showed n, and notes what it was.
+func (r *removal) removeFrom(ctx context.Context, c *redis.Client, key string, n redlock.NodeInspection, life time.Duration) (err error) {
+	switch {
+	case n.Shared:
+		r.Sharers, err = removeShared(ctx, c, key, life)
+		r.Removed = err == nil && len(r.Sharers) > 0
+	case n.Owner != "":
+		r.Removed, err = remove(ctx, c, key, n.Owner, life)
+	}
+	return errors.Join(err, r.removeSlots(ctx, c, key, life))
 }
 
 // tombstoneLife is the longest lease in the cluster: whatever the holder has
@@ -109,25 +121,13 @@ func tombstoneLife(ctx context.Context, s *session, life time.Duration) (time.Du
 	return life, nil
 }
 
-// randomLength is how long the random part is that ends each owner value of the library's.
-const randomLength = 36
-
-// sameHold tells whether a key's value is the owner value that Inspect showed: of a hold
-// that can be asked for it is shown without a mark, so the random parts decide.
-func sameHold(held, shown string) bool {
-	if len(held) > randomLength && len(shown) >= randomLength {
-		return held[len(held)-randomLength:] == shown[len(shown)-randomLength:]
-	}
-	return held == shown
-}
-
 // remove deletes the key if it is still the owner's, and leaves a tombstone, as
 // the library's release does. A transaction does without a script of its own.
 func remove(ctx context.Context, c *redis.Client, key, owner string, life time.Duration) (bool, error) {
 	removed := false
 	err := c.Watch(ctx, func(tx *redis.Tx) error {
 		held, err := tx.Get(ctx, key).Result()
-		if errors.Is(err, redis.Nil) || err == nil && !sameHold(held, owner) {
+		if errors.Is(err, redis.Nil) || err == nil && lua.Unmarked(held) != owner {
 			return nil // it ended by itself, and another may have it
 		}
 		if err != nil {
@@ -135,7 +135,7 @@ func remove(ctx context.Context, c *redis.Client, key, owner string, life time.D
 		}
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Del(ctx, key)
-			p.Set(ctx, deadKey+held, 1, life)
+			p.Set(ctx, lua.TombstoneKey+held, 1, life)
 			return nil
 		})
 		removed = err == nil
@@ -152,13 +152,13 @@ func removeShared(ctx context.Context, c *redis.Client, key string, life time.Du
 		if err != nil {
 			return err
 		}
-		if len(members) == 0 || members[0] != sharedMark {
+		if len(members) == 0 || members[0] != lua.SharedMark {
 			return nil // it ended by itself
 		}
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Del(ctx, key)
 			for _, owner := range members[1:] {
-				p.Set(ctx, deadKey+owner, 1, life)
+				p.Set(ctx, lua.TombstoneKey+owner, 1, life)
 			}
 			return nil
 		})
@@ -167,6 +167,9 @@ func removeShared(ctx context.Context, c *redis.Client, key string, life time.Du
 		}
 		return err
 	}, key)
+	for i, owner := range sharers {
+		sharers[i] = lua.Unmarked(owner)
+	}
 	return sharers, changed(err)
 }
 
@@ -205,23 +208,43 @@ func (a *app) showRemovals(resource string, out []removal, yes bool) error {
 	p := a.newPage()
 	rows := [][]cell{row("NODE", "", "LEFT", "HOLDER")}
 	for _, r := range out {
-		did, left, holder := "nothing there", "-", "-"
-		if len(r.Sharers) > 0 {
-			r.Holder = strings.Join(r.Sharers, " ")
-		}
-		if r.Holder != "" {
-			did, left, holder = "gone by itself", short(time.Duration(r.Remaining)*time.Millisecond), r.Holder
-		}
-		switch {
-		case r.Error != "":
-			did, holder = "failed", r.Error
-		case r.Removed:
-			did = "removed"
-		case r.Holder != "" && !yes:
-			did = "would remove"
-		}
-		rows = append(rows, row(r.Node, did, left, holder))
+		rows = append(rows, r.rows(yes)...)
 	}
 	p.table(rows)
 	return a.flush(p)
+}
+
+// rows shows what was removed from a node: the key if anything is there, or if no slot is,
+// and each slot.
+func (r removal) rows(yes bool) (rows [][]cell) {
+	holder := r.Holder
+	if len(r.Sharers) > 0 {
+		holder = strings.Join(r.Sharers, " ")
+	}
+	if r.Error != "" {
+		rows = append(rows, row(r.Node, "failed", "-", r.Error))
+	} else if holder != "" || len(r.Slots) == 0 {
+		rows = append(rows, r.row(holder, r.Remaining, r.Removed, yes))
+	}
+	for _, one := range r.Slots {
+		if one.Removed || r.Error == "" {
+			rows = append(rows, r.row(fmt.Sprintf("slot %d: %s", one.Slot, one.Holder), one.Remaining, one.Removed, yes))
+		}
+	}
+	return rows
+}
+
+// row shows what became of one thing there.
+func (r removal) row(holder string, remaining int64, removed, yes bool) []cell {
+	if holder == "" {
+		return row(r.Node, "nothing there", "-", "-")
+	}
+	did := "gone by itself"
+	switch {
+	case removed:
+		did = "removed"
+	case !yes:
+		did = "would remove"
+	}
+	return row(r.Node, did, short(time.Duration(remaining)*time.Millisecond), holder)
 }

@@ -181,7 +181,7 @@ func TestReleaseTakesASharedKeyAwayFromAllWhoShareIt(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	var held []*redlock.Lock
 	for _, label := range []string{"reader:", "other:"} {
-		lock, err := open(t, nodes, redlock.WithHolder(label), redlock.WithTTL(3*time.Second)).Acquire(t.Context(), "k", redlock.WithShared())
+		lock, err := open(t, nodes, redlock.WithHolder(label), redlock.WithTTL(3*time.Second)).Acquire(t.Context(), "k", redlock.WithShared(), redlock.WithRevocation())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,10 @@ func TestReleaseTakesASharedKeyAwayFromAllWhoShareIt(t *testing.T) {
 		return len(s.Sharers) == 2 && s.Sharers[0].Nodes+s.Sharers[1].Nodes == 6
 	})
 	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "reader:", "other:")
-	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed", "reader:", "other:")
+	r := run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s")
+	if r.want(t, 0, "removed", "reader:", "other:"); strings.Contains(r.out, "~") {
+		t.Errorf("got %s; want owners without the mark of WithRevocation", r.out)
+	}
 	for _, lock := range held {
 		eventually(t, "its holder knows", func() bool { return lock.Err() != nil })
 	}
