@@ -19,7 +19,9 @@ const MaxLimit = lua.MaxSlots
 // token. A slot whose holder died comes back with its lease. So that a resource can refuse
 // a holder whose time is over, it keeps the largest token for the name and the slot: the
 // tokens of two slots say nothing of each other. A context carries the token under the
-// resource's name.
+// resource's name, so a guard must not be asked for that one: it would refuse a valid
+// holder. Ask it for the name and the slot, with Lock.Token, after Acquire: the function of
+// Do is not told its slot (docs/FENCING.md has an example).
 //
 // n is the callers': give all of them the same. While they differ, the largest holds for
 // all, and those with a smaller one only see its first slots. To change it, roll it out.

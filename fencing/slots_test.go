@@ -1,0 +1,71 @@
+package fencing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// guardedBySlot is docs/FENCING.md's way to guard what several use at once.
+func guardedBySlot(ctx context.Context, guard *fencing.Memory, lock *redlock.Lock, write func(context.Context) error) error {
+	place := fmt.Sprintf("%s/%d", lock.Resource(), lock.Slot())
+	return guard.Write(ctx, place, lock.Token(), write)
+}
+
+// Tokens of two slots say nothing of each other: a guard by the name alone refuses a
+// valid holder. By the name and the slot it refuses the slot's earlier holders only.
+func TestAGuardByNameAndSlotRefusesWhoIsLateOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = locker.Close() }()
+		var held [2]*redlock.Lock
+		acquire := func() *redlock.Lock {
+			lock, err := locker.Acquire(t.Context(), "exports", redlock.WithLimit(2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held[lock.Slot()] = lock
+			return lock
+		}
+		acquire()
+		late := acquire()
+		for range 3 { // the slot that was released last is taken first
+			if err := held[late.Slot()].Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if next := acquire(); next.Slot() != late.Slot() {
+				t.Fatalf("got slot %d; want %d again", next.Slot(), late.Slot())
+			}
+		}
+		newest, other := held[late.Slot()], held[1-late.Slot()]
+		write := func(context.Context) error { return nil }
+
+		byName := new(fencing.Memory)
+		if err := byName.Write(newest.Context(), "exports", newest.Token(), write); err != nil {
+			t.Fatal(err)
+		}
+		if err := byName.Write(other.Context(), "exports", other.Token(), write); other.Err() != nil || !errors.Is(err, fencing.ErrStale) {
+			t.Errorf("by the name alone: got %v; want a holder refused that holds its slot", err)
+		}
+
+		bySlot := new(fencing.Memory)
+		for _, lock := range []*redlock.Lock{late, newest, other, newest} {
+			if err := guardedBySlot(lock.Context(), bySlot, lock, write); err != nil {
+				t.Errorf("slot %d, token %d: %v", lock.Slot(), lock.Token(), err)
+			}
+		}
+		if err := guardedBySlot(late.Context(), bySlot, late, write); !errors.Is(err, fencing.ErrStale) {
+			t.Errorf("got %v; want the slot's earlier holder refused", err)
+		}
+	})
+}
