@@ -60,11 +60,11 @@ func TestAGuardByNameAndSlotRefusesWhoIsLateOnly(t *testing.T) {
 
 		bySlot := new(fencing.Memory)
 		for _, lock := range []*redlock.Lock{late, newest, other, newest} {
-			if err := guardedBySlot(lock.Context(), bySlot, lock, write); err != nil {
+			if err := guardedBySlot(t.Context(), bySlot, lock, write); err != nil {
 				t.Errorf("slot %d, token %d: %v", lock.Slot(), lock.Token(), err)
 			}
 		}
-		if err := guardedBySlot(late.Context(), bySlot, late, write); !errors.Is(err, fencing.ErrStale) {
+		if err := guardedBySlot(t.Context(), bySlot, late, write); !errors.Is(err, fencing.ErrStale) {
 			t.Errorf("got %v; want the slot's earlier holder refused", err)
 		}
 	})
