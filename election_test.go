@@ -401,8 +401,8 @@ func TestManyNamesAreLookedAtInFewCalls(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		calls := nodes.Node(0).Calls()
 		time.Sleep(10 * time.Second)
-		if each := nodes.Node(0).Calls() - calls; each > 10*(3*4+4) {
-			t.Errorf("%d commands in ten seconds; want three transactions of four a second, and the Locker's own", each)
+		if each := nodes.Node(0).Calls() - calls; each > 10*(3*7+4) {
+			t.Errorf("%d commands in ten seconds; want three transactions of seven a second, and the Locker's own", each)
 		}
 	})
 }

@@ -59,6 +59,20 @@ func (n *partyNode) Do(_ context.Context, p membership.Plan) error {
 	return nil
 }
 
+// shown is what the node shows.
+func (n *partyNode) shown() membership.Observation {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.shows
+}
+
+// show has the node show something else.
+func (n *partyNode) show(o membership.Observation) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.shows = o
+}
+
 func (n *partyNode) did() []membership.Action {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,7 +112,7 @@ func newParty(t *testing.T) *party {
 // verify is what a node's writer asks, by what the node shows.
 func (p *party) verify(t *testing.T, i int) (membership.Voter, error) {
 	t.Helper()
-	o := p.nodes[i].shows
+	o := p.nodes[i].shown()
 	o.Sent, o.Seen = p.clock.Now(), p.clock.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -126,7 +140,7 @@ func TestTheLoopTakesANodeInAfterItsWaitAndHasItVerified(t *testing.T) {
 		if v, err := p.verify(t, 2); err != nil || v.Epoch != "e2" {
 			t.Errorf("got %+v, %v; want its new epoch", v, err)
 		}
-		if rec := p.nodes[2].shows.Record; rec.Base != 7 || rec.Cluster != "c1" {
+		if rec := p.nodes[2].shown().Record; rec.Base != 7 || rec.Cluster != "c1" {
 			t.Errorf("got %+v; want the others' largest number and cluster", rec)
 		}
 		for _, n := range p.nodes[:2] {
@@ -207,8 +221,8 @@ func TestAnEpochThatEndedTakesNoLaterOneWithIt(t *testing.T) {
 			t.Fatalf("got %+v, %v; want epoch e", v, err)
 		}
 		anew := recordOf("e3", "c1", "r3", []string{"a", "b", "c"}, maxTTL, 0)
-		old := p.nodes[0].shows
-		p.nodes[0].shows = observed(0, "r3", &anew, 7, membership.Notice{})
+		old := p.nodes[0].shown()
+		p.nodes[0].show(observed(0, "r3", &anew, 7, membership.Notice{}))
 		if v, err := p.verify(t, 0); err != nil || v.Epoch != "e3" {
 			t.Fatalf("got %+v, %v; want epoch e3", v, err)
 		}
@@ -220,7 +234,7 @@ func TestAnEpochThatEndedTakesNoLaterOneWithIt(t *testing.T) {
 		if v, err := p.verify(t, 0); err == nil {
 			t.Errorf("got %+v; want no vote under an epoch that has ended", v)
 		}
-		p.nodes[0].shows = old
+		p.nodes[0].show(old)
 		if v, err := p.verify(t, 0); err == nil {
 			t.Errorf("got %+v; want no vote of data that came back", v)
 		}

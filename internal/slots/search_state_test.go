@@ -2,6 +2,7 @@ package slots_test
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
@@ -143,7 +144,8 @@ func (s *state) sendAll(c uint8, m sent) {
 	}
 }
 
-// stands tells whether a caller waits, and has its place on a quorum.
+// stands tells whether a caller waits, and has its place on a quorum. An entry that a leave
+// is on its way for is of a wait that has ended, though its number may be the same.
 func (s *state) stands(c uint8) bool {
 	me := &s.callers[c]
 	if me.place == 0 || me.phase != asks && me.phase != rests {
@@ -151,7 +153,7 @@ func (s *state) stands(c uint8) bool {
 	}
 	on := 0
 	for i := range s.nodes {
-		if s.nodes[i].Places[c] == me.place {
+		if s.nodes[i].Places[c] == me.place && !slices.Contains(me.out[i][:], message(aLeave, 0)) {
 			on++
 		}
 	}

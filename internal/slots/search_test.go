@@ -20,7 +20,6 @@ func TestSearchSlotsClosed(t *testing.T) {
 		{"two callers, one slot, of whom one may give up", false, system{callers: 2, limit: 1, turns: 1, leaves: 1, early: true}},
 		{"two callers, one slot, twice each", true, system{callers: 2, limit: 1, turns: 2}},
 		{"two callers, two slots, twice each", true, system{callers: 2, limit: 2, turns: 2}},
-		{"three callers, two slots", true, system{callers: 3, limit: 2, turns: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +39,7 @@ func TestSearchSlotsRandom(t *testing.T) {
 	t.Parallel()
 	walks := 3_000
 	if search.Whole() {
-		walks = 300_000
+		walks = 100_000
 	}
 	for _, sys := range []system{
 		{callers: 3, limit: 2, turns: 2},
