@@ -23,7 +23,7 @@ race: ## the tests of every module under the race detector, none from the cache
 	$(call each,go test -race -count=1 ./...)
 
 .PHONY: search
-search: ## the long model searches, of which `go test` runs a cut (ten minutes on two quiet cores, a quarter of an hour on busy ones)
+search: ## the long model searches, of which `go test` runs a cut (about a quarter of an hour on two cores)
 	REDLOCK_SEARCH=full go test -run Search -count=1 -timeout 60m -v ./...
 
 .PHONY: chaos
