@@ -17,11 +17,11 @@ const MaxSet = set.Most
 // until all are held or ctx is done. Where nobody is in the way that takes one round trip
 // and one command a node, as for one name.
 //
-// Sets that overlap bring no deadlock, in whatever order their callers give the names.
+// Sets that overlap bring no deadlock, in any order in which their callers give the names.
 // Where a name is not to be had, those before it in the byte order of the keys are kept,
-// those behind it are given back, and the call waits for that one name as Acquire does,
-// in its line; then it asks for the rest again. So who waits holds only names before the
-// one it waits for. What is held meanwhile is renewed. A name that is lost in that time
+// and those behind it are given back. The call waits for that one name as Acquire does, in
+// its line; then it asks for the rest again. So who waits holds only names before the one
+// it waits for. What is held meanwhile is renewed. A name that is lost in that time
 // is taken anew, and all behind it are given back.
 //
 // That is about the names of one call. Who holds a name and acquires another, or a set,
@@ -52,9 +52,9 @@ func (l *Locker) TryAcquireAll(ctx context.Context, resources []string, opts ...
 }
 
 // DoAll runs fn while holding all of these names, as Do does with one: they are acquired
-// as by AcquireAll and released when fn returns or panics. fn's context is cancelled when
-// ctx is, and when one of the names is lost, with the loss as its cause; it carries the
-// fencing token of each name. With WithMinHold the locks outlive fn.
+// as by AcquireAll and released when fn returns or panics. The context of fn is cancelled
+// when ctx is, and when one of the names is lost, with the loss as its cause. It carries
+// the fencing token of each name. With WithMinHold the locks outlive fn.
 func (l *Locker) DoAll(ctx context.Context, resources []string, fn func(ctx context.Context, locks *MultiLock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", setLabel(len(resources)), ErrInvalidOption)

@@ -85,11 +85,11 @@ func (r Report) AtLeast(s Severity) []Finding {
 
 // Check is the configuration doctor: it looks at every node, at the clients and
 // at the options, and reports what would weaken the lock, why, and what to do.
-// It proves each node, so that whatever a server refuses is a finding in its own
-// words: a member takes, extends and releases a lock of a reserved name there
-// (redlock:probe:..., a lease of a second), any other node stores a tombstone that
-// ends within a millisecond. Nothing of that stays, no counter of a token moves, and
-// it counts for nobody. All else is read only.
+// It proves each node: what a server refuses is a finding in its own words. A member
+// takes, extends and releases a lock of a reserved name there (redlock:probe:..., a
+// lease of a second). Any other node stores a tombstone that ends within a
+// millisecond. Nothing of that stays, no counter of a token moves, and it counts for
+// nobody. All else is read only.
 //
 // Each command is sent once, and all nodes are asked at once; each command is
 // bounded by the node timeout (the first by four, since it may have to connect).

@@ -79,12 +79,12 @@ type NodeStatus struct {
 	Left   time.Duration // of the wait of a joining node; 0: none
 	MaxTTL time.Duration // that its record says, that of before while it is lowered; 0: it has none
 
-	// Strict tells that its record has strict recovery: nobody founds the cluster anew
-	// by himself while one such record is left, whatever his own options.
+	// Strict tells that its record has strict recovery: while one such record is left,
+	// no client founds the cluster anew by itself, with or without the option.
 	Strict bool
 
 	// Refuses is why the node refuses to write, in its server's words: its memory is
-	// full, its disk failed, it lacks replicas. It then grants nothing, whatever its
+	// full, its disk failed, it lacks replicas. It then grants nothing, in any
 	// state. Empty: it wrote when Status asked, or said nothing.
 	Refuses string
 
@@ -121,7 +121,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	return s, nil
 }
 
-// statusFor is what is known of the nodes, to whoever proposes p.
+// statusFor is what is known of the nodes, to the client that proposes p.
 func (l *Locker) statusFor(p membership.Proposal) ClusterStatus {
 	v, now := l.tracker.View(), l.clock.Now()
 	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names))}
@@ -156,11 +156,10 @@ func (l *Locker) statusFor(p membership.Proposal) ClusterStatus {
 // A node that waiting does not bring in (NodeRetired, NodeForeign,
 // NodeMisconfigured) holds up none of the others: Join takes those in first, and
 // then returns an error. It ends with ctx's error when ctx is done. Either way the
-// error names the nodes that answer and do not vote, and why, and is
-// ErrMisconfigured too where a configuration keeps one of them out: another
-// cluster's record, one of another N, lists of nodes that differ, a right that is
-// missing. Where fewer than a quorum vote it is ErrNoQuorum, once ctx is done or no
-// quorum can be waited for.
+// error names the nodes that answer and do not vote, and why. It is ErrMisconfigured
+// too where a configuration keeps one of them out: another cluster's record, one of
+// another N, lists of nodes that differ, a right that is missing. Where fewer than a
+// quorum vote it is ErrNoQuorum, once ctx is done or no quorum can be waited for.
 func (c *Cluster) Join(ctx context.Context) error {
 	l := c.locker
 	if err := l.usable(ctx, "join"); err != nil {
@@ -214,8 +213,8 @@ func (s ClusterStatus) shortOf(left error) error {
 }
 
 // outside names the nodes that answer and do not vote, and tells whether there is
-// any to wait for: one of them, or, where no quorum votes, one that does not answer;
-// but none where all of them would still be no quorum.
+// any to wait for: one of them, or, where no quorum votes, one that does not answer.
+// There is none where all of them would still be no quorum.
 func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is what is found, not a failure
 	var errs []error
 	joining, silent, voteless := 0, 0, 0

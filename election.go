@@ -15,7 +15,7 @@ import (
 )
 
 // Campaign has this process stand for an election, and lead while it is elected. An
-// election is a lock: its name is the resource's, and whoever holds that leads. Campaign
+// election is a lock: its name is the resource's, and its holder leads. Campaign
 // waits in line as Acquire does, runs lead as Do runs its function, and resigns when lead
 // returns: it releases, and returns lead's error. It blocks until then.
 //
@@ -23,7 +23,7 @@ import (
 // as its cause. After a loss (ErrLost, ErrMaxHold) Campaign waits for lead to return,
 // drops what it returns, and campaigns again, at the end of the line: so one call never
 // runs two leads at a time. A lead that goes on after its context has ended keeps this
-// call out of the election, and works beside the next leader: give its writes the token
+// call out of the election, and works beside the next leader. So give its writes the token
 // of the lock, and let the resource refuse a smaller one than the largest it has seen.
 // Nothing less excludes a leader that was paused.
 //

@@ -8,7 +8,7 @@ import (
 // to one acquisition of one resource, greater than every token issued before for
 // that resource. Zero is never issued, so the zero value means "no token".
 //
-// A token is worth something only where it is checked: send it along with every
+// A token is worth something only where it is checked. Send it along with every
 // write to the protected resource, and let the resource refuse a token smaller
 // than the largest it has seen (Kleppmann, "How to do distributed locking",
 // 2016). Package fencing has such guards.

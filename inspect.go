@@ -90,9 +90,9 @@ func (i Inspection) Sharers() []Sharer {
 	return sharers
 }
 
-// Inspect asks every node who holds resource there, alone or beside others, for at most a node timeout
-// or until ctx is done, whatever the clients' own timeouts are. It changes
-// nothing. A node that did not answer by then has Err set, to ctx's cause where
+// Inspect asks every node who holds resource there, alone or beside others. It does so
+// for at most a node timeout or until ctx is done, with any timeouts of the clients'
+// own. It changes nothing. A node that did not answer by then has Err set, to ctx's cause where
 // that ended it. Inspect itself fails only for a bad resource
 // (ErrInvalidResource), a closed Locker (ErrClosed), or, with *QuorumError and
 // ErrNoQuorum, when fewer than a quorum answered; what was learned is returned

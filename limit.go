@@ -29,8 +29,8 @@ const MaxLimit = lua.MaxSlots
 //
 // Another n, WithShared or WithReentry beside it, AcquireAll and Campaign are
 // ErrInvalidOption. The name, prefix included, has 16 bytes less than any other may have;
-// else it is ErrInvalidResource. Whoever holds a slot and waits for another may wait for
-// ever: take one.
+// else it is ErrInvalidResource. A caller that holds a slot and waits for another may wait
+// for ever: take one.
 func WithLimit(n int) AcquireOption {
 	return acquireOption(func(t *terms) { t.limited, t.limit = true, n })
 }

@@ -139,8 +139,8 @@ func (l *Lock) Token() Token { return Token(l.claim.Token) } //nolint:gosec // p
 // the fencing token is for.
 //
 // A lock that a release granted ([TurnGranted]) has between two and three seconds at
-// first. After 20 ms it is lengthened to its TTL, so whoever plans by what remains
-// calls [Lock.Extend] before.
+// first. After 20 ms it is lengthened to its TTL: to plan by what remains, call
+// [Lock.Extend] before.
 func (l *Lock) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0
@@ -198,9 +198,9 @@ var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
 // the cause of its end as context.Cause. It carries the values of the context
 // that Acquire was given, and the fencing token; it is not cancelled with it.
 // The local deadline behind it counts from the sending of the command that
-// granted or renewed the lock, so it ends before any node can give the name
-// away, whatever the network does, as long as the process is scheduled and clock
-// rates differ by less than the drift factor.
+// granted or renewed the lock. So it ends before any node can give the name away,
+// with any delays and losses of the network, as long as the process is scheduled
+// and clock rates differ by less than the drift factor.
 func (l *Lock) Context() context.Context {
 	if l.shared != nil {
 		return l.shared.context(l)
@@ -388,13 +388,13 @@ func (l *Lock) passTurn() {
 // confirms that the key is gone, for at most two node timeouts; nobody needs to
 // repeat it. It runs to that end whether ctx is cancelled or not.
 //
-// It returns nil when a quorum confirmed; a *QuorumError with ErrNoQuorum when
-// its bound passed: the hold is over all the same, and the release goes on in the
-// background until each node has answered or one lease has passed; and ErrNotHeld
-// joined with the cause if the lock had already ended, and then touches nothing.
-// Whatever it returns, the name is free for this Locker's next acquire. Where
-// several handles stand on one hold (WithReentry), all of this is the last one's;
-// the others return nil at once.
+// It returns nil when a quorum confirmed, and a *QuorumError with ErrNoQuorum when
+// its bound passed. The hold is over all the same then, and the release goes on in
+// the background until each node has answered or one lease has passed. If the lock had
+// already ended, it returns ErrNotHeld joined with the cause, and touches nothing.
+// In each case the name is free for this Locker's next acquire. Where several
+// handles stand on one hold (WithReentry), all of this is the last one's; the others
+// return nil at once.
 func (l *Lock) Release(ctx context.Context) error {
 	if l.shared != nil {
 		return l.shared.release(ctx, l)

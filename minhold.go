@@ -16,7 +16,7 @@ import (
 //
 // Do does not wait for d: it returns when fn does. The lock is renewed meanwhile, taken
 // for this Locker as well, and released in the background when d has passed. It is kept
-// whatever fn returns, also if it panics or ctx ends, for the job may have been done. It
+// with any result of fn, also if it panics or ctx ends, for the job may have been done. It
 // is not kept any more when fn releases it, when it is lost, and when the Locker is
 // closed: who closes it at the end of a process does so after d. A loss that comes after
 // fn has returned is an event, not Do's error.
@@ -25,9 +25,10 @@ import (
 // from then on.
 //
 // d must be positive, at most WithMaxHold where that is given, and at most what
-// WithFixedLease leaves (less what the acquire took, or the lease ends first); otherwise it is ErrInvalidOption, and so is the option where
-// Acquire, TryAcquire, AcquireAll, TryAcquireAll or Campaign has it: a Release ends a hold
-// at once, and so does a leader that resigns.
+// WithFixedLease leaves (less what the acquire took, or the lease ends first). Otherwise
+// it is ErrInvalidOption. So is the option where Acquire, TryAcquire, AcquireAll,
+// TryAcquireAll or Campaign has it: a Release ends a hold at once, and so does a leader
+// that resigns.
 func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(t *terms) {
 		t.minHold = d

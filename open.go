@@ -21,7 +21,7 @@ import (
 )
 
 // slowStart is how long Open waits for a quorum of nodes that are slow to
-// answer: a first connection, and the first look at a node, take many round
+// answer. A first connection, and the first look at a node, take many round
 // trips on a machine that has just begun to do everything at once.
 const slowStart = 3 * time.Second
 
@@ -39,7 +39,7 @@ const slowStart = 3 * time.Second
 // that did not are told to WithObserver as NodeDown, and are tried again by
 // every acquisition. Otherwise it returns a *QuorumError with ErrNoQuorum that
 // names each node's fault, and keeps nothing open. One server under two addresses
-// is ErrMisconfigured, whatever the others say. Faults of the arguments come
+// is ErrMisconfigured, also where the others form a quorum. Faults of the arguments come
 // joined, as ErrInvalidNode, ErrInvalidOption or ErrInvalidTTL, before anything
 // is sent. A password appears in no error.
 func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {

@@ -170,7 +170,7 @@ func WithValue(v string) AcquireOption { return acquireOption(func(t *terms) { t
 // WithTurns sets how many times in a row the goroutines of this Locker may have
 // the lock on a name before other processes have their turn, at least 1. Within a
 // turn the lock goes from one goroutine to the next in one round trip. 1 is strict:
-// after each hold, whoever has waited longest in any process.
+// after each hold, the one that has waited longest in any process.
 func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k }) }
 
 // WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
@@ -240,9 +240,9 @@ func WithTLS(c *tls.Config) Option { return lockerOption(func(l *config) { l.tls
 // themselves, MaxTTL after every node has answered, and tokens then lean on the
 // clocks once.
 //
-// It becomes the cluster's, for all clients and for good: whoever founds or admits
-// with it writes it into the nodes' records, and so does a client that meets a
-// cluster without it, before it takes a lock, and tells so (StrictRecoverySet).
+// It becomes the cluster's, for all clients and for good. A client that founds or
+// admits with it writes it into the nodes' records. So does one that meets a cluster
+// without it, before it takes a lock, and tells so (StrictRecoverySet).
 // While one such record is left, no client founds the cluster anew by itself.
 //
 // Where no record is left, on any node, nothing says it any more: a client without

@@ -129,8 +129,8 @@ func (l *Locker) nodeConfig(process string) node.Config {
 // A name may be any bytes, at most MaxResourceLength; errors quote what is not
 // printable text.
 // Goroutines of one Locker that want the same name queue first in, first out, and
-// so do Lockers, on the nodes: whoever stands in line on a quorum of them before
-// another Locker first asks has its turn first, while it gives signs of life. A
+// so do Lockers, on the nodes. One that stands in line on a quorum of them before
+// another first asks has its turn first, while it gives signs of life. A
 // release grants it to the next in line, or wakes it. ctx bounds the acquisition only:
 // Lock.Context keeps its values, not its cancellation.
 //
@@ -239,8 +239,8 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 }
 
 // run runs fn while the lock is held, and releases it when fn returns or panics, but not
-// before the time that is given. loss is why it had ended before fn returned; nil: it had
-// not, or fn released it.
+// before the time that is given. The loss is why it had ended before fn returned;
+// nil: it had not, or fn released it.
 func (l *Lock) run(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, kept clock.Instant) (err, loss error) {
 	defer l.locker.releaseAt(ctx, l, kept)
 	inner, cancel := context.WithCancelCause(l.carry(ctx))
@@ -256,7 +256,7 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context, lock *Lock)
 // Close releases what is held, and ends the locks' contexts with ErrClosed. Calls
 // that wait end with ErrClosed, and so does every later one. Clients given to New
 // stay open. A node that does not take a release, of a lock that is held or of one
-// that ended before, is tried again until the close timeout; so where a node is down
+// that ended before, is tried again until the close timeout. So where a node is down
 // that may hold something of this Locker, Close takes that long.
 //
 // It returns an error that says what was not released on which node, and why; it is

@@ -16,19 +16,19 @@ import (
 // without it is never shared, and an acquire without it waits, for itself too.
 //
 // Each handle is released once. Its Context ends then, and the hold goes on; the
-// release of the last one, whichever that is, ends the hold and is the only one
+// release of the last one, in any order, ends the hold and is the only one
 // that is sent. A loss, the end of WithMaxHold and Close end all of them. TTL,
 // renewal and WithMaxHold are the hold's, those of its first acquire; Extend is
 // for all.
 //
 // An acquire under a context whose hold was lost, or held for its maximum, is
 // ErrNotHeld joined with that cause, also where the context itself goes on
-// (context.WithoutCancel): a fresh hold would let the inner part go on in the
+// (context.WithoutCancel). A fresh hold would let the inner part go on in the
 // middle of an outer one that is broken. After the last release it is an acquire
 // like any other.
 //
-// Goroutines that share the context are not excluded from one another: whoever is
-// given it stands inside the hold. Redisson's lock belongs to a thread instead: it
+// Goroutines that share the context are not excluded from one another: all that are
+// given it stand inside the hold. Redisson's lock belongs to a thread instead: it
 // excludes the threads that its holder starts, can't be handed to them, and asks
 // the server on each entry. Goroutines have no identity to which a lock could
 // belong, and work goes from one to another; so what is written down, the context,

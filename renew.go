@@ -48,7 +48,7 @@ func confirmationAfter(now clock.Instant, share float64) clock.Instant {
 
 // scheduler watches over all held locks of a Locker: it renews them in time,
 // and ends them when their validity, or their longest hold, has passed. It is
-// one heap and one timer, whatever the number of locks.
+// one heap and one timer, for any number of locks.
 type scheduler struct {
 	locker *Locker
 	work   sync.WaitGroup // renewals under way

@@ -29,7 +29,7 @@ import (
 func WithRevocation() AcquireOption { return acquireOption(func(t *terms) { t.revocable = true }) }
 
 // Revoked returns a channel that closes once the hold was asked for (Locker.Revoke); nil,
-// which never does, without WithRevocation. The hold goes on: whoever has it ends what it
+// which never does, without WithRevocation. The hold goes on: its holder ends what it
 // does and releases, or goes on, and nothing is done to it then. The channel does not close
 // when the hold ends: wait for Done as well. All handles of a hold (WithReentry) have the
 // same.
@@ -48,9 +48,9 @@ func (l *Lock) Revoked() <-chan struct{} {
 // still waited for others, it is closed from the start.
 func (m *MultiLock) Revoked() <-chan struct{} { return m.revoked }
 
-// Revoke asks whoever holds resource to give it up, alone, beside others or by a slot of
-// it (WithLimit), where the hold was taken WithRevocation; and blocks until none of them holds it any more, or ctx is
-// done. They decide: nothing takes a lock away from its holder while that trusts in it, so
+// Revoke asks all who hold resource to give it up: alone, beside others or by a slot of
+// it (WithLimit), where the hold was taken WithRevocation. It blocks until none of them
+// holds it any more, or ctx is done. They decide: nothing takes a lock away from its holder while that trusts in it, so
 // give ctx a deadline. Who takes the lock meanwhile is not asked, and the name need not be
 // free when Revoke returns: to have it, acquire it, which may wait at the same time.
 //

@@ -11,8 +11,8 @@ package redlock
 // the largest token that it has seen refuses a stale writer as ever.
 //
 // TryAcquire succeeds beside other shared holds unless somebody waits for an exclusive
-// one. Acquire waits in line: whoever stands in it on a quorum of nodes has its turn before
-// who came later, of either kind. A release calls the first in line; if that wants to
+// one. Acquire waits in line: one that stands in it on a quorum of nodes has its turn before
+// one that came later, of either kind. A release calls the first in line; if that wants to
 // share, all who want so and stand before the next exclusive one are called with it. So an
 // exclusive hold comes when those before it have released, though shared ones are asked for
 // all the time, and the other way round. Within a Locker the line is first in, first out

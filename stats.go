@@ -12,9 +12,9 @@ import (
 // Counters only grow. They come from the same events as WithObserver's, and are
 // kept whether anybody observes or not.
 //
-// A snapshot is taken while the Locker works, and its sums agree all the same:
-// every lock that was Acquired is Held, Released or Lost, and every call that
-// began is Acquiring, or Acquired, Reentered or in one of the failures.
+// A snapshot is taken while the Locker works, and its sums agree all the same.
+// Every lock that was Acquired is Held, Released or Lost. Every call that began is
+// Acquiring, or Acquired, Reentered or in one of the failures.
 type Stats struct {
 	Held      int // locks that are held now
 	Acquiring int // calls of Acquire, TryAcquire and Do, or for a set, that want a lock now, the waiting included
