@@ -1,6 +1,8 @@
 package redlock_test
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,5 +50,67 @@ func TestEveryComparisonNamesItsTest(t *testing.T) {
 	}
 	if tables < 5 || rows < 15 {
 		t.Errorf("got %d tables with %d rows; the search for them is broken", tables, rows)
+	}
+}
+
+// The page of promises is read by people in a hurry: what is promised, what that
+// leans on and where it ends come first, and the whole is short.
+func TestTheSafetyPageBeginsWithWhatItPromises(t *testing.T) {
+	page := read(t, "docs/SAFETY.md")
+	if n := len(strings.Fields(page)); n > 5000 {
+		t.Errorf("docs/SAFETY.md: got %d words; want 5,000 at most", n)
+	}
+	var got []string
+	for _, m := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(page, -1) {
+		got = append(got, m[1])
+	}
+	want := []string{"Promises", "Assumptions", "Limits", "Faults, side by side"}
+	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+		t.Errorf("docs/SAFETY.md: got the headings %q; want them to begin with %q", got, want)
+	}
+}
+
+// Each promise has an argument, which links to the tests behind it.
+func TestEveryPromiseHasAnArgumentAndTests(t *testing.T) {
+	page := read(t, "docs/SAFETY.md")
+	_, promises, _ := strings.Cut(page, "## Promises")
+	promises, _, _ = strings.Cut(promises, "## Assumptions")
+	rows := regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(#([\w-]+)\)`).FindAllStringSubmatch(promises, -1)
+	if len(rows) < 7 {
+		t.Errorf("got %d promises; the search for them is broken", len(rows))
+	}
+	sections := map[string]string{}
+	for _, s := range strings.Split(page, "\n### ")[1:] {
+		heading, text, _ := strings.Cut(s, "\n")
+		sections[anchors("### " + heading)[0]] = text
+	}
+	for _, row := range rows {
+		if !regexp.MustCompile(`\]\((TESTS|PRIMITIVES)\.md#`).MatchString(sections[row[1]]) {
+			t.Errorf("docs/SAFETY.md: the section of %q links to no tests", row[1])
+		}
+	}
+}
+
+// So has a row of the pages that say which test shows what.
+func TestEveryClaimOfThePagesOfTestsNamesOne(t *testing.T) {
+	for _, page := range []string{"docs/TESTS.md", "docs/PRIMITIVES.md"} {
+		shown, rows := false, 0
+		for _, line := range strings.Split(read(t, page), "\n") {
+			switch {
+			case !strings.HasPrefix(line, "|"):
+				shown = false
+			case strings.HasSuffix(line, "| shown by |"):
+				shown = true
+			case shown && !strings.HasPrefix(line, "|-"):
+				rows++
+				cells := strings.Split(strings.Trim(line, "| "), " | ")
+				if last := cells[len(cells)-1]; !strings.Contains(last, "`Test") && !strings.Contains(last, "the control *") {
+					t.Errorf("%s: got the row %q; want its last cell to name a test", page, line)
+				}
+			}
+		}
+		if rows < 30 {
+			t.Errorf("%s: got %d rows; the search for them is broken", page, rows)
+		}
 	}
 }
