@@ -2,6 +2,61 @@
 // with a fencing token for every lock and a holder that learns in time that it
 // no longer holds.
 //
+// # Using it
+//
+//	locker, err := redlock.Open(ctx, []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"})
+//	...
+//	err = locker.Do(ctx, "orders/42", func(ctx context.Context, lock *redlock.Lock) error {
+//		// ctx is done when the lock is lost; send lock.Token() with each write
+//		return nil
+//	})
+//
+// Twelve names matter first:
+//
+//   - [Open] makes a [Locker] from the masters' URLs, one for each list of masters.
+//     [New] takes clients that are there already.
+//   - [Locker.Do] runs a function while the lock is held. It is the form to prefer:
+//     it releases in every case, and its context is done when the lock is lost.
+//   - [Locker.Acquire] waits for the lock.
+//   - [Locker.TryAcquire] makes one attempt.
+//   - [Lock.Context] is done when the lock is no longer held.
+//   - [Lock.Err] is nil while the lock is held; then it says why it ended.
+//   - [Lock.Token] goes along with each write, for the resource to check.
+//   - [Lock.Release] gives the lock back.
+//   - [Locker.Close] releases all locks, and ends what waits.
+//   - [ErrNotAcquired]: a quorum answered, and somebody else holds the resource.
+//   - [ErrNoQuorum]: too few nodes answered, so nobody can say. A [QuorumError] says
+//     what each node did.
+//   - [ErrLost]: the lock ended before it was released.
+//
+// The rest, in the order of use:
+//
+//   - Other holds: [WithShared], [WithLimit], [WithReentry], and several names at once
+//     with [Locker.DoAll], [Locker.AcquireAll] and [MultiLock].
+//   - Options: an [Option] is for [Open] and [New], an [AcquireOption] for one
+//     acquisition, a [LockOption] for both. [WithTTL], [WithWait] and [WithMaxHold] are
+//     the first to know.
+//   - Elections: [Locker.Campaign], [Locker.Observe], [Leader].
+//   - To ask a holder for its lock: [WithRevocation], [Lock.Revoked], [Locker.Revoke].
+//   - Who holds a name: [Locker.Inspect], [Inspection], [NodeInspection], [Sharer],
+//     [SlotHolder].
+//   - What a Locker does: [WithObserver], [WithLogger], [Event], [EventKind], [Reason],
+//     [Turn], and counted [Locker.Stats], [Stats], [NodeStats].
+//   - What nodes did in a round that failed: [QuorumError], [NodeResult], [Outcome].
+//   - For operators: [Locker.Cluster], [Cluster], [ClusterStatus], [NodeStatus],
+//     [NodeState], and what [Cluster.Check] finds: [Report], [Finding], [FindingCode],
+//     [Severity].
+//
+// A node is one independent master: no replica, no Cluster, no Sentinel group. Use
+// three, or five; two of five may then be down. One is a start: it may not be down.
+// Redis 7 or newer, or Valkey 7.2 or newer. New nodes vote after [WithMaxTTL], or
+// after [Cluster.Admit]: they can't be told from nodes that forgot.
+//
+// docs/API.md has all options and errors in two tables, docs/CHEATSHEET.md the calls
+// on one page.
+//
+// # What it does not guarantee
+//
 // It does not guarantee that only one process acts on the resource at a time. No
 // lock over a network can: a holder may be paused between its last look at the
 // lock and its write. With a TTL of 10 s a lock may be trusted for 9.898 s from
@@ -13,10 +68,11 @@
 // guards. A resource that cannot check a token has a lock that nearly always
 // excludes.
 //
-// What it does guarantee, whatever the network does, among clients of this
-// package with one list of nodes, as long as the nodes' clocks run at the rate of
-// ours to within the drift factor and do not step where the clock watch can't see
-// it:
+// # What it guarantees
+//
+// With any network, among clients of this package with one list of nodes,
+// as long as the nodes' clocks run at the rate of ours to within the drift factor
+// and do not step where the clock watch can't see it:
 //
 //   - Two locks of one resource are never both valid at one moment: the later
 //     one is granted only after the earlier one's Err() is not nil.
@@ -28,8 +84,7 @@
 //
 // A node that forgot what it granted, by a restart, a flush or a restored backup,
 // does not vote until every lease that it may have forgotten is over. It comes
-// back by itself, [WithMaxTTL] after the first client noticed. New nodes can't be
-// told from such, so a new cluster waits as long once, or for [Cluster.Admit].
+// back by itself, [WithMaxTTL] after the first client noticed.
 //
 // docs/SAFETY.md has each guarantee, the assumptions behind it, what happens when
 // one of them fails, and the test that shows it.
@@ -63,20 +118,4 @@
 //
 // A lock ends once. A confirmation that arrives after the validity has ended
 // counts for nothing, since by then another may have held the resource.
-//
-// # Using it
-//
-// One [Locker] for each list of nodes: [Open] from URLs, [New] from clients that
-// are there already. [Locker.Do] is the form to prefer: it releases whatever
-// happens, and cancels its function's context when the lock is lost.
-// [Locker.Acquire] waits; [Locker.TryAcquire] makes one attempt.
-//
-// Errors tell two things apart that ask for different reactions: with
-// [ErrNotAcquired] a quorum answered and somebody else holds the resource; with
-// [ErrNoQuorum] too few nodes answered, so nobody can say. A [QuorumError] says
-// what each node did.
-//
-// A node is one independent master: no replica, no Cluster, no Sentinel group.
-// Use three, or five; two of five may then be down. Redis 7 or newer, or Valkey
-// 7.2 or newer.
 package redlock

@@ -1,8 +1,6 @@
 package redlock_test
 
 import (
-	"errors"
-	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/parser"
@@ -15,9 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
 )
 
 func TestEveryExportedFunctionHasAnExampleWithOutput(t *testing.T) {
@@ -97,89 +92,6 @@ func hasExample(shown map[string]bool, name string) bool {
 		}
 	}
 	return false
-}
-
-// The block can be pasted into a main.go, and is run as an example here.
-func TestTheReadmesProgramIsAnExample(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
-	if len(blocks) == 0 {
-		t.Fatal("got no Go block in README.md; want one")
-	}
-	var programs []string
-	for _, name := range glob(t, "example*_test.go") {
-		text := strings.Replace(read(t, name), "package redlock_test", "package main", 1)
-		text = regexp.MustCompile(`func Example\w*\(\)`).ReplaceAllString(text, "func main()")
-		programs = append(programs, regexp.MustCompile(`(?m)^\t// Output:.*\n(\t//.*\n)*`).ReplaceAllString(text, ""))
-	}
-	for _, b := range blocks {
-		if !slices.Contains(programs, b[1]) {
-			t.Errorf("README.md has a program that is not one of the example files:\n%s", b[1])
-		}
-	}
-}
-
-// The promise to a stranger: two commands, in this order.
-func TestTheReadmesCommandsExist(t *testing.T) {
-	var commands []string
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1) {
-		commands = append(commands, strings.Split(strings.TrimSpace(block[1]), "\n")...)
-	}
-	if want := []string{"go run ./examples/quickstart", "go test ./..."}; len(commands) < 2 || !slices.Equal(commands[:2], want) {
-		t.Fatalf("got commands %q; want them to begin with %q", commands, want)
-	}
-	for _, inline := range regexp.MustCompile("`(make [a-z-]+)`").FindAllStringSubmatch(read(t, "README.md"), -1) {
-		commands = append(commands, inline[1])
-	}
-	for _, c := range commands {
-		if err := exists(t, c); err != nil {
-			t.Errorf("%q: %v", c, err)
-		}
-	}
-}
-
-// exists tells what a command of the README lacks. A command of a new kind must
-// be taught to it.
-func exists(t *testing.T, command string) error {
-	t.Helper()
-	command, _, _ = strings.Cut(command, " #")
-	words := strings.Fields(command)
-	for len(words) > 0 && regexp.MustCompile(`^[A-Z_]+=`).MatchString(words[0]) {
-		words = words[1:]
-	}
-	switch {
-	case len(words) == 3 && slices.Equal(words[:2], []string{"go", "run"}):
-		_, err := os.Stat(filepath.Join(words[2], "main.go"))
-		return err
-	case len(words) > 3 && slices.Equal(words[:4], []string{"go", "run", "./cmd/redlock", "lab"}):
-		if len(words) == 4 {
-			return nil
-		}
-		if _, ok := chaos.FindScenario(words[4]); !ok {
-			return fmt.Errorf("there is no scenario %s", words[4])
-		}
-		return nil
-	case len(words) > 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/redlock"}):
-		for _, name := range glob(t, "cmd/redlock/*.go") {
-			if strings.Contains(read(t, name), `name: "`+words[3]+`"`) {
-				return nil
-			}
-		}
-		return fmt.Errorf("redlock has no command %s", words[3])
-	case len(words) == 2 && words[0] == "export":
-		return nil
-	case slices.Equal(words, []string{"go", "test", "./..."}):
-		return nil
-	case len(words) == 2 && words[0] == "make":
-		if !regexp.MustCompile(`(?m)^` + words[1] + `:`).MatchString(read(t, "Makefile")) {
-			return fmt.Errorf("Makefile has no target %s", words[1])
-		}
-		return nil
-	case len(words) > 2 && slices.Equal(words[:2], []string{"docker", "compose"}):
-		_, err := os.Stat("docker-compose.yml")
-		return err
-	default:
-		return errors.New("this test does not know how to check it")
-	}
 }
 
 func TestLinksPointToWhatThereIs(t *testing.T) {
@@ -329,87 +241,6 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 			if !tests[name] {
 				t.Errorf("%s names %s: got no such test", page, name)
 			}
-		}
-	}
-}
-
-func TestTheReadmesTableOfOptionsIsComplete(t *testing.T) {
-	var want []string
-	for _, f := range sources(t, "*.go") {
-		for _, name := range exportedFunctions(f) {
-			if strings.HasPrefix(name, "With") {
-				want = append(want, name)
-			}
-		}
-	}
-	rows := table(t, "option")
-	compareNames(t, rows, want)
-	for name, text := range map[string]string{
-		"WithTTL": redlock.DefaultTTL.String(), "WithMaxTTL": redlock.DefaultMaxTTL.String(),
-		"WithNodeTimeout": redlock.DefaultNodeTimeout.String(), "WithCloseTimeout": redlock.DefaultCloseTimeout.String(),
-		"WithDriftFactor": fmt.Sprint(redlock.DefaultDriftFactor),
-		"WithRetry":       redlock.DefaultRetryMin.String() + " to " + redlock.DefaultRetryMax.String(),
-	} {
-		if got := rows[name]; len(got) < 2 || got[1] != text {
-			t.Errorf("%s: got row %q; want the default %s", name, got, text)
-		}
-	}
-}
-
-func TestTheReadmesTableOfErrorsIsComplete(t *testing.T) {
-	var want []string
-	for _, f := range sources(t, "*.go") {
-		for _, d := range f.Decls {
-			vars, ok := d.(*ast.GenDecl)
-			if !ok || vars.Tok != token.VAR {
-				continue
-			}
-			for _, s := range vars.Specs {
-				for _, name := range s.(*ast.ValueSpec).Names {
-					if strings.HasPrefix(name.Name, "Err") {
-						want = append(want, name.Name)
-					}
-				}
-			}
-		}
-	}
-	compareNames(t, table(t, "error"), want)
-}
-
-// table reads the README's table whose first heading is given: its rows, by the
-// Go name in their first cell.
-func table(t *testing.T, heading string) map[string][]string {
-	t.Helper()
-	_, rest, found := strings.Cut(read(t, "README.md"), "| "+heading+" |")
-	if !found {
-		t.Fatalf("README.md has no table of %ss", heading)
-	}
-	rest, _, _ = strings.Cut(rest, "\n\n")
-	rows := map[string][]string{}
-	for _, line := range strings.Split(rest, "\n")[2:] {
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		name := regexp.MustCompile(`\w+`).FindString(cells[0])
-		if rows[name] != nil {
-			t.Errorf("%s has two rows", name)
-		}
-		rows[name] = cells
-	}
-	return rows
-}
-
-func compareNames(t *testing.T, rows map[string][]string, want []string) {
-	t.Helper()
-	if len(want) < 5 {
-		t.Errorf("got %d names; the search for them is broken", len(want))
-	}
-	for _, name := range want {
-		if rows[name] == nil {
-			t.Errorf("got no row for %s; want one", name)
-		}
-	}
-	for name := range rows {
-		if !slices.Contains(want, name) {
-			t.Errorf("got a row for %s; want none, there is no such thing", name)
 		}
 	}
 }

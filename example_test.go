@@ -13,7 +13,7 @@ import (
 func Example() {
 	ctx := context.Background()
 
-	// Five masters inside this process, for a first try. In earnest, give Open the
+	// Five masters inside this process, for a first try. For real use, give Open the
 	// URLs of your own: "redis://user:password@10.0.0.1:6379", and so on.
 	nodes, err := redlocktest.Run(5, redlocktest.WithTCP())
 	if err != nil {

@@ -27,7 +27,7 @@ func unfounded(t *testing.T, n int) (first, second *redlock.Locker, nodes *redlo
 	return first, second, nodes
 }
 
-// The README's second quick start, over new masters: one worker waits until they
+// The second quick start of docs/GETTING-STARTED.md, over new masters: one worker waits until they
 // vote, and another, which had found them blank, tries its luck.
 func TestWhoFoundTheNodesBlankAsksAgainBeforeItRefuses(t *testing.T) {
 	for after := range 10 {

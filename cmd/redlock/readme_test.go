@@ -13,7 +13,7 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 )
 
-// leftOut are the README's command lines that are not this command's, and why
+// leftOut are the command lines of docs/GETTING-STARTED.md that are not this command's, and why
 // nothing runs them here.
 var leftOut = map[string]string{
 	"go run ./examples/quickstart":                "the example's own tests run it",
@@ -22,14 +22,14 @@ var leftOut = map[string]string{
 	"REDLOCK_NODES= go run ./examples/quickstart": "it is for the masters that docker started",
 }
 
-// shownLine is a command line of the README: its status, and words of what it says.
+// shownLine is a command line of the page: its status, and words of what it says.
 type shownLine struct {
 	line  string
 	code  int
 	words []string
 }
 
-// shownLines are those of this command, in the README's order.
+// shownLines are those of this command, in the page's order.
 var shownLines = []shownLine{
 	{"export REDLOCK_NODES=", 0, nil},
 	{"nodes admit --yes", 0, []string{"believes", "5 votes"}},
@@ -45,11 +45,11 @@ var shownLines = []shownLine{
 	{"lab amnesia-majority --contender textbook,redlock --svg docs/lab.svg", 0, []string{"textbook"}},
 }
 
-// readmesCommands are the lines of the README's blocks, without what is said of
+// pagesCommands are the lines of the page's blocks, without what is said of
 // them, and with the addresses left out.
-func readmesCommands(t *testing.T) []string {
+func pagesCommands(t *testing.T) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/GETTING-STARTED.md")
 	must(t, err)
 	var lines []string
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
@@ -62,22 +62,22 @@ func readmesCommands(t *testing.T) []string {
 	return lines
 }
 
-// The command's lines in the README do what it says of them, as they stand there
+// The command's lines in docs/GETTING-STARTED.md do what it says of them, as they stand there
 // and one after another, on five new masters as those of docker-compose.yml.
-func TestTheReadmesCommandsDoWhatItSays(t *testing.T) {
+func TestThePagesCommandsDoWhatItSays(t *testing.T) {
 	t.Parallel()
 	_, nodes := blanks(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "docs"), 0o700))
 	held := func() {}
 	rest := shownLines
-	for _, text := range readmesCommands(t) {
+	for _, text := range pagesCommands(t) {
 		if leftOut[text] != "" {
 			continue
 		}
 		own, isOwn := strings.CutPrefix(text, "go run ./cmd/redlock")
 		if len(rest) == 0 || strings.TrimSpace(own) != rest[0].line {
-			t.Fatalf("README.md says %q: teach this test what that does, or leave it out with the reason; next would be %+v", text, rest)
+			t.Fatalf("docs/GETTING-STARTED.md says %q: teach this test what that does, or leave it out with the reason; next would be %+v", text, rest)
 		}
 		next := rest[0]
 		rest = rest[1:]
@@ -98,7 +98,7 @@ func TestTheReadmesCommandsDoWhatItSays(t *testing.T) {
 		held = func() {}
 	}
 	if len(rest) > 0 {
-		t.Errorf("README.md no longer says %+v", rest)
+		t.Errorf("docs/GETTING-STARTED.md no longer says %+v", rest)
 	}
 	for _, page := range []string{"lab.html", "docs/lab.svg"} {
 		if info, err := os.Stat(filepath.Join(dir, page)); err != nil || info.Size() == 0 {

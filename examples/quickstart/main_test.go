@@ -121,7 +121,7 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 	}
 }
 
-// The README's second quick start: masters that nobody has used yet. Three at the
+// The second quick start of docs/GETTING-STARTED.md: masters that nobody has used yet. Three at the
 // same time, because each meets the workers' looks at another moment.
 func TestNewMastersAreWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,93 @@
+//go:build unix
+
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// The command lines of docs/CHEATSHEET.md work as they stand there, one after another.
+// Those that go on until they are told to end are told so: a hold that can be asked for
+// once it is asked, the others at once.
+func TestTheCommandLinesOfTheCheatSheetWork(t *testing.T) {
+	t.Parallel()
+	_, nodes := blanks(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	must(t, open(t, nodes).Cluster().Admit(t.Context()))
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "work"), []byte("#!/bin/sh\necho \"worked $REDLOCK_TOKEN\"\n"), 0o700))
+	page, err := os.ReadFile("../../docs/CHEATSHEET.md")
+	must(t, err)
+	lines := regexp.MustCompile("`redlock ([^`]+)`").FindAllStringSubmatch(string(page), -1)
+	if len(lines) < 18 {
+		t.Errorf("got %d lines; the search for them is broken", len(lines))
+	}
+	var revocable *process
+	for _, line := range lines {
+		text := line[1]
+		if text == "exec" {
+			continue // in a sentence
+		}
+		p := start(t, shellLine(t, dir, nodes, text))
+		switch words := strings.Fields(text); {
+		case slices.Contains(words, "--revocable"):
+			eventually(t, text, func() bool { return strings.Contains(p.stdout(), "held") })
+			revocable = p
+			continue
+		case words[0] == "revoke":
+			eventually(t, "it is asked for", func() bool { return strings.Contains(revocable.stdout(), "revoked") })
+			revocable.signal(t, sigTERM)
+			revocable.wait(t).want(t, 0)
+		case words[0] == "hold", words[0] == "observe":
+			eventually(t, text, func() bool { return strings.HasSuffix(p.stdout(), "\n") })
+			p.signal(t, sigTERM)
+			if p.wait(t).code == 64 {
+				t.Errorf("redlock %s: %s", text, p.stderr())
+			}
+			continue
+		}
+		r := p.wait(t)
+		r.want(t, 0)
+		if strings.HasSuffix(text, "./work") && !strings.Contains(r.out, "worked ") {
+			t.Errorf("redlock %s: got %q; want the command run", text, r.out)
+		}
+	}
+	if revocable == nil {
+		t.Error("got no hold that can be asked for")
+	}
+}
+
+// shellLine is a line of a page, run by a shell.
+func shellLine(t *testing.T, dir, nodes, text string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `exec "$REDLOCK" --node-timeout 1s `+text)
+	cmd.Dir, cmd.WaitDelay = dir, patience
+	cmd.Env = append(os.Environ(), "REDLOCK="+command, "REDLOCK_NODES="+nodes)
+	return cmd
+}
+
+// The statuses of the sheet are those of the help page.
+func TestTheStatusesOfTheCheatSheetAreTheProgramsOwn(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/CHEATSHEET.md")
+	must(t, err)
+	_, table, _ := strings.Cut(string(page), "| status |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	help := run(t, "", "help").out
+	statuses := regexp.MustCompile(`\b\d{2,3}\b`).FindAllString(table, -1)
+	if len(statuses) < 6 {
+		t.Errorf("got statuses %q; the search for them is broken", statuses)
+	}
+	for _, s := range statuses {
+		if !regexp.MustCompile(`\b` + s + `\b`).MatchString(help) {
+			t.Errorf("docs/CHEATSHEET.md has the status %s, and redlock help has not:\n%s", s, help)
+		}
+	}
+}

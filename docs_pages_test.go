@@ -1,0 +1,344 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// The pages for users, whose code and commands are run: here, over real servers in
+// readme_test.go and of cmd/redlock, and in cheatsheet_test.go.
+
+// runOverServers are the beginnings of the Go blocks that readme_test.go runs.
+var runOverServers = map[string]string{
+	"README.md":               "package main",
+	"docs/WHICH.md":           "locker, err := redlock.Open(",
+	"docs/GETTING-STARTED.md": "locker, err := redlock.Open(",
+}
+
+// A program of a page can be pasted into a main.go, and is run as an example here. A
+// part of one is lines of an example.
+func TestTheGoCodeOfThePagesIsOfExamples(t *testing.T) {
+	var programs []string
+	for _, name := range glob(t, "example*_test.go") {
+		text := strings.Replace(read(t, name), "package redlock_test", "package main", 1)
+		text = regexp.MustCompile(`func Example\w*\(\)`).ReplaceAllString(text, "func main()")
+		programs = append(programs, regexp.MustCompile(`(?m)^\t// Output:.*\n(\t//.*\n)*`).ReplaceAllString(text, ""))
+	}
+	seen, elsewhere := 0, maps.Clone(runOverServers)
+	for _, page := range []string{"README.md", "docs/API.md", "docs/CHEATSHEET.md", "docs/FAQ.md", "docs/GETTING-STARTED.md", "docs/HOW.md", "docs/WHICH.md"} {
+		for _, block := range blocks(t, page, "go") {
+			seen++
+			if begin := elsewhere[page]; begin != "" && strings.HasPrefix(block, begin) {
+				delete(elsewhere, page)
+				continue
+			}
+			found := slices.ContainsFunc(programs, func(program string) bool {
+				if strings.HasPrefix(block, "package main") {
+					return program == block
+				}
+				return strings.Contains(unindented(program), unindented(block))
+			})
+			if !found {
+				t.Errorf("%s has code that is not of one of the example files:\n%s", page, block)
+			}
+		}
+	}
+	if len(elsewhere) > 0 || seen < 6 {
+		t.Errorf("got %d blocks, and none of %q; the search for them is broken", seen, elsewhere)
+	}
+}
+
+// blocks are the fenced blocks of a page in this language.
+func blocks(t *testing.T, page, language string) []string {
+	t.Helper()
+	var found []string
+	for _, b := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
+		found = append(found, b[1])
+	}
+	return found
+}
+
+// unindented is the text without what its lines begin with.
+func unindented(text string) string {
+	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(text, "")
+}
+
+// What is a step to type exists. That it does what the page says is for the tests of
+// cmd/redlock and of examples/quickstart.
+func TestTheCommandsOfThePagesExist(t *testing.T) {
+	var commands []string
+	for _, block := range blocks(t, "docs/GETTING-STARTED.md", "sh") {
+		commands = append(commands, strings.Split(strings.TrimSpace(block), "\n")...)
+	}
+	if want := []string{"go run ./examples/quickstart", "go test ./..."}; len(commands) < 2 || !slices.Equal(commands[:2], want) {
+		t.Fatalf("got commands %q; want them to begin with %q", commands, want)
+	}
+	for _, page := range []string{"README.md", "docs/PERFORMANCE.md"} {
+		for _, inline := range regexp.MustCompile("`((?:make [a-z-]+|go run \\./[^`]*|go test \\./[^`]*))`").FindAllStringSubmatch(read(t, page), -1) {
+			commands = append(commands, inline[1])
+		}
+	}
+	for _, c := range commands {
+		if err := exists(t, c); err != nil {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+}
+
+// exists tells what a command of a page lacks. A command of a new kind must
+// be taught to it.
+func exists(t *testing.T, command string) error {
+	t.Helper()
+	command, _, _ = strings.Cut(command, " #")
+	words := strings.Fields(command)
+	for len(words) > 0 && regexp.MustCompile(`^[A-Z_]+=`).MatchString(words[0]) {
+		words = words[1:]
+	}
+	switch {
+	case len(words) == 3 && slices.Equal(words[:2], []string{"go", "run"}):
+		_, err := os.Stat(filepath.Join(words[2], "main.go"))
+		return err
+	case len(words) > 3 && slices.Equal(words[:4], []string{"go", "run", "./cmd/redlock", "lab"}):
+		if len(words) == 4 {
+			return nil
+		}
+		if _, ok := chaos.FindScenario(words[4]); !ok {
+			return fmt.Errorf("there is no scenario %s", words[4])
+		}
+		return nil
+	case len(words) > 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/redlock"}):
+		for _, name := range glob(t, "cmd/redlock/*.go") {
+			if strings.Contains(read(t, name), `name: "`+words[3]+`"`) {
+				return nil
+			}
+		}
+		return fmt.Errorf("redlock has no command %s", words[3])
+	case len(words) == 2 && words[0] == "export":
+		return nil
+	case slices.Equal(words, []string{"go", "test", "./..."}):
+		return nil
+	case len(words) == 2 && words[0] == "make":
+		if !regexp.MustCompile(`(?m)^` + words[1] + `:`).MatchString(read(t, "Makefile")) {
+			return fmt.Errorf("Makefile has no target %s", words[1])
+		}
+		return nil
+	case len(words) > 2 && slices.Equal(words[:2], []string{"docker", "compose"}):
+		_, err := os.Stat("docker-compose.yml")
+		return err
+	default:
+		return errors.New("this test does not know how to check it")
+	}
+}
+
+// The table says where an option goes; its type decides.
+func TestTheTableSaysWhereEachOptionGoes(t *testing.T) {
+	_, rest, _ := strings.Cut(read(t, "docs/API.md"), "| where | which |")
+	rest, _, _ = strings.Cut(rest, "\n\n")
+	said := map[string]string{}
+	for _, line := range strings.Split(rest, "\n") {
+		kind := "AcquireOption"
+		switch {
+		case strings.Contains(line, "not for sets"):
+			continue
+		case strings.Contains(line, "single acquisition too"):
+			kind = "LockOption"
+		}
+		for _, name := range regexp.MustCompile(`With\w+`).FindAllString(line, -1) {
+			said[name] = kind
+		}
+	}
+	seen := 0
+	for _, f := range sources(t, "*.go") {
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv != nil || !strings.HasPrefix(fn.Name.Name, "With") {
+				continue
+			}
+			seen++
+			want := fn.Type.Results.List[0].Type.(*ast.Ident).Name
+			got := said[fn.Name.Name]
+			if got == "" {
+				got = "Option"
+			}
+			if got != want {
+				t.Errorf("docs/API.md has %s where an %s stands; it is an %s", fn.Name.Name, got, want)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("got %d options; the search for them is broken", seen)
+	}
+}
+
+// Both lists of names, the page's and the package comment's, have every exported type,
+// and nothing that is not there.
+func TestTheListsOfNamesAreComplete(t *testing.T) {
+	types, names := exportedNames(t)
+	for page, pattern := range map[string]string{"doc.go": `\[([A-Z]\w*(?:\.[A-Z]\w*)?)\]`, "docs/API.md": "`([A-Z]\\w*(?:\\.[A-Z]\\w*)?)`"} {
+		text := read(t, page)
+		for _, name := range types {
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+				t.Errorf("%s does not name %s; want every exported type in it", page, name)
+			}
+		}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			if !names[m[1]] {
+				t.Errorf("%s names %s: got no such name", page, m[1])
+			}
+		}
+	}
+	if len(types) < 20 {
+		t.Errorf("got %d types; the search for them is broken", len(types))
+	}
+}
+
+// exportedNames are the package's exported types, and all its exported names: those of
+// methods with their types before them, and by themselves, as a list goes on.
+func exportedNames(t *testing.T) (types []string, names map[string]bool) {
+	t.Helper()
+	names = map[string]bool{}
+	for _, f := range sources(t, "*.go") {
+		for _, name := range exportedFunctions(f) {
+			typ, method, _ := strings.Cut(name, "_")
+			names[typ], names[method], names[typ+"."+method] = true, true, true
+		}
+		for _, d := range f.Decls {
+			decl, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, s := range decl.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					if s.Name.IsExported() {
+						types = append(types, s.Name.Name)
+						names[s.Name.Name] = true
+					}
+				case *ast.ValueSpec:
+					for _, n := range s.Names {
+						names[n.Name] = true
+					}
+				}
+			}
+		}
+	}
+	return types, names
+}
+
+// The index of docs/ has every page.
+func TestTheIndexNamesEveryPage(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, page := range glob(t, "docs/*.md") {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md does not link to %s", name)
+		}
+	}
+}
+
+// The sheet's numbers are the package's.
+func TestTheCheatSheetsNumbersAreThePackages(t *testing.T) {
+	text := read(t, "docs/CHEATSHEET.md")
+	for name, number := range map[string]string{
+		"WithTTL":         fmt.Sprintf("%.0f s", redlock.DefaultTTL.Seconds()),
+		"WithMaxTTL":      fmt.Sprintf("%.0f s", redlock.DefaultMaxTTL.Seconds()),
+		"WithNodeTimeout": fmt.Sprintf("%d ms", redlock.DefaultNodeTimeout.Milliseconds()),
+		"a name's length": fmt.Sprintf("%d,%03d bytes", redlock.MaxResourceLength/1000, redlock.MaxResourceLength%1000),
+	} {
+		if !regexp.MustCompile(`(?m)^\|.*` + name + `.* \| ` + number + ` \|$`).MatchString(text) {
+			t.Errorf("docs/CHEATSHEET.md: got no row of %s with %s", name, number)
+		}
+	}
+}
+
+func TestTheTableOfOptionsIsComplete(t *testing.T) {
+	var want []string
+	for _, f := range sources(t, "*.go") {
+		for _, name := range exportedFunctions(f) {
+			if strings.HasPrefix(name, "With") {
+				want = append(want, name)
+			}
+		}
+	}
+	rows := table(t, "option")
+	compareNames(t, rows, want)
+	for name, text := range map[string]string{
+		"WithTTL": redlock.DefaultTTL.String(), "WithMaxTTL": redlock.DefaultMaxTTL.String(),
+		"WithNodeTimeout": redlock.DefaultNodeTimeout.String(), "WithCloseTimeout": redlock.DefaultCloseTimeout.String(),
+		"WithDriftFactor": fmt.Sprint(redlock.DefaultDriftFactor),
+		"WithRetry":       redlock.DefaultRetryMin.String() + " to " + redlock.DefaultRetryMax.String(),
+	} {
+		if got := rows[name]; len(got) < 2 || got[1] != text {
+			t.Errorf("%s: got row %q; want the default %s", name, got, text)
+		}
+	}
+}
+
+func TestTheTableOfErrorsIsComplete(t *testing.T) {
+	var want []string
+	for _, f := range sources(t, "*.go") {
+		for _, d := range f.Decls {
+			vars, ok := d.(*ast.GenDecl)
+			if !ok || vars.Tok != token.VAR {
+				continue
+			}
+			for _, s := range vars.Specs {
+				for _, name := range s.(*ast.ValueSpec).Names {
+					if strings.HasPrefix(name.Name, "Err") {
+						want = append(want, name.Name)
+					}
+				}
+			}
+		}
+	}
+	compareNames(t, table(t, "error"), want)
+}
+
+// table reads the table of docs/API.md whose first heading is given: its rows, by
+// the Go name in their first cell.
+func table(t *testing.T, heading string) map[string][]string {
+	t.Helper()
+	_, rest, found := strings.Cut(read(t, "docs/API.md"), "| "+heading+" |")
+	if !found {
+		t.Fatalf("docs/API.md has no table of %ss", heading)
+	}
+	rest, _, _ = strings.Cut(rest, "\n\n")
+	rows := map[string][]string{}
+	for _, line := range strings.Split(strings.TrimSpace(rest), "\n")[2:] {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		name := regexp.MustCompile(`\w+`).FindString(cells[0])
+		if rows[name] != nil {
+			t.Errorf("%s has two rows", name)
+		}
+		rows[name] = cells
+	}
+	return rows
+}
+
+func compareNames(t *testing.T, rows map[string][]string, want []string) {
+	t.Helper()
+	if len(want) < 5 {
+		t.Errorf("got %d names; the search for them is broken", len(want))
+	}
+	for _, name := range want {
+		if rows[name] == nil {
+			t.Errorf("got no row for %s; want one", name)
+		}
+	}
+	for name := range rows {
+		if !slices.Contains(want, name) {
+			t.Errorf("got a row for %s; want none, there is no such thing", name)
+		}
+	}
+}
