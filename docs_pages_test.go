@@ -173,7 +173,7 @@ func TestTheTableSaysWhereEachOptionGoes(t *testing.T) {
 				got = "Option"
 			}
 			if got != want {
-				t.Errorf("docs/API.md has %s where an %s stands; it is an %s", fn.Name.Name, got, want)
+				t.Errorf("docs/API.md has %s where %s stands; its type is %s", fn.Name.Name, got, want)
 			}
 		}
 	}
