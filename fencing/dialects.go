@@ -2,7 +2,6 @@ package fencing
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"strings"
 )
@@ -32,7 +31,12 @@ type Dialect struct {
 	peek string
 	// open reports whether the transaction is there, where the database lets
 	// statements run on without it. nil: the database refuses them by itself.
-	open func(ctx context.Context, tx *sql.Tx) (bool, error)
+	open func(ctx context.Context, tx Tx) (bool, error)
+	// begunIn is open where nobody but the caller says that a transaction was begun:
+	// in a Tx that is no *sql.Tx. nil: the statement itself tells.
+	begunIn func(ctx context.Context, tx Tx) (bool, error)
+	// alone says that record and share do all there is to do: see SQL.Statement.
+	alone bool
 	// begun and same are the statements that tell whether a transaction is still
 	// the one that it was, where the session may have begun another: a savepoint
 	// and its release, which is an error without it. Empty: open is enough.
@@ -83,11 +87,13 @@ RETURNING {numbers}`,
 		peek:        `SELECT token FROM {table} WHERE resource = $1`,
 		faults:      faultsPostgreSQL,
 		columnFault: columnFaultPostgreSQL,
+		begunIn:     openSavepoint,
+		alone:       true,
 		marks: marks{
 			states:   true,
 			noTable:  []string{"42P01", "3F000"},
 			noColumn: []string{"42703"},
-			aborted:  []string{"25P02"},
+			aborted:  []string{"25P02", "25P01"}, // given up; never begun
 			retry:    []string{"40001", "40P01"},
 		},
 	}
@@ -120,6 +126,7 @@ RETURNING {numbers}`,
 		faults:      faultsSQLite,
 		columnFault: columnFaultSQLite,
 		open:        openSQLite,
+		begunIn:     openSQLite,
 		marks: marks{
 			noTable:  []string{"no such table"},
 			noColumn: []string{"no such column", "has no column named"},
@@ -138,6 +145,7 @@ RETURNING {numbers}`,
 // sees that, and a savepoint sees it where another transaction has begun.
 func MariaDB() Dialect {
 	d := mysqlFamily("MariaDB")
+	d.alone = true
 	d.record = `INSERT INTO {table} (resource, token)
 SELECT ?, ? FROM DUAL WHERE @@in_transaction = 1
 ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))
@@ -159,7 +167,7 @@ ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))`
 	d.share = `INSERT INTO {table} (resource, token, shared) VALUES (?, ?, ?)
 ` + shareMySQL
 	d.read = `SELECT {numbers} FROM {table} WHERE resource = ? FOR UPDATE`
-	d.open = openMySQL
+	d.open, d.begunIn = openSavepoint, openSavepoint
 	return d
 }
 
@@ -198,7 +206,7 @@ func mysqlFamily(name string) Dialect {
 // openSQLite asks for a second BEGIN, which only an open transaction refuses.
 // Some errors (OR ROLLBACK, a full disk) end a transaction behind the driver's
 // back, and what follows would commit by itself, statement by statement.
-func openSQLite(ctx context.Context, tx *sql.Tx) (bool, error) {
+func openSQLite(ctx context.Context, tx Tx) (bool, error) {
 	_, err := tx.ExecContext(ctx, "BEGIN")
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "ROLLBACK")
@@ -210,10 +218,10 @@ func openSQLite(ctx context.Context, tx *sql.Tx) (bool, error) {
 	return false, err
 }
 
-// openMySQL sets a savepoint and releases it: without a transaction the
-// savepoint is gone as soon as it is set, and the release is error 1305. Its name
-// is not that of begun, which it would replace.
-func openMySQL(ctx context.Context, tx *sql.Tx) (bool, error) {
+// openSavepoint sets a savepoint and releases it. Without a transaction MySQL's is
+// gone as soon as it is set, and the release is error 1305; PostgreSQL refuses to
+// set it, with 25P01. Its name is not that of begun, which it would replace.
+func openSavepoint(ctx context.Context, tx Tx) (bool, error) {
 	for _, statement := range []string{"SAVEPOINT redlock_fencing", "RELEASE SAVEPOINT redlock_fencing"} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return false, err

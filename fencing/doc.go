@@ -8,7 +8,8 @@
 // [Seen.Accept], and keep the token in the same atomic unit as the write:
 //
 //   - [Memory]: one process; the reference.
-//   - [SQL]: in the caller's transaction, on PostgreSQL, SQLite, MySQL, MariaDB.
+//   - [SQL]: in the caller's transaction, on PostgreSQL, SQLite, MySQL, MariaDB:
+//     one of database/sql or of what is made over it ([Tx]), or pgx ([Statement]).
 //   - [Redis]: in one script with the write.
 //   - [RequireToken], [GuardRequests], [Transport]: across net/http.
 //   - [NewContext], [FromContext]: the token's way through a program's calls.

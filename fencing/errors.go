@@ -45,6 +45,12 @@ var (
 	// returns it also after its function has written, if the transaction ended
 	// before the commit: see there for what is committed then.
 	ErrTxAborted = errors.New("transaction is already aborted")
+	// ErrNoTx is returned for what is no transaction: a pool of connections commits
+	// each statement by itself, so the token would be kept without the write.
+	ErrNoTx = errors.New("not a transaction")
+	// ErrManyStatements is returned by SQL.Statement for a dialect whose check is
+	// more than one statement: MySQL and SQLite. SQL.Check speaks them.
+	ErrManyStatements = errors.New("the check is more than one statement")
 	// ErrHeader is returned for a Fencing-Token header that is not a token, and
 	// for a Fencing-Token-Kind header that is no kind.
 	ErrHeader = errors.New("malformed " + Header + " header")

@@ -2,6 +2,7 @@ package fencing_test
 
 import (
 	"context"
+	dbsql "database/sql"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,10 +42,16 @@ func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
 	_, corrupt := fencing.ParseSeen("x")
 	_, tooLarge := fencing.ParseHeader(http.Header{fencing.Header: {"9007199254740992"}})
 	_, noDialect := fencing.NewSQL(fencing.Dialect{})
+	mysql, err := fencing.NewSQL(fencing.MySQL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, many := mysql.Statement(ctx, "7", 43)
 	sent := &http.Request{Header: http.Header{fencing.Header: {"41"}}}
 	for what, err := range map[string]error{
 		"stale": write(ctx, "7", 41), "no name": write(ctx, "", 1), "zero": write(ctx, "7", 0), "out of range": write(ctx, "7", redlock.MaxToken+1),
 		"ctx is done": write(over, "7", 43), "no transaction": sql.Check(ctx, nil, "7", 43), "no dialect": noDialect,
+		"a pool": sql.Check(ctx, new(dbsql.DB), "7", 43), "many statements": many,
 		"backwards": backwards, "no token": none, "no header": missing, "malformed": malformed, "repeated": repeated, "too large": tooLarge,
 		"no kind": noKind, "two kinds": twoKinds, "not shared": exclusive, "of the other kind": sharer, "corrupt": corrupt,
 		"refused by a server": fencing.ResponseError(&http.Response{StatusCode: fencing.StatusStale, Header: http.Header{fencing.HighestHeader: {"42"}}, Request: sent}, "7"),

@@ -72,13 +72,12 @@ func (g *SQL) numbers() string {
 // row is what {numbers} of a row hold.
 type row struct{ token, shared, beforeShared int64 }
 
-// scan reads {numbers}.
-func (g *SQL) scan(result *sql.Row) (row, error) {
-	var r row
+// fields are where {numbers} of a row are read into.
+func (g *SQL) fields(r *row) []any {
 	if !g.shared {
-		return r, result.Scan(&r.token)
+		return []any{&r.token}
 	}
-	return r, result.Scan(&r.token, &r.shared, &r.beforeShared)
+	return []any{&r.token, &r.shared, &r.beforeShared}
 }
 
 // seen is what the row says.

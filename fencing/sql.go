@@ -100,25 +100,28 @@ func (g *SQL) named(statement string) string {
 // Call it first in the transaction: before what is read, so that nothing can
 // change between the reading and the writing. It blocks while another
 // transaction that has checked the same resource is open, until ctx is done or
-// the database gives up. It costs one statement (MySQL: four). What ends the
-// transaction after it, Check cannot know: on MariaDB, MySQL and SQLite a second
-// Check as the last statement before Commit returns ErrTxAborted then, unless
-// another transaction has begun in the same session.
+// the database gives up. It costs one statement (MySQL: four; PostgreSQL, if tx is
+// no *sql.Tx itself: three). What ends the transaction after it, Check cannot
+// know: on MariaDB, MySQL and SQLite a second Check as the last statement before
+// Commit returns ErrTxAborted then, unless another transaction has begun in the
+// same session.
 //
 // It returns what Seen.Accept returns; ErrResource for a name longer than
-// MaxResourceLen or not valid text; ErrShared; ErrNoTable; ErrBadTable for a table
-// without the columns of shared tokens; ErrTxAborted for a transaction that has
-// ended, or that the database has given up. The last three wrap the driver's
+// MaxResourceLen or not valid text; ErrShared; ErrNoTx for a tx whose type may be a
+// pool of connections (see Tx); ErrNoTable; ErrBadTable for a table without the
+// columns of shared tokens; ErrTxAborted for a transaction that has ended, that was
+// never begun, or that the database has given up. The last three wrap the driver's
 // error as well. Every other error is the driver's, untouched: those for which
-// Retryable is true call for a new transaction with the same token.
-func (g *SQL) Check(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) error {
-	if tx == nil {
-		return fmt.Errorf("fencing: check %q: %w: it is nil", resource, ErrTxAborted)
+// Retryable is true call for a new transaction with the same token, as Retry makes
+// them.
+func (g *SQL) Check(ctx context.Context, tx Tx, resource string, token redlock.Token) error {
+	if err := usable(resource, tx); err != nil {
+		return err
 	}
 	if err := g.valid(ctx, resource, token); err != nil {
 		return err
 	}
-	if err := g.open(ctx, tx); err != nil {
+	if err := g.begunIn(ctx, tx); err != nil {
 		return g.classed(resource, err)
 	}
 	return g.show(ctx, tx, resource, token)
@@ -133,7 +136,7 @@ func (g *SQL) Check(ctx context.Context, tx *sql.Tx, resource string, token redl
 // It returns what Check returns, or write's error, or that of begin or commit;
 // all of these untouched. After an error from commit other than those for which
 // Retryable is true, the write may or may not have happened; under the same
-// token it may be tried again.
+// token it may be tried again. Write makes one attempt: see Retry for more.
 //
 // ErrTxAborted after write has returned nil says that the transaction ended in
 // the middle: a statement committed by itself (MariaDB, MySQL: DDL, TRUNCATE,
@@ -193,16 +196,7 @@ func (g *SQL) Retryable(err error) bool {
 }
 
 // open returns sql.ErrTxDone, or the driver's error, unless tx is there.
-func (g *SQL) open(ctx context.Context, tx *sql.Tx) error {
-	if g.dialect.open == nil {
-		return nil
-	}
-	open, err := g.dialect.open(ctx, tx)
-	if err == nil && !open {
-		return sql.ErrTxDone
-	}
-	return err
-}
+func (g *SQL) open(ctx context.Context, tx Tx) error { return asked(ctx, tx, g.dialect.open) }
 
 // begun marks a transaction that was just begun, for same.
 func (g *SQL) begun(ctx context.Context, tx *sql.Tx) error {
@@ -224,7 +218,7 @@ func (g *SQL) same(ctx context.Context, tx *sql.Tx) error {
 }
 
 // show puts token to the guard in tx, which is open.
-func (g *SQL) show(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token) error {
+func (g *SQL) show(ctx context.Context, tx Tx, resource string, token redlock.Token) error {
 	shared := IsShared(ctx, resource, token)
 	seen, err := g.raise(ctx, tx, resource, token, shared)
 	if err != nil {
@@ -235,19 +229,29 @@ func (g *SQL) show(ctx context.Context, tx *sql.Tx, resource string, token redlo
 }
 
 // raise raises the row in tx, if token is accepted, and returns what it then holds.
-func (g *SQL) raise(ctx context.Context, tx *sql.Tx, resource string, token redlock.Token, shared bool) (Seen, error) {
-	number := int64(token) //nolint:gosec // at most 2^53-1, by valid
-	statement, args := g.record, []any{resource, number}
-	if shared {
-		statement, args = g.share, append(args, number)
-	}
+func (g *SQL) raise(ctx context.Context, tx Tx, resource string, token redlock.Token, shared bool) (Seen, error) {
+	statement, args := g.raising(resource, token, shared)
 	if g.read != "" {
 		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 			return Seen{}, err
 		}
 		statement, args = g.read, args[:1]
 	}
-	r, err := g.scan(tx.QueryRowContext(ctx, statement, args...))
+	var r row
+	return g.held(&r, oneRow(ctx, tx, statement, args, g.fields(&r)))
+}
+
+// raising is the statement that raises the row, with its arguments.
+func (g *SQL) raising(resource string, token redlock.Token, shared bool) (statement string, args []any) {
+	number := int64(token) //nolint:gosec // at most 2^53-1, by valid
+	if shared {
+		return g.share, []any{resource, number, number}
+	}
+	return g.record, []any{resource, number}
+}
+
+// held is what a row that was read holds, or why none was.
+func (g *SQL) held(r *row, err error) (Seen, error) {
 	if errors.Is(err, sql.ErrNoRows) { // the statement's own condition: no transaction
 		return Seen{}, sql.ErrTxDone
 	}
