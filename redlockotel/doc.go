@@ -23,6 +23,9 @@
 //
 //	redlock.lock.held           updowncounter, {lock}
 //	redlock.acquire.active      updowncounter, {call}    calls that want a lock now
+//	redlock.acquire.calls       counter, {call}          calls that returned; redlock.acquire.result
+//	redlock.hold.ends           counter, {lock}          holds that ended; redlock.hold.end
+//	redlock.release.calls       counter, {release}       redlock.release.confirmed
 //	redlock.attempt.second_rounds counter, {attempt}     attempts that took a second round trip
 //	redlock.node.up             gauge, 1                 1, or 0 while the node is down, abstains or refuses writes; redlock.node.name
 //	redlock.node.votes          counter, {vote}          redlock.node.name, redlock.vote
@@ -30,6 +33,10 @@
 //	redlock.node.errors         counter, {call}          round trips that failed; redlock.node.name
 //	redlock.node.time           counter, s               spent in round trips; redlock.node.name
 //	redlock.event.dropped       counter, {event}         events that no observer was told
+//
+// The counters that are read from Stats show each of their points from the start,
+// with 0; those made from events show a point with its first event. Alarms use the
+// former. docs/OBSERVING.md has them, in the names that Prometheus gets.
 //
 // Spans, under the span of the context that the lock was acquired with:
 // redlock.acquire, redlock.extend (calls of Extend, not renewals), redlock.hold

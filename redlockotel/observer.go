@@ -65,7 +65,12 @@ func New(opts ...Option) (*Observer, error) {
 	if s.meters == nil || s.tracers == nil {
 		return nil, errors.New("redlockotel: a provider is nil")
 	}
-	o := &Observer{meter: s.meters.Meter(scope), tracer: s.tracers.Tracer(scope), resources: s.resources}
+	v := version()
+	o := &Observer{
+		meter:     s.meters.Meter(scope, metric.WithInstrumentationVersion(v)),
+		tracer:    s.tracers.Tracer(scope, trace.WithInstrumentationVersion(v)),
+		resources: s.resources,
+	}
 	if err := o.instruments.make(o.meter); err != nil {
 		return nil, fmt.Errorf("redlockotel: %w", err)
 	}

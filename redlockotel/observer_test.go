@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -142,15 +143,27 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		unit   string
 		points []string
 	}{
-		"redlock.acquire.duration":      {"s", []string{"error.type=not_acquired: 1", "redlock.turn=first: 2"}},
-		"redlock.acquire.wait":          {"s", []string{"redlock.turn=first: 2"}},
-		"redlock.hold.duration":         {"s", []string{"redlock.hold.end=gone: 1", "redlock.hold.end=released: 1"}},
-		"redlock.hold.remaining":        {"s", []string{"redlock.hold.end=released: 1"}},
-		"redlock.extend.duration":       {"s", []string{"redlock.extend.renewal=false: 1"}},
-		"redlock.release.duration":      {"s", []string{": 1"}},
-		"redlock.lock.losses":           {"{lock}", []string{"error.type=gone: 1"}},
-		"redlock.lock.held":             {"{lock}", []string{"redlock.cluster=test: 0"}},
-		"redlock.acquire.active":        {"{call}", []string{"redlock.cluster=test: 0"}},
+		"redlock.acquire.duration": {"s", []string{"error.type=not_acquired: 1", "redlock.turn=first: 2"}},
+		"redlock.acquire.wait":     {"s", []string{"redlock.turn=first: 2"}},
+		"redlock.hold.duration":    {"s", []string{"redlock.hold.end=gone: 1", "redlock.hold.end=released: 1"}},
+		"redlock.hold.remaining":   {"s", []string{"redlock.hold.end=released: 1"}},
+		"redlock.extend.duration":  {"s", []string{"redlock.extend.renewal=false: 1"}},
+		"redlock.release.duration": {"s", []string{": 1"}},
+		"redlock.lock.losses":      {"{lock}", []string{"error.type=gone: 1"}},
+		"redlock.lock.held":        {"{lock}", []string{"redlock.cluster=test: 0"}},
+		"redlock.acquire.active":   {"{call}", []string{"redlock.cluster=test: 0"}},
+		"redlock.acquire.calls": {"{call}", []string{
+			"redlock.acquire.result=acquired,redlock.cluster=test: 2", "redlock.acquire.result=cancelled,redlock.cluster=test: 0",
+			"redlock.acquire.result=misconfigured,redlock.cluster=test: 0", "redlock.acquire.result=no_quorum,redlock.cluster=test: 0",
+			"redlock.acquire.result=not_acquired,redlock.cluster=test: 1", "redlock.acquire.result=reentered,redlock.cluster=test: 0",
+		}},
+		"redlock.hold.ends": {"{lock}", []string{
+			"redlock.cluster=test,redlock.hold.end=clock_stepped: 0", "redlock.cluster=test,redlock.hold.end=gone: 1", "redlock.cluster=test,redlock.hold.end=lapsed: 0",
+			"redlock.cluster=test,redlock.hold.end=max_hold: 0", "redlock.cluster=test,redlock.hold.end=released: 1",
+		}},
+		"redlock.release.calls": {"{release}", []string{
+			"redlock.cluster=test,redlock.release.confirmed=false: 0", "redlock.cluster=test,redlock.release.confirmed=true: 1",
+		}},
 		"redlock.event.dropped":         {"{event}", []string{"redlock.cluster=test: 0"}},
 		"redlock.attempt.second_rounds": {"{attempt}", nil},
 		"redlock.node.up": {"1", []string{
@@ -204,6 +217,25 @@ func TestTheDocListsEveryMetric(t *testing.T) {
 	}
 	if want := strings.Count(string(page), "\tredlock."); len(names) != want {
 		t.Errorf("got %d metrics; want the %d that doc.go lists", len(names), want)
+	}
+}
+
+func TestTheScopeOfMetricsAndSpansHasAVersion(t *testing.T) {
+	r := newRig(t)
+	r.play(t.Context(), t)
+	var all metricdata.ResourceMetrics
+	if err := r.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all.ScopeMetrics) != 1 {
+		t.Fatalf("got %d scopes; want one", len(all.ScopeMetrics))
+	}
+	const name = "github.com/quorumkit/redlock/redlockotel"
+	scopes := []instrumentation.Scope{all.ScopeMetrics[0].Scope, r.recorder.Ended()[0].InstrumentationScope()}
+	for _, s := range scopes {
+		if s.Name != name || s.Version == "" {
+			t.Errorf("got %q, version %q; want %q and a version", s.Name, s.Version, name)
+		}
 	}
 }
 

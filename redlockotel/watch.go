@@ -13,11 +13,12 @@ import (
 
 // gauges are what is read from Stats.
 type gauges struct {
-	held, active           metric.Int64ObservableUpDownCounter
-	second, votes          metric.Int64ObservableCounter
-	calls, errors, dropped metric.Int64ObservableCounter
-	up                     metric.Int64ObservableGauge
-	time                   metric.Float64ObservableCounter
+	held, active             metric.Int64ObservableUpDownCounter
+	acquires, ends, releases metric.Int64ObservableCounter
+	second, votes            metric.Int64ObservableCounter
+	calls, errors, dropped   metric.Int64ObservableCounter
+	up                       metric.Int64ObservableGauge
+	time                     metric.Float64ObservableCounter
 }
 
 // Watch has the Locker's Stats read whenever metrics are collected, until stop is
@@ -58,6 +59,9 @@ func (g *gauges) make(m metric.Meter) ([]metric.Observable, error) {
 	}
 	g.held = level("redlock.lock.held", "{lock}", "Locks that are held.")
 	g.active = level("redlock.acquire.active", "{call}", "Calls that want a lock.")
+	g.acquires = counter("redlock.acquire.calls", "{call}", "Calls that wanted a lock, by result.")
+	g.ends = counter("redlock.hold.ends", "{lock}", "Holds that ended, by what ended them.")
+	g.releases = counter("redlock.release.calls", "{release}", "Releases, by whether a quorum confirmed.")
 	g.second = counter("redlock.attempt.second_rounds", "{attempt}", "Attempts that took a second round trip, for the token.")
 	g.votes = counter("redlock.node.votes", "{vote}", "What the node had answered when an attempt was decided.")
 	g.calls = counter("redlock.node.calls", "{call}", "Round trips to the node.")
@@ -68,41 +72,80 @@ func (g *gauges) make(m metric.Meter) ([]metric.Observable, error) {
 	note(err)
 	g.time, err = m.Float64ObservableCounter("redlock.node.time", metric.WithUnit("s"), metric.WithDescription("Time spent in round trips to the node."))
 	note(err)
-	return []metric.Observable{g.held, g.active, g.second, g.votes, g.calls, g.errors, g.dropped, g.up, g.time}, errors.Join(errs...)
+	return []metric.Observable{g.held, g.active, g.acquires, g.ends, g.releases, g.second, g.votes, g.calls, g.errors, g.dropped, g.up, g.time}, errors.Join(errs...)
+}
+
+// labels adds those of one point to those of the Locker.
+type labels func(more ...attribute.KeyValue) metric.ObserveOption
+
+// part is one point of a counter that a label divides.
+type part struct {
+	is string
+	n  uint64
 }
 
 // read reports one snapshot.
 func (g *gauges) read(to metric.Observer, s redlock.Stats, attrs []attribute.KeyValue) {
-	with := func(more ...attribute.KeyValue) metric.ObserveOption {
+	with := labels(func(more ...attribute.KeyValue) metric.ObserveOption {
 		return metric.WithAttributes(append(append([]attribute.KeyValue(nil), attrs...), more...)...)
+	})
+	g.readCalls(to, &s, with)
+	for i := range s.Nodes {
+		g.readNode(to, &s.Nodes[i], with)
 	}
+}
+
+// readCalls reports what was asked of the Locker, and what became of it. Each part is
+// there from the start, with 0: an increase over time misses the first of a point
+// that appears with it.
+func (g *gauges) readCalls(to metric.Observer, s *redlock.Stats, with labels) {
 	to.ObserveInt64(g.held, int64(s.Held), with())
 	to.ObserveInt64(g.active, int64(s.Acquiring), with())
 	to.ObserveInt64(g.second, count(s.SecondRounds), with())
 	to.ObserveInt64(g.dropped, count(s.EventsDropped), with())
-	for _, n := range s.Nodes {
-		name := attribute.String("redlock.node.name", n.Name)
-		up := int64(1)
-		if n.Down || n.Abstains || n.Refuses {
-			up = 0
-		}
-		to.ObserveInt64(g.up, up, with(name))
-		to.ObserveInt64(g.calls, count(n.Calls), with(name))
-		to.ObserveInt64(g.errors, count(n.Errors), with(name))
-		to.ObserveFloat64(g.time, n.Time.Seconds(), with(name))
-		for _, v := range []struct {
-			vote string
-			n    uint64
-		}{
-			{"granted", n.Granted},
-			{"taken", n.Taken},
-			{"abstained", n.Abstained},
-			{"unknown", n.Unknown},
-			{"failed", n.Failed},
-			{"late", n.Late},
-		} {
-			to.ObserveInt64(g.votes, count(v.n), with(name, attribute.String("redlock.vote", v.vote)))
-		}
+	for _, p := range []part{
+		{"acquired", s.Acquired},
+		{"reentered", s.Reentered},
+		{"not_acquired", s.NotAcquired},
+		{"no_quorum", s.NoQuorum},
+		{"misconfigured", s.Misconfigured},
+		{"cancelled", s.Cancelled},
+	} {
+		to.ObserveInt64(g.acquires, count(p.n), with(attribute.String("redlock.acquire.result", p.is)))
+	}
+	for _, p := range []part{
+		{"released", s.Released - s.MaxHeld},
+		{"max_hold", s.MaxHeld},
+		{"lapsed", s.Lapsed},
+		{"gone", s.Gone},
+		{"clock_stepped", s.ClockStepped},
+	} {
+		to.ObserveInt64(g.ends, count(p.n), with(attribute.String("redlock.hold.end", p.is)))
+	}
+	to.ObserveInt64(g.releases, count(s.Confirmed), with(attribute.Bool("redlock.release.confirmed", true)))
+	to.ObserveInt64(g.releases, count(s.Unconfirmed), with(attribute.Bool("redlock.release.confirmed", false)))
+}
+
+// readNode reports what is known of one node.
+func (g *gauges) readNode(to metric.Observer, n *redlock.NodeStats, with labels) {
+	name := attribute.String("redlock.node.name", n.Name)
+	up := int64(1)
+	if n.Down || n.Abstains || n.Refuses {
+		up = 0
+	}
+	to.ObserveInt64(g.up, up, with(name))
+	to.ObserveInt64(g.calls, count(n.Calls), with(name))
+	to.ObserveInt64(g.errors, count(n.Errors), with(name))
+	to.ObserveFloat64(g.time, n.Time.Seconds(), with(name))
+	for _, p := range []part{
+		{"granted", n.Granted},
+		{"taken", n.Taken},
+		{"abstained", n.Abstained},
+		{"unknown", n.Unknown},
+		{"failed", n.Failed},
+		{"late", n.Late},
+	} {
+		to.ObserveInt64(g.votes, count(p.n), with(name, attribute.String("redlock.vote", p.is)))
 	}
 }
 
