@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumkit/redlock/chaos"
 )
@@ -65,10 +66,31 @@ func TestComposeTakesItsImageFromAVariable(t *testing.T) {
 	}
 }
 
-func TestComposeNeverRestartsANodeByItself(t *testing.T) {
+// A node that restarted does not vote for MaxTTL, so nobody has to look at it first:
+// TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond. One that an operator
+// stopped must stay stopped: a node that is retired, for one.
+func TestComposeRestartsANodeUnlessItWasStopped(t *testing.T) {
 	for name, s := range composeServices(t) {
-		if got := s["restart"]; got != "no" {
-			t.Errorf(`%s: got restart %v; want "no"`, name, got)
+		if got := s["restart"]; got != "unless-stopped" {
+			t.Errorf("%s: got restart %v; want unless-stopped", name, got)
+		}
+	}
+}
+
+// Each check is a process in the container.
+func TestComposeAsksOftenAtTheStartOnly(t *testing.T) {
+	for name, s := range composeServices(t) {
+		check := composeChild(t, s, "healthcheck")
+		long := func(key string) time.Duration {
+			text, _ := check[key].(string)
+			d, err := time.ParseDuration(text)
+			if err != nil {
+				t.Errorf("%s: got %s %q; want a duration", name, key, text)
+			}
+			return d
+		}
+		if interval, start, period := long("interval"), long("start_interval"), long("start_period"); interval < 10*time.Second || start > 2*time.Second || period < interval {
+			t.Errorf("%s: got a check every %v, and every %v for the first %v; want 10s or more, and 2s or less for no less than that", name, interval, start, period)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quietredis"
 	"github.com/quorumkit/redlock/internal/search"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -21,6 +22,7 @@ import (
 // TestMain lets more tests run side by side than there are cores: those that do are
 // over real servers, and wait most of the time. Under the race detector they compute.
 func TestMain(m *testing.M) {
+	quietredis.On()
 	flag.Parse()
 	if !search.UnderRace {
 		_ = flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))

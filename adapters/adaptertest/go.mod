@@ -1,6 +1,6 @@
 module github.com/quorumkit/redlock/adapters/adaptertest
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/caddyserver/certmagic v0.25.6

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/quietredis"
 )
 
 const (
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		act(what, os.Args[1:])
 		return
 	}
+	quietredis.On()
 	flag.Parse()
 	// Most tests wait most of the time, for leases and renewals.
 	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
