@@ -37,12 +37,15 @@ The names begin with "redlock-bench/", after the prefix, and are released, or la
 the lease. The load is real: leave out busy production nodes.`,
 		define: func(fs *flag.FlagSet) action {
 			m := &measurement{}
-			fs.DurationVar(&m.duration, "duration", 5*time.Second, "how long to measure, a `DURATION`")
+			durationFlag(fs, &m.duration, "duration", 5*time.Second, "how long to measure, a `DURATION`")
 			fs.IntVar(&m.workers, "workers", 8, "this `NUMBER` takes and releases at the same time")
-			fs.DurationVar(&m.ttl, "ttl", redlock.DefaultTTL, "the lease, a `DURATION`")
+			durationFlag(fs, &m.ttl, "ttl", redlock.DefaultTTL, "the lease, a `DURATION`")
 			fs.StringVar(&m.stall, "stall-node", "", "measure again with the node of this `ADDR` hanging")
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := exactly(0, args, "no arguments"); err != nil {
+					return err
+				}
+				if err := positive("--ttl", m.ttl); err != nil {
 					return err
 				}
 				if m.duration <= 0 || m.workers < 1 {
@@ -177,27 +180,34 @@ func percentilesOf(d []time.Duration) percentiles {
 
 func (a *app) showPhases(phases []phaseShows) error {
 	p := a.newPage()
-	rows := [][]cell{row("NODES", "LOCKS", "PER SECOND", "FAILED", "ACQUIRE P50", "P90", "P99", "MAX", "RELEASE P50", "P90", "P99", "MAX")}
-	for _, s := range phases {
-		if a.connection.json {
+	if a.connection.json {
+		for _, s := range phases {
 			p.WriteString(jsonLine(s))
-			continue
 		}
-		r := row(s.Nodes, strconv.Itoa(s.Locks), strconv.FormatFloat(s.PerSec, 'f', 0, 64), strconv.Itoa(s.Failed))
-		for _, q := range []percentiles{s.Acquire, s.Release} {
-			for _, us := range []int64{q.P50, q.P90, q.P99, q.Max} {
-				r = append(r, cell{text: time.Duration(us * int64(time.Microsecond)).String()})
-			}
-		}
-		rows = append(rows, r)
+		return a.flush(p)
 	}
-	if !a.connection.json {
-		p.table(rows)
-	}
+	counts := [][]cell{row("NODES", "LOCKS", "PER SECOND", "FAILED")}
+	times := [][]cell{row("NODES", "CALL", "P50", "P90", "P99", "MAX")}
 	for _, s := range phases {
-		if s.Error != "" && !a.connection.json {
-			p.printf("the first failure (%s): %s\n", s.Nodes, s.Error)
+		counts = append(counts, row(s.Nodes, strconv.Itoa(s.Locks), strconv.FormatFloat(s.PerSec, 'f', 0, 64), strconv.Itoa(s.Failed)))
+		times = append(times, s.Acquire.row(s.Nodes, "acquire"), s.Release.row(s.Nodes, "release"))
+	}
+	p.table(counts)
+	p.WriteByte('\n')
+	p.table(times)
+	for _, s := range phases {
+		if s.Error != "" {
+			p.WriteString(note(fmt.Sprintf("the first failure (%s): %s", s.Nodes, s.Error)))
 		}
 	}
 	return a.flush(p)
+}
+
+// row is one call's percentiles in the table.
+func (q percentiles) row(nodes, call string) []cell {
+	r := row(nodes, call)
+	for _, us := range []int64{q.P50, q.P90, q.P99, q.Max} {
+		r = append(r, cell{text: time.Duration(us * int64(time.Microsecond)).String()})
+	}
+	return r
 }

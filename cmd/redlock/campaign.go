@@ -115,7 +115,15 @@ func (c *candidate) reign(r *reign) (again bool, err error) {
 	s := newSupervisor(c.app, c.execution, r.lock, c.events)
 	err = s.run()
 	lost := s.early || s.child == nil && exitCode(err) == exitLost
-	return lost && !s.dismissed, err
+	again = lost && !s.dismissed
+	c.app.ending.after(s.ended)
+	if again { // one that ends lead is told by who knows its status
+		code := exitCode(err)
+		s.ended.Status = &code
+		c.events.tell(s.ended)
+		c.app.ending.after(event{Event: "ended", Key: c.execution.keys[0]})
+	}
+	return again, err
 }
 
 func (c *candidate) tellWaiting(message string) {

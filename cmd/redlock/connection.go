@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -40,8 +38,8 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.nodesFile, "nodes-file", c.nodesFile, "the masters, one a line, from `FILE`: passwords stay out of ps")
 	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
-	fs.DurationVar(&c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
-	fs.DurationVar(&c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, until: redlock nodes lower")
+	durationFlag(fs, &c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
+	durationFlag(fs, &c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, until: redlock nodes lower")
 	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit;\nit becomes the cluster's, for all clients and for good")
 	fs.BoolVar(&c.json, "json", c.json, "print JSON, one value a line")
 	c.certificates.define(fs)
@@ -66,27 +64,6 @@ func (c *connection) urls(getenv func(string) string) ([]string, error) {
 		return nil, configuration("no nodes given: use --nodes, --nodes-file or %s", nodesVariable)
 	}
 	return urls, nil
-}
-
-// readNodes reads a file of nodes: one a line, "#" begins a comment.
-func readNodes(path string) (string, error) {
-	f, err := os.Open(path) //nolint:gosec // the user's own file is the point
-	if err != nil {
-		return "", configuration("--nodes-file: %w", err)
-	}
-	defer f.Close()
-	var lines []string
-	in := bufio.NewScanner(f)
-	for in.Scan() {
-		// A password may hold a "#", so only one at the beginning is a comment.
-		if line := strings.TrimSpace(in.Text()); !strings.HasPrefix(line, "#") {
-			lines = append(lines, line)
-		}
-	}
-	if err := in.Err(); err != nil {
-		return "", configuration("--nodes-file: %w", err)
-	}
-	return strings.Join(lines, ","), nil
 }
 
 // split takes a list apart at commas and blanks.
@@ -116,6 +93,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	if err != nil {
 		return nil, err
 	}
+	a.warnOfReaders(urls)
 	config, err := c.certificates.config()
 	if err != nil {
 		return nil, err
@@ -177,11 +155,11 @@ func (c *connection) timeout() time.Duration {
 // command.
 func (s *session) observe(e redlock.Event) {
 	if e.Kind == redlock.MaxTTLRaised {
-		s.raises.Do(func() { s.warn("warning: --max-ttl: " + redact(e.Err.Error())) })
+		s.raises.Do(func() { s.warn("warning: --max-ttl: " + worded(e.Err.Error())) })
 		return
 	}
 	if e.Kind == redlock.StrictRecoverySet {
-		s.binds.Do(func() { s.warn("warning: --strict-recovery: " + redact(e.Err.Error())) })
+		s.binds.Do(func() { s.warn("warning: --strict-recovery: " + worded(e.Err.Error())) })
 		return
 	}
 	if e.Kind != redlock.NodeAbstains && e.Kind != redlock.NodeVotes {
@@ -213,7 +191,7 @@ func (a *app) withSession(ctx context.Context, do func(context.Context, *session
 	err, end := do(ctx, s), s.close() //nolint:contextcheck // Close is bounded by itself
 	if end != nil && !errors.Is(end, redlock.ErrNoQuorum) {
 		// The name is free: what one node keeps for a lease is no failure of the command.
-		a.complain(redact(end.Error()))
+		a.complain(worded(end.Error()))
 		end = nil
 	}
 	return errors.Join(err, end)

@@ -15,6 +15,7 @@ type command struct {
 	summary  string // one line, for the list
 	about    string // the help page
 	verbatim bool   // flags end at the first argument: what follows is another's
+	locks    bool   // it takes a lock, and tells its end as an event
 	define   func(*flag.FlagSet) action
 }
 
@@ -27,20 +28,19 @@ func commands() []command {
 		execCommand(), leadCommand(), holdCommand(), statusCommand(), observeCommand(),
 		nodesCommand(), joinCommand(), admitCommand(), retireCommand(), lowerCommand(),
 		doctorCommand(), revokeCommand(), releaseCommand(), benchCommand(),
-		labCommand(), renderCommand(), exploreCommand(),
+		labCommand(), renderCommand(), exploreCommand(), versionCommand(),
 	}
 }
 
 // runCommand runs one command and returns the exit status.
 func runCommand(ctx context.Context, a *app, args []string) int {
 	err := dispatch(ctx, a, args)
-	if err == nil {
-		return exitOK
+	code, message := exitCode(err), ""
+	if err != nil {
+		message = worded(err.Error())
 	}
-	if message := redact(err.Error()); message != "" {
-		a.complain(message)
-	}
-	return exitCode(err)
+	a.tellEnd(code, message)
+	return code
 }
 
 // dispatch finds the command and runs it. Flags that all commands have may stand
@@ -53,7 +53,7 @@ func dispatch(ctx context.Context, a *app, args []string) error {
 		return help(a, args)
 	}
 	if err != nil {
-		return usage("%w; see: redlock help", err)
+		return usage("%s; see: redlock help", flagFault(err))
 	}
 	if len(args) == 0 {
 		return usage("which command? see: redlock help")
@@ -61,6 +61,9 @@ func dispatch(ctx context.Context, a *app, args []string) error {
 	c, rest := find(args)
 	if c == nil {
 		return usage("there is no command %q; see: redlock help", args[0])
+	}
+	if c.locks {
+		a.ending = newEnding()
 	}
 	fs := flags(c.name)
 	run := c.define(fs)
@@ -70,7 +73,7 @@ func dispatch(ctx context.Context, a *app, args []string) error {
 		return explain(a, *c)
 	}
 	if err != nil {
-		return usage("%s: %w; see: redlock help %s", c.name, err, c.name)
+		return usage("%s: %s; see: redlock help %s", c.name, flagFault(err), c.name)
 	}
 	return run(ctx, a, positional)
 }

@@ -30,9 +30,12 @@ within a millisecond. Nothing of it stays, and no lock is delayed by it.
 Exit status: 0 nothing above an info, 1 a warning, 2 an error, 3 something could not be
 looked at (and nothing worse was found), 69 no node answered.`,
 		define: func(fs *flag.FlagSet) action {
-			ttl := fs.Duration("ttl", redlock.DefaultTTL, "the lease that your programs use, a `DURATION`")
+			ttl := newDuration(fs, "ttl", redlock.DefaultTTL, "the lease that your programs use, a `DURATION`")
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := exactly(0, args, "no arguments"); err != nil {
+					return err
+				}
+				if err := positive("--ttl", *ttl); err != nil {
 					return err
 				}
 				return a.withSession(ctx, a.doctor, redlock.WithTTL(*ttl))
@@ -96,7 +99,7 @@ func reportOf(r redlock.Report) reportShows {
 		out.Worst = w.String()
 	}
 	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, findingShows{f.Severity.String(), f.Code, f.Name, redact(f.What), f.Why, f.Remedy})
+		out.Findings = append(out.Findings, findingShows{f.Severity.String(), f.Code, f.Name, redact(f.What), advice(f.Why), advice(f.Remedy)})
 	}
 	return out
 }
@@ -125,7 +128,7 @@ func (a *app) showReport(r redlock.Report) error {
 	p.table(rows)
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		if text := fmt.Sprintf("%s. %s.", f.Why, f.Remedy); !told[string(f.Code)+text] {
+		if text := advice(fmt.Sprintf("%s. %s.", f.Why, f.Remedy)); !told[string(f.Code)+text] {
 			told[string(f.Code)+text] = true
 			p.printf("\n%s: %s\n", f.Code, text)
 		}

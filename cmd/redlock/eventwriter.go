@@ -10,8 +10,8 @@ import (
 type event struct {
 	Event   string    `json:"event"`
 	Key     string    `json:"key"`
-	Token   uint64    `json:"token"`
-	Keys    []heldKey `json:"keys,omitempty"` // of several
+	Token   uint64    `json:"token,omitempty"` // none: nothing is held
+	Keys    []heldKey `json:"keys,omitempty"`  // of several
 	Shared  bool      `json:"shared,omitempty"`
 	Slot    *int      `json:"slot,omitempty"` // of --limit
 	Left    int64     `json:"validity_ms"`
@@ -63,13 +63,18 @@ func (w *eventWriter) tell(e event) {
 // line is a message as it is written to stderr. The library's errors in it begin with
 // its name, which is the command's too; that is said once.
 func (w *eventWriter) line(message string) string {
-	message = names.Replace(strings.TrimPrefix(message, "redlock: "))
+	message = unnamed(message)
 	if w.json {
 		return jsonLine(struct {
 			Message string `json:"message"`
 		}{message})
 	}
 	return "redlock: " + message + "\n"
+}
+
+// unnamed is a message without the library's name.
+func unnamed(message string) string {
+	return names.Replace(strings.TrimPrefix(message, "redlock: "))
 }
 
 // write hands on a line, or drops it.

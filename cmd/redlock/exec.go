@@ -86,20 +86,22 @@ With --json, what happens is told on stderr, one value a line.`
 func execCommand() command {
 	return command{
 		name: "exec", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while holding a key",
-		verbatim: true,
-		about:    execAbout,
+		verbatim: true, locks: true,
+		about: execAbout,
 		define: func(fs *flag.FlagSet) action {
 			e := &execution{command: "exec"}
 			e.define(fs)
 			e.defineEnd(fs)
 			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
-			fs.DurationVar(&e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
+			durationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
 			fs.Func("also", "hold this `KEY` as well; may be given again, up to 64 keys in all", func(key string) error {
 				e.also = append(e.also, key)
 				return nil
 			})
 			return func(ctx context.Context, a *app, args []string) error {
-				if err := e.take(args); err != nil {
+				err := e.take(args)
+				a.ending.of(e.keys)
+				if err != nil {
 					return err
 				}
 				e.listen()
@@ -117,7 +119,7 @@ func execCommand() command {
 func (e *execution) defineEnd(fs *flag.FlagSet) {
 	fs.StringVar(&e.signalName, "signal", "TERM", "the first signal to end CMD: a `NAME` or number")
 	fs.StringVar(&e.revokedName, "revoked-signal", "", "what CMD gets when KEY is asked for, with --revocable: a `NAME`\nor number (default TERM)")
-	fs.DurationVar(&e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
+	durationFlag(fs, &e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
 }
 
 // take checks the arguments, and finds the command before a lock is taken for it.
@@ -138,7 +140,10 @@ func (e *execution) take(args []string) error {
 		e.busyCode = exitOK
 		e.now = e.now || !e.waitSet()
 	}
-	if err := errors.Join(e.validate(), e.times()); err != nil {
+	if err := e.validate(); err != nil {
+		return err
+	}
+	if err := e.times(); err != nil {
 		return err
 	}
 	if err := e.takeSignals(); err != nil {

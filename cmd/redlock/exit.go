@@ -10,14 +10,17 @@ import (
 
 // The exit statuses: those of sysexits.h, of timeout(1) and of the shells.
 const (
-	exitOK        = 0
-	exitFailure   = 1
-	exitUsage     = 64
-	exitBadData   = 65
-	exitNoInput   = 66
-	exitNoQuorum  = 69
-	exitBusy      = 75
-	exitConfig    = 78
+	exitOK       = 0
+	exitFailure  = 1
+	exitUsage    = 64
+	exitBadData  = 65
+	exitNoInput  = 66
+	exitNoQuorum = 69
+	exitBusy     = 75
+	exitConfig   = 78
+	// exitMaxHold is of --max-hold. It is not timeout's 124, which is for lost locks, nor
+	// its 125, and no shell's.
+	exitMaxHold   = 123
 	exitLost      = 124
 	exitCannotRun = 126
 	exitNotFound  = 127
@@ -71,8 +74,10 @@ func exitCode(err error) int {
 		return exitConfig
 	case errors.Is(err, redlock.ErrInvalidOption), errors.Is(err, redlock.ErrInvalidTTL), errors.Is(err, redlock.ErrInvalidResource):
 		return exitUsage
-	case errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrMaxHold):
+	case errors.Is(err, redlock.ErrLost):
 		return exitLost
+	case errors.Is(err, redlock.ErrMaxHold):
+		return exitMaxHold
 	case errors.Is(err, redlock.ErrNoQuorum):
 		return exitNoQuorum
 	case errors.Is(err, redlock.ErrNotAcquired):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,3 +46,27 @@ var RemoveShared = removeShared
 
 // ExitCode is exitCode, for the tests.
 var ExitCode = exitCode
+
+// Worded is worded, for the tests.
+var Worded = worded
+
+// Advice is advice, for the tests.
+var Advice = advice
+
+// Pages is what help says of each command, and in "" of all.
+func Pages() map[string]string {
+	pages := map[string]string{"": overview()}
+	for _, c := range commands() {
+		pages[c.name] = helpOf(c)
+	}
+	return pages
+}
+
+// Version is what the command says of a build.
+func Version(version string, settings map[string]string) string {
+	info := &debug.BuildInfo{Main: debug.Module{Version: version}}
+	for key, value := range settings {
+		info.Settings = append(info.Settings, debug.BuildSetting{Key: key, Value: value})
+	}
+	return built(info, true).text()
+}

@@ -12,6 +12,7 @@ import (
 func holdCommand() command {
 	return command{
 		name: "hold", synopsis: "[flags] KEY...", summary: "hold a key until a signal, for scripts",
+		locks: true,
 		about: `Takes KEY, prints one line of JSON on stdout, and holds KEY, renewed, until HUP, INT, QUIT
 or TERM; then releases it. The line has the fencing token and what is left of the validity:
 
@@ -25,15 +26,17 @@ With --revocable, others may ask for KEY (redlock revoke). Another line then say
 {"event":"revoked",...}, and KEY is held on: whoever reads it stops what it does, and then
 sends a signal.
 
-Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 124 if
-the lock was lost or --max-hold has passed. Whoever
-reads the line must stop when this program ends, for whatever reason: nothing is killed
-here. Where a command can be given, exec is safer.`,
+Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 123 if
+--max-hold has passed; 124 if the lock was lost. Whoever reads the line must stop when this
+program ends, for whatever reason: nothing is killed here. Where a command can be given,
+exec is safer. With --json, the end is told on stderr as well, as exec tells it.`,
 		define: func(fs *flag.FlagSet) action {
 			f := &lockFlags{}
 			f.define(fs)
 			return func(ctx context.Context, a *app, args []string) error {
-				if err := f.take(args); err != nil {
+				err := f.take(args)
+				a.ending.of(f.keys)
+				if err != nil {
 					return err
 				}
 				f.listen()
@@ -62,14 +65,17 @@ func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
 	if err != nil {
 		return skipped(err)
 	}
+	a.ending.after(held.tells("ended"))
 	if err = a.answer(held.tells("held")); err != nil {
 		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), held.Release(ctx))
 	}
 	for asked := held.Revoked(); ; {
 		select {
 		case <-f.signals:
+			a.ending.after(held.tells("ended"))
 			return held.Release(ctx)
 		case <-held.Done():
+			a.ending.after(held.tells("ended"))
 			return endedBy(held.label(), held.Err())
 		case <-asked:
 			asked = nil

@@ -83,7 +83,7 @@ func TestHoldSaysWhichNodesItLeavesOut(t *testing.T) {
 func TestHoldEndsWithTheLock(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	run(t, nodes, "hold", "--node-timeout", "1s", "--max-hold", "300ms", "k").want(t, 124, "maximum")
+	run(t, nodes, "hold", "--node-timeout", "1s", "--max-hold", "300ms", "k").want(t, 123, "maximum")
 	p := start(t, prepare(t, nodes, "hold", "--node-timeout", "1s", "--ttl", "3s", "k"))
 	eventually(t, "the line", func() bool { return strings.HasSuffix(p.stdout(), "\n") })
 	for _, s := range servers {

@@ -17,7 +17,7 @@ func labCommand() command {
 on nodes of its own with one contender after the other, redlock beside plainer locks, and
 prints what a judge made of each and what to take away.
 
-  redlock lab gc-pause --html gc-pause.html      a page to look at, with no network
+  redlock lab gc-pause --html gc-pause.html      a page that needs no network
   redlock lab failover --backend real            on redis-server processes
   redlock lab failover --backend real --server valkey-server
   redlock lab amnesia-majority --protections off

@@ -41,7 +41,7 @@ Exit status: 0 if every rule was kept, 1 if one was broken.`,
 			e := &exploration{}
 			e.define(fs)
 			fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the first plan")
-			fs.DurationVar(&e.length, "for", time.Minute, "how much virtual time to play, a `DURATION`")
+			durationFlag(fs, &e.length, "for", time.Minute, "how much virtual time to play, a `DURATION`")
 			fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
 			fs.StringVar(&e.plan, "plan", "", "play this `PLAN`, as an exploration printed it, and no other")
 			return func(_ context.Context, a *app, args []string) error {

@@ -8,7 +8,7 @@ import (
 func leadCommand() command {
 	return command{
 		name: "lead", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while this process leads",
-		verbatim: true,
+		verbatim: true, locks: true,
 		about: `Stands for the election KEY, and runs CMD while it is elected: of all that run it with the
 same KEY, one runs its CMD. Whoever holds the lock of that name leads. Flags stand before
 KEY. There is no shell: for one, run sh -c '...'.
@@ -41,9 +41,11 @@ With --json, what happens is told on stderr, one value a line: "held", "ending",
 			e := &execution{command: "lead"}
 			e.defineHold(fs)
 			e.defineEnd(fs)
-			fs.DurationVar(&e.maxHold, "max-hold", 0, "lead for this `DURATION` at most, then end CMD and campaign again")
+			durationFlag(fs, &e.maxHold, "max-hold", 0, "lead for this `DURATION` at most, then end CMD and campaign again")
 			return func(ctx context.Context, a *app, args []string) error {
-				if err := e.takeLead(args); err != nil {
+				err := e.takeLead(args)
+				a.ending.of(e.keys)
+				if err != nil {
 					return err
 				}
 				e.listen()

@@ -35,7 +35,7 @@ type lockFlags struct {
 // define adds the flags of exec and hold.
 func (f *lockFlags) define(fs *flag.FlagSet) {
 	f.defineHold(fs)
-	fs.DurationVar(&f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 124")
+	durationFlag(fs, &f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 123")
 	fs.BoolVar(&f.now, "n", false, "do not wait: give up if somebody else holds it")
 	fs.BoolVar(&f.shared, "shared", false, "hold it beside others that do so too, never beside one without --shared")
 	fs.Func("limit", fmt.Sprintf("hold it beside at most `N`-1 others that give the same N, 1 to %d", redlock.MaxLimit), f.takeLimit)
@@ -52,8 +52,8 @@ func (f *lockFlags) takeLimit(text string) error {
 
 // defineHold adds those that lead has as well.
 func (f *lockFlags) defineHold(fs *flag.FlagSet) {
-	fs.DurationVar(&f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
-	fs.DurationVar(&f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
+	durationFlag(fs, &f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
+	durationFlag(fs, &f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
 	fs.IntVar(&f.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")
 	fs.StringVar(&f.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
 	fs.StringVar(&f.value, "value", "", "`TEXT` that observe shows, behind the label in what status shows: no secret")
@@ -67,6 +67,9 @@ func (f *lockFlags) defineHold(fs *flag.FlagSet) {
 
 // validate checks the keys, and what the library can't know.
 func (f *lockFlags) validate() error {
+	if err := positive("--ttl", f.ttl); err != nil {
+		return err
+	}
 	switch {
 	case f.wait < 0:
 		return usage("--wait %v: give a positive duration, or 0 for one attempt", f.wait)
@@ -215,7 +218,7 @@ func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 		}
 	}
 	if len(out) > 0 {
-		a.complain(redact(strings.Join(out, ", ")) + ": new or returned, and not voting; this command ended before it could be taken in. Run: redlock nodes join --wait")
+		a.complain(worded(strings.Join(out, ", ")) + ": new or returned, and not voting; this command ended before it could be taken in. Run: redlock nodes join --wait")
 	}
 }
 
@@ -234,5 +237,9 @@ func endedBy(key string, cause error) error {
 	if cause == nil {
 		cause = errors.New("its validity was about to end")
 	}
-	return &statusError{exitLost, fmt.Errorf("%s: %w", key, cause)}
+	code := exitLost
+	if errors.Is(cause, redlock.ErrMaxHold) {
+		code = exitMaxHold
+	}
+	return &statusError{code, fmt.Errorf("%s: %w", key, cause)}
 }

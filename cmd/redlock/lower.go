@@ -23,16 +23,16 @@ With --yes it does not wait: you vouch that nobody holds a lock with a longer le
 about to get one.`,
 		define: func(fs *flag.FlagSet) action {
 			wait := fs.Bool("wait", false, "wait for as long as it takes")
-			timeout := fs.Duration("timeout", 0, "with --wait: no longer than this `DURATION`")
+			timeout := newDuration(fs, "timeout", 0, "with --wait: no longer than this `DURATION`")
 			yes := fs.Bool("yes", false, "do it now, on your word")
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := exactly(1, args, "the new MAXTTL, as 30s"); err != nil {
 					return err
 				}
-				to, err := time.ParseDuration(args[0])
+				to, err := parseDuration(args[0])
 				switch {
 				case err != nil:
-					return usage("nodes lower: %q is no duration: give one as 30s", args[0])
+					return usage("nodes lower: %q is no duration: %w", args[0], err)
 				case *wait && *yes:
 					return usage("nodes lower: give --wait or --yes, not both")
 				case *timeout < 0 || *timeout > 0 && !*wait:

@@ -29,6 +29,7 @@ type app struct {
 	stdin, stdout, stderr *os.File
 	getenv                func(string) string
 	connection            connection
+	ending                *ending          // what the end of a command that takes a lock tells; nil for others
 	started               func()           // called as soon as exec's command runs; nil but in tests
 	options               []redlock.Option // behind those of the flags; none but in tests
 }

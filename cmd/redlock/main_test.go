@@ -169,7 +169,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "doctor", "revoke", "release", "bench", "lab", "lab render", "lab explore"} {
+	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "doctor", "revoke", "release", "bench", "lab", "lab render", "lab explore", "version"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
@@ -199,6 +199,21 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"nodes admit now", 64, "got 1"},
 		{"nodes lower", 64, "MAXTTL"},
 		{"nodes lower soon", 64, "no duration"},
+		{"nodes lower 30", 64, "give its unit, as 30s"},
+		{"exec --wait 10 k true", 64, `"10" for flag --wait: give its unit, as 10s`},
+		{"exec --wait soon k true", 64, "for flag --wait: give a duration, as 10s"},
+		{"exec -E many k true", 64, `"many" for flag -E: give a whole number`},
+		{"exec --no-such-flag k true", 64, "not defined: --no-such-flag"},
+		{"exec --ttl -1s k true", 64, "--ttl -1s: give a positive duration"},
+		{"lead --ttl 0 k true", 64, "--ttl 0s: give a positive duration"},
+		{"hold --ttl -1s k", 64, "--ttl -1s: give a positive duration"},
+		{"bench --ttl -1s", 64, "--ttl -1s: give a positive duration"},
+		{"doctor --ttl -1s", 64, "--ttl -1s: give a positive duration"},
+		{"exec --nodes 127.0.0.1:1 --ttl 1m k true", 64, "--ttl 1m0s is above the cluster's MaxTTL 30s: take less, or raise --max-ttl on every client"},
+		{"exec --nodes 127.0.0.1:1 --ttl 1ms k true", 64, "--ttl 1ms: give at least 10ms"},
+		{"status --nodes 127.0.0.1:1 --max-ttl 1ms k", 64, "--max-ttl 1ms: give 10ms to 24h"},
+		{"hold --nodes 127.0.0.1:1 --holder " + strings.Repeat("h", 300) + " k", 64, "--holder: give at most"},
+		{"version now", 64, "got 1"},
 		{"nodes lower 30s --wait --yes", 64, "not both"},
 		{"nodes lower 30s --yes --timeout 1s", 64, "with --wait"},
 		{"nodes lower 9ms --yes --nodes 127.0.0.1:1", 64, "10ms to 24h"},
@@ -229,7 +244,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"lead k no-such-command-here", 127, "not found"},
 		{"lead --nodes 127.0.0.1:1 redlock:x true", 64, "the library's own"},
 		{"lead --nodes 127.0.0.1:1 --wait 200ms k true", 69, "no quorum"},
-		{"lead --nodes 127.0.0.1:1 --value " + strings.Repeat("v", 257) + " k true", 64, "WithValue: give at most 256 bytes"},
+		{"lead --nodes 127.0.0.1:1 --value " + strings.Repeat("v", 257) + " k true", 64, "--value: give at most 256 bytes"},
 		{"hold --nodes 127.0.0.1:1 --value \x07 k", 64, "printable"},
 		{"observe", 64, "one KEY"},
 		{"observe k other", 64, "one KEY"},
@@ -240,7 +255,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"status k", 78, "no nodes given"},
 		{"status --nodes localhost k", 78, "host:port"},
 		{"status --nodes 127.0.0.1:1,127.0.0.1:1 k", 78, "may not vote twice"},
-		{"status --nodes 127.0.0.1:1 --node-timeout -1s k", 64, "WithNodeTimeout"},
+		{"status --nodes 127.0.0.1:1 --node-timeout -1s k", 64, "--node-timeout: give a positive duration"},
 		{"status --nodes 127.0.0.1:1 k", 69, "unknown"},
 		{"nodes --nodes 127.0.0.1:1", 69, "unreachable"},
 		{"doctor --nodes 127.0.0.1:1", 69, "no quorum"},

@@ -49,7 +49,7 @@ the end of the wait: run this from a timer unit or as a container's init step. W
 --wait it says what there would be to wait for; exit status 75 if there is anything.`,
 		define: func(fs *flag.FlagSet) action {
 			wait := fs.Bool("wait", false, "wait for as long as it takes")
-			timeout := fs.Duration("timeout", 0, "wait no longer than this `DURATION`")
+			timeout := newDuration(fs, "timeout", 0, "wait no longer than this `DURATION`")
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := exactly(0, args, "no arguments"); err != nil {
 					return err
@@ -122,7 +122,7 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	if a.connection.json {
 		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum}
 		for _, n := range status.Nodes {
-			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), n.Strict, redact(n.Cause), redact(n.Refuses)})
+			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), n.Strict, worded(n.Cause), worded(n.Refuses)})
 		}
 		return a.answer(out)
 	}
@@ -137,7 +137,7 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	p.printf("cluster %s: %s, quorum %d%s\n", id, p.in(color, plural(status.Votes(), "vote")+" of "+plural(len(s.names), "node")), status.Quorum, strictWords(status))
 	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range status.Nodes {
-		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), redact(because(n)))
+		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), worded(because(n)))
 		r[1].in = yellow
 		if n.State == redlock.NodeMember && n.Refuses == "" {
 			r[1].in = plain

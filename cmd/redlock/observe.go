@@ -56,7 +56,7 @@ func (a *app) observe(ctx context.Context, s *session, key string) error {
 		case errors.Is(err, redlock.ErrInvalidResource), errors.Is(err, redlock.ErrClosed):
 			return err
 		case err != nil:
-			a.complain(redact(err.Error()))
+			a.complain(worded(err.Error()))
 		default:
 			if err := a.showLeader(observed{key, leader.Held, leader.Value, uint64(leader.Token)}); err != nil {
 				return err

@@ -21,7 +21,7 @@ Exit status 0 when all who were asked have given it up, or nobody held it; 75 if
 holds it when --timeout is over; 1 if a holder can't be asked. With --json, the "outcome" is
 "gone" or "not held".`,
 		define: func(fs *flag.FlagSet) action {
-			patience := fs.Duration("timeout", 0, "give up after this `DURATION` (default: wait until they have)")
+			patience := newDuration(fs, "timeout", 0, "give up after this `DURATION` (default: wait until they have)")
 			return func(ctx context.Context, a *app, args []string) error {
 				if err := exactly(1, args, "one KEY"); err != nil {
 					return err

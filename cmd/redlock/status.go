@@ -15,14 +15,16 @@ import (
 func statusCommand() command {
 	return command{
 		name: "status", synopsis: "[flags] KEY...", summary: "show who holds a key, alone or beside others, node by node",
-		about: `Shows for each node whether it votes, who holds KEY there, what remains of the lease,
-the largest token given, and how many processes stand in line there, which each of them
-does on a quorum of nodes (with --json: their ids, the next one first); and a verdict:
+		about: `Shows for each node whether it votes, who holds KEY there, with which token, what remains
+of the lease, and how many processes stand in line there, which each of them does on a
+quorum of nodes (with --json: their ids, the next one first). Holders have a letter in the
+table and their names below it, as has the reason of a node that says nothing. And a
+verdict:
 
   held m/N    m nodes, a quorum, show one holder
-  shared m/N  those who share it hold it together, and m nodes, a quorum, show one of them
+  shared m/N  those who share it hold it together; m nodes, a quorum, show one
   free        a quorum of nodes has no holder
-  split       none of these: attempts are under way, or remains lie about until they lapse
+  split       none of these: attempts are under way, or remains have yet to lapse
   unknown     too few nodes that vote have answered
 
 Of a shared key each who shares it follows, with what remains of its own lease by a
@@ -35,7 +37,7 @@ redlock revoke, is marked as revocable.
 It changes nothing. Exit status 69 if a verdict is unknown. With --json, one line a key.`,
 		define: func(fs *flag.FlagSet) action {
 			watch := fs.Bool("watch", false, "show it again and again, until a signal")
-			every := fs.Duration("interval", time.Second, "the pause between two looks, a `DURATION`")
+			every := newDuration(fs, "interval", time.Second, "the pause between two looks, a `DURATION`")
 			return func(ctx context.Context, a *app, args []string) error {
 				if len(args) == 0 {
 					return usage("give at least one KEY")
@@ -88,7 +90,7 @@ type nodeShows struct {
 	Sharers   []sharer `json:"sharers,omitempty"`
 	Revocable bool     `json:"revocable,omitempty"` // the holder can be asked for it: redlock revoke
 	Remaining int64    `json:"remaining_ms"`
-	Token     uint64   `json:"token"`
+	Token     uint64   `json:"token,omitempty"` // the largest given there; none where nobody holds it
 	// Waiting are those that stand in line, the next one first.
 	Waiting []string `json:"waiting"`
 	Error   string   `json:"error,omitempty"`
@@ -161,7 +163,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		state := cluster.Nodes[i].State
 		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, shared: n.Shared}
 		shows := nodeShows{
-			Node: n.Name, Vote: state.String(), Holder: n.Owner, Revocable: n.Revocable, Shared: n.Shared, Token: uint64(n.Token),
+			Node: n.Name, Vote: state.String(), Holder: n.Owner, Revocable: n.Revocable, Shared: n.Shared,
 			Remaining: milliseconds(n.Remaining), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
 		}
 		if n.Owner != "" {
@@ -171,6 +173,9 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 			on[one.Owner]++
 			views[i].owners = append(views[i].owners, one.Owner)
 			shows.Sharers = append(shows.Sharers, sharer{Holder: one.Owner, Remaining: milliseconds(one.Remaining), Revocable: one.Revocable, left: one.Remaining})
+		}
+		if len(views[i].owners) > 0 { // without, the number is of other names as well
+			shows.Token = uint64(n.Token)
 		}
 		s.ByNode = append(s.ByNode, shows)
 	}
@@ -206,11 +211,17 @@ func (s keyStatus) print(p *page) {
 		line += fmt.Sprintf(", %d in line", s.Waiting)
 	}
 	p.printf("%s: %s%s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), s.Verdict.line(s.Held, s.Nodes)), line)
-	rows := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "WAITING", "HOLDER")}
+	rows, letters := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "WAITING", "HOLDER")}, &legend{}
 	for _, n := range s.ByNode {
-		rows = append(rows, n.row())
+		rows = append(rows, n.row(letters))
 	}
 	p.table(rows)
+	p.WriteString(letters.text())
+	for _, n := range s.ByNode {
+		if n.Error != "" {
+			p.WriteString(note(n.Node + ": " + n.Error))
+		}
+	}
 	defer s.printSlots(p)
 	if len(s.Sharers) == 0 {
 		return
@@ -230,18 +241,20 @@ func marked(holder string, revocable bool) string {
 	return holder
 }
 
-func (n nodeShows) row() []cell {
-	holder, left, token, waiting := marked(n.Holder, n.Revocable), short(n.left), "-", strconv.Itoa(len(n.Waiting))
+func (n nodeShows) row(letters *legend) []cell {
+	holder, left, token, waiting := n.Holder, short(n.left), "-", strconv.Itoa(len(n.Waiting))
 	if n.Token > 0 {
 		token = strconv.FormatUint(n.Token, 10)
 	}
 	switch {
 	case n.Error != "":
-		holder, left, token, waiting = n.Error, "?", "?", "?"
+		holder, left, token, waiting = "?", "?", "?", "?"
 	case len(n.Sharers) > 0:
 		holder = fmt.Sprintf("shared by %d", len(n.Sharers))
 	case holder == "":
 		holder, left = "-", "-"
+	default:
+		holder = letters.of(marked(n.Holder, n.Revocable))
 	}
 	r := row(n.Node, n.Vote, left, token, waiting, holder)
 	if n.Vote != redlock.NodeMember.String() {

@@ -479,9 +479,9 @@ func TestJSONIsWhatEveryCommandSpeaks(t *testing.T) {
 		{"doctor", -1}, // as the servers of the test are
 		{"status k other", 0},
 		{"exec k true", 0},
-		{"exec --max-hold 300ms --kill-after 100ms k sleep 9", 124},
+		{"exec --max-hold 300ms --kill-after 100ms k sleep 9", 123},
 		{"exec k no-such-command-here", 127},
-		{"hold --max-hold 100ms k", 124},
+		{"hold --max-hold 100ms k", 123},
 		{"release k", 64},
 		{"release k --force", 64},
 		{"release k --force --yes", 0},

@@ -53,6 +53,8 @@ type supervisor struct {
 	phase     phase
 	since     stopwatch // of the phase
 	early     bool      // it was ended because the lock was
+	spent     bool      // early, and by --max-hold
+	ended     event     // what its end tells; the status is the session's
 	dismissed bool      // somebody asked for the end by a signal: lead campaigns no more
 	revoked   bool      // the lock was asked for, and the command knows
 	suspended bool      // with the command, by ^Z
@@ -69,15 +71,17 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	err = s.run()
 	if s.child != nil && !s.early {
 		err = s.linger(err)
+		s.ended.Left = milliseconds(lock.Remaining())
 	}
 	_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
 	s.events.close()
+	a.ending.after(s.ended)
 	return err
 }
 
 func newSupervisor(a *app, e *execution, lock *holding, events *eventWriter) *supervisor {
 	return &supervisor{
-		execution: e, lock: lock, events: events,
+		execution: e, lock: lock, events: events, ended: lock.tells("ended"),
 		signals: e.signals, children: make(chan os.Signal, 1), started: a.started,
 	}
 }
@@ -154,10 +158,10 @@ func (s *supervisor) decide() {
 	e, left := s.execution, s.left()
 	switch {
 	case s.phase != killed && left <= e.margin:
-		s.early = true
+		s.endEarly()
 		s.enter(killed, "killed "+e.argv[0]+": "+s.reason())
 	case s.phase == running && left <= e.grace:
-		s.early = true
+		s.endEarly()
 		s.enter(asked, "ending "+e.argv[0]+": "+s.reason())
 		s.child.ask(e.signal)
 	case s.phase == running && s.child.ended:
@@ -169,6 +173,20 @@ func (s *supervisor) decide() {
 	if s.phase == killed {
 		s.child.kill()
 	}
+}
+
+// endEarly notes that the lock is why the command ends, and whether --max-hold is. What
+// comes later does not change it, unless the lock is lost: see verdict.
+func (s *supervisor) endEarly() {
+	if !s.early {
+		s.early, s.spent = true, s.lock.Err() == nil && s.atMaximum()
+	}
+}
+
+// atMaximum tells whether --max-hold ends before the lock's validity does.
+func (s *supervisor) atMaximum() bool {
+	most := s.execution.maxHold
+	return most > 0 && most-s.execution.held.elapsed() <= s.lock.Remaining()
 }
 
 func (s *supervisor) enter(p phase, message string) {
@@ -187,7 +205,7 @@ func (s *supervisor) reason() string {
 	switch {
 	case cause != nil:
 		return oneLine(endedBy(s.lock.label(), cause))
-	case s.execution.maxHold > 0 && s.execution.maxHold-s.execution.held.elapsed() <= s.lock.Remaining():
+	case s.atMaximum():
 		return fmt.Sprintf("%s was held for --max-hold %v", s.lock.label(), s.execution.maxHold)
 	}
 	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label())
@@ -285,17 +303,17 @@ func (s *supervisor) verdict() error {
 	status := s.child.exitStatus()
 	var err error
 	switch {
+	case s.early && s.spent && cause == nil:
+		err = quietly(exitMaxHold) // the event said why
 	case s.early:
-		err = quietly(exitLost) // the event said why
+		err = quietly(exitLost) // the same
 	case errors.Is(cause, redlock.ErrLost):
 		err = endedBy(s.lock.label(), fmt.Errorf("%w; the command had ended by itself, with status %d", cause, status))
 	default:
 		err = quietly(status)
 	}
-	status = exitCode(err)
-	e := s.lock.tells("ended")
-	e.Left, e.Status = milliseconds(left), &status
-	s.events.tell(e)
+	s.ended = s.lock.tells("ended")
+	s.ended.Left = milliseconds(left)
 	return err
 }
 

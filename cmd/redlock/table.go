@@ -130,5 +130,5 @@ func oneLine(err error) string {
 	if err == nil {
 		return ""
 	}
-	return redact(strings.ReplaceAll(err.Error(), "\n", "; "))
+	return worded(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

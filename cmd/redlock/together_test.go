@@ -176,7 +176,7 @@ func TestHoldTellsOfEachKeyThatItHolds(t *testing.T) {
 	must(t, err)
 	must(t, reader.Release(t.Context()))
 	run(t, nodes, "hold", "-n", "--node-timeout", "1s", "a").want(t, 75)
-	run(t, nodes, "hold", "--max-hold", "300ms", "--node-timeout", "1s", "a", "b", "--shared").want(t, 124, "a and 1 more", "maximum")
+	run(t, nodes, "hold", "--max-hold", "300ms", "--node-timeout", "1s", "a", "b", "--shared").want(t, 123, "a and 1 more", "maximum")
 	p.signal(t, sigTERM)
 	p.wait(t).want(t, 0)
 	run(t, nodes, "status", "--node-timeout", "1s", "a", "b").want(t, 0, `"a": free`, `"b": free`)
