@@ -57,6 +57,15 @@ CMD has a process group of its own; on Linux processes that left it are found as
 except those that another service runs for it, or another user (sudo). On other systems
 what leaves the group (setsid) escapes.
 
+A program that is killed with SIGKILL, or stopped with SIGSTOP, can do nothing more. On
+Linux a second process, "lockwatch", then kills CMD and what it started: at once after a
+SIGKILL, and under a SIGSTOP before the validity ends. What it can't: find a process that
+has left the group, changed its environment and outlived its parents, when redlock itself
+is dead; do anything when it is killed or stopped as well, as by a SIGKILL to all
+processes of the machine or user (the kernel then kills CMD, and not what CMD started).
+On other systems nobody ends CMD in either case: stop the whole job, and end redlock with
+TERM.
+
 HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group
 of CMD; while waiting for KEY the first four end the wait, and CMD is not started. CMD has
 the terminal if there is one. ^Z stops all that CMD started (elsewhere than on Linux its
@@ -75,8 +84,8 @@ With --revocable, others may ask for KEY (redlock revoke). The group of CMD gets
 --revoked-signal then, once; KEY is held until CMD has ended, for as long as that takes.
 
 CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token: have the resource
-refuse a smaller one than the largest it has seen) and REDLOCK_VALIDITY_MS (what was left
-at the start). With --shared it has REDLOCK_SHARED=1 (a token is then refused if it is
+refuse a smaller one than the largest it has seen), REDLOCK_VALIDITY_MS (what was left
+at the start) and, on Linux, REDLOCK_FAMILY (by which its processes are found). With --shared it has REDLOCK_SHARED=1 (a token is then refused if it is
 smaller than the largest seen without). With --limit it has REDLOCK_SLOT, from 0 to N-1: a
 token is compared with those of its slot only. With --also it has REDLOCK_KEYS, their number, and
 REDLOCK_KEY_2, REDLOCK_TOKEN_2 and so on, in the order in which they were given.

@@ -19,8 +19,11 @@ import (
 )
 
 func main() {
+	if isWatchdog() {
+		return
+	}
 	logging.Disable() // go-redis logs each failed dial; the errors say it once
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, self: "/proc/self/exe"}
 	os.Exit(runCommand(context.Background(), a, takeArguments(os.Args)[1:]))
 }
 
@@ -30,6 +33,7 @@ type app struct {
 	getenv                func(string) string
 	connection            connection
 	ending                *ending          // what the end of a command that takes a lock tells; nil for others
+	self                  string           // the program, as a watchdog is started; empty: there is none
 	started               func()           // called as soon as exec's command runs; nil but in tests
 	options               []redlock.Option // behind those of the flags; none but in tests
 }

@@ -18,15 +18,18 @@ const adopts = true
 func adopt() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // ownGroup starts the command in a group of its own, and has the kernel kill it
-// if this program is killed: nobody would renew its lock.
+// if this program is killed: nobody would renew its lock. The signal is sent when the
+// thread that started the command ends, so that one must not (prctl(2)); what the command
+// starts does not get it: see watchdog.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // process is what the system says of one.
 type process struct {
-	parent  int
-	stopped bool // by a signal
+	parent, group int
+	stopped       bool // by a signal
+	dead          bool // and nobody has waited for it
 }
 
 // processes reads who is whose child.
@@ -47,11 +50,14 @@ func processes() map[int]process {
 			continue // it has ended
 		}
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 2 {
+		if len(fields) < 3 {
 			continue
 		}
-		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
-			found[pid] = process{parent: parent, stopped: string(fields[0]) == "T"}
+		state := string(fields[0])
+		parent, err := strconv.Atoi(string(fields[1]))
+		group, groupErr := strconv.Atoi(string(fields[2]))
+		if err == nil && groupErr == nil {
+			found[pid] = process{parent: parent, group: group, stopped: state == "T", dead: state == "Z" || state == "X"}
 		}
 	}
 	return found

@@ -24,7 +24,7 @@ verdict:
   held m/N    m nodes, a quorum, show one holder
   shared m/N  those who share it hold it together; m nodes, a quorum, show one
   free        a quorum of nodes has no holder
-  split       none of these: attempts are under way, or remains have yet to lapse
+  split       none of these: attempts are under way, or remains must yet lapse
   unknown     too few nodes that vote have answered
 
 Of a shared key each who shares it follows, with what remains of its own lease by a

@@ -47,6 +47,8 @@ type supervisor struct {
 	lock      *holding
 	child     *child
 	tty       *terminal
+	self      string // what a watchdog runs
+	watchdog  *watchdog
 	events    *eventWriter
 	signals   chan os.Signal
 	children  chan os.Signal
@@ -81,7 +83,7 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 
 func newSupervisor(a *app, e *execution, lock *holding, events *eventWriter) *supervisor {
 	return &supervisor{
-		execution: e, lock: lock, events: events, ended: lock.tells("ended"),
+		execution: e, lock: lock, events: events, ended: lock.tells("ended"), self: a.self,
 		signals: e.signals, children: make(chan os.Signal, 1), started: a.started,
 	}
 }
@@ -113,12 +115,24 @@ func (s *supervisor) run() error {
 	s.tell("held", "")
 	for {
 		s.child.reap()
+		s.heedWatchdog()
 		if s.child.over() {
+			s.watchdog.dismiss()
 			return s.verdict()
 		}
 		s.followStop()
 		s.decide()
+		s.watchdog.extend(s.lock.Remaining() - s.execution.margin/marginShare)
 		s.sleep()
+	}
+}
+
+// heedWatchdog goes on as the watchdog has: it kills where this program was not there to
+// say in time that the lock is valid for longer.
+func (s *supervisor) heedWatchdog() {
+	if s.phase != killed && s.watchdog.acted() {
+		s.early = true
+		s.enter(killed, "the watchdog killed "+s.execution.argv[0]+": this program was stopped")
 	}
 }
 
@@ -138,9 +152,17 @@ func (s *supervisor) pending() os.Signal {
 }
 
 func (s *supervisor) start() (err error) {
-	e := s.execution
-	heedTerminal(func() { s.child, err = startChild(e.path, e.argv, environment(s.lock)) })
-	return err
+	e, env, mark := s.execution, environment(s.lock), familyMark()
+	if s.watchdog = startWatchdog(s.self, mark); s.watchdog != nil {
+		env = marking(env, mark)
+	}
+	heedTerminal(func() { s.child, err = startChild(e.path, e.argv, env) })
+	if err != nil {
+		s.watchdog.dismiss() // not deferred: a panic is for it to mend
+		return err
+	}
+	s.watchdog.watch(s.child)
+	return nil
 }
 
 // left is what remains until the command must be dead.
@@ -292,6 +314,7 @@ func (s *supervisor) followStop() {
 		return // somebody's kill -STOP
 	}
 	s.suspended = true
+	s.watchdog.rest() // the family is stopped, and looks at the lock before it goes on
 	s.child.halt()
 	s.tty.take()
 	_ = syscall.Kill(0, syscall.SIGSTOP) // our group: the job that the shell knows

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// watchdogName is what ps shows of the second process. It has nothing of the
+	// command's name, so that "killall redlock" or "pkill redlock" leave it to its work.
+	watchdogName = "lockwatch"
+	// familyVariable marks what the command starts: an exec inside of another adds its own.
+	familyVariable = "REDLOCK_FAMILY"
+	// watchdogPatience bounds how long a watchdog tries to kill, for a process that is
+	// stuck in the kernel.
+	watchdogPatience = time.Minute
+)
+
+// watchdog is a process of its own, in a session of its own. It kills the command's family
+// where this program can't: when it was killed itself, and when it is stopped as the
+// validity ends. It hears by a pipe how long the lock is valid, and the kernel closes the
+// pipe when this program dies.
+//
+// It finds the family by the group of the command, by the mark in the environment, which
+// is inherited, by descent from those, and, while this program lives, by descent from it.
+// What left the group, has another environment and lost its parents escapes when this
+// program is dead. PR_SET_PDEATHSIG, which ownGroup sets, reaches the command alone.
+type watchdog struct {
+	pid   int
+	pipe  *os.File
+	until time.Duration // what it was told last, since the boot
+}
+
+// familyMark makes the mark of one command.
+func familyMark() string { return rand.Text() }
+
+// startWatchdog starts one for this program. self is what it runs; where that is empty,
+// and where it does not start, there is none, and nil does nothing.
+func startWatchdog(self, mark string) *watchdog {
+	if self == "" {
+		return nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		_ = w.Close()
+		return nil
+	}
+	defer null.Close()
+	p, err := os.StartProcess(self, []string{watchdogName, strconv.Itoa(os.Getpid()), mark}, &os.ProcAttr{
+		Env: []string{"GOMAXPROCS=1"}, Files: []*os.File{r, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		_ = w.Close()
+		return nil
+	}
+	d := &watchdog{pid: p.Pid, pipe: w}
+	_ = p.Release() // reap waits for it
+	return d
+}
+
+// watch tells it of the command, and of what is none of its family.
+func (d *watchdog) watch(c *child) {
+	if d == nil {
+		return
+	}
+	d.say("group %d\n", c.pid)
+	for pid := range c.before {
+		d.say("not %d\n", pid)
+	}
+}
+
+// extend tells it that the family may live for a while from now.
+func (d *watchdog) extend(left time.Duration) {
+	if d == nil || left <= 0 {
+		return
+	}
+	if until := sinceBoot() + left; until > d.until+time.Millisecond {
+		d.until = until
+		d.say("until %d\n", int64(until))
+	}
+}
+
+// acted tells whether the time of which it was told is over.
+func (d *watchdog) acted() bool { return d != nil && d.pipe != nil && d.until > 0 && sinceBoot() >= d.until }
+
+// rest has it kill nothing at the end of the validity, until extend.
+func (d *watchdog) rest() {
+	if d != nil {
+		d.until = 0
+		d.say("rest\n")
+	}
+}
+
+// say never blocks. A watchdog that does not read would act on what is no longer so: it is
+// ended.
+func (d *watchdog) say(format string, args ...any) {
+	if d.pipe == nil {
+		return
+	}
+	_ = d.pipe.SetWriteDeadline(wallClock().Add(time.Millisecond))
+	if _, err := fmt.Fprintf(d.pipe, format, args...); err != nil {
+		_ = syscall.Kill(d.pid, syscall.SIGKILL)
+		d.pipe.Close()
+		d.pipe = nil
+	}
+}
+
+// dismiss ends it: nothing of the command is left.
+func (d *watchdog) dismiss() {
+	if d == nil || d.pipe == nil {
+		return
+	}
+	d.say("done\n")
+	if d.pipe != nil {
+		_ = d.pipe.Close()
+	}
+	d.pipe = nil
+}
+
+// isWatchdog tells whether this process is one, and runs it.
+func isWatchdog() bool {
+	if len(os.Args) != 3 || os.Args[0] != watchdogName {
+		return false
+	}
+	watchdogMain(os.Args[1:])
+	return true
+}
+
+// watchdogMain is that process.
+func watchdogMain(args []string) {
+	_ = os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
+	signal.Ignore(endings...) // it ends after this program, and a terminal's are not its
+	f := family{self: os.Getpid(), not: map[int]bool{}}
+	f.master, _ = strconv.Atoi(args[0])
+	f.mark = args[1]
+	f.guard()
+}
+
+// family is what a watchdog knows.
+type family struct {
+	self, master int
+	mark         string
+	group        int
+	not          map[int]bool
+	until        time.Duration // since the boot; 0: no bound
+}
+
+// guard returns when the family is over, or is dead by its hand.
+func (f *family) guard() {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			lines <- in.Text()
+		}
+	}()
+	for {
+		left := time.Hour
+		if f.until > 0 {
+			left = max(f.until-sinceBoot(), 0)
+		}
+		t := newTimer(left)
+		select {
+		case line, open := <-lines:
+			switch {
+			case !open:
+				f.master = 0 // the number may become another's
+				f.kill()
+				return
+			case line == "done":
+				return
+			}
+			f.hear(line)
+		case <-t.C:
+			if f.until > 0 && sinceBoot() >= f.until {
+				f.kill()
+				f.until = 0
+			}
+		}
+		t.Stop()
+	}
+}
+
+func (f *family) hear(line string) {
+	word, text, _ := strings.Cut(line, " ")
+	n, _ := strconv.ParseInt(text, 10, 64)
+	switch word {
+	case "group":
+		f.group = int(n)
+	case "not":
+		f.not[int(n)] = true
+	case "until":
+		f.until = time.Duration(n)
+	case "rest":
+		f.until = 0
+	}
+}
+
+// kill kills the family until there is none.
+func (f *family) kill() {
+	for watch := startWatch(); watch.elapsed() < watchdogPatience; {
+		found := f.members()
+		if len(found) == 0 {
+			return
+		}
+		for _, pid := range found {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		t := newTimer(insistence)
+		<-t.C
+	}
+}
+
+// members are the processes of the family that are not dead.
+func (f *family) members() []int {
+	all := processes()
+	in := map[int]bool{}
+	for pid, p := range all {
+		in[pid] = f.group > 0 && p.group == f.group || f.marked(pid)
+	}
+	var found []int
+	for pid, p := range all {
+		if pid != f.self && pid != f.master && !f.not[pid] && !p.dead && f.descends(pid, in, all) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// descends tells whether a process, or one that it descends from, is of the family.
+func (f *family) descends(pid int, in map[int]bool, all map[int]process) bool {
+	for steps := 0; pid > 1 && steps < len(all); steps++ {
+		switch {
+		case in[pid]:
+			return true
+		case pid == f.self || f.not[pid]:
+			return false
+		case pid == f.master:
+			return steps > 0
+		}
+		pid = all[pid].parent
+	}
+	return false
+}
+
+// marked tells whether a process has inherited the mark.
+func (f *family) marked(pid int) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false // another user's, or it has ended
+	}
+	for v := range strings.SplitSeq(string(env), "\x00") {
+		if marks, own := strings.CutPrefix(v, familyVariable+"="); own && slices.Contains(strings.Split(marks, ","), f.mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// marking is the environment with one mark more.
+func marking(env []string, mark string) []string {
+	for i, v := range env {
+		if marks, own := strings.CutPrefix(v, familyVariable+"="); own {
+			return append(slices.Delete(slices.Clone(env), i, i+1), familyVariable+"="+marks+","+mark)
+		}
+	}
+	return append(env, familyVariable+"="+mark)
+}
+
+// sinceBoot is a clock that all processes of the machine share, and that counts its
+// suspends.
+func sinceBoot() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)
+	return time.Duration(now.Nano())
+}
