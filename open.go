@@ -64,6 +64,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	servers := make([]*node.ServerIdentity, len(urls))
 	for i, o := range options {
 		nodeurl.Harden(o, cfg.nodeTimeout)
+		node.Listen(o)
 		if !cfg.unprotected {
 			servers[i] = node.Guard(o)
 		}

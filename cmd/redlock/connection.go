@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
@@ -107,6 +108,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 			continue
 		}
 		nodeurl.Harden(o, c.timeout())
+		node.Listen(o)
 		secured = secure(o, config) || secured
 		if change != nil {
 			change(i, o)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 func nodesCommand() command {
@@ -27,6 +28,7 @@ has its words. Exit status 69 if fewer than a quorum vote.`,
 					if err != nil {
 						return err
 					}
+					s.nameMisdialled(ctx, status)
 					if err := a.showNodes(status, s); err != nil {
 						return err
 					}
@@ -94,6 +96,22 @@ that marks are missing.`,
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.retire(ctx, s, args[0], *yes) })
 			}
 		},
+	}
+}
+
+// nameMisdialled says of nodes that do not answer whether TLS is spoken to a port without,
+// or the reverse.
+func (s *session) nameMisdialled(ctx context.Context, status redlock.ClusterStatus) {
+	for i := range status.Nodes {
+		o := s.clients[i].Options()
+		if status.Nodes[i].State != redlock.NodeUnreachable {
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, o.ReadTimeout)
+		if what := node.Speaks(asking, o); what != nil {
+			status.Nodes[i].Cause = what.Error()
+		}
+		cancel()
 	}
 }
 
@@ -262,21 +280,21 @@ func (a *app) admit(ctx context.Context, s *session, yes bool) error {
 
 // retire finds the node and has it abstain.
 func (a *app) retire(ctx context.Context, s *session, name string, yes bool) error {
-	node := -1
+	which := -1
 	for i, n := range s.names {
 		if n == name || s.clients[i].Options().Addr == name {
-			node = i
+			which = i
 		}
 	}
-	if node < 0 {
+	if which < 0 {
 		return usage("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
 	}
-	a.complain("nodes retire believes that " + s.names[node] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
+	a.complain("nodes retire believes that " + s.names[which] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
 	if !yes {
 		return usage("nodes retire: nothing done: give --yes if that is so")
 	}
 	c := s.locker.Cluster()
-	err := c.Retire(ctx, node)
+	err := c.Retire(ctx, which)
 	if status, statusErr := c.Status(ctx); statusErr == nil {
 		err = errors.Join(a.showNodes(status, s), err)
 	}

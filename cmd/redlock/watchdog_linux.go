@@ -96,7 +96,9 @@ func (d *watchdog) extend(left time.Duration) {
 }
 
 // acted tells whether the time of which it was told is over.
-func (d *watchdog) acted() bool { return d != nil && d.pipe != nil && d.until > 0 && sinceBoot() >= d.until }
+func (d *watchdog) acted() bool {
+	return d != nil && d.pipe != nil && d.until > 0 && sinceBoot() >= d.until
+}
 
 // rest has it kill nothing at the end of the validity, until extend.
 func (d *watchdog) rest() {

@@ -97,7 +97,7 @@ func examineNode(ctx context.Context, n *node.Node, prefix string) exam {
 	}
 	putQuestions(ctx, n, node.DialShare*n.Timeout, all)
 	if e.err = told(all); e.err != nil {
-		e.err = partingWords(ctx, n, node.Explain(e.err))
+		e.err = n.Misdialled(ctx, partingWords(ctx, n, node.Explain(e.err)))
 		return e
 	}
 	e.readInfo(info)

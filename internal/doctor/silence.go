@@ -48,13 +48,25 @@ var (
 	aboutHost    = diagnosis{FindingTLS, tlsWhy, "Use an address that the server's certificate is for, or have one made for this address"}
 	aboutShown   = diagnosis{FindingTLS, tlsWhy, "The server does not accept this client's certificate: show one that it does (--cert and --key, WithTLS), or set tls-auth-clients no"}
 	aboutNoTLS   = diagnosis{FindingTLS, tlsWhy, "That port speaks no TLS: give the server's tls-port, or a URL with redis://"}
+	aboutOnlyTLS = diagnosis{FindingTLS, tlsWhy, "That port speaks TLS alone: give rediss://, or the server's port without it"}
 	aboutTLS     = diagnosis{FindingTLS, tlsWhy, "See what the server's certificate and the client's TLS settings are"}
 )
+
+// aboutProtected is of a server that would answer on its own machine.
+var aboutProtected = diagnosis{
+	FindingUnreachable,
+	"It runs, and refuses each client that is not on its own machine: it can't vote, and waiting does not mend it",
+	"Give it a password (requirepass, or an ACL user's) and its clients too, or set protected-mode no where no stranger can reach it",
+}
 
 // silent is a node that told nothing.
 func (d *doctor) silent(i int, err error) {
 	if isRefused(err) {
 		d.find(SeverityError, i, aboutCredentials, "it refuses the client: %v", err)
+		return
+	}
+	if errors.Is(err, node.ErrProtected) || strings.HasPrefix(err.Error(), "DENIED") {
+		d.find(SeverityError, i, aboutProtected, "it is in protected mode: %v", err)
 		return
 	}
 	if about, ok := tlsFault(err); ok {
@@ -116,8 +128,10 @@ func tlsFault(err error) (diagnosis, bool) {
 		return aboutUnknown, true
 	case errors.As(err, &host):
 		return aboutHost, true
-	case errors.As(err, &plain):
+	case errors.As(err, &plain), errors.Is(err, node.ErrSpeaksPlain):
 		return aboutNoTLS, true
+	case errors.Is(err, node.ErrSpeaksTLS):
+		return aboutOnlyTLS, true
 	case errors.As(err, &op) && op.Op == "remote error":
 		return aboutShown, true
 	case errors.As(err, &untrusted):

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -75,12 +76,22 @@ func Explain(err error) error {
 		reply     redis.Error
 		op        *net.OpError
 		untrusted *tls.CertificateVerificationError
+		plain     tls.RecordHeaderError
 	)
 	switch {
 	case errors.Is(err, fault.ErrMisconfigured):
 		return err
+	case errors.Is(err, ErrProtected), errors.Is(err, ErrSpeaksTLS), errors.Is(err, ErrSpeaksPlain):
+		return fmt.Errorf("%w: %w", fault.ErrMisconfigured, err)
+	case errors.As(err, &plain):
+		if bytes.HasPrefix([]byte("-DENIED"), plain.RecordHeader[:]) {
+			return fmt.Errorf("%w: %w: %w", fault.ErrMisconfigured, ErrProtected, err)
+		}
+		return fmt.Errorf("%w: %w: %w", fault.ErrMisconfigured, ErrSpeaksPlain, err)
 	case errors.As(err, &reply):
 		switch text := reply.Error(); {
+		case strings.HasPrefix(text, "DENIED"):
+			return fmt.Errorf("%w: %w: %w", fault.ErrMisconfigured, ErrProtected, err)
 		case HasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
 			return fmt.Errorf("%w: credentials refused: %w", fault.ErrMisconfigured, err)
 		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),

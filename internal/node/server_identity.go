@@ -36,7 +36,10 @@ type ServerIdentity struct {
 
 // Guard puts a ServerIdentity into a client's options.
 func Guard(o *redis.Options) *ServerIdentity {
-	s, dial := &ServerIdentity{}, redis.NewDialer(o)
+	s, dial := &ServerIdentity{}, o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(o)
+	}
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err == nil {
