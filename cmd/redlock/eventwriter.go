@@ -19,6 +19,11 @@ type event struct {
 	Message string    `json:"message,omitempty"`
 }
 
+// messageShows is what is no event, as --json shows it.
+type messageShows struct {
+	Message string `json:"message"`
+}
+
 const (
 	// eventQueue is how many messages may wait for a slow reader; more are lost.
 	eventQueue = 64
@@ -65,9 +70,7 @@ func (w *eventWriter) tell(e event) {
 func (w *eventWriter) line(message string) string {
 	message = unnamed(message)
 	if w.json {
-		return jsonLine(struct {
-			Message string `json:"message"`
-		}{message})
+		return jsonLine(messageShows{message})
 	}
 	return "redlock: " + message + "\n"
 }

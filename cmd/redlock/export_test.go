@@ -70,3 +70,13 @@ func Version(version string, settings map[string]string) string {
 	}
 	return built(info, true).text()
 }
+
+// Shapes are what each command prints with --json, under the headings of docs/COMMAND.md.
+func Shapes() map[string]any {
+	return map[string]any{
+		"Messages": messageShows{}, "Events of exec, lead and hold": event{}, "status": keyStatus{}, "observe": observed{},
+		"nodes, and nodes join, admit, retire and lower": clusterShows{}, "doctor": reportShows{}, "revoke": revokeShows{},
+		"release": removals{}, "bench": phaseShows{}, "lab, without arguments": scenarioShows{},
+		"lab SCENARIO, lab render and lab explore": runShows{}, "version": build{},
+	}
+}

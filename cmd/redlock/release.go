@@ -54,6 +54,12 @@ type removal struct {
 	Slots []slotRemoval `json:"slots,omitempty"`
 }
 
+// removals is that of all nodes, as --json shows it.
+type removals struct {
+	Key   string    `json:"key"`
+	Nodes []removal `json:"nodes"`
+}
+
 func (a *app) release(ctx context.Context, s *session, resource string, yes bool) error {
 	in, err := s.locker.Inspect(ctx, resource)
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
@@ -200,10 +206,7 @@ func removalStatus(out []removal, quorum int, yes bool) error {
 
 func (a *app) showRemovals(resource string, out []removal, yes bool) error {
 	if a.connection.json {
-		return a.answer(struct {
-			Key   string    `json:"key"`
-			Nodes []removal `json:"nodes"`
-		}{resource, out})
+		return a.answer(removals{resource, out})
 	}
 	p := a.newPage()
 	rows := [][]cell{row("NODE", "", "LEFT", "HOLDER")}

@@ -35,6 +35,12 @@ holds it when --timeout is over; 1 if a holder can't be asked. With --json, the 
 	}
 }
 
+// revokeShows is what came of it, as --json shows it.
+type revokeShows struct {
+	Key     string `json:"key"`
+	Outcome string `json:"outcome"`
+}
+
 // revoke asks for a key until it is given up, a signal comes, or the patience is over.
 func (a *app) revoke(ctx context.Context, s *session, key string, patience time.Duration) error {
 	ctx, stop := untilSignal(ctx)
@@ -58,10 +64,7 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 		return err
 	}
 	if a.connection.json {
-		return a.answer(struct {
-			Key     string `json:"key"`
-			Outcome string `json:"outcome"`
-		}{key, outcome})
+		return a.answer(revokeShows{key, outcome})
 	}
 	p := a.newPage()
 	p.printf("%s: %s\n", key, outcome)
