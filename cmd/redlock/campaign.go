@@ -115,7 +115,7 @@ func (c *candidate) reign(r *reign) (again bool, err error) {
 	s := newSupervisor(c.app, c.execution, r.lock, c.events)
 	err = s.run()
 	lost := s.early || s.child == nil && exitCode(err) == exitLost
-	again = lost && !s.dismissed
+	again = lost && !s.dismissed && !s.interrupted()
 	c.app.ending.after(s.ended)
 	if again { // one that ends lead is told by who knows its status
 		code := exitCode(err)

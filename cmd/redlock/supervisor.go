@@ -283,6 +283,16 @@ func (s *supervisor) passOn(sig os.Signal) {
 	s.child.signal(sig)
 }
 
+// interrupted tells whether the terminal's ^C or ^\ ended the command, which alone gets
+// them: a command that was being ended for the lock's sake may die of one all the same.
+func (s *supervisor) interrupted() bool {
+	if s.tty == nil || s.child == nil || !s.child.status.Signaled() {
+		return false
+	}
+	by := s.child.status.Signal()
+	return (by == syscall.SIGINT || by == syscall.SIGQUIT) && by != s.execution.signal
+}
+
 // letGo tells the command, once, that the lock was asked for. It decides: the lock is kept
 // until it has ended.
 func (s *supervisor) letGo() {

@@ -268,8 +268,28 @@ func TestEveryCommandOfALeadHasTheTerminal(t *testing.T) {
 			t.Errorf("got %q, %v; want SIGTTOU not ignored", line, err)
 		}
 	}
-	k.types(t, "\x03")
+	// One that is typed as --max-hold ends a command may reach that one alone, whose end
+	// it then is not.
+	for deadline := time.Now().Add(patience); k.running() && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		k.types(t, "\x03")
+	}
 	k.wait(t)
+}
+
+// ^C while a command is being ended for --max-hold reaches the command alone. The lead ends
+// all the same, and does not begin another.
+func TestInterruptEndsALeadWhoseCommandIsBeingEnded(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	k := sit(t, prepare(t, nodes, "lead", "--node-timeout", "1s", "--max-hold", "6s", "--kill-after", "5s", "k", "sh", "-c",
+		`trap "" TERM; echo ready; while :; do sleep 0.05; done`))
+	k.sees(t, "ready")
+	eventually(t, "the first signal", func() bool { return strings.Contains(k.stderr(), "ending sh") })
+	k.types(t, "\x03")
+	k.wait(t).want(t, 123)
+	if n := strings.Count(k.screen.String(), "ready"); n != 1 {
+		t.Errorf("got %d commands; want one", n)
+	}
 }
 
 // ^Z stops a lead that waits, as it stops a program that does not look at it, and the
