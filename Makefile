@@ -66,6 +66,10 @@ cover: ## the root module's statement coverage; the profile goes to .cache/cover
 bench: ## redlock beside its rivals, on five redis-servers that it starts itself
 	cd bench && go run .
 
+.PHONY: compare
+compare: ## redlock beside etcd, ZooKeeper, databases, memcached and other clients of Redis under failures: a table and a page in OUT (.cache/comparison)
+	cd chaos/contenders && go run . -out $(or $(OUT),$(CURDIR)/.cache/comparison)
+
 .PHONY: quickstart
 quickstart: ## take a lock over five in-process masters, and lose two of them
 	go run ./examples/quickstart

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+// A holder whose process stood still longer than its lease: the next one has the lock
+// in every system, and redlock's holder knows at its first look.
+func TestEveryContenderPassesTheLockOnWhileItsHolderStandsStill(t *testing.T) {
+	for _, res := range played(t, field, "pause") {
+		t.Run(res.Spec.name, func(t *testing.T) {
+			o := outcomeOf(t, res)
+			if o.Next == 0 {
+				t.Errorf("got nobody within %v; want the next holder", patience)
+			}
+			fenced := res.Spec.open != nil && o.Fences[0] != ""
+			if fenced && !o.Rising {
+				t.Errorf("got the numbers %q; want them to rise", o.Fences)
+			}
+			if res.Spec.name == redlockSpec.name && (o.Two > 0 || o.Told == "") {
+				t.Errorf("got %s; want no two holders, and a holder that knows", o)
+			}
+			if res.Spec.name == redissonSpec.name && (o.Two == 0 || o.Told != "") {
+				t.Errorf("got %s; want a holder that believes until it asks", o)
+			}
+		})
+	}
+}
+
+// What an attempt sent to servers that stood still comes about when they go on. With
+// redlock it is taken back; redsync sends one release, which never got there.
+func TestAnAttemptThatWasGivenUpBlocksOnlyRedsyncsNextHolder(t *testing.T) {
+	for _, res := range played(t, []spec{redlockSpec, redsyncSpec}, "given-up") {
+		t.Run(res.Spec.name, func(t *testing.T) {
+			o := outcomeOf(t, res)
+			if orphan := o.Next > lease*9/10; o.Next == 0 || orphan != (res.Spec.name == redsyncSpec.name) {
+				t.Errorf("got the next holder after %v; want it at once with redlock, after a lease with redsync", o.Next)
+			}
+		})
+	}
+}
+
+// played plays a scenario with contenders, several at a time.
+func played(t *testing.T, contenders []spec, name string) []*result {
+	t.Helper()
+	s, err := findScenario(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	r := &run{contenders: contenders, scenarios: []scenario{s}, parallel: 4, log: &log}
+	results := r.all(t.Context())
+	t.Log(log.String())
+	return results
+}
+
+// outcomeOf is the result's only outcome; where the servers are not installed the test
+// is skipped.
+func outcomeOf(t *testing.T, res *result) *outcome {
+	t.Helper()
+	if res.Missing != "" {
+		if errors.Is(res.err, errNotInstalled) && (os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" || res.Spec.name != redlockSpec.name) {
+			t.Skip(res.Missing)
+		}
+		t.Fatal(res.Missing)
+	}
+	o := res.Outcomes[0]
+	if o.Failed != "" || o.Skipped != "" {
+		t.Fatalf("got %s", o)
+	}
+	return o
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// holderEnv has the part of a holder, in JSON: this program runs itself with it.
+const holderEnv = "REDLOCK_CONTENDERS_HOLDER"
+
+// lookEvery is how often a holder looks whether it still believes.
+const lookEvery = 10 * time.Millisecond
+
+// callBound bounds each release and each question.
+const callBound = 5 * time.Second
+
+// part is what a holder is told.
+type part struct {
+	Contender string
+	Who       string
+	Addrs     []string
+}
+
+// command is what a holder does next.
+type command struct {
+	Do    string
+	Name  string
+	Bound time.Duration // of an acquire
+}
+
+// What holders do.
+const (
+	doAcquire = "acquire"
+	doRelease = "release"
+	doAsk     = "ask"
+)
+
+// holder is the process's state.
+type holder struct {
+	who    string
+	client client
+	lock   lock
+	watch  sync.WaitGroup
+	halt   context.CancelFunc // ends the watch
+
+	mu  sync.Mutex // guards out
+	out *json.Encoder
+}
+
+// playHolder is the whole life of a holder: it is ready when it has taken and given
+// back a lock of its own, so that its connections are open and its scripts loaded.
+func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) error {
+	var p part
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return err
+	}
+	redis.SetLogger(silent{}) // go-redis writes each refused connection to standard error
+	s, err := find(p.Contender)
+	if err != nil {
+		return err
+	}
+	c, err := s.open(ctx, p.Addrs)
+	if err != nil {
+		return fmt.Errorf("%s: open: %w", p.Contender, err)
+	}
+	h := &holder{who: p.Who, client: c, out: json.NewEncoder(out)}
+	l, err := c.acquire(ctx, "warm-"+p.Who)
+	if err != nil {
+		return fmt.Errorf("%s: the first acquire: %w", p.Contender, err)
+	}
+	if err := l.release(ctx); err != nil {
+		return fmt.Errorf("%s: the first release: %w", p.Contender, err)
+	}
+	h.say(ready, "", "")
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var c command
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return err
+		}
+		h.obey(ctx, c)
+	}
+	return lines.Err()
+}
+
+// say writes a record of now.
+func (h *holder) say(what, text, fence string) { h.sayAt(monotonic(), what, text, fence) }
+
+func (h *holder) sayAt(at int64, what, text, fence string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.out.Encode(record{At: at, Who: h.who, What: what, Text: text, Fence: fence}); err != nil {
+		os.Exit(1) // nobody listens any more
+	}
+}
+
+func (h *holder) obey(ctx context.Context, c command) {
+	switch c.Do {
+	case doAcquire:
+		h.acquire(ctx, c)
+	case doRelease:
+		h.release(ctx)
+	case doAsk:
+		h.ask(ctx)
+	default:
+		h.say(failed, "no such command: "+c.Do, "")
+	}
+}
+
+// acquire asks until it has the lock: again, where the library gives up by itself.
+func (h *holder) acquire(ctx context.Context, c command) {
+	ctx, cancel := context.WithTimeout(ctx, c.Bound)
+	defer cancel()
+	h.say(asking, "", "")
+	var last error
+	for ctx.Err() == nil {
+		l, err := h.client.acquire(ctx, c.Name)
+		if err == nil {
+			h.hold(l)
+			return
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * lookEvery):
+		}
+	}
+	h.say(gaveUp, oneLine(last), "")
+}
+
+// hold watches a lock until it is lost or released.
+func (h *holder) hold(l lock) {
+	h.say(acquired, "", l.fence())
+	ctx, cancel := context.WithCancel(context.Background())
+	h.lock, h.halt = l, cancel
+	h.watch.Go(func() { h.look(ctx, l) })
+}
+
+// look tells what the holder believes. A belief is dated before the look, not after:
+// who holds at the look held then, and a process that is stopped between the two
+// claims nothing that was not so.
+func (h *holder) look(ctx context.Context, l lock) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	believed := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case by := <-l.told():
+			h.say(told, by, "")
+			return
+		case <-tick.C:
+		}
+		from := monotonic()
+		believes := l.held()
+		if believes {
+			h.sayAt(from, holds, "", "")
+		} else if believed {
+			h.say(ended, l.counts(), "")
+		}
+		believed = believes
+	}
+}
+
+func (h *holder) release(ctx context.Context) {
+	if h.lock == nil {
+		h.say(failed, "nothing to release", "")
+		return
+	}
+	h.halt()
+	h.watch.Wait()
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	h.say(releasing, "", "")
+	err := h.lock.release(ctx)
+	h.lock = nil
+	h.say(released, oneLine(err), "")
+}
+
+func (h *holder) ask(ctx context.Context) {
+	if h.lock == nil {
+		h.say(failed, "nothing to ask for", "")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	switch is, err := h.lock.ask(ctx); {
+	case err != nil:
+		h.say(answered, "error: "+oneLine(err), "")
+	case is:
+		h.say(answered, "held", "")
+	default:
+		h.say(answered, "lost", "")
+	}
+}
+
+// oneLine is an error in a record.
+func oneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}

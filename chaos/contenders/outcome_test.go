@@ -1,0 +1,166 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// line is a record, in milliseconds.
+type line struct {
+	who, what string
+	ms        int
+	text      string
+}
+
+func trace(lines ...line) []record {
+	var records []record
+	for _, l := range lines {
+		r := record{At: int64(l.ms) * int64(time.Millisecond), Who: l.who, What: l.what}
+		if l.what == acquired {
+			r.Fence = l.text
+		} else {
+			r.Text = l.text
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+// believes is looks of a holder, each lookEvery from one moment to another.
+func believes(who string, from, until int) []line {
+	var lines []line
+	for ms := from; ms <= until; ms += int(lookEvery / time.Millisecond) {
+		lines = append(lines, line{who: who, what: holds, ms: ms})
+	}
+	return lines
+}
+
+func TestTwoHoldersAreWhoBelieveAtOneMoment(t *testing.T) {
+	a, b := line{who: first, what: acquired, ms: 100}, line{who: second, what: acquired, ms: 1000}
+	for _, c := range []struct {
+		name string
+		more [][]line
+		want time.Duration
+	}{
+		{"one after the other", [][]line{{a}, believes(first, 100, 990), {b}, believes(second, 1000, 2000)}, 0},
+		{"the first goes on for 200 ms", [][]line{{a}, believes(first, 100, 1200), {b}, believes(second, 1000, 2000)}, 210 * time.Millisecond},
+		{"the first was stopped, and wakes for 50 ms", [][]line{{a}, believes(first, 100, 500), {b}, believes(second, 1000, 3000), believes(first, 2000, 2050)}, 60 * time.Millisecond},
+		{"the first was stopped, and wakes when the second has given up", [][]line{
+			{a}, believes(first, 100, 500), {b}, believes(second, 1000, 1500), {{who: second, what: releasing, ms: 1500}}, believes(first, 2000, 2050),
+		}, 0},
+		{"the same one twice", [][]line{
+			{a},
+			believes(first, 100, 500),
+			{{who: first, what: releasing, ms: 505}},
+			{{who: first, what: acquired, ms: 600}},
+			believes(first, 610, 700),
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := twoHolders(spans(trace(slices.Concat(c.more...)...)))
+			if got != c.want {
+				t.Errorf("got %v; want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWhoToldIsTheFirstAfterTheFault(t *testing.T) {
+	records := trace(
+		line{first, ended, 50, byCount}, line{second, told, 150, byLibrary},
+		line{first, told, 300, bySession}, line{first, ended, 200, byCount},
+	)
+	by, at := learned(records, first, 100*int64(time.Millisecond))
+	if by != byCount || at != 200*int64(time.Millisecond) {
+		t.Errorf("got %q at %v; want its own count at 200ms", by, time.Duration(at))
+	}
+	if by, _ := learned(records, third, 0); by != "" {
+		t.Errorf("got %q; want nobody", by)
+	}
+}
+
+func TestNumbersFenceOnlyWhereEachIsGreater(t *testing.T) {
+	for _, c := range []struct {
+		fences []string
+		want   bool
+	}{
+		{nil, false},
+		{[]string{"", ""}, false},
+		{[]string{"9", "10"}, true},
+		{[]string{"9", "9"}, false},
+		{[]string{"10", "9"}, false},
+		{[]string{"3", ""}, false},
+		{[]string{"18446744073709551614", "18446744073709551615"}, true},
+	} {
+		if got := rising(c.fences); got != c.want {
+			t.Errorf("%q: got %v; want %v", c.fences, got, c.want)
+		}
+	}
+}
+
+func TestLateIsWhoLearnsWhenTheNextOneHolds(t *testing.T) {
+	for _, c := range []struct {
+		told int
+		want bool
+	}{{900, false}, {1100, true}} {
+		o := &outcome{}
+		o.judge(trace(
+			line{first, acquired, 100, "1"}, line{first, holds, 110, ""},
+			line{second, acquired, 1000, "2"}, line{first, told, c.told, byLibrary},
+		), first, 500*int64(time.Millisecond))
+		if o.Late != c.want || !o.Rising || o.After != time.Duration(c.told-500)*time.Millisecond {
+			t.Errorf("told at %d ms: got late %v, rising %v, after %v", c.told, o.Late, o.Rising, o.After)
+		}
+	}
+}
+
+func TestTheTableSaysWhatWasNotPlayedAndWhoHeldTwice(t *testing.T) {
+	results := []*result{
+		{Spec: spec{name: "one", fence: "token"}, Version: "one 1", Memory: 5 << 20, Outcomes: []*outcome{
+			{Scenario: "pause", Two: 56 * time.Millisecond, Next: 3100 * time.Millisecond, Told: byLibrary, After: 60 * time.Millisecond, Late: true, Fences: []string{"2", "1"}},
+		}},
+		{Spec: spec{name: "two"}, Missing: "etcd: not installed"},
+	}
+	text := table(results, []scenario{{name: "pause", what: "it stops", next: "the stop"}}, time.Unix(0, 0))
+	for _, want := range []string{
+		"**two holders for 56 ms**; next after 3.1 s; told after 60 ms by library, when the next one held",
+		"token; not rising in pause", "not played: etcd: not installed", "5 MB",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %q in it", text, want)
+		}
+	}
+}
+
+func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
+	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, records: trace(slices.Concat(
+		[]line{{first, acquired, 500, ""}}, believes(first, 500, 1000), []line{{first, stopped, 1000, ""}, {first, continued, 5000, ""}}, believes(first, 5000, 5100),
+		[]line{{first, told, 5100, byLibrary}})...)}
+	pic := draw(o)
+	if len(pic.Lanes) != 1 || len(pic.Lanes[0].Bars) != 2 || len(pic.Lanes[0].Still) != 1 || len(pic.Marks) != 3 {
+		t.Fatalf("got %+v; want one lane with two bars, one standstill and three marks", pic)
+	}
+	if got, want := pic.Marks[0].X, across(0, 0); got != want {
+		t.Errorf("the fault: got %v; want %v, as in every picture", got, want)
+	}
+	var b strings.Builder
+	if err := writePage(&b, []*result{{Outcomes: []*outcome{o}}}, []scenario{{name: "pause"}}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "<rect class=\"A\"") {
+		t.Errorf("got no bar in\n%s", b.String())
+	}
+}
+
+func TestUnknownNamesAreRefusedWithThoseThatThereAre(t *testing.T) {
+	for _, args := range [][]string{{"-contenders", "chubby"}, {"-scenarios", "flood"}, {"-count", "0"}} {
+		err := compare(t.Context(), args, &strings.Builder{})
+		if err == nil {
+			t.Errorf("%q: got no error", args)
+		} else if args[1] == "chubby" && !strings.Contains(err.Error(), "memcached") {
+			t.Errorf("got %v; want the names that there are", err)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// servers is who records of the servers are of.
+const servers = "servers"
+
+// anHour is by how much clocks step, in seconds.
+const anHour = 3600
+
+// most is more than half of the nodes, the leading one first.
+func (p *play) most(ctx context.Context) ([]node, error) {
+	lead, err := p.system.first(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := []node{p.system.nodes[lead]}
+	for i, n := range p.system.nodes {
+		if i != lead && len(nodes) < p.system.majority() {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+// down kills nodes.
+func (p *play) down(nodes []node) (int64, error) {
+	at := p.note(servers, down)
+	for _, n := range nodes {
+		if err := n.kill(); err != nil {
+			return at, err
+		}
+		for _, proxy := range p.before(n) {
+			proxy.Refuse()
+		}
+	}
+	return at, nil
+}
+
+// up starts them again, and waits until the system answers.
+func (p *play) up(ctx context.Context, nodes []node) (int64, error) {
+	for _, n := range nodes {
+		for _, proxy := range p.before(n) {
+			if err := proxy.Heal(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	at := p.note(servers, up)
+	return at, p.system.up(ctx, nodes)
+}
+
+// playOneServer: a system goes on without one server, or it has no other.
+func playOneServer(ctx context.Context, p *play, o *outcome) error {
+	nodes, err := p.most(ctx)
+	if err != nil {
+		return err
+	}
+	return p.outage(ctx, o, nodes[:1])
+}
+
+func playMajority(ctx context.Context, p *play, o *outcome) error {
+	nodes, err := p.most(ctx)
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 1 {
+		return errOneServer
+	}
+	return p.outage(ctx, o, nodes)
+}
+
+// outage kills nodes for longer than a lease. If the holder has the lock all the same,
+// it gives up while they are down, and Next is from there; otherwise it is from when
+// the servers are back, or from the kill, where the next one has it before.
+func (p *play) outage(ctx context.Context, o *outcome, nodes []node) error {
+	a, b, err := both(ctx, p)
+	if err != nil {
+		return err
+	}
+	at, err := p.down(nodes)
+	if err != nil {
+		return err
+	}
+	o.zero = at
+	pause(ctx, outage)
+	if len(nodes) < len(p.system.nodes) && p.holdsNow(ctx, a) {
+		o.Kept = true
+		if err := p.giveUp(ctx, o, a, b); err != nil {
+			return err
+		}
+		_, err := p.up(ctx, nodes)
+		o.judge(p.trace(), a.who, at)
+		return err
+	}
+	back, err := p.up(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	if r, ok, _ := p.find(b.who, at, acquired); ok && r.At < back {
+		back = at
+	}
+	return p.aftermath(ctx, o, a, b, back)
+}
+
+// giveUp has the holder release, and the next one take.
+func (p *play) giveUp(ctx context.Context, o *outcome, a, b *actor) error {
+	from := monotonic()
+	if err := a.do(doRelease, "", 0); err != nil {
+		return err
+	}
+	r, err := p.await(ctx, a.who, from, patience, releasing)
+	if err != nil {
+		return err
+	}
+	return p.next(ctx, o, b.who, r.At)
+}
+
+// holdsNow is whether a holder believes.
+func (p *play) holdsNow(ctx context.Context, a *actor) bool {
+	_, err := p.await(ctx, a.who, monotonic(), 50*lookEvery, holds)
+	return err == nil
+}
+
+func playRestart(ctx context.Context, p *play, o *outcome) error {
+	nodes, err := p.most(ctx)
+	if err != nil {
+		return err
+	}
+	a, b, err := both(ctx, p)
+	if err != nil {
+		return err
+	}
+	at, err := p.down(nodes)
+	if err == nil {
+		_, err = p.up(ctx, nodes)
+	}
+	if err != nil {
+		return err
+	}
+	o.zero = at
+	return p.aftermath(ctx, o, a, b, o.zero)
+}
+
+// playClock steps the clocks of most servers.
+func playClock(ctx context.Context, p *play, o *outcome) error {
+	nodes, err := p.most(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes { // to what they are: can they be set at all?
+		if err := n.step(0); err != nil {
+			return err
+		}
+	}
+	a, b, err := both(ctx, p)
+	if err != nil {
+		return err
+	}
+	o.zero = p.note(servers, stepped)
+	for _, n := range nodes {
+		if err := n.step(anHour); err != nil {
+			return err
+		}
+	}
+	return p.aftermath(ctx, o, a, b, o.zero)
+}
+
+// aftermath watches for longer than a lease who has the lock, and whether the holder
+// knows. If it is still the holder's, it gives up.
+func (p *play) aftermath(ctx context.Context, o *outcome, a, b *actor, from int64) error {
+	pause(ctx, outage)
+	if _, taken, _ := p.find(b.who, o.zero, acquired); !taken && p.holdsNow(ctx, a) {
+		o.Kept = true
+		if err := p.giveUp(ctx, o, a, b); err != nil {
+			return err
+		}
+	} else if err := errors.Join(p.next(ctx, o, b.who, from), p.close(ctx, o, a)); err != nil {
+		return err
+	}
+	o.judge(p.trace(), a.who, o.zero)
+	return nil
+}
+
+// trace is the records up to now.
+func (p *play) trace() []record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.records)
+}
+
+// settle lets a system come to rest after what was done to its servers: nodes that
+// forgot vote again, elections are over.
+func settle(ctx context.Context) { pause(ctx, lease+time.Second) }
