@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -68,18 +69,11 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	c, err := s.open(ctx, p.Addrs)
+	c, err := opened(ctx, s, p)
 	if err != nil {
-		return fmt.Errorf("%s: open: %w", p.Contender, err)
+		return err
 	}
 	h := &holder{who: p.Who, client: c, out: json.NewEncoder(out)}
-	l, err := c.acquire(ctx, "warm-"+p.Who)
-	if err != nil {
-		return fmt.Errorf("%s: the first acquire: %w", p.Contender, err)
-	}
-	if err := l.release(ctx); err != nil {
-		return fmt.Errorf("%s: the first release: %w", p.Contender, err)
-	}
 	h.say(ready, "", "")
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -90,6 +84,38 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 		h.obey(ctx, c)
 	}
 	return lines.Err()
+}
+
+// opened is a client that has had a lock. On a machine that is busy with everything
+// else the first calls may find their timeouts over: they are tried again.
+func opened(ctx context.Context, s spec, p part) (client, error) {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	for {
+		c, err := s.open(context.WithoutCancel(ctx), p.Addrs)
+		if err == nil {
+			if err = warm(ctx, c, "warm-"+p.Who); err == nil {
+				return c, nil
+			}
+			err = errors.Join(err, c.close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: open: %w", p.Contender, err)
+		case <-time.After(warmUp):
+		}
+	}
+}
+
+// warm takes a lock of the holder's own and gives it back.
+func warm(ctx context.Context, c client, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*callBound)
+	defer cancel()
+	l, err := c.acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	return l.release(ctx)
 }
 
 // say writes a record of now.
@@ -166,9 +192,19 @@ func (h *holder) look(ctx context.Context, l lock) {
 		if believes {
 			h.sayAt(from, holds, "", "")
 		} else if believed {
-			h.say(ended, l.counts(), "")
+			h.stopBelieving(l)
 		}
 		believed = believes
+	}
+}
+
+// stopBelieving says who says so.
+func (h *holder) stopBelieving(l lock) {
+	select {
+	case by := <-l.told():
+		h.say(told, by, "")
+	default:
+		h.say(ended, l.counts(), "")
 	}
 }
 

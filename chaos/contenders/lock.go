@@ -89,8 +89,8 @@ func (r *renewed) run(who string, f func(ctx context.Context) error) {
 		cancel()
 		switch {
 		case errors.Is(err, errNotHeld):
+			r.news <- who // first, so that who finds it over also finds who says so
 			r.over.Store(true)
-			r.news <- who
 			return
 		case err == nil && over: // it is ours again, to nobody's use
 			return

@@ -64,11 +64,25 @@ func (p *proc) start() error {
 	return nil
 }
 
+// ended tells whether the process that was started is gone.
+func (p *proc) ended() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (p *proc) kill() error {
 	if p.cmd == nil {
 		return nil
 	}
-	for _, pid := range p.pids() { // a database's children leave its group
+	_ = p.cmd.Process.Signal(syscall.SIGSTOP) // so that it has no more children while they are counted; it may have ended
+	for _, pid := range p.pids() {            // a database's children leave its group
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	<-p.done

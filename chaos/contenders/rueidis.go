@@ -5,6 +5,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/quorumkit/redlock"
 )
 
 var rueidisSpec = spec{
@@ -23,6 +25,7 @@ func openRueidis(_ context.Context, addrs []string) (client, error) {
 		ClientOption:   rueidis.ClientOption{InitAddress: addrs, ForceSingleClient: true},
 		KeyValidity:    lease,
 		NoLoopTracking: true,
+		TryNextAfter:   redlock.DefaultNodeTimeout, // its 20 ms are less than what a loaded machine takes
 	})
 	if err != nil {
 		return nil, err

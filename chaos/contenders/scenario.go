@@ -50,8 +50,8 @@ var scenarios = []scenario{
 	{"holder-killed", "the holder's process is killed (SIGKILL)", "the kill", playHolderKilled},
 	{"holder-cut", "nothing gets from the holder to the servers or back, and its connections stay open", "the cut", playHolderCut},
 	{"given-up", "most servers stand still for two seconds, and meanwhile somebody asks for a free name and gives up", "when they go on", playGivenUp},
-	{"one-server", "the leading server is killed, or the first where none leads, for four seconds", "see there", playOneServer},
-	{"majority", "more than half of the servers are killed for four seconds", "when they are back", playMajority},
+	{"one-server", "the leading server is killed, or the first where none leads, for four seconds", "the release, where the lock was kept; otherwise when the server is back, or the kill, if the next one held before", playOneServer},
+	{"majority", "more than half of the servers are killed for four seconds", "the same", playMajority},
 	{"restart", "more than half of the servers are killed and started again at once", "the restart", playRestart},
 	{"clock", "the wall clocks of more than half of the servers step ahead by an hour", "the step", playClock},
 }
@@ -177,6 +177,7 @@ func playHolderKilled(ctx context.Context, p *play, o *outcome) error {
 	if err := p.next(ctx, o, b.who, at); err != nil {
 		return err
 	}
+	pause(ctx, warmUp) // for the picture
 	o.judge(p.trace(), "", 0)
 	return nil
 }
@@ -248,6 +249,7 @@ func playGivenUp(ctx context.Context, p *play, o *outcome) error {
 	if err := p.next(ctx, o, b.who, o.zero); err != nil {
 		return err
 	}
+	pause(ctx, warmUp) // for the picture
 	o.judge(p.trace(), "", 0)
 	return nil
 }

@@ -165,7 +165,23 @@ func (s *system) up(ctx context.Context, nodes []node) error {
 			return fmt.Errorf("the servers do not answer: %w", err)
 		case <-time.After(10 * time.Millisecond):
 		}
+		if err := again(nodes); err != nil {
+			return err
+		}
 	}
+}
+
+// again starts those once more that ended at their start: what the last process left
+// may have been in the way, such as its port or its shared memory.
+func again(nodes []node) error {
+	for _, n := range nodes {
+		if p, ok := n.(*proc); ok && p.ended() {
+			if err := p.start(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (s *system) addrs() []string {

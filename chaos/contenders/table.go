@@ -40,7 +40,7 @@ func table(results []*result, scenarios []scenario, day time.Time) string {
 	}
 	b.WriteString("\n")
 	for _, s := range scenarios {
-		fmt.Fprintf(&b, "- **%s**: %s. Next is measured from %s.\n", s.name, s.what, s.next)
+		fmt.Fprintf(&b, "- **%s**: %s. Next counts from: %s.\n", s.name, s.what, s.next)
 	}
 	return b.String()
 }
