@@ -57,6 +57,7 @@ func compare(ctx context.Context, args []string, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for i := range o.count {
 		if o.count > 1 {
 			r.say("run %d of %d", i+1, o.count)
@@ -65,11 +66,9 @@ func compare(ctx context.Context, args []string, log io.Writer) error {
 		if err := write(o.out, results, r.scenarios); err != nil {
 			return err
 		}
-		if err := convicted(results); err != nil {
-			return err
-		}
+		errs = append(errs, convicted(results))
 	}
-	return ctx.Err()
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // run is what the flags ask for.
@@ -113,17 +112,18 @@ func findScenario(name string) (scenario, error) {
 	return scenario{}, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// convicted is the error of a run in which redlock broke what it promises: the others
-// may, and the table says so.
+// convicted is the error of a run in which redlock broke what it promises, or has no
+// result: the others may, and the table says so.
 func convicted(results []*result) error {
+	var errs []error
 	for _, r := range results {
 		for _, o := range r.Outcomes {
 			if r.Spec.name == redlockSpec.name && (o.Two > 0 || o.Failed != "" || len(o.Fences) > 1 && !o.Rising) {
-				return fmt.Errorf("redlock, %s: %s; tokens %v", o.Scenario, o, o.Fences)
+				errs = append(errs, fmt.Errorf("redlock, %s: %s; tokens %v", o.Scenario, o, o.Fences))
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // write writes a run into a folder.

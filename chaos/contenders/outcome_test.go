@@ -154,6 +154,25 @@ func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
 	}
 }
 
+func TestARunInWhichRedlockHoldsTwiceIsAnError(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    outcome
+		want bool
+	}{
+		{"redlock", outcome{Fences: []string{"1", "2"}, Rising: true}, false},
+		{"redlock", outcome{Two: time.Millisecond}, true},
+		{"redlock", outcome{Fences: []string{"2", "1"}}, true},
+		{"redlock", outcome{Failed: "it did not start"}, true},
+		{"redsync", outcome{Two: time.Millisecond}, false},
+	} {
+		err := convicted([]*result{{Spec: spec{name: c.name}, Outcomes: []*outcome{{}, &c.o}}})
+		if (err != nil) != c.want {
+			t.Errorf("%s with %+v: got %v; want an error: %v", c.name, c.o, err, c.want)
+		}
+	}
+}
+
 func TestUnknownNamesAreRefusedWithThoseThatThereAre(t *testing.T) {
 	for _, args := range [][]string{{"-contenders", "chubby"}, {"-scenarios", "flood"}, {"-count", "0"}} {
 		err := compare(t.Context(), args, &strings.Builder{})
