@@ -652,3 +652,36 @@ func TestBargingSharesPastThoseWhoWait(t *testing.T) {
 		mustRelease(t, got(t, next).lock)
 	})
 }
+
+// One who barges has no place in line, so nobody waits for it: the others who want to share
+// stand in line on the nodes, whichever came first.
+func TestThoseWhoShareDoNotWaitForOneWhoBarges(t *testing.T) {
+	for _, first := range []string{"barges", "stands in line"} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5)
+			held := mustAcquire(t, separateLocker(t, nodes), "orders/42")
+			var barging <-chan gained
+			if first == "barges" {
+				barging = wants(t, l, redlock.WithShared(), redlock.WithBarging())
+				time.Sleep(time.Second)
+			}
+			next := wants(t, l, redlock.WithShared())
+			time.Sleep(time.Second)
+			if first != "barges" {
+				barging = wants(t, l, redlock.WithShared(), redlock.WithBarging())
+				time.Sleep(time.Second)
+			}
+			for i, n := range nodes.Nodes() {
+				if in, err := n.Miniredis().ZMembers(lua.SharersKey + "orders/42"); err != nil || len(in) != 1 {
+					t.Errorf("first one who %s: node %d has the line %q, %v; want one entry", first, i, in, err)
+				}
+			}
+			behind := wants(t, separateLocker(t, nodes))
+			mustRelease(t, held)
+			shared := got(t, next).lock
+			mustRelease(t, got(t, barging).lock) // which shares past the one behind
+			mustRelease(t, shared)
+			mustRelease(t, got(t, behind).lock)
+		})
+	}
+}

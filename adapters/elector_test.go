@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
+	"github.com/quorumkit/redlock/internal/nosuspend"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -165,6 +166,32 @@ func TestAnElectorThatResignedIsOutWhenItsLockIsLost(t *testing.T) {
 		synctest.Wait()
 		if err := here.IsLeader(t.Context()); err != nil || here.Token() == 0 {
 			t.Errorf("after the other resigned: got %v, token %d; want it to lead", err, here.Token())
+		}
+	})
+}
+
+// A process that stood still past its lease does not believe that it leads before it has
+// learned of the loss: the lock's clock is asked.
+func TestAnElectorThatStoodStillAsksTheClock(t *testing.T) {
+	nosuspend.Begin() // so that the lease ends when it is said to
+	defer nosuspend.End()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 1)
+		e := elector(t, all[0])
+		defer func() { _ = e.Close() }()
+		if err := e.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !e.LeadsAfter(0) {
+			t.Error("it does not lead; want it to, as the lease is not over")
+		}
+		hang(nodes)
+		time.Sleep(e.Hold().Remaining() - time.Millisecond)
+		if !e.LeadsAfter(0) {
+			t.Error("it does not lead a millisecond before the lease ends")
+		}
+		if left := e.Hold().Remaining(); e.LeadsAfter(left) {
+			t.Errorf("it leads %v later; want the lease over", left)
 		}
 	})
 }

@@ -56,6 +56,6 @@ func removeSlot(ctx context.Context, c *redis.Client, key string, slot int, owne
 		return false, err
 	}
 	gone, err := c.EvalSha(ctx, release.Hash, []string{lua.SlotKey(key, slot), lua.TombstoneKey + owner},
-		owner, key, lua.MaxSlots, plain, "", life.Milliseconds()).Int()
+		owner, key, lua.MaxSlots, plain, "", 0, life.Milliseconds()).Int()
 	return gone == 1, err
 }

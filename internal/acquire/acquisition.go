@@ -388,6 +388,10 @@ func (a *Acquirer) LeaveAs(key string, stands *node.Claim) {
 
 // Leave takes the process's entry for a name off these nodes, where it waits to be alone.
 func (a *Acquirer) Leave(key string, nodes []*node.Node) {
+	if name, slots := lua.LineOf(key); slots {
+		a.leaveSlots(name, lua.MaxSlots, a.stood[stripeOf(name)].Load(), nodes) // nothing says how many there are
+		return
+	}
 	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
 	c.Over.Store(true)
 	for _, n := range nodes {

@@ -28,6 +28,9 @@ const (
 // and whose turn has come, are a group: each asks by itself at first, and once the nodes
 // have refused, one of them waits for all.
 func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Grant, error) {
+	if t.Barging {
+		return a.bargeShared(ctx, key, t)
+	}
 	name, given, leads, err := a.Queue.Share(ctx, key, t.TTL, t.Label)
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
@@ -46,11 +49,22 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 	return g, err
 }
 
+// bargeShared is acquireShared for one who looks at no line. It is of no group: those would
+// wait for it, who has no place and may starve.
+func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant, error) {
+	acq := acquisition{Acquirer: a, name: queue.Apart(key), terms: t}
+	g, err := acq.run(ctx, nil)
+	acq.stopWaiting()
+	g.Failed = acq.failed
+	acq.finish()
+	return g, err
+}
+
 // take is what comes before an attempt: one who shares, and was refused, leads its group
 // from then on, or waits until the leader has been granted. A leader that has a ticket
 // stands in line by it.
 func (acq *acquisition) take(ctx context.Context, given *queue.Transfer) (*queue.Transfer, error) {
-	if !acq.terms.Shared || given != nil || acq.failed == 0 && !acq.leads {
+	if !acq.terms.Shared || acq.terms.Barging || given != nil || acq.failed == 0 && !acq.leads {
 		return given, nil
 	}
 	if !acq.leads {

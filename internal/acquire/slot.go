@@ -44,12 +44,31 @@ func (acq *acquisition) depart(won *node.Claim) {
 	if won != nil {
 		won.Slot.Left.Store(true)
 	}
-	if !acq.Queue.Depart(acq.name) {
-		return
+	if place := acq.Queue.Depart(acq.name); place != quorum.NoTicket {
+		acq.leaveSlots(acq.slot.name, acq.terms.Limit, place, acq.Nodes)
 	}
-	c := acq.newClaim(acq.name.Key, acq.TTL, "", acq.Clock.Early(), 0)
-	c.Slot = &node.Slot{Name: acq.slot.name, Line: acq.name.Key, Number: slots.None, Limit: acq.terms.Limit}
-	acq.discard(c, acq.TTL, node.LeaveQueue, nil)
+}
+
+// leaveSlots takes the process's entry for one of so many slots of a name off these nodes:
+// that of this place, or of one before.
+func (a *Acquirer) leaveSlots(name string, limit int, place int64, nodes []*node.Node) {
+	c := a.newClaim(lua.SlotsKey(name), a.TTL, "", a.Clock.Early(), 0)
+	c.Slot = &node.Slot{Name: name, Line: c.Key, Number: slots.None, Limit: limit}
+	c.Place = place
+	c.Over.Store(true)
+	for _, n := range nodes {
+		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))
+	}
+}
+
+// standForSlot has the process wait at this place in the slots' line, or behind all places at
+// which it waited before: a leave of one of those may come late, or twice.
+func (acq *acquisition) standForSlot(place int64) {
+	last := &acq.stood[stripeOf(acq.slot.name)]
+	place = max(place, last.Load()+1)
+	acq.Queue.Stand(acq.name, place)
+	for before := last.Load(); before < place && !last.CompareAndSwap(before, place); before = last.Load() {
+	}
 }
 
 // trySlot is try for a slot: where nobody waits the first ask brings it, and else a ticket
@@ -110,7 +129,7 @@ func (acq *acquisition) drawPlace(ctx context.Context) (Grant, interval, *Failur
 	if err := acq.join(ctx); err != nil {
 		return g, atOnce, acq.ended(acq.slot.name, err)
 	}
-	acq.Queue.Stand(acq.name, position)
+	acq.standForSlot(position)
 	return g, atOnce, f
 }
 

@@ -25,6 +25,10 @@ func SlotKey(name string, slot int) string { return slotKey + strconv.Itoa(slot)
 // SlotsKey is what is waited for where a slot of the name is.
 func SlotsKey(name string) string { return slotsKey + name }
 
+// LineOf is the name that has slots, of what is waited for where one of them is. It returns
+// false of any other key.
+func LineOf(key string) (name string, ok bool) { return strings.CutPrefix(key, slotsKey) }
+
 // SlotOf is the name and the slot of a slot's key. It returns false of any other key.
 func SlotOf(key string) (name string, slot int, ok bool) {
 	rest, ok := strings.CutPrefix(key, slotKey)
@@ -39,7 +43,7 @@ func SlotOf(key string) (name string, slot int, ok bool) {
 // NameOf is the name that a key is of: of a slot's, or of what is waited for where one is,
 // the name that has slots; of any other the key itself.
 func NameOf(key string) string {
-	if name, ok := strings.CutPrefix(key, slotsKey); ok {
+	if name, ok := LineOf(key); ok {
 		return name
 	}
 	if name, _, ok := SlotOf(key); ok {

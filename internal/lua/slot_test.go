@@ -33,12 +33,12 @@ func (c call) but(i int, value any) call {
 
 // releaseSlot is A's release of slot 1 of three.
 func releaseSlot(owner string, mode int) call {
-	return call{lua.ReleaseSlotScript, []string{lua.SlotKey("name", 1)}, []any{owner, "name", 3, mode, idA}}
+	return call{lua.ReleaseSlotScript, []string{lua.SlotKey("name", 1)}, []any{owner, "name", 3, mode, idA, 20}}
 }
 
-// leaveSlots is A's leave of the line.
+// leaveSlots is A's leave of the line, which it waited in at place 20.
 func leaveSlots() call {
-	return call{lua.ReleaseSlotScript, []string{lua.SlotsKey("name")}, []any{held, "name", 3, 1, idA}}
+	return call{lua.ReleaseSlotScript, []string{lua.SlotsKey("name")}, []any{held, "name", 3, 1, idA, 20}}
 }
 
 // buried is the release with a tombstone.
@@ -267,7 +267,27 @@ var slotCases = []struct {
 		reply: "0", shows: "1=" + held + "@600 7=40 B@30",
 	},
 	{
-		name: "a cancelled wait leaves by a plain release, which wakes the next", given: oneHeld + aInLine + bInLine, hears: []string{idA, idB},
+		name: "a leave takes an entry of a place before", given: allHeld + aInLine, call: leaveSlots().but(5, 21),
+		reply: "0", shows: "0=a@500 1=" + held + "@600 2=c@400 7=40 A lives 77",
+	},
+	{
+		name: "but not one of a later place", given: allHeld + aInLine + bInLine, hears: []string{idA, idB}, call: leaveSlots().but(5, 19),
+		reply: "0", shows: "0=a@500 1=" + held + "@600 2=c@400 7=40 A@20 B@30 A lives 77",
+	},
+	{
+		name: "and where that stays, the first is woken if a slot is free", given: oneHeld + bInLine + "\nSET,redlock:live:" + idA + ",77,PX,3000\nZADD," + slotsLine + ",50," + idA, hears: []string{idA, idB}, call: leaveSlots(),
+		reply: "0", shows: "1=" + held + `@600 7=40 B@30 A@50 A lives 77 B hears "redlock:slot:0:name"`,
+	},
+	{
+		name: "a leave whose place is large", given: allHeld + "\nSET,redlock:waiting,1,PX,3000\nZADD," + slotsLine + ",9007199254740990," + idA, call: leaveSlots().but(5, int64(9007199254740989)),
+		reply: "0", shows: "0=a@500 1=" + held + "@600 2=c@400 7=40 A@9007199254740990",
+	},
+	{
+		name: "a leave with a tombstone", given: oneHeld + aInLine + bInLine, hears: []string{idB}, call: buried(leaveSlots()),
+		reply: "0", shows: "1=" + held + `@600 7=40 B@30 A lives 77 dead ` + held + ` B hears "redlock:slot:0:name"`,
+	},
+	{
+		name: "a cancelled wait of an older client leaves by a plain release, which wakes the next", given: oneHeld + aInLine + bInLine, hears: []string{idA, idB},
 		call:  call{lua.ReleaseBatchScript, []string{lua.SlotsKey("name")}, []any{1, ownerA, idA, 1}},
 		reply: "0", shows: "1=" + held + `@600 7=40 B@30 A lives 77 B hears "redlock:slots:name"`,
 	},

@@ -27,7 +27,7 @@ type Claim struct {
 	Shared bool          // beside others who share the name (shared.go)
 	Stays  bool          // its process has a place in line, which a rollback keeps
 	Pushes bool          // its entry there takes a grant by push, so it may come at any moment
-	Place  int64         // of an entry that takes pushes
+	Place  int64         // of an entry that takes pushes; of a shared hold, or a leave of the slots' line, the place that goes
 	InLine string        // the owner value with which its process stood in line; empty: in none, or with its id alone
 	Slot   *Slot         // of a slot (slot.go); nil: of a name
 	Next   *Claim        // with Pushes: whose entry comes for this one's when it is rolled back; nil: none

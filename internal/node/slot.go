@@ -76,7 +76,7 @@ func (b *batch) releaseSlot(r *Release) redis.Cmder {
 	if r.doubtful {
 		b.arena = append(b.arena, &c.Dead)
 	}
-	b.arena = append(b.arena, &c.Owner, &c.Slot.Name, c.Slot.Limit, int(r.Entry), &b.process)
+	b.arena = append(b.arena, &c.Owner, &c.Slot.Name, c.Slot.Limit, int(r.Entry), &b.process, &c.Place)
 	if r.doubtful {
 		b.arena = append(b.arena, &r.Life)
 	}

@@ -104,7 +104,7 @@ func (q *Queue) named(key string) *Name {
 		q.spare = q.spare[:last]
 		*name = Name{Key: key, polls: name.polls}
 	} else {
-		name = &Name{Key: key, polls: pollSchedule{place: -1}}
+		name = Apart(key)
 	}
 	q.names[key] = name
 	return name

@@ -36,6 +36,9 @@ func (q *Queue) Share(ctx context.Context, key string, ttl time.Duration, label 
 	return name, w.given, w.given == nil, nil
 }
 
+// Apart is a name that nobody else has, for a goroutine that asks the nodes in no turn.
+func Apart(key string) *Name { return &Name{Key: key, polls: pollSchedule{place: -1}} }
+
 // MayShare tells whether nobody of this Locker has key for itself, or stands in line.
 func (q *Queue) MayShare(key string) bool {
 	q.mu.Lock()

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // freed takes in which slot a call says is free, and returns the name that is waited for
@@ -30,12 +29,14 @@ func (q *Queue) Freed(name *Name) int {
 	return slot
 }
 
-// Depart gives up the process's place for the name, whoever waits here. It tells whether
-// it had one.
-func (q *Queue) Depart(name *Name) bool {
+// Depart gives up the process's place for the name, whoever waits here, and returns it;
+// NoTicket: it had none.
+func (q *Queue) Depart(name *Name) (place int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	recorded := name.recorded
-	name.position, name.recorded, name.held, name.next = quorum.NoTicket, false, 0, nil
-	return recorded
+	if name.recorded {
+		place = name.position
+	}
+	name.giveUp()
+	return place
 }

@@ -102,6 +102,8 @@ const (
 	NewcomersOvertake
 	// AnyoneTakes is one that looks at no line at all.
 	AnyoneTakes
+	// LeavesAnyPlace is a leave of the slots' line that takes any entry of its process.
+	LeavesAnyPlace
 	// OneEnd is a shared name whose members all end when the one does that came or was renewed last.
 	OneEnd
 	// Unmarked is an ask to share that takes any sorted set under the name for its own.

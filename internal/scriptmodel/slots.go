@@ -70,10 +70,21 @@ func (n *Waiting) firstOf(a Ask, placed bool) bool {
 	return n.living(NoWaiter) == NoWaiter
 }
 
-// ReleaseSlot is release_slot.lua, of a slot, and with EntryGoes also of a leave of the
-// line, for which slot is NoSlot. It returns what that does, who was woken, and the slot
+// EndSlot is the arguments of release_slot.lua, of a slot, and with EntryGoes also of a
+// leave of the line, for which Name is NoSlot. Place is of the entry that goes.
+type EndSlot struct {
+	Release
+	Waiter Waiter
+	Entry  uint8
+	Place  Number
+	Limit  uint8
+	Flaw   Flaw
+}
+
+// ReleaseSlot is release_slot.lua. It returns what that does, who was woken, and the slot
 // that it was told.
-func (n *Waiting) ReleaseSlot(now Tick, r Release, w Waiter, entry, limit uint8, flaw Flaw) (gone int, woken Waiter, free uint8) {
+func (n *Waiting) ReleaseSlot(now Tick, e EndSlot) (gone int, woken Waiter, free uint8) {
+	r, w := e.Release, e.Waiter
 	free = NoSlot
 	if r.Name == NoSlot {
 		if r.Tombstone != 0 {
@@ -82,9 +93,11 @@ func (n *Waiting) ReleaseSlot(now Tick, r Release, w Waiter, entry, limit uint8,
 	} else if gone = n.Release(now, r); gone == Done {
 		free = r.Name
 	}
-	if entry == EntryGoes && n.Entered(w) {
-		n.Places[w] = 0
-		for i := uint8(0); i < limit && free == NoSlot && !flaw.has(LeavesQuietly); i++ {
+	if e.Entry == EntryGoes && n.Entered(w) {
+		if n.Places[w] <= e.Place || e.Flaw.has(LeavesAnyPlace) {
+			n.Places[w] = 0
+		}
+		for i := uint8(0); i < e.Limit && free == NoSlot && !e.Flaw.has(LeavesQuietly); i++ {
 			if n.Keys[i].Owner == Nobody {
 				free = i
 			}
@@ -93,7 +106,7 @@ func (n *Waiting) ReleaseSlot(now Tick, r Release, w Waiter, entry, limit uint8,
 	for unheard := 0; free != NoSlot && n.Waited; {
 		next := n.inLine(unheard)
 		switch {
-		case next == NoWaiter || next == w && entry == EntryStays:
+		case next == NoWaiter || next == w && e.Entry == EntryStays:
 			return gone, NoWaiter, NoSlot
 		case !n.Lives(next):
 			n.Places[next] = 0

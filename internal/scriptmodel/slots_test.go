@@ -114,15 +114,16 @@ func (q slotted) releaseSlot(rnd *rand.Rand, w scriptmodel.Waiter, slot, limit u
 	if entry == scriptmodel.EntryGoes && rnd.IntN(2) == 0 {
 		r.Name, key = scriptmodel.NoSlot, q.line
 	}
-	keys, args := []string{key}, []any{longValue(r.Owner), "name", limit, int(entry), waiterID(w)}
+	place := scriptmodel.Number(rnd.IntN(40))
+	keys, args := []string{key}, []any{longValue(r.Owner), "name", limit, int(entry), waiterID(w), int(place)}
 	if rnd.IntN(4) == 0 {
 		r.Tombstone = anyLife(rnd)
 		keys, args = append(keys, longTombstone(r.Owner)), append(args, millis(r.Tombstone))
 	}
 	reply := q.run("release_slot", keys, args...)
-	gone, woken, free := q.node.ReleaseSlot(0, r, w, entry, limit, 0)
+	gone, woken, free := q.node.ReleaseSlot(0, scriptmodel.EndSlot{Release: r, Waiter: w, Entry: entry, Place: place, Limit: limit})
 	who, told := q.told()
-	return fmt.Sprintf("release %+v of %d, entry %d, limit %d", r, w, entry, limit), []int{int(reply[0]), int(who), int(told)}, []int{gone, int(woken), int(free)}
+	return fmt.Sprintf("release %+v of %d, entry %d at %d, limit %d", r, w, entry, place, limit), []int{int(reply[0]), int(who), int(told)}, []int{gone, int(woken), int(free)}
 }
 
 func TestModelOfSlotsIsTheScriptsOnAServer(t *testing.T) {

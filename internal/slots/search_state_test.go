@@ -2,7 +2,6 @@ package slots_test
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
@@ -22,6 +21,7 @@ var (
 	errTwoHold   = errors.New("two hold one slot")
 	errOvertaken = errors.New("a caller got a slot before one that stood on a quorum when it began")
 	errHotLoop   = errors.New("a process woke itself")
+	errTaken     = errors.New("a leave of a wait that has ended took the entry of one that goes on")
 	errAsleep    = errors.New("a slot is free, somebody waits for it, and nothing is under way")
 	errLitter    = errors.New("all are done, and something is held or waited for")
 )
@@ -50,10 +50,21 @@ const (
 	placed    = 1 << 7
 )
 
-// sent is one message: its kind, the slot, and whether it is an ask with a place.
+// sent is one message: its kind, the slot, and whether it is an ask with a place. Of a leave
+// it is the place, not the slot.
 type sent uint8
 
 func message(kind, slot uint8) sent { return sent(kind + kinds*slot) }
+
+// anyPlace is no lower than any place, and what a stray leave takes.
+const anyPlace = placed/kinds - 1
+
+func leaveOf(place scriptmodel.Number) sent {
+	if place > anyPlace {
+		panic("a place does not fit")
+	}
+	return message(aLeave, uint8(place))
+}
 
 func (m sent) kind() uint8  { return uint8(m) % kinds }
 func (m sent) slot() uint8  { return uint8(m) % placed / kinds }
@@ -73,9 +84,11 @@ type caller struct {
 	slot   uint8              // that it asks for, or holds
 	place  scriptmodel.Number // in line; 0: none
 	was    scriptmodel.Number // the place that asks on their way have, of a line that it has left
+	stood  scriptmodel.Number // the last place that it had
 	out    [nodes][mostSent]sent
 	said   [nodes]reply
 	decide slots.Caller
+	stands uint8 // nodes that have recorded the place of this wait
 	split  bool  // the last ask was granted by some nodes: it looks again soon
 	before uint8 // who stood on a quorum when it began, one bit each
 	turns  uint8 // holds that are left
@@ -86,12 +99,14 @@ type state struct {
 	callers [mostCallers]caller
 	deaths  uint8 // that may still come
 	leaves  uint8 // waits that may still be cancelled
+	doubles uint8 // leaves that may still come twice
 	broken  uint8 // what a step has broken
 }
 
 const (
 	brokenOrder uint8 = 1 + iota
 	brokenLoop
+	brokenEntry
 )
 
 const (
@@ -144,8 +159,7 @@ func (s *state) sendAll(c uint8, m sent) {
 	}
 }
 
-// stands tells whether a caller waits, and has its place on a quorum. An entry that a leave
-// is on its way for is of a wait that has ended, though its number may be the same.
+// stands tells whether a caller waits, and has its place on a quorum.
 func (s *state) stands(c uint8) bool {
 	me := &s.callers[c]
 	if me.place == 0 || me.phase != asks && me.phase != rests {
@@ -153,7 +167,7 @@ func (s *state) stands(c uint8) bool {
 	}
 	on := 0
 	for i := range s.nodes {
-		if s.nodes[i].Places[c] == me.place && !slices.Contains(me.out[i][:], message(aLeave, 0)) {
+		if s.nodes[i].Places[c] == me.place {
 			on++
 		}
 	}
@@ -175,7 +189,7 @@ func (s *state) hear(i uint8, w scriptmodel.Waiter, slot uint8, forgets bool) {
 	switch {
 	case me.phase == dead:
 	case me.place == 0 || me.phase != asks && me.phase != rests: // it does not wait: it leaves
-		s.send(uint8(w), i, message(aLeave, 0))
+		s.send(uint8(w), i, leaveOf(me.stood))
 	case forgets && me.phase == asks:
 	default:
 		me.decide.Hear(int(slot))

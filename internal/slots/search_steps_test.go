@@ -27,14 +27,19 @@ func (sys *system) ask(s *state, c uint8, roll float64) {
 	s.sendAll(c, m)
 }
 
-// serve has node i do what was sent to it first.
-func (sys *system) serve(s *state, c, i uint8) {
+// serve has node i do what was sent to it first. A leave that comes twice is sent again,
+// behind all that is on its way.
+func (sys *system) serve(s *state, c, i uint8, twice bool) {
 	me, n := &s.callers[c], &s.nodes[i]
 	m := me.out[i][0]
 	copy(me.out[i][:], me.out[i][1:])
 	me.out[i][mostSent-1] = 0
+	if twice {
+		s.doubles--
+		s.send(c, i, m)
+	}
 	w, owner := scriptmodel.Waiter(c), ownerOf(c)
-	release := scriptmodel.Release{Name: sys.slotOn(n, m, owner), Owner: owner}
+	release := scriptmodel.EndSlot{Waiter: w, Limit: sys.limit, Flaw: sys.flaw, Release: scriptmodel.Release{Name: sys.slotOn(n, m, owner), Owner: owner}}
 	var woken scriptmodel.Waiter
 	var free uint8
 	switch m.kind() {
@@ -53,24 +58,29 @@ func (sys *system) serve(s *state, c, i uint8) {
 			}
 			me.said[i] = r
 		}
+		if m.kind() == anAsk && m.placed() && n.Entered(w) {
+			me.stands |= 1 << i
+		}
 		s.forget(i)
 		if me.place == 0 {
 			me.gone()
 		}
 		return
 	case aGiveBack:
-		entry := scriptmodel.EntryStays
-		if sys.giveWake {
-			entry = scriptmodel.EntryUnknown
+		if release.Entry = scriptmodel.EntryStays; sys.giveWake {
+			release.Entry = scriptmodel.EntryUnknown
 		}
-		if _, woken, free = n.ReleaseSlot(0, release, w, entry, sys.limit, sys.flaw); woken == w {
+		if _, woken, free = n.ReleaseSlot(0, release); woken == w {
 			s.broken = brokenLoop
 		}
 	case aRelease:
-		_, woken, free = n.ReleaseSlot(0, release, w, scriptmodel.EntryUnknown, sys.limit, sys.flaw)
+		release.Entry = scriptmodel.EntryUnknown
+		_, woken, free = n.ReleaseSlot(0, release)
 	case aLeave:
-		release.Name = scriptmodel.NoSlot
-		_, woken, free = n.ReleaseSlot(0, release, w, scriptmodel.EntryGoes, sys.limit, sys.flaw)
+		release.Name, release.Entry, release.Place = scriptmodel.NoSlot, scriptmodel.EntryGoes, scriptmodel.Number(m.slot())
+		if _, woken, free = n.ReleaseSlot(0, release); me.stands>>i&1 != 0 && !n.Entered(w) {
+			s.broken = brokenEntry
+		}
 	}
 	s.forget(i)
 	s.hear(i, woken, free, sys.forgets)
@@ -145,6 +155,10 @@ func (sys *system) conclude(s *state, c uint8) {
 			panic("a verdict without a quorum")
 		}
 		me.place = scriptmodel.Number(place)
+		if !sys.samePlace {
+			me.place = max(me.place, me.stood+1)
+		}
+		me.stood = me.place
 	}
 	me.said, me.phase = [nodes]reply{}, rests
 	if !placed || step == slots.Again {
@@ -164,11 +178,11 @@ func (sys *system) take(s *state, c uint8) {
 		s.callers[other].before &^= 1 << c
 	}
 	if me.place != 0 && !sys.stays {
-		s.sendAll(c, message(aLeave, 0))
+		s.sendAll(c, leaveOf(me.place))
 		me.gone()
 		me.place = 0
 	}
-	me.phase, me.said, me.split, me.decide, me.before = holds, [nodes]reply{}, false, slots.Caller{}, 0
+	me.phase, me.said, me.split, me.stands, me.decide, me.before = holds, [nodes]reply{}, false, 0, slots.Caller{}, 0
 }
 
 func (sys *system) finish(s *state, c uint8) {
@@ -181,10 +195,10 @@ func (sys *system) finish(s *state, c uint8) {
 func (s *state) end(c uint8) {
 	me := &s.callers[c]
 	if me.place != 0 {
-		s.sendAll(c, message(aLeave, 0))
+		s.sendAll(c, leaveOf(me.place))
 		me.gone()
 	}
-	me.place, me.slot, me.decide, me.before, me.split = 0, 0, slots.Caller{}, 0, false
+	me.place, me.stands, me.slot, me.decide, me.before, me.split = 0, 0, 0, slots.Caller{}, 0, false
 	me.phase = away
 	if me.turns--; me.turns == 0 {
 		me.phase = over

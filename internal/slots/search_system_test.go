@@ -15,13 +15,15 @@ type system struct {
 	turns   uint8
 	deaths  uint8
 	leaves  uint8
+	doubles uint8
 	early   bool // a round is judged as soon as it is decided, not when all have answered
 	flaw    scriptmodel.Flaw
 	// What is wrong on purpose.
-	stays    bool // who has a slot leaves the line when it releases
-	forgets  bool // a call is forgotten that comes while an ask is out
-	anySlot  bool // a quorum of any slots is one of the name
-	giveWake bool // who gives back a part of a slot is woken by that itself
+	stays     bool // who has a slot leaves the line when it releases
+	forgets   bool // a call is forgotten that comes while an ask is out
+	anySlot   bool // a quorum of any slots is one of the name
+	samePlace bool // who waits anew may have the place at which it waited before
+	giveWake  bool // who gives back a part of a slot is woken by that itself
 }
 
 // steps.
@@ -35,21 +37,22 @@ const (
 	die
 	expire
 	cancel
+	double
 )
 
-var stepNames = [...]string{"begins with slot", "reaches node", "judges its round", "asks again, for slot", "looks, and asks for slot", "releases", "dies", "its lease ends on node", "gives up"}
+var stepNames = [...]string{"begins with slot", "reaches node", "judges its round", "asks again, for slot", "looks, and asks for slot", "releases", "dies", "its lease ends on node", "gives up", "has a leave come twice"}
 
 var sentNames = [...]string{"nothing", "ask", "late ask", "give-back", "release", "leave"}
 
 func (sys *system) Describe(st search.Step) string {
-	if st.Kind == serve {
+	if st.Kind == serve || st.Kind == double {
 		return fmt.Sprintf("caller %d: its %s of slot %d reaches node %d", st.A+1, sentNames[sent(st.C).kind()], sent(st.C).slot(), st.B+1)
 	}
 	return fmt.Sprintf("caller %d %s %d", st.A+1, stepNames[st.Kind], st.B)
 }
 
 func (sys *system) Init() state {
-	s := state{deaths: sys.deaths, leaves: sys.leaves}
+	s := state{deaths: sys.deaths, leaves: sys.leaves, doubles: sys.doubles}
 	for i := range s.nodes {
 		s.nodes[i].Epoch, s.nodes[i].Live, s.nodes[i].Waited = epoch, 1<<scriptmodel.Waiters-1, true
 	}
@@ -68,6 +71,8 @@ func (sys *system) Check(s state) error {
 		return errOvertaken
 	case brokenLoop:
 		return errHotLoop
+	case brokenEntry:
+		return errTaken
 	}
 	held, on := 0, [scriptmodel.Names]int{}
 	quiet, waiting, done := true, false, true
@@ -116,7 +121,10 @@ func (sys *system) nextOf(s *state, c uint8, yield func(search.Step, state)) {
 	}
 	for i := range uint8(nodes) {
 		if m := me.out[i][0]; m != 0 {
-			step(search.Step{Kind: serve, B: i, C: uint8(m)}, func(s *state) { sys.serve(s, c, i) })
+			step(search.Step{Kind: serve, B: i, C: uint8(m)}, func(s *state) { sys.serve(s, c, i, false) })
+			if m.kind() == aLeave && s.doubles > 0 {
+				step(search.Step{Kind: double, B: i, C: uint8(m)}, func(s *state) { sys.serve(s, c, i, true) })
+			}
 		}
 	}
 	switch {

@@ -18,6 +18,7 @@ func TestSearchSlotsClosed(t *testing.T) {
 		{"two callers, one slot", false, system{callers: 2, limit: 1, turns: 1}},
 		{"two callers, two slots", false, system{callers: 2, limit: 2, turns: 1}},
 		{"two callers, one slot, of whom one may give up", false, system{callers: 2, limit: 1, turns: 1, leaves: 1, early: true}},
+		{"two callers, one slot, a leave of whom comes twice", true, system{callers: 2, limit: 1, turns: 1, leaves: 1, doubles: 1}},
 		{"two callers, one slot, twice each", true, system{callers: 2, limit: 1, turns: 2}},
 		{"two callers, two slots, twice each", true, system{callers: 2, limit: 2, turns: 2}},
 	} {
@@ -47,6 +48,7 @@ func TestSearchSlotsRandom(t *testing.T) {
 		{callers: 4, limit: 3, turns: 2, early: true},
 		{callers: 4, limit: 2, turns: 2, early: true, leaves: 1},
 		{callers: 4, limit: 2, turns: 2, deaths: 2},
+		{callers: 3, limit: 1, turns: 3, leaves: 2, doubles: 2},
 	} {
 		r := search.Walk(&sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 400})
 		t.Log(r)
@@ -69,6 +71,8 @@ func TestSearchSlotsCatches(t *testing.T) {
 		{"a call while asking is forgotten", system{callers: 2, limit: 1, turns: 1, forgets: true}, errAsleep},
 		{"newcomers overtake", system{callers: 3, limit: 1, turns: 2, flaw: scriptmodel.NewcomersOvertake}, errOvertaken},
 		{"not only the first takes a slot", system{callers: 3, limit: 1, turns: 2, flaw: scriptmodel.AnyoneTakes}, errOvertaken},
+		{"a leave takes any place", system{callers: 3, limit: 1, turns: 2, leaves: 1, doubles: 2, flaw: scriptmodel.LeavesAnyPlace}, errTaken},
+		{"who waits anew has the same place", system{callers: 3, limit: 1, turns: 3, leaves: 2, doubles: 2, samePlace: true}, errTaken},
 		{"who gives back wakes itself", system{callers: 3, limit: 1, turns: 2, giveWake: true}, errHotLoop},
 		{"a count on each node", system{callers: 3, limit: 2, turns: 1, anySlot: true}, errTooMany},
 	} {
