@@ -34,6 +34,10 @@ chaos: ## all scenarios of package chaos on server processes, of which `go test`
 explore: ## random faults against redlock for FOR (10m), then against every protocol that is broken by hand
 	REDLOCK_EXPLORE=$(or $(FOR),10m) go test -run TestExploreSoundAndBroken -count=1 -timeout 0 -v ./chaos/internal/broken
 
+.PHONY: explore-cover
+explore-cover: ## functions of the protocol that PLANS (300) random plans do not reach
+	REDLOCK_EXPLORE_COVER=$(or $(PLANS),300) go test -run TestTheExplorationReachesEveryFunction -count=1 -timeout 0 -v ./chaos/internal/broken
+
 .PHONY: exec-hundred
 exec-hundred: ## `redlock exec` under stopped, cut-off and refusing masters: its command is dead in time, COUNT (100) times
 	REDLOCK_TEST_DEAD=$$((($(or $(COUNT),100) + 2) / 3)) REDLOCK_REQUIRE_SERVERS=1 go test -run TestTheCommandIsDead -count=1 -timeout 60m -v ./cmd/redlock

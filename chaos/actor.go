@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock/fencing"
 )
 
@@ -18,6 +20,7 @@ type Actor struct {
 	stage     Stage
 	history   *History
 	contender Contender
+	nodes     []redis.UniversalClient
 	guard     *fencing.Memory
 	watching  *sync.WaitGroup // of one watch for each tenure
 	campaigns int
@@ -40,13 +43,26 @@ func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencin
 	}
 	history.witness.overhear(name, clients, stage.Names())
 	history.lines.overhear(name, clients)
+	history.senders.overhear(name, clients)
 	contender, err := kit.Open(clients, stage.Names())
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s: %w", name, err)
 	}
 	a := newActor(name, stage, history, guard)
-	a.contender = contender
+	a.contender, a.nodes = contender, clients
 	return a, nil
+}
+
+// reopened is the actor with another contender of the kit over the same connections, after
+// its own was closed.
+func (a *Actor) reopened(kit Kit) (*Actor, error) {
+	contender, err := kit.Open(a.nodes, a.stage.Names())
+	if err != nil {
+		return nil, fmt.Errorf("chaos: %s, again: %w", a.Name, err)
+	}
+	again := newActor(a.Name, a.stage, a.history, a.guard)
+	again.contender, again.nodes, again.campaigns = contender, a.nodes, a.campaigns
+	return again, nil
 }
 
 // Close closes the actor's contender.

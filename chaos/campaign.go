@@ -43,6 +43,7 @@ type campaign struct {
 	want  Want
 	ids   []int64
 	open  bool // it was asked for, and nothing came of it yet
+	once  bool // it does not stand again after a loss
 }
 
 // Campaign has the actor's library stand for an election, and runs lead while it leads.
@@ -92,7 +93,7 @@ func (c *campaign) leads(ctx, leading context.Context, hold Hold, lead func(cont
 	t.end()
 	select {
 	case <-hold.Lost():
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !c.once {
 			c.asks()
 		}
 	default:

@@ -17,7 +17,7 @@ type Kind string
 
 // The kinds. What each needs beside At is in brackets; the rest may be empty.
 const (
-	// Asked: an attempt to acquire begins (Client, Resource, Hold; Shared, Set, Limit, Value). Since:
+	// Asked: an attempt to acquire begins (Client, Resource, Hold; Shared, Set, Limit, Value, Barging). Since:
 	// what its process left on a node when it last stood in line there is as old as that.
 	Asked Kind = "asked"
 	// Failed: the attempt brought no lock; the client still wants one, and its
@@ -26,7 +26,8 @@ const (
 	// Quit: the client no longer wants the resource (Client, Resource; Limit).
 	Quit Kind = "quit"
 	// Held: the client believes from here on that it holds the resource, up to
-	// Until, if that is given (Client, Resource, Hold; Shared, Set, Limit, Slot).
+	// Until, if that is given (Client, Resource, Hold; Shared, Set, Limit, Slot). Ends: its
+	// library gives it up by itself then.
 	Held Kind = "held"
 	// Extended: the client believes now that it holds up to Until (Hold).
 	Extended Kind = "extended"
@@ -35,6 +36,9 @@ const (
 	Released Kind = "released"
 	// Lost: the client learns that it holds no longer (Hold).
 	Lost Kind = "lost"
+	// Told: its library tells the client so, unasked: as [Hold.Lost] closes, of a lock
+	// that its client did not give up (Hold).
+	Told Kind = "told"
 	// Wrote: the protected resource accepted a write (Resource, Hold, and Token
 	// if it was shown one).
 	Wrote Kind = "wrote"
@@ -63,13 +67,14 @@ const (
 	// Granted: a node tells the client that a release granted it the resource, by Token.
 	// One node's word is no lock yet (Client, Resource, Node, Token).
 	Granted Kind = "granted"
-	// Broke: a fault begins (Fault; Text says it in words).
+	// Broke: a fault begins (Fault, and Node if it is of one node; Text says it in words).
 	Broke Kind = "broke"
-	// Mended: a fault ends (Fault, as it began).
+	// Mended: a fault ends (Fault and Node, as it began).
 	Mended Kind = "mended"
 	// Stored: from here on the node has the key of Resource for attempt Hold of
 	// Client, until Until or the next such record; without Client it has none
-	// (Node, Resource). Of a key that several share there is one for each of them, beside
+	// (Node, Resource). Without Hold it is for one of the attempts that Client's process
+	// was at as of Since, when it first sent the owner value. Of a key that several share there is one for each of them, beside
 	// the others; without Until, that one is gone (Shared).
 	Stored Kind = "stored"
 	// Turned: from here on the node is what Text says: [Member], [Blank] or
@@ -115,6 +120,8 @@ type Record struct {
 	Limit int `json:"limit,omitempty"`
 	// Slot is which one it is, from 0 to Limit-1.
 	Slot int `json:"slot,omitempty"`
+	// Barging: it is asked for past those who wait in line.
+	Barging bool `json:"barging,omitempty"`
 	// Value is what observers are told of who holds.
 	Value string `json:"value,omitempty"`
 	Text  string `json:"text,omitempty"`
@@ -128,6 +135,7 @@ type History struct {
 	start   time.Time
 	witness *witness // if any; set before the first actor is made
 	lines   *lines   // the same
+	senders *senders // the same
 
 	mu      sync.Mutex // guards the rest, and keeps the records in the order of time
 	records []Record
@@ -185,7 +193,7 @@ func (h *History) ask(client string, w Want) (set int64, holds []int64) {
 		h.holds++
 		holds = append(holds, h.holds)
 		h.records = append(h.records, Record{
-			At: now, Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since[i], Shared: w.Shared, Set: set, Limit: w.Limit, Value: w.Value,
+			At: now, Kind: Asked, Client: client, Resource: resource, Hold: h.holds, Since: since[i], Shared: w.Shared, Set: set, Limit: w.Limit, Value: w.Value, Barging: w.Barging,
 		})
 	}
 	return set, holds

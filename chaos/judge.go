@@ -44,6 +44,20 @@ type Judge struct {
 	// Seen is how old at most what an observer is told may be. What was given up or lost may
 	// stand on the nodes for Lease and Transit besides. 0: not judged.
 	Seen time.Duration
+	// Orphan is how long the key of an attempt that ended may stay on a node that answers its
+	// client: nothing is broken between the two, or was a moment ago. 0: not judged.
+	Orphan time.Duration
+	// Repeated is for how long a release is tried again. What was held back for longer may
+	// leave a key, which is no orphan. 0: for good.
+	Repeated time.Duration
+	// Notice is how late a library may tell its client of a loss. 0: not judged.
+	Notice time.Duration
+	// Renewed is for how long at least a quorum must have been healthy so that a lock which
+	// its library renews is not lost. 0: not judged.
+	Renewed time.Duration
+	// Attempt is the longest that an attempt may take, of a client that does not wait. 0: not
+	// judged.
+	Attempt time.Duration
 	// Limit is how many violations of a rule are listed; 0: ten.
 	Limit int
 }
@@ -60,6 +74,7 @@ func (j Judge) Judge(records []Record) Verdict {
 	t := &trial{
 		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[named]*resourceState{},
 		waits: map[wanting]*request{}, sets: map[int64]*setState{}, reigns: map[reigning][]*attempt{}, cleaned: map[atNode]time.Duration{}, well: true,
+		keys: map[keyOf]Record{}, attempts: map[wanting][]*attempt{}, healed: map[betweenThem]time.Duration{},
 	}
 	for _, r := range records {
 		t.take(r)
@@ -87,6 +102,11 @@ type attempt struct {
 	floors     []redlock.Token // the largest token that was there when it asked, of each slot
 	won        bool
 	over       bool
+	asked      time.Duration
+	barging    bool
+	ends       time.Duration // when its library gives it up by itself; 0: never
+	released   bool          // its client gave it up
+	told       bool          // its library said that it is lost
 	from       time.Duration
 	until      time.Duration // of its belief; of an attempt that failed, when it did
 	rank       int           // its place among the holds
@@ -164,6 +184,12 @@ type trial struct {
 	cleaned   map[atNode]time.Duration
 	shares    []Record // the latest that were shown of one shared key
 	seen      []Record // what observers were told
+	keys      map[keyOf]Record
+	attempts  map[wanting][]*attempt // of a process at a resource: those that are open, and the latest
+	forgets   forgetting
+	troubles  []trouble // that are not mended
+	healing   []trouble // that were, a moment ago
+	healed    map[betweenThem]time.Duration
 	well      bool
 	wellSince time.Duration
 	wellSum   time.Duration // healthy time before wellSince
@@ -218,8 +244,14 @@ func (t *trial) take(r Record) {
 		t.fallsSick(r.At)
 	case Well:
 		t.recovers(r.At)
-	case Granted, Broke, Mended, Stored, Turned, Began, Noted:
-	case Failed, Held, Extended, Released, Lost, Wrote, Refused:
+	case Stored:
+		t.stores(r)
+	case Broke:
+		t.breaks(r)
+	case Mended:
+		t.mends(r)
+	case Granted, Turned, Began, Noted:
+	case Failed, Held, Extended, Released, Lost, Told, Wrote, Refused:
 		h := t.holds[r.Hold]
 		if h == nil {
 			t.found(Malformed, r.At, r.Resource, "%q of hold %d, which nobody asked for", r.Kind, r.Hold)
@@ -249,10 +281,17 @@ func (t *trial) ofHold(h *attempt, r Record) {
 	case Failed:
 		t.verdict.Rounds++
 		h.over, h.until = true, r.At
+		t.took(h, r.At)
 	case Extended:
 		t.extended(h, r)
-	case Released, Lost:
+	case Released:
+		h.released = h.released || !h.over
 		t.ends(h, r.At)
+	case Lost:
+		t.lost(h, r.At)
+		t.ends(h, r.At)
+	case Told:
+		t.told(h, r.At)
 	case Refused:
 		t.verdict.Refused++
 	case Wrote:
@@ -270,7 +309,7 @@ func (t *trial) asked(r Record) {
 	res.active = r.At
 	h := &attempt{
 		id: r.Hold, client: r.Client, resource: res, asksBeside: r.Shared, set: t.setOf(r),
-		limit: r.Limit, value: r.Value, floors: res.floors(), until: forever,
+		limit: r.Limit, value: r.Value, floors: res.floors(), asked: r.At, barging: r.Barging, until: forever,
 	}
 	t.holds[r.Hold], t.asks = h, append(t.asks, h)
 	if h.set != nil {
@@ -280,6 +319,7 @@ func (t *trial) asked(r Record) {
 		what := reigning{res.name, h.value}
 		t.reigns[what] = append(t.reigns[what], h)
 	}
+	t.attempted(h)
 	res.rival(r.Client, r.Shared).asks(r, t.judge.Transit)
 	t.wants(h, r.At)
 }
@@ -287,6 +327,7 @@ func (t *trial) asked(r Record) {
 func (t *trial) held(h *attempt, r Record) {
 	t.verdict.Rounds++
 	t.verdict.Won++
+	t.took(h, r.At)
 	res := h.resource
 	h.shared = r.Shared
 	slot, ok := t.slotOf(h, r)
@@ -299,7 +340,7 @@ func (t *trial) held(h *attempt, r Record) {
 	t.stopsAsking(h.client, res, r.At)
 	h.of.held++
 	res.open = append(res.open, h)
-	h.won, h.token, h.from, h.until, h.rank = true, r.Token, r.At, endOf(r.Until), h.of.held
+	h.won, h.token, h.from, h.until, h.ends, h.rank = true, r.Token, r.At, endOf(r.Until), r.Ends, h.of.held
 	if h.shared {
 		res.beside = max(res.beside, r.At)
 	}
@@ -351,6 +392,7 @@ func (t *trial) ends(h *attempt, now time.Duration) {
 	open := &h.resource.open
 	*open = slices.DeleteFunc(*open, func(o *attempt) bool { return o == h })
 	h.until = min(h.until, now)
+	t.overheld(h, h.until)
 	t.believed(h, h.until)
 }
 

@@ -39,6 +39,8 @@ func trace(t *testing.T, text string) []chaos.Record {
 			switch {
 			case f == "shared":
 				r.Shared = true
+			case f == "barging":
+				r.Barging = true
 			case strings.HasPrefix(f, "r="):
 				r.Resource = f[2:]
 			case strings.HasPrefix(f, "slot="):
@@ -237,7 +239,7 @@ var judgements = []struct {
 }
 
 func TestJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
-	for _, c := range slices.Concat(judgements, sharedJudgements, setJudgements, slotJudgements, seenJudgements) {
+	for _, c := range slices.Concat(judgements, sharedJudgements, setJudgements, slotJudgements, seenJudgements, noticeJudgements) {
 		t.Run(c.name, func(t *testing.T) {
 			v := c.judge.Judge(trace(t, c.trace))
 			if !slices.Equal(v.Broken(), c.want) {

@@ -45,7 +45,7 @@ func observe(stage Stage, h *History, lease time.Duration) (stop func(all bool))
 	var watches []*watch
 	names := stage.Names()
 	for i, node := range o.observables() {
-		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}}
+		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}, kept: map[string]keptKey{}}
 		node.answers(w.saw)
 		watches = append(watches, w)
 	}
@@ -85,6 +85,7 @@ type watch struct {
 	releases map[string]bool          // hashes of scripts: one that releases a batch?
 	cleaned  map[string]time.Duration // by owner: when its release was answered
 	told     map[string]bool          // owners whose litter was recorded, and keys whose end was
+	kept     map[string]keptKey       // what was recorded that the node has, by key
 	memory   int                      // which one the node had then
 }
 
@@ -144,6 +145,7 @@ func (w *watch) look(all bool) {
 		w.memory = memory
 	}
 	maps.DeleteFunc(w.cleaned, func(_ string, at time.Duration) bool { return now-at > w.lease })
+	w.keeps(keys, now)
 	for _, key := range keys {
 		switch {
 		case strings.HasPrefix(key.Name, lua.OwnPrefix) && lua.NameOf(key.Name) == key.Name: // the library's own, and no slot

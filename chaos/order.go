@@ -117,6 +117,9 @@ func (t *trial) inTurn(h *attempt, now time.Duration) {
 	res := h.resource
 	mine := res.rival(h.client, h.asksBeside)
 	for _, v := range res.rivals {
+		if h.barging {
+			break // it goes past all of them
+		}
 		since, waits := v.waitsSince(t.judge.Order)
 		if !mine.overtakes(v) || !waits || since > now {
 			continue
@@ -134,5 +137,7 @@ func (t *trial) inTurn(h *attempt, now time.Duration) {
 	}
 	delete(mine.asking, h.client)
 	mine.holding++
-	mine.served = append(mine.served, now)
+	if !h.barging {
+		mine.served = append(mine.served, now)
+	}
 }

@@ -101,7 +101,7 @@ func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error)
 func (r *run) own(i int, code func(context.Context, *Client) error) error {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
-	ctx, cancel := r.while(i, 0)
+	ctx, cancel := r.while(i, 0, r.plan.For)
 	defer cancel()
 	c := &Client{Name: clientName(i), plan: &r.plan}
 	c.actor = newActor(c.Name, r.stage, r.history, r.guard)

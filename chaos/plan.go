@@ -51,6 +51,7 @@ type Plan struct {
 	// Leads is how seldom clients that wait stand for an election instead, of which each
 	// client observes who leads: one wait in so many. 0: never, and nobody observes.
 	Leads int `json:"leads,omitempty"`
+	Habits
 }
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -78,13 +79,16 @@ const (
 // rejoins is how long a node takes to vote again once it may.
 const rejoins = 2 * time.Second
 
-// recovery is how long a node that was broken need not vote after it was mended.
+// recovery is how long a node that may have forgotten need not vote after it was mended.
 func (p *Plan) recovery() time.Duration { return p.MaxTTL + rejoins }
+
+// attemptSlack is what an attempt may take beside the timeouts of its rounds.
+const attemptSlack = 50 * time.Millisecond
 
 // Redlock is the kit of that name, with the plan's lease and MaxTTL. Clients extend by
 // themselves, at times that follow from the seed: without renewal, unless the plan has it.
 func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
-	own := []redlock.Option{redlock.WithTTL(p.Lease), redlock.WithMaxTTL(p.MaxTTL)}
+	own := []redlock.Option{redlock.WithTTL(p.Lease), redlock.WithMaxTTL(p.MaxTTL), redlock.WithTurns(p.turns())}
 	if !p.Renews {
 		own = append(own, redlock.WithFixedLease())
 	}
@@ -104,9 +108,16 @@ func (p Plan) Judge() Judge {
 		}
 	}
 	j := Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
+	j.Repeated = p.shortest()
+	j.Orphan, j.Notice = 2*redlock.DefaultNodeTimeout+2*lookEvery, redlock.DefaultNodeTimeout
 	if p.Waits {
-		j.Turns = redlock.DefaultTurns
+		j.Turns = p.turns()
 		j.Seen = seenWithin
+	} else {
+		j.Attempt = 2*redlock.DefaultNodeTimeout + attemptSlack
+	}
+	if p.Renews {
+		j.Renewed = p.MaxTTL + rejoins
 	}
 	return j
 }
@@ -252,6 +263,8 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
 	case p.Shares < 0 || p.Sets < 0 || p.Slots < 0 || p.Leads < 0:
 		return fmt.Errorf("chaos: plan: shares %d, sets %d, slots %d, leads %d: give none or positive ones", p.Shares, p.Sets, p.Slots, p.Leads)
+	case p.Habits.negative():
+		return fmt.Errorf("chaos: plan: %+v: give none or positive ones", p.Habits)
 	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
 		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
@@ -278,7 +291,8 @@ func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, err
 	}
 	r := &run{plan: p, stage: stage, history: NewHistory(), guard: &fencing.Memory{}}
 	r.history.lines = newLines(stage, r.history)
-	stop := observe(stage, r.history, p.Lease)
+	r.history.senders = newSenders(r.history)
+	stop := observe(stage, r.history, p.shortest())
 	var (
 		work sync.WaitGroup
 		errs = make([]error, p.Clients+1)
@@ -334,12 +348,12 @@ func (r *run) breakAndMend() error {
 	var turns []turn
 	for _, f := range r.plan.Faults {
 		turns = append(turns, turn{f.At, func() error {
-			r.history.Add(Record{Kind: Broke, Text: f.String(), Fault: &f})
+			r.history.Add(f.record(Broke, r.stage))
 			return r.stage.Break(f)
 		}})
 		if f.Kind.lasts() {
 			turns = append(turns, turn{min(f.At+f.For, max(r.plan.For, f.At)), func() error {
-				r.history.Add(Record{Kind: Mended, Text: f.String(), Fault: &f})
+				r.history.Add(f.record(Mended, r.stage))
 				return r.stage.Mend(f)
 			}})
 		}
@@ -362,7 +376,7 @@ func (r *run) breakAndMend() error {
 }
 
 // client is the life of one client: it wants something, insists, works, gives it
-// back, over and over.
+// back, over and over; and at times its library is closed and opened again.
 func (r *run) client(kit Kit, i int) (err error) {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
@@ -371,27 +385,48 @@ func (r *run) client(kit Kit, i int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlessUnconfirmed(a.Close())) }()
-	if r.plan.Waits {
-		r.waiters(a, i)
-		return nil
+	for {
+		ends := r.plan.lifeEnds(random, r.history.Now())
+		if r.plan.Waits {
+			r.waiters(a, i, ends)
+		} else {
+			r.asks(a, i, ends, random)
+		}
+		if ends == r.plan.For {
+			return nil
+		}
+		if err := unlessUnconfirmed(a.Close()); err != nil {
+			return err
+		}
+		if a, err = a.reopened(kit); err != nil {
+			return err
+		}
 	}
-	ctx, cancel := r.while(i, 0)
+}
+
+// asks is the life of a client that asks again and again.
+func (r *run) asks(a *Actor, i int, ends time.Duration, random *rand.Rand) {
+	ctx, cancel := r.while(i, 0, ends)
 	defer cancel()
 	for ctx.Err() == nil {
 		time.Sleep(spread(random, time.Second))
-		t, err := a.InsistOn(ctx, r.plan.want(random), r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
+		if r.plan.seldom(random, r.plan.Bursts) {
+			r.burst(ctx, a, random)
+			continue
+		}
+		w, lease := r.plan.onTerms(random, r.plan.want(random)), r.plan.lease(random)
+		t, err := a.InsistOn(ctx, w, lease, func() time.Duration { return r.plan.pause(random) })
 		if err == nil {
 			r.plan.work(ctx, random, t)
 		}
 	}
-	return nil
 }
 
-// while is the plan's length, for one goroutine of a client: not all end at one
+// while is up to a point in time, for one goroutine of a client: not all end at one
 // moment.
-func (r *run) while(client, thread int) (context.Context, context.CancelFunc) {
+func (r *run) while(client, thread int, ends time.Duration) (context.Context, context.CancelFunc) {
 	own := time.Duration(1 + client + thread*r.plan.Clients)
-	return context.WithTimeout(context.Background(), r.plan.For-r.history.Now()+own)
+	return context.WithTimeout(context.Background(), ends-r.history.Now()+own)
 }
 
 // pause draws the pause between two attempts.
@@ -441,7 +476,12 @@ func (p *Plan) want(random *rand.Rand) Want {
 // longer than the lease.
 func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
 	p.toil(ctx, random, t)
+	p.stay(ctx, random, t)
 	breathe(random)
+	if ctx.Err() != nil && p.seldom(random, p.Reopens) {
+		t.Leave() // closing the library is to release it
+		return
+	}
 	_ = t.Release(ctx)
 }
 
@@ -454,7 +494,7 @@ func (p *Plan) toil(ctx context.Context, random *rand.Rand, t *Tenure) {
 		}
 		time.Sleep(spread(random, pause))
 		if random.IntN(4) == 0 {
-			_ = t.Extend(ctx, p.Lease) // what comes of it is in the trace
+			_ = t.Extend(ctx, p.lease(random)) // what comes of it is in the trace
 			breathe(random)
 		}
 		if t.Write(ctx) != nil {

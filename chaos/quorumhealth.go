@@ -12,15 +12,26 @@ type mark struct {
 	kind Kind
 }
 
-// quorumHealth says when the cluster need not make progress: while more nodes are
-// broken, or recover, for some client than a quorum can spare, and from there on
-// until none is: a majority that forgot is taken in only when every node answers.
-func (p *Plan) quorumHealth() []mark {
-	type edge struct {
-		at   time.Duration
-		node int
-		step int
+// recoversFrom is how long a node need not vote after the fault was mended: a link is as good
+// as before within a moment, and so is a process that was stopped; one that may have
+// forgotten waits.
+func (p *Plan) recoversFrom(f Fault) time.Duration {
+	if !f.forgets() {
+		return settlesWithin + f.Delay
 	}
+	return p.recovery() + f.skew()
+}
+
+// edge is where a fault of a node begins or ends.
+type edge struct {
+	at      time.Duration
+	node    int
+	step    int
+	forgets bool
+}
+
+// edges are those of all faults, in the order of time.
+func (p *Plan) edges() []edge {
 	var edges []edge
 	for _, f := range p.Faults {
 		if f.Kind.ofClient() {
@@ -37,29 +48,51 @@ func (p *Plan) quorumHealth() []mark {
 			}
 		}
 		for _, n := range nodes {
-			edges = append(edges, edge{f.At, n, 1}, edge{f.At + f.For + p.recovery() + f.skew(), n, -1})
+			edges = append(edges, edge{f.At, n, 1, f.forgets()}, edge{f.At + f.For + p.recoversFrom(f), n, -1, f.forgets()})
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	return edges
+}
+
+// quorumHealth says when the cluster need not make progress: while more nodes are
+// broken, or recover, for some client than a quorum can spare. Where so many may have
+// forgotten, it is from there on until none is broken: a majority that forgot is taken in
+// only when every node answers.
+func (p *Plan) quorumHealth() []mark {
 	var marks []mark
-	broken, spare := make([]int, p.Nodes), (p.Nodes-1)/2
-	down, sick := 0, false
-	for _, e := range edges {
-		before := broken[e.node] > 0
-		broken[e.node] += e.step
-		if after := broken[e.node] > 0; after != before {
-			down += e.step
+	spare, sick, forgot := (p.Nodes-1)/2, false, false
+	broken, forgetful := nodeCount{of: make([]int, p.Nodes)}, nodeCount{of: make([]int, p.Nodes)}
+	for _, e := range p.edges() {
+		broken.add(e.node, e.step)
+		if e.forgets {
+			forgetful.add(e.node, e.step)
 		}
+		forgot = forgot || forgetful.any > spare
 		switch {
-		case !sick && down > spare:
+		case !sick && broken.any > spare:
 			sick = true
 			marks = append(marks, mark{e.at, Sick})
-		case sick && down == 0:
-			sick = false
+		case sick && (broken.any == 0 || !forgot && broken.any <= spare):
+			sick, forgot = false, false
 			marks = append(marks, mark{e.at, Well})
 		}
 	}
 	return marks
+}
+
+// nodeCount counts faults, and the nodes that have any.
+type nodeCount struct {
+	of  []int
+	any int
+}
+
+func (c *nodeCount) add(node, step int) {
+	before := c.of[node] > 0
+	c.of[node] += step
+	if after := c.of[node] > 0; after != before {
+		c.any += step
+	}
 }
 
 // skew is how much longer than its lease a key may stay on a node, after a clock

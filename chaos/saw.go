@@ -17,7 +17,7 @@ func (t *trial) saw(r Record) {
 	}
 	what := reigning{r.Resource, r.Value}
 	t.seen = append(t.seen, r)
-	remember := t.well && t.wellSince <= max(r.At-t.judge.Seen, 0)
+	remember := t.well && t.wellSince <= max(r.At-t.judge.Seen, 0) || t.remembered(r.At)
 	for _, h := range t.resource(r).open {
 		if remember && h.value != r.Value && !h.shared && h.from <= r.At-t.judge.Seen && h.until > r.At {
 			t.found(Stale, r.At, r.Resource, "%s is told of %q; %s (hold %d) held with %q since %v", r.Client, r.Value, h.client, h.id, h.value, h.from)
@@ -35,6 +35,36 @@ func (t *trial) saw(r Record) {
 	case r.At-latest > old:
 		t.found(Stale, r.At, r.Resource, "%s is told of %q, which nobody has held since %v", r.Client, r.Value, latest)
 	}
+}
+
+// remembered tells whether no node may have forgotten anything of late, though a quorum may
+// be sick: who can't reach one is told nothing. Only a trace says so that names its faults.
+func (t *trial) remembered(now time.Duration) bool {
+	return t.forgets.named && t.forgets.open == 0 && now-t.forgets.last > t.judge.Seen+t.judge.Lease
+}
+
+// forgetting is what the sweep knows of faults after which a node may have forgotten.
+type forgetting struct {
+	named bool // there were faults
+	open  int
+	last  time.Duration
+}
+
+// takes takes in that a fault begins or ends.
+func (g *forgetting) takes(r Record) {
+	switch {
+	case r.Fault == nil:
+		return
+	case !r.Fault.forgets():
+	case r.Kind == Mended:
+		g.open--
+		g.last = r.At
+	case r.Fault.Kind.lasts():
+		g.open++
+	default:
+		g.last = r.At
+	}
+	g.named = true
 }
 
 // seenTokens judges the tokens that observers were told of, once all holds are known.

@@ -135,12 +135,12 @@ func (s *scene) operator() (*redlock.Locker, error) {
 }
 
 func (s *scene) breakNow(f Fault) error {
-	s.history.Add(Record{Kind: Broke, Text: f.String(), Fault: &f})
+	s.history.Add(f.record(Broke, s.all()))
 	return s.stage.Break(f)
 }
 
 func (s *scene) mend(f Fault) error {
-	s.history.Add(Record{Kind: Mended, Text: f.String(), Fault: &f})
+	s.history.Add(f.record(Mended, s.all()))
 	return s.stage.Mend(f)
 }
 
@@ -161,7 +161,7 @@ func (s *scene) mendAll(f Fault, nodes ...int) error {
 	for _, n := range nodes {
 		f := f
 		f.Node = n
-		s.history.Add(Record{Kind: Mended, Text: f.String(), Fault: &f})
+		s.history.Add(f.record(Mended, s.all()))
 		all.Go(func() error { return s.stage.Mend(f) })
 	}
 	return all.Wait()

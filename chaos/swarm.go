@@ -50,6 +50,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		p.beside(rand.New(rand.NewPCG(seed, 3)))
 		p.elect(rand.New(rand.NewPCG(seed, 4)))
 		p.slot(rand.New(rand.NewPCG(seed, 5)))
+		p.habits(rand.New(rand.NewPCG(seed, 6)))
 	})
 }
 

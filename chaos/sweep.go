@@ -207,6 +207,8 @@ func (t *trial) finish(now time.Duration) {
 		t.crowds(res)
 	}
 	t.keysEnd()
+	t.orphans(now)
+	t.untold(now)
 	t.gatheredAll(now)
 	t.seenTokens()
 	for _, h := range t.asks {

@@ -18,10 +18,12 @@ type Tenure struct {
 	set   int64         // the number of the set, if it is one
 	ids   []int64       // of the attempts, in the order of the resources
 	ended chan struct{} // closed when it is over
+	ends  time.Duration // when its library gives it up by itself; 0: never
 
-	mu    sync.Mutex    // guards the rest; taken before the history's
-	until time.Duration // as last recorded
-	over  bool
+	mu      sync.Mutex    // guards the rest; taken before the history's
+	until   time.Duration // as last recorded
+	over    bool
+	givenUp bool // by its client, who believed in it
 }
 
 // begin records that the actor holds, and watches over the tenure: what its
@@ -29,6 +31,9 @@ type Tenure struct {
 // recorded validity ends, is in the trace though nobody looks.
 func (a *Actor) begin(hold SetHold, w Want, set int64, ids []int64) *Tenure {
 	t := &Tenure{actor: a, hold: hold, want: w, set: set, ids: ids, ended: make(chan struct{})}
+	if w.MaxHold > 0 {
+		t.ends = a.history.Now() + w.MaxHold
+	}
 	t.mu.Lock()
 	t.record(Held)
 	t.mu.Unlock()
@@ -38,49 +43,80 @@ func (a *Actor) begin(hold SetHold, w Want, set int64, ids []int64) *Tenure {
 	return t
 }
 
-// watch returns when the tenure is over.
+// watch returns when the tenure was given up, or its library has said that it is lost.
 func (t *Tenure) watch() {
 	for left := t.Remaining(); left > 0; left = t.Remaining() {
 		timer := time.NewTimer(t.untilLook(left))
 		select {
 		case <-timer.C:
 		case <-t.Lost():
-			t.lost()
+			timer.Stop()
+			t.told()
+			return
 		case <-t.ended:
+			timer.Stop()
+			t.awaitWord()
+			return
 		case <-t.actor.closed:
 			t.Remaining()
 			timer.Stop()
 			return
 		}
-		timer.Stop()
-		if t.isOver() {
-			return
-		}
+	}
+	t.awaitWord()
+}
+
+// awaitWord returns once the library has said that the tenure is lost, which its client
+// knows already; or it was given up, and there is nothing to say.
+func (t *Tenure) awaitWord() {
+	if t.isGivenUp() {
+		return
+	}
+	select {
+	case <-t.Lost():
+		t.told()
+	case <-t.actor.closed:
 	}
 }
 
-// untilLook is when the watch looks again: as the recorded validity ends, or, if
-// it has ended, and so little was left that it was not news, when that ends.
+const (
+	// aheadOfEnd is how long before the recorded validity ends the watch looks whether it
+	// was renewed. From there on it waits for word of the loss: a library that is asked
+	// then may only find out by that.
+	aheadOfEnd = time.Millisecond
+	// wordWithin is how long it waits.
+	wordWithin = 500 * time.Millisecond
+)
+
+// untilLook is when the watch looks again: just before the recorded validity ends; then,
+// if that is no news, a while after it; and later as what is left ends.
 func (t *Tenure) untilLook(left time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if wait := t.until - t.actor.history.Now(); wait > 0 {
-		return wait
+	switch wait := t.until - t.actor.history.Now(); {
+	case wait > aheadOfEnd:
+		return wait - aheadOfEnd
+	case wait > 0:
+		return wait + wordWithin
 	}
 	return left
 }
 
-// lost records what the library says.
-func (t *Tenure) lost() {
+// told records what the library says of a loss.
+func (t *Tenure) told() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.givenUp {
+		return
+	}
 	t.lose()
+	t.add(Record{Kind: Told})
 }
 
-func (t *Tenure) isOver() bool {
+func (t *Tenure) isGivenUp() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.over
+	return t.givenUp
 }
 
 // record notes that the tenure begins or goes on, until when its validity says.
@@ -109,6 +145,7 @@ func (t *Tenure) add(r Record) {
 		if r.Kind == Held {
 			r.Shared, r.Set = t.want.Shared, t.set
 			r.Limit, r.Slot = t.want.Limit, slotIn(t.hold)
+			r.Ends = t.ends
 		}
 		if r.Kind == Held || r.Kind == Extended {
 			r.Token = t.hold.Token(r.Resource)
@@ -144,7 +181,7 @@ func (t *Tenure) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.over {
-		t.over = true
+		t.over, t.givenUp = true, true
 		close(t.ended)
 		t.add(Record{Kind: Released})
 	}

@@ -59,15 +59,25 @@ func TestWhatALibrarySaysIsRecordedWhenItSaysIt(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			close(h.lost)
 			time.Sleep(10 * time.Second)
-		}, []line{{kind: chaos.Lost, at: 2 * time.Second}}},
+		}, []line{{kind: chaos.Lost, at: 2 * time.Second}, {kind: chaos.Told, at: 2 * time.Second}}},
 		{"lapsed, and nobody says so", func(*announced, *chaos.Tenure) {
 			time.Sleep(10 * time.Second)
-		}, []line{{kind: chaos.Lost, at: 5 * time.Second}}},
+		}, []line{{kind: chaos.Lost, at: 5500 * time.Millisecond}}},
+		{"lapsed, and its channel closes with the validity", func(h *announced, _ *chaos.Tenure) {
+			time.Sleep(5 * time.Second)
+			close(h.lost)
+			time.Sleep(10 * time.Second)
+		}, []line{{kind: chaos.Lost, at: 5 * time.Second}, {kind: chaos.Told, at: 5 * time.Second}}},
+		{"lapsed, and its channel closes much later", func(h *announced, _ *chaos.Tenure) {
+			time.Sleep(12 * time.Second)
+			close(h.lost)
+			time.Sleep(time.Second)
+		}, []line{{kind: chaos.Lost, at: 5500 * time.Millisecond}, {kind: chaos.Told, at: 12 * time.Second}}},
 		{"renewed by the library", func(h *announced, _ *chaos.Tenure) {
 			time.Sleep(2 * time.Second)
 			h.prolong(4 * time.Second)
 			time.Sleep(10 * time.Second)
-		}, []line{{chaos.Extended, 5 * time.Second, 9 * time.Second}, {kind: chaos.Lost, at: 9 * time.Second}}},
+		}, []line{{chaos.Extended, 4999 * time.Millisecond, 9 * time.Second}, {kind: chaos.Lost, at: 9500 * time.Millisecond}}},
 		{"released, and then its channel closes", func(h *announced, tenure *chaos.Tenure) {
 			time.Sleep(time.Second)
 			_ = tenure.Release(context.Background())

@@ -103,7 +103,7 @@ func (t *telling) take(r Record) {
 		t.grants(r)
 	case Saw:
 		t.sees(r)
-	case Sick, Well, Began, Queued, Unqueued, Noted:
+	case Sick, Well, Began, Queued, Unqueued, Noted, Told:
 	}
 }
 

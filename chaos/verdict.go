@@ -50,6 +50,18 @@ const (
 	// last Judge.Seen; or another one, or nobody, though one held and a quorum was healthy all
 	// that time; or a token that no hold of that value had.
 	Stale Rule = "stale"
+	// Orphan: a node that answers its client has a key for an attempt that ended more than
+	// Judge.Orphan ago.
+	Orphan Rule = "orphan"
+	// LateNotice: a lock ended that its client had not given up, and its library told it so
+	// more than Judge.Notice later, or never.
+	LateNotice Rule = "late notice"
+	// NeedlessLoss: a lock that the library renews was lost, though a quorum was healthy, and
+	// nothing was wrong with its client, for Judge.Renewed up to then.
+	NeedlessLoss Rule = "needless loss"
+	// SlowAttempt: an attempt that waits for nobody took longer than Judge.Attempt, though a
+	// quorum was healthy, and nothing was wrong with its client, all that time.
+	SlowAttempt Rule = "slow attempt"
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed Rule = "malformed trace"
 )

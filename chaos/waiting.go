@@ -72,7 +72,7 @@ const (
 )
 
 // waiters is the life of one client whose goroutines wait in line.
-func (r *run) waiters(a *Actor, client int) {
+func (r *run) waiters(a *Actor, client int, ends time.Duration) {
 	var work sync.WaitGroup
 	for i := range max(r.plan.Threads, 1) {
 		one := a
@@ -81,7 +81,7 @@ func (r *run) waiters(a *Actor, client int) {
 		}
 		random := rand.New(rand.NewPCG(r.plan.Seed+uint64(i)<<32, uint64(client)+1)) //nolint:gosec // they are small
 		work.Go(func() {
-			ctx, cancel := r.while(client, i)
+			ctx, cancel := r.while(client, i, ends)
 			defer cancel()
 			for ctx.Err() == nil {
 				time.Sleep(spread(random, time.Second))
@@ -92,7 +92,7 @@ func (r *run) waiters(a *Actor, client int) {
 	if r.plan.Leads > 0 {
 		work.Go(func() {
 			threads := max(r.plan.Threads, 1)
-			ctx, cancel := r.while(client, threads)
+			ctx, cancel := r.while(client, threads, ends)
 			defer cancel()
 			a.Beside(threads).Observe(ctx, planElection)
 		})
@@ -106,11 +106,15 @@ func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 		r.campaignOnce(ctx, a, random)
 		return
 	}
-	w := r.plan.want(random)
+	if r.plan.seldom(random, r.plan.Bursts) {
+		r.burst(ctx, a, random)
+		return
+	}
+	w := r.plan.onTerms(random, r.plan.want(random))
 	if r.plan.Slots > 0 && random.IntN(r.plan.Slots) == 0 {
 		w = Want{Resources: w.Resources[:1], Limit: planLimit}
 	}
-	if len(w.Resources) > 1 && random.IntN(planTries) == 0 {
+	if len(w.Resources) > 1 && random.IntN(planTries) == 0 || r.plan.seldom(random, r.plan.Tries) {
 		r.tryOnce(ctx, a, w, random)
 		return
 	}
@@ -120,7 +124,16 @@ func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 		within, cancel = context.WithTimeout(ctx, spread(random, 2*r.plan.Lease))
 		defer cancel()
 	}
-	t, err := a.WaitFor(within, w, r.plan.Lease, func() time.Duration { return r.plan.pause(random) })
+	lease, pause := r.plan.lease(random), func() time.Duration { return r.plan.pause(random) }
+	if len(w.Resources) == 1 && w.Limit == 0 && r.plan.seldom(random, r.plan.Does) {
+		_ = a.Do(within, w, lease, pause, func(_ context.Context, t *Tenure) error {
+			r.plan.toil(ctx, random, t)
+			breathe(random)
+			return nil
+		})
+		return
+	}
+	t, err := a.WaitFor(within, w, lease, pause)
 	if err == nil {
 		r.plan.work(ctx, random, t)
 	}
@@ -146,7 +159,7 @@ func (r *run) campaignOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 
 // tryOnce asks once, and works if that brought a lock.
 func (r *run) tryOnce(ctx context.Context, a *Actor, w Want, random *rand.Rand) {
-	t, err := a.AskFor(ctx, w, r.plan.Lease)
+	t, err := a.AskFor(ctx, w, r.plan.lease(random))
 	if err != nil {
 		a.quit(can(a.contender, w))
 		return

@@ -19,6 +19,7 @@ type Want struct {
 	Revocable bool
 	// Value is what observers are told of the holder; of a campaign. Empty: nothing.
 	Value string
+	Terms
 }
 
 // Sharer is a [Contender] whose library can share a resource. One that is a [Waiter] too
@@ -104,6 +105,9 @@ func can(c Contender, w Want) Want {
 	if _, revocable := c.(Revoker); !revocable {
 		w.Revocable = false
 	}
+	if _, chooses := c.(Chooser); !chooses || len(w.Resources) > 1 || w.Limit > 0 || w.Revocable {
+		w.Terms = Terms{}
+	}
 	return w
 }
 
@@ -118,6 +122,8 @@ func take(ctx context.Context, c Contender, w Want, lease time.Duration, wait bo
 		return c.(Gatherer).Gather(ctx, slices.Clone(w.Resources), w.Shared, lease, wait) //nolint:forcetypeassert // it can
 	case w.Limit > 0:
 		hold, err = c.(Limiter).Enter(ctx, first, w.Limit, lease, wait) //nolint:forcetypeassert // it can
+	case w.Terms != Terms{}:
+		hold, err = c.(Chooser).Choose(ctx, w, lease, wait) //nolint:forcetypeassert // it can
 	case w.Revocable:
 		hold, err = c.(Revoker).Revocable(ctx, first, lease, wait) //nolint:forcetypeassert // it can
 	case w.Shared:

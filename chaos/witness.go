@@ -42,14 +42,7 @@ type witness struct {
 	names   []string
 	every   time.Duration
 
-	mu      sync.Mutex // guards senders
-	senders map[string]sender
-}
-
-// sender is who sent a value first, and when: the owner of an attempt.
-type sender struct {
-	client string
-	at     time.Duration
+	senders *senders
 }
 
 // attest has a witness follow the history until the function that it returns is
@@ -59,7 +52,7 @@ func attest(stage Stage, history *History) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &witness{history: history, names: stage.Names(), every: witnessEvery, senders: map[string]sender{}}
+	w := &witness{history: history, names: stage.Names(), every: witnessEvery, senders: newSenders(history)}
 	if _, processes := stage.(*realStage); processes {
 		w.every = realEvery
 	}
@@ -75,34 +68,14 @@ func attest(stage Stage, history *History) (func(), error) {
 	}, nil
 }
 
-// shortestOwner is the length from which on an argument may be an owner value:
-// what is shorter would not be random enough.
-const shortestOwner = 16
-
 // overhear has the witness, if there is one, note what a client's connections
 // send from now on, and what releases grant it.
 func (w *witness) overhear(client string, nodes []redis.UniversalClient, names []string) {
 	if w != nil {
 		overhear(nodes, ears{
-			sent: func(data []byte) { w.heard(client, data) },
+			sent: func(data []byte) { w.senders.heard(client, data) },
 			came: func(node int, data []byte) { w.told(client, names[node], data) },
 		})
-	}
-}
-
-// heard notes what a client sends: the words of a command stand on lines of
-// their own.
-func (w *witness) heard(client string, sent []byte) {
-	now := w.history.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for word := range bytes.SplitSeq(sent, []byte("\r\n")) {
-		if len(word) < shortestOwner {
-			continue
-		}
-		if _, known := w.senders[string(word)]; !known {
-			w.senders[string(word)] = sender{client, now}
-		}
 	}
 }
 
@@ -274,9 +247,7 @@ func (w *witness) stored(i int, last *seen, of lookedAt, owner string, rest time
 
 // whose returns the client and the attempt that an owner value was made for.
 func (w *witness) whose(owner string) (string, int64) {
-	w.mu.Lock()
-	s, known := w.senders[owner]
-	w.mu.Unlock()
+	s, known := w.senders.of(owner)
 	if !known {
 		return "another", 0
 	}

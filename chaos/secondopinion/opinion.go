@@ -123,7 +123,7 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 		}
 		h.add(in, now, now)
 	case chaos.Asked, chaos.Failed, chaos.Quit, chaos.Refused, chaos.Cleaned, chaos.Shown, chaos.Saw, chaos.Sick, chaos.Well, chaos.Queued, chaos.Unqueued, chaos.Granted, chaos.Noted,
-		chaos.Broke, chaos.Mended, chaos.Stored, chaos.Turned, chaos.Began:
+		chaos.Broke, chaos.Mended, chaos.Stored, chaos.Turned, chaos.Began, chaos.Told:
 	}
 }
 

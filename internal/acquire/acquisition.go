@@ -166,6 +166,7 @@ func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, 
 		return Grant{}, atOnce, acq.ended(acq.name.Key, err)
 	}
 	acq.noteWaiting(acq.name.Key)
+	acq.withdraw()
 	switch {
 	case acq.terms.Barging:
 		g, f := acq.bid(ctx, quorum.Barging)

@@ -18,6 +18,19 @@ func (t *Terms) takesPushes() bool {
 	return !t.Fixed && !t.Barging && !t.Shared && t.TTL >= grant.Lease
 }
 
+// withdraw has releases grant the name no more to the claim that stands on the nodes for
+// whoever leads next, if who leads now takes no grants: he would not hear of it, and the
+// name would stay with that claim for a lease.
+func (acq *acquisition) withdraw() {
+	if acq.terms.takesPushes() {
+		return
+	}
+	if stands := acq.Queue.Standing(acq.name.Key); stands != nil {
+		acq.Queue.GoOn(acq.name.Key, nil)
+		acq.discard(stands, max(acq.terms.TTL, grant.Lease), stands.Rollback(), nil)
+	}
+}
+
 // stand makes the attempt by the place in line that releases may grant, or goes on with
 // it. An attempt that all nodes refused stays open: its entries stand on the nodes.
 func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Failure) {

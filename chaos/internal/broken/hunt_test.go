@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,9 @@ const (
 	gathering             // the same, but every other wait is for a set
 	electing              // the same, but every other wait is for an election
 	slotting              // the same, but every other wait is for a slot
+	staying               // holders stay, by leases that are renewed; libraries are closed and opened
+	bursting              // holders stay at times, by leases that differ, and processes ask for many names at once, and wait for them at times
+	passing               // several goroutines of few processes wait for few names, and pass them on
 )
 
 // on has a plan's clients get their locks so. Shared ones, and sets, are where the load
@@ -58,7 +62,10 @@ func (l load) on(p *chaos.Plan) {
 	if l == drawn {
 		return
 	}
-	p.Waits, p.Renews = l >= waiting, l >= renewing
+	if l < staying || l >= bursting {
+		p.Waits = l >= waiting
+	}
+	p.Renews, p.Habits = l >= renewing, chaos.Habits{}
 	p.Shares, p.Sets, p.Slots, p.Leads = 0, 0, 0, 0
 	switch l {
 	case sharing:
@@ -69,6 +76,13 @@ func (l load) on(p *chaos.Plan) {
 		p.Leads, p.Linger = 2, 2 // with reigns that observers see
 	case slotting:
 		p.Slots = 2
+	case staying:
+		p.Habits = chaos.Habits{Stays: 2, Reopens: 2}
+	case bursting:
+		p.Habits = chaos.Habits{Stays: 4, Varied: 2, Bursts: 4, Tries: 4}
+	case passing:
+		p.Threads, p.Names, p.Clients = 4, min(p.Names, 2), min(p.Clients, 4)
+		p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.Client > "client-3" || len(f.Client) > len("client-3") })
 	case drawn, asking, waiting, renewing:
 	}
 }

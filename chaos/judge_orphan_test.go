@@ -1,0 +1,104 @@
+package chaos_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+const msec = time.Millisecond
+
+// fails is an attempt of ann's at r, from 0 to 10 msec, whose owner value a node has from
+// 5 msec on.
+func fails(more ...chaos.Record) []chaos.Record {
+	return append([]chaos.Record{
+		{At: 0, Kind: chaos.Asked, Client: "ann", Resource: "r", Hold: 1},
+		{At: 5 * msec, Kind: chaos.Stored, Client: "ann", Resource: "r", Node: "node-0", Since: msec, Until: 3000 * msec},
+		{At: 10 * msec, Kind: chaos.Failed, Client: "ann", Resource: "r", Hold: 1},
+	}, more...)
+}
+
+// gone is that the node has the key no longer.
+func gone(at time.Duration) chaos.Record {
+	return chaos.Record{At: at, Kind: chaos.Stored, Resource: "r", Node: "node-0"}
+}
+
+func cut(at time.Duration, k chaos.Kind, client string) chaos.Record {
+	return chaos.Record{At: at, Kind: k, Node: "node-0", Fault: &chaos.Fault{Kind: chaos.Cut, Client: client, For: time.Second}}
+}
+
+// crashed is another fault of the node.
+func crashed(at time.Duration, k chaos.Kind, node string) chaos.Record {
+	return chaos.Record{At: at, Kind: k, Node: node, Fault: &chaos.Fault{Kind: chaos.Old, For: time.Second}}
+}
+
+func TestTheJudgeFindsOrphans(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		of   []chaos.Record
+		want int
+	}{
+		{"it goes in time", fails(gone(500 * msec)), 0},
+		{"it stays", fails(gone(800 * msec)), 1},
+		{"it stays to the end of the trace", fails(chaos.Record{At: 800 * msec, Kind: chaos.Noted}), 1},
+		{"it expires in time", fails(chaos.Record{At: 20 * msec, Kind: chaos.Stored, Client: "ann", Resource: "r", Node: "node-0", Since: msec, Until: 600 * msec}, gone(900*msec)), 0},
+		{"its client is cut off", fails(cut(20*msec, chaos.Broke, "ann"), gone(2900*msec)), 0},
+		{"all clients are cut off", fails(cut(20*msec, chaos.Broke, ""), gone(2900*msec)), 0},
+		{"another client is cut off", fails(cut(20*msec, chaos.Broke, "bob"), gone(2900*msec)), 1},
+		{"it was there long before its client was cut off", fails(cut(700*msec, chaos.Broke, "ann"), gone(2900*msec)), 1},
+		{"it goes in time after the cut", fails(cut(20*msec, chaos.Broke, "ann"), cut(500*msec, chaos.Mended, "ann"), gone(2000*msec)), 0},
+		{"it stays after the cut", fails(cut(20*msec, chaos.Broke, "ann"), cut(500*msec, chaos.Mended, "ann"), gone(2400*msec)), 1},
+		{"the node came back with old data", fails(crashed(20*msec, chaos.Broke, "node-0"), crashed(500*msec, chaos.Mended, "node-0"), gone(2900*msec)), 0},
+		{"another node came back with old data", fails(crashed(20*msec, chaos.Broke, "node-1"), crashed(500*msec, chaos.Mended, "node-1"), gone(2900*msec)), 1},
+		{"another attempt of the process may have it", fails(
+			chaos.Record{At: msec / 2, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2}, gone(2900*msec)), 0},
+		{"a later attempt of the process does not", fails(
+			chaos.Record{At: 20 * msec, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2}, gone(2900*msec)), 1},
+		{"an attempt at another name does not", fails(
+			chaos.Record{At: 0, Kind: chaos.Asked, Client: "ann#1", Resource: "s", Hold: 2}, gone(2900*msec)), 1},
+		{"nobody knows whose it is", []chaos.Record{
+			{At: 5 * msec, Kind: chaos.Stored, Client: "another", Resource: "r", Node: "node-0", Until: 3000 * msec}, gone(2900 * msec)}, 0},
+		{"a witness knows the attempt", []chaos.Record{
+			{At: 0, Kind: chaos.Asked, Client: "ann", Resource: "r", Hold: 1},
+			{At: 1, Kind: chaos.Held, Client: "ann", Resource: "r", Hold: 1, Until: 100 * msec},
+			{At: 5 * msec, Kind: chaos.Stored, Client: "ann", Resource: "r", Node: "node-0", Hold: 1, Until: 3000 * msec},
+			{At: 10 * msec, Kind: chaos.Released, Resource: "r", Hold: 1}, gone(800 * msec)}, 1},
+		{"it is held", []chaos.Record{
+			{At: 0, Kind: chaos.Asked, Client: "ann", Resource: "r", Hold: 1},
+			{At: 1, Kind: chaos.Held, Client: "ann", Resource: "r", Hold: 1, Until: 2000 * msec},
+			{At: 5 * msec, Kind: chaos.Stored, Client: "ann", Resource: "r", Node: "node-0", Since: 1, Until: 3000 * msec},
+			{At: 1990 * msec, Kind: chaos.Released, Resource: "r", Hold: 1}, gone(2500 * msec)}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			slices.SortStableFunc(c.of, func(a, b chaos.Record) int { return int(a.At - b.At) })
+			v := chaos.Judge{Orphan: 600 * msec, Lease: 3 * time.Second}.Judge(c.of)
+			if v.Count(chaos.Orphan) != c.want || len(v.Violations) != c.want {
+				t.Errorf("got %v; want %d orphans and nothing else", v, c.want)
+			}
+			if v := (chaos.Judge{}).Judge(c.of); len(v.Violations) > 0 {
+				t.Errorf("unasked: got %v", v)
+			}
+		})
+	}
+}
+
+// Who can't reach a quorum is told nothing; only what nodes forget excuses what he is told.
+func TestAnObserverOfASickQuorumIsNotToldOfAnother(t *testing.T) {
+	sick := trace(t, `
+		1 asked 1 ann v=ann
+		2 held 1 ann t=5 u=90
+		10 sick
+		50 saw obs`)
+	for kind, want := range map[chaos.Break]int{chaos.Cut: 1, chaos.Stall: 1, chaos.Forget: 0, chaos.Crash: 0, chaos.OtherList: 0} {
+		f := &chaos.Fault{Kind: kind, Node: chaos.Everything, For: time.Second}
+		v := chaos.Judge{Seen: 20 * msec}.Judge(append(slices.Clone(sick), chaos.Record{At: 10 * msec, Kind: chaos.Broke, Fault: f}))
+		if v.Count(chaos.Stale) != want {
+			t.Errorf("%s: got %v; want %d", kind, v, want)
+		}
+	}
+	if v := (chaos.Judge{Seen: 20 * msec}).Judge(sick); v.Count(chaos.Stale) != 0 {
+		t.Errorf("of a trace that names no fault: got %v", v)
+	}
+}
