@@ -23,6 +23,7 @@ type Actor struct {
 	nodes     []redis.UniversalClient
 	guard     *fencing.Memory
 	watching  *sync.WaitGroup // of one watch for each tenure
+	left      *leftToClose
 	campaigns int
 	closed    chan struct{}
 	closing   sync.Once
@@ -30,7 +31,7 @@ type Actor struct {
 
 // newActor is an actor without a contender of its own.
 func newActor(name string, stage Stage, history *History, guard *fencing.Memory) *Actor {
-	return &Actor{Name: name, stage: stage, history: history, guard: guard, watching: &sync.WaitGroup{}, closed: make(chan struct{})}
+	return &Actor{Name: name, stage: stage, history: history, guard: guard, watching: &sync.WaitGroup{}, left: &leftToClose{}, closed: make(chan struct{})}
 }
 
 // NewActor puts a client of a kit on the stage. guard, which all actors of a
@@ -65,8 +66,33 @@ func (a *Actor) reopened(kit Kit) (*Actor, error) {
 	return again, nil
 }
 
+// leftToClose are the tenures that end with their process's library.
+type leftToClose struct {
+	mu      sync.Mutex // guards tenures
+	tenures []*Tenure
+}
+
+// leaveToClose has the tenure end when the actor closes, and be released by that.
+func (t *Tenure) leaveToClose() {
+	left := t.actor.left
+	left.mu.Lock()
+	defer left.mu.Unlock()
+	left.tenures = append(left.tenures, t)
+}
+
+// end records that they are given up.
+func (l *leftToClose) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.tenures {
+		t.end()
+	}
+	l.tenures = nil
+}
+
 // Close closes the actor's contender.
 func (a *Actor) Close() error {
+	a.left.end()
 	err := a.contender.Close()
 	a.leave()
 	return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -435,10 +436,10 @@ func (p *Plan) pause(random *rand.Rand) time.Duration {
 	return retry/7 + spread(random, retry*6/7)
 }
 
-// unlessUnconfirmed drops the error of a close whose releases no quorum
-// confirmed: nodes may be broken.
+// unlessUnconfirmed drops the error of a close that could not release all: nodes may be
+// broken, and what it left is in the trace.
 func unlessUnconfirmed(err error) error {
-	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redlock.ErrNoQuorum) || strings.Contains(err.Error(), "close: not released")) {
 		return nil
 	}
 	return err
@@ -479,7 +480,7 @@ func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
 	p.stay(ctx, random, t)
 	breathe(random)
 	if ctx.Err() != nil && p.seldom(random, p.Reopens) {
-		t.Leave() // closing the library is to release it
+		t.leaveToClose()
 		return
 	}
 	_ = t.Release(ctx)

@@ -35,7 +35,7 @@ func (c *redlockContender) Wait(ctx context.Context, resource string, lease time
 func (a *Actor) Beside(i int) *Actor {
 	return &Actor{
 		Name: fmt.Sprintf("%s#%d", processOf(a.Name), i), stage: a.stage, history: a.history,
-		contender: a.contender, guard: a.guard, watching: a.watching, closed: a.closed,
+		contender: a.contender, guard: a.guard, watching: a.watching, left: a.left, closed: a.closed,
 	}
 }
 

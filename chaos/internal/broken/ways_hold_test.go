@@ -100,10 +100,12 @@ var stayWays = []way{
 		name: "grants one apart are equal", takes: "a grant that is one below the token is not raised",
 		finds: []chaos.Rule{chaos.TokenOrder, chaos.TokenRepeated},
 		edits: []edit{
-			{"internal/quorum/token.go", "func NeedsRaise(v Vote, t Token) bool {", `func NeedsRaise(v Vote, t Token) bool {
+			{"internal/quorum/token.go", "func NeedsRaise(v Vote, t Token) bool { return v.Outcome == Granted && v.Token < t }", `func NeedsRaise(v Vote, t Token) bool {
 	if BROKEN {
-		return v.Outcome == Granted && v.Token+1 < t
-	}`},
+		t--
+	}
+	return v.Outcome == Granted && v.Token < t
+}`},
 			{"internal/quorum/token.go", "		if v.Outcome == Granted && v.Token == t {", "		if v.Outcome == Granted && (v.Token == t || v.Token+1 == t && BROKEN) {"},
 		},
 	},
