@@ -28,7 +28,7 @@ search: ## the long model searches, of which `go test` runs a cut (about a quart
 
 .PHONY: chaos
 chaos: ## all scenarios of package chaos on server processes, of which `go test` plays a few; CHAOS_COUNT=10: ten times
-	REDLOCK_CHAOS_REAL=full REDLOCK_REQUIRE_SERVERS=1 go test -run TestScenariosOn -count=$(or $(CHAOS_COUNT),1) -parallel 4 -timeout 120m -v ./chaos
+	REDLOCK_CHAOS_REAL=full REDLOCK_REQUIRE_SERVERS=1 go test -run 'TestScenariosOn|TestLabPlaysEveryScenario' -count=$(or $(CHAOS_COUNT),1) -parallel 4 -timeout 120m -v ./chaos ./cmd/redlock
 
 .PHONY: explore
 explore: ## random faults against redlock for FOR (10m), then against every protocol that is broken by hand

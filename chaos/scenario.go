@@ -95,7 +95,9 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 	if n := len(stage.Names()); n < s.Nodes {
 		return nil, fmt.Errorf("chaos: %s: %d nodes: it needs %d", s.Name, n, s.Nodes)
 	}
-	sc := &scene{stage: part{stage, s.list}, kit: kit, history: NewHistory()}
+	ctx, end := context.WithCancel(ctx)
+	sc := &scene{stage: part{stage, s.list}, kit: kit, history: NewHistory(), end: end}
+	defer end()
 	if err := found(sc.stage, ScenarioLease); err != nil { //nolint:contextcheck // a Locker's own goroutines outlive every call
 		return nil, err
 	}

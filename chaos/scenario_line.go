@@ -91,7 +91,7 @@ func (l *line) waitsNext(ctx context.Context, a *Actor, seed uint64) error {
 	waiting, end := context.WithTimeout(ctx, 10*ScenarioLease)
 	w := &inLineFor{Actor: a, wants: Want{Resources: []string{scenarioResource}}, end: end, done: make(chan error, 1)}
 	l.waits = append(l.waits, w)
-	go func() {
+	l.scene.work.Go(func() {
 		defer end()
 		t, err := a.Wait(waiting, scenarioResource, ScenarioLease, func() time.Duration {
 			return askEvery/2 + spread(random, 4*askEvery)
@@ -104,7 +104,7 @@ func (l *line) waitsNext(ctx context.Context, a *Actor, seed uint64) error {
 		err = t.Write(waiting)
 		_ = t.Release(waiting) // nodes may be broken
 		w.done <- err
-	}()
+	})
 	return l.keep(ctx, aWhile)
 }
 
@@ -124,7 +124,7 @@ func (l *line) keep(ctx context.Context, d time.Duration) error {
 // keepUntil has the holder hold on until something is done.
 func (l *line) keepUntil(ctx context.Context, do func(context.Context) error) error {
 	done := make(chan error, 1)
-	go func() { done <- do(ctx) }()
+	l.scene.work.Go(func() { done <- do(ctx) })
 	for {
 		if err := l.keep(ctx, aWhile); err != nil {
 			return err

@@ -24,7 +24,7 @@ func pauseScenarios() []Scenario {
 		},
 		{
 			Name:     "suspended-client",
-			Claim:    "a machine sleeps for a minute with a lock in its hand: the next client has long had it, and the first look after the wake-up says so",
+			Claim:    "a machine sleeps for four leases with a lock in its hand: the next client has long had it, and the first look after the wake-up says so",
 			Lesson:   "after a sleep no signal has come yet: look at the lock before each step that counts",
 			Showings: guarded(NameRedlock, NameRenewing, NameTextbook, NameSingle),
 			judge:    Judge{Patience: 2 * ScenarioLease},
@@ -66,8 +66,9 @@ func gcPause(ctx context.Context, s *scene) error {
 	return err
 }
 
-// suspendFor is how long the machine of suspended-client sleeps.
-const suspendFor = time.Minute
+// suspendFor is how long the machine of suspended-client sleeps: the next client has
+// had the lock by then, and a play in real time is not longer than it must be.
+const suspendFor = 4 * ScenarioLease
 
 func suspendedClient(ctx context.Context, s *scene) error {
 	ann, bob, first, err := s.opening(ctx)

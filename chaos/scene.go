@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,12 @@ type scene struct {
 	history *History
 	guard   *fencing.Memory
 
-	mu      sync.Mutex  // guards leaving
+	end  context.CancelFunc // of the script's context
+	work sync.WaitGroup     // of those who go on beside the script
+
+	mu      sync.Mutex  // guards the rest
 	leaving []io.Closer // all that came on
+	stopped []Fault     // that stop a client, and are not mended
 }
 
 const (
@@ -37,11 +42,17 @@ const (
 )
 
 // all is the stage with all its nodes.
-func (s *scene) all() Stage {
-	if p, ok := s.stage.(part); ok {
-		return p.Stage
+func (s *scene) all() Stage { return whole(s.stage) }
+
+// whole is the stage of which clients may know a part.
+func whole(stage Stage) Stage {
+	for {
+		p, ok := stage.(part)
+		if !ok {
+			return stage
+		}
+		stage = p.Stage
 	}
-	return s.stage
 }
 
 // enter has an actor come on.
@@ -108,11 +119,17 @@ func (s *scene) lockOnce(ctx context.Context, a *Actor) error {
 	}
 }
 
-// close has all leave.
+// close has all leave, when those have ended who still wait, work, or stand still:
+// nobody outlives the play.
 func (s *scene) close() {
 	s.mu.Lock()
-	leaving := s.leaving
+	leaving, stopped := s.leaving, s.stopped
 	s.mu.Unlock()
+	s.end()
+	for _, f := range stopped {
+		_ = s.stage.Mend(f) // of a script that failed: who is to end must not stand still
+	}
+	s.work.Wait()
 	var work sync.WaitGroup
 	for _, c := range leaving {
 		work.Go(func() { _ = c.Close() }) // a release that no broken quorum confirms is no news
@@ -136,10 +153,19 @@ func (s *scene) operator() (*redlock.Locker, error) {
 
 func (s *scene) breakNow(f Fault) error {
 	s.history.Add(f.record(Broke, s.all()))
-	return s.stage.Break(f)
+	if err := s.stage.Break(f); err != nil || !f.Kind.ofClient() {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = append(s.stopped, f)
+	return nil
 }
 
 func (s *scene) mend(f Fault) error {
+	s.mu.Lock()
+	s.stopped = slices.DeleteFunc(s.stopped, func(of Fault) bool { return of == f })
+	s.mu.Unlock()
 	s.history.Add(f.record(Mended, s.all()))
 	return s.stage.Mend(f)
 }
