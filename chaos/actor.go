@@ -49,6 +49,11 @@ func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencin
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s: %w", name, err)
 	}
+	if _, ours := contender.(*redlockContender); !ours {
+		if v, ok := whole(stage).(*virtual); ok {
+			v.foreign(name)
+		}
+	}
 	a := newActor(name, stage, history, guard)
 	a.contender, a.nodes = contender, clients
 	return a, nil

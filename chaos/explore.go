@@ -7,10 +7,6 @@ import (
 	"testing/synctest"
 )
 
-// planVariable names the environment variable with the plan that
-// TestRepeatAPlan repeats.
-const planVariable = "REDLOCK_CHAOS_PLAN"
-
 // shownOfTrace is how many records before a violation a failed test prints.
 const shownOfTrace = 40
 
@@ -41,23 +37,27 @@ func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 
 // Explore plays a plan with a kit and returns the verdict. If a rule was broken,
 // the test fails with a plan that was shrunk, the end of its trace, and the
-// command that repeats it with redlock's own kit.
+// command that repeats it with the same kit, from the same test; see [PlanVariable].
+// A run in which no attempt ended fails too: it shows nothing.
 func Explore(t *testing.T, p Plan, kit Kit) Verdict {
 	t.Helper()
-	v := p.Judge().Judge(PlayVirtual(t, p, kit))
-	if len(v.Violations) == 0 {
-		return v
+	p = planned(t, p)
+	play := func(p Plan) (Run, error) {
+		run := Run{About: About{
+			Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: kit.Name,
+			Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),
+		}, Records: PlayVirtual(t, p, kit)}
+		run.Verdict = run.About.Judge.Judge(run.Records)
+		return run, nil
 	}
-	rule := v.Violations[0].Rule
-	small := Shrink(p, func(p Plan) bool {
-		return p.Judge().Judge(PlayVirtual(t, p, kit)).Count(rule) > 0
-	})
-	records := PlayVirtual(t, small, kit)
-	verdict := small.Judge().Judge(records)
-	seen := Run{About: About{Scenario: t.Name(), Contender: kit.Name, Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: small.Judge()}, Records: records, Verdict: verdict}
-	t.Errorf("%s: %v\nshrunk to %d faults of %d, where %v\n%s\nrepeat it: %s='%v' go test -run TestRepeatAPlan -v ./chaos\n%s",
-		kit.Name, v, len(small.Faults), len(p.Faults), verdict, tail(records, verdict), planVariable, small, LeavePage(t, seen))
-	return v
+	seen, _ := play(p)
+	switch {
+	case seen.Verdict.Rounds == 0:
+		t.Errorf("%s: no attempt ended: the run shows nothing\nthe plan: %v", kit.Name, p)
+	case len(seen.Verdict.Violations) > 0:
+		t.Errorf("%v", convicted(t, p, seen, play))
+	}
+	return seen.Verdict
 }
 
 // tail is what the trace has before the first violation.

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 )
 
@@ -84,7 +85,7 @@ func (r *rests) resume(where resting) {
 // Rest blocks while client is paused at that moment or suspended, by its own name
 // or with all others.
 func (r *rests) Rest(client string, at Moment) {
-	for _, where := range []resting{{client, at}, {"", at}, {client: client}, {}} {
+	for _, where := range restsAt(client, at) {
 		r.mu.Lock()
 		of := r.paused[where]
 		r.mu.Unlock()
@@ -92,4 +93,16 @@ func (r *rests) Rest(client string, at Moment) {
 			<-of.over
 		}
 	}
+}
+
+// stops tells whether Rest would block.
+func (r *rests) stops(client string, at Moment) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(restsAt(client, at), func(where resting) bool { return r.paused[where] != nil })
+}
+
+// restsAt is all that stops a client at that moment.
+func restsAt(client string, at Moment) []resting {
+	return []resting{{client, at}, {"", at}, {client: client}, {}}
 }

@@ -1,36 +1,31 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"regexp"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/fencing"
 )
 
-// PagesVariable names the environment variable with the directory where failed
-// tests leave their page. Without it they leave it among the artifacts of go
-// test -artifacts.
-const PagesVariable = "REDLOCK_CHAOS_PAGES"
-
 // Client is one client of the code under test: a process of its own, as far as
-// faults can tell. See [Test].
+// faults can tell. Its methods may be called from several goroutines at once. See [Test].
 type Client struct {
 	Name string
 
-	plan    *Plan
-	actor   *Actor
+	plan  *Plan
+	actor *Actor
+
+	mu      sync.Mutex // guards the rest
 	lockers []*redlock.Locker
+	atWork  []*Tenure
 }
 
 // Locker returns a Locker over connections of the client's own, which the faults
@@ -47,66 +42,143 @@ func (c *Client) Locker(opts ...redlock.Option) (*redlock.Locker, error) {
 	}, opts...)
 	l, err := redlock.New(nodes, all...)
 	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.lockers = append(c.lockers, l)
 	}
 	return l, err
 }
 
-// Enter says that the client is at work under a lock: from here on, up to
-// [Tenure.Leave] or the end of the lock's validity, nobody else may be, but those who share
-// it where it is shared. What the
-// tenure's Write does is judged as well.
-func (c *Client) Enter(lock *redlock.Lock) *Tenure {
-	w := Want{Resources: []string{lock.Resource()}, Shared: lock.Shared()}
-	set, ids := c.actor.history.ask(c.Name, w)
-	return c.actor.begin(one{redlockHold{lock}}, w, set, ids)
+// TestOption changes what [Test] does.
+type TestOption interface{ change(o *ownCode) }
+
+type testOption func(*ownCode)
+
+func (f testOption) change(o *ownCode) { f(o) }
+
+// WithoutGuard has [Tenure.Write] write past the lab's guard: whatever is written is
+// accepted, and a stale write fails the test.
+func WithoutGuard() TestOption { return testOption(func(o *ownCode) { o.unguarded = true }) }
+
+// WithSetup has setup called before each play of the code, in its bubble: a test that
+// fails plays it again and again, to shrink the plan. Make there what the clients share,
+// such as a store, so that no play finds what an earlier one has left.
+func WithSetup(setup func()) TestOption {
+	return testOption(func(o *ownCode) { o.setup = setup })
 }
 
-// Leave says that the actor is no longer at work; it does not release the lock.
-func (t *Tenure) Leave() { t.end() }
+// WithConviction has the test fail unless the code breaks that rule: it is for code that
+// is broken on purpose, to show that the plan would find it. What else is broken is
+// nothing to it.
+func WithConviction(rule Rule) TestOption {
+	return testOption(func(o *ownCode) { o.guilty = rule })
+}
+
+// ownCode is code under test.
+type ownCode struct {
+	code      func(context.Context, *Client) error
+	setup     func()
+	unguarded bool
+	guilty    Rule // it is to be found so; empty: of nothing
+}
 
 // Test runs code under the plan's faults, once for each of its clients and all of
 // them at once, in virtual time, and returns the verdict. The code should go on
-// until ctx is done: plan.For has passed then. t fails with the end of the trace
-// if a rule was broken, and with what the code returned if that is an error other
-// than ctx's own; the page goes where [PagesVariable] says. t must not be of a
-// bubble. Meanwhile the process has one processor.
-func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error) Verdict {
+// until ctx is done: plan.For has passed then. A pause of a client is one of its whole
+// process: its links are held, so that nothing is renewed, and [Client.Step] blocks.
+//
+// t fails with the end of the trace if a rule was broken, with what the code returned if
+// that is an error other than ctx's own, and if no client was ever at work: such a run
+// shows nothing. A plan that broke a rule is shrunk, and the command that repeats it is
+// printed; see [PlanVariable]. The page goes where [PagesVariable] says. t must not be of
+// a bubble. Meanwhile the process has one processor.
+func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error, opts ...TestOption) Verdict {
+	t.Helper()
+	o := &ownCode{code: code}
+	for _, opt := range opts {
+		opt.change(o)
+	}
+	p = planned(t, p)
+	seen, err := o.play(t, p)
+	if err != nil {
+		t.Error(err)
+	}
+	v := seen.Verdict
+	switch {
+	case v.Rounds == 0:
+		t.Errorf("no client was ever at work: the run shows nothing (see Client.Enter)\nthe plan: %v", p)
+	case o.guilty != "":
+		if v.Count(o.guilty) == 0 {
+			t.Errorf("got %v\nwant the code to be convicted: %s\nthe plan: %v", v, o.guilty, p)
+		}
+	case len(v.Violations) > 0:
+		t.Errorf("%v", o.convict(t, p, seen))
+	}
+	return v
+}
+
+// convict is what there is to say of a run that broke a rule.
+func (o *ownCode) convict(t *testing.T, p Plan, seen Run) string {
+	t.Helper()
+	return convicted(t, p, seen, func(p Plan) (Run, error) { return o.play(t, p) })
+}
+
+// play runs the code in a bubble, and has the run judged.
+func (o *ownCode) play(t *testing.T, p Plan) (Run, error) {
 	t.Helper()
 	defer takeTurns()()
+	p = p.stopsProcesses()
 	seen := Run{About: About{
 		Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: "the code under test",
-		Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),
+		Guarded: !o.unguarded, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),
 	}}
-	synctest.Test(t, func(t *testing.T) {
+	var err error
+	synctest.Test(t, func(*testing.T) {
 		defer tidyUp()()
-		stage, err := NewVirtual(p.Seed, p.Nodes)
-		if err != nil {
-			t.Fatal(err)
+		stage, made := NewVirtual(p.Seed, p.Nodes)
+		if err = made; err != nil {
+			return
+		}
+		if o.setup != nil {
+			o.setup()
 		}
 		seen.About.Nodes = stage.Names()
-		seen.Records, err = p.play(stage, func(r *run, i int) error { return r.own(i, code) })
-		if err := errors.Join(err, stage.Close()); err != nil {
-			t.Error(err)
-		}
+		seen.Records, err = p.play(stage, func(r *run, i int) error { return r.own(i, o) })
+		err = errors.Join(err, stage.Close())
 	})
 	seen.Verdict = seen.About.Judge.Judge(seen.Records)
-	if len(seen.Verdict.Violations) > 0 {
-		t.Errorf("%v\n%s\nthe plan: %v\n%s", seen.Verdict, tail(seen.Records, seen.Verdict), p, LeavePage(t, seen))
+	return seen, err
+}
+
+// stopsProcesses is the plan whose pauses stop the whole process of a client, as a garbage
+// collection does, and not only the step of it that they name: own code has no such steps.
+func (p Plan) stopsProcesses() Plan {
+	p.Faults = slices.Clone(p.Faults)
+	for i := range p.Faults {
+		if f := &p.Faults[i]; f.Kind == Pause {
+			f.Kind, f.Where = Suspend, ""
+		}
 	}
-	return seen.Verdict
+	return p
 }
 
 // own is the life of one client with code of its own.
-func (r *run) own(i int, code func(context.Context, *Client) error) error {
+func (r *run) own(i int, o *ownCode) error {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
 	ctx, cancel := r.while(i, 0, r.plan.For)
 	defer cancel()
 	c := &Client{Name: clientName(i), plan: &r.plan}
-	c.actor = newActor(c.Name, r.stage, r.history, r.guard)
+	guard := r.guard
+	if o.unguarded {
+		guard = (*fencing.Memory)(nil)
+	}
+	c.actor = newActor(c.Name, r.stage, r.history, guard)
 	defer c.actor.leave()
-	err := code(ctx, c)
+	err := o.code(ctx, c)
+	for _, t := range c.working() {
+		t.Leave() // its code has returned
+	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil
 	}
@@ -114,44 +186,4 @@ func (r *run) own(i int, code func(context.Context, *Client) error) error {
 		err = errors.Join(err, unlessUnconfirmed(l.Close()))
 	}
 	return err
-}
-
-// notInNames is what file names should not have.
-var notInNames = regexp.MustCompile(`[^\w.-]+`)
-
-// LeavePage writes the page of a run that failed a test, and the trace, where the
-// test's author can find them, and says where: in the directory that
-// [PagesVariable] names, or among the artifacts of go test -artifacts. Without
-// either it writes nothing, and says how to have it.
-func LeavePage(t *testing.T, run Run) string {
-	t.Helper()
-	dir := os.Getenv(PagesVariable)
-	if f := flag.Lookup("test.artifacts"); dir == "" && f != nil && f.Value.String() == "true" {
-		dir = t.ArtifactDir()
-	}
-	if dir == "" {
-		return fmt.Sprintf("for a page to look at: %s=DIR, or go test -artifacts", PagesVariable)
-	}
-	base := filepath.Join(dir, notInNames.ReplaceAllString(t.Name(), "-"))
-	var errs []error
-	for _, out := range []struct {
-		name  string
-		write func(io.Writer, ...Run) error
-	}{{base + ".html", WritePage}, {base + ".jsonl", WriteRuns}} {
-		f, err := os.Create(out.name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, out.write(f, run), f.Close())
-	}
-	return cmp.Or(words(errors.Join(errs...)), "look at it: "+base+".html")
-}
-
-// words is an error in words; nil: none.
-func words(err error) string {
-	if err == nil {
-		return ""
-	}
-	return "the page could not be written: " + err.Error()
 }

@@ -56,7 +56,7 @@ func TestOwnCodeKeepsTheRulesUnderFaults(t *testing.T) {
 // The control, in a process of its own since it fails its test: a lock without
 // its protection. The page is where the variable says.
 func TestOwnCodeThatBreaksARuleFailsWithAPage(t *testing.T) {
-	if os.Getenv("REDLOCK_CHAOS_FAIL") != "" {
+	if os.Getenv(failVariable) != "" {
 		for seed := range uint64(4) {
 			chaos.Test(t, amnesia(seed), report(redlock.WithoutMembership()))
 		}
@@ -64,7 +64,7 @@ func TestOwnCodeThatBreaksARuleFailsWithAPage(t *testing.T) {
 	}
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), "REDLOCK_CHAOS_FAIL=yes", chaos.PagesVariable+"="+dir)
+	cmd.Env = append(os.Environ(), failVariable+"=yes", chaos.PagesVariable+"="+dir)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Fatalf("got a test that passes; want it to fail\n%s", out)

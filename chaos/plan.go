@@ -135,16 +135,22 @@ type Mix struct {
 	Every time.Duration
 	// Longest is how long a fault lasts at most: six seconds.
 	Longest time.Duration
+	// Nodes, Clients and Names are how many there are: five, twenty and eight. Faults
+	// befall those that there are. A plan of a negative number has no faults, and can't be
+	// played.
+	Nodes, Clients, Names int
 }
 
-// NewPlan draws a plan of the given length from a seed: five nodes, twenty
-// clients, eight names.
+// NewPlan draws a plan of the given length from a seed: of five nodes, twenty
+// clients and eight names, unless mix says otherwise.
 func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
 	if mix.Kinds == nil {
 		mix.Kinds = borne()
 	}
 	mix.Every, mix.Longest = cmp.Or(mix.Every, planFaults), cmp.Or(mix.Longest, planFaultFor)
-	return newPlan(seed, length, mix, func(*Plan) {})
+	return newPlan(seed, length, mix, func(p *Plan) {
+		p.Nodes, p.Clients, p.Names = cmp.Or(mix.Nodes, p.Nodes), cmp.Or(mix.Clients, p.Clients), cmp.Or(mix.Names, p.Names)
+	})
 }
 
 // borne are the faults that redlock promises to bear. A clock that steps is not
@@ -166,6 +172,9 @@ func newPlan(seed uint64, length time.Duration, mix Mix, resize func(*Plan)) Pla
 		Lease: planLease, For: length, MaxTTL: planMaxTTL,
 	}
 	resize(&p)
+	if p.validate() != nil {
+		return p // to play it says why
+	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	for at := clientsBegin + spread(random, 2*mix.Every); at < length; at += spread(random, 2*mix.Every) {
 		if f := p.draw(random, mix, at); f.Kind != Drift || !p.drifts(f.Node, at) {

@@ -23,7 +23,9 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{})
+	if os.Getenv(loudVariable) == "" {
+		redis.SetLogger(silence{})
+	}
 	os.Exit(m.Run())
 }
 
@@ -33,6 +35,36 @@ func smallPlan(seed uint64, length time.Duration, mix chaos.Mix) chaos.Plan {
 	p.Clients, p.Names = 4, 2
 	p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.Client > "client-3" || len(f.Client) > 8 })
 	return p
+}
+
+// A plan has as many nodes, clients and names as it is asked for, and its faults befall
+// those.
+func TestAPlanHasAsManyAsItIsAskedFor(t *testing.T) {
+	mix := chaos.Mix{Nodes: 3, Clients: 2, Names: 1, Every: 100 * time.Millisecond}
+	p := chaos.NewPlan(1, time.Minute, mix)
+	if p.Nodes != 3 || p.Clients != 2 || p.Names != 1 || len(p.Faults) < 100 {
+		t.Fatalf("got %d nodes, %d clients, %d names and %d faults; want 3, 2, 1, and many", p.Nodes, p.Clients, p.Names, len(p.Faults))
+	}
+	of := map[string]bool{}
+	for _, f := range p.Faults {
+		of[f.Client] = true
+		if f.Node >= 3 {
+			t.Errorf("got %v; want a fault of a node that there is", f)
+		}
+	}
+	if len(of) != 3 || !of["client-0"] || !of["client-1"] {
+		t.Errorf("got faults of %v; want them of all, and of client-0 and client-1", of)
+	}
+	if usual := chaos.NewPlan(1, time.Minute, chaos.Mix{}); usual.Nodes != 5 || usual.Clients != 20 || usual.Names != 8 {
+		t.Errorf("got %d nodes, %d clients, %d names; want 5, 20, 8", usual.Nodes, usual.Clients, usual.Names)
+	}
+	stage, err := chaos.NewVirtual(1, 3)
+	mustDo(t, err)
+	defer stage.Close()
+	bad := chaos.NewPlan(1, time.Minute, chaos.Mix{Clients: -1})
+	if _, err := bad.Play(stage, bad.Redlock("redlock")); err == nil || !strings.Contains(err.Error(), "-1 clients") {
+		t.Errorf("got %v; want an error that names -1 clients", err)
+	}
 }
 
 // Byte by byte, for plans with every kind of fault among them; and two seeds give

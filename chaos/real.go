@@ -37,6 +37,7 @@ func NewReal(n int) (Stage, error) { return NewRealOf("", n) }
 // are errors.ErrUnsupported and ErrNoFakeClock. It fails with ErrNoServer where
 // there is no such program.
 func NewRealOf(program string, n int) (Stage, error) {
+	quieten()
 	r := &realStage{links: map[string][]*realLink{}, nodes: make([]*realNode, n)}
 	var starts errgroup.Group
 	for i := range r.nodes {

@@ -7,12 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 )
 
 // Tenure is a lock that an actor got, or a set of them. It may believe in it no longer.
 type Tenure struct {
 	actor *Actor
+	work  *Client // whose own code is at work up to Leave; nil: a contender's, which ends with its validity
 	hold  SetHold
 	want  Want          // what it has
 	set   int64         // the number of the set, if it is one
@@ -22,6 +24,7 @@ type Tenure struct {
 
 	mu      sync.Mutex    // guards the rest; taken before the history's
 	until   time.Duration // as last recorded
+	rests   int           // of own code, that are not over
 	over    bool
 	givenUp bool // by its client, who believed in it
 }
@@ -120,12 +123,16 @@ func (t *Tenure) isGivenUp() bool {
 }
 
 // record notes that the tenure begins or goes on, until when its validity says.
-// The time is read first, so that the end is never noted later than it is. t.mu is
-// held, here and in lose.
+// The time is read first, so that the end is never noted later than it is. Own code is at
+// work without end. t.mu is held, here and in lose.
 func (t *Tenure) record(k Kind) {
 	now := t.actor.history.Now()
 	t.until = max(now+t.hold.Remaining(), 1)
-	t.add(Record{Kind: k, Client: t.actor.Name, Until: t.until})
+	r := Record{Kind: k, Client: t.actor.Name, Until: t.until}
+	if t.work != nil {
+		r.Until = 0
+	}
+	t.add(r)
 }
 
 // lose records the loss, unless the tenure was over before.
@@ -164,7 +171,7 @@ func (t *Tenure) Remaining() time.Duration {
 	now := t.actor.history.Now()
 	left := t.hold.Remaining()
 	switch {
-	case t.over:
+	case t.over, t.work != nil:
 	case left == 0:
 		t.lose()
 	case now+left > t.until+time.Millisecond:
@@ -173,9 +180,10 @@ func (t *Tenure) Remaining() time.Duration {
 	return left
 }
 
-// end records that the actor gives the tenure up, if it still believes in it.
+// end records that the actor gives the tenure up, if it still believes in it, or is at
+// work.
 func (t *Tenure) end() {
-	if t.Remaining() == 0 {
+	if t.Remaining() == 0 && t.work == nil {
 		return
 	}
 	t.mu.Lock()
@@ -199,12 +207,35 @@ func (t *Tenure) Write(ctx context.Context) error {
 	if t.Remaining() == 0 {
 		return fmt.Errorf("%w any more: nothing was written", errNotLocked)
 	}
-	t.actor.rest(AtWrite)
+	t.restToWrite()
 	var errs []error
 	for i, resource := range t.want.Resources {
 		errs = append(errs, t.write(ctx, resource, t.ids[i]))
 	}
 	return errors.Join(errs...)
+}
+
+// restToWrite blocks while the actor is paused before it writes.
+func (t *Tenure) restToWrite() {
+	if t.work != nil {
+		t.work.rest()
+		return
+	}
+	t.actor.rest(AtWrite)
+}
+
+// Wrote says what a store of the caller's own made of a write under this lock: with which
+// fencing token it came, 0 if it came with none, and whether the store accepted it. Call
+// it where the store decides, so that the trace has the writes in the store's order. The
+// judge then finds the [StaleWrite]s of that store.
+func (t *Tenure) Wrote(token redlock.Token, accepted bool) {
+	r := Record{Kind: Wrote, Token: token}
+	if !accepted {
+		r.Kind = Refused
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(r)
 }
 
 // write writes to one resource.

@@ -39,6 +39,7 @@ func NewVirtual(seed uint64, n int) (Stage, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("chaos: virtual stage: %d nodes; at least 1 is needed", n)
 	}
+	quieten()
 	v := &virtual{seed: seed, links: map[string][]*virtualLink{}}
 	for i := range n {
 		v.nodes = append(v.nodes, newVirtualNode(fmt.Sprintf("node-%d", i)))
@@ -119,6 +120,14 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 		v.links[client] = append(v.links[client], l)
 	}
 	return clients, nil
+}
+
+// foreign has latencies of a client's messages not follow from what they say: its library
+// is not ours.
+func (v *virtual) foreign(client string) {
+	for _, l := range v.linksOf(client, Everything) {
+		l.ByShape()
+	}
 }
 
 // Break is [Stage.Break].

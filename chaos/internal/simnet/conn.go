@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -100,13 +101,15 @@ func (c *conn) reach() (net.Conn, error) {
 // due is when a message arrives which is handed over now. Its latency follows from
 // the seed, the time and what the message has beside random values, not from a
 // source that is drawn from: two goroutines that send at one moment would draw
-// in any order.
+// in any order. Where there are data, link.mu is held.
 func (c *conn) due(s State, way uint64, data []byte) time.Time {
-	now, content := time.Now(), uint64(len(data))
-	for _, b := range data {
-		if b > 'f' || b == '$' || b == '*' {
-			content += uint64(b) * uint64(b) // in whatever order: a hash's fields have none
-		}
+	now, content := time.Now(), uint64(0)
+	switch {
+	case len(data) == 0:
+	case c.link.shapes:
+		content = shape(data)
+	default:
+		content = letters(data)
 	}
 	sum := c.link.seed<<2 | way
 	for _, n := range [...]uint64{uint64(now.UnixNano()), content} {
@@ -115,6 +118,33 @@ func (c *conn) due(s State, way uint64, data []byte) time.Time {
 	}
 	spread := float64(sum>>32) / (1 << 32)
 	return c.own(now.Add(latency + time.Duration(sum%uint64(latency)) + s.Late(spread, sum&(1<<31) != 0)))
+}
+
+// letters is what a message of redlock's has beside random values, which are hexadecimal,
+// or follow from the seed: in whatever order, since a hash's fields have none.
+func letters(data []byte) uint64 {
+	sum := uint64(len(data))
+	for _, b := range data {
+		if b > 'f' || b == '$' || b == '*' {
+			sum += uint64(b) * uint64(b)
+		}
+	}
+	return sum
+}
+
+// shape is what a message has beside what its words say: how long they are.
+func shape(data []byte) uint64 {
+	sum := uint64(len(data))
+	for len(data) > 0 {
+		line, rest, _ := bytes.Cut(data, []byte("\r\n"))
+		length := len(line)
+		if n, err := strconv.Atoi(string(bytes.TrimPrefix(line, []byte("$")))); err == nil && length > 0 && line[0] == '$' && n >= 0 {
+			length, rest = n+1, rest[min(n+2, len(rest)):]
+		}
+		sum += uint64(length) * uint64(length)
+		data = rest
+	}
+	return sum
 }
 
 // The ways of a message, for its latency.

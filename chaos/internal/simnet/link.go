@@ -39,6 +39,7 @@ type Link struct {
 	is      Condition
 	changed chan struct{} // closed and replaced when the condition changes
 	conns   []*conn
+	shapes  bool // latencies follow from the shape of messages, not from what they say
 	dials   int  // so far
 	gone    bool // the stage is closed
 }
@@ -128,6 +129,15 @@ func (l *Link) node() (*simnode.Node, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 	}
 	return l.nodes[l.is.Leads], nil
+}
+
+// ByShape has latencies follow from the shape of messages from now on: how long their
+// words are, not what they say. That is for a client whose library has random values of its
+// own, in letters of any kind: its runs would follow from them.
+func (l *Link) ByShape() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shapes = true
 }
 
 // Sever ends the node's ends of all connections, unknown to the client: what is

@@ -127,6 +127,10 @@ func stringCommand(name []byte) command {
 		return command{-3, (*serverCall).set, false}
 	case "SETNX":
 		return command{3, (*serverCall).setNX, false}
+	case "STRLEN":
+		return command{2, (*serverCall).strlen, false}
+	case "GETRANGE":
+		return command{4, (*serverCall).getRange, false}
 	case "INCR":
 		return command{2, func(c *serverCall) { c.add(1) }, false}
 	case "INCRBY":

@@ -43,6 +43,47 @@ func (c *call) mget() {
 	}
 }
 
+// strlen is how many bytes a string has.
+func (c *call) strlen() {
+	value, there := c.text(c.args[1])
+	if !there && c.find(c.args[1]) != nil {
+		c.reply.fail(wrongType)
+		return
+	}
+	c.reply.int(int64(len(value)))
+}
+
+// getRange is a part of a string: both ends count, negative ones from its end.
+func (c *call) getRange() {
+	from, ok := integer(c.arg(2))
+	to, also := integer(c.arg(3))
+	if !ok || !also {
+		c.reply.fail(notInteger)
+		return
+	}
+	value, there := c.text(c.args[1])
+	if !there && c.find(c.args[1]) != nil {
+		c.reply.fail(wrongType)
+		return
+	}
+	n := int64(len(value))
+	if from < 0 && to < 0 && from > to {
+		c.reply.bulk("")
+		return
+	}
+	if from < 0 {
+		from = max(from+n, 0)
+	}
+	if to < 0 {
+		to = max(to+n, 0)
+	}
+	if to = min(to, n-1); from > to {
+		c.reply.bulk("")
+		return
+	}
+	c.reply.bulk(value[from : to+1])
+}
+
 // set is SET with NX, XX, KEEPTTL, EX and PX.
 func (c *call) set() {
 	var until int64

@@ -1,0 +1,78 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// PlanVariable names the environment variable with a plan, as [Plan.String] writes it,
+// that [Test] and [Explore] play in the place of the test's own: what a test that failed
+// prints with the command that repeats it.
+const PlanVariable = "REDLOCK_CHAOS_PLAN"
+
+// shrinkFor bounds how long a plan is shrunk, in real time.
+const shrinkFor = time.Minute
+
+// planned is the plan that is asked for, or p.
+func planned(t *testing.T, p Plan) Plan {
+	t.Helper()
+	text := os.Getenv(PlanVariable)
+	if text == "" {
+		return p
+	}
+	again, err := ParsePlan(text)
+	if err != nil {
+		t.Fatalf("%s: %v", PlanVariable, err)
+	}
+	return again
+}
+
+// convicted is what there is to say of a run that broke a rule: the verdict, a plan that
+// was shrunk for as long as play shows the same, the end of its trace, its page, and the
+// command that repeats it in the test's own package.
+func convicted(t *testing.T, p Plan, seen Run, play func(Plan) (Run, error)) string {
+	t.Helper()
+	rule := seen.Verdict.Violations[0].Rule
+	until := time.Now().Add(shrinkFor)
+	again := func(p Plan) (Run, bool) {
+		r, err := play(p)
+		return r, err == nil && r.Verdict.Count(rule) > 0
+	}
+	small, shown := p, seen
+	var shrunk string
+	if _, repeats := again(p); !repeats {
+		shrunk = "played again, it did not: does something last from one play to the next? (see WithSetup)"
+	} else {
+		small = Shrink(p, func(p Plan) bool {
+			if time.Now().After(until) {
+				return false
+			}
+			_, fails := again(p)
+			return fails
+		})
+		if r, fails := again(small); fails {
+			shown = r
+		} else {
+			small = p
+		}
+		shrunk = fmt.Sprintf("shrunk to %d faults of %d, where %v", len(small.Faults), len(p.Faults), shown.Verdict)
+	}
+	return fmt.Sprintf("%s: %v\n%s\n%s\nthe plan: %v\nrepeat it: %s\n%s",
+		seen.About.Contender, seen.Verdict, shrunk, tail(shown.Records, shown.Verdict), small, repeatIn(t.Name(), small), LeavePage(t, shown))
+}
+
+// repeatIn is the command that plays a plan again, in the directory of the test's package.
+func repeatIn(test string, p Plan) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return fmt.Sprintf("%s=%s go test -run %s -v .", PlanVariable, quoted(p.String()), quoted(strings.Join(parts, "/")))
+}
+
+// quoted is a word for a shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

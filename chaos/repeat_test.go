@@ -1,0 +1,176 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+const (
+	// failVariable has tests fail that are controls of others.
+	failVariable = "REDLOCK_CHAOS_FAIL"
+	// loudVariable leaves go-redis its logger.
+	loudVariable = "REDLOCK_CHAOS_LOUD"
+)
+
+// again runs a test of this binary in a process of its own.
+func again(t *testing.T, test string, env ...string) (out string, failed bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", test, "-test.v")
+	cmd.Env = append(os.Environ(), env...)
+	text, err := cmd.CombinedOutput()
+	return string(text), err != nil
+}
+
+// unquoted takes the first word in single quotes.
+func unquoted(text string) (word, rest string) {
+	_, text, _ = strings.Cut(text, "'")
+	word, rest, _ = strings.Cut(text, "'")
+	return word, rest
+}
+
+// A failed test prints a plan that was shrunk, and the command that repeats it in its own
+// package, of one's own code and of a kit of one's own: typed again, it shows the same.
+func TestAFailedTestPrintsTheCommandThatRepeatsIt(t *testing.T) {
+	if os.Getenv(failVariable) != "" {
+		t.Run("own code", func(t *testing.T) {
+			chaos.Test(t, amnesia(0), report(redlock.WithoutMembership()))
+		})
+		t.Run("own kit", func(t *testing.T) { chaos.Explore(t, amnesia(1), foreign()) })
+		return
+	}
+	for _, of := range []string{"own_code", "own_kit"} {
+		t.Run(of, func(t *testing.T) {
+			name := "TestAFailedTestPrintsTheCommandThatRepeatsIt"
+			out, failed := again(t, "^"+name+"$/^"+of+"$", failVariable+"=yes")
+			_, command, printed := strings.Cut(out, "repeat it: "+chaos.PlanVariable+"=")
+			plan, rest := unquoted(command)
+			test, _ := unquoted(rest)
+			if !failed || !printed || test != "^"+name+"$/^"+of+"$" {
+				t.Fatalf("got %t, and the test %q in\n%s\nwant a failure, and the command that repeats it", failed, test, out)
+			}
+			small, err := chaos.ParsePlan(plan)
+			mustDo(t, err)
+			if whole := amnesia(0); len(small.Faults) == 0 || len(small.Faults) > len(whole.Faults)/2 {
+				t.Errorf("got %d faults of some %d; want fewer", len(small.Faults), len(whole.Faults))
+			}
+			repeated, failed := again(t, test, failVariable+"=yes", chaos.PlanVariable+"="+plan)
+			played := fmt.Sprintf(" faults of %d, where", len(small.Faults))
+			if first := violation(out); !failed || first == "" || !strings.Contains(repeated, first) || !strings.Contains(repeated, played) {
+				t.Errorf("got\n%s\nwant %q in it again, of that plan", repeated, first)
+			}
+		})
+	}
+}
+
+// violation is the first that a failed test printed of the plan that was shrunk.
+func violation(out string) string {
+	_, shrunk, _ := strings.Cut(out, "shrunk to ")
+	for line := range strings.Lines(shrunk) {
+		if strings.HasPrefix(strings.TrimSpace(line), "1") || strings.Contains(line, string(chaos.TwoHolders)+" \"") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// foreign is a lock of another library: its owner values are random, in letters of any
+// kind.
+func foreign() chaos.Kit {
+	return chaos.Kit{Name: "foreign", Open: func(nodes []redis.UniversalClient, _ []string) (chaos.Contender, error) {
+		return foreignLock(nodes), nil
+	}}
+}
+
+type foreignLock []redis.UniversalClient
+
+func (l foreignLock) Close() error { return nil }
+
+func (l foreignLock) Acquire(ctx context.Context, resource string, lease time.Duration) (chaos.Hold, error) {
+	value := make([]byte, 16)
+	_, _ = rand.Read(value) // never an error
+	h := &foreignHold{nodes: l, resource: resource, owner: base64.StdEncoding.EncodeToString(value), until: time.Now().Add(lease)}
+	got := h.all(func(node redis.UniversalClient) bool {
+		return node.SetArgs(ctx, resource, h.owner, redis.SetArgs{Mode: "NX", TTL: lease}).Err() == nil
+	})
+	if got > len(l)/2 && h.Remaining() > 0 {
+		return h, nil
+	}
+	_ = h.Release(ctx)
+	return nil, errors.New("not locked")
+}
+
+type foreignHold struct {
+	nodes    foreignLock
+	resource string
+	owner    string
+	until    time.Time
+}
+
+func (h *foreignHold) all(f func(redis.UniversalClient) bool) (agreed int) {
+	for _, node := range h.nodes {
+		if f(node) {
+			agreed++
+		}
+	}
+	return agreed
+}
+
+func (h *foreignHold) Token() redlock.Token                        { return 0 }
+func (h *foreignHold) Remaining() time.Duration                    { return max(time.Until(h.until), 0) }
+func (h *foreignHold) Lost() <-chan struct{}                       { return nil }
+func (h *foreignHold) Extend(context.Context, time.Duration) error { return nil }
+
+func (h *foreignHold) Release(ctx context.Context) error {
+	h.until = time.Time{}
+	const script = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`
+	h.all(func(node redis.UniversalClient) bool {
+		return node.Eval(ctx, script, []string{h.resource}, h.owner).Err() == nil
+	})
+	return nil
+}
+
+// One seed is one run, of a library too whose random values nobody has sown.
+func TestAForeignLockGivesTheSameTraceEachTime(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector has Go's scheduler draw who is next")
+	}
+	for seed := range uint64(3) {
+		p := smallPlan(seed, 15*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Slow, chaos.Cut, chaos.Reset}, Every: 3 * time.Second, Longest: time.Second})
+		first, next := trail(t, chaos.PlayVirtual(t, p, foreign())), trail(t, chaos.PlayVirtual(t, p, foreign()))
+		if bytes.Equal(first, next) { // else a busy machine may have stopped a goroutine in one of them
+			continue
+		}
+		if third := trail(t, chaos.PlayVirtual(t, p, foreign())); !bytes.Equal(first, third) && !bytes.Equal(next, third) {
+			t.Errorf("seed %d: three runs differ, the first two %s", seed, firstDifference(first, next))
+		}
+	}
+}
+
+// go-redis tells of every failed dial on stderr; on a stage, that is what was asked for.
+func TestGoRedisDoesNotTellOfEveryFailedDial(t *testing.T) {
+	if os.Getenv(loudVariable) != "" {
+		p := smallPlan(1, 15*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Crash}, Every: time.Second})
+		if v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); v.Rounds == 0 {
+			t.Error("got no round")
+		}
+		return
+	}
+	out, failed := again(t, "^"+t.Name()+"$", loudVariable+"=yes")
+	if failed || strings.Contains(out, "dial") {
+		t.Errorf("got %t\n%s\nwant a test that passes, and no word of dialling", failed, out)
+	}
+}

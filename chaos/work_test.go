@@ -1,0 +1,207 @@
+package chaos_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// quietPlan is a plan without faults.
+func quietPlan(clients int) chaos.Plan {
+	p := chaos.NewPlan(1, 20*time.Second, chaos.Mix{Clients: clients})
+	p.Faults = nil
+	return p
+}
+
+// pausing is a plan in which a client is stopped now and then, for longer than a lease.
+func pausing(seed uint64) chaos.Plan {
+	return chaos.NewPlan(seed, 40*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Pause}, Clients: 3, Every: 2 * time.Second, Longest: 9 * time.Second})
+}
+
+// overstays is code that works for twice as long as its lock is its own, or looks at the
+// lock every now and then.
+func overstays(looks bool) func(context.Context, *chaos.Client) error {
+	return func(ctx context.Context, c *chaos.Client) error {
+		locker, err := c.Locker(redlock.WithFixedLease())
+		if err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			lock, err := locker.Acquire(ctx, "report")
+			if err != nil {
+				return err
+			}
+			at := c.Enter(lock)
+			for end := time.Now().Add(2 * lock.Remaining()); time.Now().Before(end) && (!looks || lock.Remaining() > 50*time.Millisecond); {
+				time.Sleep(20 * time.Millisecond)
+			}
+			at.Leave()
+			_ = lock.Release(ctx) // lost, if it was overstayed
+		}
+		return nil
+	}
+}
+
+// At work is who has entered and not left, whatever the lock says and the code believes.
+func TestCodeThatOverstaysItsLeaseIsConvicted(t *testing.T) {
+	chaos.Test(t, quietPlan(4), overstays(false), chaos.WithConviction(chaos.TwoHolders))
+	if v := chaos.Test(t, quietPlan(4), overstays(true)); v.Won < 5 {
+		t.Errorf("got %v of code that looks at its lock; the run shows nothing", v)
+	}
+}
+
+// store is a user's own, with a guard or without one.
+type store struct {
+	guarded bool
+
+	mu   sync.Mutex // guards last
+	last redlock.Token
+}
+
+// write is under the lock of token, in the tenure at.
+func (s *store) write(at *chaos.Tenure, token redlock.Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	accepted := !s.guarded || token >= s.last
+	if accepted {
+		s.last = max(s.last, token)
+	}
+	at.Wrote(token, accepted)
+}
+
+// worker looks at its lock, and writes to the store. A pause may come in between.
+func worker(s **store) func(context.Context, *chaos.Client) error {
+	return func(ctx context.Context, c *chaos.Client) error {
+		locker, err := c.Locker()
+		if err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			lock, err := locker.Acquire(ctx, "report")
+			if err != nil {
+				return err
+			}
+			at := c.Enter(lock)
+			for range 5 {
+				time.Sleep(100 * time.Millisecond)
+				if lock.Remaining() == 0 {
+					break
+				}
+				_ = c.Step(ctx) // the loop ends with ctx
+				(*s).write(at, lock.Token())
+			}
+			at.Leave()
+			_ = lock.Release(ctx) // unconfirmed: it lapses
+			time.Sleep(30 * time.Millisecond)
+		}
+		return nil
+	}
+}
+
+// Pauses befall own code, between its look at the lock and its write: the store without a
+// guard takes stale writes in, and the one with a guard refuses them.
+func TestAStoreOfOnesOwnIsJudged(t *testing.T) {
+	var s *store
+	refused := 0
+	for seed := range uint64(3) {
+		v := chaos.Test(t, pausing(seed), worker(&s), chaos.WithSetup(func() { s = &store{guarded: true} }))
+		refused += v.Refused
+		chaos.Test(t, pausing(seed), worker(&s), chaos.WithSetup(func() { s = &store{} }), chaos.WithConviction(chaos.StaleWrite))
+	}
+	if refused == 0 {
+		t.Error("got no refused write in three plans with a guard; the runs show nothing")
+	}
+}
+
+// Past the lab's guard a paused writer's write goes through, and with it it does not.
+func TestTheLabsGuardCanBeLeftOut(t *testing.T) {
+	code := func(ctx context.Context, c *chaos.Client) error {
+		locker, err := c.Locker()
+		if err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			lock, err := locker.Acquire(ctx, "report")
+			if err != nil {
+				return err
+			}
+			at := c.Enter(lock)
+			time.Sleep(100 * time.Millisecond)
+			_ = at.Write(ctx) // it looks, may be stopped, and writes
+			at.Leave()
+			_ = lock.Release(ctx)
+		}
+		return nil
+	}
+	chaos.Test(t, pausing(1), code, chaos.WithoutGuard(), chaos.WithConviction(chaos.StaleWrite))
+	if v := chaos.Test(t, pausing(1), code); v.Refused == 0 {
+		t.Errorf("got %v; want writes that the guard refuses", v)
+	}
+}
+
+// A pause of own code is one of its whole process: nothing is renewed meanwhile.
+func TestAPauseStopsRenewals(t *testing.T) {
+	p := quietPlan(2)
+	p.Faults = []chaos.Fault{{Kind: chaos.Pause, Client: "client-0", At: 4 * time.Second, For: 8 * time.Second, Where: chaos.AtExtend}}
+	var mu sync.Mutex // guards the rest
+	others, rested, left := 0, time.Duration(0), time.Duration(-1)
+	chaos.Test(t, p, func(ctx context.Context, c *chaos.Client) error {
+		locker, err := c.Locker()
+		if err != nil {
+			return err
+		}
+		if c.Name != "client-0" {
+			time.Sleep(2 * time.Second)
+		}
+		lock, err := locker.Acquire(ctx, "report")
+		if err != nil {
+			return err
+		}
+		at := c.Enter(lock)
+		defer at.Leave()
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Name != "client-0" {
+			others++
+			return nil
+		}
+		mu.Unlock()
+		for begin := time.Now(); rested < time.Second; begin = time.Now() {
+			time.Sleep(10 * time.Millisecond)
+			if err := c.Step(ctx); err != nil {
+				mu.Lock()
+				return err
+			}
+			rested = time.Since(begin)
+		}
+		mu.Lock()
+		left = lock.Remaining()
+		return nil
+	}, chaos.WithSetup(func() { others, rested, left = 0, 0, -1 }))
+	if rested < 7*time.Second || left != 0 || others != 1 {
+		t.Errorf("got a rest of %v, %v left after it, and %d others that held; want nearly 8s, none, and one", rested, left, others)
+	}
+}
+
+// A run in which nobody was at work, or asked, shows nothing.
+func TestARunWithoutARoundFails(t *testing.T) {
+	if passes(func(t *testing.T) { //nolint:thelper // it is a test
+		chaos.Test(t, quietPlan(1), func(context.Context, *chaos.Client) error { return nil })
+	}) {
+		t.Error("got a test that passes, of code that never entered")
+	}
+	p := quietPlan(1)
+	p.For = time.Millisecond                                                      // before any client is there
+	if passes(func(t *testing.T) { chaos.Explore(t, p, p.Redlock("redlock")) }) { //nolint:thelper // it is a test
+		t.Error("got an exploration that passes, in which nobody asked")
+	}
+	if passes(func(t *testing.T) { //nolint:thelper // it is a test
+		chaos.Test(t, quietPlan(2), overstays(true), chaos.WithConviction(chaos.TwoHolders))
+	}) {
+		t.Error("got a test that passes, of code that is not convicted as it was to be")
+	}
+}
