@@ -1,0 +1,5 @@
+//go:build !race
+
+package yourcode
+
+const raceDetector = false
