@@ -54,6 +54,10 @@ func (r Run) shown() report.Run {
 		Overlap: v.Overlap, LongestWait: v.LongestWait, Rounds: v.Rounds, Won: v.Won, Writes: v.Writes, Refused: v.Refused,
 		Timeline: tell(r.Records, r.About.Nodes), Flags: v.flags(), Events: eventsOf(r.Records),
 	}
+	if f, ok := focusOf(shown.Timeline, v); ok {
+		shown.Timeline, shown.Flags = f.of(shown.Timeline), f.flags(shown.Flags)
+		shown.About = fmt.Sprintf("%q from %s to %s, where it broke", f.resource, report.Clock(f.from), report.Clock(f.until))
+	}
 	if about := r.About; about.Contender != "" {
 		shown.Name = Showing{Contender: about.Contender, Guarded: about.Guarded}.String()
 		shown.How = fmt.Sprintf("%s backend · seed %d", about.Backend, about.Seed)

@@ -70,8 +70,8 @@ func page(t *testing.T, write func(io.Writer, ...chaos.Run) error, runs ...chaos
 func TestAPictureShowsWhatHappened(t *testing.T) {
 	html := page(t, chaos.WritePage, story())
 	for _, want := range []struct{ shape, says string }{
-		{"belief", "ann believes it holds &#34;report&#34; from 12 ms to 200 ms, for 188 ms token 5; lost"},
-		{"belief", "bob believes it holds &#34;report&#34; from 100 ms to 600 ms, for 500 ms token 6; released"},
+		{"belief", "ann believes it holds &#34;report&#34; from 12 ms to 200 ms, for 188 ms token 5, #1 of 2; lost"},
+		{"belief", "bob believes it holds &#34;report&#34; from 100 ms to 600 ms, for 500 ms token 6, #2 of 2; released"},
 		{"wait", "bob asks for &#34;report&#34; from 90 ms to 100 ms 1 attempt in vain, then it has the lock"},
 		{"key", "node-0 has the key of &#34;report&#34; for ann (attempt 1) from 14 ms to 51 ms"},
 		{"silent", "node-1 is silent from 80 ms to 600 ms it does not answer"},
@@ -80,8 +80,8 @@ func TestAPictureShowsWhatHappened(t *testing.T) {
 		{"bolt", "stall of node 1 from 60 ms to 600 ms"},
 		{"fault", "pause of ann from 70 ms to 160 ms"},
 		{"band", "two holders of &#34;report&#34;: ann and bob from 100 ms to 200 ms, for 100 ms"},
-		{"wrote", "bob writes to &#34;report&#34; at 150 ms token 6 is accepted"},
-		{"refused", "ann writes to &#34;report&#34; at 170 ms token 5 is refused: the guard has seen a greater token"},
+		{"wrote", "bob writes to &#34;report&#34; at 150 ms token 6, #2 of 2 is accepted"},
+		{"refused", "ann writes to &#34;report&#34; at 170 ms token 5, #1 of 2 is refused: the guard has seen a greater token"},
 	} {
 		mark := regexp.MustCompile(`<g class="mark ` + want.shape + ` ?c?\d?"[^>]*><title>([^<]*)</title>`)
 		says := []string{}
@@ -309,7 +309,7 @@ func TestAPictureShowsWhoSharesWhoHasASlotAndWhoIsSeen(t *testing.T) {
 	html := strings.ReplaceAll(page(t, chaos.WritePage, run), "\n", " ")
 	for _, want := range []string{
 		`class="mark belief shared c0"`, "ann believes it shares &#34;report&#34; from 11 ms to 900 ms",
-		"cid believes it holds &#34;report&#34;, slot 1 of 2 from 31 ms", "slot 1 · token 6",
+		"cid believes it holds &#34;report&#34;, slot 1 of 2 from 31 ms", "slot 1 · token #1",
 		`class="mark key shared c1"`, "node-0 has the key of &#34;report&#34; for bob (attempt 2) from 22 ms to 50 ms",
 		`class="mark sight c0"`, "eve is told that ann/1 has &#34;report&#34;, by token 5 from 40 ms to 60 ms",
 		`class="mark sight nobody c0"`, "eve is told that nobody has &#34;report&#34; from 60 ms",

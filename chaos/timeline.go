@@ -257,11 +257,14 @@ func (t *telling) finish() {
 	}
 }
 
+// precedes is what comes before those faults that come about when they are mended.
+var precedes = map[Break]string{Failover: "its replica lags", Old: "its file is old"}
+
 // shown is the fault with the lanes that it is about, when all are known.
 func (t *telling) shown(f faultSpan) report.Fault {
 	s := report.Fault{
 		Words: f.String(), Kind: string(f.Kind), Client: f.Client, Key: f.Key, By: f.Delay,
-		Steps: f.Kind == Step, Drifts: f.Kind == Drift, Mended: f.mended, From: f.from, Until: f.until,
+		Steps: f.Kind == Step, Drifts: f.Kind == Drift, Mended: f.mended, Late: precedes[f.Kind], From: f.from, Until: f.until,
 	}
 	switch {
 	case f.Kind.ofClient() && f.Client == "":

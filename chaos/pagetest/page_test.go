@@ -2,8 +2,10 @@ package pagetest_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,6 +73,8 @@ func TestAPageIsReadInABrowser(t *testing.T) {
 		{"zoom", zoom},
 		{"dark and light", schemes},
 		{"phone", phone},
+		{"table", table},
+		{"tooltips", tooltips},
 		{"access", access},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -226,6 +230,50 @@ func phone(t *testing.T, b *browser) {
 	}
 	b.press("Escape")
 	b.view(1180, 900, "light", false)
+}
+
+// table is whole in a window of 500 pixels: nothing of it is beside the window.
+func table(t *testing.T, b *browser) {
+	t.Helper()
+	for _, width := range []int{500, 390} {
+		b.view(width, 844, "light", false)
+		if over, _ := b.eval(`(() => { const s = document.querySelector(".scroll"); return s.scrollWidth - s.clientWidth; })()`).(float64); over > 0 {
+			t.Errorf("got a table that is %v pixels wider than a window of %d", over, width)
+		}
+		b.keep(fmt.Sprintf("table-%d", width))
+	}
+	b.view(1180, 900, "light", false)
+}
+
+// tooltips: all marks of the first picture open a card that says something, by pointing
+// or, in the order of time, by the keyboard.
+func tooltips(t *testing.T, b *browser) {
+	t.Helper()
+	marks, _ := b.eval(`document.querySelectorAll("#run-0 .mark").length`).(float64)
+	b.eval(`document.querySelector("#run-0 .picture").focus()`)
+	b.press("Home")
+	seen, times := map[any]bool{}, []float64{}
+	for range int(marks) {
+		if said, _ := b.eval(text).(string); b.eval(shown) != true || said == "" {
+			t.Fatal("got a mark without a card")
+		}
+		seen[b.eval(`[...document.querySelectorAll(".mark")].indexOf(document.activeElement)`)] = true
+		at, _ := b.eval(`Number(document.activeElement.dataset.at)`).(float64)
+		times = append(times, at)
+		b.press("ArrowRight")
+	}
+	if len(seen) != int(marks) || !slices.IsSorted(times) {
+		t.Errorf("got %d of %v marks by the keyboard, at %v; want all, in the order of time", len(seen), marks, times)
+	}
+	b.press("Escape")
+	for _, mark := range []string{"forward", "key", "belief", "wait"} {
+		x, y := b.point(`document.querySelector("#run-0 .mark.` + mark + `")`)
+		b.mouse(x, y, false)
+		if said, _ := b.eval(text).(string); b.eval(shown) != true || said == "" {
+			t.Errorf("got no card of a mark %q under the pointer", mark)
+		}
+		b.mouse(2, 2, false)
+	}
 }
 
 func access(t *testing.T, b *browser) {

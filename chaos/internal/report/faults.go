@@ -17,6 +17,10 @@ func (d *drawing) faults() {
 		if f.Until > f.From {
 			tip = fmt.Sprintf("%s\nfrom %s to %s", f.Words, Clock(f.From), Clock(f.Until))
 		}
+		if f.Late != "" {
+			d.late(f)
+			continue
+		}
 		for _, key := range lanesOf(f) {
 			label := f.label(strings.HasPrefix(key, "node"))
 			if (d.at(f.Until)-d.at(f.From))/100*usualWidth > 3*float64(labelWidth(label)) { // it has room
@@ -26,6 +30,20 @@ func (d *drawing) faults() {
 				d.put(key, 0, d.span("fault", f.From, f.Until, "", "%s", tip))
 			}
 			d.put(key, 0, d.point("bolt", f.From, label, "%s", tip))
+		}
+	}
+}
+
+// late draws a fault that comes about in the end: what comes before is only its cause.
+func (d *drawing) late(f Fault) {
+	for _, key := range lanesOf(f) {
+		label := f.Late
+		if (d.at(f.Until)-d.at(f.From))/100*usualWidth < float64(labelWidth(label)) {
+			label = "" // no room
+		}
+		d.put(key, 0, d.span("fault", f.From, f.Until, label, "%s\n%s from %s to %s", f.Words, f.Late, Clock(f.From), Clock(f.Until)))
+		if f.Mended {
+			d.put(key, 0, d.point("bolt", f.Until, f.label(strings.HasPrefix(key, "node")), "%s\nat %s", f.Words, Clock(f.Until)))
 		}
 	}
 }

@@ -112,15 +112,3 @@ func signed(d time.Duration) string {
 	}
 	return "+" + Clock(d)
 }
-
-// tokenLabel is a token's end: what is before it is the same for all.
-func tokenLabel(t uint64) string {
-	s := fmt.Sprint(t)
-	switch {
-	case t == 0:
-		return "no token"
-	case len(s) > 6:
-		return "token …" + s[len(s)-6:]
-	}
-	return "token " + s
-}

@@ -25,11 +25,11 @@ func (d *drawing) clients() {
 		d.put("client "+w.Client, 8, m)
 	}
 	for i, b := range d.line.Beliefs {
-		shape, label := b.drawn()
+		shape, label := b.drawn(d.tokens)
 		if several {
 			label = b.Resource + " " + label
 		}
-		m := d.span(shape, b.From, b.Until, label, "%s believes it %s %q%s\nfrom %s to %s, for %s\n%s", b.Client, b.has(), b.Resource, b.slot(), Clock(b.From), Clock(b.Until), Clock(b.Until-b.From), b.end())
+		m := d.span(shape, b.From, b.Until, label, "%s believes it %s %q%s\nfrom %s to %s, for %s\n%s", b.Client, b.has(), b.Resource, b.slot(), Clock(b.From), Clock(b.Until), Clock(b.Until-b.From), b.end(d.tokens))
 		m.Color = d.color[b.Client]
 		d.putInRow("client "+b.Client, 3, in.row[i], in.of(b.Client), m)
 		for _, at := range b.Extended {
@@ -39,14 +39,15 @@ func (d *drawing) clients() {
 }
 
 // drawn is the belief's shape, and what is written into it.
-func (b Belief) drawn() (shape, label string) {
+func (b Belief) drawn(of tokens) (shape, label string) {
+	token := of.label(b.Place(), b.Token)
 	switch {
 	case b.Shared:
-		return "belief shared", "shares · " + tokenLabel(b.Token)
+		return "belief shared", "shares · " + token
 	case b.Limit > 0:
-		return "belief", fmt.Sprintf("slot %d · %s", b.Slot, tokenLabel(b.Token))
+		return "belief", fmt.Sprintf("slot %d · %s", b.Slot, token)
 	}
-	return "belief", tokenLabel(b.Token)
+	return "belief", token
 }
 
 // has is the verb.
@@ -98,12 +99,7 @@ func (w Wait) outcome() string {
 	return tried + ", then it gives up"
 }
 
-func (b Belief) end() string {
-	if b.Token == 0 {
-		return "no token; " + b.How
-	}
-	return fmt.Sprintf("token %d; %s", b.Token, b.How)
-}
+func (b Belief) end(of tokens) string { return of.words(b.Place(), b.Token) + "; " + b.How }
 
 func (d *drawing) severalResources() bool {
 	return len(slices.Compact(slices.Sorted(slices.Values(d.resourceNames())))) > 1
@@ -190,11 +186,11 @@ func (d *drawing) writeMark(w Write, flags []Flag) (string, int, figure) {
 	case stale:
 		lane, shape, how = "stale ", "stale", "is accepted, and stale: a later holder had written"
 	}
-	token := "no token"
+	label := w.Client
 	if w.Token > 0 {
-		token = fmt.Sprintf("token %d", w.Token)
+		label += ", " + d.tokens.label(w.Resource, w.Token)
 	}
-	m := d.point(shape, w.At, w.Client, "%s writes to %q at %s\n%s\n%s", w.Client, w.Resource, Clock(w.At), token, how)
+	m := d.point(shape, w.At, label, "%s writes to %q at %s\n%s\n%s", w.Client, w.Resource, Clock(w.At), d.tokens.words(w.Resource, w.Token), how)
 	m.Color = d.color[w.Client]
 	return lane + w.Resource, 3, m
 }

@@ -22,6 +22,7 @@ type Run struct {
 	Broken    bool   // a rule was
 	Claimed   string // whether it was so claimed
 	Summary   string // all figures in a line
+	About     string // which part of it the picture shows; empty: all
 
 	Overlap, LongestWait         time.Duration
 	Rounds, Won, Writes, Refused int
@@ -120,6 +121,7 @@ type Fault struct {
 	By                 time.Duration
 	Steps, Drifts      bool // it moves a clock by that: at once, or a second
 	Mended             bool
+	Late               string // what precedes it from From on; it comes about at Until. Empty: it begins at From
 	From, Until        time.Duration
 	AtClients, AtNodes []string // in whose lanes it is drawn
 }

@@ -54,6 +54,18 @@ func (s layout) Placed() []placed {
 	return all
 }
 
+// swatch is a colour with a pattern.
+type swatch struct{ N, Hue, Shape int }
+
+// Swatches are all of them: in the second round a colour has another pattern.
+func (s layout) Swatches() []swatch {
+	all := make([]swatch, clientColors)
+	for n := range all {
+		all[n] = swatch{n, n % hues, (n + n/hues) % patterns}
+	}
+	return all
+}
+
 // Shares tells whether somebody shares something in one of the pictures.
 func (s layout) Shares() bool {
 	return slices.ContainsFunc(s.Pictures, func(p picture) bool {
@@ -83,9 +95,26 @@ func (p Page) WriteHTML(w io.Writer) error { return p.write(w, "page.html") }
 // WriteSVG writes the same pictures, one below the other. It returns w's error.
 func (p Page) WriteSVG(w io.Writer) error { return p.write(w, "picture.svg") }
 
+// toScale gives all runs one scale of time: a second is as wide in each picture, and the
+// same second is at the same place.
+func toScale(runs []Run) []Run {
+	runs = slices.Clone(runs)
+	if len(runs) == 0 {
+		return runs
+	}
+	begin, end := runs[0].Timeline.Begin, runs[0].Timeline.End
+	for _, r := range runs {
+		begin, end = min(begin, r.Timeline.Begin), max(end, r.Timeline.End)
+	}
+	for i := range runs {
+		runs[i].Timeline.Begin, runs[i].Timeline.End = begin, end
+	}
+	return runs
+}
+
 func (p Page) write(w io.Writer, name string) error {
 	s := layout{Title: p.Title, Claim: p.Claim, Lesson: p.Lesson}
-	for _, r := range p.Runs {
+	for _, r := range toScale(p.Runs) {
 		s.Pictures = append(s.Pictures, draw(r))
 	}
 	buffered := bufio.NewWriter(w)

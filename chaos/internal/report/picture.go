@@ -16,9 +16,12 @@ const (
 	rowHeight    = 20 // of each more that is there at one time in a lane
 	writeHeight  = 26
 	laneGap      = 4
-	// clientColors is how many colours, each with a pattern of its own, there are:
-	// the next client has the first again, and its name.
-	clientColors = 6
+	// hues is how many colours there are, and patterns how many patterns: a client has one
+	// of each, and the next one other ones, up to clientColors. One more than that has the
+	// first again, and its name.
+	hues         = 12
+	patterns     = 6
+	clientColors = 2 * hues
 	pictureTicks = 8
 )
 
@@ -68,6 +71,9 @@ type figure struct {
 // Mid is the middle of the mark's height.
 func (m figure) Mid() int { return m.Y + m.H/2 }
 
+// Hue is the mark's colour; its pattern is by Color.
+func (m figure) Hue() int { return m.Color % hues }
+
 // End is where a span ends.
 func (m figure) End() float64 { return m.X + m.W }
 
@@ -78,16 +84,17 @@ func (m figure) Foot() int { return m.Y + m.H }
 type drawing struct {
 	picture
 
-	line  Timeline
-	y     int
-	color map[string]int
-	lanes map[string]int // by "client x", "observer x", "node x": where the lane is
+	line   Timeline
+	tokens tokens
+	y      int
+	color  map[string]int
+	lanes  map[string]int // by "client x", "observer x", "node x": where the lane is
 }
 
 // draw lays out a run.
 func draw(run Run) picture {
 	d := &drawing{
-		picture: picture{Run: run}, line: run.Timeline,
+		picture: picture{Run: run}, line: run.Timeline, tokens: tokensOf(run.Timeline),
 		color: map[string]int{}, lanes: map[string]int{},
 	}
 	for i, c := range d.line.Clients {
