@@ -20,9 +20,9 @@ func twoLists() Scenario {
 		Lesson: "give all clients one list; a node that belongs to another list must not vote",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		list: []int{0, 1, 2},
 		script: func(ctx context.Context, s *scene) error {
@@ -52,8 +52,8 @@ func replaceNode() Scenario {
 		Nodes:  scenarioNodes + 1,
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		list:   []int{0, 1, 2, 3, 4},
 		script: replace,

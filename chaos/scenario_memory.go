@@ -25,7 +25,7 @@ func amnesiaMinority() Scenario {
 			{Contender: NameRedlock, Guarded: true},
 			{Contender: NameWithoutMembership, Guarded: true},
 			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.amnesia(ctx, aMinority) },
 	}
@@ -38,8 +38,8 @@ func amnesiaMajority() Scenario {
 		Lesson: "a node without its memory must not vote before every lease it may have forgotten is over",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.amnesia(ctx, aMajority) },
 	}
@@ -77,9 +77,9 @@ func oldData() Scenario {
 		Lesson: "a backup is a memory gap too: a process that restarted does not vote until it is known what it missed",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.relapse(ctx, Old, aMajority) },
 	}
@@ -94,7 +94,7 @@ func failover() Scenario {
 			{Contender: NameRedlock, Guarded: true},
 			{Contender: NameWithoutMembership, Guarded: true},
 			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.relapse(ctx, Failover, []int{0}) },
 	}
@@ -107,9 +107,9 @@ func failoverMajority() Scenario {
 		Lesson: "replicas behind the five masters add nothing and cost a wait: leave them out",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.relapse(ctx, Failover, aMajority) },
 	}
@@ -143,8 +143,8 @@ func kleppmannCrash() Scenario {
 		Lesson: "with as many nodes out of reach as a quorum can spare, one that forgets is enough",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.throughC(ctx, Fault{Kind: Forget, Node: 2}) },
 	}
@@ -157,11 +157,11 @@ func flushAll() Scenario {
 		Lesson: "a node that was emptied looks healthy to everybody who does not ask what it remembers",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
-		script: func(ctx context.Context, s *scene) error { return s.lose(ctx, Fault{Kind: Flush}, false) },
+		script: func(ctx context.Context, s *scene) error { return s.lose(ctx, Fault{Kind: Flush}) },
 	}
 }
 
@@ -177,13 +177,13 @@ func evictedKeys() Scenario {
 			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error {
-			return s.lose(ctx, Fault{Kind: Evict, Key: scenarioResource}, true)
+			return s.lose(ctx, Fault{Kind: Evict, Key: scenarioResource})
 		},
 	}
 }
 
-// lose has a majority lose keys while ann holds; with late, she writes after bob.
-func (s *scene) lose(ctx context.Context, f Fault, late bool) error {
+// lose has a majority lose keys while ann holds.
+func (s *scene) lose(ctx context.Context, f Fault) error {
 	_, bob, first, err := s.opening(ctx)
 	if err != nil {
 		return err
@@ -191,13 +191,6 @@ func (s *scene) lose(ctx context.Context, f Fault, late bool) error {
 	if err := s.breakAll(f, aMajority...); err != nil {
 		return err
 	}
-	next := s.rival(ctx, bob, first)
-	if next == nil || !late {
-		return nil
-	}
-	if err := next.Write(ctx); err != nil {
-		return err
-	}
-	_ = first.Write(ctx) // refused or not: the trace says it
+	s.rival(ctx, bob, first)
 	return nil
 }

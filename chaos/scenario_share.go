@@ -157,7 +157,7 @@ func sharersForgotten() Scenario {
 		Lesson: "what holds for one holder holds for many: forgetting is the node's, so the wait is too",
 		Showings: []Showing{
 			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}},
+			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
 		},
 		script: func(ctx context.Context, s *scene) error {
 			sharers, err := s.share(ctx, "ann", "bob")

@@ -220,8 +220,8 @@ func (s *scene) opening(ctx context.Context) (ann, bob *Actor, first *Tenure, er
 }
 
 // rival has another actor insist for as long as first believes in its lock. If it
-// gets the lock, both are at work for a while. It returns the rival's tenure, or
-// nil.
+// gets the lock, both write, and are at work for a while. It returns the rival's tenure,
+// or nil.
 func (s *scene) rival(ctx context.Context, a *Actor, first *Tenure) *Tenure {
 	return s.rivalFor(ctx, a, first, first.Remaining()-2*askEvery)
 }
@@ -230,6 +230,9 @@ func (s *scene) rival(ctx context.Context, a *Actor, first *Tenure) *Tenure {
 func (s *scene) rivalFor(ctx context.Context, a *Actor, first *Tenure, within time.Duration) *Tenure {
 	t, err := s.insist(ctx, a, within)
 	if err == nil {
+		for _, who := range []*Tenure{first, t, first} { // the harm of it: refused or not, the trace says it
+			_ = who.Write(ctx)
+		}
 		time.Sleep(min(aWhile, first.Remaining()))
 	}
 	first.Remaining() // it may have been told
