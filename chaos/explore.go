@@ -16,6 +16,12 @@ const shownOfTrace = 40
 // the same trace.
 func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 	t.Helper()
+	return playVirtual(t, p, kit, Plan.Play)
+}
+
+// playVirtual plays a plan as play does.
+func playVirtual(t *testing.T, p Plan, kit Kit, play func(Plan, Stage, Kit) ([]Record, error)) []Record {
+	t.Helper()
 	defer takeTurns()()
 	var records []Record
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +30,7 @@ func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 		if err != nil {
 			t.Fatal(err)
 		}
-		records, err = p.Play(stage, kit)
+		records, err = play(p, stage, kit)
 		if err != nil {
 			t.Error(err)
 		}
@@ -42,15 +48,19 @@ func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 func Explore(t *testing.T, p Plan, kit Kit) Verdict {
 	t.Helper()
 	p = planned(t, p)
-	play := func(p Plan) (Run, error) {
+	play := func(p Plan, watched bool) (Run, error) {
+		play := Plan.Play
+		if watched {
+			play = Plan.PlayWatched
+		}
 		run := Run{About: About{
 			Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: kit.Name,
-			Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),
-		}, Records: PlayVirtual(t, p, kit)}
+			Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(), Nodes: nodeNames(p.Nodes),
+		}, Records: playVirtual(t, p, kit, play)}
 		run.Verdict = run.About.Judge.Judge(run.Records)
 		return run, nil
 	}
-	seen, _ := play(p)
+	seen, _ := play(p, false)
 	switch {
 	case seen.Verdict.Rounds == 0:
 		t.Errorf("%s: no attempt ended: the run shows nothing\nthe plan: %v", kit.Name, p)
@@ -58,6 +68,15 @@ func Explore(t *testing.T, p Plan, kit Kit) Verdict {
 		t.Errorf("%v", convicted(t, p, seen, play))
 	}
 	return seen.Verdict
+}
+
+// nodeNames are those that the nodes of a virtual stage have.
+func nodeNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = virtualName(i)
+	}
+	return names
 }
 
 // tail is what the trace has before the first violation.

@@ -99,7 +99,7 @@ func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error,
 		opt.change(o)
 	}
 	p = planned(t, p)
-	seen, err := o.play(t, p)
+	seen, err := o.play(t, p, false)
 	if err != nil {
 		t.Error(err)
 	}
@@ -120,11 +120,11 @@ func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error,
 // convict is what there is to say of a run that broke a rule.
 func (o *ownCode) convict(t *testing.T, p Plan, seen Run) string {
 	t.Helper()
-	return convicted(t, p, seen, func(p Plan) (Run, error) { return o.play(t, p) })
+	return convicted(t, p, seen, func(p Plan, watched bool) (Run, error) { return o.play(t, p, watched) })
 }
 
 // play runs the code in a bubble, and has the run judged.
-func (o *ownCode) play(t *testing.T, p Plan) (Run, error) {
+func (o *ownCode) play(t *testing.T, p Plan, watched bool) (Run, error) {
 	t.Helper()
 	defer takeTurns()()
 	p = p.stopsProcesses()
@@ -143,7 +143,7 @@ func (o *ownCode) play(t *testing.T, p Plan) (Run, error) {
 			o.setup()
 		}
 		seen.About.Nodes = stage.Names()
-		seen.Records, err = p.play(stage, func(r *run, i int) error { return r.own(i, o) })
+		seen.Records, err = p.play(stage, watched, func(r *run, i int) error { return r.own(i, o) })
 		err = errors.Join(err, stage.Close())
 	})
 	seen.Verdict = seen.About.Judge.Judge(seen.Records)

@@ -288,11 +288,18 @@ func (p *Plan) validate() error {
 // testing/synctest bubble the time is virtual. It returns what was recorded, and
 // an error if the plan can't be played: not if a rule was broken.
 func (p Plan) Play(stage Stage, kit Kit) ([]Record, error) {
-	return p.play(stage, func(r *run, i int) error { return r.client(kit, i) })
+	return p.play(stage, false, func(r *run, i int) error { return r.client(kit, i) })
+}
+
+// PlayWatched is Play with a witness: the trace has what each node stores and how it is,
+// too, which a page draws ([Stored], [Turned]). On a virtual stage all else happens as it
+// does without.
+func (p Plan) PlayWatched(stage Stage, kit Kit) ([]Record, error) {
+	return p.play(stage, true, func(r *run, i int) error { return r.client(kit, i) })
 }
 
 // play runs the plan with clients that live as client says.
-func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, error) {
+func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) ([]Record, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
@@ -302,6 +309,13 @@ func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, err
 	r := &run{plan: p, stage: stage, history: NewHistory(), guard: &fencing.Memory{}}
 	r.history.lines = newLines(stage, r.history)
 	r.history.senders = newSenders(r.history)
+	if watched {
+		rest, err := witnessed(stage, r.history)
+		if err != nil {
+			return nil, err
+		}
+		defer rest()
+	}
 	stop := observe(stage, r.history, p.shortest())
 	var (
 		work sync.WaitGroup
@@ -314,6 +328,14 @@ func (p Plan) play(stage Stage, client func(r *run, i int) error) ([]Record, err
 	work.Wait()
 	stop(true)
 	return r.history.Records(), errors.Join(errs...)
+}
+
+// witnessed has a witness follow the history, aside of all clients where that can be.
+func witnessed(stage Stage, history *History) (func(), error) {
+	if v, ok := stage.(*virtual); ok {
+		return attest(stage, history, v.connectAside)
+	}
+	return attest(stage, history, stage.Connect)
 }
 
 // foundFor bounds the founding of a cluster: machines that are busy need a few

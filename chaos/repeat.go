@@ -32,29 +32,30 @@ func planned(t *testing.T, p Plan) Plan {
 }
 
 // convicted is what there is to say of a run that broke a rule: the verdict, a plan that
-// was shrunk for as long as play shows the same, the end of its trace, its page, and the
+// was shrunk for as long as play shows the same, the end of its trace, its page with what the
+// nodes stored, and the
 // command that repeats it in the test's own package.
-func convicted(t *testing.T, p Plan, seen Run, play func(Plan) (Run, error)) string {
+func convicted(t *testing.T, p Plan, seen Run, play func(p Plan, watched bool) (Run, error)) string {
 	t.Helper()
 	rule := seen.Verdict.Violations[0].Rule
 	until := time.Now().Add(shrinkFor)
-	again := func(p Plan) (Run, bool) {
-		r, err := play(p)
+	again := func(p Plan, watched bool) (Run, bool) {
+		r, err := play(p, watched)
 		return r, err == nil && r.Verdict.Count(rule) > 0
 	}
 	small, shown := p, seen
 	var shrunk string
-	if _, repeats := again(p); !repeats {
+	if _, repeats := again(p, false); !repeats {
 		shrunk = "played again, it did not: does something last from one play to the next? (see WithSetup)"
 	} else {
 		small = Shrink(p, func(p Plan) bool {
 			if time.Now().After(until) {
 				return false
 			}
-			_, fails := again(p)
+			_, fails := again(p, false)
 			return fails
 		})
-		if r, fails := again(small); fails {
+		if r, fails := again(small, true); fails {
 			shown = r
 		} else {
 			small = p

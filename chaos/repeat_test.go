@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -173,4 +175,41 @@ func TestGoRedisDoesNotTellOfEveryFailedDial(t *testing.T) {
 	if failed || strings.Contains(out, "dial") {
 		t.Errorf("got %t\n%s\nwant a test that passes, and no word of dialling", failed, out)
 	}
+}
+
+// A witness sees what nodes store, and changes nothing else: without its records the trace
+// is the same.
+func TestAWitnessOfAPlanChangesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector has Go's scheduler draw who is next")
+	}
+	p := smallPlan(2, 15*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Forget, chaos.Cut, chaos.Slow}, Every: 2 * time.Second})
+	alone := trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	for range 3 { // a busy machine may stop a goroutine in one of them
+		var records, seen []chaos.Record
+		synctest.Test(t, func(t *testing.T) {
+			stage, err := chaos.NewVirtual(p.Seed, p.Nodes)
+			mustDo(t, err)
+			records, err = p.PlayWatched(stage, p.Redlock("redlock"))
+			mustDo(t, errors.Join(err, stage.Close()))
+		})
+		records = slices.DeleteFunc(records, func(r chaos.Record) bool {
+			looked := r.Kind == chaos.Stored || r.Kind == chaos.Turned || r.Kind == chaos.Granted
+			if looked {
+				seen = append(seen, r)
+			}
+			return looked
+		})
+		owned := slices.ContainsFunc(seen, func(r chaos.Record) bool { return r.Kind == chaos.Stored && r.Client == "client-1" && r.Hold > 0 })
+		if blank := slices.ContainsFunc(seen, func(r chaos.Record) bool { return r.Text == chaos.Blank }); !owned || !blank {
+			t.Fatalf("got %d records of nodes; want keys of client-1, and a node that forgot", len(seen))
+		}
+		watched := trail(t, records)
+		if bytes.Equal(alone, watched) {
+			return
+		}
+		t.Logf("they differ %s", firstDifference(alone, watched))
+		alone = trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	}
+	t.Error("got another trace with a witness each time")
 }

@@ -26,6 +26,7 @@ type virtual struct {
 	mu      sync.Mutex // guards the rest
 	links   map[string][]*virtualLink
 	clients []*redis.Client
+	aside   []*redis.Client
 	closed  bool
 }
 
@@ -42,11 +43,14 @@ func NewVirtual(seed uint64, n int) (Stage, error) {
 	quieten()
 	v := &virtual{seed: seed, links: map[string][]*virtualLink{}}
 	for i := range n {
-		v.nodes = append(v.nodes, newVirtualNode(fmt.Sprintf("node-%d", i)))
+		v.nodes = append(v.nodes, newVirtualNode(virtualName(i)))
 	}
 	nosuspend.Begin()
 	return v, nil
 }
+
+// virtualName is what a node is called.
+func virtualName(i int) string { return fmt.Sprintf("node-%d", i) }
 
 func (v *virtual) Names() []string {
 	var names []string
@@ -128,6 +132,27 @@ func (v *virtual) foreign(client string) {
 	for _, l := range v.linksOf(client, Everything) {
 		l.ByShape()
 	}
+}
+
+// asidePlace is the place of the first link of who looks on: behind those of all others.
+const asidePlace = 255
+
+// connectAside is Connect for one who looks on: nobody's latencies, nor the places of
+// their connections, follow from whether it is there.
+func (v *virtual) connectAside(client string) ([]redis.UniversalClient, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.links[client] != nil {
+		return nil, fmt.Errorf("chaos: connect %q: the name is taken", client)
+	}
+	var clients []redis.UniversalClient
+	for i, node := range v.nodes {
+		l := newVirtualLink(asidePlace-i, uint64(i)+1, v.nodes, i)
+		c := redis.NewClient(v.options(node, l))
+		clients, v.aside = append(clients, c), append(v.aside, c)
+		v.links[client] = append(v.links[client], l)
+	}
+	return clients, nil
 }
 
 // Break is [Stage.Break].
@@ -224,8 +249,8 @@ func (v *virtual) Close() error {
 	}
 	v.closed = true
 	nosuspend.End()
-	links, clients := v.links, v.clients
-	v.links, v.clients = map[string][]*virtualLink{}, nil
+	links, clients := v.links, append(v.clients, v.aside...)
+	v.links, v.clients, v.aside = map[string][]*virtualLink{}, nil, nil
 	v.mu.Unlock()
 	var errs []error
 	for _, c := range clients {

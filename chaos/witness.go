@@ -46,9 +46,10 @@ type witness struct {
 }
 
 // attest has a witness follow the history until the function that it returns is
-// called. Actors that are made in between tell it what they send.
-func attest(stage Stage, history *History) (func(), error) {
-	clients, err := stage.Connect(witnessName)
+// called. Actors that are made in between tell it what they send. connect is the stage's,
+// or another way in.
+func attest(stage Stage, history *History, connect func(client string) ([]redis.UniversalClient, error)) (func(), error) {
+	clients, err := connect(witnessName)
 	if err != nil {
 		return nil, err
 	}

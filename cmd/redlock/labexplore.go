@@ -74,7 +74,7 @@ func (a *app) explore(e *exploration) error {
 	faults, plans := 0, 0
 	for left := e.length; left > 0; left -= explorePlan {
 		plan := chaos.Swarm(e.seed+uint64(plans), min(left, explorePlan))
-		run, err := a.playPlan(plan, name)
+		run, err := a.playPlan(plan, name, e.draws())
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (a *app) explore(e *exploration) error {
 			plan, run = a.shrink(plan, run, name)
 			return a.explored(e, plan, run, []chaos.Run{run})
 		}
-		if e.html != "" || e.svg != "" || e.trace != "" {
+		if e.draws() {
 			all = append(all, run)
 		}
 		plans, faults = plans+1, faults+len(plan.Faults)
@@ -92,13 +92,16 @@ func (a *app) explore(e *exploration) error {
 	return a.explored(e, chaos.Plan{}, sum, all)
 }
 
+// draws tells whether anything is written of the runs.
+func (e *exploration) draws() bool { return e.html != "" || e.svg != "" || e.trace != "" }
+
 // repeat plays the plan that an exploration printed.
 func (a *app) repeat(e *exploration, name string) error {
 	plan, err := chaos.ParsePlan(e.plan)
 	if err != nil {
 		return usage("lab explore: --plan: %w", err)
 	}
-	run, err := a.playPlan(plan, name)
+	run, err := a.playPlan(plan, name, true)
 	if err != nil {
 		return err
 	}
@@ -137,10 +140,10 @@ func (a *app) shrink(plan chaos.Plan, run chaos.Run, name string) (chaos.Plan, c
 	small := chaos.Shrink(plan, func(p chaos.Plan) bool {
 		tries++
 		a.progress("%s: shrinking, try %d: %d faults, %d clients, %v", rule, tries, len(p.Faults), p.Clients, p.For)
-		r, err := inVirtualTime(p, name)
+		r, err := inVirtualTime(p, name, false)
 		return err == nil && r.Verdict.Count(rule) > 0
 	})
-	again, err := inVirtualTime(small, name)
+	again, err := inVirtualTime(small, name, true)
 	if err != nil || len(again.Verdict.Violations) == 0 {
 		return plan, run
 	}
@@ -148,13 +151,17 @@ func (a *app) shrink(plan chaos.Plan, run chaos.Run, name string) (chaos.Plan, c
 }
 
 // playPlan is inVirtualTime, with progress.
-func (a *app) playPlan(p chaos.Plan, name string) (chaos.Run, error) {
+func (a *app) playPlan(p chaos.Plan, name string, watched bool) (chaos.Run, error) {
 	a.progress("seed %d: %v of virtual time, %d nodes, %d clients, %d faults", p.Seed, p.For, p.Nodes, p.Clients, len(p.Faults))
-	return inVirtualTime(p, name)
+	return inVirtualTime(p, name, watched)
 }
 
 // inVirtualTime plays a plan in virtual time and has it judged.
-func inVirtualTime(p chaos.Plan, name string) (chaos.Run, error) {
+func inVirtualTime(p chaos.Plan, name string, watched bool) (chaos.Run, error) {
+	play := chaos.Plan.Play
+	if watched { // a page shows what nodes store
+		play = chaos.Plan.PlayWatched
+	}
 	kit := p.Redlock(name, without(name)...)
 	run := chaos.Run{About: chaos.About{
 		Scenario: fmt.Sprintf("exploration of seed %d", p.Seed), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For),
@@ -166,7 +173,7 @@ func inVirtualTime(p chaos.Plan, name string) (chaos.Run, error) {
 			return err
 		}
 		run.About.Nodes = stage.Names()
-		run.Records, err = p.Play(stage, kit)
+		run.Records, err = play(p, stage, kit)
 		return errors.Join(err, stage.Close())
 	})
 	run.Verdict = run.About.Judge.Judge(run.Records)

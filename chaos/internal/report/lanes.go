@@ -33,7 +33,9 @@ func (d *drawing) clients() {
 		m.Color = d.color[b.Client]
 		d.putInRow("client "+b.Client, 3, in.row[i], in.of(b.Client), m)
 		for _, at := range b.Extended {
-			d.putInRow("client "+b.Client, 3, in.row[i], in.of(b.Client), d.point("extended", at, "", "%s extends %q at %s", b.Client, b.Resource, Clock(at)))
+			m := d.point("extended", at, "", "%s extends %q at %s", b.Client, b.Resource, Clock(at))
+			m.Color = d.color[b.Client]
+			d.putInRow("client "+b.Client, 3, in.row[i], in.of(b.Client), m)
 		}
 	}
 }
