@@ -79,7 +79,7 @@ func ExampleScenario_Play() {
 		fmt.Println(s.Lesson)
 	}
 	// Output:
-	// single master [two holders] <nil>
+	// single master [stale write two holders] <nil>
 	// textbook Redlock [] <nil>
 	// five masters bear two that forget; one master bears none
 }

@@ -37,6 +37,9 @@ func (w *watch) keeps(keys []simnode.Key, now time.Duration) {
 		r := w.storedKey(key.Name)
 		if first, known := w.history.senders.of(key.Value); known {
 			r.Client, r.Since = first.client, max(first.at, 1)
+			if w.history.witness != nil { // a page tells attempts apart
+				r.Hold = w.history.attemptAt(first.client, first.at)
+			}
 		} else {
 			r.Client = "another"
 		}

@@ -229,8 +229,12 @@ func (w *witness) turned(i int, last *seen, state string) {
 	}
 }
 
-// stored records whose the resource's key is, if that or its expiry is news.
+// stored records whose the resource's key is, if that or its expiry is news, and nobody
+// else records it.
 func (w *witness) stored(i int, last *seen, of lookedAt, owner string, rest time.Duration) {
+	if w.history.senders != nil {
+		return
+	}
 	until := time.Duration(0)
 	if owner != "" && rest > 0 {
 		until = w.history.Now() + rest
