@@ -42,7 +42,7 @@ func TestAScriptEndsWhenItsLockIsLost(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
 	file := filepath.Join(t.TempDir(), "end")
-	must(t, os.WriteFile(file+".sh", []byte("#!/bin/sh\nuntil test -e "+file+"; do sleep 0.05; done\n"), 0o700)) //nolint:gosec // it is run
+	must(t, os.WriteFile(file+".sh", []byte("#!/bin/sh\nuntil test -e "+file+"; do sleep 0.05; done\n"), 0o700))
 	p := start(t, script(t, nodes, file+".sh"))
 	eventually(t, "the start", func() bool { return strings.Contains(p.stdout(), "holding k") })
 	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed")
