@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSrvrSaysTheVersionAndTheMode(t *testing.T) {
+	const answer = "Zookeeper version: 3.8.0-${mvngit.commit.id}, built on 2024\nLatency min/avg/max: 0/0/0\nMode: leader\nNode count: 5\n"
+	for what, want := range map[string]string{"version": "ZooKeeper 3.8.0", "mode": "leader"} {
+		if got, err := readSrvr(strings.NewReader(answer), what); got != want || err != nil {
+			t.Errorf("%s: got %q, %v; want %q", what, got, err, want)
+		}
+	}
+	if _, err := readSrvr(strings.NewReader("This ZooKeeper instance is not currently serving requests\n"), "mode"); err == nil {
+		t.Error("got no error of a server that does not serve")
+	}
+}
+
+// A renewal that finds the lock with somebody else says so before held does, so that
+// the holder knows by whom.
+func TestARenewalThatFailsTellsBeforeTheHoldIsOver(t *testing.T) {
+	t.Parallel()
+	r := renew(monotonic(), byRenewal, func(context.Context) error { return errors.Join(errNotHeld, errors.New("gone")) })
+	defer r.end()
+	if !r.held() {
+		t.Error("got no hold before the first renewal; want one")
+	}
+	if by := <-r.told(); by != byRenewal {
+		t.Errorf("got %q; want %q", by, byRenewal)
+	}
+	<-r.done
+	if r.held() {
+		t.Error("got a hold after the renewal that failed; want none")
+	}
+}
+
+// Without an answer the holder stops by its own count, though it is told nothing.
+func TestAHolderWhoseRenewalsFailStopsByItsOwnCount(t *testing.T) {
+	t.Parallel()
+	r := renew(monotonic()-int64(countedLease)+int64(100*time.Millisecond), byRenewal, func(context.Context) error { return errors.New("no answer") })
+	defer r.end()
+	for begun := time.Now(); r.held(); {
+		if time.Since(begun) > lease {
+			t.Fatal("got a hold beyond the lease")
+		}
+	}
+}
+
+func TestAFamilyIsTheProcessAndWhatItStarted(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("there is no /proc here")
+	}
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Skipf("no sleep to start: %v", err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if all := family(os.Getpid()); all[0] != os.Getpid() || !slices.Contains(all, cmd.Process.Pid) {
+		t.Errorf("got %v; want %d and its child %d", all, os.Getpid(), cmd.Process.Pid)
+	}
+}
