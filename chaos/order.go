@@ -112,7 +112,7 @@ func (v *rival) overtakes(other *rival) bool {
 
 // inTurn judges whether it was the turn of h's process, and notes that it had it. How
 // often those of one process share in a row is not judged: all who stand in line go at
-// once.
+// once. Of slots each is handed on by itself.
 func (t *trial) inTurn(h *attempt, now time.Duration) {
 	res := h.resource
 	mine := res.rival(h.client, h.asksBeside)
@@ -130,7 +130,7 @@ func (t *trial) inTurn(h *attempt, now time.Duration) {
 		case mine.began > since:
 			t.found(Overtaken, now, res.name, "%s (hold %d) first asked at %v, and had it before %s, in line since %v",
 				h.client, h.id, mine.began, v.process, since)
-		case t.judge.Turns > 0 && before >= t.judge.Turns && !mine.shared:
+		case t.judge.Turns > 0 && before >= t.judge.Turns*max(h.limit, 1) && !mine.shared:
 			t.found(Overtaken, now, res.name, "%s (hold %d) had it %d times while %s was in line, since %v",
 				h.client, h.id, before+1, v.process, since)
 		}

@@ -76,7 +76,7 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 			acq.floor = race.above + 1
 			continue // at once
 		}
-		if err := acq.await(ctx, next); err != nil {
+		if given, err = acq.await(ctx, next); err != nil {
 			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
 		}
 	}
@@ -119,16 +119,18 @@ const (
 	untilCalled                 // until it is called, or has to look without that
 )
 
-// await waits the interval, or until ctx is done or the Locker is closed.
-func (acq *acquisition) await(ctx context.Context, i interval) error {
-	switch i {
-	case afterPause:
-		return acq.pause(ctx)
-	case untilCalled:
-		return acq.rest(ctx)
-	case atOnce:
+// await waits the interval, or until ctx is done or the Locker is closed. It may have been
+// given a slot meanwhile.
+func (acq *acquisition) await(ctx context.Context, i interval) (given *queue.Transfer, err error) {
+	switch {
+	case i == afterPause:
+		err = acq.pause(ctx)
+	case i == untilCalled && acq.slot != nil:
+		given, err = acq.restForSlot(ctx)
+	case i == untilCalled:
+		err = acq.rest(ctx)
 	}
-	return nil
+	return given, err
 }
 
 // try makes the attempt that is due, and says how to wait if it fails: one that
@@ -136,7 +138,7 @@ func (acq *acquisition) await(ctx context.Context, i interval) error {
 // is a plain one; else a ticket is asked for, and then the place that it gives.
 func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
 	if acq.slot != nil {
-		return acq.trySlot(ctx)
+		return acq.trySlot(ctx, given)
 	}
 	position := acq.Queue.Position(acq.name)
 	switch {

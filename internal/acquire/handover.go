@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -18,7 +19,7 @@ func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node
 		a.endShared(c, lease, r)
 		return
 	case c.Slot != nil:
-		a.freeSlot(c, lease, r)
+		a.freeSlot(c, lease, pass, r)
 		return
 	}
 	if pass && a.Enter() {
@@ -71,11 +72,15 @@ func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, calls bool, r *nod
 
 // handTo passes the lock to a waiter whose attempt has been entered.
 func (a *Acquirer) handTo(to *queue.Waiter, old *node.Claim, lease time.Duration, recorded bool, r *node.Round) {
-	old.Stays = recorded
-	old.Over.Store(true)
 	start := a.Clock.Start()
 	c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
-	c.Stays, c.InLine = recorded, old.InLine
+	old.Stays, c.Stays, c.InLine = recorded, recorded, old.InLine
+	to.Give(a.handover(c, start, old, lease, r))
+}
+
+// handover has the nodes pass what the old claim holds to a new one, made at start.
+func (a *Acquirer) handover(c *node.Claim, start clock.Instant, old *node.Claim, lease time.Duration, r *node.Round) *queue.Transfer {
+	old.Over.Store(true)
 	w := a.Sleepers.Get()
 	given := &queue.Transfer{
 		Handover: node.Handover{Old: a.releaseOf(old, lease, old.Rollback(), r), Round: node.NewRound(c, len(a.Nodes), start, w)}, Sleeper: w,
@@ -83,7 +88,7 @@ func (a *Acquirer) handTo(to *queue.Waiter, old *node.Claim, lease time.Duration
 	for _, n := range a.Nodes {
 		n.SubmitPass(&given.Handover)
 	}
-	to.Give(given)
+	return given
 }
 
 // receive takes what handTo gave.

@@ -8,13 +8,15 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/slots"
 )
 
 // A slot is acquired as a lock is, but that one line is before all slots of a name
 // (internal/slots says how that goes). Goroutines of this Locker go to the nodes one at a
-// time, until they hold or give up: then the next stands in line anew.
+// time, until they hold or give up: then the next stands in line anew. One that rests in line
+// may be handed a slot by another of them, past those before it, and leaves the line as well.
 
 // slotWay is how an acquisition goes that is of a slot.
 type slotWay struct {
@@ -28,7 +30,7 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
 	}
-	acq := acquisition{Acquirer: a, name: name, terms: t, slot: &slotWay{key, slots.New(t.Limit, a.lastSlot(key))}}
+	acq := acquisition{Acquirer: a, name: name, terms: t, slot: &slotWay{name: key, caller: slots.New(t.Limit, a.lastSlot(key))}}
 	g, err := acq.run(ctx, nil)
 	acq.stopWaiting()
 	g.Failed = acq.failed
@@ -73,9 +75,12 @@ func (acq *acquisition) standForSlot(place int64) {
 
 // trySlot is try for a slot: where nobody waits the first ask brings it, and else a ticket
 // in the same round trip.
-func (acq *acquisition) trySlot(ctx context.Context) (Grant, interval, *Failure) {
+func (acq *acquisition) trySlot(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
 	caller, position := &acq.slot.caller, acq.Queue.Position(acq.name)
 	switch {
+	case given != nil:
+		g, f := acq.receive(ctx, given)
+		return g, atOnce, f
 	case acq.terms.Barging:
 		g, r, f := acq.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
 		if r != nil && caller.Ended(r.Votes, r.Asks.Heard, acq.roll()) == slots.Again {
@@ -96,6 +101,17 @@ func (acq *acquisition) trySlot(ctx context.Context) (Grant, interval, *Failure)
 		return g, atOnce, f
 	}
 	return g, untilCalled, f
+}
+
+// restForSlot is rest, but that it takes a slot which another goroutine of this Locker hands
+// on.
+func (acq *acquisition) restForSlot(ctx context.Context) (*queue.Transfer, error) {
+	acq.Queue.Offer(acq.name, &queue.Waiter{TTL: acq.terms.TTL, Label: acq.terms.Label, Slots: acq.terms.Limit})
+	err := acq.rest(ctx)
+	if given := acq.Queue.Withdraw(acq.name); given != nil {
+		return given, nil
+	}
+	return nil, err
 }
 
 // roll is a number at random, in [0, 1).
@@ -198,8 +214,33 @@ func (a *Acquirer) lastSlot(key string) int {
 	return int(a.released[stripeOf(key)].Swap(0)) + slots.None
 }
 
-// freeSlot ends a claim of a slot: it goes to nobody here, and the first in line is woken.
-func (a *Acquirer) freeSlot(c *node.Claim, lease time.Duration, r *node.Round) {
+// freeSlot ends a claim of a slot: it goes to who rests in line here, where it may (pass), or
+// the first in line is woken.
+func (a *Acquirer) freeSlot(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
+	if pass && a.handSlot(c, lease, r) {
+		return
+	}
 	a.released[stripeOf(c.Slot.Name)].Store(int32(c.Slot.Number - slots.None)) //nolint:gosec // below 48
 	a.discard(c, lease, node.LeaveNothing, r)
+}
+
+// handSlot passes a slot to the goroutine of this Locker that rests in line for one. It
+// returns false where none does.
+func (a *Acquirer) handSlot(old *node.Claim, lease time.Duration, r *node.Round) bool {
+	if !a.Enter() {
+		return false
+	}
+	of := old.Slot
+	handed := a.Queue.HandSlot(of.Line, of.Number, of.Passed, func(to *queue.Waiter) *queue.Transfer {
+		start := a.Clock.Start()
+		c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
+		c.Slot = &node.Slot{Name: of.Name, Line: of.Line, Number: of.Number, Limit: to.Slots, Passed: of.Passed + 1}
+		c.Slot.Left.Store(true) // its asks, if it comes to any, put nobody in line
+		old.Stays, c.Stays = true, true
+		return a.handover(c, start, old, lease, r)
+	})
+	if !handed {
+		a.Settled()
+	}
+	return handed
 }

@@ -22,6 +22,7 @@ type Slot struct {
 	Line   string // what is waited for where a slot is
 	Number int
 	Limit  int         // how many slots there are
+	Passed int         // how often it was handed on in a row, within the process
 	Left   atomic.Bool // the process has left the line: what it asks now puts it there no more
 }
 

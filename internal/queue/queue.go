@@ -52,6 +52,8 @@ type Name struct {
 	won       string      // the owner of the last attempt that brought the lock: its late grants say nothing new
 	next      *node.Claim // the one that goes on with the place when nobody leads; nil: none
 	slot      int         // that the last call said is free, and one; 0: it said none
+	rests     *Waiter     // of slots: who has the turn, while it would take a slot that is handed on; nil: nobody
+	given     *Transfer   // what it was given then; nil: nothing
 	polls     pollSchedule
 }
 
@@ -61,6 +63,7 @@ type Waiter struct {
 	Label   string        // of its hold, in the owner value
 	Pushes  bool          // releases may grant it
 	Shared  bool          // beside others
+	Slots   int           // of a name that has slots, how many
 	follows bool          // it goes when the leader of its group was granted
 	refused bool          // it has asked, and is decided when it gives up
 	at      *list.Element // in the name's queue, or among those who follow; nil: its turn has come

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // freed takes in which slot a call says is free, and returns the name that is waited for
@@ -39,4 +40,38 @@ func (q *Queue) Depart(name *Name) (place int64) {
 	}
 	name.giveUp()
 	return place
+}
+
+// Offer has who has the turn for a slot take one that another goroutine of its Locker ends
+// the hold of, until Withdraw. w says what it asks for.
+func (q *Queue) Offer(name *Name, w *Waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name.rests = w
+}
+
+// Withdraw ends Offer, and returns what was given; nil: nothing.
+func (q *Queue) Withdraw(name *Name) *Transfer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	given := name.given
+	name.rests, name.given = nil, nil
+	return given
+}
+
+// HandSlot gives a slot that has been handed on so often in a row to who offered to take
+// one of the name: send, which runs with the queue locked, makes what is given. It returns
+// false where nobody did, where that one knows of fewer slots, or once other processes have
+// their turn.
+func (q *Queue) HandSlot(key string, slot, passed int, send func(to *Waiter) *Transfer) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name := q.names[key]
+	if name == nil || name.rests == nil || slot >= name.rests.Slots || !quorum.TurnLeft(passed+1, q.turns) {
+		return false
+	}
+	name.given = send(name.rests)
+	name.rests, name.due = nil, true
+	name.signal()
+	return true
 }

@@ -1,0 +1,118 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// A slot goes from one goroutine of a Locker to the next that stands in line, as often in a
+// row as WithTurns says, though another process was there before that one. Then it is the
+// other's turn.
+func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
+	for _, turns := range []int{1, 2, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := redlocktest.Start(t, 5)
+			l, other := separateLocker(t, nodes, redlock.WithTurns(turns)), separateLocker(t, nodes)
+			limit := redlock.WithLimit(1)
+			last := mustAcquire(t, l, "orders/42", limit)
+			theirs := wants(t, other, limit)
+			var ours []<-chan gained
+			for range turns + 3 {
+				ours = append(ours, wants(t, l, limit))
+			}
+			for i := range turns - 1 {
+				released := time.Now()
+				token := last.Token()
+				mustRelease(t, last)
+				g := got(t, ours[i]) // in their order
+				if took := g.at.Sub(released); took != 0 || g.lock.Token() <= token {
+					t.Errorf("%d turns: hold %d after %v, with token %v; want it at once, above %v", turns, i+2, took, g.lock.Token(), token)
+				}
+				last = g.lock
+				time.Sleep(300 * time.Millisecond) // the next stands in line by then, and does not look yet
+				must(t, last.Err())
+			}
+			mustRelease(t, last)
+			mustRelease(t, got(t, theirs).lock)
+			for _, from := range ours[turns-1:] {
+				mustRelease(t, got(t, from).lock)
+			}
+			time.Sleep(time.Minute)
+			if left := append(slotKeys(nodes), queueKeys(nodes)...); len(left) > 0 {
+				t.Errorf("%d turns: left: %q", turns, left)
+			}
+		})
+	}
+}
+
+// A hand-over that too few nodes hear of brings no slot, and leaves none: who was to have it
+// waits on in line.
+func TestASlotThatIsLostOnItsWayComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		l, limit := separateLocker(t, nodes), redlock.WithLimit(1)
+		last := mustAcquire(t, l, "orders/42", limit)
+		next := wants(t, l, limit)
+		time.Sleep(300 * time.Millisecond)
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if slices.Contains(args, lua.PassScript.Hash) {
+					return redlocktest.LoseRequest()
+				}
+				return redlocktest.Pass()
+			})
+		}
+		_ = last.Release(t.Context())
+		g := got(t, next)
+		must(t, g.lock.Err())
+		mustRelease(t, g.lock)
+		time.Sleep(time.Minute)
+		if left := append(slotKeys(nodes), queueKeys(nodes)...); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// Who was to be handed a slot may have gone meanwhile, or the Locker may be closed.
+func TestASlotThatNobodyTakesIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		l, other, limit := separateLocker(t, nodes), separateLocker(t, nodes), redlock.WithLimit(1)
+		for range 20 {
+			last := mustAcquire(t, l, "orders/42", limit)
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan error, 1)
+			go func() {
+				lock, err := l.Acquire(ctx, "orders/42", limit)
+				if err == nil {
+					err = lock.Release(t.Context())
+				}
+				gone <- err
+			}()
+			time.Sleep(300 * time.Millisecond)
+			go cancel()
+			mustRelease(t, last)
+			if err := <-gone; err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			mustRelease(t, mustAcquire(t, other, "orders/42", limit))
+		}
+		last := mustAcquire(t, l, "orders/42", limit)
+		next, theirs := wants(t, l, limit), wants(t, other, limit)
+		time.Sleep(300 * time.Millisecond)
+		_ = last
+		must(t, l.Close())
+		if g := <-next; !errors.Is(g.err, redlock.ErrClosed) {
+			t.Errorf("got %v; want ErrClosed", g.err)
+		}
+		mustRelease(t, got(t, theirs).lock)
+	})
+}
