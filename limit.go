@@ -13,8 +13,8 @@ const MaxLimit = lua.MaxSlots
 // to MaxLimit. It is a counting semaphore. Acquire waits until a slot is free, in one line
 // for all of them, and TryAcquire takes one that is free where nobody waits. Within a
 // Locker the goroutines take their turns as they come, and each stands in line anew. The one
-// of them that stands there is handed a slot that another releases, before other processes
-// have their turn: each slot at most as often in a row as WithTurns says.
+// of them that does is handed a slot that another releases, before other processes have
+// their turn: each slot at most as often in a row as WithTurns says.
 //
 // Each slot is a lock of its own, with its own number (Lock.Slot), lease, renewal and
 // token. A slot whose holder died comes back with its lease. So that a resource can refuse

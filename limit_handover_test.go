@@ -17,7 +17,11 @@ import (
 // row as WithTurns says, though another process was there before that one. Then it is the
 // other's turn.
 func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
-	for _, turns := range []int{1, 2, 8} {
+	for i, turns := range []int{1, 2, 8, 2, 8} {
+		pause := 300 * time.Millisecond // who is next stands in line by then, and rests
+		if i > 2 {
+			pause = time.Second // it looks at that moment
+		}
 		synctest.Test(t, func(t *testing.T) {
 			nodes := redlocktest.Start(t, 5)
 			l, other := separateLocker(t, nodes, redlock.WithTurns(turns)), separateLocker(t, nodes)
@@ -37,7 +41,7 @@ func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
 					t.Errorf("%d turns: hold %d after %v, with token %v; want it at once, above %v", turns, i+2, took, g.lock.Token(), token)
 				}
 				last = g.lock
-				time.Sleep(300 * time.Millisecond) // the next stands in line by then, and does not look yet
+				time.Sleep(pause)
 				must(t, last.Err())
 			}
 			mustRelease(t, last)

@@ -123,14 +123,14 @@ const (
 // given a slot meanwhile.
 func (acq *acquisition) await(ctx context.Context, i interval) (given *queue.Transfer, err error) {
 	switch {
+	case acq.slot != nil:
+		return acq.awaitSlot(ctx, i)
 	case i == afterPause:
 		err = acq.pause(ctx)
-	case i == untilCalled && acq.slot != nil:
-		given, err = acq.restForSlot(ctx)
 	case i == untilCalled:
 		err = acq.rest(ctx)
 	}
-	return given, err
+	return nil, err
 }
 
 // try makes the attempt that is due, and says how to wait if it fails: one that

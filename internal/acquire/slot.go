@@ -15,8 +15,8 @@ import (
 
 // A slot is acquired as a lock is, but that one line is before all slots of a name
 // (internal/slots says how that goes). Goroutines of this Locker go to the nodes one at a
-// time, until they hold or give up: then the next stands in line anew. One that rests in line
-// may be handed a slot by another of them, past those before it, and leaves the line as well.
+// time, until they hold or give up: then the next stands in line anew. The one that does may
+// be handed a slot by another of them, past those before it, and leaves the line as well.
 
 // slotWay is how an acquisition goes that is of a slot.
 type slotWay struct {
@@ -31,7 +31,9 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
 	}
 	acq := acquisition{Acquirer: a, name: name, terms: t, slot: &slotWay{name: key, caller: slots.New(t.Limit, a.lastSlot(key))}}
+	acq.offer()
 	g, err := acq.run(ctx, nil)
+	acq.decline(a.Queue.Withdraw(name))
 	acq.stopWaiting()
 	g.Failed = acq.failed
 	acq.depart(g.Claim)
@@ -103,15 +105,49 @@ func (acq *acquisition) trySlot(ctx context.Context, given *queue.Transfer) (Gra
 	return g, untilCalled, f
 }
 
-// restForSlot is rest, but that it takes a slot which another goroutine of this Locker hands
-// on.
-func (acq *acquisition) restForSlot(ctx context.Context) (*queue.Transfer, error) {
-	acq.Queue.Offer(acq.name, &queue.Waiter{TTL: acq.terms.TTL, Label: acq.terms.Label, Slots: acq.terms.Limit})
-	err := acq.rest(ctx)
-	if given := acq.Queue.Withdraw(acq.name); given != nil {
+// offer has another goroutine of this Locker hand this one a slot: while it asks too, since
+// most of the time it does.
+func (acq *acquisition) offer() {
+	if !acq.terms.Barging {
+		acq.Queue.Offer(acq.name, &queue.Waiter{TTL: acq.terms.TTL, Label: acq.terms.Label, Slots: acq.terms.Limit})
+	}
+}
+
+// awaitSlot is await for a slot. It returns what was handed on, also while the last ask was
+// out.
+func (acq *acquisition) awaitSlot(ctx context.Context, i interval) (given *queue.Transfer, err error) {
+	if given = acq.Queue.Withdraw(acq.name); given != nil {
 		return given, nil
 	}
+	switch i {
+	case afterPause:
+		err = acq.pause(ctx)
+	case untilCalled:
+		acq.offer()
+		err = acq.rest(ctx)
+	case atOnce:
+	}
+	if given = acq.Queue.Withdraw(acq.name); given != nil {
+		return given, nil
+	}
+	if err == nil {
+		acq.offer()
+	}
 	return nil, err
+}
+
+// decline gives back what was handed on to one who goes without it: whoever is first in line
+// is called.
+func (acq *acquisition) decline(given *queue.Transfer) {
+	if given == nil {
+		return
+	}
+	r := given.Handover.Round
+	r.Claim.Stays = false
+	acq.closeRound(r, node.Open)
+	acq.rollBack(r.Claim, acq.terms.TTL)
+	acq.Sleepers.Put(given.Sleeper)
+	acq.Settled()
 }
 
 // roll is a number at random, in [0, 1).
@@ -137,6 +173,9 @@ func (acq *acquisition) drawPlace(ctx context.Context) (Grant, interval, *Failur
 	case slots.Take: // that came to nothing
 		return g, afterPause, f
 	case slots.Rest:
+	}
+	if acq.Queue.Given(acq.name) {
+		return g, atOnce, f // it needs no place
 	}
 	position, ok := quorum.PositionOf(r.Votes, r.Asks.Heard)
 	if !ok {
@@ -214,8 +253,8 @@ func (a *Acquirer) lastSlot(key string) int {
 	return int(a.released[stripeOf(key)].Swap(0)) + slots.None
 }
 
-// freeSlot ends a claim of a slot: it goes to who rests in line here, where it may (pass), or
-// the first in line is woken.
+// freeSlot ends a claim of a slot: it goes to who wants one here, where it may (pass), or the first
+// in line is woken.
 func (a *Acquirer) freeSlot(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
 	if pass && a.handSlot(c, lease, r) {
 		return
@@ -224,7 +263,7 @@ func (a *Acquirer) freeSlot(c *node.Claim, lease time.Duration, pass bool, r *no
 	a.discard(c, lease, node.LeaveNothing, r)
 }
 
-// handSlot passes a slot to the goroutine of this Locker that rests in line for one. It
+// handSlot passes a slot to the goroutine of this Locker that goes to the nodes for one. It
 // returns false where none does.
 func (a *Acquirer) handSlot(old *node.Claim, lease time.Duration, r *node.Round) bool {
 	if !a.Enter() {
@@ -236,7 +275,7 @@ func (a *Acquirer) handSlot(old *node.Claim, lease time.Duration, r *node.Round)
 		c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
 		c.Slot = &node.Slot{Name: of.Name, Line: of.Line, Number: of.Number, Limit: to.Slots, Passed: of.Passed + 1}
 		c.Slot.Left.Store(true) // its asks, if it comes to any, put nobody in line
-		old.Stays, c.Stays = true, true
+		c.Stays = true
 		return a.handover(c, start, old, lease, r)
 	})
 	if !handed {

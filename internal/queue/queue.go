@@ -52,7 +52,7 @@ type Name struct {
 	won       string      // the owner of the last attempt that brought the lock: its late grants say nothing new
 	next      *node.Claim // the one that goes on with the place when nobody leads; nil: none
 	slot      int         // that the last call said is free, and one; 0: it said none
-	rests     *Waiter     // of slots: who has the turn, while it would take a slot that is handed on; nil: nobody
+	rests     *Waiter     // of slots: who has the turn, while it would take one that is handed on; nil: nobody
 	given     *Transfer   // what it was given then; nil: nothing
 	polls     pollSchedule
 }

@@ -59,6 +59,13 @@ func (q *Queue) Withdraw(name *Name) *Transfer {
 	return given
 }
 
+// Given tells whether Withdraw would return anything.
+func (q *Queue) Given(name *Name) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return name.given != nil
+}
+
 // HandSlot gives a slot that has been handed on so often in a row to who offered to take
 // one of the name: send, which runs with the queue locked, makes what is given. It returns
 // false where nobody did, where that one knows of fewer slots, or once other processes have
