@@ -52,7 +52,6 @@ const (
 	electing              // the same, but every other wait is for an election
 	slotting              // the same, but every other wait is for a slot
 	staying               // holders stay, by leases that are renewed; libraries are closed and opened
-	bursting              // holders stay at times, by leases that differ, and processes ask for many names at once, and wait for them at times
 	passing               // several goroutines of few processes wait for few names, and pass them on
 )
 
@@ -62,7 +61,7 @@ func (l load) on(p *chaos.Plan) {
 	if l == drawn {
 		return
 	}
-	if l < staying || l >= bursting {
+	if l != staying {
 		p.Waits = l >= waiting
 	}
 	p.Renews, p.Habits = l >= renewing, chaos.Habits{}
@@ -78,8 +77,6 @@ func (l load) on(p *chaos.Plan) {
 		p.Slots = 2
 	case staying:
 		p.Habits = chaos.Habits{Stays: 2, Reopens: 2}
-	case bursting:
-		p.Habits = chaos.Habits{Stays: 4, Varied: 2, Bursts: 4, Tries: 4}
 	case passing:
 		p.Threads, p.Names, p.Clients = 4, min(p.Names, 2), min(p.Clients, 4)
 		p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.Client > "client-3" || len(f.Client) > len("client-3") })
