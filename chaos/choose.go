@@ -89,7 +89,7 @@ func (h redlockEntered) Reenter(ctx context.Context) (Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	lock, err := h.locker.TryAcquire(h.lock.Context(), h.lock.Resource(), h.opts...)
+	lock, err := h.locker.TryAcquire(h.lock.Context(), h.lock.Resource(), h.opts...) //nolint:contextcheck // the lock's own says that it is inside
 	if err != nil {
 		return nil, err
 	}

@@ -25,22 +25,22 @@ func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
 		held, together := map[int64]time.Duration{}, map[time.Duration]int{}
 		records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 		for _, r := range records {
-			switch r.Kind {
-			case chaos.Asked:
+			if r.Kind == chaos.Asked {
 				if r.Barging {
 					barging++
 				}
 				together[r.At]++
 				burst = max(burst, together[r.At])
-			case chaos.Held:
+			}
+			if r.Kind == chaos.Held {
 				held[r.Hold] = r.At
 				least, most = min(least, r.Until-r.At), max(most, r.Until-r.At)
 				if r.Ends > 0 {
 					bounded++
 				}
-			case chaos.Released:
+			}
+			if r.Kind == chaos.Released {
 				longest = max(longest, r.At-held[r.Hold])
-			default:
 			}
 		}
 		if v := p.Judge().Judge(records); len(v.Violations) > 0 || v.Won < 10 {

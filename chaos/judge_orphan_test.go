@@ -59,17 +59,22 @@ func TestTheJudgeFindsOrphans(t *testing.T) {
 		{"an attempt at another name does not", fails(
 			chaos.Record{At: 0, Kind: chaos.Asked, Client: "ann#1", Resource: "s", Hold: 2}, gone(2900*msec)), 1},
 		{"nobody knows whose it is", []chaos.Record{
-			{At: 5 * msec, Kind: chaos.Stored, Client: "another", Resource: "r", Node: "node-0", Until: 3000 * msec}, gone(2900 * msec)}, 0},
+			{At: 5 * msec, Kind: chaos.Stored, Client: "another", Resource: "r", Node: "node-0", Until: 3000 * msec}, gone(2900 * msec),
+		}, 0},
 		{"a witness knows the attempt", []chaos.Record{
 			{At: 0, Kind: chaos.Asked, Client: "ann", Resource: "r", Hold: 1},
 			{At: 1, Kind: chaos.Held, Client: "ann", Resource: "r", Hold: 1, Until: 100 * msec},
 			{At: 5 * msec, Kind: chaos.Stored, Client: "ann", Resource: "r", Node: "node-0", Hold: 1, Until: 3000 * msec},
-			{At: 10 * msec, Kind: chaos.Released, Resource: "r", Hold: 1}, gone(800 * msec)}, 1},
+			{At: 10 * msec, Kind: chaos.Released, Resource: "r", Hold: 1},
+			gone(800 * msec),
+		}, 1},
 		{"it is held", []chaos.Record{
 			{At: 0, Kind: chaos.Asked, Client: "ann", Resource: "r", Hold: 1},
 			{At: 1, Kind: chaos.Held, Client: "ann", Resource: "r", Hold: 1, Until: 2000 * msec},
 			{At: 5 * msec, Kind: chaos.Stored, Client: "ann", Resource: "r", Node: "node-0", Since: 1, Until: 3000 * msec},
-			{At: 1990 * msec, Kind: chaos.Released, Resource: "r", Hold: 1}, gone(2500 * msec)}, 0},
+			{At: 1990 * msec, Kind: chaos.Released, Resource: "r", Hold: 1},
+			gone(2500 * msec),
+		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			slices.SortStableFunc(c.of, func(a, b chaos.Record) int { return int(a.At - b.At) })
