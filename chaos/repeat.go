@@ -15,7 +15,7 @@ import (
 const PlanVariable = "REDLOCK_CHAOS_PLAN"
 
 // shrinkFor bounds how long a plan is shrunk, in real time.
-const shrinkFor = time.Minute
+const shrinkFor = 30 * time.Second
 
 // planned is the plan that is asked for, or p.
 func planned(t *testing.T, p Plan) Plan {
@@ -33,37 +33,39 @@ func planned(t *testing.T, p Plan) Plan {
 
 // convicted is what there is to say of a run that broke a rule: the verdict, a plan that
 // was shrunk for as long as play shows the same, the end of its trace, its page with what the
-// nodes stored, and the
-// command that repeats it in the test's own package.
+// nodes stored, and the command that repeats it in the test's own package.
 func convicted(t *testing.T, p Plan, seen Run, play func(p Plan, watched bool) (Run, error)) string {
 	t.Helper()
 	rule := seen.Verdict.Violations[0].Rule
-	until := time.Now().Add(shrinkFor)
 	again := func(p Plan, watched bool) (Run, bool) {
 		r, err := play(p, watched)
 		return r, err == nil && r.Verdict.Count(rule) > 0
 	}
-	small, shown := p, seen
-	var shrunk string
-	if _, repeats := again(p, false); !repeats {
-		shrunk = "played again, it did not: does something last from one play to the next? (see WithSetup)"
-	} else {
-		small = Shrink(p, func(p Plan) bool {
-			if time.Now().After(until) {
-				return false
-			}
-			_, fails := again(p, false)
-			return fails
-		})
-		if r, fails := again(small, true); fails {
-			shown = r
-		} else {
-			small = p
-		}
-		shrunk = fmt.Sprintf("shrunk to %d faults of %d, where %v", len(small.Faults), len(p.Faults), shown.Verdict)
+	small, how := shrunk(p, func(p Plan) bool {
+		_, fails := again(p, false)
+		return fails
+	})
+	shown, fails := again(small, true)
+	if !fails {
+		small, shown = p, seen
+		how = "played again, it did not: does something last from one play to the next? (see WithSetup)"
 	}
-	return fmt.Sprintf("%s: %v\n%s\n%s\nthe plan: %v\nrepeat it: %s\n%s",
-		seen.About.Contender, seen.Verdict, shrunk, tail(shown.Records, shown.Verdict), small, repeatIn(t.Name(), small), LeavePage(t, shown))
+	return fmt.Sprintf("%s: %v\n%s, where %v\n%s\nthe plan: %v\nrepeat it: %s\n%s",
+		seen.About.Contender, seen.Verdict, how, shown.Verdict, tail(shown.Records, shown.Verdict), small, repeatIn(t.Name(), small), LeavePage(t, shown))
+}
+
+// shrunk is a smaller plan that fails too, for as long as there is time, and how it came
+// about. One that was asked for stays as it is.
+func shrunk(p Plan, fails func(Plan) bool) (small Plan, how string) {
+	if os.Getenv(PlanVariable) != "" {
+		return p, "the plan of " + PlanVariable
+	}
+	if !fails(p) {
+		return p, "not shrunk"
+	}
+	until := time.Now().Add(shrinkFor)
+	small = Shrink(p, func(p Plan) bool { return time.Now().Before(until) && fails(p) })
+	return small, fmt.Sprintf("shrunk to %d faults of %d", len(small.Faults), len(p.Faults))
 }
 
 // repeatIn is the command that plays a plan again, in the directory of the test's package.
