@@ -18,6 +18,13 @@ func watched(t *testing.T, nodes, file string, flags ...string) *process {
 	cmd := prepare(t, nodes, append(append(execFlags[:3:3], flags...), "k", os.Args[0], file)...)
 	cmd.Env = append(cmd.Env, actVar+"=family")
 	p := start(t, cmd)
+	t.Cleanup(func() { // what a failure leaves
+		for i := range family {
+			if pid, _ := lastBeat(t, file+"."+strconv.Itoa(i)); alive(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
 	eventually(t, "the family", func() bool {
 		if !p.running() {
 			t.Fatalf("it ended: %+v", p.wait(t))
