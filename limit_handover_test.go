@@ -18,9 +18,9 @@ import (
 // other's turn.
 func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
 	for i, turns := range []int{1, 2, 8, 2, 8} {
-		pause := 300 * time.Millisecond // who is next stands in line by then, and rests
+		pause, most := 300*time.Millisecond, time.Duration(0) // who is next stands in line by then, and rests
 		if i > 2 {
-			pause = time.Second // it looks at that moment
+			pause, most = time.Second, redlock.DefaultRetryMax // it looks at that moment
 		}
 		synctest.Test(t, func(t *testing.T) {
 			nodes := redlocktest.Start(t, 5)
@@ -37,8 +37,8 @@ func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
 				token := last.Token()
 				mustRelease(t, last)
 				g := got(t, ours[i]) // in their order
-				if took := g.at.Sub(released); took != 0 || g.lock.Token() <= token {
-					t.Errorf("%d turns: hold %d after %v, with token %v; want it at once, above %v", turns, i+2, took, g.lock.Token(), token)
+				if took := g.at.Sub(released); took > most || g.lock.Token() <= token {
+					t.Errorf("%d turns: hold %d after %v, with token %v; want it after %v at most, above %v", turns, i+2, took, g.lock.Token(), most, token)
 				}
 				last = g.lock
 				time.Sleep(pause)
