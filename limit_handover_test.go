@@ -18,9 +18,9 @@ import (
 // other's turn.
 func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
 	for i, turns := range []int{1, 2, 8, 2, 8} {
-		pause, most := 300*time.Millisecond, time.Duration(0) // who is next stands in line by then, and rests
+		pause, most := 300*time.Millisecond, redlock.DefaultRetryMax // who is next stands in line by then, and rests
 		if i > 2 {
-			pause, most = time.Second, redlock.DefaultRetryMax // it looks at that moment
+			pause = time.Second // it looks at that moment
 		}
 		synctest.Test(t, func(t *testing.T) {
 			nodes := redlocktest.Start(t, 5)
