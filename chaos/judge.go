@@ -52,8 +52,8 @@ type Judge struct {
 	Repeated time.Duration
 	// Notice is how late a library may tell its client of a loss. 0: not judged.
 	Notice time.Duration
-	// Renewed is for how long at least a quorum must have been healthy so that a lock which
-	// its library renews is not lost. 0: not judged.
+	// Renewed is for how long at least a quorum must have been healthy, and no node broken for
+	// the client, so that a lock which its library renews is not lost. 0: not judged.
 	Renewed time.Duration
 	// Attempt is the longest that an attempt may take, of a client that does not wait. 0: not
 	// judged.

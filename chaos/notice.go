@@ -1,10 +1,13 @@
 package chaos
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // lost judges that a lock is lost which its library was to renew.
 func (t *trial) lost(h *attempt, now time.Duration) {
-	if t.judge.Renewed == 0 || h.over || h.endsItself(now) || !t.wellSinceThen(h.client, now-t.judge.Renewed) {
+	if t.judge.Renewed == 0 || h.over || h.endsItself(now) || !t.unbroken(h.client, now-t.judge.Renewed) {
 		return
 	}
 	t.found(NeedlessLoss, now, h.resource.name, "%s lost hold %d, which it had since %v; a quorum has been healthy since %v", h.client, h.id, h.from, t.wellSince)
@@ -28,6 +31,20 @@ func (t *trial) overheld(h *attempt, until time.Duration) {
 func (t *trial) wellSinceThen(client string, then time.Duration) bool {
 	since, answers := t.answersSince(client, "")
 	return t.well && t.wellSince <= max(then, 0) && answers && since <= max(then, 0)
+}
+
+// unbroken tells whether a quorum was healthy, and nothing wrong between the client and any
+// node, from then up to now: a lock that stands on a bare quorum goes with the first node of it.
+func (t *trial) unbroken(client string, then time.Duration) bool {
+	between := betweenThem{client: processOf(client)}
+	broken := func(o trouble) bool { return o.meets(between) }
+	for at, healed := range t.healed {
+		if at.meets(between) && healed > max(then, 0) {
+			return false
+		}
+	}
+	forgot := t.forgets.open > 0 || t.forgets.last > max(then, 0)
+	return !forgot && !slices.ContainsFunc(t.troubles, broken) && t.wellSinceThen(client, then)
 }
 
 // told takes in that a library tells its client of a loss.

@@ -57,7 +57,7 @@ const (
 	// more than Judge.Notice later, or never.
 	LateNotice Rule = "late notice"
 	// NeedlessLoss: a lock that the library renews was lost, though a quorum was healthy, and
-	// nothing was wrong with its client, for Judge.Renewed up to then.
+	// nothing was wrong with its client or a node, for Judge.Renewed up to then.
 	NeedlessLoss Rule = "needless loss"
 	// SlowAttempt: an attempt that waits for nobody took longer than Judge.Attempt, though a
 	// quorum was healthy, and nothing was wrong with its client, all that time.
