@@ -54,8 +54,11 @@ func TestTheJudgeFindsOrphans(t *testing.T) {
 		{"another node came back with old data", fails(crashed(20*msec, chaos.Broke, "node-1"), crashed(500*msec, chaos.Mended, "node-1"), gone(2900*msec)), 1},
 		{"another attempt of the process may have it", fails(
 			chaos.Record{At: msec / 2, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2}, gone(2900*msec)), 0},
-		{"a later attempt of the process does not", fails(
-			chaos.Record{At: 20 * msec, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2}, gone(2900*msec)), 1},
+		{"a later attempt of the process may have it: a claim that stands may pass to it", fails(
+			chaos.Record{At: 20 * msec, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2}, gone(2900*msec)), 0},
+		{"a later attempt of the process that has ended too does not", fails(
+			chaos.Record{At: 20 * msec, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2},
+			chaos.Record{At: 40 * msec, Kind: chaos.Failed, Client: "ann#1", Resource: "r", Hold: 2}, gone(2900*msec)), 1},
 		{"an attempt at another name does not", fails(
 			chaos.Record{At: 0, Kind: chaos.Asked, Client: "ann#1", Resource: "s", Hold: 2}, gone(2900*msec)), 1},
 		{"nobody knows whose it is", []chaos.Record{

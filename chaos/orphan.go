@@ -173,7 +173,8 @@ func (t *trial) orphan(at keyOf, now time.Duration) {
 }
 
 // endOfOwner is when the attempt ended that a key is for; false: it may not have. Of
-// several that the owner value may be of, the last counts.
+// several that the owner value may be of, the last counts; a later attempt of the process
+// may be one of them, since a claim that stands may pass to it.
 func (t *trial) endOfOwner(r Record) (ended time.Duration, over bool) {
 	if r.Hold > 0 {
 		h := t.holds[r.Hold]
@@ -184,7 +185,7 @@ func (t *trial) endOfOwner(r Record) (ended time.Duration, over bool) {
 	}
 	ended = r.Since
 	for _, h := range t.attempts[wanting{processOf(r.Client), named{r.Resource, r.Limit > 0}}] {
-		if h.asked > r.Since || h.over && h.until < r.Since {
+		if h.over && h.until < r.Since {
 			continue
 		}
 		if !h.over {
