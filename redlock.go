@@ -288,7 +288,7 @@ func (l *Locker) Close() error {
 		l.looks.Wait()
 		l.presence.Await()
 		l.tracker.Close()
-		l.cfg.recorder.observers.Close() // last: whoever ends may have something to tell
+		l.cfg.recorder.observers.Close() // last: what ends may have something to tell
 	})
 	left := l.unreleased()
 	for _, c := range l.own {

@@ -69,7 +69,7 @@ type NodeStats struct {
 	Failed    uint64 // not sent, or refused
 	Late      uint64 // decided without it: a quorum of others was faster
 
-	Calls  uint64        // round trips; one carries whatever has gathered for the node
+	Calls  uint64        // round trips; one carries what has gathered for the node
 	Errors uint64        // round trips without a reply, or with an error for one
 	Time   time.Duration // how long they took, summed up
 }
