@@ -71,6 +71,14 @@ func TestTheJudgeFindsOrphans(t *testing.T) {
 			{At: 10 * msec, Kind: chaos.Released, Resource: "r", Hold: 1},
 			gone(800 * msec),
 		}, 1},
+		{"a witness takes another goroutine's for it", []chaos.Record{
+			{At: 0, Kind: chaos.Asked, Client: "ann", Resource: "r", Hold: 1},
+			{At: 0, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2},
+			{At: 1, Kind: chaos.Failed, Client: "ann", Resource: "r", Hold: 1},
+			{At: 2, Kind: chaos.Held, Client: "ann#1", Resource: "r", Hold: 2, Until: 2900 * msec},
+			{At: 5 * msec, Kind: chaos.Stored, Client: "ann", Resource: "r", Node: "node-0", Hold: 1, Until: 3000 * msec},
+			gone(2800 * msec),
+		}, 0},
 		{"it is held", []chaos.Record{
 			{At: 0, Kind: chaos.Asked, Client: "ann", Resource: "r", Hold: 1},
 			{At: 1, Kind: chaos.Held, Client: "ann", Resource: "r", Hold: 1, Until: 2000 * msec},

@@ -176,14 +176,17 @@ func (t *trial) orphan(at keyOf, now time.Duration) {
 // several that the owner value may be of, the last counts; a later attempt of the process
 // may be one of them, since a claim that stands may pass to it.
 func (t *trial) endOfOwner(r Record) (ended time.Duration, over bool) {
-	if r.Hold > 0 {
+	ended = r.Since
+	if r.Hold > 0 { // the last of its process that was asked for; of several goroutines any may have it
 		h := t.holds[r.Hold]
-		return endsOf(h, 0), h != nil && h.over
+		if h == nil || !h.over {
+			return 0, false
+		}
+		ended = endsOf(h, ended)
 	}
-	if r.Since == 0 {
+	if ended == 0 {
 		return 0, false
 	}
-	ended = r.Since
 	for _, h := range t.attempts[wanting{processOf(r.Client), named{r.Resource, r.Limit > 0}}] {
 		if h.over && h.until < r.Since {
 			continue

@@ -353,8 +353,11 @@ func owners(t *testing.T, servers []*chaos.Server, key string) []string {
 func TestDefectALateSignalIsLostOrHitsAnother(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	p := launch(t, nodes, "--hold-at-least", "1000s", "--json", "k", "echo", "ready")
-	eventually(t, "the end of the command", func() bool { return strings.Contains(p.stderr(), `"ended"`) })
+	p := launch(t, nodes, "--hold-at-least", "1000s", "k", "sh", "-c", "echo $$ ready")
+	eventually(t, "the end of the command", func() bool {
+		pid, err := strconv.Atoi(strings.Fields(p.stdout())[0])
+		return err == nil && !alive(pid)
+	})
 	if n := exists(t, servers, "k"); n < 2 {
 		t.Errorf("held for longer than its command: got %d keys; want a quorum", n)
 	}

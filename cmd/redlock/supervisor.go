@@ -122,10 +122,15 @@ func (s *supervisor) run() error {
 		}
 		s.followStop()
 		s.decide()
-		s.watchdog.extend(s.lock.Remaining() - s.execution.margin/marginShare)
+		if !s.suspended { // this program may run on for a moment after its own stop
+			s.guard()
+		}
 		s.sleep()
 	}
 }
+
+// guard tells the watchdog until when the family may live.
+func (s *supervisor) guard() { s.watchdog.extend(s.lock.Remaining() - s.execution.margin/marginShare) }
 
 // heedWatchdog goes on as the watchdog has: it kills where this program was not there to
 // say in time that the lock is valid for longer.
@@ -276,6 +281,7 @@ func (s *supervisor) passOn(sig os.Signal) {
 		s.suspended = false
 		if s.decide(); s.phase == running {
 			s.tty.give(s.child.pid)
+			s.guard()
 			s.child.resume()
 		}
 		return

@@ -39,7 +39,8 @@ func TestAFailedDialIsLeftOutAndAllElseIsTold(t *testing.T) {
 }
 
 // A user's own logger stays: what can be imported sets none, and does not import this
-// package. Programs of the module choose for themselves.
+// package. Programs of the module choose for themselves; the lab, which breaks connections
+// on purpose, leaves failed dials out.
 func TestOnlyTestsSilenceGoRedis(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -71,7 +72,7 @@ func TestOnlyTestsSilenceGoRedis(t *testing.T) {
 				t.Errorf("%s imports quietredis; want tests only", path)
 			}
 		}
-		if file.Name.Name != "main" && (bytes.Contains(text, []byte("redis.SetLogger(")) || bytes.Contains(text, []byte("logging.Disable()"))) {
+		if file.Name.Name != "main" && path != filepath.Join("..", "..", "chaos", "quieten.go") && (bytes.Contains(text, []byte("redis.SetLogger(")) || bytes.Contains(text, []byte("logging.Disable()"))) {
 			t.Errorf("%s replaces go-redis's logger; want it left to the program", path)
 		}
 		return nil
