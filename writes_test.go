@@ -45,7 +45,7 @@ func TestANodeThatRefusesWritesIsToldOnceAndWhenItIsOver(t *testing.T) {
 				t.Errorf("%s: got %+v; want node 1 alone to refuse", reply, s)
 			}
 			nodes.Node(1).Intercept(nil)
-			rest := 4 * time.Second // an acquire may be over before its command leaves for node 1
+			rest := 4 * time.Second                   // an acquire may be over before its command leaves for node 1
 			if strings.HasPrefix(reply, "READONLY") { // it was a replica: it forgot
 				rest += redlock.DefaultMaxTTL + 5*time.Second
 			}
