@@ -157,17 +157,31 @@ func TestPlainLocksOfRedlock4jExcludeOurs(t *testing.T) {
 		}
 		return won
 	}
+	on := func(want int) { // waits until so many have the name
+		found := -1
+		for deadline := time.Now().Add(10 * time.Second); found != want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			found = 0
+			for _, s := range masters {
+				found += int(s.Client().Exists(t.Context(), name).Val())
+			}
+		}
+		if found != want {
+			t.Fatalf("%d of 3 have the name; want %d", found, want)
+		}
+	}
 	for _, kind := range [][]redlock.AcquireOption{nil, {redlock.WithShared()}} {
 		ours, err := l.Acquire(t.Context(), name, kind...)
 		if err != nil {
 			t.Fatal(err)
 		}
+		on(3) // a quorum of them was enough to hold it
 		if won := set(name); won != 0 {
 			t.Errorf("while we hold: it got %d of 3; want none", won)
 		}
 		if err := ours.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
+		on(0)
 	}
 	if won := set(name + ":write"); won != 3 {
 		t.Errorf("its writer: got %d of 3", won)
@@ -179,6 +193,7 @@ func TestPlainLocksOfRedlock4jExcludeOurs(t *testing.T) {
 	if err := lock.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
+	on(0)
 	if won := set(name); won != 3 {
 		t.Errorf("the name is free: it got %d of 3", won)
 	}

@@ -248,6 +248,8 @@ func TestTwoLeadersNeverOverlap(t *testing.T) {
 			second.signal(t, sigTERM)
 			second.wait(t).want(t, 143)
 			leads(t, first, terms+1)
+			first.signal(t, sigTERM)
+			first.wait(t).want(t, 143)
 		})
 	}
 }

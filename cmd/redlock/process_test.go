@@ -2,8 +2,12 @@ package main_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -60,8 +64,24 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-p.ended
+		awaitWatchdog(cmd.Process.Pid)
 	})
 	return p
+}
+
+// awaitWatchdog waits until the watchdog of a program that was killed has killed what that
+// had started, and has ended: what it ran may write to the test's directory until then.
+func awaitWatchdog(pid int) {
+	of := fmt.Sprintf("lockwatch\x00%d\x00", pid)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		if !slices.ContainsFunc(all, func(name string) bool {
+			args, _ := os.ReadFile(name)
+			return strings.HasPrefix(string(args), of)
+		}) {
+			return
+		}
+	}
 }
 
 func (p *process) stdout() string { return p.out.String() }
