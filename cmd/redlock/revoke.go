@@ -11,7 +11,7 @@ import (
 
 func revokeCommand() command {
 	return command{
-		name: "revoke", synopsis: "KEY [flags]", summary: "ask whoever holds a key to give it up",
+		name: "revoke", synopsis: "KEY [flags]", summary: "ask the holders of a key to give it up",
 		about: `Asks all who hold KEY, alone, beside others or by slots, to give it up, and waits until none
 of them holds it any more. They decide: nothing is taken away (that is redlock release).
 They must have taken it with --revocable, or WithRevocation in the library; if one of them
