@@ -182,7 +182,7 @@ func (t *trial) endOfOwner(r Record) (ended time.Duration, over bool) {
 		if h == nil || !h.over {
 			return 0, false
 		}
-		ended = endsOf(h, ended)
+		ended = max(ended, h.until)
 	}
 	if ended == 0 {
 		return 0, false
@@ -194,14 +194,7 @@ func (t *trial) endOfOwner(r Record) (ended time.Duration, over bool) {
 		if !h.over {
 			return 0, false
 		}
-		ended = endsOf(h, ended)
+		ended = max(ended, h.until)
 	}
 	return ended, true
-}
-
-func endsOf(h *attempt, ended time.Duration) time.Duration {
-	if h == nil {
-		return ended
-	}
-	return max(ended, h.until)
 }
