@@ -40,6 +40,10 @@ const (
 	// A connection keeps its order; of two connections, the later command may be
 	// the first to arrive.
 	Reorder Break = "reordering"
+	// Twice delivers each message to the node, and Delay later once more, as a retry on
+	// the way does: on a connection of its own, whose replies nobody reads. It leaves out
+	// what belongs to its connection: greetings, subscriptions and transactions.
+	Twice Break = "delivery twice"
 	// Reset breaks a link's connections; there is nothing to mend.
 	Reset Break = "reset"
 	// HalfOpen ends a link's connections at the node, and the client is not told:
@@ -92,7 +96,7 @@ type Fault struct {
 	Node   int           `json:"node"`             // of the node or link; Everything: all nodes
 	Client string        `json:"client,omitempty"` // of the link, Pause or Suspend; empty: all clients
 	Key    string        `json:"key,omitempty"`    // of Delete and Evict
-	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Jitter, Reorder, Step, and Drift a second
+	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Jitter, Reorder, Twice, Step, and Drift a second
 	To     int           `json:"to,omitempty"`     // of OtherList
 	Where  Moment        `json:"where,omitempty"`  // of Pause; empty: AtWrite
 }
@@ -108,7 +112,7 @@ func (k Break) ofClient() bool { return k == Pause || k == Suspend }
 // ofLink tells whether the fault is between clients and nodes.
 func (k Break) ofLink() bool {
 	switch k {
-	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList:
+	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList:
 		return true
 	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend:
 	}
@@ -143,7 +147,10 @@ func (f Fault) String() string {
 	if f.Key != "" {
 		fmt.Fprintf(&b, " %s", f.Key)
 	}
-	if f.Delay != 0 {
+	switch {
+	case f.Kind == Twice && f.Delay != 0:
+		fmt.Fprintf(&b, ", %v later,", f.Delay)
+	case f.Delay != 0:
 		fmt.Fprintf(&b, " by %v", f.Delay)
 	}
 	if f.Kind == Drift {

@@ -32,6 +32,8 @@ func (f Fault) apply(requests, replies *simnet.State) {
 		requests.Uneven += f.Delay
 	case LoseCalls:
 		replies.Mute = true
+	case Twice:
+		requests.Twice, requests.Later = true, max(requests.Later, f.Delay)
 	case Stall, Reset, HalfOpen, Refuse, OtherList, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift:
 	}
 }

@@ -82,13 +82,17 @@ func newPlan(seed uint64, length time.Duration, mix Mix, resize func(*Plan)) Pla
 	if p.validate() != nil {
 		return p // to play it says why
 	}
-	random := rand.New(rand.NewPCG(seed, 0))
-	for at := clientsBegin + spread(random, 2*mix.Every); at < length; at += spread(random, 2*mix.Every) {
+	p.faults(rand.New(rand.NewPCG(seed, 0)), mix)
+	return p
+}
+
+// faults draws the plan's faults, beside those that it has.
+func (p *Plan) faults(random *rand.Rand, mix Mix) {
+	for at := clientsBegin + spread(random, 2*mix.Every); at < p.For; at += spread(random, 2*mix.Every) {
 		if f := p.draw(random, mix, at); f.Kind != Drift || !p.drifts(f.Node, at) {
 			p.Faults = append(p.Faults, f)
 		}
 	}
-	return p
 }
 
 // drifts tells whether a node's clock drifts already: two drifts add up to more
@@ -143,7 +147,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		}
 	case Evict:
 		f.Key = recordKey
-	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Reset, HalfOpen, Refuse, Flush, Delete, Suspend:
+	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Reset, HalfOpen, Refuse, Twice, Flush, Delete, Suspend:
 	}
 	return f
 }

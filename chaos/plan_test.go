@@ -79,6 +79,7 @@ func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
 		{chaos.Jitter, chaos.Reorder, chaos.Refuse},
 		{chaos.HalfOpen, chaos.OtherList, chaos.Pause},
 		{chaos.Old, chaos.Drift, chaos.Suspend},
+		{chaos.Twice},
 	} {
 		p := planWith(t, kinds...)
 		first := playTrail(t, p)
@@ -261,6 +262,8 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 		"pause of all clients at release":                   {Kind: chaos.Pause, Where: chaos.AtRelease},
 		"jitter by 2s between ann and node 1 for 1s":        {Kind: chaos.Jitter, Client: "ann", Node: 1, Delay: 2 * time.Second, For: time.Second},
 		"reordering by 2s between ann and all nodes for 1s": {Kind: chaos.Reorder, Client: "ann", Node: chaos.Everything, Delay: 2 * time.Second, For: time.Second},
+		"delivery twice between ann and node 1 for 1s":      {Kind: chaos.Twice, Client: "ann", Node: 1, For: time.Second},
+		"delivery twice, 1s later, between ann and node 1":  {Kind: chaos.Twice, Client: "ann", Node: 1, Delay: time.Second},
 		"half-open connections between ann and node 1":      {Kind: chaos.HalfOpen, Client: "ann", Node: 1, For: time.Second},
 		"refused connections between ann and node 1 for 1s": {Kind: chaos.Refuse, Client: "ann", Node: 1, For: time.Second},
 		"another node list of ann: node 2 in the place of node 1, for 1s": {
@@ -281,6 +284,7 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 
 func TestASwarmOfPlansDiffers(t *testing.T) {
 	shapes, kinds, share, sets := map[[3]int]bool{}, map[int]bool{}, 0, 0
+	beside := map[chaos.Break]int{chaos.Twice: 0} // in how many plans
 	for seed := range uint64(50) {
 		p := chaos.Swarm(seed, time.Minute)
 		if got, err := chaos.ParsePlan(p.String()); err != nil || got.String() != p.String() {
@@ -296,11 +300,22 @@ func TestASwarmOfPlansDiffers(t *testing.T) {
 				t.Fatalf("seed %d: %v at %v, before the clients are there", seed, f, f.At)
 			}
 		}
+		for k := range beside {
+			if of[k] {
+				beside[k]++
+			}
+			delete(of, k)
+		}
 		shapes[[3]int{p.Nodes, p.Clients, p.Names}], kinds[len(of)] = true, true
 		share, sets = share+min(p.Shares, 1), sets+min(p.Sets, 1)
 	}
 	if share < 15 || share > 35 || sets < 20 || sets > 45 {
 		t.Errorf("of 50 plans %d share, and %d have sets; want about half, and two of three", share, sets)
+	}
+	for k, n := range beside {
+		if n < 5 || n > 20 {
+			t.Errorf("got %d of 50 plans with %s; want about a quarter", n, k)
+		}
 	}
 	if len(shapes) < 30 || len(kinds) < 5 || kinds[6] {
 		t.Errorf("got %d shapes, and plans with %v kinds; want many, and up to five kinds", len(shapes), kinds)

@@ -36,6 +36,7 @@ type Proxy struct {
 	addr    string
 	port    int
 	running sync.WaitGroup // the accept loop and all connections
+	over    chan struct{}  // closed when it is
 
 	mu       sync.Mutex // guards the rest
 	target   string
@@ -60,6 +61,7 @@ func NewProxy(target string) (*Proxy, error) {
 		target:  target,
 		addr:    l.Addr().String(),
 		port:    loopback.PortOf(l),
+		over:    make(chan struct{}),
 		changed: make(chan struct{}),
 		relays:  map[*relay]struct{}{},
 	}
@@ -113,6 +115,46 @@ func (p *Proxy) carry(client *net.TCPConn) {
 	p.mu.Lock()
 	delete(p.relays, r)
 	p.mu.Unlock()
+}
+
+// again delivers what the server there was delivered a second time: now, and then the
+// connection's next message waits for that, or later.
+func (p *Proxy) again(data []byte, server string, later time.Duration) {
+	if later == 0 {
+		p.repeat(data, server)
+		return
+	}
+	p.running.Go(func() {
+		select {
+		case <-time.After(later):
+			p.repeat(data, server)
+		case <-p.over:
+		}
+	})
+}
+
+// repeat sends commands to the server there, on a connection of its own whose replies
+// nobody gets, and returns when they are answered.
+func (p *Proxy) repeat(data []byte, server string) {
+	p.mu.Lock()
+	listens := &tap{answered: p.answered}
+	p.mu.Unlock()
+	if listens.answered == nil {
+		listens.answered = func([][]byte) {}
+	}
+	dialer := net.Dialer{Timeout: dialFor}
+	c, err := dialer.DialContext(context.Background(), "tcp", server)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(dialFor)) // a server that is stopped has them, and runs them
+	listens.sent(data)
+	_, err = c.Write(data)
+	for buf, n := make([]byte, 4<<10), 0; err == nil && !listens.idle(); {
+		n, err = c.Read(buf)
+		listens.came(buf[:n])
+	}
 }
 
 // Addr returns the host:port that clients connect to.
@@ -279,6 +321,9 @@ func (p *Proxy) set(requests, replies simnet.State) {
 func (p *Proxy) Close() {
 	p.Refuse()
 	p.mu.Lock()
+	if !p.closed {
+		close(p.over)
+	}
 	p.closed = true
 	p.mu.Unlock()
 	for _, r := range p.current() {

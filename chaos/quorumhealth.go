@@ -34,7 +34,7 @@ type edge struct {
 func (p *Plan) edges() []edge {
 	var edges []edge
 	for _, f := range p.Faults {
-		if f.Kind.ofClient() {
+		if f.Kind.ofClient() || f.Kind == Twice {
 			continue
 		}
 		nodes := []int{f.Node}
@@ -104,7 +104,7 @@ func (f Fault) skew() time.Duration {
 	case Drift:
 		return max(time.Duration(f.For.Seconds()*float64(f.Delay)), 0)
 	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls,
-		Slow, Jitter, Reorder, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend:
+		Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend:
 	}
 	return 0
 }

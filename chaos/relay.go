@@ -97,6 +97,8 @@ type lane struct {
 	dir      Direction
 	src, dst *net.TCPConn
 
+	copies simnet.Copies // of feed's own
+
 	mu    sync.Mutex // guards queue and size
 	queue []message
 	size  int
@@ -202,6 +204,17 @@ func (l *lane) feed() {
 			l.relay.die()
 			return
 		}
+		l.again(m.data)
+	}
+}
+
+// again delivers what the server was delivered a second time, where that is the state.
+func (l *lane) again(data []byte) {
+	s, _ := l.proxy.state(l.dir)
+	if !s.Twice {
+		l.copies = simnet.Copies{}
+	} else if data = l.copies.Of(data); data != nil {
+		l.proxy.again(data, l.dst.RemoteAddr().String(), s.Later)
 	}
 }
 

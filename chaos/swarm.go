@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -29,7 +30,8 @@ const (
 // bear.
 func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	random := rand.New(rand.NewPCG(seed, 1))
-	if kinds = slices.Clone(kinds); len(kinds) == 0 {
+	all := len(kinds) == 0
+	if kinds = slices.Clone(kinds); all {
 		kinds = borne()
 	}
 	random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
@@ -38,7 +40,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		Every:   between(random, swarmOften, swarmSeldom),
 		Longest: between(random, swarmShort, swarmLong),
 	}
-	return newPlan(seed, length, mix, func(p *Plan) {
+	p := newPlan(seed, length, mix, func(p *Plan) {
 		p.Nodes = []int{3, 4, 5, 5, 5, 7}[random.IntN(6)]
 		p.Clients = []int{swarmFewest, 4, swarmEager, 12, swarmMost}[random.IntN(5)]
 		p.Names = 1 + random.IntN(planNames)
@@ -52,6 +54,22 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		p.slot(rand.New(rand.NewPCG(seed, 5)))
 		p.habits(rand.New(rand.NewPCG(seed, 6)))
 	})
+	if all {
+		p.besides(rand.New(rand.NewPCG(seed, 7)), mix.Longest)
+	}
+	return p
+}
+
+// besides draws faults of further kinds, each of which one plan in four has beside those
+// that it has.
+func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
+	for _, k := range []Break{Twice} {
+		every := between(random, swarmOften, swarmSeldom)
+		if has := random.IntN(4) == 0; has && p.validate() == nil {
+			p.faults(random, Mix{Kinds: []Break{k}, Every: every, Longest: longest})
+		}
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
 // wait draws whether clients wait in line, with how many goroutines each, and whether

@@ -74,3 +74,10 @@ func (t *tap) match(data []byte) (answered [][][]byte) {
 		t.waiting = t.waiting[1:]
 	}
 }
+
+// idle tells whether each command that was sent has its reply.
+func (t *tap) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.deaf || len(t.waiting) == 0
+}

@@ -30,13 +30,16 @@ type segment struct {
 // arrive, as TCP does: also when it is held back until much later.
 type conn struct {
 	link    *Link
-	place   time.Duration    // on the grid
+	place   time.Duration // on the grid
+	node    *simnode.Node
 	session *simnode.Session // the node's end
 	arrived chan struct{}    // room for one: a reader has to look again
 
 	// Guarded by link.mu.
 	queue   []segment // to the node
 	inbox   []segment // to the client
+	copies  Copies
+	twice   []segment // copies of what the node was delivered, on their way there
 	spare   [][]byte  // of segments that have arrived
 	end     error     // of what comes from the node
 	endDue  time.Time
@@ -92,7 +95,7 @@ func (c *conn) reach() (net.Conn, error) {
 	}
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	c.session = session
+	c.node, c.session = node, session
 	c.link.conns = append(c.link.conns, c)
 	session.OnPush(c.pushed)
 	return c, nil
@@ -218,6 +221,9 @@ func (c *conn) arm() {
 	if len(c.queue) > 0 && c.link.is.Requests.Mode != Hold {
 		sooner(c.queue[0].due)
 	}
+	if len(c.twice) > 0 {
+		sooner(c.twice[0].due)
+	}
 	if c.waiting {
 		sooner(c.read)
 		switch {
@@ -263,7 +269,8 @@ func (c *conn) tick() {
 	c.set = time.Time{}
 	now := time.Now()
 	c.deliver(now)
-	if c.done && len(c.queue) == 0 {
+	c.deliverTwice(now)
+	if c.done && len(c.queue)+len(c.twice) == 0 {
 		c.leave()
 	}
 	if c.waiting && c.readable(now) {
@@ -282,6 +289,7 @@ func (c *conn) deliver(now time.Time) {
 				replies = c.room()
 			}
 			replies = c.session.Feed(replies, c.queue[0].data) // a node that is gone gets nothing
+			c.again(c.queue[0].data)
 		}
 		c.shift(&c.queue)
 	}
@@ -411,7 +419,7 @@ func (c *conn) Close() error {
 	defer l.mu.Unlock()
 	c.done = true
 	c.wake()
-	if len(c.queue) == 0 {
+	if len(c.queue)+len(c.twice) == 0 {
 		c.leave()
 	}
 	return nil

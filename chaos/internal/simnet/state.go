@@ -19,6 +19,8 @@ type State struct {
 	Jitter time.Duration // the most that a message is late by besides
 	Uneven time.Duration // what every other message is late by besides
 	Mute   bool          // loses what nobody asked for
+	Twice  bool          // delivers a second time, see Copies
+	Later  time.Duration // how much later
 }
 
 // Late is how late a message is whose share of the jitter is spread, from 0 up to
