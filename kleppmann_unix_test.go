@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -41,12 +42,16 @@ func TestAHolderOfItsOwn(t *testing.T) {
 		t.Skip("other tests run it, as a process that they can stop")
 	}
 	addrs := strings.Split(os.Getenv(holderAddresses), ",")
-	l := lockerWith(t, defaultClients(t, addrs...), shortLease()...)
-	naive := defaultClients(t, addrs...)
-	for _, c := range naive {
-		must(t, c.Ping(t.Context()).Err())
+	clients := defaultClients(t, addrs...)
+	l := lockerWith(t, clients, shortLease()...)
+	naive := unhurriedClients(t, addrs...)
+	for _, c := range slices.Concat(naive, clients) {
+		connect(t, c)
 	}
-	warm(t, l)
+	grantedByAll(t, l, naive)
+	for _, c := range clients {
+		pollUntil(t, shortTTL, "no connection is in use", func() bool { s := c.PoolStats(); return s.IdleConns == s.TotalConns })
+	}
 	fmt.Println("> ready")
 	var lock *redlock.Lock
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -63,6 +68,46 @@ func TestAHolderOfItsOwn(t *testing.T) {
 			fmt.Printf("> %v %v\n", <-counted, err == nil)
 		}
 	}
+}
+
+// connect opens two connections. With those, a call that waits for its reply has the
+// next one dial nothing: behind a proxy that holds replies, a dial does not end.
+func connect(t *testing.T, c redis.UniversalClient) {
+	t.Helper()
+	for range 2 {
+		conn := c.(*redis.Client).Conn() //nolint:forcetypeassert // all are
+		must(t, conn.Ping(t.Context()).Err())
+		defer func() { must(t, conn.Close()) }()
+	}
+}
+
+// unhurriedClients wait for a reply for longer than the process may be stopped.
+func unhurriedClients(t *testing.T, addrs ...string) []redis.UniversalClient {
+	t.Helper()
+	clients := make([]redis.UniversalClient, len(addrs))
+	for i, addr := range addrs {
+		c := redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: time.Minute, MaxRetries: -1})
+		t.Cleanup(func() { _ = c.Close() })
+		clients[i] = c
+	}
+	return clients
+}
+
+// grantedByAll returns when all nodes, not only a quorum, have granted one lock.
+func grantedByAll(t *testing.T, l *redlock.Locker, nodes []redis.UniversalClient) {
+	t.Helper()
+	pollUntil(t, 10*time.Second, "all nodes vote", func() bool {
+		lock := mustAcquire(t, l, "warm", redlock.WithFixedLease())
+		for _, c := range nodes {
+			for c.Exists(t.Context(), "warm").Val() == 0 {
+				if lock.Err() != nil {
+					return false
+				}
+			}
+		}
+		mustRelease(t, lock)
+		return true
+	})
 }
 
 // countGrants is Redlock without its third step: it asks all nodes, counts, and
