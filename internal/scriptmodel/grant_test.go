@@ -308,8 +308,8 @@ type counts struct{ pushed, unheard, own, together, beside int }
 
 // difference is how the node and the model differ after random calls: in replies, messages,
 // or what is stored; nothing: they do not.
-func (g *granting) difference(sequences int, step func(*granting, *rand.Rand) (string, []any, []any)) (found string, n counts) {
-	for seed := range uint64(sequences) {
+func (g *granting) difference(from uint64, sequences int, step func(*granting, *rand.Rand) (string, []any, []any)) (found string, n counts) {
+	for seed := from; seed < from+uint64(sequences); seed++ {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		g.install(ours, 0)
 		g.node = scriptmodel.Sharing{Granting: scriptmodel.Granting{Waiting: scriptmodel.Waiting{Node: g.model, Deaf: 1 << (scriptmodel.Waiters - 1)}}}
@@ -349,7 +349,7 @@ func (g *granting) difference(sequences int, step func(*granting, *rand.Rand) (s
 // compareGranting compares them where nobody shares.
 func compareGranting(t *testing.T, addr string, sequences int) {
 	t.Helper()
-	found, n := newGranting(t, addr).difference(sequences, (*granting).step)
+	found, n := newGranting(t, addr).difference(0, sequences, (*granting).step)
 	if found != "" {
 		t.Fatal(found)
 	}
