@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,44 +19,12 @@ import (
 // The pages for users, whose code and commands are run: here, over real servers in
 // readme_test.go and of cmd/redlock, and in cheatsheet_test.go.
 
-// runOverServers are the beginnings of the Go blocks that readme_test.go runs.
+// runOverServers are the beginnings of the Go blocks that readme_test.go runs over real
+// servers.
 var runOverServers = map[string]string{
 	"README.md":               "package main",
 	"docs/WHICH.md":           "locker, err := redlock.Open(",
 	"docs/GETTING-STARTED.md": "locker, err := redlock.Open(",
-}
-
-// A program of a page can be pasted into a main.go, and is run as an example here. A
-// part of one is lines of an example.
-func TestTheGoCodeOfThePagesIsOfExamples(t *testing.T) {
-	var programs []string
-	for _, name := range glob(t, "example*_test.go") {
-		text := strings.Replace(read(t, name), "package redlock_test", "package main", 1)
-		text = regexp.MustCompile(`func Example\w*\(\)`).ReplaceAllString(text, "func main()")
-		programs = append(programs, regexp.MustCompile(`(?m)^\t// Output:.*\n(\t//.*\n)*`).ReplaceAllString(text, ""))
-	}
-	seen, elsewhere := 0, maps.Clone(runOverServers)
-	for _, page := range []string{"README.md", "docs/API.md", "docs/CHEATSHEET.md", "docs/FAQ.md", "docs/GETTING-STARTED.md", "docs/HOW.md", "docs/WHICH.md"} {
-		for _, block := range blocks(t, page, "go") {
-			seen++
-			if begin := elsewhere[page]; begin != "" && strings.HasPrefix(block, begin) {
-				delete(elsewhere, page)
-				continue
-			}
-			found := slices.ContainsFunc(programs, func(program string) bool {
-				if strings.HasPrefix(block, "package main") {
-					return program == block
-				}
-				return strings.Contains(unindented(program), unindented(block))
-			})
-			if !found {
-				t.Errorf("%s has code that is not of one of the example files:\n%s", page, block)
-			}
-		}
-	}
-	if len(elsewhere) > 0 || seen < 6 {
-		t.Errorf("got %d blocks, and none of %q; the search for them is broken", seen, elsewhere)
-	}
 }
 
 // blocks are the fenced blocks of a page in this language.

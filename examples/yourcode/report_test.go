@@ -43,7 +43,7 @@ func plans(seed uint64) []chaos.Plan {
 	return []chaos.Plan{chaos.NewPlan(seed, time.Minute, pauses), chaos.NewPlan(seed, time.Minute, links)}
 }
 
-func TestTheWorkerKeepsTheRules(t *testing.T) {
+func TestTheWorkerBearsEveryPlan(t *testing.T) {
 	for seed := range uint64(3) {
 		for _, plan := range plans(seed) {
 			var store *Store
@@ -56,14 +56,7 @@ func TestTheWorkerKeepsTheRules(t *testing.T) {
 	}
 }
 
-// The same plans convict the worker that writes past its guard.
-func TestTheForgetfulWorkerIsConvicted(t *testing.T) {
-	var store *Store
-	chaos.Test(t, plans(0)[0], underFaults(&store, func(w Worker) reporter { return &forgetful{w} }),
-		chaos.WithSetup(func() { store = &Store{} }), chaos.WithConviction(chaos.StaleWrite))
-}
-
-// And the one that does not heed the loss of its lock: two are at work at once.
+// The worker that does not heed the loss of its lock is convicted: two are at work at once.
 func TestTheUnheedingWorkerIsConvicted(t *testing.T) {
 	var store *Store
 	chaos.Test(t, plans(0)[1], underFaults(&store, func(w Worker) reporter { return &unheeding{w} }),

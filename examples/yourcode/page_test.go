@@ -1,0 +1,55 @@
+package yourcode
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// What docs/YOUR-CODE.md shows, word for word.
+
+func TestTheWorkerKeepsTheRules(t *testing.T) {
+	plan := chaos.NewPlan(1, time.Minute, chaos.Mix{
+		Clients: 3, Kinds: []chaos.Break{chaos.Pause}, Every: 2 * time.Second, Longest: 9 * time.Second,
+	})
+	var store *Store
+	chaos.Test(t, plan, func(ctx context.Context, c *chaos.Client) error {
+		locker, err := c.Locker() // over connections that the faults are between
+		if err != nil {
+			return err
+		}
+		worker := Worker{Store: store, Step: c.Step}
+		for ctx.Err() == nil {
+			lock, err := locker.Acquire(ctx, "report")
+			if err != nil {
+				return err
+			}
+			at := c.Enter(lock) // from here on nobody else may be at work
+			worker.Wrote = at.Wrote
+			_ = worker.Report(ctx, lock) // the code under test
+			at.Leave()
+			_ = lock.Release(ctx) // unconfirmed: it lapses
+		}
+		return nil
+	}, chaos.WithSetup(func() { store = &Store{} }))
+}
+
+func TestAWorkerThatIsBrokenIsConvicted(t *testing.T) {
+	var store *Store
+	setup := func() { store = &Store{} }
+	broken := underFaults(&store, func(w Worker) reporter { return &forgetful{w} })
+	plan := plans(0)[0]
+	chaos.Test(t, plan, broken, chaos.WithSetup(setup), chaos.WithConviction(chaos.StaleWrite))
+}
+
+func TestAnotherLockIsPlayedAndJudged(t *testing.T) {
+	plan := amnesia(1)
+	kit := plan.Redlock("redlock")
+	chaos.Explore(t, plan, kit)                                    // fails the test if a rule was broken
+	verdict := plan.Judge().Judge(chaos.PlayVirtual(t, plan, kit)) // or look at it yourself
+	if len(verdict.Violations) > 0 || verdict.Rounds == 0 {
+		t.Errorf("got %v", verdict)
+	}
+}
