@@ -52,10 +52,13 @@ func TestTheCommandsOfThePagesExist(t *testing.T) {
 	if want := []string{"go run ./examples/quickstart", "go test ./..."}; len(commands) < 2 || !slices.Equal(commands[:2], want) {
 		t.Fatalf("got commands %q; want them to begin with %q", commands, want)
 	}
-	for _, page := range []string{"README.md", "docs/PERFORMANCE.md"} {
-		for _, inline := range regexp.MustCompile("`((?:make [a-z-]+|go run \\./[^`]*|go test \\./[^`]*))`").FindAllStringSubmatch(read(t, page), -1) {
+	for _, page := range pages(t) {
+		for _, inline := range regexp.MustCompile("`((?:[A-Z_]+=[^` ]+ )*(?:make|go run|go test|docker compose) [^`]*)`").FindAllStringSubmatch(read(t, page), -1) {
 			commands = append(commands, inline[1])
 		}
+	}
+	for _, block := range blocks(t, "CONTRIBUTING.md", "sh") {
+		commands = append(commands, strings.Split(strings.TrimSpace(block), "\n")...)
 	}
 	for _, c := range commands {
 		if err := exists(t, c); err != nil {
@@ -75,6 +78,9 @@ func exists(t *testing.T, command string) error {
 	}
 	switch {
 	case len(words) == 3 && slices.Equal(words[:2], []string{"go", "run"}):
+		if words[2] == "." {
+			return nil // of a directory that the sentence names
+		}
 		_, err := os.Stat(filepath.Join(words[2], "main.go"))
 		return err
 	case len(words) > 3 && slices.Equal(words[:4], []string{"go", "run", "./cmd/redlock", "lab"}):
@@ -94,11 +100,13 @@ func exists(t *testing.T, command string) error {
 		return fmt.Errorf("redlock has no command %s", words[3])
 	case len(words) == 2 && words[0] == "export":
 		return nil
-	case slices.Equal(words, []string{"go", "test", "./..."}):
-		return nil
-	case len(words) == 2 && words[0] == "make":
-		if !regexp.MustCompile(`(?m)^` + words[1] + `:`).MatchString(read(t, "Makefile")) {
-			return fmt.Errorf("Makefile has no target %s", words[1])
+	case len(words) > 2 && slices.Equal(words[:2], []string{"go", "test"}):
+		return tested(t, words[2:])
+	case len(words) > 1 && words[0] == "make":
+		for _, target := range words[1:] {
+			if !strings.Contains(target, "=") && !regexp.MustCompile(`(?m)^`+target+`:`).MatchString(read(t, "Makefile")) {
+				return fmt.Errorf("Makefile has no target %s", target)
+			}
 		}
 		return nil
 	case len(words) > 2 && slices.Equal(words[:2], []string{"docker", "compose"}):
@@ -107,6 +115,31 @@ func exists(t *testing.T, command string) error {
 	default:
 		return errors.New("this test does not know how to check it")
 	}
+}
+
+// tested tells what a `go test` of a page lacks: its package, or the test that it names.
+func tested(t *testing.T, args []string) error {
+	t.Helper()
+	dir, of := "*", args[len(args)-1]
+	if strings.HasPrefix(of, "./") && of != "./..." && of != "./the/package" {
+		dir = of
+		if len(glob(t, dir+"/*_test.go")) == 0 {
+			return fmt.Errorf("%s has no tests", dir)
+		}
+	}
+	i := slices.Index(args, "-run")
+	if i < 0 {
+		return nil
+	}
+	name := strings.Trim(args[i+1], "'^$")
+	for _, pattern := range []string{dir, "*/*", "*/*/*"} {
+		for _, file := range glob(t, pattern+"/*_test.go") {
+			if strings.Contains(read(t, file), "func "+name) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("there is no test %s", name)
 }
 
 // The table says where an option goes; its type decides.

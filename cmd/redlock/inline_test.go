@@ -1,0 +1,96 @@
+//go:build unix
+
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// namedOnly are commands that the pages' sentences name without what they are for: they
+// would be wrong usage.
+var namedOnly = []string{
+	"exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold", "hold --revocable",
+	"lead", "lead --revocable", "nodes lower", "observe", "release --force", "revoke", "status",
+}
+
+// A command that a sentence of a page names is there, with the flags that it is named
+// with, and what is given whole runs: over three masters, one after another.
+func TestEveryCommandOfThePagesSentencesIsThere(t *testing.T) {
+	t.Parallel()
+	_, nodes := blanks(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	must(t, open(t, nodes).Cluster().Admit(t.Context()))
+	addr, _, _ := strings.Cut(strings.TrimPrefix(nodes, "redis://"), ",")
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "report"), []byte("#!/bin/sh\necho reported\n"), 0o700))
+	ran, named := 0, slices.Clone(namedOnly)
+	for _, text := range inlineCommands(t) {
+		haveFlags(t, text)
+		if i := slices.Index(named, text); i >= 0 {
+			named = slices.Delete(named, i, i+1)
+			run(t, nodes, strings.Fields(text)...).want(t, 64)
+			continue
+		}
+		ran++
+		line := strings.NewReplacer("COMMAND", "exec", "KEY", "orders/42", "ADDR", addr).Replace(text)
+		if strings.HasPrefix(line, "bench") {
+			line += " --duration 100ms"
+		}
+		p := start(t, shellLine(t, dir, nodes, line))
+		if strings.HasPrefix(line, "observe") {
+			eventually(t, text, func() bool { return strings.HasSuffix(p.stdout(), "\n") })
+			p.signal(t, sigTERM)
+		}
+		if r := p.wait(t); r.code != 0 {
+			t.Errorf("redlock %s: got exit status %d; want 0\n%s%s", line, r.code, r.out, r.errs)
+		}
+	}
+	if ran < 12 || len(named) > 0 {
+		t.Errorf("got %d commands that run, and none of %q; the search for them is broken", ran, named)
+	}
+}
+
+// inlineCommands are the commands of the pages' sentences, each once, without those of the
+// cheat sheet, which has a test of its own.
+func inlineCommands(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("../../docs/*.md")
+	must(t, err)
+	var found []string
+	for _, name := range append(names, "../../README.md") {
+		if filepath.Base(name) == "CHEATSHEET.md" {
+			continue
+		}
+		page, err := os.ReadFile(name)
+		must(t, err)
+		text := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(page), "")
+		for _, m := range regexp.MustCompile("`(?:redlock|go run ./cmd/redlock) ([a-z][^`]*)`").FindAllStringSubmatch(text, -1) {
+			found = append(found, m[1])
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// haveFlags checks that a command's help has the flags that it is given.
+func haveFlags(t *testing.T, text string) {
+	t.Helper()
+	text, _, _ = strings.Cut(strings.TrimPrefix(text, "help "), " -- ")
+	if text == "COMMAND" {
+		return
+	}
+	name := regexp.MustCompile(`^(nodes (?:join|admit|retire|lower)|lab (?:render|explore)|[a-z]+)`).FindString(text)
+	help := run(t, "", append([]string{"help"}, strings.Fields(name)...)...)
+	help.want(t, 0)
+	for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(text, -1) {
+		if !regexp.MustCompile(`(?m)` + flag + `\b`).MatchString(help.out) {
+			t.Errorf("redlock %s: help %s has no %s", text, name, flag)
+		}
+	}
+}
