@@ -172,7 +172,7 @@ func TestTheMapNamesEveryFileOfThePackage(t *testing.T) {
 // stale without the other.
 func TestTheMapSaysOfAPackageWhatThePackageSays(t *testing.T) {
 	said := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([\\w/]+)` \\| (.*) \\|$").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([\\w/-]+)` \\| (.*) \\|$").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1) {
 		said[m[1]] = m[2]
 	}
 	for dir, want := range synopses(t) {
@@ -216,7 +216,7 @@ func synopses(t *testing.T) map[string]string {
 
 // nameless matches what a line of the map is without: a package's name at the
 // beginning, the full stop, and the brackets of links.
-var nameless = regexp.MustCompile(`^((Package|Command) )?\w+ |\.$|[\[\]]`)
+var nameless = regexp.MustCompile(`^((Package|Command) )?[\w-]+ |\.$|[\[\]]`)
 
 // What a document calls a test must be one: the name of a claim is its proof.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package contenders
 
 import (
 	"math/big"

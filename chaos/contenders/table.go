@@ -1,4 +1,4 @@
-package main
+package contenders
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // table is a run as Markdown: what each contender is, and what it showed.
 func table(results []*result, scenarios []scenario, day time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "One run of `go run .` in chaos/contenders on %s, %s, %d cores; the lease is %s.\n\n",
+	fmt.Fprintf(&b, "One run of `redlock-compare` on %s, %s, %d cores; the lease is %s.\n\n",
 		day.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), short(lease))
 	b.WriteString("| contender | servers | versions | number that can fence | who tells of a loss | memory | start |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range results {

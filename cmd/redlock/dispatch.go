@@ -28,7 +28,7 @@ func commands() []command {
 		execCommand(), leadCommand(), holdCommand(), statusCommand(), observeCommand(),
 		nodesCommand(), joinCommand(), admitCommand(), retireCommand(), lowerCommand(),
 		doctorCommand(), revokeCommand(), releaseCommand(), benchCommand(),
-		labCommand(), renderCommand(), exploreCommand(), versionCommand(),
+		labCommand(), renderCommand(), exploreCommand(), compareCommand(), versionCommand(),
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package contenders
 
 import (
 	"context"
@@ -16,20 +16,23 @@ import (
 	"time"
 )
 
-func main() {
+// Main is the command redlock-compare, or a holder that it has started as a process of
+// its own. It returns the exit status.
+func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if text := os.Getenv(holderEnv); text != "" {
 		if err := playHolder(ctx, text, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "contenders: a holder:", err)
-			os.Exit(1)
+			fmt.Fprintln(os.Stderr, "redlock-compare: a holder:", err)
+			return 1
 		}
-		return
+		return 0
 	}
 	if err := compare(ctx, os.Args[1:], os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "contenders:", err)
-		os.Exit(1)
+		fmt.Fprintln(os.Stderr, "redlock-compare:", err)
+		return 1
 	}
+	return 0
 }
 
 // options are the command's flags.
@@ -43,7 +46,7 @@ type options struct {
 // traces.
 func compare(ctx context.Context, args []string, log io.Writer) error {
 	var o options
-	flags := flag.NewFlagSet("contenders", flag.ContinueOnError)
+	flags := flag.NewFlagSet("redlock-compare", flag.ContinueOnError)
 	flags.SetOutput(log)
 	flags.StringVar(&o.contenders, "contenders", "", "play only these, by name, with commas between (default: all)")
 	flags.StringVar(&o.scenarios, "scenarios", "", "play only these (default: all)")

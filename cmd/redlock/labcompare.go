@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// comparer is the program that lab compare runs. It has a module of its own, so that
+// the clients of other systems are no requirements of this one.
+const comparer = "redlock-compare"
+
+// comparerFrom is how to get it.
+const comparerFrom = "cd chaos/contenders && go install ./redlock-compare"
+
+// comparerEnds is how long it has after a signal to end what it has started.
+const comparerEnds = 15 * time.Second
+
+func compareCommand() command {
+	return command{
+		name: "lab compare", synopsis: "[flags] [--] [ARG...]", summary: "play the same failures to the locks of other systems",
+		about: `Plays failures to redlock and to the locks of etcd, ZooKeeper, PostgreSQL, MariaDB, memcached
+and other clients of Redis, on servers that it starts and kills itself, and writes one table
+and one page of pictures. What is not installed here is not played, and the table says so. A
+run takes ten to twenty minutes.
+
+It runs the program redlock-compare of PATH, with ARGs: redlock lab compare -- -h shows which
+there are. The program has a module of its own. In a clone of this repository:
+
+  ` + comparerFrom + `
+  redlock lab compare -- -contenders redlock,etcd -scenarios pause
+
+Exit status: that of redlock-compare, 1 if redlock broke what it promises; 127 if it is not
+in PATH.`,
+		define: func(fs *flag.FlagSet) action {
+			out := fs.String("out", "comparison", "the `DIR` for table.md, page.html and traces.jsonl")
+			return func(ctx context.Context, a *app, args []string) error {
+				return a.compare(ctx, *out, args)
+			}
+		},
+	}
+}
+
+// compare runs the program with this one's standard streams.
+func (a *app) compare(ctx context.Context, out string, args []string) error {
+	path, err := exec.LookPath(comparer)
+	if err != nil {
+		return &statusError{exitNotFound, fmt.Errorf("lab compare: no %s in PATH; in a clone of redlock's repository: %s", comparer, comparerFrom)}
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	cmd := exec.CommandContext(ctx, path, append([]string{"-out", out}, args...)...) //nolint:gosec // the user's own, by its name
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = comparerEnds
+	err = cmd.Run()
+	var ended *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &ended) && ended.Exited():
+		return quietly(ended.ExitCode()) // it has said why
+	case err != nil:
+		return &statusError{exitCannotRun, fmt.Errorf("lab compare: %s: %w", path, err)}
+	}
+	return nil
+}
