@@ -34,7 +34,7 @@ const (
 type Mix struct {
 	// Kinds: by default all but an operator's DEL, which no lock survives on a node
 	// that its quorum needs; a clock that steps, which the watch sees only at its
-	// next sample; and another node list, of which a Locker over clients that it did
+	// next sample, see [Swarm]; a delivery twice, which Swarm draws, too; and another node list, of which a Locker over clients that it did
 	// not make learns when it next verifies the node. What is evicted is the node's
 	// record: that of a lock would be the same as a DEL.
 	Kinds []Break
@@ -62,7 +62,8 @@ func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
 
 // borne are the faults that redlock promises to bear. A clock that steps is not
 // among them: what a node gives away between the step and the next sample of its
-// clock, a stated limit of the watch, random plans find within minutes. Nor is
+// clock, a stated limit of the watch, random plans find within minutes: [Swarm] draws
+// those steps that are borne. Nor is
 // another node list: of a Locker by New an address may lead to a node that it has
 // already, while it counts that one as down, and then both vote.
 func borne() []Break {

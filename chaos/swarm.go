@@ -60,16 +60,66 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	return p
 }
 
-// besides draws faults of further kinds, each of which one plan in four has beside those
-// that it has.
+// besides draws faults of further kinds, beside those that the plan has: one plan in four has
+// deliveries twice, and every other one has steps of a clock, where there is a time for them.
 func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
-	for _, k := range []Break{Twice} {
-		every := between(random, swarmOften, swarmSeldom)
-		if has := random.IntN(4) == 0; has && p.validate() == nil {
-			p.faults(random, Mix{Kinds: []Break{k}, Every: every, Longest: longest})
-		}
+	if p.validate() != nil {
+		return // to play it says why
+	}
+	mix := func(k Break) Mix {
+		return Mix{Kinds: []Break{k}, Every: between(random, swarmOften, swarmSeldom), Longest: longest}
+	}
+	if m := mix(Twice); random.IntN(4) == 0 {
+		p.faults(random, m)
+	}
+	if m := mix(Step); random.IntN(2) == 0 {
+		p.steps(random, m)
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// steps draws steps of one node's clock, as far as that is borne: see docs/SAFETY.md. All
+// clients have seen that clock before, so that they tell it from the drift; and nothing else
+// befalls the node meanwhile, because a step also ends what protects from commands that
+// come late.
+func (p *Plan) steps(random *rand.Rand, mix Mix) {
+	if p.Reopens > 0 {
+		return // a library that was just opened has not seen it
+	}
+	others, node, free := slices.Clone(p.Faults), random.IntN(p.Nodes), clientsBegin+watched
+	for at := clientsBegin + spread(random, 2*mix.Every); at < p.For; at += spread(random, 2*mix.Every) {
+		f := p.draw(random, mix, at)
+		f.Node, f.Delay = node, planStep/4+spread(random, planStep*3/4)
+		if random.IntN(2) == 0 {
+			f.Delay = -f.Delay
+		}
+		if at >= free && !slices.ContainsFunc(others, func(o Fault) bool { return p.disturbs(o, f) }) {
+			p.Faults, free = append(p.Faults, f), at+f.For+watched
+			p.corner(random, f)
+		}
+	}
+}
+
+// corner cuts a client off from as many other nodes as a quorum can spare, from up to a lease
+// before the step of a node's clock on: what it gets then rests on that node, too.
+func (p *Plan) corner(random *rand.Rand, step Fault) {
+	client, before := clientName(random.IntN(p.Clients)), min(spread(random, p.Lease), step.At-clientsBegin)
+	for i := range (p.Nodes - 1) / 2 {
+		p.Faults = append(p.Faults, Fault{Kind: Cut, At: step.At - before, For: before + step.For, Node: (step.Node + 1 + i) % p.Nodes, Client: client})
+	}
+}
+
+// watched is by when all clients have seen a node's clock again.
+const watched = time.Second
+
+// disturbs tells whether another fault is so near to the step of a node's clock that the two
+// may have an effect together.
+func (p *Plan) disturbs(o, step Fault) bool {
+	if o.Kind == Drift || o.Kind.ofClient() && o.Kind != Suspend && o.Where != AtReplies {
+		return false
+	}
+	same := o.Node == step.Node || o.Node == Everything || o.Kind.ofClient() || o.Kind == OtherList
+	return same && o.At < step.At+step.For+p.MaxTTL && step.At < o.At+o.For+o.Delay+p.MaxTTL
 }
 
 // wait draws whether clients wait in line, with how many goroutines each, and whether
