@@ -16,8 +16,34 @@ if rec[1] ~= ARGV[1] then
   for i = 1, n do rec[i] = 0 end
   return {unpack(rec, 1, n)}
 end
+local base, hints = tonumber(rec[2] or 0), 1 + 3 * n
 KEYS[2 * n + 2] = 'redlock:waiting'
 local there = call('EXISTS', unpack(KEYS, 2))
+if there == 0 then
+  local counted, counters, out, plain = {}, {}, {}, true
+  for i = 1, n do
+    local key, stripe, hint = KEYS[1 + i], ARGV[1 + i], ARGV[hints + i]
+    local c, least = tonumber(rec[2 + i] or 0), tonumber(hint)
+    if c < base then c = base end
+    if counted[key] or counted[stripe] or c >= 9007199254740990 or least >= 9007199254740991 then
+      plain = false
+      break
+    end
+    if c < least then
+      c = least
+    else
+      c = c + 1
+      hint = c
+    end
+    counted[key], counted[stripe] = true, true
+    counters[2 * i - 1], counters[2 * i], out[i] = stripe, hint, c
+  end
+  if plain then
+    call('HSET', KEYS[1], unpack(counters))
+    for i = 1, n do call('SET', KEYS[1 + i], ARGV[1 + n + i], 'PX', ARGV[1 + 2 * n + i]) end
+    return out
+  end
+end
 local val, waiting, sharing, shared
 local function kept(line)
   local head = call('ZRANGE', line, '0', '0')[1]
@@ -39,7 +65,6 @@ if there > 0 then
     shared[i] = not val[i] and redis.pcall('ZRANGE', KEYS[1 + i], '0', '0')[1] == 'redlock:shared'
   end
 end
-local base, hints = tonumber(rec[2] or 0), 1 + 3 * n
 local last, mine, counters, won, wanted = {}, {}, {}, {}, 0
 for i = 1, n do
   local stripe, hint = ARGV[1 + i], ARGV[hints + i]

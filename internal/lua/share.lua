@@ -34,16 +34,49 @@
 -- goes where no living exclusive stands at its position or before; without a position,
 -- where none waits. Who is granted keeps its entry, until release_shared takes it.
 -- Who has the name already keeps it for the lease from now on, at least.
+-- Nearly always every name is free and nobody waits: one EXISTS says so. Then nothing else
+-- is looked at, and one HSET records every counter before the first set is there. The
+-- same name twice, or two on one counter, go the long way, one after another.
 local call, pcall, n = redis.call, redis.pcall, (#KEYS - 1) / 2
-local id, out, last, alive = ARGV[2], {}, {}, false
+local out = {}
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 4, n + 3))
 if rec[1] ~= ARGV[1] then
   for i = 1, 2 * n do out[i] = 0 end
   return out
 end
-local time = call('TIME')
-local now, base = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000), tonumber(rec[2] or 0)
-local waiting = call('EXISTS', 'redlock:waiting') == 1
+local time, base = call('TIME'), tonumber(rec[2] or 0)
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+KEYS[2 * n + 2] = 'redlock:waiting'
+if call('EXISTS', unpack(KEYS, 2)) == 0 then
+  local counted, counters, plain, numbers = {}, {}, true, {}
+  for i = 1, n do
+    local key, stripe, c = KEYS[1 + i], ARGV[3 + i], tonumber(rec[2 + i] or 0)
+    if c < base then c = base end
+    if counted[stripe] or counted[key] or c >= 9007199254740990 then
+      plain = false
+      break
+    end
+    local number = string.format('%.0f', c + 1)
+    counted[stripe], counted[key] = true, true
+    counters[2 * i - 1], counters[2 * i], numbers[i] = stripe, number, '-' .. number
+    out[i], out[n + i] = c + 1, 0
+  end
+  if plain then
+    call('HSET', KEYS[1], unpack(counters))
+    for i = 1, n do
+      local key, ends = KEYS[1 + i], string.format('%.0f', now + tonumber(ARGV[3 + 2 * n + i]))
+      call('ZADD', key, numbers[i], 'redlock:shared', ends, ARGV[3 + n + i])
+      local ended = pcall('PEXPIREAT', key, ends)
+      if type(ended) == 'table' then
+        call('DEL', key)
+        return ended
+      end
+    end
+    return out
+  end
+end
+local id, last, alive, val = ARGV[2], {}, false, call('MGET', unpack(KEYS, 2))
+local waiting = val[2 * n + 1]
 
 local function whole(number) return string.format('%.0f', number) end
 
@@ -53,17 +86,17 @@ local function taken(key)
   return left < 0 and -9 or -10 - left
 end
 
--- shares tells whether anybody shares the name still, and removes who has ended.
-local function shares(key)
-  while true do
+-- shares tells whether anybody shares the name still, and removes who has ended: who is
+-- the first of those, and until when.
+local function shares(key, who, ends)
+  while who do
+    if tonumber(ends) >= now then return true end
+    call('ZREM', key, who)
     local pair = call('ZRANGE', key, '1', '1', 'WITHSCORES')
-    if not pair[1] then
-      call('DEL', key)
-      return false
-    end
-    if tonumber(pair[2]) >= now then return true end
-    call('ZREM', key, pair[1])
+    who, ends = pair[1], pair[2]
   end
+  call('DEL', key)
+  return false
 end
 
 -- alone is the place of the first living process that waits to be alone.
@@ -110,15 +143,15 @@ for i = 1, n do
   local position, ends = tonumber(ARGV[3 + 3 * n + i]), now + tonumber(ARGV[3 + 2 * n + i])
   local line = 'redlock:sharers:' .. key
   local c = last[stripe] or math.max(base, tonumber(rec[2 + i] or 0))
-  local val = call('MGET', key, KEYS[1 + n + i])
+  local holder, dead = val[i], val[n + i]
   local more, reply, number, before = 0, nil, nil, nil
-  if val[1] then
+  if holder then
     reply = taken(key)
-    if string.sub(val[1], -13, -13) ~= '-' or string.sub(val[1], -18, -18) ~= '-' then more = 2 end
+    if string.sub(holder, -13, -13) ~= '-' or string.sub(holder, -18, -18) ~= '-' then more = 2 end
   else
-    local mark = pcall('ZRANGE', key, '0', '0', 'WITHSCORES')
+    local mark = pcall('ZRANGE', key, '0', '1', 'WITHSCORES')
     if mark[1] == 'redlock:shared' then
-      number = shares(key) and -tonumber(mark[2])
+      number = shares(key, mark[3], mark[4]) and -tonumber(mark[2])
     elseif mark[1] or mark.err then
       reply, more = taken(key), 2
     end
@@ -127,7 +160,7 @@ for i = 1, n do
   if mine then
     lengthen(key, owner, math.max(tonumber(mine), ends))
     reply = number
-  elseif not reply and val[2] then
+  elseif not reply and dead then
     reply = -1
   elseif not reply and position >= 0 then
     before = alone(key)
@@ -151,7 +184,7 @@ for i = 1, n do
     reply = c
   end
   if reply <= -3 and position > 0 then
-    if not val[2] then
+    if not dead then
       record(line, ARGV[3 + 3 * n + i])
       before = alone(key)
       if not (before and before <= position) and first(line) then more = more + 1 end
