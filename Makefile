@@ -23,8 +23,8 @@ race: ## the tests of every module under the race detector, none from the cache
 	$(call each,go test -race -count=1 ./...)
 
 .PHONY: search
-search: ## the long model searches, of which `go test` runs a cut (about a quarter of an hour on two cores)
-	REDLOCK_SEARCH=full go test -run Search -count=1 -timeout 60m -v ./...
+search: ## the long model searches and what else `go test` runs a cut of (about a quarter of an hour on two cores)
+	REDLOCK_SEARCH=full go test -run "$$(.ci/searches)" -count=1 -timeout 60m -v ./...
 
 .PHONY: chaos
 chaos: ## all scenarios of package chaos on server processes, of which `go test` plays a few; CHAOS_COUNT=10: ten times

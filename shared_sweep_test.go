@@ -90,12 +90,11 @@ func (d *departure) bystander(l *redlock.Locker) {
 	}()
 }
 
-// Without REDLOCK_SEARCH=full it is a cut: replies lost on two nodes, at every fourth command.
+// Without REDLOCK_SEARCH=full it is a cut: replies lost on two nodes, at every eighth command.
 func TestSearchDeparturesOfThoseWhoShare(t *testing.T) {
 	t.Parallel()
-	fates, step := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}, 4
+	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
 	if search.Whole() {
-		step = 1
 		fates = maps.Clone(sweptFates)
 		fates["pass"] = redlocktest.Pass()
 	}
@@ -105,7 +104,7 @@ func TestSearchDeparturesOfThoseWhoShare(t *testing.T) {
 				if !search.Whole() && len(faulty) != 2 {
 					continue
 				}
-				for k := 1; ; k += step {
+				for k := 1; ; k += search.Of(8, 1) {
 					if k > 60 {
 						t.Fatalf("%s, %v %s: still commands at the 60th; want an end", how, faulty, fate)
 					}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/search"
 )
 
 // command is the path of the program, built from these files.
@@ -82,6 +83,7 @@ func checkStory(t *testing.T, out string, steps []string) {
 }
 
 func TestTheLockOutlivesTwoOfFiveMasters(t *testing.T) {
+	t.Parallel()
 	out, errs, code := start(t, "")
 	if code != 0 || errs != "" {
 		t.Fatalf("got exit status %d and %q; want 0 and silence\n%s", code, errs, out)
@@ -93,6 +95,7 @@ func TestTheLockOutlivesTwoOfFiveMasters(t *testing.T) {
 }
 
 func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
+	t.Parallel()
 	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
 	addrs := make([]string, len(servers))
 	for i, s := range servers {
@@ -122,8 +125,12 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 }
 
 // The second quick start of docs/GETTING-STARTED.md: masters that nobody has used yet. Three at the
-// same time, because each meets the workers' looks at another moment.
+// same time, because each meets the workers' looks at another moment. It takes the half
+// minute that is waited there, which every day's tests leave to REDLOCK_SEARCH=full.
 func TestNewMastersAreWaitedFor(t *testing.T) {
+	if !search.Whole() {
+		t.Skip("it waits for half a minute: REDLOCK_SEARCH=full has it run")
+	}
 	t.Parallel()
 	for run := range 3 {
 		t.Run(strconv.Itoa(run), func(t *testing.T) {
@@ -146,6 +153,7 @@ func TestNewMastersAreWaitedFor(t *testing.T) {
 }
 
 func TestItFailsWithoutAQuorum(t *testing.T) {
+	t.Parallel()
 	out, errs, code := start(t, "redis://me:hunter2@127.0.0.1:1,127.0.0.1:2")
 	if code != 1 || !strings.Contains(errs, "no quorum") {
 		t.Errorf("got exit status %d and %q; want 1 and the reason\n%s", code, errs, out)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/search"
 )
 
 // exploreVariable names the environment variable that asks for the whole
@@ -33,21 +34,39 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// rare shows in fewer than every second play of a plan: every day's tests leave these
+// ways to REDLOCK_SEARCH=full.
+var rare = []string{
+	"a lost pass is forgotten", "last sharer wakes nobody", "newcomer ignores the line of slots", "no rollback of a grant",
+	"releases are sent once", "sharer passes over its tombstone", "ticket of one node",
+}
+
 // The quick form begins, for each way, with the plan in which it is known to
-// show, and plays that to the sound protocol as well.
+// show. With REDLOCK_SEARCH=full that is played to the sound protocol as well.
 func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it builds the root package once more")
 	}
 	binary := mustBuild(t)
+	for _, name := range rare {
+		if _, ok := wayNamed(name); !ok {
+			t.Errorf("no way is named %q", name)
+		}
+	}
 	for _, w := range ways {
+		if !search.Whole() && slices.Contains(rare, w.name) {
+			continue
+		}
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			f := explore(t, binary, w.name, order{Seed: w.seed, Step: 1, Plans: 1 << 20, AtMost: findWithin, Kinds: w.kinds, Load: w.load, Scenario: w.scenario})
 			t.Logf("found by plan %d, the %d. from seed %d", f.Seed, f.Plans, w.seed)
 			if !w.shows(f) {
 				t.Errorf("from seed %d, after %v: got %q (%s); want one of %q", w.seed, f.Took, f.Broken, f.First, w.finds)
+			}
+			if !search.Whole() {
+				return
 			}
 			if f := explore(t, binary, nothing, order{Seed: f.Seed, Plans: 1, AtMost: time.Hour, Kinds: w.kinds, Load: w.load, Scenario: w.scenario}); len(f.Broken) > 0 || f.Won < 3 {
 				t.Errorf("the sound protocol: got %q (%s), %d locks; want none broken, and some locks", f.Broken, f.First, f.Won)
