@@ -6,8 +6,8 @@
 //	testsum -close file
 //
 // The first form exits non-zero when a test failed, when a package could not be
-// built or ended without a verdict, and when the command itself failed; it
-// appends its counts to the tally. The second form adds up a tally over all its
+// built or ended without a verdict, when the command itself failed, and when go-redis
+// said more than a few times that it failed to dial; it appends its counts to the tally. The second form adds up a tally over all its
 // runs and ends with one line, alone: "N passed, N failed, N skipped".
 package main
 
@@ -97,5 +97,6 @@ func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer, ve
 		fmt.Fprintln(stdout, "FAIL", failure)
 		sum.Failed = append(sum.Failed, failure)
 	}
+	sum.failLoud(stdout)
 	return sum, nil
 }

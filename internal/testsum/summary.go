@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,24 @@ type summary struct {
 	Passed  int
 	Failed  []string // a test by package and name, or a package that failed by itself
 	Skipped []skip
+	Dials   int // lines in which go-redis says that it failed to dial
+}
+
+// failedToDial is what go-redis writes to stderr where a server can't be reached. Tests that
+// break servers on purpose silence it (internal/quietredis): 2,000 such lines hide all else.
+const failedToDial = "failed to dial"
+
+// mostDials is how many of these lines a run may have.
+const mostDials = 20
+
+// failLoud makes a failure of too many lines that say nothing of the tests.
+func (s *summary) failLoud(out io.Writer) {
+	if s.Dials <= mostDials {
+		return
+	}
+	failure := fmt.Sprintf("%d lines say %q; want at most %d: see internal/quietredis", s.Dials, failedToDial, mostDials)
+	fmt.Fprintln(out, "FAIL", failure)
+	s.Failed = append(s.Failed, failure)
 }
 
 type skip struct{ Test, Reason string }
@@ -71,6 +90,7 @@ func summarise(r io.Reader, out io.Writer, verbose bool) (summary, error) {
 }
 
 func (c *collector) line(line []byte) {
+	c.sum.Dials += bytes.Count(line, []byte(failedToDial))
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil || e.Action == "" {
 		fmt.Fprint(c.out, string(line))

@@ -59,6 +59,9 @@ func closeTally(name string, out io.Writer) error {
 	for _, sum := range sums {
 		fmt.Fprintf(out, "tests of %s: passed %d, failed %d, skipped %d\n",
 			sum.Run, sum.Passed, len(sum.Failed), len(sum.Skipped))
+		if sum.Dials > 0 {
+			fmt.Fprintf(out, "tests of %s: %d lines say %q\n", sum.Run, sum.Dials, failedToDial)
+		}
 		all.Passed += sum.Passed
 		all.Failed = append(all.Failed, sum.Failed...)
 		all.Skipped = append(all.Skipped, sum.Skipped...)

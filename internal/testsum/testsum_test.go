@@ -212,3 +212,30 @@ func TestTheClosingLineAddsUpAllRuns(t *testing.T) {
 		t.Errorf("got closing lines %q in\n%s; want one, with 2 passed", got, out.String())
 	}
 }
+
+// Lines of go-redis that say nothing of the tests fail a run that has many.
+func TestARunThatIsLoudFails(t *testing.T) {
+	t.Parallel()
+	loud := `package sample
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+func TestBreaksServers(t *testing.T) {
+	for range %d {
+		fmt.Fprintln(os.Stderr, "redis: connection pool: failed to dial after 5 attempts: refused")
+	}
+}
+`
+	_, closing, err := testsumOf(t, module(t, map[string]string{"a_test.go": fmt.Sprintf(loud, 20)}))
+	if want := "tests of sample: 20 lines say \"failed to dial\"\n1 passed, 0 failed, 0 skipped\n"; err != nil || !strings.HasSuffix(closing, want) {
+		t.Errorf("20 lines: got %v and\n%s; want no error and\n%s", err, closing, want)
+	}
+	log, closing, err := testsumOf(t, module(t, map[string]string{"a_test.go": fmt.Sprintf(loud, 21)}))
+	if err == nil || !strings.Contains(log, "FAIL 21 lines say \"failed to dial\"") || !strings.HasSuffix(closing, "1 passed, 1 failed, 0 skipped\n") {
+		t.Errorf("21 lines: got %v,\n%s\nand\n%s; want a failure", err, log, closing)
+	}
+}
