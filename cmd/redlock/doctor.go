@@ -110,7 +110,7 @@ func (a *app) showReport(r redlock.Report) error {
 	p := a.newPage()
 	p.printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(r.Findings), "finding"))
 	if text := serversOf(r); text != "" {
-		p.printf("servers: %s\n", text)
+		p.WriteString(note("servers: " + text))
 	}
 	if len(r.Findings) == 0 {
 		return a.flush(p)
@@ -130,7 +130,7 @@ func (a *app) showReport(r redlock.Report) error {
 	for _, f := range r.Findings {
 		if text := advice(fmt.Sprintf("%s. %s.", f.Why, f.Remedy)); !told[string(f.Code)+text] {
 			told[string(f.Code)+text] = true
-			p.printf("\n%s: %s\n", f.Code, text)
+			p.WriteString("\n" + note(string(f.Code)+": "+text))
 		}
 	}
 	return a.flush(p)

@@ -230,7 +230,8 @@ func (a *app) listScenarios() error {
 			p.WriteString(jsonLine(shownScenario(s)))
 			continue
 		}
-		p.printf("%s\n%s", p.in(green, s.Name), wrapped(s.Claim, "    "))
+		const indent = "    "
+		p.printf("%s\n%s%s\n", p.in(green, s.Name), indent, strings.Join(wrap(s.Claim, pageWidth-len(indent)), "\n"+indent))
 	}
 	if !a.connection.json {
 		p.printf("\nPlay one: redlock lab NAME. See: redlock help lab\n")
@@ -251,22 +252,4 @@ func shownScenario(s chaos.Scenario) scenarioShows {
 		}
 	}
 	return shows
-}
-
-// lineLength is what a line of prose has at most, indent included.
-const lineLength = 92
-
-// wrapped breaks prose into indented lines.
-func wrapped(text, indent string) string {
-	var b strings.Builder
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+len(word) > lineLength && line != indent {
-			b.WriteString(strings.TrimRight(line, " ") + "\n")
-			line = indent
-		}
-		line += word + " "
-	}
-	b.WriteString(strings.TrimRight(line, " ") + "\n")
-	return b.String()
 }

@@ -243,9 +243,10 @@ func (a *app) report(runs []chaos.Run, o *outputs) error {
 func (p *page) runs(runs []chaos.Run) {
 	about := runs[0].About
 	if about.Scenario != "" {
-		p.printf("%s: %s\n%s backend, seed %d\n\n", about.Scenario, about.Claim, about.Backend, about.Seed)
+		p.WriteString(note(about.Scenario + ": " + about.Claim))
+		p.printf("%s backend, seed %d\n\n", about.Backend, about.Seed)
 	}
-	rows := [][]cell{row("CONTENDER", "GUARD", "VERDICT", "TWO HOLDERS", "WRITES", "REFUSED", "LOCKS", "LONGEST WAIT", "")}
+	rows := [][]cell{row("CONTENDER", "GUARD", "TWO HOLDERS", "WRITES", "REFUSED", "LOCKS", "LONGEST WAIT", "VERDICT")}
 	for _, r := range runs {
 		rows = append(rows, runRow(r))
 	}
@@ -256,7 +257,7 @@ func (p *page) runs(runs []chaos.Run) {
 		}
 	}
 	if about.Lesson != "" {
-		p.printf("\nTake away: %s.\n", about.Lesson)
+		p.WriteString("\n" + note("Take away: "+about.Lesson+"."))
 	}
 }
 
@@ -271,16 +272,14 @@ func runRow(r chaos.Run) []cell {
 	if broken := shownRun(r).Broken; len(broken) > 0 {
 		said = cell{strings.Join(broken, ", "), red}
 	}
-	claim := cell{}
 	switch as, known := r.AsClaimed(); {
 	case known && as:
-		claim.text = "as claimed"
+		said.text += ", as claimed"
 	case known:
-		claim = cell{"NOT as claimed", red}
+		said = cell{said.text + ", NOT as claimed", red}
 	}
-	cells := row(name, guard, "", short(v.Overlap), strconv.Itoa(v.Writes), strconv.Itoa(v.Refused), fmt.Sprintf("%d of %d", v.Won, v.Rounds), short(v.LongestWait), "")
-	cells[2], cells[8] = said, claim
-	return cells
+	cells := row(name, guard, short(v.Overlap), strconv.Itoa(v.Writes), strconv.Itoa(v.Refused), fmt.Sprintf("%d of %d", v.Won, v.Rounds), short(v.LongestWait))
+	return append(cells, said)
 }
 
 // violations lists what a run broke.
@@ -289,6 +288,6 @@ func (p *page) violations(r chaos.Run) {
 		if i == 0 {
 			p.printf("\n%s:\n", runRow(r)[0].text)
 		}
-		p.printf("  %v\n", v)
+		p.WriteString(note(fmt.Sprintf("- %v", v)))
 	}
 }

@@ -27,7 +27,7 @@ func letter(i int) string {
 func (l *legend) text() string {
 	var b strings.Builder
 	for i, name := range l.names {
-		b.WriteString(letter(i) + ": " + name + "\n")
+		b.WriteString(note(letter(i) + ": " + name))
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -152,7 +153,8 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	if status.Votes() < status.Quorum {
 		color = red
 	}
-	p.printf("cluster %s: %s, quorum %d%s\n", id, p.in(color, plural(status.Votes(), "vote")+" of "+plural(len(s.names), "node")), status.Quorum, strictWords(status))
+	votes := plural(status.Votes(), "vote") + " of " + plural(len(s.names), "node")
+	p.WriteString(strings.Replace(note(fmt.Sprintf("cluster %s: %s, quorum %d%s", id, votes, status.Quorum, strictWords(status))), votes, p.in(color, votes), 1))
 	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range status.Nodes {
 		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), worded(because(n)))

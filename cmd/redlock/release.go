@@ -208,30 +208,39 @@ func (a *app) showRemovals(resource string, out []removal, yes bool) error {
 	if a.connection.json {
 		return a.answer(removals{resource, out})
 	}
-	p := a.newPage()
+	p, letters := a.newPage(), &legend{}
 	rows := [][]cell{row("NODE", "", "LEFT", "HOLDER")}
 	for _, r := range out {
-		rows = append(rows, r.rows(yes)...)
+		rows = append(rows, r.rows(yes, letters)...)
 	}
 	p.table(rows)
+	p.WriteString(letters.text())
+	for _, r := range out {
+		if r.Error != "" {
+			p.WriteString(note(r.Node + ": " + r.Error))
+		}
+	}
 	return a.flush(p)
 }
 
 // rows shows what was removed from a node: the key if anything is there, or if no slot is,
 // and each slot.
-func (r removal) rows(yes bool) (rows [][]cell) {
-	holder := r.Holder
-	if len(r.Sharers) > 0 {
-		holder = strings.Join(r.Sharers, " ")
+func (r removal) rows(yes bool, letters *legend) (rows [][]cell) {
+	var holders []string
+	for _, one := range r.Sharers {
+		holders = append(holders, letters.of(one))
+	}
+	if r.Holder != "" && len(holders) == 0 {
+		holders = append(holders, letters.of(r.Holder))
 	}
 	if r.Error != "" {
-		rows = append(rows, row(r.Node, "failed", "-", r.Error))
-	} else if holder != "" || len(r.Slots) == 0 {
-		rows = append(rows, r.row(holder, r.Remaining, r.Removed, yes))
+		rows = append(rows, row(r.Node, "failed", "-", "?"))
+	} else if len(holders) > 0 || len(r.Slots) == 0 {
+		rows = append(rows, r.row(strings.Join(holders, " "), r.Remaining, r.Removed, yes))
 	}
 	for _, one := range r.Slots {
 		if one.Removed || r.Error == "" {
-			rows = append(rows, r.row(fmt.Sprintf("slot %d: %s", one.Slot, one.Holder), one.Remaining, one.Removed, yes))
+			rows = append(rows, r.row(fmt.Sprintf("slot %d: %s", one.Slot, letters.of(one.Holder)), one.Remaining, one.Removed, yes))
 		}
 	}
 	return rows

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -64,28 +65,92 @@ func row(texts ...string) []cell {
 	return cells
 }
 
-// table prints rows in columns; the last column is as wide as it likes, and is
-// left out where it is empty.
+const (
+	gap    = 2  // between columns, and before what stands below its row
+	narrow = 30 // what a text has at least where it is broken into lines in its column
+	label  = 16 // what is longer is a text
+)
+
+// table prints rows in columns, within the page's width. The text of the last column is
+// broken into lines where it has too little room, or stands below its row; what is too long
+// for another column stands on a line above. Only a word that is wider than a page is not
+// broken: it may be there to be copied.
 func (p *page) table(rows [][]cell) {
-	var widths []int
+	l := layoutOf(rows)
+	for _, r := range rows {
+		p.row(r, l)
+	}
+}
+
+// layout is how wide the columns of a table are, and whether the last is below its row.
+type layout struct {
+	widths []int
+	below  bool
+}
+
+func layoutOf(rows [][]cell) layout {
+	var l layout
+	word := 0 // the longest of the last column
 	for _, r := range rows {
 		for i, c := range r {
-			if i == len(widths) {
-				widths = append(widths, 0)
+			if i == len(l.widths) {
+				l.widths = append(l.widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			l.widths[i] = max(l.widths[i], utf8.RuneCountInString(c.text))
+		}
+		for _, w := range strings.Fields(r[len(r)-1].text) {
+			word = max(word, utf8.RuneCountInString(w))
 		}
 	}
-	for _, r := range rows {
-		var line strings.Builder
-		for i, c := range r {
-			line.WriteString(p.in(c.in, c.text))
-			if i < len(r)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
-			}
+	last := len(l.widths) - 1
+	room := pageWidth - gap*last
+	for _, w := range l.widths[:last] {
+		room -= w
+	}
+	switch text := l.widths[last] > label; {
+	case l.widths[last] <= room:
+		return l
+	case text && room >= max(narrow, word):
+		l.widths[last] = room
+		return l
+	case text:
+		l.below, l.widths[last], room = true, pageWidth-gap, room+gap
+	default:
+		room -= l.widths[last]
+	}
+	if room < 0 && last > 0 { // the widest column has to give way
+		widest := slices.Index(l.widths[:last], slices.Max(l.widths[:last]))
+		l.widths[widest] = max(l.widths[widest]+room, 0)
+	}
+	return l
+}
+
+// row prints one row.
+func (p *page) row(r []cell, l layout) {
+	var line strings.Builder
+	last := len(r) - 1
+	for i, c := range r[:last] {
+		n := utf8.RuneCountInString(c.text)
+		if n > l.widths[i] {
+			p.WriteString(p.in(c.in, c.text) + "\n")
+			c, n = cell{}, 0
 		}
-		p.WriteString(strings.TrimRight(line.String(), " "))
-		p.WriteByte('\n')
+		line.WriteString(p.in(c.in, c.text) + strings.Repeat(" ", l.widths[i]-n+gap))
+	}
+	texts, indent := wrap(r[last].text, l.widths[last]), strings.Repeat(" ", gap)
+	if !l.below {
+		indent = ""
+		for _, w := range l.widths[:last] {
+			indent += strings.Repeat(" ", w+gap)
+		}
+		line.WriteString(p.in(r[last].in, texts[0]))
+		texts = texts[1:]
+	}
+	p.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	for _, text := range texts {
+		if text != "" {
+			p.WriteString(indent + p.in(r[last].in, text) + "\n")
+		}
 	}
 }
 
