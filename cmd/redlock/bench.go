@@ -92,7 +92,7 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return errors.Join(a.measure(ctx, s, m, gate), s.close()) //nolint:contextcheck // Close is bounded by itself
+	return errors.Join(s.whoMisdialled(ctx, a.measure(ctx, s, m, gate)), s.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
 func (a *app) measure(ctx context.Context, s *session, m *measurement, gate *atomic.Bool) error {

@@ -190,13 +190,58 @@ func (a *app) withSession(ctx context.Context, do func(context.Context, *session
 	if err != nil {
 		return err
 	}
-	err, end := do(ctx, s), s.close() //nolint:contextcheck // Close is bounded by itself
+	err = s.whoMisdialled(ctx, do(ctx, s))
+	end := s.close() //nolint:contextcheck // Close is bounded by itself
 	if end != nil && !errors.Is(end, redlock.ErrNoQuorum) {
 		// The name is free: what one node keeps for a lease is no failure of the command.
 		a.complain(worded(end.Error()))
 		end = nil
 	}
 	return errors.Join(err, end)
+}
+
+// misdialled asks those nodes of which it is wanted, at the same time, whether TLS is
+// spoken to a port without, or the reverse: nil where neither is seen.
+func (s *session) misdialled(ctx context.Context, wanted []bool) []error {
+	what := make([]error, len(s.clients))
+	var asking sync.WaitGroup
+	for i, c := range s.clients {
+		if !wanted[i] {
+			continue
+		}
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, c.Options().ReadTimeout)
+			defer cancel()
+			what[i] = node.Speaks(ctx, c.Options())
+		})
+	}
+	asking.Wait()
+	return what
+}
+
+// whoMisdialled adds to the error of a command that found no quorum which nodes are spoken
+// to in the wrong way: it was told itself that a request was not sent.
+func (s *session) whoMisdialled(ctx context.Context, err error) error {
+	if exitCode(err) != exitNoQuorum && !errors.Is(err, redlock.ErrNoQuorum) || err.Error() == "" {
+		return err
+	}
+	silent := make([]bool, len(s.clients))
+	var asking sync.WaitGroup
+	for i, c := range s.clients {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, c.Options().ReadTimeout)
+			defer cancel()
+			silent[i] = c.Ping(ctx).Err() != nil
+		})
+	}
+	asking.Wait()
+	all := []error{err}
+	for i, what := range s.misdialled(ctx, silent) {
+		if what != nil {
+			all = append(all, fmt.Errorf("%s: %w", s.names[i], what))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // close ends the Locker, then the clients under it. Its error is the Locker's: that

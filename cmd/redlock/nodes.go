@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/node"
 )
 
 func nodesCommand() command {
@@ -103,16 +102,14 @@ that marks are missing.`,
 // nameMisdialled says of nodes that do not answer whether TLS is spoken to a port without,
 // or the reverse.
 func (s *session) nameMisdialled(ctx context.Context, status redlock.ClusterStatus) {
-	for i := range status.Nodes {
-		o := s.clients[i].Options()
-		if status.Nodes[i].State != redlock.NodeUnreachable {
-			continue
-		}
-		asking, cancel := context.WithTimeout(ctx, o.ReadTimeout)
-		if what := node.Speaks(asking, o); what != nil {
+	silent := make([]bool, len(status.Nodes))
+	for i, n := range status.Nodes {
+		silent[i] = n.State == redlock.NodeUnreachable
+	}
+	for i, what := range s.misdialled(ctx, silent) {
+		if what != nil {
 			status.Nodes[i].Cause = what.Error()
 		}
-		cancel()
 	}
 }
 

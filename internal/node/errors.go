@@ -28,6 +28,16 @@ var (
 	ErrUnreached = errors.New("not reached in time")
 	// ErrNoReply is a client that tells of no reply and of no error.
 	ErrNoReply = errors.New("the client reported success without a reply")
+	// ErrProtected is a server in protected mode: it says so to each connection from
+	// another machine, unasked, and closes it (networking.c, acceptCommonHandler).
+	ErrProtected = errors.New("the server is in protected mode, and refuses all but its own machine: give it a password (requirepass, or a user's), or set protected-mode no where no stranger can reach it")
+	// ErrFull is a server that closes each new connection, because it has too many.
+	ErrFull = errors.New("the server has as many clients as it takes (maxclients)")
+	// ErrSpeaksTLS is a TLS port to which a client spoke without.
+	ErrSpeaksTLS = errors.New("that port speaks TLS: give rediss://, or the server's port without TLS")
+	// ErrSpeaksPlain is the reverse.
+	ErrSpeaksPlain = errors.New("that port speaks no TLS: give redis://, or the server's tls-port")
+	errWordless    = errors.New("closed without a word, as a port does that speaks TLS (rediss://), or a proxy without a server")
 )
 
 // refusals are the error replies that precede a script's first write: the

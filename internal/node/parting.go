@@ -15,20 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	// ErrProtected is a server in protected mode: it says so to each connection from
-	// another machine, unasked, and closes it (networking.c, acceptCommonHandler).
-	ErrProtected = errors.New("the server is in protected mode, and refuses all but its own machine: give it a password (requirepass, or a user's), or set protected-mode no where no stranger can reach it")
-	// ErrFull is a server that closes each new connection, because it has too many.
-	ErrFull = errors.New("the server has as many clients as it takes (maxclients)")
-	// ErrSpeaksTLS is a TLS port to which a client spoke without.
-	ErrSpeaksTLS = errors.New("that port speaks TLS: give rediss://, or the server's port without TLS")
-	// ErrSpeaksPlain is the reverse.
-	ErrSpeaksPlain = errors.New("that port speaks no TLS: give redis://, or the server's tls-port")
-
-	errWordless = errors.New("closed without a word, as a port does that speaks TLS (rediss://), or a proxy without a server")
-)
-
 // alert begins what a TLS server says to who does not speak it: a record of that type, of
 // any version of the protocol (RFC 8446, 5.1).
 var alert = []byte{21, 3}
