@@ -685,3 +685,27 @@ func TestThoseWhoShareDoNotWaitForOneWhoBarges(t *testing.T) {
 		})
 	}
 }
+
+// One who barges asks in no turn of its Locker either: where the others of it wait, to share
+// or to be alone, it goes past them at once.
+func TestOneWhoBargesWaitsForNobodyOfItsLocker(t *testing.T) {
+	for _, kind := range [][]redlock.AcquireOption{{redlock.WithShared()}, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5)
+			held := shares(t, separateLocker(t, nodes))
+			alone := wants(t, separateLocker(t, nodes))
+			time.Sleep(time.Second)
+			next := wants(t, l, kind...)
+			time.Sleep(time.Second)
+			barging := wants(t, l, redlock.WithShared(), redlock.WithBarging())
+			time.Sleep(time.Second)
+			if len(barging) == 0 {
+				t.Fatal("it waits")
+			}
+			mustRelease(t, got(t, barging).lock)
+			mustRelease(t, held)
+			mustRelease(t, got(t, alone).lock)
+			mustRelease(t, got(t, next).lock)
+		})
+	}
+}
