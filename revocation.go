@@ -62,6 +62,7 @@ func (m *MultiLock) Revoked() <-chan struct{} { return m.revoked }
 // It returns nil when a quorum of nodes shows that none of those who were asked holds.
 // ErrNotHeld: nobody holds. ErrNotRevocable: somebody holds who can't be asked, without the
 // option or through another program; nobody was asked then, also where others could be.
+// An attempt that comes and goes while the nodes are read may be taken for such a hold.
 // A *QuorumError with ErrNoQuorum: too few nodes that may vote answered, so nobody can say
 // who holds. Once somebody was asked, that is no reason to end. When ctx ends, it returns
 // ctx's error, joined with that one where it holds; and when the Locker is closed,

@@ -42,7 +42,8 @@ type Step struct {
 // was not meant. Keys move while nodes are read one by one, so what ends the request has
 // to be seen twice, by readings of which the second began when the first had ended. Being
 // asked harms nobody, and needs one. Who can't be asked may be another one in the second:
-// where short holds follow each other, no two readings show the same.
+// where short holds follow each other, no two readings show the same. So NotRevocable may
+// name an attempt that went from node to node while they were read, and never held.
 type Request struct {
 	asked  []string // nil: nobody yet
 	ending Action   // what the last readings came to, if it would end the request

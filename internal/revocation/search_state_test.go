@@ -12,7 +12,8 @@ import (
 // The system: holds of one name come and go on three nodes, each by commands that arrive
 // at any time. The first two are of one Locker, which hands the name on from the first to
 // the second or takes it anew, and can be asked for; the third and
-// the fourth are others', and can't.
+// the fourth are others', and can't. Where the name has slots some of them have the second,
+// beside who has the first.
 // One request reads the nodes one by one, at any time, and is told by the real code what
 // to do. What it publishes stays on its way, so that it comes late and as often as it
 // likes, until it gets lost. A forger publishes what names no hold.
@@ -20,6 +21,9 @@ import (
 const (
 	nodes  = 3
 	owners = 4
+	slots  = 2
+	each   = 4 // bits of a slot's owner, among those of a node
+	one    = 1<<each - 1
 	unread = 0xff // of a node that was not read yet
 	silent = 0xfe // of one that says nothing
 )
@@ -59,7 +63,8 @@ const (
 
 // state is all of it.
 type state struct {
-	key    [nodes]uint8
+	key    [nodes]uint8 // who has each slot; of a name without slots, the first
+	second uint8        // who has the second slot, when it has any: a bit each, never changed
 	mute   [nodes]uint8 // why the request gets nothing from it
 	deaf   [nodes]bool  // the holders' subscription there is broken
 	sent   [owners + 1][nodes]command
@@ -78,11 +83,11 @@ type state struct {
 	ended  uint8 // what it came to, if it has ended
 
 	// What it is judged by: since it has begun.
-	named  uint8 // whom it asked for
-	off    uint8 // owners that at some moment were not held
-	vacant bool  // nobody held at some moment
-	whole  uint8 // owners that were on a quorum at one moment
-	late   uint8 // owners that began after it asked
+	named  uint8        // whom it asked for
+	off    uint8        // owners that at some moment were not held
+	vacant bool         // nobody held at some moment
+	was    [nodes]uint8 // owners that can't be asked, and were there at some moment: a bit each
+	late   uint8        // owners that began after it asked
 	broken broken
 }
 
@@ -110,9 +115,26 @@ var names = [...]string{
 
 func bit(k uint8) uint8 { return 1 << k }
 
+// slotOf is the slot that an owner has when it has any.
+func (s *state) slotOf(owner uint8) uint8 { return s.second >> owner & 1 }
+
+// at is who has a slot, by what a node has.
+func at(key, slot uint8) uint8 { return key >> (each * slot) & one }
+
+// ownerAt is who has a slot on a node.
+func (s *state) ownerAt(i, slot uint8) uint8 { return at(s.key[i], slot) }
+
+// has tells whether an owner has its slot on a node.
+func (s *state) has(owner, i uint8) bool { return s.ownerAt(i, s.slotOf(owner)) == owner }
+
+// put has an owner, or with 0 nobody, have a slot on a node.
+func (s *state) put(i, slot, owner uint8) {
+	s.key[i] = s.key[i]&^(one<<(each*slot)) | owner<<(each*slot)
+}
+
 func (s *state) on(owner uint8) (n int) {
-	for _, k := range s.key {
-		if k == owner {
+	for i := range uint8(nodes) {
+		if s.has(owner, i) {
 			n++
 		}
 	}
@@ -129,12 +151,22 @@ func (s state) String() string {
 func (s *state) readings() (all []revocation.Reading) {
 	for _, got := range s.got {
 		r := revocation.Reading{Answered: got != silent}
-		if got != silent && got != 0 {
-			r.Owners = []string{names[got]}
+		if got != silent {
+			r.Owners = namesOf(shown(got))
 		}
 		all = append(all, r)
 	}
 	return all
+}
+
+// shown are those whom a reading shows, a bit each.
+func shown(got uint8) (bits uint8) {
+	for slot := range uint8(slots) {
+		if owner := at(got, slot); got != silent && owner != 0 {
+			bits |= bit(owner)
+		}
+	}
+	return bits
 }
 
 func bitsOf(owners []string) (bits uint8) {
@@ -168,7 +200,6 @@ func (s *state) note() {
 	holds := false
 	for k := uint8(1); k <= owners; k++ {
 		if s.on(k) > nodes/2 {
-			s.whole |= bit(k)
 			if s.life[k] == trying {
 				s.life[k] = held
 			}
@@ -180,20 +211,35 @@ func (s *state) note() {
 		}
 	}
 	s.vacant = s.vacant || !holds
-	if !s.begun {
-		s.off, s.vacant, s.whole = 0, false, 0
+	for i, key := range s.key {
+		s.was[i] |= shown(key) &^ (bit(1) | bit(2))
 	}
+	if !s.begun {
+		s.off, s.vacant, s.was = 0, false, [nodes]uint8{}
+	}
+}
+
+// stood tells whether an owner was on a quorum since the request has begun, if on one node
+// after another.
+func (s *state) stood(owner uint8) bool {
+	n := 0
+	for _, was := range s.was {
+		if was&bit(owner) != 0 {
+			n++
+		}
+	}
+	return n > nodes/2
 }
 
 // part is all that a state has of one node.
 type part struct {
-	key, got, flight uint8
-	mute             uint8
-	deaf             bool
-	sent             [owners + 1]command
+	key, got, flight, was uint8
+	mute                  uint8
+	deaf                  bool
+	sent                  [owners + 1]command
 }
 
-func (p *part) bytes() (b [5 + owners]uint8) {
+func (p *part) bytes() (b [6 + owners]uint8) {
 	b[0], b[1], b[2] = p.key, p.got, p.flight
 	b[3] = p.mute
 	if p.deaf {
@@ -202,6 +248,7 @@ func (p *part) bytes() (b [5 + owners]uint8) {
 	for k := 1; k <= owners; k++ {
 		b[4+k] = uint8(p.sent[k])
 	}
+	b[5+owners] = p.was
 	return b
 }
 
@@ -209,7 +256,7 @@ func (p *part) bytes() (b [5 + owners]uint8) {
 func (s state) sorted() state {
 	var parts [nodes]part
 	for i := range parts {
-		parts[i] = part{key: s.key[i], got: s.got[i], flight: s.flight[i], mute: s.mute[i], deaf: s.deaf[i]}
+		parts[i] = part{key: s.key[i], got: s.got[i], flight: s.flight[i], was: s.was[i], mute: s.mute[i], deaf: s.deaf[i]}
 		for k := range s.sent {
 			parts[i].sent[k] = s.sent[k][i]
 		}
@@ -219,7 +266,7 @@ func (s state) sorted() state {
 		return slices.Compare(x[:], y[:])
 	})
 	for i, p := range parts {
-		s.key[i], s.got[i], s.flight[i], s.mute[i], s.deaf[i] = p.key, p.got, p.flight, p.mute, p.deaf
+		s.key[i], s.got[i], s.flight[i], s.was[i], s.mute[i], s.deaf[i] = p.key, p.got, p.flight, p.was, p.mute, p.deaf
 		for k := range s.sent {
 			s.sent[k][i] = p.sent[k]
 		}

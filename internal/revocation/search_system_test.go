@@ -12,7 +12,7 @@ var (
 	errWrongHold = errors.New("a hold was told that nobody had asked for")
 	errGone      = errors.New("told that all are gone, while one who was asked has held all along")
 	errVacancy   = errors.New("told that nobody holds, while somebody has held at every moment")
-	errRefusal   = errors.New("told that somebody can't be asked who was at no moment on a quorum")
+	errRefusal   = errors.New("told that somebody can't be asked who was on no quorum, not even on one node after another")
 	errNewcomer  = errors.New("one was asked who came when others had been asked already")
 	errStuck     = errors.New("when all has settled, and whoever is asked lets go, the request does not end")
 )
@@ -32,6 +32,8 @@ const (
 	oneRefuses            // one node that shows who can't be asked is believed
 	oldVotes              // a node that forgot counts as one that has nothing
 	asksWhoHolds          // whoever holds by then is asked, and waited for
+	oneSlot               // who has the first slot is all that a node shows
+	oneOfThem             // one of those who were asked is gone: that is believed of all
 )
 
 // system is the holds, the nodes and the request.
@@ -42,6 +44,7 @@ type system struct {
 	blind   bool  // it is not asked whether all settles
 	still   bool  // nothing is published
 	narrow  bool  // one node passes on messages, and is heard
+	second  uint8 // owners who have the second slot, a bit each; 0: the name has no slots
 	mistake mistake
 }
 
@@ -67,7 +70,7 @@ const (
 )
 
 func (sys *system) Init() state {
-	var s state
+	s := state{second: sys.second}
 	s.got = [nodes]uint8{unread, unread, unread}
 	return s
 }
@@ -139,7 +142,7 @@ func (sys *system) ofOwner(s *state, k uint8, do doer) {
 	if s.life[k] == unborn {
 		do(stepBegin, 0, k, func(n *state) { n.beginOwner(k) })
 	}
-	if k == 2 && s.life[1] == held && s.life[2] == unborn {
+	if k == 2 && s.slotOf(2) == s.slotOf(1) && s.life[1] == held && s.life[2] == unborn {
 		do(stepPass, 0, 1, func(n *state) {
 			n.endOwner(1)
 			n.beginOwner(2)
@@ -151,19 +154,20 @@ func (sys *system) ofOwner(s *state, k uint8, do doer) {
 	}
 	for i := range uint8(nodes) {
 		c := s.sent[k][i]
-		free := s.key[i] == 0 || k == 2 && s.passed && s.key[i] == 1
+		key := s.ownerAt(i, s.slotOf(k))
+		free := key == 0 || k == 2 && s.passed && key == 1
 		if c&acquires != 0 && free && s.mute[i] != forgot {
 			do(stepAcquire, i, k, func(n *state) {
 				if n.sent[k][i] &^= acquires; c&buried == 0 {
-					n.key[i] = k
+					n.put(i, n.slotOf(k), k)
 				}
 			})
 		}
 		if c&releases != 0 {
 			do(stepRelease, i, k, func(n *state) { n.release(k, i) })
 		}
-		if s.life[k] == held && s.key[i] == 0 && c == 0 && s.mute[i] != forgot {
-			do(stepReseed, i, k, func(n *state) { n.key[i] = k })
+		if s.life[k] == held && key == 0 && c == 0 && s.mute[i] != forgot {
+			do(stepReseed, i, k, func(n *state) { n.put(i, n.slotOf(k), k) })
 		}
 	}
 }
@@ -192,16 +196,17 @@ func (s *state) endOwner(k uint8) {
 
 func (s *state) release(k, i uint8) {
 	s.sent[k][i] = s.sent[k][i]&acquires | buried
-	if s.key[i] == k {
-		s.key[i] = 0
+	if s.has(k, i) {
+		s.put(i, s.slotOf(k), 0)
 	}
 }
 
 // ofKey is what may happen to a node.
 func (sys *system) ofKey(s *state, i uint8, do doer) {
-	k := s.key[i]
-	if k != 0 && s.faults < sys.faults {
-		do(stepVanish, i, 0, func(n *state) { n.lose(i) })
+	for slot := range uint8(slots) {
+		if s.ownerAt(i, slot) != 0 && s.faults < sys.faults {
+			do(stepVanish, i, slot, func(n *state) { n.lose(i, slot) })
+		}
 	}
 	others := 0 // that forgot
 	for _, m := range s.mute {
@@ -230,11 +235,11 @@ func (sys *system) ofKey(s *state, i uint8, do doer) {
 }
 
 // lose has a node lose a key. Who has no quorum left has lost its hold before the key goes.
-func (s *state) lose(i uint8) {
-	if k := s.key[i]; s.life[k] == held && s.on(k) <= nodes/2+1 {
+func (s *state) lose(i, slot uint8) {
+	if k := s.ownerAt(i, slot); s.life[k] == held && s.on(k) <= nodes/2+1 {
 		s.endOwner(k)
 	}
-	s.key[i] = 0
+	s.put(i, slot, 0)
 	s.faults++
 }
 
@@ -243,7 +248,7 @@ func (s *state) lose(i uint8) {
 func (s *state) settledBut(i uint8) bool {
 	for k := uint8(1); k <= owners; k++ {
 		n := s.on(k)
-		if s.key[i] == k {
+		if s.has(k, i) {
 			n--
 		}
 		if s.life[k] == held && n <= nodes/2 {
@@ -377,8 +382,10 @@ func (sys *system) decide(n *state) {
 		}
 	case revocation.NotRevocable:
 		n.ended = uint8(step.Do)
-		if about&n.whole == 0 {
-			n.broken = falseRefusal
+		for k := uint8(1); k <= owners; k++ {
+			if about&bit(k) != 0 && !n.stood(k) {
+				n.broken = falseRefusal
+			}
 		}
 	case revocation.LookAgain, revocation.Unknown:
 	}
@@ -431,13 +438,23 @@ func (sys *system) misjudge(n *state, r *revocation.Request) revocation.Step {
 		}
 	case oneIsGone:
 		for _, got := range n.got {
-			if n.asked != 0 && got != silent && n.asked&bit(got) == 0 {
+			if n.asked != 0 && got != silent && n.asked&shown(got) == 0 {
 				return revocation.Step{Do: revocation.Gone}
 			}
 		}
+	case oneSlot:
+		for i, got := range n.got {
+			if got != silent {
+				readings[i].Owners = namesOf(shown(got & one))
+			}
+		}
+	case oneOfThem:
+		if step := r.Next(readings); step.Do == revocation.Ask && n.asked != 0 && len(step.Owners) < len(namesOf(n.asked)) {
+			return revocation.Step{Do: revocation.Gone}
+		}
 	case oneRefuses:
 		for _, got := range n.got {
-			if got == 3 {
+			if shown(got)&bit(3) != 0 {
 				return revocation.Step{Do: revocation.NotRevocable, Owners: []string{names[3]}}
 			}
 		}
@@ -513,8 +530,8 @@ func (s *state) calm() {
 	}
 	for k := uint8(1); k <= owners; k++ {
 		for i := range uint8(nodes) {
-			if s.life[k] == held && s.key[i] == 0 {
-				s.key[i] = k
+			if slot := s.slotOf(k); s.life[k] == held && s.ownerAt(i, slot) == 0 {
+				s.put(i, slot, k)
 			}
 		}
 	}

@@ -23,6 +23,7 @@ func TestSearchRevocationClosed(t *testing.T) {
 		{"readings of one hold, a fault, nodes not reached", system{owners: 1, faults: 1, mutes: true, blind: true, still: true}, false},
 		{"messages for one hold", system{owners: 1, narrow: true}, false},
 		{"readings of two holds", system{owners: 2, blind: true, still: true}, true},
+		{"readings of two slots", system{owners: 2, blind: true, still: true, second: bit(2)}, true},
 	} {
 		if c.full && !search.Whole() {
 			continue
@@ -47,11 +48,17 @@ func TestSearchRevocationRandom(t *testing.T) {
 	case search.UnderRace:
 		walks = 200
 	}
-	for _, sys := range []system{{owners: 3, faults: 1, mutes: true}, {owners: 4, mutes: true}} {
+	for _, sys := range []system{
+		{owners: 3, faults: 1, mutes: true},
+		{owners: 4, mutes: true},
+		{owners: 2, faults: 1, mutes: true, second: bit(2)},
+		{owners: 3, faults: 1, mutes: true, second: bit(3)},
+		{owners: 4, mutes: true, second: bit(2) | bit(4)},
+	} {
 		r := search.Walk(&sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 150})
 		t.Log(r)
 		if err := r.Err(); err != nil {
-			t.Errorf("%d holds: %v", sys.owners, err)
+			t.Errorf("%d holds, in the second slot %b: %v", sys.owners, sys.second>>1, err)
 		}
 	}
 }
@@ -73,6 +80,8 @@ func TestSearchRevocationCatches(t *testing.T) {
 		{"a node that says nothing has nothing", system{owners: 1, mutes: true, mistake: muteIsFree}, []error{errGone, errVacancy}},
 		{"a node that forgot has nothing", system{owners: 1, faults: 1, mistake: oldVotes}, []error{errGone, errVacancy}},
 		{"one node that shows who can't be asked is believed", system{owners: 3, mistake: oneRefuses}, []error{errRefusal}},
+		{"who has the first slot is all that a node shows", system{owners: 2, second: bit(2), mistake: oneSlot}, []error{errGone, errVacancy}},
+		{"one of those who were asked is gone, and so all are", system{owners: 2, second: bit(2), mistake: oneOfThem}, []error{errGone}},
 		{"whoever holds by then is asked", system{owners: 2, mistake: asksWhoHolds}, []error{errNewcomer}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
