@@ -83,6 +83,10 @@ const (
 	// Suspend stops a client's process, library and all: nothing goes out, and
 	// nothing is taken in; mended, it goes on. Its leases run on.
 	Suspend Break = "suspend"
+	// WallClock sets a client's wall clock by Delay, which may be negative, and nothing else
+	// of its time; mended, it is right again. Nothing that redlock decides may follow from
+	// that, but which tokens it suggests. Another library reads the machine's.
+	WallClock Break = "client's wall clock step"
 )
 
 // Everything stands for all nodes in a fault of links.
@@ -94,9 +98,9 @@ type Fault struct {
 	At     time.Duration `json:"at,omitempty"`     // since the run began
 	For    time.Duration `json:"for,omitempty"`    // how long until it is mended
 	Node   int           `json:"node"`             // of the node or link; Everything: all nodes
-	Client string        `json:"client,omitempty"` // of the link, Pause or Suspend; empty: all clients
+	Client string        `json:"client,omitempty"` // of the link, Pause, Suspend or WallClock; empty: all clients
 	Key    string        `json:"key,omitempty"`    // of Delete and Evict
-	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Jitter, Reorder, Twice, Step, and Drift a second
+	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Jitter, Reorder, Twice, Step, WallClock, and Drift a second
 	To     int           `json:"to,omitempty"`     // of OtherList
 	Where  Moment        `json:"where,omitempty"`  // of Pause; empty: AtWrite
 }
@@ -107,14 +111,14 @@ func (k Break) lasts() bool {
 }
 
 // ofClient tells whether the fault is a client's own.
-func (k Break) ofClient() bool { return k == Pause || k == Suspend }
+func (k Break) ofClient() bool { return k == Pause || k == Suspend || k == WallClock }
 
 // ofLink tells whether the fault is between clients and nodes.
 func (k Break) ofLink() bool {
 	switch k {
 	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList:
 		return true
-	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend:
+	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend, WallClock:
 	}
 	return false
 }

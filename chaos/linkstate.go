@@ -34,7 +34,7 @@ func (f Fault) apply(requests, replies *simnet.State) {
 		replies.Mute = true
 	case Twice:
 		requests.Twice, requests.Later = true, max(requests.Later, f.Delay)
-	case Stall, Reset, HalfOpen, Refuse, OtherList, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift:
+	case Stall, Reset, HalfOpen, Refuse, OtherList, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift, WallClock:
 	}
 }
 

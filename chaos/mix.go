@@ -23,6 +23,7 @@ const (
 	planUneven   = 4                      // doublings of that, at most, that a reordered message is late by
 	planStep     = 8 * time.Second        // the most that a clock steps, either way: twice the longest lease
 	planDrift    = 10 * time.Millisecond  // the most that a clock gains or loses a second: what leases allow for
+	planWall     = 24 * time.Hour         // the most that a client's wall clock steps, either way
 	planLinger   = 50                     // one pause in so many outlasts the lease
 	planRetry    = 350 * time.Millisecond // the longest pause between two attempts
 
@@ -34,7 +35,8 @@ const (
 type Mix struct {
 	// Kinds: by default all but an operator's DEL, which no lock survives on a node
 	// that its quorum needs; a clock that steps, which the watch sees only at its
-	// next sample, see [Swarm]; a delivery twice, which Swarm draws, too; and another node list, of which a Locker over clients that it did
+	// next sample, see [Swarm]; a delivery twice and a client's wall clock
+	// that steps, which Swarm draws, too; and another node list, of which a Locker over clients that it did
 	// not make learns when it next verifies the node. What is evicted is the node's
 	// record: that of a lock would be the same as a DEL.
 	Kinds []Break
@@ -140,6 +142,11 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		f.Where = Moments()[random.IntN(len(Moments()))]
 	case Step:
 		f.Delay = planStep - spread(random, 2*planStep)
+	case WallClock:
+		f.Delay = between(random, time.Second, planWall)
+		if random.IntN(2) == 0 {
+			f.Delay = -f.Delay
+		}
 	case Drift:
 		f.Delay = planDrift - spread(random, 2*planDrift)
 		f.For = max(p.For-at, 1) // to the end: the mend would be a step

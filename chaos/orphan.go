@@ -29,7 +29,7 @@ func (b betweenThem) meets(o betweenThem) bool {
 // keepsApart tells whether the fault may keep a node from answering a client.
 func (f Fault) keepsApart() bool {
 	switch f.Kind {
-	case Flush, Delete, Evict, Step, Drift, Twice:
+	case Flush, Delete, Evict, Step, Drift, Twice, WallClock:
 		return false
 	case Pause:
 		return f.Where == AtReplies

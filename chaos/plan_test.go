@@ -79,7 +79,7 @@ func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
 		{chaos.Jitter, chaos.Reorder, chaos.Refuse},
 		{chaos.HalfOpen, chaos.OtherList, chaos.Pause},
 		{chaos.Old, chaos.Drift, chaos.Suspend},
-		{chaos.Twice},
+		{chaos.Twice, chaos.WallClock},
 	} {
 		p := planWith(t, kinds...)
 		first := playTrail(t, p)
@@ -259,6 +259,7 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 		"DEL report of node 1":                              {Kind: chaos.Delete, Key: "report", Node: 1},
 		"pause of ann for 1m0s":                             {Kind: chaos.Pause, Client: "ann", For: time.Minute},
 		"suspend of ann for 1m0s":                           {Kind: chaos.Suspend, Client: "ann", For: time.Minute},
+		"client's wall clock step by -5s of ann":            {Kind: chaos.WallClock, Client: "ann", Delay: -5 * time.Second},
 		"pause of all clients at release":                   {Kind: chaos.Pause, Where: chaos.AtRelease},
 		"jitter by 2s between ann and node 1 for 1s":        {Kind: chaos.Jitter, Client: "ann", Node: 1, Delay: 2 * time.Second, For: time.Second},
 		"reordering by 2s between ann and all nodes for 1s": {Kind: chaos.Reorder, Client: "ann", Node: chaos.Everything, Delay: 2 * time.Second, For: time.Second},
@@ -284,7 +285,7 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 
 func TestASwarmOfPlansDiffers(t *testing.T) {
 	shapes, kinds, share, sets := map[[3]int]bool{}, map[int]bool{}, 0, 0
-	beside := map[chaos.Break]int{chaos.Twice: 0, chaos.Step: 0} // in how many plans
+	beside := map[chaos.Break]int{chaos.Twice: 0, chaos.Step: 0, chaos.WallClock: 0} // in how many plans
 	for seed := range uint64(50) {
 		p := chaos.Swarm(seed, time.Minute)
 		if got, err := chaos.ParsePlan(p.String()); err != nil || got.String() != p.String() {

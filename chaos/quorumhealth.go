@@ -104,7 +104,7 @@ func (f Fault) skew() time.Duration {
 	case Drift:
 		return max(time.Duration(f.For.Seconds()*float64(f.Delay)), 0)
 	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls,
-		Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend:
+		Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend, WallClock:
 	}
 	return 0
 }

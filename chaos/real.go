@@ -13,6 +13,7 @@ import (
 // node.
 type realStage struct {
 	rests
+	walls walls
 
 	nodes []*realNode
 
@@ -76,13 +77,16 @@ func (r *realStage) Connect(client string) ([]redis.UniversalClient, error) {
 		return nil, fmt.Errorf("chaos: connect %q: the name is empty, or taken, or the stage is closed", client)
 	}
 	var clients []redis.UniversalClient
-	for _, n := range r.nodes {
+	for i, n := range r.nodes {
 		l, opts, err := n.link()
 		if err != nil {
 			return nil, fmt.Errorf("chaos: connect %q: %w", client, err)
 		}
 		r.links[client] = append(r.links[client], l)
-		clients = append(clients, redis.NewClient(opts))
+		c := redis.NewClient(opts)
+		if clients = append(clients, c); i == 0 {
+			r.walls.has(client, c)
+		}
 	}
 	r.clients = append(r.clients, clients...)
 	return clients, nil
@@ -115,9 +119,12 @@ func (r *realStage) change(f Fault, broken bool) error {
 // changeClient stops a client's code or lets it go on: all that it sends waits
 // with it if it is suspended.
 func (r *realStage) changeClient(f Fault, broken bool) error {
-	if broken {
+	switch {
+	case f.Kind == WallClock:
+		return r.walls.set(f, broken)
+	case broken:
 		r.pause(f.where())
-	} else {
+	default:
 		defer r.resume(f.where()) // its messages are there when it wakes
 	}
 	if f.Kind != Suspend && f.Where != AtReplies {
@@ -156,6 +163,7 @@ func (r *realStage) Close() error {
 	}
 	r.closed = true
 	links, clients := r.links, r.clients
+	r.walls.drop()
 	r.links, r.clients = map[string][]*realLink{}, nil
 	r.mu.Unlock()
 	var errs []error

@@ -61,7 +61,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 }
 
 // besides draws faults of further kinds, beside those that the plan has: one plan in four has
-// deliveries twice, and every other one has steps of a clock, where there is a time for them.
+// deliveries twice, one in four has clients whose wall clocks step, and every other one has steps of a clock, where there is a time for them.
 func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 	if p.validate() != nil {
 		return // to play it says why
@@ -74,6 +74,9 @@ func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 	}
 	if m := mix(Step); random.IntN(2) == 0 {
 		p.steps(random, m)
+	}
+	if m := mix(WallClock); random.IntN(4) == 0 {
+		p.faults(random, m)
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }

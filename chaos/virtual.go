@@ -19,6 +19,7 @@ import (
 // latencies from a seed, real go-redis on top.
 type virtual struct {
 	rests
+	walls walls
 
 	nodes []*virtualNode
 	seed  uint64
@@ -122,6 +123,9 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 		chance.Sow(c, v.seed)
 		clients, v.clients = append(clients, c), append(v.clients, c)
 		v.links[client] = append(v.links[client], l)
+		if i == 0 {
+			v.walls.has(client, c)
+		}
 	}
 	return clients, nil
 }
@@ -194,9 +198,12 @@ func (v *virtual) changeNode(i int, f Fault, broken bool) error {
 // changeClient stops a client's code or lets it go on, and its links where the
 // fault is more than that.
 func (v *virtual) changeClient(f Fault, broken bool) error {
-	if broken {
+	switch {
+	case f.Kind == WallClock:
+		return v.walls.set(f, broken)
+	case broken:
 		v.pause(f.where())
-	} else {
+	default:
 		v.resume(f.where())
 	}
 	if f.Kind != Suspend && f.Where != AtReplies {
@@ -249,6 +256,7 @@ func (v *virtual) Close() error {
 	}
 	v.closed = true
 	nosuspend.End()
+	v.walls.drop()
 	links, clients := v.links, append(v.clients, v.aside...)
 	v.links, v.clients, v.aside = map[string][]*virtualLink{}, nil, nil
 	v.mu.Unlock()

@@ -27,6 +27,7 @@ type Clock struct {
 	booted    time.Duration        // suspend() at the origin
 	suspended atomic.Int64         // the most seen since the origin, in nanoseconds
 	asked     atomic.Int64         // when Now was last called
+	off       func() time.Duration // by how much the wall clock is off; nil: it is the system's
 }
 
 // askEvery is how long a round may go without asking about a suspend.
@@ -76,13 +77,22 @@ func (c *Clock) Now() Instant {
 }
 
 // Wall is the wall clock, for logs and for hints.
-func (c *Clock) Wall() time.Time { return time.Now() }
+func (c *Clock) Wall() time.Time {
+	if c.off != nil {
+		return time.Now().Round(0).Add(c.off()) // of the two clocks of a Time only this one is off
+	}
+	return time.Now()
+}
+
+// WallOff has the wall clock be off by what f says from now on, for simulations; nil: it is
+// the system's. Nobody may read the clock meanwhile.
+func (c *Clock) WallOff(f func() time.Duration) { c.off = f }
 
 // Over tells whether ctx is done, or is about to be: a socket may notice its
 // deadline first.
 func (c *Clock) Over(ctx context.Context) bool {
 	deadline, bounded := ctx.Deadline()
-	return ctx.Err() != nil || bounded && !c.Wall().Before(deadline)
+	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 }
 
 // NewTimer is a timer on Go's monotonic clock, which does not count a suspend:

@@ -89,7 +89,7 @@ func Examine(ctx context.Context, nodes []*node.Node, cfg Config) (Report, error
 	d := &doctor{cfg: cfg}
 	clock := nodes[0].Clock
 	d.examine(ctx, nodes)
-	if until, ok := ctx.Deadline(); ok && !clock.Wall().Before(until) {
+	if clock.Over(ctx) {
 		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
 	}
 	if err := fault.OfContext(ctx); err != nil {

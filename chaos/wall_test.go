@@ -1,0 +1,66 @@
+package chaos_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// A lock's validity is of the monotonic clock: the wall clock says when it ends by the wall
+// clock, and decides nothing.
+func TestAWallClockThatStepsDecidesNothing(t *testing.T) {
+	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
+		t.Helper()
+		ctx, day := t.Context(), 24*time.Hour
+		open := func(nodes []redis.UniversalClient) *redlock.Locker {
+			l, err := redlock.New(nodes, redlock.WithTTL(20*time.Second))
+			mustDo(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			return l
+		}
+		anns, bobs := open(ann), open(bob)
+		mustDo(t, anns.Cluster().Admit(ctx))
+		lock, err := anns.Acquire(ctx, "report")
+		mustDo(t, err)
+		other, err := bobs.Acquire(ctx, "other")
+		mustDo(t, err)
+		ends := func(l *redlock.Lock) time.Duration { return time.Until(l.ValidUntil()).Round(time.Hour) }
+		for _, by := range []time.Duration{-day, day} {
+			step := chaos.Fault{Kind: chaos.WallClock, Client: "ann", Delay: by}
+			mustDo(t, stage.Break(step))
+			if got := ends(lock); got != by {
+				t.Errorf("%v: by ann's wall clock the lock ends in %v; want %v", step, got, by)
+			}
+			if got := ends(other); got != 0 {
+				t.Errorf("%v: by bob's wall clock his lock ends in %v; want seconds", step, got)
+			}
+			if left := lock.Remaining(); left <= 0 || left > 20*time.Second || lock.Err() != nil {
+				t.Errorf("%v: got %v left, %v; want some of 20 s", step, left, lock.Err())
+			}
+			next, err := anns.Acquire(ctx, "next")
+			mustDo(t, err)
+			if lead := time.Duration(next.Token())*time.Microsecond - time.Duration(time.Now().UnixMicro())*time.Microsecond; lead > 2*time.Minute {
+				t.Errorf("%v: got a token that is %v ahead; want two minutes at most", step, lead)
+			}
+			mustDo(t, next.Release(ctx))
+			mustDo(t, stage.Mend(step))
+			if got := ends(lock); got != 0 {
+				t.Errorf("%v, mended: the lock ends in %v; want seconds", step, got)
+			}
+		}
+		mustDo(t, lock.Release(ctx))
+		mustDo(t, other.Release(ctx))
+	})
+}
+
+// No rule breaks where wall clocks step, and the plan's validities are those of a plan without.
+func TestRedlockStandsWallClocksThatStep(t *testing.T) {
+	p := smallPlan(1, 20*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.WallClock}, Every: 500 * time.Millisecond, Longest: 4 * time.Second})
+	if v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); len(v.Violations) > 0 || v.Rounds == 0 {
+		t.Errorf("got %d rounds, %v; want no rule broken", v.Rounds, v.Violations)
+	}
+}
