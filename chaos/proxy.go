@@ -151,7 +151,8 @@ func (p *Proxy) repeat(data []byte, server string) {
 	_ = c.SetDeadline(time.Now().Add(dialFor)) // a server that is stopped has them, and runs them
 	listens.sent(data)
 	_, err = c.Write(data)
-	for buf, n := make([]byte, 4<<10), 0; err == nil && !listens.idle(); {
+	for buf := make([]byte, 4<<10); err == nil && !listens.idle(); {
+		var n int
 		n, err = c.Read(buf)
 		listens.came(buf[:n])
 	}

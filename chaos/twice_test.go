@@ -133,10 +133,7 @@ func TestRedlockStandsCommandsThatAreDeliveredTwice(t *testing.T) {
 		v := playWatched(t, twicePlan(seed, 300*time.Millisecond))
 		orphans := 0
 		for _, found := range v.Violations {
-			switch found.Rule {
-			case chaos.Orphan, chaos.NoProgress:
-				orphans++
-			default:
+			if orphans++; found.Rule != chaos.Orphan && found.Rule != chaos.NoProgress {
 				t.Errorf("seed %d, late: got %v", seed, found)
 			}
 		}
