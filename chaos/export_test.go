@@ -18,3 +18,8 @@ func (t *tap) Came(data []byte) { t.came(data) }
 func Observe(stage Stage, h *History, lease time.Duration) (stop func(all bool)) {
 	return observe(stage, h, lease)
 }
+
+// AttemptAt is attemptAt.
+func (h *History) AttemptAt(client, resource string, at time.Duration) int64 {
+	return h.attemptAt(client, resource, at)
+}

@@ -38,7 +38,7 @@ func (w *watch) keeps(keys []simnode.Key, now time.Duration) {
 		if first, known := w.history.senders.of(key.Value); known {
 			r.Client, r.Since = first.client, max(first.at, 1)
 			if w.history.witness != nil { // a page tells attempts apart
-				r.Hold = w.history.attemptAt(first.client, first.at)
+				r.Hold = w.history.attemptAt(first.client, r.Resource, first.at)
 			}
 		} else {
 			r.Client = "another"

@@ -50,7 +50,9 @@ type heardConn struct {
 
 // Write is [net.Conn]'s.
 func (c *heardConn) Write(b []byte) (int, error) {
-	c.to.sent(b)
+	if c.to.sent != nil {
+		c.to.sent(b)
+	}
 	return c.Conn.Write(b)
 }
 

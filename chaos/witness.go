@@ -42,7 +42,8 @@ type witness struct {
 	names   []string
 	every   time.Duration
 
-	senders *senders
+	senders *senders // the history's, if it has them
+	listens bool     // they are its own
 }
 
 // attest has a witness follow the history until the function that it returns is
@@ -53,9 +54,12 @@ func attest(stage Stage, history *History, connect func(client string) ([]redis.
 	if err != nil {
 		return nil, err
 	}
-	w := &witness{history: history, names: stage.Names(), every: witnessEvery, senders: newSenders(history)}
+	w := &witness{history: history, names: stage.Names(), every: witnessEvery, senders: history.senders}
 	if _, processes := stage.(*realStage); processes {
 		w.every = realEvery
+	}
+	if w.senders == nil {
+		w.senders, w.listens = newSenders(history), true
 	}
 	history.witness = w
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,11 +76,12 @@ func attest(stage Stage, history *History, connect func(client string) ([]redis.
 // overhear has the witness, if there is one, note what a client's connections
 // send from now on, and what releases grant it.
 func (w *witness) overhear(client string, nodes []redis.UniversalClient, names []string) {
-	if w != nil {
-		overhear(nodes, ears{
-			sent: func(data []byte) { w.senders.heard(client, data) },
-			came: func(node int, data []byte) { w.told(client, names[node], data) },
-		})
+	if w == nil {
+		return
+	}
+	overhear(nodes, ears{came: func(node int, data []byte) { w.told(client, names[node], data) }})
+	if w.listens {
+		w.senders.overhear(client, nodes)
 	}
 }
 
@@ -189,7 +194,7 @@ func (w *witness) shared(i int, last *seen, resource string, ends map[string]tim
 	var news []Record
 	tell := func(owner string, until time.Duration) {
 		r := Record{Kind: Stored, Node: w.names[i], Resource: resource, Shared: true, Until: until}
-		r.Client, r.Hold = w.whose(owner)
+		r.Client, r.Hold = w.whose(resource, owner)
 		news = append(news, r)
 	}
 	for of := range last.share {
@@ -245,18 +250,18 @@ func (w *witness) stored(i int, last *seen, of lookedAt, owner string, rest time
 	last.owner[of.key], last.until[of.key] = owner, until
 	r := Record{Kind: Stored, Node: w.names[i], Resource: of.resource, Limit: of.limit, Slot: of.slot, Until: until}
 	if owner != "" {
-		r.Client, r.Hold = w.whose(owner)
+		r.Client, r.Hold = w.whose(of.resource, owner)
 	}
 	w.history.Add(r)
 }
 
 // whose returns the client and the attempt that an owner value was made for.
-func (w *witness) whose(owner string) (string, int64) {
+func (w *witness) whose(resource, owner string) (string, int64) {
 	s, known := w.senders.of(owner)
 	if !known {
 		return "another", 0
 	}
-	return s.client, w.history.attemptAt(s.client, s.at)
+	return s.client, w.history.attemptAt(s.client, resource, s.at)
 }
 
 // lookedAt is a key that somebody has asked for: a resource's, or that of a slot of it.
@@ -289,15 +294,26 @@ func (h *History) keys() []lookedAt {
 	return slices.CompactFunc(keys, func(a, b lookedAt) bool { return a.key == b.key })
 }
 
-// attemptAt is the attempt that a client was at then.
-func (h *History) attemptAt(client string, at time.Duration) int64 {
+// attemptAt is the attempt at a resource that a client's process was at then. Its goroutines
+// have it one after the other, in the order in which they asked: of several attempts that
+// had not ended it is the first, and of none the last that was made.
+func (h *History) attemptAt(client, resource string, at time.Duration) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	id := int64(0)
+	last, open := int64(0), []int64(nil)
 	for _, r := range h.records {
-		if r.Kind == Asked && r.Client == client && r.At <= at {
-			id = r.Hold
+		if r.At > at {
+			break
+		}
+		switch {
+		case r.Kind == Asked && processOf(r.Client) == processOf(client) && r.Resource == resource:
+			last, open = r.Hold, append(open, r.Hold)
+		case r.Kind == Held || r.Kind == Failed:
+			open = slices.DeleteFunc(open, func(id int64) bool { return id == r.Hold })
 		}
 	}
-	return id
+	if len(open) > 0 {
+		return open[0]
+	}
+	return last
 }
