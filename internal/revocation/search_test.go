@@ -41,7 +41,7 @@ func TestSearchRevocationClosed(t *testing.T) {
 // two can't be asked for, without.
 func TestSearchRevocationRandom(t *testing.T) {
 	t.Parallel()
-	walks := 5_000
+	walks := 1_500
 	switch {
 	case search.Whole():
 		walks = 50_000

@@ -37,7 +37,7 @@ func TestSearchSlotsClosed(t *testing.T) {
 
 func TestSearchSlotsRandom(t *testing.T) {
 	t.Parallel()
-	walks := 3_000
+	walks := 1_000
 	if search.Whole() {
 		walks = 100_000
 	}
