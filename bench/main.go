@@ -46,6 +46,7 @@ var workloads = []struct {
 	{"uncontended", (*run).uncontended},
 	{"load64", func(r *run, ctx context.Context) error { return r.many(ctx, 64) }},
 	{"load512", func(r *run, ctx context.Context) error { return r.many(ctx, 512) }},
+	{"onemaster", (*run).oneMaster},
 	{"faults", (*run).faultRuns},
 	{"tokens", (*run).tokens},
 	{"renewal", (*run).renewal},
