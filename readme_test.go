@@ -37,6 +37,7 @@ func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 	if len(lines) != 3 || lines[2] != "go get github.com/quorumkit/redlock" {
 		t.Fatalf("got lines %q; want the servers, the module, and go get", lines)
 	}
+	wantFirstScreen(t, append(lines, steps[1]))
 	ports := freePorts(t, 3)
 	dir := t.TempDir()
 	shell(t, dir, ports.in(lines[0]))
@@ -47,7 +48,7 @@ func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 
 	began := time.Now()
 	first := tokenOf(t, shell(t, dir, steps[1]))
-	t.Logf("the first lock took %v, with the compilation", time.Since(began).Round(time.Second))
+	t.Logf("the first lock took %v, with the compilation and the wait of new masters", time.Since(began).Round(time.Second))
 	second := tokenOf(t, shell(t, dir, steps[1]))
 	if second <= first {
 		t.Errorf("got token %d after %d; want a greater one", second, first)
@@ -56,6 +57,27 @@ func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 	program(t, dir, fmt.Sprintf(openProgram, "\t\"log/slog\"\n", ports.in(open)))
 	if third := tokenOf(t, shell(t, dir, steps[1])); third <= second {
 		t.Errorf("docs/GETTING-STARTED.md: got token %d after %d; want a greater one", third, second)
+	}
+}
+
+// wantFirstScreen checks that all of it comes before the first promise, that little is to
+// be typed and pasted, and that nothing but go asks for a network.
+func wantFirstScreen(t *testing.T, lines []string) {
+	t.Helper()
+	screen, _, _ := strings.Cut(read(t, "README.md"), "## What it guarantees")
+	if got := len(blocks(t, "README.md", "sh")) + len(blocks(t, "README.md", "go")); strings.Count(screen, "```") != 2*got {
+		t.Errorf("the first screen has not all of the page's %d blocks", got)
+	}
+	if n := len(strings.Split(blocks(t, "README.md", "go")[0], "\n")); n > 35 {
+		t.Errorf("got a program of %d lines; want 35 at most to paste", n)
+	}
+	for _, line := range lines {
+		line = regexp.MustCompile(`^for \w+ in [\d ]+; do (.*); done\s*$`).ReplaceAllString(line, "$1")
+		for _, command := range strings.Split(line, "&&") {
+			if name := strings.Fields(command)[0]; name != "redis-server" && name != "mkdir" && name != "cd" && name != "go" {
+				t.Errorf("the first screen has %q typed; want nothing but the servers, a directory and go", command)
+			}
+		}
 	}
 }
 
