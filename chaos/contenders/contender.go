@@ -15,23 +15,29 @@ type spec struct {
 	notice  string // who tells a holder of its loss
 	start   func(ctx context.Context) (*system, error)
 	open    func(ctx context.Context, addrs []string) (client, error)
+	// plain opens it with all options of library and client as they come, where open sets
+	// some; nil: it does not.
+	plain func(ctx context.Context, addrs []string) (client, error)
+	// holder is the program of its holders, with its arguments; nil: this one.
+	holder func(s *system) []string
 }
 
 // field is all contenders, in the order of the table.
 var field = []spec{
-	redlockSpec, redsyncSpec, rueidisSpec, bsmSpec, redissonSpec,
+	redlockSpec, redsyncSpec, nodeSpec, rueidisSpec, bsmSpec, redissonSpec,
 	etcdSpec, zookeeperSpec,
 	advisorySpec, forUpdateSpec, rowSpec, mariadbSpec, memcachedSpec,
 }
 
-// find returns the contender of that name.
+// find returns the contender of that name, or of what stands before its comma.
 func find(name string) (spec, error) {
 	var names []string
 	for _, s := range field {
-		if s.name == name {
+		word, _, _ := strings.Cut(s.name, ",")
+		if s.name == name || word == name {
 			return s, nil
 		}
-		names = append(names, s.name)
+		names = append(names, word)
 	}
 	return spec{}, fmt.Errorf("no contender %q: there are %s", name, strings.Join(names, ", "))
 }

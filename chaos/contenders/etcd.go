@@ -17,7 +17,7 @@ import (
 var etcdSpec = spec{
 	name: "etcd", module: "go.etcd.io/etcd/client/v3", servers: "3 servers, on disk",
 	fence: "create revision", notice: "library: `Session.Done`",
-	start: startEtcd, open: openEtcd,
+	start: startEtcd, open: openEtcd, plain: openEtcdPlain,
 }
 
 // startEtcd starts three servers, for busy machines: an election takes two seconds.
@@ -96,7 +96,22 @@ func etcdLeader(ctx context.Context, addrs []string) (int, error) {
 
 type etcdLocks struct{ client *clientv3.Client }
 
+// etcdPings is how often a client asks a connection whether it lives: grpc has no less.
+const etcdPings = 10 * time.Second
+
 func openEtcd(ctx context.Context, addrs []string) (client, error) {
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: addrs, DialTimeout: startBound, Context: context.WithoutCancel(ctx), Logger: zap.NewNop(),
+		DialKeepAliveTime: etcdPings, DialKeepAliveTimeout: lease / 3,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return etcdLocks{c}, nil
+}
+
+// openEtcdPlain has a client that never asks.
+func openEtcdPlain(ctx context.Context, addrs []string) (client, error) {
 	c, err := etcdClientOf(ctx, addrs)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package contenders
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ const holderEnv = "REDLOCK_CONTENDERS_HOLDER"
 // lookEvery is how often a holder looks whether it still believes.
 const lookEvery = 10 * time.Millisecond
 
-// callBound bounds each release and each question.
+// callBound bounds each question, and each release that has no bound of its own.
 const callBound = 5 * time.Second
 
 // part is what a holder is told.
@@ -29,13 +30,14 @@ type part struct {
 	Contender string
 	Who       string
 	Addrs     []string
+	Plain     bool // library and client as they come
 }
 
 // command is what a holder does next.
 type command struct {
 	Do    string
 	Name  string
-	Bound time.Duration // of an acquire
+	Bound time.Duration // of an acquire or a release; 0: callBound
 }
 
 // What holders do.
@@ -91,8 +93,12 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 func opened(ctx context.Context, s spec, p part) (client, error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
+	open := s.open
+	if p.Plain {
+		open = s.plain
+	}
 	for {
-		c, err := s.open(context.WithoutCancel(ctx), p.Addrs)
+		c, err := open(context.WithoutCancel(ctx), p.Addrs)
 		if err == nil {
 			if err = warm(ctx, c, "warm-"+p.Who); err == nil {
 				return c, nil
@@ -134,7 +140,7 @@ func (h *holder) obey(ctx context.Context, c command) {
 	case doAcquire:
 		h.acquire(ctx, c)
 	case doRelease:
-		h.release(ctx)
+		h.release(ctx, c)
 	case doAsk:
 		h.ask(ctx)
 	default:
@@ -208,14 +214,14 @@ func (h *holder) stopBelieving(l lock) {
 	}
 }
 
-func (h *holder) release(ctx context.Context) {
+func (h *holder) release(ctx context.Context, c command) {
 	if h.lock == nil {
 		h.say(failed, "nothing to release", "")
 		return
 	}
 	h.halt()
 	h.watch.Wait()
-	ctx, cancel := context.WithTimeout(ctx, callBound)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Bound, callBound))
 	defer cancel()
 	h.say(releasing, "", "")
 	err := h.lock.release(ctx)

@@ -23,6 +23,11 @@ type outcome struct {
 	Rising   bool          // each was greater than the one before
 	Repeated int           // how often Next was measured; it is the median
 
+	GivenBack time.Duration // how long the release took; of hung-server
+	// Plain tells whether it was measured with library and client as they come, too.
+	Plain                     bool
+	PlainNext, PlainGivenBack time.Duration // the same with these; 0: it did not come about
+
 	zero    int64 // the fault, by which pictures are aligned
 	records []record
 }

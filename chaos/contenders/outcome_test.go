@@ -120,12 +120,14 @@ func TestTheTableSaysWhatWasNotPlayedAndWhoHeldTwice(t *testing.T) {
 	results := []*result{
 		{Spec: spec{name: "one", fence: "token"}, Version: "one 1", Memory: 5 << 20, Outcomes: []*outcome{
 			{Scenario: "pause", Two: 56 * time.Millisecond, Next: 3100 * time.Millisecond, Told: byLibrary, After: 60 * time.Millisecond, Late: true, Fences: []string{"2", "1"}},
+			{Scenario: "hung-server", Next: 150 * time.Millisecond, GivenBack: 5 * time.Second, Plain: true},
 		}},
 		{Spec: spec{name: "two"}, Missing: "etcd: not installed"},
 	}
 	text := table(results, []scenario{{name: "pause", what: "it stops", next: "the stop"}}, time.Unix(0, 0))
 	for _, want := range []string{
 		"**two holders for 56 ms**; next after 3.1 s; told after 60 ms by library, when the next one held",
+		"held after 150 ms, given back in 5.0 s; as it comes: nobody held within 30.0 s",
 		"token; not rising in pause", "not played: etcd: not installed", "5 MB",
 	} {
 		if !strings.Contains(text, want) {
@@ -138,6 +140,9 @@ func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
 	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, records: trace(slices.Concat(
 		[]line{{first, acquired, 500, ""}}, believes(first, 500, 1000), []line{{first, stopped, 1000, ""}, {first, continued, 5000, ""}}, believes(first, 5000, 5100),
 		[]line{{first, told, 5100, byLibrary}})...)}
+	o.records = slices.DeleteFunc(o.records, func(r record) bool { // a busy machine: it stood nowhere still, and looked late
+		return r.What == holds && r.At > 6e8 && r.At < 9e8
+	})
 	pic := draw(o)
 	if len(pic.Lanes) != 1 || len(pic.Lanes[0].Bars) != 2 || len(pic.Lanes[0].Still) != 1 || len(pic.Marks) != 3 {
 		t.Fatalf("got %+v; want one lane with two bars, one standstill and three marks", pic)
@@ -151,6 +156,35 @@ func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
 	}
 	if !strings.Contains(b.String(), "<rect class=\"A\"") {
 		t.Errorf("got no bar in\n%s", b.String())
+	}
+}
+
+func TestThePageDrawsWhatIsUnderWay(t *testing.T) {
+	o := &outcome{zero: int64(time.Second), records: trace(
+		line{second, asking, 1000, ""}, line{second, acquired, 2000, ""}, line{second, releasing, 3000, ""}, line{second, released, 8000, ""},
+		line{third, asking, 1000, ""}, line{servers, continued, 20000, ""},
+	)}
+	pic := draw(o)
+	width := func(from, to int) float64 {
+		return across(o.zero, int64(to)*int64(time.Millisecond)) - across(o.zero, int64(from)*int64(time.Millisecond))
+	}
+	if len(pic.Lanes) != 2 {
+		t.Fatalf("got %d lanes; want those of two holders", len(pic.Lanes))
+	}
+	b, c := pic.Lanes[0], pic.Lanes[1]
+	if len(b.Waits) != 1 || b.Waits[0].W != width(1000, 2000) || len(b.Gives) != 1 || b.Gives[0].W != width(3000, 8000) {
+		t.Errorf("got %+v; want a wait of one second and a release of five", b)
+	}
+	if len(c.Waits) != 1 || c.Waits[0].W != width(1000, 20000) {
+		t.Errorf("got %+v; want a wait to the end", c)
+	}
+}
+
+func TestAContenderIsFoundByWhatStandsBeforeItsComma(t *testing.T) {
+	for word, want := range map[string]string{"Redisson RLock": redissonSpec.name, "memcached": memcachedSpec.name, "etcd": "etcd"} {
+		if got, err := find(word); err != nil || got.name != want {
+			t.Errorf("%s: got %q, %v; want %q", word, got.name, err, want)
+		}
 	}
 }
 

@@ -2,8 +2,10 @@ package contenders
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,13 +18,15 @@ const (
 	windowBefore = time.Second
 	windowAfter  = 11 * time.Second
 	pageWidth    = 960 // of a picture, in CSS pixels
-	laneHeight   = 9
+	pageMargin   = 20  // on both sides, for the lanes' names and the ends of the scale
+	laneHeight   = 10
 )
 
 // picture is one contender in one scenario.
 type picture struct {
 	Name, Words string
 	Broken      bool
+	Played      bool
 	Height      int
 	Lanes       []lane
 	Marks       []mark
@@ -30,11 +34,13 @@ type picture struct {
 
 // lane is what one holder believed.
 type lane struct {
-	Who string
-	Y   int
+	Who   string
+	Y     int
+	TextY int
 	// Bars are the times without a gap in which it believed; Still those in which its
-	// process stood still with the lock in its hand.
-	Bars, Still []bar
+	// process stood still with the lock in its hand; Waits and Gives those in which a call
+	// to acquire or to release was under way.
+	Bars, Still, Waits, Gives []bar
 }
 
 type bar struct {
@@ -57,18 +63,26 @@ type chapter struct {
 }
 
 type page struct {
-	Table    string
+	Played   []contenderRow
 	Width    int
 	Ticks    []mark
 	Chapters []chapter
 	Lease    string
 }
 
+// contenderRow is what a contender is.
+type contenderRow struct{ Name, Servers, Versions, Fence, Notice, Memory, Took string }
+
 // writePage writes the pictures of a run, scenario by scenario, all on one time scale.
 func writePage(w io.Writer, results []*result, scenarios []scenario) error {
 	p := page{Width: pageWidth, Lease: short(lease)}
 	for s := -windowBefore; s <= windowAfter; s += time.Second {
-		p.Ticks = append(p.Ticks, mark{X: across(0, int64(s)), Tip: s.String()})
+		p.Ticks = append(p.Ticks, mark{X: across(0, int64(s)), Tip: fmt.Sprintf("%d s", int(s.Seconds()))})
+	}
+	for _, r := range results {
+		is := r.row()
+		is.Notice = strings.ReplaceAll(is.Notice, "`", "") // Markdown's
+		p.Played = append(p.Played, is)
 	}
 	for i, s := range scenarios {
 		c := chapter{Name: s.name, What: s.what}
@@ -89,27 +103,28 @@ func writePage(w io.Writer, results []*result, scenarios []scenario) error {
 // across is where a moment is from left to right.
 func across(zero, at int64) float64 {
 	x := float64(between(zero, at)+windowBefore) / float64(windowBefore+windowAfter)
-	return pageWidth * max(0, min(1, x))
+	return pageMargin + (pageWidth-2*pageMargin)*max(0, min(1, x))
 }
 
 func draw(o *outcome) picture {
-	pic := picture{Name: o.Contender, Words: strings.ReplaceAll(o.String(), "**", ""), Broken: o.Two > 0}
+	pic := picture{Name: o.Contender, Words: strings.ReplaceAll(o.String(), "**", ""), Broken: o.Two > 0, Played: o.zero != 0}
 	if o.zero == 0 {
 		return pic
 	}
 	for _, who := range []string{first, second, third} {
-		l := lane{Who: who, Y: pic.Height}
-		for _, s := range spans(o.records) {
-			if s.who == who && len(s.claims) > 0 {
-				l.Bars = append(l.Bars, bars(o.zero, s)...)
-			}
-		}
-		l.Still = standstill(o, who)
-		if len(l.Bars) == 0 {
+		if !slices.ContainsFunc(o.records, func(r record) bool { return r.Who == who }) {
 			continue
 		}
+		l := lane{Who: who, Y: pic.Height, TextY: pic.Height + laneHeight - 1, Still: during(o, who, "stands still", stopped, continued)}
+		l.Waits = during(o, who, "waits", asking, acquired, gaveUp)
+		l.Gives = during(o, who, "releases", releasing, released)
+		for _, s := range spans(o.records) {
+			if s.who == who && len(s.claims) > 0 {
+				l.Bars = append(l.Bars, bars(o.zero, s, breaks(o.records, who))...)
+			}
+		}
 		pic.Lanes = append(pic.Lanes, l)
-		pic.Height += laneHeight + 2
+		pic.Height += laneHeight + 3
 	}
 	for _, r := range o.records {
 		if kind := markOf(r); kind != "" {
@@ -119,15 +134,25 @@ func draw(o *outcome) picture {
 	return pic
 }
 
-// gap is how far apart two looks are at least between which nothing is drawn.
-const gap = 20 * lookEvery
+// breaks are the moments at which a holder stood still, or stopped believing. A gap
+// between two looks without one is a busy machine's.
+func breaks(records []record, who string) []int64 {
+	var all []int64
+	for _, r := range records {
+		if r.Who == who && (r.What == stopped || r.What == told || r.What == ended) {
+			all = append(all, r.At)
+		}
+	}
+	return all
+}
 
 // bars are the times in which a holder believed.
-func bars(zero int64, s span) []bar {
+func bars(zero int64, s span, breaks []int64) []bar {
 	var all []bar
-	from, last := s.claims[0], s.claims[0]
-	for _, at := range append(s.claims[1:], s.last()+int64(2*gap)) {
-		if between(last, at) > gap {
+	from, last := s.first(), s.first()
+	for i, at := range append(slices.Clone(s.claims[1:]), s.last()) {
+		broken := slices.ContainsFunc(breaks, func(b int64) bool { return last <= b && b < at })
+		if broken || i == len(s.claims)-1 {
 			x := across(zero, from)
 			all = append(all, bar{X: x, W: max(across(zero, last)-x, 1.5), Tip: s.who + " believes for " + short(between(from, last))})
 			from = at
@@ -137,19 +162,29 @@ func bars(zero int64, s span) []bar {
 	return all
 }
 
-// standstill is when a holder's process stood still.
-func standstill(o *outcome, who string) []bar {
+// during is the times of a holder from a record of one kind to the next of others; to the
+// end of the picture, if there is none.
+func during(o *outcome, who, what, begin string, ends ...string) []bar {
 	var all []bar
 	var from int64
-	for _, r := range o.records {
+	until := func(at int64) {
+		if x, w := across(o.zero, from), across(o.zero, at)-across(o.zero, from); from != 0 && w > 0 {
+			all = append(all, bar{X: x, W: w, Tip: who + " " + what + " for " + short(between(from, at))})
+		}
+		from = 0
+	}
+	records := inOrder(o.records)
+	for _, r := range records {
 		switch {
 		case r.Who != who:
-		case r.What == stopped:
+		case r.What == begin:
 			from = r.At
-		case r.What == continued && from != 0:
-			x := across(o.zero, from)
-			all = append(all, bar{X: x, W: across(o.zero, r.At) - x, Tip: who + " stands still"})
+		case slices.Contains(ends, r.What):
+			until(r.At)
 		}
+	}
+	if len(records) > 0 {
+		until(records[len(records)-1].At)
 	}
 	return all
 }

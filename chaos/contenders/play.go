@@ -106,37 +106,54 @@ type actor struct {
 
 // enter starts a holder, and waits until it is ready.
 func (p *play) enter(ctx context.Context, who string) (*actor, error) {
-	a := &actor{who: who, read: make(chan struct{})}
+	return p.enters(ctx, part{Contender: p.spec.name, Who: who})
+}
+
+// enterPlain starts one with library and client as they come.
+func (p *play) enterPlain(ctx context.Context, who string) (*actor, error) {
+	return p.enters(ctx, part{Contender: p.spec.name, Who: who, Plain: true})
+}
+
+func (p *play) enters(ctx context.Context, is part) (*actor, error) {
+	a := &actor{who: is.Who, read: make(chan struct{})}
 	p.actors = append(p.actors, a)
-	var addrs []string
 	for _, addr := range p.system.addrs() {
 		proxy, err := chaos.NewProxy(addr)
 		if err != nil {
 			return nil, err
 		}
 		a.proxies = append(a.proxies, proxy)
-		addrs = append(addrs, proxy.Addr())
+		is.Addrs = append(is.Addrs, proxy.Addr())
 	}
-	if err := a.start(part{p.spec.name, who, addrs}, p.add); err != nil {
+	program, err := p.program()
+	if err == nil {
+		err = a.start(program, is, p.add)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if _, err := p.await(ctx, who, 0, startBound, ready); err != nil {
+	if _, err := p.await(ctx, is.Who, 0, startBound, ready); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// start runs this program again as a holder.
-func (a *actor) start(is part, heard func(record)) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
+// program is what a holder is a process of: this program, or another one.
+func (p *play) program() ([]string, error) {
+	if p.spec.holder != nil {
+		return p.spec.holder(p.system), nil
 	}
+	self, err := os.Executable()
+	return []string{self}, err
+}
+
+// start runs a program as a holder.
+func (a *actor) start(program []string, is part, heard func(record)) error {
 	text, err := json.Marshal(is)
 	if err != nil {
 		return err
 	}
-	a.cmd = exec.Command(self) //nolint:gosec,noctx // this program; leave ends it
+	a.cmd = exec.Command(program[0], program[1:]...) //nolint:gosec,noctx // this program, or node; leave ends it
 	a.cmd.Env = append(os.Environ(), holderEnv+"="+string(text))
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dieWithParent(a.cmd.SysProcAttr)

@@ -16,21 +16,88 @@ import (
 // redisNode is a master without persistence: a process that ends takes all with it.
 type redisNode struct {
 	*chaos.Server
+
 	clock bool // it can be set
 }
 
-func (n redisNode) addr() string { return n.Addr() }
-func (n redisNode) start() error { return n.Restart() }
-func (n redisNode) kill() error  { return n.Kill() }
-func (n redisNode) hang() error  { return n.Pause() }
-func (n redisNode) wake() error  { return n.Resume() }
-func (n redisNode) pids() []int  { return []int{n.PID()} }
+func (n *redisNode) addr() string { return n.Addr() }
+func (n *redisNode) start() error { return n.Restart() }
+func (n *redisNode) kill() error  { return n.Kill() }
+func (n *redisNode) hang() error  { return n.Pause() }
+func (n *redisNode) wake() error  { return n.Resume() }
+func (n *redisNode) pids() []int  { return []int{n.PID()} }
 
-func (n redisNode) step(seconds int) error {
+func (n *redisNode) step(seconds int) error {
 	if !n.clock {
 		return errNoClock
 	}
 	return n.SetClock(fmt.Sprintf("%+d", seconds))
+}
+
+// redisReplica follows a master over a line that can be held.
+type redisReplica struct {
+	of     *redisNode
+	server *chaos.Server
+	line   *chaos.Proxy
+}
+
+// follow starts a replica, and returns when it has a copy.
+func (n *redisNode) follow(ctx context.Context) (replica, error) {
+	line, err := chaos.NewProxy(n.Addr())
+	if err != nil {
+		return nil, err
+	}
+	server, err := chaos.StartServer(chaos.ServerConfig{FakeClock: n.clock, ReplicaOf: line.Addr()})
+	if err != nil {
+		line.Close()
+		return nil, err
+	}
+	r := &redisReplica{n, server, line}
+	if err := r.synced(ctx); err != nil {
+		r.leave()
+		return nil, fmt.Errorf("the replica has no copy: %w", err)
+	}
+	return r, nil
+}
+
+func (r *redisReplica) synced(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	client := r.server.Client()
+	defer func() { _ = client.Close() }()
+	for {
+		got, err := client.InfoMap(ctx, "replication").Result()
+		if err == nil && got["Replication"]["master_link_status"] == "up" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (r *redisReplica) lag() { r.line.Hold(chaos.Both) }
+
+// promote makes the replica the node, which has been killed.
+func (r *redisReplica) promote(ctx context.Context) error {
+	r.line.Close()
+	client := r.server.Client()
+	defer func() { _ = client.Close() }()
+	if err := client.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
+		return err
+	}
+	old := r.of.Server
+	r.of.Server, r.server = r.server, nil
+	return old.Close()
+}
+
+func (r *redisReplica) leave() {
+	r.line.Close()
+	if r.server != nil {
+		_ = r.server.Close() // its directory is a temporary one
+	}
 }
 
 // goRedis is a client as it comes, but that a context bounds its calls: without that
@@ -57,11 +124,17 @@ func startRedis(n int) (*system, error) {
 	if err != nil {
 		return nil, errors.Join(err, chaos.CloseServers(servers))
 	}
+	var masters []*redisNode
 	for _, server := range servers {
-		s.nodes = append(s.nodes, redisNode{server, clock})
+		n := &redisNode{server, clock}
+		s.nodes, masters = append(s.nodes, n), append(masters, n)
 	}
 	s.ready = func(context.Context, []string) error { return nil } // a server was waited for
-	s.undo = func() { _ = chaos.CloseServers(servers) }            // their directories are temporary
+	s.undo = func() {
+		for _, n := range masters { // as they are then: one may have failed over
+			_ = n.Close() // its directory is a temporary one
+		}
+	}
 	s.took, s.memory, s.version = time.Since(began), memoryOf(s.nodes), redisVersion(servers[0].Program())
 	return s, nil
 }

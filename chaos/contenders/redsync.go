@@ -14,31 +14,42 @@ import (
 var redsyncSpec = spec{
 	name: "redsync", module: "github.com/go-redsync/redsync/v4", servers: "5 Redis masters, no persistence",
 	fence: "none", notice: "nobody; `Until` can be looked at, `Extend` called",
-	start: func(context.Context) (*system, error) { return startRedis(len(masterNames)) }, open: openRedsync,
+	start: func(context.Context) (*system, error) { return startRedis(len(masterNames)) }, open: openRedsync, plain: openRedsyncPlain,
 }
 
 // redsyncClient is redsync over one go-redis client per master.
 type redsyncClient struct {
 	clients []*redis.Client
 	sync    *redsync.Redsync
+	options []redsync.Option // of each mutex
 }
 
 func openRedsync(_ context.Context, addrs []string) (client, error) {
-	c := &redsyncClient{}
+	return redsyncOver(addrs, goRedis, redsync.WithExpiry(lease)), nil
+}
+
+// openRedsyncPlain has redsync's own lease, of eight seconds, and go-redis's own
+// timeouts, which heed no context.
+func openRedsyncPlain(_ context.Context, addrs []string) (client, error) {
+	return redsyncOver(addrs, func(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }), nil
+}
+
+func redsyncOver(addrs []string, clientOf func(addr string) *redis.Client, opts ...redsync.Option) *redsyncClient {
+	c := &redsyncClient{options: opts}
 	var pools []pool.Pool
 	for _, addr := range addrs {
-		one := goRedis(addr)
+		one := clientOf(addr)
 		c.clients = append(c.clients, one)
 		pools = append(pools, goredis.NewPool(one))
 	}
 	c.sync = redsync.New(pools...)
-	return c, nil
+	return c
 }
 
 // acquire is redsync's own waiting: 32 tries, 50 to 250 ms apart. Who wants to wait
 // longer calls it again.
 func (c *redsyncClient) acquire(ctx context.Context, name string) (lock, error) {
-	m := c.sync.NewMutex(name, redsync.WithExpiry(lease))
+	m := c.sync.NewMutex(name, c.options...)
 	if err := m.LockContext(ctx); err != nil {
 		return nil, err
 	}

@@ -40,6 +40,9 @@ const (
 // errOneServer is why a scenario of many servers is not played.
 var errOneServer = fmt.Errorf("it has one server: %w", errors.ErrUnsupported)
 
+// errNoReplica is why no failover is played.
+var errNoReplica = fmt.Errorf("it has no replica here: %w", errors.ErrUnsupported)
+
 // errUnbounded is that nobody gave up, so there is nothing to look for.
 var errUnbounded = errors.New("the call did not end with its context, and got the lock when the servers went on")
 
@@ -50,9 +53,12 @@ var scenarios = []scenario{
 	{"holder-killed", "the holder's process is killed (SIGKILL)", "the kill", playHolderKilled},
 	{"holder-cut", "nothing gets from the holder to the servers or back, and its connections stay open", "the cut", playHolderCut},
 	{"given-up", "most servers stand still for two seconds, and meanwhile somebody asks for a free name and gives up", "when they go on", playGivenUp},
+	{"hung-server", "the leading server stands still, or the first where none leads: it accepts connections and does not answer, and somebody asks for a free name", "the ask", playHungServer},
 	{"one-server", "the leading server is killed, or the first where none leads, for four seconds", "the release, where the lock was kept; otherwise when the server is back, or the kill, if the next one held before", playOneServer},
 	{"majority", "more than half of the servers are killed for four seconds", "the same", playMajority},
 	{"restart", "more than half of the servers are killed and started again at once", "the restart", playRestart},
+	{"failover", "a replica of the first server lags, the lock is taken, the server is killed, and clients are led to the replica", "the kill, or the release, where the lock was kept", playFailover},
+	{"clock-one", "the wall clock of one server of several steps ahead by an hour", "the step, or the release, where the lock was kept", playClockOne},
 	{"clock", "the wall clocks of more than half of the servers step ahead by an hour", "the step", playClock},
 }
 
@@ -87,8 +93,16 @@ func (p *play) next(ctx context.Context, o *outcome, who string, from int64) err
 	return err
 }
 
-// close asks the holder what the servers say, at the end.
-func (p *play) close(ctx context.Context, o *outcome, a *actor) error {
+// learnFor bounds the wait for a holder that has not learned yet: some libraries retry
+// before they tell.
+const learnFor = 2 * lease
+
+// close waits for the holder to learn of its loss, not before learns, and asks it what
+// the servers say, at the end.
+func (p *play) close(ctx context.Context, o *outcome, a *actor, learns int64) error {
+	if _, err := p.await(ctx, a.who, learns, learnFor, told, ended); err != nil && !errors.Is(err, errNotSeen) {
+		return err
+	}
 	from := monotonic()
 	if err := a.do(doAsk, "", 0); err != nil {
 		return err
@@ -156,7 +170,7 @@ func playPause(ctx context.Context, p *play, o *outcome) error {
 		return err
 	}
 	pause(ctx, watchFor)
-	if err := p.close(ctx, o, a); err != nil {
+	if err := p.close(ctx, o, a, on); err != nil {
 		return err
 	}
 	o.judge(p.trace(), a.who, on)
@@ -199,7 +213,7 @@ func playHolderCut(ctx context.Context, p *play, o *outcome) error {
 		return err
 	}
 	pause(ctx, watchFor)
-	if err := p.close(ctx, o, a); err != nil {
+	if err := p.close(ctx, o, a, o.zero); err != nil {
 		return err
 	}
 	o.judge(p.trace(), a.who, o.zero)

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/quorumkit/redlock/chaos/internal/process"
 )
 
 func TestSrvrSaysTheVersionAndTheMode(t *testing.T) {
@@ -20,6 +24,44 @@ func TestSrvrSaysTheVersionAndTheMode(t *testing.T) {
 	}
 	if _, err := readSrvr(strings.NewReader("This ZooKeeper instance is not currently serving requests\n"), "mode"); err == nil {
 		t.Error("got no error of a server that does not serve")
+	}
+}
+
+// The clock of ZooKeeper's JVM is set by the library that is preloaded: what is created
+// after a step has a date of then.
+func TestZooKeepersClockCanBeStepped(t *testing.T) {
+	t.Parallel()
+	if _, err := process.FakeClock(); errors.Is(err, process.ErrNoFakeClock) {
+		t.Skip(err)
+	}
+	s, err := startZooKeeper(t.Context())
+	if errors.Is(err, errNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, n := range s.nodes {
+		if err := n.step(anHour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, _, err := zk.Connect(s.addrs(), startBound, zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	path, err := conn.Create("/dated", nil, 0, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stat, err := conn.Get(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ahead := time.Until(time.UnixMilli(stat.Ctime)); ahead < anHour*time.Second*9/10 {
+		t.Errorf("got a node that is dated %v ahead; want an hour", ahead)
 	}
 }
 

@@ -44,6 +44,23 @@ type node interface {
 	pids() []int
 }
 
+// replica is a server that takes a node's place.
+type replica interface {
+	// lag holds back what the node sends from here on.
+	lag()
+	// promote makes it the node, whose process has been killed.
+	promote(ctx context.Context) error
+	// leave ends it, if it was not promoted.
+	leave()
+}
+
+// followed is a node that a replica can follow.
+type followed interface {
+	node
+	// follow starts a replica, and returns when it has all that the node has.
+	follow(ctx context.Context) (replica, error)
+}
+
 // system is the servers of one contender, in a directory of its own.
 type system struct {
 	version string

@@ -15,11 +15,8 @@ func table(results []*result, scenarios []scenario, day time.Time) string {
 		day.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), short(lease))
 	b.WriteString("| contender | servers | versions | number that can fence | who tells of a loss | memory | start |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
-		if r.Missing != "" {
-			row(&b, r.Spec.name, r.Spec.servers, "not played: "+r.Missing, r.Spec.fence, r.Spec.notice, "", "")
-			continue
-		}
-		row(&b, r.Spec.name, r.Spec.servers, r.versions(), r.fence(), r.Spec.notice, fmt.Sprintf("%d MB", r.Memory>>20), short(r.Took))
+		is := r.row()
+		row(&b, is.Name, is.Servers, is.Versions, is.Fence, is.Notice, is.Memory, is.Took)
 	}
 	b.WriteString("\n")
 	heads := []string{"contender"}
@@ -43,6 +40,17 @@ func table(results []*result, scenarios []scenario, day time.Time) string {
 		fmt.Fprintf(&b, "- **%s**: %s. Next counts from: %s.\n", s.name, s.what, s.next)
 	}
 	return b.String()
+}
+
+// row is what a contender is, in the words of the table and the page.
+func (r *result) row() contenderRow {
+	is := contenderRow{Name: r.Spec.name, Servers: r.Spec.servers, Notice: r.Spec.notice}
+	if r.Missing != "" {
+		is.Versions, is.Fence = "not played: "+r.Missing, r.Spec.fence
+		return is
+	}
+	is.Versions, is.Fence, is.Memory, is.Took = r.versions(), r.fence(), fmt.Sprintf("%d MB", r.Memory>>20), short(r.Took)
+	return is
 }
 
 func row(b *strings.Builder, cells ...string) {

@@ -15,6 +15,8 @@ func (o *outcome) String() string {
 		return "no result: " + o.Failed
 	case o.Scenario == "hand-over":
 		return short(o.Next)
+	case o.Scenario == "hung-server":
+		return o.roundTrips()
 	}
 	var parts []string
 	switch {
@@ -28,6 +30,22 @@ func (o *outcome) String() string {
 		parts = append(parts, words)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// roundTrips is how long it took to get a lock and to give it back.
+func (o *outcome) roundTrips() string {
+	words := roundTrip(o.Next, o.GivenBack)
+	if o.Plain {
+		words += "; as it comes: " + roundTrip(o.PlainNext, o.PlainGivenBack)
+	}
+	return words
+}
+
+func roundTrip(taken, back time.Duration) string {
+	if taken == 0 {
+		return fmt.Sprintf("nobody held within %s", short(hungBound))
+	}
+	return fmt.Sprintf("held after %s, given back in %s", short(taken), short(back))
 }
 
 func (o *outcome) nextWords() string {

@@ -51,7 +51,7 @@ func startZooKeeper(ctx context.Context) (*system, error) {
 			s.close()
 			return nil, err
 		}
-		s.add(&proc{path: java, address: local(ports[i]), args: []string{
+		s.add(&proc{path: java, address: local(ports[i]), clock: true, args: []string{
 			"-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
 			"-cp", zookeeperClasspath(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
 		}})
