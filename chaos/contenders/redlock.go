@@ -3,6 +3,7 @@ package contenders
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/quorumkit/redlock"
 )
@@ -27,16 +28,35 @@ func startMasters(ctx context.Context) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := redlock.Open(ctx, s.addrs(), redlockOptions()...)
-	if err == nil {
-		err = l.Cluster().Admit(ctx)
-		_ = l.Close() // what it held, nobody needs
-	}
+	err = found(ctx, s.addrs())
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("found the cluster: %w", err)
 	}
 	return s, nil
+}
+
+// found admits all masters. On a machine that starts everything else too a call may
+// find its timeout over, with some of them taken in: it is sent again.
+func found(ctx context.Context, addrs []string) error {
+	l, err := redlock.Open(ctx, addrs, redlockOptions()...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // what it held, nobody needs
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	for {
+		err := l.Cluster().Admit(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pollEvery):
+		}
+	}
 }
 
 type redlockClient struct{ locker *redlock.Locker }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos/internal/process"
 )
 
@@ -109,5 +110,36 @@ func TestAFamilyIsTheProcessAndWhatItStarted(t *testing.T) {
 	}()
 	if all := family(os.Getpid()); all[0] != os.Getpid() || !slices.Contains(all, cmd.Process.Pid) {
 		t.Errorf("got %v; want %d and its child %d", all, os.Getpid(), cmd.Process.Pid)
+	}
+}
+
+// A master that does not answer while the cluster is founded leaves some taken in and
+// some not: what is sent again takes in the rest.
+func TestAClusterIsFoundedThoughAMasterWasSilent(t *testing.T) {
+	t.Parallel()
+	s, err := startRedis(len(masterNames))
+	if errors.Is(err, errNotInstalled) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.nodes[0].hang(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := redlock.Open(t.Context(), s.addrs(), redlockOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Cluster().Admit(t.Context()); err == nil {
+		t.Error("got a cluster with a master that is silent; want an error")
+	}
+	if err := s.nodes[0].wake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := found(t.Context(), s.addrs()); err != nil {
+		t.Errorf("got %v; want a cluster", err)
 	}
 }
