@@ -7,7 +7,8 @@
 -- the SETs. The same name twice is one granted and one taken; two names on one
 -- stripe get different numbers.
 -- Nearly always every name is free, every owner alive and nobody waits: one
--- EXISTS says so and spares the values. A hint goes back as it came, because
+-- EXISTS says so. Then SET needs no condition, and no value is looked at. The same name
+-- twice, or two on one counter, go the long way. A hint goes back as it came, because
 -- turning a number into a string costs more than a command's look-up. Of names that are
 -- shared it says what acquire.lua does.
 local call, n = redis.call, (#KEYS - 1) / 2
@@ -20,9 +21,9 @@ local base, hints = tonumber(rec[2] or 0), 1 + 3 * n
 KEYS[2 * n + 2] = 'redlock:waiting'
 local there = call('EXISTS', unpack(KEYS, 2))
 if there == 0 then
-  local counted, counters, out, plain = {}, {}, {}, true
+  local keys, argv, tonumber, counted, counters, out, plain = KEYS, ARGV, tonumber, {}, {}, {}, true
   for i = 1, n do
-    local key, stripe, hint = KEYS[1 + i], ARGV[1 + i], ARGV[hints + i]
+    local key, stripe, hint = keys[1 + i], argv[1 + i], argv[hints + i]
     local c, least = tonumber(rec[2 + i] or 0), tonumber(hint)
     if c < base then c = base end
     if counted[key] or counted[stripe] or c >= 9007199254740990 or least >= 9007199254740991 then
@@ -39,8 +40,8 @@ if there == 0 then
     counters[2 * i - 1], counters[2 * i], out[i] = stripe, hint, c
   end
   if plain then
-    call('HSET', KEYS[1], unpack(counters))
-    for i = 1, n do call('SET', KEYS[1 + i], ARGV[1 + n + i], 'PX', ARGV[1 + 2 * n + i]) end
+    call('HSET', keys[1], unpack(counters))
+    for i = 1, n do call('SET', keys[1 + i], argv[1 + n + i], 'PX', argv[1 + 2 * n + i]) end
     return out
   end
 end

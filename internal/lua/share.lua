@@ -56,10 +56,11 @@ if call('EXISTS', unpack(KEYS, 2)) == 0 then
       plain = false
       break
     end
-    local number = string.format('%.0f', c + 1)
+    c = c + 1
+    local number = string.format('%.0f', c)
     counted[stripe], counted[key] = true, true
     counters[2 * i - 1], counters[2 * i], numbers[i] = stripe, number, '-' .. number
-    out[i], out[n + i] = c + 1, 0
+    out[i], out[n + i] = c, 0
   end
   if plain then
     call('HSET', KEYS[1], unpack(counters))

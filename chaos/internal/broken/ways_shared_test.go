@@ -23,7 +23,10 @@ var shareWays = []way{
 	{
 		name: "first sharer does not count up", takes: "a generation has the number that the counter has already",
 		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
-		edits: []edit{script("share", "c = c + 1\n    call('HSET'", "call('HSET'")},
+		edits: []edit{
+			script("share", "c = c + 1\n    call('HSET'", "call('HSET'"),
+			script("share", "c = c + 1\n    local number", "local number"),
+		},
 	},
 	{
 		name: "sharer ignores the queue", takes: "who shares goes before those who wait to be alone",
@@ -34,7 +37,7 @@ var shareWays = []way{
 	{
 		name: "sharer joins a plain lock", takes: "who shares takes the key of one who is alone",
 		finds: []chaos.Rule{chaos.TwoHolders},
-		edits: []edit{script("share", "  if val[1] then\n    reply = taken(key)", "  if val[1] then\n    call('DEL', key)")},
+		edits: []edit{script("share", "  if holder then\n    reply = taken(key)", "  if holder then\n    call('DEL', key)")},
 	},
 	{
 		name: "shared extension past the end", takes: "a renewal brings one back whose lease has ended, or who was released",
@@ -66,7 +69,7 @@ var shareWays = []way{
 		name: "sharer passes over its tombstone", takes: "who shares is granted what it has released before",
 		finds: []chaos.Rule{chaos.Litter},
 		seed:  6,
-		edits: []edit{script("share", "elseif not reply and val[2] then", "elseif false then")},
+		edits: []edit{script("share", "elseif not reply and dead then", "elseif false then")},
 	},
 }
 
