@@ -20,11 +20,13 @@ const noReply = math.MinInt64
 // Arguments are pointers, which go-redis writes without a copy.
 type reusable struct {
 	acquire, release, pass             intCall
+	part                               intCall
 	hand                               handCall
+	share                              intsCall
 	time                               TimeCall
 	identity                           infoCall
 	acquireArgs, releaseArgs, passArgs []any
-	handArgs                           []any
+	handArgs, shareArgs, partArgs      []any
 }
 
 // AcquireArgs is a call of acquire.lua.
@@ -74,6 +76,34 @@ func (s *reusable) handCall(r *Release, epoch *string) redis.Cmder {
 	s.hand.SetErr(nil)
 	s.hand.SetVal(nil)
 	return s.hand
+}
+
+// shareCall is share.lua for one claim.
+func (s *reusable) shareCall(r *Round, b *batch) redis.Cmder {
+	if s.shareArgs == nil {
+		s.shareArgs = make([]any, 13)
+		copy(s.shareArgs, []any{"EVALSHA", lua.ShareScript.Hash, 3, lua.NodeKey})
+		s.share = intsCall{redis.NewIntSliceCmd(context.Background(), s.shareArgs...)}
+	}
+	c, a := r.Claim, s.shareArgs
+	a[4], a[5] = &c.Key, &c.Dead
+	a[6], a[7], a[8] = &b.epoch, &b.process, &b.reading
+	a[9], a[10], a[11], a[12] = &c.Stripe, &c.Owner, &c.TTL, r.position()
+	s.share.SetErr(nil)
+	s.share.SetVal(nil)
+	return s.share
+}
+
+// partCall is release_shared.lua for one claim, of whose process nobody waited, without a
+// tombstone.
+func (s *reusable) partCall(c *Claim) redis.Cmder {
+	if s.partArgs == nil {
+		s.partArgs = make([]any, 6)
+		copy(s.partArgs, []any{"EVALSHA", lua.ReleaseSharedScript.Hash, 1, "", 1})
+		s.part = intCall{redis.NewIntCmd(context.Background(), s.partArgs...)}
+	}
+	s.partArgs[3], s.partArgs[5] = &c.Key, &c.Owner
+	return s.part.again()
 }
 
 // passCall is pass.lua for one handover.

@@ -63,8 +63,13 @@ func NewSharedAsks(position int64, nodes int) *Asks {
 // hasPlace tells whether the round asks by a place in line, which the node is to know.
 func (r *Round) hasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 
-// addShares makes batches of the acquires of shared holds, so many in each.
+// addShares makes one plain call of a single acquire of a shared hold, and batches of
+// more, so many in each.
 func (b *batch) addShares(size int) {
+	if len(b.shares) == 1 {
+		b.add(call{cmd: b.one.shareCall(b.shares[0], b), acquires: b.shares, shares: true})
+		return
+	}
 	for rest := b.shares; len(rest) > 0; {
 		next := rest[:min(len(rest), size)]
 		rest = rest[len(next):]
@@ -86,9 +91,13 @@ func (b *batch) shareCall(rounds []*Round) redis.Cmder {
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
-// addSharedReleases makes batches of the releases of shared holds, as far as none of them
-// goes alone.
+// addSharedReleases makes one plain call of a single release of a shared hold, and batches
+// of more, as far as none of them goes alone.
 func (b *batch) addSharedReleases() {
+	if one := b.sharers; len(one) == 1 && one[0].Entry == LeaveNothing && !one[0].doubtful {
+		b.add(call{cmd: b.one.partCall(one[0].Claim), releases: one})
+		return
+	}
 	for rest := b.sharers; len(rest) > 0; {
 		next := rest[:1]
 		for k := 1; k < min(len(rest), lua.ShareBatchSize) && !next[0].alone() && !rest[k].alone(); k++ {
