@@ -235,11 +235,12 @@ func (c *setCall) enter(ctx context.Context) error {
 // was a hold from before, or the Locker was closed, the call has failed.
 func (c *setCall) held() (set.Names, error) {
 	var held set.Names
+	now := c.locker.clock.Now()
 	for i, lock := range c.locks {
 		if lock == nil {
 			continue
 		}
-		cause := lock.Err()
+		cause := lock.errAt(now)
 		if cause == nil {
 			held = held.With(i)
 			continue

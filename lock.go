@@ -39,6 +39,7 @@ type Lock struct {
 	ctx      context.Context //nolint:containedctx // what Context returns, made when it is first asked for
 	cancel   context.CancelCauseFunc
 	turn     chan struct{} // an extension or renewal is under way until it closes; nil: none
+	set      *MultiLock    // that ends with it; nil: it is in none
 
 	due   clock.Instant // guarded by the scheduler's mu
 	place int           // in the scheduler's heap, guarded by its mu; -1: not in it
@@ -167,10 +168,14 @@ func (l *Lock) ValidUntil() time.Time {
 // (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
 // clock, and may therefore be set before Done closes.
 func (l *Lock) Err() error {
+	return l.errAt(l.locker.clock.Now())
+}
+
+// errAt is Err, as of now.
+func (l *Lock) errAt(now clock.Instant) error {
 	if l.shared != nil {
 		return l.shared.err(l)
 	}
-	now := l.locker.clock.Now()
 	l.mu.Lock()
 	cause, lapsed, overheld := l.cause, !l.valid.Holds(now), l.overheld(now)
 	l.mu.Unlock()
@@ -469,12 +474,31 @@ func (l *Lock) end(cause error, r *node.Round) bool {
 	l.locker.scheduler.remove(l)
 	l.unlist()
 	l.locker.acquirer.HandOn(l.claim, l.asked, errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold), r)
-	cancel := l.cancel
+	cancel, set := l.cancel, l.set
 	l.mu.Unlock()
+	if set != nil {
+		go func() { _ = set.Err() }()
+	}
 	if cancel != nil {
 		cancel(cause)
 	}
 	return true
+}
+
+// join has the set end with the lock.
+func (l *Lock) join(set *MultiLock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.set = set; l.cause != nil {
+		go func() { _ = set.Err() }()
+	}
+}
+
+// part has the lock end without its set.
+func (l *Lock) part() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set = nil
 }
 
 // unlist has the lock be none that can be asked for.

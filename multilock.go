@@ -17,24 +17,28 @@ import (
 // Each name has a fencing token of its own. It is safe for use by many goroutines at once.
 type MultiLock struct {
 	locker    *Locker
-	resources []string                // in the caller's order
-	locks     []*Lock                 // in the order of the set
-	ctx       context.Context         //nolint:containedctx // what Context returns
-	cancel    context.CancelCauseFunc // of ctx
-	revoked   chan struct{}           // closed once one of the locks was asked for; nil: none can be
+	resources []string        // in the caller's order
+	locks     []*Lock         // in the order of the set
+	values    context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
+	revoked   chan struct{}   // closed once one of the locks was asked for; nil: none can be
 
-	mu    sync.Mutex // guards the fields below
-	cause error      // why it ended; nil: it has not
-	stops []func() bool
+	mu     sync.Mutex      // guards the fields below
+	cause  error           // why it ended; nil: it has not
+	ctx    context.Context //nolint:containedctx // what Context returns, made when it is first asked for
+	cancel context.CancelCauseFunc
+	stops  []func() bool
 }
 
 // newMultiLock makes a MultiLock of a set that is held.
 func newMultiLock(values context.Context, c *setCall) *MultiLock {
-	m := &MultiLock{locker: c.locker, resources: c.given, locks: c.locks}
-	m.ctx, m.cancel = context.WithCancelCause(carryAll(context.WithoutCancel(values), c.locks))
+	m := &MultiLock{locker: c.locker, resources: c.given, locks: c.locks, values: values}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, lock := range m.locks {
+		if lock.shared == nil {
+			lock.join(m)
+			continue
+		}
 		m.stops = append(m.stops, context.AfterFunc(lock.Context(), func() { _ = m.Err() }))
 	}
 	m.listen()
@@ -105,8 +109,9 @@ func (m *MultiLock) Err() error {
 	if cause != nil {
 		return cause
 	}
+	now := m.locker.clock.Now()
 	for _, lock := range m.locks {
-		if cause := lock.Err(); cause != nil {
+		if cause := lock.errAt(now); cause != nil {
 			m.end(m.lost(lock, cause), false)
 			break
 		}
@@ -127,10 +132,20 @@ func (m *MultiLock) lost(lock *Lock, cause error) error {
 // Context returns a context that is done when the first of the locks is no longer held,
 // with the cause as context.Cause. It carries the values of the context that AcquireAll
 // was given, and the fencing token of each name; it is not cancelled with it.
-func (m *MultiLock) Context() context.Context { return m.ctx }
+func (m *MultiLock) Context() context.Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx == nil {
+		m.ctx, m.cancel = context.WithCancelCause(carryAll(context.WithoutCancel(m.values), m.locks))
+		if m.cause != nil {
+			m.cancel(m.cause)
+		}
+	}
+	return m.ctx
+}
 
 // Done is Context().Done().
-func (m *MultiLock) Done() <-chan struct{} { return m.ctx.Done() }
+func (m *MultiLock) Done() <-chan struct{} { return m.Context().Done() }
 
 // Extend confirms all of the locks with a quorum each and lengthens their leases to ttl
 // from now, as Lock.Extend does with one: in one round for all. Its errors are those of
@@ -253,6 +268,9 @@ func (m *MultiLock) end(cause error, confirmed bool) (releases []release, ok boo
 		return nil, false
 	}
 	m.cause = cause
+	for _, lock := range m.locks {
+		lock.part()
+	}
 	for _, stop := range m.stops {
 		stop()
 	}
@@ -265,6 +283,8 @@ func (m *MultiLock) end(cause error, confirmed bool) (releases []release, ok boo
 			releases = append(releases, release{hold, r})
 		}
 	}
-	m.cancel(cause)
+	if m.cancel != nil {
+		m.cancel(cause)
+	}
 	return releases, true
 }
