@@ -171,7 +171,7 @@ func (n *Waiting) ReleaseFrom(now Tick, r Release, w Waiter, entry uint8) (gone 
 	return gone, NoWaiter
 }
 
-// Pass is the arguments of pass.lua, for name 0.
+// Pass is the arguments of pass.lua.
 type Pass struct {
 	Acquire
 	Old Owner
@@ -179,7 +179,7 @@ type Pass struct {
 
 // Pass hands the key from the old owner to the new one.
 func (n *Waiting) Pass(now Tick, p Pass) int {
-	k := &n.Keys[0]
+	k := &n.Keys[p.Name]
 	switch {
 	case !n.member(p.Epoch):
 		return Abstained
@@ -194,7 +194,7 @@ func (n *Waiting) Pass(now Tick, p Pass) int {
 	case max(int(n.Number(p.Stripe))+1, int(p.Hint)) >= int(Last):
 		return AtTheEnd
 	}
-	n.Drop(0)
+	n.Drop(p.Name)
 	return n.Acquire(now, p.Acquire, 0)
 }
 

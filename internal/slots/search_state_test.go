@@ -23,6 +23,7 @@ var (
 	errHotLoop   = errors.New("a process woke itself")
 	errTaken     = errors.New("a leave of a wait that has ended took the entry of one that goes on")
 	errAsleep    = errors.New("a slot is free, somebody waits for it, and nothing is under way")
+	errTurns     = errors.New("a slot was handed on more often in a row than the turns say")
 	errLitter    = errors.New("all are done, and something is held or waited for")
 )
 
@@ -46,15 +47,22 @@ const (
 	aGiveBack // of a slot, by who goes on waiting
 	aRelease  // of a slot
 	aLeave    // of the line
+	aPass     // of a slot, to another goroutine of the process
 	kinds     = 8
 	placed    = 1 << 7
+	byWhom    = 1 << 8  // the owner value, of three
+	fromWhom  = 1 << 10 // and that of before
 )
 
-// sent is one message: its kind, the slot, and whether it is an ask with a place. Of a leave
-// it is the place, not the slot.
-type sent uint8
+// sent is one message: its kind, the slot, whether it is an ask with a place, and the owner
+// values that it is about. Of a leave it is the place, not the slot.
+type sent uint16
 
-func message(kind, slot uint8) sent { return sent(kind + kinds*slot) }
+func message(kind, slot, by uint8) sent {
+	return sent(kind) + kinds*sent(slot) + byWhom*sent(by)
+}
+
+func pass(slot, from, to uint8) sent { return message(aPass, slot, to) + fromWhom*sent(from) }
 
 // anyPlace is no lower than any place, and what a stray leave takes.
 const anyPlace = placed/kinds - 1
@@ -63,12 +71,14 @@ func leaveOf(place scriptmodel.Number) sent {
 	if place > anyPlace {
 		panic("a place does not fit")
 	}
-	return message(aLeave, uint8(place))
+	return message(aLeave, uint8(place), 0)
 }
 
 func (m sent) kind() uint8  { return uint8(m) % kinds }
 func (m sent) slot() uint8  { return uint8(m) % placed / kinds }
 func (m sent) placed() bool { return m&placed != 0 }
+func (m sent) by() uint8    { return uint8(m / byWhom % 4) }
+func (m sent) from() uint8  { return uint8(m / fromWhom) }
 
 // reply is what a node said of the ask that is out.
 type reply struct {
@@ -78,9 +88,21 @@ type reply struct {
 	ticket scriptmodel.Number
 }
 
-// caller is one process that wants a slot.
+// hold is a slot that a goroutine of a process holds, or is handed.
+type hold struct {
+	slot   uint8 // and one; 0: none
+	by     uint8 // its owner value
+	passed uint8 // how often it was handed on in a row, as its claim says
+}
+
+// caller is one process that wants a slot: the goroutine of it that goes to the nodes.
 type caller struct {
 	phase  phase
+	by     uint8              // the owner value of what it asks for, or holds
+	passed uint8              // of what it holds, as of a hold
+	mate   hold               // of another goroutine, which went before
+	given  hold               // what that one has handed on, and this one has not taken
+	told   uint8              // nodes that have passed that, a bit each
 	slot   uint8              // that it asks for, or holds
 	place  scriptmodel.Number // in line; 0: none
 	was    scriptmodel.Number // the place that asks on their way have, of a line that it has left
@@ -97,16 +119,18 @@ type caller struct {
 type state struct {
 	nodes   [nodes]scriptmodel.Waiting
 	callers [mostCallers]caller
-	deaths  uint8 // that may still come
-	leaves  uint8 // waits that may still be cancelled
-	doubles uint8 // leaves that may still come twice
-	broken  uint8 // what a step has broken
+	deaths  uint8                    // that may still come
+	leaves  uint8                    // waits that may still be cancelled
+	doubles uint8                    // leaves that may still come twice
+	row     [scriptmodel.Names]uint8 // how often each slot was handed on in a row
+	broken  uint8                    // what a step has broken
 }
 
 const (
 	brokenOrder uint8 = 1 + iota
 	brokenLoop
 	brokenEntry
+	brokenTurns
 )
 
 const (
@@ -114,7 +138,11 @@ const (
 	life  = scriptmodel.Tick(5)
 )
 
-func ownerOf(c uint8) scriptmodel.Owner { return scriptmodel.Owner(c + 1) }
+// values is how many owner values a process has: of who holds, of who asks meanwhile, and
+// of who is handed a slot.
+const values = scriptmodel.Owners / mostCallers
+
+func ownerOf(c, by uint8) scriptmodel.Owner { return scriptmodel.Owner(1 + values*c + by) }
 
 // send queues a message of caller c to node i.
 func (s *state) send(c, i uint8, m sent) {

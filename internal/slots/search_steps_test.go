@@ -20,7 +20,7 @@ func (sys *system) begin(s *state, c uint8) {
 func (sys *system) ask(s *state, c uint8, roll float64) {
 	me := &s.callers[c]
 	me.slot, me.phase, me.said, me.split = uint8(me.decide.Pick(roll)), asks, [nodes]reply{}, false
-	m := message(anAsk, me.slot)
+	m := message(anAsk, me.slot, me.by)
 	if me.place != 0 {
 		m |= placed
 	}
@@ -38,7 +38,7 @@ func (sys *system) serve(s *state, c, i uint8, twice bool) {
 		s.doubles--
 		s.send(c, i, m)
 	}
-	w, owner := scriptmodel.Waiter(c), ownerOf(c)
+	w, owner := scriptmodel.Waiter(c), ownerOf(c, m.by())
 	release := scriptmodel.EndSlot{Waiter: w, Limit: sys.limit, Flaw: sys.flaw, Release: scriptmodel.Release{Name: sys.slotOn(n, m, owner), Owner: owner}}
 	var woken scriptmodel.Waiter
 	var free uint8
@@ -66,6 +66,12 @@ func (sys *system) serve(s *state, c, i uint8, twice bool) {
 			me.gone()
 		}
 		return
+	case aPass:
+		if n.Pass(0, scriptmodel.Pass{
+			Acquire: scriptmodel.Acquire{Name: release.Name, Owner: owner, Life: life, Epoch: epoch}, Old: ownerOf(c, m.from()),
+		}) > 0 {
+			me.told |= 1 << i
+		}
 	case aGiveBack:
 		if release.Entry = scriptmodel.EntryStays; sys.giveWake {
 			release.Entry = scriptmodel.EntryUnknown
@@ -136,17 +142,24 @@ func (sys *system) conclude(s *state, c uint8) {
 	step := me.decide.Ended(votes, heard, 0)
 	me.split = quorum.Count(votes).Granted > 0
 	if step == slots.Take {
+		s.row[me.slot], me.passed = 0, 0
+		sys.heedOrder(s, c)
 		sys.take(s, c)
+		sys.decline(s, c)
 		return
 	}
-	back := message(aRelease, me.slot)
+	back := message(aRelease, me.slot, me.by)
 	if me.place != 0 {
-		back = message(aGiveBack, me.slot)
+		back = message(aGiveBack, me.slot, me.by)
 	}
 	for i, v := range votes {
 		if v.Outcome == quorum.Granted || v.Outcome == quorum.Pending {
 			s.send(c, uint8(i), back)
 		}
+	}
+	if me.given.slot != 0 { // it needs no place
+		me.said, me.phase = [nodes]reply{}, rests
+		return
 	}
 	placed := me.place != 0
 	if !placed && step == slots.Rest {
@@ -166,14 +179,18 @@ func (sys *system) conclude(s *state, c uint8) {
 	}
 }
 
-// take has the caller hold the slot, and leave the line.
-func (sys *system) take(s *state, c uint8) {
-	me := &s.callers[c]
+// heedOrder notes where somebody who gets a slot overtakes another.
+func (sys *system) heedOrder(s *state, c uint8) {
 	for other := range uint8(sys.callers) {
-		if me.before>>other&1 != 0 && s.stands(other) {
+		if s.callers[c].before>>other&1 != 0 && s.stands(other) {
 			s.broken = brokenOrder
 		}
 	}
+}
+
+// take has the caller hold the slot, and leave the line.
+func (sys *system) take(s *state, c uint8) {
+	me := &s.callers[c]
 	for other := range s.callers {
 		s.callers[other].before &^= 1 << c
 	}
@@ -187,18 +204,19 @@ func (sys *system) take(s *state, c uint8) {
 
 func (sys *system) finish(s *state, c uint8) {
 	me := &s.callers[c]
-	s.sendAll(c, message(aRelease, me.slot))
-	s.end(c)
+	s.sendAll(c, message(aRelease, me.slot, me.by))
+	sys.end(s, c)
 }
 
 // end ends a caller's turn, and its place in line.
-func (s *state) end(c uint8) {
+func (sys *system) end(s *state, c uint8) {
 	me := &s.callers[c]
 	if me.place != 0 {
 		s.sendAll(c, leaveOf(me.place))
 		me.gone()
 	}
-	me.place, me.stands, me.slot, me.decide, me.before, me.split = 0, 0, 0, slots.Caller{}, 0, false
+	sys.decline(s, c)
+	me.place, me.stands, me.slot, me.decide, me.before, me.split, me.passed = 0, 0, 0, slots.Caller{}, 0, false, 0
 	me.phase = away
 	if me.turns--; me.turns == 0 {
 		me.phase = over

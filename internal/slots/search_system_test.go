@@ -2,6 +2,7 @@ package slots_test
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
@@ -16,6 +17,7 @@ type system struct {
 	deaths  uint8
 	leaves  uint8
 	doubles uint8
+	row     int  // holds in a row, of goroutines of a process that hand a slot on (WithTurns); 0: none hands on
 	early   bool // a round is judged as soon as it is decided, not when all have answered
 	flaw    scriptmodel.Flaw
 	// What is wrong on purpose.
@@ -24,6 +26,9 @@ type system struct {
 	anySlot   bool // a quorum of any slots is one of the name
 	samePlace bool // who waits anew may have the place at which it waited before
 	giveWake  bool // who gives back a part of a slot is woken by that itself
+	unbound   bool // a slot is handed on without an end
+	countsNew bool // one that was handed on counts as if it had not been
+	keepsBoth bool // who gets a slot gives back none that it was handed meanwhile
 }
 
 // steps.
@@ -38,11 +43,14 @@ const (
 	expire
 	cancel
 	double
+	goOn
+	leave
+	receive
 )
 
-var stepNames = [...]string{"begins with slot", "reaches node", "judges its round", "asks again, for slot", "looks, and asks for slot", "releases", "dies", "its lease ends on node", "gives up", "has a leave come twice"}
+var stepNames = [...]string{"begins with slot", "reaches node", "judges its round", "asks again, for slot", "looks, and asks for slot", "releases", "dies", "its lease ends on node", "gives up", "has a leave come twice", "holds, and another goroutine of it begins", "ends the hold of a goroutine that went before", "takes what it was handed"}
 
-var sentNames = [...]string{"nothing", "ask", "late ask", "give-back", "release", "leave"}
+var sentNames = [...]string{"nothing", "ask", "late ask", "give-back", "release", "leave", "hand-over"}
 
 func (sys *system) Describe(st search.Step) string {
 	if st.Kind == serve || st.Kind == double {
@@ -73,6 +81,8 @@ func (sys *system) Check(s state) error {
 		return errHotLoop
 	case brokenEntry:
 		return errTaken
+	case brokenTurns:
+		return errTurns
 	}
 	held, on := 0, [scriptmodel.Names]int{}
 	quiet, waiting, done := true, false, true
@@ -82,9 +92,13 @@ func (sys *system) Check(s state) error {
 			held++
 			on[me.slot]++
 		}
-		quiet = quiet && me.phase != asks && me.out == [nodes][mostSent]sent{} && (me.phase != rests || !me.decide.Called() && !me.split)
+		if me.mate.slot != 0 {
+			held++
+			on[me.mate.slot-1]++
+		}
+		quiet = quiet && me.phase != asks && me.given.slot == 0 && me.out == [nodes][mostSent]sent{} && (me.phase != rests || !me.decide.Called() && !me.split)
 		waiting = waiting || me.phase == rests
-		done = done && (me.phase == over || me.phase == dead)
+		done = done && (me.phase == over || me.phase == dead) && me.mate.slot == 0
 	}
 	switch {
 	case held > int(sys.limit):
@@ -144,8 +158,10 @@ type taker func(search.Step, func(*state))
 func (sys *system) expires(s *state, c uint8, step taker) {
 	for i := range uint8(nodes) {
 		for slot := range sys.limit {
-			if s.nodes[i].Holds(slot, ownerOf(c)) {
-				step(search.Step{Kind: expire, B: i, C: slot}, func(s *state) { s.nodes[i].Drop(slot) })
+			for by := range uint8(values) {
+				if s.nodes[i].Holds(slot, ownerOf(c, by)) {
+					step(search.Step{Kind: expire, B: i, C: slot}, func(s *state) { s.nodes[i].Drop(slot) })
+				}
 			}
 		}
 	}
@@ -154,6 +170,9 @@ func (sys *system) expires(s *state, c uint8, step taker) {
 // acts are what a caller does itself.
 func (sys *system) acts(s *state, c uint8, step taker) {
 	me := &s.callers[c]
+	if me.mate.slot != 0 {
+		step(search.Step{Kind: leave}, func(s *state) { sys.leave(s, c) })
+	}
 	switch me.phase {
 	case away:
 		sys.picks(s, c, begin, step, func(s *state) { sys.begin(s, c) })
@@ -163,16 +182,23 @@ func (sys *system) acts(s *state, c uint8, step taker) {
 		}
 	case rests:
 		switch {
+		case me.given.slot != 0:
+			if bits.OnesCount8(me.told) > nodes/2 {
+				step(search.Step{Kind: receive}, func(s *state) { sys.receive(s, c) })
+			}
 		case me.decide.Called():
 			sys.picks(s, c, again, step, func(*state) {})
 		case me.split, s.anyDead():
 			sys.picks(s, c, look, step, func(s *state) { s.callers[c].split = false })
 		}
 		if s.leaves > 0 {
-			step(search.Step{Kind: cancel}, func(s *state) { s.leaves--; s.end(c) })
+			step(search.Step{Kind: cancel}, func(s *state) { s.leaves--; sys.end(s, c) })
 		}
 	case holds:
 		step(search.Step{Kind: finish}, func(s *state) { sys.finish(s, c) })
+		if sys.row > 0 && me.turns > 1 && me.mate.slot == 0 {
+			step(search.Step{Kind: goOn}, func(s *state) { sys.goOn(s, c) })
+		}
 	case over, dead:
 	}
 }
