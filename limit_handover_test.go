@@ -45,6 +45,10 @@ func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
 				must(t, last.Err())
 			}
 			mustRelease(t, last)
+			time.Sleep(time.Second)
+			if len(theirs) == 0 {
+				t.Fatalf("%d turns: the other process has no turn", turns)
+			}
 			mustRelease(t, got(t, theirs).lock)
 			for _, from := range ours[turns-1:] {
 				mustRelease(t, got(t, from).lock)
@@ -118,5 +122,61 @@ func TestASlotThatNobodyTakesIsFreed(t *testing.T) {
 			t.Errorf("got %v; want ErrClosed", g.err)
 		}
 		mustRelease(t, got(t, theirs).lock)
+	})
+}
+
+// A slot goes to none who asks for one of fewer than that, nor is it lost by that.
+func TestASlotIsNotHandedToOneWhoKnowsOfFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		l, two := separateLocker(t, nodes), redlock.WithLimit(2)
+		held := []*redlock.Lock{mustAcquire(t, l, "orders/42", two), mustAcquire(t, l, "orders/42", two)}
+		slices.SortFunc(held, func(a, b *redlock.Lock) int { return a.Slot() - b.Slot() })
+		next := wants(t, l, redlock.WithLimit(1))
+		time.Sleep(300 * time.Millisecond)
+		mustRelease(t, held[1])
+		time.Sleep(300 * time.Millisecond)
+		if len(next) > 0 {
+			t.Fatalf("slot %d was handed to one who asked for the only one", got(t, next).lock.Slot())
+		}
+		beside := mustAcquire(t, separateLocker(t, nodes), "orders/42", two, redlock.WithBarging())
+		mustRelease(t, held[0])
+		if slot := got(t, next).lock.Slot(); slot != 0 {
+			t.Errorf("got slot %d; want 0", slot)
+		}
+		must(t, beside.Err())
+	})
+}
+
+// One whose own ask brings a slot, while it is handed another, gives that one back.
+func TestOneWhoGetsASlotGivesBackTheOneItWasHanded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		l, two := separateLocker(t, nodes), redlock.WithLimit(2)
+		held, other := mustAcquire(t, l, "orders/42", two), separateLocker(t, nodes)
+		beside := mustAcquire(t, other, "orders/42", two)
+		next := wants(t, l, two)
+		time.Sleep(300 * time.Millisecond)
+		for _, n := range nodes.Nodes() { // the ask that follows the call is out when the slot is handed on
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if slices.Contains(args, lua.AskSlotScript.Hash) {
+					time.Sleep(20 * time.Millisecond)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		mustRelease(t, beside)
+		time.Sleep(10 * time.Millisecond)
+		_ = held.Release(t.Context())
+		first := got(t, next).lock
+		time.Sleep(time.Second)
+		if keys := slotKeys(nodes); len(keys) != 3 {
+			t.Errorf("the nodes have %q; want the slot that is held, on three", keys)
+		}
+		mustRelease(t, first)
+		time.Sleep(time.Second)
+		if keys := slotKeys(nodes); len(keys) != 0 {
+			t.Errorf("left: %q", keys)
+		}
 	})
 }
