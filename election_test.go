@@ -255,6 +255,26 @@ func TestACampaignEndsWithItsLocker(t *testing.T) {
 	})
 }
 
+// What lead returns is not lost with the Locker.
+func TestACampaignWhoseLockerIsClosedSaysWhatLeadSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, 3)
+		failed, leads, done := errors.New("it failed"), make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- l.Campaign(t.Context(), "jobs", func(ctx context.Context, _ *redlock.Lock) error {
+				close(leads)
+				<-ctx.Done()
+				return failed
+			})
+		}()
+		<-leads
+		must(t, l.Close())
+		err := <-done
+		wantError(t, "Campaign", err, redlock.ErrClosed)
+		wantError(t, "Campaign", err, failed)
+	})
+}
+
 func TestAPanicOfALeaderResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)

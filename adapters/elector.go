@@ -118,10 +118,7 @@ func (e *Elector) Token() redlock.Token {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.leading(); r != nil {
-		return r.held.lock.Token()
-	}
-	return 0
+	return c.token()
 }
 
 // Resign gives the leadership up, whatever became of ctx; this process may be elected
@@ -205,6 +202,14 @@ func (c *candidate) leading() *reign {
 		return nil
 	}
 	return c.reign
+}
+
+// token is the token of the reign that goes on; 0: none does. mu is held.
+func (c *candidate) token() redlock.Token {
+	if r := c.leading(); r != nil {
+		return r.held.lock.Token()
+	}
+	return 0
 }
 
 // waits tells whether the campaign has gone on for so long that it does not fail as the

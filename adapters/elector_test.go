@@ -60,6 +60,29 @@ func TestAnElectorLeadsWithoutBeingAsked(t *testing.T) {
 	})
 }
 
+// One that has resigned keeps the lock for WithHoldAtLeast, and no longer than until Close.
+func TestCloseGivesUpWhatAnElectorKeepsAfterItHasResigned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 2)
+		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Hour)), elector(t, all[1])
+		if err := errors.Join(here.IsLeader(t.Context()), here.Resign(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("the other, while the lock is kept: got %v; want ErrNotAcquired", err)
+		}
+		start := time.Now()
+		err := here.Close()
+		time.Sleep(time.Second)
+		if led := there.IsLeader(t.Context()); err != nil || led != nil || time.Since(start) > 2*time.Second {
+			t.Errorf("got %v, and of the other %v, after %v; want it to lead at once", err, led, time.Since(start))
+		}
+		if err := there.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAClosedElectorHasResignedAndStaysOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := lockers(t, 2)
@@ -182,16 +205,17 @@ func TestAnElectorThatStoodStillAsksTheClock(t *testing.T) {
 		if err := e.IsLeader(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !e.LeadsAfter(0) {
-			t.Error("it does not lead; want it to, as the lease is not over")
+		if token, leads := e.LeadsAfter(0); !leads || token != e.Hold().Token() {
+			t.Errorf("got %v, token %d; want it to lead by that of its lock, as the lease is not over", leads, token)
 		}
 		hang(nodes)
 		time.Sleep(e.Hold().Remaining() - time.Millisecond)
-		if !e.LeadsAfter(0) {
+		if _, leads := e.LeadsAfter(0); !leads {
 			t.Error("it does not lead a millisecond before the lease ends")
 		}
-		if left := e.Hold().Remaining(); e.LeadsAfter(left) {
-			t.Errorf("it leads %v later; want the lease over", left)
+		left := e.Hold().Remaining()
+		if token, leads := e.LeadsAfter(left); leads || token != 0 {
+			t.Errorf("%v later: got %v, token %d; want the lease over", left, leads, token)
 		}
 	})
 }

@@ -13,11 +13,11 @@ func (e *Elector) Hold() *redlock.Lock {
 	return e.candidate.reign.held.lock
 }
 
-// LeadsAfter tells whether this process leads after a while in which the campaign learns
+// LeadsAfter tells whether this process leads, and by which token, after a while in which the campaign learns
 // nothing: as when the process stands still, and has just come back.
-func (e *Elector) LeadsAfter(d time.Duration) bool {
+func (e *Elector) LeadsAfter(d time.Duration) (redlock.Token, bool) {
 	e.candidate.mu.Lock()
 	defer e.candidate.mu.Unlock()
 	time.Sleep(d)
-	return e.candidate.leading() != nil
+	return e.candidate.token(), e.candidate.leading() != nil
 }
