@@ -666,7 +666,7 @@ func TestThoseWhoShareDoNotWaitForOneWhoBarges(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			next := wants(t, l, redlock.WithShared())
-			time.Sleep(time.Second)
+			time.Sleep(3 * time.Second) // a node that the ask has not reached is told by a look
 			if first != "barges" {
 				barging = wants(t, l, redlock.WithShared(), redlock.WithBarging())
 				time.Sleep(time.Second)
