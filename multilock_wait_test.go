@@ -1,0 +1,165 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+// While it waits for a name, it holds those before it and none behind it.
+func TestASetThatWaitsHoldsOnlyWhatStandsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		b, d := mustAcquire(t, other, "b"), mustAcquire(t, other, "d")
+		set := wantsAll(t, t.Context(), l, []string{"d", "c", "b", "a"})
+		wantLocked(t, nodes, "a", "b", "d")
+		time.Sleep(time.Minute) // what it holds is renewed
+		wantLocked(t, nodes, "a", "b", "d")
+		mustRelease(t, d)
+		wantLocked(t, nodes, "a", "b")
+		d = mustAcquire(t, other, "d")
+		mustRelease(t, b)
+		wantLocked(t, nodes, "a", "b", "c", "d")
+		if len(set) != 0 {
+			t.Fatal("it has returned without d")
+		}
+		released := time.Now()
+		mustRelease(t, d)
+		g := gotAll(t, set)
+		if took := g.at.Sub(released); took != 0 {
+			t.Errorf("it had the last name %v after its release; want at once", took)
+		}
+		must(t, g.locks.Release(t.Context()))
+		wantNothingLeft(t, nodes)
+	})
+}
+
+// The order is that of the keys' bytes, whatever the callers say, and holds for the lines
+// inside a process too.
+func TestSetsInAnyOrderAllComeToTheirTurn(t *testing.T) {
+	for _, processes := range []int{1, 2, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3)
+			lockers := []*redlock.Locker{l}
+			for len(lockers) < processes {
+				lockers = append(lockers, separateLocker(t, nodes))
+			}
+			const each = 8
+			all := names(4)
+			var inside [4]atomic.Int32
+			var wg sync.WaitGroup
+			began := time.Now()
+			for g := range 6 {
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(g), 7))
+					for range each {
+						order := rnd.Perm(len(all))[:2+rnd.IntN(3)]
+						set := make([]string, len(order))
+						for k, i := range order {
+							set[k] = all[i]
+						}
+						err := lockers[g%processes].DoAll(t.Context(), set, func(ctx context.Context, _ *redlock.MultiLock) error {
+							for _, i := range order {
+								if inside[i].Add(1) != 1 {
+									t.Errorf("%s is held twice", all[i])
+								}
+							}
+							time.Sleep(10 * time.Millisecond)
+							for _, i := range order {
+								inside[i].Add(-1)
+							}
+							return ctx.Err()
+						})
+						if err != nil {
+							t.Errorf("DoAll(%q): %v", set, err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if took := time.Since(began); took > 6*each*50*time.Millisecond {
+				t.Errorf("%d processes: it took %v; want some 10 ms for each of %d holds", processes, took, 6*each)
+			}
+			wantNothingLeft(t, nodes)
+			for _, l := range lockers {
+				if s := l.Stats(); s.Acquiring != 0 || s.Held != 0 || s.Acquired != s.Released {
+					t.Errorf("got %+v; want all that was acquired to be released", s)
+				}
+			}
+		})
+	}
+}
+
+func TestASetThatStopsWaitingGivesAllBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, other, "b")
+		for _, holder := range []*redlock.Locker{other, l} { // on the nodes, and in its own line
+			ctx, cancel := context.WithCancel(t.Context())
+			cause := errors.New("the shop closes")
+			inner, because := context.WithCancelCause(ctx)
+			set := wantsAll(t, inner, l, []string{"a", "b", "c"})
+			because(cause)
+			if g := <-set; !errors.Is(g.err, context.Canceled) || !errors.Is(g.err, cause) || !errors.Is(g.err, redlock.ErrNotAcquired) {
+				t.Errorf("got %v; want the cause, joined with ErrNotAcquired", g.err)
+			}
+			cancel()
+			wantLocked(t, nodes, "b")
+			if left := queueKeys(nodes); left != nil {
+				t.Errorf("left in line: %v", left)
+			}
+			if _, err := l.AcquireAll(t.Context(), []string{"a", "b"}, redlock.WithWait(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("WithWait: got %v; want DeadlineExceeded", err)
+			}
+			if holder == other {
+				mustRelease(t, lock)
+				lock = mustAcquire(t, l, "b")
+			}
+		}
+		mustRelease(t, lock)
+		if s := l.Stats(); s.Acquiring != 0 || s.Held != 0 {
+			t.Errorf("got %+v; want nothing under way", s)
+		}
+		wantNothingLeft(t, nodes)
+	})
+}
+
+// One that is lost while the set waits is taken anew, and what stands behind it is given
+// back: else it would wait for a name below one that it holds.
+func TestANameThatIsLostWhileTheSetWaitsIsTakenAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		c := mustAcquire(t, other, "c")
+		set := wantsAll(t, t.Context(), l, []string{"a", "b", "c"})
+		wantLocked(t, nodes, "a", "b", "c")
+		remove(nodes, "a")
+		a := mustAcquire(t, other, "a")
+		time.Sleep(redlock.DefaultTTL) // a renewal finds it
+		wantLocked(t, nodes, "a", "c")
+		if s := l.Stats(); s.Lost != 1 || s.Held != 0 {
+			t.Errorf("got %+v; want one lost, and nothing held", s)
+		}
+		mustRelease(t, c)
+		if len(set) != 0 {
+			t.Fatal("it has returned without a")
+		}
+		mustRelease(t, a)
+		g := gotAll(t, set)
+		if g.locks.Token("a") <= a.Token() {
+			t.Errorf("got token %d for a; want one above %d", g.locks.Token("a"), a.Token())
+		}
+		wantLocked(t, nodes, "a", "b", "c")
+		must(t, g.locks.Release(t.Context()))
+		wantNothingLeft(t, nodes)
+	})
+}
