@@ -38,6 +38,10 @@ explore: ## random faults against redlock for FOR (10m), then against every prot
 explore-cover: ## functions of the protocol that PLANS (300) random plans do not reach
 	REDLOCK_EXPLORE_COVER=$(or $(PLANS),300) go test -run TestTheExplorationReachesEveryFunction -count=1 -timeout 0 -v ./chaos/internal/broken
 
+.PHONY: mutants
+mutants: ## the protocol broken by hand, each way seen to fail the test that docs/TESTS.md names
+	REDLOCK_MUTANTS=1 REDLOCK_REQUIRE_SERVERS=1 go test -run TestEachMutant -count=1 -timeout 0 -v ./chaos/internal/broken
+
 .PHONY: exec-hundred
 exec-hundred: ## `redlock exec` under stopped, cut-off and refusing masters: its command is dead in time, COUNT (100) times
 	REDLOCK_TEST_DEAD=$$((($(or $(COUNT),100) + 2) / 3)) REDLOCK_REQUIRE_SERVERS=1 go test -run TestTheCommandIsDead -count=1 -timeout 60m -v ./cmd/redlock

@@ -169,3 +169,26 @@ func TestANodeThatForgotGivesNoVoteBeforeMaxTTLIsOver(t *testing.T) {
 		}
 	})
 }
+
+// The lease of an extension counts from its sending, however long the confirmations take.
+func TestAnExtensionCountsFromItsSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow, ttl = 200 * time.Millisecond, 12 * time.Second // whose drift is less than that
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		synctest.Wait()
+		for _, n := range nodes.Nodes() {
+			n.Intercept(slowly("extend", slow))
+		}
+		began := time.Now()
+		must(t, lock.Extend(t.Context(), ttl))
+		if took := time.Since(began); took < slow {
+			t.Fatalf("Extend took %v; the test wants %v at least", took, slow)
+		}
+		if ends, most := time.Now().Add(lock.Remaining()), began.Add(ttl); !ends.Before(most) {
+			t.Errorf("it is valid for %v longer than %v from its sending; want less", ends.Sub(most), ttl)
+		}
+		mustRelease(t, lock)
+	})
+}

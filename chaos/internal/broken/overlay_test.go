@@ -8,13 +8,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // root is the root module's directory, as seen from a test of this package.
 const root = "../../.."
 
-// build builds this package's tests over the broken protocol, into dir.
+// build builds this package's tests over the broken protocols, into dir.
 func build(ctx context.Context, dir string) (binary string, err error) {
+	overlay, err := overlayOf(ways, dir)
+	if err != nil {
+		return "", err
+	}
+	return buildOver(ctx, overlay, dir, ".")
+}
+
+// buildOver builds the tests of a package over an overlay, into dir.
+func buildOver(ctx context.Context, overlay, dir, pkg string) (binary string, err error) {
+	binary = filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".broken.test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, pkg)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the broken protocols: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// overlayOf writes an overlay that has these ways, into dir.
+func overlayOf(ways []way, dir string) (overlay string, err error) {
 	top, err := filepath.Abs(root)
 	if err != nil {
 		return "", err
@@ -54,19 +74,12 @@ func build(ctx context.Context, dir string) (binary string, err error) {
 			return "", err
 		}
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-		return "", err
-	}
-	binary = filepath.Join(dir, "broken.test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the broken protocols: %w\n%s", err, out)
-	}
-	return binary, nil
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
 // packageOf is the package in a folder of the module.

@@ -21,7 +21,9 @@ type way struct {
 	load  load
 	// scenario shows it, where plans are drawn for longer than a minute without.
 	scenario string
-	edits    []edit
+	// by is the test that convicts it, where plans need not: its package and its name.
+	by    string
+	edits []edit
 }
 
 // edit puts other text in the place of some that a file has exactly once: a Go

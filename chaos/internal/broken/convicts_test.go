@@ -1,0 +1,120 @@
+package broken_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// mutantsVariable names the environment variable that asks for the mutants to be tried.
+const mutantsVariable = "REDLOCK_MUTANTS"
+
+// convictWithin is how long a test may take to convict one. A test that hangs convicts none.
+const convictWithin = time.Minute
+
+// Each mutant's edits still fit, its test is there, and the page says so.
+func TestEachMutantHasItsTest(t *testing.T) {
+	t.Parallel()
+	if _, err := overlayOf(mutants, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "TESTS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range mutants {
+		w := &mutants[i]
+		_, name, err := w.test()
+		if err != nil {
+			t.Error(err)
+		}
+		if row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(w.name) + ` \| .*` + "`" + name + "` \\|$"); !row.Match(page) {
+			t.Errorf("docs/TESTS.md does not say that %s is convicted by %s", w.name, name)
+		}
+	}
+}
+
+// test is the package and the name of the test that convicts a mutant.
+func (w *way) test() (pkg, name string, err error) {
+	pkg, name, _ = strings.Cut(w.by, " ")
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		return "", "", err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", "", err
+		}
+		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") {
+			return pkg, name, nil
+		}
+	}
+	return "", "", fmt.Errorf("%s: no test %s in %s", w.name, name, pkg)
+}
+
+// Each mutant fails its test, and the sound protocol passes it.
+//
+//	make mutants
+func TestEachMutantIsConvicted(t *testing.T) {
+	if os.Getenv(mutantsVariable) == "" {
+		t.Skip(mutantsVariable + " does not ask for it")
+	}
+	dir := t.TempDir()
+	overlay, err := overlayOf(mutants, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := map[string]func() (string, error){}
+	for i := range mutants {
+		pkg, _, err := mutants[i].test()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if built[pkg] == nil {
+			built[pkg] = sync.OnceValues(func() (string, error) {
+				return buildOver(t.Context(), overlay, dir, filepath.Join("github.com/quorumkit/redlock", pkg))
+			})
+		}
+	}
+	for i := range mutants {
+		w := &mutants[i]
+		t.Run(w.name, func(t *testing.T) {
+			pkg, name, err := w.test()
+			if err != nil {
+				t.Fatal(err)
+			}
+			binary, err := built[pkg]()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, err := tried(t, binary, pkg, name, nothing); err != nil || !strings.Contains(out, "--- PASS: "+name) {
+				t.Fatalf("%s, the sound protocol: %v\n%s", name, err, out)
+			}
+			out, err := tried(t, binary, pkg, name, w.name)
+			if failed := (*exec.ExitError)(nil); !errors.As(err, &failed) || !strings.Contains(out, "--- FAIL: "+name) {
+				t.Errorf("%s does not fail: %v\n%s", name, err, out)
+			}
+		})
+	}
+}
+
+// tried is what a test says while a way is in force.
+func tried(t *testing.T, binary, pkg, name, way string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), convictWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+name+"$", "-test.v", "-test.short")
+	cmd.Dir = filepath.Join(root, pkg)
+	cmd.Env = append(os.Environ(), variable+"="+way)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}

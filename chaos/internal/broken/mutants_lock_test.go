@@ -1,0 +1,251 @@
+package broken_test
+
+// lockMutants are those of quorums, tokens, extensions and ends.
+var lockMutants = []way{
+	// Quorums.
+	{
+		name: "extension by half", takes: "half of the nodes confirm an extension",
+		by: ". TestAnExtensionIsConfirmedByAQuorumOnly",
+		edits: []edit{{"internal/quorum/quorum.go", "	q := Size(t.nodes)\n	switch {\n	case t.Granted >= q:\n		return Won\n	case t.nodes-t.Taken < q:", `	q := Size(t.nodes)
+	if BROKEN {
+		q = t.nodes / 2
+	}
+	switch {
+	case t.Granted >= q:
+		return Won
+	case t.nodes-t.Taken < q:`}},
+	},
+	{
+		name: "acquire by half", takes: "half of the nodes grant a lock",
+		by: ". TestALockIsHeldByOneAndThenByTheNextWithAGreaterToken",
+		edits: []edit{{"internal/quorum/quorum.go", "	q := Size(t.nodes)\n	switch {\n	case t.Granted >= q:\n		return Won\n	case t.Granted+t.Pending >= q:", `	q := Size(t.nodes)
+	if BROKEN {
+		q = t.nodes / 2
+	}
+	switch {
+	case t.Granted >= q:
+		return Won
+	case t.Granted+t.Pending >= q:`}},
+	},
+	{
+		name: "raise by half", takes: "half of the nodes settle a token by a raise",
+		by: ". TestAnAttemptAfterARefusedRaiseBeginsAboveTheCounters",
+		edits: []edit{
+			{"internal/acquire/attempt.go", "quorum.SameToken(r.Votes, t) >= a.quorum {", "(quorum.SameToken(r.Votes, t) >= a.quorum || BROKEN && quorum.SameToken(r.Votes, t) >= a.quorum-1) {"},
+		},
+	},
+	{
+		name: "equal tokens of half", takes: "half of the nodes with one number settle a token",
+		by:    ". TestAnAttemptAfterARefusedRaiseBeginsAboveTheCounters",
+		edits: []edit{{"internal/quorum/token.go", "if same >= q {", "if same >= q || BROKEN && same >= q-1 {"}},
+	},
+	{
+		name: "held by half", takes: "a lock stays of which half of the nodes vouch",
+		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
+		edits: []edit{{"lock.go", "if !vouched || left >= l.locker.quorum {", "if !vouched || left >= l.locker.quorum || BROKEN && left >= l.locker.quorum-1 {"}},
+	},
+	{
+		name: "place of half", takes: "a place in line is what half of the nodes say",
+		by:    "./internal/quorum TestAPlaceIsTheLargestTicketOfAQuorum",
+		edits: []edit{{"internal/quorum/place.go", "return position, answers >= Size(len(votes))", "return position, answers >= Size(len(votes)) || BROKEN && answers >= Size(len(votes))-1"}},
+	},
+	{
+		name: "slot free on half", takes: "a slot is free that half of the nodes say is",
+		by:    "./internal/slots TestTheSlotThatMostNodesCallFreeIsNext",
+		edits: []edit{{"internal/slots/slots.go", "	at := quorum.Size(len(votes))", "	at := quorum.Size(len(votes))\n	if BROKEN {\n		at--\n	}"}},
+	},
+	{
+		name: "a joiner reads one less", takes: "a node that joins reads one other member too few",
+		by: "./internal/membership TestAJoinerReadsWhatEveryQuorumShares",
+		edits: []edit{{"internal/membership/view.go", "func othersNeeded(n int) int { return n - quorum.Size(n) + 1 }", `func othersNeeded(n int) int {
+	if BROKEN {
+		return n - quorum.Size(n)
+	}
+	return n - quorum.Size(n) + 1
+}`}},
+	},
+	{
+		name: "proven by half", takes: "half of the members' records prove a mark",
+		by:    "./internal/membership TestWhoHasTheOptionWritesItBeforeAVoteCounts",
+		edits: []edit{{"internal/membership/plan.go", "return n >= quorum.Size(len(v.Names))", "return n >= quorum.Size(len(v.Names)) || BROKEN && n >= quorum.Size(len(v.Names))-1"}},
+	},
+	{
+		name: "a cluster of half", takes: "half of the nodes carry the cluster's id",
+		by:    ". TestFoundersThatRacedAgreeOnTheSmallestID",
+		edits: []edit{{"internal/membership/view.go", "if k.Nodes >= quorum.Size(len(c.Names)) {", "if k.Nodes >= quorum.Size(len(c.Names)) || BROKEN && k.Nodes >= quorum.Size(len(c.Names))-1 {"}},
+	},
+	{
+		name: "released by half", takes: "a release is confirmed by half of the nodes",
+		by:    ". TestAReleaseIsConfirmedByAQuorumOnly",
+		edits: []edit{{"internal/node/round.go", "func ReleaseStage(votes []quorum.Vote) Stage {\n", "func ReleaseStage(votes []quorum.Vote) Stage {\n	if BROKEN && quorum.Count(votes).Granted >= quorum.Size(len(votes))-1 {\n		return Finished\n	}\n"}},
+	},
+	// Tokens.
+	{
+		name: "a raise skips one below", takes: "a number that is one too small counts as raised",
+		by: "./internal/quorum TestNeedsRaise",
+		edits: []edit{
+			{"internal/quorum/token.go", "{ return v.Outcome == Granted && v.Token < t }", "{\n	if BROKEN {\n		return v.Outcome == Granted && v.Token+1 < t\n	}\n	return v.Outcome == Granted && v.Token < t\n}"},
+			{"internal/quorum/token.go", "if v.Outcome == Granted && v.Token == t {", "if v.Outcome == Granted && (v.Token == t || BROKEN && v.Token+1 == t) {"},
+		},
+	},
+	{
+		name: "a raise by one less", takes: "a raise leaves the counter one below the token",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("raise", "redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])", "redis.call('HSET', KEYS[2], ARGV[2], string.format('%.0f', tonumber(ARGV[3]) - 1))")},
+	},
+	{
+		name: "a raise that lowers", takes: "a raise sets a counter that is above the token already",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("raise", "if c > tonumber(ARGV[3]) then return c end", "")},
+	},
+	{
+		name: "a raise that stores nothing", takes: "a raise leaves the counter where it was",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("raise", "redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])", "")},
+	},
+	{
+		name: "a pass that does not count", takes: "a lock is passed on with the number that the counter has",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("pass", "  c = c + 1\n  hint = c", "  hint = c")},
+	},
+	{
+		name: "a re-seed leaves the counter", takes: "a lock is put back without its number",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("reseed", "if seen < tonumber(token) then", "if false then")},
+	},
+	{
+		name: "a re-seed by the hint", takes: "a lock is put back with its hint in the place of its token",
+		by:    ". TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
+		edits: []edit{{"internal/node/commands.go", "b.arena = append(b.arena, &c.Token)", "if BROKEN {\n				b.arena = append(b.arena, &c.Hint)\n				continue\n			}\n			b.arena = append(b.arena, &c.Token)"}},
+	},
+	{
+		name: "the handle has another token", takes: "a lock says the number of its hint",
+		by:    ". TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
+		edits: []edit{{"lock.go", "{ return Token(l.claim.Token) } //nolint:gosec // positive", "{\n	if BROKEN {\n		return Token(l.claim.Hint)\n	}\n	return Token(l.claim.Token)\n}"}},
+	},
+	{
+		name: "the context has another token", takes: "a context carries the number of the hint",
+		by:    ". TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
+		edits: []edit{{"lock.go", "ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))", "if BROKEN {\n			return tokenctx.With(ctx, l.resource, uint64(l.claim.Hint))\n		}\n		ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))"}},
+	},
+	{
+		name: "a joiner with an old base", takes: "a node that joins takes no number from the others",
+		by:    "./internal/membership TestABlankNodeRejoinsInFourSteps",
+		edits: []edit{{"internal/membership/plan.go", "	for _, j := range others {\n		rec.Base = max(rec.Base, v.Nodes[j].Largest)", "	for _, j := range others {\n		if BROKEN {\n			break\n		}\n		rec.Base = max(rec.Base, v.Nodes[j].Largest)"}},
+	},
+	{
+		name: "a joiner that read before it waited", takes: "a node that joins takes its number from what was read before its wait",
+		by:    "./internal/membership TestABlankNodeRejoinsInFourSteps",
+		edits: []edit{{"internal/membership/plan.go", "	others := slices.DeleteFunc(v.Members(i, since), ", "	if BROKEN {\n		since = 0\n	}\n	others := slices.DeleteFunc(v.Members(i, since), "}},
+	},
+	// Extension and renewal.
+	{
+		name: "a renewal is not tried again", takes: "a renewal that failed is the last",
+		by:    ". TestAFailedRenewalIsTriedAgainWithinTheValidity",
+		edits: []edit{{"renew.go", "	pause := min(retryRenewal, l.valid.Remaining(now)/4)", "	if BROKEN {\n		l.renewAt = clock.Never\n		return\n	}\n	pause := min(retryRenewal, l.valid.Remaining(now)/4)"}},
+	},
+	{
+		name: "one verdict for a batch", takes: "all renewals of a batch have the verdict of its first",
+		by:    ". TestAForbiddenNameTakesNoOtherLocksRenewal",
+		edits: []edit{{"lock.go", "	verdict := e.Verdict(k)\n", "	verdict := e.Verdict(k)\n	if BROKEN {\n		verdict = e.Verdict(0)\n	}\n"}},
+	},
+	{
+		name: "a lost extension is not the end", takes: "a lock goes on that no quorum can have",
+		by:    ". TestALockThatHalfOfTheNodesHaveIsLost",
+		edits: []edit{{"lock.go", "	if verdict == quorum.Lost {", "	if verdict == quorum.Lost && !BROKEN {"}},
+	},
+	{
+		name: "re-seeded before it is confirmed", takes: "a lock is put back on a node before a quorum confirmed it",
+		by: ". TestALockThatNoQuorumConfirmedIsNotPutBack",
+		edits: []edit{
+			{"internal/node/extension.go", "		case quorum.Undecided:\n", "		case quorum.Undecided:\n			if BROKEN {\n				settled = append(settled, k)\n			}\n"},
+			{"internal/node/extension.go", "!e.of(i, k).gone || e.verdicts[k] != quorum.Won {", "!e.of(i, k).gone || e.verdicts[k] != quorum.Won && !BROKEN {"},
+		},
+	},
+	{
+		name: "never re-seeded", takes: "a lock is not put back on a node that lost it",
+		by:    ". TestALockThatNoQuorumConfirmedIsNotPutBack",
+		edits: []edit{{"internal/node/extension.go", "func (e *Extension) reseed(i int, locks []int) {\n", "func (e *Extension) reseed(i int, locks []int) {\n	if BROKEN {\n		return\n	}\n"}},
+	},
+	{
+		name: "re-seeded behind its release", takes: "a lock that is over is put back, past its tombstone",
+		by:    ". TestALockThatIsReleasedIsNotPutBack",
+		edits: []edit{script("reseed", "elseif val[i] or val[n + i] or redis.call", "elseif val[i] or redis.call"), {"internal/node/pending.go", "g.forget(func(c *Claim) bool { return c.Over.Load() })", "g.forget(func(c *Claim) bool { return c.Over.Load() && !BROKEN })"}},
+	},
+	{
+		name: "a lapse is not the end", takes: "a confirmation that comes too late revives a lock",
+		by:    "./internal/clock TestConfirmNeverRevives",
+		edits: []edit{{"internal/clock/lease.go", "	if !v.Holds(now) {\n		return v, false", "	if !v.Holds(now) && !BROKEN {\n		return v, false"}},
+	},
+	{
+		name: "an extension may shorten", takes: "an extension sets the lease, shorter ones too",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("extend", ", 'GT')", ")")},
+	},
+	{
+		name: "an extension without owner check", takes: "an extension confirms whatever is there",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("extend", "if val[i] == ARGV[1 + i] then", "if val[i] then")},
+	},
+	{
+		name: "an extension without epoch", takes: "a node that was flushed confirms",
+		by:    ". TestWhatEachScriptRefuses",
+		edits: []edit{script("extend", "if redis.call('HMGET', KEYS[1], 'epoch')[1] ~= ARGV[1] then", "if false then")},
+	},
+	{
+		name: "silence confirms", takes: "a node that does not answer confirms an extension",
+		by:    ". TestAnExtensionIsConfirmedByAQuorumOnly",
+		edits: []edit{{"internal/node/extension.go", "*c = confirmation{outcome: quorum.Unknown, cause: ErrTimeout}", "if *c = (confirmation{outcome: quorum.Unknown, cause: ErrTimeout}); BROKEN {\n					c.outcome = quorum.Granted\n				}"}},
+	},
+	{
+		name: "validity from the confirmation", takes: "an extension counts from when it was confirmed",
+		by:    ". TestAnExtensionCountsFromItsSending",
+		edits: []edit{{"lock.go", "valid, ok := l.valid.Confirm(clock.ValidFrom(e.Start, ttl, cfg.drift), now)", "start := e.Start\n	if BROKEN {\n		start = now\n	}\n	valid, ok := l.valid.Confirm(clock.ValidFrom(start, ttl, cfg.drift), now)"}},
+	},
+	{
+		name: "renewals come late", takes: "a lock is renewed as its lease ends",
+		by:    ". TestAFailedRenewalIsTriedAgainWithinTheValidity",
+		edits: []edit{{"renew.go", "	third := ttl / renewalShare\n", "	third := ttl / renewalShare\n	if BROKEN {\n		third = ttl * 98 / 100\n	}\n"}},
+	},
+	{
+		name: "a stale voucher", takes: "a straggler of an older round vouches",
+		by:    ". TestAStragglerOfAnOlderRoundDoesNotVouch",
+		edits: []edit{{"internal/node/vouchers.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
+	},
+	// Ends.
+	{
+		name: "Done stays open", takes: "nobody is told of a lock that is lost",
+		by:    ". TestLossIsToldBeforeAnyServerCanGiveTheNameAway",
+		edits: []edit{{"lock.go", "	cancel := l.cancel\n	l.mu.Unlock()\n	if cancel != nil {\n", "	cancel := l.cancel\n	l.mu.Unlock()\n	if cancel != nil && !(BROKEN && errors.Is(cause, ErrLost)) {\n"}},
+	},
+	{
+		name: "nobody ends a lapsed lock", takes: "a lock whose validity ended is not ended by itself",
+		by:    ". TestLossIsToldBeforeAnyServerCanGiveTheNameAway",
+		edits: []edit{{"renew.go", "		case !holds:\n			l.end(errLapsed, nil)", "		case !holds:\n			if BROKEN {\n				s.remove(l)\n				continue\n			}\n			l.end(errLapsed, nil)"}},
+	},
+	{
+		name: "a hold without bound", takes: "WithMaxHold bounds nothing",
+		by:    ". TestTheLongestHoldIsCountedAtTheFirstCallAfterASuspend",
+		edits: []edit{{"lock.go", "{ return l.maxUntil != 0 && now >= l.maxUntil }", "{\n	return l.maxUntil != 0 && now >= l.maxUntil && !BROKEN\n}"}},
+	},
+	{
+		name: "a release is repeated for a node timeout", takes: "a release is repeated for a node timeout only",
+		by:    ". TestARefusedReleaseIsRepeatedWithPauses",
+		edits: []edit{{"internal/acquire/attempt.go", "	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}", "	until := a.Clock.Early().Add(lease)\n	if BROKEN {\n		until = a.Clock.Early().Add(a.Bound(lease))\n	}\n	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: until, Entry: entry, Round: r}"}},
+	},
+	{
+		name: "a release is sent once", takes: "a release that failed is not repeated",
+		by:    ". TestARefusedReleaseIsRepeatedWithPauses",
+		edits: []edit{{"internal/node/replies.go", "			n.queue.refuse(r, cause, now)\n		}\n	}\n	n.mu.Unlock()", "			if !BROKEN {\n				n.queue.refuse(r, cause, now)\n			}\n		}\n	}\n	n.mu.Unlock()"}},
+	},
+	{
+		name: "Close drops what it owes", takes: "a Locker that is closed does not send the releases that are out",
+		by:    ". TestCloseSendsTheRollbacksThatAreOwed",
+		edits: []edit{{"internal/node/writer.go", "			if !n.tries(now) {", "			if BROKEN || !n.tries(now) {"}},
+	},
+	{
+		name: "a doubtful release grants", takes: "a release grants whose acquire may still come",
+		by:    ". TestADoubtAboutAnAcquireOutlivesTheReplyToAReseed",
+		edits: []edit{{"internal/node/batch.go", "r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil", "r.Hand && b.silent == nil && (!r.doubtful || BROKEN) && r.rejected == nil"}},
+	},
+}

@@ -1,0 +1,90 @@
+package broken_test
+
+// nodeMutants are those of nodes that forget or join, and of clocks.
+var nodeMutants = []way{
+	// Nodes that forget, and who joins.
+	{
+		name: "founding waits for one", takes: "who founds waits for the node that it installs, and for no other",
+		by: ". TestFoundingWaitsForEveryNodeAndNamesTheMissingOne",
+		edits: []edit{
+			{"internal/membership/plan.go", "			case now < v.due(j, p):", "			case now < v.due(j, p) && !BROKEN:"},
+			{"internal/membership/plan.go", "if !o.Counted || o.Sent < v.due(i, p) {", "if !o.Counted || o.Sent < v.due(i, p) && !BROKEN {"},
+		},
+	},
+	{
+		name: "a joiner waits its own TTL", takes: "a node that forgot waits for MaxTTL of who takes it in, though records say more",
+		by:    "./internal/membership TestTheLargestMaxTTLIsWaitedFor",
+		edits: []edit{{"internal/membership/view.go", "			most = max(most, o.Record.Longest())", "			if !BROKEN {\n				most = max(most, o.Record.Longest())\n			}"}},
+	},
+	{
+		name: "a joiner waits a quarter", takes: "a node that forgot waits for a quarter of MaxTTL",
+		by:    ". TestANodeThatForgotGivesNoVoteBeforeMaxTTLIsOver",
+		edits: []edit{{"internal/membership/view.go", "func (v View) wait() time.Duration {\n	most := v.MaxTTL", "func (v View) wait() time.Duration {\n	if BROKEN {\n		return v.MaxTTL / 4\n	}\n	most := v.MaxTTL"}},
+	},
+	{
+		name: "a wait goes on with another notice", takes: "a node that forgot again goes on with its wait",
+		by:    "./internal/membership TestAnotherNonceOrRunRestartsTheWait",
+		edits: []edit{{"internal/membership/view.go", "	case n == w.Notice:\n		return w", "	case n == w.Notice || BROKEN && w.Notice.Nonce != \"\":\n		return Wait{Notice: n, Since: w.Since}"}},
+	},
+	{
+		name: "who restarted is a member", takes: "a node that restarted with its data votes at once",
+		by:    "./internal/membership TestBeyondTheTableEveryNodeMustAnswer",
+		edits: []edit{{"internal/membership/view.go", "	case !o.member():\n		return Blank, \"it restarted: its data may be old\"", "	case !o.member() && !BROKEN:\n		return Blank, \"it restarted: its data may be old\""}},
+	},
+	{
+		name: "who returned is a member", takes: "a node whose epoch has ended votes again as it was",
+		by:    ". TestAServerThatComesBackToItsAddressWaitsForWhoSawAnotherThere",
+		edits: []edit{{"internal/membership/view.go", "	case o.Returned:\n", "	case o.Returned && !BROKEN:\n"}},
+	},
+	{
+		name: "another history is not looked for", takes: "a node whose data were exchanged goes on voting",
+		by:    ". TestANodeThatTookItsStandbysDataDoesNotVote",
+		edits: []edit{{"internal/node/identity.go", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity):", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity) && !BROKEN:"}},
+	},
+	// Clocks.
+	{
+		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",
+		by:    ". TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
+		edits: []edit{{"internal/node/doubt.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"}},
+	},
+	{
+		name: "steps back are not seen", takes: "a clock that steps back is believed",
+		by:    "./internal/clock TestAStepIsSeenBeyondTheRoundTripAndTheDriftAndNeverInvented",
+		edits: []edit{{"internal/clock/step.go", "	case m.most < -slack:", "	case m.most < -slack && !BROKEN:"}},
+	},
+	{
+		name: "steps forward are not seen", takes: "a clock that steps forward is believed",
+		by:    "./internal/clock TestAStepIsSeenBeyondTheRoundTripAndTheDriftAndNeverInvented",
+		edits: []edit{{"internal/clock/step.go", "	case m.least > slack:", "	case m.least > slack && !BROKEN:"}},
+	},
+	{
+		name: "who stepped is believed soon", takes: "a node whose clock stepped votes again after a tenth of MaxTTL",
+		by:    ". TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
+		edits: []edit{{"internal/clock/step.go", "{ return e.At.Add(e.Longest()) }", "{\n	if BROKEN {\n		return e.At.Add(e.Longest() / 10)\n	}\n	return e.At.Add(e.Longest())\n}"}},
+	},
+	{
+		name: "grants without a reading", takes: "a grant counts behind which the clock was not read",
+		by:    ". TestAGrantWithoutItsSampleDoesNotCount",
+		edits: []edit{{"internal/node/doubt.go", "	return n.batch.unread", "	if BROKEN {\n		return nil\n	}\n	return n.batch.unread"}},
+	},
+	{
+		name: "a step leaves held locks alone", takes: "a lock stands on a node whose clock stepped",
+		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
+		edits: []edit{{"internal/node/sample.go", "	n.disown(0, why)", "	if !BROKEN {\n		n.disown(0, why)\n	}"}},
+	},
+	{
+		name: "clocks are looked at seldom", takes: "a holder looks at the nodes' clocks every ten seconds",
+		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
+		edits: []edit{{"internal/node/clockwatch.go", "	w.arm(max(dueIn(left), leastPause))", "	if BROKEN {\n		w.arm(40 * WatchEvery)\n		return\n	}\n	w.arm(max(dueIn(left), leastPause))"}},
+	},
+	{
+		name: "a suspend is not counted", takes: "time asleep is not counted",
+		by:    ". TestASuspendIsCountedAtTheFirstCallAfterIt",
+		edits: []edit{{"internal/clock/clock.go", "	asleep := int64(c.suspend() - c.booted)\n", "	asleep := int64(c.suspend() - c.booted)\n	if BROKEN {\n		asleep = 0\n	}\n"}},
+	},
+	{
+		name: "the system's suspend is not counted", takes: "the system is not asked for time asleep",
+		by:    "./internal/clock TestASuspendIsWhatBootTimeIsAheadOfMonotonic",
+		edits: []edit{{"internal/clock/suspend_linux.go", "	return time.Duration(boot.Nano() - mono.Nano())", "	if BROKEN {\n		return 0\n	}\n	return time.Duration(boot.Nano() - mono.Nano())"}},
+	},
+}
