@@ -128,10 +128,10 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 // same time, because each meets the workers' looks at another moment. It takes the half
 // minute that is waited there, which every day's tests leave to REDLOCK_SEARCH=full.
 func TestNewMastersAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	if !search.Whole() {
 		t.Skip("it waits for half a minute: REDLOCK_SEARCH=full has it run")
 	}
-	t.Parallel()
 	for run := range 3 {
 		t.Run(strconv.Itoa(run), func(t *testing.T) {
 			t.Parallel()
