@@ -9,11 +9,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // The pages for users, whose code and commands are run: here, over real servers in
@@ -251,15 +255,35 @@ func TestTheIndexNamesEveryPage(t *testing.T) {
 func TestTheCheatSheetsNumbersAreThePackages(t *testing.T) {
 	text := read(t, "docs/CHEATSHEET.md")
 	for name, number := range map[string]string{
-		"WithTTL":         fmt.Sprintf("%.0f s", redlock.DefaultTTL.Seconds()),
-		"WithMaxTTL":      fmt.Sprintf("%.0f s", redlock.DefaultMaxTTL.Seconds()),
-		"WithNodeTimeout": fmt.Sprintf("%d ms", redlock.DefaultNodeTimeout.Milliseconds()),
+		"WithTTL":          fmt.Sprintf("%.0f s", redlock.DefaultTTL.Seconds()),
+		"WithMaxTTL":       fmt.Sprintf("%.0f s", redlock.DefaultMaxTTL.Seconds()),
+		"WithNodeTimeout":  fmt.Sprintf("%d ms", redlock.DefaultNodeTimeout.Milliseconds()),
+		"names in one set": strconv.Itoa(redlock.MaxSet), "slots of one name": strconv.Itoa(redlock.MaxLimit),
+		"what it may be trusted for, from the sending": trustedFor(t),
 		"a name's length": fmt.Sprintf("%d,%03d bytes", redlock.MaxResourceLength/1000, redlock.MaxResourceLength%1000),
 	} {
 		if !regexp.MustCompile(`(?m)^\|.*` + name + `.* \| ` + number + ` \|$`).MatchString(text) {
 			t.Errorf("docs/CHEATSHEET.md: got no row of %s with %s", name, number)
 		}
 	}
+}
+
+// trustedFor is the validity of a lock of the defaults at its sending: in a bubble nothing
+// takes time.
+func trustedFor(t *testing.T) string {
+	t.Helper()
+	var validity time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
+		must(t, err)
+		lock, err := locker.Acquire(t.Context(), "k")
+		must(t, err)
+		validity = lock.Remaining()
+		must(t, lock.Release(t.Context()))
+		must(t, locker.Close())
+	})
+	return fmt.Sprintf("%.3f s", validity.Seconds())
 }
 
 func TestTheTableOfOptionsIsComplete(t *testing.T) {
