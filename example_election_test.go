@@ -8,7 +8,7 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// Whoever is elected leads until it returns, or is told that it leads no more.
+// Who is elected leads until it returns, or is told that it leads no more.
 func ExampleLocker_Campaign() {
 	nodes := fiveNodes()
 	defer nodes.Close()

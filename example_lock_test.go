@@ -110,7 +110,7 @@ func ExampleLock_Context() {
 	// context canceled because redlock: released
 }
 
-// A lock that is not renewed ends with its lease, whatever the nodes do.
+// A lock that is not renewed ends with its lease, no matter what the nodes do.
 func ExampleLock_Done() {
 	nodes := fiveNodes()
 	defer nodes.Close()

@@ -62,8 +62,8 @@ func ExampleNew() {
 	var clients []redis.UniversalClient
 	for i := range 3 {
 		client := redis.NewClient(&redis.Options{
-			Addr:   nodes.Node(i).Name(),           // in earnest: "10.0.0.1:6379"
-			Dialer: nodes.Node(i).Options().Dialer, // in earnest: left out
+			Addr:   nodes.Node(i).Name(),           // in production: "10.0.0.1:6379"
+			Dialer: nodes.Node(i).Options().Dialer, // in production: left out
 		})
 		defer client.Close()
 		clients = append(clients, client)

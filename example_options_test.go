@@ -87,7 +87,7 @@ func ExampleWithMinHold() {
 	// true
 }
 
-// A wait ends after its bound, whatever the context allows.
+// A wait ends after its bound, no matter what the context allows.
 func ExampleWithWait() {
 	nodes := fiveNodes()
 	defer nodes.Close()

@@ -9,7 +9,7 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// Whoever holds the lock is asked for it, finishes what it does, and releases.
+// Who holds the lock is asked for it, finishes what it does, and releases.
 func ExampleLocker_Revoke() {
 	nodes := fiveNodes()
 	defer nodes.Close()

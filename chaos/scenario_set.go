@@ -15,7 +15,7 @@ const ledger = "ledger"
 func setHolderDies() Scenario {
 	return Scenario{
 		Name:     "set-holder-dies",
-		Claim:    "a client wants two names at once, has the first and waits for the second when it dies: whoever wants the first has it when that lease is over, and the next who wants both has both, as soon as the second is given up",
+		Claim:    "a client wants two names at once, has the first and waits for the second when it dies: one who wants the first has it when that lease is over, and the next who wants both has both, as soon as the second is given up",
 		Lesson:   "what a set holds while it waits is a lease like any other: it ends with who had it, and no order of names is left behind",
 		Showings: guarded(NameRenewing),
 		judge:    Judge{Progress: ScenarioLease + soon},

@@ -21,7 +21,7 @@ func sharersRenew() Scenario {
 	return Scenario{
 		Name:     "sharers-renew",
 		Claim:    "three share a name while nodes crash, forget, hang, are cut off and emptied, two at a time, and one waits to have it alone: each of the three has its lease through all of that, and the one who waits has the name when the last of them gives it up",
-		Lesson:   "a lease of its own for each who shares: none lives by another's renewal, and whoever waits waits for the living only",
+		Lesson:   "a lease of its own for each who shares: none lives by another's renewal, and those who wait do so for the living only",
 		Showings: guarded(NameRenewing),
 		judge:    Judge{Progress: soon},
 		script:   sharersThroughFaults,

@@ -370,7 +370,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer nodes.Close()
-	reader := metric.NewManualReader() // in earnest, an exporter's
+	reader := metric.NewManualReader() // in production, an exporter's
 	o, err := redlockotel.New(redlockotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
 	if err != nil {
 		log.Fatal(err)

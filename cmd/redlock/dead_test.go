@@ -140,7 +140,7 @@ func (w *wires) breakThem(t *testing.T, fault string, keys ...string) (expiry ti
 	return expiry, mend
 }
 
-// The rule that exec is for: whatever the nodes and the network do, and whatever
+// The rule that exec is for: no matter what the nodes and the network do, and what
 // the command ignores, it and all that it started are dead before the validity
 // ends. The family's members write down when they last lived; the nodes say when
 // the lease ends, and the validity ends the drift before that. One clock measures

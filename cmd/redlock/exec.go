@@ -73,7 +73,7 @@ group only), and then redlock: KEY lapses. What is continued after that is kille
 
 With --shared, KEY is held beside others that do so too, and nobody holds it without
 --shared meanwhile: readers share, a writer is alone. With --also, further keys are held
-as well: all of them or none, without a deadlock in whatever order others give theirs.
+as well: all of them or none, without a deadlock in any order that others give theirs.
 CMD is dead before the first of their validities ends.
 
 With --limit N, at most N hold KEY at once, each a slot of it: a counting semaphore. All
@@ -207,7 +207,7 @@ func cannotRun(name string, err error) error {
 // ownVariable finds what another exec, outside of this one, may have set.
 var ownVariable = regexp.MustCompile(`^REDLOCK_(KEYS|SHARED|SLOT|VALIDITY_MS|(KEY|TOKEN)(_[0-9]+)?)=`)
 
-// environment is what the command sees. The owner value is not in it: whoever has
+// environment is what the command sees. The owner value is not in it: who has
 // that can release the lock.
 func environment(held *holding) []string {
 	env := slices.DeleteFunc(os.Environ(), ownVariable.MatchString)

@@ -215,7 +215,7 @@ func TestDefectSignalsAreNotForwarded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if signal.Ignored(sig) {
-				t.Skip("whoever began this test has it ignored, and so do all commands that it begins")
+				t.Skip("the one who began this test has it ignored, and so do all commands that it begins")
 			}
 			p := launch(t, nodes, "signals/"+name, "sh", "-c", `trap "echo got it; exit 7" `+name+`; echo ready; while :; do sleep 0.01; done`)
 			p.signal(t, sig)
@@ -270,7 +270,7 @@ func TestDefectSignalsAreIgnoredWhileWaiting(t *testing.T) {
 	}
 	for _, sig := range []syscall.Signal{sigHUP, sigINT, sigQUIT, sigTERM} {
 		if signal.Ignored(sig) {
-			t.Logf("%v is left out: whoever began this test has it ignored, and so do all commands that it begins", sig)
+			t.Logf("%v is left out: the one who began this test has it ignored, and so do all commands that it begins", sig)
 			continue
 		}
 		p := start(t, prepare(t, nodes, append(execFlags[:3:3], "k", "echo", "started")...))
@@ -288,7 +288,7 @@ func TestDefectSignalsAreIgnoredWhileWaiting(t *testing.T) {
 }
 
 // consul lock may start its child after it was told to end, and forget it. Here
-// the signal comes at about the moment of the grant, before and after: whatever
+// the signal comes at about the moment of the grant, before and after: no matter what
 // was started got the signal as well, and nothing runs on.
 func TestDefectAChildIsStartedDuringShutdown(t *testing.T) {
 	t.Parallel()
@@ -446,7 +446,7 @@ func TestExecSaysWhichNodesItLeavesOut(t *testing.T) {
 // its first: at a third each time.
 const renewals = 4
 
-// The renewals are counted at a node, whatever time they take; nobody else gets the
+// The renewals are counted at a node, no matter what time they take; nobody else gets the
 // lock meanwhile.
 func TestExecIsRenewedForAsLongAsItRuns(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func Raced(args []string) int {
 // after a grant by a release.
 const FirstLease = 3 * time.Second
 
-// Short is the program, whose locks have the first lease of a grant, whatever --ttl says.
+// Short is the program, whose locks have the first lease of a grant, no matter what --ttl says.
 func Short(args []string) int {
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	a.options = []redlock.Option{redlock.WithTTL(FirstLease)}

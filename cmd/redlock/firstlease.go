@@ -20,7 +20,7 @@ const (
 
 // lengthen returns when the lock has at least two thirds of ttl left, as one that is
 // renewed in time has. A lock that the release of another granted has two to three
-// seconds at first, whatever its TTL: what is planned by that, or told to a script,
+// seconds at first, no matter its TTL: what is planned by that, or told to a script,
 // would be wrong a moment later. It sends nothing where enough is left.
 //
 // It blocks for one round trip, or until the lock ends where no quorum answers. Where

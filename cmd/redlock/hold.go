@@ -23,12 +23,12 @@ has the first key where one stands, and all of them, each with its token, under 
 With --shared it says "shared":true, and with --limit which "slot" it has.
 
 With --revocable, others may ask for KEY (redlock revoke). Another line then says so, as
-{"event":"revoked",...}, and KEY is held on: whoever reads it stops what it does, and then
+{"event":"revoked",...}, and KEY is held on: the reader stops what it does, and then
 sends a signal.
 
 Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 123 if
---max-hold has passed; 124 if the lock was lost. Whoever reads the line must stop when this
-program ends, for whatever reason: nothing is killed here. Where a command can be given,
+--max-hold has passed; 124 if the lock was lost. The reader must stop when this
+program ends, for any reason: nothing is killed here. Where a command can be given,
 exec is safer. With --json, the end is told on stderr as well, as exec tells it.`,
 		define: func(fs *flag.FlagSet) action {
 			f := &lockFlags{}
@@ -79,7 +79,7 @@ func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
 			return endedBy(held.label(), held.Err())
 		case <-asked:
 			asked = nil
-			_ = a.answer(held.tells("revoked")) // whoever reads no more may still hold on
+			_ = a.answer(held.tells("revoked")) // one who reads no more may still hold on
 		}
 	}
 }

@@ -96,7 +96,7 @@ func TestLabPlaysWhoIsAskedFor(t *testing.T) {
 	}
 }
 
-// One seed is one run, whatever the machine does.
+// One seed is one run, no matter what the machine does.
 func TestLabRepeatsARunFromItsSeed(t *testing.T) {
 	t.Parallel()
 	trace := func(name, seed string) string {

@@ -10,7 +10,7 @@ func leadCommand() command {
 		name: "lead", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while this process leads",
 		verbatim: true, locks: true,
 		about: `Stands for the election KEY, and runs CMD while it is elected: of all that run it with the
-same KEY, one runs its CMD. Whoever holds the lock of that name leads. Flags stand before
+same KEY, one runs its CMD. The holder of that name's lock leads. Flags stand before
 KEY. There is no shell: for one, run sh -c '...'.
 
 CMD and everything it started are dead before the lead ends, by the rule that exec has (see:
@@ -20,12 +20,12 @@ was taken away kills them at once. Only then lead campaigns again, at the end of
 and starts CMD anew when it is elected; --max-hold ends a lead in the same way.
 
 When CMD ends by itself, lead resigns, which lets the next one lead at once, and ends with
-the status of CMD: one that is to run for ever is started again by whatever runs lead. A lead
+the status of CMD: one that is to run for ever is started again by what runs lead. A lead
 that dies is followed within its TTL and some round trips.
 
 HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group of
 CMD. While it waits to lead, the first four end lead, and the others do nothing, but that
-TSTP stops it. After INT, QUIT or TERM it does not campaign again, whatever ends CMD.
+TSTP stops it. After INT, QUIT or TERM it does not campaign again, however CMD ends.
 
 With --revocable, others may ask for the lead (redlock revoke). The group of CMD gets
 --revoked-signal then, once; when CMD ends, lead resigns.

@@ -118,7 +118,7 @@ func TestLeadCampaignsAgainAfterALoss(t *testing.T) {
 func TestSignalsOfALeader(t *testing.T) {
 	t.Parallel()
 	if signal.Ignored(sigHUP) {
-		t.Skip("whoever began this test has HUP ignored, and so do all commands that it begins")
+		t.Skip("the one who began this test has HUP ignored, and so do all commands that it begins")
 	}
 	servers, nodes := masters(t, 3)
 	p := lead(t, nodes, "--ttl", "4s", "k", "sh", "-c", `trap "echo read again" HUP; trap "exit 9" TERM; echo ready; while :; do sleep 0.01; done`)

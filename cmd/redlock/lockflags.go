@@ -197,7 +197,7 @@ func skipped(err error) error {
 	return err
 }
 
-// tellLeftOut says which nodes are left out for now. Whoever ends before their wait is
+// tellLeftOut says which nodes are left out for now. Who ends before their wait is
 // over does not take them in; if all clients are that short, nobody does.
 func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 	if !s.abstaining() && !abstained(err) {

@@ -15,13 +15,13 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// Whoever loses a key has a tombstone on the node: it keeps the owner from taking the key
+// Who loses a key has a tombstone on the node: it keeps the owner from taking the key
 // again by a command that is still on its way, or by the repair that renewal does.
 
 func releaseCommand() command {
 	return command{
 		name: "release", synopsis: "KEY --force --yes [flags]", summary: "take a lock away from its holder",
-		about: `Removes KEY from every node that answers, whoever holds it, or all who share it, and all
+		about: `Removes KEY from every node that answers: from its holder, or all who share it, and all
 its slots (--limit), and says what it removed.
 The holder may trust its lock until its next renewal fails, a third of its lease at most,
 or until its validity ends: that it has stopped is for you to know. Locks whose holder has
@@ -114,7 +114,7 @@ func (r *removal) removeFrom(ctx context.Context, c *redis.Client, key string, n
 	return errors.Join(err, r.removeSlots(ctx, c, key, life))
 }
 
-// tombstoneLife is the longest lease in the cluster: whatever the holder has
+// tombstoneLife is the longest lease in the cluster: what the holder has
 // under way is over after it.
 func tombstoneLife(ctx context.Context, s *session, life time.Duration) (time.Duration, error) {
 	status, err := s.locker.Cluster().Status(ctx)

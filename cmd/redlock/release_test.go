@@ -10,7 +10,7 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// What release takes away of a key that is held by slots is each slot, from whoever holds
+// What release takes away of a key that is held by slots is each slot, from who holds
 // it; it does not come back by renewals, and who waits for a slot is told. Without --yes
 // nothing is taken.
 func TestReleaseTakesAllSlotsAwayAndTellsWhoWaits(t *testing.T) {

@@ -54,7 +54,7 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 	switch err := s.locker.Revoke(ctx, key); {
 	case errors.Is(err, redlock.ErrNotHeld):
 		outcome = "not held"
-	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // whatever else it is
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // no matter what else it is
 		var by *statusError
 		if errors.As(context.Cause(ctx), &by) {
 			return by

@@ -62,7 +62,7 @@ func TestRevokeAsksAllWhoHaveSlotsOrNone(t *testing.T) {
 	second.wait(t).want(t, 6, "k was asked for")
 }
 
-// Whoever reads hold's lines holds, so hold keeps the key until it is told to let go.
+// Who reads hold's lines holds, so hold keeps the key until it is told to let go.
 func TestHoldTellsThatItsKeysAreAskedFor(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)

@@ -26,7 +26,7 @@ func (w *forgetful) Report(ctx context.Context, lock *redlock.Lock) error {
 	return nil
 }
 
-// unheeding is the worker that goes on, whatever becomes of its lock.
+// unheeding is the worker that goes on, no matter what becomes of its lock.
 type unheeding struct{ Worker }
 
 func (w *unheeding) Report(ctx context.Context, lock *redlock.Lock) error {

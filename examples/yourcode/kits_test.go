@@ -31,7 +31,7 @@ func TestOtherLocksAreConvicted(t *testing.T) {
 	}
 }
 
-// One seed is one run, whatever random values a library draws.
+// One seed is one run, no matter what random values a library draws.
 func TestOtherLocksRepeatFromASeed(t *testing.T) {
 	for _, kit := range []chaos.Kit{Redsync(), BSM()} {
 		traces := map[string]int{}

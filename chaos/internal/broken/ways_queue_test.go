@@ -20,7 +20,7 @@ func under(l load, ways []way) []way {
 // queueWays are those of waiting: what they break is order and progress.
 var queueWays = []way{
 	{
-		name: "newcomer ignores the queue", takes: "a first attempt is granted a free name, whoever waits for it",
+		name: "newcomer ignores the queue", takes: "a first attempt is granted a free name, though others wait for it",
 		finds: []chaos.Rule{chaos.Overtaken},
 		seed:  2,
 		edits: []edit{

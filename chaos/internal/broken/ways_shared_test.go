@@ -61,7 +61,7 @@ var shareWays = []way{
 		edits: []edit{script("release_shared", "if wake then rouse(", "if false then rouse(")},
 	},
 	{
-		name: "shared release takes another", takes: "a release takes whoever shares for longest",
+		name: "shared release takes another", takes: "a release takes the one who shares for longest",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
 		edits: []edit{script("release_shared", "call('ZREM', key, owner)", "call('ZREM', key, call('ZRANGE', key, '-1', '-1')[1])")},
 	},
@@ -110,7 +110,7 @@ var slotWays = []way{
 		edits: []edit{script("release_slot", "while free and val[2] do", "while false do")},
 	},
 	{
-		name: "newcomer ignores the line of slots", takes: "a free slot is granted to whoever asks, whoever waits for one",
+		name: "newcomer ignores the line of slots", takes: "a free slot is granted to one who asks, though others wait for one",
 		finds: []chaos.Rule{chaos.Overtaken},
 		seed:  10,
 		edits: []edit{script("ask_slot", "elseif clear then", "elseif true then")},

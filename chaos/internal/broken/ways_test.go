@@ -42,7 +42,7 @@ var lockWays = []way{
 	}`}},
 	},
 	{
-		name: "release without owner check", takes: "a release deletes, or grants, whatever is there",
+		name: "release without owner check", takes: "a release deletes, or grants, any key that is there",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		seed:  3,
 		edits: []edit{
