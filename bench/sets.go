@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -13,7 +15,43 @@ import (
 const (
 	nameOne = "one name"
 	nameSet = "a set of names"
+	farther = ", far away" // behind the name of a contender whose servers are
 )
+
+// farSlices is how many times fewer pairs a slice has over servers that are far away.
+const farSlices = 20
+
+// withFar adds the same contenders over these addresses of the servers.
+func withFar(specs []spec, addrs []string) []spec {
+	for _, near := range slices.Clone(specs) {
+		far := near
+		far.name += farther
+		far.note += fmt.Sprintf(", servers %v away each way", wakeDelay)
+		far.open = func(ctx context.Context, e *env) (contender, error) {
+			there := *e
+			there.addrs = addrs
+			return near.open(ctx, &there)
+		}
+		specs = append(specs, far)
+	}
+	return specs
+}
+
+// pairsOf is how many pairs a contender's slice has.
+func (t *entrant) pairsOf(pairs int) int {
+	if strings.HasSuffix(t.name, farther) {
+		return pairs / farSlices
+	}
+	return pairs
+}
+
+// beside is the contender's p50 over that of the one of this name that is as far away.
+func (ts entrants) beside(t *entrant, name string) float64 {
+	if strings.HasSuffix(t.name, farther) {
+		name += farther
+	}
+	return over(t.latency(0.5), ts.named(name).latency(0.5))
+}
 
 // setSize is how many names a set of the workload has.
 const setSize = 8
@@ -26,16 +64,21 @@ const setMost = 1.5
 // acquisition is timed: a release takes each name back for itself.
 func (r *run) sets(ctx context.Context) error {
 	const name = "sets"
-	specs := []spec{
+	far, end, err := r.farAway() //nolint:contextcheck // a proxy lives until it is closed
+	if err != nil {
+		return err
+	}
+	defer end()
+	specs := withFar([]spec{
 		{name: nameOne, note: "Acquire", masters: nodes, commands: scriptsOnly, open: openRedlock},
 		{name: nameSet, note: fmt.Sprintf("AcquireAll of %d", setSize), masters: nodes, commands: scriptsOnly, open: openSets},
-	}
+	}, far)
 	pairs := r.scale(1000, 200)
 	from, err := readUsage(ctx, r.servers)
 	if err != nil {
 		return err
 	}
-	ts, err := r.race(ctx, specs, func(t *entrant) (slice, error) { return acquired(ctx, t, pairs), nil })
+	ts, err := r.race(ctx, specs, func(t *entrant) (slice, error) { return acquired(ctx, t, t.pairsOf(pairs)), nil })
 	if err != nil {
 		return err
 	}
@@ -52,7 +95,7 @@ func (r *run) sets(ctx context.Context) error {
 	for _, t := range ts {
 		failed, _ := t.failures()
 		s.Rows = append(s.Rows, []string{
-			t.name + " (" + t.note + ")", number3(t.latency(0.5)), number3(t.latency(0.99)), number3(over(t.latency(0.5), one.latency(0.5))), strconv.Itoa(failed),
+			t.name + " (" + t.note + ")", number3(t.latency(0.5)), number3(t.latency(0.99)), number3(ts.beside(t, nameOne)), strconv.Itoa(failed),
 		})
 	}
 	r.add(s,

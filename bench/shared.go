@@ -49,14 +49,19 @@ func (l *sharedLocks) acquire(ctx context.Context, resource string) (held, error
 // and what those who hold alone pay for it that names can be shared.
 func (r *run) shared(ctx context.Context) error {
 	const name = "shared"
+	far, end, err := r.farAway() //nolint:contextcheck // a proxy lives until it is closed
+	if err != nil {
+		return err
+	}
+	defer end()
 	pairs := r.scale(1500, 200)
 	from, err := readUsage(ctx, r.servers)
 	if err != nil {
 		return err
 	}
-	specs := []spec{redlockSpec, {name: nameShared, note: "WithShared", masters: nodes, commands: scriptsOnly, open: openShared}}
+	specs := withFar([]spec{redlockSpec, {name: nameShared, note: "WithShared", masters: nodes, commands: scriptsOnly, open: openShared}}, far)
 	ts, err := r.race(ctx, specs, func(t *entrant) (slice, error) {
-		return measure(ctx, r.env(), t.spec, t.contender, 1, 0, pairs)
+		return measure(ctx, r.env(), t.spec, t.contender, 1, 0, t.pairsOf(pairs))
 	})
 	if err != nil {
 		return err
@@ -69,7 +74,7 @@ func (r *run) shared(ctx context.Context) error {
 	for _, t := range ts {
 		failed, _ := t.failures()
 		s.Rows = append(s.Rows, []string{
-			t.name + " (" + t.note + ")", number3(t.latency(0.5)), number3(t.latency(0.99)), number3(over(t.latency(0.5), alone.latency(0.5))),
+			t.name + " (" + t.note + ")", number3(t.latency(0.5)), number3(t.latency(0.99)), number3(ts.beside(t, nameRedlock)),
 			number3(t.allocs()), number3(t.scriptTime()), strconv.Itoa(failed),
 		})
 	}
