@@ -266,9 +266,10 @@ func (c *scriptCase) play(t *testing.T, script *lua.Script) {
 		t.Errorf("got %s; want %s", got, c.want)
 	}
 	after := maps.Clone(c.after)
-	if after[counter] == "" {
+	switch after[counter] {
+	case "":
 		after = counting(after, 20)
-	} else if after[counter] == "0" {
+	case "0": // there is none
 		after[counter] = "<nil>"
 	}
 	for line, want := range after {

@@ -13,7 +13,7 @@ func TestAPlaceIsTheLargestTicketOfAQuorum(t *testing.T) {
 		for answers := 1; answers <= n; answers++ {
 			i, ticket := answers-1, int64(10*answers)
 			if votes[i].Outcome = quorum.Taken; answers%2 == 0 {
-				votes[i], ticket = quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(10*answers - 1)}, 0 //nolint:gosec // small
+				votes[i], ticket = quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(10*answers - 1)}, 0
 			}
 			heard[i].Ticket = ticket
 			place, ok := quorum.PositionOf(votes, heard)
