@@ -36,6 +36,7 @@ type order struct {
 	Shrink     bool
 	Kinds      []chaos.Break // of faults; none: all
 	Load       load
+	Loads      bool   // every other plan has one of the loads, in turn: with slots some ask once, and several goroutines share
 	Scenario   string // this one, in the place of plans; empty: none
 }
 
@@ -43,16 +44,17 @@ type order struct {
 type load int
 
 const (
-	drawn     load = iota // as each plan has it
-	asking                // by asking again and again
-	waiting               // by waiting in line
-	renewing              // the same, and leases are renewed: releases grant them
-	sharing               // the same, and every other wait is to share
-	gathering             // the same, but every other wait is for a set
-	electing              // the same, but every other wait is for an election
-	slotting              // the same, but every other wait is for a slot
-	staying               // holders stay, by leases that are renewed; libraries are closed and opened
-	passing               // several goroutines of few processes wait for few names, and pass them on
+	drawn     load   = iota // as each plan has it
+	asking                  // by asking again and again
+	waiting                 // by waiting in line
+	renewing                // the same, and leases are renewed: releases grant them
+	sharing                 // the same, and every other wait is to share
+	gathering               // the same, but every other wait is for a set
+	electing                // the same, but every other wait is for an election
+	slotting                // the same, but every other wait is for a slot
+	staying                 // holders stay, by leases that are renewed; libraries are closed and opened
+	passing                 // several goroutines of few processes wait for few names, and pass them on
+	loads     = iota        // how many there are
 )
 
 // on has a plan's clients get their locks so. Shared ones, and sets, are where the load
@@ -124,7 +126,17 @@ func hunt(t *testing.T, o order) found {
 	var f found
 	for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost; f.Took = time.Since(start) {
 		p := chaos.Swarm(o.Seed+o.Step*uint64(f.Plans), planLength, o.Kinds...)
-		o.Load.on(&p)
+		l := o.Load
+		if o.Loads && f.Plans%2 == 1 {
+			l = load(1 + f.Plans/2%(loads-1))
+		}
+		l.on(&p)
+		switch {
+		case o.Loads && l == slotting:
+			p.Tries = 3
+		case o.Loads && l == sharing:
+			p.Threads, p.Names = 4, min(p.Names, 2)
+		}
 		v := play(t, p)
 		f.Plans, f.Rounds, f.Won, f.Faults, f.Virtual = f.Plans+1, f.Rounds+v.Rounds, f.Won+v.Won, f.Faults+len(p.Faults), f.Virtual+p.For
 		if f.Broken = v.Broken(); len(f.Broken) > 0 {
