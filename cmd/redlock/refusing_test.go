@@ -114,8 +114,14 @@ func TestTLSToAPortWithoutItAndTheReverseAreNamed(t *testing.T) {
 		{secure, "that port speaks TLS: give rediss://"}, {"rediss://" + s.Addr(), "that port speaks no TLS: give redis://"},
 	} {
 		for _, args := range [][]string{
-			{"nodes"}, {"doctor"}, {"exec", "-n", "k", "true"}, {"hold", "-n", "k"}, {"exec", "--wait", "500ms", "k", "true"},
-			{"lead", "--wait", "500ms", "k", "true"}, {"revoke", "k"}, {"bench", "--duration", "100ms"},
+			{"nodes"},
+			{"doctor"},
+			{"exec", "-n", "k", "true"},
+			{"hold", "-n", "k"},
+			{"exec", "--wait", "500ms", "k", "true"},
+			{"lead", "--wait", "500ms", "k", "true"},
+			{"revoke", "k"},
+			{"bench", "--duration", "100ms"},
 		} {
 			r := run(t, c.nodes, append([]string{"--node-timeout", "1s"}, args...)...)
 			if !strings.Contains(strings.Join(strings.Fields(r.out+r.errs), " "), c.says) || strings.Contains(r.out, "firewall") {

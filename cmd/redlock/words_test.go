@@ -166,8 +166,14 @@ func TestNodesDoctorAndTheOthersFitEightyColumns(t *testing.T) {
 	must(t, err)
 	must(t, servers[2].Kill())
 	for _, args := range [][]string{
-		{"nodes"}, {"nodes", "join"}, {"doctor"}, {"status", "k", "shared", "slots"}, {"release", "k", "--force", "--yes"},
-		{"release", "shared", "--force"}, {"release", "slots", "--force"}, {"bench", "--duration", "50ms", "--stall-node", servers[1].Addr()},
+		{"nodes"},
+		{"nodes", "join"},
+		{"doctor"},
+		{"status", "k", "shared", "slots"},
+		{"release", "k", "--force", "--yes"},
+		{"release", "shared", "--force"},
+		{"release", "slots", "--force"},
+		{"bench", "--duration", "50ms", "--stall-node", servers[1].Addr()},
 	} {
 		r := wantWidth(t, nodes, append(slices.Clone(args), as...)...)
 		if !strings.Contains(r.out, names[1]) && args[0] != "bench" {
