@@ -216,7 +216,7 @@ var lockMutants = []way{
 	{
 		name: "Done stays open", takes: "nobody is told of a lock that is lost",
 		by:    ". TestLossIsToldBeforeAnyServerCanGiveTheNameAway",
-		edits: []edit{{"lock.go", "	cancel := l.cancel\n	l.mu.Unlock()\n	if cancel != nil {\n", "	cancel := l.cancel\n	l.mu.Unlock()\n	if cancel != nil && !(BROKEN && errors.Is(cause, ErrLost)) {\n"}},
+		edits: []edit{{"lock.go", "	if cancel != nil {\n", "	if cancel != nil && !(BROKEN && errors.Is(cause, ErrLost)) {\n"}},
 	},
 	{
 		name: "nobody ends a lapsed lock", takes: "a lock whose validity ended is not ended by itself",
