@@ -103,7 +103,7 @@ func TestAReplicaIsNoNode(t *testing.T) {
 	})
 }
 
-// Whatever slots they serve, servers in cluster mode are refused at once, and say
+// No matter what slots they serve, servers in cluster mode are refused at once, and say
 // why: none of them (CLUSTERDOWN), or all (CROSSSLOT).
 func TestServersInClusterModeAreMisconfigured(t *testing.T) {
 	besideServers(t)

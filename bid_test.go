@@ -36,7 +36,7 @@ func processes(members []string) (ids []string) {
 	return slices.DeleteFunc(slices.Clone(members), func(m string) bool { return strings.Contains(m, " ") })
 }
 
-// calls has nodes call the one process that waits for orders/42, whatever is held
+// calls has nodes call the one process that waits for orders/42, no matter what is held
 // there: a hint may be forged.
 func calls(t *testing.T, nodes *redlocktest.Cluster, which ...int) {
 	t.Helper()

@@ -63,7 +63,7 @@ func openServers(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) 
 }
 
 // needMasters starts real servers that are a cluster already, which anyone may
-// use, whatever he calls them.
+// use, no matter what they are called.
 func needMasters(t *testing.T, n int, config chaos.ServerConfig) []*chaos.Server {
 	t.Helper()
 	servers := chaos.NeedServers(t, n, config)

@@ -143,7 +143,7 @@ func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 			}
 		}
 		setClocks(t, servers[:3], "+60")
-		// Whatever the holder knows by then, this client has seen the clocks before.
+		// What the holder knows by then, this client has seen the clocks before.
 		if second, err := other.TryAcquire(t.Context(), "orders/42"); err == nil {
 			t.Errorf("granted with token %v by clocks that stepped; the holder has %v of its validity left", second.Token(), held.Remaining())
 		}

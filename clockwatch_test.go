@@ -123,7 +123,7 @@ func TestAHolderSeesAStepWithinAQuarterOfASecondOfIt(t *testing.T) {
 	}
 }
 
-// One look a node every quarter of a second, whatever the number of locks; what
+// One look a node every quarter of a second, no matter the number of locks; what
 // traffic reads counts; and who holds nothing and waits for nothing sends nothing.
 func TestTheWatchLooksAtEachNodeOnceForAllLocks(t *testing.T) {
 	looks := func(t *testing.T, n *redlocktest.Node, d time.Duration) (times, all int) {

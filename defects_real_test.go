@@ -68,7 +68,7 @@ func TestDefectLateSetAfterARollbackOnStoppedServers(t *testing.T) {
 				must(t, s.Resume())
 			}
 			for i, s := range servers {
-				// The acquire and its rollback, in whatever order they come. An orphan
+				// The acquire and its rollback, in any order they come. An orphan
 				// would stay for a lease, which is longer than this waits.
 				pollUntil(t, 5*time.Second, fmt.Sprintf("%s: server %d has run both and shows no key", resource, i), func() bool {
 					return scriptCalls(t, s) >= before[i]+2 && keyOn(t, s, resource) == ""

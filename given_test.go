@@ -19,7 +19,7 @@ import (
 const givenNodes = "REDLOCK_TEST_NODES"
 
 // What a lock promises on servers that nobody breaks: on those of the test's
-// own, and on the given ones, of whatever kind and version. Nothing else there is
+// own, and on the given ones, of any kind and version. Nothing else there is
 // touched: names have a prefix of this run. New masters are waited for, not
 // admitted, since somebody may hold a lock on them.
 func TestMastersThatNobodyBreaks(t *testing.T) {

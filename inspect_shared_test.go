@@ -32,7 +32,7 @@ func ownersOf(sharers []redlock.Sharer) []string {
 }
 
 // Each who shares is shown with what remains of its own lease, on each node and on a
-// quorum; whoever is on a minority only is shown there, and whoever has ended nowhere.
+// quorum; who is on a minority only is shown there, and who has ended nowhere.
 func TestInspectShowsWhoShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3, redlock.WithHolder("first/"))
@@ -83,7 +83,7 @@ func TestInspectShowsWhoShares(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		if got := ownersOf(inspected(t, l).Sharers()); !slices.Equal(got, three) {
-			t.Errorf("got %q on a quorum; want %q, without whoever has ended", got, three)
+			t.Errorf("got %q on a quorum; want %q, without the one who has ended", got, three)
 		}
 		time.Sleep(time.Minute)
 		in = inspected(t, l)

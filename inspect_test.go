@@ -20,7 +20,7 @@ import (
 // hidden is a client whose type says nothing, so that nobody can bound it.
 type hidden struct{ redis.UniversalClient }
 
-// patientClients read for half a minute, whatever the context says.
+// patientClients read for half a minute, no matter what the context says.
 func patientClients(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
 	t.Helper()
 	clients := make([]redis.UniversalClient, nodes.Len())
@@ -49,7 +49,7 @@ func boundedClients(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalC
 	return nodes.NewClients()
 }
 
-// Inspect returns when its context ends, or a node timeout has passed, whatever
+// Inspect returns when its context ends, or a node timeout has passed, no matter what
 // the clients do, and says which of the two it was.
 func TestInspectIsBoundedByItsContextAndTheNodeTimeout(t *testing.T) {
 	const soon = redlock.DefaultNodeTimeout / 5

@@ -14,7 +14,7 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 )
 
-// Why a node is not taken in is for whoever asks, in its server's words.
+// Why a node is not taken in is for the one who asks, in its server's words.
 
 // full has a server refuse to write for want of memory; roomAgain has it write again.
 func full(t *testing.T, s *chaos.Server) {

@@ -108,7 +108,7 @@ func TestADeadHoldersSlotComesBackOnRealServers(t *testing.T) {
 	lost := mustAcquire(t, dead, "pool", limit)
 	began := time.Now() // its lease may have been renewed until now
 	for _, c := range dying {
-		must(t, c.Close()) // whatever it still wants to send fails
+		must(t, c.Close()) // what it still wants to send fails
 	}
 	next := mustAcquire(t, other, "pool", limit)
 	if next.Slot() != lost.Slot() {

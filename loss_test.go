@@ -14,7 +14,7 @@ import (
 )
 
 // The holder knows that it is none before any server could give the name away,
-// whatever became of the nodes.
+// no matter what became of the nodes.
 
 // lostNodes are ways to lose nodes.
 var lostNodes = map[string]func(n *redlocktest.Node, c *cable){

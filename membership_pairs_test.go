@@ -143,7 +143,7 @@ func TestNobodyElseGetsALockThatAMajorityForgot(t *testing.T) {
 	defer runs.Wait()
 	for _, f := range forgettings {
 		for _, protected := range []bool{true, false} {
-			// At the same time, whatever the number of cores: they mostly wait.
+			// At the same time, no matter the number of cores: they mostly wait.
 			runs.Go(func() {
 				t.Run(fmt.Sprintf("%s, protected %v", f.name, protected), func(t *testing.T) { f.run(t, protected) })
 			})

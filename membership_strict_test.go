@@ -58,7 +58,7 @@ func TestACommandWithoutTheOptionFoundsNoStrictClusterAgain(t *testing.T) {
 			wantVotes(t, "after an operator", command, 5)
 			for _, n := range status(t, command).Nodes {
 				if !n.Strict {
-					t.Errorf("%s: the record is not strict; want it as before, whoever admits", n.Name)
+					t.Errorf("%s: the record is not strict; want it as before, no matter who admits", n.Name)
 				}
 			}
 		})

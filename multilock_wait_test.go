@@ -42,7 +42,7 @@ func TestASetThatWaitsHoldsOnlyWhatStandsBefore(t *testing.T) {
 	})
 }
 
-// The order is that of the keys' bytes, whatever the callers say, and holds for the lines
+// The order is that of the keys' bytes, no matter what the callers say, and holds for the lines
 // inside a process too.
 func TestSetsInAnyOrderAllComeToTheirTurn(t *testing.T) {
 	for _, processes := range []int{1, 2, 4} {

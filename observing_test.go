@@ -185,7 +185,7 @@ func TestAnObserverThatHangsLetsNoLockLapse(t *testing.T) {
 		}
 		for _, lock := range held {
 			if err := lock.Err(); err != nil {
-				t.Fatalf("%s: %v; want it held, whatever the observer does", lock.Resource(), err)
+				t.Fatalf("%s: %v; want it held, no matter what the observer does", lock.Resource(), err)
 			}
 		}
 		s := l.Stats()
@@ -218,7 +218,7 @@ func TestALossIsToldThoughAcquisitionsFloodTheObserver(t *testing.T) {
 }
 
 // The sums hold in every snapshot, and in the end the counters are what the
-// observer counted, whatever the nodes did.
+// observer counted, no matter what the nodes did.
 func TestStatsAgreeWithThemselvesAndWithTheEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := &events{}

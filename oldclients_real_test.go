@@ -128,7 +128,7 @@ func TestOldClientsAndThoseWhoShareExcludeEachOther(t *testing.T) {
 	mustRelease(t, shares(t, l))
 }
 
-// Old clients, and new ones that share or hold alone, in a crowd: whoever holds alone is
+// Old clients, and new ones that share or hold alone, in a crowd: one who holds alone is
 // alone, and all get their turns.
 func TestOldClientsInACrowdOfNewOnesAreExcluded(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func TestOpenSaysThatANodeWasNotReached(t *testing.T) {
 	}
 }
 
-// A client that Open makes has at most eight connections, whatever is asked.
+// A client that Open makes has at most eight connections, no matter what is asked.
 func TestOpenNeedsNoMoreThanEightConnections(t *testing.T) {
 	s := chaos.NeedServer(t, chaos.ServerConfig{})
 	l := openServers(t, []*chaos.Server{s})

@@ -107,7 +107,7 @@ func TestNoServerHandsScriptsOnWithItsData(t *testing.T) {
 	wantFunctions(t, "a restarted server", restarted, "after", "before")
 }
 
-// A node that votes keeps its scripts, whatever others evaluate there: Redis 8 and
+// A node that votes keeps its scripts, no matter what others evaluate there: Redis 8 and
 // Valkey 8 drop what EVAL left, the oldest first, and never what SCRIPT LOAD did.
 func TestNoServerDropsAScriptThatWasLoaded(t *testing.T) {
 	t.Parallel()

@@ -113,7 +113,7 @@ func TestAHandleEndsForItselfAndASecondReleaseTouchesNothing(t *testing.T) {
 	})
 }
 
-// Whoever learns that the last handle has ended finds the name free.
+// Anyone who learns that the last handle has ended finds the name free.
 func TestTheLastHandlesEndIsSeenWhenTheNameIsFree(t *testing.T) {
 	nodes := redlocktest.Start(t, 1)
 	l := separateLocker(t, nodes, redlock.WithReentry())
@@ -266,7 +266,7 @@ func wantNoQuarrel(t *testing.T, fresh, old *redlock.Lock) {
 	}
 }
 
-// Whoever is given the context stands inside: a fan-out under one hold. Any of
+// Anyone who is given the context stands inside: a fan-out under one hold. Any of
 // them may be the last, and each release counts once, however often it is called.
 func TestGoroutinesThatShareTheContextShareTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

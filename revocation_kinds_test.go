@@ -167,7 +167,7 @@ func TestTheMarkIsNotShown(t *testing.T) {
 	})
 }
 
-// Each who has a slot is asked, and whoever waits for one is not. A slot's holder that
+// Each who has a slot is asked, and who waits for one is not. A slot's holder that
 // can't be asked keeps all from being asked.
 func TestHoldersOfSlotsAreAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

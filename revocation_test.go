@@ -256,7 +256,7 @@ func TestAMessageThatComesLateReachesNoOther(t *testing.T) {
 	})
 }
 
-// Whatever is published to a Locker asks for nothing that it does not name.
+// What is published to a Locker asks for nothing that it does not name.
 func TestForgedMessagesAskForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)

@@ -32,7 +32,7 @@ func secondChannel(t *testing.T, servers []*chaos.Server) {
 	}
 }
 
-// A node is known by the same signs whatever channels its replicas have: the first
+// A node is known by the same signs, no matter what channels its replicas have: the first
 // replica makes it abstain for MaxTTL, locks stay held, and the second one changes
 // nothing.
 func TestASecondReplicationChannelChangesNothing(t *testing.T) {

@@ -275,7 +275,7 @@ func TestBothKindsOfALockerStandInOneLine(t *testing.T) {
 	})
 }
 
-// Processes have their turns in the order in which they came, whatever their kind; those
+// Processes have their turns in the order in which they came, no matter their kind; those
 // who share and stand next to each other go together.
 func TestBothKindsHaveTheirTurnsInOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

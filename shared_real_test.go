@@ -137,7 +137,7 @@ func TestADeadSharerDelaysByItsLeaseOnRealServers(t *testing.T) {
 	shares(t, dead)
 	began := time.Now() // its lease may have been renewed until now
 	for _, c := range dying {
-		must(t, c.Close()) // whatever it still wants to send fails
+		must(t, c.Close()) // what it still wants to send fails
 	}
 	gained := make(chan *redlock.Lock, 1)
 	ctx := t.Context()

@@ -15,7 +15,7 @@ import (
 )
 
 // One who waits to share goes at the k-th command that some nodes are sent after a release,
-// for every k, whatever becomes of that command there: those who share beside it and the
+// for every k, no matter what becomes of that command there: those who share beside it and the
 // one behind have the name long before anybody's lease is over, and nothing is left behind.
 
 // sharedDepartures are the ways to go; each makes its scene, with the holder's lock.

@@ -9,7 +9,7 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// Whoever learns that a lock has ended, by Done, Err or a Release of his own,
+// Anyone who learns that a lock has ended, by Done, Err or a Release of his own,
 // finds its name free for the Locker's next acquire. Here the name can't become
 // free for a while, so that nobody may learn of the end meanwhile.
 func TestNobodySeesTheEndBeforeTheNameIsFree(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 type requestKey struct{}
 
-// The connections on which a Locker is called outlive whoever waited first: they
+// The connections on which a Locker is called outlive the one who waited first: they
 // must not keep the values of his context, nor show them to a client's hooks.
 func TestASubscriptionKeepsNothingOfTheFirstWaitersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,7 @@ func sent(nodes *redlocktest.Cluster) func(node int, what string) int {
 	}
 }
 
-// A process has one connection for calls to each node, whatever the number of
+// A process has one connection for calls to each node, no matter the number of
 // names that its goroutines wait for.
 func TestOneSubscriptionANodeWhateverTheNumberOfNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

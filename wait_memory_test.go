@@ -54,7 +54,7 @@ func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
 			})
 		}
 		next := wants(t, other)
-		time.Sleep(100 * time.Millisecond) // whatever the others said, and when: before its first look
+		time.Sleep(100 * time.Millisecond) // no matter what the others said, and when: before its first look
 		if !nodes.Node(0).Miniredis().Exists("redlock:queue:orders/42") {
 			t.Error("a node that abstains was not told who came to wait")
 		}

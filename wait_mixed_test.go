@@ -10,7 +10,7 @@ import (
 )
 
 // Of two goroutines of one process the first takes grants and gives up, and the second
-// takes none: it is called. A grant to the claim that was left for whoever leads next would
+// takes none: it is called. A grant to the claim that was left for the one who leads next would
 // be heard by nobody, and keep the name for three seconds.
 func TestWhoTakesNoGrantsIsNotHeldUpByAGrantToWhoGaveUp(t *testing.T) {
 	for name, option := range map[string]redlock.AcquireOption{

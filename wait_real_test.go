@@ -93,7 +93,7 @@ func (o *onlooker) turns(from *redlock.Lock, to <-chan *redlock.Lock, within tim
 	}
 }
 
-// dies has all who stand in line be dead: their entries are dropped by whoever meets
+// dies has all who stand in line be dead: their entries are dropped by the one who meets
 // them, and may stay where nobody asks any more.
 func (o *onlooker) dies() {
 	o.dead = make(map[string]bool)

@@ -15,7 +15,7 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// Whoever may publish can name anything in a call. A Locker sends nothing for a name
+// Anyone who may publish can name anything in a call. A Locker sends nothing for a name
 // that it never stood in line for, and leaves the line of one that it did.
 func TestACallForANameThatWasNeverWaitedForIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAForgedCallTakesNoServerFromAnyName(t *testing.T) {
 		return false
 	})
 	before := scriptCalls(t, server)
-	for _, name := range []string{"secret/1", "orders/42"} { // the second has the node asked, behind whatever the first brings
+	for _, name := range []string{"secret/1", "orders/42"} { // the second has the node asked, behind what the first brings
 		must(t, admin.Publish(t.Context(), "redlock:wake:"+id[0], name).Err())
 	}
 	pollUntil(t, 5*time.Second, "the second call was answered by an ask", func() bool { return scriptCalls(t, server) > before })

@@ -18,7 +18,7 @@ import (
 )
 
 // A waiter goes at the k-th command that some nodes are sent after the holder has
-// released, for every k, whatever becomes of that command there: the next in line
+// released, for every k, no matter what becomes of that command there: the next in line
 // has the lock long before anybody's lease is over, and nothing is left behind.
 
 // departure is one run: a holder, one who waits and goes, and the next in line.

@@ -67,7 +67,7 @@ func (c *Certmagic) keep(name string, held *grip) {
 	c.held[name] = held
 }
 
-// Unlock releases the lock, whatever became of ctx. It returns ErrNotHeld for a
+// Unlock releases the lock, no matter what became of ctx. It returns ErrNotHeld for a
 // name that is not locked here or, with the cause, for a lock that was lost.
 func (c *Certmagic) Unlock(_ context.Context, name string) error {
 	c.mu.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 // Job is work that one process at a time does: a Job of robfig/cron, and of
-// whatever else calls Run. A process that does not get the lock leaves this run
+// all else that calls Run. A process that does not get the lock leaves this run
 // out. Processes whose clocks are apart need [WithHoldAtLeast].
 type Job struct {
 	settings *settings

@@ -121,7 +121,7 @@ func (e *Elector) Token() redlock.Token {
 	return c.token()
 }
 
-// Resign gives the leadership up, whatever became of ctx; this process may be elected
+// Resign gives the leadership up, no matter what became of ctx; this process may be elected
 // again once IsLeader is called, at the end of the line. It blocks until the release is
 // confirmed, for at most two node timeouts, and returns the error of one that was not. It
 // returns nil if there was nothing to give up; a campaign that waits goes on. With

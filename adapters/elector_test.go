@@ -23,7 +23,7 @@ func elector(t *testing.T, l *redlock.Locker, opts ...adapters.Option) *adapters
 	return e
 }
 
-// Whoever has been asked once waits in line, and leads as soon as it can: it need not be
+// Anyone who has been asked once waits in line, and leads as soon as it can: it need not be
 // asked again.
 func TestAnElectorLeadsWithoutBeingAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -143,7 +143,7 @@ func between(all []holdRecord, from, to time.Time) []holdRecord {
 
 // changesOf counts the holds that another goroutine had than the one before, and
 // tells whether the tokens grow, where there are any. Holds do not overlap, so
-// their beginnings give their order, whatever the process.
+// their beginnings give their order, no matter the process.
 func changesOf(holds []holdRecord) (n int, fenced bool) {
 	for i := 1; i < len(holds); i++ {
 		if holds[i].Who != holds[i-1].Who {

@@ -215,7 +215,7 @@ func (c *child) endLead(how string) (from int64, err error) {
 	}
 }
 
-// kill ends a child, whatever it does.
+// kill ends a child, no matter what it does.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended
 	_ = c.cmd.Wait()         // it was killed

@@ -75,7 +75,7 @@ func (ts entrants) named(name string) *entrant {
 }
 
 // race opens the contenders and gives each its slice in every round, one after
-// the other (A B C A B C ...), so that whatever else the machine does falls on
+// the other (A B C A B C ...), so that all else that the machine does falls on
 // all alike. One more round goes before them, to warm up.
 func (r *run) race(ctx context.Context, specs []spec, slice func(*entrant) (slice, error)) (_ entrants, err error) {
 	var ts entrants

@@ -165,7 +165,7 @@ func freshNames(ctx context.Context, c contender, prefix string, until time.Time
 }
 
 // raiseCount counts scripts, and one of them by itself, in what connections
-// send: whatever way a command takes through the client, it ends there.
+// send: no matter what way a command takes through the client, it ends there.
 type raiseCount struct {
 	sha             []byte
 	raises, scripts atomic.Int64

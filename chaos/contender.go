@@ -40,7 +40,7 @@ type Hold interface {
 type Kit struct {
 	// Name is how tables and traces call it.
 	Name string
-	// Open makes a contender that locks over nodes, which have names. Whoever
+	// Open makes a contender that locks over nodes, which have names. Anyone who
 	// calls it keeps the clients.
 	Open func(nodes []redis.UniversalClient, names []string) (Contender, error)
 }

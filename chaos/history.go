@@ -51,7 +51,7 @@ const (
 	// is one for each of them, one after another, at one time: Until is when that one's
 	// lease ends, and Ends is when the key will expire (Shared, Ends).
 	Shown Kind = "shown"
-	// Saw: an observer of Resource was told who holds it: whoever asked with Value; without
+	// Saw: an observer of Resource was told who holds it: the one that asked with Value; without
 	// one, that nobody does (Client, Resource; Value, Token).
 	Saw Kind = "saw"
 	// Sick: from here on the cluster need not make progress.
@@ -83,7 +83,7 @@ const (
 	// Began: a run begins, and time with it; the records up to the next one are
 	// its own (About).
 	Began Kind = "began"
-	// Noted: whatever else is worth a line; Text says what.
+	// Noted: no matter what else is worth a line; Text says what.
 	Noted Kind = "noted"
 )
 

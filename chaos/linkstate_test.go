@@ -234,7 +234,7 @@ func TestAClientPausedAtTheRepliesReadsThemLater(t *testing.T) {
 	})
 }
 
-// Whatever is due on two connections is due at two instants: at one, which is first
+// What is due on two connections is due at two instants: at one, which is first
 // would be drawn, and the same seed would give two traces. Here it is what fifteen
 // clients learn that ask at one instant: nothing in time, or a refusal.
 func TestNothingIsDueOnTwoConnectionsAtOneInstant(t *testing.T) {

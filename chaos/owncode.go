@@ -56,7 +56,7 @@ type testOption func(*ownCode)
 
 func (f testOption) change(o *ownCode) { f(o) }
 
-// WithoutGuard has [Tenure.Write] write past the lab's guard: whatever is written is
+// WithoutGuard has [Tenure.Write] write past the lab's guard: all that is written is
 // accepted, and a stale write fails the test.
 func WithoutGuard() TestOption { return testOption(func(o *ownCode) { o.unguarded = true }) }
 

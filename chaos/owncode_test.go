@@ -20,7 +20,7 @@ func amnesia(seed uint64) chaos.Plan {
 	return p
 }
 
-// report is a program as somebody writes it: whoever has the lock writes, again
+// report is a program as somebody writes it: who has the lock writes, again
 // and again.
 func report(opts ...redlock.Option) func(context.Context, *chaos.Client) error {
 	return func(ctx context.Context, c *chaos.Client) error {

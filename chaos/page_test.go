@@ -121,7 +121,7 @@ func TestAPageNeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// Whatever a trace says is shown as it stands, and runs nowhere.
+// All that a trace says is shown as it stands, and runs nowhere.
 func TestAPageEscapesWhatATraceSays(t *testing.T) {
 	const evil = `</title></style></script><script>alert(1)</script>"'><img src=x onerror=alert(1)>`
 	run := story()
@@ -171,7 +171,7 @@ func wellFormed(t *testing.T, svg string) {
 	}
 }
 
-// A grant is an arrow from whoever released to whoever was told; what comes late goes to
+// A grant is an arrow from the one who released to who was told; what comes late goes to
 // the release of then, and not to one that has been since.
 func TestAPictureShowsWhatAReleaseGranted(t *testing.T) {
 	tells := func(ms int, node, client string, token redlock.Token) chaos.Record {

@@ -14,7 +14,7 @@ type Revoker interface {
 	// Revocable locks a resource so that it can be asked for. With wait it blocks until it
 	// has it or ctx is done; else it makes one attempt.
 	Revocable(ctx context.Context, resource string, lease time.Duration, wait bool) (RevocableHold, error)
-	// Revoke asks whoever holds a resource to give it up, and blocks until they have.
+	// Revoke asks who holds a resource to give it up, and blocks until they have.
 	Revoke(ctx context.Context, resource string) error
 }
 

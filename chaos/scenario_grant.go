@@ -15,7 +15,7 @@ func grantScenarios() []Scenario {
 const grantLasts = 3 * time.Second
 
 // granting are the showings of a scenario about grants: redlock's leases are lengthened,
-// or releases would not grant them. Whoever asks again and again keeps no order.
+// or releases would not grant them. Anyone who asks again and again keeps no order.
 func granting() []Showing {
 	return []Showing{
 		{Contender: NameRenewing, Guarded: true},

@@ -66,7 +66,7 @@ func (l *line) joins(ctx context.Context, name string) error {
 // first is who was there first.
 func (l *line) first() *inLineFor { return l.waits[0] }
 
-// leaves says that one who waits is not there for its turn, whatever it goes on
+// leaves says that one who waits is not there for its turn, no matter what it goes on
 // asking.
 func (l *line) leaves(w *inLineFor) {
 	w.gone = true

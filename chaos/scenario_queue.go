@@ -25,7 +25,7 @@ const (
 	signOfLife = 3 * time.Second
 )
 
-// inOrder are the showings of a scenario in which whoever asks again and again
+// inOrder are the showings of a scenario in which who asks again and again
 // does not keep the order.
 func inOrder() []Showing {
 	return []Showing{
@@ -172,7 +172,7 @@ func restarted() []Showing {
 }
 
 // outlives restarts three nodes one after another, and takes the other two away:
-// whoever comes then meets nothing but nodes that were restarted.
+// who comes then meets nothing but nodes that were restarted.
 func (l *line) outlives(ctx context.Context, kind Break) error {
 	op, err := l.scene.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
 	if err != nil {

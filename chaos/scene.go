@@ -137,7 +137,7 @@ func (s *scene) close() {
 	work.Wait()
 }
 
-// operator returns what the nodes' operator has, whatever the contenders are.
+// operator returns what the nodes' operator has, no matter what the contenders are.
 func (s *scene) operator() (*redlock.Locker, error) {
 	clients, err := s.stage.Connect("operator")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Of 48 processes that began on a busy machine five had clocks that were off, by up
 // to 53 ms, until they read another setting. A node that comes back with such a
-// clock has stepped, to whoever knew it before. Many begin at once here, so that
+// clock has stepped, to the one who knew it before. Many begin at once here, so that
 // the machine is busy.
 func TestAFakedClockIsRightFromTheStart(t *testing.T) {
 	var servers [12]*chaos.Server

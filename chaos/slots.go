@@ -69,7 +69,7 @@ func (t *trial) crowds(res *resourceState) {
 	for _, p := range res.places {
 		begins = append(begins, p.spans...)
 	}
-	slices.SortStableFunc(begins, func(a, b span) int { // at one moment, whoever may be one of more comes first
+	slices.SortStableFunc(begins, func(a, b span) int { // at one moment, one who may be one of more comes first
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.of.limit, a.of.limit))
 	})
 	ends = slices.Clone(begins)

@@ -32,7 +32,7 @@ func (n *virtualNode) change(f Fault, broken bool) error {
 	case Crash, Forget:
 		n.crash(f, broken)
 	case Old, Failover:
-		// A replica that lags and a file that is old are the same to whoever asks
+		// A replica that lags and a file that is old are the same to the one who asks
 		// the node afterwards: another process, with the data of then.
 		n.age(f, broken)
 	case Stall:

@@ -14,7 +14,7 @@ const noticeWithin = 100 * time.Millisecond
 
 // Enter says that the client is at work under a lock: from here on, up to [Tenure.Leave],
 // nobody else may be, but those who share it where it is shared, or have another slot of
-// it. That holds whatever the lock's validity is and whatever the code believes: code that
+// it. That holds no matter what the lock's validity is and what the code believes: code that
 // goes on after its lock was lost breaks the rule of [TwoHolders] as soon as another
 // client is at work. So leave before the lock is released.
 //

@@ -46,7 +46,7 @@ func overstays(looks bool) func(context.Context, *chaos.Client) error {
 	}
 }
 
-// At work is who has entered and not left, whatever the lock says and the code believes.
+// At work is who has entered and not left, no matter what the lock says and the code believes.
 func TestCodeThatOverstaysItsLeaseIsConvicted(t *testing.T) {
 	chaos.Test(t, quietPlan(4), overstays(false), chaos.WithConviction(chaos.TwoHolders))
 	if v := chaos.Test(t, quietPlan(4), overstays(true)); v.Won < 5 {

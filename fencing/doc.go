@@ -24,5 +24,5 @@
 // key, a restarted process with [Memory]) begins again with the first token it
 // is shown.
 //
-// A token is no credential. Whoever may reach the resource may send any number.
+// A token is no credential. Anyone who may reach the resource may send any number.
 package fencing

@@ -35,7 +35,7 @@ type record struct {
 // handed to write unchanged.
 //
 // The token is stored before write is called, and stays stored if write fails or
-// panics: it was issued, so all earlier holders are stale whatever became of
+// panics: it was issued, so all earlier holders are stale no matter what became of
 // this write. write must not call Write for the same resource.
 //
 // It returns what Seen.Accept returns, ctx's error if ctx ended before write was

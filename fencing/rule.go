@@ -56,7 +56,7 @@ func (s Seen) Highest() redlock.Token { return max(s.Exclusive, s.Shared) }
 // Accept is the rule where all tokens are exclusive: a token is accepted when it
 // is at least the highest that the resource has seen. Equal is accepted, because
 // one holder writes more than once under its token. A resource that has never
-// seen one (highest is 0) accepts the first, whatever it is.
+// seen one (highest is 0) accepts the first, no matter what it is.
 //
 // It is exported for guards that are written elsewhere, as Seen is, and serves
 // those that have no shared holds.

@@ -40,7 +40,7 @@
 //
 // Spans, under the span of the context that the lock was acquired with:
 // redlock.acquire, redlock.extend (calls of Extend, not renewals), redlock.hold
-// (from the acquisition to the end, whatever it is) and redlock.release.
+// (from the acquisition to the end, no matter what it is) and redlock.release.
 //
 // error.type is a [redlock.Reason]: not_acquired, no_quorum, lapsed and so on. A
 // resource's name is never a label of a metric, since there may be millions; spans

@@ -313,7 +313,7 @@ func TestResourceNamesAreAnOptionOfSpans(t *testing.T) {
 	}
 	for name, m := range r.metrics(t) {
 		if text := fmt.Sprint(points(m)); strings.Contains(text, "orders") {
-			t.Errorf("%s: got %s; want no resource in a metric, whatever the option", name, text)
+			t.Errorf("%s: got %s; want no resource in a metric, no matter the option", name, text)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (n *Node) Intercept(f Interceptor) {
 }
 
 // Calls returns how often the node was sent one of the commands named, since
-// its first start, in whatever case; without names, how many commands it was
+// its first start, in any case; without names, how many commands it was
 // sent. A pipeline counts its commands; what scripts call is not counted.
 func (n *Node) Calls(commands ...string) int {
 	n.mu.Lock()

@@ -106,7 +106,7 @@ func (n *Node) dispatcher() *server.Server {
 	return n.server
 }
 
-// newRootPeer returns a connection that stays logged in whatever passwords the
+// newRootPeer returns a connection that stays logged in with any passwords the
 // test sets later: the node needs one to drop its scripts.
 func (n *Node) newRootPeer() *server.Peer {
 	const password = "for a moment"

@@ -111,7 +111,7 @@ func TestGocronRunsAJobInOneOfThreeSchedulers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Shutdown() }) // whoever has the lock keeps it
+		t.Cleanup(func() { _ = s.Shutdown() }) // who has the lock keeps it
 		if _, err := s.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(o.work), gocron.WithName("report")); err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func TestWhatASystemDoesNotHaveIsNotPlayed(t *testing.T) {
 	}
 }
 
-// The other failures, to redlock: whatever it costs, nobody holds beside the holder, the
+// The other failures, to redlock: no matter what it costs, nobody holds beside the holder, the
 // tokens rise, and the next one comes.
 func TestRedlockHasOneHolderWhateverHappensToServersAndLinks(t *testing.T) {
 	t.Parallel()

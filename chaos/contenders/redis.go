@@ -101,7 +101,7 @@ func (r *redisReplica) leave() {
 }
 
 // goRedis is a client as it comes, but that a context bounds its calls: without that
-// whoever gives up is held until the server answers.
+// who gives up is held until the server answers.
 func goRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkCost measures a guarded write beside an unguarded one. The two take
-// turns, so that whatever else the machine does falls on both; the medians are
+// turns, so that all else that the machine does falls on both; the medians are
 // reported, and their ratio.
 func BenchmarkCost(b *testing.B) {
 	b.Run("store=Memory", costMemory)

@@ -173,7 +173,7 @@ func (s *store) race(t *testing.T, opts *sql.TxOptions, first, second hold, comm
 // none, and there it makes no difference when the second one begins.
 func (s *store) awaitWaiter(t *testing.T) {
 	t.Helper()
-	// Not innodb_lock_waits, which shows the same answer to whoever asks often.
+	// Not innodb_lock_waits, which shows the same answer to the one who asks often.
 	const innodb = `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'`
 	query := map[string]string{
 		"PostgreSQL": "SELECT count(*) FROM pg_locks WHERE NOT granted",

@@ -330,7 +330,7 @@ func (a *Acquirer) Wait(ctx context.Context, d time.Duration) error {
 func (a *Acquirer) Share(key string) float64 { return a.Chance.Share(int64(a.Clock.Early()), key) }
 
 // giveUp ends an acquisition that failed: the next goroutine's begins, or the process
-// leaves the queue, and whoever is next there is woken if it was our turn.
+// leaves the queue, and who is next there is woken if it was our turn.
 func (acq *acquisition) giveUp() {
 	key, open := acq.name.Key, acq.open
 	if open != nil {

@@ -19,7 +19,7 @@ func (t *Terms) takesPushes() bool {
 }
 
 // withdraw has releases grant the name no more to the claim that stands on the nodes for
-// whoever leads next, if who leads now takes no grants: he would not hear of it, and the
+// who leads next, if who leads now takes no grants: it would not hear of it, and the
 // name would stay with that claim for a lease.
 func (acq *acquisition) withdraw() {
 	if acq.terms.takesPushes() {

@@ -136,7 +136,7 @@ func (acq *acquisition) awaitSlot(ctx context.Context, i interval) (given *queue
 	return nil, err
 }
 
-// decline gives back what was handed on to one who goes without it: whoever is first in line
+// decline gives back what was handed on to one who goes without it: one who is first in line
 // is called.
 func (acq *acquisition) decline(given *queue.Transfer) {
 	if given == nil {

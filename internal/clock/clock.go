@@ -96,7 +96,7 @@ func (c *Clock) Over(ctx context.Context) bool {
 }
 
 // NewTimer is a timer on Go's monotonic clock, which does not count a suspend:
-// whoever must not oversleep one looks at Now now and then.
+// who must not oversleep one looks at Now now and then.
 func (c *Clock) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
 
 // AfterFunc runs f in a goroutine of its own after d.

@@ -57,7 +57,7 @@ type trip struct {
 	offset wallTime      // the node's wall clock at our Clock's origin, by this reading
 }
 
-// question is a command that is sent once, whatever the client's MaxRetries: a
+// question is a command that is sent once, no matter the client's MaxRetries: a
 // doctor's load must not multiply on a node that is ill.
 type question struct{ *redis.Cmd }
 

@@ -1,7 +1,7 @@
 package doctor
 
 // What a server keeps over a restart is not what lets it vote again: a node that
-// restarted abstains until MaxTTL has passed, whatever it remembers, and gets the
+// restarted abstains until MaxTTL has passed, no matter what it remembers, and gets the
 // largest numbers from the others. Persistence is for the day on which more nodes
 // restart than the others can make up for: then numbers, marks of retired nodes
 // and a raised MaxTTL are what the disks still know.
@@ -24,7 +24,7 @@ var (
 	}
 	aboutNoRewriteFsync = diagnosis{
 		FindingPersistence,
-		"While the file is rewritten nothing is forced to the disk, whatever appendfsync says: a power cut then loses up to half a minute",
+		"While the file is rewritten nothing is forced to the disk, no matter what appendfsync says: a power cut then loses up to half a minute",
 		"Set no-appendfsync-on-rewrite no",
 	}
 	aboutFailedWrites = diagnosis{

@@ -17,7 +17,7 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 )
 
-// A node is proved by doing there what a lock does, so that whatever its server
+// A node is proved by doing there what a lock does, so that no matter what its server
 // refuses shows in the server's own words. A member takes, extends and releases a
 // lock with the real scripts. On any other node the voting scripts must not be
 // loaded, since their absence keeps it from voting: it leaves a tombstone, as a

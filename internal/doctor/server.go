@@ -31,7 +31,7 @@ var (
 	}
 	aboutReplicas = diagnosis{
 		FindingHasReplicas,
-		"If one is promoted in this node's place it lacks the last locks, and must wait MaxTTL before it votes; whatever promotes it behind the same address may go unnoticed by open connections",
+		"If one is promoted in this node's place it lacks the last locks, and must wait MaxTTL before it votes; a promotion behind the same address may go unnoticed by open connections",
 		"Run nodes without replicas and without Sentinel: redlock replicates by itself",
 	}
 	aboutMode = diagnosis{

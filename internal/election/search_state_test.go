@@ -14,7 +14,7 @@ import (
 // The system: owners come and go on the nodes, each by commands that arrive at any time;
 // one observer looks at the nodes, hears hints, and is told what the real code makes of
 // it. Time goes in ticks of half of what is Stale. What happens in one tick has one
-// instant, in whatever order it comes.
+// instant, in any order it comes.
 
 const (
 	nodes  = 3

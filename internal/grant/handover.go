@@ -22,7 +22,7 @@ func StandingOf(more int64) Standing {
 // PlaceOf is the place of a process that goes on after its release, the same on all
 // nodes, and the nodes that have to be told of it by an ask. It is the largest of a
 // quorum; a grant counts as one behind its token. So it is behind everybody who stood on
-// a quorum before. A grant with a smaller token is told as well: whoever comes next must
+// a quorum before. A grant with a smaller token is told as well: one who comes next must
 // not get a place before it there. It is false while fewer than a quorum said one.
 func PlaceOf(said []Standing) (place int64, tell uint64, ok bool) {
 	n := 0

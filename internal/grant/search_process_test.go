@@ -278,7 +278,7 @@ func (sys *system) won(s *state, p uint8, t number) {
 	sys.forgetAttempt(s, p)
 }
 
-// handOver ends the hold: each node that votes grants it to whoever is first there, or
+// handOver ends the hold: each node that votes grants it to the one who is first there, or
 // calls, where the holder wants it so, or knows no better.
 func (sys *system) handOver(s *state, p uint8, calls bool) {
 	me := &s.processes[p]

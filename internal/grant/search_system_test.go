@@ -32,7 +32,7 @@ const (
 	leavesInPeace                           // a leaver calls nobody
 	givesBackInPeace                        // what is given back calls nobody
 	passesOverDeaf                          // who does not hear is dropped at once
-	passesAnyKey                            // a pass swaps whatever key is there
+	passesAnyKey                            // a pass swaps any key that is there
 	trustsSilence                           // a pass of unknown outcome counts as a grant
 	forgetsTheOld                           // after such a pass only the new owner is released
 	passesLate                              // a pass goes out for an owner that is over

@@ -21,7 +21,7 @@ const (
 
 // Listen returns a TCP listener on 127.0.0.1 on a free port that no outgoing
 // connection of this machine will take while the listener is closed for a
-// moment. Another server may: whoever closes the listener to hand the port to
+// moment. Another server may: one who closes the listener to hand the port to
 // a child process must be ready to try again with another port.
 func Listen() (net.Listener, error) {
 	last := errors.New("all are kept")

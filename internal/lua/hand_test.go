@@ -187,7 +187,7 @@ var handCases = []struct {
 		shows: "key=other 7=40 " + idB + "@30 " + idB + " " + ownerB + "@30 " + idA + "@41 " + idA + " " + ownerA + "@41",
 	},
 	{
-		name: "not ours, and free: whoever stood behind that entry is called", given: aHolds + bWaits + "\nDEL,name\nZADD,redlock:queue:name,10," + idA + ",10," + idA + " " + held,
+		name: "not ours, and free: the one who stood behind that entry is called", given: aHolds + bWaits + "\nDEL,name\nZADD,redlock:queue:name,10," + idA + ",10," + idA + " " + held,
 		hears: []string{idB}, goes: []any{idA, 77, ""}, reply: "[0 0]",
 		shows: "key= 7=40 " + idB + "@30 " + idB + " " + ownerB + `@30 B hears "name"`,
 	},

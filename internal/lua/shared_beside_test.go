@@ -29,7 +29,7 @@ func lookFor(place int, owner string) call {
 
 var besideCases = []sharedCase{
 	{name: "a shared name is taken, and nothing is counted", given: bothDo, call: alone(), reply: "taken900", shows: "#41 A@600 B@900 7=41"},
-	{name: "whoever waits", given: bothDo + exclusive, call: alone(), reply: "taken900", shows: "#41 A@600 B@900 7=41 P!30 P!30"},
+	{name: "no matter who waits", given: bothDo + exclusive, call: alone(), reply: "taken900", shows: "#41 A@600 B@900 7=41 P!30 P!30"},
 	{name: "another program's sorted set is, as ever", given: theirs, call: alone(), reply: "-9", shows: "x -50 redlock:shared -41 y 3 7=41"},
 	{name: "a name for which one waits to share is kept", given: none + sharers, call: alone(), reply: "-3", shows: "free 7=40 Q&20 R&50"},
 	{

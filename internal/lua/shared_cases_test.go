@@ -41,7 +41,7 @@ var shareCases = []sharedCase{
 		call: share("B", 0), reply: "[41 0]", shows: "#41 A@600 B@900 7=41",
 	},
 	{
-		name: "who has ended is removed by whoever joins", given: aEnded,
+		name: "who has ended is removed by the one who joins", given: aEnded,
 		call: share("C", 0), reply: "[41 0]", shows: "#41 C@600 B@900 7=44",
 	},
 	{

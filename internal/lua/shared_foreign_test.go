@@ -29,8 +29,8 @@ const (
 		end return count`
 )
 
-// Whatever other clients of the name send while it is shared, they don't get it, and
-// whoever shares it does not lose it.
+// No matter what other clients of the name send while it is shared, they don't get it,
+// and who shares it does not lose it.
 func testForeignClients(t *testing.T, addr string) {
 	t.Helper()
 	for _, c := range []struct {

@@ -16,11 +16,11 @@ import (
 // before (record.longest).
 //
 // lower.lua keeps that true in two steps. The first writes the new MaxTTL, keeps the
-// old one beside it, and begins a new epoch: whoever voted before reads the record
+// old one beside it, and begins a new epoch: one who voted before reads the record
 // again, and raises MaxTTL before it votes if it takes longer leases. When the old
 // MaxTTL has passed since, every lease of before is over: the second step drops the
 // old one. It begins an epoch as well, so that every client reads of it. What ends
-// between the two, a node or whoever lowers, leaves the waits as they were.
+// between the two, a node or who lowers, leaves the waits as they were.
 
 // Lowering is a MaxTTL on its way down.
 type Lowering struct {

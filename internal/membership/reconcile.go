@@ -75,14 +75,14 @@ func (t *Tracker) sleep(pause time.Duration) bool {
 			return false
 		}
 		select {
-		case <-t.asked: // the look that comes now is newer than whoever asked
+		case <-t.asked: // the look that comes now is newer than the one who asked
 		default:
 		}
 		return true
 	}
 }
 
-// lookDue is when all nodes may be looked at for whoever asks.
+// lookDue is when all nodes may be looked at for the one who asks.
 func (t *Tracker) lookDue() clock.Instant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,7 +223,7 @@ var actionTexts = map[Action]string{
 }
 
 // announce tells, before it is done, what this client's options change on node i
-// for all clients: once, however often it is tried. Whoever changes nodes has raised
+// for all clients: once, however often it is tried. Anyone who changes nodes has raised
 // and bound for itself.
 func (t *Tracker) announce(i int, pl Plan) {
 	if pl.Action == DoNothing && pl.Cause == "" { // done: should it be taken back, the next time is told as well
@@ -241,7 +241,7 @@ func (t *Tracker) announce(i int, pl Plan) {
 	}
 }
 
-// did notes what an action for node i failed with, for whoever asks why the node does
+// did notes what an action for node i failed with, for the one who asks why the node does
 // not vote, and tells whether it was done. A refusal that is a matter of order is no
 // fault: the next look tells what has changed.
 func (t *Tracker) did(ctx context.Context, i int, what string, err error) bool {

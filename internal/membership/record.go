@@ -31,7 +31,7 @@ type Record struct {
 	Was     time.Duration // MaxTTL of before, while it is lowered; 0: it is not
 	Run     string        // the identity under which it was installed
 	Base    quorum.Token  // every stripe is at least this
-	Strict  bool          // beyond the table only an operator decides, whoever asks
+	Strict  bool          // beyond the table only an operator decides, no matter who asks
 
 	Gone     bool        // this node is retired
 	Retired  []string    // names that abstain for ever
@@ -62,7 +62,7 @@ type Observation struct {
 	Largest  quorum.Token // the largest of base and stripes
 	Recorded bool         // it shows a record that we understand; of a node that does not answer now, its last
 	Record   Record
-	Notice   Notice // the one that stands, of whatever run
+	Notice   Notice // the one that stands, of any run
 }
 
 // RecordFields is the order in which read.lua returns them.

@@ -327,7 +327,7 @@ func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 	})
 }
 
-// Strict is written by whoever says so, and nobody who does not takes it away: an
+// Strict is written by the one who says so, and nobody who does not takes it away: an
 // operator may.
 func TestStrictStaysInTheRecord(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {

@@ -17,7 +17,7 @@ type strictness uint8
 const (
 	notStrict strictness = iota
 	// strictAll: the cluster was founded strict. It is bound from the beginning, and
-	// left as long as any node shows a record of it, whatever that record's mark.
+	// left as long as any node shows a record of it, no matter what that record's mark.
 	strictAll
 	// strictFirst: the first client has the option, and writes the mark on nodes that
 	// vote for it. The cluster is bound when that client has had a lock, and left as

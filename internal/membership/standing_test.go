@@ -66,7 +66,7 @@ func TestNamesAreOneAlineAndDifferent(t *testing.T) {
 	}
 }
 
-// FuzzParseObservation: whatever a node shows, it is a record that goes back into the
+// FuzzParseObservation: no matter what a node shows, it is a record that goes back into the
 // same fields, or refused, or nothing; it never votes for a reason of its own.
 func FuzzParseObservation(f *testing.F) {
 	f.Add("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7", "", "", "")

@@ -4,7 +4,7 @@ import "fmt"
 
 // Strict recovery (WithStrictRecovery): a cluster is founded, and founded again
 // where too few members are left, on an operator's word only. It binds every
-// client, so it stands in the records: whoever founds or admits with the option
+// client, so it stands in the records: one who founds or admits with the option
 // writes it there, and so does a client with the option that meets a cluster
 // without it, before it counts a vote. A node that joins gets it from the others.
 //

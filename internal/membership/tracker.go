@@ -25,8 +25,8 @@ type Tracker struct {
 	observer Observer
 	founder  string // the cluster id that this Locker would bring
 
-	work   chan struct{} // a slot for whoever changes nodes: one at a time
-	raised []bool        // MaxTTL, on each node: told. Of whoever has the slot
+	work   chan struct{} // a slot for the one who changes nodes: one at a time
+	raised []bool        // MaxTTL, on each node: told. Of who has the slot
 	bound  []bool        // strict recovery: the same
 	stale  []atomic.Bool // to be verified before the next flush
 	least  atomic.Int64  // the smallest MaxTTL below ours that a record had, in ns; 0: none had
@@ -103,7 +103,7 @@ func (t *Tracker) View() View {
 // Publish takes in what was seen of node i. A node that may vote now, and whose
 // writer does not know it yet, is verified before its next flush; all are where
 // the cluster's id is another than before. It returns the observation, judged by what
-// was seen of the node before. Looks at one node are published in their order: whoever
+// was seen of the node before. Looks at one node are published in their order: who
 // looks waits until the look before is published.
 func (t *Tracker) Publish(i int, o Observation) Observation {
 	t.mu.Lock()

@@ -16,7 +16,7 @@ import (
 // May this node vote, and what must happen first? What view.go, record.go, plan.go,
 // strict.go and lowering.go say is a function of what the nodes showed. The rest asks,
 // waits and has the nodes do it: the Tracker, its loop (reconcile.go), and the nodes
-// themselves. Whoever takes a node in is a joiner: the loop, Join, Admit, or another client.
+// themselves. Anyone who takes a node in is a joiner: the loop, Join, Admit, or another client.
 //
 // What a node's writer keeps, from its last verification, is a Voter:
 //
@@ -91,7 +91,7 @@ func NewConfig(names []string, maxTTL time.Duration, strict bool) Config {
 }
 
 // othersNeeded is N-q+1: so many other members share a node with every quorum
-// that the joining node was in, whatever it forgot. Of N-q, none need be.
+// that the joining node was in, no matter what it forgot. Of N-q, none need be.
 func othersNeeded(n int) int { return n - quorum.Size(n) + 1 }
 
 // View is the cluster as this client sees it: one Observation and one Wait a node.

@@ -21,7 +21,7 @@ const (
 
 // ClockWatch has every node's clock read, and its identity looked at, at
 // least every WatchEvery, while the Locker holds or waits for anything. It is one timer
-// for each Locker, whatever the number of locks; what traffic reads counts, and an idle
+// for each Locker, no matter the number of locks; what traffic reads counts, and an idle
 // Locker sends nothing. A step that a reading shows ends at once what leans on it (see
 // stepBy).
 //
@@ -67,7 +67,7 @@ func (w *ClockWatch) arm(after time.Duration) {
 // another, spread over WatchEvery, some of them early: what a caller sends in the same
 // moment waits for one node's reply at most, and not for all of them.
 func (w *ClockWatch) tick() {
-	w.armed.Store(false) // before it is asked who is busy: whoever begins after that starts it again
+	w.armed.Store(false) // before it is asked who is busy: one who begins after that starts it again
 	if !w.busy() {
 		return
 	}

@@ -143,7 +143,7 @@ func (e *Extension) decide(k int) quorum.Verdict {
 	return v
 }
 
-// call wakes whoever waits if locks were decided; mu is held.
+// call wakes the one who waits if locks were decided; mu is held.
 func (e *Extension) call() {
 	if len(e.fresh) == 0 {
 		return

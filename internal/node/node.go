@@ -52,7 +52,7 @@ type Node struct {
 
 	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
 
-	looking chan struct{} // a slot for whoever looks at it: one at a time
+	looking chan struct{} // a slot for the one who looks at it: one at a time
 	wake    chan struct{}
 	stop    chan struct{}
 	Stopped chan struct{}

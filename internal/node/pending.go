@@ -14,7 +14,7 @@ import (
 const queueBound = 4096
 
 // pending is what waits for one node. The node's mu guards it, and its marks of every
-// claim: whoever calls a method holds it.
+// claim: one who calls a method holds it.
 type pending struct {
 	node int // its index
 

@@ -14,7 +14,7 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// AnyCall is a command that is sent once, whatever it returns.
+// AnyCall is a command that is sent once, no matter what it returns.
 type AnyCall struct{ *redis.Cmd }
 
 // NoRetry keeps go-redis from sending it again.

@@ -7,7 +7,7 @@ import (
 )
 
 // sampleEvery is how old the last sample of a node's TIME may get while there is
-// traffic, of whatever kind; grants have one of their own.
+// traffic, of any kind; grants have one of their own.
 const sampleEvery = 100 * time.Millisecond
 
 // SubmitSample has the node's clock read. It does nothing where the node is not

@@ -84,7 +84,7 @@ func (s *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
 	}
 	s.turns.Add(1)
 	for _, c := range s.conns {
-		_ = c.Close() // whoever uses it gets an error, which is all that is wanted
+		_ = c.Close() // who uses it gets an error, which is all that is wanted
 	}
 	clear(s.conns)
 	s.conns = s.conns[:0]

@@ -24,7 +24,7 @@ const (
 )
 
 // Subscription is the connection over which one node tells this Locker what is
-// published on its channels, whatever their number. What comes is a hint and no more: it
+// published on its channels, no matter their number. What comes is a hint and no more: it
 // may be lost, doubled, late or forged, and all that it brings about is a question.
 type Subscription struct {
 	node    *Node

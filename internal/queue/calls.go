@@ -52,7 +52,7 @@ func (q *Queue) Shut(name *Name, won bool) {
 	name.open = nil
 }
 
-// GoOn keeps the claim that has the place on the nodes for whoever leads next.
+// GoOn keeps the claim that has the place on the nodes for the one who leads next.
 func (q *Queue) GoOn(key string, c *node.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,7 +119,7 @@ func (q *Queue) hint(key string, i int, leave func(shared bool)) {
 	}
 }
 
-// recall makes up for what node i may have said in vain: whoever is asking for a
+// recall makes up for what node i may have said in vain: one who is asking for a
 // name, or is about to, asks there again. Who rests until a look is told by that.
 func (q *Queue) recall(i int, resting []*Name) {
 	looked := make(map[*Name]bool, len(resting))

@@ -17,7 +17,7 @@ import (
 // Presence is what a Locker does while goroutines of it wait for the nodes: it says
 // every so often that it lives, hears who is called, and looks now and then
 // whether the names are still held. One goroutine and one subscription for each
-// node, whatever the number of names; none before the first wait.
+// node, no matter the number of names; none before the first wait.
 type Presence struct {
 	cfg   Config
 	queue *Queue
@@ -69,7 +69,7 @@ func (w *Presence) Join(ctx context.Context) error {
 			w.beats[i] = w.cfg.Clock.Early()
 		}
 	}
-	w.open() //nolint:contextcheck // it outlives whoever waits first
+	w.open() //nolint:contextcheck // it outlives the one who waits first
 	closed := w.closed
 	w.mu.Unlock()
 	if closed {

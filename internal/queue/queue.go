@@ -37,7 +37,7 @@ const mostSpare = 128
 // several who want to share it (share.go): position and what follows are theirs.
 type Name struct {
 	Key       string
-	queue     list.List    // of *Waiter; whoever quits is taken out without a search
+	queue     list.List    // of *Waiter; one who quits is taken out without a search
 	group     quorum.Group // whose turn it is; without members: one goroutine's, who wants to be alone
 	following list.List    // of *Waiter: those of the group that go when its leader was granted
 	position  int64        // the process's place among all processes; NoTicket: none yet
@@ -223,7 +223,7 @@ func (q *Queue) CountHold(key string) {
 
 // Ending is how the holder's release, or the rollback of who gives up, is to leave
 // the process's entry. While others of the process wait and its turn is not over,
-// it keeps its place. Else the place is given up, whatever the release brings.
+// it keeps its place. Else the place is given up, no matter what the release brings.
 func (q *Queue) Ending(key string) node.Leaving {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -243,7 +243,7 @@ func (q *Queue) Ending(key string) node.Leaving {
 }
 
 // Pass gives the turn for key to the next in line. Where nobody is, and the process
-// still has an entry, it calls leave: whoever it was kept for has quit meanwhile.
+// still has an entry, it calls leave: one who it was kept for has quit meanwhile.
 // leave runs before anybody here can ask for the name again. It gets the claim that
 // stands there; nil: none.
 func (q *Queue) Pass(key string, leave func(stands *node.Claim)) {
@@ -289,7 +289,7 @@ func (n *Name) giveUp() {
 }
 
 // LeaveAll gives up every place that the process has: it calls leave for each name, with
-// the claim that stands there for whoever would have led next; nil: none. For a place among
+// the claim that stands there for the one who would have led next; nil: none. For a place among
 // those who wait to share it calls leaveShared.
 // Nobody here comes any more when it is called.
 func (q *Queue) LeaveAll(leave func(key string, stands *node.Claim), leaveShared func(key string, place int64)) {

@@ -30,7 +30,7 @@ func (q *Queue) Freed(name *Name) int {
 	return slot
 }
 
-// Depart gives up the process's place for the name, whoever waits here, and returns it;
+// Depart gives up the process's place for the name, no matter who waits here, and returns it;
 // NoTicket: it had none.
 func (q *Queue) Depart(name *Name) (place int64) {
 	q.mu.Lock()

@@ -1,7 +1,7 @@
 package quorum
 
 // Who waits to share a name has a line of its own on the nodes (lua/share.lua), in one
-// order with those who wait to be alone. A process has one entry in it, whatever the
+// order with those who wait to be alone. A process has one entry in it, no matter what the
 // number of its goroutines. This page is what the client decides of that:
 //
 //   - who of a process may ask the nodes, and for whom: Admits, Refused, Decided. The

@@ -8,7 +8,7 @@ const (
 	Absent  Mark = 0         // nothing was sent, or it is known not to be there
 	Present Mark = 1 << iota // the node said so, and has confirmed no release since
 	Unsure                   // a command is sent, and no reply is known: it may still put the claim there
-	doubted                  // the same of an earlier command, whatever a later one brings
+	doubted                  // the same of an earlier command, no matter what a later one brings
 	Behind                   // what it is to be handed over from may be there, and has to go first
 )
 

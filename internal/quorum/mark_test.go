@@ -7,7 +7,7 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// What the node said to have stays, whatever becomes of later commands, and so does
+// What the node said to have stays, no matter what becomes of later commands, and so does
 // the doubt about one that was never answered.
 func TestAMarkForgetsNeitherAGrantNorADoubt(t *testing.T) {
 	outcomes := []quorum.Outcome{quorum.Granted, quorum.Taken, quorum.Abstained, quorum.Failed, quorum.Unknown}

@@ -10,7 +10,7 @@ import (
 const (
 	// BeatEvery is how often a process that waits says that it lives. A call shortens
 	// its sign of life to 700 ms (lua/release.lua), so that one who died holds up the
-	// next for a second at most. Whoever lives says so in time, though the call was lost.
+	// next for a second at most. Anyone who lives says so in time, though the call was lost.
 	BeatEvery = 400 * time.Millisecond
 	// GatherAfter is when, after the first hint, the nodes are asked that gave none:
 	// a release reaches all nodes within less, and each is asked by its own hint.
@@ -20,7 +20,7 @@ const (
 	// nodes that grant every time.
 	splitMin, splitMax = 5 * time.Millisecond, 25 * time.Millisecond
 	// HeadLook and OtherLook are the longest that a waiter goes without a look. The
-	// head is told by whoever releases, and looks less often; behind it, a look
+	// head is told by the one who releases, and looks less often; behind it, a look
 	// finds a head that died when it was called.
 	HeadLook  = 8 * time.Second
 	OtherLook = time.Second
@@ -83,7 +83,7 @@ func (b *Asked) Again(i int) bool { return b.Hinted&(1<<i) != 0 }
 func (b *Asked) Answered(i int) { b.Out &^= 1 << i }
 
 // PositionOf is a process's place in the queue, the same on all nodes: the largest
-// ticket of a quorum, where a grant counts as one behind its token. Whoever is on
+// ticket of a quorum, where a grant counts as one behind its token. Anyone who is on
 // a quorum already has a lower one, since two quorums share a node. It is false
 // when fewer than a quorum answered.
 func PositionOf(votes []Vote, heard []Hearing) (int64, bool) {

@@ -53,7 +53,7 @@ func TestVerdict(t *testing.T) {
 		{"gtu", quorum.Contended},
 		{"gta", quorum.Contended},
 		{"guf", quorum.NoQuorum},
-		{"uup", quorum.NoQuorum}, // whatever the last one says
+		{"uup", quorum.NoQuorum}, // no matter what the last one says
 		{"ttp", quorum.Contended},
 		{"gtpp", quorum.Undecided},
 		{"ggtt", quorum.Contended}, // split two to two: at once

@@ -23,7 +23,7 @@ const (
 	staysInFront                           // after its turn a process keeps its place
 	wallClock                              // places by the processes' own clocks
 	rejoinsBlank                           // a node that forgot votes before it is told who waits
-	passesAnyKey                           // a pass swaps whatever key is there
+	passesAnyKey                           // a pass swaps any key that is there
 	trustsSilence                          // a pass of unknown outcome counts as a grant
 	forgetsTheOld                          // after such a pass only the new claim is released
 	noTombstones                           // and without a tombstone

@@ -31,14 +31,14 @@ const (
 // and the library's rules (Settle, NeedsRaise, Verdict, Confirm), with messages that are
 // late, lost, doubled and out of order. A lost message is one that never arrives.
 //
-// Without time whatever a node has may go at any moment, which is more than leases, a
+// Without time what a node has may go at any moment, which is more than leases, a
 // release or a loss of memory do: what is looked for are tokens. A key that goes does so
 // when it is in the way of something that arrives: before, it only lets its owner do what a
 // message under way need not do. A client that gives up is one that decides nothing more.
 //
 // With time, all clocks run alike, in ticks: a lease of one is until the end of the next. What
 // is looked for then is exclusion, each node's ends, and litter as well. With lean, numbers
-// are left out: whoever has the grants of a quorum holds, which is more than the rules of
+// are left out: one who has the grants of a quorum holds, which is more than the rules of
 // tokens allow; and of an attempt that is over only asks, re-seeds and releases arrive.
 //
 // In all:

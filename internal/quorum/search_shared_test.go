@@ -116,7 +116,7 @@ func TestSearchSharedClosed(t *testing.T) {
 	}
 }
 
-// sharedWalks have all in one: times, numbers, and whatever befalls the nodes.
+// sharedWalks have all in one: times, numbers, and what befalls the nodes.
 var sharedWalks = []sharedSystem{
 	{nodes: 3, holds: []bool{beside, alone, beside}, lives: []scriptmodel.Tick{2, 1, 1}},
 	{nodes: 3, holds: []bool{beside, alone, beside, alone, beside}},
@@ -135,7 +135,7 @@ func TestSearchSharedRandom(t *testing.T) {
 	for _, sys := range sharedWalks {
 		for _, timed := range []bool{true, false} {
 			sys := walked(sys)
-			if !timed { // whatever a node has may go at any moment
+			if !timed { // what a node has may go at any moment
 				sys.time, sys.reseeds = false, true
 			}
 			start := time.Now()

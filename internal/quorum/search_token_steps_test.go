@@ -114,7 +114,7 @@ func (sys *tokenSystem) final(c *attempt) bool {
 }
 
 // lapse ends an attempt that can never again be valid: from then on its keys may
-// expire at any moment, whatever their leases, and nothing that it hears matters.
+// expire at any moment, no matter what their leases, and nothing that it hears matters.
 func (sys *tokenSystem) lapse(s *tokenState, a uint8) {
 	c := &s.attempts[a]
 	c.phase, c.until, c.passed, c.rounds = over, 1, 0, 0

@@ -48,7 +48,7 @@ type tokenSystem struct {
 	stripe   [scriptmodel.Names]uint8
 	copies   uint8 // how often each message may be executed
 	// hints that an acquire may carry, to each node another one; nil: any number up
-	// to most, or, where that is 0, any number whatever, also between two in use.
+	// to most, or, where that is 0, any number, also between two in use.
 	hints []scriptmodel.Number
 	most  scriptmodel.Number
 	// leases: a key goes only after the lease that its owner counts on (a bounded

@@ -14,7 +14,7 @@ var (
 	errVacancy   = errors.New("told that nobody holds, while somebody has held at every moment")
 	errRefusal   = errors.New("told that somebody can't be asked who was on no quorum, not even on one node after another")
 	errNewcomer  = errors.New("one was asked who came when others had been asked already")
-	errStuck     = errors.New("when all has settled, and whoever is asked lets go, the request does not end")
+	errStuck     = errors.New("when all has settled, and all who are asked let go, the request does not end")
 )
 
 // mistake is a rule that is broken.
@@ -22,7 +22,7 @@ type mistake uint8
 
 const (
 	none          mistake = iota
-	namesResource         // a message names the resource: whoever holds it is asked
+	namesResource         // a message names the resource: who holds it is asked
 	namesLocker           // a message names the Locker: all that it holds is asked for
 	asksOnce              // the message is published once
 	asksOneNode           // the message is published on one node
@@ -31,7 +31,7 @@ const (
 	muteIsFree            // a node that says nothing has nothing
 	oneRefuses            // one node that shows who can't be asked is believed
 	oldVotes              // a node that forgot counts as one that has nothing
-	asksWhoHolds          // whoever holds by then is asked, and waited for
+	asksWhoHolds          // who holds by then is asked, and waited for
 	oneSlot               // who has the first slot is all that a node shows
 	oneOfThem             // one of those who were asked is gone: that is believed of all
 )
@@ -486,7 +486,7 @@ func (sys *system) Check(s state) error {
 	return nil
 }
 
-// settles tells whether the request ends once nodes answer, nothing gets lost, and whoever
+// settles tells whether the request ends once nodes answer, nothing gets lost, and who
 // is asked lets go. The subscription to one node may stay broken.
 func (sys *system) settles(s state) bool {
 	for range 8 {

@@ -82,7 +82,7 @@ func TestSearchRevocationCatches(t *testing.T) {
 		{"one node that shows who can't be asked is believed", system{owners: 3, mistake: oneRefuses}, []error{errRefusal}},
 		{"who has the first slot is all that a node shows", system{owners: 2, second: bit(2), mistake: oneSlot}, []error{errGone, errVacancy}},
 		{"one of those who were asked is gone, and so all are", system{owners: 2, second: bit(2), mistake: oneOfThem}, []error{errGone}},
-		{"whoever holds by then is asked", system{owners: 2, mistake: asksWhoHolds}, []error{errNewcomer}},
+		{"those who hold by then are asked", system{owners: 2, mistake: asksWhoHolds}, []error{errNewcomer}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

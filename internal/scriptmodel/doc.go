@@ -4,7 +4,7 @@
 //
 // Owners, names, stripes and numbers are small integers, and time is counted in
 // ticks. Nothing expires by itself: a search decides when, with Expire (a clock
-// runs) or Drop (expiry at any moment, whatever any clock says).
+// runs) or Drop (expiry at any moment, no matter what any clock says).
 //
 // Replies are the scripts' own integers, with ticks for milliseconds.
 package scriptmodel

@@ -44,7 +44,7 @@ func (n *Node) Share(now Tick, s *Sharers, a Acquire, flaw Flaw) int {
 	return n.join(now, s, a, flaw)
 }
 
-// meet is what an ask to share meets that decides it, whoever waits.
+// meet is what an ask to share meets that decides it, no matter who waits.
 func (n *Node) meet(now Tick, s *Sharers, a Acquire, flaw Flaw) (reply int, met bool) {
 	k := &n.Keys[a.Name]
 	ours := k.Owner == Shared || k.Owner == Alien && flaw.has(Unmarked)

@@ -5,7 +5,7 @@
 // A set is taken in the byte order of its keys, which is the same for all callers. One
 // round asks for all that is missing, and waits for nobody. Where a name was not to be
 // had, what stands before it is kept, what stands behind it is given back, and the
-// caller waits for that one name, in its line. So whoever waits holds only names below
+// caller waits for that one name, in its line. So who waits holds only names below
 // the one that it waits for: of those who wait for each other in a circle, the one with
 // the greatest name would have to hold a greater one.
 package set
@@ -55,7 +55,7 @@ type Action uint8
 // The actions.
 const (
 	Ask  Action = iota // for all names that it does not hold, in one round
-	Wait               // for one name, as whoever wants that one alone
+	Wait               // for one name, as the one who wants that one alone
 	Done               // it holds them all
 )
 

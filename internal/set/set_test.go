@@ -33,7 +33,7 @@ func TestNextKeepsWhatStandsBeforeTheFirstNameThatIsMissing(t *testing.T) {
 	}
 }
 
-// The rule in one sentence: whoever waits holds only names below the one it waits for.
+// The rule in one sentence: one who waits holds only names below the one it waits for.
 func TestWhoWaitsHoldsNothingAbove(t *testing.T) {
 	const n = 6
 	for held := range set.Of(n) {

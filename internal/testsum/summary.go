@@ -165,7 +165,7 @@ func (c *collector) packageEvent(p *pkg, e event) {
 		fmt.Fprintf(c.out, "     %s has no test files\n", e.Package)
 	case "fail":
 		c.endFailed(p, e.Package)
-	default: // start, and whatever a later Go may add
+	default: // start, and what a later Go may add
 		return
 	}
 	delete(c.packages, e.Package)

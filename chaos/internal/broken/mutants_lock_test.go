@@ -183,7 +183,7 @@ var lockMutants = []way{
 		edits: []edit{script("extend", ", 'GT')", ")")},
 	},
 	{
-		name: "an extension without owner check", takes: "an extension confirms whatever is there",
+		name: "an extension without owner check", takes: "an extension confirms anything that is there",
 		by:    ". TestWhatEachScriptRefuses",
 		edits: []edit{script("extend", "if val[i] == ARGV[1 + i] then", "if val[i] then")},
 	},

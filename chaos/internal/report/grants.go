@@ -2,7 +2,7 @@ package report
 
 import "fmt"
 
-// grants are arrows from whoever released to who was granted the lock by that: from the
+// grants are arrows from the one who released to the one who was granted the lock by that: from the
 // time of the release to when the first node told of it.
 func (d *drawing) grants() {
 	for _, g := range d.line.Grants {

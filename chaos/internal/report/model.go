@@ -93,7 +93,7 @@ type Grant struct {
 	Client, Resource string
 	Nodes            []string
 	From, Until      time.Duration // when they told it
-	By               string        // whoever released; empty: it is not known
+	By               string        // who released; empty: it is not known
 	Hold             int64         // that was released
 	Released         time.Duration
 }

@@ -124,7 +124,7 @@ func (c *conn) due(s State, way uint64, data []byte) time.Time {
 }
 
 // letters is what a message of redlock's has beside random values, which are hexadecimal,
-// or follow from the seed: in whatever order, since a hash's fields have none.
+// or follow from the seed: in any order, since a hash's fields have none.
 func letters(data []byte) uint64 {
 	sum := uint64(len(data))
 	for _, b := range data {

@@ -27,7 +27,7 @@ const (
 )
 
 // Link is the way of one client to one node, for all its connections: in
-// memory, with latencies from a seed, by the bubble's clock. Whatever is due on a
+// memory, with latencies from a seed, by the bubble's clock. What is due on a
 // connection is done by that connection's one timer: a request is executed where
 // it arrives, and its reply sets out.
 type Link struct {

@@ -25,7 +25,7 @@ type call struct {
 
 func (c *call) arg(i int) string { return string(c.args[i]) }
 
-// is tells whether the first argument is that word, in whatever case.
+// is tells whether the first argument is that word, in any case.
 func (c *call) is(word string) bool { return strings.EqualFold(c.arg(1), word) }
 
 func (c *call) ok() { c.reply.status("OK") }

@@ -23,7 +23,7 @@ type command struct {
 	outer bool // not for scripts
 }
 
-// commandOf finds a command by its name, in whatever case.
+// commandOf finds a command by its name, in any case.
 func commandOf(name []byte) (command, bool) {
 	var upper [16]byte
 	if len(name) > len(upper) {

@@ -1,5 +1,5 @@
 // Package simnode is a Redis master for simulations: data in memory, RESP in and
-// out, and nothing else: no goroutine, no socket, no timer. Whoever carries the
+// out, and nothing else: no goroutine, no socket, no timer. Anyone who carries the
 // bytes decides when a command is executed.
 //
 // It has the commands that lock clients send, expiries as Redis has them (a

@@ -12,7 +12,7 @@ import (
 
 // asked is what a client asks of a node that may be another than it was, and what
 // redlock rests on: it has none of the scripts, and does not bear the record's
-// identity, whatever its data are. before is the identity of the node that it was.
+// identity, no matter what its data are. before is the identity of the node that it was.
 func asked(p *peer, before string) string {
 	p.t.Helper()
 	var hashes, out []string

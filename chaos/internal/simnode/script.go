@@ -30,7 +30,7 @@ type room struct {
 	deleted []int64
 }
 
-// natives are the scripts that are Go functions here, by hash: whoever changes
+// natives are the scripts that are Go functions here, by hash: one who changes
 // one runs it in the interpreter, until its function here does the same and the
 // differential test has said so.
 var natives = map[string]func(*scriptCall){
