@@ -83,7 +83,7 @@ const (
 	// Began: a run begins, and time with it; the records up to the next one are
 	// its own (About).
 	Began Kind = "began"
-	// Noted: no matter what else is worth a line; Text says what.
+	// Noted: anything else that is worth a line; Text says what.
 	Noted Kind = "noted"
 )
 

@@ -35,10 +35,10 @@ const (
 type Mix struct {
 	// Kinds: by default all but an operator's DEL, which no lock survives on a node
 	// that its quorum needs; a clock that steps, which the watch sees only at its
-	// next sample, see [Swarm]; a delivery twice and a client's wall clock
-	// that steps, which Swarm draws, too; and another node list, of which a Locker over clients that it did
-	// not make learns when it next verifies the node. What is evicted is the node's
-	// record: that of a lock would be the same as a DEL.
+	// next sample; a delivery twice and a client's wall clock that steps, which, as
+	// the clock that steps, [Swarm] draws; and another node list, of which a Locker over
+	// clients that it did not make learns when it next verifies the node. What is
+	// evicted is the node's record: that of a lock would be the same as a DEL.
 	Kinds []Break
 	// Every is the mean time between two faults: eight seconds.
 	Every time.Duration

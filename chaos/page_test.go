@@ -171,7 +171,7 @@ func wellFormed(t *testing.T, svg string) {
 	}
 }
 
-// A grant is an arrow from the one who released to who was told; what comes late goes to
+// A grant is an arrow from the one who released to the one who was told; what comes late goes to
 // the release of then, and not to one that has been since.
 func TestAPictureShowsWhatAReleaseGranted(t *testing.T) {
 	tells := func(ms int, node, client string, token redlock.Token) chaos.Record {

@@ -172,7 +172,7 @@ func restarted() []Showing {
 }
 
 // outlives restarts three nodes one after another, and takes the other two away:
-// who comes then meets nothing but nodes that were restarted.
+// one who comes then meets nothing but nodes that were restarted.
 func (l *line) outlives(ctx context.Context, kind Break) error {
 	op, err := l.scene.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
 	if err != nil {

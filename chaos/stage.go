@@ -17,7 +17,7 @@ type Stage interface {
 	// faults know by the client's name. They are closed with the stage. A name may
 	// be used once.
 	Connect(client string) ([]redis.UniversalClient, error)
-	// Break begins a fault, no matter what its At and For. It fails with
+	// Break begins a fault at once: its At and For are not looked at. It fails with
 	// errors.ErrUnsupported if this backend does not know the fault, or with
 	// ErrUnknownTarget.
 	Break(f Fault) error

@@ -61,7 +61,8 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 }
 
 // besides draws faults of further kinds, beside those that the plan has: one plan in four has
-// deliveries twice, one in four has clients whose wall clocks step, and every other one has steps of a clock, where there is a time for them.
+// deliveries twice, one in four has clients whose wall clocks step, and every other one has
+// steps of a node's clock, where there is a time for them.
 func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 	if p.validate() != nil {
 		return // to play it says why
