@@ -49,14 +49,16 @@ func ExampleLock_Slot() {
 	locker := lockerOn(nodes)
 	defer locker.Close()
 
-	lock, err := locker.Acquire(context.Background(), "exports", redlock.WithLimit(1))
+	largest := map[int]redlock.Token{} // the resource's, by slot
+	err := locker.Do(context.Background(), "exports", func(_ context.Context, lock *redlock.Lock) error {
+		if lock.Token() >= largest[lock.Slot()] {
+			largest[lock.Slot()] = lock.Token()
+			fmt.Println("written by the holder of slot", lock.Slot())
+		}
+		return nil
+	}, redlock.WithLimit(1))
 	if err != nil {
 		log.Fatal(err)
-	}
-	largest := map[int]redlock.Token{} // the resource's, by slot
-	if lock.Token() >= largest[lock.Slot()] {
-		largest[lock.Slot()] = lock.Token()
-		fmt.Println("written by the holder of slot", lock.Slot())
 	}
 	// Output: written by the holder of slot 0
 }

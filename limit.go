@@ -21,8 +21,8 @@ const MaxLimit = lua.MaxSlots
 // a holder whose time is over, it keeps the largest token for the name and the slot: the
 // tokens of two slots say nothing of each other. A context carries the token under the
 // resource's name, so a guard must not be asked for that one: it would refuse a valid
-// holder. Ask it for the name and the slot, with Lock.Token, after Acquire: the function of
-// Do is not told its slot (docs/FENCING.md has an example).
+// holder. Ask it for the name and the slot, with Lock.Token: the function of Do is given the
+// Lock, which says both (docs/FENCING.md has an example).
 //
 // n is the callers': give all of them the same. While they differ, the largest holds for
 // all, and those with a smaller one only see its first slots. To change it, roll it out.
