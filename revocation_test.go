@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -104,9 +106,26 @@ func TestRevokeSaysWhyItCantAsk(t *testing.T) {
 			c := nodes.Client(i)
 			must(t, c.Set(t.Context(), "orders/42", "fsdUq0f2v1Dm7cZtPw3yXg==", time.Minute).Err())
 			must(t, c.HSet(t.Context(), "orders/43", "a", "b").Err())
+			must(t, c.ZAdd(t.Context(), "orders/44", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"}).Err())
 		}
+		show := func() (all []string) {
+			for i, n := range nodes.Nodes() {
+				all = append(all, n.Keys()...)
+				for _, key := range locksOn(n) {
+					all = append(all, under(t, nodes.Client(i), key))
+				}
+			}
+			return all
+		}
+		synctest.Wait()
+		before := show()
 		wantError(t, "another client's lock", other.Revoke(t.Context(), "orders/42"), redlock.ErrNotRevocable)
 		wantError(t, "another program's hash", other.Revoke(t.Context(), "orders/43"), redlock.ErrNotRevocable)
+		wantError(t, "another program's sorted set", other.Revoke(t.Context(), "orders/44"), redlock.ErrNotRevocable)
+		synctest.Wait()
+		if now := show(); !slices.Equal(now, before) {
+			t.Errorf("the nodes have %q; want what they had, %q", now, before)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		wantError(t, "a context that is done", other.Revoke(ctx, "orders/42"), context.Canceled)
