@@ -64,7 +64,9 @@ func (m *MultiLock) Revoked() <-chan struct{} { return m.revoked }
 // option or through another program; nobody was asked then, also where others could be.
 // An attempt that comes and goes while the nodes are read may be taken for such a hold.
 // A *QuorumError with ErrNoQuorum: too few nodes that may vote answered, so nobody can say
-// who holds. Once somebody was asked, that is no reason to end. When ctx ends, it returns
+// who holds. Once somebody was asked, that is no reason to end. A node whose clock is known
+// to have stepped may not vote; a Locker that neither holds nor waits looks at no clocks, and
+// may then take its word that a holder is gone. When ctx ends, it returns
 // ctx's error, joined with that one where it holds; and when the Locker is closed,
 // ErrClosed. ErrInvalidResource is returned before anything is sent.
 //
@@ -201,6 +203,8 @@ func (c *revokeCall) checkVotes(ctx context.Context, causes []error, before memb
 		is, whyNow := after.Voter(i)
 		switch {
 		case causes[i] != nil:
+		case l.nodes[i].Stepped():
+			causes[i] = errStepped
 		case whyNow != "":
 			causes[i] = cmp.Or(l.tracker.WhyNot(i), errUnseen)
 		case why != "" || was != is || !all && !l.tracker.ReadSince(i, since):
@@ -209,7 +213,10 @@ func (c *revokeCall) checkVotes(ctx context.Context, causes []error, before memb
 	}
 }
 
-var errUnseen = errors.New("it was not seen to vote before and after it was read")
+var (
+	errUnseen  = errors.New("it was not seen to vote before and after it was read")
+	errStepped = errors.New("its clock stepped: what it shows no more may still be held")
+)
 
 // count says which readings count.
 func count(readings []revocation.Reading, causes []error) {
