@@ -214,20 +214,26 @@ func (c call) with(i int, arg any) call {
 	return c
 }
 
+// on runs a case on a server.
+func (c sharedCase) on(t *testing.T, addr string) {
+	t.Helper()
+	s := newSharing(t, addr)
+	s.given(c.given)
+	s.hear(c.hears...)
+	if got := s.call(c.call); got != c.reply {
+		t.Errorf("got %s; want %s", got, c.reply)
+	}
+	if got := s.shows(); got != c.shows {
+		t.Errorf("the node shows\n%s; want\n%s", got, c.shows)
+	}
+}
+
 func testShared(t *testing.T, addr string) {
 	t.Helper()
 	for group, cases := range map[string][]sharedCase{"share": shareCases, "keep": keepCases, "end": endCases, "beside": besideCases, "release beside": wakeCases} {
 		for _, c := range cases {
 			t.Run(group+": "+c.name, func(t *testing.T) {
-				s := newSharing(t, addr)
-				s.given(c.given)
-				s.hear(c.hears...)
-				if got := s.call(c.call); got != c.reply {
-					t.Errorf("got %s; want %s", got, c.reply)
-				}
-				if got := s.shows(); got != c.shows {
-					t.Errorf("the node shows\n%s; want\n%s", got, c.shows)
-				}
+				c.on(t, addr)
 			})
 		}
 	}

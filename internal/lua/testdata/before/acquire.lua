@@ -1,0 +1,51 @@
+-- acquire: grant one lock, and assign a fencing token to it.
+-- KEYS[1] the resource
+-- KEYS[2] redlock:node
+-- KEYS[3] redlock:dead:<owner value>
+-- ARGV    owner, ttl (ms), hint, stripe, epoch
+-- returns an integer
+--   > 0   granted: the token
+--     0   abstained: the epoch is missing or another
+--    -1   dead: this owner value has been released before
+--    -2   abstained: the counter is at its end
+--    -3   free, and kept for a process that waits for it
+--    -9   taken, without an end
+--  <= -10 taken: -10 - the remaining lease in ms
+-- atomic because the counter must be recorded before the key is set and nothing
+-- may come between: a failure in the middle leaves a hole in the counter, not a
+-- holder with an old token.
+-- Besides KEYS it reads what is waited with (see ask.lua): only where somebody
+-- waits for something on this node, which costs one more key in EXISTS to know.
+local call = redis.call
+local rec = call('HMGET', KEYS[2], 'epoch', 'base', ARGV[4])
+if rec[1] ~= ARGV[5] then return 0 end
+local base, c, hint = tonumber(rec[2] or 0), tonumber(rec[3] or 0), ARGV[3]
+if c < base then c = base end
+local function taken()
+  local left = call('PTTL', KEYS[1])
+  return left < 0 and -9 or -10 - left
+end
+if call('EXISTS', KEYS[1], KEYS[3], 'redlock:waiting') > 0 then
+  local val = call('MGET', KEYS[1], KEYS[3], 'redlock:waiting')
+  if val[1] == ARGV[1] then return c end
+  if val[1] then return taken() end
+  if val[2] then return -1 end
+  local queue = 'redlock:queue:' .. KEYS[1]
+  local head = val[3] and call('ZRANGE', queue, '0', '0')[1]
+  while head do
+    if call('EXISTS', 'redlock:live:' .. head) > 0 then return -3 end
+    call('ZREM', queue, head)
+    head = call('ZRANGE', queue, '0', '0')[1]
+  end
+end
+local least = tonumber(hint)
+if c < least then
+  c = least
+else
+  c = c + 1
+  hint = c
+end
+if c >= 9007199254740991 then return -2 end
+call('HSET', KEYS[2], ARGV[4], hint)
+if not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return taken() end
+return c
