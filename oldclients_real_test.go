@@ -31,15 +31,17 @@ type oldClient struct {
 	serial           atomic.Int64
 }
 
+// oldScript is a script of theirs.
+func oldScript(t *testing.T, name string) *redis.Script {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("internal", "lua", "testdata", "before", name+".lua"))
+	must(t, err)
+	return redis.NewScript(string(text))
+}
+
 func newOldClient(t *testing.T, servers []*chaos.Server) *oldClient {
 	t.Helper()
-	read := func(name string) *redis.Script {
-		t.Helper()
-		text, err := os.ReadFile(filepath.Join("chaos", "internal", "simnode", "testdata", "unshared", name+".lua"))
-		must(t, err)
-		return redis.NewScript(string(text))
-	}
-	c := &oldClient{acquire: read("acquire"), release: read("release")}
+	c := &oldClient{acquire: oldScript(t, "acquire"), release: oldScript(t, "release")}
 	for _, s := range servers {
 		client := s.Client()
 		t.Cleanup(func() { _ = client.Close() })
