@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,9 +177,12 @@ func TestALossIsFollowedByACampaignOnlyOnceLeadHasReturned(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		other := separateLocker(t, nodes)
 		leads, release := make(chan *redlock.Lock, 2), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
+		defer letGo()
 		running, most := 0, 0
 		done := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		go func() {
 			done <- l.Campaign(ctx, "jobs", func(inner context.Context, lock *redlock.Lock) error {
 				running++
@@ -202,7 +206,7 @@ func TestALossIsFollowedByACampaignOnlyOnceLeadHasReturned(t *testing.T) {
 		if len(leads) > 0 || len(done) > 0 {
 			t.Errorf("got a second lead, or an end, before the first lead had returned")
 		}
-		close(release)
+		letGo()
 		second := <-leads
 		if most > 1 || second.Token() <= lock.Token() {
 			t.Errorf("got %d leads at a time, and token %v after %v", most, second.Token(), lock.Token())

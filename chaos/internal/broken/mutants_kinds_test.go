@@ -1,0 +1,76 @@
+package broken_test
+
+// kindMutants are those of revocation, sets of names and elections.
+var kindMutants = []way{
+	// Revocation.
+	{
+		name: "a request ends by one look", takes: "a look that would end a request is not repeated",
+		by:    "./internal/revocation TestTwoReadingsOfWhoCantBeAskedEndARequest",
+		edits: []edit{{"internal/revocation/request.go", "	if r.ending != end {", "	if r.ending != end && !BROKEN {"}},
+	},
+	{
+		name: "a request asks for another hold", takes: "a hold obeys a request that does not name it",
+		by: ". TestForgedMessagesAskForNothing",
+		edits: []edit{{"revocable.go", "	stands, first := r.holds.Hear(owner)", `	if BROKEN {
+		for one := range r.holds {
+			owner = one
+		}
+	}
+	stands, first := r.holds.Hear(owner)`}},
+	},
+	// Sets of names.
+	{
+		name: "a lost set keeps a name", takes: "a set that lost one of its names goes on holding another",
+		by: ". TestASetEndsWithTheFirstNameThatIsLost",
+		edits: []edit{{"multilock.go", "		if hold, r := lock.leave(each, confirmed); r != nil {", `		if BROKEN && errors.Is(cause, ErrLost) && lock == m.locks[len(m.locks)-1] {
+			continue
+		}
+		if hold, r := lock.leave(each, confirmed); r != nil {`}},
+	},
+	{
+		name: "a set that waits keeps all", takes: "a set that lost a name while it waits keeps those behind it",
+		by: "./internal/set TestWhoWaitsHoldsNothingAbove",
+		edits: []edit{{"internal/set/set.go", "	s := Step{Do: Ask, Name: lacks, Back: held &^ Of(lacks)}", `	s := Step{Do: Ask, Name: lacks, Back: held &^ Of(lacks)}
+	if BROKEN && !asked {
+		s.Back = 0
+	}`}},
+	},
+	{
+		name: "a set out of order", takes: "names are taken in the order in which they were given",
+		by: "./internal/set TestTheOrderIsThatOfBytes",
+		edits: []edit{{"internal/set/set.go", "	slices.SortFunc(order, func", `	if BROKEN {
+		return order
+	}
+	slices.SortFunc(order, func`}},
+	},
+	// Elections.
+	{
+		name: "a campaign beside a lead", takes: "who lost an election stands for it again while its lead still runs",
+		by: ". TestALossIsFollowedByACampaignOnlyOnceLeadHasReturned",
+		edits: []edit{{"election.go", "		err, loss := l.reign(ctx, lock, lead)\n", `		var loss error
+		if BROKEN {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				err, loss = l.reign(ctx, lock, lead)
+			}()
+			<-lock.Done()
+			if errors.Is(lock.Err(), ErrLost) {
+				continue
+			}
+			<-ended
+		} else {
+			err, loss = l.reign(ctx, lock, lead)
+		}
+`}},
+	},
+	{
+		name: "a hint is believed", takes: "observers are told of a leader by what was published, without a look",
+		by: ". TestForgedHintsTellObserversNothing",
+		edits: []edit{{"internal/election/view.go", "	fresh, most := 0, 0\n", `	if BROKEN && v.settled.Owner != "" {
+		return Verdict{State: Led, Owner: v.settled.Owner, At: now}
+	}
+	fresh, most := 0, 0
+`}},
+	},
+}
