@@ -20,22 +20,27 @@ func shareScenarios() []Scenario {
 func sharersRenew() Scenario {
 	return Scenario{
 		Name:     "sharers-renew",
-		Claim:    "three share a name while nodes crash, forget, hang, are cut off and emptied, two at a time, and one waits to have it alone: each of the three has its lease through all of that, and the one who waits has the name when the last of them gives it up",
+		Claim:    "three share a name while nodes crash, forget, hang, are cut off, emptied, and set back to old data, the clock of one steps, and what is sent comes late, in another order, twice or never, two nodes at a time, and one waits to have it alone: each of the three has its lease through all of that, and the one who waits has the name when the last of them gives it up",
 		Lesson:   "a lease of its own for each who shares: none lives by another's renewal, and those who wait do so for the living only",
 		Showings: guarded(NameRenewing),
 		judge:    Judge{Progress: soon},
+		clocks:   true,
 		script:   sharersThroughFaults,
 	}
 }
 
-// hardships are what befalls two of the nodes at a time, and whether they forget by that.
+// hardships are what befalls two of the nodes at a time, one each.
 var hardships = []struct {
-	kinds   [2]Break
-	forgets bool
+	faults  [2]Fault
+	forgets bool          // one of them is to be taken in anew
+	shuns   time.Duration // how long clients shun one of them afterwards
 }{
-	{[2]Break{Crash, Forget}, true},
-	{[2]Break{Stall, Cut}, false},
-	{[2]Break{LoseReplies, Flush}, true},
+	{faults: [2]Fault{{Kind: Crash}, {Kind: Forget}}, forgets: true},
+	{faults: [2]Fault{{Kind: Stall}, {Kind: Cut}}},
+	{faults: [2]Fault{{Kind: LoseReplies}, {Kind: Flush}}, forgets: true},
+	{faults: [2]Fault{{Kind: Step, Delay: 2 * ScenarioLease}, {Kind: Old}}, forgets: true, shuns: ScenarioLease + aWhile},
+	{faults: [2]Fault{{Kind: Reorder, Delay: aWhile / 2}, {Kind: HalfOpen}}},
+	{faults: [2]Fault{{Kind: Twice, Delay: aWhile / 2}, {Kind: Slow, Delay: aWhile / 2}}},
 }
 
 func sharersThroughFaults(ctx context.Context, s *scene) error {
@@ -57,9 +62,10 @@ func sharersThroughFaults(ctx context.Context, s *scene) error {
 		return err
 	}
 	for i, h := range hardships {
-		if err := s.suffer(ctx, h.kinds, i); err != nil {
+		if err := s.suffer(ctx, h.faults, i); err != nil {
 			return err
 		}
+		time.Sleep(h.shuns)
 		if h.forgets {
 			if err := op.Cluster().Join(ctx); err != nil {
 				return err
@@ -67,7 +73,7 @@ func sharersThroughFaults(ctx context.Context, s *scene) error {
 		}
 		for _, t := range sharers {
 			if err := t.Write(ctx); err != nil {
-				return fmt.Errorf("%s after %q: %w", t.actor.Name, h.kinds, err)
+				return fmt.Errorf("%s after %v: %w", t.actor.Name, h.faults, err)
 			}
 		}
 	}
@@ -79,13 +85,11 @@ func sharersThroughFaults(ctx context.Context, s *scene) error {
 }
 
 // suffer has two faults befall two nodes for a while.
-func (s *scene) suffer(ctx context.Context, kinds [2]Break, from int) error {
-	var faults []Fault
-	for i, k := range kinds {
-		faults = append(faults, Fault{Kind: k, Node: (from + i) % len(s.stage.Names())})
-	}
-	for _, f := range faults {
-		if err := s.breakNow(f); err != nil {
+func (s *scene) suffer(ctx context.Context, faults [2]Fault, from int) error {
+	for i := range faults {
+		f := &faults[i]
+		f.Node = (from + i) % len(s.stage.Names())
+		if err := s.breakNow(*f); err != nil {
 			return err
 		}
 	}
