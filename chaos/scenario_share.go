@@ -32,13 +32,12 @@ func sharersRenew() Scenario {
 // hardships are what befalls two of the nodes at a time, one each.
 var hardships = []struct {
 	faults  [2]Fault
-	forgets bool          // one of them is to be taken in anew
-	shuns   time.Duration // how long clients shun one of them afterwards
+	forgets bool // one of them is to be taken in anew
 }{
 	{faults: [2]Fault{{Kind: Crash}, {Kind: Forget}}, forgets: true},
 	{faults: [2]Fault{{Kind: Stall}, {Kind: Cut}}},
 	{faults: [2]Fault{{Kind: LoseReplies}, {Kind: Flush}}, forgets: true},
-	{faults: [2]Fault{{Kind: Step, Delay: 2 * ScenarioLease}, {Kind: Old}}, forgets: true, shuns: ScenarioLease + aWhile},
+	{faults: [2]Fault{{Kind: Step, Delay: 2 * ScenarioLease}, {Kind: Old}}, forgets: true},
 	{faults: [2]Fault{{Kind: Reorder, Delay: aWhile / 2}, {Kind: HalfOpen}}},
 	{faults: [2]Fault{{Kind: Twice, Delay: aWhile / 2}, {Kind: Slow, Delay: aWhile / 2}}},
 }
@@ -65,11 +64,11 @@ func sharersThroughFaults(ctx context.Context, s *scene) error {
 		if err := s.suffer(ctx, h.faults, i); err != nil {
 			return err
 		}
-		time.Sleep(h.shuns)
 		if h.forgets {
 			if err := op.Cluster().Join(ctx); err != nil {
 				return err
 			}
+			time.Sleep(aWhile) // clients that saw a step count its node again a little later
 		}
 		for _, t := range sharers {
 			if err := t.Write(ctx); err != nil {
