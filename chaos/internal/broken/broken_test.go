@@ -110,7 +110,11 @@ func TestExploreSoundAndBroken(t *testing.T) {
 			continue // the quick form has it whole
 		}
 		t.Run(w.name, func(t *testing.T) {
-			f := explore(t, binary, w.name, order{Step: 1, Plans: 1 << 20, AtMost: findWithin, Shrink: true, Kinds: w.kinds, Load: w.load})
+			o := order{Step: 1, Plans: 1 << 20, AtMost: findWithin, Shrink: true, Kinds: w.kinds, Load: w.load}
+			if w.far {
+				o.Seed = w.seed
+			}
+			f := explore(t, binary, w.name, o)
 			if !w.shows(f) {
 				t.Fatalf("got %q after %v, %d plans, %d rounds; want one of %q", f.Broken, f.Took, f.Plans, f.Rounds, w.finds)
 			}

@@ -15,6 +15,7 @@ type way struct {
 	takes string // what it takes away, in a few words
 	finds []chaos.Rule
 	seed  uint64 // of the first plan in which it shows, for the quick form
+	far   bool   // the whole form begins there, too: from the first plan on it takes more than a minute
 	// kinds are those of the faults that it takes, where plans that draw from all
 	// would take too long to find it. The sound protocol is explored with them too.
 	kinds []chaos.Break
