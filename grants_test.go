@@ -322,3 +322,45 @@ func TestWhoIsPutInLineBySlowNodesAsksNobody(t *testing.T) {
 		mustRelease(t, got(t, second).lock)
 	})
 }
+
+// A node that is out of memory refuses a release that grants, for its writes, and takes one
+// that deletes. So what was refused, or had no reply, goes again as one that calls.
+func TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls(t *testing.T) {
+	for name, v := range map[string]redlocktest.Verdict{
+		"out of memory": redlocktest.ReplyError("OOM command not allowed when used memory > 'maxmemory'."),
+		"no reply":      redlocktest.BreakAfter(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				holder, nodes := newLocker(t, 3)
+				l := separateLocker(t, nodes)
+				warm(t, l)
+				lock := mustAcquire(t, holder, "orders/42")
+				synctest.Wait()
+				next := standing(t, nodes, l)
+				grants := make([]atomic.Int64, len(nodes.Nodes()))
+				for i, n := range nodes.Nodes() {
+					n.Intercept(func(args []string) redlocktest.Verdict {
+						if !strings.HasPrefix(scriptOf(args), "hand") {
+							return redlocktest.Pass()
+						}
+						grants[i].Add(1)
+						return v
+					})
+				}
+				released := time.Now()
+				mustRelease(t, lock)
+				got(t, next)
+				if d := time.Since(released); d > time.Second {
+					t.Errorf("the next one had it after %v; want it within a second", d)
+				}
+				time.Sleep(time.Second)
+				for i := range grants {
+					if n := grants[i].Load(); n != 1 {
+						t.Errorf("node %d: got %d releases that grant; want one", i, n)
+					}
+				}
+			})
+		})
+	}
+}

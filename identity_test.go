@@ -88,3 +88,32 @@ func TestANodeThatComesBackVotesOnceThoughAnotherEntryLeadsToIt(t *testing.T) {
 		nodes.Node(2).Start()
 	})
 }
+
+// Two nodes fail over in place, to data without the holder's key, within 25 ms of the
+// contender's last look. What they grant it then counts until it learns of that (SAFETY,
+// Limits), and no longer: not for as long as its lease.
+func TestWhatANodeGrantedBeforeItWasSeenToHaveForgottenDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		contender := separateLocker(t, nodes)
+		warm(t, l)
+		warm(t, contender)
+		time.Sleep(time.Second)
+		held := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		warm(t, contender) // it looks
+		synctest.Wait()
+		for i := range 2 {
+			nodes.Node(i).Miniredis().Del("orders/42")
+		}
+		second := mustAcquire(t, contender, "orders/42", redlock.WithFixedLease())
+		must(t, held.Err())
+		must(t, second.Err())
+		for i := range 2 { // a replica once more
+			nodes.Node(i).Intercept(onScripts("acquire", redlocktest.ReplyError("READONLY You can't write against a read only replica.")))
+		}
+		_, err := contender.TryAcquire(t.Context(), "orders/1")
+		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+		must(t, held.Err())
+		wantLost(t, second)
+	})
+}

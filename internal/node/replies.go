@@ -231,7 +231,7 @@ func (n *Node) settleReleases(c *call, err error) {
 	cause, now := Explain(err), n.Clock.Early()
 	n.mu.Lock()
 	for i := range c.releases {
-		c.releases[i].Hand, c.releases[i].Next = false, nil // it may have happened, and granted: what goes again calls
+		c.releases[i].Hand, c.releases[i].Next = false, nil // what goes again calls: where it was refused, it may have granted
 	}
 	if IsMissingScript(err) && n.again() {
 		n.queue.releases = append(append([]Release{}, c.releases...), n.queue.releases...)

@@ -248,4 +248,12 @@ var lockMutants = []way{
 		by:    ". TestADoubtAboutAnAcquireOutlivesTheReplyToAReseed",
 		edits: []edit{{"internal/node/batch.go", "r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil", "r.Hand && b.silent == nil && (!r.doubtful || BROKEN) && r.rejected == nil"}},
 	},
+	{
+		name: "a refused release grants", takes: "a release that was refused, and may have granted, goes again as one that grants",
+		by: ". TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls",
+		edits: []edit{
+			{"internal/node/batch.go", "r.rejected == nil && (r.Entry", "(r.rejected == nil || BROKEN) && (r.Entry"},
+			{"internal/node/replies.go", "		c.releases[i].Hand, c.releases[i].Next = false, nil", "		c.releases[i].Hand, c.releases[i].Next = c.releases[i].Hand && BROKEN, nil"},
+		},
+	},
 }

@@ -41,6 +41,11 @@ var nodeMutants = []way{
 		by:    ". TestANodeThatTookItsStandbysDataDoesNotVote",
 		edits: []edit{{"internal/node/identity.go", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity):", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity) && !BROKEN:"}},
 	},
+	{
+		name: "what was granted before still counts", takes: "what a node granted before its data were found to be exchanged still counts",
+		by:    ". TestWhatANodeGrantedBeforeItWasSeenToHaveForgottenDoesNotCount",
+		edits: []edit{{"internal/node/identity.go", "	if since != 0 {\n		n.disown(", "	if since != 0 && !BROKEN {\n		n.disown("}},
+	},
 	// Clocks.
 	{
 		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",
