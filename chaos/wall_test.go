@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/wallclock"
 )
 
 // A lock's validity is of the monotonic clock: the wall clock says when it ends by the wall
@@ -54,6 +55,38 @@ func TestAWallClockThatStepsDecidesNothing(t *testing.T) {
 		}
 		mustDo(t, lock.Release(ctx))
 		mustDo(t, other.Release(ctx))
+	})
+}
+
+// A step of all clients' wall clocks is of those that are there: mended, the clock of one that
+// came meanwhile is right, too. Steps of one clock add up, and each is taken off by itself.
+func TestAWallClockThatCameMeanwhileStaysRight(t *testing.T) {
+	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, _ []redis.UniversalClient) {
+		t.Helper()
+		off := func(nodes []redis.UniversalClient) func() time.Duration {
+			first, ok := nodes[0].(*redis.Client)
+			if !ok {
+				t.Fatal("no client of one node")
+			}
+			return wallclock.Of(first)
+		}
+		all := chaos.Fault{Kind: chaos.WallClock, Delay: time.Hour}
+		anns := chaos.Fault{Kind: chaos.WallClock, Client: "ann", Delay: time.Minute}
+		mustDo(t, stage.Break(all))
+		annOff, carolOff := off(ann), off(connect(t, stage, "carol"))
+		mustDo(t, stage.Break(anns))
+		if a, c := annOff(), carolOff(); a != time.Hour+time.Minute || c != 0 {
+			t.Errorf("got clocks that are off by %v and %v; want 1h1m, and 0 of who came later", a, c)
+		}
+		mustDo(t, stage.Mend(chaos.Fault{Kind: chaos.WallClock, At: 1, For: 1, Delay: time.Hour}))
+		if a, c := annOff(), carolOff(); a != time.Minute || c != 0 {
+			t.Errorf("got clocks that are off by %v and %v, mended; want 1m, and 0 of who came later", a, c)
+		}
+		mustDo(t, stage.Mend(all)) // it is over
+		mustDo(t, stage.Mend(anns))
+		if a, c := annOff(), carolOff(); a != 0 || c != 0 {
+			t.Errorf("got clocks that are off by %v and %v, all mended; want 0", a, c)
+		}
 	})
 }
 
