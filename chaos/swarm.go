@@ -83,9 +83,9 @@ func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 }
 
 // steps draws steps of one node's clock, as far as that is borne: see docs/SAFETY.md. All
-// clients have seen that clock before, so that they tell it from the drift; and nothing else
-// befalls the node meanwhile, because a step also ends what protects from commands that
-// come late.
+// clients have seen that clock before, so that they tell it from the drift. Nothing else
+// befalls the node from MaxTTL before to MaxTTL after, because a step also ends what protects
+// from commands that come late; but its clock may drift, by what leases allow for.
 func (p *Plan) steps(random *rand.Rand, mix Mix) {
 	if p.Reopens > 0 {
 		return // a library that was just opened has not seen it

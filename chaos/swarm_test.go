@@ -29,12 +29,28 @@ func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
 	}
 }
 
-// Of each plan one clock steps, by more than the drift hides, with nothing else wrong with
-// its node, and of plans in which libraries are opened again none.
+// befalls tells whether a fault is one of the node, of its links, or of a client's messages
+// to all nodes.
+func befalls(o chaos.Fault, node int) bool {
+	switch o.Kind {
+	case chaos.Drift, chaos.WallClock:
+		return false // the first is within what leases allow for, the second of no message
+	case chaos.Pause:
+		return o.Where == chaos.AtReplies
+	case chaos.Suspend, chaos.OtherList:
+		return true
+	}
+	return o.Node == node || o.Node == chaos.Everything
+}
+
+// Of each plan one clock steps, by more than the drift hides and at times that the watch can
+// tell apart; and of plans in which libraries are opened again none. From MaxTTL before to
+// MaxTTL after nothing else is wrong with its node, nor with the way there, but a drift. At
+// other times there are such faults, of each kind.
 func TestDrawnStepsAreThoseThatAreBorne(t *testing.T) {
-	steps := 0
-	for seed := range uint64(200) {
-		p, node := chaos.Swarm(seed, 30*time.Second), -1
+	steps, drifting, apart := 0, 0, map[chaos.Break]int{}
+	for seed := range uint64(400) {
+		p, node, right := chaos.Swarm(seed, 30*time.Second), -1, time.Duration(0)
 		for _, f := range p.Faults {
 			if f.Kind != chaos.Step {
 				continue
@@ -42,17 +58,32 @@ func TestDrawnStepsAreThoseThatAreBorne(t *testing.T) {
 			if node < 0 {
 				node = f.Node
 			}
-			if steps++; f.Node != node || p.Reopens > 0 || f.Delay.Abs() < 2*time.Second {
-				t.Errorf("seed %d: got %v, of a plan whose libraries open again %d times", seed, f, p.Reopens)
+			if steps++; f.Node != node || p.Reopens > 0 || f.Delay.Abs() < 2*time.Second || f.At < right+time.Second {
+				t.Errorf("seed %d: got %v at %v, the one before mended at %v, of a plan whose libraries open again %d times", seed, f, f.At, right, p.Reopens)
 			}
+			right = f.At + f.For
 			for _, o := range p.Faults {
-				if o.Kind == chaos.Forget && o.Node == f.Node && o.At < f.At+f.For && f.At < o.At+o.For+p.MaxTTL {
+				switch near := o.At < f.At+f.For+p.MaxTTL && f.At < o.At+o.For+o.Delay+p.MaxTTL; {
+				case near && o.Kind == chaos.Drift && (o.Node == node || o.Node == chaos.Everything):
+					drifting++
+				case o.Kind == chaos.Step || !befalls(o, node):
+				case near:
 					t.Errorf("seed %d: got %v at %v along with %v at %v", seed, o, o.At, f, f.At)
+				default:
+					apart[o.Kind]++
 				}
 			}
 		}
 	}
-	if steps < 50 {
-		t.Errorf("got %d steps in 200 plans; want more", steps)
+	if steps < 100 || drifting == 0 {
+		t.Errorf("got %d steps in 400 plans, %d of a clock that drifts; want more", steps, drifting)
+	}
+	for _, k := range []chaos.Break{
+		chaos.Crash, chaos.Forget, chaos.Old, chaos.Failover, chaos.Stall, chaos.Flush, chaos.Evict, chaos.Cut, chaos.CutRequests, chaos.CutReplies,
+		chaos.LoseRequests, chaos.LoseReplies, chaos.Slow, chaos.Jitter, chaos.Reorder, chaos.Reset, chaos.HalfOpen, chaos.Refuse, chaos.Twice, chaos.Pause, chaos.Suspend,
+	} {
+		if apart[k] == 0 {
+			t.Errorf("got no %v of a node whose clock steps at another time: is it told from one near?", k)
+		}
 	}
 }
