@@ -11,7 +11,8 @@ import (
 // only of messages that mean the same on another connection. A greeting, a subscription
 // and a transaction belong to theirs.
 type Copies struct {
-	begun []byte // the beginning of a command
+	begun  []byte // the beginning of a command
+	queues bool   // a transaction is under way, which ends with one of endsTransaction
 }
 
 // ofTheirConnection are commands that mean something else on another connection.
@@ -21,8 +22,12 @@ var ofTheirConnection = [][]byte{
 	[]byte("multi"), []byte("exec"), []byte("discard"), []byte("watch"), []byte("unwatch"),
 }
 
+// endsTransaction are commands that end what MULTI began.
+var endsTransaction = [][]byte{[]byte("exec"), []byte("discard"), []byte("reset")}
+
 // Of returns a copy of the commands that are whole with the next message; nil: nothing is
-// to be delivered twice. Messages begin with a command, or go on with one.
+// to be delivered twice. Messages begin with a command, or go on with one. A transaction is known
+// by its MULTI, and so not if that came before the first message here.
 func (c *Copies) Of(data []byte) []byte {
 	data = append(slices.Clone(c.begun), data...)
 	rest, own := data, false
@@ -31,7 +36,8 @@ func (c *Copies) Of(data []byte) []byte {
 		if !ok {
 			break
 		}
-		own = own || slices.ContainsFunc(ofTheirConnection, func(n []byte) bool { return bytes.EqualFold(n, name) })
+		own = own || c.queues || is(name, ofTheirConnection)
+		c.queues = bytes.EqualFold(name, []byte("multi")) || c.queues && !is(name, endsTransaction)
 		rest = after
 	}
 	c.begun = nil
@@ -42,6 +48,11 @@ func (c *Copies) Of(data []byte) []byte {
 		return whole
 	}
 	return nil
+}
+
+// is tells whether a command is one of these.
+func is(name []byte, these [][]byte) bool {
+	return slices.ContainsFunc(these, func(n []byte) bool { return bytes.EqualFold(n, name) })
 }
 
 // command takes one command off data; ok is false where there is no whole one.

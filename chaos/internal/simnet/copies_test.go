@@ -31,6 +31,9 @@ func TestWhatIsDeliveredTwiceIsWholeCommands(t *testing.T) {
 		{[]string{resp("hello 2"), set}, []string{"", set}},
 		{[]string{resp("SUBSCRIBE a"), resp("subscribe a", "PING"), set}, []string{"", "", set}},
 		{[]string{resp("MULTI", "INCR a", "EXEC"), resp("CLIENT SETINFO LIB-NAME x")}, []string{"", ""}},
+		{[]string{resp("multi"), set, resp("INCR a", "EXEC"), ping}, []string{"", "", "", ping}}, // a transaction of several writes
+		{[]string{ping + resp("MULTI") + set[:9], set[9:], ping, resp("DISCARD"), set}, []string{"", "", "", "", set}},
+		{[]string{resp("MULTI"), resp("RESET"), set}, []string{"", "", set}},
 		{[]string{"", "*x\r\n"}, []string{"", ""}},
 	} {
 		var copies simnet.Copies
