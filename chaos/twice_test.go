@@ -24,8 +24,8 @@ func within(t *testing.T, node redis.UniversalClient, key string, want int) {
 	t.Errorf("%s: got %q; want %d", key, got, want)
 }
 
-// A command takes effect twice, its client has the first reply, and nothing shifts: the
-// next reply is the next command's.
+// A command takes effect twice, its client has the reply of its own connection, which in
+// memory is the first, and nothing shifts: the next reply is the next command's.
 func TestADeliveryTwiceExecutesEachCommandTwice(t *testing.T) {
 	onStages(t, 2, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
 		t.Helper()
@@ -33,8 +33,12 @@ func TestADeliveryTwiceExecutesEachCommandTwice(t *testing.T) {
 		twice := chaos.Fault{Kind: chaos.Twice, Client: "ann", Node: 0}
 		mustDo(t, ann[0].Incr(ctx, "before").Err())
 		mustDo(t, stage.Break(twice))
-		if got, err := ann[0].Incr(ctx, "one").Result(); err != nil || got < 1 || got > 2 { // on processes the copy may be first
-			t.Errorf("got %d, %v; want the reply to one of the two", got, err)
+		most := int64(1)
+		if strings.HasSuffix(t.Name(), "/"+string(chaos.Real)) {
+			most = 2 // the server may take the other connection's first
+		}
+		if got, err := ann[0].Incr(ctx, "one").Result(); err != nil || got < 1 || got > most {
+			t.Errorf("got %d, %v; want the reply to the first of the two, or %d at most", got, err, most)
 		}
 		within(t, bob[0], "one", 2)
 		long := strings.Repeat("x", 3000)
@@ -133,7 +137,11 @@ func TestRedlockStandsCommandsThatAreDeliveredTwice(t *testing.T) {
 		v := playWatched(t, twicePlan(seed, 300*time.Millisecond))
 		orphans := 0
 		for _, found := range v.Violations {
-			if orphans++; found.Rule != chaos.Orphan && found.Rule != chaos.NoProgress {
+			switch found.Rule {
+			case chaos.Orphan:
+				orphans++
+			case chaos.NoProgress: // of those who want such a name
+			default:
 				t.Errorf("seed %d, late: got %v", seed, found)
 			}
 		}
