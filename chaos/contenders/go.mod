@@ -1,6 +1,6 @@
 module github.com/quorumkit/redlock/chaos/contenders
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/bradfitz/gomemcache v0.0.0-20250403215159-8d39553ac7cf

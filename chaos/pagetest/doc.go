@@ -1,5 +1,5 @@
 // Package pagetest looks at the pages that package chaos writes with a browser:
 // Chromium, over the pipe of its debugging protocol, so that no library is
-// needed. It has a module of its own since a browser is much to ask of the one who
-// runs the root module's tests.
+// needed. It has a module of its own since a browser is much to ask for
+// the root module's tests.
 package pagetest

@@ -29,6 +29,7 @@ func TestEveryCommandOfThePagesSentencesIsThere(t *testing.T) {
 	addr, _, _ := strings.Cut(strings.TrimPrefix(nodes, "redis://"), ",")
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "report"), []byte("#!/bin/sh\necho reported\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "redlock-compare"), []byte("#!/bin/sh\ntest $# -gt 0\n"), 0o700)) // the other one has its own tests
 	ran, named := 0, slices.Clone(namedOnly)
 	for _, text := range inlineCommands(t) {
 		haveFlags(t, text)
@@ -42,7 +43,9 @@ func TestEveryCommandOfThePagesSentencesIsThere(t *testing.T) {
 		if strings.HasPrefix(line, "bench") {
 			line += " --duration 100ms"
 		}
-		p := start(t, shellLine(t, dir, nodes, line))
+		cmd := shellLine(t, dir, nodes, line)
+		cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+		p := start(t, cmd)
 		if strings.HasPrefix(line, "observe") {
 			eventually(t, text, func() bool { return strings.HasSuffix(p.stdout(), "\n") })
 			p.signal(t, sigTERM)
@@ -85,7 +88,7 @@ func haveFlags(t *testing.T, text string) {
 	if text == "COMMAND" {
 		return
 	}
-	name := regexp.MustCompile(`^(nodes (?:join|admit|retire|lower)|lab (?:render|explore)|[a-z]+)`).FindString(text)
+	name := regexp.MustCompile(`^(nodes (?:join|admit|retire|lower)|lab (?:render|explore|compare)|[a-z]+)`).FindString(text)
 	help := run(t, "", append([]string{"help"}, strings.Fields(name)...)...)
 	help.want(t, 0)
 	for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(text, -1) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -64,6 +65,9 @@ func (a *app) compare(ctx context.Context, out string, args []string) error {
 		return context.Cause(ctx)
 	case errors.As(err, &ended) && ended.Exited():
 		return quietly(ended.ExitCode()) // it has said why
+	case ended != nil:
+		status, _ := ended.Sys().(syscall.WaitStatus)
+		return &statusError{exitSignal + int(status.Signal()), fmt.Errorf("lab compare: %s: %w", path, err)}
 	case err != nil:
 		return &statusError{exitCannotRun, fmt.Errorf("lab compare: %s: %w", path, err)}
 	}

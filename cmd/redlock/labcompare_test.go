@@ -56,6 +56,12 @@ func TestLabCompareHasTheProgramsExitStatus(t *testing.T) {
 	}
 }
 
+func TestLabCompareSaysWhatSignalEndedTheProgram(t *testing.T) {
+	t.Parallel()
+	p, _ := comparing(t, "kill -KILL $$")
+	p.wait(t).want(t, 128+int(syscall.SIGKILL), "killed")
+}
+
 // What it started has servers of its own to end.
 func TestASignalEndsTheProgramOfLabCompareToo(t *testing.T) {
 	t.Parallel()

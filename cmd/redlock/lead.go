@@ -20,7 +20,7 @@ was taken away kills them at once. Only then lead campaigns again, at the end of
 and starts CMD anew when it is elected; --max-hold ends a lead in the same way.
 
 When CMD ends by itself, lead resigns, which lets the next one lead at once, and ends with
-the status of CMD: one that is to run for ever is started again by what runs lead. A lead
+the status of CMD: one that is to run for ever is started again by the program that started lead. A lead
 that dies is followed within its TTL and some round trips.
 
 HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group of

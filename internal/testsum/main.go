@@ -7,8 +7,9 @@
 //
 // The first form exits non-zero when a test failed, when a package could not be
 // built or ended without a verdict, when the command itself failed, and when go-redis
-// said more than a few times that it failed to dial; it appends its counts to the tally. The second form adds up a tally over all its
-// runs and ends with one line, alone: "N passed, N failed, N skipped".
+// said more than a few times that it failed to dial; it appends its counts to the tally.
+// The second form adds up a tally over all its runs and ends with one line, alone:
+// "N passed, N failed, N skipped".
 package main
 
 import (

@@ -35,7 +35,7 @@ type room struct {
 // differential test has said so.
 var natives = map[string]func(*scriptCall){
 	"98c738493c657261e039ee14defb811faee4f724": (*scriptCall).acquire,
-	"aa26807c4dd2f918e04463464c0a157917b1e1b6": (*scriptCall).acquireBatch,
+	"a8dabe9dbbf939a2328e279d9333ff7fd7db382c": (*scriptCall).acquireBatch,
 	"860fcd946361f66fd5017f08cfcdba991b63b93c": (*scriptCall).raise,
 	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*scriptCall).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
@@ -53,7 +53,7 @@ var natives = map[string]func(*scriptCall){
 // many arguments, by the number of keys, such a call says nothing of who does.
 var queueing = map[string]func(keys int) int{
 	"98c738493c657261e039ee14defb811faee4f724": func(int) int { return 5 },
-	"aa26807c4dd2f918e04463464c0a157917b1e1b6": func(keys int) int { return 1 + 4*(keys-1)/2 },
+	"a8dabe9dbbf939a2328e279d9333ff7fd7db382c": func(keys int) int { return 1 + 4*(keys-1)/2 },
 	"8b151f600bd9278b3f825449ad146703c3eba2b9": func(keys int) int { return keys },
 	"7ff060e9eff086be1942f86af300c53026cddbce": func(keys int) int { return 1 + keys },
 	"3cf4880ab33d6d36b1349dc79bccb2967f4b464e": func(keys int) int { return 1 + 3*(keys-1) },
