@@ -1,6 +1,8 @@
 package chaos_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,10 +92,35 @@ func TestAWallClockThatCameMeanwhileStaysRight(t *testing.T) {
 	})
 }
 
-// No rule breaks where wall clocks step, and the plan's validities are those of a plan without.
+// beliefs are when clients of a trace began and ended to believe that they hold, and until
+// when.
+func beliefs(records []chaos.Record) []string {
+	var all []string
+	for _, r := range records {
+		if slices.Contains([]chaos.Kind{chaos.Held, chaos.Extended, chaos.Released, chaos.Lost, chaos.Told}, r.Kind) {
+			all = append(all, fmt.Sprintf("%v: %s %s %s until %v", r.At, r.Client, r.Kind, r.Resource, r.Until))
+		}
+	}
+	return all
+}
+
+// No rule breaks where wall clocks step, and the plan's locks are those of a plan without: each
+// begins, is valid until, and ends at the same nanosecond.
 func TestRedlockStandsWallClocksThatStep(t *testing.T) {
 	p := smallPlan(1, 20*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.WallClock}, Every: 500 * time.Millisecond, Longest: 4 * time.Second})
-	if v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); len(v.Violations) > 0 || v.Rounds == 0 {
+	still := p
+	still.Faults = nil
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	if v := p.Judge().Judge(records); len(v.Violations) > 0 || v.Rounds == 0 {
 		t.Errorf("got %d rounds, %v; want no rule broken", v.Rounds, v.Violations)
+	}
+	got, want := beliefs(records), beliefs(chaos.PlayVirtual(t, still, still.Redlock("redlock")))
+	if len(p.Faults) < 5 || len(want) < 100 {
+		t.Errorf("got %d steps and %d beginnings and ends; want more", len(p.Faults), len(want))
+	}
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			t.Fatalf("got %d beginnings and ends, %d without the steps; the first that differ are %q and %q", len(got), len(want), got[min(i, len(got)):min(i+1, len(got))], want[min(i, len(want)):min(i+1, len(want))])
+		}
 	}
 }
