@@ -23,9 +23,6 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 )
 
-// frozenVariable has the addresses of the nodes, and the process that has it is a client.
-const frozenVariable = "REDLOCK_CHAOS_FROZEN"
-
 // frozenLease is that of both clients.
 const frozenLease = chaos.ScenarioLease
 
@@ -74,33 +71,36 @@ func begun(h *chaos.History) time.Time {
 	return at
 }
 
-// TestAClientOfItsOwn is a client in a process that can be stopped. It does what each line of
-// its standard input says, and in the end writes when its history began, and its records.
-func TestAClientOfItsOwn(t *testing.T) {
-	addrs := os.Getenv(frozenVariable)
-	if addrs == "" {
-		t.Skip("another test runs it, as a process that it can stop")
-	}
+// playFrozen is a client in a process that can be stopped. It does what each line of its
+// standard input says, and in the end writes when its history began, and its records.
+func playFrozen(ctx context.Context, addrs string) error {
 	history := chaos.NewHistory()
 	ann, err := chaos.NewActor("ann", renewing(), elsewhere{strings.Split(addrs, ",")}, history, nil)
-	mustDo(t, err)
+	if err != nil {
+		return err
+	}
 	var held *chaos.Tenure
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		switch in.Text() {
 		case "hold":
-			held, err = hold(t.Context(), ann)
+			held, err = hold(ctx, ann)
 		case "write":
-			err = held.Write(t.Context())
+			err = held.Write(ctx)
 		}
 		fmt.Printf("> %v\n", err == nil)
 	}
-	mustDo(t, ann.Close())
+	if err := ann.Close(); err != nil {
+		return err
+	}
 	fmt.Printf("> %d\n", begun(history).UnixNano())
-	mustDo(t, chaos.WriteTrace(os.Stdout, history.Records()))
+	if err := chaos.WriteTrace(os.Stdout, history.Records()); err != nil {
+		return err
+	}
 	fmt.Println()
+	return nil
 }
 
-// ownProcess is a process that runs TestAClientOfItsOwn.
+// ownProcess is a process of this binary that TestMain has play a client.
 type ownProcess struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -118,7 +118,7 @@ func newOwnProcess(t *testing.T, nodes []redis.UniversalClient) *ownProcess {
 		}
 		addrs = append(addrs, one.Options().Addr)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAClientOfItsOwn$", "-test.v")
+	cmd := exec.Command(os.Args[0])
 	cmd.Env, cmd.Stderr = append(os.Environ(), frozenVariable+"="+strings.Join(addrs, ",")), os.Stderr
 	in, err := cmd.StdinPipe()
 	mustDo(t, err)

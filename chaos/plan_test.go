@@ -22,9 +22,21 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
+// frozenVariable has the addresses of the nodes, and a process of this binary that has it is a
+// client.
+const frozenVariable = "REDLOCK_CHAOS_FROZEN"
+
+// TestMain plays a client, where a test has started this binary as one.
 func TestMain(m *testing.M) {
 	if os.Getenv(loudVariable) == "" {
 		redis.SetLogger(silence{})
+	}
+	if addrs := os.Getenv(frozenVariable); addrs != "" {
+		if err := playFrozen(context.Background(), addrs); err != nil {
+			fmt.Fprintln(os.Stderr, "a client of its own:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	os.Exit(m.Run())
 }
