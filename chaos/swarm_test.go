@@ -32,12 +32,12 @@ func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
 // befalls tells whether a fault is one of the node, of its links, or of a client's messages
 // to all nodes.
 func befalls(o chaos.Fault, node int) bool {
-	switch o.Kind {
-	case chaos.Drift, chaos.WallClock:
+	switch k := o.Kind; {
+	case k == chaos.Drift, k == chaos.WallClock:
 		return false // the first is within what leases allow for, the second of no message
-	case chaos.Pause:
+	case k == chaos.Pause:
 		return o.Where == chaos.AtReplies
-	case chaos.Suspend, chaos.OtherList:
+	case k == chaos.Suspend, k == chaos.OtherList:
 		return true
 	}
 	return o.Node == node || o.Node == chaos.Everything
