@@ -137,11 +137,10 @@ func TestRedlockStandsCommandsThatAreDeliveredTwice(t *testing.T) {
 		v := playWatched(t, twicePlan(seed, 300*time.Millisecond))
 		orphans := 0
 		for _, found := range v.Violations {
-			switch found.Rule {
-			case chaos.Orphan:
+			switch r := found.Rule; {
+			case r == chaos.Orphan:
 				orphans++
-			case chaos.NoProgress: // of those who want such a name
-			default:
+			case r != chaos.NoProgress: // of those who want such a name
 				t.Errorf("seed %d, late: got %v", seed, found)
 			}
 		}
