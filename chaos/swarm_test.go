@@ -32,12 +32,13 @@ func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
 // befalls tells whether a fault is one of the node, of its links, or of a client's messages
 // to all nodes.
 func befalls(o chaos.Fault, node int) bool {
-	switch k := o.Kind; {
-	case k == chaos.Drift, k == chaos.WallClock:
+	if o.Kind == chaos.Drift || o.Kind == chaos.WallClock {
 		return false // the first is within what leases allow for, the second of no message
-	case k == chaos.Pause:
+	}
+	if o.Kind == chaos.Pause {
 		return o.Where == chaos.AtReplies
-	case k == chaos.Suspend, k == chaos.OtherList:
+	}
+	if o.Kind == chaos.Suspend || o.Kind == chaos.OtherList {
 		return true
 	}
 	return o.Node == node || o.Node == chaos.Everything
