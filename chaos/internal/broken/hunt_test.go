@@ -120,10 +120,15 @@ func TestHunt(t *testing.T) {
 
 func hunt(t *testing.T, o order) found {
 	t.Helper()
-	if o.Scenario != "" {
-		return perform(t, o.Scenario, max(o.Seed, 1))
-	}
 	var f found
+	if o.Scenario != "" {
+		for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost && len(f.Broken) == 0; {
+			plans := f.Plans + 1
+			f = perform(t, o.Scenario, max(o.Seed, 1)+uint64(f.Plans))
+			f.Plans, f.Took = plans, time.Since(start)
+		}
+		return f
+	}
 	for start := time.Now(); f.Plans < o.Plans && time.Since(start) < o.AtMost; f.Took = time.Since(start) {
 		p := chaos.Swarm(o.Seed+o.Step*uint64(f.Plans), planLength, o.Kinds...)
 		l := o.Load

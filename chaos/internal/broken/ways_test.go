@@ -136,7 +136,7 @@ var lockWays = []way{
 	},
 	{
 		name: "lost replies are believed", takes: "an acquire without a reply is taken for one that did not happen",
-		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter},
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved, chaos.Litter, chaos.Orphan},
 		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash},
 		seed:  10,
 		edits: []edit{{"internal/node/pending.go", "r.Claim.Marks[q.node] = r.Claim.Marks[q.node].Again()", `r.Claim.Marks[q.node] = r.Claim.Marks[q.node].Again()
