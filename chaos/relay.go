@@ -200,17 +200,17 @@ func (l *lane) feed() {
 		if l.dir == Requests && l.relay.tap != nil {
 			l.relay.tap.sent(m.data)
 		}
+		s, _ := l.proxy.state(l.dir) // as it is before the server answers: that may be told, and the state change
 		if _, err := l.dst.Write(m.data); err != nil && !l.relay.isSevered() {
 			l.relay.die()
 			return
 		}
-		l.again(m.data)
+		l.again(m.data, s)
 	}
 }
 
 // again delivers what the server was delivered a second time, where that is the state.
-func (l *lane) again(data []byte) {
-	s, _ := l.proxy.state(l.dir)
+func (l *lane) again(data []byte, s simnet.State) {
 	if !s.Twice {
 		l.copies = simnet.Copies{}
 	} else if data = l.copies.Of(data); data != nil {

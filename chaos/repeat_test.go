@@ -65,8 +65,12 @@ func TestAFailedTestPrintsTheCommandThatRepeatsIt(t *testing.T) {
 			}
 			small, err := chaos.ParsePlan(plan)
 			mustDo(t, err)
-			if whole := amnesia(0); len(small.Faults) == 0 || len(small.Faults) > len(whole.Faults)/2 {
-				t.Errorf("got %d faults of some %d; want fewer", len(small.Faults), len(whole.Faults))
+			most := len(amnesia(0).Faults) / 2
+			if raceDetector { // it has few plays in the time for this, and not every one fails again
+				most *= 2
+			}
+			if len(small.Faults) == 0 || len(small.Faults) > most {
+				t.Errorf("got %d faults; want %d at most", len(small.Faults), most)
 			}
 			repeated, failed := again(t, test, failVariable+"=yes", chaos.PlanVariable+"="+plan)
 			first, asked := violation(out, "shrunk to "), violation(repeated, "the plan of "+chaos.PlanVariable)
