@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -163,12 +164,22 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 		defer ahead(20*time.Second, nodes.Nodes()[:2]...)()
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		wantError(t, "after the step", err, redlock.ErrNoQuorum)
+		abstain := func() []bool {
+			s := l.Stats().Nodes
+			return []bool{s[0].Abstains, s[1].Abstains, s[2].Abstains}
+		}
+		if got, want := abstain(), []bool{true, true, false}; !slices.Equal(got, want) {
+			t.Errorf("Stats after the step of nodes 0 and 1: abstain %v; want %v", got, want)
+		}
 		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
 		_, err = l.TryAcquire(t.Context(), "orders/42")
 		wantError(t, "after the MaxTTL of before", err, redlock.ErrNoQuorum)
 		wantText(t, "after the MaxTTL of before", fmt.Sprint(err), "MaxTTL (2m0s)")
 		time.Sleep(2*time.Minute - redlock.DefaultMaxTTL)
 		mustRelease(t, mustAcquire(t, l, "orders/42"))
+		if got, want := abstain(), make([]bool, 3); !slices.Equal(got, want) {
+			t.Errorf("Stats after the wait: abstain %v; want %v", got, want)
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -401,6 +402,31 @@ func TestWhatRunsForAnObserverEndsWithItsLoop(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if more := nodes.Node(0).Calls() - calls; more > 12 {
 			t.Errorf("%d calls in ten seconds; want those of the Locker itself", more)
+		}
+	})
+}
+
+// While another name is observed, the subscriptions go on without the one that is not.
+func TestANameThatNobodyObservesAnyMoreIsNotFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		follows := func(name string) bool {
+			return slices.ContainsFunc(nodes.Node(0).Miniredis().PubSubChannels("*"), func(channel string) bool { return strings.HasSuffix(channel, name) })
+		}
+		told := observes(t, l)
+		isTold(t, told, time.Minute)
+		for _, err := range l.Observe(t.Context(), "reports") {
+			must(t, err)
+			time.Sleep(time.Minute)
+			if !follows("reports") {
+				t.Error("a name that is observed is not followed")
+			}
+			break
+		}
+		time.Sleep(time.Minute)
+		if follows("reports") || !follows("jobs") {
+			t.Errorf("got the channels %q; want those of jobs, and none of reports", nodes.Node(0).Miniredis().PubSubChannels("*"))
 		}
 	})
 }
