@@ -30,9 +30,6 @@ func WarmUp(ctx context.Context, l *Locker) error { return l.warmUp(ctx) }
 // Own has the Locker close c in the end, as a client of Open's.
 func Own(l *Locker, c io.Closer) { l.own = append(l.own, c) }
 
-// InLine is how many goroutines of the Locker wait for another of it.
-func InLine(l *Locker, key string) int { return l.queue.Waiting(key) }
-
 // CallEnded has all nodes call a Locker that is closed, and says what it has not released.
 func CallEnded(l *Locker, key string) error {
 	for i := range l.nodes {

@@ -149,16 +149,6 @@ func (q *Queue) turnOf(ctx context.Context, name *Name, w *Waiter) error {
 	return nil
 }
 
-// Waiting is how many goroutines wait for another of their Locker.
-func (q *Queue) Waiting(key string) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if name := q.names[key]; name != nil {
-		return name.queue.Len() + name.following.Len()
-	}
-	return 0
-}
-
 // quit takes a goroutine out of the line. It returns false if its turn had come.
 func (q *Queue) quit(name *Name, w *Waiter) bool {
 	q.mu.Lock()

@@ -57,9 +57,6 @@ func (c *Caller) Hear(slot int) {
 	}
 }
 
-// Called tells whether a call has come since it asked last.
-func (c *Caller) Called() bool { return c.called }
-
 // Pick is the slot to ask for now; roll is random, in [0, 1). What was called for is
 // behind what the last refusals showed: the call stands then.
 func (c *Caller) Pick(roll float64) int {

@@ -1,8 +1,8 @@
 package broken_test
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,41 +37,39 @@ var elsewhere = []struct{ what, why string }{
 // byTests are single functions that plans do not reach, each with a test of what it is for.
 // The function is the file, from the module's root, and its name.
 var byTests = []struct{ function, test, why string }{
-	{"acquireall.go DoAll", "TestASetEntersTheHoldsOfItsContext", "it is AcquireAll and Do"},
-	{"clock.go wait", "TestDoKeepsTheLockForItsLeastTime", "a minimum hold waits"},
+	{"acquireall.go DoAll", "TestASetEndsWithTheFirstNameThatIsLost", "it is AcquireAll and Do"},
+	{"clock.go wait", "TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL, joins, or opens"},
 	{"lock.go ValidUntil", "TestALateConfirmationRevivesNothing", "for logs"},
 	{"lock.go holdUntil", "TestASetIsHeldForItsMaximumFromWhenItIsComplete", "a bound on a set"},
 	{"shared.go Shared", "TestThoseWhoShareHoldTogetherAndExcludeAllOthers", "a getter"},
 	{"internal/acquire/attempt.go ended", "TestCloseEndsEverything", "a Locker that is closed"},
 	{"internal/acquire/share.go raiseAgain", "TestARaiseThatOtherNamesOutranIsMadeAgain", "two names of one stripe"},
 	{"internal/clock/clock.go SuspendBy", "TestASuspendIsCountedAtTheFirstCallAfterIt", "for tests"},
-	{"internal/membership/plan.go Stranger", "TestCheckSaysWhatTheJoinerWasRefused", "words"},
+	{"internal/membership/plan.go Stranger", "TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
 	{"internal/membership/plan.go LowerArgs", "TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
 	{"internal/membership/plan.go AmendArgs", "TestMaxTTLIsTheClustersAndNeverFalls", "clients of another MaxTTL"},
 	{"internal/membership/reconcile.go Mark", "TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
-	{"internal/membership/tracker.go MaxTTL", "TestAMaxTTLMayHaveAFractionOfAMillisecond", "a getter"},
-	{"internal/membership/tracker.go Judge", "TestJoinEndsWithItsContextAndSaysWhoDoesNotVote", "an operator's view"},
+	{"internal/membership/tracker.go MaxTTL", "TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
+	{"internal/membership/tracker.go Judge", "TestCheckProvesMembersWithALock", "an operator's check"},
 	{"internal/membership/tracker.go ReadSince", "TestALeaseOfARaisedMaxTTLIsNotCalledAStep", "clients of another MaxTTL"},
-	{"internal/membership/view.go Lists", "TestReplacingANodeKeepsItsOrder", "clients of another list"},
-	{"internal/membership/view.go Mixed", "TestAClientWithOtherNamesLocksAndRejoinsNoNode", "clients of another list"},
-	{"internal/membership/view.go Strange", "TestAClientWithOtherNamesLocksAndRejoinsNoNode", "clients of another list"},
+	{"internal/membership/view.go Lists", "TestCheckFindsEachFaultAndNoOther", "clients of another list"},
+	{"internal/membership/view.go Mixed", "TestCheckFindsEachFaultAndNoOther", "clients of another list"},
+	{"internal/membership/view.go Strange", "TestCheckFindsEachFaultAndNoOther", "clients of another list"},
 	{"internal/node/commands.go ExtendArgs", "TestCheckLeavesNothingAndSendsNothingTwice", "an operator's check"},
 	{"internal/node/commands.go acquireCall", "TestAForbiddenNameFailsAlone", "a name that a server forbids"},
 	{"internal/node/extension.go singly", "TestAForbiddenNameTakesNoOtherLocksRenewal", "a name that a server forbids"},
 	{"internal/queue/poll.go Singly", "TestALookIsRefusedForOneNameAlone", "a name that a server forbids"},
 	{"internal/queue/poll.go Size", "TestALookIsRefusedForOneNameAlone", "a name that a server forbids"},
-	{"internal/node/node.go SubmitProbe", "TestRevokeNeedsAQuorumThatMayVote", "an operator's question"},
+	{"internal/node/node.go SubmitProbe", "TestOpenSaysThatANodeWasNotReached", "Open asks whether nodes answer"},
 	{"internal/node/record_io.go HidesIdentity", "TestCheckRefusesAServerThatHidesItsRunID", "a server that hides who it is"},
 	{"internal/node/record_io.go Retire", "TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
 	{"internal/node/sample.go Stepped", "TestTheWaitAfterAStepIsForTheMaxTTLOfNow", "clocks that step"},
-	{"internal/node/subscription.go Drop", "TestWhatRunsForAnObserverEndsWithItsLoop", "observers that come and go"},
-	{"internal/node/verify.go enroll", "TestJoinIsForProgramsThatEndSoon", "an operator joins"},
+	{"internal/node/subscription.go Drop", "TestANameThatNobodyObservesAnyMoreIsNotFollowed", "observers that come and go"},
+	{"internal/node/verify.go enroll", "TestTheSameServerListedTwiceMakesTwoHoldersWithoutMembership", "a client without membership"},
 	{"internal/node/writes.go RefusesNow", "TestNodesThatRefuseWritesAreSeenEverywhere", "a server that takes no writes"},
-	{"internal/observe/look.go readAll", "TestManyNamesAreLookedAtInFewCalls", "many names observed at once"},
+	{"internal/observe/look.go readAll", "TestSharedHoldsLeadNothing", "names observed that have data of another type"},
 	{"internal/queue/listen.go Listen", "TestEachKindOfHoldCanBeAskedFor", "revocation"},
-	{"internal/queue/queue.go Waiting", "TestAThousandWaitersCostTheNodesAsMuchAsOne", "for tests"},
-	{"internal/queue/share.go Stood", "TestCloseEndsTheWaitToShare", "calls for what was left"},
-	{"internal/slots/slots.go Called", "TestTwoSlotsThatAreFreedTogetherGoToTwo", "slots that are freed together"},
+	{"internal/queue/share.go Stood", "TestOneWhoseLeaveWasLostHoldsNobodyUpForLong", "calls for what was left"},
 }
 
 // lineOfCover is one of go tool cover -func: the place, the function, the share.
@@ -114,21 +112,35 @@ func unreached(t *testing.T, plans int) (never []string, share string) {
 	if out, err := hunt.CombinedOutput(); err != nil || strings.Contains(string(out), `"First":"`) && !strings.Contains(string(out), `"First":""`) {
 		t.Fatalf("explore: %v\n%s", err, out)
 	}
+	all, share := covered(t, profile)
+	for _, f := range all {
+		if f.share == "0.0" && !triedElsewhere(f.place, f.name) {
+			never = append(never, f.place+" "+f.name)
+		}
+	}
+	return never, share + " % of the statements"
+}
+
+// reached is a function, where it is, and the share of its statements that ran, in percent.
+type reached struct{ place, name, share string }
+
+// covered are the functions of a profile, and the share of all statements that ran.
+func covered(t *testing.T, profile string) (all []reached, share string) {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "tool", "cover", "-func="+profile).CombinedOutput()
 	if err != nil {
 		t.Fatalf("cover: %v\n%s", err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		m := lineOfCover.FindStringSubmatch(strings.TrimSpace(line))
-		switch {
+		switch m := lineOfCover.FindStringSubmatch(strings.TrimSpace(line)); {
 		case m == nil:
 		case m[1] == "total:":
-			share = m[3] + " % of the statements"
-		case m[3] == "0.0" && !triedElsewhere(m[1], m[2]):
-			never = append(never, fmt.Sprintf("%s %s", m[1], m[2]))
+			share = m[3]
+		default:
+			all = append(all, reached{place: m[1], name: m[2], share: m[3]})
 		}
 	}
-	return never, share
+	return all, share
 }
 
 func triedElsewhere(place, function string) bool {
@@ -137,8 +149,13 @@ func triedElsewhere(place, function string) bool {
 			return true
 		}
 	}
+	return slices.ContainsFunc(byTests, func(of struct{ function, test, why string }) bool { return of.function == listed(place, function) })
+}
+
+// listed is how byTests has a function.
+func listed(place, function string) string {
 	file, _, _ := strings.Cut(strings.TrimPrefix(place, strings.TrimSuffix(inner, "internal/")), ":")
-	return slices.ContainsFunc(byTests, func(of struct{ function, test, why string }) bool { return of.function == file+" "+function })
+	return file + " " + function
 }
 
 // Each function of the list is there, and so is its test.
@@ -155,4 +172,49 @@ func TestWhatPlansDoNotReachIsTriedByATest(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Each function of the list is run by its test: each test alone, over a binary of all.
+//
+//	make explore-cover
+func TestWhatPlansDoNotReachIsRunByItsTest(t *testing.T) {
+	if os.Getenv(coverVariable) == "" {
+		t.Skip(coverVariable + " does not ask for it")
+	}
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "root.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-coverpkg="+protocol, "-o", binary, ".")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	ran := map[string]map[string]bool{}
+	for _, of := range byTests {
+		if ran[of.test] == nil {
+			ran[of.test] = ranBy(t, binary, of.test, filepath.Join(dir, of.test))
+		}
+		if !ran[of.test][of.function] {
+			t.Errorf("%s is not run by %s", of.function, of.test)
+		}
+	}
+}
+
+// ranBy are the functions that a test of the root runs, as byTests has them.
+func ranBy(t *testing.T, binary, test, profile string) map[string]bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+test+"$", "-test.v", "-test.coverprofile="+profile)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+test+" ") {
+		t.Fatalf("%s: %v\n%s", test, err, out)
+	}
+	ran := map[string]bool{}
+	all, _ := covered(t, profile)
+	for _, f := range all {
+		if f.share != "0.0" {
+			ran[listed(f.place, f.name)] = true
+		}
+	}
+	return ran
 }
