@@ -16,30 +16,31 @@
 local call, pcall, n = redis.call, redis.pcall, tonumber(ARGV[1])
 local m = #KEYS - n
 local id, modes = ARGV[2 + n + m], 2 + n + m
-local now, gone, freed = nil, 0, {}
+local gone, freed, now = 0, {}, nil
 for i = 1, n do
   local key, owner = KEYS[i], ARGV[1 + i]
-  local set = pcall('ZRANGE', key, '0', '2')
-  if set[1] ~= 'redlock:shared' then
-    -- absent, or another's
-  elseif set[2] == owner and not set[3] then
-    call('DEL', key) -- nobody else is in the set, and it is there: its end had not come
-    gone, freed[i] = gone + 1, true
-  else
-    local mine = call('ZSCORE', key, owner)
-    if mine then
-      if not now then
-        local time = call('TIME')
-        now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-      end
-      call('ZREM', key, owner)
-      if tonumber(mine) >= now then gone = gone + 1 end
-      local latest = tonumber(call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2])
-      if latest < now then
-        call('DEL', key)
-        freed[i] = true
-      else
-        call('PEXPIREAT', key, string.format('%.0f', latest))
+  local set = pcall('ZRANGE', key, '0', '2', 'WITHSCORES')
+  if set[1] == 'redlock:shared' then
+    if not now then
+      local time = call('TIME')
+      now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    end
+    if set[3] == owner and not set[5] then
+      call('DEL', key) -- nobody else is in the set
+      freed[i] = true
+      if tonumber(set[4]) >= now then gone = gone + 1 end
+    else
+      local mine = call('ZSCORE', key, owner)
+      if mine then
+        call('ZREM', key, owner)
+        if tonumber(mine) >= now then gone = gone + 1 end
+        local latest = tonumber(call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2])
+        if latest < now then
+          call('DEL', key)
+          freed[i] = true
+        else
+          call('PEXPIREAT', key, string.format('%.0f', latest))
+        end
       end
     end
   end
