@@ -63,7 +63,7 @@ func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *
 		lock.renewAt = min(lock.renewAt, lock.since.Add(grant.ExtendAfter))
 	}
 	if !g.Claim.Shared {
-		l.queue.CountHold(g.Claim.Key)
+		l.queue.CountHold(g.Claim.Key, t.barging && t.call.turn != TurnHandedOver)
 	}
 	if t.revocable {
 		lock.revoked = l.revocable.begin(g.Claim.Owner)

@@ -48,3 +48,34 @@ func TestWhoTakesNoGrantsIsNotHeldUpByAGrantToWhoGaveUp(t *testing.T) {
 		})
 	}
 }
+
+// A hold that went past those who wait is none of its process's turn: the other goroutines
+// there get the lock after those who wait longer.
+func TestNobodyRidesOnAHoldThatWentPastThoseWhoWait(t *testing.T) {
+	for name, waits := range map[string]redlock.AcquireOption{"to be granted": redlock.WithTTL(5 * time.Second), "to be called": redlock.WithFixedLease()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 5)
+				waiting := separateLocker(t, nodes)
+				warm(t, l)
+				warm(t, waiting)
+				ghost(t, nodes) // the name is free, and kept for it
+				before := wants(t, waiting)
+				barging, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithBarging())
+				must(t, err)
+				behind := wants(t, l, waits)
+				mustRelease(t, barging)
+				time.Sleep(time.Second)
+				if len(before) == 0 || len(behind) > 0 {
+					t.Fatal("one who came later, and does not go past those who wait, had it before")
+				}
+				mustRelease(t, got(t, before).lock)
+				mustRelease(t, got(t, behind).lock)
+				synctest.Wait()
+				if keys := queueKeys(nodes); keys != nil {
+					t.Errorf("left behind: %v", keys)
+				}
+			})
+		})
+	}
+}

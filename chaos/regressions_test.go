@@ -24,6 +24,14 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				{"kind":"reordering","at":3355487721,"for":766907307,"node":1,"delay":587916346},
 				{"kind":"stall","at":3736729729,"for":345338851,"node":0}],"linger":50,"retry":43750000}`,
 		},
+		{
+			was: "a goroutine that barged got the lock when its process's turn was over, and handed it to the others there as if a new turn had begun",
+			plan: `{"seed":610,"nodes":5,"clients":4,"names":5,"lease":3000000000,"for":30000000000,"maxTTL":4000000000,"faults":[
+				{"kind":"slow","at":7082146287,"for":294663344,"node":-1,"delay":30562345},
+				{"kind":"pause","at":7162707164,"for":141768368,"node":4,"client":"client-2","where":"release"},
+				{"kind":"slow","at":10493794459,"for":268675572,"node":-1,"delay":51332664}],
+				"linger":50,"retry":43750000,"waits":true,"threads":6,"stays":4,"barges":6,"bounds":4,"reenters":4,"reopens":2}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {

@@ -43,6 +43,7 @@ type Name struct {
 	position  int64        // the process's place among all processes; NoTicket: none yet
 	recorded  bool         // nodes may have an entry of ours
 	held      int          // in a row, since the position was taken
+	barged    bool         // the hold went past those who wait: it is handed to nobody here
 	hints     uint64       // nodes that said it is our turn, one bit each
 	due       bool         // a look found it free
 	contended bool         // it was waited for
@@ -169,12 +170,12 @@ func (q *Queue) quit(name *Name, w *Waiter) bool {
 
 // Next is who the holder may hand the lock to: the first in line, while the turn
 // lasts; and whether the process has an entry to keep. The caller gives it what it
-// has for it by Give.
+// has for it by Give. A hold that went past those who wait began no turn.
 func (q *Queue) Next(key string) (w *Waiter, recorded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	if name == nil || !name.goesOn() || !quorum.TurnLeft(name.held, q.turns) {
+	if name == nil || !name.goesOn() || name.barged || !quorum.TurnLeft(name.held, q.turns) {
 		return nil, false
 	}
 	return name.first(), name.recorded
@@ -188,7 +189,7 @@ func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry nod
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name = q.names[key]
-	if name == nil || !name.goesOn() || quorum.TurnLeft(name.held, q.turns) || name.recorded && !stood {
+	if name == nil || !name.goesOn() || !name.barged && quorum.TurnLeft(name.held, q.turns) || name.recorded && !stood {
 		return nil, nil, 0
 	}
 	if first := name.queue.Front().Value.(*Waiter); !first.Pushes {
@@ -202,11 +203,16 @@ func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry nod
 	return name.first(), name, entry
 }
 
-// CountHold notes that the process has the lock once more.
-func (q *Queue) CountHold(key string) {
+// CountHold notes that the process has the lock once more. One that went past those who
+// wait (barged) is not of the process's turn: it leaves the place to the others as it was.
+func (q *Queue) CountHold(key string, barged bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if name := q.names[key]; name != nil {
+	name := q.names[key]
+	if name == nil {
+		return
+	}
+	if name.barged = barged; !barged {
 		name.held++
 	}
 }
