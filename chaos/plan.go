@@ -3,6 +3,7 @@ package chaos
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -56,6 +57,11 @@ func (p *Plan) recovery() time.Duration { return p.MaxTTL + rejoins }
 // attemptSlack is what an attempt may take beside the timeouts of its rounds.
 const attemptSlack = 50 * time.Millisecond
 
+// looksAgain is what an attempt takes besides that looks at all nodes again. That of a
+// library which was opened again may: a half-open connection that lay idle in the client's
+// pool is found when that library first uses it, however long after the fault.
+const looksAgain = 2*redlock.DefaultNodeTimeout + 100*time.Millisecond
+
 // Redlock is the kit of that name, with the plan's lease and MaxTTL. Clients extend by
 // themselves, at times that follow from the seed: without renewal, unless the plan has it.
 func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
@@ -86,6 +92,9 @@ func (p Plan) Judge() Judge {
 		j.Seen = seenWithin
 	} else {
 		j.Attempt = 2*redlock.DefaultNodeTimeout + attemptSlack
+		if p.Reopens > 0 && slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == HalfOpen }) {
+			j.Attempt += looksAgain
+		}
 	}
 	if p.Renews {
 		j.Renewed = p.MaxTTL + rejoins

@@ -32,6 +32,13 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				{"kind":"slow","at":10493794459,"for":268675572,"node":-1,"delay":51332664}],
 				"linger":50,"retry":43750000,"waits":true,"threads":6,"stays":4,"barges":6,"bounds":4,"reenters":4,"reopens":2}`,
 		},
+		{
+			was: "a library that was opened again found half-open connections of its client's pool, beside a stalled node, and its attempt was taken for a slow one",
+			plan: `{"seed":423,"nodes":5,"clients":8,"names":3,"lease":3000000000,"for":30000000000,"maxTTL":4000000000,"faults":[
+				{"kind":"half-open connections","at":21724567121,"node":4},{"kind":"half-open connections","at":24892302809,"node":2},
+				{"kind":"stall","at":26093284002,"for":1154948524,"node":1}],
+				"linger":2,"threads":1,"shares":5,"sets":4,"tries":4,"does":3,"bounds":4,"reopens":2,"turns":1}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {
