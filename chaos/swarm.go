@@ -82,7 +82,8 @@ func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// steps draws steps of one node's clock, as far as that is borne: see docs/SAFETY.md. All
+// steps draws steps of one node's clock. Two may hold until a client next looks at that
+// clock, which is the limit of the clock watch: see docs/SAFETY.md. All
 // clients have seen that clock before, so that they tell it from the drift. Nothing else
 // befalls the node from MaxTTL before to MaxTTL after, because a step also ends what protects
 // from commands that come late; but its clock may drift, by what leases allow for.
