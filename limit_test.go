@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,6 +212,43 @@ func TestTryAcquireTakesAFreeSlotAndNeverWaits(t *testing.T) {
 			t.Errorf("left: %q", left)
 		}
 	})
+}
+
+// Right after a release a quorum of nodes has the slot free, and the others do not. One who
+// asks for another slot, and hears of those first, hears the rest out.
+func TestTryAcquireTakesASlotThatOnlyAQuorumHasFree(t *testing.T) {
+	t.Parallel()
+	for range 20 { // the slot that is asked for first is drawn
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 5)
+			other, limit := separateLocker(t, nodes), redlock.WithLimit(2)
+			first := mustAcquire(t, l, "orders/42", limit)
+			second := mustAcquire(t, other, "orders/42", limit)
+			synctest.Wait()
+			for i, n := range nodes.Nodes() {
+				var release atomic.Bool // is held up there
+				release.Store(i < 2)
+				n.Intercept(func([]string) redlocktest.Verdict {
+					switch {
+					case release.Swap(false):
+						time.Sleep(time.Second)
+					case i < 3:
+						time.Sleep(2 * time.Millisecond)
+					default:
+						time.Sleep(3 * time.Millisecond)
+					}
+					return redlocktest.Pass()
+				})
+			}
+			mustRelease(t, first)
+			lock, err := other.TryAcquire(t.Context(), "orders/42", limit)
+			if err != nil {
+				t.Fatalf("TryAcquire: %v; want slot %d", err, first.Slot())
+			}
+			mustRelease(t, lock)
+			mustRelease(t, second)
+		})
+	}
 }
 
 func TestInspectShowsWhoHoldsTheSlots(t *testing.T) {

@@ -63,7 +63,11 @@ func (a *Acquirer) acquireRound(ctx context.Context, r *node.Round, ttl time.Dur
 	for _, n := range a.Nodes {
 		n.SubmitAcquire(r)
 	}
-	s, err := r.Await(ctx, a.Clock, a.Bound(ttl), node.AcquireStage, func() { a.rollBackGranted(r, ttl) })
+	judge := node.AcquireStage
+	if r.Claim.Slot != nil {
+		judge = slotStage(r)
+	}
+	s, err := r.Await(ctx, a.Clock, a.Bound(ttl), judge, func() { a.rollBackGranted(r, ttl) })
 	return a.conclude(ctx, r, ttl, w, s, err)
 }
 

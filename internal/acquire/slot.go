@@ -213,6 +213,18 @@ func (a *Acquirer) attemptSlot(ctx context.Context, name string, t *Terms, slot 
 	return g, r, f
 }
 
+// slotStage is AcquireStage for a slot: where the ask was refused, and those that have not
+// answered decide whether another slot is free, they have as much time again.
+func slotStage(r *node.Round) func([]quorum.Vote) node.Stage {
+	return func(votes []quorum.Vote) node.Stage {
+		s := node.AcquireStage(votes)
+		if s == node.Finished && quorum.Count(votes).Verdict() == quorum.Contended && slots.Undecided(votes, r.Asks.Heard, r.Claim.Slot.Limit) {
+			return node.Patient
+		}
+		return s
+	}
+}
+
 // bidSlot is bid for a slot.
 func (acq *acquisition) bidSlot(ctx context.Context, position int64) (Grant, *Failure) {
 	if !acq.Enter() {

@@ -157,7 +157,7 @@ type Stage uint8
 // The stages, in their order.
 const (
 	Open     Stage = iota // undecided
-	Patient               // won, and replies still out may make the tokens equal
+	Patient               // decided, and replies still out may say more: as much time again
 	Hopeless              // lost, and the reason is still open
 	Finished
 )

@@ -92,6 +92,34 @@ func (c *Caller) Ended(votes []quorum.Vote, heard []quorum.Hearing, roll float64
 	return Rest
 }
 
+// Undecided tells whether a slot may yet turn out to be free on a quorum, once the nodes
+// have answered that have not: those that did tell of one, but too few do. So it is for a
+// moment after a release, which a quorum of nodes has taken and the others have not.
+func Undecided(votes []quorum.Vote, heard []quorum.Hearing, limit int) bool {
+	need := quorum.Size(len(votes))
+	pending := quorum.Count(votes).Pending
+	undecided := false
+	for slot := range limit {
+		switch nodes := freeOn(slot, votes, heard); {
+		case nodes >= need:
+			return false
+		case nodes > 0 && nodes+pending >= need:
+			undecided = true
+		}
+	}
+	return undecided
+}
+
+// freeOn is how many nodes say that a slot is free, and that nobody is before.
+func freeOn(slot int, votes []quorum.Vote, heard []quorum.Hearing) (nodes int) {
+	for i, v := range votes {
+		if v.Outcome == quorum.Taken && heard[i].Head && heard[i].Slots>>slot&1 != 0 {
+			nodes++
+		}
+	}
+	return nodes
+}
+
 // free is a slot that as many nodes as for any other say is free, and that nobody is
 // before; None: no slot is so on a quorum. Of several that are alike it is one at random:
 // callers who go past the line part so.
@@ -99,13 +127,7 @@ func free(votes []quorum.Vote, heard []quorum.Hearing, roll float64) int {
 	var most uint64 // the slots that are free on so many nodes as any is
 	at := quorum.Size(len(votes))
 	for slot := range 64 {
-		nodes := 0
-		for i, v := range votes {
-			if v.Outcome == quorum.Taken && heard[i].Head && heard[i].Slots>>slot&1 != 0 {
-				nodes++
-			}
-		}
-		switch {
+		switch nodes := freeOn(slot, votes, heard); {
 		case nodes > at:
 			at, most = nodes, 1<<slot
 		case nodes == at:

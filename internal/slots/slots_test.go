@@ -44,6 +44,37 @@ func TestTheSlotThatMostNodesCallFreeIsNext(t *testing.T) {
 	}
 }
 
+func TestWhetherASlotMayYetBeFreeOnAQuorum(t *testing.T) {
+	for _, c := range []struct {
+		free    []uint64 // of those that have answered, of five
+		behind  bool     // somebody is before
+		limit   int
+		want    bool
+		because string
+	}{
+		{[]uint64{0b01, 0, 0}, false, 2, true, "the two that are out may say it too"},
+		{[]uint64{0b01, 0b01, 0}, false, 2, true, "one of the two may say it"},
+		{[]uint64{0b01, 0b01, 0b01}, false, 2, false, "a quorum has said it"},
+		{[]uint64{0b11, 0b01, 0b01}, false, 2, false, "a quorum has said it of another"},
+		{[]uint64{0, 0, 0}, false, 2, false, "no slot is free on any"},
+		{[]uint64{0b01, 0, 0, 0}, false, 2, false, "two of five at most"},
+		{[]uint64{0b01, 0b01, 0, 0}, false, 2, true, "the last may say it"},
+		{[]uint64{0b01, 0b10, 0}, false, 2, true, "either may be"},
+		{[]uint64{0b01, 0b01, 0, 0, 0}, false, 2, false, "nobody is out"},
+		{[]uint64{0b100, 0, 0}, false, 2, false, "there is no such slot for this caller"},
+		{[]uint64{0b01, 0, 0}, true, 2, false, "somebody is before"},
+	} {
+		votes, heard := said(c.free...)
+		for i := range heard {
+			heard[i].Head = !c.behind
+		}
+		votes, heard = append(votes, make([]quorum.Vote, 5-len(votes))...), append(heard, make([]quorum.Hearing, 5-len(heard))...)
+		if got := slots.Undecided(votes, heard, c.limit); got != c.want {
+			t.Errorf("%b of five, somebody before: %v: got %v; want %v: %s", c.free, c.behind, got, c.want, c.because)
+		}
+	}
+}
+
 func TestWhoIsNotFirstTakesNoSlot(t *testing.T) {
 	caller := slots.New(3, slots.None)
 	votes, heard := said(1, 1, 1)
