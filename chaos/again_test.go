@@ -21,14 +21,13 @@ func playTrail(t *testing.T, p chaos.Plan) []byte {
 
 // Drawn plans in which clients wait in line. On a busy machine the scheduler stops a
 // goroutine now and then, and one play in hundreds is another one: of three, two are
-// alike. Seeds 8, 26 and 33, of the first forty, are not among them: there an entry in
-// line comes to a node a fraction of a millisecond sooner in some plays, and why is not
-// known.
+// alike. Seed 8 is not among them: there two holds that one call extended end at one
+// instant, and are released in any order.
 func TestClientsThatWaitGiveTheSameTraceAgain(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector has Go's scheduler draw who is next")
 	}
-	for _, seed := range []uint64{1, 15, 18, 24} {
+	for _, seed := range []uint64{1, 15, 18, 24, 26} {
 		p := chaos.Swarm(seed, 20*time.Second)
 		if !p.Waits {
 			t.Fatalf("seed %d draws a plan in which nobody waits", seed)
