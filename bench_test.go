@@ -78,9 +78,39 @@ func TestAPairAllocatesLittle(t *testing.T) {
 	}
 }
 
-func pair(tb testing.TB, l *redlock.Locker, name string) {
+// A shared pair allocates eight times more: a sharer's members and their tokens are lists.
+// A set of eight names does so some fourteen times a name, and shares its five calls.
+func TestSharersAndSetsAllocateLittle(t *testing.T) {
+	if search.UnderRace {
+		t.Skip("the race detector allocates by itself")
+	}
+	l := realLocker(t, 5)
+	const shared, set = 42 + 3, 112 + 8
+	if got := testing.AllocsPerRun(500, func() { pair(t, l, "orders/43", redlock.WithShared()) }); got > shared {
+		t.Errorf("got %v allocations a shared pair; want at most %d", got, shared)
+	}
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	if got := testing.AllocsPerRun(500, func() { setOf(t, l, names) }); got > set {
+		t.Errorf("got %v allocations a set of eight; want at most %d", got, set)
+	}
+}
+
+// setOf acquires a set, and releases it.
+func setOf(tb testing.TB, l *redlock.Locker, names []string) {
 	tb.Helper()
-	lock, err := l.Acquire(context.Background(), name)
+	set, err := l.AcquireAll(context.Background(), names)
+	if err != nil {
+		tb.Error(err)
+		return
+	}
+	if err := set.Release(context.Background()); err != nil {
+		tb.Error(err)
+	}
+}
+
+func pair(tb testing.TB, l *redlock.Locker, name string, opts ...redlock.AcquireOption) {
+	tb.Helper()
+	lock, err := l.Acquire(context.Background(), name, opts...)
 	if err != nil {
 		tb.Error(err)
 		return
