@@ -41,6 +41,22 @@ func rlock(t *testing.T, s *chaos.Server) error {
 	return err
 }
 
+// on waits until so many of the servers have the name: a quorum of them is enough for
+// Acquire and Release to return, and the last of them may hear of it after that.
+func on(t *testing.T, masters []*chaos.Server, want int) {
+	t.Helper()
+	found := -1
+	for deadline := time.Now().Add(10 * time.Second); found != want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		found = 0
+		for _, s := range masters {
+			found += int(s.Client().Exists(t.Context(), name).Val())
+		}
+	}
+	if found != want {
+		t.Fatalf("%d of %d have the name; want %d", found, len(masters), want)
+	}
+}
+
 // The code of the page for who comes from Java or from etcd does what it says there.
 func TestTheCodeForThoseFromElsewhereRuns(t *testing.T) {
 	l := open(t, chaos.NeedServers(t, 3, chaos.ServerConfig{})...)
@@ -78,6 +94,7 @@ func TestRedissonMeetsOursAsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	on(t, masters, 3)
 	for i, s := range masters {
 		before := s.Client().Get(t.Context(), name).Val()
 		if err := rlock(t, s); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
@@ -90,6 +107,7 @@ func TestRedissonMeetsOursAsAnError(t *testing.T) {
 	if err := errors.Join(ours.Err(), ours.Release(t.Context())); err != nil {
 		t.Errorf("our lock, after Redisson's attempts: %v", err)
 	}
+	on(t, masters, 0)
 
 	for _, s := range masters { // RedissonRedLock: an RLock on each
 		if err := rlock(t, s); err != nil {
@@ -157,31 +175,19 @@ func TestPlainLocksOfRedlock4jExcludeOurs(t *testing.T) {
 		}
 		return won
 	}
-	on := func(want int) { // waits until so many have the name
-		found := -1
-		for deadline := time.Now().Add(10 * time.Second); found != want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			found = 0
-			for _, s := range masters {
-				found += int(s.Client().Exists(t.Context(), name).Val())
-			}
-		}
-		if found != want {
-			t.Fatalf("%d of 3 have the name; want %d", found, want)
-		}
-	}
 	for _, kind := range [][]redlock.AcquireOption{nil, {redlock.WithShared()}} {
 		ours, err := l.Acquire(t.Context(), name, kind...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		on(3) // a quorum of them was enough to hold it
+		on(t, masters, 3)
 		if won := set(name); won != 0 {
 			t.Errorf("while we hold: it got %d of 3; want none", won)
 		}
 		if err := ours.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
-		on(0)
+		on(t, masters, 0)
 	}
 	if won := set(name + ":write"); won != 3 {
 		t.Errorf("its writer: got %d of 3", won)
@@ -193,7 +199,7 @@ func TestPlainLocksOfRedlock4jExcludeOurs(t *testing.T) {
 	if err := lock.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	on(0)
+	on(t, masters, 0)
 	if won := set(name); won != 3 {
 		t.Errorf("the name is free: it got %d of 3", won)
 	}
