@@ -91,9 +91,10 @@ func Run(n int, opts ...Option) (*Cluster, error) {
 }
 
 // found makes the nodes a cluster that votes, as an operator would: nothing was
-// ever locked here.
+// ever locked here. No node hangs yet, and a busy machine is slow: they have longer
+// to answer than a Locker gives them.
 func (c *Cluster) found() error {
-	l, err := redlock.New(c.Clients(), redlock.WithNodeNames(c.Names()...))
+	l, err := redlock.New(c.Clients(), redlock.WithNodeNames(c.Names()...), redlock.WithNodeTimeout(clientTimeout))
 	if err != nil {
 		return err
 	}

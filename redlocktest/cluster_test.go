@@ -408,6 +408,20 @@ func TestCloseLeavesNoGoroutineAndIsIdempotent(t *testing.T) {
 	})
 }
 
+// A test must not fail because the machine was slow when its nodes were started.
+func TestNodesThatAreSlowToStartAreFounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		for _, n := range c.Nodes() {
+			n.Hang()
+			time.AfterFunc(1500*time.Millisecond, n.Resume) // a default Locker gives up after 250 ms
+		}
+		if err := redlocktest.Found(c); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestRunRefusesFewerThanOneNode(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		if _, err := redlocktest.Run(n); err == nil {
