@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -153,6 +154,37 @@ func TestCheckWaitsForNoHungNode(t *testing.T) {
 		}
 		nodes.Node(1).Resume()
 	})
+}
+
+// A node that is slow while it is proved, and so lets the probe's lock lapse, refuses nothing;
+// one that loses it at once does.
+func TestCheckBlamesNoNodeForTheLapseOfItsProbe(t *testing.T) {
+	for pause, want := range map[time.Duration][]found{
+		1500 * time.Millisecond: nil,
+		time.Millisecond:        {{faultError, redlock.FindingRefuses, 1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3, redlock.WithNodeTimeout(patient))
+			n, proved := nodes.Node(1), 0
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if key := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, lua.ProbeKey) }); args[0] == "EVALSHA" && key > 0 {
+					if proved++; proved == 2 { // after the grant, before the renewal
+						time.Sleep(pause)
+						n.Miniredis().Del(args[key])
+					}
+				}
+				return redlocktest.Pass()
+			})
+			r, err := l.Cluster().Check(t.Context())
+			if err != nil {
+				t.Fatalf("Check: %v", err)
+			}
+			wantFound(t, r, faultError, want...)
+			if proved < 2 {
+				t.Errorf("got %d of the probe's commands; want it proved with a lock", proved)
+			}
+		})
+	}
 }
 
 func TestCheckCountsLostReplies(t *testing.T) {

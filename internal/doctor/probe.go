@@ -63,6 +63,7 @@ func proveNode(ctx context.Context, n *node.Node, voter func(membership.Observat
 	ctx, cancel := context.WithTimeout(ctx, node.DialShare*n.Timeout)
 	defer cancel()
 	var steps []step
+	var sent clock.Instant
 	err := n.Calls.Watch(ctx, func(tx *redis.Tx) error {
 		p := newProbe(ctx, n.Cfg.Chance.Name())
 		epoch, member, why := probeVoter(ctx, n, tx, voter)
@@ -73,13 +74,13 @@ func proveNode(ctx context.Context, n *node.Node, voter func(membership.Observat
 		}
 		p.keep()
 		p.wait()
-		steps = p.steps
+		steps, sent = p.steps, n.Clock.Now()
 		return send(ctx, tx, steps)
 	})
 	if steps == nil {
 		return []failedUse{{use: "be connected to", err: node.Explain(err)}}, nil
 	}
-	return judgeProbe(n, steps), hidden
+	return judgeProbe(n, steps, n.Clock.Now()-sent >= clock.Instant(probeLife)), hidden
 }
 
 // probeVoter is the epoch of a member, by what the node shows on this connection.
@@ -168,8 +169,9 @@ func send(ctx context.Context, tx *redis.Tx, steps []step) error {
 	return nil
 }
 
-// judgeProbe is what was refused, each refusal once.
-func judgeProbe(n *node.Node, steps []step) []failedUse {
+// judgeProbe is what was refused, each refusal once. slow says that the lock may have
+// lapsed before the last reply.
+func judgeProbe(n *node.Node, steps []step, slow bool) []failedUse {
 	var out []failedUse
 	note := func(s step, err error) {
 		same := func(f failedUse) bool { return f.err.Error() == err.Error() }
@@ -193,6 +195,8 @@ func judgeProbe(n *node.Node, steps []step) []failedUse {
 			}
 		case got < s.want && s.asks:
 			return out // its epoch has changed just now: nothing is refused
+		case got < s.want && slow:
+			return out // its lease was over: nothing is refused
 		case got < s.want:
 			note(s, errProbeGone)
 			return out
