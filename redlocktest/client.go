@@ -21,8 +21,10 @@ const (
 	pipelineBuffer = 16 << 10
 
 	// clientTimeout bounds a call to a node that hangs, where the caller has
-	// no bound of his own. It is well above the node timeout of a Locker.
-	clientTimeout = 2 * time.Second
+	// no bound of his own. It is well above the node timeout of a Locker, and above
+	// the 2 s and more that a script's first load took, with -race, where a dozen
+	// processes shared a core.
+	clientTimeout = 5 * time.Second
 )
 
 // Options returns the settings of a client of this node, over connections in

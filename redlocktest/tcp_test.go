@@ -9,7 +9,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,7 +21,7 @@ func tcpClient(t *testing.T, url string) *redis.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.MaxRetries, opts.DialerRetries, opts.ReadTimeout = -1, 1, 200*time.Millisecond
+	opts.MaxRetries, opts.DialerRetries, opts.ReadTimeout = -1, 1, short
 	client := redis.NewClient(opts)
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
