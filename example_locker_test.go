@@ -16,7 +16,7 @@ import (
 
 // enough is the node timeout of the examples that do not show one: they must not
 // fail on a busy machine.
-const enough = 2 * time.Second
+const enough = 3 * time.Second
 
 // fiveNodes starts five masters inside the process, which the examples share.
 func fiveNodes() *redlocktest.Cluster {
@@ -164,8 +164,9 @@ func ExampleLocker_Acquire_timeout() {
 	defer locker.Close()
 	defer other.Close()
 	acquire(other, "orders/42")
+	acquire(locker, "orders/41") // it has connected to the nodes
 
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, err := locker.Acquire(ctx, "orders/42")
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.Is(err, redlock.ErrNotAcquired))

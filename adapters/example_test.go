@@ -3,6 +3,7 @@ package adapters_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
@@ -18,7 +19,8 @@ func ExampleNewJob() {
 		return
 	}
 	defer nodes.Close()
-	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
+	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...),
+		redlock.WithNodeTimeout(2*time.Second)) // the nodes may share a busy machine
 	if err != nil {
 		fmt.Println(err)
 		return
