@@ -64,10 +64,10 @@ func NewPlan(seed uint64, length time.Duration, mix Mix) Plan {
 
 // borne are the faults that redlock promises to bear. A clock that steps is not
 // among them: what a node gives away between the step and the next sample of its
-// clock, a stated limit of the watch, random plans find within minutes. [Swarm] draws
-// steps that seldom show it. Nor is another node list: of a Locker by New an address may
-// lead to a node that it has already, while it counts that one as down, and then both
-// vote.
+// clock, a stated limit of the watch, random plans find within minutes: [Swarm] draws
+// those steps that the watch sees in time. Nor is another node list: of a Locker by New an
+// address may lead to a node that it has already, while it counts that one as down, and then
+// both vote.
 func borne() []Break {
 	return []Break{
 		Crash, Forget, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, Slow, Reset, Flush, Pause,

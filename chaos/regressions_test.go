@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +49,30 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 			t.Errorf("%s: got %v", c.was, v)
 		}
 	}
+}
+
+// A clock that was right again after 13 ms, as no holder had looked at it: it had ended the
+// lease of one whose lock needed that node, and another client got the name. The watch sees no
+// such step, which docs/SAFETY.md says. One that lasts until it is seen breaks nothing, and
+// so long are those that are drawn.
+func TestAStepOfAClockThatNobodySawMayShowTwoHoldersAndNoMore(t *testing.T) {
+	p, err := chaos.ParsePlan(`{"seed":443,"nodes":3,"clients":20,"names":3,"lease":3000000000,"for":10301413456,"maxTTL":4000000000,"faults":[
+		{"kind":"cut","at":4705362894,"for":2609148404,"node":2,"client":"client-7"},
+		{"kind":"clock step","at":7301413456,"for":13097842,"node":1,"delay":7937212486}],
+		"linger":50,"threads":1,"varied":2,"stays":10,"bursts":40,"turns":2}`)
+	mustDo(t, err)
+	v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	if slices.ContainsFunc(v.Broken(), func(r chaos.Rule) bool { return r != chaos.TwoHolders }) {
+		t.Errorf("a step that nobody saw: got %v; want no rule broken but that of two holders", v)
+	}
+	for i := range p.Faults {
+		p.Faults[i].For += time.Second
+	}
+	if v = p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); len(v.Violations) > 0 || v.Won == 0 {
+		t.Errorf("a step that lasted for a second more: got %v; want no rule broken", v)
+	}
+	p = chaos.Swarm(443, 30*time.Second) // where it was found
+	chaos.Explore(t, p, p.Redlock("redlock"))
 }
 
 // An entry that is a process's id alone stayed where a hand met another's key, and its

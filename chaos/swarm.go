@@ -82,8 +82,9 @@ func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// steps draws steps of one node's clock. Two may hold until a client next looks at that
-// clock, which is the limit of the clock watch: see docs/SAFETY.md. All
+// steps draws steps of one node's clock, each of which lasts until every client that holds
+// or waits has looked at that clock: one that is taken back before that shows nothing, and
+// what it ended may be given away. That is a limit of the clock watch, see docs/SAFETY.md. All
 // clients have seen that clock before, so that they tell it from the drift. Nothing else
 // befalls the node from MaxTTL before to MaxTTL after, because a step also ends what protects
 // from commands that come late; but its clock may drift, by what leases allow for.
@@ -92,9 +93,9 @@ func (p *Plan) steps(random *rand.Rand, mix Mix) {
 		return // a library that was just opened has not seen it
 	}
 	others, node, free := slices.Clone(p.Faults), random.IntN(p.Nodes), clientsBegin+watched
-	for at := clientsBegin + spread(random, 2*mix.Every); at < p.For; at += spread(random, 2*mix.Every) {
+	for at := clientsBegin + spread(random, 2*mix.Every); at+watched < p.For; at += spread(random, 2*mix.Every) {
 		f := p.draw(random, mix, at)
-		f.Node, f.Delay = node, planStep/4+spread(random, planStep*3/4)
+		f.Node, f.Delay, f.For = node, planStep/4+spread(random, planStep*3/4), watched+f.For
 		if random.IntN(2) == 0 {
 			f.Delay = -f.Delay
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 )
 
-// The steps of clocks that are drawn by default are those that redlock bears, and a lock that
-// does not watch the clocks is convicted by them.
+// Redlock bears a plan of drawn steps of a clock, and a lock that does not watch the clocks is
+// convicted by it.
 func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
 	p := chaos.Swarm(1198, 30*time.Second)
 	p.For = 8 * time.Second // more is not needed, from this seed on
@@ -44,11 +44,11 @@ func befalls(o chaos.Fault, node int) bool {
 	return o.Node == node || o.Node == chaos.Everything
 }
 
-// Of each plan one clock steps, by more than the drift hides and at times that the watch can
-// tell apart; and of plans in which libraries are opened again none. From MaxTTL before to
-// MaxTTL after nothing else is wrong with its node, nor with the way there, but a drift. At
-// other times there are such faults, of each kind.
-func TestDrawnStepsAreThoseThatAreBorne(t *testing.T) {
+// Of each plan one clock steps, by more than the drift hides, for long enough to be seen and
+// at times that the watch can tell apart; and of plans in which libraries are opened again
+// none. From MaxTTL before to MaxTTL after nothing else is wrong with its node, nor with the
+// way there, but a drift. At other times there are such faults, of each kind.
+func TestDrawnStepsLastUntilTheyAreSeenAndTheirNodeHasNoOtherFault(t *testing.T) {
 	steps, drifting, apart := 0, 0, map[chaos.Break]int{}
 	for seed := range uint64(400) {
 		p, node, right := chaos.Swarm(seed, 30*time.Second), -1, time.Duration(0)
@@ -62,7 +62,9 @@ func TestDrawnStepsAreThoseThatAreBorne(t *testing.T) {
 			if steps++; f.Node != node || p.Reopens > 0 || f.Delay.Abs() < 2*time.Second || f.At < right+time.Second {
 				t.Errorf("seed %d: got %v at %v, the one before mended at %v, of a plan whose libraries open again %d times", seed, f, f.At, right, p.Reopens)
 			}
-			right = f.At + f.For
+			if right = f.At + f.For; min(right, p.For) < f.At+time.Second { // the plan's end mends it
+				t.Errorf("seed %d: got %v at %v of a plan of %v; want it to last for a second", seed, f, f.At, p.For)
+			}
 			for _, o := range p.Faults {
 				switch near := o.At < f.At+f.For+p.MaxTTL && f.At < o.At+o.For+o.Delay+p.MaxTTL; {
 				case near && o.Kind == chaos.Drift && (o.Node == node || o.Node == chaos.Everything):
