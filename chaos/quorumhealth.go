@@ -13,13 +13,52 @@ type mark struct {
 }
 
 // recoversFrom is how long a node need not vote after the fault was mended: a link is as good
-// as before within a moment, and so is a process that was stopped; one that may have
-// forgotten waits.
+// as before within a moment, and so is a process that was stopped, unless it has keys then
+// that nobody wants; one that may have forgotten waits.
 func (p *Plan) recoversFrom(f Fault) time.Duration {
 	if !f.forgets() {
-		return settlesWithin + f.Delay
+		return settlesWithin + f.Delay + p.stays(f)
 	}
 	return p.recovery() + f.skew()
+}
+
+// stays is how long a key may stay that comes to a node as the fault is mended. A release is
+// repeated for a lease, and leaves a tombstone for one: a command that was held back for
+// longer meets neither, and its key stays for a lease. Of a lease that is longer than that,
+// the release still comes.
+func (p *Plan) stays(f Fault) time.Duration {
+	if late := p.late(f) + settlesWithin; late > p.shortest() {
+		return min(late, p.MaxTTL)
+	}
+	return 0
+}
+
+// late is for how long, at most, a command was held back that comes to a node as the fault is
+// mended, or its release was: since the first of the faults that led up to it without a break.
+func (p *Plan) late(f Fault) time.Duration {
+	end := f.At + f.For
+	since := end
+	switch {
+	case f.Kind == Stall || f.Kind == Cut || f.Kind == CutRequests:
+		since = f.At
+	case f.Kind != Slow && f.Kind != Jitter && f.Kind != Reorder:
+		return 0 // it holds nothing back
+	}
+	for earlier := true; earlier; {
+		earlier = false
+		for _, o := range p.Faults {
+			if o != f && o.keepsApart() && o.meets(f) && o.At < since && o.At+o.For+o.Delay+settlesWithin >= since {
+				since, earlier = o.At, true
+			}
+		}
+	}
+	return end + f.Delay - since
+}
+
+// meets tells whether there are a client and a node that both are between.
+func (f Fault) meets(o Fault) bool {
+	return (f.Client == "" || o.Client == "" || f.Client == o.Client) &&
+		(f.Kind.ofClient() || f.Kind == OtherList || f.Node == o.Node || f.Node == Everything || o.Node == Everything)
 }
 
 // edge is where a fault of a node begins or ends.

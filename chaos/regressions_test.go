@@ -40,6 +40,14 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				{"kind":"stall","at":26093284002,"for":1154948524,"node":1}],
 				"linger":2,"threads":1,"shares":5,"sets":4,"tries":4,"does":3,"bounds":4,"reopens":2,"turns":1}`,
 		},
+		{
+			was: "three nodes were stalled for longer than a release is repeated, then took acquires of before, and were taken for free",
+			plan: `{"seed":688,"nodes":5,"clients":2,"names":2,"lease":3000000000,"for":30000000000,"maxTTL":4000000000,"faults":[
+				{"kind":"stall","at":9934133561,"for":2755943639,"node":2},{"kind":"stall","at":12311574206,"for":2181788362,"node":4},
+				{"kind":"stall","at":12522904557,"for":3043498342,"node":2},{"kind":"stall","at":13201781985,"for":4184925012,"node":0},
+				{"kind":"stall","at":13594494837,"for":3839277743,"node":1}],
+				"linger":2,"retry":43750000,"threads":1,"renews":true,"sets":4,"stays":4,"bursts":40,"does":3}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {
