@@ -36,7 +36,7 @@ type order struct {
 	Shrink     bool
 	Kinds      []chaos.Break // of faults; none: all
 	Load       load
-	Loads      bool   // every other plan has one of the loads, in turn: with slots some ask once, and several goroutines share
+	Loads      bool   // every other plan has one of the loads, in turn, and is aimed at what drawn plans seldom reach
 	Scenario   string // this one, in the place of plans; empty: none
 }
 
@@ -83,6 +83,24 @@ func (l load) on(p *chaos.Plan) {
 		p.Threads, p.Names, p.Clients = 4, min(p.Names, 2), min(p.Clients, 4)
 		p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.Client > "client-3" || len(f.Client) > len("client-3") })
 	case drawn, asking, waiting, renewing:
+	}
+}
+
+// aims has a plan of this load reach, in each play, what drawn plans seldom do.
+func (l load) aims(p *chaos.Plan) {
+	switch l {
+	case asking: // a clock that drifts is read again after long, beside those that do not
+		p.Faults = []chaos.Fault{
+			{Kind: chaos.Drift, At: time.Second, For: planLength, Delay: 5 * time.Millisecond},
+			{Kind: chaos.Crash, At: 5 * time.Second, For: 15 * time.Second},
+		}
+	case renewing: // no word of a grant comes: a look finds it
+		p.Faults = []chaos.Fault{{Kind: chaos.LoseCalls, At: 5 * time.Second, For: 20 * time.Second, Node: chaos.Everything}}
+	case slotting:
+		p.Tries = 3 // some ask once
+	case sharing: // several goroutines share
+		p.Threads, p.Names = 4, min(p.Names, 2)
+	case drawn, waiting, gathering, electing, staying, passing:
 	}
 }
 
@@ -136,11 +154,8 @@ func hunt(t *testing.T, o order) found {
 			l = load(1 + f.Plans/2%(loads-1))
 		}
 		l.on(&p)
-		switch {
-		case o.Loads && l == slotting:
-			p.Tries = 3
-		case o.Loads && l == sharing:
-			p.Threads, p.Names = 4, min(p.Names, 2)
+		if o.Loads {
+			l.aims(&p)
 		}
 		v := play(t, p)
 		f.Plans, f.Rounds, f.Won, f.Faults, f.Virtual = f.Plans+1, f.Rounds+v.Rounds, f.Won+v.Won, f.Faults+len(p.Faults), f.Virtual+p.For
