@@ -18,6 +18,9 @@ type spec struct {
 	// plain opens it with all options of library and client as they come, where open sets
 	// some; nil: it does not.
 	plain func(ctx context.Context, addrs []string) (client, error)
+	// optimistic: it locks nobody out. A hold is work that was begun, a release is the write
+	// of it, and the write that comes late is refused.
+	optimistic bool
 	// holder is the program of its holders, with its arguments; nil: this one.
 	holder func(s *system) []string
 }
@@ -26,7 +29,7 @@ type spec struct {
 var field = []spec{
 	redlockSpec, redsyncSpec, nodeSpec, rueidisSpec, bsmSpec, redissonSpec,
 	etcdSpec, zookeeperSpec,
-	advisorySpec, forUpdateSpec, rowSpec, mariadbSpec, memcachedSpec,
+	advisorySpec, forUpdateSpec, rowSpec, optimisticSpec, mariadbSpec, memcachedSpec,
 }
 
 // find returns the contender of that name, or of what stands before its comma.

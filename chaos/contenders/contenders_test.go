@@ -19,9 +19,12 @@ func TestEveryContenderPassesTheLockOnWhileItsHolderStandsStill(t *testing.T) {
 			if o.Next == 0 {
 				t.Errorf("got nobody within %v; want the next holder", patience)
 			}
-			fenced := res.Spec.open != nil && o.Fences[0] != ""
+			fenced := res.Spec.open != nil && o.Fences[0] != "" && !o.Optimistic
 			if fenced && !o.Rising {
 				t.Errorf("got the numbers %q; want them to rise", o.Fences)
+			}
+			if o.Optimistic && (o.Two == 0 || o.Write != writeRefused || o.Told != byWrite) {
+				t.Errorf("got %s, told by %q; want two at work, and the late write refused", o, o.Told)
 			}
 			if res.Spec.name == redlockSpec.name && (o.Two > 0 || o.Told == "") {
 				t.Errorf("got %s; want no two holders, and a holder that knows", o)

@@ -225,6 +225,9 @@ func (h *holder) release(ctx context.Context, c command) {
 	defer cancel()
 	h.say(releasing, "", "")
 	err := h.lock.release(ctx)
+	if errors.Is(err, errLate) {
+		h.say(told, byWrite, "")
+	}
 	h.lock = nil
 	h.say(released, oneLine(err), "")
 }

@@ -46,10 +46,14 @@ const (
 	byCount   = "own count" // the holder's own code, which counts the lease
 	byRenewal = "renewal"   // the renewal that the holder's own code sent
 	bySession = "session"   // the connection or session that the lock lives by
+	byWrite   = "its write" // the write of its work, which was refused
 )
 
 // errNotHeld means that a renewal found the lock with nobody, or with somebody else.
 var errNotHeld = errors.New("the lock is not held any more")
+
+// errLate means that a write was refused: somebody else wrote since the work began.
+var errLate = errors.New("somebody else wrote first")
 
 // renewed is the holder's own code around a lock that somebody must renew: it sends a
 // renewal each third of the lease, counts the lease from when the last one was sent

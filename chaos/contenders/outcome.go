@@ -23,6 +23,9 @@ type outcome struct {
 	Rising   bool          // each was greater than the one before
 	Repeated int           // how often Next was measured; it is the median
 
+	Optimistic bool   // nobody was locked out: Next is until a write, and two at work are no breach
+	Write      string // what became of the late write, where nobody is locked out; empty: there was none
+
 	GivenBack time.Duration // how long the release took; of hung-server
 	// Plain tells whether it was measured with library and client as they come, too.
 	Plain                     bool
@@ -156,4 +159,13 @@ func (o *outcome) judge(records []record, holder string, told int64) {
 			o.Late = true
 		}
 	}
+}
+
+// breach is whether two had what one must have: where nobody is locked out, a late write
+// that was not refused.
+func (o *outcome) breach() bool {
+	if o.Optimistic {
+		return o.Write != "" && o.Write != writeRefused
+	}
+	return o.Two > 0
 }

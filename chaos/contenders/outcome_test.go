@@ -136,6 +136,34 @@ func TestTheTableSaysWhatWasNotPlayedAndWhoHeldTwice(t *testing.T) {
 	}
 }
 
+// Where nobody is locked out two are at work by design. A late write is bad that counts.
+func TestWhereNobodyIsLockedOutALateWriteCounts(t *testing.T) {
+	s := spec{name: "one", fence: "version", optimistic: true}
+	for _, c := range []struct {
+		write, said, fence string
+		breach             bool
+	}{
+		{"", "two at work; next one's write after 5 ms", "version", false},
+		{writeRefused, "two at work; next one's write after 5 ms; late write refused", "version; refused every late write", false},
+		{writeDone, "two at work; next one's write after 5 ms; **late write: accepted**", "version; late write not refused in pause", true},
+		{"no answer", "two at work; next one's write after 5 ms; **late write: no answer**", "version; late write not refused in pause", true},
+	} {
+		o := &outcome{Scenario: "pause", Optimistic: true, Two: time.Second, Next: 5 * time.Millisecond, Write: c.write, Fences: []string{"1", "1"}}
+		r := &result{Spec: s, Outcomes: []*outcome{o}}
+		if got := o.String(); got != c.said || r.fence() != c.fence || o.breach() != c.breach {
+			t.Errorf("got %q, %q, a breach: %v; want %q, %q, %v", got, r.fence(), o.breach(), c.said, c.fence, c.breach)
+		}
+	}
+	for scenario, want := range map[string]string{"hand-over": "nobody waits: at work again after 5 ms", "given-up": "at work after 5 ms"} {
+		if got := (&outcome{Scenario: scenario, Optimistic: true, Next: 5 * time.Millisecond}).String(); got != want {
+			t.Errorf("%s: got %q; want %q", scenario, got, want)
+		}
+	}
+	if got := (&outcome{Scenario: "pause", Optimistic: true}).String(); got != "no write of the next one within 15.0 s" {
+		t.Errorf("got %q; want that no write came about", got)
+	}
+}
+
 func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
 	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, records: trace(slices.Concat(
 		[]line{{first, acquired, 500, ""}}, believes(first, 500, 1000), []line{{first, stopped, 1000, ""}, {first, continued, 5000, ""}}, believes(first, 5000, 5100),

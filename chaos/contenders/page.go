@@ -107,7 +107,7 @@ func across(zero, at int64) float64 {
 }
 
 func draw(o *outcome) picture {
-	pic := picture{Name: o.Contender, Words: strings.ReplaceAll(o.String(), "**", ""), Broken: o.Two > 0, Played: o.zero != 0}
+	pic := picture{Name: o.Contender, Words: strings.ReplaceAll(o.String(), "**", ""), Broken: o.breach(), Played: o.zero != 0}
 	if o.zero == 0 {
 		return pic
 	}

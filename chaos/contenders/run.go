@@ -80,7 +80,7 @@ func (r *run) one(ctx context.Context, s spec) *result {
 
 // playOne plays one scenario, and lets the servers come to rest after it.
 func playOne(ctx context.Context, s spec, system *system, sc scenario, name string) *outcome {
-	o := &outcome{Contender: s.name, Scenario: sc.name}
+	o := &outcome{Contender: s.name, Scenario: sc.name, Optimistic: s.optimistic}
 	p := newPlay(s, system, name)
 	err := sc.play(ctx, p, o)
 	p.leave()

@@ -76,13 +76,26 @@ func both(ctx context.Context, p *play) (a, b *actor, err error) {
 	if err = p.acquire(b, 2*patience); err != nil {
 		return nil, nil, err
 	}
+	if p.spec.optimistic { // nobody waits: it is at work too
+		if _, err = p.await(ctx, b.who, 0, startBound, acquired); err != nil {
+			return nil, nil, err
+		}
+	}
 	pause(ctx, warmUp)
 	return a, b, nil
 }
 
-// next waits until the second has the lock, and notes how long it took.
-func (p *play) next(ctx context.Context, o *outcome, who string, from int64) error {
-	r, err := p.await(ctx, who, from, patience, acquired)
+// next waits until the second has the lock, and notes how long it took. Where nobody was
+// locked out, it is until its write.
+func (p *play) next(ctx context.Context, o *outcome, b *actor, from int64) error {
+	if p.spec.optimistic {
+		return p.nextWrite(ctx, o, b, from)
+	}
+	return p.nextHold(ctx, o, b, from)
+}
+
+func (p *play) nextHold(ctx context.Context, o *outcome, b *actor, from int64) error {
+	r, err := p.await(ctx, b.who, from, patience, acquired)
 	if err == nil {
 		o.Next = max(between(from, r.At), time.Microsecond)
 		return nil
@@ -100,6 +113,9 @@ const learnFor = 2 * lease
 // close waits for the holder to learn of its loss, not before learns, and asks it what
 // the servers say, at the end.
 func (p *play) close(ctx context.Context, o *outcome, a *actor, learns int64) error {
+	if p.spec.optimistic {
+		return p.lateWrite(ctx, o, a)
+	}
 	if _, err := p.await(ctx, a.who, learns, learnFor, told, ended); err != nil && !errors.Is(err, errNotSeen) {
 		return err
 	}
@@ -119,6 +135,9 @@ func playHandOver(ctx context.Context, p *play, o *outcome) error {
 	a, b, err := both(ctx, p)
 	if err != nil {
 		return err
+	}
+	if p.spec.optimistic {
+		return p.takeTurns(ctx, o, a, b)
 	}
 	var took []time.Duration
 	for i := range rounds {
@@ -160,7 +179,7 @@ func playPause(ctx context.Context, p *play, o *outcome) error {
 		return err
 	}
 	o.zero = at
-	if err := p.next(ctx, o, b.who, at); err != nil {
+	if err := p.next(ctx, o, b, at); err != nil {
 		return err
 	}
 	pause(ctx, outage-between(at, monotonic())) // longer than the lease in any case
@@ -188,7 +207,7 @@ func playHolderKilled(ctx context.Context, p *play, o *outcome) error {
 		return err
 	}
 	o.zero = at
-	if err := p.next(ctx, o, b.who, at); err != nil {
+	if err := p.next(ctx, o, b, at); err != nil {
 		return err
 	}
 	pause(ctx, warmUp) // for the picture
@@ -203,7 +222,7 @@ func playHolderCut(ctx context.Context, p *play, o *outcome) error {
 	}
 	o.zero = p.note(a.who, cut)
 	a.cut()
-	if err := p.next(ctx, o, b.who, o.zero); err != nil {
+	if err := p.next(ctx, o, b, o.zero); err != nil {
 		return err
 	}
 	pause(ctx, outage-between(o.zero, monotonic()))
@@ -260,7 +279,7 @@ func playGivenUp(ctx context.Context, p *play, o *outcome) error {
 	if err := p.acquire(b, patience); err != nil {
 		return err
 	}
-	if err := p.next(ctx, o, b.who, o.zero); err != nil {
+	if err := p.nextHold(ctx, o, b, o.zero); err != nil {
 		return err
 	}
 	pause(ctx, warmUp) // for the picture

@@ -119,7 +119,7 @@ func (p *play) giveUp(ctx context.Context, o *outcome, a, b *actor) error {
 	if err != nil {
 		return err
 	}
-	return p.next(ctx, o, b.who, r.At)
+	return p.next(ctx, o, b, r.At)
 }
 
 // holdsNow is whether a holder believes.
@@ -292,13 +292,16 @@ func (p *play) stepClocks(ctx context.Context, o *outcome, nodes []node) error {
 // aftermath watches for longer than a lease who has the lock, and whether the holder
 // knows. If it is still the holder's, it gives up.
 func (p *play) aftermath(ctx context.Context, o *outcome, a, b *actor, from int64) error {
+	if p.spec.optimistic {
+		return p.bothWrite(ctx, o, a, b, from)
+	}
 	pause(ctx, outage)
 	if _, taken, _ := p.find(b.who, o.zero, acquired); !taken && p.holdsNow(ctx, a) {
 		o.Kept = true
 		if err := p.giveUp(ctx, o, a, b); err != nil {
 			return err
 		}
-	} else if err := errors.Join(p.next(ctx, o, b.who, from), p.close(ctx, o, a, o.zero)); err != nil {
+	} else if err := errors.Join(p.next(ctx, o, b, from), p.close(ctx, o, a, o.zero)); err != nil {
 		return err
 	}
 	o.judge(p.trace(), a.who, o.zero)

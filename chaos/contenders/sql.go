@@ -16,6 +16,7 @@ const (
 	advisoryName  = "PostgreSQL advisory lock"
 	forUpdateName = "PostgreSQL FOR UPDATE"
 	rowName       = "PostgreSQL row with expiry"
+	versionName   = "PostgreSQL optimistic version"
 	sqlServers    = "1 server, on disk"
 )
 
@@ -34,6 +35,11 @@ var (
 		name: rowName, module: "github.com/jackc/pgx/v5", servers: sqlServers,
 		fence: "a column that counts", notice: "nobody; the next UPDATE finds no row",
 		start: startPostgres, open: openRow,
+	}
+	optimisticSpec = spec{
+		name: versionName, module: "github.com/jackc/pgx/v5", servers: sqlServers,
+		fence: "the row's version; no lock", notice: "nobody; a late write finds no row",
+		start: startPostgres, open: openVersions, optimistic: true,
 	}
 )
 
@@ -81,7 +87,8 @@ func (s *system) createLocks(ctx context.Context, addr string) error {
 		return err
 	}
 	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS locks (
-		name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity')`)
+		name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity');
+		CREATE TABLE IF NOT EXISTS versions (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0, writer text)`)
 	return err
 }
 

@@ -90,6 +90,9 @@ func moduleVersion(path string) string {
 
 // fence is the number, and whether it rose in every trace of the run.
 func (r *result) fence() string {
+	if r.Spec.optimistic {
+		return r.Spec.fence + r.writes()
+	}
 	numbers, broken := 0, []string{}
 	for _, o := range r.Outcomes {
 		if len(o.Fences) < 2 || o.Fences[0] == "" {
@@ -107,5 +110,27 @@ func (r *result) fence() string {
 		return r.Spec.fence + "; not rising in " + strings.Join(broken, ", ")
 	default:
 		return r.Spec.fence + "; rose in all"
+	}
+}
+
+// writes is whether every late write of the run was refused, where nobody is locked out.
+func (r *result) writes() string {
+	refused, broken := 0, []string{}
+	for _, o := range r.Outcomes {
+		switch o.Write {
+		case "":
+		case writeRefused:
+			refused++
+		default:
+			broken = append(broken, o.Scenario)
+		}
+	}
+	switch {
+	case len(broken) > 0:
+		return "; late write not refused in " + strings.Join(broken, ", ")
+	case refused > 0:
+		return "; refused every late write"
+	default:
+		return ""
 	}
 }

@@ -13,6 +13,8 @@ func (o *outcome) String() string {
 		return "not played: " + o.Skipped
 	case o.Failed != "":
 		return "no result: " + o.Failed
+	case o.Optimistic:
+		return o.workWords()
 	case o.Scenario == "hand-over":
 		return short(o.Next)
 	case o.Scenario == "hung-server":
@@ -28,6 +30,33 @@ func (o *outcome) String() string {
 	parts = append(parts, o.nextWords())
 	if words := o.toldWords(); words != "" {
 		parts = append(parts, words)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// workWords is the outcome where nobody is locked out: that two are at work is so by
+// design, and the late write must not be one of two.
+func (o *outcome) workWords() string {
+	var parts []string
+	if o.Two > 0 {
+		parts = append(parts, "two at work")
+	}
+	switch {
+	case o.Next == 0:
+		parts = append(parts, "no write of the next one within "+short(patience))
+	case o.Scenario == "hand-over":
+		parts = append(parts, "nobody waits: at work again after "+short(o.Next))
+	case o.Scenario == "given-up":
+		parts = append(parts, "at work after "+short(o.Next))
+	default:
+		parts = append(parts, "next one's write after "+short(o.Next))
+	}
+	switch o.Write {
+	case "":
+	case writeRefused:
+		parts = append(parts, "late write refused")
+	default:
+		parts = append(parts, "**late write: "+o.Write+"**")
 	}
 	return strings.Join(parts, "; ")
 }

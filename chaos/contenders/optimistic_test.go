@@ -1,0 +1,97 @@
+package contenders
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// Two read the same version, and one of them writes. A write that is sent again, since its
+// answer was lost, knows its own; what somebody else wrote since is not that.
+func TestOfTwoAtWorkOneWrites(t *testing.T) {
+	t.Parallel()
+	s, err := startPostgres(t.Context())
+	if errors.Is(err, errNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	proxy, err := chaos.NewProxy(s.addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	one, other := opens(t, s.addrs()[0]), opens(t, proxy.Addr())
+
+	a, b := begins(t, one, "two"), begins(t, other, "two")
+	if is, err := b.ask(t.Context()); !is || err != nil {
+		t.Errorf("got %v, %v before a write; want the version that was read", is, err)
+	}
+	if err := a.release(t.Context()); err != nil {
+		t.Errorf("got %v of the first write; want it accepted", err)
+	}
+	if is, err := b.ask(t.Context()); is || err != nil {
+		t.Errorf("got %v, %v after another one's write; want another version", is, err)
+	}
+	if err := b.release(t.Context()); !errors.Is(err, errLate) {
+		t.Errorf("got %v of the late write; want %v", err, errLate)
+	}
+
+	w, ok := begins(t, other, "again").(*versionWork)
+	if !ok {
+		t.Fatal("got another kind of lock")
+	}
+	for _, again := range []bool{false, true} {
+		if err := w.write(t.Context(), again); err != nil {
+			t.Errorf("got %v of a write, sent again: %v; want it accepted", err, again)
+		}
+	}
+	if err := begins(t, one, "again").release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.write(t.Context(), true); !errors.Is(err, errLate) {
+		t.Errorf("got %v of what was sent again after another one's write; want %v", err, errLate)
+	}
+
+	patient := begins(t, other, "patient")
+	proxy.Refuse()
+	proxy.Reset()
+	brief, cancel := context.WithTimeout(t.Context(), 3*pollEvery)
+	defer cancel()
+	if err := patient.release(brief); err == nil || brief.Err() == nil {
+		t.Errorf("got %v of a write to a server that is away; want an error, at the end of the context", err)
+	}
+	if err := proxy.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	if err := patient.release(t.Context()); err != nil {
+		t.Errorf("got %v when the server is back; want the write accepted", err)
+	}
+}
+
+func opens(t *testing.T, addr string) client {
+	t.Helper()
+	c, err := openVersions(t.Context(), []string{addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func begins(t *testing.T, c client, name string) lock {
+	t.Helper()
+	l, err := c.acquire(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
