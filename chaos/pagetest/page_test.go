@@ -3,6 +3,7 @@ package pagetest_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,7 @@ func TestAPageIsReadInABrowser(t *testing.T) {
 		{"dark and light", schemes},
 		{"phone", phone},
 		{"table", table},
+		{"beside", beside},
 		{"tooltips", tooltips},
 		{"access", access},
 	} {
@@ -243,6 +245,60 @@ func table(t *testing.T, b *browser) {
 		b.keep(fmt.Sprintf("table-%d", width))
 	}
 	b.view(1180, 900, "light", false)
+}
+
+// beside: of two pictures the second stands right of the first where the window has the
+// room, though the head of one has more lines, and below it in a window that is narrower.
+// Either way a second is as wide in both, all of the page is in the window, and what is
+// beside is seen without scrolling.
+func beside(t *testing.T, b *browser) {
+	t.Helper()
+	for _, c := range []struct {
+		width  int
+		beside bool
+	}{{1800, true}, {1280, true}, {1100, true}, {1099, false}, {500, false}} {
+		b.view(c.width, 900, "light", false)
+		for _, first := range []int{0, 2} {
+			one, other := placeOf(t, b, first), placeOf(t, b, first+1)
+			across := one["top"] == other["top"] && other["left"] >= one["right"] && one["hidden"] == 0
+			below := one["left"] == other["left"] && other["top"] >= one["bottom"]
+			if across != c.beside || below == c.beside {
+				t.Errorf("%d pixels: got pictures at %v and %v; want them beside each other: %v", c.width, one, other, c.beside)
+			}
+			if one["scale"] != other["scale"] || one["second"] != other["second"] || one["scale"] < 350 {
+				t.Errorf("%d pixels: got pictures of %v and %v; want one scale of time", c.width, one, other)
+			}
+		}
+		if over := b.eval(`document.documentElement.scrollWidth`); over != float64(c.width) {
+			t.Errorf("got a page %v wide in a window of %d", over, c.width)
+		}
+		b.eval(`document.querySelector("section").scrollIntoView()`)
+		b.keep(fmt.Sprintf("beside-%d", c.width))
+		b.eval(`scrollTo(0, 0)`)
+	}
+	b.view(1180, 900, "light", false)
+}
+
+// placeOf is where a picture is, how wide its time is, and where in that the last of the
+// ticks stands.
+func placeOf(t *testing.T, b *browser, n int) map[string]float64 {
+	t.Helper()
+	at, ok := b.eval(fmt.Sprintf(`(() => {
+		const p = document.querySelector("#run-%d .picture"), r = p.getBoundingClientRect();
+		const time = p.querySelector(".time").getBoundingClientRect();
+		const ticks = p.querySelectorAll(".grid line:not(.last)");
+		return {top: r.top, bottom: r.bottom, left: r.left, right: r.right, hidden: p.scrollWidth - p.clientWidth,
+			scale: time.width, second: ticks[ticks.length - 1].getBoundingClientRect().left - time.left};
+	})()`, n)).(map[string]any)
+	if !ok {
+		t.Fatalf("picture %d: got no place", n)
+	}
+	place := map[string]float64{}
+	for key, v := range at {
+		f, _ := v.(float64)
+		place[key] = math.Round(f*100) / 100
+	}
+	return place
 }
 
 // tooltips: all marks of the first picture open a card that says something, by pointing
