@@ -16,17 +16,19 @@ import (
 const (
 	firstPort = 15000
 	lastPort  = 31999
-	attempts  = 100
+	block     = 500 // ports that a process has to itself, but for the first, on which it listens
+	attempts  = 2 * block
 )
 
 // Listen returns a TCP listener on 127.0.0.1 on a free port that no outgoing
 // connection of this machine will take while the listener is closed for a
-// moment. Another server may: one who closes the listener to hand the port to
-// a child process must be ready to try again with another port.
+// moment, nor Listen in another process, as long as there are not many. Any other
+// server may: one who closes the listener to hand the port to a child process must
+// be ready to try again with another port.
 func Listen() (net.Listener, error) {
 	last := errors.New("all are kept")
 	for range attempts {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		port := own.next()
 		if kept.has(port) {
 			continue
 		}
@@ -37,6 +39,43 @@ func Listen() (net.Listener, error) {
 		last = err
 	}
 	return nil, fmt.Errorf("loopback: no free port from %d to %d: %w", firstPort, lastPort, last)
+}
+
+// ports are those of this process, from the first time that it needs one until it ends.
+type ports struct {
+	mu    sync.Mutex // guards the rest
+	claim net.Listener
+	first int // zero: none was asked for yet
+	given int // so far
+}
+
+var own ports
+
+// next is the port of this process that was given least lately: who still knows its last
+// server must not meet the next one. Where all blocks are taken, it is any port.
+func (p *ports) next() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.first == 0 {
+		p.take()
+	}
+	if p.claim == nil {
+		return firstPort + rand.IntN(lastPort-firstPort+1)
+	}
+	p.given++
+	return p.first + 1 + p.given%(block-1)
+}
+
+// take takes a block of ports that no other process has, if there is one.
+func (p *ports) take() {
+	const blocks = (lastPort - firstPort + 1) / block
+	for _, i := range rand.Perm(blocks) {
+		p.first = firstPort + i*block
+		if l, err := ListenPort(p.first); err == nil {
+			p.claim = l
+			return
+		}
+	}
 }
 
 // ListenPort returns a TCP listener on that port of 127.0.0.1: to come back to
@@ -74,7 +113,7 @@ type keeper struct {
 	ports map[int]bool
 }
 
-// kept are the ports of servers of this process that may be down at times.
+// kept are the ports of servers that may be down at times.
 var kept = keeper{ports: map[int]bool{}}
 
 func (k *keeper) has(port int) bool {
@@ -84,7 +123,7 @@ func (k *keeper) has(port int) bool {
 }
 
 // Keep has [Listen] and [Port] not give the port to anybody else in this process,
-// while its server is down, until [Drop]. Other processes do not know.
+// while its server is down, until [Drop]. Other processes have other ports.
 func Keep(port int) {
 	kept.mu.Lock()
 	defer kept.mu.Unlock()

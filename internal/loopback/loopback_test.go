@@ -1,8 +1,11 @@
 package loopback_test
 
 import (
+	"bufio"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/loopback"
@@ -59,3 +62,60 @@ func TestAPortThatIsKeptIsNotGivenAway(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Two processes are given no port in common, nor is one given the same port twice soon.
+func TestEachProcessHasPortsOfItsOwn(t *testing.T) {
+	const many = 300
+	of := map[int]string{}
+	take := func(who string, ports []int) {
+		for _, port := range ports {
+			if before := of[port]; before != "" {
+				t.Errorf("port %d is %s's, and was %s's", port, who, before)
+			}
+			of[port] = who
+		}
+	}
+	if os.Getenv(asChild) != "" {
+		for range many {
+			port, err := loopback.Port()
+			fmt.Println("port", port, err)
+		}
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the other one has its ports
+		return
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	child.Env = append(os.Environ(), asChild+"=1")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs, ours := make([]int, many), make([]int, many)
+	for i, lines := 0, bufio.NewScanner(out); i < many && lines.Scan(); i++ {
+		if n, err := fmt.Sscanf(lines.Text(), "port %d", &theirs[i]); n != 1 {
+			t.Fatalf("got %q of the other process: %v", lines.Text(), err)
+		}
+	}
+	for i := range ours {
+		if ours[i], err = loopback.Port(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := child.Wait(); err != nil {
+		t.Error(err)
+	}
+	take("the other process", theirs)
+	take("this process", ours)
+}
+
+// asChild is the variable that has the test play its other process.
+const asChild = "REDLOCK_LOOPBACK_CHILD"
