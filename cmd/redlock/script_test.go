@@ -14,7 +14,12 @@ import (
 // script prepares examples/shellhold, which does work while it holds k.
 func script(t *testing.T, nodes, work string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "../../examples/shellhold/hold.sh", "k")
+	return scriptAt(t, "../../examples/shellhold/hold.sh", nodes, work)
+}
+
+func scriptAt(t *testing.T, path, nodes, work string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", path, "k")
 	cmd.WaitDelay = patience
 	cmd.Env = append(os.Environ(), "REDLOCK="+command, "REDLOCK_NODES="+nodes, "WORK="+work)
 	return cmd
@@ -36,23 +41,47 @@ func TestAScriptHoldsAsWithFlock(t *testing.T) {
 	}
 }
 
-// The script ends when its lock is lost, and does not do what is behind; and where it gets
-// none, it begins nothing.
+// unwatched is the script as it is where its watcher is late: it says nothing in time.
+func unwatched(t *testing.T) string {
+	t.Helper()
+	const says = "kill -TERM $$"
+	text, err := os.ReadFile("../../examples/shellhold/hold.sh")
+	must(t, err)
+	if strings.Count(string(text), says) != 1 {
+		t.Fatalf("the script has not one %q", says)
+	}
+	path := filepath.Join(t.TempDir(), "hold.sh")
+	must(t, os.WriteFile(path, []byte(strings.Replace(string(text), says, ":", 1)), 0o600))
+	return path
+}
+
+// The script ends when its lock is lost, and does not do what is behind, also where its
+// work is done before the loss is told.
 func TestAScriptEndsWhenItsLockIsLost(t *testing.T) {
 	t.Parallel()
-	_, nodes := masters(t, 3)
-	file := filepath.Join(t.TempDir(), "end")
-	must(t, os.WriteFile(file+".sh", []byte("#!/bin/sh\nuntil test -e "+file+"; do sleep 0.05; done\n"), 0o700))
-	p := start(t, script(t, nodes, file+".sh"))
-	eventually(t, "the start", func() bool { return strings.Contains(p.stdout(), "holding k") })
-	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed")
-	eventually(t, "the loss", func() bool { return strings.Contains(p.stderr(), "k: lost") || strings.Contains(p.stderr(), "lost") })
-	must(t, os.WriteFile(file, nil, 0o600))
-	r := p.wait(t)
-	if r.want(t, 124, "the lock was lost"); strings.Contains(r.out, "released") {
-		t.Errorf("got %s; want nothing done after the loss", r.out)
+	for how, path := range map[string]string{"told": "../../examples/shellhold/hold.sh", "told late": unwatched(t)} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			_, nodes := masters(t, 3)
+			file := filepath.Join(t.TempDir(), "end")
+			must(t, os.WriteFile(file+".sh", []byte("#!/bin/sh\nuntil test -e "+file+"; do sleep 0.05; done\n"), 0o700))
+			p := start(t, scriptAt(t, path, nodes, file+".sh"))
+			eventually(t, "the start", func() bool { return strings.Contains(p.stdout(), "holding k") })
+			run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed")
+			eventually(t, "the loss", func() bool { return strings.Contains(p.stderr(), "lost") })
+			must(t, os.WriteFile(file, nil, 0o600))
+			r := p.wait(t)
+			if r.want(t, 124, "the lock was lost"); strings.Contains(r.out, "released") {
+				t.Errorf("got %s; want nothing done after the loss", r.out)
+			}
+		})
 	}
-	r = finish(t, script(t, "127.0.0.1", "echo started"))
+}
+
+// Where the script gets no lock, it begins nothing.
+func TestAScriptWithoutALockBeginsNothing(t *testing.T) {
+	t.Parallel()
+	r := finish(t, script(t, "127.0.0.1", "echo started"))
 	if r.want(t, 78); strings.Contains(r.out, "started") {
 		t.Errorf("got %s; want nothing begun without a lock", r.out)
 	}

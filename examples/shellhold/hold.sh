@@ -34,13 +34,21 @@ lock() {
 	trap 'kill "$holder" 2>/dev/null || :; echo "$0: the lock was lost" >&2; exit 124' TERM
 }
 
-# unlock: returns when a quorum has released it.
+# unlock: returns when a quorum has released it. The watcher goes first, and the trap only
+# after it: where hold has just ended by itself, that is told as a loss, and not as success.
 unlock() {
-	trap - TERM
 	kill "$watcher" 2>/dev/null || :
-	kill -TERM "$holder"
+	wait "$watcher" 2>/dev/null || :
+	trap - TERM
+	kill -TERM "$holder" 2>/dev/null || :
 	exec 9<&-
-	wait "$holder"
+	wait "$holder" || ended $?
+}
+
+# ended STATUS: ends this script as hold ended.
+ended() {
+	[ "$1" != 124 ] || echo "$0: the lock was lost" >&2
+	exit "$1"
 }
 
 lock "$key"
