@@ -156,7 +156,7 @@ func TestDefectOneRedisUnderTwoAddressesIsRefusedWhereTheRestIsAQuorum(t *testin
 
 func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
 	servers := needMasters(t, 3, chaos.ServerConfig{})
-	l := openServers(t, servers)
+	l := openServers(t, servers, redlock.WithNodeTimeout(patient))
 	const goroutines, names = 64, 20_000
 	pairs := func(prefix string) {
 		var wg sync.WaitGroup
@@ -179,7 +179,7 @@ func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
 	pairs("orders/") // fills the stripes
 	must(t, l.Close())
 	before := memoryOf(t, servers)
-	l = openServers(t, servers)
+	l = openServers(t, servers, redlock.WithNodeTimeout(patient))
 	pairs("invoices/")
 	must(t, l.Close())
 	for i, after := range memoryOf(t, servers) {

@@ -220,7 +220,7 @@ func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
 }
 
 func TestALeaseBeyondMaxTTLSaysWhyItStays(t *testing.T) {
-	l, nodes := newLocker(t, 3)
+	l, nodes := newLocker(t, 3, redlock.WithNodeTimeout(patient))
 	for _, n := range nodes.Nodes() {
 		if err := n.Miniredis().Set("orders/42", "somebody"); err != nil {
 			t.Fatal(err)
