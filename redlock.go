@@ -94,7 +94,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.clocks = node.NewClockWatch(l.nodes, l.clock, func() bool { return l.scheduler.busy() || l.presence.Busy() })
 	l.presence = queue.NewPresence(queue.Config{
 		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing,
-		Watch: l.clocks.Start, Leave: l.leaveLine, Asked: l.revocable.hear,
+		Watch: l.clocks.Start, Leave: l.leaveLine, GiveBack: l.giveBackGrant, Asked: l.revocable.hear,
 	}, l.queue)
 	l.acquirer = acquire.New(acquire.Config{
 		Nodes: l.nodes, Clock: l.clock, Hints: hints, Tracker: l.tracker, Queue: l.queue, Presence: l.presence, Sleepers: l.sleepers, Chance: cfg.chance,
@@ -116,6 +116,11 @@ func (l *Locker) leaveLine(key string, shared bool, nodes []*node.Node) {
 	} else {
 		l.acquirer.Leave(key, nodes)
 	}
+}
+
+// giveBackGrant releases what a node granted to an attempt that is over.
+func (l *Locker) giveBackGrant(key, owner string, n *node.Node) {
+	l.acquirer.GiveBackGrant(key, owner, n)
 }
 
 // nodeConfig is what each node knows of the Locker, which waits under this id.

@@ -48,6 +48,14 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				{"kind":"stall","at":13594494837,"for":3839277743,"node":1}],
 				"linger":2,"retry":43750000,"threads":1,"renews":true,"sets":4,"stays":4,"bursts":40,"does":3}`,
 		},
+		{
+			was: "a node that was away for 5 s had an attempt in line that was over, and its next release granted the name to that one",
+			plan: `{"seed":1150,"nodes":5,"clients":6,"names":3,"lease":3000000000,"for":13854603288,"maxTTL":4000000000,"faults":[
+				{"kind":"cut requests","at":3302801197,"for":2747158960,"node":-1,"client":"client-1"},
+				{"kind":"cut requests","at":3427301644,"for":5320788694,"node":2}],
+				"linger":2,"retry":43750000,"waits":true,"threads":3,"renews":true,"shares":2,"sets":2,"leads":3,"stays":10,"bursts":40,
+				"does":3,"reenters":4,"turns":2}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
@@ -400,6 +401,17 @@ func (a *Acquirer) Leave(key string, nodes []*node.Node) {
 	for _, n := range nodes {
 		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))
 	}
+}
+
+// GiveBackGrant releases what a node granted to an attempt of ours that is over. It came
+// late: at the latest it ends with its lease.
+func (a *Acquirer) GiveBackGrant(key, owner string, n *node.Node) {
+	c := a.newClaim(key, grant.Lease, "", a.Clock.Early(), 0)
+	c.Dead = lua.TombstoneKey + owner
+	c.Owner = c.Dead[len(lua.TombstoneKey):]
+	c.Marks[n.Index] = quorum.Present
+	c.Over.Store(true)
+	n.Release(a.releaseOf(c, grant.Lease, node.LeaveNothing, nil))
 }
 
 // crowdFor is for how long after a name was waited for an acquisition of it asks

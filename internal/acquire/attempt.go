@@ -252,6 +252,9 @@ func (a *Acquirer) discard(c *node.Claim, lease time.Duration, entry node.Leavin
 // free is discard, but that nodes may grant the name to who waits there (hand).
 func (a *Acquirer) free(c *node.Claim, lease time.Duration, entry node.Leaving, hand bool, r *node.Round) {
 	c.Over.Store(true)
+	if c.Pushes {
+		a.Queue.Ended(c.Owner)
+	}
 	release := a.releaseOf(c, lease, entry, r)
 	if hand {
 		release.Hand, release.Hint = true, max(a.Hints.Hint(), c.Token+1)

@@ -57,7 +57,8 @@ func ParsePush(message string) (Push, bool) {
 // Grants tells whether a push grants the attempt with this owner, by a node whose epoch we
 // have as epoch. Any other says no more than a call does: the node is asked, if the name is
 // wanted. What it granted ends with its lease. It can't be released on the word of a push,
-// since that may be forged, and an owner value does not say whose it is.
+// since that may be forged, and an owner value does not say whose it is; but for that of an
+// attempt which the process remembers as one of its own that is over.
 func (p Push) Grants(epoch, owner string) bool { return p.Owner == owner && p.Epoch == epoch }
 
 // Attempt is what a process knows of an attempt, node by node.

@@ -45,7 +45,9 @@ type Config struct {
 	Closing <-chan struct{}
 	Watch   func()                                            // has the nodes' clocks watched while anybody waits
 	Leave   func(key string, shared bool, nodes []*node.Node) // takes the process's entry for a name off these nodes, of that kind
-	Asked   func(message string) bool                         // takes in a message that asks for a hold; false: it is none, or of no hold; nil: none ever is
+	// GiveBack releases what a node granted to an attempt of ours that is over.
+	GiveBack func(key, owner string, n *node.Node)
+	Asked    func(message string) bool // takes in a message that asks for a hold; false: it is none, or of no hold; nil: none ever is
 }
 
 // NewPresence makes the presence of a Locker; nothing runs before the first wait.
@@ -159,7 +161,10 @@ func (w *Presence) signal() {
 // that node's queue, so that the next in line is called.
 func (w *Presence) Hear(i int, key string) {
 	if p, ok := grant.ParsePush(key); ok {
-		if w.queue.push(w.cfg.Nodes[i], p) {
+		switch {
+		case w.queue.ended.has(p.Owner):
+			w.cfg.GiveBack(p.Name, p.Owner, w.cfg.Nodes[i])
+		case w.queue.push(w.cfg.Nodes[i], p):
 			return
 		}
 		key = p.Name

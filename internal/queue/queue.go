@@ -28,6 +28,7 @@ type Queue struct {
 	spare  []*Name    // of names that nobody waited for, to be used again
 	waited nameFilter // the names that nodes may have an entry of ours for
 	shared nameFilter // the same, of those who wait to share it
+	ended  endedOwners
 }
 
 // mostSpare is how many names are kept for use again.
