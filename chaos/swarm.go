@@ -61,8 +61,9 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 }
 
 // besides draws faults of further kinds, beside those that the plan has: one plan in four has
-// deliveries twice, one in four has clients whose wall clocks step, and every other one has
-// steps of a node's clock, where there is a time for them.
+// deliveries twice, one in four has clients whose wall clocks step, if a quorum of the nodes
+// never forgets, and every other one has steps of a node's clock, where there is a time for
+// them.
 func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 	if p.validate() != nil {
 		return // to play it says why
@@ -76,10 +77,27 @@ func (p *Plan) besides(random *rand.Rand, longest time.Duration) {
 	if m := mix(Step); random.IntN(2) == 0 {
 		p.steps(random, m)
 	}
-	if m := mix(WallClock); random.IntN(4) == 0 {
+	if m := mix(WallClock); random.IntN(4) == 0 && p.remembers() {
 		p.faults(random, m)
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// remembers tells whether a quorum of the nodes never forgets. Where none does, all of a
+// quorum may have forgotten at once. Tokens lean on the wall clock of one client then: if that
+// of another was ahead before, what it led to is a greater one (docs/SAFETY.md, tokens).
+func (p *Plan) remembers() bool {
+	forgot := map[int]bool{}
+	for _, f := range p.Faults {
+		switch {
+		case !f.forgets() || f.Kind == Twice || f.Kind == Drift:
+		case f.Node == Everything:
+			return false
+		default:
+			forgot[f.Node] = true
+		}
+	}
+	return p.Nodes-len(forgot) > p.Nodes/2
 }
 
 // steps draws steps of one node's clock, each of which lasts until every client that holds

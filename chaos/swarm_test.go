@@ -29,6 +29,36 @@ func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
 	}
 }
 
+// Where a quorum forgot, tokens lean on the wall clock of one client: clients' wall clocks step
+// in plans only in which a quorum always remembers. Others have such steps, and nodes that
+// forget.
+func TestWallClocksStepWhereAQuorumRemembers(t *testing.T) {
+	forgets := []chaos.Break{chaos.Crash, chaos.Forget, chaos.Old, chaos.Failover, chaos.Flush, chaos.Evict, chaos.Step}
+	steps, both := 0, 0
+	for seed := range uint64(400) {
+		p, wall, forgot := chaos.Swarm(seed, 30*time.Second), false, map[int]bool{}
+		for _, f := range p.Faults {
+			wall = wall || f.Kind == chaos.WallClock
+			if slices.Contains(forgets, f.Kind) {
+				forgot[f.Node] = true
+			}
+		}
+		if !wall {
+			continue
+		}
+		steps++
+		if len(forgot) > 0 {
+			both++
+		}
+		if forgot[chaos.Everything] || p.Nodes-len(forgot) <= p.Nodes/2 {
+			t.Errorf("seed %d: got wall clocks that step; of %d nodes %d may forget", seed, p.Nodes, len(forgot))
+		}
+	}
+	if steps < 20 || both == 0 {
+		t.Errorf("got %d of 400 plans whose wall clocks step, %d of them with a node that forgets; want more", steps, both)
+	}
+}
+
 // befalls tells whether a fault is one of the node, of its links, or of a client's messages
 // to all nodes.
 func befalls(o chaos.Fault, node int) bool {
