@@ -25,6 +25,10 @@ const (
 	// the 2 s and more that a script's first load took, with -race, where a dozen
 	// processes shared a core.
 	clientTimeout = 5 * time.Second
+
+	// dialTimeout bounds a dial to a node that is stopped: a longer one is a finding
+	// of Cluster.Check.
+	dialTimeout = 2 * time.Second
 )
 
 // Options returns the settings of a client of this node, over connections in
@@ -44,7 +48,7 @@ func (n *Node) Options() *redis.Options {
 		DisableIdentity:         true,
 		MaxRetries:              -1,
 		DialerRetries:           1,
-		DialTimeout:             clientTimeout,
+		DialTimeout:             dialTimeout,
 		ReadTimeout:             clientTimeout,
 		WriteTimeout:            clientTimeout,
 		ContextTimeoutEnabled:   true,
