@@ -56,6 +56,26 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				"linger":2,"retry":43750000,"waits":true,"threads":3,"renews":true,"shares":2,"sets":2,"leads":3,"stays":10,"bursts":40,
 				"does":3,"reenters":4,"turns":2}`,
 		},
+		{
+			was: "a process that asked for a place was told of as at place 0 to nodes that gave no vote, and passed all who waited there",
+			plan: `{"seed":2008113,"nodes":5,"clients":12,"names":6,"lease":3000000000,"for":30000000000,"maxTTL":4000000000,"faults":[
+				{"kind":"reset","at":1229109398,"node":4},{"kind":"failover to a replica that lags","at":2206568536,"for":428139083,"node":4},
+				{"kind":"failover to a replica that lags","at":2861452281,"for":135368285,"node":2},{"kind":"refused connections","at":2924047476,"for":382511013,"node":0,"client":"client-2"},
+				{"kind":"crash and forget","at":4526659981,"for":485401937,"node":0},{"kind":"failover to a replica that lags","at":4950979514,"for":72669670,"node":3},
+				{"kind":"pause","at":5727032110,"for":5544056,"node":1,"client":"client-3","where":"extend"},{"kind":"pause","at":6735925576,"for":438274835,"node":4,"client":"client-5","where":"held"},
+				{"kind":"reset","at":7590967780,"node":3},{"kind":"pause","at":8128653542,"for":397507326,"node":4,"client":"client-4","where":"release"},{"kind":"reset","at":9127872321,"node":0},
+				{"kind":"pause","at":10445327677,"for":335546447,"node":3,"client":"client-6","where":"release"},{"kind":"failover to a replica that lags","at":11078268242,"for":55808453,"node":4},
+				{"kind":"refused connections","at":12412205708,"for":383650203,"node":-1,"client":"client-10"},{"kind":"pause","at":13461606403,"for":263624732,"node":0,"client":"client-7","where":"held"},
+				{"kind":"reset","at":14385330412,"node":3,"client":"client-0"},{"kind":"crash and forget","at":15185908108,"for":216772916,"node":1},
+				{"kind":"reset","at":16302021663,"node":0,"client":"client-5"},{"kind":"refused connections","at":17284476033,"for":83310923,"node":2},
+				{"kind":"failover to a replica that lags","at":17893229757,"for":249335507,"node":0},{"kind":"refused connections","at":19200551873,"for":507133195,"node":-1,"client":"client-3"},
+				{"kind":"refused connections","at":19287231083,"for":414992486,"node":4},{"kind":"refused connections","at":19987827474,"for":371376908,"node":3},
+				{"kind":"crash and forget","at":20954894747,"for":128239664,"node":4},{"kind":"reset","at":22328993957,"node":3},{"kind":"crash and forget","at":23895528989,"for":241962068,"node":2},
+				{"kind":"refused connections","at":25174847103,"for":498332273,"node":-1,"client":"client-0"},{"kind":"crash and forget","at":25948320937,"for":190256217,"node":4},
+				{"kind":"reset","at":27583603126,"node":-1,"client":"client-11"},{"kind":"pause","at":28183770800,"for":169035227,"node":2,"client":"client-8","where":"extend"},
+				{"kind":"pause","at":28369307444,"for":330651414,"node":2,"client":"client-5","where":"held"},{"kind":"pause","at":29331133684,"for":513065691,"node":4,"client":"client-5","where":"write"}],
+				"linger":10,"waits":true,"threads":2,"renews":true,"varied":2,"tries":4,"barges":6,"bounds":4,"reenters":4,"reopens":2,"turns":1}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // A lock is held once a quorum has told its grant; the other nodes' messages come later.
@@ -45,5 +46,25 @@ func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
 		if hints, _ := w.queue.Called(name); hints != c.want {
 			t.Errorf("a grant to %q, with the lock given back %v, called for the nodes %03b; want %03b", c.owner, c.back, hints, c.want)
 		}
+	}
+}
+
+// A process that had its turn, and is still in line on nodes, asks for another place. Nodes
+// that do not vote are told of places, but not of the one that it does not have: they would
+// have it before all others.
+func TestNoNodeIsToldOfAPlaceThatNobodyHas(t *testing.T) {
+	const place = 7
+	w := &Presence{queue: New(1)}
+	name, _ := w.queue.Try("orders/42")
+	asks := func(position int64) []*node.Round {
+		return []*node.Round{{Claim: &node.Claim{Key: "orders/42"}, Asks: &node.Asks{Position: position}}}
+	}
+	w.queue.Stand(name, place)
+	if got := len(w.Telling(asks(place))); got != 1 {
+		t.Errorf("a place: got %d looks that tell of it; want 1", got)
+	}
+	name.position = quorum.NoTicket // as GoesOn leaves it
+	if got := len(w.Telling(asks(quorum.NoTicket))); got != 0 {
+		t.Errorf("no place yet: got %d looks that tell of one; want none", got)
 	}
 }

@@ -308,12 +308,13 @@ func (q *Queue) LeaveAll(leave func(key string, stands *node.Claim), leaveShared
 	}
 }
 
-// stands tells whether the process still has this place for key, of that kind.
+// stands tells whether the process still has this place for key, of that kind. Who asks for
+// one has none: a look that told a node of it would put the process before all others.
 func (q *Queue) stands(key string, position int64, shared bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	return name != nil && name.recorded && name.position == position && name.shares() == shared
+	return position != quorum.NoTicket && name != nil && name.recorded && name.position == position && name.shares() == shared
 }
 
 // join puts a goroutine at the end of the line; mu is held.
