@@ -52,6 +52,9 @@ func TestAFreedSlotGoesToWhoeverStoodLongestInLine(t *testing.T) {
 	}
 }
 
+// Releases of one moment come to each node in an order of its own. So one who was called may
+// find the slot taken on some nodes, and asks again when it has gathered their calls, 2 ms
+// later. One who is not called would look after a second.
 func TestTwoSlotsThatAreFreedTogetherGoToTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
@@ -69,8 +72,8 @@ func TestTwoSlotsThatAreFreedTogetherGoToTwo(t *testing.T) {
 			go func() { _ = lock.Release(t.Context()) }()
 		}
 		for i, from := range next {
-			if g := got(t, from); g.at.Sub(released) != 0 {
-				t.Errorf("number %d had it after %v; want at once: who holds leaves the line, and so wakes the next", i, g.at.Sub(released))
+			if g := got(t, from); g.at.Sub(released) > 20*time.Millisecond {
+				t.Errorf("number %d had it after %v; want no look: who holds leaves the line, and so wakes the next", i, g.at.Sub(released))
 			}
 		}
 	})
