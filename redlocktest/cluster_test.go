@@ -422,6 +422,15 @@ func TestNodesThatAreSlowToStartAreFounded(t *testing.T) {
 	})
 }
 
+func TestNobodyIsDialledForAContextThatHasEnded(t *testing.T) {
+	c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if conn, err := c.Node(0).Dial(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, %v; want the context's error", conn, err)
+	}
+}
+
 func TestRunRefusesFewerThanOneNode(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		if _, err := redlocktest.Run(n); err == nil {

@@ -145,9 +145,14 @@ func (n *Node) FlushAll() { n.mini.FlushAll() }
 // Dial returns a new connection to the node, in memory. It is refused with
 // syscall.ECONNREFUSED while the node is stopped. While the node hangs the
 // connection is made, but nothing is answered; once 511 such connections wait,
-// Dial blocks until the node resumes or ctx ends.
+// Dial blocks until the node resumes or ctx ends. As net.Dialer, it makes none for a
+// context that has ended.
 func (n *Node) Dial(ctx context.Context) (net.Conn, error) {
-	c, err := n.dial(ctx.Done())
+	err := ctx.Err()
+	var c *conn
+	if err == nil {
+		c, err = n.dial(ctx.Done())
+	}
 	if errors.Is(err, errGivenUp) {
 		err = ctx.Err()
 	}

@@ -62,7 +62,13 @@ func New(nth int, seed uint64, nodes []*simnode.Node, is Condition) *Link {
 // does go-redis's greeting: of two goroutines that want one at one moment it must
 // not matter which gets the one that is there. That there is none takes a message's
 // time to learn.
+//
+// As net.Dialer, it dials nobody for a context that has ended: go-redis connects a broken
+// subscription again with a mutex held, and is kept from that so (internal/node).
 func (l *Link) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c := l.newConn()
 	limit := c.own(time.Now().Add(dialFor))
 	for {
