@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,6 +205,60 @@ func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
 		}
 		stop()
 		readers.Wait()
+		wantLinesEmpty(t, nodes)
+	})
+}
+
+// heldUp is a context that Acquire's second look at it waits for: each asks twice, for the
+// cause too.
+type heldUp struct {
+	context.Context //nolint:containedctx // it is one
+	looks           atomic.Int64
+	gate            chan struct{}
+}
+
+func (c *heldUp) Err() error {
+	if c.looks.Add(1) == 3 {
+		<-c.gate
+	}
+	return c.Context.Err()
+}
+
+// One who may ask beside others, and is slow to, does not ask by the place that their leader
+// has taken meanwhile: the nodes would call it in the leader's stead, and nobody would wake
+// the leader.
+func TestWhoIsSlowToShareLeavesTheLeadToTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		warm(t, l)
+		lock := mustAcquire(t, other, "orders/42")
+		slow := &heldUp{Context: t.Context(), gate: make(chan struct{})}
+		follower := make(chan gained, 1)
+		go func() {
+			lock, err := l.Acquire(slow, "orders/42", redlock.WithShared())
+			follower <- gained{lock, err, time.Now()}
+		}()
+		synctest.Wait() // it has its turn, and is about to ask
+		leader := standsToShare(t, l)
+		var asked atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) == "share" {
+					asked.Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		close(slow.gate)
+		synctest.Wait()
+		if n := asked.Load(); n < 3 || n > 5 { // three refusals are enough
+			t.Errorf("%d nodes were asked by the slow one; want a quorum: it was to be admitted before there was a leader", n)
+		}
+		released := time.Now()
+		mustRelease(t, lock)
+		synctest.Wait()
+		wantTogether(t, released, leader, follower)
 		wantLinesEmpty(t, nodes)
 	})
 }

@@ -146,8 +146,8 @@ func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, 
 	case acq.terms.Shared && given != nil:
 		g, f := acq.goAlong(ctx, given)
 		return g, atOnce, f
-	case acq.terms.Shared && !acq.terms.Barging && position == quorum.NoTicket:
-		return acq.askTicket(ctx)
+	case acq.terms.Shared && !acq.terms.Barging && (position == quorum.NoTicket || !acq.leads):
+		return acq.askTicket(ctx) // by a place only its leader asks, who is called: it may have come since
 	case given != nil && given.Open != nil:
 		g, f := acq.takeOver(ctx, given)
 		if acq.Queue.Position(acq.name) == quorum.NoTicket { // too few nodes said one: it asks for it
