@@ -34,6 +34,11 @@ func crashed(at time.Duration, k chaos.Kind, node string) chaos.Record {
 	return chaos.Record{At: at, Kind: k, Node: node, Fault: &chaos.Fault{Kind: chaos.Old, For: time.Second}}
 }
 
+// reordered is that messages between the client and the node are late by 300 msec.
+func reordered(at time.Duration, k chaos.Kind, client, node string) chaos.Record {
+	return chaos.Record{At: at, Kind: k, Node: node, Fault: &chaos.Fault{Kind: chaos.Reorder, Client: client, Delay: 300 * msec, For: time.Second}}
+}
+
 func TestTheJudgeFindsOrphans(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -52,6 +57,21 @@ func TestTheJudgeFindsOrphans(t *testing.T) {
 		{"it stays after the cut", fails(cut(20*msec, chaos.Broke, "ann"), cut(500*msec, chaos.Mended, "ann"), gone(2400*msec)), 1},
 		{"the node came back with old data", fails(crashed(20*msec, chaos.Broke, "node-0"), crashed(500*msec, chaos.Mended, "node-0"), gone(2900*msec)), 0},
 		{"another node came back with old data", fails(crashed(20*msec, chaos.Broke, "node-1"), crashed(500*msec, chaos.Mended, "node-1"), gone(2900*msec)), 1},
+		{"it goes in time after messages were late", fails(reordered(20*msec, chaos.Broke, "ann", "node-0"), reordered(500*msec, chaos.Mended, "ann", "node-0"), gone(2300*msec)), 0},
+		{"it stays after messages were late", fails(reordered(20*msec, chaos.Broke, "ann", "node-0"), reordered(500*msec, chaos.Mended, "ann", "node-0"), gone(2500*msec)), 1},
+		{"delays of one link add up", fails(
+			reordered(20*msec, chaos.Broke, "ann", ""), reordered(30*msec, chaos.Broke, "", "node-0"),
+			reordered(490*msec, chaos.Mended, "", "node-0"), reordered(500*msec, chaos.Mended, "ann", ""), gone(2600*msec)), 0},
+		{"and no further", fails(
+			reordered(20*msec, chaos.Broke, "ann", ""), reordered(30*msec, chaos.Broke, "", "node-0"),
+			reordered(490*msec, chaos.Mended, "", "node-0"), reordered(500*msec, chaos.Mended, "ann", ""), gone(2800*msec)), 1},
+		{"delays of other links do not", fails(
+			reordered(20*msec, chaos.Broke, "ann", "node-0"), reordered(30*msec, chaos.Broke, "ann", "node-1"), reordered(40*msec, chaos.Broke, "bob", "node-0"),
+			reordered(480*msec, chaos.Mended, "bob", "node-0"), reordered(490*msec, chaos.Mended, "ann", "node-1"), reordered(500*msec, chaos.Mended, "ann", "node-0"),
+			gone(2500*msec)), 1},
+		{"delays of other times do not", fails(
+			reordered(20*msec, chaos.Broke, "ann", ""), reordered(250*msec, chaos.Mended, "ann", ""),
+			reordered(260*msec, chaos.Broke, "", "node-0"), reordered(500*msec, chaos.Mended, "", "node-0"), gone(2500*msec)), 1},
 		{"another attempt of the process may have it", fails(
 			chaos.Record{At: msec / 2, Kind: chaos.Asked, Client: "ann#1", Resource: "r", Hold: 2}, gone(2900*msec)), 0},
 		{"a later attempt of the process may have it: a claim that stands may pass to it", fails(

@@ -17,8 +17,48 @@ type trouble struct {
 	betweenThem
 
 	fault  Fault
+	late   time.Duration // by how much, at most, a message of theirs was: delays add up
 	since  time.Duration // without a break: of this fault, or of one before it
 	healed time.Duration // once it was mended
+}
+
+// covers tells whether b has all that o has.
+func (b betweenThem) covers(o betweenThem) bool {
+	return (b.client == "" || b.client == o.client) && (b.node == "" || b.node == o.node)
+}
+
+// mostLate is how late, at most, these make a message between the client and the node of any
+// link that at has: on a link delays add up.
+func mostLate(at betweenThem, together []trouble) (most time.Duration) {
+	clients, nodes := []string{at.client}, []string{at.node}
+	for _, o := range together {
+		if at.client == "" && !slices.Contains(clients, o.client) {
+			clients = append(clients, o.client)
+		}
+		if at.node == "" && !slices.Contains(nodes, o.node) {
+			nodes = append(nodes, o.node)
+		}
+	}
+	for _, c := range clients {
+		for _, n := range nodes {
+			sum := time.Duration(0)
+			for _, o := range together {
+				if o.covers(betweenThem{c, n}) {
+					sum += o.fault.holdsBack()
+				}
+			}
+			most = max(most, sum)
+		}
+	}
+	return most
+}
+
+// holdsBack is by how much the fault makes a message late, at most.
+func (f Fault) holdsBack() time.Duration {
+	if f.Kind == Slow || f.Kind == Jitter || f.Kind == Reorder {
+		return f.Delay
+	}
+	return 0
 }
 
 // meets tells whether there are a client and a node that both are between.
@@ -72,6 +112,11 @@ func (t *trial) breaks(r Record) {
 	}
 	if r.Fault.Kind.lasts() {
 		t.troubles = append(t.troubles, o)
+		for i := range t.troubles {
+			if other := &t.troubles[i]; other.meets(o.betweenThem) {
+				other.late = max(other.late, mostLate(other.betweenThem, t.troubles))
+			}
+		}
 		return
 	}
 	t.heals(o, r.At)
@@ -94,8 +139,12 @@ func (t *trial) mends(r Record) {
 // keys of then, for a lease; and what was held back for longer than a release is repeated
 // may come, and stay for a lease.
 func (t *trial) heals(o trouble, now time.Duration) {
-	o.healed = now + settlesWithin + o.fault.Delay
-	if o.fault.Kind == Old || o.fault.Kind == Failover || t.judge.Repeated > 0 && now+o.fault.Delay-o.since > t.judge.Repeated-2*settlesWithin {
+	late := o.fault.holdsBack()
+	if late > 0 {
+		late = o.late
+	}
+	o.healed = now + settlesWithin + late
+	if o.fault.Kind == Old || o.fault.Kind == Failover || t.judge.Repeated > 0 && now+late-o.since > t.judge.Repeated-2*settlesWithin {
 		o.healed += t.judge.Lease
 	}
 	t.healed[o.betweenThem] = max(t.healed[o.betweenThem], o.healed)

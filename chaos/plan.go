@@ -78,10 +78,11 @@ func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
 // nobody.
 func (p Plan) Judge() Judge {
 	transit, uneven := time.Duration(0), time.Duration(0)
+	delays := p.delays()
 	for _, f := range p.Faults {
 		transit = max(transit, f.For)
 		if f.Kind == Reorder {
-			uneven = max(uneven, f.Delay)
+			uneven = max(uneven, delays[f])
 		}
 	}
 	j := Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}

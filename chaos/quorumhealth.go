@@ -3,6 +3,7 @@ package chaos
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -15,9 +16,9 @@ type mark struct {
 // recoversFrom is how long a node need not vote after the fault was mended: a link is as good
 // as before within a moment, and so is a process that was stopped, unless it has keys then
 // that nobody wants; one that may have forgotten waits.
-func (p *Plan) recoversFrom(f Fault) time.Duration {
+func (p *Plan) recoversFrom(f Fault, delays map[Fault]time.Duration) time.Duration {
 	if !f.forgets() {
-		return settlesWithin + f.Delay + p.stays(f)
+		return settlesWithin + delays[f] + p.stays(f, delays)
 	}
 	return p.recovery() + f.skew()
 }
@@ -26,8 +27,8 @@ func (p *Plan) recoversFrom(f Fault) time.Duration {
 // repeated for a lease, and leaves a tombstone for one: a command that was held back for
 // longer meets neither, and its key stays for a lease. Of a lease that is longer than that,
 // the release still comes.
-func (p *Plan) stays(f Fault) time.Duration {
-	if late := p.late(f) + settlesWithin; late > p.shortest() {
+func (p *Plan) stays(f Fault, delays map[Fault]time.Duration) time.Duration {
+	if late := p.late(f, delays) + settlesWithin; late > p.shortest() {
 		return min(late, p.MaxTTL)
 	}
 	return 0
@@ -35,7 +36,7 @@ func (p *Plan) stays(f Fault) time.Duration {
 
 // late is for how long, at most, a command was held back that comes to a node as the fault is
 // mended, or its release was: since the first of the faults that led up to it without a break.
-func (p *Plan) late(f Fault) time.Duration {
+func (p *Plan) late(f Fault, delays map[Fault]time.Duration) time.Duration {
 	end := f.At + f.For
 	since := end
 	switch {
@@ -47,12 +48,40 @@ func (p *Plan) late(f Fault) time.Duration {
 	for earlier := true; earlier; {
 		earlier = false
 		for _, o := range p.Faults {
-			if o != f && o.keepsApart() && o.meets(f) && o.At < since && o.At+o.For+o.Delay+settlesWithin >= since {
+			if o != f && o.keepsApart() && o.meets(f) && o.At < since && o.At+o.For+delays[o]+settlesWithin >= since {
 				since, earlier = o.At, true
 			}
 		}
 	}
-	return end + f.Delay - since
+	return end + delays[f] - since
+}
+
+// delays is how late a message is, at most, while a fault is at work that holds messages
+// back: on a link delays add up.
+func (p *Plan) delays() map[Fault]time.Duration {
+	var all []trouble
+	for _, f := range p.Faults {
+		if f.holdsBack() > 0 {
+			at := betweenThem{client: processOf(f.Client)}
+			if f.Node != Everything {
+				at.node = strconv.Itoa(f.Node)
+			}
+			all = append(all, trouble{betweenThem: at, fault: f})
+		}
+	}
+	delays := map[Fault]time.Duration{}
+	for _, begun := range all { // then they are the most
+		var together []trouble
+		for _, o := range all {
+			if o.fault.At <= begun.fault.At && begun.fault.At < o.fault.At+o.fault.For {
+				together = append(together, o)
+			}
+		}
+		for _, o := range together {
+			delays[o.fault] = max(delays[o.fault], mostLate(o.betweenThem, together))
+		}
+	}
+	return delays
 }
 
 // meets tells whether there are a client and a node that both are between.
@@ -72,6 +101,7 @@ type edge struct {
 // edges are those of all faults, in the order of time.
 func (p *Plan) edges() []edge {
 	var edges []edge
+	delays := p.delays()
 	for _, f := range p.Faults {
 		if f.Kind.ofClient() || f.Kind == Twice {
 			continue
@@ -87,7 +117,7 @@ func (p *Plan) edges() []edge {
 			}
 		}
 		for _, n := range nodes {
-			edges = append(edges, edge{f.At, n, 1, f.forgets()}, edge{f.At + f.For + p.recoversFrom(f), n, -1, f.forgets()})
+			edges = append(edges, edge{f.At, n, 1, f.forgets()}, edge{f.At + f.For + p.recoversFrom(f, delays), n, -1, f.forgets()})
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })

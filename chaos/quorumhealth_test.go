@@ -37,6 +37,8 @@ func TestWhenAQuorumIsHealthyAgain(t *testing.T) {
 		{"replies held back: the commands ran", []chaos.Fault{fault(chaos.CutReplies, 1, 10, 4)}, 15, 0},
 		{"late for a moment, for long", []chaos.Fault{by(0.5, fault(chaos.Slow, 1, 10, 4))}, 15.5, 0},
 		{"late for long", []chaos.Fault{by(2.5, fault(chaos.Reorder, 1, 10, 4))}, 21, 0},
+		{"late twice: delays of one link add up", []chaos.Fault{of("client-0", by(0.25, fault(chaos.Slow, chaos.Everything, 10, 4))), by(0.5, fault(chaos.Reorder, 1, 11, 3))}, 19.75, 0},
+		{"late twice, of other links", []chaos.Fault{of("client-0", by(0.25, fault(chaos.Slow, 1, 10, 4))), of("client-1", by(0.5, fault(chaos.Reorder, 1, 11, 3)))}, 15.5, 0},
 		{"late, and the releases lost", []chaos.Fault{by(0.5, fault(chaos.Slow, 1, 10, 4)), fault(chaos.LoseRequests, 1, 11, 4)}, 19.5, 0},
 	} {
 		p := chaos.Plan{Nodes: 3, Clients: 2, Names: 1, Lease: 3 * time.Second, MaxTTL: 4 * time.Second, For: time.Minute, Faults: append([]chaos.Fault{down}, c.faults...)}

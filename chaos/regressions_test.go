@@ -111,6 +111,13 @@ func TestAStepOfAClockThatNobodySawMayShowTwoHoldersAndNoMore(t *testing.T) {
 	chaos.Explore(t, p, p.Redlock("redlock"))
 }
 
+// Four reorderings of one link were at work at once, and made a message late by seven seconds:
+// their delays add up. What it left was taken for an orphan.
+func TestDelaysOfOneLinkAddUp(t *testing.T) {
+	p := chaos.Swarm(32044078, 30*time.Second)
+	chaos.Explore(t, p, p.Redlock("redlock"))
+}
+
 // An entry that is a process's id alone stayed where a hand met another's key, and its
 // process had a turn too many. A rollback that a node was slow to take put the next
 // attempt in line again, after that one had been released.
