@@ -195,6 +195,16 @@ var scriptMutants = []way{
 		by:    ". TestThreeOnThreeNodesDoNotHoldTwoSlots",
 		edits: []edit{{"internal/slots/slots.go", "min(int(roll*float64(c.limit)), c.limit-1)", "min(int(roll*float64(c.limit)), c.limit-1)\n		if BROKEN {\n			slot = c.limit\n		}"}},
 	},
+	{
+		name: "one who shares asks by its leader's place", takes: "one who was slow to ask goes by the place that its group's leader has taken",
+		by:    ". TestWhoIsSlowToShareLeavesTheLeadToTheLeader",
+		edits: []edit{{"internal/acquire/acquisition.go", "(position == quorum.NoTicket || !acq.leads)", "(position == quorum.NoTicket || !BROKEN && !acq.leads)"}},
+	},
+	{
+		name: "a slot by the first refusals", takes: "one who asks for a slot once goes by the first quorum of refusals",
+		by:    ". TestTryAcquireTakesASlotThatOnlyAQuorumHasFree",
+		edits: []edit{{"internal/acquire/slot.go", "		if s == node.Finished && quorum.Count", "		if !BROKEN && s == node.Finished && quorum.Count"}},
+	},
 	// Waiting.
 	{
 		name: "signs of life too short", takes: "a sign of life lasts for less than the time to the next",
@@ -216,5 +226,15 @@ var scriptMutants = []way{
 		name: "a push of another epoch", takes: "a grant counts that was told under another epoch, or to another attempt",
 		by:    ". TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant",
 		edits: []edit{{"internal/node/push.go", "|| !p.Grants(n.epoch, p.round.Claim.Owner) {", "|| !p.Grants(n.epoch, p.round.Claim.Owner) && !BROKEN {"}},
+	},
+	{
+		name: "a grant to an attempt that is over stays", takes: "nothing releases what a node grants to an attempt that is over",
+		by:    ". TestAGrantToAnAttemptThatIsOverIsGivenBack",
+		edits: []edit{{"internal/queue/presence.go", "		case w.queue.ended.has(p.Owner):", "		case !BROKEN && w.queue.ended.has(p.Owner):"}},
+	},
+	{
+		name: "a place that nobody has is told", takes: "a look tells nodes of a process that has no place yet, before all others",
+		by:    "./internal/queue TestNoNodeIsToldOfAPlaceThatNobodyHas",
+		edits: []edit{{"internal/queue/queue.go", "return position != quorum.NoTicket && name != nil", "return (BROKEN || position != quorum.NoTicket) && name != nil"}},
 	},
 }
