@@ -14,8 +14,15 @@ import (
 // an attempt that is over. The next release there grants the name to it, and the process
 // that hears of it gives it back; else that node would keep the key for three seconds.
 func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
-	for name, wantsAgain := range map[string]bool{"of a name that is not wanted": false, "of one that is": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct {
+		name                  string
+		handedOn, wantedAgain bool
+	}{
+		{name: "of a name that is not wanted"},
+		{name: "of one that is", wantedAgain: true},
+		{name: "of a lock that was handed on", handedOn: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				holder, nodes := newLocker(t, 5)
 				l := separateLocker(t, nodes)
@@ -23,6 +30,10 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 				lock := mustAcquire(t, holder, "orders/42")
 				synctest.Wait()
 				next := standing(t, nodes, l)
+				var second <-chan gained
+				if tt.handedOn {
+					second = wants(t, l)
+				}
 				node := nodes.Node(3).Miniredis()
 				entry, err := node.ZMembers("redlock:queue:orders/42")
 				must(t, err)
@@ -30,6 +41,9 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 				must(t, err)
 				mustRelease(t, lock)
 				mustRelease(t, got(t, next).lock)
+				if tt.handedOn {
+					mustRelease(t, got(t, second).lock)
+				}
 				another := mustAcquire(t, holder, "orders/41")
 				lives := make(chan *redlock.Lock, 1)
 				go func() {
@@ -40,7 +54,7 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 					lives <- lock
 				}()
 				lock = mustAcquire(t, holder, "orders/42")
-				if wantsAgain {
+				if tt.wantedAgain {
 					next = wants(t, l)
 				}
 				time.Sleep(2500 * time.Millisecond) // signs of life are under way
@@ -59,7 +73,7 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 				if key, _ := node.Get("orders/42"); key == owner {
 					t.Errorf("the node keeps %q, of an attempt that is over", key)
 				}
-				if wantsAgain {
+				if tt.wantedAgain {
 					mustRelease(t, got(t, next).lock)
 				}
 				mustRelease(t, another)

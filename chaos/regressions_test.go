@@ -76,6 +76,17 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				{"kind":"pause","at":28369307444,"for":330651414,"node":2,"client":"client-5","where":"held"},{"kind":"pause","at":29331133684,"for":513065691,"node":4,"client":"client-5","where":"write"}],
 				"linger":10,"waits":true,"threads":2,"renews":true,"varied":2,"tries":4,"barges":6,"bounds":4,"reenters":4,"reopens":2,"turns":1}`,
 		},
+		{
+			was: "an attempt brought the lock, which was handed on; a node that had it put back had the attempt in line still, and a later release granted the name to it",
+			plan: `{"seed":42024364,"nodes":5,"clients":6,"names":7,"lease":3000000000,"for":30000000000,"maxTTL":4000000000,"faults":[
+				{"kind":"failover to a replica that lags","at":3635650179,"for":3135606899,"node":4},{"kind":"slow","at":6006592590,"for":5646227363,"node":-1,"client":"client-1","delay":293611711},
+				{"kind":"failover to a replica that lags","at":10628091244,"for":3265981668,"node":1},{"kind":"slow","at":15148917892,"for":6305216961,"node":-1,"client":"client-0","delay":125415953},
+				{"kind":"FLUSHALL","at":20113721284,"node":3},{"kind":"pause","at":22212586732,"for":6239735481,"node":2,"client":"client-4","where":"extend"},{"kind":"FLUSHALL","at":23577443223,"node":1},
+				{"kind":"pause","at":25219938381,"for":7069810969,"node":0,"client":"client-3","where":"write"},{"kind":"cut","at":25603264376,"for":4358240514,"node":2,"client":"client-0"},
+				{"kind":"cut","at":25603264376,"for":4358240514,"node":3,"client":"client-0"},{"kind":"pause","at":26690735155,"for":5328516931,"node":0,"client":"client-3","where":"write"},
+				{"kind":"clock step","at":27823414347,"for":2138090543,"node":1,"delay":2413004610}],
+				"linger":2,"retry":43750000,"waits":true,"threads":2,"renews":true,"leads":3,"stays":4}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {

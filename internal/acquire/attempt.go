@@ -251,16 +251,24 @@ func (a *Acquirer) discard(c *node.Claim, lease time.Duration, entry node.Leavin
 
 // free is discard, but that nodes may grant the name to who waits there (hand).
 func (a *Acquirer) free(c *node.Claim, lease time.Duration, entry node.Leaving, hand bool, r *node.Round) {
-	c.Over.Store(true)
-	if c.Pushes {
-		a.Queue.Ended(c.Owner)
-	}
+	a.ends(c)
 	release := a.releaseOf(c, lease, entry, r)
 	if hand {
 		release.Hand, release.Hint = true, max(a.Hints.Hint(), c.Token+1)
 	}
 	for _, n := range a.Nodes {
 		n.Release(release)
+	}
+}
+
+// ends notes that a claim is over, and the attempt with which its process stood in line for
+// it: a node may have that one's entry still.
+func (a *Acquirer) ends(c *node.Claim) {
+	c.Over.Store(true)
+	if c.Pushes {
+		a.Queue.Ended(c.Owner)
+	} else if c.InLine != "" {
+		a.Queue.Ended(c.InLine)
 	}
 }
 

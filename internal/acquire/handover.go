@@ -57,7 +57,7 @@ func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, calls bool, r *nod
 	next.Asks = &node.Asks{Heard: make([]quorum.Hearing, len(a.Nodes))}
 	next.GoOn()
 	a.Queue.Open(name, next)
-	old.Over.Store(true)
+	a.ends(old)
 	release := a.releaseOf(old, lease, entry, r)
 	release.Hand, release.Hint, release.Next = true, max(a.Hints.Hint(), old.Token+1), next
 	if calls {

@@ -55,12 +55,12 @@ func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 		}
 	}
 	for _, w := range ways {
-		if !search.Whole() && slices.Contains(rare, w.name) {
+		if !search.Whole() && slices.Contains(rare, w.name) || w.pauses { // make explore
 			continue
 		}
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			f := explore(t, binary, w.name, order{Seed: w.seed, Step: 1, Plans: 1 << 20, AtMost: findWithin, Kinds: w.kinds, Load: w.load, Scenario: w.scenario})
+			f := explore(t, binary, w.name, order{Seed: w.seed, Step: 1, Plans: 1 << 20, AtMost: findWithin, Kinds: w.kinds, Load: w.load, Pauses: w.pauses, Scenario: w.scenario})
 			t.Logf("found by plan %d, the %d. from seed %d", f.Seed, f.Plans, w.seed)
 			if !w.shows(f) {
 				t.Errorf("from seed %d, after %v: got %q (%s); want one of %q", w.seed, f.Took, f.Broken, f.First, w.finds)
@@ -68,7 +68,7 @@ func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 			if !search.Whole() {
 				return
 			}
-			if f := explore(t, binary, nothing, order{Seed: f.Seed, Plans: 1, AtMost: time.Hour, Kinds: w.kinds, Load: w.load, Scenario: w.scenario}); len(f.Broken) > 0 || f.Won < 3 {
+			if f := explore(t, binary, nothing, order{Seed: f.Seed, Plans: 1, AtMost: time.Hour, Kinds: w.kinds, Load: w.load, Pauses: w.pauses, Scenario: w.scenario}); len(f.Broken) > 0 || f.Won < 3 {
 				t.Errorf("the sound protocol: got %q (%s), %d locks; want none broken, and some locks", f.Broken, f.First, f.Won)
 			}
 		})
@@ -110,7 +110,7 @@ func TestExploreSoundAndBroken(t *testing.T) {
 			continue // the quick form has it whole
 		}
 		t.Run(w.name, func(t *testing.T) {
-			o := order{Step: 1, Plans: 1 << 20, AtMost: findWithin, Shrink: true, Kinds: w.kinds, Load: w.load}
+			o := order{Step: 1, Plans: 1 << 20, AtMost: findWithin, Shrink: !w.pauses, Kinds: w.kinds, Load: w.load, Pauses: w.pauses}
 			if w.far {
 				o.Seed = w.seed
 			}
@@ -119,7 +119,10 @@ func TestExploreSoundAndBroken(t *testing.T) {
 				t.Fatalf("got %q after %v, %d plans, %d rounds; want one of %q", f.Broken, f.Took, f.Plans, f.Rounds, w.finds)
 			}
 			t.Logf("found by seed %d, after %v, %d plans, %d rounds: %s", f.Seed, f.Took.Round(10*time.Millisecond), f.Plans, f.Rounds, f.First)
-			t.Logf("shrunk to %d faults; repeat it:\n%s", f.Small, repeat(w.name, f.Plan))
+			if w.pauses {
+				return // seldom twice by the same plan
+			}
+			t.Logf("shrunk to %d faults; repeat it:\n%s", f.Small, repeat(w.name, f.Plan, false))
 			again := inside(t, binary, "^TestRepeatAPlan$", variable+"="+w.name, planVariable+"="+f.Plan, insideVariable+"=1")
 			if !slices.ContainsFunc(w.finds, func(r chaos.Rule) bool { return strings.Contains(again, " "+string(r)+" ") }) {
 				t.Error("the plan that is left does not break it again")
@@ -128,7 +131,8 @@ func TestExploreSoundAndBroken(t *testing.T) {
 	}
 }
 
-// exploreSound explores in as many processes as there are processors.
+// exploreSound explores in as many processes as there are processors. In every other one the
+// library stands still between its steps.
 func exploreSound(t *testing.T, binary string, length time.Duration) {
 	t.Helper()
 	var (
@@ -138,13 +142,13 @@ func exploreSound(t *testing.T, binary string, length time.Duration) {
 	)
 	for i := range all {
 		work.Go(func() {
-			all[i] = explore(t, binary, nothing, order{Seed: uint64(i), Step: uint64(len(all)), Plans: 1 << 40, AtMost: length, Shrink: true})
+			all[i] = explore(t, binary, nothing, order{Seed: uint64(i), Step: uint64(len(all)), Plans: 1 << 40, AtMost: length, Shrink: true, Pauses: i%2 == 1})
 		})
 	}
 	work.Wait()
-	for _, f := range all {
+	for i, f := range all {
 		if len(f.Broken) > 0 {
-			t.Errorf("seed %d breaks %q: %s\nshrunk to %d faults; repeat it:\n%s", f.Seed, f.Broken, f.First, f.Small, repeat(nothing, f.Plan))
+			t.Errorf("seed %d breaks %q: %s\nshrunk to %d faults; repeat it:\n%s", f.Seed, f.Broken, f.First, f.Small, repeat(nothing, f.Plan, i%2 == 1))
 		}
 		sum.Plans, sum.Rounds, sum.Won, sum.Faults = sum.Plans+f.Plans, sum.Rounds+f.Rounds, sum.Won+f.Won, sum.Faults+f.Faults
 		sum.Virtual, sum.Took = sum.Virtual+f.Virtual, max(sum.Took, f.Took)
@@ -154,8 +158,8 @@ func exploreSound(t *testing.T, binary string, length time.Duration) {
 }
 
 // repeat is the command that repeats a plan, from the top of the tree.
-func repeat(way, plan string) string {
-	return fmt.Sprintf("%s='%s' %s='%s' go test -count=1 -run TestRepeatAPlan -v ./chaos/internal/broken", variable, way, planVariable, plan)
+func repeat(way, plan string, pauses bool) string {
+	return strings.Join(pausesIn(pauses), "") + fmt.Sprintf(" %s='%s' %s='%s' go test -count=1 -run TestRepeatAPlan -v ./chaos/internal/broken", variable, way, planVariable, plan)
 }
 
 // TestRepeatAPlan repeats what a failed exploration printed: outside, it builds

@@ -37,6 +37,7 @@ type order struct {
 	Kinds      []chaos.Break // of faults; none: all
 	Load       load
 	Loads      bool   // every other plan has one of the loads, in turn, and is aimed at what drawn plans seldom reach
+	Pauses     bool   // the library stands still between its steps
 	Scenario   string // this one, in the place of plans; empty: none
 }
 
@@ -212,7 +213,7 @@ func explore(t *testing.T, binary, way string, o order) found {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := inside(t, binary, "^TestHunt$", variable+"="+way, orderVariable+"="+string(text))
+	out := inside(t, binary, "^TestHunt$", append(pausesIn(o.Pauses), variable+"="+way, orderVariable+"="+string(text))...)
 	_, line, _ := strings.Cut(out, "\nfound: ")
 	line, _, _ = strings.Cut(line, "\n")
 	var f found

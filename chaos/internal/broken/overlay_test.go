@@ -55,6 +55,9 @@ func overlayOf(ways []way, dir string) (overlay string, err error) {
 	if err := apply(hook, files); err != nil {
 		return "", err
 	}
+	if err := addPauses(top, files); err != nil {
+		return "", err
+	}
 	for name := range maps.Clone(files) {
 		if folder := filepath.Dir(name); filepath.Ext(name) == ".go" {
 			files[filepath.Join(folder, "broken_by_hand.go")] = condition(packageOf(folder))

@@ -20,6 +20,9 @@ type way struct {
 	// would take too long to find it. The sound protocol is explored with them too.
 	kinds []chaos.Break
 	load  load
+	// pauses has the library stand still between its steps, see pauses_test.go. A plan then
+	// shows it in some plays.
+	pauses bool
 	// scenario shows it, where plans are drawn for longer than a minute without.
 	scenario string
 	// by is the test that convicts it, where plans need not: its package and its name.

@@ -5,6 +5,12 @@ import "github.com/quorumkit/redlock/chaos"
 // shareWays are those of shared holds.
 var shareWays = []way{
 	{
+		name: "one who shares asks by its leader's place", takes: "one who was slow to ask goes by the place that its group's leader has taken",
+		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
+		kinds: []chaos.Break{chaos.WallClock}, load: sharing, pauses: true,
+		edits: []edit{{"internal/acquire/acquisition.go", "(position == quorum.NoTicket || !acq.leads)", "(position == quorum.NoTicket || !BROKEN && !acq.leads)"}},
+	},
+	{
 		name: "shared key ends with the first", takes: "who joins does not lengthen the key that is shared",
 		finds: []chaos.Rule{chaos.KeyEnd, chaos.TwoHolders},
 		edits: []edit{script("share", "  call('PEXPIREAT', key, whole(math.max(tonumber(latest), ends)))\nend", "end")},

@@ -1,0 +1,86 @@
+package broken_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// In virtual time a goroutine seldom stops between two steps of its own, as any may that the
+// machine keeps waiting. So the build over the broken protocols has each function of
+// internal/acquire that may block stand still at its beginning now and then, where
+// pausesVariable is set.
+
+// pausesVariable names the environment variable that asks for it.
+const pausesVariable = "REDLOCK_CHAOS_PAUSES"
+
+// pausesIn is what sets it in a process's environment.
+func pausesIn(pauses bool) []string {
+	if pauses {
+		return []string{pausesVariable + "=1"}
+	}
+	return nil
+}
+
+// pausing is the package whose functions stand still.
+const pausing = "internal/acquire"
+
+// mayBlock is the first line of a method that may: it takes a context, and no caller has a
+// mutex then.
+var mayBlock = regexp.MustCompile(`(?m)^func \(\w+ \*\w+\) \w+\(ctx context\.Context.*\{$`)
+
+// addPauses adds them to these files, and to those of the package that are not among them.
+func addPauses(top string, files map[string]string) error {
+	names, err := filepath.Glob(filepath.Join(top, pausing, "*.go"))
+	if err != nil {
+		return err
+	}
+	place := 0
+	for _, path := range names {
+		name := filepath.Join(pausing, filepath.Base(path))
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if _, ok := files[name]; !ok {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			files[name] = string(text)
+		}
+		files[name] = mayBlock.ReplaceAllStringFunc(files[name], func(line string) string {
+			place++
+			return fmt.Sprintf("%s\n\tpause(%d)", line, place)
+		})
+	}
+	if place == 0 {
+		return fmt.Errorf("%s has no function that takes a context: mend the pattern", pausing)
+	}
+	files[filepath.Join(pausing, "pauses.go")] = pauses
+	return nil
+}
+
+// pauses is what the overlay adds to the package. A pause is drawn from the place and the
+// time, which is virtual.
+const pauses = `package acquire
+
+import (
+	"os"
+	"time"
+)
+
+var pausesHere = os.Getenv("` + pausesVariable + `") != ""
+
+func pause(place uint64) {
+	if !pausesHere {
+		return
+	}
+	drawn := (uint64(time.Now().UnixNano()) + place<<56) * 0x9E3779B97F4A7C15
+	drawn = (drawn ^ drawn>>32) * 0xD6E8FEB86659FD93
+	if drawn>>61 == 0 {
+		time.Sleep(time.Duration(drawn >> 20 % uint64(16*time.Millisecond)))
+	}
+}
+`
