@@ -17,15 +17,21 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 	for _, tt := range []struct {
 		name                  string
 		handedOn, wantedAgain bool
+		turns                 int
 	}{
 		{name: "of a name that is not wanted"},
 		{name: "of one that is", wantedAgain: true},
 		{name: "of a lock that was handed on", handedOn: true},
+		{name: "of one whose process went on in line", handedOn: true, turns: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				holder, nodes := newLocker(t, 5)
-				l := separateLocker(t, nodes)
+				var opts []redlock.Option
+				if tt.turns > 0 {
+					opts = append(opts, redlock.WithTurns(tt.turns))
+				}
+				l := separateLocker(t, nodes, opts...)
 				warm(t, l)
 				lock := mustAcquire(t, holder, "orders/42")
 				synctest.Wait()

@@ -209,8 +209,8 @@ func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
 	})
 }
 
-// heldUp is a context that Acquire's second look at it waits for: each asks twice, for the
-// cause too.
+// heldUp is a context that holds up Acquire's second look at it. A look calls Err twice, so
+// its third call is the one.
 type heldUp struct {
 	context.Context //nolint:containedctx // it is one
 	looks           atomic.Int64

@@ -34,6 +34,11 @@ func crashed(at time.Duration, k chaos.Kind, node string) chaos.Record {
 	return chaos.Record{At: at, Kind: k, Node: node, Fault: &chaos.Fault{Kind: chaos.Old, For: time.Second}}
 }
 
+// slow is that messages between the client and the node are late by 3 seconds.
+func slow(at time.Duration, k chaos.Kind, client, node string) chaos.Record {
+	return chaos.Record{At: at, Kind: k, Node: node, Fault: &chaos.Fault{Kind: chaos.Slow, Client: client, Delay: 3 * time.Second, For: time.Second}}
+}
+
 // reordered is that messages between the client and the node are late by 300 msec.
 func reordered(at time.Duration, k chaos.Kind, client, node string) chaos.Record {
 	return chaos.Record{At: at, Kind: k, Node: node, Fault: &chaos.Fault{Kind: chaos.Reorder, Client: client, Delay: 300 * msec, For: time.Second}}
@@ -69,6 +74,9 @@ func TestTheJudgeFindsOrphans(t *testing.T) {
 			reordered(20*msec, chaos.Broke, "ann", "node-0"), reordered(30*msec, chaos.Broke, "ann", "node-1"), reordered(40*msec, chaos.Broke, "bob", "node-0"),
 			reordered(480*msec, chaos.Mended, "bob", "node-0"), reordered(490*msec, chaos.Mended, "ann", "node-1"), reordered(500*msec, chaos.Mended, "ann", "node-0"),
 			gone(2500*msec)), 1},
+		{"a delay of one link is not that of all, beside one of all", fails(
+			reordered(20*msec, chaos.Broke, "", ""), slow(30*msec, chaos.Broke, "ann", "node-1"),
+			slow(490*msec, chaos.Mended, "ann", "node-1"), reordered(500*msec, chaos.Mended, "", ""), gone(2500*msec)), 1},
 		{"delays of other times do not", fails(
 			reordered(20*msec, chaos.Broke, "ann", ""), reordered(250*msec, chaos.Mended, "ann", ""),
 			reordered(260*msec, chaos.Broke, "", "node-0"), reordered(500*msec, chaos.Mended, "", "node-0"), gone(2500*msec)), 1},

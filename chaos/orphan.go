@@ -17,9 +17,9 @@ type trouble struct {
 	betweenThem
 
 	fault  Fault
-	late   time.Duration // by how much, at most, a message of theirs was: delays add up
-	since  time.Duration // without a break: of this fault, or of one before it
-	healed time.Duration // once it was mended
+	delays map[betweenThem]time.Duration // of messages, at most, by link: of this fault and those beside it
+	since  time.Duration                 // without a break: of this fault, or of one before it
+	healed time.Duration                 // once it was mended
 }
 
 // covers tells whether b has all that o has.
@@ -27,9 +27,9 @@ func (b betweenThem) covers(o betweenThem) bool {
 	return (b.client == "" || b.client == o.client) && (b.node == "" || b.node == o.node)
 }
 
-// mostLate is how late, at most, these make a message between the client and the node of any
-// link that at has: on a link delays add up.
-func mostLate(at betweenThem, together []trouble) (most time.Duration) {
+// addDelays raises the delays of links that at has to what these faults together make a
+// message late by there: on a link delays add up.
+func addDelays(delays map[betweenThem]time.Duration, at betweenThem, together []trouble) {
 	clients, nodes := []string{at.client}, []string{at.node}
 	for _, o := range together {
 		if at.client == "" && !slices.Contains(clients, o.client) {
@@ -41,16 +41,15 @@ func mostLate(at betweenThem, together []trouble) (most time.Duration) {
 	}
 	for _, c := range clients {
 		for _, n := range nodes {
-			sum := time.Duration(0)
+			link, sum := betweenThem{c, n}, time.Duration(0)
 			for _, o := range together {
-				if o.covers(betweenThem{c, n}) {
+				if o.covers(link) {
 					sum += o.fault.holdsBack()
 				}
 			}
-			most = max(most, sum)
+			delays[link] = max(delays[link], sum)
 		}
 	}
-	return most
 }
 
 // holdsBack is by how much the fault makes a message late, at most.
@@ -104,7 +103,7 @@ func (t *trial) breaks(r Record) {
 		return
 	}
 	t.orphans(r.At)
-	o := trouble{betweenThem: whom(r), fault: *r.Fault, since: r.At}
+	o := trouble{betweenThem: whom(r), fault: *r.Fault, delays: map[betweenThem]time.Duration{}, since: r.At}
 	for _, before := range slices.Concat(t.troubles, t.healing) {
 		if o.meets(before.betweenThem) && (before.healed == 0 || before.healed > r.At) {
 			o.since = min(o.since, before.since)
@@ -114,7 +113,7 @@ func (t *trial) breaks(r Record) {
 		t.troubles = append(t.troubles, o)
 		for i := range t.troubles {
 			if other := &t.troubles[i]; other.meets(o.betweenThem) {
-				other.late = max(other.late, mostLate(other.betweenThem, t.troubles))
+				addDelays(other.delays, other.betweenThem, t.troubles)
 			}
 		}
 		return
@@ -139,15 +138,16 @@ func (t *trial) mends(r Record) {
 // keys of then, for a lease; and what was held back for longer than a release is repeated
 // may come, and stay for a lease.
 func (t *trial) heals(o trouble, now time.Duration) {
-	late := o.fault.holdsBack()
-	if late > 0 {
-		late = o.late
+	if o.fault.holdsBack() == 0 { // what others hold back is theirs
+		o.delays = map[betweenThem]time.Duration{o.betweenThem: 0}
 	}
-	o.healed = now + settlesWithin + late
-	if o.fault.Kind == Old || o.fault.Kind == Failover || t.judge.Repeated > 0 && now+late-o.since > t.judge.Repeated-2*settlesWithin {
-		o.healed += t.judge.Lease
+	for link, late := range o.delays {
+		healed := now + settlesWithin + late
+		if o.fault.Kind == Old || o.fault.Kind == Failover || t.judge.Repeated > 0 && now+late-o.since > t.judge.Repeated-2*settlesWithin {
+			healed += t.judge.Lease
+		}
+		t.healed[link], o.healed = max(t.healed[link], healed), max(o.healed, healed)
 	}
-	t.healed[o.betweenThem] = max(t.healed[o.betweenThem], o.healed)
 	t.healing = append(slices.DeleteFunc(t.healing, func(p trouble) bool { return p.healed < now }), o)
 }
 

@@ -78,11 +78,14 @@ func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
 // nobody.
 func (p Plan) Judge() Judge {
 	transit, uneven := time.Duration(0), time.Duration(0)
-	delays := p.delays()
 	for _, f := range p.Faults {
 		transit = max(transit, f.For)
-		if f.Kind == Reorder {
-			uneven = max(uneven, delays[f])
+	}
+	for i := range p.Nodes {
+		for f, late := range p.delays(i) {
+			if f.Kind == Reorder {
+				uneven = max(uneven, late)
+			}
 		}
 	}
 	j := Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}

@@ -3,7 +3,6 @@ package chaos
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -56,21 +55,17 @@ func (p *Plan) late(f Fault, delays map[Fault]time.Duration) time.Duration {
 	return end + delays[f] - since
 }
 
-// delays is how late a message is, at most, while a fault is at work that holds messages
-// back: on a link delays add up.
-func (p *Plan) delays() map[Fault]time.Duration {
+// delays is how late a message to a node is, at most, by the faults that are at work and hold
+// messages back: on a link delays add up.
+func (p *Plan) delays(node int) map[Fault]time.Duration {
 	var all []trouble
 	for _, f := range p.Faults {
-		if f.holdsBack() > 0 {
-			at := betweenThem{client: processOf(f.Client)}
-			if f.Node != Everything {
-				at.node = strconv.Itoa(f.Node)
-			}
-			all = append(all, trouble{betweenThem: at, fault: f})
+		if f.holdsBack() > 0 && (f.Node == node || f.Node == Everything) {
+			all = append(all, trouble{betweenThem: betweenThem{client: processOf(f.Client)}, fault: f})
 		}
 	}
 	delays := map[Fault]time.Duration{}
-	for _, begun := range all { // then they are the most
+	for _, begun := range all { // a sum is largest when one of them begins
 		var together []trouble
 		for _, o := range all {
 			if o.fault.At <= begun.fault.At && begun.fault.At < o.fault.At+o.fault.For {
@@ -78,7 +73,11 @@ func (p *Plan) delays() map[Fault]time.Duration {
 			}
 		}
 		for _, o := range together {
-			delays[o.fault] = max(delays[o.fault], mostLate(o.betweenThem, together))
+			links := map[betweenThem]time.Duration{}
+			addDelays(links, o.betweenThem, together)
+			for _, sum := range links {
+				delays[o.fault] = max(delays[o.fault], sum)
+			}
 		}
 	}
 	return delays
@@ -101,7 +100,10 @@ type edge struct {
 // edges are those of all faults, in the order of time.
 func (p *Plan) edges() []edge {
 	var edges []edge
-	delays := p.delays()
+	delays := make([]map[Fault]time.Duration, p.Nodes)
+	for i := range delays {
+		delays[i] = p.delays(i)
+	}
 	for _, f := range p.Faults {
 		if f.Kind.ofClient() || f.Kind == Twice {
 			continue
@@ -117,7 +119,7 @@ func (p *Plan) edges() []edge {
 			}
 		}
 		for _, n := range nodes {
-			edges = append(edges, edge{f.At, n, 1, f.forgets()}, edge{f.At + f.For + p.recoversFrom(f, delays), n, -1, f.forgets()})
+			edges = append(edges, edge{f.At, n, 1, f.forgets()}, edge{f.At + f.For + p.recoversFrom(f, delays[n]), n, -1, f.forgets()})
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })

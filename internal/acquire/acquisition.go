@@ -147,7 +147,7 @@ func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, 
 		g, f := acq.goAlong(ctx, given)
 		return g, atOnce, f
 	case acq.terms.Shared && !acq.terms.Barging && (position == quorum.NoTicket || !acq.leads):
-		return acq.askTicket(ctx) // by a place only its leader asks, who is called: it may have come since
+		return acq.askTicket(ctx) // a place may have come since: only the leader asks by it, for the nodes call who asks
 	case given != nil && given.Open != nil:
 		g, f := acq.takeOver(ctx, given)
 		if acq.Queue.Position(acq.name) == quorum.NoTicket { // too few nodes said one: it asks for it

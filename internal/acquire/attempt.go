@@ -261,14 +261,14 @@ func (a *Acquirer) free(c *node.Claim, lease time.Duration, entry node.Leaving, 
 	}
 }
 
-// ends notes that a claim is over, and the attempt with which its process stood in line for
-// it: a node may have that one's entry still.
+// ends notes that a claim is over. So is the attempt with which its process stood in line
+// for it, of which a node may have the entry still.
 func (a *Acquirer) ends(c *node.Claim) {
 	c.Over.Store(true)
 	if c.Pushes {
-		a.Queue.Ended(c.Owner)
+		a.Queue.Ended(c.Owner, a.Clock.Early())
 	} else if c.InLine != "" {
-		a.Queue.Ended(c.InLine)
+		a.Queue.Ended(c.InLine, a.Clock.Early())
 	}
 }
 

@@ -3,7 +3,9 @@ package queue
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -19,8 +21,11 @@ func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
 	if p, ok := grant.ParsePush(told(won)); !ok || p.Owner != won || p.Name != "orders/42" {
 		t.Fatalf("the message reads as %+v, %v; want a grant to %q", p, ok, won)
 	}
+	givenBack := 0
 	held := func() (*Presence, *Name) {
 		w := &Presence{queue: New(1)}
+		w.cfg.Clock, w.cfg.Timeout = clock.New(), time.Minute
+		w.cfg.GiveBack = func(string, string, *node.Node) { givenBack++ }
 		w.cfg.Nodes = make([]*node.Node, 3)
 		w.cfg.Leave = func(string, bool, []*node.Node) { t.Error("a node's queue was left; want the place kept") }
 		name, _ := w.queue.Try("orders/42")
@@ -46,6 +51,16 @@ func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
 		if hints, _ := w.queue.Called(name); hints != c.want {
 			t.Errorf("a grant to %q, with the lock given back %v, called for the nodes %03b; want %03b", c.owner, c.back, hints, c.want)
 		}
+	}
+	w, name := held()
+	w.queue.Ended(won, w.cfg.Clock.Early())
+	w.Hear(2, told(won))
+	if hints, _ := w.queue.Called(name); hints != 0 || givenBack != 0 {
+		t.Errorf("a grant on its way as its lock was released called for the nodes %03b, and was given back %d times; want neither", hints, givenBack)
+	}
+	w.queue.Ended(won, w.cfg.Clock.Early().Add(-time.Minute))
+	if w.Hear(2, told(won)); givenBack != 1 {
+		t.Errorf("a grant to an attempt that was over a node timeout ago was given back %d times; want once", givenBack)
 	}
 }
 

@@ -5,9 +5,9 @@ package quorum
 // number of its goroutines. This page is what the client decides of that:
 //
 //   - who of a process may ask the nodes, and for whom: Admits, Refused, Decided. The
-//     first to be refused leads: it asks, waits, and is called. By the place that it takes
-//     nobody else asks: the nodes would call that one. The others follow it, and go together
-//     once it is granted.
+//     first to be refused leads: it asks, waits, and is called. Nobody else asks by
+//     the place that it takes, since the nodes call who asks. The others follow it, and go
+//     together once it is granted.
 //   - which goroutines a place is for: those of the group that took it. Nobody enters a
 //     group that has a leader or a place. So later ones take a place of their own, which
 //     comes behind an exclusive hold that has been waited for since. Without that, a process whose

@@ -230,7 +230,17 @@ var scriptMutants = []way{
 	{
 		name: "a grant to an attempt that is over stays", takes: "nothing releases what a node grants to an attempt that is over",
 		by:    ". TestAGrantToAnAttemptThatIsOverIsGivenBack",
-		edits: []edit{{"internal/queue/presence.go", "		case w.queue.ended.has(p.Owner):", "		case !BROKEN && w.queue.ended.has(p.Owner):"}},
+		edits: []edit{{"internal/queue/presence.go", "		case w.queue.ended.had(", "		case !BROKEN && w.queue.ended.had("}},
+	},
+	{
+		name: "an attempt that was handed on is not over", takes: "the attempt in line is not over with the hold that it was handed on to",
+		by:    ". TestAGrantToAnAttemptThatIsOverIsGivenBack",
+		edits: []edit{{"internal/acquire/attempt.go", "	} else if c.InLine != \"\" {", "	} else if c.InLine != \"\" && !BROKEN {"}},
+	},
+	{
+		name: "an attempt that goes on is not over", takes: "nothing notes the end of a hold whose process goes on in line",
+		by:    ". TestAGrantToAnAttemptThatIsOverIsGivenBack",
+		edits: []edit{{"internal/acquire/handover.go", "	a.ends(old)\n", "	if old.Over.Store(true); !BROKEN {\n		a.ends(old)\n	}\n"}},
 	},
 	{
 		name: "a place that nobody has is told", takes: "a look tells nodes of a process that has no place yet, before all others",

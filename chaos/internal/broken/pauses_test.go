@@ -9,8 +9,8 @@ import (
 )
 
 // In virtual time a goroutine seldom stops between two steps of its own, as any may that the
-// machine keeps waiting. So the build over the broken protocols has each function of
-// internal/acquire that may block stand still at its beginning now and then, where
+// machine keeps waiting. So the build over the broken protocols has each method of
+// internal/acquire that takes a context stand still at its beginning now and then, where
 // pausesVariable is set.
 
 // pausesVariable names the environment variable that asks for it.
@@ -27,8 +27,7 @@ func pausesIn(pauses bool) []string {
 // pausing is the package whose functions stand still.
 const pausing = "internal/acquire"
 
-// mayBlock is the first line of a method that may: it takes a context, and no caller has a
-// mutex then.
+// mayBlock is the first line of a method that takes a context. No caller has a mutex then.
 var mayBlock = regexp.MustCompile(`(?m)^func \(\w+ \*\w+\) \w+\(ctx context\.Context.*\{$`)
 
 // addPauses adds them to these files, and to those of the package that are not among them.
@@ -62,14 +61,18 @@ func addPauses(top string, files map[string]string) error {
 	return nil
 }
 
-// pauses is what the overlay adds to the package. A pause is drawn from the place and the
-// time, which is virtual.
+// pauses is what the overlay adds to the package. A pause is drawn from the place, the time,
+// which is virtual, and how many there were: who comes to one place at one time goes on at
+// another.
 const pauses = `package acquire
 
 import (
 	"os"
+	"sync/atomic"
 	"time"
 )
+
+var asked atomic.Uint64
 
 var pausesHere = os.Getenv("` + pausesVariable + `") != ""
 
@@ -77,7 +80,7 @@ func pause(place uint64) {
 	if !pausesHere {
 		return
 	}
-	drawn := (uint64(time.Now().UnixNano()) + place<<56) * 0x9E3779B97F4A7C15
+	drawn := (uint64(time.Now().UnixNano()) + place<<56 + asked.Add(1)<<40) * 0x9E3779B97F4A7C15
 	drawn = (drawn ^ drawn>>32) * 0xD6E8FEB86659FD93
 	if drawn>>61 == 0 {
 		time.Sleep(time.Duration(drawn >> 20 % uint64(16*time.Millisecond)))
