@@ -19,6 +19,9 @@ func (p *Plan) recoversFrom(f Fault, delays map[Fault]time.Duration) time.Durati
 	if !f.forgets() {
 		return settlesWithin + delays[f] + p.stays(f, delays)
 	}
+	if p.Reopens > 0 { // a library that was opened since waits anew
+		return p.For
+	}
 	return p.recovery() + f.skew()
 }
 

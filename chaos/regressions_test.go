@@ -87,6 +87,15 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				{"kind":"clock step","at":27823414347,"for":2138090543,"node":1,"delay":2413004610}],
 				"linger":2,"retry":43750000,"waits":true,"threads":2,"renews":true,"leads":3,"stays":4}`,
 		},
+		{
+			was: "libraries were opened again before a node that had forgotten could be taken in, and then two more forgot",
+			plan: `{"seed":61000059,"nodes":5,"clients":2,"names":6,"lease":3000000000,"for":30000000000,"maxTTL":4000000000,"faults":[
+				{"kind":"crash and come back with old data","at":3239745517,"for":12463505,"node":1},{"kind":"crash and come back with old data","at":10352021471,"for":197256797,"node":3},
+				{"kind":"crash and come back with old data","at":11004197107,"for":259857305,"node":2},{"kind":"crash and come back with old data","at":13225981369,"for":28845537,"node":3},
+				{"kind":"stall","at":15515991455,"for":27967959,"node":4},{"kind":"stall","at":16271688210,"for":288294025,"node":4},{"kind":"stall","at":16640988988,"for":61792573,"node":2},
+				{"kind":"stall","at":19796679826,"for":28994306,"node":0},{"kind":"crash and come back with old data","at":22929692242,"for":31530113,"node":4}],
+				"linger":50,"retry":43750000,"threads":2,"stays":10,"tries":4,"does":3,"bounds":4,"reopens":2}`,
+		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		if err != nil {
