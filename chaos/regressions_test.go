@@ -138,6 +138,13 @@ func TestDelaysOfOneLinkAddUp(t *testing.T) {
 	chaos.Explore(t, p, p.Redlock("redlock"))
 }
 
+// A node that had a set's lock put back had its attempt in line still. 60 ms after its
+// release another's granted the name to it.
+func TestAGrantToOneThatHasJustReleasedIsGivenBack(t *testing.T) {
+	p := chaos.Swarm(72012048, 30*time.Second)
+	chaos.Explore(t, p, p.Redlock("redlock"))
+}
+
 // An entry that is a process's id alone stayed where a hand met another's key, and its
 // process had a turn too many. A rollback that a node was slow to take put the next
 // attempt in line again, after that one had been released.

@@ -265,10 +265,11 @@ func (a *Acquirer) free(c *node.Claim, lease time.Duration, entry node.Leaving, 
 // for it, of which a node may have the entry still.
 func (a *Acquirer) ends(c *node.Claim) {
 	c.Over.Store(true)
+	token := quorum.Token(c.Token) //nolint:gosec // below 2^53
 	if c.Pushes {
-		a.Queue.Ended(c.Owner, a.Clock.Early())
+		a.Queue.Ended(c.Owner, token)
 	} else if c.InLine != "" {
-		a.Queue.Ended(c.InLine, a.Clock.Early())
+		a.Queue.Ended(c.InLine, token)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // mostEnded is how many attempts that are over a process remembers: of a process that ends
@@ -16,8 +16,8 @@ const mostEnded = 256
 // still, and then a release grants the name to nobody. What a push says may be forged, and
 // an owner value does not say whose it is: so only what is here is given back.
 //
-// A push that was on its way as the attempt ended is another matter: the release of the
-// attempt follows it to that node.
+// A push of the grant that brought the hold may come after its end: the release follows it to
+// that node. Its token is none greater than the hold's, and each later grant's is.
 type endedOwners struct {
 	mu     sync.Mutex // guards the rest: a leave is sent with the queue's held
 	owners []endedOwner
@@ -26,7 +26,7 @@ type endedOwners struct {
 
 type endedOwner struct {
 	owner string
-	at    clock.Instant
+	token quorum.Token // of the hold; 0: there was none
 }
 
 func (e *endedOwners) add(o endedOwner) {
@@ -40,12 +40,13 @@ func (e *endedOwners) add(o endedOwner) {
 	e.next = (e.next + 1) % mostEnded
 }
 
-// had tells whether the attempt of this owner was over by then.
-func (e *endedOwners) had(owner string, then clock.Instant) bool {
+// before tells whether the attempt of this owner was over when this token was granted.
+func (e *endedOwners) before(owner string, token quorum.Token) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.owners, func(o endedOwner) bool { return o.owner == owner && o.at <= then })
+	return slices.ContainsFunc(e.owners, func(o endedOwner) bool { return o.owner == owner && o.token < token })
 }
 
-// Ended notes that an attempt which stood in line is over from now on.
-func (q *Queue) Ended(owner string, now clock.Instant) { q.ended.add(endedOwner{owner, now}) }
+// Ended notes that an attempt which stood in line is over, and a hold that it brought, with
+// this token; 0: it brought none.
+func (q *Queue) Ended(owner string, token quorum.Token) { q.ended.add(endedOwner{owner, token}) }

@@ -162,7 +162,7 @@ func (w *Presence) signal() {
 func (w *Presence) Hear(i int, key string) {
 	if p, ok := grant.ParsePush(key); ok {
 		switch {
-		case w.queue.ended.had(p.Owner, w.cfg.Clock.Early().Add(-w.cfg.Timeout)):
+		case w.queue.ended.before(p.Owner, p.Token):
 			w.cfg.GiveBack(p.Name, p.Owner, w.cfg.Nodes[i])
 		case w.queue.push(w.cfg.Nodes[i], p):
 			return

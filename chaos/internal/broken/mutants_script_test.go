@@ -230,7 +230,7 @@ var scriptMutants = []way{
 	{
 		name: "a grant to an attempt that is over stays", takes: "nothing releases what a node grants to an attempt that is over",
 		by:    ". TestAGrantToAnAttemptThatIsOverIsGivenBack",
-		edits: []edit{{"internal/queue/presence.go", "		case w.queue.ended.had(", "		case !BROKEN && w.queue.ended.had("}},
+		edits: []edit{{"internal/queue/presence.go", "		case w.queue.ended.before(", "		case !BROKEN && w.queue.ended.before("}},
 	},
 	{
 		name: "an attempt that was handed on is not over", takes: "the attempt in line is not over with the hold that it was handed on to",
