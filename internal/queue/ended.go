@@ -17,7 +17,8 @@ const mostEnded = 256
 // an owner value does not say whose it is: so only what is here is given back.
 //
 // A push of the grant that brought the hold may come after its end: the release follows it to
-// that node. Its token is none greater than the hold's, and each later grant's is.
+// that node. Its token is seldom greater than the hold's, and then it is given back for
+// nothing. That of each later grant is greater.
 type endedOwners struct {
 	mu     sync.Mutex // guards the rest: a leave is sent with the queue's held
 	owners []endedOwner
