@@ -26,13 +26,7 @@ func sharersOf(n *redlocktest.Node) []string {
 func leaves(t *testing.T, l *redlock.Locker) (<-chan gained, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan gained, 1)
-	go func() {
-		lock, err := l.Acquire(ctx, "orders/42", redlock.WithShared())
-		done <- gained{lock, err, time.Now()}
-	}()
-	synctest.Wait()
-	return done, cancel
+	return wantsUnder(ctx, l, redlock.WithShared()), cancel
 }
 
 func TestWhoStopsWaitingToShareLeavesNothing(t *testing.T) {

@@ -234,12 +234,7 @@ func TestWhoIsSlowToShareLeavesTheLeadToTheLeader(t *testing.T) {
 		warm(t, l)
 		lock := mustAcquire(t, other, "orders/42")
 		slow := &heldUp{Context: t.Context(), gate: make(chan struct{})}
-		follower := make(chan gained, 1)
-		go func() {
-			lock, err := l.Acquire(slow, "orders/42", redlock.WithShared())
-			follower <- gained{lock, err, time.Now()}
-		}()
-		synctest.Wait() // it has its turn, and is about to ask
+		follower := wantsUnder(slow, l, redlock.WithShared()) // it has its turn, and is about to ask
 		leader := standsToShare(t, l)
 		var asked atomic.Int64
 		for _, n := range nodes.Nodes() {

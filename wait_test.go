@@ -27,8 +27,12 @@ type gained struct {
 // wants has a goroutine acquire orders/42, and returns once it waits for the nodes.
 func wants(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
 	t.Helper()
+	return wantsUnder(t.Context(), l, opts...)
+}
+
+// wantsUnder is wants under a context.
+func wantsUnder(ctx context.Context, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
 	done := make(chan gained, 1)
-	ctx := t.Context()
 	go func() {
 		lock, err := l.Acquire(ctx, "orders/42", opts...)
 		done <- gained{lock, err, time.Now()}

@@ -49,3 +49,16 @@ func TestWhenAQuorumIsHealthyAgain(t *testing.T) {
 		}
 	}
 }
+
+// A command may be in transit for as long as a fault lasts, and by all that a link adds then.
+func TestACommandIsInTransitForAllDelaysOfItsLink(t *testing.T) {
+	late := func(node int, at, by time.Duration) chaos.Fault {
+		return chaos.Fault{Kind: chaos.Reorder, Node: node, At: at, For: 4 * time.Second, Delay: by}
+	}
+	p := chaos.Plan{Nodes: 3, Clients: 2, Names: 1, Lease: 3 * time.Second, MaxTTL: 4 * time.Second, For: time.Minute, Faults: []chaos.Fault{
+		late(chaos.Everything, 10*time.Second, time.Second), late(1, 11*time.Second, 2*time.Second), late(0, 20*time.Second, 2500*time.Millisecond),
+	}}
+	if got := p.Judge().Transit; got != 7*time.Second {
+		t.Errorf("got %v; want 4 s of a fault, and 1 and 2 s of one link", got)
+	}
+}

@@ -163,7 +163,8 @@ func exploreSound(t *testing.T, binary string, length time.Duration) {
 // repeat is the command that repeats a plan, from the top of the tree. With pauses it may take
 // several plays.
 func repeat(way, plan string, pauses bool) string {
-	return strings.TrimSpace(strings.Join(pausesIn(pauses), "") + fmt.Sprintf(" %s='%s' %s='%s' go test -count=1 -run TestRepeatAPlan -v ./chaos/internal/broken", variable, way, planVariable, plan))
+	set := append(pausesIn(pauses), fmt.Sprintf("%s='%s' %s='%s'", variable, way, planVariable, plan))
+	return strings.Join(set, " ") + " go test -count=1 -run TestRepeatAPlan -v ./chaos/internal/broken"
 }
 
 // TestRepeatAPlan repeats what a failed exploration printed: outside, it builds

@@ -198,7 +198,7 @@ var scriptMutants = []way{
 	{
 		name: "one who shares asks by its leader's place", takes: "one who was slow to ask goes by the place that its group's leader has taken",
 		by:    ". TestWhoIsSlowToShareLeavesTheLeadToTheLeader",
-		edits: []edit{{"internal/acquire/acquisition.go", "(position == quorum.NoTicket || !acq.leads)", "(position == quorum.NoTicket || !BROKEN && !acq.leads)"}},
+		edits: byLeadersPlace,
 	},
 	{
 		name: "a slot by the first refusals", takes: "one who asks for a slot once goes by the first quorum of refusals",

@@ -2,13 +2,17 @@ package broken_test
 
 import "github.com/quorumkit/redlock/chaos"
 
+// byLeadersPlace has one who was slow to ask go by the place of its group's leader. Plans with
+// pauses find it, and a test of the root does.
+var byLeadersPlace = []edit{{"internal/acquire/acquisition.go", "(position == quorum.NoTicket || !acq.leads)", "(position == quorum.NoTicket || !BROKEN && !acq.leads)"}}
+
 // shareWays are those of shared holds.
 var shareWays = []way{
 	{
 		name: "one who shares asks by its leader's place", takes: "one who was slow to ask goes by the place that its group's leader has taken",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		kinds: []chaos.Break{chaos.WallClock}, load: sharing, pauses: true,
-		edits: []edit{{"internal/acquire/acquisition.go", "(position == quorum.NoTicket || !acq.leads)", "(position == quorum.NoTicket || !BROKEN && !acq.leads)"}},
+		edits: byLeadersPlace,
 	},
 	{
 		name: "shared key ends with the first", takes: "who joins does not lengthen the key that is shared",
