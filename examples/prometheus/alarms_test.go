@@ -140,6 +140,7 @@ func (s *scraped) harm(ctx context.Context, t *testing.T) {
 	}
 
 	unreleased := acquire("orders/3")
+	synctest.Wait() // each node was sent it: on one that was not, there is nothing to release
 	for _, n := range s.nodes.Nodes()[:3] {
 		n.Stop()
 	}
