@@ -271,9 +271,9 @@ func TestMigrateMayRunTwiceAndByManyAtOnce(t *testing.T) {
 func TestMigrateNeedsNoPrivilegeForATableThatIsThere(t *testing.T) {
 	s := stores()[0]
 	s.prepare(t)
-	s.exec(t, "CREATE ROLE plain LOGIN")
-	s.exec(t, "GRANT SELECT, INSERT, UPDATE ON "+s.fences+" TO plain")
-	plain := openDB(t, "pgx", dsnOf(t, postgres)+" user=plain")
+	user := s.role(t)
+	s.exec(t, "GRANT SELECT, INSERT, UPDATE ON "+s.fences+" TO "+user)
+	plain := openDB(t, "pgx", dsnOf(t, postgres)+" user="+user)
 	if err := s.guard.Migrate(t.Context(), plain); err != nil {
 		t.Errorf("got %v; want nil", err)
 	}

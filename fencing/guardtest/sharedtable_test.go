@@ -210,14 +210,15 @@ func TestMigrateNeedsNoPrivilegeForColumnsThatAreThere(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			s.prepare(t)
 			var plain *sql.DB
+			user := "sharer"
 			if s.name == "PostgreSQL" {
-				s.exec(t, "CREATE ROLE sharer LOGIN")
-				plain = openDB(t, "pgx", dsnOf(t, postgres)+" user=sharer")
+				user = s.role(t)
+				plain = openDB(t, "pgx", dsnOf(t, postgres)+" user="+user)
 			} else {
 				s.exec(t, "CREATE USER IF NOT EXISTS sharer")
 				plain = openDB(t, "mysql", strings.Replace(dsnOf(t, mariadb), "root@", "sharer@", 1))
 			}
-			s.exec(t, "GRANT SELECT, INSERT, UPDATE ON "+s.fences+" TO sharer")
+			s.exec(t, "GRANT SELECT, INSERT, UPDATE ON "+s.fences+" TO "+user)
 			both := s.both(t, s.fences)
 			err := both.Migrate(t.Context(), plain)
 			if err == nil || errors.Is(err, fencing.ErrBadTable) || !strings.Contains(err.Error(), "SQL.Alterations") {

@@ -104,6 +104,14 @@ func (s *store) exec(tb testing.TB, statement string) {
 	}
 }
 
+// role makes a role of PostgreSQL that may log in, and no more.
+func (s *store) role(tb testing.TB) string {
+	tb.Helper()
+	name := fmt.Sprintf("plain%d", tables.Add(1))
+	s.exec(tb, "CREATE ROLE "+name+" LOGIN")
+	return name
+}
+
 // begin begins a transaction that ends with the test at the latest.
 func (s *store) begin(tb testing.TB, opts *sql.TxOptions) *sql.Tx {
 	tb.Helper()

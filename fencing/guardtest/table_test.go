@@ -158,7 +158,7 @@ func TestMigrateNeedsNoMorePrivilegesThanTheGuard(t *testing.T) {
 // A table is looked up where the session would find it: in its own database, or in
 // the one that is named.
 func TestMigrateLooksAtTheTableThatTheGuardUses(t *testing.T) {
-	const bad = "CREATE TABLE %s (resource varbinary(255), token bigint) ENGINE=MyISAM"
+	const bad = "CREATE OR REPLACE TABLE %s (resource varbinary(255), token bigint) ENGINE=MyISAM"
 	s := stores()[1]
 	s.prepare(t)
 	s.exec(t, "CREATE DATABASE IF NOT EXISTS app2")
