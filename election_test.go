@@ -86,7 +86,9 @@ func campaigns(t *testing.T, l *redlock.Locker, value string) *candidate {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &candidate{make(chan *redlock.Lock, 10), make(chan error), make(chan error, 1), cancel}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		c.done <- l.Campaign(ctx, "jobs", func(ctx context.Context, lock *redlock.Lock) error {
 			c.leads <- lock
 			select {
@@ -97,6 +99,7 @@ func campaigns(t *testing.T, l *redlock.Locker, value string) *candidate {
 			}
 		}, redlock.WithValue(value))
 	}()
+	t.Cleanup(func() { cancel(); <-ended }) // it releases: the bubble may not end before
 	synctest.Wait()
 	return c
 }
