@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,10 +78,13 @@ func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
 				nodes.Node(2).Stop()
 				lock, err := more.Acquire(t.Context(), "orders/42", redlock.WithTTL(longMax), redlock.WithFixedLease())
 				must(t, err)
+				synctest.Wait()
+				owner, err := nodes.Node(1).Miniredis().Get("orders/42")
+				must(t, err)
 				nodes.Node(2).Start()
-				for i := range 3 { // or the holder, which lives, would raise it again
+				for i := range 3 { // or the holder, which lives, would raise it again, or put its lock on node 2
 					nodes.Node(i).Intercept(func(args []string) redlocktest.Verdict {
-						if len(args) == 8 && args[5] == "120000" {
+						if len(args) == 8 && args[5] == "120000" || i == 2 && slices.Contains(args, owner) {
 							return redlocktest.ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
 						}
 						return redlocktest.Pass()

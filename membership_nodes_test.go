@@ -203,3 +203,22 @@ func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
 	mustRelease(t, first)
 	return fired
 }
+
+// A look that somebody asks for finds a node that the loop had given up on, as it did
+// not answer: the loop takes it in from there.
+func TestANodeThatStatusFoundIsTakenIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait()
+		nodes.Node(0).Restart()
+		time.Sleep(5 * time.Second) // a renewal finds it without a record
+		nodes.Node(0).Stop()
+		time.Sleep(2 * time.Second)
+		nodes.Node(0).Start()
+		status(t, l)
+		time.Sleep(5 * time.Minute)
+		wantVotes(t, "after five minutes", l, 3)
+		mustRelease(t, lock)
+	})
+}

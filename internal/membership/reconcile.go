@@ -59,7 +59,11 @@ func (t *Tracker) sleep(pause time.Duration) bool {
 	defer timer.Stop()
 	due, until := timer.C, t.clock.Now().Add(pause)
 	if pause == 0 {
-		due = nil
+		t.rest(true)
+		defer t.rest(false)
+		if due = nil; t.pause() > 0 { // somebody else has looked just now
+			t.wake()
+		}
 	}
 	for {
 		select {
@@ -80,6 +84,13 @@ func (t *Tracker) sleep(pause time.Duration) bool {
 		}
 		return true
 	}
+}
+
+// rest notes whether the loop sleeps until it is woken.
+func (t *Tracker) rest(resting bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.resting = resting
 }
 
 // lookDue is when all nodes may be looked at for the one who asks.
@@ -166,7 +177,8 @@ func (t *Tracker) Settle(ctx context.Context, p Proposal) time.Duration {
 }
 
 // LookAtAll reads every node, at the same time; counted reads their largest
-// number as well, which costs a server milliseconds.
+// number as well, which costs a server milliseconds. Who is not
+// the loop calls Heed in the end.
 func (t *Tracker) LookAtAll(ctx context.Context, counted bool) {
 	t.mu.Lock()
 	t.looks++
@@ -189,6 +201,17 @@ func (t *Tracker) LookAtAll(ctx context.Context, counted bool) {
 	t.done = max(t.done, number)
 	close(t.next)
 	t.next = make(chan struct{})
+}
+
+// Heed wakes the loop where another has looked, and has found a node to be taken in that
+// did not answer the loop.
+func (t *Tracker) Heed() {
+	t.mu.Lock()
+	resting := t.resting
+	t.mu.Unlock()
+	if resting && t.pause() > 0 {
+		t.wake()
+	}
 }
 
 // step plans for every node and does what is due. It returns whether
