@@ -31,7 +31,7 @@ func ExampleWithLimit() {
 	fmt.Println("all are taken:", errors.Is(err, redlock.ErrNotAcquired))
 
 	_ = held[0].Release(ctx)
-	lock, err := other.TryAcquire(ctx, "exports", redlock.WithLimit(2))
+	lock, err := other.Acquire(ctx, "exports", redlock.WithLimit(2))
 	if err != nil {
 		log.Fatal(err)
 	}

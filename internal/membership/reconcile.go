@@ -43,7 +43,7 @@ func (t *Tracker) Run() {
 		}
 	}()
 	for t.sleep(0) {
-		for pause := t.Settle(ctx, t.Proposal()); pause > 0; pause = t.Settle(ctx, t.Proposal()) {
+		for pause := t.settleOrRest(ctx); pause > 0; pause = t.settleOrRest(ctx) {
 			if !t.sleep(pause) {
 				return
 			}
@@ -59,11 +59,7 @@ func (t *Tracker) sleep(pause time.Duration) bool {
 	defer timer.Stop()
 	due, until := timer.C, t.clock.Now().Add(pause)
 	if pause == 0 {
-		t.rest(true)
-		defer t.rest(false)
-		if due = nil; t.pause() > 0 { // somebody else has looked just now
-			t.wake()
-		}
+		due = nil
 	}
 	for {
 		select {
@@ -84,6 +80,17 @@ func (t *Tracker) sleep(pause time.Duration) bool {
 		}
 		return true
 	}
+}
+
+// settleOrRest is Settle for the loop, which rests where there is nothing to do.
+func (t *Tracker) settleOrRest(ctx context.Context) time.Duration {
+	t.rest(false)
+	pause := t.Settle(ctx, t.Proposal())
+	if pause == 0 {
+		t.rest(true)
+		pause = t.pause() // somebody else may have looked just now
+	}
+	return pause
 }
 
 // rest notes whether the loop sleeps until it is woken.

@@ -51,7 +51,7 @@ type Tracker struct {
 	done         int             // the latest of them that has ended
 	looked       clock.Instant   // when the latest began
 	next         chan struct{}   // closed when one ends
-	resting      bool            // the loop has nothing to do, and sleeps until it is woken
+	resting      bool            // the loop has been at work, has nothing to do, and sleeps until it is woken
 }
 
 // Observer is told what the loop writes into records, by the node's index. It
