@@ -162,6 +162,7 @@ func TestForgedHintsTellObserversNothing(t *testing.T) {
 			}
 		}
 		publish("77 mallory0f8fad5b-d9cb-469f-a165-70867728950e", 0, 1, 2)
+		synctest.Wait() // it is heard, before anything else replaces it
 		publish("", 0)
 		publish("nonsense", 1)
 		isQuiet(t, told, 10*time.Second)
