@@ -3,7 +3,6 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,12 +27,6 @@ func narrowly(t *testing.T, servers []*chaos.Server, connections int) []redis.Un
 	return clients
 }
 
-// wantedConnection tells whether a node had no vote for want of a connection to it.
-func wantedConnection(err error) bool {
-	var q *redlock.QuorumError
-	return errors.As(err, &q) && slices.ContainsFunc(q.Nodes, func(n redlock.NodeResult) bool { return errors.Is(n.Err, redis.ErrPoolExhausted) })
-}
-
 // Locks without a pause keep a connection busy. Where the pool has no other, Status
 // and the reconcile loop need it as well, and the locks may not pay for that with votes.
 func TestOneConnectionANodeIsEnough(t *testing.T) {
@@ -48,7 +41,7 @@ func TestOneConnectionANodeIsEnough(t *testing.T) {
 			if others > 0 {
 				occupy(t, clients)
 			}
-			var made, failed, starved atomic.Int64
+			var made, failed atomic.Int64
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
@@ -61,9 +54,6 @@ func TestOneConnectionANodeIsEnough(t *testing.T) {
 						_ = lock.Release(context.WithoutCancel(ctx))
 					case !errors.Is(err, context.Canceled):
 						failed.Add(1)
-						if wantedConnection(err) {
-							starved.Add(1)
-						}
 					}
 				}
 			}()
@@ -77,7 +67,7 @@ func TestOneConnectionANodeIsEnough(t *testing.T) {
 					}
 				}
 			}
-			if missed > 3 { // a busy machine may cost some
+			if missed > 0 {
 				t.Errorf("Status could not look at a node that votes %d times of 150", missed)
 			}
 			for range 5 {
@@ -100,9 +90,9 @@ func TestOneConnectionANodeIsEnough(t *testing.T) {
 			pollUntil(t, shortMax+20*time.Second, "the node that forgot is a member again", func() bool { return votes(t, l) == 3 })
 			cancel()
 			<-ended
-			t.Logf("%d locks, %d refusals, %d of them for want of a connection", made.Load(), failed.Load(), starved.Load())
-			if made.Load() < 100 || starved.Load() > 3 { // the restart itself may cost one
-				t.Errorf("%d acquisitions failed for want of a connection, and %d brought a lock; want none, and a hundred", starved.Load(), made.Load())
+			t.Logf("%d locks, %d refusals", made.Load(), failed.Load())
+			if failed.Load() > 3 { // the restart itself may cost one
+				t.Errorf("%d acquisitions failed of %d; want none for want of a connection", failed.Load(), made.Load())
 			}
 		})
 	}
