@@ -101,7 +101,6 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	if err := l.usable(ctx, "status"); err != nil {
 		return ClusterStatus{}, err
 	}
-	defer l.tracker.Heed()
 	refusals := make([]string, len(l.nodes))
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range l.nodes {
@@ -166,7 +165,6 @@ func (c *Cluster) Join(ctx context.Context) error {
 	if err := l.usable(ctx, "join"); err != nil {
 		return err
 	}
-	defer l.tracker.Heed()
 	for late := false; ; {
 		pause := l.tracker.Settle(ctx, l.tracker.Proposal())
 		s := l.statusFor(l.tracker.Proposal())
@@ -258,7 +256,6 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	if err := l.usable(ctx, "admit"); err != nil {
 		return err
 	}
-	defer l.tracker.Heed()
 	p := l.tracker.Proposal()
 	p.Admit = true
 	l.tracker.Settle(ctx, p)
@@ -295,7 +292,6 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	if err := l.usable(ctx, "retire"); err != nil {
 		return err
 	}
-	defer l.tracker.Heed()
 	if node < 0 || node >= len(l.nodes) {
 		return fault.Errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
 	}

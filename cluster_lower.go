@@ -43,7 +43,6 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 	if err := l.usable(ctx, "lower MaxTTL"); err != nil {
 		return err
 	}
-	defer l.tracker.Heed()
 	own := l.tracker.MaxTTL()
 	switch {
 	case to < minTTL || to > clock.MaxMaxTTL:

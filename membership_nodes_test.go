@@ -206,19 +206,29 @@ func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
 
 // A look that somebody asks for finds a node that the loop had given up on, as it did
 // not answer: the loop takes it in from there.
-func TestANodeThatStatusFoundIsTakenIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		lock := mustAcquire(t, l, "orders/42")
-		synctest.Wait()
-		nodes.Node(0).Restart()
-		time.Sleep(5 * time.Second) // a renewal finds it without a record
-		nodes.Node(0).Stop()
-		time.Sleep(2 * time.Second)
-		nodes.Node(0).Start()
-		status(t, l)
-		time.Sleep(5 * time.Minute)
-		wantVotes(t, "after five minutes", l, 3)
-		mustRelease(t, lock)
-	})
+func TestANodeThatSomebodyElseFoundIsTakenIn(t *testing.T) {
+	for name, looks := range map[string]func(context.Context, *redlock.Cluster) error{
+		"Status":      func(ctx context.Context, c *redlock.Cluster) error { _, err := c.Status(ctx); return err },
+		"Join":        func(ctx context.Context, c *redlock.Cluster) error { return c.Join(ctx) },
+		"LowerMaxTTL": func(ctx context.Context, c *redlock.Cluster) error { return c.LowerMaxTTL(ctx, redlock.DefaultMaxTTL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 3)
+				lock := mustAcquire(t, l, "orders/42")
+				synctest.Wait()
+				nodes.Node(0).Restart()
+				time.Sleep(5 * time.Second) // a renewal finds it without a record
+				nodes.Node(0).Stop()
+				time.Sleep(2 * time.Second)
+				nodes.Node(0).Start()
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_ = looks(ctx, l.Cluster()) // in time, or not
+				time.Sleep(5 * time.Minute)
+				wantVotes(t, "after five minutes", l, 3)
+				mustRelease(t, lock)
+			})
+		})
+	}
 }

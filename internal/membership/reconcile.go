@@ -184,8 +184,8 @@ func (t *Tracker) Settle(ctx context.Context, p Proposal) time.Duration {
 }
 
 // LookAtAll reads every node, at the same time; counted reads their largest
-// number as well, which costs a server milliseconds. Who is not
-// the loop calls Heed in the end.
+// number as well, which costs a server milliseconds. Where another than the loop finds
+// a node to be taken in, which had not answered the loop, it wakes the loop.
 func (t *Tracker) LookAtAll(ctx context.Context, counted bool) {
 	t.mu.Lock()
 	t.looks++
@@ -204,16 +204,9 @@ func (t *Tracker) LookAtAll(ctx context.Context, counted bool) {
 		return
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.done = max(t.done, number)
 	close(t.next)
 	t.next = make(chan struct{})
-}
-
-// Heed wakes the loop where another has looked, and has found a node to be taken in that
-// did not answer the loop.
-func (t *Tracker) Heed() {
-	t.mu.Lock()
 	resting := t.resting
 	t.mu.Unlock()
 	if resting && t.pause() > 0 {
