@@ -156,9 +156,12 @@ func TestForgedHintsTellObserversNothing(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		told := observes(t, separateLocker(t, nodes))
 		wantVacant(t, isTold(t, told, time.Second))
+		time.Sleep(10 * time.Millisecond) // it listens on each node after its first look there
 		publish := func(message string, on ...int) {
 			for _, i := range on {
-				nodes.Node(i).Miniredis().Publish("redlock:leader:jobs", message)
+				if n := nodes.Node(i).Miniredis().Publish("redlock:leader:jobs", message); n != 1 {
+					t.Fatalf("%d listen on node %d; want the observer", n, i)
+				}
 			}
 		}
 		publish("77 mallory0f8fad5b-d9cb-469f-a165-70867728950e", 0, 1, 2)

@@ -50,6 +50,7 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 				if tt.handedOn {
 					mustRelease(t, got(t, second).lock)
 				}
+				synctest.Wait() // a node that is not yet free would refuse the next
 				another := mustAcquire(t, holder, "orders/41")
 				lives := make(chan *redlock.Lock, 1)
 				go func() {
@@ -60,10 +61,14 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 					lives <- lock
 				}()
 				lock = mustAcquire(t, holder, "orders/42")
+				synctest.Wait() // one that it has not reached may grant the next attempt
 				if tt.wantedAgain {
 					next = wants(t, l)
 				}
 				time.Sleep(2500 * time.Millisecond) // signs of life are under way
+				if held, _ := node.Get("orders/42"); held == "" {
+					t.Fatal("the node has not granted the lock; its release would show nothing")
+				}
 				for _, member := range entry {
 					_, err = node.ZAdd("redlock:queue:orders/42", place, member)
 					must(t, err)

@@ -5,9 +5,12 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
@@ -70,8 +73,9 @@ func TestAKilledProcessInLineIsPassedOver(t *testing.T) {
 			var released time.Time
 			if called {
 				h.signal(syscall.SIGSTOP)
+				o.areSilent()
 				released = time.Now()
-				must(t, lock.Release(context.Background()))
+				o.release(lock)
 				o.wantShortened()
 			}
 			h.signal(syscall.SIGKILL)
@@ -83,7 +87,7 @@ func TestAKilledProcessInLineIsPassedOver(t *testing.T) {
 					})
 				}
 				released = time.Now()
-				must(t, lock.Release(context.Background()))
+				o.release(lock)
 				o.wantShortened()
 			}
 			lock = <-second
@@ -94,17 +98,47 @@ func TestAKilledProcessInLineIsPassedOver(t *testing.T) {
 	}
 }
 
+// areSilent waits until no node has had a sign of life for a while: those that were on
+// their way when the process was stopped have arrived.
+func (o *onlooker) areSilent() {
+	o.Helper()
+	pollUntil(o.T, 20*time.Second, "no sign of life is on its way", func() bool {
+		return !slices.ContainsFunc(o.eyes, func(c *redis.Client) bool { return o.left(c) > lives-700*time.Millisecond })
+	})
+}
+
+// release returns when the release has reached all nodes, not only a quorum: they may
+// be others than those where the dead stand in line.
+func (o *onlooker) release(lock *redlock.Lock) {
+	o.Helper()
+	held := make([]string, len(o.eyes))
+	for i, c := range o.eyes {
+		held[i] = c.Get(o.Context(), "orders/42").Val()
+	}
+	must(o.T, lock.Release(context.Background()))
+	for i, c := range o.eyes {
+		pollUntil(o.T, 10*time.Second, "the release reaches all nodes", func() bool {
+			return held[i] == "" || c.Get(o.Context(), "orders/42").Val() != held[i]
+		})
+	}
+}
+
+// left is what a node has left of the signs of life of the dead.
+func (o *onlooker) left(c *redis.Client) time.Duration {
+	left := time.Duration(0)
+	for id := range o.dead {
+		left = max(left, c.PTTL(o.Context(), "redlock:live:"+id).Val())
+	}
+	return left
+}
+
 // wantShortened checks that the dead were called: on a quorum little or nothing is
 // left of their signs of life.
 func (o *onlooker) wantShortened() {
 	o.Helper()
 	nodes := 0
 	for _, c := range o.eyes {
-		left := time.Duration(0)
-		for id := range o.dead {
-			left = max(left, c.PTTL(o.Context(), "redlock:live:"+id).Val())
-		}
-		if left <= shortened {
+		if o.left(c) <= shortened {
 			nodes++
 		}
 	}

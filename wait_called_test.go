@@ -10,8 +10,10 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// What a call leaves of a sign of life (lua/release.lua), and that and a look.
+// How long a sign of life stands (lua/ask.lua); what a call leaves of it
+// (lua/release.lua), and that and a look.
 const (
+	lives     = 3 * time.Second
 	shortened = 700 * time.Millisecond
 	aSecond   = shortened + 300*time.Millisecond
 )
