@@ -20,7 +20,7 @@ func (w *forgetful) Report(ctx context.Context, lock *redlock.Lock) error {
 		if err := w.step(ctx); err != nil { // a garbage collection, of all moments
 			return err
 		}
-		w.Store.lines = append(w.Store.lines, "a line")
+		w.Store.add("a line")
 		w.wrote(lock.Token(), true)
 	}
 	return nil

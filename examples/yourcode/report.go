@@ -6,6 +6,7 @@ package yourcode
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -19,15 +20,23 @@ const resource = "report"
 // those that it has seen.
 type Store struct {
 	guard fencing.Memory
+
+	mu    sync.Mutex // guards the field below
 	lines []string
 }
 
 // Append adds a line; a stale one is fencing.ErrStale.
 func (s *Store) Append(ctx context.Context, token redlock.Token, line string) error {
 	return s.guard.Write(ctx, resource, token, func(context.Context) error {
-		s.lines = append(s.lines, line)
+		s.add(line)
 		return nil
 	})
+}
+
+func (s *Store) add(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
 }
 
 // errLost means that the lock was lost before the report was complete.
