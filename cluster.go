@@ -149,7 +149,7 @@ func (l *Locker) statusFor(p membership.Proposal) ClusterStatus {
 // would otherwise never be there at the end of the wait. A new cluster, or a node
 // that returned, waits MaxTTL; see Admit. Where nothing is to be waited for, Join
 // returns nil at once. After a wait through which a quorum voted, it gives those
-// who hold locks 2.5 seconds more to put them on the nodes that vote again: then
+// who hold locks 3 seconds more to put them on the nodes that vote again: then
 // the next node may be restarted. A node that votes already when Join begins is not
 // waited for: nobody can tell since when.
 //

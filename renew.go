@@ -28,9 +28,9 @@ const (
 	// the locks of one holder go in batches.
 	confirmGrid = 50 * time.Millisecond
 	// confirmTime is what all holders are given for that: until the loop of each
-	// has looked, and its clock watch has had the node verified, the spread, and a
-	// round that is tried again.
-	confirmTime = membership.JoinPoll + node.WatchEvery + node.ConfirmSpread + 3*DefaultNodeTimeout
+	// has looked, and its clock watch has had the node verified, the spread, and the
+	// same for what is given again to a node that did not answer just then.
+	confirmTime = membership.JoinPoll + node.WatchEvery + 2*node.ConfirmSpread + 3*DefaultNodeTimeout
 )
 
 // renewalAfter is when a lease that was sent at start is renewed; share, from 0 to

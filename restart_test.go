@@ -155,3 +155,34 @@ func TestJoinGivesHoldersTheTimeToPutTheirLocksOnTheNode(t *testing.T) {
 		}
 	})
 }
+
+// A node that answers nobody for a while, soon after it votes again, misses what it was
+// to be given just then: that is tried again, for fixed leases too.
+func TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const locks = 100
+		told := &events{}
+		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
+		mustAcquire(t, l, "renewed")
+		before := absence(t, nodes, told)
+		for i := range locks - 1 {
+			mustAcquire(t, l, fmt.Sprintf("orders/%d", i), redlock.WithFixedLease())
+		}
+		untilVotes(t, told, before)
+		voted := time.Now()
+		node := nodes.Node(0)
+		for len(locksOn(node)) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		node.Hang()
+		time.Sleep(350 * time.Millisecond)
+		node.Resume()
+		if n := len(locksOn(node)); n > locks/2 {
+			t.Fatalf("the node has %d locks of %d already; the test shows nothing", n, locks)
+		}
+		time.Sleep(time.Until(voted.Add(3 * time.Second))) // as Join does
+		if n := len(locksOn(node)); n != locks {
+			t.Errorf("three seconds after it votes the node has %d locks of %d", n, locks)
+		}
+	})
+}

@@ -70,11 +70,19 @@ func (n *Node) markDown(err error) {
 }
 
 func (n *Node) recovered() {
+	now := n.Clock.Early()
 	n.mu.Lock()
-	lasted := n.down.end(n.Clock.Early())
+	lasted := n.down.end(now)
 	n.mu.Unlock()
-	n.away = n.away || lasted > ConfirmSpread // a connection that broke is no absence
+	n.away = n.away || lasted > ConfirmSpread || n.wasGivenLocks(now.Add(-lasted)) // else a connection that broke is no absence
 	n.observer.Up(n.Index, lasted)
+}
+
+// wasGivenLocks tells whether a call that failed at that time may have been one of those
+// that give the held locks to a node that votes again.
+func (n *Node) wasGivenLocks(failed clock.Instant) bool {
+	voted := clock.Instant(n.Returned.Load())
+	return voted != 0 && failed <= voted.Add(ConfirmSpread+2*n.Timeout)
 }
 
 // failQueued fails all that waits for the node but the rollbacks.
