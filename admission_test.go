@@ -187,6 +187,7 @@ func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
 			case !strict && (err != nil || second.Token() >= first.Token()):
 				t.Errorf("not strict: got %v; want a lock whose token went back, or this test shows nothing", err)
 			}
+			synctest.Wait() // it is told by a goroutine of its own
 			if told := len(seen.of(redlock.ClusterFounded)) > 0; told == strict {
 				t.Errorf("strict %v: got ClusterFounded told: %v; want it where tokens lean on a clock", strict, told)
 			}

@@ -76,7 +76,11 @@ func TestAUserWithoutTheRightsIsMisconfigured(t *testing.T) {
 func TestAReplicaIsNoNode(t *testing.T) {
 	masters := needMasters(t, 3, chaos.ServerConfig{})
 	l := openServers(t, masters)
+	allTakePart(t, l, masters)
 	lock := mustAcquire(t, l, "orders/42")
+	for _, s := range masters[1:] { // one that was not sent it has nothing to release
+		pollUntil(t, 5*time.Second, "the key is everywhere", func() bool { return keyOn(t, s, "orders/42") != "" })
+	}
 	for _, s := range masters[1:] { // demoted under a held lock
 		c := s.Client()
 		must(t, c.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())

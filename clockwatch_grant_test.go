@@ -25,6 +25,7 @@ func TestWhatAStepGaveAwayIsNotTakenByWhoTriedAMomentAgo(t *testing.T) {
 				holder, nodes := newLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
 				mustAcquire(t, holder, "orders/42")
 				other := lockerOver(t, nodes)
+				sampled(t, other)
 				for range 3 {
 					_, err := other.TryAcquire(t.Context(), "orders/42", opts...)
 					wantError(t, "before the step", err, redlock.ErrNotAcquired)

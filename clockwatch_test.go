@@ -179,6 +179,7 @@ func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
 			l, nodes := newLocker(t, 5)
 			other := separateLocker(t, nodes)
 			lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
+			synctest.Wait() // or a node that it has not reached grants the other
 			var waiting <-chan gained
 			if what == "sign of life" {
 				waiting = wants(t, other)

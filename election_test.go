@@ -111,6 +111,7 @@ func TestObserversAreToldOfEveryLeader(t *testing.T) {
 		warm(t, l)
 		told := observes(t, third)
 		wantVacant(t, isTold(t, told, time.Second))
+		time.Sleep(10 * time.Millisecond) // it listens on each node after its first look there
 
 		a := campaigns(t, l, "a")
 		first := <-a.leads

@@ -92,6 +92,9 @@ func TestCloseSendsTheRollbacksThatAreOwed(t *testing.T) {
 		for _, i := range []int{0, 1, 2} {
 			must(t, nodes.Node(i).Miniredis().Set("orders/42", "somebody"))
 		}
+		for i, n := range nodes.Nodes() { // the refusals come when all were sent it, two grants while Close runs
+			n.Intercept(slowly("acquire", time.Duration(1+i/3*4)*10*time.Millisecond))
+		}
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		wantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
 		must(t, l.Close())

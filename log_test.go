@@ -86,7 +86,9 @@ func TestTheLogOfANodeThatComesAndGoesIsBoundedAndEndsOnTheTruth(t *testing.T) {
 		turn := func(change func(), settled time.Duration) {
 			change()
 			time.Sleep(settled)
-			mustRelease(t, mustAcquire(t, l, "orders/42"))
+			lock := mustAcquire(t, l, "orders/42")
+			synctest.Wait() // each node was sent it, or its release need not be
+			mustRelease(t, lock)
 			time.Sleep(settled)
 		}
 		n := nodes.Node(1)

@@ -238,7 +238,10 @@ func TestOldClientsInLineWithNewOnesAreExcluded(t *testing.T) {
 		least = 30 // holds of each kind; a tenth by old batches
 	)
 	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
-	lockers := []*redlock.Locker{openServers(t, servers), openServers(t, servers)}
+	open := func() *redlock.Locker {
+		return openServers(t, servers, redlock.WithTTL(4*patient), redlock.WithNodeTimeout(patient))
+	}
+	lockers := []*redlock.Locker{open(), open()}
 	for _, l := range lockers {
 		warm(t, l)
 	}

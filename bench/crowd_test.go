@@ -75,7 +75,7 @@ func TestProcessesHandANameOn(t *testing.T) {
 		if runner.library != nameRedlock {
 			continue
 		}
-		s, err := r.crowded(t.Context(), runner, crowd{2, 2}, 300*time.Millisecond)
+		s, err := r.crowded(t.Context(), runner, crowd{2, 2}, 2*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func newTestEnv(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &env{servers: c, addrs: c.addrs(), scripts: s}
+	return &env{servers: c, addrs: c.addrs(), scripts: s, options: []redlock.Option{redlock.WithNodeTimeout(2 * time.Second)}}
 }
 
 func open(t *testing.T, f func(context.Context, *env) (contender, error), e *env) contender {

@@ -70,17 +70,17 @@ func TestACampaignAsksAgainAfterALoss(t *testing.T) {
 		cara, err := chaos.NewActor("cara", chaos.Redlock("redlock", redlock.WithoutMembership()), stage, history, nil)
 		mustDo(t, err)
 		defer cara.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		pause := func() time.Duration { return 20 * time.Millisecond }
 		reigns := 0
-		err = cara.Campaign(ctx, "e", 600*time.Millisecond, pause, func(leading context.Context, held *chaos.Tenure) error {
+		err = cara.Campaign(ctx, "e", 2*time.Second, pause, func(leading context.Context, held *chaos.Tenure) error {
 			if reigns++; reigns == 2 {
 				return held.Write(leading)
 			}
 			for _, n := range nodes {
 				mustDo(t, n.Del(ctx, "e").Err())
-				mustDo(t, n.Set(ctx, "e", "somebody else's", 2*time.Second).Err())
+				mustDo(t, n.Set(ctx, "e", "somebody else's", 3*time.Second).Err())
 			}
 			<-leading.Done()
 			return leading.Err()
@@ -88,8 +88,8 @@ func TestACampaignAsksAgainAfterALoss(t *testing.T) {
 		mustDo(t, err)
 		vain, end := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer end()
-		mustDo(t, nodes[0].Set(ctx, "e", "somebody else's", 2*time.Second).Err())
-		mustDo(t, nodes[1].Set(ctx, "e", "somebody else's", 2*time.Second).Err())
+		mustDo(t, nodes[0].Set(ctx, "e", "somebody else's", 3*time.Second).Err())
+		mustDo(t, nodes[1].Set(ctx, "e", "somebody else's", 3*time.Second).Err())
 		if err := cara.Campaign(vain, "e", time.Second, pause, nothingToLead); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v; want that the time was over", err)
 		}

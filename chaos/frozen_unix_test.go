@@ -209,7 +209,7 @@ func TestAFrozenClientProcess(t *testing.T) {
 	bob, err := chaos.NewActor("bob", renewing(), stage, history, nil)
 	mustDo(t, err)
 	ann := newOwnProcess(t, connect(t, stage, "ann"))
-	founder, err := redlock.New(connect(t, stage, "founder"), redlock.WithMaxTTL(frozenLease), redlock.WithTTL(frozenLease))
+	founder, err := redlock.New(connect(t, stage, "founder"), redlock.WithMaxTTL(frozenLease), redlock.WithTTL(frozenLease), redlock.WithNodeTimeout(2*time.Second))
 	mustDo(t, err)
 	mustDo(t, errors.Join(founder.Cluster().Admit(ctx), founder.Close()))
 	if !ann.does("hold") || !ann.does("write") {

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -40,6 +41,13 @@ func onStages(t *testing.T, nodes int, test func(t *testing.T, stage chaos.Stage
 	}
 }
 
+// onReal is whether a test is played on server processes: where a machine that is busy
+// makes anything late.
+func onReal(t *testing.T) bool {
+	t.Helper()
+	return strings.HasSuffix(t.Name(), "/"+string(chaos.Real))
+}
+
 // quickly bounds what is to fail.
 func quickly(t *testing.T) context.Context {
 	t.Helper()
@@ -65,11 +73,20 @@ func TestJitterMakesEveryMessageLateByAnotherTime(t *testing.T) {
 		}
 		mustDo(t, bob[0].Ping(t.Context()).Err())
 		mustDo(t, stage.Mend(jitter))
-		start := time.Now()
-		for range 5 {
-			mustDo(t, ann[0].Ping(t.Context()).Err())
+		five := func() time.Duration {
+			start := time.Now()
+			for range 5 {
+				mustDo(t, ann[0].Ping(t.Context()).Err())
+			}
+			return time.Since(start)
 		}
-		if took := time.Since(start); took > 50*time.Millisecond {
+		took := five()
+		for range 2 {
+			if onReal(t) && took > 50*time.Millisecond {
+				took = five()
+			}
+		}
+		if took > 50*time.Millisecond {
 			t.Errorf("mended: got five round trips in %v", took)
 		}
 	})
@@ -88,16 +105,20 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 		defer first.Close()
 		defer second.Close()
 		mustDo(t, errors.Join(first.Ping(t.Context()).Err(), second.Ping(t.Context()).Err()))
-		overtaken := func() bool {
+		apart := 5 * time.Millisecond
+		if onReal(t) {
+			apart = 30 * time.Millisecond // the goroutine may begin late
+		}
+		overtaken := func(apart time.Duration) bool {
 			done := make(chan error)
 			go func() { done <- first.Set(t.Context(), "k", "first", 0).Err() }()
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(apart)
 			err := second.Set(t.Context(), "k", "second", 0).Err()
 			mustDo(t, errors.Join(err, <-done))
 			return bob[0].Get(t.Context(), "k").Val() == "first"
 		}
 		for range 5 {
-			if overtaken() {
+			if overtaken(apart) {
 				t.Error("without the fault, a later command came first")
 			}
 		}
@@ -105,7 +126,7 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 		mustDo(t, stage.Break(reorder))
 		found := 0
 		for range 30 {
-			if overtaken() {
+			if overtaken(5 * time.Millisecond) {
 				found++
 			}
 		}
@@ -114,7 +135,7 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 		}
 		mustDo(t, stage.Mend(reorder))
 		for range 5 {
-			if overtaken() {
+			if overtaken(apart) {
 				t.Error("mended, a later command came first")
 			}
 		}
@@ -153,7 +174,9 @@ func TestRefusedConnectionsLeaveThoseThatThereAre(t *testing.T) {
 		refuse, crash := chaos.Fault{Kind: chaos.Refuse}, chaos.Fault{Kind: chaos.Crash}
 		refused := func(when string) {
 			t.Helper()
-			if err := bob[0].Ping(quickly(t)).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // what comes at once, if nothing stalls
+			defer cancel()
+			if err := bob[0].Ping(ctx).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("%s: got %v; want ECONNREFUSED", when, err)
 			}
 		}

@@ -55,8 +55,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A timeout that a test waits for, and one that it should never meet.
-const short, long = 150 * time.Millisecond, 20 * time.Second
+// How long nothing is to come; a timeout that a test waits for, and within which all else
+// is to come; and one that it should never meet.
+const short, middling, long = 150 * time.Millisecond, time.Second, 20 * time.Second
 
 func TestDelayIsAddedEachWay(t *testing.T) {
 	_, p, c := throughProxy(t, long)
@@ -135,7 +136,7 @@ func TestHeldRequestsArriveOnTheSameConnection(t *testing.T) {
 }
 
 func TestHeldRequestsOfAClosedConnectionAreExecutedLate(t *testing.T) {
-	node, p, c := throughProxy(t, short)
+	node, p, c := throughProxy(t, middling)
 	p.Hold(chaos.Both)
 	if err := c.Set(t.Context(), "late", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v; want a timeout", err)
@@ -160,7 +161,7 @@ func TestHeldRepliesArriveAfterTheEffect(t *testing.T) {
 }
 
 func TestDroppedRepliesAreLostAfterTheEffect(t *testing.T) {
-	node, p, c := throughProxy(t, short)
+	node, p, c := throughProxy(t, middling)
 	p.Drop(chaos.Replies)
 	if err := c.Set(t.Context(), "k", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v; want a timeout", err)
@@ -173,7 +174,7 @@ func TestDroppedRepliesAreLostAfterTheEffect(t *testing.T) {
 }
 
 func TestDroppedRequestsNeverHappen(t *testing.T) {
-	node, p, c := throughProxy(t, short)
+	node, p, c := throughProxy(t, middling)
 	p.Drop(chaos.Requests)
 	if err := c.Set(t.Context(), "k", "v", 0).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v; want a timeout", err)
@@ -209,7 +210,7 @@ func TestADroppedMessageDoesNotEndItsConnection(t *testing.T) {
 	hear("a")
 	p.Drop(chaos.Requests)
 	say("b")
-	must(t, conn.SetReadDeadline(time.Now().Add(short)))
+	must(t, conn.SetReadDeadline(time.Now().Add(middling)))
 	if _, err := r.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %v; want silence", err)
 	}
@@ -250,7 +251,7 @@ func TestAimLeadsNewConnectionsToAnotherServer(t *testing.T) {
 }
 
 func TestHalfOpenLeavesTheClientInTheDark(t *testing.T) {
-	node, p, c := throughProxy(t, short)
+	node, p, c := throughProxy(t, middling)
 	p.HalfOpen()
 	eventually(t, "the server's end", func() bool { return node.Miniredis().CurrentConnectionCount() == 0 })
 	if err := c.Ping(t.Context()).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -354,7 +355,7 @@ func TestAProxyInFrontOfARealServer(t *testing.T) {
 	if got := s.Client().Get(t.Context(), "big").Val(); got != big {
 		t.Errorf("got %d bytes; want %d unchanged", len(got), len(big))
 	}
-	opts.ReadTimeout = short
+	opts.ReadTimeout = middling
 	c := redis.NewClient(opts)
 	must(t, c.Ping(t.Context()).Err())
 	p.Hold(chaos.Requests)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -35,7 +36,7 @@ func TestTheGuardsOfThePageRefuseWhoIsLate(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: target.Addr()})
 	defer func() { _ = client.Close() }()
 	nodes := redlocktest.Start(t, 3)
-	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
+	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestHoldEndsWithTheLock(t *testing.T) {
 func TestBenchMeasuresWithAllNodesAndWithOneThatHangs(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	r := run(t, nodes, "bench", "--duration", "400ms", "--node-timeout", "1s", "--json", "--stall-node", servers[1].Addr())
+	r := run(t, nodes, "bench", "--duration", "2s", "--node-timeout", "1s", "--json", "--stall-node", servers[1].Addr())
 	r.want(t, 0)
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
 	if len(lines) != 2 {

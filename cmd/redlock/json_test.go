@@ -200,7 +200,7 @@ func TestEveryEndIsAnEventWithJSON(t *testing.T) {
 		{"exec --hold-at-least 100ms k true", 0, "k"},
 		{"exec --nodes 127.0.0.1:1 -n k true", 69, "k"},
 		{"lead k true", 0, "k"},
-		{"lead --wait 100ms busy true", 75, "busy"},
+		{"lead --wait 1s busy true", 75, "busy"},
 		{"hold --max-hold 100ms k", 123, "k"},
 		{"hold -n -E 9 busy", 9, "busy"},
 		{"hold", 64, ""},

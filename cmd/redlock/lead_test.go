@@ -145,14 +145,14 @@ func TestSignalsOfALeader(t *testing.T) {
 func TestALeadIsBoundedAndSoIsTheWaitForIt(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
-	p := lead(t, nodes, "--max-hold", "1s", "--kill-after", "500ms", "k", "sh", "-c", "while :; do sleep 0.01; done")
+	p := lead(t, nodes, "--max-hold", "5s", "--kill-after", "500ms", "k", "sh", "-c", "while :; do sleep 0.01; done")
 	first := leads(t, p, 1)
 	other := lead(t, nodes, "k", "sleep", "1000")
 	second := leads(t, other, 1) // it stands in line before the first does again
 	if second <= first || len(reigns(t, p)) > 1 && reigns(t, p)[1] < second {
 		t.Errorf("got tokens %v, and %d of who waited; want the lead to go round", reigns(t, p), second)
 	}
-	busy := lead(t, nodes, "--wait", "300ms", "-E", "9", "k", "echo", "started")
+	busy := lead(t, nodes, "--wait", "1s", "-E", "9", "k", "echo", "started")
 	if r := busy.wait(t); r.code != 9 || r.out != "" {
 		t.Errorf("got %+v; want it to give up with status 9", r)
 	}

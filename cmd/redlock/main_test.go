@@ -243,7 +243,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"lead --signal NONE k true", 64, "no such signal"},
 		{"lead k no-such-command-here", 127, "not found"},
 		{"lead --nodes 127.0.0.1:1 redlock:x true", 64, "the library's own"},
-		{"lead --nodes 127.0.0.1:1 --wait 200ms k true", 69, "no quorum"},
+		{"lead --nodes 127.0.0.1:1 --wait 2s k true", 69, "no quorum"},
 		{"lead --nodes 127.0.0.1:1 --value " + strings.Repeat("v", 257) + " k true", 64, "--value: give at most 256 bytes"},
 		{"hold --nodes 127.0.0.1:1 --value \x07 k", 64, "printable"},
 		{"observe", 64, "one KEY"},

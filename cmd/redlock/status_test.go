@@ -181,7 +181,7 @@ func TestReleaseTakesASharedKeyAwayFromAllWhoShareIt(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	var held []*redlock.Lock
 	for _, label := range []string{"reader:", "other:"} {
-		lock, err := open(t, nodes, redlock.WithHolder(label), redlock.WithTTL(3*time.Second)).Acquire(t.Context(), "k", redlock.WithShared(), redlock.WithRevocation())
+		lock, err := open(t, nodes, redlock.WithHolder(label), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k", redlock.WithShared(), redlock.WithRevocation())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -438,7 +438,7 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	if err := servers[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	run(t, nodes, "release", "k", "--force", "--yes").want(t, 0, "failed")
+	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "failed")
 	if err := servers[1].Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestReadersRunTogetherAndAWriterAlone(t *testing.T) {
 	}
 	end := func(p *process, name string) {
 		t.Helper()
-		run(t, nodes, "exec", "-n", "files/"+name, "touch", filepath.Join(dir, name)).want(t, 0)
+		execute(t, nodes, "-n", "files/"+name, "touch", filepath.Join(dir, name)).want(t, 0)
 		p.wait(t).want(t, 0)
 	}
 	first, second := read("first"), read("second")
@@ -121,7 +121,7 @@ func TestExecHoldsSeveralKeysOrNone(t *testing.T) {
 	must(t, err)
 	execute(t, nodes, "-n", "--also", "c", "--also", "b", "a", "true").want(t, 75)
 	execute(t, nodes, "--skip-if-busy", "--also", "c", "--also", "b", "a", "false").want(t, 0)
-	execute(t, nodes, "--wait", "300ms", "--also", "c", "--also", "b", "a", "false").want(t, 75)
+	execute(t, nodes, "--wait", "1s", "--also", "c", "--also", "b", "a", "false").want(t, 75)
 	must(t, lock.Release(t.Context()))
 	gone("after three that did not get them")
 	execute(t, nodes, "--also", "redlock:node", "a", "true").want(t, 64, "redlock:node")
@@ -194,7 +194,7 @@ func TestAtMostAsManyRunAsTheLimitSays(t *testing.T) {
 	}
 	end := func(p *process, name string) {
 		t.Helper()
-		run(t, nodes, "exec", "-n", "files/"+name, "touch", filepath.Join(dir, name)).want(t, 0)
+		execute(t, nodes, "-n", "files/"+name, "touch", filepath.Join(dir, name)).want(t, 0)
 		p.wait(t).want(t, 0, `"slot":`)
 	}
 	var both []*process

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
@@ -101,7 +102,7 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 	for i, s := range servers {
 		addrs[i] = s.Addr()
 	}
-	l, err := redlock.Open(t.Context(), addrs)
+	l, err := redlock.Open(t.Context(), addrs, redlock.WithNodeTimeout(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
@@ -42,7 +43,7 @@ func TestTheFirstGuardOfThePageRefusesWhoIsLate(t *testing.T) {
 	}
 	defer done()
 	nodes := redlocktest.Start(t, 3)
-	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
+	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,8 +257,8 @@ func testHand(t *testing.T, addr string) {
 			t.Run(fmt.Sprintf("%s, one=%t", c.name, one), func(t *testing.T) {
 				n := newNode(t, addr)
 				n.do("FLUSHALL")
-				n.do(c.given)
 				n.hear(c.hears...)
+				n.do(c.given)
 				epoch, hint := cmp.Or(c.epoch, "e1"), cmp.Or(c.hint, "0")
 				var got string
 				want := c.reply

@@ -116,8 +116,8 @@ func testQueue(t *testing.T, addr string) {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t, addr)
 			n.do("FLUSHALL")
-			n.do(c.given)
 			n.hear(c.hears...)
+			n.do(c.given)
 			if got := n.run(c.call.script, c.call.keys, c.call.args...); got != c.reply {
 				t.Errorf("got %s; want %s", got, c.reply)
 			}

@@ -164,10 +164,21 @@ func TestAThousandShareInProcess(t *testing.T) {
 // holders from renewing and releasing.
 func TestAFullServerRenewsAndReleasesSharedHolds(t *testing.T) {
 	s := newSharing(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr())
-	s.given(bothDo)
-	if err := s.c.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
+	for range plays {
+		if renewsWhenFull(t, s) {
+			return
+		}
 	}
+	t.Fatalf("%d plays all took too long", plays)
+}
+
+// renewsWhenFull returns whether it was played in time.
+func renewsWhenFull(t *testing.T, s *sharing) bool {
+	t.Helper()
+	s.do("CONFIG,SET,maxmemory,0")
+	s.begins()
+	s.given(bothDo)
+	s.do("CONFIG,SET,maxmemory,1")
 	for _, c := range []call{share("C", 0), {lua.ShareScript, []string{lua.NodeKey, "other", lua.TombstoneKey + "x"}, []any{"e1", "S", 77, 7, "x", 600000, 0}}} {
 		err := s.c.Eval(t.Context(), c.script.Body, s.keys(c), s.args(c)...).Err()
 		if err == nil || !strings.Contains(err.Error(), "OOM") {
@@ -182,6 +193,9 @@ func TestAFullServerRenewsAndReleasesSharedHolds(t *testing.T) {
 			t.Errorf("a renewal: got %s; want %s", got, c.want)
 		}
 	}
+	if s.late() {
+		return false
+	}
 	if got, want := s.shows(), "#41 A@600 B@1200 7=41"; got != want {
 		t.Errorf("the node shows %s; want %s", got, want)
 	}
@@ -194,6 +208,7 @@ func TestAFullServerRenewsAndReleasesSharedHolds(t *testing.T) {
 	if n := s.c.Exists(t.Context(), "other").Val(); n != 0 {
 		t.Error("a key is left that nobody was granted")
 	}
+	return true
 }
 
 // Without the right to say when a key ends nobody begins to share: a set would stay.

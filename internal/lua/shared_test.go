@@ -32,10 +32,31 @@ type sharing struct {
 func newSharing(t *testing.T, addr string) *sharing {
 	t.Helper()
 	s := &sharing{node: newNode(t, addr)}
-	s.do("FLUSHALL")
-	s.begin = s.c.Time(t.Context()).Val().UnixMilli()
+	s.begins()
 	return s
 }
+
+// begins has the case begin now, with nothing there.
+func (s *sharing) begins() {
+	s.t.Helper()
+	s.do("FLUSHALL")
+	s.begin = s.now()
+}
+
+func (s *sharing) now() int64 {
+	s.t.Helper()
+	now, err := s.c.Time(s.t.Context()).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return now.UnixMilli()
+}
+
+// late is whether so much of a second is over that times may be rounded to the next one.
+func (s *sharing) late() bool { return s.now()-s.begin >= 400 }
+
+// plays is how often a case is played where the machine is too busy.
+const plays = 20
 
 var moment = regexp.MustCompile(`@(-?\d+)`)
 
@@ -218,14 +239,24 @@ func (c call) with(i int, arg any) call {
 func (c sharedCase) on(t *testing.T, addr string) {
 	t.Helper()
 	s := newSharing(t, addr)
-	s.given(c.given)
 	s.hear(c.hears...)
-	if got := s.call(c.call); got != c.reply {
-		t.Errorf("got %s; want %s", got, c.reply)
+	for range plays {
+		s.begins()
+		s.given(c.given)
+		reply := s.call(c.call)
+		late, shows := s.late(), s.shows()
+		if late {
+			continue
+		}
+		if reply != c.reply {
+			t.Errorf("got %s; want %s", reply, c.reply)
+		}
+		if shows != c.shows {
+			t.Errorf("the node shows\n%s; want\n%s", shows, c.shows)
+		}
+		return
 	}
-	if got := s.shows(); got != c.shows {
-		t.Errorf("the node shows\n%s; want\n%s", got, c.shows)
-	}
+	t.Fatalf("%d plays all took too long", plays)
 }
 
 func testShared(t *testing.T, addr string) {

@@ -29,18 +29,22 @@ func fillLine(waiters int) (leave func()) {
 func TestLeavingALineCostsTheSameHoweverLongItIs(t *testing.T) {
 	const short, long = 1_000, 64_000
 	each := func(waiters int) time.Duration {
-		best := time.Duration(1<<63 - 1)
+		leave := fillLine(waiters)
+		start := time.Now()
+		leave()
+		return time.Since(start) / time.Duration(waiters)
+	}
+	var few, many time.Duration
+	for range 5 { // a busy machine may slow down one line alone
+		few, many = 1<<63-1, 1<<63-1
 		for range 8 { // the least is what it costs where nothing else ran in between
-			leave := fillLine(waiters)
-			start := time.Now()
-			leave()
-			best = min(best, time.Since(start)/time.Duration(waiters))
+			few, many = min(few, each(short)), min(many, each(long))
 		}
-		return best
+		if many <= 8*few {
+			return
+		}
 	}
-	if few, many := each(short), each(long); many > 8*few {
-		t.Errorf("each of %d costs %v, each of %d costs %v; want the same, or nearly", short, few, long, many)
-	}
+	t.Errorf("each of %d costs %v, each of %d costs %v; want the same, or nearly", short, few, long, many)
 }
 
 // BenchmarkLeaveLine is what one costs who leaves a line of so many, from its end.

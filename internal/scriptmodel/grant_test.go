@@ -314,8 +314,8 @@ func (g *granting) difference(from uint64, sequences int, step func(*granting, *
 		g.install(ours, 0)
 		g.node = scriptmodel.Sharing{Granting: scriptmodel.Granting{Waiting: scriptmodel.Waiting{Node: g.model, Deaf: 1 << (scriptmodel.Waiters - 1)}}}
 		for range 60 {
-			g.keep()
 			kept := time.Now()
+			g.keep()
 			before := g.node
 			what, got, want := step(g, rnd)
 			g.log = append(g.log, what)

@@ -182,8 +182,8 @@ func TestModelOfTheQueueIsTheScriptsOnAServer(t *testing.T) {
 		q.install(ours, 0)
 		q.node = scriptmodel.Waiting{Node: q.model, Deaf: 1 << (scriptmodel.Waiters - 1)}
 		for range 60 {
-			q.keep()
 			kept := time.Now()
+			q.keep()
 			what, got, want := q.step(rnd)
 			q.log = append(q.log, what)
 			on := q.queue()
