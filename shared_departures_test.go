@@ -297,6 +297,7 @@ func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
 		held := shares(t, l)
 		try := func(want bool, when string) {
 			t.Helper()
+			synctest.Wait() // what was done before has reached node 0
 			before := nodes.Node(0).Calls()
 			lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared())
 			if (err == nil) != want || err != nil && !errors.Is(err, redlock.ErrNotAcquired) {

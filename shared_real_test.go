@@ -113,7 +113,7 @@ func TestSharedHoldsOutliveTheirNodesOnRealServers(t *testing.T) {
 // another has renewed its own beside it all the time.
 func TestADeadSharerDelaysByItsLeaseOnRealServers(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 6 * time.Second
 	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
 	open := func(clients []redis.UniversalClient) *redlock.Locker {
 		return lockerWith(t, clients, redlock.WithNodeNames(addresses(servers)...), redlock.WithTTL(lease), redlock.WithMaxTTL(lease))

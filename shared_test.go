@@ -311,6 +311,7 @@ func TestReentryKnowsBothKinds(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		reentry := redlock.WithReentry()
 		outer := shares(t, l, reentry)
+		synctest.Wait() // its commands have reached node 0
 		before := nodes.Node(0).Calls()
 		inner, err := l.Acquire(outer.Context(), "orders/42", reentry, redlock.WithShared())
 		must(t, err)

@@ -117,6 +117,7 @@ func TestWhatASharedAttemptLeftInDoubtIsCleaned(t *testing.T) {
 			l, nodes := newLocker(t, 5)
 			beside := shares(t, separateLocker(t, nodes))
 			warm(t, l)
+			synctest.Wait() // that share has reached all nodes
 			for _, n := range nodes.Nodes()[:3] {
 				var once atomic.Bool
 				n.Intercept(func(args []string) redlocktest.Verdict {

@@ -109,6 +109,7 @@ func TestThoseWhoShareDoNotWaitForOneWhoBarges(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, 5)
 			held := mustAcquire(t, separateLocker(t, nodes), "orders/42")
+			synctest.Wait() // or a node that it has not reached grants the next
 			var barging <-chan gained
 			if first == "barges" {
 				barging = wants(t, l, redlock.WithShared(), redlock.WithBarging())

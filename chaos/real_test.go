@@ -163,24 +163,24 @@ func TestARealNodesClockStepsAndDrifts(t *testing.T) {
 			t.Errorf("%s: got a clock that is off by %v; want %v", when, got, want)
 		}
 	}
-	near("stepped", -time.Hour, 10*time.Second)
-	drift := chaos.Fault{Kind: chaos.Drift, Node: 0, Delay: 20 * time.Second}
+	near("stepped", -time.Hour, time.Second)
+	drift := chaos.Fault{Kind: chaos.Drift, Node: 0, Delay: 100 * time.Second}
 	begun := time.Now()
 	mustDo(t, stage.Break(drift))
-	for nodeTime(t, clients[0]) < -time.Hour+4*time.Second {
+	for nodeTime(t, clients[0]) < -time.Hour+20*time.Second {
 		if time.Since(begun) > 5*time.Second {
 			t.Fatal("the clock does not drift")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	if took := time.Since(begun); took < 150*time.Millisecond {
-		t.Errorf("got four seconds within %v; want twenty in a second", took)
+		t.Errorf("got twenty seconds within %v; want a hundred in a second", took)
 	}
 	crash := chaos.Fault{Kind: chaos.Crash, Node: 0}
 	mustDo(t, stage.Break(crash))
 	mustDo(t, stage.Mend(crash))
 	shows(t, clients[0], "nothing", "")
-	near("drifting, after a restart", -time.Hour+100*time.Second, 99*time.Second)
+	near("drifting, after a restart", -time.Hour+100*time.Second, 95*time.Second)
 	mustDo(t, stage.Mend(drift))
 	near("no longer drifting", -time.Hour, 30*time.Second)
 	mustDo(t, stage.Mend(step))
