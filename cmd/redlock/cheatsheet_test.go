@@ -19,7 +19,8 @@ import (
 // once it is asked, the others at once.
 func TestTheCommandLinesOfTheCheatSheetWork(t *testing.T) {
 	t.Parallel()
-	_, nodes := blanks(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	// Everysec, so that a disk that is busy otherwise does not hold the servers up.
+	_, nodes := blanks(t, 3, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
 	must(t, open(t, nodes).Cluster().Admit(t.Context()))
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "work"), []byte("#!/bin/sh\necho \"worked $REDLOCK_TOKEN\"\n"), 0o700))
@@ -54,6 +55,9 @@ func TestTheCommandLinesOfTheCheatSheetWork(t *testing.T) {
 			continue
 		}
 		r := p.wait(t)
+		if strings.HasPrefix(text, "doctor") {
+			r = contentDoctor(t, r, func() *exec.Cmd { return shellLine(t, dir, nodes, text) })
+		}
 		r.want(t, 0)
 		if strings.HasSuffix(text, "./work") && !strings.Contains(r.out, "worked ") {
 			t.Errorf("redlock %s: got %q; want the command run", text, r.out)
@@ -64,10 +68,23 @@ func TestTheCommandLinesOfTheCheatSheetWork(t *testing.T) {
 	}
 }
 
+// contentDoctor is what the doctor says in the end of nodes that have nothing wrong: a machine
+// that stands still for a moment, with round trips as long, is something to warn of.
+func contentDoctor(t *testing.T, r result, again func() *exec.Cmd) result {
+	t.Helper()
+	eventually(t, "nothing to warn of: "+r.out, func() bool {
+		if r.code != 0 {
+			r = start(t, again()).wait(t)
+		}
+		return r.code == 0
+	})
+	return r
+}
+
 // shellLine is a line of a page, run by a shell.
 func shellLine(t *testing.T, dir, nodes, text string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `exec "$REDLOCK" --node-timeout 1s `+text)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `exec "$REDLOCK" --node-timeout 3s `+text)
 	cmd.Dir, cmd.WaitDelay = dir, patience
 	cmd.Env = append(os.Environ(), "REDLOCK="+command, "REDLOCK_NODES="+nodes)
 	return cmd

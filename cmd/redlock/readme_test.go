@@ -66,7 +66,7 @@ func pagesCommands(t *testing.T) []string {
 // and one after another, on five new masters as those of docker-compose.yml.
 func TestThePagesCommandsDoWhatItSays(t *testing.T) {
 	t.Parallel()
-	_, nodes := blanks(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	_, nodes := blanks(t, 5, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "docs"), 0o700))
 	held := func() {}
@@ -84,16 +84,17 @@ func TestThePagesCommandsDoWhatItSays(t *testing.T) {
 		if !isOwn {
 			continue // the export: all have it in their environment
 		}
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", `exec "$REDLOCK" --node-timeout 1s`+own)
-		cmd.Dir, cmd.WaitDelay = dir, patience
-		cmd.Env = append(os.Environ(), "REDLOCK="+command, "REDLOCK_NODES="+nodes)
-		p := start(t, cmd)
+		p := start(t, shellLine(t, dir, nodes, own))
 		if strings.HasPrefix(next.line, "hold") {
 			eventually(t, "it is held", func() bool { return strings.Contains(p.stdout(), "held") })
 			held = func() { p.wait(t).want(t, next.code, next.words...) } // the next line takes it away
 			continue
 		}
-		p.wait(t).want(t, next.code, next.words...)
+		r := p.wait(t)
+		if next.line == "doctor" {
+			r = contentDoctor(t, r, func() *exec.Cmd { return shellLine(t, dir, nodes, own) })
+		}
+		r.want(t, next.code, next.words...)
 		held()
 		held = func() {}
 	}

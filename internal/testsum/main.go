@@ -8,7 +8,8 @@
 // The first form exits non-zero when a test failed, when a package could not be
 // built or ended without a verdict, when the command itself failed, and when go-redis
 // said more than a few times that it failed to dial; it appends its counts to the tally.
-// The second form adds up a tally over all its runs and ends with one line, alone:
+// The second form adds up a tally over all its runs, repeats how the words of each
+// failure begin, and ends with one line, alone:
 // "N passed, N failed, N skipped".
 package main
 
@@ -94,9 +95,9 @@ func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer, ve
 		return summary{}, readErr
 	}
 	if waitErr != nil && len(sum.Failed) == 0 {
-		failure := fmt.Sprintf("%s: %v, though no test failed", args[0], waitErr)
-		fmt.Fprintln(stdout, "FAIL", failure)
-		sum.Failed = append(sum.Failed, failure)
+		what := fmt.Sprintf("%s: %v, though no test failed", args[0], waitErr)
+		fmt.Fprintln(stdout, "FAIL", what)
+		sum.Failed = append(sum.Failed, failure{Name: what})
 	}
 	sum.failLoud(stdout)
 	return sum, nil

@@ -17,7 +17,7 @@ import (
 type summary struct {
 	Run     string
 	Passed  int
-	Failed  []string // a test by package and name, or a package that failed by itself
+	Failed  []failure
 	Skipped []skip
 	Dials   int // lines in which go-redis says that it failed to dial
 }
@@ -34,12 +34,16 @@ func (s *summary) failLoud(out io.Writer) {
 	if s.Dials <= mostDials {
 		return
 	}
-	failure := fmt.Sprintf("%d lines say %q; want at most %d: see internal/quietredis", s.Dials, failedToDial, mostDials)
-	fmt.Fprintln(out, "FAIL", failure)
-	s.Failed = append(s.Failed, failure)
+	what := fmt.Sprintf("%d lines say %q; want at most %d: see internal/quietredis", s.Dials, failedToDial, mostDials)
+	fmt.Fprintln(out, "FAIL", what)
+	s.Failed = append(s.Failed, failure{Name: what})
 }
 
 type skip struct{ Test, Reason string }
+
+// A failure is a test by package and name, or a package that failed by itself, and how
+// what it wrote begins.
+type failure struct{ Name, Words string }
 
 // An event is one line of `go test -json` (go doc test2json); the build-...
 // actions are described by `go help buildjson` and carry no package.
@@ -149,8 +153,9 @@ func (c *collector) failTest(p *pkg, pkgName, test string) {
 	p.tests++
 	p.failed++
 	name := pkgName + "." + test
-	c.sum.Failed = append(c.sum.Failed, name)
-	fmt.Fprintf(c.out, "FAIL %s\n%s", name, indent(p.running[test].String()))
+	output := p.running[test].String()
+	c.sum.Failed = append(c.sum.Failed, failure{name, opening(withoutFrames(output))})
+	fmt.Fprintf(c.out, "FAIL %s\n%s", name, indent(output))
 	delete(p.running, test)
 }
 
@@ -182,7 +187,7 @@ func (c *collector) endFailed(p *pkg, name string) {
 		c.failTest(p, name, test)
 	}
 	if p.failed == 0 {
-		c.sum.Failed = append(c.sum.Failed, name)
+		c.sum.Failed = append(c.sum.Failed, failure{name, opening(p.output.String())})
 	}
 	fmt.Fprintf(c.out, "FAIL %s (%d tests, %d failed)\n", name, p.tests, p.failed)
 	if !blamed {
@@ -239,6 +244,29 @@ func indent(output string) string {
 	var b strings.Builder
 	for line := range strings.Lines(output) {
 		b.WriteString("     " + strings.TrimSuffix(line, "\n") + "\n")
+	}
+	return b.String()
+}
+
+// How much of a failure's words the closing report repeats.
+const (
+	mostWords     = 1000 // bytes
+	mostLineWords = 300  // bytes of one line
+)
+
+// opening is how the words of a failure begin, for a reader who has the end of the log only.
+func opening(output string) string {
+	var b strings.Builder
+	for line := range strings.Lines(output) {
+		text := strings.TrimSuffix(line, "\n")
+		if len(text) > mostLineWords {
+			text = strings.ToValidUTF8(text[:mostLineWords], "") + " […]"
+		}
+		if b.Len()+len(text) > mostWords {
+			b.WriteString("[…]\n")
+			break
+		}
+		b.WriteString(text + "\n")
 	}
 	return b.String()
 }

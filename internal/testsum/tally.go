@@ -67,8 +67,8 @@ func closeTally(name string, out io.Writer) error {
 		all.Skipped = append(all.Skipped, sum.Skipped...)
 	}
 	printReasons(out, all.Skipped)
-	for _, failure := range all.Failed {
-		fmt.Fprintf(out, "failed: %s\n", failure)
+	for _, f := range all.Failed {
+		fmt.Fprintf(out, "failed: %s\n%s", f.Name, indent(f.Words))
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", all.Passed, len(all.Failed), len(all.Skipped))
 	if len(all.Failed) > 0 {

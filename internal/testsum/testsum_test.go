@@ -154,6 +154,9 @@ func TestFailuresAreCountedAndShown(t *testing.T) {
 		if !strings.Contains(log, test.shown) {
 			t.Errorf("%s: got log\n%s; want %q in it", name, log, test.shown)
 		}
+		if name != "build" && !strings.Contains(closing, test.shown) { // a build's words belong to no package
+			t.Errorf("%s: got the end\n%s; want %q repeated there", name, closing, test.shown)
+		}
 	}
 	var failed []string
 	for _, m := range regexp.MustCompile(`(?m)^failed: (.*)$`).FindAllStringSubmatch(closing, -1) {
@@ -166,6 +169,36 @@ func TestFailuresAreCountedAndShown(t *testing.T) {
 	}
 	if line := fmt.Sprintf("\n%d passed, %d failed, ", passed, len(want)); !strings.Contains(closing, line) {
 		t.Errorf("got\n%s; want %q in it", closing, line)
+	}
+}
+
+// The end of the log repeats how long words begin, not all of them.
+func TestTheEndRepeatsTheBeginningOfAFailuresWords(t *testing.T) {
+	t.Parallel()
+	const source = `package sample
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestA(t *testing.T) {
+	t.Error("got it" + strings.Repeat(", and more", 100))
+	for range 100 {
+		t.Log("another line")
+	}
+	t.Error("the last word")
+}
+`
+	log, closing, err := testsumOf(t, module(t, map[string]string{"a_test.go": source}))
+	if err == nil || !strings.Contains(log, "the last word") {
+		t.Errorf("got %v and log\n%s; want a failure, shown in full", err, log)
+	}
+	if !strings.Contains(closing, "got it, and more") || !strings.Contains(closing, " […]\n") || strings.Contains(closing, "the last word") || len(closing) > 2000 {
+		t.Errorf("got the end\n%s; want how it begins", closing)
+	}
+	if !strings.HasSuffix(closing, "\n0 passed, 1 failed, 0 skipped\n") {
+		t.Errorf("got the end\n%s; want its closing line", closing)
 	}
 }
 
