@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"runtime"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -208,8 +209,12 @@ func ExampleWithoutMembership() {
 	defer other.Close()
 
 	first := acquire(holder, "orders/42")
-	nodes.Node(0).Restart()
-	nodes.Node(1).Restart()
+	for _, n := range []int{0, 1} { // Acquire does not wait for the last node
+		for !nodes.Node(n).Miniredis().Exists("orders/42") {
+			runtime.Gosched()
+		}
+		nodes.Node(n).Restart()
+	}
 	second := acquire(other, "orders/42")
 	fmt.Println(first.Err() == nil, second.Err() == nil)
 	// Output: true true

@@ -132,7 +132,7 @@ func TestTheQueueOutlivesItsNodesOnRealServers(t *testing.T) {
 	const lease = 3 * time.Second
 	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
 	open := func() *redlock.Locker {
-		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease))
+		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease), redlock.WithNodeTimeout(lease/3))
 	}
 	holder := open()
 	o := look(t, servers)

@@ -196,7 +196,7 @@ func TestLabShrinksAndRepeatsWhatItFinds(t *testing.T) {
 // violationLine is the first violation that lab printed.
 func violationLine(out string) string {
 	for line := range strings.Lines(out) {
-		if strings.HasPrefix(line, "  ") {
+		if strings.HasPrefix(line, "- ") {
 			return line
 		}
 	}
