@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,10 +77,10 @@ type percentiles struct {
 
 // bench measures once, or twice.
 func (a *app) bench(ctx context.Context, m *measurement) error {
-	gate, found := &atomic.Bool{}, false
+	hang, found := &stall{}, false
 	s, err := a.open(func(node int, o *redis.Options) { //nolint:contextcheck // a Locker lives until it is closed
 		if m.stall != "" && (o.Addr == m.stall || strconv.Itoa(node) == m.stall) {
-			o.Dialer, found = stallable(redis.NewDialer(o), gate), true
+			o.Dialer, found = hang.of(redis.NewDialer(o)), true
 		}
 	}, redlock.WithTTL(m.ttl))
 	if err != nil {
@@ -92,10 +91,10 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return errors.Join(s.whoMisdialled(ctx, a.measure(ctx, s, m, gate)), s.close()) //nolint:contextcheck // Close is bounded by itself
+	return errors.Join(s.whoMisdialled(ctx, a.measure(ctx, s, m, hang)), s.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
-func (a *app) measure(ctx context.Context, s *session, m *measurement, gate *atomic.Bool) error {
+func (a *app) measure(ctx context.Context, s *session, m *measurement, hang *stall) error {
 	lock, err := s.locker.TryAcquire(ctx, benchName(rand.Uint64(), 0, 0))
 	if err != nil {
 		return err // nodes that do not vote would only be waited for
@@ -103,9 +102,9 @@ func (a *app) measure(ctx context.Context, s *session, m *measurement, gate *ato
 	_ = lock.Release(ctx) // unconfirmed: it lapses
 	phases := []phaseShows{m.run(ctx, s, "all")}
 	if m.stall != "" && ctx.Err() == nil {
-		gate.Store(true)
+		hang.begin()
 		phases = append(phases, m.run(ctx, s, m.stall+" hangs"))
-		gate.Store(false)
+		hang.end()
 	}
 	return a.showPhases(phases)
 }
