@@ -46,6 +46,11 @@ var nodeMutants = []way{
 		by:    ". TestWhatANodeGrantedBeforeItWasSeenToHaveForgottenDoesNotCount",
 		edits: []edit{{"internal/node/identity.go", "	if since != 0 {\n		n.disown(", "	if since != 0 && !BROKEN {\n		n.disown("}},
 	},
+	{
+		name: "held locks are given once", takes: "a node that fails as it is given the held locks is not given them again",
+		by:    ". TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain",
+		edits: []edit{{"internal/node/health.go", "	return voted != 0 &&", "	return !BROKEN && voted != 0 &&"}},
+	},
 	// Clocks.
 	{
 		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",
