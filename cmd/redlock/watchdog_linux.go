@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -114,12 +115,29 @@ func (d *watchdog) say(format string, args ...any) {
 	if d.pipe == nil {
 		return
 	}
-	_ = d.pipe.SetWriteDeadline(wallClock().Add(time.Millisecond))
-	if _, err := fmt.Fprintf(d.pipe, format, args...); err != nil {
+	if err := tryWrite(d.pipe, fmt.Appendf(nil, format, args...)); err != nil {
 		_ = syscall.Kill(d.pid, syscall.SIGKILL)
-		d.pipe.Close()
+		_ = d.pipe.Close()
 		d.pipe = nil
 	}
+}
+
+// tryWrite writes all of a line, or fails where it would block: pipe(7) takes so few bytes
+// whole or not at all. No deadline bounds it: this program may stand still before it writes.
+func tryWrite(pipe *os.File, line []byte) error {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		for {
+			if _, failed = syscall.Write(int(fd), line); !errors.Is(failed, syscall.EINTR) {
+				return true
+			}
+		}
+	})
+	return errors.Join(err, failed)
 }
 
 // dismiss ends it: nothing of the command is left.

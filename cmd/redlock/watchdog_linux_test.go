@@ -1,6 +1,9 @@
 package main_test
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	main "github.com/quorumkit/redlock/cmd/redlock"
 )
 
 // watched starts exec over a family that ignores every request to end, and waits until all
@@ -175,4 +180,35 @@ func TestAWatchdogEndsWithItsCommand(t *testing.T) {
 	eventually(t, "some renewals", func() bool { return time.Since(before) > 4*time.Second })
 	must(t, os.WriteFile(end, nil, 0o600))
 	p.wait(t).want(t, 6)
+}
+
+// A watchdog that does not read is found out at once, and no line of it is cut.
+func TestAWatchdogIsToldAWholeLineOrNothing(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer w.Close()
+	line := []byte("until 1795687456034000000\n")
+	told := 0
+	for began := time.Now(); ; told++ {
+		if err = main.TryWrite(w, line); err != nil {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("after %d lines that nobody reads, it is told one more", told)
+		}
+	}
+	if !errors.Is(err, syscall.EAGAIN) || told == 0 {
+		t.Errorf("after %d lines that nobody reads: got %v; want %v", told, err, syscall.EAGAIN)
+	}
+	all := make([]byte, told*len(line))
+	_, err = io.ReadFull(r, all)
+	must(t, err)
+	if !bytes.Equal(all, bytes.Repeat(line, told)) {
+		t.Errorf("got others than the %d lines that it was told", told)
+	}
+	must(t, r.Close())
+	if err := main.TryWrite(w, line); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("a watchdog that has ended: got %v; want %v", err, syscall.EPIPE)
+	}
 }

@@ -1,0 +1,4 @@
+package main
+
+// TryWrite is how the watchdog is told.
+var TryWrite = tryWrite
