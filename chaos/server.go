@@ -19,8 +19,14 @@ import (
 	"github.com/quorumkit/redlock/internal/loopback"
 )
 
-// portAttempts is how often a server that found its port taken is given another.
-const portAttempts = 5
+const (
+	// portAttempts is how often a server that found its port taken is given another: one in
+	// cluster mode wants the port 10,000 above its own too, among those that another process
+	// of tests may have, in a row.
+	portAttempts = 100
+	// returnAttempts is how often one that comes back finds its own port taken.
+	returnAttempts = 5
+)
 
 // ErrNoServer means that neither redis-server nor valkey-server is in PATH.
 var ErrNoServer = process.ErrNoServer

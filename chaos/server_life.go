@@ -115,7 +115,7 @@ func (s *Server) restart(change func() error) error {
 	// The port is out of the range that outgoing connections use, so that
 	// only another server can have taken it, for good or for a moment.
 	var err error
-	for range portAttempts {
+	for range returnAttempts {
 		if err = s.launch(); !errors.Is(err, process.ErrPortTaken) {
 			return err
 		}
