@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // ways to REDLOCK_SEARCH=full.
 var rare = []string{
 	"a lost pass is forgotten", "last sharer wakes nobody", "newcomer ignores the line of slots", "no rollback of a grant",
-	"releases are sent once", "sharer passes over its tombstone", "ticket of one node",
+	"sharer passes over its tombstone",
 }
 
 // The quick form begins, for each way, with the plan in which it is known to
