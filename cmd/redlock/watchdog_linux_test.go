@@ -23,13 +23,7 @@ func watched(t *testing.T, nodes, file string, flags ...string) *process {
 	cmd := prepare(t, nodes, append(append(execFlags[:3:3], flags...), "k", os.Args[0], file)...)
 	cmd.Env = append(cmd.Env, actVar+"=family")
 	p := start(t, cmd)
-	t.Cleanup(func() { // what a failure leaves
-		for i := range family {
-			if pid, _ := lastBeat(t, file+"."+strconv.Itoa(i)); alive(pid) {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}
-	})
+	killLater(t, file)
 	eventually(t, "the family", func() bool {
 		if !p.running() {
 			t.Fatalf("it ended: %+v", p.wait(t))
@@ -42,6 +36,18 @@ func watched(t *testing.T, nodes, file string, flags ...string) *process {
 		return true
 	})
 	return p
+}
+
+// killLater kills what a failure leaves of a family.
+func killLater(t *testing.T, file string) {
+	t.Helper()
+	t.Cleanup(func() {
+		for i := range family {
+			if pid, _ := lastBeat(t, file+"."+strconv.Itoa(i)); alive(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
 }
 
 // watchdogs are the processes of that name which watch over a program.
@@ -144,6 +150,7 @@ func TestAWatchdogLeavesTheOthersAlone(t *testing.T) {
 	cmd := prepare(t, nodes, append(execFlags[:3:3], "other", os.Args[0], other)...)
 	cmd.Env = append(cmd.Env, actVar+"=family")
 	p := start(t, cmd)
+	killLater(t, other)
 	eventually(t, "another's family", func() bool {
 		for i := range family {
 			if pid, _ := lastBeat(t, other+"."+strconv.Itoa(i)); pid == 0 {
