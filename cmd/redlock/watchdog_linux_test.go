@@ -122,17 +122,19 @@ func TestTheFamilyDiesUnderAProgramThatIsStopped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "beat")
 	p := watched(t, nodes, file, "--ttl", "4s", "--kill-after", "1500ms")
 	p.signal(t, syscall.SIGSTOP)
-	var expiry time.Duration
+	// Another can have the lock when two of three leases have ended: a renewal may have been
+	// on its way to the third as the program was stopped.
+	var ends []time.Duration
 	for _, s := range servers {
 		asked := sinceBoot()
 		left, err := s.Client().PTTL(t.Context(), "k").Result()
 		must(t, err)
-		if left > 0 && (expiry == 0 || asked+left < expiry) {
-			expiry = asked + left
-		}
+		ends = append(ends, asked+max(left, 0))
 	}
+	slices.Sort(ends)
+	expiry := ends[1]
 	eventually(t, "the family's end", func() bool { return len(familyAlive(t, file)) == 0 })
-	if last := lastOf(t, file); last >= expiry || expiry == 0 {
+	if last := lastOf(t, file); last >= expiry {
 		t.Errorf("the family lived for %v beyond the lease", last-expiry)
 	} else {
 		t.Logf("the last of the family lived until %v before the lease's end", expiry-last)
@@ -215,7 +217,8 @@ func TestAWatchdogIsToldAWholeLineOrNothing(t *testing.T) {
 		t.Errorf("got others than the %d lines that it was told", told)
 	}
 	must(t, r.Close())
-	if err := main.TryWrite(w, line); !errors.Is(err, syscall.EPIPE) {
-		t.Errorf("a watchdog that has ended: got %v; want %v", err, syscall.EPIPE)
-	}
+	// Not at once: a process that another test starts has the reader's end until its exec.
+	eventually(t, "a watchdog that has ended is found out", func() bool {
+		return errors.Is(main.TryWrite(w, line), syscall.EPIPE)
+	})
 }
