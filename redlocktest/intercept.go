@@ -96,17 +96,17 @@ func (n *Node) hook(peer *server.Peer, cmd string, args ...string) bool {
 		if silent {
 			return true
 		}
-		if f != nil && n.obey(f(append([]string{cmd}, args...)), peer, state, append([]string{cmd}, args...)) {
+		command := append([]string{cmd}, args...)
+		if f != nil && n.obey(f(slices.Clone(command)), peer, state, command) {
 			return true
 		}
-		if cmd == "INFO" {
-			state.inside = true
-			defer func() { state.inside = false }()
+		if instead := n.substitute(command); instead != nil {
+			n.run(peer, state, instead)
+			return true
 		}
 	}
-	if cmd == "INFO" {
-		// By way of ECHO it minds passwords, MULTI and the nesting in scripts.
-		n.dispatcher().Dispatch(peer, []string{"ECHO", n.info(args)})
+	if cmd == "INFO" { // which a script calls
+		n.dispatcher().Dispatch(peer, echo(n.info(args)))
 		return true
 	}
 	return false
@@ -171,6 +171,9 @@ func (n *Node) runUnheard(peer *server.Peer, command []string) {
 	n.mu.Lock()
 	n.peers[deaf] = &peerState{inside: true}
 	n.mu.Unlock()
+	if instead := n.substitute(command); instead != nil {
+		command = instead
+	}
 	n.dispatcher().Dispatch(deaf, command)
 	n.mu.Lock()
 	delete(n.peers, deaf)

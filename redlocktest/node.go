@@ -45,7 +45,8 @@ type Node struct {
 	peers     map[*server.Peer]*peerState
 	calls     map[string]int
 	intercept Interceptor
-	server    *server.Server // of this life; miniredis's own accessor takes no lock
+	server    *server.Server    // of this life; miniredis's own accessor takes no lock
+	scripts   map[string]string // loaded, by hash
 }
 
 func newNode(name string, tcp bool) (*Node, error) {
@@ -59,6 +60,7 @@ func newNode(name string, tcp bool) (*Node, error) {
 		changed: make(chan struct{}),
 		peers:   map[*server.Peer]*peerState{},
 		calls:   map[string]int{},
+		scripts: map[string]string{},
 	}
 	n.mini.ClockTTL(true)
 	if err := n.boot(); err != nil {
@@ -371,6 +373,7 @@ func (n *Node) reborn() {
 	if err := n.boot(); err != nil {
 		panic(fmt.Sprintf("redlocktest: restarting %s: %v", n.name, err))
 	}
+	n.forgetScripts()
 	if err := n.command("SCRIPT", "FLUSH"); err != nil {
 		panic(fmt.Sprintf("redlocktest: restarting %s: %v", n.name, err))
 	}
