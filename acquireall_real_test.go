@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Overlapping sets, in any order, of goroutines of several processes: all make progress,
@@ -22,7 +23,7 @@ func TestOverlappingSetsMakeProgressOnRealServersOfWhichTwoAreKilled(t *testing.
 		each      = 3
 		sets      = 40 // of each goroutine
 	)
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	var lockers []*redlock.Locker
 	for range processes {
 		lockers = append(lockers, lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithNodeNames(addresses(servers)...)))
@@ -82,7 +83,7 @@ func TestOverlappingSetsMakeProgressOnRealServersOfWhichTwoAreKilled(t *testing.
 // brings it the rest at once.
 func TestASetThatWaitsIsServedOnRealServers(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	open := func() *redlock.Locker {
 		return lockerWith(t, defaultClients(t, addresses(servers)...), append(short(), redlock.WithNodeNames(addresses(servers)...))...)
 	}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Bad input that only a real server gives.
 
 func TestWrongCredentialsReturnAtOnceAndAreNotShown(t *testing.T) {
 	const wrong = "hunter2"
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{Password: "right"})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{Password: "right"})
 	bare, bad := make([]string, 3), make([]string, 3)
 	for i, s := range servers {
 		bare[i], bad[i] = s.Addr(), "redis://:"+wrong+"@"+s.Addr()
@@ -111,7 +112,7 @@ func TestAReplicaIsNoNode(t *testing.T) {
 // why: none of them (CLUSTERDOWN), or all (CROSSSLOT).
 func TestServersInClusterModeAreMisconfigured(t *testing.T) {
 	besideServers(t)
-	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{Args: []string{"--cluster-enabled", "yes"}})
+	servers := testserver.Need(t, 2, chaos.ServerConfig{Args: []string{"--cluster-enabled", "yes"}})
 	must(t, servers[1].Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	pollUntil(t, 10*time.Second, "the second server serves all slots", func() bool {
 		return servers[1].Client().Set(t.Context(), "orders/1", "x", time.Millisecond).Err() == nil
@@ -224,7 +225,7 @@ func TestScriptFlushUnderAHeldLockAndUnderTraffic(t *testing.T) {
 
 func TestAUnixSocketIsANodeToo(t *testing.T) {
 	dir := t.TempDir()
-	s := chaos.NeedServer(t, chaos.ServerConfig{Args: []string{"--unixsocket", dir + "/s"}})
+	s := testserver.NeedOne(t, chaos.ServerConfig{Args: []string{"--unixsocket", dir + "/s"}})
 	l, err := redlock.Open(t.Context(), []string{"unix://" + dir + "/s"})
 	must(t, err)
 	defer l.Close()

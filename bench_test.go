@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // realLocker is a Locker over n real servers of the benchmark's own.
@@ -68,7 +68,7 @@ func BenchmarkPairs(b *testing.B) {
 // its owner, two rounds, the lock), and five times a node in go-redis: three for a
 // pipeline, two for the reply of TIME. A few come with what is looked at now and then.
 func TestAPairAllocatesLittle(t *testing.T) {
-	if search.UnderRace {
+	if testkit.UnderRace {
 		t.Skip("the race detector allocates by itself")
 	}
 	l := realLocker(t, 5)
@@ -81,7 +81,7 @@ func TestAPairAllocatesLittle(t *testing.T) {
 // A shared pair allocates eight times more: a sharer's members and their tokens are lists.
 // A set of eight names does so some fourteen times a name, and shares its five calls.
 func TestSharersAndSetsAllocateLittle(t *testing.T) {
-	if search.UnderRace {
+	if testkit.UnderRace {
 		t.Skip("the race detector allocates by itself")
 	}
 	l := realLocker(t, 5)

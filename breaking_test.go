@@ -16,6 +16,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -66,7 +67,7 @@ func openServers(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) 
 // use, no matter what they are called.
 func needMasters(t *testing.T, n int, config chaos.ServerConfig) []*chaos.Server {
 	t.Helper()
-	servers := chaos.NeedServers(t, n, config)
+	servers := testserver.Need(t, n, config)
 	must(t, openServers(t, servers).Close())
 	return servers
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // redisVersion is the version of a Redis, or what a Valkey says in its place.
@@ -24,7 +25,7 @@ func serverFaults() []planted {
 		{
 			"a server that is down",
 			func(s *set) []redlock.Option {
-				server := chaos.NeedServer(s.T, chaos.ServerConfig{})
+				server := testserver.NeedOne(s.T, chaos.ServerConfig{})
 				if err := server.Kill(); err != nil {
 					s.Fatal(err)
 				}
@@ -59,8 +60,8 @@ func serverFaults() []planted {
 		{
 			"a replica of another node",
 			func(s *set) []redlock.Option {
-				master := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
-				replica := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, ReplicaOf: master.Addr()})
+				master := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+				replica := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, ReplicaOf: master.Addr()})
 				s.clients[3], s.clients[4] = clientOf(s.T, master), clientOf(s.T, replica)
 				awaitInfo(s.T, s.clients[3], "connected_slaves:1")
 				awaitInfo(s.T, s.clients[4], "master_link_status:up") // no longer loading
@@ -86,8 +87,8 @@ func serverFaults() []planted {
 		{
 			"it had a replica",
 			func(s *set) []redlock.Option {
-				master := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
-				follow(s.T, chaos.NeedServer(s.T, chaos.ServerConfig{}), master)
+				master := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+				follow(s.T, testserver.NeedOne(s.T, chaos.ServerConfig{}), master)
 				must(s.T, master.Client().ConfigSet(s.T.Context(), "repl-backlog-ttl", "0").Err())
 				s.clients[4] = clientOf(s.T, master)
 				return nil
@@ -174,7 +175,7 @@ func diskFaults() []planted {
 // failedSnapshot is a server whose directory has gone.
 func failedSnapshot(stopWrites string) plant {
 	return func(s *set) []redlock.Option {
-		server := chaos.NeedServer(s.T, chaos.ServerConfig{
+		server := testserver.NeedOne(s.T, chaos.ServerConfig{
 			AOF: chaos.FsyncAlways, Args: []string{"--save", "3600 1", "--stop-writes-on-bgsave-error", stopWrites},
 		})
 		if err := os.RemoveAll(filepath.Join(server.Dir(), "data")); err != nil {
@@ -234,7 +235,7 @@ func rightFaults() []planted {
 func timeFaults() []planted {
 	clock := func(offset string) plant {
 		return func(s *set) []redlock.Option {
-			server := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true})
+			server := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true})
 			if err := server.SetClock(offset); err != nil {
 				s.Fatal(err)
 			}
@@ -260,7 +261,7 @@ func timeFaults() []planted {
 		{
 			"this client's own clock",
 			func(s *set) []redlock.Option {
-				for i, server := range chaos.NeedServers(s.T, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true}) {
+				for i, server := range testserver.Need(s.T, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true}) {
 					if err := server.SetClock("+120"); err != nil {
 						s.Fatal(err)
 					}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // slewed are clients of five servers, of which those that slewed names have a clock
@@ -16,7 +17,7 @@ import (
 func slewed(t *testing.T, rate string, nodes ...int) []redis.UniversalClient {
 	t.Helper()
 	var out []redis.UniversalClient
-	for i, s := range chaos.NeedServers(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true}) {
+	for i, s := range testserver.Need(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true}) {
 		if slices.Contains(nodes, i) {
 			must(t, s.SetClock("+0 x"+rate))
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // configured puts another server in node 4's place and changes its configuration
@@ -259,7 +260,7 @@ func TestNodesThatRefuseWritesAreSeenEverywhere(t *testing.T) {
 		{"maxmemory", "1", "OOM"}, {"min-replicas-to-write", "1", "NOREPLICAS"},
 	} {
 		t.Run(fault.says, func(t *testing.T) {
-			servers := chaos.NeedServers(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+			servers := testserver.Need(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways})
 			var urls []string
 			for _, s := range servers {
 				urls = append(urls, s.URL())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // patient is a node timeout that a busy machine keeps.
@@ -74,7 +75,7 @@ func clientOf(t *testing.T, s *chaos.Server, change ...func(*redis.Options)) red
 func goodClients(t *testing.T, n int) []redis.UniversalClient {
 	t.Helper()
 	var out []redis.UniversalClient
-	for _, s := range chaos.NeedServers(t, n, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
+	for _, s := range testserver.Need(t, n, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
 		out = append(out, clientOf(t, s))
 	}
 	return out
@@ -200,7 +201,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 
 func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 	var urls []string
-	for _, s := range chaos.NeedServers(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
+	for _, s := range testserver.Need(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
 		urls = append(urls, s.URL())
 	}
 	l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(patient))
@@ -221,16 +222,16 @@ func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 // The report names the server of each node as the server does. Valkey says that it is
 // a Redis 7.2 as well.
 func TestCheckNamesTheServerOfEachNode(t *testing.T) {
-	server := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	server := testserver.NeedOne(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
 	told, err := exec.CommandContext(t.Context(), server.Program(), "--version").Output()
 	must(t, err)
 	m := regexp.MustCompile(`^(Redis|Valkey) server v=(\S+)`).FindStringSubmatch(string(told))
 	if m == nil {
 		t.Fatalf("--version says %q", told)
 	}
-	down := chaos.NeedServer(t, chaos.ServerConfig{})
+	down := testserver.NeedOne(t, chaos.ServerConfig{})
 	must(t, down.Kill())
-	clients := []redis.UniversalClient{clientOf(t, server), clientOf(t, down), clientOf(t, chaos.NeedServer(t, chaos.ServerConfig{}))}
+	clients := []redis.UniversalClient{clientOf(t, server), clientOf(t, down), clientOf(t, testserver.NeedOne(t, chaos.ServerConfig{}))}
 	s := &set{t, make([]redis.UniversalClient, 5)}
 	s.clients[4] = clients[2]
 	infoSays(`redis_git_sha1:\S+`, "valkey_version:9.0.1")(s)
@@ -260,7 +261,7 @@ type plant func(s *set) []redlock.Option
 // instead puts another server in node 4's place.
 func instead(config chaos.ServerConfig, change ...func(*redis.Options)) plant {
 	return func(s *set) []redlock.Option {
-		s.clients[4] = clientOf(s.T, chaos.NeedServer(s.T, config), change...)
+		s.clients[4] = clientOf(s.T, testserver.NeedOne(s.T, config), change...)
 		return nil
 	}
 }
@@ -293,7 +294,7 @@ func (l *liar) Read(p []byte) (int, error) {
 // importing gives node 4 a server that imports data. One that can't is asked for a
 // setting that is as long, and on, in the place of that.
 func importing(s *set) []redlock.Option {
-	server := chaos.NeedServer(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	server := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
 	s.clients[4] = clientOf(s.T, server, func(o *redis.Options) {
 		if server.Client().ConfigSet(s.Context(), "import-mode", "yes").Err() == nil {
 			return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -135,7 +136,7 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 // On real servers, as it was found: two holders every time.
 func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 	for range 3 {
-		servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+		servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
 		holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
 		other := fakeClockLocker(t, servers)
 		held := mustAcquire(t, holder, "orders/42")
@@ -188,7 +189,7 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 func TestTheWaitAfterAStepIsForTheMaxTTLOfNowOnRealServers(t *testing.T) {
 	t.Parallel()
 	const raised = 3 * shortMax
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{FakeClock: true})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{FakeClock: true})
 	l := fakeClockLocker(t, servers, short()...)
 	warm(t, l)
 	warm(t, fakeClockLocker(t, servers, redlock.WithTTL(shortMax), redlock.WithMaxTTL(raised))) // the records say six seconds now

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -89,6 +90,7 @@ func TestAStepOfOneClockLetsNoMoreHoldThanTheLimit(t *testing.T) {
 }
 
 func TestAStepOfOneClockLetsNoTwoLead(t *testing.T) {
+	testkit.Full(t)
 	for _, watched := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newOneClock(t, watched)

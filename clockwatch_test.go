@@ -16,6 +16,8 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -222,6 +224,7 @@ func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
 // before it is granted anything, however small the step is against the time that it
 // has waited.
 func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
+	testkit.Full(t)
 	besideServers(t)
 	synctest.Test(t, func(t *testing.T) {
 		holder, nodes := newLocker(t, 5)
@@ -270,7 +273,7 @@ func quiet(t *testing.T, servers []*chaos.Server) {
 // be granted what is held. The holder, which asks nothing of the nodes for itself,
 // learns of it all the same.
 func TestAHolderLearnsOfAStepBeforeAFreshClientHasHeldForLong(t *testing.T) {
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
 	holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
 	held := mustAcquire(t, holder, "orders/42")
 	quiet(t, servers) // what confirms a lock on nodes that have just begun to vote would notice as well

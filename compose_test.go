@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // composeNodes is how many masters docker-compose.yml promises.
@@ -117,7 +119,7 @@ func TestComposeSettingsAreThoseOfADurableMaster(t *testing.T) {
 		}
 	}
 
-	server := chaos.NeedServer(t, chaos.ServerConfig{Args: composeList(t, names[0], services[names[0]], "command")})
+	server := testserver.NeedOne(t, chaos.ServerConfig{Args: composeList(t, names[0], services[names[0]], "command")})
 	for key, value := range want {
 		got, err := server.Client().ConfigGet(t.Context(), key).Result()
 		if err != nil || got[key] != value {
@@ -127,6 +129,7 @@ func TestComposeSettingsAreThoseOfADurableMaster(t *testing.T) {
 }
 
 func TestComposeHealthCheckFailsWhenTheServerIsNotHealthy(t *testing.T) {
+	testkit.Full(t)
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("no /bin/sh, as the images have it")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // The defects that only real servers show.
@@ -124,7 +125,7 @@ func scriptCalls(t *testing.T, s *chaos.Server) int {
 }
 
 func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
-	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
+	servers := testserver.Need(t, 2, chaos.ServerConfig{})
 	proxy, err := chaos.NewProxy(servers[0].Addr())
 	must(t, err)
 	defer proxy.Close()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -31,7 +32,7 @@ type floating struct {
 // been its replica since, and has its record.
 func floatingPair(t *testing.T) (floating, []*chaos.Server) {
 	t.Helper()
-	servers := chaos.NeedServers(t, 4, chaos.ServerConfig{})
+	servers := testserver.Need(t, 4, chaos.ServerConfig{})
 	f := floating{first: servers[0], second: servers[1]}
 	rest := servers[2:]
 	p, err := chaos.NewProxy(f.second.Addr())

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Nodes that forget while their process lives: run_id and scripts stay.
@@ -21,7 +22,7 @@ import (
 // granted since. Who has seen both epochs vote lets them wait.
 func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	opts := []redlock.Option{redlock.WithMaxTTL(redlock.DefaultTTL), redlock.WithFixedLease()}
 	holder, contender := openWithout(t, servers, []int{2}, opts...), openWithout(t, servers, nil, opts...)
 	admitted(t, contender)
@@ -91,7 +92,7 @@ func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		t.Run(fmt.Sprintf("traffic meanwhile: %v", busy), func(t *testing.T) {
 			t.Parallel()
-			servers, standbys := chaos.NeedServers(t, 3, chaos.ServerConfig{}), chaos.NeedServers(t, 2, chaos.ServerConfig{})
+			servers, standbys := testserver.Need(t, 3, chaos.ServerConfig{}), testserver.Need(t, 2, chaos.ServerConfig{})
 			for i, s := range standbys {
 				follow(t, s, servers[i])
 			}
@@ -149,12 +150,12 @@ func TestEveryWayToAnotherMastersDataMakesAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	t.Run("one channel", func(t *testing.T) {
 		t.Parallel()
-		servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
+		servers := testserver.Need(t, 2, chaos.ServerConfig{})
 		everyWay(t, servers[0], servers[1])
 	})
 	t.Run("two channels", func(t *testing.T) {
 		t.Parallel()
-		servers := chaos.NeedServers(t, 2, chaos.ServerConfig{})
+		servers := testserver.Need(t, 2, chaos.ServerConfig{})
 		secondChannel(t, servers)
 		everyWay(t, servers[0], servers[1])
 	})

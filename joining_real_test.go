@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Why a node is not taken in is for the one who asks, in its server's words.
@@ -59,7 +60,7 @@ func errorText(err error) string {
 
 func TestANewClusterThatAFullNodeHoldsUpSaysSo(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	full(t, servers[2])
 	l := openWithout(t, servers, nil, short()...)
 	wantReason(t, l, 2, "OOM", "notice")
@@ -81,7 +82,7 @@ func TestANewClusterThatAFullNodeHoldsUpSaysSo(t *testing.T) {
 
 func TestANewClusterThatAReplicaHoldsUpSaysSo(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	replicate(t, servers)
 	l := openWithout(t, servers, nil, short()...)
 	wantReason(t, l, 2, "it is a replica")
@@ -98,7 +99,7 @@ func TestANewClusterThatAReplicaHoldsUpSaysSo(t *testing.T) {
 
 func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	warm(t, l)
@@ -120,7 +121,7 @@ func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 
 func TestMaxTTLThatCanNotBeRaisedSaysWhy(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	for _, s := range servers[:2] {
@@ -132,7 +133,7 @@ func TestMaxTTLThatCanNotBeRaisedSaysWhy(t *testing.T) {
 
 func TestARightThatIsMissingToTakeANodeInEndsTheWaitForIt(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{Users: []string{"app on >secret ~* &* +@all -hset"}})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"app on >secret ~* &* +@all -hset"}})
 	urls := make([]string, len(servers))
 	for i, s := range servers {
 		urls[i] = "redis://app:secret@" + s.Addr()
@@ -183,7 +184,7 @@ func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+			servers := testserver.Need(t, 3, chaos.ServerConfig{})
 			c.hurt(t, servers)
 			l := openWithout(t, servers, nil, append(c.opts, redlock.WithNodeTimeout(patient), redlock.WithTTL(4*patient))...)
 			for i, f := range blankSaid(t, l, 3) {
@@ -209,7 +210,7 @@ func fullLast(t *testing.T, servers []*chaos.Server) {
 func replicate(t *testing.T, servers []*chaos.Server) {
 	t.Helper()
 	c := servers[2].Client()
-	host, port, _ := strings.Cut(chaos.NeedServer(t, chaos.ServerConfig{}).Addr(), ":")
+	host, port, _ := strings.Cut(testserver.NeedOne(t, chaos.ServerConfig{}).Addr(), ":")
 	must(t, c.ReplicaOf(t.Context(), host, port).Err())
 	awaitInfo(t, c, "role:slave")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -161,7 +162,7 @@ func fiveNames() redlock.Option { return redlock.WithNodeNames("A", "B", "C", "D
 func TestKleppmannTheClockOfCJumps(t *testing.T) {
 	besideServers(t)
 	for _, watched := range []bool{true, false} {
-		servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+		servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
 		one, two := newRoute(t, servers), newRoute(t, servers)
 		opts := []redlock.Option{fiveNames(), redlock.WithNodeTimeout(time.Second)}
 		if !watched {

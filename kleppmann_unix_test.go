@@ -21,6 +21,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // holderAddresses, in the environment, tells TestAHolderOfItsOwn where the nodes
@@ -206,7 +207,7 @@ func (h *holder) stop() {
 // refused whether it asks or not.
 func TestKleppmannTheHoldersProcessIsStopped(t *testing.T) {
 	besideServers(t)
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 	admitted(t, l)
 	h := newHolder(t, newRoute(t, servers))
@@ -235,7 +236,7 @@ func TestKleppmannTheHoldersProcessIsStopped(t *testing.T) {
 // five replies that say yes. The contrast counts them.
 func TestKleppmannTheClientStopsWhileTheRepliesAreInFlight(t *testing.T) {
 	besideServers(t)
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 	admitted(t, l)
 	r := newRoute(t, servers)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -179,11 +179,12 @@ func slowNode(t *testing.T, at, took time.Duration) {
 
 // A waiter's context ends at the k-th command that one node, or two, are sent after a slot
 // was freed, and that command is lost, or its reply: the next in line has the slot, and
-// nothing is left. Without REDLOCK_SEARCH=full it is a cut: replies lost on two nodes.
+// nothing is left. Without REDLOCK_TEST=deep it is a cut: replies lost on two nodes.
 func TestSlotsAreNotLostWithAnyCommand(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	fates, sets := []redlocktest.Verdict{redlocktest.LoseReply()}, [][]int{{1, 2}}
-	if search.Whole() {
+	if testkit.Deep() {
 		fates, sets = append(fates, redlocktest.BreakBefore(), redlocktest.BreakAfter()), append(sets, []int{0})
 	}
 	for _, fate := range fates {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Three nodes, of which one is killed (kill -9) while goroutines of four Lockers take turns
@@ -21,7 +22,7 @@ import (
 func TestSlotsOnRealServersOfWhichOneIsKilled(t *testing.T) {
 	t.Parallel()
 	const limit, lease = 2, 3 * time.Second
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	var lockers []*redlock.Locker
 	for range 4 {
 		lockers = append(lockers, openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease)))
@@ -86,7 +87,7 @@ func TestSlotsOnRealServersOfWhichOneIsKilled(t *testing.T) {
 func TestADeadHoldersSlotComesBackOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	open := func() (*redlock.Locker, []redis.UniversalClient) {
 		var clients []redis.UniversalClient
 		for _, s := range servers {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -158,6 +159,7 @@ func TestTheLogIsOfEachLockerAndAsQuietAsItsLevel(t *testing.T) {
 }
 
 func TestTheLogHasNoPasswordAndNoOwnerValue(t *testing.T) {
+	testkit.Full(t)
 	besideServers(t)
 	nodes, err := redlocktest.Run(3, redlocktest.WithTCP())
 	must(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // A client raised MaxTTL and lives. It comes down all the same, under traffic, and
@@ -16,7 +17,7 @@ import (
 func TestMaxTTLComesDownOnRealServers(t *testing.T) {
 	t.Parallel()
 	const raised = 6 * time.Second
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	more := openWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(raised))

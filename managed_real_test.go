@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // pageRights are the rules of the user that the page has for managed servers.
@@ -35,7 +36,7 @@ func managed(t *testing.T, n int) []string {
 		config.Args = append(config.Args, "--rename-command", command, "")
 	}
 	var urls []string
-	for _, s := range chaos.NeedServers(t, n, config) {
+	for _, s := range testserver.Need(t, n, config) {
 		urls = append(urls, "redis://redlock:SECRET@"+s.Addr())
 	}
 	return urls
@@ -196,7 +197,7 @@ func TestTheRightsThatThePageListsAreNeeded(t *testing.T) {
 				"without-"+right[1:]+" on >SECRET "+strings.Join(lacking, " ")+doctor, "blind-"+right[1:]+" on >SECRET "+strings.Join(lacking, " "))
 		}
 	}
-	server := chaos.NeedServer(t, config)
+	server := testserver.NeedOne(t, config)
 	findings := func(user string) (acl, others []redlock.Finding) {
 		c := clientOf(t, server, func(o *redis.Options) { o.Username, o.Password = user, "SECRET" })
 		l := lockerWith(t, []redis.UniversalClient{c}, redlock.WithPrefix("orders/"), redlock.WithNodeTimeout(patient))

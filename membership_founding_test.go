@@ -11,12 +11,14 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // A cluster comes into being, or back, by itself or by an operator.
 
 func TestFoundingWaitsForEveryNodeAndNamesTheMissingOne(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
 		nodes.Node(3).Stop()

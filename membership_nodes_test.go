@@ -12,7 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -77,6 +77,7 @@ func TestNothingIsAdmittedByATimeout(t *testing.T) {
 // By the table N-q+1 other members suffice; a node more that is blank waits for
 // every node. That is also what a majority's loss takes, for any N.
 func TestAnyNumberOfNodesThatForgotComesBackOnceEveryNodeAnswers(t *testing.T) {
+	testkit.Full(t)
 	besideServers(t)
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		for blank := 1; blank <= n; blank++ {
@@ -152,8 +153,8 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 	})
 }
 
-// Of founding, and of taking a node in, every ninth command fails once, with
-// REDLOCK_SEARCH=full every third, in each way in turn: the cluster stands in the end,
+// Of founding, and of taking a node in, every ninth command fails once, in the quick tier
+// every 36th and in the deep one every third, in each way in turn: the cluster stands in the end,
 // and no lock is ever held twice.
 func TestAnyCommandOfAJoinMayFail(t *testing.T) {
 	besideServers(t)
@@ -162,7 +163,7 @@ func TestAnyCommandOfAJoinMayFail(t *testing.T) {
 	}
 	k, fired := int64(0), true
 	for i := 0; fired && !t.Failed(); i++ {
-		k += int64(search.Of(9, 3))
+		k += int64(testkit.Every(36, 9, 3))
 		synctest.Test(t, func(t *testing.T) { fired = joinWithout(t, k, verdicts[i%len(verdicts)]) })
 	}
 	if k < 50 && !t.Failed() {

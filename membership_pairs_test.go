@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // What membership is worth: each fault once with it and once without, on real
@@ -122,7 +123,7 @@ func powerCut(t *testing.T, lost, _ []*chaos.Server) func() {
 // one node would be known for one server even without membership.)
 func promoted(t *testing.T, lost, others []*chaos.Server) func() {
 	t.Helper()
-	masters := []*chaos.Server{others[0], chaos.NeedServer(t, chaos.ServerConfig{})}
+	masters := []*chaos.Server{others[0], testserver.NeedOne(t, chaos.ServerConfig{})}
 	return func() {
 		for i, s := range lost {
 			c := s.Client()
@@ -157,7 +158,7 @@ func TestNobodyElseGetsALockThatAMajorityForgot(t *testing.T) {
 func (f forgetting) run(t *testing.T, protected bool) {
 	t.Helper()
 	const ttl = 30 * time.Second // longer than any of this takes
-	servers := chaos.NeedServers(t, 5, f.config)
+	servers := testserver.Need(t, 5, f.config)
 	opts := []redlock.Option{redlock.WithTTL(ttl), redlock.WithFixedLease()}
 	if !protected {
 		opts = append(opts, redlock.WithoutMembership())
@@ -222,7 +223,7 @@ func TestATokenDoesNotGoBackwardsThroughALossOfMemory(t *testing.T) {
 	for _, protected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, chaos.ServerConfig{})
 			opts := []redlock.Option{redlock.WithTTL(1500 * time.Millisecond), redlock.WithMaxTTL(2 * time.Second)}
 			if !protected {
 				opts = append(opts, redlock.WithoutMembership())

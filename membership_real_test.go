@@ -16,6 +16,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Membership on real servers without persistence. The times are short, and the
@@ -54,7 +55,7 @@ func busy(t *testing.T, l *redlock.Locker) {
 
 func TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	warm(t, l)
@@ -87,7 +88,7 @@ func TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond(t *testing.T) {
 
 func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	var seen events
 	l := openWithout(t, servers, nil, seen.option())
 	admitted(t, l)
@@ -119,7 +120,7 @@ func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 
 func TestRacingFoundersOfRealServersAgree(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	founders := make([]*redlock.Locker, 4)
 	for i := range founders {
 		founders[i] = openWithout(t, servers, nil, short()...)
@@ -159,7 +160,7 @@ func TestRacingFoundersOfRealServersAgree(t *testing.T) {
 
 func TestAServerThatDeniesINFOIsRefusedUnlessMembershipIsOff(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{Users: []string{"app on >secret ~* &* +@all -info"}})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"app on >secret ~* &* +@all -info"}})
 	urls := make([]string, len(servers))
 	for i, s := range servers {
 		urls[i] = "redis://app:secret@" + s.Addr()
@@ -197,7 +198,7 @@ func TestClientsWithDifferentListsNeverBothHold(t *testing.T) {
 	for _, protected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, chaos.ServerConfig{})
 			opts := short()
 			if !protected {
 				opts = append(opts, redlock.WithoutMembership())
@@ -263,7 +264,7 @@ func (r *referee) plays(ctx context.Context, l *redlock.Locker) {
 
 func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 6, chaos.ServerConfig{})
+	servers := testserver.Need(t, 6, chaos.ServerConfig{})
 	before, after := servers[:5], slices.Concat(servers[:4], servers[5:])
 	operator := openWithout(t, before, nil, short()...)
 	admitted(t, operator)
@@ -299,7 +300,7 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	pollUntil(t, 30*time.Second, "all go on", func() bool { return r.rounds.Load() >= had+50 })
 	// A third list has no place in the cluster, though its new server would be
 	// in that of the retired one.
-	third := openWithout(t, slices.Concat(servers[:4], chaos.NeedServers(t, 1, chaos.ServerConfig{})), nil, short()...)
+	third := openWithout(t, slices.Concat(servers[:4], testserver.Need(t, 1, chaos.ServerConfig{})), nil, short()...)
 	if err := third.Cluster().Admit(ctx); err == nil {
 		t.Error("a second server in the place of the first: got no error; want it refused")
 	}
@@ -313,7 +314,7 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 
 func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	var seen events
 	l := openWithout(t, servers, nil, append(short(), seen.option())...)
 	admitted(t, l)
@@ -343,7 +344,7 @@ func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 
 func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	more := openWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(4*time.Second))

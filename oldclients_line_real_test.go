@@ -17,6 +17,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // oldProcess is a process of clients of before names could be shared: it stands in line,
@@ -237,7 +238,7 @@ func TestOldClientsInLineWithNewOnesAreExcluded(t *testing.T) {
 		lease = 10 * time.Second
 		least = 30 // holds of each kind; a tenth by old batches
 	)
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(4*patient), redlock.WithNodeTimeout(patient))
 	}
@@ -341,7 +342,7 @@ func TestOldClientsInLineWithNewOnesAreExcluded(t *testing.T) {
 func TestWhoWaitsToShareGoesWhenNoOldClientStandsInLine(t *testing.T) {
 	t.Parallel()
 	const lease = 4 * time.Second
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	l := openServers(t, servers)
 	warm(t, l)
 	first, second := newOldProcess(t, servers, 1, lease), newOldProcess(t, servers, 2, lease)

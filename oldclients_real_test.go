@@ -20,6 +20,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // oldClient takes a name as clients did before names could be shared: with their scripts,
@@ -86,7 +87,7 @@ func (c *oldClient) giveBack(ctx context.Context, key, owner string) error {
 // of what they have, and keep them out in turn.
 func TestOldClientsAndThoseWhoShareExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	l := openServers(t, servers)
 	admitted(t, l)
 	warm(t, l)
@@ -138,7 +139,7 @@ func TestOldClientsInACrowdOfNewOnesAreExcluded(t *testing.T) {
 		lease = 10 * time.Second
 		least = 5 // holds of each kind
 	)
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	lockers := []*redlock.Locker{openServers(t, servers), openServers(t, servers)}
 	admitted(t, lockers[0])
 	for _, l := range lockers {

@@ -26,6 +26,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -87,7 +88,7 @@ func TestOpenSaysThatANodeWasNotReached(t *testing.T) {
 
 // A client that Open makes has at most eight connections, no matter what is asked.
 func TestOpenNeedsNoMoreThanEightConnections(t *testing.T) {
-	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	s := testserver.NeedOne(t, chaos.ServerConfig{})
 	l := openServers(t, []*chaos.Server{s})
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -180,7 +181,7 @@ func needTLS(t *testing.T, a authority) (s *chaos.Server, url string, client tls
 	}
 	client, err = tls.LoadX509KeyPair(cert, key)
 	must(t, err)
-	return chaos.NeedServer(t, config), "rediss://127.0.0.1:" + strconv.Itoa(port), client
+	return testserver.NeedOne(t, config), "rediss://127.0.0.1:" + strconv.Itoa(port), client
 }
 
 func TestOpenSpeaksTLSAndSaysWhatIsWrongWithACertificate(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // That the voting scripts are not there keeps a server from voting which took over
@@ -75,7 +76,7 @@ func roleOf(t *testing.T, c *redis.Client) string {
 
 func TestNoServerHandsScriptsOnWithItsData(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	servers := testserver.Need(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
 	master, replica := servers[0].Client(), servers[1].Client()
 	before, own := load(t, master, "before"), load(t, replica, "own")
 	follow(t, servers[1], servers[0])
@@ -111,7 +112,7 @@ func TestNoServerHandsScriptsOnWithItsData(t *testing.T) {
 // Valkey 8 drop what EVAL left, the oldest first, and never what SCRIPT LOAD did.
 func TestNoServerDropsAScriptThatWasLoaded(t *testing.T) {
 	t.Parallel()
-	c := chaos.NeedServer(t, chaos.ServerConfig{}).Client()
+	c := testserver.NeedOne(t, chaos.ServerConfig{}).Client()
 	hash := c.ScriptLoad(t.Context(), "return 'loaded'").Val()
 	_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 2000 {

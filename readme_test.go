@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // The README's first screen, line by line, over servers that its own line starts: from
@@ -25,7 +26,7 @@ import (
 // for the page's.
 func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 	t.Parallel()
-	chaos.NeedServer(t, chaos.ServerConfig{}) // or skips
+	testserver.NeedOne(t, chaos.ServerConfig{}) // or skips
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skipf("the page's line starts redis-server: %v", err) // REDLOCK_TEST_SERVER may be another
 	}
@@ -84,7 +85,7 @@ func wantFirstScreen(t *testing.T, lines []string) {
 // The line of docs/WHICH.md, over one real server.
 func TestOneMasterIsOpenedByThePagesLine(t *testing.T) {
 	t.Parallel()
-	server := chaos.NeedServer(t, chaos.ServerConfig{})
+	server := testserver.NeedOne(t, chaos.ServerConfig{})
 	admitted(t, openServers(t, []*chaos.Server{server}))
 	dir := t.TempDir()
 	shell(t, dir, "go mod init first-lock")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/quietredis"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	quietredis.On()
 	flag.Parse()
-	if !search.UnderRace {
+	if !testkit.UnderRace {
 		_ = flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))
 	}
 	debug.SetGCPercent(400) // an eighth of the time went there
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // time; not under the race detector, where it would keep the cores from them.
 func besideServers(t *testing.T) {
 	t.Helper()
-	if !search.UnderRace {
+	if !testkit.UnderRace {
 		t.Parallel()
 	}
 }

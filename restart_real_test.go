@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // docs/OPERATIONS.md, "Restarts and upgrades, node by node": each node in turn, and
@@ -22,7 +23,7 @@ func TestARollingRestartByTheRecipeLosesNoLock(t *testing.T) {
 		maxTTL = 8 * time.Second
 		held   = 20
 	)
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{AOF: chaos.FsyncEverysec})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{AOF: chaos.FsyncEverysec})
 	open := func() *redlock.Locker {
 		return openWithout(t, servers, nil, redlock.WithTTL(ttl), redlock.WithMaxTTL(maxTTL))
 	}

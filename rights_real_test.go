@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // doctorRights are what redlock doctor is given besides.
@@ -22,7 +23,7 @@ const doctorRights = " +acl|dryrun +acl|whoami +config|get"
 func asUsers(t *testing.T, rights string) (clients []redis.UniversalClient) {
 	t.Helper()
 	config := chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"redlock on >SECRET " + rights + doctorRights}}
-	for _, s := range chaos.NeedServers(t, 3, config) {
+	for _, s := range testserver.Need(t, 3, config) {
 		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "redlock", "SECRET" }))
 	}
 	return clients
@@ -85,7 +86,7 @@ func TestTheRightsThatThePageListsAreOfTheseCategories(t *testing.T) {
 		t.Errorf("with %q: got %v; want no finding", categories, found)
 	}
 
-	c := chaos.NeedServer(t, chaos.ServerConfig{}).Client()
+	c := testserver.NeedOne(t, chaos.ServerConfig{}).Client()
 	refused := map[string]bool{}
 	for _, category := range []string{"admin", "dangerous"} {
 		for _, command := range c.Do(t.Context(), "ACL", "CAT", category).Val().([]any) {
@@ -106,7 +107,7 @@ func TestTheRightsThatThePageListsAreOfTheseCategories(t *testing.T) {
 // refused nothing by then: what is refused and not told would be seen there.
 func TestEachKindOfHoldLivesWithTheRightsThatThePageLists(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}})
 	opened := func() *redlock.Locker {
 		var clients []redis.UniversalClient
 		for _, s := range servers {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // What redlock reads of a server, and takes for granted, is the same whichever runs.
@@ -15,7 +16,7 @@ import (
 
 func TestEveryServerTellsTheFieldsThatAreRead(t *testing.T) {
 	t.Parallel()
-	c := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncEverysec}).Client()
+	c := testserver.NeedOne(t, chaos.ServerConfig{AOF: chaos.FsyncEverysec}).Client()
 	info := c.Info(t.Context()).Val()
 	for _, field := range []string{
 		"redis_version", "run_id", "role:master", "master_replid", "connected_slaves:0", "aof_enabled:1", "aof_last_write_status:ok",
@@ -46,7 +47,7 @@ return redis.call('EXISTS', KEYS[1])`
 
 func TestEveryServerKeepsTheRulesThatAreTakenForGranted(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Users: []string{"weak on >secret &* ~* +@all -pttl"}})
+	servers := testserver.Need(t, 2, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Users: []string{"weak on >secret &* ~* +@all -pttl"}})
 	server, c := servers[0], servers[0].Client()
 	refused := func(what string, err error, want string) {
 		t.Helper()

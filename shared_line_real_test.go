@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Processes read one name all the time, and write it now and then, while one of five nodes
@@ -24,7 +25,7 @@ import (
 func TestReadersAndWritersWaitInOneLineOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -147,6 +148,7 @@ func TestThoseWhoWaitToShareHaveOneEntryAProcess(t *testing.T) {
 
 // Readers that overlap all the time, in several processes, let a writer have its turn.
 func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		const hold = 100 * time.Millisecond
 		l, nodes := newLocker(t, 5)
@@ -383,6 +385,7 @@ func TestOverlappingSharersOfAProcessLetAnotherGo(t *testing.T) {
 // Who waits to be alone leaves, while others share: those who wait to share behind it go
 // at once, and not when those who share are done.
 func TestWhoLeavesWhileOthersShareWakesSharersBehind(t *testing.T) {
+	testkit.Full(t)
 	for _, how := range []string{"its context ends", "its Locker is closed"} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, 5)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -90,21 +90,22 @@ func (d *departure) bystander(l *redlock.Locker) {
 	}()
 }
 
-// Without REDLOCK_SEARCH=full it is a cut: replies lost on two nodes, at every eighth command.
+// Without REDLOCK_TEST=deep it is a cut: replies lost on two nodes, at every eighth command.
 func TestSearchDeparturesOfThoseWhoShare(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
-	if search.Whole() {
+	if testkit.Deep() {
 		fates = maps.Clone(sweptFates)
 		fates["pass"] = redlocktest.Pass()
 	}
 	for how, scene := range sharedDepartures {
 		for _, faulty := range faultyNodes {
 			for fate, verdict := range fates {
-				if !search.Whole() && len(faulty) != 2 {
+				if !testkit.Deep() && len(faulty) != 2 {
 					continue
 				}
-				for k := 1; ; k += search.Of(8, 1) {
+				for k := 1; ; k += testkit.Of(8, 1) {
 					if k > 60 {
 						t.Fatalf("%s, %v %s: still commands at the 60th; want an end", how, faulty, fate)
 					}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/tokenctx"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -247,6 +248,7 @@ func wantsForeign(t *testing.T, what string, l *redlock.Locker, opts ...redlock.
 // What another program keeps under the name is no hold, and stays as it is, to the last
 // member, score and moment; and nothing is left beside it.
 func TestSharingLeavesOtherProgramsDataAlone(t *testing.T) {
+	testkit.Full(t)
 	set := []redis.Z{{Score: 1, Member: "one"}, {Score: 2.5, Member: "two"}, {Score: 2e15, Member: "three"}}
 	for name, put := range map[string]func(ctx context.Context, c redis.UniversalClient) error{
 		"a sorted set": func(ctx context.Context, c redis.UniversalClient) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // log keeps the events that a Locker tells.
@@ -67,7 +68,7 @@ func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 	for _, offset := range []string{"+20", "-20"} {
 		t.Run(offset, func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+			servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
 			var log eventLog
 			l := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
 			lock := mustAcquire(t, l, "orders/42")
@@ -98,7 +99,7 @@ func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 // what the watch is worth to a contender who has seen the nodes before.
 func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
 	for _, watched := range []bool{true, false} {
-		servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+		servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
 		var opts []redlock.Option
 		if !watched {
 			opts = append(opts, redlock.WithoutClockWatch())
@@ -176,7 +177,7 @@ func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{FakeClock: true})
+			servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
 			var log eventLog
 			l := fakeClockLocker(t, servers, append(append(short(), tt.opts...), redlock.WithObserver(log.observe))...)
 			warm(t, l)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // An application with strict recovery, and one client without it, over servers of
@@ -17,7 +18,7 @@ func TestOneClientWithoutTheOptionDoesNotUndoStrictRecoveryOnRealServers(t *test
 	for name, forget := range map[string]int{"one record is left": 2, "no record is left": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+			servers := testserver.Need(t, 3, chaos.ServerConfig{})
 			app := openWithout(t, servers, nil, append(short(), redlock.WithStrictRecovery())...)
 			admitted(t, app)
 			warm(t, app)

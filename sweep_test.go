@@ -12,7 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -55,14 +55,14 @@ type swept struct {
 }
 
 // sweep runs the scenario with the k-th command of the faulty nodes failing, for
-// k from 1 until no faulty node is sent that many. Without REDLOCK_SEARCH=full it is each
-// third command, from another one for each set.
+// k from 1 until no faulty node is sent that many. Below the deep tier it is each
+// third command, of the quick tier each 24th, from another one for each set.
 func sweep(t *testing.T, sets []sweptSet, scenario func(s *swept, arm func())) {
 	t.Helper()
-	step := search.Of(3, 1)
+	step := testkit.Every(24, 3, 1)
 	for i, set := range sets {
 		for fate, verdict := range sweptFates {
-			for k := 1 + i%step; ; k += step {
+			for k := 1 + 7*i%step; ; k += step {
 				if k > 60 {
 					t.Fatalf("%v %s: still failing commands at the 60th; want an end", set, fate)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // narrowly opens clients whose pools have so many connections each, for pipelines too.
@@ -34,7 +35,7 @@ func TestOneConnectionANodeIsEnough(t *testing.T) {
 	for name, others := range map[string]int{"alone": 0, "beside the program": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+			servers := testserver.Need(t, 3, chaos.ServerConfig{})
 			clients := narrowly(t, servers, 1+others)
 			l := lockerWith(t, clients, append(short(), redlock.WithNodeNames(addresses(servers)...), redlock.WithNodeTimeout(450*time.Millisecond))...)
 			admitted(t, l)

@@ -14,13 +14,14 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // The connections for calls are closed by an operator (CLIENT KILL TYPE pubsub), on
 // a quorum or on all nodes, just before the release: the first in line lives, and
 // was overtaken, eight times of eight.
 func TestAHeadWhoseCallWasLostIsNotOvertakenOnRealServers(t *testing.T) {
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(4*patient), redlock.WithNodeTimeout(patient))
 	}
@@ -59,7 +60,7 @@ func TestAKilledProcessInLineIsPassedOver(t *testing.T) {
 	for what, called := range map[string]bool{"before the release": false, "when it was called": true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, chaos.ServerConfig{})
 			l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 			admitted(t, l)
 			next := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -15,6 +16,7 @@ import (
 // all nodes again at each end of a lease that was renewed long ago costs them
 // hundreds of commands a second where a process waits for ten thousand names.
 func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		other := separateLocker(t, nodes)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // One process waits for many names that stay held: what it costs the nodes is
@@ -18,8 +18,9 @@ import (
 // looks of 250 names are one command: with ten thousand it was tried once, and is
 // too slow for nodes in memory to be tried each time.
 func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
+	testkit.Full(t)
 	names := 300
-	if search.Whole() {
+	if testkit.Deep() {
 		names = 2000
 	}
 	synctest.Test(t, func(t *testing.T) {

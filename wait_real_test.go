@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Who waits for orders/42 on real servers, seen from outside: each process that
@@ -130,7 +131,7 @@ func (o *onlooker) wantOrder(want ...string) {
 func TestTheQueueOutlivesItsNodesOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, chaos.ServerConfig{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease), redlock.WithNodeTimeout(lease/3))
 	}
@@ -175,7 +176,7 @@ func TestAClockThatJumpsDoesNotDisturbTheQueue(t *testing.T) {
 	for _, offset := range []string{"+20", "-20"} {
 		t.Run(offset, func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 3, chaos.ServerConfig{FakeClock: true})
+			servers := testserver.Need(t, 3, chaos.ServerConfig{FakeClock: true})
 			var log eventLog
 			holder := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
 			o := look(t, servers)

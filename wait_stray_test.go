@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -64,7 +65,7 @@ func TestACallForANameThatWasNeverWaitedForIsDropped(t *testing.T) {
 // On a server whose ACL lacks the name, a call for it took the node from all names
 // until the leave's lease was over.
 func TestAForgedCallTakesNoServerFromAnyName(t *testing.T) {
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{Users: []string{"lock on >secret &* ~redlock:* ~orders/* ~warm +@all"}})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"lock on >secret &* ~redlock:* ~orders/* ~warm +@all"}})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
 		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))

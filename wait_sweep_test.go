@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -109,21 +109,22 @@ func (d *departure) wants(l *redlock.Locker) (<-chan gained, func()) {
 // faultyNodes are the nodes that fail at the k-th command, of three.
 var faultyNodes = [][]int{{0}, {1, 2}, {0, 1, 2}}
 
-// Without REDLOCK_SEARCH=full it is a cut: replies lost on two nodes, at every third command.
+// Without REDLOCK_TEST=deep it is a cut: replies lost on two nodes, at every third command.
 func TestSearchDeparturesOfWaiters(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
-	if search.Whole() {
+	if testkit.Deep() {
 		fates = maps.Clone(sweptFates)
 		fates["pass"] = redlocktest.Pass()
 	}
 	for how, scene := range departures {
 		for _, faulty := range faultyNodes {
 			for fate, verdict := range fates {
-				if !search.Whole() && len(faulty) != 2 {
+				if !testkit.Deep() && len(faulty) != 2 {
 					continue
 				}
-				for k := 1; ; k += search.Of(3, 1) {
+				for k := 1; ; k += testkit.Of(3, 1) {
 					if k > 40 {
 						t.Fatalf("%s, %v %s: still commands at the 40th; want an end", how, faulty, fate)
 					}

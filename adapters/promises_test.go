@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // holder takes "job" by one of the adapters, and gives it back under the context
@@ -129,6 +130,7 @@ func TestEveryAdapterReportsALostLockOnce(t *testing.T) {
 }
 
 func TestEveryAdapterHoldsAtLeast(t *testing.T) {
+	testkit.Full(t)
 	for name, take := range holders {
 		synctest.Test(t, func(t *testing.T) {
 			const least = 25 * time.Second // longer than a lease

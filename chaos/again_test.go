@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // againOf is how many plans are played twice.
@@ -24,6 +25,7 @@ func playTrail(t *testing.T, p chaos.Plan) []byte {
 // alike. Seed 8 is not among them: there two holds that one call extended end at one
 // instant, and are released in any order.
 func TestClientsThatWaitGiveTheSameTraceAgain(t *testing.T) {
+	testkit.Full(t)
 	if raceDetector {
 		t.Skip("the race detector has Go's scheduler draw who is next")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // electing is a plan in which clients stand for an election, and observe it.
@@ -64,6 +65,7 @@ func TestAKitWithoutElectionsLeadsAsItLocks(t *testing.T) {
 // A campaign whose leader loses its lease is another attempt from then on; one that ends
 // in vain has failed, and quit.
 func TestACampaignAsksAgainAfterALoss(t *testing.T) {
+	testkit.Full(t)
 	onStages(t, 3, func(t *testing.T, stage chaos.Stage, _, nodes []redis.UniversalClient) {
 		t.Helper()
 		history := chaos.NewHistory()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // frozenLease is that of both clients.
@@ -200,6 +201,7 @@ func (p *ownProcess) records(h *chaos.History) []chaos.Record {
 // renewed, the next client has the lock, and the first one learns of its loss when it goes
 // on, before it writes. Were it not stopped, it would hold on.
 func TestAFrozenClientProcess(t *testing.T) {
+	testkit.Full(t)
 	stage, err := chaos.OpenStage(t.Context(), chaos.Real, 1, 3)
 	needThere(t, err)
 	defer func() { mustDo(t, stage.Close()) }()

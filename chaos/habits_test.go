@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // calm is a plan without faults, whose clients have these habits.
@@ -18,6 +19,7 @@ func calm(waits bool, habits chaos.Habits) chaos.Plan {
 
 // Each habit shows in the trace, and none without.
 func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
+	testkit.Full(t)
 	var longest, least, most time.Duration
 	var burst, barging, bounded int
 	measure := func(p chaos.Plan) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // onStages runs a test of what faults do on the virtual stage and on server
@@ -95,6 +96,7 @@ func TestJitterMakesEveryMessageLateByAnotherTime(t *testing.T) {
 // Two connections of one client: of two commands the later one is the first to
 // arrive, at times, and never without the fault.
 func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
+	testkit.Full(t)
 	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
 		t.Helper()
 		one, ok := ann[0].(*redis.Client)

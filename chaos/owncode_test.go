@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // amnesia is a plan of nodes that forget, one after the other.
@@ -56,6 +57,7 @@ func TestOwnCodeKeepsTheRulesUnderFaults(t *testing.T) {
 // The control, in a process of its own since it fails its test: a lock without
 // its protection. The page is where the variable says.
 func TestOwnCodeThatBreaksARuleFailsWithAPage(t *testing.T) {
+	testkit.Full(t)
 	if os.Getenv(failVariable) != "" {
 		for seed := uint64(0); seed < 4 && !t.Failed(); seed++ {
 			chaos.Test(t, amnesia(seed), report(redlock.WithoutMembership()))

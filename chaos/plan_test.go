@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // go-redis tells of every failed dial on stderr: thousands of lines here.
@@ -82,6 +83,7 @@ func TestAPlanHasAsManyAsItIsAskedFor(t *testing.T) {
 // Byte by byte, for plans with every kind of fault among them; and two seeds give
 // two traces.
 func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
+	testkit.Full(t)
 	if raceDetector {
 		t.Skip("the race detector has Go's scheduler draw who is next")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -344,7 +345,7 @@ func TestCloseEndsAProxyInAnyState(t *testing.T) {
 }
 
 func TestAProxyInFrontOfARealServer(t *testing.T) {
-	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	s := testserver.NeedOne(t, chaos.ServerConfig{})
 	p := startProxy(t, s.Addr())
 	opts := s.Options()
 	opts.Addr = p.Addr()

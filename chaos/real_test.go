@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // realStage returns a stage of server processes, with one client of each node
@@ -104,6 +105,7 @@ func TestRealNodesRememberWhatTheFaultLeavesThem(t *testing.T) {
 }
 
 func TestARealNodeThatIsStoppedRunsWhatCameWhenItGoesOn(t *testing.T) {
+	testkit.Full(t)
 	stage, clients := realStage(t, 1)
 	silent := func(key string) {
 		t.Helper()
@@ -191,6 +193,7 @@ func TestARealNodesClockStepsAndDrifts(t *testing.T) {
 }
 
 func TestLinksOfARealStageAreCutOneByOne(t *testing.T) {
+	testkit.Full(t)
 	stage, clients := realStage(t, 2)
 	others, err := stage.Connect("bob")
 	mustDo(t, err)

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // Plans that explorations found and shrank: no rule may be broken in any of them.
 func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range []struct{ was, plan string }{
 		{
 			was: "a release that a restarted node refused, for want of the script, was taken for one that it had executed",
@@ -141,6 +143,7 @@ func TestDelaysOfOneLinkAddUp(t *testing.T) {
 // A node that had a set's lock put back had its attempt in line still. 60 ms after its
 // release another's granted the name to it.
 func TestAGrantToOneThatHasJustReleasedIsGivenBack(t *testing.T) {
+	testkit.Full(t)
 	p := chaos.Swarm(72012048, 30*time.Second)
 	chaos.Explore(t, p, p.Redlock("redlock"))
 }

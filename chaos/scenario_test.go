@@ -6,10 +6,12 @@ import (
 	"testing/synctest"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // What each scenario shows of each contender: the rules that it breaks.
 func TestScenariosShowWhatTheyClaim(t *testing.T) {
+	testkit.Full(t)
 	for _, s := range chaos.Scenarios() {
 		for _, want := range s.Showings {
 			t.Run(s.Name+", "+want.String(), func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // realVariable, set to "full", has every scenario played on server processes:
@@ -21,10 +22,14 @@ var quick = map[string][]string{
 
 // The same claims on server processes, replicas, proxies and clocks that are set.
 // With a lagging replica, one master has two holders, and five have one.
-func TestScenariosOnServerProcesses(t *testing.T) { inRealTime(t, chaos.Real, quick) }
+func TestScenariosOnServerProcesses(t *testing.T) {
+	testkit.Full(t)
+	inRealTime(t, chaos.Real, quick)
+}
 
 // And on the virtual stage in real time.
 func TestScenariosOnTheEmbeddedStage(t *testing.T) {
+	testkit.Full(t)
 	inRealTime(t, chaos.Embedded, map[string][]string{"failover": {chaos.NameSingle}})
 }
 

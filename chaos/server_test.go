@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 func mustSet(t *testing.T, c *redis.Client, key, value string, ttl time.Duration) {
@@ -44,7 +45,7 @@ func must(t *testing.T, errs ...error) {
 }
 
 func TestServersAreSeparateProcessesOnLoopback(t *testing.T) {
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	seen := map[int]bool{}
 	for _, s := range servers {
 		if host, _, err := net.SplitHostPort(s.Addr()); err != nil || host != "127.0.0.1" {
@@ -66,7 +67,7 @@ func TestServersAreSeparateProcessesOnLoopback(t *testing.T) {
 }
 
 func TestKillForgetsWithoutPersistenceAndKeepsThePort(t *testing.T) {
-	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	s := testserver.NeedOne(t, chaos.ServerConfig{})
 	c, addr, pid := s.Client(), s.Addr(), s.PID()
 	mustSet(t, c, "k", "v", 0)
 	must(t, s.Kill(), s.Kill())
@@ -107,7 +108,7 @@ func setInFile(t *testing.T, s *chaos.Server, c *redis.Client, key string) int64
 func TestAOFSurvivesKillAndLosesWhatIsTruncated(t *testing.T) {
 	for _, fsync := range []chaos.Fsync{chaos.FsyncAlways, chaos.FsyncEverysec} {
 		t.Run(string(fsync), func(t *testing.T) {
-			s := chaos.NeedServer(t, chaos.ServerConfig{AOF: fsync})
+			s := testserver.NeedOne(t, chaos.ServerConfig{AOF: fsync})
 			c := s.Client()
 			if got := c.ConfigGet(t.Context(), "appendfsync").Val()["appendfsync"]; got != string(fsync) {
 				t.Errorf("got appendfsync %q; want %q", got, fsync)
@@ -141,7 +142,7 @@ func TestAOFSurvivesKillAndLosesWhatIsTruncated(t *testing.T) {
 func TestOldDataCanBeRestored(t *testing.T) {
 	for _, fsync := range []chaos.Fsync{"", chaos.FsyncAlways} {
 		t.Run("aof "+string(fsync), func(t *testing.T) {
-			s := chaos.NeedServer(t, chaos.ServerConfig{AOF: fsync})
+			s := testserver.NeedOne(t, chaos.ServerConfig{AOF: fsync})
 			c := s.Client()
 			mustSet(t, c, "old", "v", 0)
 			snapshot, err := s.Snapshot(t.Context())
@@ -164,7 +165,7 @@ func TestOldDataCanBeRestored(t *testing.T) {
 }
 
 func TestAPausedServerRunsAbandonedCommandsOnResume(t *testing.T) {
-	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	s := testserver.NeedOne(t, chaos.ServerConfig{})
 	opts := s.Options()
 	opts.ReadTimeout = 50 * time.Millisecond
 	c := redis.NewClient(opts)
@@ -189,7 +190,7 @@ func TestAPausedServerRunsAbandonedCommandsOnResume(t *testing.T) {
 }
 
 func TestPasswordUsersAndArguments(t *testing.T) {
-	s := chaos.NeedServer(t, chaos.ServerConfig{
+	s := testserver.NeedOne(t, chaos.ServerConfig{
 		Password: "s3cret/@:",
 		Users:    []string{"alice on >pw ~* +get +hello"},
 		Args:     []string{"--maxmemory", "10mb", "--maxmemory-policy", "noeviction"},
@@ -212,8 +213,8 @@ func TestPasswordUsersAndArguments(t *testing.T) {
 }
 
 func TestAReplicaFollowsItsMaster(t *testing.T) {
-	master := chaos.NeedServer(t, chaos.ServerConfig{Password: "pw"})
-	replica := chaos.NeedServer(t, chaos.ServerConfig{Password: "pw", ReplicaOf: master.Addr()})
+	master := testserver.NeedOne(t, chaos.ServerConfig{Password: "pw"})
+	replica := testserver.NeedOne(t, chaos.ServerConfig{Password: "pw", ReplicaOf: master.Addr()})
 	mustSet(t, master.Client(), "k", "v", 0)
 	c := replica.Client()
 	for deadline := time.Now().Add(10 * time.Second); c.Get(t.Context(), "k").Val() != "v"; {
@@ -228,7 +229,7 @@ func TestAReplicaFollowsItsMaster(t *testing.T) {
 }
 
 func TestTheClockOfAServerCanBeSet(t *testing.T) {
-	s := chaos.NeedServer(t, chaos.ServerConfig{FakeClock: true})
+	s := testserver.NeedOne(t, chaos.ServerConfig{FakeClock: true})
 	c := s.Client()
 	mustSet(t, c, "k", "v", 10*time.Second)
 	must(t, s.SetClock("-20"))
@@ -244,14 +245,14 @@ func TestTheClockOfAServerCanBeSet(t *testing.T) {
 	if got := time.Until(c.Time(t.Context()).Val()); got < 15*time.Second {
 		t.Errorf("after a restart: got a clock %v ahead; want 20 s", got)
 	}
-	plain := chaos.NeedServer(t, chaos.ServerConfig{})
+	plain := testserver.NeedOne(t, chaos.ServerConfig{})
 	if err := plain.SetClock("+1"); err == nil {
 		t.Error("setting a true clock: got no error")
 	}
 }
 
 func TestAServerThatCannotStartShowsItsLog(t *testing.T) {
-	chaos.NeedServer(t, chaos.ServerConfig{})
+	testserver.NeedOne(t, chaos.ServerConfig{})
 	_, err := chaos.StartServer(chaos.ServerConfig{Args: []string{"--no-such-setting", "1"}})
 	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
 		t.Errorf("got %v; want an error with the server's own words", err)
@@ -264,7 +265,7 @@ func TestAServerThatCannotStartShowsItsLog(t *testing.T) {
 // A restart must not take another server for its own: here one that answers
 // as Redis does, before ours finds its port taken.
 func TestAnotherServerOnThePortIsNotMistakenForOurs(t *testing.T) {
-	s := chaos.NeedServer(t, chaos.ServerConfig{})
+	s := testserver.NeedOne(t, chaos.ServerConfig{})
 	must(t, s.Kill())
 	l, err := net.Listen("tcp4", s.Addr())
 	must(t, err)
@@ -293,7 +294,7 @@ func TestAnotherServerOnThePortIsNotMistakenForOurs(t *testing.T) {
 }
 
 func TestCloseRemovesEverything(t *testing.T) {
-	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	servers := testserver.Need(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
 	pids := []int{servers[0].PID(), servers[1].PID()}
 	must(t, chaos.CloseServers(servers), chaos.CloseServers(servers))
 	for i, s := range servers {
@@ -311,7 +312,7 @@ const orphanVar = "REDLOCK_TEST_ORPHAN"
 // The test runs itself as a program that starts a server and is then killed.
 func TestServersDieWithAProgramThatIsKilled(t *testing.T) {
 	if os.Getenv(orphanVar) != "" {
-		s := chaos.NeedServer(t, chaos.ServerConfig{})
+		s := testserver.NeedOne(t, chaos.ServerConfig{})
 		fmt.Printf("pid=%d dir=%s\n", s.PID(), s.Dir())
 		<-t.Context().Done() // until it is killed
 		return
@@ -319,7 +320,7 @@ func TestServersDieWithAProgramThatIsKilled(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("only Linux ends children with their parent")
 	}
-	chaos.NeedServer(t, chaos.ServerConfig{})
+	testserver.NeedOne(t, chaos.ServerConfig{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestServersDieWithAProgramThatIsKilled$", "-test.v")

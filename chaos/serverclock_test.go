@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Of 48 processes that began on a busy machine five had clocks that were off, by up
@@ -17,7 +18,7 @@ import (
 func TestAFakedClockIsRightFromTheStart(t *testing.T) {
 	var servers [12]*chaos.Server
 	for i := range servers {
-		servers[i] = chaos.NeedServer(t, chaos.ServerConfig{FakeClock: true})
+		servers[i] = testserver.NeedOne(t, chaos.ServerConfig{FakeClock: true})
 	}
 	var work sync.WaitGroup
 	for _, s := range servers {

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 	"github.com/quorumkit/redlock/internal/pausedholder"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // These tests run on miniredis; the guardtest module has the same guard on a
@@ -83,6 +84,7 @@ func TestRedisRefusesBadInputAndWritesNothing(t *testing.T) {
 }
 
 func TestRedisKeepsTheClientsErrors(t *testing.T) {
+	testkit.Full(t)
 	guard, _, srv := newRedis(t)
 	if err := guard.Do(t.Context(), "r", 1, "GET", "nothing").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("got %v; want redis.Nil", err)

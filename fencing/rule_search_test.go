@@ -8,6 +8,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // mostHolds bounds a history. Four suffice for all that is known to go wrong: one
@@ -171,7 +172,7 @@ func (ruleSystem) Describe(st search.Step) string {
 // number are one to every guard.
 func TestSearchTheRuleOfTwoNumbers(t *testing.T) {
 	holds := int8(5)
-	if search.Whole() {
+	if testkit.Deep() {
 		holds = mostHolds
 	}
 	for name, sys := range map[string]ruleSystem{

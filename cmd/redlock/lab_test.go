@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // played is a line of lab --json.
@@ -249,7 +250,7 @@ func TestLabSaysThatABackendIsNotAvailable(t *testing.T) {
 
 func TestLabPlaysOnRealServers(t *testing.T) {
 	t.Parallel()
-	server := chaos.NeedServer(t, chaos.ServerConfig{})
+	server := testserver.NeedOne(t, chaos.ServerConfig{})
 	cmd := prepare(t, "", "lab", "amnesia-minority", "--backend", "real", "--contender", "single", "--server", server.Program())
 	cmd.Env = append(cmd.Env, "PATH=/nonexistent", "REDLOCK_TEST_SERVER=")
 	finish(t, cmd).want(t, 0, "real backend", "two holders", "as claimed")

@@ -18,6 +18,8 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/quietredis"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 const (
@@ -40,6 +42,9 @@ func TestMain(m *testing.M) {
 	// Most tests wait most of the time, for leases and renewals.
 	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	os.Exit(func() int {
+		if testkit.Quick() {
+			return m.Run() // no test of that tier runs it
+		}
 		dir, err := os.MkdirTemp("", "redlock-cmd-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -64,6 +69,7 @@ type result struct {
 // prepare makes a command that is not started, with REDLOCK_NODES set to nodes.
 func prepare(t *testing.T, nodes string, args ...string) *exec.Cmd {
 	t.Helper()
+	testkit.Full(t)
 	cmd := exec.CommandContext(t.Context(), command, args...)
 	cmd.WaitDelay = patience
 	cmd.Env = append(os.Environ(), "REDLOCK_NODES="+nodes)
@@ -109,7 +115,7 @@ func (r result) want(t *testing.T, code int, words ...string) {
 // blanks starts n servers that no cluster knows, and returns their list.
 func blanks(t *testing.T, n int, config chaos.ServerConfig) ([]*chaos.Server, string) {
 	t.Helper()
-	servers := chaos.NeedServers(t, n, config)
+	servers := testserver.Need(t, n, config)
 	urls := make([]string, n)
 	for i, s := range servers {
 		urls[i] = s.URL()

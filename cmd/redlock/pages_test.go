@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // playedBlocks are the blocks of commands on the pages, and how each is run.
@@ -141,7 +142,7 @@ type pagePlay struct {
 // addresses, files and the length of waits. What ssh would do to a master is done to it.
 func TestEveryCommandOfThePagesRuns(t *testing.T) {
 	t.Parallel()
-	chaos.NeedServer(t, chaos.ServerConfig{}) // or skips
+	testserver.NeedOne(t, chaos.ServerConfig{}) // or skips
 	names, err := filepath.Glob("../../docs/*.md")
 	must(t, err)
 	rest, seen := slices.Clone(playedBlocks), map[string]bool{}
@@ -362,7 +363,7 @@ func (p *pagePlay) stopSecond(step, string) { must(p.T, p.servers[1].Stop()) }
 
 // replaceSecond takes the steps that are told below the block.
 func (p *pagePlay) replaceSecond() {
-	another := chaos.NeedServer(p.T, chaos.ServerConfig{})
+	another := testserver.NeedOne(p.T, chaos.ServerConfig{})
 	p.nodes = strings.ReplaceAll(p.nodes, p.servers[1].URL(), another.URL())
 	finish(p.T, p.shell("redlock nodes join --wait")).want(p.T, 0, "3 votes of 3 nodes", another.Addr())
 }

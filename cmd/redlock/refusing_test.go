@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // denied is what redis 7.0.15 says to each connection from another machine in protected
@@ -86,7 +87,7 @@ func TestProtectedModeOfAServerIsNamed(t *testing.T) {
 		if !ok || ip.IP.IsLoopback() || ip.IP.To4() == nil {
 			continue
 		}
-		s := chaos.NeedServer(t, chaos.ServerConfig{Args: []string{"--protected-mode", "yes", "--bind", "0.0.0.0"}})
+		s := testserver.NeedOne(t, chaos.ServerConfig{Args: []string{"--protected-mode", "yes", "--bind", "0.0.0.0"}})
 		_, port, err := net.SplitHostPort(s.Addr())
 		must(t, err)
 		wantNamed(t, net.JoinHostPort(ip.IP.String(), port), "protected mode", "requirepass")
@@ -108,7 +109,7 @@ func TestTLSToAPortWithoutItAndTheReverseAreNamed(t *testing.T) {
 	} else if err == nil {
 		must(t, chaos.CloseServers(probe))
 	}
-	s := chaos.NeedServer(t, config)
+	s := testserver.NeedOne(t, config)
 	secure := "127.0.0.1:" + strconv.Itoa(port)
 	for _, c := range []struct{ nodes, says string }{
 		{secure, "that port speaks TLS: give rediss://"}, {"rediss://" + s.Addr(), "that port speaks no TLS: give redis://"},

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // script prepares examples/shellhold, which does work while it holds k.
@@ -80,6 +82,7 @@ func TestAScriptEndsWhenItsLockIsLost(t *testing.T) {
 
 // Where the script gets no lock, it begins nothing.
 func TestAScriptWithoutALockBeginsNothing(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	r := finish(t, script(t, "127.0.0.1", "echo started"))
 	if r.want(t, 78); strings.Contains(r.out, "started") {

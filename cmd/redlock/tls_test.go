@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // certificate is one that has signed itself: for a server on loopback, for its
@@ -70,7 +71,7 @@ func TestNodesWithCertificatesOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	chaos.NeedServer(t, config)
+	testserver.NeedOne(t, config)
 	nodes := "rediss://127.0.0.1:" + strconv.Itoa(port)
 	other, otherKey := certificate(t)
 	for _, c := range []struct {

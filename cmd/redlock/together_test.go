@@ -20,7 +20,7 @@ func environmentOf(out string) map[string]string {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		switch {
 		case !ok || !strings.HasPrefix(name, "REDLOCK_") || name == "REDLOCK_NODES":
-		case strings.HasPrefix(name, "REDLOCK_TEST_"), name == "REDLOCK_REQUIRE_SERVERS", name == "REDLOCK_SEARCH": // the tests' own
+		case strings.HasPrefix(name, "REDLOCK_TEST_"), name == "REDLOCK_REQUIRE_SERVERS", name == "REDLOCK_TEST": // the tests' own
 		default:
 			env[name] = value
 		}

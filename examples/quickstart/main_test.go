@@ -17,7 +17,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // command is the path of the program, built from these files.
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", strconv.Itoa(max(3, runtime.GOMAXPROCS(0)))) // they wait for new masters
 	os.Exit(func() int {
+		if testkit.Quick() {
+			return m.Run() // no test of that tier runs it
+		}
 		dir, err := os.MkdirTemp("", "quickstart-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -45,6 +49,7 @@ func TestMain(m *testing.M) {
 // start runs it with REDLOCK_NODES set to nodes.
 func start(t *testing.T, nodes string) (stdout, stderr string, code int) {
 	t.Helper()
+	testkit.Full(t)
 	cmd := exec.CommandContext(t.Context(), command)
 	cmd.Env = append(os.Environ(), "REDLOCK_NODES="+nodes)
 	var out, errs strings.Builder
@@ -97,7 +102,7 @@ func TestTheLockOutlivesTwoOfFiveMasters(t *testing.T) {
 
 func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	addrs := make([]string, len(servers))
 	for i, s := range servers {
 		addrs[i] = s.Addr()
@@ -127,16 +132,14 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 
 // The second quick start of docs/GETTING-STARTED.md: masters that nobody has used yet. Three at the
 // same time, because each meets the workers' looks at another moment. It takes the half
-// minute that is waited there, which every day's tests leave to REDLOCK_SEARCH=full.
+// minute that is waited there, which every day's tests leave to REDLOCK_TEST=deep.
 func TestNewMastersAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	if !search.Whole() {
-		t.Skip("it waits for half a minute: REDLOCK_SEARCH=full has it run")
-	}
+	testkit.NeedDeep(t)
 	for run := range 3 {
 		t.Run(strconv.Itoa(run), func(t *testing.T) {
 			t.Parallel()
-			servers := chaos.NeedServers(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, chaos.ServerConfig{})
 			addrs := make([]string, len(servers))
 			for i, s := range servers {
 				addrs[i] = s.Addr()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // TestSearchElectionRandom walks through owners that come and go, looks that are slow or
@@ -13,12 +14,13 @@ import (
 // value no quorum has had within the last two seconds; and from each state, once nothing
 // changes any more, it is told what is.
 func TestSearchElectionRandom(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	walks := 1_000
 	switch {
-	case search.Whole():
+	case testkit.Deep():
 		walks = 100_000
-	case search.UnderRace:
+	case testkit.UnderRace:
 		walks = 100
 	}
 	for _, c := range []struct {
@@ -50,9 +52,10 @@ func few(looks uint8, m mistake) system {
 // TestSearchElectionClosed goes through all that one owner and the observer can do with
 // few looks and little time.
 func TestSearchElectionClosed(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	looks := []uint8{1}
-	if search.Whole() {
+	if testkit.Deep() {
 		looks = append(looks, 2)
 	}
 	for _, n := range looks {
@@ -73,7 +76,7 @@ func TestSearchElectionClosed(t *testing.T) {
 		{"a look speaks for the moment of its reply", 2, countsReplies},
 		{"a reply counts for a look of the same moment", 2, sameMoment},
 	} {
-		if c.looks > 1 && search.UnderRace {
+		if c.looks > 1 && testkit.UnderRace {
 			continue // without it as well
 		}
 		sys := few(c.looks, c.mistake)

@@ -6,10 +6,12 @@ import (
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // Each rule that is broken must be found: else the search finds nothing.
 func TestSearchGrantCatches(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name string

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // twoNames are two names of one stripe on the same nodes: what is kept of the one is at
@@ -110,7 +111,7 @@ func (sys *namesSystem) Weight(st search.Step) int {
 func TestSearchGrantNames(t *testing.T) {
 	t.Parallel()
 	walks := 20
-	if search.Whole() {
+	if testkit.Deep() {
 		walks = 2_000
 	}
 	for _, c := range []struct {
@@ -137,6 +138,7 @@ func TestSearchGrantNames(t *testing.T) {
 
 // Of the integers that a call brings, each name has its own two.
 func TestSearchGrantNamesCatches(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	sys := &namesSystem{system: system{nodes: 3, processes: 3, turns: 3}, mixesReplies: true}
 	r := search.Walk(sys, search.WalkOptions{Seed: 140, Walks: 1_000, Steps: 1_000})

@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestSearchGrantRandom(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	walks := 50
-	if search.Whole() {
+	if testkit.Deep() {
 		walks = 3_000
 	}
 	for _, c := range []struct {
@@ -49,7 +51,7 @@ func TestSearchGrantRandom(t *testing.T) {
 func TestSearchGrantBeside(t *testing.T) {
 	t.Parallel()
 	walks := 10
-	if search.Whole() {
+	if testkit.Deep() {
 		walks = 1_000
 	}
 	for _, c := range []struct {
@@ -108,9 +110,7 @@ func TestSearchGrantClosed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if !search.Whole() {
-				t.Skip("REDLOCK_SEARCH=full")
-			}
+			testkit.NeedDeep(t)
 			sys := c.sys
 			sys.nodes, sys.lean = 3, true
 			r := search.Closed(&sys, search.Options{MaxStates: 20_000_000})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // What the cases are made of. A and B wait for grants by push, Old is a process of a
@@ -282,14 +283,14 @@ func testHand(t *testing.T, addr string) {
 }
 
 func TestHandOnAServer(t *testing.T) {
-	testHand(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr())
+	testHand(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
 }
 
 func TestHandInProcess(t *testing.T) { testHand(t, miniredis.RunT(t).Addr()) }
 
 // Without the right to publish, a release that grants is one that calls: also in vain.
 func TestHandWithoutTheRightToPublishDeletes(t *testing.T) {
-	addr := chaos.NeedServer(t, chaos.ServerConfig{Users: []string{"mute on >SECRET resetchannels ~* +@all"}}).Addr()
+	addr := testserver.NeedOne(t, chaos.ServerConfig{Users: []string{"mute on >SECRET resetchannels ~* +@all"}}).Addr()
 	n := newNode(t, addr)
 	n.do(aHolds)
 	n.do(bWaits)

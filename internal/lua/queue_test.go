@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // asks is A's ask for the name by a place, with an owner.
@@ -129,7 +130,7 @@ func testQueue(t *testing.T, addr string) {
 }
 
 func TestQueueOnAServer(t *testing.T) {
-	testQueue(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr())
+	testQueue(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
 }
 
 func TestQueueInProcess(t *testing.T) { testQueue(t, miniredis.RunT(t).Addr()) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 //go:embed testdata/before/*.lua
@@ -80,7 +81,7 @@ func testBefore(t *testing.T, addr string) {
 }
 
 func TestScriptsOfBeforeOnASharedServer(t *testing.T) {
-	testBefore(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr())
+	testBefore(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
 }
 
 func TestScriptsOfBeforeInProcess(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // owners are the owner values of shared holds, as the cases write them.
@@ -271,7 +272,7 @@ func testShared(t *testing.T, addr string) {
 }
 
 func TestSharedOnAServer(t *testing.T) {
-	testShared(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr())
+	testShared(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
 }
 
 func TestSharedInProcess(t *testing.T) {

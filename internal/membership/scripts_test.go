@@ -15,6 +15,7 @@ import (
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -67,7 +68,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 		}})
 	})
 	t.Run("real server", func(t *testing.T) {
-		server := chaos.NeedServer(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+		server := testserver.NeedOne(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
 		c := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = c.Close() })
 		f(t, &scripted{t, c, func(keep bool) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // Strict recovery in the search of membership: nobody founds a cluster again that
@@ -109,15 +110,16 @@ var strictSearches = []struct {
 const wholeOnly = -1
 
 func TestSearchMembershipFoundsNoStrictClusterAgain(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range strictSearches {
 		t.Run(c.name, func(t *testing.T) {
 			most := c.cut
 			switch {
-			case search.Whole():
+			case testkit.Deep():
 				most = c.whole
 			case most == wholeOnly:
-				t.Skip("REDLOCK_SEARCH=full searches it")
-			case search.UnderRace:
+				t.Skip("REDLOCK_TEST=deep searches it")
+			case testkit.UnderRace:
 				most = firstStates
 			}
 			sys := closedSystem(c.change)
@@ -136,9 +138,9 @@ func TestSearchMembershipFoundsNoStrictClusterAgain(t *testing.T) {
 func TestSearchMembershipFoundsNoStrictClusterAgainOnRandomWalks(t *testing.T) {
 	walks := 15
 	switch {
-	case search.UnderRace:
+	case testkit.UnderRace:
 		walks = 2
-	case search.Whole():
+	case testkit.Deep():
 		walks = 600
 	}
 	sys := walkedSystem(func(s *memberSystem) { s.strict = strictAll })
@@ -166,6 +168,7 @@ var breakingStrict = []struct {
 }
 
 func TestSearchMembershipCheckerCatchesStrictRecoveryUndone(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range breakingStrict {
 		t.Run(c.name, func(t *testing.T) {
 			sys := closedSystem(c.change)

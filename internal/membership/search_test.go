@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // firstStates is how many states are searched with the race detector.
@@ -159,20 +160,21 @@ var closedSearches = []struct {
 }
 
 func TestSearchMembershipHoldsInEveryReachableState(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range closedSearches {
 		t.Run(c.name, func(t *testing.T) {
-			if c.whole && !search.Whole() {
-				t.Skip("REDLOCK_SEARCH=full searches it")
+			if c.whole {
+				testkit.NeedDeep(t)
 			}
 			sys := closedSystem(c.change)
 			sys.back = 64
 			var opts search.Options
-			if search.UnderRace {
+			if testkit.UnderRace {
 				opts.MaxStates = firstStates
 			}
 			r := search.Closed(sys, opts)
 			t.Log(r)
-			if err := r.Err(); err != nil && (r.Trace != nil || !search.UnderRace) {
+			if err := r.Err(); err != nil && (r.Trace != nil || !testkit.UnderRace) {
 				t.Fatal(err)
 			}
 		})
@@ -220,15 +222,16 @@ func (sys *memberSystem) comesBack(s memberState) error {
 
 // Not closed: so many states, from each of three beginnings.
 func TestSearchLoweringMaxTTLKeepsOneHolder(t *testing.T) {
+	testkit.Full(t)
 	for name, start := range map[string]func(*memberSystem, *memberState){
 		"a longer lease is held": longLease, "after the first step": midLowering, "raised again": afterLowering,
 	} {
 		t.Run(name, func(t *testing.T) {
 			most := 150_000
 			switch {
-			case search.UnderRace:
+			case testkit.UnderRace:
 				most = firstStates
-			case search.Whole():
+			case testkit.Deep():
 				most = 3_000_000
 			}
 			r := search.Closed(closedSystem(lowering(start)), search.Options{MaxStates: most})
@@ -255,11 +258,12 @@ func walkedSystem(change func(*memberSystem)) *memberSystem {
 }
 
 func TestSearchMembershipHoldsOnRandomWalks(t *testing.T) {
+	testkit.Full(t)
 	walks := 15
 	switch {
-	case search.UnderRace:
+	case testkit.UnderRace:
 		walks = 2
-	case search.Whole():
+	case testkit.Deep():
 		walks = 4000
 	}
 	for name, change := range map[string]func(*memberSystem){
@@ -349,10 +353,11 @@ var breaking = []struct {
 }
 
 func TestSearchMembershipCheckerCatches(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
-			if c.far && !search.Whole() {
-				t.Skip("REDLOCK_SEARCH=full searches it")
+			if c.far {
+				testkit.NeedDeep(t)
 			}
 			wantCaught(t, closedSystem(c.change), 4_000_000, c.want...)
 		})
@@ -363,12 +368,12 @@ func TestSearchMembershipCheckerCatches(t *testing.T) {
 // errors.
 func wantCaught(t *testing.T, sys *memberSystem, most int, want ...error) {
 	t.Helper()
-	if search.UnderRace {
+	if testkit.UnderRace {
 		most = firstStates
 	}
 	r := search.Closed(sys, search.Options{MaxStates: most})
 	t.Log(r)
-	if r.Trace == nil && search.UnderRace {
+	if r.Trace == nil && testkit.UnderRace {
 		t.Skip("it takes more states than are searched with the race detector")
 	}
 	if r.Trace == nil {

@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // The format is go-redis's: a new version may have another.
 func TestAFailedDialIsLeftOutAndAllElseIsTold(t *testing.T) {
+	testkit.Full(t)
 	var told bytes.Buffer
 	f := filter{log.New(&told, "redis: ", 0)}
 	redis.SetLogger(f)

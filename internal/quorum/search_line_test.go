@@ -6,13 +6,14 @@ import (
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // lineSearches are the instances that hold. Three processes do not close where both kinds
 // are among them.
 var lineSearches = []struct {
 	name string
-	open bool // it does not close, and is searched with REDLOCK_SEARCH=full only
+	open bool // it does not close, and is searched with REDLOCK_TEST=deep only
 	sys  lineSystem
 }{
 	{"one of each kind, by hints alone", false, lineSystem{shares: []bool{beside, alone}}},
@@ -30,7 +31,7 @@ var lineSearches = []struct {
 // mostLineStates is where the open ones end. Of two who share and an exclusive 8 million
 // states were searched once, and nothing was found.
 func mostLineStates() int {
-	if search.UnderRace {
+	if testkit.UnderRace {
 		return 5_000
 	}
 	return 1_500_000
@@ -41,14 +42,14 @@ func TestSearchLineClosed(t *testing.T) {
 	for _, c := range lineSearches {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if c.open && !search.Whole() {
-				t.Skip("REDLOCK_SEARCH=full")
+			if c.open {
+				testkit.NeedDeep(t)
 			}
 			sys := c.sys
 			sys.nodes, sys.lean = 3, true
 			r := search.Closed(&sys, search.Options{MaxStates: mostLineStates()})
 			t.Log(r)
-			if r.Trace != nil || !r.Closed && !c.open && !search.UnderRace {
+			if r.Trace != nil || !r.Closed && !c.open && !testkit.UnderRace {
 				t.Error(r.Err())
 			}
 		})
@@ -74,7 +75,8 @@ var lineControls = []struct {
 }
 
 func TestSearchLineCatches(t *testing.T) {
-	if search.UnderRace {
+	testkit.Full(t)
+	if testkit.UnderRace {
 		t.Skip("too slow under the race detector, which finds nothing in a state machine")
 	}
 	for _, c := range lineControls {
@@ -101,9 +103,9 @@ func TestSearchLineRandom(t *testing.T) {
 	t.Parallel()
 	walks := 300
 	switch {
-	case search.UnderRace:
+	case testkit.UnderRace:
 		walks = 20
-	case search.Whole():
+	case testkit.Deep():
 		walks = 4_000
 	}
 	for _, c := range []struct {

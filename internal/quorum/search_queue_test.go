@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestSearchQueueClosed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		full bool // with REDLOCK_SEARCH=full only
+		full bool // with REDLOCK_TEST=deep only
 		sys  queueSystem
 	}{
 		{"two processes by hints alone", false, queueSystem{processes: 2}},
@@ -30,8 +31,8 @@ func TestSearchQueueClosed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if c.full && !search.Whole() {
-				t.Skip("REDLOCK_SEARCH=full")
+			if c.full {
+				testkit.NeedDeep(t)
 			}
 			sys, limit := c.sys, 30_000_000
 			sys.nodes, sys.turns, sys.lean = 3, max(sys.turns, 1), true
@@ -51,7 +52,7 @@ func TestSearchQueueClosed(t *testing.T) {
 func TestSearchQueueRandom(t *testing.T) {
 	t.Parallel()
 	walks := 400
-	if search.Whole() {
+	if testkit.Deep() {
 		walks = 200_000
 	}
 	for _, c := range []struct {
@@ -84,6 +85,7 @@ func TestSearchQueueRandom(t *testing.T) {
 
 // Each rule that is broken must be found: else the search finds nothing.
 func TestSearchQueueCatches(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name string

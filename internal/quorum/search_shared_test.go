@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 const (
@@ -42,11 +43,12 @@ var sharedControls = []struct {
 }
 
 func TestSearchSharedCatches(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range sharedControls {
 		t.Run(c.name, func(t *testing.T) {
 			c.sys.nodes, c.sys.copies = 3, 1
 			r := closedShared(t, &c.sys)
-			if r.Trace == nil && search.UnderRace {
+			if r.Trace == nil && testkit.UnderRace {
 				t.Skip("the race detector leaves time for a first part only")
 			}
 			if r.Trace == nil {
@@ -62,7 +64,7 @@ func TestSearchSharedCatches(t *testing.T) {
 
 // mostSharedStates are as many as any instance has, or a first part.
 func mostSharedStates() int {
-	if search.UnderRace {
+	if testkit.UnderRace {
 		return 20_000
 	}
 	return 8_000_000
@@ -80,7 +82,7 @@ func closedShared(t *testing.T, sys *sharedSystem) search.Result[sharedState] {
 // sharedSearches are the instances that hold.
 var sharedSearches = []struct {
 	name string
-	cut  bool // also without REDLOCK_SEARCH=full
+	cut  bool // also without REDLOCK_TEST=deep
 	sys  sharedSystem
 }{
 	{"tokens: one of each kind, every message twice", true, sharedSystem{holds: []bool{beside, alone}, copies: 2, most: 3, hinted: true, raises: 2, reseeds: true}},
@@ -103,13 +105,14 @@ var sharedSearches = []struct {
 }
 
 func TestSearchSharedClosed(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range sharedSearches {
 		t.Run(c.name, func(t *testing.T) {
-			if !c.cut && !search.Whole() {
-				t.Skip("only with REDLOCK_SEARCH=full")
+			if !c.cut {
+				testkit.NeedDeep(t)
 			}
 			c.sys.nodes, c.sys.copies = 3, max(c.sys.copies, 1)
-			if r := closedShared(t, &c.sys); r.Trace != nil || !r.Closed && !search.UnderRace {
+			if r := closedShared(t, &c.sys); r.Trace != nil || !r.Closed && !testkit.UnderRace {
 				t.Error(r.Err())
 			}
 		})
@@ -127,9 +130,9 @@ var sharedWalks = []sharedSystem{
 func TestSearchSharedRandom(t *testing.T) {
 	walks := 500
 	switch {
-	case search.UnderRace:
+	case testkit.UnderRace:
 		walks = 30
-	case search.Whole():
+	case testkit.Deep():
 		walks = 20_000
 	}
 	for _, sys := range sharedWalks {
@@ -154,7 +157,7 @@ func TestSearchSharedRandom(t *testing.T) {
 func TestSearchSharedRandomCatches(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		full bool // with REDLOCK_SEARCH=full only: thousands of walks
+		full bool // with REDLOCK_TEST=deep only: thousands of walks
 		edit func(*sharedSystem)
 	}{
 		{"the first sharer does not count up", false, func(s *sharedSystem) { s.flaw = scriptmodel.FirstCountsNot }},
@@ -167,8 +170,8 @@ func TestSearchSharedRandomCatches(t *testing.T) {
 		{"a node that forgot votes at once", false, func(s *sharedSystem) { s.mistake = rejoinsEarly }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if search.UnderRace || c.full && !search.Whole() {
-				t.Skip("only with REDLOCK_SEARCH=full, and without the race detector")
+			if testkit.UnderRace || c.full && !testkit.Deep() {
+				t.Skip("only with REDLOCK_TEST=deep, and without the race detector")
 			}
 			sys := walked(sharedWalks[1])
 			c.edit(&sys)

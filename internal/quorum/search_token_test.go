@@ -2,17 +2,13 @@ package quorum_test
 
 import (
 	"errors"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
-
-// searchAll tells whether the whole search is wanted: `make search`, minutes and
-// gigabytes, instead of the cut that every run of the tests makes.
-func searchAll() bool { return os.Getenv("REDLOCK_SEARCH") == "full" }
 
 // closed runs one closed search and prints its figures.
 func closed(t *testing.T, sys *tokenSystem) search.Result[tokenState] {
@@ -38,7 +34,7 @@ var (
 // without hints are bare: any hint up to most, or any at all.
 var tokenSearches = []struct {
 	name string
-	cut  bool // also without REDLOCK_SEARCH=full
+	cut  bool // also without REDLOCK_TEST=deep
 	sys  tokenSystem
 }{
 	{"3 acquisitions of one name, any token to 3", true, tokenSystem{nodes: 3, attempts: three, most: 3, lean: true}},
@@ -63,8 +59,8 @@ var tokenSearches = []struct {
 func TestSearchTokenClosed(t *testing.T) {
 	for _, c := range tokenSearches {
 		t.Run(c.name, func(t *testing.T) {
-			if !c.cut && !searchAll() {
-				t.Skip("only with REDLOCK_SEARCH=full")
+			if !c.cut {
+				testkit.NeedDeep(t)
 			}
 			c.sys.copies = max(c.sys.copies, 1)
 			if err := closed(t, &c.sys).Err(); err != nil {
@@ -158,7 +154,7 @@ func walks(t *testing.T, sys *tokenSystem, n int) search.WalkResult[tokenState] 
 
 func TestSearchTokenRandom(t *testing.T) {
 	n := 100
-	if searchAll() {
+	if testkit.Deep() {
 		n = 20_000
 	}
 	for _, leases := range []bool{false, true} {
@@ -173,6 +169,7 @@ func TestSearchTokenRandom(t *testing.T) {
 
 // Walks that find nothing prove little unless they find what is there.
 func TestSearchTokenRandomCatches(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range tokenControls {
 		if c.sys.most != 0 {
 			continue // needs a Canon: hints of any size grow without bound

@@ -15,7 +15,8 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // newBeside is a node whose name 0 is waited for in both lines.
@@ -163,10 +164,11 @@ func compareBeside(t *testing.T, addr string, sequences int) {
 }
 
 func TestModelOfBothLinesIsTheScriptsOnAServer(t *testing.T) {
-	compareBeside(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr(), search.Of(40, 100))
+	compareBeside(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr(), testkit.Of(40, 100))
 }
 
 func TestModelOfBothLinesIsTheScriptsInProcess(t *testing.T) {
+	testkit.Full(t)
 	m := miniredis.RunT(t)
 	m.SetTime(time.Now())
 	compareBeside(t, m.Addr(), 20)
@@ -201,7 +203,7 @@ func TestModelOfBothLinesTellsWrongScripts(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			g := newBeside(t, m.Addr())
 			g.edit(e.script, e.old, e.new)
-			if found, _ := g.difference(search.Of(e.seed, 0), 400, (*granting).stepBeside); found == "" {
+			if found, _ := g.difference(testkit.Of(e.seed, 0), 400, (*granting).stepBeside); found == "" {
 				t.Error("it is taken for the model's")
 			}
 		})

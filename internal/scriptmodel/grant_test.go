@@ -14,6 +14,8 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // granting is a real node whose name 0 is waited for by processes that take grants by
@@ -367,9 +369,10 @@ func btoi(b bool) int {
 }
 
 func TestModelOfGrantsIsTheScriptsOnAServer(t *testing.T) {
-	compareGranting(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr(), 30)
+	compareGranting(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr(), 30)
 }
 
 func TestModelOfGrantsIsTheScriptsInProcess(t *testing.T) {
+	testkit.Full(t)
 	compareGranting(t, miniredis.RunT(t).Addr(), 15)
 }

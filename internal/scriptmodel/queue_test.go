@@ -10,7 +10,8 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // queued is a real node whose name 0 is waited for, and the model that must do
@@ -176,8 +177,8 @@ func (q *queued) release(rnd *rand.Rand, w scriptmodel.Waiter) (what string, got
 }
 
 func TestModelOfTheQueueIsTheScriptsOnAServer(t *testing.T) {
-	q := newQueued(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr())
-	for seed := range search.Of(uint64(25), 60) {
+	q := newQueued(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	for seed := range testkit.Of(uint64(25), 60) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		q.install(ours, 0)
 		q.node = scriptmodel.Waiting{Node: q.model, Deaf: 1 << (scriptmodel.Waiters - 1)}

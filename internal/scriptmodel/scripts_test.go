@@ -16,7 +16,8 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // tick is a model's tick on a real server: so long that nothing expires while a
@@ -167,15 +168,16 @@ func compare(t *testing.T, addr string, offset int64, sequences, length int) {
 }
 
 func TestModelIsTheScriptsInProcess(t *testing.T) {
+	testkit.Full(t)
 	m := miniredis.RunT(t)
 	t.Run("small numbers", func(t *testing.T) { compare(t, m.Addr(), 0, 25, 40) })
 	t.Run("the last numbers", func(t *testing.T) { compare(t, m.Addr(), atTheTop, 25, 40) })
 }
 
 func TestModelIsTheScriptsOnAServer(t *testing.T) {
-	addr := chaos.NeedServer(t, chaos.ServerConfig{}).Addr()
-	t.Run("small numbers", func(t *testing.T) { compare(t, addr, 0, search.Of(40, 150), 60) })
-	t.Run("the last numbers", func(t *testing.T) { compare(t, addr, atTheTop, search.Of(40, 150), 60) })
+	addr := testserver.NeedOne(t, chaos.ServerConfig{}).Addr()
+	t.Run("small numbers", func(t *testing.T) { compare(t, addr, 0, testkit.Of(40, 150), 60) })
+	t.Run("the last numbers", func(t *testing.T) { compare(t, addr, atTheTop, testkit.Of(40, 150), 60) })
 }
 
 // stored reads all that the node has, as a model.

@@ -14,7 +14,8 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // noon is the model's time in the tests of shared names, so that there are earlier ones.
@@ -248,6 +249,7 @@ func compareSharing(t *testing.T, addr string, offset int64, sequences, length i
 }
 
 func TestModelOfSharersIsTheScriptsInProcess(t *testing.T) {
+	testkit.Full(t)
 	m := miniredis.RunT(t)
 	m.SetTime(time.Now())
 	t.Run("small numbers", func(t *testing.T) { compareSharing(t, m.Addr(), 0, 25, 40) })
@@ -255,9 +257,9 @@ func TestModelOfSharersIsTheScriptsInProcess(t *testing.T) {
 }
 
 func TestModelOfSharersIsTheScriptsOnAServer(t *testing.T) {
-	addr := chaos.NeedServer(t, chaos.ServerConfig{}).Addr()
-	t.Run("small numbers", func(t *testing.T) { compareSharing(t, addr, 0, search.Of(50, 200), 60) })
-	t.Run("the last numbers", func(t *testing.T) { compareSharing(t, addr, atTheTop, search.Of(50, 200), 60) })
+	addr := testserver.NeedOne(t, chaos.ServerConfig{}).Addr()
+	t.Run("small numbers", func(t *testing.T) { compareSharing(t, addr, 0, testkit.Of(50, 200), 60) })
+	t.Run("the last numbers", func(t *testing.T) { compareSharing(t, addr, atTheTop, testkit.Of(50, 200), 60) })
 }
 
 // sharedEdits each break a script, so that it is another than the model.
@@ -303,7 +305,7 @@ func TestModelOfSharersTellsWrongScripts(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			s := newSharing(t, m.Addr(), 0)
 			s.edit(e.script, e.old, e.new)
-			if s.difference(search.Of(e.seed, 0), 100, 60) == "" {
+			if s.difference(testkit.Of(e.seed, 0), 100, 60) == "" {
 				t.Error("it is taken for the model's")
 			}
 		})

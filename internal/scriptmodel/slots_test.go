@@ -9,7 +9,8 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // slotted is a real node of which a name with slots is waited for, and the model.
@@ -128,8 +129,8 @@ func (q slotted) releaseSlot(rnd *rand.Rand, w scriptmodel.Waiter, slot, limit u
 }
 
 func TestModelOfSlotsIsTheScriptsOnAServer(t *testing.T) {
-	q := newSlotted(t, chaos.NeedServer(t, chaos.ServerConfig{}).Addr())
-	for seed := range search.Of(uint64(25), 100) {
+	q := newSlotted(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	for seed := range testkit.Of(uint64(25), 100) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		q.install(ours, 0)
 		q.node = scriptmodel.Waiting{Node: q.model, Deaf: 1 << (scriptmodel.Waiters - 1)}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/search"
 	"github.com/quorumkit/redlock/internal/set"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // Every order of messages ends, and all have had their sets then: neither a deadlock nor
@@ -14,7 +15,7 @@ func TestSearchSetClosed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		full bool // with REDLOCK_SEARCH=full only
+		full bool // with REDLOCK_TEST=deep only
 		sys  system
 	}{
 		{"two callers, the same two names", false, system{names: 2, wants: [][]int{{0, 1}, {1, 0}}, turns: 2}},
@@ -28,8 +29,8 @@ func TestSearchSetClosed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if c.full && !search.Whole() {
-				t.Skip("REDLOCK_SEARCH=full")
+			if c.full {
+				testkit.NeedDeep(t)
 			}
 			sys := c.sys
 			sys.rule = set.Next
@@ -46,9 +47,10 @@ func TestSearchSetClosed(t *testing.T) {
 }
 
 func TestSearchSetRandom(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	walks := 2_000
-	if search.Whole() {
+	if testkit.Deep() {
 		walks = 200_000
 	}
 	for _, wants := range [][][]int{

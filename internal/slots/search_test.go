@@ -6,13 +6,14 @@ import (
 
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestSearchSlotsClosed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		full bool // with REDLOCK_SEARCH=full only
+		full bool // with REDLOCK_TEST=deep only
 		sys  system
 	}{
 		{"two callers, one slot", false, system{callers: 2, limit: 1, turns: 1}},
@@ -25,8 +26,8 @@ func TestSearchSlotsClosed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if c.full && !search.Whole() {
-				t.Skip("REDLOCK_SEARCH=full")
+			if c.full {
+				testkit.NeedDeep(t)
 			}
 			r := search.Closed(&c.sys, search.Options{MaxStates: 60_000_000})
 			t.Log(r)
@@ -38,9 +39,10 @@ func TestSearchSlotsClosed(t *testing.T) {
 }
 
 func TestSearchSlotsRandom(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	walks := 1_000
-	if search.Whole() {
+	if testkit.Deep() {
 		walks = 100_000
 	}
 	for _, sys := range []system{
@@ -65,6 +67,7 @@ func TestSearchSlotsRandom(t *testing.T) {
 
 // Each rule that is broken must be found: else the search finds nothing.
 func TestSearchSlotsCatches(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name string

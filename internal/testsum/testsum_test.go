@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumkit/redlock/internal/testkit"
 	testsum "github.com/quorumkit/redlock/internal/testsum"
 )
 
@@ -60,6 +61,7 @@ func TestParent(t *testing.T) {
 `
 
 func TestCountsTestsAndSubtestsAndGivesTheReasonOfEachSkip(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	log, closing, err := testsumOf(t, module(t, map[string]string{"a_test.go": mixed}))
 	if err != nil {
@@ -104,6 +106,7 @@ func TestVerbosePrintsTheOutputOfPassingTests(t *testing.T) {
 // runs once: how a package can fail, which failures that is, and what the log must
 // show of it.
 func TestFailuresAreCountedAndShown(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	const head = "package sample\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Exit\n\n"
 	const passed = 1 // TestB of the first
@@ -174,6 +177,7 @@ func TestFailuresAreCountedAndShown(t *testing.T) {
 
 // The end of the log repeats how long words begin, not all of them.
 func TestTheEndRepeatsTheBeginningOfAFailuresWords(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	const source = `package sample
 
@@ -248,6 +252,7 @@ func TestTheClosingLineAddsUpAllRuns(t *testing.T) {
 
 // Lines of go-redis that say nothing of the tests fail a run that has many.
 func TestARunThatIsLoudFails(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	loud := `package sample
 

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // exploreVariable names the environment variable that asks for the whole
@@ -35,10 +35,10 @@ func TestMain(m *testing.M) {
 }
 
 // The quick form begins, for each way, with the plan in which it is known to
-// show. With REDLOCK_SEARCH=full that is played to the sound protocol as well.
+// show. With REDLOCK_TEST=deep that is played to the sound protocol as well.
 func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if testkit.Quick() {
 		t.Skip("it builds the root package once more")
 	}
 	binary := mustBuild(t)
@@ -53,7 +53,7 @@ func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 			if !w.shows(f) {
 				t.Errorf("from seed %d, after %v: got %q (%s); want one of %q", w.seed, f.Took, f.Broken, f.First, w.finds)
 			}
-			if !search.Whole() {
+			if !testkit.Deep() {
 				return
 			}
 			if f := explore(t, binary, nothing, order{Seed: f.Seed, Plans: 1, AtMost: time.Hour, Kinds: w.kinds, Load: w.load, Scenario: w.scenario}); len(f.Broken) > 0 || f.Won < 3 {

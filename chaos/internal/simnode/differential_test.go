@@ -13,6 +13,8 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // What the random calls are made of: few of each, so that they meet.
@@ -481,7 +483,7 @@ func TestEveryScriptOfALockIsAGoFunction(t *testing.T) {
 }
 
 func TestNodeDoesWhatAServerDoes(t *testing.T) {
-	addr := chaos.NeedServer(t, chaos.ServerConfig{})
+	addr := testserver.NeedOne(t, chaos.ServerConfig{})
 	server := newRealPeer(t, addr).listen(newRealPeer(t, addr))
 	for _, interpreted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
@@ -493,6 +495,7 @@ func TestNodeDoesWhatAServerDoes(t *testing.T) {
 }
 
 func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) { // no sign of life ends between the one and the other
 		p, n := newSimPeer(t, false)
 		q, m := newSimPeer(t, true)
@@ -504,6 +507,7 @@ func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
 // alone do what they did before names could be shared: all replies, all that is stored, and
 // who is told what.
 func TestWithoutSharersTheScriptsAreTheOldOnes(t *testing.T) {
+	testkit.Full(t)
 	old := scriptsIn(filepath.Join("testdata", "unshared"))
 	if len(old) != 8 {
 		t.Fatalf("got %d scripts", len(old))
@@ -527,7 +531,7 @@ func TestWithoutSharersTheScriptsAreTheOldOnes(t *testing.T) {
 func TestClockStepsAsAServersDoes(t *testing.T) {
 	for _, interpreted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
-			server := chaos.NeedServer(t, chaos.ServerConfig{FakeClock: true})
+			server := testserver.NeedOne(t, chaos.ServerConfig{FakeClock: true})
 			want := newRealPeer(t, server)
 			got, n := newSimPeer(t, interpreted)
 			rnd := &source{rand.New(rand.NewPCG(1, 1)), false}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // asked is what a client asks of a node that may be another than it was, and what
@@ -41,7 +42,7 @@ func member(p *peer) {
 // A replica that is promoted in a node's place, and a restart, are to virtual runs
 // one and the same: another process with the data of then. So they are to redlock.
 func TestAPromotedReplicaIsAnotherProcessWithItsData(t *testing.T) {
-	servers := chaos.NeedServers(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	servers := testserver.Need(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
 	master := newRealPeer(t, servers[0])
 	member(master)
 	host, port, _ := net.SplitHostPort(servers[0].Addr())

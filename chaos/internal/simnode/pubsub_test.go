@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // What a connection hears that subscribes, beside another that publishes: "a" and "b"
@@ -46,7 +47,7 @@ var conversation = []struct {
 }
 
 func TestMessagesAreThoseOfAServer(t *testing.T) {
-	server := chaos.NeedServer(t, chaos.ServerConfig{})
+	server := testserver.NeedOne(t, chaos.ServerConfig{})
 	for _, protocol := range []string{"2", "3"} {
 		t.Run("RESP"+protocol, func(t *testing.T) {
 			ours, node := newSimPeer(t, false)

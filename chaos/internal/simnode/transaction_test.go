@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Transactions as observers of an election use them, and what is refused of them. A MULTI
@@ -25,7 +26,7 @@ var transactions = [][][]string{
 
 func TestTransactionsAreThoseOfAServer(t *testing.T) {
 	ours, _ := newSimPeer(t, false)
-	server := newRealPeer(t, chaos.NeedServer(t, chaos.ServerConfig{}))
+	server := newRealPeer(t, testserver.NeedOne(t, chaos.ServerConfig{}))
 	for _, commands := range transactions {
 		if got, want := ours.all(commands), server.all(commands); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q; a server says %q", commands, got, want)

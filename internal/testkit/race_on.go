@@ -1,6 +1,6 @@
 //go:build race
 
-package search
+package testkit
 
 // UnderRace: the race detector makes a search twenty times as slow, and finds
 // nothing in a state machine: such a build searches a first part only.

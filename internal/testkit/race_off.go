@@ -1,6 +1,6 @@
 //go:build !race
 
-package search
+package testkit
 
 // UnderRace is false: this build has no race detector.
 const UnderRace = false
