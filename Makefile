@@ -11,24 +11,28 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: check
-check: ## everything that must hold before a change lands: what CI runs
+check: ## what CI runs of a change: the quick and the full tier, and a seventh of the deep one
 	bash .ci/run
 
-.PHONY: test
-test: ## the tests of every module, caches allowed
-	$(call each,go test ./...)
+.PHONY: deep
+deep: ## the same with all of the deep tier instead of a seventh
+	bash .ci/run deep
 
-.PHONY: race
-race: ## the tests of every module under the race detector, none from the cache
-	$(call each,go test -race -count=1 ./...)
+.PHONY: test
+test: ## the quick tier of the root module: a minute
+	go test ./...
+
+.PHONY: test-full
+test-full: ## the full tier of every module under the race detector
+	$(call each,REDLOCK_TEST=full go test -race -count=1 -timeout 30m ./...)
 
 .PHONY: search
-search: ## the long model searches and what else `go test` runs a cut of (about a quarter of an hour on two cores)
-	REDLOCK_SEARCH=full go test -run "$$(.ci/searches)" -count=1 -timeout 60m -v ./...
+search: ## the searches and sweeps of the deep tier
+	REDLOCK_TEST=deep go test -run "$$(.ci/searches)" -count=1 -timeout 60m -v ./...
 
 .PHONY: chaos
-chaos: ## all scenarios of package chaos on server processes, of which `go test` plays a few; CHAOS_COUNT=10: ten times
-	REDLOCK_CHAOS_REAL=full REDLOCK_REQUIRE_SERVERS=1 go test -run 'TestScenariosOn|TestLabPlaysEveryScenario' -count=$(or $(CHAOS_COUNT),1) -parallel 4 -timeout 120m -v ./chaos ./cmd/redlock
+chaos: ## all scenarios of package chaos on server processes, of which the full tier plays a few; CHAOS_COUNT=10: ten times
+	REDLOCK_TEST=full REDLOCK_CHAOS_REAL=full REDLOCK_REQUIRE_SERVERS=1 go test -run 'TestScenariosOn|TestLabPlaysEveryScenario' -count=$(or $(CHAOS_COUNT),1) -parallel 4 -timeout 120m -v ./chaos ./cmd/redlock
 
 .PHONY: explore
 explore: ## random faults against redlock for FOR (10m), then against every protocol that is broken by hand
@@ -39,12 +43,12 @@ explore-cover: ## functions of the protocol that PLANS (300) random plans do not
 	REDLOCK_EXPLORE_COVER=$(or $(PLANS),300) go test -run 'TestTheExplorationReachesEveryFunction|TestWhatPlansDoNotReach' -count=1 -timeout 0 -v ./chaos/internal/broken
 
 .PHONY: mutants
-mutants: ## the protocol broken by hand, each way seen to fail the test that docs/TESTS.md names
-	REDLOCK_MUTANTS=1 REDLOCK_REQUIRE_SERVERS=1 go test -run TestEachMutant -count=1 -timeout 0 -v ./chaos/internal/broken
+mutants: ## the protocol broken by hand, each way seen to fail its test; FILES='lock.go renew.go': the ways in these files
+	REDLOCK_MUTANTS=$(or $(FILES),all) REDLOCK_REQUIRE_SERVERS=1 go test -run TestEachMutant -count=1 -timeout 0 -v ./chaos/internal/broken
 
 .PHONY: exec-hundred
 exec-hundred: ## `redlock exec` under stopped, cut-off and refusing masters: its command is dead in time, COUNT (100) times
-	REDLOCK_TEST_DEAD=$$((($(or $(COUNT),100) + 2) / 3)) REDLOCK_REQUIRE_SERVERS=1 go test -run TestTheCommandIsDead -count=1 -timeout 60m -v ./cmd/redlock
+	REDLOCK_TEST=full REDLOCK_TEST_DEAD=$$((($(or $(COUNT),100) + 2) / 3)) REDLOCK_REQUIRE_SERVERS=1 go test -run TestTheCommandIsDead -count=1 -timeout 60m -v ./cmd/redlock
 
 .PHONY: chaos-rate
 chaos-rate: ## how many rounds under faults are explored in a minute of real time
@@ -93,4 +97,4 @@ compose-down: ## stop them and drop their data
 
 .PHONY: compose-test
 compose-test: ## run the root module's tests against them
-	nodes=$$(.ci/compose-nodes) && REDLOCK_TEST_NODES=$$nodes go test -race -count=1 ./...
+	nodes=$$(.ci/compose-nodes) && REDLOCK_TEST=full REDLOCK_TEST_NODES=$$nodes go test -race -count=1 ./...

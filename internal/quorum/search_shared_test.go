@@ -171,7 +171,7 @@ func TestSearchSharedRandomCatches(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if testkit.UnderRace || c.full && !testkit.Deep() {
-				t.Skip("only with REDLOCK_TEST=deep, and without the race detector")
+				t.Skip("the deep tier has it, without the race detector")
 			}
 			sys := walked(sharedWalks[1])
 			c.edit(&sys)

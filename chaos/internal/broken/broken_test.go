@@ -34,13 +34,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The quick form begins, for each way, with the plan in which it is known to
-// show. With REDLOCK_TEST=deep that is played to the sound protocol as well.
+// It begins, for each way, with the plan in which that is known to show. The plan is
+// played to the sound protocol as well.
 func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 	t.Parallel()
-	if testkit.Quick() {
-		t.Skip("it builds the root package once more")
-	}
+	testkit.NeedDeep(t)
 	binary := mustBuild(t)
 	for _, w := range ways {
 		if w.pauses {
@@ -52,9 +50,6 @@ func TestTheExplorationFindsEveryBrokenProtocol(t *testing.T) {
 			t.Logf("found by plan %d, the %d. from seed %d", f.Seed, f.Plans, w.seed)
 			if !w.shows(f) {
 				t.Errorf("from seed %d, after %v: got %q (%s); want one of %q", w.seed, f.Took, f.Broken, f.First, w.finds)
-			}
-			if !testkit.Deep() {
-				return
 			}
 			if f := explore(t, binary, nothing, order{Seed: f.Seed, Plans: 1, AtMost: time.Hour, Kinds: w.kinds, Load: w.load, Scenario: w.scenario}); len(f.Broken) > 0 || f.Won < 3 {
 				t.Errorf("the sound protocol: got %q (%s), %d locks; want none broken, and some locks", f.Broken, f.First, f.Won)

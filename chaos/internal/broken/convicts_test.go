@@ -8,13 +8,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
-// mutantsVariable names the environment variable that asks for the mutants to be tried.
+// mutantsVariable names the environment variable that says which mutants are tried: all,
+// or those that edit one of its files ("lock.go internal/node/ask.go"). Without it the
+// deep tier tries all.
 const mutantsVariable = "REDLOCK_MUTANTS"
 
 // convictWithin is how long a test may take to convict one. A test that hangs convicts none.
@@ -65,17 +70,15 @@ func (w *way) test() (pkg, name string, err error) {
 //
 //	make mutants
 func TestEachMutantIsConvicted(t *testing.T) {
-	if os.Getenv(mutantsVariable) == "" {
-		t.Skip(mutantsVariable + " does not ask for it")
-	}
+	chosen := chosenMutants(t)
 	dir := t.TempDir()
 	overlay, err := overlayOf(mutants, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	built := map[string]func() (string, error){}
-	for i := range mutants {
-		pkg, _, err := mutants[i].test()
+	for _, w := range chosen {
+		pkg, _, err := w.test()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,8 +88,7 @@ func TestEachMutantIsConvicted(t *testing.T) {
 			})
 		}
 	}
-	for i := range mutants {
-		w := &mutants[i]
+	for _, w := range chosen {
 		t.Run(w.name, func(t *testing.T) {
 			pkg, name, err := w.test()
 			if err != nil {
@@ -107,14 +109,32 @@ func TestEachMutantIsConvicted(t *testing.T) {
 	}
 }
 
-// tried is what a test says while a way is in force.
+// chosenMutants are the ones to try.
+func chosenMutants(t *testing.T) (chosen []*way) {
+	t.Helper()
+	files := strings.Fields(os.Getenv(mutantsVariable))
+	if len(files) == 0 {
+		testkit.NeedDeep(t)
+		files = []string{"all"}
+	}
+	for i := range mutants {
+		w := &mutants[i]
+		if files[0] == "all" || slices.ContainsFunc(touched([]way{*w}), func(f string) bool { return slices.Contains(files, f) }) {
+			chosen = append(chosen, w)
+		}
+	}
+	t.Logf("%d of %d mutants", len(chosen), len(mutants))
+	return chosen
+}
+
+// tried is what a test of the full tier says while a way is in force.
 func tried(t *testing.T, binary, pkg, name, way string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), convictWithin)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+name+"$", "-test.v", "-test.short")
+	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+name+"$", "-test.v")
 	cmd.Dir = filepath.Join(root, pkg)
-	cmd.Env = append(os.Environ(), variable+"="+way)
+	cmd.Env = append(os.Environ(), variable+"="+way, "REDLOCK_TEST=full")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -12,10 +12,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
-// coverVariable names the environment variable that asks for the coverage of the default
-// exploration, and says of how many plans: "300".
+// coverVariable names the environment variable that says of how many plans of the default
+// exploration the coverage is taken: "300". Without it the deep tier takes 90.
 const coverVariable = "REDLOCK_EXPLORE_COVER"
 
 // protocol are the packages whose functions the exploration must reach.
@@ -83,7 +85,8 @@ var lineOfCover = regexp.MustCompile(`^(\S+:)\s+(\S+)\s+([0-9.]+)%$`)
 func TestTheExplorationReachesEveryFunctionOfTheProtocol(t *testing.T) {
 	text := os.Getenv(coverVariable)
 	if text == "" {
-		t.Skip(coverVariable + " does not say of how many plans")
+		testkit.NeedDeep(t)
+		text = "90"
 	}
 	plans, err := strconv.Atoi(text)
 	if err != nil {
@@ -181,7 +184,7 @@ func TestWhatPlansDoNotReachIsTriedByATest(t *testing.T) {
 //	make explore-cover
 func TestWhatPlansDoNotReachIsRunByItsTest(t *testing.T) {
 	if os.Getenv(coverVariable) == "" {
-		t.Skip(coverVariable + " does not ask for it")
+		testkit.NeedDeep(t)
 	}
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "root.test")
@@ -208,6 +211,7 @@ func ranBy(t *testing.T, binary, test, profile string) map[string]bool {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+test+"$", "-test.v", "-test.coverprofile="+profile)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "REDLOCK_TEST=full")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+test+" ") {
 		t.Fatalf("%s: %v\n%s", test, err, out)
 	}
