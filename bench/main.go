@@ -58,7 +58,6 @@ var workloads = []struct {
 	{"readers", (*run).readersTogether},
 	{"election", (*run).election},
 	{"semaphore", (*run).semaphore},
-	{"queue", (*run).queueCost},
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
 	{"idle", (*run).idle},

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by SHA-1
-	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -48,12 +47,6 @@ func readScripts(dir string) (*scripts, error) {
 	s.raise, err = s.read(os.DirFS(dir), "raise")
 	return s, err
 }
-
-// beforeQueue are the scripts as they were before there was a queue to look at: what
-// it costs those who never wait is the difference.
-//
-//go:embed before/*.lua
-var beforeQueue embed.FS
 
 // readPair reads the scripts of a pair, acquire and release, of one directory.
 func readPair(dir fs.FS) (*scripts, error) {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"embed"
 	"fmt"
-	"io/fs"
 	"strconv"
 
 	"github.com/quorumkit/redlock"
@@ -13,18 +11,8 @@ import (
 // nameShared is this library, with shared holds.
 const nameShared = "redlock, shared"
 
-const (
-	// sharedMost is how much longer a free name may take to share than to hold alone.
-	sharedMost = 1.3
-	// unsharedTimes is what an uncontended pair of a plain lock may cost in script time, in
-	// pairs by the scripts of before names could be shared.
-	unsharedTimes = 1.02
-)
-
-// unshared are the scripts as they were before names could be shared.
-//
-//go:embed unshared/*.lua
-var unshared embed.FS
+// sharedMost is how much longer a free name may take to share than to hold alone.
+const sharedMost = 1.3
 
 // sharedLocks is this library, of which every hold is shared.
 type sharedLocks struct{ redlockLocks }
@@ -45,8 +33,7 @@ func (l *sharedLocks) acquire(ctx context.Context, resource string) (held, error
 	return redlockLock{lock}, nil
 }
 
-// shared is what a shared hold costs where nobody else wants the name, beside one alone;
-// and what those who hold alone pay for it that names can be shared.
+// shared is what a shared hold costs where nobody else wants the name, beside one alone.
 func (r *run) shared(ctx context.Context) error {
 	const name = "shared"
 	far, end, err := r.farAway() //nolint:contextcheck // a proxy lives until it is closed
@@ -81,17 +68,6 @@ func (r *run) shared(ctx context.Context) error {
 	gates := []gate{
 		demand(name, "p50 of a shared pair over an exclusive one", over(beside.latency(0.5), alone.latency(0.5)), atMost, sharedMost, ""),
 		r.noFailures(name, alone), r.noFailures(name, beside),
-	}
-	dir, err := fs.Sub(unshared, "unshared")
-	if err != nil {
-		return err
-	}
-	for _, batch := range []int{1, 16, batchMax} {
-		now, then, err := r.timeBoth(ctx, dir, batch)
-		if err != nil {
-			return err
-		}
-		gates = append(gates, demand(name, fmt.Sprintf("script time of a plain pair over before, calls of %d, p10", batch), over(now.pair(), then.pair()), atMost, unsharedTimes, ""))
 	}
 	to, err := readUsage(ctx, r.servers)
 	if err != nil {

@@ -32,12 +32,7 @@ func (sys *system) execute(s *state, p, n uint8, m message, heard bool) (a answe
 			},
 			Push: sys.takesPushes(p), Reading: m.reading, Flaw: sys.flaw,
 		}
-		var reply, more int
-		if sys.isOlder(p) {
-			reply, more = askOlder(node, s.now, ask.Ask)
-		} else {
-			reply, more = node.AskIn(s.now, ask)
-		}
+		reply, more := node.AskIn(s.now, ask)
 		a.outcome = outcomeOf(reply)
 		if reply > 0 {
 			a.token = number(reply)
@@ -148,8 +143,6 @@ func (sys *system) release(s *state, p, n uint8, m message, heard bool) {
 	case sys.isStranger(p):
 		r.Waiter = scriptmodel.NoWaiter
 		_, woken = c.node.ReleaseIn(s.now, r)
-	case sys.isOlder(p):
-		woken = releaseOlder(&c.node, s.now, r)
 	default:
 		_, woken = c.node.ReleaseIn(s.now, r)
 	}

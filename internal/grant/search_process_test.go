@@ -53,7 +53,7 @@ func (sys *system) waitsOnAQuorum(s *state, p uint8) bool {
 func (sys *system) standsOn(c *column, p uint8, me *process) bool {
 	l := &c.links[p]
 	stands := c.node.Entries[me.owner-1].Place != 0 && c.node.Entered(scriptmodel.Waiter(p))
-	if sys.plain != 0 { // of some the place is all that stands there, and older scripts leave no more of any
+	if sys.plain != 0 { // of some the place is all that stands there
 		stands = c.node.Places[p] == me.place
 	}
 	there := stands || !sys.isCalled(p) && c.node.Holds(0, me.owner) // whose number is no lower than the place

@@ -67,7 +67,6 @@ type system struct {
 	polls     uint8 // looks without a call
 	time      tick  // how long it runs; 0: leases do not end, but of the dead
 	plain     uint8 // so many processes take no push, from the last: they are called
-	older     bool  // and have the scripts of before
 	anew      bool  // a process whose turn is over asks for its next place
 	calls     bool  // a release may call in the place of granting
 	strangers uint8 // so many processes stand in no line, from the first

@@ -3,7 +3,6 @@ package simnode_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -500,28 +499,6 @@ func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
 		p, n := newSimPeer(t, false)
 		q, m := newSimPeer(t, true)
 		compare(t, p.listen(newSession(t, n, false)), q.listen(newSession(t, m, true)), 150, 40, sharedDraws)
-	})
-}
-
-// Where nobody shares a name, and nobody waits to share one, the scripts of those who hold
-// alone do what they did before names could be shared: all replies, all that is stored, and
-// who is told what.
-func TestWithoutSharersTheScriptsAreTheOldOnes(t *testing.T) {
-	testkit.Full(t)
-	old := scriptsIn(filepath.Join("testdata", "unshared"))
-	if len(old) != 8 {
-		t.Fatalf("got %d scripts", len(old))
-	}
-	for name, body := range old {
-		if body == bodies[name] {
-			t.Errorf("%s has not changed", name)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) { // as above
-		p, n := newSimPeer(t, true)
-		q, m := newSimPeer(t, true)
-		q.others = old
-		compare(t, p.listen(newSession(t, n, true)), q.listen(newSession(t, m, true)), 500, 40, draws)
 	})
 }
 

@@ -27,8 +27,6 @@ type peer struct {
 	suffix string // of every script: with one, no script is known by its hash
 	run    string // its identity
 	ear    *peer  // a connection that hears what some waiters are told; nil: none
-	// of scripts that this peer is sent instead of those in bodies; nil: none
-	others map[string]string
 }
 
 // listen has another connection to the peer hear what all waiters but the last are
@@ -204,9 +202,6 @@ func errorClass(line string) string {
 
 // script is the body of one of lua/, as this peer is sent it.
 func (p *peer) script(name string) string {
-	if body := p.others[name]; body != "" {
-		return body + p.suffix
-	}
 	return bodies[name] + p.suffix
 }
 
