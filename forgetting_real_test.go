@@ -1,12 +1,16 @@
 package redlock_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
@@ -205,4 +209,88 @@ func everyWay(t *testing.T, node, other *chaos.Server) {
 			t.Errorf("%s: got identity %s after %s; want another one: %v", way.name, after, before, way.changes)
 		}
 	}
+}
+
+// Two nodes of three grant by a release, each since the sign of life that it had, and the
+// third is stopped. One of the two is another's replica for a moment, right behind its
+// push. Its vote is void at the next look, whichever of the two signs is older. A look, or
+// the first extension, that comes in between proves the vote: then it is tried again.
+// (TestAPushIsVoidWhoseNodeForgotRightBehindIt has the order of all this for sure.)
+func TestAPushIsVoidWhoseServerChangedItsHistoryRightBehindIt(t *testing.T) {
+	t.Parallel()
+	for name, newer := range map[string]bool{"the older sign": false, "the newer sign": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 5 {
+				if lost := grantedAndChanged(t, newer); lost {
+					return
+				}
+			}
+			t.Error("the lock was held on in each of five tries; want it lost within a second")
+		})
+	}
+}
+
+// grantedAndChanged has servers 0 and 1 of three grant a lock by a release, and the one of
+// them that had the newer sign of life, or the older, change its history right behind
+// that. It returns whether the lock is lost soon.
+func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
+	t.Helper()
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	holder, heir := openServers(t, servers), openServers(t, servers)
+	warm(t, heir)
+	lock, granted := mustAcquire(t, holder, "orders/42"), make(chan *redlock.Lock, 1)
+	go func() {
+		defer close(granted)
+		if l, err := heir.Acquire(t.Context(), "orders/42"); err == nil {
+			granted <- l
+		}
+	}()
+	var first, signs []int64
+	pollUntil(t, 15*time.Second, "it stands in line", func() bool {
+		first = signsOfLife(t, servers[:2])
+		return !slices.Contains(first, 0)
+	})
+	pollUntil(t, 15*time.Second, "each has had its next sign, at its own time", func() bool {
+		signs = signsOfLife(t, servers[:2])
+		return signs[0] != first[0] && signs[1] != first[1] && max(signs[0]-signs[1], signs[1]-signs[0]) > 50
+	})
+	server := servers[1]
+	if (signs[0] > signs[1]) == newer {
+		server = servers[0]
+	}
+	change := func(masters ...[2]string) {
+		_, err := server.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for _, m := range masters {
+				p.ReplicaOf(t.Context(), m[0], m[1])
+			}
+			return nil
+		})
+		must(t, err)
+	}
+	change([2]string{"NO", "ONE"}) // a master it is; its connection is there now
+	must(t, servers[2].Pause())
+	mustRelease(t, lock)
+	lock = <-granted
+	change([2]string{"127.0.0.1", "1"}, [2]string{"NO", "ONE"})
+	for deadline := time.Now().Add(time.Second); lock.Err() == nil && time.Now().Before(deadline); {
+		pause(time.Millisecond)
+	}
+	lost = errors.Is(lock.Err(), redlock.ErrLost)
+	must(t, servers[2].Resume())
+	return lost
+}
+
+// signsOfLife are, by server, the readings of the one process that waits for orders/42; 0:
+// it does not know of one.
+func signsOfLife(t *testing.T, servers []*chaos.Server) []int64 {
+	t.Helper()
+	signs := make([]int64, len(servers))
+	for i, s := range servers {
+		members := s.Client().ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val()
+		if len(members) == 2 { // its id, and that with the owner of its attempt
+			signs[i], _ = s.Client().Get(t.Context(), lua.LiveKey+members[0]).Int64()
+		}
+	}
+	return signs
 }

@@ -194,7 +194,7 @@ func (r *Round) Granted() bool {
 // Leases are, of a closed round that has this token, since when its leases count and
 // until when a quorum of them may be trusted. Where the token was raised, that is until
 // when all may be that granted. The claim stands on the nodes whose leases last so long,
-// and on none that grants it later.
+// on each since its own lease began, and on none that grants it later.
 func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validity) {
 	since, valid.Until = clock.Never, clock.Never
 	for i, v := range r.Votes {
@@ -211,7 +211,7 @@ func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validit
 			stands |= 1 << i
 		}
 	}
-	r.Claim.Stand(since, stands)
+	r.Claim.standEach(r.Asks.since, stands)
 	return since, valid
 }
 

@@ -11,9 +11,10 @@ import (
 // in the round that it stands on. The round and its nodes change together, so that
 // a straggler of an older round vouches for nothing any more.
 type vouchers struct {
-	mu    sync.Mutex    // guards the fields below; nothing else is taken under it
-	round clock.Instant // when the round was sent
-	nodes uint64        // one bit each
+	mu    sync.Mutex      // guards the fields below; nothing else is taken under it
+	round clock.Instant   // when the round was sent
+	since []clock.Instant // by node, of leases that began one by one: no earlier than this; nil: with the round
+	nodes uint64          // one bit each
 }
 
 // Stand has the claim stand on the round that was sent at start, for which these
@@ -21,7 +22,15 @@ type vouchers struct {
 func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.round, v.nodes = start, nodes
+	v.round, v.since, v.nodes = start, nil, nodes
+}
+
+// standEach has the claim stand on leases that these nodes granted one by one, by pushes
+// or to asks: no straggler joins them. since, by node, changes no more.
+func (v *vouchers) standEach(since []clock.Instant, nodes uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.round, v.since, v.nodes = clock.Never, since, nodes
 }
 
 // vouch notes that node i granted or confirmed the claim in the round that was sent
@@ -34,12 +43,16 @@ func (v *vouchers) vouch(i int, start clock.Instant) {
 	}
 }
 
-// Discount takes node i out if the round was sent since then, and returns whether it
-// vouched and how many are left.
+// Discount takes node i out if what it vouched for was sent since then, and returns
+// whether it vouched and how many are left.
 func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.round < since {
+	began := v.round
+	if v.since != nil {
+		began = v.since[i]
+	}
+	if began < since {
 		return false, 0
 	}
 	vouched = v.nodes&(1<<i) != 0
