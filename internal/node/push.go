@@ -20,7 +20,6 @@ type push struct {
 func (n *Node) SubmitPush(p grant.Push, r *Round) {
 	n.mu.Lock()
 	if n.idle && n.ready() {
-		n.batch.proven = false // that was said of the last batch
 		n.settlePush(push{p, r}, n.silence())
 		n.mu.Unlock()
 		return
@@ -54,6 +53,7 @@ func (n *Node) settlePush(p push, silent error) {
 		return // of another clock
 	}
 	p.round.Claim.Marks[n.Index] |= quorum.Present
+	n.batch.proven = false // that was said of the last batch
 	n.vouch(since)
 	p.round.grant(n.Index, p.Token, lease{since, clock.ValidFrom(since, grant.Lease, n.Cfg.Drift).Until}, true)
 }
