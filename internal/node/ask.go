@@ -57,6 +57,9 @@ func (r *Round) TakePushes() {
 	r.Votes = r.Asks.attempt.Votes
 }
 
+// takesPushes tells whether releases may grant the round's claim as well.
+func (r *Round) takesPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
+
 // lease is what a node keeps of a claim that takes pushes.
 type lease struct {
 	since clock.Instant // it began no earlier

@@ -122,7 +122,7 @@ func (n *Node) settleAcquire(r *Round, reply int64) quorum.Outcome {
 	n.markAfter(r.Claim, v.Outcome)
 	if v, cause = n.counted(r, v, cause); v.Outcome == quorum.Granted {
 		n.SawWrite()
-		if r.Claim.Pushes && r.Asks != nil {
+		if r.takesPushes() {
 			r.grant(n.Index, v.Token, lease{n.batch.at, clock.ValidFrom(n.batch.at, time.Duration(r.Claim.TTL)*time.Millisecond, n.Cfg.Drift).Until}, false)
 			return v.Outcome
 		}
@@ -139,6 +139,10 @@ func (n *Node) counted(r *Round, v quorum.Vote, cause error) (quorum.Vote, error
 	}
 	if doubt := n.ungranted(); doubt != nil {
 		return quorum.Vote{Outcome: quorum.Abstained}, doubt
+	}
+	if r.takesPushes() { // it may have begun long ago, and stands on its leases
+		n.vouch(n.batch.at)
+		return v, cause
 	}
 	n.vouch(r.Start)
 	r.Claim.vouch(n.Index, r.Start)

@@ -95,7 +95,7 @@ func (r *Round) deliver(i int, v quorum.Vote, cause error) {
 	if r.Caller == nil {
 		return
 	}
-	if r.Asks != nil && r.Asks.attempt != nil {
+	if r.takesPushes() {
 		r.refuse(i, v.Outcome, cause)
 		return
 	}
