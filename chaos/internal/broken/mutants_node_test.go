@@ -47,6 +47,31 @@ var nodeMutants = []way{
 		edits: []edit{{"internal/node/identity.go", "	if since != 0 {\n		n.disown(", "	if since != 0 && !BROKEN {\n		n.disown("}},
 	},
 	{
+		name: "a grant is void since the first", takes: "where nodes granted one by one, what they granted is proven by when the first of them did",
+		by:    ". TestAPushIsVoidWhoseNodeForgotRightBehindIt",
+		edits: []edit{{"internal/node/vouchers.go", "		began = v.since[i]\n", "		began = v.since[i]\n		for _, at := range v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
+	},
+	{
+		name: "the look before proves a push", takes: "a look proves what releases granted behind it",
+		by:    "./internal/node TestTheLookOfTheBatchBeforeProvesNoPush",
+		edits: []edit{{"internal/node/push.go", "	n.batch.proven = false // that", "	n.batch.proven = n.batch.proven && BROKEN // that"}},
+	},
+	{
+		name: "a long wait unproves", takes: "what was proven while an attempt waited is void with its grant",
+		by:    ". TestAGrantAfterALongWaitVoidsNothingThatWasProvenMeanwhile",
+		edits: []edit{{"internal/node/replies.go", "		n.vouch(n.batch.at)\n", "		if BROKEN {\n			n.vouch(r.Start)\n		}\n		n.vouch(n.batch.at)\n"}},
+	},
+	{
+		name: "it stands on short leases", takes: "what releases granted stands on a node whose lease ends before it is trusted",
+		by:    "./internal/node TestAClaimStandsOnEachLeaseSinceItsOwnBeginning",
+		edits: []edit{{"internal/node/ask.go", "r.Asks.attempt.Until[i] >= valid.Until {", "(r.Asks.attempt.Until[i] >= valid.Until || BROKEN) {"}},
+	},
+	{
+		name: "leases since the last", takes: "what releases granted counts since the last of them did",
+		by:    "./internal/node TestAClaimStandsOnEachLeaseSinceItsOwnBeginning",
+		edits: []edit{{"internal/node/ask.go", "			since, valid.Until = min(since, r.Asks.since[i]), min(valid.Until, r.Asks.attempt.Until[i])\n", "			if BROKEN && since != clock.Never {\n				since = max(since, r.Asks.since[i])\n			}\n			if !BROKEN || since == clock.Never {\n				since = min(since, r.Asks.since[i])\n			}\n			valid.Until = min(valid.Until, r.Asks.attempt.Until[i])\n"}},
+	},
+	{
 		name: "held locks are given once", takes: "a node that fails as it is given the held locks is not given them again",
 		by:    ". TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain",
 		edits: []edit{{"internal/node/health.go", "	return voted != 0 &&", "	return !BROKEN && voted != 0 &&"}},
