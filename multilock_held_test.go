@@ -171,3 +171,28 @@ func TestASetEntersTheHoldsOfItsContext(t *testing.T) {
 		wantNothingLeft(t, nodes)
 	})
 }
+
+// A hold that the set entered is lost while the set waits, wherever its name stands: what
+// the set has taken by itself goes back.
+func TestASetThatLosesAHoldThatItEnteredGivesAllBack(t *testing.T) {
+	for _, entered := range []string{"a", "b", "c"} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := newLocker(t, 3, redlock.WithReentry())
+			other := separateLocker(t, nodes)
+			d := mustAcquire(t, other, "d")
+			outer := mustAcquire(t, l, entered)
+			set := wantsAll(t, context.WithoutCancel(outer.Context()), l, []string{"a", "b", "c", "d"})
+			wantLocked(t, nodes, "a", "b", "c", "d")
+			remove(nodes, entered)
+			if g := <-set; !errors.Is(g.err, redlock.ErrNotHeld) || !errors.Is(g.err, redlock.ErrLost) {
+				t.Errorf("inside %s, which is lost: got %v; want ErrNotHeld and ErrLost", entered, g.err)
+			}
+			wantLocked(t, nodes, "d")
+			if s := l.Stats(); s.Acquiring != 0 || s.Held != 0 {
+				t.Errorf("inside %s, which is lost: got %+v; want nothing under way, and nothing held", entered, s)
+			}
+			mustRelease(t, d)
+			wantNothingLeft(t, nodes)
+		})
+	}
+}
