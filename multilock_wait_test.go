@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // While it waits for a name, it holds those before it and none behind it.
@@ -162,4 +163,47 @@ func TestANameThatIsLostWhileTheSetWaitsIsTakenAnew(t *testing.T) {
 		must(t, g.locks.Release(t.Context()))
 		wantNothingLeft(t, nodes)
 	})
+}
+
+// A set whose caller gives up in its first round goes back from every node that may have
+// been asked, whatever was heard of it.
+func TestASetThatIsCutOffInItsFirstRoundLeavesNothing(t *testing.T) {
+	for name, cut := range map[string]func(n *redlocktest.Node, i int, script string){
+		"no node has answered": func(n *redlocktest.Node, _ int, _ string) { n.Hang() },
+		"one node has granted": func(n *redlocktest.Node, i int, _ string) {
+			if i > 0 {
+				n.Hang()
+			}
+		},
+		"requests are under way": func(n *redlocktest.Node, _ int, script string) { n.Intercept(slowly(script, 150*time.Millisecond)) },
+		"replies are lost": func(n *redlocktest.Node, _ int, script string) {
+			n.Intercept(onScripts(script, redlocktest.LoseReply()))
+		},
+	} {
+		for script, opts := range map[string][]redlock.AcquireOption{"acquire": nil, "share": {redlock.WithShared()}} {
+			t.Run(name+", "+script, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, nodes := newLocker(t, 3)
+					warm(t, l)
+					for i, n := range nodes.Nodes() {
+						cut(n, i, script)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					defer cancel()
+					if _, err := l.AcquireAll(ctx, []string{"a", "b"}, opts...); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("got %v; want the end of the context", err)
+					}
+					for _, n := range nodes.Nodes() {
+						n.Intercept(nil)
+						n.Resume()
+					}
+					time.Sleep(2 * time.Second)
+					wantNothingLeft(t, nodes)
+					if s := l.Stats(); s.Acquiring != 0 || s.Held != 0 {
+						t.Errorf("got %+v; want nothing under way", s)
+					}
+				})
+			})
+		}
+	}
 }
