@@ -108,3 +108,34 @@ func TestAForbiddenNameTakesNoOtherLocksRenewal(t *testing.T) {
 		nodes.Node(0).Intercept(nil)
 	})
 }
+
+// A node confirms an extension, and is found to have stepped, or to have forgotten, while
+// the others' word is still out. Their verdict does not make it count again.
+func TestANodeThatIsDoubtedBeforeTheVerdictConfirmsNothing(t *testing.T) {
+	readOnly := onScripts("acquire", redlocktest.ReplyError("READONLY You can't write against a read only replica."))
+	for name, doubt := range map[string]func(n *redlocktest.Node) (undo func()){
+		"its clock stepped": func(n *redlocktest.Node) func() { return ahead(time.Minute, n) },
+		"it forgot":         func(n *redlocktest.Node) func() { n.Intercept(readOnly); return func() { n.Intercept(nil) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 3)
+				lock := mustAcquire(t, l, "orders/42")
+				time.Sleep(time.Second)
+				nodes.Node(2).Hang()
+				nodes.Node(1).Intercept(slowly("extend", 100*time.Millisecond))
+				mustRelease(t, mustAcquire(t, l, "looked")) // so that the extension has no look of its own
+				extended := make(chan error, 1)
+				go func() { extended <- lock.Extend(t.Context(), redlock.DefaultTTL) }()
+				synctest.Wait() // node 0 has confirmed
+				defer doubt(nodes.Node(0))()
+				if other, err := l.TryAcquire(t.Context(), "orders/41"); err == nil {
+					t.Errorf("got token %v; want no quorum", other.Token())
+				}
+				wantError(t, "Extend", <-extended, redlock.ErrLost)
+				wantError(t, "the lock", lock.Err(), redlock.ErrLost)
+				nodes.Node(2).Resume()
+			})
+		})
+	}
+}
