@@ -76,30 +76,42 @@ func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
 	})
 }
 
-// A lock that goes from one goroutine to the next in that moment is not forgotten.
+// Locks that go from one goroutine to the next in that moment are not forgotten. They are
+// confirmed at different times: some before they are handed on, and some not.
 func TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const locks = 10
 		told := &events{}
 		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
-		first := mustAcquire(t, l, "orders/42")
+		var first [locks]*redlock.Lock
+		var next [locks]chan *redlock.Lock
+		for i := range first {
+			first[i] = mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+		}
 		before := absence(t, nodes, told)
-		next := make(chan *redlock.Lock, 1)
-		go func() {
-			lock, err := l.Acquire(context.Background(), "orders/42", redlock.WithFixedLease())
-			if err != nil {
-				t.Error(err)
-			}
-			next <- lock
-		}()
+		for i := range next {
+			next[i] = make(chan *redlock.Lock, 1)
+			go func() {
+				lock, err := l.Acquire(context.Background(), fmt.Sprintf("orders/%d", i), redlock.WithFixedLease())
+				if err != nil {
+					t.Error(err)
+				}
+				next[i] <- lock
+			}()
+		}
 		synctest.Wait()
 		untilVotes(t, told, before)
-		mustRelease(t, first)
-		lock := <-next
-		time.Sleep(givenWithin)
-		if !nodes.Node(0).Miniredis().Exists("orders/42") {
-			t.Errorf("%v after it votes the node lacks the lock that was handed on", givenWithin)
+		for i := range first {
+			mustRelease(t, first[i])
+			first[i] = <-next[i]
 		}
-		mustRelease(t, lock)
+		time.Sleep(givenWithin)
+		for _, lock := range first {
+			if !nodes.Node(0).Miniredis().Exists(lock.Resource()) {
+				t.Errorf("%v after it votes the node lacks %s, which was handed on", givenWithin, lock.Resource())
+			}
+			mustRelease(t, lock)
+		}
 	})
 }
 
