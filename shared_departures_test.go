@@ -359,3 +359,40 @@ func TestAReleaseTakesThePlaceAlong(t *testing.T) {
 		wantLinesEmpty(t, nodes)
 	})
 }
+
+// Of two who want to share, one has taken a place for both and given up. The other, whose
+// first question was slow, is granted by that: it has no place, so the place goes.
+func TestAPlaceGoesWhereTheLastOfItsGroupIsGrantedWithoutIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holder, nodes := newLocker(t, 3)
+		l := separateLocker(t, nodes)
+		warm(t, l)
+		lock := mustAcquire(t, holder, "orders/42")
+		synctest.Wait()
+		slow := func(d time.Duration, which ...int) {
+			for _, i := range which {
+				nodes.Node(i).Intercept(slowly("share", d))
+			}
+		}
+		slow(10*time.Millisecond, 0, 1, 2)
+		leader, end := leaves(t, l)
+		other := wants(t, l, redlock.WithShared()) // its question goes when the leader's is answered
+		time.Sleep(5 * time.Millisecond)
+		slow(0, 0)
+		slow(100*time.Millisecond, 1, 2)
+		time.Sleep(20 * time.Millisecond)
+		if len(sharersOf(nodes.Node(0))) != 1 || len(leader)+len(other) != 0 {
+			t.Fatal("node 0 knows of no place, or one of them is done: this test shows nothing")
+		}
+		end()
+		wantError(t, "the leader", (<-leader).err, context.Canceled)
+		mustRelease(t, lock)
+		beside := got(t, other).lock
+		synctest.Wait()
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("with the last of them granted: left in line: %v", keys)
+		}
+		mustRelease(t, beside)
+		wantLinesEmpty(t, nodes)
+	})
+}
