@@ -21,14 +21,28 @@ func TestWhatMayPutAnAttemptInLineLateIsDoubted(t *testing.T) {
 	if !looked.Marks[0].Doubtful() {
 		t.Error("a look without a reply may come late")
 	}
-	back, next := claim(), claim()
-	back.Next = next
-	var q pending
-	q.refuse(Release{Claim: back, Entry: LeaveEntry}, errors.New("refused"), 0)
-	if !next.Marks[0].Doubtful() {
-		t.Error("a rollback that goes again may come behind the release of the attempt that it puts in line")
+	for _, cause := range []error{errors.New("the connection broke"), refusal("OOM command not allowed")} {
+		for _, before := range []*rejection{nil, {cause: cause, tries: 1}, {cause: cause, alone: true}} {
+			for leaves, want := range map[Leaving]bool{LeaveEntry: true, LeaveQueue: false, LeaveNothing: false} {
+				back, next := claim(), claim()
+				back.Next = next
+				var q pending
+				q.refuse(Release{Claim: back, Entry: leaves, rejected: before}, cause, 0)
+				if got := next.Marks[0].Doubtful(); got != want {
+					t.Errorf("a rollback that goes again, mode %d, after %+v: %v: the attempt that it may put in line is doubted: %t; want %t", leaves, before, cause, got, want)
+				}
+			}
+		}
 	}
 }
+
+// refusal is an error that a server replies.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// RedisError tells that it is one.
+func (refusal) RedisError() {}
 
 // Of a process that stands in line with its id alone, a hand could not tell an old entry
 // from a new one.
