@@ -130,6 +130,19 @@ type acquireOption func(*terms)
 
 func (o acquireOption) applyAcquire(t *terms) { o(t) }
 
+// Several names an option by which several may hold one name; "": another one. Package
+// adapters asks for it where a name must have one holder.
+func (o acquireOption) Several() string {
+	var t terms
+	switch o(&t); {
+	case t.shared:
+		return "WithShared"
+	case t.limited:
+		return "WithLimit"
+	}
+	return ""
+}
+
 type lockOption func(*terms)
 
 func (o lockOption) applyLocker(c *config) { o(&c.terms) }

@@ -221,6 +221,68 @@ func TestCertmagicLocksByName(t *testing.T) {
 	})
 }
 
+// Certmagic's Unlock says a name and no more: one whose lock was lost unlocks late, as a
+// deferred call does, while another goroutine here has the name.
+func TestALateUnlockOfALostLockReleasesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 2)
+		var told reports
+		here, err := adapters.NewCertmagic(all[0], adapters.WithReport(told.add))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := here.Lock(t.Context(), "cert"); err != nil {
+			t.Fatal(err)
+		}
+		hang(nodes)
+		time.Sleep(redlock.DefaultTTL)
+		if !told.is(redlock.ErrLost) {
+			t.Fatalf("got reports %v; want one of ErrLost", told.got)
+		}
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+		}
+		if err := here.Lock(t.Context(), "cert"); err != nil {
+			t.Fatalf("the second caller: %v", err)
+		}
+		if err := here.RenewLockLease(t.Context(), "cert", time.Second); !errors.Is(err, redlock.ErrNotHeld) || !errors.Is(err, redlock.ErrLost) {
+			t.Errorf("a renewal, maybe of the one that lost: got %v; want ErrNotHeld and ErrLost", err)
+		}
+		if err := here.Unlock(t.Context(), "cert"); !errors.Is(err, redlock.ErrNotHeld) || !errors.Is(err, redlock.ErrLost) {
+			t.Errorf("the late unlock: got %v; want ErrNotHeld and ErrLost", err)
+		}
+		if _, err := all[1].TryAcquire(t.Context(), "cert"); !errors.Is(err, redlock.ErrNotAcquired) {
+			t.Errorf("another process, while the second caller works: got %v; want ErrNotAcquired", err)
+		}
+		if err := errors.Join(here.RenewLockLease(t.Context(), "cert", time.Second), here.Unlock(t.Context(), "cert")); err != nil {
+			t.Errorf("the second caller: %v", err)
+		}
+		if _, err := all[1].TryAcquire(t.Context(), "cert"); err != nil {
+			t.Errorf("another process, after both: %v", err)
+		}
+	})
+}
+
+// A caller that holds the name already enters it again, by a handle of its own for each
+// lock.
+func TestCertmagicReleasesEachHandleOfAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 1)
+		store, err := adapters.NewCertmagic(all[0], adapters.WithAcquireOptions(redlock.WithReentry()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := all[0].Do(t.Context(), "cert", func(ctx context.Context, _ *redlock.Lock) error {
+			return errors.Join(store.Lock(ctx, "cert"), store.Lock(ctx, "cert"), store.Unlock(ctx, "cert"), store.Unlock(ctx, "cert"))
+		}, redlock.WithReentry()); err != nil {
+			t.Error(err)
+		}
+		if _, err := all[0].TryAcquire(t.Context(), "cert"); err != nil {
+			t.Errorf("after all: %v", err)
+		}
+	})
+}
+
 func TestCertmagicTellsThatNobodyAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 1)
@@ -342,7 +404,9 @@ func TestConstructorsRefuseWhatCanNotWork(t *testing.T) {
 			Run()
 			Stop()
 		}](l, "x")),
-		"no work": second(adapters.NewJob(l, "x", nil)),
+		"no work":        second(adapters.NewJob(l, "x", nil)),
+		"several share":  second(adapters.NewCertmagic(l, adapters.WithAcquireOptions(redlock.WithTTL(time.Second), redlock.WithShared()))),
+		"several, slots": second(adapters.NewCertmagic(l, adapters.WithAcquireOptions(redlock.WithLimit(2)))),
 	} {
 		if !errors.Is(err, adapters.ErrOption) {
 			t.Errorf("%s: got %v; want ErrOption", what, err)

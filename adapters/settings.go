@@ -66,3 +66,14 @@ func newSettings(locker *redlock.Locker, opts []Option) (*settings, error) {
 	}
 	return s, nil
 }
+
+// exclusive refuses options of redlock by which several may hold one name. Their values
+// tell by a method that redlock's documentation does not show.
+func (s *settings) exclusive(constructor string) error {
+	for _, opt := range s.acquire {
+		if several, ok := opt.(interface{ Several() string }); ok && several.Several() != "" {
+			return fmt.Errorf("%w: %s: redlock.%s lets several hold one name: leave it out", ErrOption, constructor, several.Several())
+		}
+	}
+	return nil
+}
