@@ -120,6 +120,24 @@ func TestHoldAtLeastOutlivesTheUnlock(t *testing.T) {
 	})
 }
 
+// Nobody works under it any more.
+func TestThatCloseEndsAHoldThatIsKeptIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := lockers(t, 1)
+		var told reports
+		held, err := gocronLocks(t, all[0], adapters.WithHoldAtLeast(time.Minute), adapters.WithReport(told.add)).Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(held.Unlock(t.Context()), all[0].Close()); err != nil {
+			t.Error(err)
+		}
+		if time.Sleep(time.Hour); len(told.got) != 0 {
+			t.Errorf("got reports %v; want none", told.got)
+		}
+	})
+}
+
 func TestALockThatIsLostIsReportedOnceAndByUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 1)
@@ -379,10 +397,55 @@ func TestACronChainRunsAJobInOneProcess(t *testing.T) {
 		}
 		there := alone(all[1], func() { ran += "there " })
 		alone(all[0], func() { ran += "here "; there.Run() }).Run()
+		time.Sleep(time.Second) // robfig/cron's shortest period
 		if there.Run(); ran != "here there " {
 			t.Errorf("got %q; want one at a time", ran)
 		}
 	})
+}
+
+// Two processes with one clock, whose timers are some milliseconds apart, and a job that is
+// shorter than that.
+func TestAShortCronJobRunsOnceATick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ticks = 10
+		_, all := lockers(t, 2)
+		runs := make([]int, len(all))
+		jobs := make([]runner, len(all))
+		for i, l := range all {
+			alone, err := adapters.NewCron[runner](l, "nightly")
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobs[i] = alone(job(func() { runs[i]++ }))
+		}
+		for range ticks {
+			jobs[0].Run()
+			time.Sleep(20 * time.Millisecond)
+			jobs[1].Run()
+			time.Sleep(980 * time.Millisecond)
+		}
+		if runs[0] != ticks || runs[1] != 0 {
+			t.Errorf("got %d runs; want %d in all, of the first", runs, ticks)
+		}
+	})
+}
+
+// Both would have one lock, and one be left out at each tick, without a word.
+func TestACronWrapperPanicsForASecondJob(t *testing.T) {
+	_, all := lockers(t, 1)
+	alone, err := adapters.NewCron[runner](all[0], "nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone(job(func() {}))
+	defer func() {
+		if err, _ := recover().(error); !errors.Is(err, adapters.ErrOption) {
+			t.Errorf("got a panic of %v; want ErrOption", err)
+		}
+	}()
+	alone(job(func() {}))
+	t.Error("got a second wrapped job; want a panic")
 }
 
 type job func()

@@ -4,13 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/quorumkit/redlock"
 )
 
+// cronHoldsAtLeast is NewCron's WithHoldAtLeast, unless one is given.
+const cronHoldsAtLeast = 500 * time.Millisecond
+
 // Job is work that one process at a time does: a Job of robfig/cron, and of
 // all else that calls Run. A process that does not get the lock leaves this run
-// out. Processes whose clocks are apart need [WithHoldAtLeast].
+// out. Give it [WithHoldAtLeast] for all work that may end within seconds: else a
+// process that asks some milliseconds later does it again. It has no default, for Run
+// may be called at any time, and a lock that is still kept would leave that run out.
 type Job struct {
 	settings *settings
 	resource string
@@ -51,14 +58,26 @@ func (j *Job) Run() {
 	j.work(held.lock.Context())
 }
 
-// NewCron returns a wrapper of jobs for a chain of robfig/cron, by which one
-// process at a time runs them under the lock of that name. J is cron.Job:
+// NewCron returns a wrapper of one job for a chain of robfig/cron, by which one
+// process at a time runs it under the lock of that name. J is cron.Job:
 //
-//	alone, err := adapters.NewCron[cron.Job](locker, "nightly-report")
-//	c := cron.New(cron.WithChain(alone))
+//	alone, err := adapters.NewCron[cron.Job](locker, "nightly-report", adapters.WithHoldAtLeast(30*time.Second))
+//	c := cron.New()
+//	_, err = c.AddJob("@daily", cron.NewChain(alone).Then(report))
+//
+// Each wrapper is one lock, so each job needs a wrapper of its own, and cron.WithChain,
+// which wraps every job of a cron, is no place for it: the jobs of one tick would
+// exclude each other, and all but one be left out. A wrapper that is called for a second
+// job panics with ErrOption, while cron is set up.
+//
+// Give WithHoldAtLeast for every job that may end within seconds. Without it the lock is
+// held for at least half a second: two timers with the same clock are some milliseconds
+// apart, so a shorter job would run again in the next process, at every few ticks. That
+// is below the shortest period of robfig/cron, which is a second, so it leaves no
+// later tick out. Clocks may be further apart, and only you know by how much.
 //
 // The wrapped job does not learn that its lock was lost; only WithReport tells. A
-// [Job] learns it. It fails with ErrOption, also if J is not an interface with the
+// [Job] learns it. NewCron fails with ErrOption, also if J is not an interface with the
 // one method Run().
 func NewCron[J interface{ Run() }](locker *redlock.Locker, resource string, opts ...Option) (func(J) J, error) {
 	s, err := newSettings(locker, opts)
@@ -68,7 +87,14 @@ func NewCron[J interface{ Run() }](locker *redlock.Locker, resource string, opts
 	if _, ok := any(&Job{}).(J); !ok {
 		return nil, fmt.Errorf("%w: NewCron's type parameter must be cron.Job", ErrOption)
 	}
+	if !s.atLeastSet {
+		s.atLeast = cronHoldsAtLeast
+	}
+	var wrapped atomic.Bool
 	return func(inner J) J {
+		if wrapped.Swap(true) {
+			panic(fmt.Errorf("%w: NewCron: the wrapper of %q is called for a second job, and both would have one lock: make one for each job, and add it by AddJob(spec, cron.NewChain(wrapper).Then(job))", ErrOption, resource))
+		}
 		job := &Job{settings: s, resource: resource, work: func(context.Context) { inner.Run() }}
 		return any(job).(J) //nolint:forcetypeassert // tried above
 	}, nil

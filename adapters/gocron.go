@@ -10,12 +10,14 @@ import (
 // Gocron is a Locker of gocron v2: of several schedulers that have a job, the one
 // that gets the lock runs it, and the others leave this run out. L is gocron.Lock:
 //
-//	locks, err := adapters.NewGocron[gocron.Lock](locker)
+//	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithHoldAtLeast(30*time.Second))
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locks))
 //
 // The key is the job's name: give each job one (gocron.WithName), for without it
-// the key is that of the Go function. Schedulers whose clocks are apart need
-// [WithHoldAtLeast].
+// the key is that of the Go function. Give [WithHoldAtLeast] for every job that may end
+// within seconds: else a scheduler that asks some milliseconds later runs it again. It
+// has no default, for a job of gocron may have any period, and a lock that is still kept
+// would leave its next run out.
 type Gocron[L any] struct{ settings *settings }
 
 // NewGocron returns a Locker for gocron. It fails with ErrOption, also if L is

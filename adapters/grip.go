@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -15,17 +16,21 @@ type grip struct {
 
 	lock  *redlock.Lock
 	since time.Time
+	kept  atomic.Bool // nobody works under it any more: WithHoldAtLeast keeps it
 }
 
-// grasp takes care of a lock that was just acquired: a loss is reported.
+// grasp takes care of a lock that was just acquired: a loss is reported. That Close ends
+// what is merely kept is none.
 func (s *settings) grasp(lock *redlock.Lock) *grip {
+	g := &grip{settings: s, lock: lock, since: time.Now()}
 	held := lock.Context()
 	context.AfterFunc(held, func() {
-		if cause := context.Cause(held); !errors.Is(cause, redlock.ErrReleased) {
+		cause := context.Cause(held)
+		if !errors.Is(cause, redlock.ErrReleased) && !(errors.Is(cause, redlock.ErrClosed) && g.kept.Load()) {
 			s.report(fmt.Errorf("adapters: lock %q ended while it was held: %w", lock.Resource(), cause))
 		}
 	})
-	return &grip{settings: s, lock: lock, since: time.Now()}
+	return g
 }
 
 // release gives the lock back, now or when it was held for long enough. Its error
@@ -35,6 +40,7 @@ func (g *grip) release() error {
 		return fmt.Errorf("adapters: unlock %q: %w", g.lock.Resource(), g.lock.Release(context.Background())) // it touches nothing
 	}
 	if rest := g.atLeast - time.Since(g.since); rest > 0 {
+		g.kept.Store(true)
 		time.AfterFunc(rest, func() {
 			// A lock that was lost meanwhile is reported already, and nobody worked
 			// under it any more.

@@ -21,8 +21,9 @@ func WithAcquireOptions(opts ...redlock.AcquireOption) Option {
 }
 
 // WithHoldAtLeast keeps each lock for d from when it was taken, however soon it
-// is unlocked: so that a job of some milliseconds does not run again on another
-// machine whose clock is behind. Unlocking does not block meanwhile, and a failure
+// is unlocked: so that a short job does not run again in another process that asks
+// later, by its clock or by the scatter of two timers. A job that may end within seconds
+// needs it. Unlocking does not block meanwhile, and a failure
 // of the release that follows is reported. Closing the Locker ends it early. d
 // must be longer than the clocks are apart, and shorter than the jobs' period.
 func WithHoldAtLeast(d time.Duration) Option {

@@ -248,8 +248,8 @@ func TestCronRunsAJobInOneOfTwoProcesses(t *testing.T) {
 		after := func(inner cron.Job) cron.Job {
 			return cron.FuncJob(func() { inner.Run(); asked.work() })
 		}
-		c := cron.New(cron.WithChain(after, alone))
-		c.Schedule(cron.Every(time.Second), cron.FuncJob(o.work))
+		c := cron.New()
+		c.Schedule(cron.Every(time.Second), cron.NewChain(after, alone).Then(cron.FuncJob(o.work)))
 		c.Start()
 		t.Cleanup(func() { <-c.Stop().Done() })
 	}
@@ -257,4 +257,80 @@ func TestCronRunsAJobInOneOfTwoProcesses(t *testing.T) {
 	if got := o.runs.Load(); got != 1 {
 		t.Errorf("got %d runs; want 1 within the hour", got)
 	}
+}
+
+// Each has a lock of its own: both run at every tick.
+func TestTwoJobsOfOneCronBothRun(t *testing.T) {
+	locker := lockers(t, 1)[0]
+	c := cron.New()
+	var jobs []*one
+	for _, name := range []string{"report", "cleanup"} {
+		alone, err := adapters.NewCron[cron.Job](locker, name, adapters.WithReport(func(err error) { t.Error(err) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := newOne()
+		if _, err := c.AddJob("@every 1s", cron.NewChain(alone).Then(cron.FuncJob(o.work))); err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, o)
+	}
+	c.Start()
+	t.Cleanup(func() { <-c.Stop().Done() })
+	for range 2 {
+		for _, o := range jobs {
+			o.await(t, 1)
+		}
+	}
+	if got := jobs[0].runs.Load() - jobs[1].runs.Load(); got < -1 || got > 1 {
+		t.Errorf("one ran %d times more often than the other; want them at the same ticks", got)
+	}
+}
+
+// The wrapper of a whole cron: it says so before anything runs.
+func TestAWrapperOfAWholeCronPanicsAtItsSecondJob(t *testing.T) {
+	alone, err := adapters.NewCron[cron.Job](lockers(t, 1)[0], "report")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cron.New(cron.WithChain(alone))
+	c.Schedule(cron.Every(time.Second), cron.FuncJob(func() {}))
+	defer func() {
+		if err, _ := recover().(error); !errors.Is(err, adapters.ErrOption) {
+			t.Errorf("got a panic of %v; want ErrOption", err)
+		}
+	}()
+	c.Schedule(cron.Every(time.Second), cron.FuncJob(func() {}))
+	t.Error("got a cron with two jobs of one lock; want a panic")
+}
+
+func TestThePagesJobsAreAdded(t *testing.T) {
+	if err := addJobs(lockers(t, 1)[0], func() {}, cron.FuncJob(func() {})); err != nil {
+		t.Error(err)
+	}
+}
+
+// addJobs has the lines of docs/GETTING-STARTED.md.
+func addJobs(locker *redlock.Locker, runReport func(), report cron.Job) error {
+	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithHoldAtLeast(30*time.Second))
+	if err != nil {
+		return err
+	}
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locks))
+	if err != nil {
+		return err
+	}
+	_, err = scheduler.NewJob(gocron.DurationJob(time.Hour), gocron.NewTask(runReport), gocron.WithName("hourly-report"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = scheduler.Shutdown() }()
+
+	alone, err := adapters.NewCron[cron.Job](locker, "nightly-report", adapters.WithHoldAtLeast(30*time.Second))
+	if err != nil {
+		return err
+	}
+	c := cron.New()
+	_, err = c.AddJob("@daily", cron.NewChain(alone).Then(report))
+	return err
 }
