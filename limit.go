@@ -11,10 +11,11 @@ const MaxLimit = lua.MaxSlots
 
 // WithLimit takes one of n slots of the name: at most n holds of it stand at once, n from 1
 // to MaxLimit. It is a counting semaphore. Acquire waits until a slot is free, in one line
-// for all of them, and TryAcquire takes one that is free where nobody waits. Within a
-// Locker the goroutines take their turns as they come, and each stands in line anew. The one
-// of them that does is handed a slot that another releases, before other processes have
-// their turn: each slot at most as often in a row as WithTurns says.
+// for all of them, and TryAcquire takes one that is free where nobody waits: while others
+// take what it asks for, it makes another attempt, n+1 at most. Within a Locker the
+// goroutines take their turns as they come, and each stands in line anew. The one of them
+// that does is handed a slot that another releases, before other processes have their turn:
+// each slot at most as often in a row as WithTurns says.
 //
 // Each slot is a lock of its own, with its own number (Lock.Slot), lease, renewal and
 // token. A slot whose holder died comes back with its lease. So that a resource can refuse

@@ -3,6 +3,7 @@
 package redlock_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -81,6 +82,40 @@ func TestSlotsOnRealServersOfWhichOneIsKilled(t *testing.T) {
 			return len(c.Keys(t.Context(), "redlock:slot*").Val())+len(c.Keys(t.Context(), "redlock:queue:*").Val()) != 0
 		})
 	})
+}
+
+// As many as there are slots try at one moment: each has one. Before, a third of the rounds
+// refused one: it asked once more, and another had just taken that slot too.
+func TestAsManyAsThereAreSlotsTryAndNoneIsRefusedOnRealServers(t *testing.T) {
+	t.Parallel()
+	const limit = 4
+	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	var lockers []*redlock.Locker
+	for range limit {
+		lockers = append(lockers, openServers(t, servers, redlock.WithNodeTimeout(2*time.Second)))
+	}
+	admitted(t, lockers[0])
+	for _, l := range lockers {
+		warm(t, l)
+	}
+	for round := range 30 {
+		name := fmt.Sprint("pool ", round) // a Locker asks for the slot that it had last of a name
+		var tried, released sync.WaitGroup
+		tried.Add(limit)
+		for _, l := range lockers {
+			released.Go(func() {
+				lock, err := l.TryAcquire(t.Context(), name, redlock.WithLimit(limit))
+				tried.Done()
+				if err != nil {
+					t.Errorf("TryAcquire: %v; want a slot of %d, one for each", err, limit)
+					return
+				}
+				tried.Wait()
+				mustRelease(t, lock)
+			})
+		}
+		released.Wait()
+	}
 }
 
 // A holder dies: another gets its slot when its lease is over, and not before.

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -212,6 +213,88 @@ func TestTryAcquireTakesAFreeSlotAndNeverWaits(t *testing.T) {
 		synctest.Wait()
 		if left := slotKeys(nodes); len(left) > 0 {
 			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// takeWhatIsAsked has others come before: each of the first asks finds that its slot was
+// just taken. With freed, the one before goes again, so all others are free. It returns
+// how many asks the node saw.
+func takeWhatIsAsked(n *redlocktest.Node, first int, freed bool) (asks func() int) {
+	var count atomic.Int64
+	var taken string
+	n.Intercept(func(args []string) redlocktest.Verdict {
+		if args[0] != "EVALSHA" || args[3] != "redlock:node" || !strings.HasPrefix(args[4], "redlock:slot:") || count.Add(1) > int64(first) {
+			return redlocktest.Pass()
+		}
+		if freed {
+			n.Miniredis().Del(taken)
+		}
+		taken = args[4]
+		_ = n.Miniredis().Set(taken, "another") // it fails for data of another type
+		n.Miniredis().SetTTL(taken, time.Second)
+		return redlocktest.Pass()
+	})
+	return func() int { return int(count.Load()) }
+}
+
+// Several try at one moment, and each may ask for slots that the others have just taken.
+func TestTryAcquireTakesTheSlotThatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4
+		l, nodes := newLocker(t, 1)
+		warm(t, l)
+		asks := takeWhatIsAsked(nodes.Node(0), limit-1, false)
+		lock, err := l.TryAcquire(t.Context(), "pool", redlock.WithLimit(limit))
+		if err != nil {
+			t.Fatalf("TryAcquire: %v; want the slot that is left", err)
+		}
+		if asks() != limit {
+			t.Errorf("got it by %d asks; want %d", asks(), limit)
+		}
+		mustRelease(t, lock)
+	})
+}
+
+func TestTryAcquireAsksForASlotOnceMoreThanThereAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4
+		l, nodes := newLocker(t, 1)
+		warm(t, l)
+		asks := takeWhatIsAsked(nodes.Node(0), 100, true)
+		if _, err := l.TryAcquire(t.Context(), "pool", redlock.WithLimit(limit)); !errors.Is(err, redlock.ErrNotAcquired) || asks() != limit+1 {
+			t.Errorf("got %v after %d asks; want ErrNotAcquired after %d", err, asks(), limit+1)
+		}
+	})
+}
+
+// As many as there are slots try at one moment: each has one.
+func TestAsManyAsThereAreSlotsTryAndNoneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 8
+		_, nodes := newLocker(t, 3)
+		var lockers []*redlock.Locker
+		for range limit {
+			l := separateLocker(t, nodes)
+			warm(t, l)
+			lockers = append(lockers, l)
+		}
+		for round := range 5 {
+			name := fmt.Sprint("pool ", round) // a Locker asks for the slot that it had last of a name
+			var all sync.WaitGroup
+			for _, l := range lockers {
+				all.Go(func() {
+					lock, err := l.TryAcquire(t.Context(), name, redlock.WithLimit(limit))
+					if err != nil {
+						t.Errorf("TryAcquire: %v; want a slot of %d, one for each", err, limit)
+						return
+					}
+					time.Sleep(time.Second) // until all have one
+					mustRelease(t, lock)
+				})
+			}
+			all.Wait()
+			synctest.Wait()
 		}
 	})
 }

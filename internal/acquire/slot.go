@@ -245,17 +245,19 @@ func (acq *acquisition) bidSlot(ctx context.Context, position int64) (Grant, *Fa
 	return g, f
 }
 
-// tryToHoldSlot is Try of a slot: one attempt, and one more where the refusals show that
-// another slot is free on a quorum, and that nobody waits.
+// tryToHoldSlot is Try of a slot: one attempt, and one more for as long as the refusals show
+// that another slot is free on a quorum, and that nobody waits. Several that try at one
+// moment may ask for the same slots one after another; the caller's own bound is as many
+// attempts more as there are slots.
 func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Grant, error) {
 	return a.twice(ctx, func() (Grant, *Failure) {
 		caller := slots.New(t.Limit, a.lastSlot(key))
-		g, r, f := a.attemptSlot(ctx, key, &t, caller.Pick(a.Share(key)), 0)
-		if f == nil || r == nil || caller.Ended(r.Votes, r.Asks.Heard, a.Share(key)) != slots.Again {
-			return g, f
+		for {
+			g, r, f := a.attemptSlot(ctx, key, &t, caller.Pick(a.Share(key)), 0)
+			if f == nil || r == nil || caller.Ended(r.Votes, r.Asks.Heard, a.Share(key)) != slots.Again {
+				return g, f
+			}
 		}
-		g, _, f = a.attemptSlot(ctx, key, &t, caller.Pick(0), 0)
-		return g, f
 	})
 }
 
