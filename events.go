@@ -118,7 +118,11 @@ func (o *attemptEvents) Refused(ctx context.Context, key string, start clock.Ins
 	if f.Sentinel == nil {
 		err = o.Ended(key, f.Cause)
 	} else {
-		err = quorumError("acquire", resource, f.Sentinel, f.Cause, o.locker.names, f.Votes, f.Causes)
+		cause := f.Cause
+		if cause == nil && errors.Is(f.Sentinel, ErrNotAcquired) {
+			cause = o.locker.scheduler.holds(key)
+		}
+		err = quorumError("acquire", resource, f.Sentinel, cause, o.locker.names, f.Votes, f.Causes)
 	}
 	o.locker.tellAttempt(ctx, resource, start, rounds, err)
 	return err

@@ -3,6 +3,8 @@ package redlock
 import (
 	"container/heap"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -55,12 +57,15 @@ type scheduler struct {
 
 	mu      sync.Mutex // guards the fields below, and due and place of every lock
 	locks   dueHeap
+	beside  map[string]int // holds beside which this Locker may ask the nodes for the name again: shared ones, and slots
 	timer   *time.Timer
 	armed   clock.Instant // when the timer fires; 0: it is not set
 	stopped bool
 }
 
-func newScheduler(l *Locker) *scheduler { return &scheduler{locker: l} }
+func newScheduler(l *Locker) *scheduler {
+	return &scheduler{locker: l, beside: map[string]int{}}
+}
 
 // add takes a lock in, and tells that its hold begins: nothing else of it can have
 // been told by then. It returns false once the scheduler was stopped.
@@ -74,6 +79,9 @@ func (s *scheduler) add(l *Lock, begun Event) bool {
 	l.tell(begun)
 	l.due = due
 	heap.Push(&s.locks, l)
+	if key, beside := besideKey(l.claim); beside {
+		s.beside[key]++
+	}
 	s.arm()
 	s.locker.clocks.Start()
 	return true
@@ -84,8 +92,41 @@ func (s *scheduler) remove(l *Lock) {
 	defer s.mu.Unlock()
 	if l.place >= 0 {
 		heap.Remove(&s.locks, l.place)
+		if key, beside := besideKey(l.claim); beside {
+			if s.beside[key]--; s.beside[key] == 0 {
+				delete(s.beside, key)
+			}
+		}
 	}
 }
+
+// besideKey is the key that a hold counts under in beside, if it does.
+func besideKey(c *node.Claim) (key string, beside bool) {
+	if c.Slot != nil {
+		return c.Slot.Line, true
+	}
+	return c.Key, c.Shared
+}
+
+// holds says that the Locker itself holds what the nodes refuse it; nil: it does not. An
+// exclusive hold never gets so far: the queue knows it.
+func (s *scheduler) holds(key string) error {
+	name, _, slot := lua.SlotOf(key)
+	if slot {
+		key = lua.SlotsKey(name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := s.beside[key]; {
+	case n == 0:
+		return nil
+	case slot:
+		return fmt.Errorf("this Locker holds %d of its slots", n)
+	}
+	return errHoldsIt
+}
+
+var errHoldsIt = errors.New("this Locker holds it")
 
 // reschedule puts a held lock where its next date says.
 func (s *scheduler) reschedule(l *Lock) {

@@ -28,7 +28,8 @@ package redlock
 //
 // With WithReentry, a shared acquire inside a hold of the name, shared or exclusive, is a
 // handle on that hold, and has its kind. An exclusive one inside a shared hold is
-// ErrUpgrade, at once.
+// ErrUpgrade, at once. Without WithReentry on both it waits, for itself, until its context
+// ends; the error then says that this Locker holds the name.
 func WithShared() AcquireOption { return acquireOption(func(t *terms) { t.shared = true }) }
 
 // Shared tells whether the hold is shared (WithShared).

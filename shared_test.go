@@ -421,3 +421,49 @@ func TestCloseReleasesSharedHolds(t *testing.T) {
 		}
 	})
 }
+
+// Who asks again for what the Locker itself holds may wait for itself: its error says so,
+// and not that another holds it.
+func TestAnErrorSaysThatTheLockerItselfHoldsTheName(t *testing.T) {
+	alone, shared, slots := []redlock.AcquireOption{}, []redlock.AcquireOption{redlock.WithShared()}, []redlock.AcquireOption{redlock.WithLimit(1)}
+	for _, tt := range []struct {
+		name        string
+		outer, then []redlock.AcquireOption
+		want        string
+	}{
+		{"exclusive inside exclusive", alone, alone, "this Locker holds it, or queues for it"},
+		{"shared inside exclusive", alone, shared, "this Locker holds it, or queues for it"},
+		{"exclusive inside shared", shared, alone, "this Locker holds it"},
+		{"a slot inside a slot", slots, slots, "this Locker holds 1 of its slots"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := newLocker(t, 3)
+				other := separateLocker(t, nodes)
+				says := func(call string, err error, want bool) {
+					t.Helper()
+					if got := strings.Contains(errorText(err), tt.want); !errors.Is(err, redlock.ErrNotAcquired) || got != want {
+						t.Errorf("%s: got %v; want ErrNotAcquired, and %q: %v", call, err, tt.want, want)
+					}
+				}
+				wait := append(slices.Clone(tt.then), redlock.WithWait(time.Second))
+				outer := mustAcquire(t, l, "orders/42", tt.outer...)
+				_, err := l.Acquire(outer.Context(), "orders/42", wait...)
+				says("Acquire", err, true)
+				_, err = l.TryAcquire(outer.Context(), "orders/42", tt.then...)
+				says("TryAcquire", err, true)
+				_, err = other.Acquire(t.Context(), "orders/42", wait...)
+				says("Acquire of another Locker", err, false)
+				if tt.want != "this Locker holds 1 of its slots" {
+					_, err = l.AcquireAll(outer.Context(), []string{"orders/41", "orders/42"}, wait...)
+					says("AcquireAll", err, true)
+				}
+				mustRelease(t, outer)
+				held := mustAcquire(t, other, "orders/42", tt.outer...)
+				_, err = l.Acquire(t.Context(), "orders/42", wait...)
+				says("Acquire behind another's", err, false)
+				mustRelease(t, held)
+			})
+		})
+	}
+}

@@ -173,7 +173,7 @@ func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, err
 	}
 	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.Label, t.takesPushes())
 	if err != nil {
-		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
+		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
 	acq := acquisition{Acquirer: a, name: name, terms: t}
 	g, err := acq.run(ctx, given)

@@ -33,7 +33,7 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 	}
 	name, given, leads, err := a.Queue.Share(ctx, key, t.TTL, t.Label)
 	if err != nil {
-		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
+		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
 	acq := acquisition{Acquirer: a, name: name, terms: t, leads: leads}
 	g, err := acq.run(ctx, given)

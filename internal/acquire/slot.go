@@ -28,7 +28,7 @@ type slotWay struct {
 func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant, error) {
 	name, _, err := a.Queue.Take(ctx, lua.SlotsKey(key), t.TTL, t.Label, false)
 	if err != nil {
-		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", fault.ErrNotAcquired, err))
+		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
 	acq := acquisition{Acquirer: a, name: name, terms: t, slot: &slotWay{name: key, caller: slots.New(t.Limit, a.lastSlot(key))}}
 	acq.offer()
