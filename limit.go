@@ -20,10 +20,10 @@ const MaxLimit = lua.MaxSlots
 // Each slot is a lock of its own, with its own number (Lock.Slot), lease, renewal and
 // token. A slot whose holder died comes back with its lease. So that a resource can refuse
 // a holder whose time is over, it keeps the largest token for the name and the slot: the
-// tokens of two slots say nothing of each other. A context carries the token under the
-// resource's name, so a guard must not be asked for that one: it would refuse a valid
-// holder. Ask it for the name and the slot, with Lock.Token: the function of Do is given the
-// Lock, which says both (docs/FENCING.md has an example).
+// tokens of two slots say nothing of each other. A guard that is asked for the name alone
+// would refuse a valid holder. So the context carries the token under the name and the slot,
+// as "name/slot", and none under the name. Ask the guard for that one: the function of Do is
+// given the Lock, which says both (docs/FENCING.md has an example).
 //
 // n is the callers': give all of them the same. While they differ, the largest holds for
 // all, and those with a smaller one only see its first slots. To change it, roll it out.

@@ -221,11 +221,15 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// carry puts the token into a context, and the hold if it is shared.
+// carry puts the token into a context, and the hold if it is shared. A slot's token is not
+// under the name alone, where a guard would compare it with those of other slots.
 func (l *Lock) carry(ctx context.Context) context.Context {
-	if l.claim.Shared {
+	switch {
+	case l.claim.Slot != nil:
+		ctx = tokenctx.With(ctx, fmt.Sprintf("%s/%d", l.resource, l.Slot()), uint64(l.Token()))
+	case l.claim.Shared:
 		ctx = tokenctx.WithShared(ctx, l.resource, uint64(l.Token()))
-	} else {
+	default:
 		ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))
 	}
 	if l.shared != nil {

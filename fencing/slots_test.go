@@ -50,6 +50,14 @@ func TestAGuardByNameAndSlotRefusesWhoIsLateOnly(t *testing.T) {
 		newest, other := held[late.Slot()], held[1-late.Slot()]
 		write := func(context.Context) error { return nil }
 
+		place := fmt.Sprintf("exports/%d", other.Slot())
+		if token, err := fencing.FromContext(other.Context(), place); token != other.Token() || err != nil {
+			t.Errorf("the context's token for %s: got %d, %v; want %d", place, token, err, other.Token())
+		}
+		if token, err := fencing.FromContext(other.Context(), "exports"); !errors.Is(err, fencing.ErrNoToken) {
+			t.Errorf("the context's token for the name alone: got %d, %v; want ErrNoToken", token, err)
+		}
+
 		byName := new(fencing.Memory)
 		if err := byName.Write(newest.Context(), "exports", newest.Token(), write); err != nil {
 			t.Fatal(err)
