@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 func ExampleWithTLS() {
@@ -25,6 +26,27 @@ func ExampleWithTLS() {
 	}
 	defer locker.Close()
 	// Output: nobody is there: true
+}
+
+// The password is read again for each connection: a new one needs no restart.
+func ExampleWithCredentials() {
+	nodes, err := redlocktest.Run(1, redlocktest.WithTCP())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nodes.Close()
+	nodes.Node(0).Miniredis().RequireUserAuth("locks", "today's")
+
+	locker, err := redlock.Open(context.Background(), nodes.URLs(),
+		redlock.WithCredentials(func(context.Context) (username, password string, err error) {
+			return "locks", "today's", nil // or what a file, a vault or a cloud service says now
+		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+	fmt.Println("held:", acquire(locker, "orders/42").Err() == nil)
+	// Output: held: true
 }
 
 // WithTTL serves the Locker and one acquisition; the latter wins.

@@ -55,7 +55,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 		}
 		options[i] = o
 	}
-	err = errors.Join(err, secure(options, cfg.tls))
+	err = errors.Join(err, secure(options, cfg.tls), identify(options, &cfg))
 	if err != nil {
 		return nil, fault.Errorf("redlock: %w", err)
 	}
@@ -64,6 +64,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	servers := make([]*node.ServerIdentity, len(urls))
 	for i, o := range options {
 		nodeurl.Harden(o, cfg.nodeTimeout)
+		node.Identify(o, cfg.credentials)
 		node.Listen(o)
 		if !cfg.unprotected {
 			servers[i] = node.Guard(o)
@@ -105,6 +106,17 @@ func secure(options []*redis.Options, c *tls.Config) error {
 		return fmt.Errorf("%w: WithTLS, and no URL is rediss://", ErrInvalidOption)
 	}
 	return nil
+}
+
+// identify checks that credentials come from one side.
+func identify(options []*redis.Options, cfg *config) error {
+	var errs []error
+	for i, o := range options {
+		if cfg.provided && o != nil && (o.Username != "" || o.Password != "") {
+			errs = append(errs, fmt.Errorf("%w: WithCredentials, and URL %d has a user or a password: give one of the two", ErrInvalidOption, i))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // warmUp asks every node whether it votes, and those that do not answer again,

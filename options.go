@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -104,6 +105,8 @@ type config struct {
 	recorder     *recorder // of the Locker that is made of it
 	chance       *chance.Source
 	tls          *tls.Config // of Open's rediss:// clients; nil: the system's certificates
+	provided     bool        // WithCredentials was given
+	credentials  func(ctx context.Context) (username, password string, err error)
 	trustClocks  bool
 
 	strictRecovery bool
@@ -248,6 +251,20 @@ func WithNodeNames(names ...string) Option {
 // settings of their own.
 func WithTLS(c *tls.Config) Option { return lockerOption(func(l *config) { l.tls = c }) }
 
+// WithCredentials asks the provider for a user and password each time that one of Open's
+// clients dials: for credentials that change, as those that cloud services hand out. An
+// open connection keeps those that it has. The user is "" for the server's default one. An
+// error keeps the connection from being made. The provider is called by several goroutines
+// at once, and must return soon after ctx is done.
+//
+// If the server takes the new credentials before the provider returns them, and the old
+// ones until then, nobody is refused. Otherwise an attempt may be ErrMisconfigured
+// meanwhile. It is ErrInvalidOption where the provider is nil or a URL has a user or a
+// password, and with New, whose clients may have a CredentialsProviderContext.
+func WithCredentials(provider func(ctx context.Context) (username, password string, err error)) Option {
+	return lockerOption(func(c *config) { c.credentials, c.provided = provider, true })
+}
+
 // WithStrictRecovery leaves it to an operator (Cluster.Admit) to found a cluster
 // and to recover one whose majority lost its memory. Without it, both happen by
 // themselves, MaxTTL after every node has answered, and tokens then lean on the
@@ -314,6 +331,7 @@ func (c *config) validate(nodes int) error {
 	wrong(!(c.drift >= 0 && c.drift <= clock.MaxDriftFactor), "WithDriftFactor %v: give 0 to %v", c.drift, clock.MaxDriftFactor)
 	wrong(c.retryMin <= 0 || c.retryMax < c.retryMin, "WithRetry %v to %v: give positive bounds, the smaller first", c.retryMin, c.retryMax)
 	wrong(c.closeTimeout <= 0, "WithCloseTimeout %v: give a positive duration", c.closeTimeout)
+	wrong(c.provided && c.credentials == nil, "WithCredentials: give a function")
 	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
 	wrong(len(c.holder) > maxLabel || !fault.IsText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
 	wrong(lua.EndsInMark(c.holder), "WithHolder: it ends as the mark of WithRevocation does: put something behind it")

@@ -51,7 +51,9 @@ type Locker struct {
 // clients after the Locker. Clients with default options are safe: a command is
 // never sent twice, and a node that hangs or refuses delays nobody else. Most
 // commands travel on a pinned connection, which go-redis does not take through a
-// client's hooks: to see what the library does, use WithObserver.
+// client's hooks: to see what the library does, use WithObserver. A client with a
+// StreamingCredentialsProvider is given itself, and not inside a wrapper: there go-redis
+// panics, and the node is ErrMisconfigured.
 //
 // A Cluster, Ring or Sentinel client is no node and is refused, and so are equal
 // names. All faults come joined, as ErrInvalidNode, ErrInvalidOption or
@@ -60,6 +62,9 @@ func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 	cfg, err := buildConfig(len(nodes), opts)
 	if cfg.tls != nil {
 		err = errors.Join(err, fmt.Errorf("%w: WithTLS is for Open: give New clients that have a TLSConfig", ErrInvalidOption))
+	}
+	if cfg.provided {
+		err = errors.Join(err, fmt.Errorf("%w: WithCredentials is for Open: give New clients that have a CredentialsProviderContext", ErrInvalidOption))
 	}
 	return newLocker(nodes, cfg, err)
 }

@@ -64,7 +64,7 @@ func proveNode(ctx context.Context, n *node.Node, voter func(membership.Observat
 	defer cancel()
 	var steps []step
 	var sent clock.Instant
-	err := n.Calls.Watch(ctx, func(tx *redis.Tx) error {
+	err := n.Watch(ctx, func(tx *redis.Tx) error {
 		p := newProbe(ctx, n.Cfg.Chance.Name())
 		epoch, member, why := probeVoter(ctx, n, tx, voter)
 		if hidden = why; member {

@@ -2,12 +2,15 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -24,9 +27,11 @@ const (
 // connection of the client's pool, which is pinned. It is the writer's own.
 type connection struct {
 	clock   *clock.Clock
-	calls   redis.UniversalClient // the client, bounded by the node timeout where it can be
-	bounded *redis.Client         // the same, where a connection of it may be pinned; nil: not
-	gate    *turnstile            // of a pool that may have no connection left; nil: it opens another
+	calls   redis.UniversalClient  // the client, bounded by the node timeout where it can be
+	pins    *redis.Client          // the same, where it is go-redis's own: connections of it are pinned
+	keeps   bool                   // the writer may keep one: its pool has others
+	gate    *turnstile             // of a pool that may have no connection left; nil: it opens another
+	refused *atomic.Pointer[error] // why a connection of another client can not be pinned; nil inside: it can
 
 	pinned   *redis.Conn // nil: none
 	pipeline redis.Pipeliner
@@ -41,18 +46,88 @@ func newConnection(client redis.UniversalClient, timeout time.Duration, t *clock
 	c := connection{clock: t, calls: client}
 	own, ok := client.(*redis.Client)
 	if !ok {
+		c.refused = new(atomic.Pointer[error])
 		return c
 	}
 	bounded, o := own.WithTimeout(timeout), own.Options()
-	if c.calls = bounded; o.PoolSize > 1 && o.MaxActiveConns != 1 {
-		c.bounded = bounded
-	}
+	c.calls, c.keeps = bounded, o.PoolSize > 1 && o.MaxActiveConns != 1
 	if o.MaxActiveConns > 0 {
 		c.gate = &turnstile{longest: timeout / 2, clock: t} // what waits in vain is known to have failed in time
 		bounded.AddHook(c.gate)
 	}
+	c.pins = pinnable(bounded, timeout)
 	return c
 }
+
+// errUndialled is what a command meets on a connection to pin that would have to be
+// dialled first, where only the client itself may do that. It was not sent.
+var errUndialled = errors.New("not sent: its connection was not set up by the client itself")
+
+// pinnable is the client to pin connections of. In go-redis 9.23, what Conn and Watch
+// dial of a client with a StreamingCredentialsProvider panics: their connections lack
+// the manager that listens for credentials. So of such a client only connections are
+// pinned that it dialled itself, which are also authenticated again when the provider
+// says so: what this copy, without the provider, would have to dial is errUndialled.
+func pinnable(bounded *redis.Client, timeout time.Duration) *redis.Client {
+	if bounded.Options().StreamingCredentialsProvider == nil {
+		return bounded
+	}
+	pins := bounded.WithTimeout(timeout)
+	o := pins.Options() // of this copy alone
+	o.StreamingCredentialsProvider = nil
+	o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "", "", errUndialled }
+	return pins
+}
+
+// watch runs f on one connection.
+func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {
+	if c.pins == nil {
+		return c.watchOther(ctx, f)
+	}
+	for {
+		err := c.pins.Watch(ctx, f)
+		if !errors.Is(err, errUndialled) || ctx.Err() != nil {
+			return err
+		}
+		if err := c.calls.Ping(ctx).Err(); err != nil && !IsReply(err) { // any command dials
+			return err
+		}
+	}
+}
+
+// watchOther is watch over a client whose settings are not known. Where one with a
+// StreamingCredentialsProvider is inside, go-redis panics, and keeps what it took from
+// the pool: it is not asked again.
+func (c *connection) watchOther(ctx context.Context, f func(*redis.Tx) error) error {
+	if refused := c.refused.Load(); refused != nil {
+		return *refused
+	}
+	return c.calls.Watch(ctx, func(tx *redis.Tx) error {
+		if err := c.dial(ctx, tx); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// dial has the connection set up, and makes an error of the panic that this may come to.
+func (c *connection) dial(ctx context.Context, tx *redis.Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the client panics where it dials for Watch (%v), as go-redis does inside a wrapper with a StreamingCredentialsProvider: "+
+				"give the *redis.Client itself, or a CredentialsProviderContext", fault.ErrMisconfigured, p)
+			c.refused.Store(&err)
+		}
+	}()
+	if err := tx.Ping(ctx).Err(); !IsReply(err) { // a right to PING is not needed
+		return err
+	}
+	return nil
+}
+
+// Watch runs f on one connection of the client, bounded by the node timeout where it can
+// be. Unlike most of a Node, it may be called by anyone.
+func (n *Node) Watch(ctx context.Context, f func(*redis.Tx) error) error { return n.conn.watch(ctx, f) }
 
 // load loads scripts over any connection.
 func (c *connection) load(scripts []*lua.Script) error {
@@ -69,17 +144,14 @@ func (c *connection) load(scripts []*lua.Script) error {
 // exec sends the commands: by itself where there is one, otherwise in a
 // pipeline. Each command keeps its own error.
 func (c *connection) exec(cmds []redis.Cmder) {
-	ctx, w := context.Background(), c.pin()
-	var err error
-	if len(cmds) == 1 {
-		err = w.Process(ctx, cmds[0])
-	} else {
-		p := c.pipeline
-		if p == nil {
-			p = w.Pipeline()
+	w := c.pin()
+	err := c.send(w, cmds)
+	if errors.Is(err, errUndialled) {
+		c.unpin()
+		for _, cmd := range cmds {
+			cmd.SetErr(nil)
 		}
-		_ = p.BatchProcess(ctx, cmds...) // queues only
-		_, err = p.Exec(ctx)             // the first of the commands' errors
+		err = c.send(c.calls, cmds)
 	}
 	// go-redis keeps the error from the commands where a pinned connection was
 	// bad before they were sent, and what made it bad was an error reply.
@@ -88,6 +160,21 @@ func (c *connection) exec(cmds []redis.Cmder) {
 			cmd.SetErr(fmt.Errorf("%w (%v)", ErrNoReply, err)) //nolint:errorlint // it is an earlier command's error
 		}
 	}
+}
+
+// send sends the commands over w. It returns the first of their errors.
+func (c *connection) send(w wire, cmds []redis.Cmder) error {
+	ctx := context.Background()
+	if len(cmds) == 1 {
+		return w.Process(ctx, cmds[0])
+	}
+	p := c.pipeline
+	if p == nil {
+		p = w.Pipeline()
+	}
+	_ = p.BatchProcess(ctx, cmds...) // queues only
+	_, err := p.Exec(ctx)
+	return err
 }
 
 // wire is what flushes go out on.
@@ -101,7 +188,7 @@ type wire interface {
 // after a pause, and every few seconds, the pool looks again whether the connection
 // still lives.
 func (c *connection) pin() wire {
-	if c.bounded == nil {
+	if !c.keeps {
 		return c.calls
 	}
 	now := c.clock.Early()
@@ -109,7 +196,7 @@ func (c *connection) pin() wire {
 		c.unpin()
 	}
 	if c.pinned == nil {
-		c.pinned, c.pinnedAt, c.proven = c.bounded.Conn(), now, 0
+		c.pinned, c.pinnedAt, c.proven = c.pins.Conn(), now, 0
 		c.pipeline = c.pinned.Pipeline()
 	}
 	c.lastUse = now

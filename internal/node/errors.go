@@ -61,7 +61,7 @@ func Classify(err error) quorum.Outcome {
 			return quorum.Failed
 		}
 		return quorum.Unknown
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, ErrNoCredentials), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		return quorum.Failed
 	default:
 		return quorum.Unknown
@@ -89,7 +89,7 @@ func Explain(err error) error {
 		plain     tls.RecordHeaderError
 	)
 	switch {
-	case errors.Is(err, fault.ErrMisconfigured):
+	case errors.Is(err, fault.ErrMisconfigured), errors.Is(err, ErrNoCredentials):
 		return err
 	case errors.Is(err, ErrProtected), errors.Is(err, ErrSpeaksTLS), errors.Is(err, ErrSpeaksPlain):
 		return fmt.Errorf("%w: %w", fault.ErrMisconfigured, err)

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,25 @@ type ServerIdentity struct {
 	mu    sync.Mutex // guards the fields below
 	run   string     // of the server that the connections lead to; empty: not known yet
 	conns []net.Conn
+}
+
+// ErrNoCredentials is a provider of credentials that failed: nothing was sent.
+var ErrNoCredentials = errors.New("no credentials for the connection")
+
+// Identify has a client's connections ask the provider who they are; nil: they do not.
+// The writer waits for it, so it is given no longer than the dial.
+func Identify(o *redis.Options, provider func(context.Context) (username, password string, err error)) {
+	if provider == nil {
+		return
+	}
+	o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
+		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
+		defer cancel()
+		if username, password, err = provider(ctx); err != nil {
+			err = fmt.Errorf("%w: %w", ErrNoCredentials, err)
+		}
+		return username, password, err
+	}
 }
 
 // Guard puts a ServerIdentity into a client's options.

@@ -22,7 +22,7 @@ func (n *Node) verify() (epoch string, abstains, err error) {
 		return n.enroll(ctx)
 	}
 	sent := n.Clock.Now()
-	err = n.Calls.Watch(ctx, func(tx *redis.Tx) error {
+	err = n.Watch(ctx, func(tx *redis.Tx) error {
 		o, err := n.observe(ctx, tx, false, n.recognize)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func LoadVoting(ctx context.Context, tx *redis.Tx) error {
 // enroll is what stands for verify without membership: any server votes, also
 // one that has just lost its memory.
 func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
-	err = n.Calls.Watch(ctx, func(tx *redis.Tx) error {
+	err = n.Watch(ctx, func(tx *redis.Tx) error {
 		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.Cfg.Chance.Name()).Err(); err != nil {
 			return err
 		}
