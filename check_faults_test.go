@@ -148,6 +148,12 @@ func diskFaults() []planted {
 			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--no-appendfsync-on-rewrite", "yes"}}),
 			[]found{at4(faultWarning, redlock.FindingPersistence)},
 		},
+		{
+			"an append-only file that the default user may not write again",
+			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret &* ~* +@all", "default on nopass resetkeys -@all +ping +info"}},
+				func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }),
+			[]found{at4(faultWarning, redlock.FindingReplay)},
+		},
 		{"nothing on disk", instead(chaos.ServerConfig{}), []found{at4(faultWarning, redlock.FindingPersistence)}},
 		{
 			"snapshots only", instead(chaos.ServerConfig{Args: []string{"--save", "3600 1"}}),

@@ -24,6 +24,7 @@ const (
 	FindingMaxClients   FindingCode = "max-clients"
 	FindingMinReplicas  FindingCode = "min-replicas"
 	FindingPersistence  FindingCode = "persistence"
+	FindingReplay       FindingCode = "aof-default-user"
 	FindingWritesFailed FindingCode = "writes-failed"
 	FindingRefuses      FindingCode = "refuses"
 	FindingCommand      FindingCode = "command"

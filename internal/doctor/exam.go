@@ -42,6 +42,7 @@ type exam struct {
 	denied  []denial    // rights that are missing
 	unknown []right     // whose commands the server does not know
 	aclErr  error       // why ACL DRYRUN told nothing
+	replay  string      // why the default user may not write the record; "OK": it may; empty: not told
 	faults  []failedUse // what it refused when it was proved
 	hidden  error       // why a script there can't learn which server it runs on
 	trips   []trip
@@ -91,7 +92,8 @@ func examineNode(ctx context.Context, n *node.Node, prefix string) exam {
 	rec := ask(ctx, fields...)
 	who := ask(ctx, "ACL", "WHOAMI")
 	run := ask(ctx, "EVALSHA", strings.Repeat("0", 40), 1, lua.NodeKey) // NOSCRIPT: the right is there
-	all := []question{info, rec, who, run}
+	replay := ask(ctx, "ACL", "DRYRUN", "default", "HSET", lua.NodeKey, "a", "b")
+	all := []question{info, rec, who, run, replay}
 	for _, name := range configs {
 		all = append(all, ask(ctx, "CONFIG", "GET", name))
 	}
@@ -102,6 +104,7 @@ func examineNode(ctx context.Context, n *node.Node, prefix string) exam {
 	}
 	e.readInfo(info)
 	e.record, e.recErr = rec.Slice()
+	e.replay, _ = replay.Text() // refused: readRights tells
 	for i, name := range configs {
 		e.readConfig(name, all[len(all)-len(configs)+i])
 	}

@@ -27,6 +27,11 @@ var (
 		"While the file is rewritten nothing is forced to the disk, no matter what appendfsync says: a power cut then loses up to half a minute",
 		"Set no-appendfsync-on-rewrite no",
 	}
+	aboutReplay = diagnosis{
+		FindingReplay,
+		"A server reads its append-only file as the default user, and leaves out what that user may not do: after a restart the record, the counters of tokens and the list of retired nodes are gone, and only its log says so",
+		"ACL SETUSER default off ~* &* +@all, in its configuration too: it reads all, and lets nobody in",
+	}
 	aboutFailedWrites = diagnosis{
 		FindingWritesFailed,
 		"The server refuses writes until its disk works again, so the node can't grant a lock",
@@ -48,6 +53,9 @@ func (d *doctor) persistence(i int) {
 	d.failedWrites(i)
 	if e.info["aof_enabled"] == "1" && e.config["no-appendfsync-on-rewrite"] == "yes" && e.config["appendfsync"] != "no" {
 		d.find(SeverityWarning, i, aboutNoRewriteFsync, "no-appendfsync-on-rewrite is yes")
+	}
+	if e.info["aof_enabled"] == "1" && e.replay != "" && e.replay != "OK" {
+		d.find(SeverityWarning, i, aboutReplay, "it keeps an append-only file, and its default user may not write the record: %s", e.replay)
 	}
 	fsync, save := e.config["appendfsync"], e.config["save"]
 	_, saves := e.config["save"]
