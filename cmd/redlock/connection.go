@@ -78,8 +78,9 @@ type session struct {
 	clients []*redis.Client
 	names   []string
 
-	mu      sync.Mutex // guards outside
+	mu      sync.Mutex // guards the fields below
 	outside map[string]bool
+	lacks   *stopwatch // since when attempts find no quorum; nil: the last did not
 
 	warn   func(string)
 	raises sync.Once // one warning for all nodes
@@ -153,23 +154,43 @@ func (c *connection) timeout() time.Duration {
 	return redlock.DefaultNodeTimeout
 }
 
-// observe notes which nodes answer and do not vote, and warns of what outlasts the
-// command.
+// observe notes what is told of nodes and attempts, and warns of what outlasts the command.
 func (s *session) observe(e redlock.Event) {
-	if e.Kind == redlock.MaxTTLRaised {
+	switch e.Kind { //nolint:exhaustive // the others are nothing to a command
+	case redlock.MaxTTLRaised:
 		s.raises.Do(func() { s.warn("warning: --max-ttl: " + worded(e.Err.Error())) })
-		return
-	}
-	if e.Kind == redlock.StrictRecoverySet {
+	case redlock.StrictRecoverySet:
 		s.binds.Do(func() { s.warn("warning: --strict-recovery: " + worded(e.Err.Error())) })
-		return
+	case redlock.NodeAbstains, redlock.NodeVotes:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.outside[e.Name] = e.Kind == redlock.NodeAbstains
+	case redlock.AttemptFailed, redlock.AcquireFailed, redlock.LockAcquired:
+		s.wanted(e.Kind == redlock.AttemptFailed && e.Reason == redlock.ReasonNoQuorum)
 	}
-	if e.Kind != redlock.NodeAbstains && e.Kind != redlock.NodeVotes {
-		return
-	}
+}
+
+// wanted notes whether a lock is wanted for which there is no quorum.
+func (s *session) wanted(lacks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.outside[e.Name] = e.Kind == redlock.NodeAbstains
+	switch {
+	case !lacks:
+		s.lacks = nil
+	case s.lacks == nil:
+		since := startWatch()
+		s.lacks = &since
+	}
+}
+
+// lacking is for how long a lock has been wanted without a quorum; 0: it is not.
+func (s *session) lacking() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lacks == nil {
+		return 0
+	}
+	return s.lacks.elapsed()
 }
 
 // abstaining tells whether a node was seen that answers and does not vote.

@@ -114,11 +114,7 @@ func execCommand() command {
 					return err
 				}
 				e.listen()
-				return a.withSession(ctx, func(ctx context.Context, s *session) error {
-					err := supervise(ctx, a, s, e)
-					a.tellLeftOut(ctx, s, err)
-					return err
-				}, e.options()...)
+				return a.withLocks(ctx, &e.lockFlags, func(ctx context.Context, s *session) error { return supervise(ctx, a, s, e) }, e.options()...)
 			}
 		},
 	}

@@ -40,11 +40,7 @@ exec is safer. With --json, the end is told on stderr as well, as exec tells it.
 					return err
 				}
 				f.listen()
-				return a.withSession(ctx, func(ctx context.Context, s *session) error {
-					err := a.hold(ctx, s, f)
-					a.tellLeftOut(ctx, s, err)
-					return err
-				}, append(f.options(), redlock.WithMaxHold(f.maxHold))...)
+				return a.withLocks(ctx, f, func(ctx context.Context, s *session) error { return a.hold(ctx, s, f) }, append(f.options(), redlock.WithMaxHold(f.maxHold))...)
 			}
 		},
 	}

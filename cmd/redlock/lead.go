@@ -49,11 +49,7 @@ With --json, what happens is told on stderr, one value a line: "held", "ending",
 					return err
 				}
 				e.listen()
-				return a.withSession(ctx, func(ctx context.Context, s *session) error {
-					err := campaign(ctx, a, s, e)
-					a.tellLeftOut(ctx, s, err)
-					return err
-				}, e.options()...)
+				return a.withLocks(ctx, &e.lockFlags, func(ctx context.Context, s *session) error { return campaign(ctx, a, s, e) }, e.options()...)
 			}
 		},
 	}

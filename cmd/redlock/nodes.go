@@ -14,7 +14,8 @@ import (
 func nodesCommand() command {
 	return command{
 		name: "nodes", synopsis: "[list] [flags]", summary: "list the nodes: who votes, who waits and until when",
-		about: `Lists the nodes: members vote; a joining node votes when its wait is over; a blank one
+		about: `Lists the nodes: members vote; a joining node votes when its wait is over: a client
+that has waited for longer than this one takes it in earlier; a blank one
 needs something else first, which its last column says; retired, foreign, misconfigured
 and unreachable nodes do not vote, nor does a member that refuses writes: the last column
 has its words. Exit status 69 if fewer than a quorum vote.`,
@@ -154,7 +155,11 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	p.WriteString(strings.Replace(note(fmt.Sprintf("cluster %s: %s, quorum %d%s", id, votes, status.Quorum, strictWords(status))), votes, p.in(color, votes), 1))
 	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range status.Nodes {
-		r := row(n.Name, n.State.String(), short(n.Left), short(n.MaxTTL), worded(because(n)))
+		in := short(n.Left)
+		if n.Left > 0 { // the wait of this client: one that came earlier is through sooner
+			in = "<= " + in
+		}
+		r := row(n.Name, n.State.String(), in, short(n.MaxTTL), worded(because(n)))
 		r[1].in = yellow
 		if n.State == redlock.NodeMember && n.Refuses == "" {
 			r[1].in = plain

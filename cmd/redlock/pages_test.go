@@ -80,6 +80,13 @@ var playedBlocks = []playedBlock{
 		{line: "ssh 10.0.0.2 systemctl disable --now redis", do: (*pagePlay).stopSecond},
 		{line: "sleep 30", instead: []string{"30", "2"}, then: (*pagePlay).replaceSecond},
 	}},
+	{page: "docs/FAQ.md", blank: true, steps: []step{
+		{
+			line:    "go run github.com/quorumkit/redlock/cmd/redlock@latest nodes admit --yes --nodes 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003",
+			instead: []string{"go run github.com/quorumkit/redlock/cmd/redlock@latest", "redlock", "127.0.0.1:7001", "10.0.0.1:6379", "127.0.0.1:7002", "10.0.0.2:6379", "127.0.0.1:7003", "10.0.0.3:6379"},
+			words:   []string{"3 votes of 3 nodes"},
+		},
+	}},
 	{page: "docs/CHAOS.md", steps: []step{
 		{line: "go run ./cmd/redlock lab", words: []string{"amnesia-majority\n"}},
 		{line: "go run ./cmd/redlock lab gc-pause --html gc-pause.html", words: []string{"Take away: "}, makes: "gc-pause.html"},

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock"
+)
+
+const (
+	// quorumPatience is for how long a command waits for a quorum before it says so, and how
+	// often it looks for another cause after that. A node that is busy, or restarts, is often
+	// back before.
+	quorumPatience = 2 * time.Second
+	// quorumGlance is how often it looks whether it waits for a quorum at all.
+	quorumGlance = quorumPatience / 8
+)
+
+// withLocks runs a command that takes locks. While it waits for a quorum, it says why there
+// is none: a job of cron would hang for ever, and mail nothing. Of a lock that others hold
+// nothing is said, as flock does.
+func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Context, *session) error, opts ...redlock.Option) error {
+	return a.withSession(ctx, func(ctx context.Context, s *session) error {
+		watching, stop := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { a.tellWaits(watching, s, labelOf(f.keys)) })
+		err := do(ctx, s)
+		stop()
+		watch.Wait()
+		a.tellLeftOut(ctx, s, err)
+		return err
+	}, opts...)
+}
+
+// tellWaits says why there is no quorum, once a lock was wanted for quorumPatience without
+// one, and again when there is another cause.
+func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
+	told := ""
+	for pause := quorumGlance; ; {
+		t := newTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+		lacked := s.lacking()
+		if lacked < quorumPatience {
+			if pause = quorumGlance; lacked == 0 {
+				told = ""
+			}
+			continue
+		}
+		pause = quorumPatience
+		status, err := s.locker.Cluster().Status(ctx)
+		if err != nil || status.Votes() >= status.Quorum {
+			continue
+		}
+		if cause, words := quorumWords(status); cause != told {
+			a.complain("waiting for " + wanted + ": " + words)
+			told = cause
+		}
+	}
+}
+
+// quorumWords is why too few nodes vote, and what may be done. cause is the same for as long
+// as the nodes are in the same states: what they say of it may have the time in it.
+func quorumWords(status redlock.ClusterStatus) (cause, words string) {
+	g, joining := grouped{}, false
+	for _, n := range status.Nodes {
+		cause += fmt.Sprint(n.State, n.Refuses != "", n.Cause != "", ";")
+		switch {
+		case n.State == redlock.NodeJoining:
+			joining = true
+			g.add(n.Name, "new or returned, voting in "+short(max(n.Left.Round(time.Second), time.Second)))
+		case n.State == redlock.NodeMember && n.Cause == "" && n.Refuses == "":
+		default:
+			g.add(n.Name, n.State.String()+": "+because(n))
+		}
+	}
+	remedy := " (see: redlock doctor)"
+	if joining {
+		remedy = " (at once, if no lock made before is held: redlock nodes admit --yes)"
+	}
+	return cause, worded(fmt.Sprintf("no quorum: %d of %s vote, it takes %d: %s", status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, g)) + remedy
+}
+
+// grouped is what is said of nodes: what is the same of several is said once.
+type grouped struct{ names, words []string }
+
+func (g *grouped) add(name, words string) {
+	for i, w := range g.words {
+		if w == words {
+			g.names[i] += ", " + name
+			return
+		}
+	}
+	g.names, g.words = append(g.names, name), append(g.words, words)
+}
+
+// String is all of it, in the order in which it was added.
+func (g grouped) String() string {
+	parts := make([]string, len(g.words))
+	for i := range parts {
+		parts[i] = g.names[i] + " " + g.words[i]
+	}
+	return strings.Join(parts, "; ")
+}
