@@ -183,6 +183,22 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
+// causesWith counts the nodes of a failed round whose cause has the words: the message says
+// what is the same of several once.
+func causesWith(err error, words string) int {
+	var failed *redlock.QuorumError
+	if !errors.As(err, &failed) {
+		return 0
+	}
+	n := 0
+	for _, node := range failed.Nodes {
+		if node.Err != nil && strings.Contains(node.Err.Error(), words) {
+			n++
+		}
+	}
+	return n
+}
+
 // events collects what a Locker tells.
 type events struct {
 	mu  sync.Mutex

@@ -204,10 +204,11 @@ func (l *Locker) endJoin(ctx context.Context, late bool, left error) error {
 	return nil
 }
 
-// shortOf adds to what keeps nodes out that fewer than a quorum vote.
+// shortOf adds to what keeps nodes out that fewer than a quorum vote, and which nodes do
+// not answer.
 func (s ClusterStatus) shortOf(left error) error {
 	if s.Votes() < s.Quorum {
-		return errors.Join(ErrNoQuorum, left)
+		return errors.Join(ErrNoQuorum, left, s.unreachable())
 	}
 	return left
 }
@@ -216,7 +217,7 @@ func (s ClusterStatus) shortOf(left error) error {
 // any to wait for: one of them, or, where no quorum votes, one that does not answer.
 // There is none where all of them would still be no quorum.
 func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is what is found, not a failure
-	var errs []error
+	var faulty, fine fault.Grouped
 	joining, silent, voteless := 0, 0, 0
 	for _, n := range s.Nodes {
 		if n.State == NodeMember && n.Cause == "" {
@@ -226,19 +227,48 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 			silent++
 			continue
 		}
-		err := fmt.Errorf("%s is %s: %s", n.Name, n.State, n.Cause)
+		words := &fine
 		switch {
 		case n.misconfigured:
-			err = fmt.Errorf("%w: %w", ErrMisconfigured, err)
+			words = &faulty
 		case n.State == NodeMember:
 			voteless++
 		case n.State != NodeRetired:
 			joining++
 		}
-		errs = append(errs, err)
+		words.Add(n.Name, fmt.Sprintf("%s: %s", n.State, n.Cause))
 	}
+	err := errors.Join(namedOf(faulty, ErrMisconfigured), namedOf(fine, nil))
 	wanted := joining+voteless > 0 || s.Votes() < s.Quorum
-	return errors.Join(errs...), wanted && s.Votes()+joining+silent >= s.Quorum
+	return err, wanted && s.Votes()+joining+silent >= s.Quorum
+}
+
+// unreachable names the nodes that do not answer.
+func (s ClusterStatus) unreachable() error {
+	var silent fault.Grouped
+	for _, n := range s.Nodes {
+		if n.State == NodeUnreachable {
+			silent.Add(n.Name, fmt.Sprintf("%s: %s", n.State, n.Cause))
+		}
+	}
+	return namedOf(silent, nil)
+}
+
+// namedOf is an error that says what nodes are, under a sentinel; nil: it has none.
+func namedOf(g fault.Grouped, sentinel error) error {
+	var errs []error
+	g.Each(func(names string, n int, words string) {
+		verb := "is"
+		if n > 1 {
+			verb = "are"
+		}
+		err := fmt.Errorf("%s %s %s", names, verb, words)
+		if sentinel != nil {
+			err = fmt.Errorf("%w: %w", sentinel, err)
+		}
+		errs = append(errs, err)
+	})
+	return errors.Join(errs...)
 }
 
 // Admit takes blank and returned nodes in now, without their wait. The caller
@@ -249,8 +279,8 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 // founded anew without it. Where nothing is to be done it returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
-// not answer included, and is ErrMisconfigured as for Join; what could be taken
-// in has been.
+// not answer included, and is ErrMisconfigured and ErrNoQuorum as for Join; what
+// could be taken in has been.
 func (c *Cluster) Admit(ctx context.Context) error {
 	l := c.locker
 	if err := l.usable(ctx, "admit"); err != nil {
@@ -264,10 +294,10 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	}
 	s := l.statusFor(p)
 	left, _ := s.outside()
-	for _, n := range s.Nodes {
-		if n.State == NodeUnreachable {
-			left = errors.Join(left, fmt.Errorf("%s is unreachable: %s", n.Name, n.Cause))
-		}
+	if s.Votes() < s.Quorum {
+		left = s.shortOf(left)
+	} else {
+		left = errors.Join(left, s.unreachable())
 	}
 	if left != nil {
 		return fault.Errorf("redlock: admit: %w", left)

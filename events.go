@@ -122,15 +122,32 @@ func (o *attemptEvents) Refused(ctx context.Context, key string, start clock.Ins
 		if cause == nil && errors.Is(f.Sentinel, ErrNotAcquired) {
 			cause = o.locker.scheduler.holds(key)
 		}
-		err = quorumError("acquire", resource, f.Sentinel, cause, o.locker.names, f.Votes, f.Causes)
+		err = quorumError("acquire", resource, f.Sentinel, cause, o.locker.names, f.Votes, o.causes(f))
 	}
 	o.locker.tellAttempt(ctx, resource, start, rounds, err)
 	return err
 }
 
-// Ended names what was to be acquired.
+// causes are those of the votes. Where no quorum was found, a node whose reply was not there
+// yet may be the one that tells why: what was seen of it last stands for its cause.
+func (o *attemptEvents) causes(f *acquire.Failure) []error {
+	if f.Sentinel != ErrNoQuorum || o.locker.cfg.unprotected { //nolint:errorlint // it is one of two
+		return f.Causes
+	}
+	causes := make([]error, len(f.Votes))
+	copy(causes, f.Causes)
+	for i, v := range f.Votes {
+		if v.Outcome == quorum.Pending && causes[i] == nil {
+			causes[i] = o.locker.tracker.WhyNot(i)
+		}
+	}
+	return causes
+}
+
+// Ended names what was to be acquired, once: what the last attempt met names it as well.
 func (o *attemptEvents) Ended(key string, cause error) error {
-	return fault.Errorf("redlock: acquire %s: %w", fault.Printable(o.resource(key)), cause)
+	resource := fault.Printable(o.resource(key))
+	return fault.Errorf("redlock: acquire %s: %w", resource, fault.Once(cause, "acquire "+resource+": "))
 }
 
 func (o *attemptEvents) resource(key string) string {

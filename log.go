@@ -181,7 +181,11 @@ func (l *eventLogger) write(e *Event, level slog.Level, left int) {
 		}
 	}
 	if e.Err != nil {
-		r.AddAttrs(slog.String("error", e.Err.Error()))
+		key := "error"
+		if e.Kind == ClusterFounded || e.Kind == MaxTTLRaised || e.Kind == StrictRecoverySet {
+			key = "detail" // it says what was done
+		}
+		r.AddAttrs(slog.String(key, e.Err.Error()))
 	}
 	if left > 0 {
 		r.AddAttrs(slog.Int("left_out", left))

@@ -56,7 +56,8 @@ type QuorumError struct {
 	cause    error // why a quorum that granted was not enough
 }
 
-// Error says what happened, then what each node did.
+// Error says what happened, then what each node did: what several did for the same cause,
+// once.
 func (e *QuorumError) Error() string {
 	var b strings.Builder
 	granted := 0
@@ -70,12 +71,15 @@ func (e *QuorumError) Error() string {
 	if e.cause != nil {
 		fmt.Fprintf(&b, ": %s", fault.Unnamed(e.cause.Error()))
 	}
+	var nodes fault.Grouped
 	for i, n := range e.Nodes {
-		fmt.Fprintf(&b, "; node %d (%s) %s", i, n.Name, n.Outcome)
+		cause := ""
 		if n.Err != nil {
-			fmt.Fprintf(&b, ": %s", fault.Unnamed(n.Err.Error()))
+			cause = ": " + fault.Unnamed(n.Err.Error())
 		}
+		nodes.Add(fmt.Sprintf("node %d (%s) %s", i, n.Name, n.Outcome), cause)
 	}
+	nodes.Each(func(names string, _ int, cause string) { b.WriteString("; " + names + cause) })
 	return b.String()
 }
 

@@ -3,6 +3,7 @@ package acquire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
@@ -91,7 +92,7 @@ func joined(err error, last *Failure) error {
 	if errors.Is(err, fault.ErrClosed) {
 		err = fault.Within(err) // of a wait that Close ended, for a message that has the name
 	}
-	return errors.Join(err, fault.Within(last.Words))
+	return fmt.Errorf("%w: %w", err, fault.Within(last.Words))
 }
 
 // turn is how the attempt that is due came about.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -69,6 +70,30 @@ func (w within) Unwrap() error { return w.err }
 
 // Unnamed takes the package's name out of a message, wherever a part begins.
 func Unnamed(message string) string { return parts.Replace(strings.TrimPrefix(message, ownName)) }
+
+// Once is err as a part of a message that has said this already.
+func Once(err error, said string) error { return once{err, said} }
+
+type once struct {
+	err  error
+	said string
+}
+
+// Error leaves out what was said.
+func (o once) Error() string { return strings.ReplaceAll(o.err.Error(), o.said, "") }
+
+// Unwrap returns the error as it is.
+func (o once) Unwrap() error { return o.err }
+
+// Waited is the cause of a context that a bound on a wait ended: no caller set a deadline
+// that its message could speak of.
+type Waited time.Duration
+
+// Error says for how long.
+func (w Waited) Error() string { return "not within " + time.Duration(w).String() }
+
+// Is tells that it is a deadline all the same.
+func (w Waited) Is(target error) bool { return target == context.DeadlineExceeded }
 
 const ownName = "redlock: "
 

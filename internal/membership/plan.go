@@ -225,20 +225,24 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 // others are members, or may turn out to be, and one of those that must have
 // their say instead shows what waiting does not mend.
 func (v View) Barred(i int) bool {
-	hopeful, bad := 0, false
+	hopeful := 0
 	for j := range v.Names {
-		bad = bad || errors.Is(v.Fault(j), fault.ErrMisconfigured)
-		switch state, _ := v.Standing(j); state {
-		case Foreign, Misconfigured:
-			bad = true
-		case Member, Unreachable:
-			if j != i {
-				hopeful++
-			}
-		case Blank, Joining, Retired:
+		if state, _ := v.Standing(j); j != i && (state == Member || state == Unreachable) {
+			hopeful++
 		}
 	}
-	return bad && hopeful < v.Needed
+	return hopeful < v.Needed && len(v.misfits()) > 0
+}
+
+// misfits are the nodes that show what waiting does not mend, each with what it is.
+func (v View) misfits() []string {
+	var out []string
+	for j, name := range v.Names {
+		if state, _ := v.Standing(j); state == Foreign || state == Misconfigured || errors.Is(v.Fault(j), fault.ErrMisconfigured) {
+			out = append(out, fmt.Sprintf("%s (%s)", name, state))
+		}
+	}
+	return out
 }
 
 // readAfterWaits tells whether every node was read, its largest number too, after

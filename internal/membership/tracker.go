@@ -212,8 +212,10 @@ func (t *Tracker) abstention(v View, i int, why string) error {
 	}
 	a := &AbstentionError{fault: v.Fault(i)}
 	switch state, _ := v.Standing(i); {
-	case state == Foreign || state == Misconfigured, state == Member && v.Refounded(), state == Blank && v.Barred(i), errors.Is(a.fault, fault.ErrMisconfigured):
+	case state == Foreign || state == Misconfigured, state == Member && v.Refounded(), errors.Is(a.fault, fault.ErrMisconfigured):
 		a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why)
+	case state == Blank && v.Barred(i): // the fault is its neighbour's
+		a.why, a.fault = fmt.Errorf("%s; it is not taken in beside %s", why, strings.Join(v.misfits(), ", ")), fault.ErrMisconfigured
 	case state == Blank && p.Action == DoNotice && a.fault == nil:
 		a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", why, v.wait())
 	default:
@@ -225,7 +227,7 @@ func (t *Tracker) abstention(v View, i int, why string) error {
 // AbstentionError is why a node abstains by what was seen of it, which grows old.
 type AbstentionError struct {
 	why   error
-	fault error // what an action for it failed with, which why has in words; nil: none did
+	fault error // what an action for it failed with, or what is wrong beside it, which why has in words; nil: nothing
 }
 
 // Error is the reason.

@@ -271,8 +271,8 @@ func (v View) Standing(i int) (State, string) {
 	case o.Recorded && o.Record.Gone:
 		return Retired, "it was retired"
 	case o.Recorded && o.Record.N != len(v.Names):
-		return Misconfigured, fmt.Sprintf("it is one of %d nodes (%s); this client has %d",
-			o.Record.N, strings.Join(o.Record.Names, ", "), len(v.Names))
+		return Misconfigured, fmt.Sprintf("its record is of %s (%s); this client has %d: give all clients one list; docs/WHICH.md says how to change its length",
+			count(o.Record.N), strings.Join(o.Record.Names, ", "), len(v.Names))
 	}
 	if slices.Contains(v.retired(), v.Names[i]) {
 		return Retired, "its name was retired"
@@ -297,6 +297,13 @@ func (v View) Standing(i int) (State, string) {
 		return Blank, "it restarted: its data may be old"
 	}
 	return Member, ""
+}
+
+func count(nodes int) string {
+	if nodes == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
 }
 
 // Members are the other nodes that are members and answered a read that was

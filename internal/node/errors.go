@@ -107,6 +107,9 @@ func Explain(err error) error {
 		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
 			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
 			return fmt.Errorf("%w: the user's ACL lacks a right: %w", fault.ErrMisconfigured, err)
+		case strings.HasPrefix(text, "ERR unknown command"):
+			what, _, _ := strings.Cut(text, ", with args") // a script would follow
+			return fmt.Errorf("%w: it lacks a command, as does a Sentinel, which keeps no keys: give its master: %s", fault.ErrMisconfigured, what)
 		case HasAnyPrefix(text, clusterReplies...):
 			return fmt.Errorf("%w: a server in cluster mode, which moves keys to others, can't be a node: set cluster-enabled no: %w", fault.ErrMisconfigured, err)
 		case strings.HasPrefix(text, "READONLY"):

@@ -147,7 +147,7 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 		case done != int64(1):
 			err = membership.ErrRefused
 		case p.Founding:
-			n.observer.Founded(n.Index, fmt.Errorf("installed beyond the table, as cluster %s: its tokens lean on the clock once", p.Record.Cluster))
+			n.observer.Founded(n.Index, fmt.Errorf("as cluster %s: its tokens lean on the clock, once", p.Record.Cluster))
 		}
 		return err
 	case membership.DoAmend, membership.DoLower:

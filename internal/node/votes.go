@@ -60,7 +60,7 @@ func (e *takenError) Error() string {
 		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
 			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
 	}
-	return fmt.Sprintf("held by another for %v", e.left)
+	return fmt.Sprintf("held by another, %v left", e.left)
 }
 
 // beyond tells whether the lease is longer than anyone may take.
