@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // A server reads its append-only file as the default user. What that user may not do is
@@ -23,7 +24,7 @@ func TestTheDefaultUserDecidesWhatTheAppendOnlyFileKeeps(t *testing.T) {
 	} {
 		t.Run(rules, func(t *testing.T) {
 			t.Parallel()
-			s := chaos.NeedServer(t, chaos.ServerConfig{
+			s := testserver.NeedOne(t, chaos.ServerConfig{
 				AOF: chaos.FsyncAlways, Users: []string{"admin on >secret ~* &* +@all"}, Args: []string{"--enable-debug-command", "local"},
 			})
 			c := clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "admin", "secret" })
@@ -54,7 +55,7 @@ func TestTheDefaultUserDecidesWhatTheAppendOnlyFileKeeps(t *testing.T) {
 // A restart reads the file in the same way.
 func TestARestartLeavesOutWhatTheDefaultUserMayNotWrite(t *testing.T) {
 	t.Parallel()
-	s := chaos.NeedServer(t, chaos.ServerConfig{
+	s := testserver.NeedOne(t, chaos.ServerConfig{
 		AOF: chaos.FsyncAlways, Users: []string{"admin on >secret ~* &* +@all", "default on nopass resetkeys -@all +ping +info"},
 	})
 	c := clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "admin", "secret" })

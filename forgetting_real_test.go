@@ -236,7 +236,7 @@ func TestAPushIsVoidWhoseServerChangedItsHistoryRightBehindIt(t *testing.T) {
 // that. It returns whether the lock is lost soon.
 func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
 	t.Helper()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	holder, heir := openServers(t, servers), openServers(t, servers)
 	warm(t, heir)
 	lock, granted := mustAcquire(t, holder, "orders/42"), make(chan *redlock.Lock, 1)

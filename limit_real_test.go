@@ -89,7 +89,7 @@ func TestSlotsOnRealServersOfWhichOneIsKilled(t *testing.T) {
 func TestAsManyAsThereAreSlotsTryAndNoneIsRefusedOnRealServers(t *testing.T) {
 	t.Parallel()
 	const limit = 4
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	var lockers []*redlock.Locker
 	for range limit {
 		lockers = append(lockers, openServers(t, servers, redlock.WithNodeTimeout(2*time.Second)))
