@@ -39,7 +39,9 @@ func New() *Clock {
 	if nosuspend.Now() {
 		suspend = func() time.Duration { return 0 }
 	}
-	return &Clock{origin: time.Now(), suspend: suspend, booted: suspend()}
+	// A gap between the system's two readings makes a result smaller, and the next one would
+	// look like a suspend: three in a row are not all cut in two.
+	return &Clock{origin: time.Now(), suspend: suspend, booted: max(suspend(), suspend(), suspend())}
 }
 
 // Early reads the clock without asking the system about a suspend: a suspend
