@@ -58,42 +58,66 @@ func (h hold) under(ctx context.Context) context.Context {
 
 func nothing(*sql.Tx) error { return nil }
 
+// histories are writes one after another of which each part of the rule decides one: what
+// is stale for one kind need not be for the other, and a newer token of one kind makes
+// neither number of the other be forgotten.
+var histories = map[string][]hold{
+	"an exclusive token outlives the sharers after it":  {{5, false}, {6, true}, {7, false}, {8, true}, {6, true}, {7, true}, {9, true}, {6, true}, {8, true}},
+	"a shared token outlives the exclusive ones before": {{5, true}, {8, true}, {6, false}, {7, true}, {9, false}, {8, true}, {9, true}, {10, true}, {9, false}},
+	"sharers in any order":                              {{4, false}, {9, true}, {5, true}, {8, true}, {4, true}, {3, true}, {9, true}, {8, false}, {10, false}, {9, true}},
+	"the same token again":                              {{5, false}, {5, false}, {5, true}, {6, true}, {6, true}, {6, false}, {7, false}, {7, false}},
+}
+
 // A table from before there were shared tokens is migrated, keeps its number, and
 // the guard then does what Seen.Accept does; a guard that knows one number beside
 // it does so too, for exclusive tokens that differ from the largest shared one.
 func TestSQLAgreesWithTheRuleOfTwoNumbers(t *testing.T) {
 	for _, s := range stores() {
 		t.Run(s.name, func(t *testing.T) {
-			for seed := range uint64(4) {
-				s.prepare(t)
-				rng := rand.New(rand.NewPCG(seed, 5))
-				one, two := s.guard, s.both(t, s.fences)
-				if err := one.Write(t.Context(), s.db, nil, account, 3, nothing); err != nil {
-					t.Fatal(err)
-				}
-				if err := two.Migrate(t.Context(), s.db); err != nil {
-					t.Fatal(err)
-				}
-				seen := fencing.Seen{Exclusive: 3}
-				for range 60 {
-					h := hold{redlock.Token(rng.Uint64N(14) + 1), rng.IntN(2) > 0}
-					guard := two
-					if older := rng.IntN(3) == 0; older && !h.shared && h.token != seen.Shared {
-						guard = one
-					}
-					ctx := h.under(t.Context())
-					next, want := seen.Accept(account, h.token, h.shared)
-					got := guard.Write(ctx, s.db, nil, account, h.token, nothing)
-					if (got == nil) != (want == nil) || guard == two && want != nil && got.Error() != want.Error() {
-						t.Fatalf("%+v, one number: %t, after %+v: got %v; want %v", h, guard == one, seen, got, want)
-					}
-					if highest, err := one.Highest(ctx, s.db, account); err != nil || highest != next.Highest() {
-						t.Fatalf("got %d, %v; want %d", highest, err, next.Highest())
-					}
-					seen = next
+			for name, writes := range histories {
+				for _, older := range []bool{false, true} {
+					s.agrees(t, name, writes, func() bool { return older })
 				}
 			}
+			for seed := range uint64(8) {
+				rng, writes := rand.New(rand.NewPCG(seed, 5)), []hold(nil)
+				for i := range uint64(30) { // of numbers that grow, so that not nearly all are stale
+					writes = append(writes, hold{redlock.Token(i/2 + rng.Uint64N(6) + 1), rng.IntN(2) > 0})
+				}
+				s.agrees(t, fmt.Sprintf("seed %d", seed), writes, func() bool { return rng.IntN(3) == 0 })
+			}
 		})
+	}
+}
+
+// agrees makes these writes into a table that was migrated, and compares each with the
+// rule. older tells whether the guard of one number is to make the next, if it may.
+func (s *store) agrees(t *testing.T, name string, writes []hold, older func() bool) {
+	t.Helper()
+	s.prepare(t)
+	one, two := s.guard, s.both(t, s.fences)
+	if err := one.Write(t.Context(), s.db, nil, account, 3, nothing); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Migrate(t.Context(), s.db); err != nil {
+		t.Fatal(err)
+	}
+	seen := fencing.Seen{Exclusive: 3}
+	for _, h := range writes {
+		guard := two
+		if older() && !h.shared && h.token != seen.Shared {
+			guard = one
+		}
+		ctx := h.under(t.Context())
+		next, want := seen.Accept(account, h.token, h.shared)
+		got := guard.Write(ctx, s.db, nil, account, h.token, nothing)
+		if (got == nil) != (want == nil) || guard == two && want != nil && got.Error() != want.Error() {
+			t.Fatalf("%s: %+v, one number: %t, after %+v: got %v; want %v", name, h, guard == one, seen, got, want)
+		}
+		if highest, err := one.Highest(ctx, s.db, account); err != nil || highest != next.Highest() {
+			t.Fatalf("%s: got %d, %v; want %d", name, highest, err, next.Highest())
+		}
+		seen = next
 	}
 }
 
