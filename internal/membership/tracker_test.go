@@ -211,6 +211,24 @@ func TestOneAtATimeChangesNodes(t *testing.T) {
 	})
 }
 
+// A look that was sent before another, and comes after it, says nothing of now: neither
+// what it read, nor that it had no answer.
+func TestALookThatComesLateReplacesNoNewerOne(t *testing.T) {
+	names := []string{"a"}
+	rec := recordOf("e", "c1", "r", names, maxTTL, 0)
+	for name, late := range map[string]func(p *membership.Tracker){
+		"with an answer": func(p *membership.Tracker) { p.Publish(0, observed(1, "r0", nil, 0, membership.Notice{})) },
+		"without one":    func(p *membership.Tracker) { p.Missed(0, 1, errors.New("no reply")) },
+	} {
+		p := membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", clock.New(), untold{t})
+		p.Publish(0, observed(2, "r", &rec, 7, membership.Notice{}))
+		late(p)
+		if !p.ReadSince(0, 1) {
+			t.Errorf("%s: the older look is what counts", name)
+		}
+	}
+}
+
 // The writer of a node learns late that the server which it verified is another by now.
 // The node was installed anew meanwhile, and has not to be installed once more for that.
 func TestAnEpochThatEndedTakesNoLaterOneWithIt(t *testing.T) {
