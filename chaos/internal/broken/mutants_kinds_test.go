@@ -43,6 +43,16 @@ var kindMutants = []way{
 	}
 	slices.SortFunc(order, func`}},
 	},
+	{
+		name: "a set that failed keeps what stands behind", takes: "a set that failed gives back only what stands before the name that it failed for",
+		by:    ". TestASetThatLosesAHoldThatItEnteredGivesAllBack",
+		edits: []edit{{"acquireall.go", "	c.giveBack(set.Of(len(c.keys)))\n", "	if BROKEN {\n		c.giveBack(set.Of(c.failed))\n	} else {\n		c.giveBack(set.Of(len(c.keys)))\n	}\n"}},
+	},
+	{
+		name: "a set that is cut off keeps what is asked", takes: "a set that is cut off is rolled back only where a node is known to have granted",
+		by:    ". TestASetThatIsCutOffInItsFirstRoundLeavesNothing",
+		edits: []edit{{"internal/acquire/set.go", "		s.rollBack(p.round.Claim, s.ttl)\n		f = ", "		if !BROKEN || quorum.Count(p.round.Votes).Granted > 0 {\n			s.rollBack(p.round.Claim, s.ttl)\n		}\n		f = "}},
+	},
 	// Elections.
 	{
 		name: "a campaign beside a lead", takes: "who lost an election stands for it again while its lead still runs",
@@ -72,5 +82,15 @@ var kindMutants = []way{
 	}
 	fresh, most := 0, 0
 `}},
+	},
+	{
+		name: "a leader with the token before", takes: "a leader whose hints were lost is shown with the token of the one before",
+		by:    "./internal/election TestALeaderIsShownWithItsOwnTokenOrNone",
+		edits: []edit{{"internal/election/observer.go", "		if s.Token == 0 && s.Owner == o.told.Owner {", "		if s.Token == 0 && (s.Owner == o.told.Owner || BROKEN) {"}},
+	},
+	{
+		name: "vacant as of now", takes: "that nobody leads is believed as of now, not as of the looks",
+		by:    "./internal/election TestWhatIsToldIsAsOldAsTheOldestLook",
+		edits: []edit{{"internal/election/view.go", "			return Verdict{State: Vacant, At: v.since(s.Reading, now)}\n", "			if BROKEN {\n				return Verdict{State: Vacant, At: now}\n			}\n			return Verdict{State: Vacant, At: v.since(s.Reading, now)}\n"}},
 	},
 }

@@ -212,6 +212,11 @@ var lockMutants = []way{
 		by:    ". TestAStragglerOfAnOlderRoundDoesNotVouch",
 		edits: []edit{{"internal/node/vouchers.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
 	},
+	{
+		name: "a doubt before the verdict is over", takes: "a node counts that was found to have stepped or forgotten between its word and the verdict",
+		by:    ". TestANodeThatIsDoubtedBeforeTheVerdictConfirmsNothing",
+		edits: []edit{{"lock.go", "		l.doubt(e.Start)\n", "		if !BROKEN {\n			l.doubt(e.Start)\n		}\n"}},
+	},
 	// Ends.
 	{
 		name: "Done stays open", takes: "nobody is told of a lock that is lost",

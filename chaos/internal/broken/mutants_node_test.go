@@ -76,6 +76,16 @@ var nodeMutants = []way{
 		by:    ". TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain",
 		edits: []edit{{"internal/node/health.go", "	return voted != 0 &&", "	return !BROKEN && voted != 0 &&"}},
 	},
+	{
+		name: "what is handed on is not given", takes: "a lock that is handed on when a node votes again is not given to it",
+		by:    ". TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo",
+		edits: []edit{{"lock.go", "		start = start.Add(-node.ConfirmSpread)\n", "		if !BROKEN {\n			start = start.Add(-node.ConfirmSpread)\n		}\n"}},
+	},
+	{
+		name: "an older look counts", takes: "a look that comes late replaces a newer one",
+		by:    "./internal/membership TestALookThatComesLateReplacesNoNewerOne",
+		edits: []edit{{"internal/membership/tracker.go", "	if o.Sent < t.seen[i].Sent {", "	if o.Sent < t.seen[i].Sent && !BROKEN {"}},
+	},
 	// Clocks.
 	{
 		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",

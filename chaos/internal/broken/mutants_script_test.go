@@ -96,6 +96,11 @@ var scriptMutants = []way{
 		edits: []edit{{"internal/quorum/mark.go", "	if m&Unsure != 0 {", "	if m&Unsure != 0 && !BROKEN {"}},
 	},
 	{
+		name: "a refused rollback is sure", takes: "the attempt that a refused rollback puts in line is released without a tombstone",
+		by:    "./internal/node TestWhatMayPutAnAttemptInLineLateIsDoubted",
+		edits: []edit{{"internal/node/refused.go", "next != nil && r.Entry == LeaveEntry {", "next != nil && r.Entry == LeaveEntry && !BROKEN {"}},
+	},
+	{
 		name: "a raise without epoch", takes: "a node that was flushed raises",
 		by:    ". TestWhatEachScriptRefuses",
 		edits: []edit{script("raise", "if rec[1] ~= ARGV[4] then return -1 end", "")},
@@ -204,6 +209,11 @@ var scriptMutants = []way{
 		name: "a slot by the first refusals", takes: "one who asks for a slot once goes by the first quorum of refusals",
 		by:    ". TestTryAcquireTakesASlotThatOnlyAQuorumHasFree",
 		edits: []edit{{"internal/acquire/slot.go", "		if s == node.Finished && quorum.Count", "		if !BROKEN && s == node.Finished && quorum.Count"}},
+	},
+	{
+		name: "a group's place stays", takes: "the place of a group stays in line whose last one was granted without it",
+		by:    ". TestAPlaceGoesWhereTheLastOfItsGroupIsGrantedWithoutIt",
+		edits: []edit{{"internal/acquire/share.go", "	byPlace := err == nil && g.Claim.Place == a.Queue.Position(name)\n", "	byPlace := err == nil && (g.Claim.Place == a.Queue.Position(name) || BROKEN)\n"}},
 	},
 	// Waiting.
 	{
