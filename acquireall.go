@@ -110,7 +110,7 @@ func (l *Locker) takeAll(ctx context.Context, resources []string, opts []Acquire
 
 // takeAllOf is takeAll, of a call that was checked.
 func (l *Locker) takeAllOf(ctx context.Context, c *setCall, wait bool) (*MultiLock, error) {
-	c.terms.call = l.begin()
+	c.terms.call = l.begin(ctx)
 	m, err := c.run(ctx, wait)
 	if err == nil {
 		l.cfg.recorder.counters.calls.Add(^uint64(0)) // each of its locks was counted
@@ -143,7 +143,7 @@ func (l *Locker) requestAll(resources []string, opts []AcquireOption) (*setCall,
 	case c.terms.limited:
 		return nil, fmt.Errorf("%w: WithLimit: a set has no slots: acquire each by itself", ErrInvalidOption)
 	case c.terms.fixed:
-		return nil, fmt.Errorf("%w: WithFixedLease is for one name: what a set holds while it waits has to be renewed", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithFixedLease is for one name: what a set holds while it waits has to be renewed: leave it out, here or where the Locker was made", ErrInvalidOption)
 	case c.terms.barging:
 		return nil, fmt.Errorf("%w: WithBarging is for one name: a set waits in line for the name that it lacks", ErrInvalidOption)
 	case l.acquirer.Closed():

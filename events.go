@@ -41,8 +41,10 @@ func (r *recorder) tell(e Event) {
 	}
 }
 
-// begin counts a call that wants a lock.
-func (l *Locker) begin() call {
+// begin counts a call that wants a lock. A nil ctx panics before that: where the program
+// recovers, the call is over.
+func (l *Locker) begin(ctx context.Context) call {
+	_ = ctx.Err()
 	l.cfg.recorder.counters.calls.Add(1)
 	return call{began: l.clock.Early(), turn: TurnFirst}
 }

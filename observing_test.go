@@ -160,6 +160,17 @@ func TestACallThatBringsNoLockHasItsReason(t *testing.T) {
 		if s := l.Stats(); s.Acquiring != 0 || s.Cancelled != 1 {
 			t.Errorf("after a faulty call: got %+v; want it in no counter", s)
 		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a nil ctx: got no panic")
+				}
+			}()
+			_, _ = l.TryAcquire(nil, "orders/42") //nolint:staticcheck // that is what is tried
+		}()
+		if s := l.Stats(); s.Acquiring != 0 {
+			t.Errorf("after a call that panicked: got %+v; want it in no counter", s)
+		}
 	})
 }
 

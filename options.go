@@ -334,7 +334,7 @@ func (c *config) validate(nodes int) error {
 	wrong(c.provided && c.credentials == nil, "WithCredentials: give a function")
 	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
 	wrong(len(c.holder) > maxLabel || !fault.IsText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
-	wrong(lua.EndsInMark(c.holder), "WithHolder: it ends as the mark of WithRevocation does: put something behind it")
+	wrong(lua.ReadsAsMarked(c.holder), "WithHolder: it ends as the mark of WithRevocation does: put something behind it")
 	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
 	if c.names != nil {
 		wrong(len(c.names) != nodes, "WithNodeNames gives %d names for %d nodes", len(c.names), nodes)

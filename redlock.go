@@ -185,7 +185,7 @@ func (l *Locker) take(ctx context.Context, resource string, opts []AcquireOption
 
 // takeOn is take on these terms.
 func (l *Locker) takeOn(ctx context.Context, resource, key string, wait bool, t *terms) (*Lock, error) {
-	t.call = l.begin()
+	t.call = l.begin(ctx)
 	lock, err := l.acquire(ctx, resource, key, wait, t)
 	if err != nil {
 		l.tellFailure(ctx, resource, t, err)

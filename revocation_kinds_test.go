@@ -162,8 +162,10 @@ func TestTheMarkIsNotShown(t *testing.T) {
 			t.Errorf("got the sharers %+v; want one, without the mark", s)
 		}
 		mustRelease(t, shared)
-		_, err = redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithHolder("a~AAAAAAAAAAAAAAAAAAAAAA~"))
-		wantError(t, "a label that ends as the mark does", err, redlock.ErrInvalidOption)
+		for _, label := range []string{"a~AAAAAAAAAAAAAAAAAAAAAA~", "~AAAAAAAAAAAAAAAAAAAAAA~v#1#", "~AAAAAAAAAAAAAAAAAAAAAA~#0#"} {
+			_, err = redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithHolder(label))
+			wantError(t, "a label that ends as the mark does: "+label, err, redlock.ErrInvalidOption)
+		}
 	})
 }
 

@@ -43,6 +43,7 @@ type execution struct {
 	grace       time.Duration // --kill-after
 	margin      time.Duration
 	holdAtLeast time.Duration
+	keeps       bool // --hold-at-least was given
 }
 
 // execAbout is the help page of exec.
@@ -108,6 +109,7 @@ func execCommand() command {
 				return nil
 			})
 			return func(ctx context.Context, a *app, args []string) error {
+				fs.Visit(func(f *flag.Flag) { e.keeps = e.keeps || f.Name == "hold-at-least" })
 				err := e.take(args)
 				a.ending.of(e.keys)
 				if err != nil {
@@ -182,7 +184,7 @@ func (e *execution) times() error {
 		return usage("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
 	case e.maxHold > 0 && e.maxHold <= e.grace:
 		return usage("--max-hold %v: give more than --kill-after, %v", e.maxHold, e.grace)
-	case e.holdAtLeast < 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
+	case e.keeps && e.holdAtLeast <= 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
 		return usage("--hold-at-least %v: give a positive duration, at most --max-hold", e.holdAtLeast)
 	}
 	return nil

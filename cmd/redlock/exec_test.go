@@ -118,6 +118,7 @@ func TestExecHasTheStatusOfItsCommand(t *testing.T) {
 		{[]string{"-n", "--wait", "1s", "k", "true"}, 64},
 		{[]string{"--ttl", "100s", "k", "true"}, 64},
 		{[]string{"--kill-after", "9s", "k", "true"}, 64},
+		{[]string{"--hold-at-least", "0s", "k", "true"}, 64},
 		{[]string{"--max-hold", "1s", "k", "true"}, 64},
 		{[]string{"--signal", "NONE", "k", "true"}, 64},
 		{[]string{"redlock:node", "true"}, 64},

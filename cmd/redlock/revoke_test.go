@@ -56,7 +56,7 @@ func TestRevokeAsksAllWhoHaveSlotsOrNone(t *testing.T) {
 	}
 	plain.signal(t, sigTERM)
 	plain.wait(t).want(t, 6)
-	run(t, nodes, "status", "--node-timeout", "1s", "k").want(t, 0, "slots: 2 held", "(revocable)")
+	run(t, nodes, "status", "--node-timeout", "1s", "k").want(t, 0, `"k": held by slots`, "slots: 2 held", "(revocable)")
 	revoke(t, nodes, "k").want(t, 0, "k: gone")
 	first.wait(t).want(t, 6, "k was asked for")
 	second.wait(t).want(t, 6, "k was asked for")

@@ -31,8 +31,9 @@ Of a shared key each who shares it follows, with what remains of its own lease b
 quorum and the number of nodes that show it. In the table LEFT is that of the last one,
 and TOKEN the number that those who share it have on the node. Of a key that several hold
 by slots (WithLimit in the library), the slots that a quorum shows follow, and how many
-stand in line for one; the verdict says nothing of them. Who can be asked to give KEY up, by
-redlock revoke, is marked as revocable.
+stand in line for one. The verdict says nothing of them, but that a table begins with
+"held by slots" where it would be free. Who can be asked to give KEY up, by redlock revoke,
+is marked as revocable.
 
 It changes nothing. Exit status 69 if a verdict is unknown. With --json, one line a key.`,
 		define: func(fs *flag.FlagSet) action {
@@ -210,7 +211,11 @@ func (s keyStatus) print(p *page) {
 	if s.Waiting > 0 {
 		line += fmt.Sprintf(", %d in line", s.Waiting)
 	}
-	p.printf("%s: %s%s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), s.Verdict.line(s.Held, s.Nodes)), line)
+	verdict := s.Verdict.line(s.Held, s.Nodes)
+	if s.Verdict == keyFree && len(s.Slots) > 0 {
+		verdict = "held by slots"
+	}
+	p.printf("%s: %s%s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), verdict), line)
 	rows, letters := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "WAITING", "HOLDER")}, &legend{}
 	for _, n := range s.ByNode {
 		rows = append(rows, n.row(letters))

@@ -85,14 +85,26 @@ func parts(owner string) (label, value string, ours bool) {
 	if at < 0 || !isRandom(owner[at:]) {
 		return "", "", false
 	}
-	label = owner[:at]
-	text, found := strings.CutSuffix(label, "#")
-	if i := strings.LastIndexByte(text, '#'); found && i >= 0 {
-		if n, err := strconv.ParseUint(text[i+1:], 10, 16); err == nil && int(n) <= i {
-			return text[:i-int(n)], text[i-int(n) : i], true
+	label, value = valueIn(owner[:at])
+	return label, value, true
+}
+
+// valueIn parts a label from what reads as a value behind it.
+func valueIn(text string) (label, value string) {
+	before, found := strings.CutSuffix(text, "#")
+	if i := strings.LastIndexByte(before, '#'); found && i >= 0 {
+		if n, err := strconv.ParseUint(before[i+1:], 10, 16); err == nil && int(n) <= i {
+			return before[:i-int(n)], before[i-int(n) : i]
 		}
 	}
-	return label, "", true
+	return text, ""
+}
+
+// ReadsAsMarked tells whether an owner value with this label of a Locker would read as
+// one that can be asked for, though it has no mark.
+func ReadsAsMarked(label string) bool {
+	before, _ := valueIn(label)
+	return EndsInMark(label) || EndsInMark(before)
 }
 
 // isRandom tells whether s, of RandomLength bytes, is a UUID of version 4.
