@@ -251,15 +251,15 @@ func nodeName(i int, client redis.UniversalClient) (string, error) {
 		return fallback, fmt.Errorf("%w: node %d is a Cluster client: a node is one master, and a Cluster may move a key to another", ErrInvalidNode, i)
 	case *redis.Ring:
 		return fallback, fmt.Errorf("%w: node %d is a Ring client: a node is one master, and a Ring moves keys when a shard is down", ErrInvalidNode, i)
-	case *redis.Client:
+	case interface{ Options() *redis.Options }: // a *redis.Client, or what embeds one
 		if db := c.Options().DB; db != 0 {
-			return fallback, fmt.Errorf("%w: node %d uses database %d: all databases of a server share its scripts, whose absence keeps a restarted server from voting: use database 0, and WithPrefix to keep names apart", ErrInvalidNode, i, db)
+			return fallback, fmt.Errorf("%w: node %d uses database %d: %s", ErrInvalidNode, i, db, node.NotDatabase)
 		}
-		if c.Options().Addr == "FailoverClient" {
-			return fallback, fmt.Errorf("%w: node %d is a Sentinel client: after a failover the node would be another server, which may lack the keys", ErrInvalidNode, i)
+		if c.Options().Addr == node.FailoverAddr {
+			return fallback, fmt.Errorf("%w: node %d is %s", ErrInvalidNode, i, node.NotSentinel)
 		}
 		return c.Options().Addr, nil
-	default:
+	default: // its first connection tells
 		return fallback, nil
 	}
 }

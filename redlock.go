@@ -55,8 +55,9 @@ type Locker struct {
 // StreamingCredentialsProvider is given itself, and not inside a wrapper: there go-redis
 // panics, and the node is ErrMisconfigured.
 //
-// A Cluster, Ring or Sentinel client is no node and is refused, and so are equal
-// names. All faults come joined, as ErrInvalidNode, ErrInvalidOption or
+// A Cluster, Ring or Sentinel client is no node and is refused, and so are a database
+// other than 0 and equal names. Where New can't see that, inside a wrapper, the node
+// is ErrMisconfigured before it grants a lock. All faults come joined, as ErrInvalidNode, ErrInvalidOption or
 // ErrInvalidTTL.
 func New(nodes []redis.UniversalClient, opts ...Option) (*Locker, error) {
 	cfg, err := buildConfig(len(nodes), opts)

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
-	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -26,12 +24,12 @@ const (
 // connection is what a node's flushes go out on: while there is traffic, one
 // connection of the client's pool, which is pinned. It is the writer's own.
 type connection struct {
-	clock   *clock.Clock
-	calls   redis.UniversalClient  // the client, bounded by the node timeout where it can be
-	pins    *redis.Client          // the same, where it is go-redis's own: connections of it are pinned
-	keeps   bool                   // the writer may keep one: its pool has others
-	gate    *turnstile             // of a pool that may have no connection left; nil: it opens another
-	refused *atomic.Pointer[error] // why a connection of another client can not be pinned; nil inside: it can
+	clock *clock.Clock
+	calls redis.UniversalClient // the client, bounded by the node timeout where it can be
+	pins  *redis.Client         // the same, where it is go-redis's own: connections of it are pinned
+	keeps bool                  // the writer may keep one: its pool has others
+	gate  *turnstile            // of a pool that may have no connection left; nil: it opens another
+	other *other                // of a client that is not go-redis's own; nil: it is
 
 	pinned   *redis.Conn // nil: none
 	pipeline redis.Pipeliner
@@ -46,7 +44,7 @@ func newConnection(client redis.UniversalClient, timeout time.Duration, t *clock
 	c := connection{clock: t, calls: client}
 	own, ok := client.(*redis.Client)
 	if !ok {
-		c.refused = new(atomic.Pointer[error])
+		c.other = new(other)
 		return c
 	}
 	bounded, o := own.WithTimeout(timeout), own.Options()
@@ -58,76 +56,6 @@ func newConnection(client redis.UniversalClient, timeout time.Duration, t *clock
 	c.pins = pinnable(bounded, timeout)
 	return c
 }
-
-// errUndialled is what a command meets on a connection to pin that would have to be
-// dialled first, where only the client itself may do that. It was not sent.
-var errUndialled = errors.New("not sent: its connection was not set up by the client itself")
-
-// pinnable is the client to pin connections of. In go-redis 9.23, what Conn and Watch
-// dial of a client with a StreamingCredentialsProvider panics: their connections lack
-// the manager that listens for credentials. So of such a client only connections are
-// pinned that it dialled itself, which are also authenticated again when the provider
-// says so: what this copy, without the provider, would have to dial is errUndialled.
-func pinnable(bounded *redis.Client, timeout time.Duration) *redis.Client {
-	if bounded.Options().StreamingCredentialsProvider == nil {
-		return bounded
-	}
-	pins := bounded.WithTimeout(timeout)
-	o := pins.Options() // of this copy alone
-	o.StreamingCredentialsProvider = nil
-	o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "", "", errUndialled }
-	return pins
-}
-
-// watch runs f on one connection.
-func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {
-	if c.pins == nil {
-		return c.watchOther(ctx, f)
-	}
-	for {
-		err := c.pins.Watch(ctx, f)
-		if !errors.Is(err, errUndialled) || ctx.Err() != nil {
-			return err
-		}
-		if err := c.calls.Ping(ctx).Err(); err != nil && !IsReply(err) { // any command dials
-			return err
-		}
-	}
-}
-
-// watchOther is watch over a client whose settings are not known. Where one with a
-// StreamingCredentialsProvider is inside, go-redis panics, and keeps what it took from
-// the pool: it is not asked again.
-func (c *connection) watchOther(ctx context.Context, f func(*redis.Tx) error) error {
-	if refused := c.refused.Load(); refused != nil {
-		return *refused
-	}
-	return c.calls.Watch(ctx, func(tx *redis.Tx) error {
-		if err := c.dial(ctx, tx); err != nil {
-			return err
-		}
-		return f(tx)
-	})
-}
-
-// dial has the connection set up, and makes an error of the panic that this may come to.
-func (c *connection) dial(ctx context.Context, tx *redis.Tx) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: the client panics where it dials for Watch (%v), as go-redis does inside a wrapper with a StreamingCredentialsProvider: "+
-				"give the *redis.Client itself, or a CredentialsProviderContext", fault.ErrMisconfigured, p)
-			c.refused.Store(&err)
-		}
-	}()
-	if err := tx.Ping(ctx).Err(); !IsReply(err) { // a right to PING is not needed
-		return err
-	}
-	return nil
-}
-
-// Watch runs f on one connection of the client, bounded by the node timeout where it can
-// be. Unlike most of a Node, it may be called by anyone.
-func (n *Node) Watch(ctx context.Context, f func(*redis.Tx) error) error { return n.conn.watch(ctx, f) }
 
 // load loads scripts over any connection.
 func (c *connection) load(scripts []*lua.Script) error {
