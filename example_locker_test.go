@@ -189,7 +189,7 @@ func ExampleLocker_TryAcquire() {
 			fmt.Println("held")
 			_ = lock.Release(context.Background()) // an error here is an Event, too
 		case errors.Is(err, redlock.ErrNotAcquired):
-			fmt.Println("another holds it: leave the work to him")
+			fmt.Println("another holds it: leave the work to it")
 		case errors.Is(err, redlock.ErrNoQuorum):
 			fmt.Println("nobody can say: raise an alarm")
 		}
@@ -203,7 +203,7 @@ func ExampleLocker_TryAcquire() {
 	try()
 	// Output:
 	// held
-	// another holds it: leave the work to him
+	// another holds it: leave the work to it
 	// nobody can say: raise an alarm
 }
 

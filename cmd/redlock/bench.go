@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ hang: this program's own connections to it fall silent; the node and its other c
 notice nothing.
 
 The names begin with "redlock-bench/", after the prefix, and are released, or lapse with
-the lease. The load is real: leave out busy production nodes.`,
+the lease. Under an ACL give a --prefix that the user may write. The load is real: leave out busy production nodes.`,
 		define: func(fs *flag.FlagSet) action {
 			m := &measurement{}
 			durationFlag(fs, &m.duration, "duration", 5*time.Second, "how long to measure, a `DURATION`")
@@ -97,6 +98,9 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 func (a *app) measure(ctx context.Context, s *session, m *measurement, hang *stall) error {
 	lock, err := s.locker.TryAcquire(ctx, benchName(rand.Uint64(), 0, 0))
 	if err != nil {
+		if strings.Contains(err.Error(), "ACL lacks a right") {
+			err = fmt.Errorf("%w (bench locks names that begin with %q: give a --prefix that the user may write)", err, benchNames)
+		}
 		return err // nodes that do not vote would only be waited for
 	}
 	_ = lock.Release(ctx) // unconfirmed: it lapses
@@ -109,8 +113,12 @@ func (a *app) measure(ctx context.Context, s *session, m *measurement, hang *sta
 	return a.showPhases(phases)
 }
 
+// benchNames begins the names that are locked. They are no names of the library's own,
+// which nobody can lock.
+const benchNames = "redlock-bench/"
+
 func benchName(run uint64, worker, n int) string {
-	return fmt.Sprintf("redlock-bench/%x/%d/%d", run, worker, n)
+	return fmt.Sprintf("%s%x/%d/%d", benchNames, run, worker, n)
 }
 
 // sample is what one worker measured.

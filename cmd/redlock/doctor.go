@@ -116,10 +116,18 @@ func (a *app) showReport(r redlock.Report) error {
 		return a.flush(p)
 	}
 	rows := [][]cell{row("", "CODE", "NODE", "WHAT")}
+	of := map[string]int{} // how many nodes have the same finding
+	for _, f := range r.Findings {
+		of[sameOf(f)]++
+	}
 	for _, f := range r.Findings {
 		at := f.Name
-		if f.Node < 0 {
+		if same := of[sameOf(f)]; f.Node < 0 {
 			at = "cluster"
+		} else if same == 0 {
+			continue
+		} else if same == r.Nodes && same > 1 {
+			at, of[sameOf(f)] = "all nodes", 0
 		}
 		line := row(f.Severity.String(), string(f.Code), at, redact(f.What))
 		line[0].in = severityColor(f.Severity)
@@ -135,6 +143,9 @@ func (a *app) showReport(r redlock.Report) error {
 	}
 	return a.flush(p)
 }
+
+// sameOf is the same of findings that differ by their node alone.
+func sameOf(f redlock.Finding) string { return fmt.Sprint(f.Severity, f.Code, f.What) }
 
 // serversOf is what the nodes run, each server once, with the number of its nodes.
 func serversOf(r redlock.Report) string {

@@ -170,9 +170,7 @@ func (f *lockFlags) request(ctx context.Context, s *session) (*holding, error) {
 	if f.now {
 		one, all = s.locker.TryAcquire, s.locker.TryAcquireAll
 	} else if f.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.wait)
-		defer cancel()
+		opts = append(opts, redlock.WithWait(f.wait))
 	}
 	if len(f.keys) > 1 {
 		set, err := all(ctx, f.keys, opts...)

@@ -240,7 +240,7 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 		defer cancel()
 	}
 	if err := c.Join(ctx); err != nil {
-		return err
+		return refusedBy(status, err)
 	}
 	if status, err = c.Status(ctx); err != nil {
 		return err
@@ -277,9 +277,24 @@ func (a *app) admit(ctx context.Context, s *session, yes bool) error {
 	}
 	err = c.Admit(ctx)
 	if status, statusErr := c.Status(ctx); statusErr == nil {
-		err = errors.Join(a.showNodes(status, s), err)
+		err = refusedBy(status, errors.Join(a.showNodes(status, s), err))
 	}
 	return err
+}
+
+// refusedBy has an error that too many nodes are misconfigured for a quorum the status of a
+// configuration, as it has for exec.
+func refusedBy(status redlock.ClusterStatus, err error) error {
+	usable := 0
+	for _, n := range status.Nodes {
+		if n.State != redlock.NodeMisconfigured && n.State != redlock.NodeForeign {
+			usable++
+		}
+	}
+	if err == nil || usable >= status.Quorum {
+		return err
+	}
+	return &statusError{exitConfig, err}
 }
 
 // retire finds the node and has it abstain.

@@ -29,7 +29,8 @@ verdict:
 
 Of a shared key each who shares it follows, with what remains of its own lease by a
 quorum and the number of nodes that show it. In the table LEFT is that of the last one,
-and TOKEN the number that those who share it have on the node. Of a key that several hold
+and COUNTER, of any key the largest number that the node has given for it, is that of those
+who share it. Of a key that several hold
 by slots (WithLimit in the library), the slots that a quorum shows follow, and how many
 stand in line for one. The verdict says nothing of them, but that a table begins with
 "held by slots" where it would be free. Who can be asked to give KEY up, by redlock revoke,
@@ -216,7 +217,7 @@ func (s keyStatus) print(p *page) {
 		verdict = "held by slots"
 	}
 	p.printf("%s: %s%s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), verdict), line)
-	rows, letters := [][]cell{row("NODE", "VOTE", "LEFT", "TOKEN", "WAITING", "HOLDER")}, &legend{}
+	rows, letters := [][]cell{row("NODE", "VOTE", "LEFT", "COUNTER", "WAITING", "HOLDER")}, &legend{}
 	for _, n := range s.ByNode {
 		rows = append(rows, n.row(letters))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 const (
@@ -69,43 +70,25 @@ func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
 // quorumWords is why too few nodes vote, and what may be done. cause is the same for as long
 // as the nodes are in the same states: what they say of it may have the time in it.
 func quorumWords(status redlock.ClusterStatus) (cause, words string) {
-	g, joining := grouped{}, false
+	var g fault.Grouped
+	joining := false
 	for _, n := range status.Nodes {
 		cause += fmt.Sprint(n.State, n.Refuses != "", n.Cause != "", ";")
 		switch {
 		case n.State == redlock.NodeJoining:
 			joining = true
-			g.add(n.Name, "new or returned, voting in "+short(max(n.Left.Round(time.Second), time.Second)))
+			g.Add(n.Name, "new or returned, voting in "+short(max(n.Left.Round(time.Second), time.Second)))
 		case n.State == redlock.NodeMember && n.Cause == "" && n.Refuses == "":
 		default:
-			g.add(n.Name, n.State.String()+": "+because(n))
+			g.Add(n.Name, n.State.String()+": "+because(n))
 		}
 	}
 	remedy := " (see: redlock doctor)"
 	if joining {
 		remedy = " (at once, if no lock made before is held: redlock nodes admit --yes)"
 	}
-	return cause, worded(fmt.Sprintf("no quorum: %d of %s vote, it takes %d: %s", status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, g)) + remedy
-}
-
-// grouped is what is said of nodes: what is the same of several is said once.
-type grouped struct{ names, words []string }
-
-func (g *grouped) add(name, words string) {
-	for i, w := range g.words {
-		if w == words {
-			g.names[i] += ", " + name
-			return
-		}
-	}
-	g.names, g.words = append(g.names, name), append(g.words, words)
-}
-
-// String is all of it, in the order in which it was added.
-func (g grouped) String() string {
-	parts := make([]string, len(g.words))
-	for i := range parts {
-		parts[i] = g.names[i] + " " + g.words[i]
-	}
-	return strings.Join(parts, "; ")
+	var nodes []string
+	g.Each(func(names string, _ int, words string) { nodes = append(nodes, names+" "+words) })
+	return cause, worded(fmt.Sprintf("no quorum: %d of %s vote, it takes %d: %s",
+		status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, strings.Join(nodes, "; "))) + remedy
 }

@@ -27,7 +27,11 @@ var flagsOf = map[string]string{
 var (
 	option = regexp.MustCompile(`\bWith[A-Z][A-Za-z]*\b`)
 	// both are messages that name the flag as well.
-	both = strings.NewReplacer("WithNodeNames, or --node-names", "--node-names")
+	both = strings.NewReplacer(
+		"WithNodeNames, or --node-names", "--node-names",
+		"--cacert, WithTLS, or the client's TLSConfig", "--cacert",
+		"--cert and --key, WithTLS", "--cert and --key",
+	)
 )
 
 // worded is a message of the library as the command says it: with its flags, and without

@@ -21,6 +21,8 @@ func TestTheCommandCallsOptionsByItsFlags(t *testing.T) {
 		{"raise WithMaxTTL on every client", "raise --max-ttl on every client", "raise --max-ttl (WithMaxTTL) on every client"},
 		{"WithTTL 1m0s is above", "--ttl 1m0s is above", "--ttl (WithTTL) 1m0s is above"},
 		{"(WithNodeNames, or --node-names)", "(--node-names)", "(--node-names)"},
+		{"--cacert, WithTLS, or the client's TLSConfig", "--cacert", "--cacert"},
+		{"one that it does (--cert and --key, WithTLS), or", "one that it does (--cert and --key), or", "one that it does (--cert and --key), or"},
 		{"WithBarging is for one name", "WithBarging is for one name", "WithBarging is for one name"},
 		{"WithTTLs of NotWithTTL", "WithTTLs of NotWithTTL", "WithTTLs of NotWithTTL"},
 		{"redis://u:secret@h:1: WithPrefix", "redis://***@h:1: --prefix", "redis://***@h:1: --prefix (WithPrefix)"},

@@ -34,7 +34,7 @@ var (
 	aboutOtherNodes = diagnosis{
 		FindingOtherNodes,
 		"A quorum of one number of nodes and a quorum of another need not meet",
-		"Give all clients the same list; to change the number, stop all clients for MaxTTL",
+		"Give all clients the same list; to change the number, stop all clients for MaxTTL, then empty the nodes and found the cluster anew",
 	}
 	aboutRecord = diagnosis{
 		FindingRecord,
@@ -78,7 +78,7 @@ var (
 func (d *doctor) config() {
 	n, c := len(d.names), d.cfg
 	if n < 3 {
-		d.find(SeverityWarning, -1, aboutFewNodes, "there are %d nodes, and the quorum is %d", n, quorum.Size(n))
+		d.find(SeverityWarning, -1, aboutFewNodes, "%s, and the quorum is %d", of(n), quorum.Size(n))
 	}
 	if n%2 == 0 {
 		d.find(SeverityWarning, -1, aboutEvenNodes, "there are %d nodes, and the quorum is %d", n, quorum.Size(n))
@@ -89,6 +89,14 @@ func (d *doctor) config() {
 	if c.MaxTTL > ttlsPerMaxTTL*c.TTL {
 		d.find(SeverityInfo, -1, aboutLongMaxTTL, "MaxTTL is %v, and the TTL %v", c.MaxTTL, c.TTL)
 	}
+}
+
+// of says how many nodes there are.
+func of(n int) string {
+	if n == 1 {
+		return "there is 1 node"
+	}
+	return fmt.Sprintf("there are %d nodes", n)
 }
 
 // sameServer looks for a process that stands twice in the list.

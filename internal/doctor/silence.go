@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/node"
 )
 
@@ -62,15 +63,15 @@ var aboutProtected = diagnosis{
 // silent is a node that told nothing.
 func (d *doctor) silent(i int, err error) {
 	if isRefused(err) {
-		d.find(SeverityError, i, aboutCredentials, "it refuses the client: %v", err)
+		d.find(SeverityError, i, aboutCredentials, "it refuses the client: %s", fault.Reason(err))
 		return
 	}
 	if errors.Is(err, node.ErrProtected) || strings.HasPrefix(err.Error(), "DENIED") {
-		d.find(SeverityError, i, aboutProtected, "it is in protected mode: %v", err)
+		d.find(SeverityError, i, aboutProtected, "it is in protected mode: %s", fault.Reason(err))
 		return
 	}
 	if about, ok := tlsFault(err); ok {
-		d.find(SeverityError, i, about, "no TLS connection: %v", err)
+		d.find(SeverityError, i, about, "no TLS connection: %s", fault.Reason(err))
 		return
 	}
 	for _, s := range []struct {

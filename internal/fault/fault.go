@@ -68,6 +68,12 @@ func (w within) Error() string { return Unnamed(w.err.Error()) }
 // Unwrap returns the error as it is where it stands alone.
 func (w within) Unwrap() error { return w.err }
 
+// Reason is err in words, where what stands before it says already that a node is
+// misconfigured.
+func Reason(err error) string {
+	return strings.TrimPrefix(Unnamed(err.Error()), Unnamed(ErrMisconfigured.Error())+": ")
+}
+
 // Unnamed takes the package's name out of a message, wherever a part begins.
 func Unnamed(message string) string { return parts.Replace(strings.TrimPrefix(message, ownName)) }
 

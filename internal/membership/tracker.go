@@ -148,11 +148,10 @@ func (t *Tracker) Judge(i int, o Observation) Observation {
 func (t *Tracker) Missed(i int, sent clock.Instant, cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	why := fault.Unnamed(cause.Error())
-	o := Unread(t.seen[i], sent, t.clock.Now(), why)
+	o := Unread(t.seen[i], sent, t.clock.Now(), fault.Unnamed(cause.Error()))
 	if errors.Is(cause, fault.ErrMisconfigured) {
 		o.Answered = true
-		o = o.refuse(strings.TrimPrefix(why, fault.Unnamed(fault.ErrMisconfigured.Error())+": ")) // the state says so
+		o = o.refuse(fault.Reason(cause))
 	}
 	t.publish(i, o)
 }

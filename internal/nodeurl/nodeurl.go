@@ -5,6 +5,7 @@ package nodeurl
 import (
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,17 +32,28 @@ func Parse(u string) (*redis.Options, error) {
 	case u == "":
 		return nil, errors.New("it is empty: give " + Forms)
 	case !strings.Contains(u, "://"):
-		host, _, err := net.SplitHostPort(u)
+		host, port, err := net.SplitHostPort(u)
 		if err != nil || host == "" || strings.Contains(u, "@") {
 			return nil, errors.New("without a scheme, give host:port")
 		}
-		return &redis.Options{Addr: u}, nil
+		return &redis.Options{Addr: u}, checkPort(port)
 	}
 	o, err := redis.ParseURL(u)
 	if err != nil || strings.Contains(u, "#") { // the rest of a password, likely, and its first part a port
 		return nil, errors.New("it does not parse (not shown, it may hold a password): give " + Forms)
 	}
+	if _, port, err := net.SplitHostPort(o.Addr); err == nil && o.Network != "unix" {
+		return o, checkPort(port)
+	}
 	return o, nil
+}
+
+// checkPort refuses a number that is no port's. A name may be that of a service.
+func checkPort(port string) error {
+	if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > 65535) {
+		return errors.New("its port is out of range: give 1 to 65535")
+	}
+	return nil
 }
 
 // Harden sets what go-redis leaves open to a hung or refusing node: a command is

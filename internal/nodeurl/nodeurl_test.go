@@ -34,7 +34,7 @@ func TestParseTakesFourForms(t *testing.T) {
 func TestNoPartOfABadURLIsShown(t *testing.T) {
 	for _, u := range []string{
 		"", "secret", ":77", "secret@h:77", "redis://:secret@h:port", "redis://:secret/77@h", "redis://:77#secret@h", "http://secret:77",
-		"redis://h:6379?secret=77", "unix://secret:77@",
+		"redis://h:6379?secret=77", "unix://secret:77@", "h:77777", "redis://:secret@h:77777",
 	} {
 		o, err := nodeurl.Parse(u)
 		if err == nil {
