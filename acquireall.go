@@ -10,7 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/set"
 )
 
-// MaxSet is how many names AcquireAll takes at most: those go to a node in one command.
+// MaxSet is how many names AcquireAll takes at most, 64: those go to a node in one command.
 const MaxSet = set.Most
 
 // AcquireAll takes the locks on all of these names, at most MaxSet, or none. It blocks

@@ -6,7 +6,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// MaxLimit is the largest n that WithLimit takes.
+// MaxLimit is the largest n that WithLimit takes, 48.
 const MaxLimit = lua.MaxSlots
 
 // WithLimit takes one of n slots of the name: at most n holds of it stand at once, n from 1

@@ -27,7 +27,7 @@
 //	redlock.hold.ends           counter, {lock}          holds that ended; redlock.hold.end
 //	redlock.release.calls       counter, {release}       redlock.release.confirmed
 //	redlock.attempt.second_rounds counter, {attempt}     attempts that took a second round trip
-//	redlock.node.up             gauge, 1                 1, or 0 while the node is down, abstains or refuses writes; redlock.node.name
+//	redlock.node.up             gauge, {node}            1, or 0 while the node is down, abstains or refuses writes; redlock.node.name
 //	redlock.node.votes          counter, {vote}          redlock.node.name, redlock.vote
 //	redlock.node.calls          counter, {call}          round trips; redlock.node.name
 //	redlock.node.errors         counter, {call}          round trips that failed; redlock.node.name

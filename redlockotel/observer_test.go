@@ -166,7 +166,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		}},
 		"redlock.event.dropped":         {"{event}", []string{"redlock.cluster=test: 0"}},
 		"redlock.attempt.second_rounds": {"{attempt}", nil},
-		"redlock.node.up": {"1", []string{
+		"redlock.node.up": {"{node}", []string{
 			"redlock.cluster=test,redlock.node.name=node-0: 1", "redlock.cluster=test,redlock.node.name=node-1: 1", "redlock.cluster=test,redlock.node.name=node-2: 1",
 		}},
 		"redlock.node.calls":  {"{call}", nil},

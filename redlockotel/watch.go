@@ -68,7 +68,7 @@ func (g *gauges) make(m metric.Meter) ([]metric.Observable, error) {
 	g.errors = counter("redlock.node.errors", "{call}", "Round trips to the node that failed.")
 	g.dropped = counter("redlock.event.dropped", "{event}", "Events that no observer was told.")
 	var err error
-	g.up, err = m.Int64ObservableGauge("redlock.node.up", metric.WithUnit("1"), metric.WithDescription("1 while the node answers, votes and takes writes, else 0."))
+	g.up, err = m.Int64ObservableGauge("redlock.node.up", metric.WithUnit("{node}"), metric.WithDescription("1 while the node answers, votes and takes writes, else 0."))
 	note(err)
 	g.time, err = m.Float64ObservableCounter("redlock.node.time", metric.WithUnit("s"), metric.WithDescription("Time spent in round trips to the node."))
 	note(err)
