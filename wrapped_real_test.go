@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // behindSentinel is a client that a Sentinel tells where the master is.
@@ -39,7 +40,7 @@ func behindSentinel(t *testing.T, master string) redis.UniversalClient {
 // lock is granted, with the remedy.
 func TestAWrappedClientIsRefusedByWhatItsConnectionSays(t *testing.T) {
 	t.Parallel()
-	servers := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, chaos.ServerConfig{})
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": servers[0].Addr(), "b": servers[1].Addr()}})
 	t.Cleanup(func() { _ = ring.Close() })
 	selecting := clientOf(t, servers[2], func(o *redis.Options) {
