@@ -44,7 +44,7 @@ func (r *recorder) tell(e Event) {
 // begin counts a call that wants a lock. A nil ctx panics before that: where the program
 // recovers, the call is over.
 func (l *Locker) begin(ctx context.Context) call {
-	_ = ctx.Err()
+	_ = ctx.Done()
 	l.cfg.recorder.counters.calls.Add(1)
 	return call{began: l.clock.Early(), turn: TurnFirst}
 }

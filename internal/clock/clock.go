@@ -33,15 +33,21 @@ type Clock struct {
 // askEvery is how long a round may go without asking about a suspend.
 const askEvery = 100 * time.Millisecond
 
+// cutOff is more than the noise of suspendedSinceBoot. A first reading that is smaller by
+// that much had a scheduling gap in it, which would count as a suspend from then on.
+const cutOff = 100 * time.Microsecond
+
 // New is a clock that counts from now on.
 func New() *Clock {
 	suspend := suspendedSinceBoot
 	if nosuspend.Now() {
 		suspend = func() time.Duration { return 0 }
 	}
-	// A gap between the system's two readings makes a result smaller, and the next one would
-	// look like a suspend: three in a row are not all cut in two.
-	return &Clock{origin: time.Now(), suspend: suspend, booted: max(suspend(), suspend(), suspend())}
+	booted := suspend()
+	for again := suspend(); again-booted > cutOff; again = suspend() {
+		booted = again
+	}
+	return &Clock{origin: time.Now(), suspend: suspend, booted: booted}
 }
 
 // Early reads the clock without asking the system about a suspend: a suspend
