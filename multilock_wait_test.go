@@ -166,7 +166,7 @@ func TestANameThatIsLostWhileTheSetWaitsIsTakenAnew(t *testing.T) {
 }
 
 // A set whose caller gives up in its first round goes back from every node that may have
-// been asked, whatever was heard of it.
+// been asked, no matter what was heard of it.
 func TestASetThatIsCutOffInItsFirstRoundLeavesNothing(t *testing.T) {
 	for name, cut := range map[string]func(n *redlocktest.Node, i int, script string){
 		"no node has answered": func(n *redlocktest.Node, _ int, _ string) { n.Hang() },
