@@ -1,8 +1,11 @@
 package redlock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,4 +141,34 @@ func TestANodeThatIsDoubtedBeforeTheVerdictConfirmsNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The end of the caller's context is no fault of the nodes.
+func TestAnExtensionWhoseContextEndsBlamesNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait()
+		before := evals(nodes)
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := lock.Extend(done, redlock.DefaultTTL)
+		if synctest.Wait(); !errors.Is(err, context.Canceled) || evals(nodes) != before {
+			t.Errorf("a context that is done: got %v, and %d scripts; want its error, and none", err, evals(nodes)-before)
+		}
+		for _, n := range nodes.Nodes() {
+			n.Hang()
+		}
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err = lock.Extend(short, redlock.DefaultTTL)
+		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(errorText(err), "node timeout") {
+			t.Errorf("a context that ends meanwhile: got %v; want its error, and no word of the node timeout", err)
+		}
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+		}
+		must(t, lock.Extend(t.Context(), redlock.DefaultTTL))
+		mustRelease(t, lock)
+	})
 }

@@ -257,7 +257,8 @@ func (l *Lock) bound() time.Duration {
 // the node timeout or below what remains; ErrNotHeld joined with the cause if the
 // lock has ended. When nodes that answered "not ours" leave no quorum possible,
 // the lock ends at once and the *QuorumError is ErrLost. After any other failure,
-// a *QuorumError with ErrNoQuorum or ctx's cause, the old validity stands.
+// a *QuorumError with ErrNoQuorum or ctx's cause, the old validity stands. Under a ctx
+// that is done it sends nothing.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	t := terms{ttl: ttl}
 	if err := t.validate(&l.locker.cfg); err != nil {
@@ -265,6 +266,9 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	if cause := l.Err(); cause != nil {
 		return ended("extend", l.resource, cause)
+	}
+	if err := fault.OfContext(ctx); err != nil {
+		return fault.Errorf("redlock: extend %s: %w", fault.Printable(l.resource), err)
 	}
 	if l.shared != nil {
 		return l.shared.lock.Extend(ctx, ttl)

@@ -26,7 +26,8 @@ func (s *settings) grasp(lock *redlock.Lock) *grip {
 	held := lock.Context()
 	context.AfterFunc(held, func() {
 		cause := context.Cause(held)
-		if !errors.Is(cause, redlock.ErrReleased) && !(errors.Is(cause, redlock.ErrClosed) && g.kept.Load()) {
+		closed := g.kept.Load() && errors.Is(cause, redlock.ErrClosed)
+		if !closed && !errors.Is(cause, redlock.ErrReleased) {
 			s.report(fmt.Errorf("adapters: lock %q ended while it was held: %w", lock.Resource(), cause))
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -251,9 +252,9 @@ func (e *Extension) Wait(ctx context.Context, c *clock.Clock, limit time.Duratio
 		select {
 		case <-e.wake:
 		case <-t.C:
-			e.expire()
+			e.expire(ErrTimeout)
 		case <-ctx.Done():
-			e.expire()
+			e.expire(fault.OfContext(ctx))
 		}
 	}
 }
@@ -267,8 +268,9 @@ func (e *Extension) take() (fresh []int, open int) {
 	return fresh, e.open
 }
 
-// expire decides what is still open: a node that has not answered is unknown.
-func (e *Extension) expire() {
+// expire decides what is still open: a node that has not answered is unknown, for this
+// cause.
+func (e *Extension) expire(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k := range e.claims {
@@ -277,7 +279,7 @@ func (e *Extension) expire() {
 		}
 		for i := range e.nodes {
 			if c := e.of(i, k); c.outcome == quorum.Pending {
-				*c = confirmation{outcome: quorum.Unknown, cause: ErrTimeout}
+				*c = confirmation{outcome: quorum.Unknown, cause: cause}
 			}
 		}
 		e.decide(k)

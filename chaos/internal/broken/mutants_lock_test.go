@@ -195,7 +195,7 @@ var lockMutants = []way{
 	{
 		name: "silence confirms", takes: "a node that does not answer confirms an extension",
 		by:    ". TestAnExtensionIsConfirmedByAQuorumOnly",
-		edits: []edit{{"internal/node/extension.go", "*c = confirmation{outcome: quorum.Unknown, cause: ErrTimeout}", "if *c = (confirmation{outcome: quorum.Unknown, cause: ErrTimeout}); BROKEN {\n					c.outcome = quorum.Granted\n				}"}},
+		edits: []edit{{"internal/node/extension.go", "*c = confirmation{outcome: quorum.Unknown, cause: cause}", "if *c = (confirmation{outcome: quorum.Unknown, cause: cause}); BROKEN {\n					c.outcome = quorum.Granted\n				}"}},
 	},
 	{
 		name: "validity from the confirmation", takes: "an extension counts from when it was confirmed",
