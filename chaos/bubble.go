@@ -33,6 +33,7 @@ func InBubble(f func() error) error {
 			return fmt.Errorf("chaos: bubble: %w", err)
 		}
 	}
+	defer setAside()()
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("chaos: bubble: %w", err)
@@ -51,6 +52,26 @@ func InBubble(f func() error) error {
 		})
 	}}}, nil, nil, nil).Run()
 	return result
+}
+
+// setAside has what go test was asked for apply to its tests, and not to a bubble that one of
+// its examples enters: f runs once, and go test's files stay open.
+func setAside() (restore func()) {
+	var undo []func()
+	for name, value := range map[string]string{
+		"test.count": "1", "test.testlogfile": "", "test.coverprofile": "", "test.cpuprofile": "", "test.memprofile": "", "test.trace": "",
+	} {
+		if f := flag.Lookup(name); f != nil {
+			was := f.Value.String()
+			undo = append(undo, func() { _ = f.Value.Set(was) })
+			_ = f.Value.Set(value) // it is one that the flag takes
+		}
+	}
+	return func() {
+		for _, u := range undo {
+			u()
+		}
+	}
 }
 
 // hosted is what go test's main gives package testing. A bubble needs a match

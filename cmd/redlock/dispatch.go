@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -73,9 +74,20 @@ func dispatch(ctx context.Context, a *app, args []string) error {
 		return explain(a, *c)
 	}
 	if err != nil {
-		return usage("%s: %s; see: redlock help %s", c.name, flagFault(err), c.name)
+		return usage("%s: %s%s; see: redlock help %s", c.name, flagFault(err), c.meant(err), c.name)
 	}
 	return run(ctx, a, positional)
+}
+
+// waits finds the flags by which other commands bound a wait: flock's and consul's.
+var waits = regexp.MustCompile(`not defined: --?(w|timeout)$`)
+
+// meant is the flag that stands in for one which a command that takes a lock does not have.
+func (c *command) meant(err error) string {
+	if c.locks && waits.MatchString(err.Error()) {
+		return " (to wait no longer than that: --wait)"
+	}
+	return ""
 }
 
 // find takes the longest name that the arguments begin with.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/quorumkit/redlock/chaos"
 )
@@ -16,7 +17,7 @@ import (
 func (a *app) lab(ctx context.Context, name string, e *experiment) error {
 	s, ok := chaos.FindScenario(name)
 	if !ok {
-		return usage("lab: there is no scenario %q; see: redlock lab", name)
+		return usage("lab: there is no scenario %q%s; see: redlock lab", name, guess(name))
 	}
 	backend, err := backendNamed(e.backend)
 	if err != nil {
@@ -45,6 +46,26 @@ func (a *app) lab(ctx context.Context, name string, e *experiment) error {
 	}
 	a.progress("")
 	return errors.Join(a.save(&e.outputs, runs), a.report(runs, &e.outputs))
+}
+
+// guess is which scenario may be meant, by its letters alone; "": none.
+func guess(name string) string {
+	letters := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r == '-' || r == '_' || r == ' ' {
+				return -1
+			}
+			return unicode.ToLower(r)
+		}, s)
+	}
+	if wanted := letters(name); wanted != "" {
+		for _, s := range chaos.Scenarios() {
+			if strings.HasPrefix(letters(s.Name), wanted) || strings.HasPrefix(wanted, letters(s.Name)) {
+				return fmt.Sprintf(" (%s?)", s.Name)
+			}
+		}
+	}
+	return ""
 }
 
 func backendNamed(word string) (chaos.Backend, error) {

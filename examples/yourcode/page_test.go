@@ -1,7 +1,11 @@
 package yourcode
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"log"
 	"testing"
 	"time"
 
@@ -52,4 +56,22 @@ func TestAnotherLockIsPlayedAndJudged(t *testing.T) {
 	if len(verdict.Violations) > 0 || verdict.Rounds == 0 {
 		t.Errorf("got %v", verdict)
 	}
+}
+
+// The same plan gives the same run: so the output is known.
+func Example_scenario() {
+	kit, page := Redsync(), &bytes.Buffer{}
+	runs, err := chaos.PlayScenario("amnesia-majority", kit, chaos.Redlock("redlock"))
+	for _, run := range runs {
+		fmt.Println(run.About.Contender, "violates", len(run.Verdict.Violations), "times")
+	}
+	err = errors.Join(err, chaos.WritePage(page, runs...)) // page is a file, or any io.Writer
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("a page:", page.Len() > 0)
+	// Output:
+	// redsync violates 2 times
+	// redlock violates 0 times
+	// a page: true
 }

@@ -1,0 +1,27 @@
+package chaos_test
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/quorumkit/redlock/chaos"
+)
+
+// One's own kit stands in the place of TextbookRedlock.
+func ExamplePlayScenario() {
+	runs, err := chaos.PlayScenario("amnesia-majority", chaos.TextbookRedlock(), chaos.Redlock("redlock"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, run := range runs {
+		fmt.Println(run.About.Contender, "had two holders:", run.Verdict.Count(chaos.TwoHolders) > 0)
+	}
+	var page bytes.Buffer // or a file
+	err = chaos.WritePage(&page, runs...)
+	fmt.Println(page.Len() > 0, err)
+	// Output:
+	// textbook Redlock had two holders: true
+	// redlock had two holders: false
+	// true <nil>
+}
