@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -117,6 +118,30 @@ func TestAPageNeedsNoNetwork(t *testing.T) {
 			if strings.Contains(clean, bad) {
 				t.Errorf("the %s has %q", name, bad)
 			}
+		}
+	}
+}
+
+// Two writes of one instant lay upon each other, and their labels too: bob's was not to be seen.
+func TestWritesOfOneInstantAreOneMarkThatNamesAll(t *testing.T) {
+	run := story()
+	var writes []chaos.Record
+	for hold, client := range map[int64]string{91: "cid", 92: "dan"} {
+		writes = append(writes,
+			at(0, chaos.Record{Kind: chaos.Asked, Client: client, Resource: "alone", Hold: hold}),
+			at(1, chaos.Record{Kind: chaos.Held, Client: client, Resource: "alone", Hold: hold, Token: redlock.Token(hold)}),
+			at(2, chaos.Record{Kind: chaos.Wrote, Client: client, Resource: "alone", Hold: hold, Token: redlock.Token(hold)}))
+	}
+	slices.SortStableFunc(writes, func(a, b chaos.Record) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Hold, b.Hold)) })
+	run.Records = writes
+	run.Verdict = chaos.Judge{}.Judge(run.Records)
+	svg := page(t, chaos.WritePicture, run)
+	if !strings.Contains(svg, "2 writes: cid, dan") {
+		t.Error("got a picture without \"2 writes: cid, dan\"")
+	}
+	for _, client := range []string{"cid", "dan"} {
+		if !strings.Contains(svg, client+" writes to") {
+			t.Errorf("got no tip of the write of %s", client)
 		}
 	}
 }

@@ -106,4 +106,25 @@ func TestThePagesCommandsDoWhatItSays(t *testing.T) {
 			t.Errorf("%s: got %v; want it written", page, err)
 		}
 	}
+	if got, want := pictured(t, filepath.Join(dir, "docs/lab.svg")), pictured(t, "../../docs/lab.svg"); got != want {
+		t.Errorf("docs/lab.svg is of another time: make it anew. Now the picture has\n%s\nthe page's has\n%s", got, want)
+	}
+}
+
+// pictured is a picture's size, what it says of the runs and the words of its marks, without
+// durations: they are of the machine.
+func pictured(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	var found []string
+	for _, part := range []string{`width="\d+" height="\d+" viewBox`, `<desc[^>]*>.*</desc>`, `<text class="halo"[^>]*>([^<]*)</text>`} {
+		for _, m := range regexp.MustCompile(part).FindAllStringSubmatch(string(text), -1) {
+			found = append(found, regexp.MustCompile(`\d+(\.\d+)?(s|ms|µs)\b`).ReplaceAllString(m[len(m)-1], "…"))
+		}
+	}
+	if len(found) < 4 {
+		t.Fatalf("%s: got %q; the search for its words is broken", file, found)
+	}
+	return strings.Join(found, "\n")
 }

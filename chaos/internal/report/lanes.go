@@ -163,9 +163,7 @@ func (d *drawing) resources() {
 			d.lane("refused "+name, "refused", writeHeight)
 		}
 	}
-	for _, w := range d.line.Writes {
-		d.put(d.writeMark(w, flags))
-	}
+	d.writes(flags)
 	if len(flags) == 0 {
 		return
 	}
@@ -176,8 +174,44 @@ func (d *drawing) resources() {
 	}
 }
 
-// writeMark is a write, its lane and inset before it.
-func (d *drawing) writeMark(w Write, flags []Flag) (string, int, figure) {
+// bundle is writes of one lane that are nearer than a label: each would lie upon the one
+// before, and hide who wrote.
+type bundle struct {
+	lane    string
+	mark    figure
+	clients []string
+}
+
+// writes puts the writes into their lanes, those of a bundle as one mark.
+func (d *drawing) writes(flags []Flag) {
+	var all []*bundle
+	last := map[string]*bundle{}
+	for _, w := range d.line.Writes {
+		lane, m := d.writeMark(w, flags)
+		if b := last[lane]; b != nil && (m.X-b.mark.X)/100*usualWidth < float64(labelWidth(b.mark.Label+", refused")) {
+			b.clients = append(b.clients, w.Client)
+			b.mark.Tip += "\n\n" + m.Tip
+			continue
+		}
+		last[lane] = &bundle{lane, m, []string{w.Client}}
+		all = append(all, last[lane])
+	}
+	for _, b := range all {
+		if n := len(b.clients); n > 1 {
+			b.mark.Label = fmt.Sprintf("%d writes: %s", n, strings.Join(b.clients[:min(n, mostNames)], ", "))
+			if n > mostNames {
+				b.mark.Label += ", …"
+			}
+		}
+		d.put(b.lane, 3, b.mark)
+	}
+}
+
+// mostNames is how many of a bundle are named: its tip has all.
+const mostNames = 3
+
+// writeMark is a write, its lane before it.
+func (d *drawing) writeMark(w Write, flags []Flag) (string, figure) {
 	stale := slices.ContainsFunc(flags, func(v Flag) bool {
 		return v.Stale && v.At == w.At && v.Resource == w.Resource && strings.HasPrefix(v.Text, w.Client+" ")
 	})
@@ -194,5 +228,5 @@ func (d *drawing) writeMark(w Write, flags []Flag) (string, int, figure) {
 	}
 	m := d.point(shape, w.At, label, "%s writes to %q at %s\n%s\n%s", w.Client, w.Resource, Clock(w.At), d.tokens.words(w.Resource, w.Token), how)
 	m.Color = d.color[w.Client]
-	return lane + w.Resource, 3, m
+	return lane + w.Resource, m
 }
