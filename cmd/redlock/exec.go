@@ -68,7 +68,7 @@ On other systems nobody ends CMD in either case: stop the whole job, and end red
 TERM.
 
 HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group
-of CMD; while waiting for KEY the first four end the wait, and CMD is not started. CMD has
+of CMD; while waiting for KEY the first seven end the wait, and CMD is not started. CMD has
 the terminal if there is one. ^Z stops all that CMD started (elsewhere than on Linux its
 group only), and then redlock: KEY lapses. What is continued after that is killed.
 
@@ -116,6 +116,7 @@ func execCommand() command {
 					return err
 				}
 				e.listen()
+				watchFor(e.signals, uncaught...)
 				return a.withLocks(ctx, &e.lockFlags, func(ctx context.Context, s *session) error { return supervise(ctx, a, s, e) }, e.options()...)
 			}
 		},

@@ -14,6 +14,9 @@ func supervise(context.Context, *app, *session, *execution) error {
 	return configuration("exec: this system has no process groups: use redlock hold")
 }
 
+// uncaught are none: nothing is started here.
+var uncaught []os.Signal
+
 // campaign can't either.
 func campaign(context.Context, *app, *session, *execution) error {
 	return configuration("lead: this system has no process groups: use Campaign in a program")

@@ -288,6 +288,30 @@ func TestDefectSignalsAreIgnoredWhileWaiting(t *testing.T) {
 	}
 }
 
+// There is no command yet that a signal could be for: it ends the wait as it ends flock, which
+// does not catch it. It was swallowed.
+func TestASignalForTheCommandEndsTheWaitForTheKey(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	_, err := open(t, nodes).Acquire(t.Context(), "k")
+	must(t, err)
+	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM} {
+		p := start(t, prepare(t, nodes, append(execFlags[:3:3], "--wait", "10s", "k", "echo", "started")...))
+		eventually(t, "the wait", func() bool { return waits(t, p) })
+		p.signal(t, sig)
+		r := p.wait(t)
+		r.want(t, 128+int(sig), "while waiting for k")
+		if r.out != "" {
+			t.Errorf("%v: got %q; want nothing started", sig, r.out)
+		}
+	}
+	p := start(t, prepare(t, nodes, append(execFlags[:3:3], "--wait", "1s", "k", "echo", "started")...))
+	eventually(t, "the wait", func() bool { return waits(t, p) })
+	p.signal(t, syscall.SIGWINCH) // which ends nothing by itself
+	p.signal(t, syscall.SIGCONT)
+	p.wait(t).want(t, 75, "not acquired")
+}
+
 // consul lock may start its child after it was told to end, and forget it. Here
 // the signal comes at about the moment of the grant, before and after: no matter what
 // was started got the signal as well, and nothing runs on.

@@ -30,6 +30,11 @@ var passedOn = append([]os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
 }, endings...)
 
+// uncaught are those that end a program which does not catch them. They end exec before its
+// command runs, as they would end flock; the runtime would swallow them. lead, which waits
+// again and again, waits on: they were for a command that has ended.
+var uncaught = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM}
+
 // phase is how far the end of a command has come.
 type phase uint8
 
@@ -141,13 +146,13 @@ func (s *supervisor) heedWatchdog() {
 	}
 }
 
-// pending is a signal to end that has come, and nil if none has. Others are for a command,
-// and there is none.
+// pending is a signal to end that has come, and nil if none has. Others say nothing: there
+// is no command yet.
 func (s *supervisor) pending() os.Signal {
 	for {
 		select {
 		case sig := <-s.signals:
-			if slices.Contains(endings, sig) {
+			if slices.Contains(endings, sig) || s.execution.command == "exec" && slices.Contains(uncaught, sig) {
 				return sig
 			}
 		default:
