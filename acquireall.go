@@ -184,7 +184,7 @@ func (c *setCall) run(ctx context.Context, wait bool) (*MultiLock, error) {
 	values := ctx
 	if wait && c.terms.wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.terms.wait, fault.Waited(c.terms.wait))
+		ctx, cancel = context.WithTimeoutCause(ctx, c.terms.wait, fault.WaitedError(c.terms.wait))
 		defer cancel()
 	}
 	for asked, looked := false, false; ; {

@@ -207,7 +207,7 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 	}
 	if wait && t.wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t.wait, fault.Waited(t.wait))
+		ctx, cancel = context.WithTimeoutCause(ctx, t.wait, fault.WaitedError(t.wait))
 		defer cancel()
 	}
 	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared, Limit: t.limit, Label: t.label})

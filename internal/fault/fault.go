@@ -91,15 +91,15 @@ func (o once) Error() string { return strings.ReplaceAll(o.err.Error(), o.said, 
 // Unwrap returns the error as it is.
 func (o once) Unwrap() error { return o.err }
 
-// Waited is the cause of a context that a bound on a wait ended: no caller set a deadline
+// WaitedError is the cause of a context that a bound on a wait ended: no caller set a deadline
 // that its message could speak of.
-type Waited time.Duration
+type WaitedError time.Duration
 
 // Error says for how long.
-func (w Waited) Error() string { return "not within " + time.Duration(w).String() }
+func (w WaitedError) Error() string { return "not within " + time.Duration(w).String() }
 
 // Is tells that it is a deadline all the same.
-func (w Waited) Is(target error) bool { return target == context.DeadlineExceeded }
+func (w WaitedError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 const ownName = "redlock: "
 
