@@ -81,6 +81,7 @@ func TestAPairAllocatesLittle(t *testing.T) {
 // A shared pair allocates eight times more: a sharer's members and their tokens are lists.
 // A set of eight names does so some fourteen times a name, and shares its five calls.
 func TestSharersAndSetsAllocateLittle(t *testing.T) {
+	testkit.Full(t)
 	if testkit.UnderRace {
 		t.Skip("the race detector allocates by itself")
 	}

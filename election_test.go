@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -441,6 +442,7 @@ func TestANameThatNobodyObservesAnyMoreIsNotFollowed(t *testing.T) {
 
 // 600 names are three calls a second to each node.
 func TestManyNamesAreLookedAtInFewCalls(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		warm(t, l)

@@ -80,6 +80,7 @@ func TestTwoSlotsThatAreFreedTogetherGoToTwo(t *testing.T) {
 }
 
 func TestADeadFirstInTheSlotsLineDelaysTheNextByALookAtMost(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		limit := redlock.WithLimit(1)

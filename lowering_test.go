@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -71,6 +72,7 @@ func TestMaxTTLComesDownWhenTheOldOneHasPassed(t *testing.T) {
 // A lease that is longer than the new MaxTTL: only the wait keeps a second holder
 // away, and only as long as it lasts.
 func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
+	testkit.Full(t)
 	for _, vouched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("vouched %v", vouched), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -48,6 +48,7 @@ func wantText(t *testing.T, what, got string, want ...string) {
 // Of three nodes one is down and one forgot: the third alone knows too little,
 // for however long.
 func TestNothingIsAdmittedByATimeout(t *testing.T) {
+	testkit.Full(t)
 	for name, away := range map[string]func(*redlocktest.Node){
 		"stopped": (*redlocktest.Node).Stop, "hung": (*redlocktest.Node).Hang,
 	} {
@@ -134,6 +135,7 @@ func TestAWaitStartsAgainWhenTheNodeForgetsAgain(t *testing.T) {
 // It proves nothing that other clients are at it: they share one notice, and
 // each waits by its own clock.
 func TestManyJoinersTakeANodeInOnce(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 5)
 		for i := range 6 {
@@ -153,17 +155,18 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 	})
 }
 
-// Of founding, and of taking a node in, every ninth command fails once, in the quick tier
-// every 36th and in the deep one every third, in each way in turn: the cluster stands in the end,
+// Of founding, and of taking a node in, every ninth command fails once, in the deep tier
+// every third, in each way in turn: the cluster stands in the end,
 // and no lock is ever held twice.
 func TestAnyCommandOfAJoinMayFail(t *testing.T) {
+	testkit.Full(t)
 	besideServers(t)
 	verdicts := []redlocktest.Verdict{
 		redlocktest.LoseReply(), redlocktest.ReplyError("ERR no"), redlocktest.LoseRequest(), redlocktest.BreakBefore(), redlocktest.BreakAfter(),
 	}
 	k, fired := int64(0), true
 	for i := 0; fired && !t.Failed(); i++ {
-		k += int64(testkit.Every(36, 9, 3))
+		k += int64(testkit.Of(9, 3))
 		synctest.Test(t, func(t *testing.T) { fired = joinWithout(t, k, verdicts[i%len(verdicts)]) })
 	}
 	if k < 50 && !t.Failed() {
@@ -208,6 +211,7 @@ func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
 // A look that somebody asks for finds a node that the loop had given up on, as it did
 // not answer: the loop takes it in from there.
 func TestANodeThatSomebodyElseFoundIsTakenIn(t *testing.T) {
+	testkit.Full(t)
 	for name, looks := range map[string]func(context.Context, *redlock.Cluster) error{
 		"Status":      func(ctx context.Context, c *redlock.Cluster) error { _, err := c.Status(ctx); return err },
 		"Join":        func(ctx context.Context, c *redlock.Cluster) error { return c.Join(ctx) },

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -117,6 +118,7 @@ func TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo(t *testing.T) {
 
 // A thousand locks go in batches, at several times.
 func TestTheLocksThatANodeIsGivenGoInBatches(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		const locks = 1000
 		told := &events{}

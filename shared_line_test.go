@@ -73,6 +73,7 @@ func wantWaiting(t *testing.T, when string, all ...<-chan gained) {
 }
 
 func TestAllWhoWaitToShareGoTogether(t *testing.T) {
+	testkit.Full(t)
 	for _, n := range []int{1, 2, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, n)

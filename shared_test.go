@@ -57,6 +57,7 @@ func number(t *testing.T, n *redlocktest.Node) redlock.Token {
 }
 
 func TestThoseWhoShareHoldTogetherAndExcludeAllOthers(t *testing.T) {
+	testkit.Full(t)
 	for _, n := range []int{1, 2, 3, 4, 5, 10} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, n)
@@ -176,6 +177,7 @@ func TestASharerThatDiedIsWaitedForNoLongerThanItsLease(t *testing.T) {
 }
 
 func TestASharedHoldIsPutBackOnNodesThatForgot(t *testing.T) {
+	testkit.Full(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		other := separateLocker(t, nodes)

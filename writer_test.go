@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -176,6 +177,7 @@ func narrow(t *testing.T, nodes *redlocktest.Cluster, connections int) []redis.U
 // A writer under traffic keeps its connection. Where the pool has no other, scripts
 // that are gone were never loaded again, and no node voted until the traffic ended.
 func TestScriptsAreLoadedAgainOverTheOnlyConnection(t *testing.T) {
+	testkit.Full(t)
 	for _, others := range []int{0, 1} { // connections that the program uses for itself
 		synctest.Test(t, func(t *testing.T) { reloadOver(t, others) })
 	}

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
@@ -60,26 +61,26 @@ func ExampleNewPlan() {
 
 // A scenario takes any stage and any kit: here nodes that forget, in real time.
 func ExampleScenario_Play() {
-	for _, s := range chaos.Scenarios() {
-		if s.Name != "amnesia-minority" {
-			continue
-		}
+	s, _ := chaos.FindScenario("amnesia-minority")
+	var shown []string // a bubble keeps what is printed in it to itself
+	err := chaos.InBubble(func() error {
 		for _, kit := range []chaos.Kit{chaos.SingleMaster(), chaos.TextbookRedlock()} {
 			stage, err := chaos.NewVirtual(1, 5)
 			if err != nil {
-				fmt.Println(err)
-				return
+				return err
 			}
 			records, err := s.Play(context.Background(), stage, kit, false)
-			fmt.Println(kit.Name, chaos.Judge{}.Judge(records).Broken(), err)
+			shown = append(shown, fmt.Sprint(kit.Name, " ", chaos.Judge{}.Judge(records).Broken(), " ", err))
 			if err := stage.Close(); err != nil {
-				fmt.Println(err)
+				return err
 			}
 		}
-		fmt.Println(s.Lesson)
-	}
+		return nil
+	})
+	fmt.Println(strings.Join(shown, "\n"), err)
+	fmt.Println(s.Lesson)
 	// Output:
 	// single master [stale write two holders] <nil>
-	// textbook Redlock [] <nil>
+	// textbook Redlock [] <nil> <nil>
 	// five masters bear two that forget; one master bears none
 }

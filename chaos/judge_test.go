@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // trace reads records in short: "10 held 2 bob t=7 u=30" is bob's hold 2 of r,
@@ -372,6 +373,7 @@ func hundredThousand() []chaos.Record {
 }
 
 func TestJudgeTakesTensOfMillisecondsForAHundredThousandOperations(t *testing.T) {
+	testkit.Full(t)
 	records := hundredThousand()
 	best := time.Hour
 	for range 5 {

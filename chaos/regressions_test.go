@@ -114,6 +114,7 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 // such step, which docs/SAFETY.md says. One that lasts until it is seen breaks nothing, and
 // so long are those that are drawn.
 func TestAStepOfAClockThatNobodySawMayShowTwoHoldersAndNoMore(t *testing.T) {
+	testkit.Full(t)
 	p, err := chaos.ParsePlan(`{"seed":443,"nodes":3,"clients":20,"names":3,"lease":3000000000,"for":10301413456,"maxTTL":4000000000,"faults":[
 		{"kind":"cut","at":4705362894,"for":2609148404,"node":2,"client":"client-7"},
 		{"kind":"clock step","at":7301413456,"for":13097842,"node":1,"delay":7937212486}],
@@ -152,6 +153,7 @@ func TestAGrantToOneThatHasJustReleasedIsGivenBack(t *testing.T) {
 // process had a turn too many. A rollback that a node was slow to take put the next
 // attempt in line again, after that one had been released.
 func TestGrantsKeepTheLine(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range []struct {
 		seed   uint64
 		kinds  []chaos.Break

@@ -100,6 +100,7 @@ func TestSearchLineCatches(t *testing.T) {
 }
 
 func TestSearchLineRandom(t *testing.T) {
+	testkit.Full(t)
 	t.Parallel()
 	walks := 300
 	switch {

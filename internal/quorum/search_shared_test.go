@@ -155,6 +155,7 @@ func TestSearchSharedRandom(t *testing.T) {
 // raise by one who does not share, nor a re-seed with its own token, in 40,000 walks: those
 // need histories that the closed search finds.
 func TestSearchSharedRandomCatches(t *testing.T) {
+	testkit.Full(t)
 	for _, c := range []struct {
 		name string
 		full bool // with REDLOCK_TEST=deep only: thousands of walks
