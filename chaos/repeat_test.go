@@ -47,7 +47,7 @@ func unquoted(text string) (word, rest string) {
 // A failed test prints a plan that was shrunk, and the command that repeats it in its own
 // package, of one's own code and of a kit of one's own: typed again, it shows the same.
 func TestAFailedTestPrintsTheCommandThatRepeatsIt(t *testing.T) {
-	testkit.Full(t)
+	testkit.NeedDeep(t)
 	if os.Getenv(failVariable) != "" {
 		t.Run("own code", func(t *testing.T) {
 			untilItFails(t, func() { chaos.Test(t, amnesia(0), report(redlock.WithoutMembership())) })
