@@ -25,7 +25,7 @@ func playTrail(t *testing.T, p chaos.Plan) []byte {
 // alike. Seed 8 is not among them: there two holds that one call extended end at one
 // instant, and are released in any order.
 func TestClientsThatWaitGiveTheSameTraceAgain(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	if raceDetector {
 		t.Skip("the race detector has Go's scheduler draw who is next")
 	}

@@ -65,7 +65,7 @@ func TestAKitWithoutElectionsLeadsAsItLocks(t *testing.T) {
 // A campaign whose leader loses its lease is another attempt from then on; one that ends
 // in vain has failed, and quit.
 func TestACampaignAsksAgainAfterALoss(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	onStages(t, 3, func(t *testing.T, stage chaos.Stage, _, nodes []redis.UniversalClient) {
 		t.Helper()
 		history := chaos.NewHistory()

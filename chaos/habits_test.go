@@ -19,7 +19,7 @@ func calm(waits bool, habits chaos.Habits) chaos.Plan {
 
 // Each habit shows in the trace, and none without.
 func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	var longest, least, most time.Duration
 	var burst, barging, bounded int
 	measure := func(p chaos.Plan) {

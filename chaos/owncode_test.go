@@ -57,7 +57,7 @@ func TestOwnCodeKeepsTheRulesUnderFaults(t *testing.T) {
 // The control, in a process of its own since it fails its test: a lock without
 // its protection. The page is where the variable says.
 func TestOwnCodeThatBreaksARuleFailsWithAPage(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	if os.Getenv(failVariable) != "" {
 		for seed := uint64(0); seed < 4 && !t.Failed(); seed++ {
 			chaos.Test(t, amnesia(seed), report(redlock.WithoutMembership()))

@@ -83,7 +83,7 @@ func TestAPlanHasAsManyAsItIsAskedFor(t *testing.T) {
 // Byte by byte, for plans with every kind of fault among them; and two seeds give
 // two traces.
 func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	if raceDetector {
 		t.Skip("the race detector has Go's scheduler draw who is next")
 	}

@@ -11,7 +11,7 @@ import (
 
 // Plans that explorations found and shrank: no rule may be broken in any of them.
 func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, c := range []struct{ was, plan string }{
 		{
 			was: "a release that a restarted node refused, for want of the script, was taken for one that it had executed",
@@ -114,7 +114,7 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 // such step, which docs/SAFETY.md says. One that lasts until it is seen breaks nothing, and
 // so long are those that are drawn.
 func TestAStepOfAClockThatNobodySawMayShowTwoHoldersAndNoMore(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	p, err := chaos.ParsePlan(`{"seed":443,"nodes":3,"clients":20,"names":3,"lease":3000000000,"for":10301413456,"maxTTL":4000000000,"faults":[
 		{"kind":"cut","at":4705362894,"for":2609148404,"node":2,"client":"client-7"},
 		{"kind":"clock step","at":7301413456,"for":13097842,"node":1,"delay":7937212486}],
@@ -144,7 +144,7 @@ func TestDelaysOfOneLinkAddUp(t *testing.T) {
 // A node that had a set's lock put back had its attempt in line still. 60 ms after its
 // release another's granted the name to it.
 func TestAGrantToOneThatHasJustReleasedIsGivenBack(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	p := chaos.Swarm(72012048, 30*time.Second)
 	chaos.Explore(t, p, p.Redlock("redlock"))
 }
@@ -153,7 +153,7 @@ func TestAGrantToOneThatHasJustReleasedIsGivenBack(t *testing.T) {
 // process had a turn too many. A rollback that a node was slow to take put the next
 // attempt in line again, after that one had been released.
 func TestGrantsKeepTheLine(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, c := range []struct {
 		seed   uint64
 		kinds  []chaos.Break

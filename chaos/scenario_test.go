@@ -11,7 +11,7 @@ import (
 
 // What each scenario shows of each contender: the rules that it breaks.
 func TestScenariosShowWhatTheyClaim(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, s := range chaos.Scenarios() {
 		for _, want := range s.Showings {
 			t.Run(s.Name+", "+want.String(), func(t *testing.T) {

@@ -61,7 +61,7 @@ func (s *stepped) add(p chaos.Plan, v chaos.Verdict) {
 //
 //	REDLOCK_CHAOS_STEPS=5m go test -timeout 0 -run TestHowOftenAStepBreaksARule -v ./chaos
 func TestHowOftenAStepBreaksARule(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	length, err := time.ParseDuration(os.Getenv(stepsFor))
 	if os.Getenv(stepsFor) == "" {
 		length, err = 0, nil // a few plans

@@ -13,7 +13,7 @@ import (
 // Redlock bears a plan of drawn steps of a clock, and a lock that does not watch the clocks is
 // convicted by it.
 func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	p := chaos.Swarm(1198, 30*time.Second)
 	p.For = 8 * time.Second // more is not needed, from this seed on
 	p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.At > p.For })

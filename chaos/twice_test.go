@@ -131,7 +131,7 @@ func twicePlan(seed uint64, later time.Duration) chaos.Plan {
 // comes right behind it, no rule is broken. Where it comes after the release it takes the
 // name for nobody, until the lease is over: never is there a second holder.
 func TestRedlockStandsCommandsThatAreDeliveredTwice(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for seed := range uint64(4) {
 		if v := playWatched(t, twicePlan(seed, 0)); len(v.Violations) > 0 || v.Rounds == 0 {
 			t.Errorf("seed %d: got %d rounds, %v; want no rule broken", seed, v.Rounds, v.Violations)

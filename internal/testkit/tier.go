@@ -39,6 +39,16 @@ func Full(tb testing.TB) {
 	}
 }
 
+// Unraced is [Full] for a test that plays whole plans. The race detector makes them ten
+// times as slow: .ci/run plays them without.
+func Unraced(tb testing.TB) {
+	tb.Helper()
+	Full(tb)
+	if UnderRace {
+		tb.Skip("played without the race detector")
+	}
+}
+
 // NeedDeep skips a test but in the deep tier.
 func NeedDeep(tb testing.TB) {
 	tb.Helper()
