@@ -78,6 +78,8 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, redlock.ErrMaxHold):
 		return exitMaxHold
+	case round == nil && errors.Is(err, redlock.ErrMisconfigured): // of join and admit, which tell both
+		return exitConfig
 	case errors.Is(err, redlock.ErrNoQuorum):
 		return exitNoQuorum
 	case errors.Is(err, redlock.ErrNotAcquired):
