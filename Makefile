@@ -19,7 +19,7 @@ deep: ## the same with all of the deep tier instead of a seventh
 	bash .ci/run deep
 
 .PHONY: test
-test: ## the quick tier of the root module: a minute
+test: ## the quick tier of the root module
 	go test ./...
 
 .PHONY: test-full

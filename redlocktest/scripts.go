@@ -12,7 +12,7 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// parsed has the scripts that this process has found to be Lua. miniredis keeps what
+// parsed holds the scripts that this process has found to be Lua. miniredis keeps what
 // it compiles for EVAL, but parses anew for each SCRIPT LOAD: of each script, on each
 // node, of each test. That was a quarter of all time that tests took.
 var parsed sync.Map // body to struct{}

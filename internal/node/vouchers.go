@@ -25,7 +25,7 @@ func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
 	v.round, v.since, v.nodes = start, nil, nodes
 }
 
-// standEach has the claim stand on leases that these nodes granted one by one, by pushes
+// standEach makes the claim stand on leases that these nodes granted one by one, by pushes
 // or to asks: no straggler joins them. since, by node, changes no more.
 func (v *vouchers) standEach(since []clock.Instant, nodes uint64) {
 	v.mu.Lock()
