@@ -48,7 +48,7 @@ func (a *app) lab(ctx context.Context, name string, e *experiment) error {
 	return errors.Join(a.save(&e.outputs, runs), a.report(runs, &e.outputs))
 }
 
-// guess is which scenario may be meant, by its letters alone; "": none.
+// guess returns the scenario that may be meant, by its letters alone; empty if none.
 func guess(name string) string {
 	letters := func(s string) string {
 		return strings.Map(func(r rune) rune {

@@ -38,7 +38,7 @@ type ServerIdentity struct {
 // ErrNoCredentials is a provider of credentials that failed: nothing was sent.
 var ErrNoCredentials = errors.New("no credentials for the connection")
 
-// Identify has a client's connections ask the provider who they are; nil: they do not.
+// Identify makes a client's connections ask the provider who they are, unless it is nil.
 // The writer waits for it, so it is given no longer than the dial.
 func Identify(o *redis.Options, provider func(context.Context) (username, password string, err error)) {
 	if provider == nil {
