@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,6 +35,9 @@ import (
 // on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared,
 // WithLimit and WithMinHold are refused with ErrInvalidOption.
 //
+// A reign is a whole turn (WithTurns): two calls of one Locker do not pass the lead between
+// them while candidates of other Lockers wait.
+//
 // Observe tells others who leads, and WithValue says what they are told. A leader that
 // was killed is followed within its TTL and some round trips (three seconds, where that is
 // shorter: so long it counts as living), one that resigns within some round trips.
@@ -51,6 +55,7 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 	case t.minHold != 0:
 		return fault.Errorf("redlock: campaign %s: %w: WithMinHold is for Do and DoAll: a leader that resigns is followed at once", fault.Printable(election), ErrInvalidOption)
 	}
+	opts = append(slices.Clone(opts), acquireOption(func(t *terms) { t.leads = true }))
 	for {
 		lock, err := l.Acquire(ctx, election, opts...)
 		if err != nil {
@@ -66,8 +71,9 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 	}
 }
 
-// reign runs lead while the lock is held. Observers are told when it begins and when it
-// has ended: what they look for then is there already.
+// reign runs lead while the lock is held. Observers are told when it begins, with each
+// renewal, for those that came later, and when it has ended: what they look for is there
+// already.
 func (l *Locker) reign(ctx context.Context, lock *Lock, lead func(ctx context.Context, lock *Lock) error) (err, loss error) {
 	l.announce(ctx, lock)
 	defer l.announce(ctx, lock)
@@ -96,9 +102,11 @@ type Leader struct {
 	// Value is what the leader gave with WithValue, or its WithHolder label if it gave
 	// none.
 	Value string
-	// Token is the fencing token of its hold; 0 where the leader's word for it did not
-	// come from a quorum of the nodes. It is fit for telling reigns apart, and for asking a
-	// resource for nothing older; only the leader itself writes under it.
+	// Token is the fencing token of its hold; 0 until the leader's word for it has come
+	// from a quorum of the nodes. Campaign gives it at the begin, and with each renewal, at
+	// a third of the TTL: so who observes later is told of the leader at first, and of its
+	// token then. A holder by Acquire gives none. It is fit for telling reigns apart, and for
+	// asking a resource for nothing older; only the leader itself writes under it.
 	Token Token
 	// Held is false where nobody leads.
 	Held bool

@@ -152,6 +152,41 @@ func TestObserversFindWhoDoesNotTell(t *testing.T) {
 	})
 }
 
+// Who comes when the reign has begun is told of the leader at once, and of its token with
+// the next renewal.
+func TestALateObserverLearnsTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := <-campaigns(t, l, "a").leads
+		time.Sleep(time.Second)
+		told := observes(t, separateLocker(t, nodes))
+		wantLeader(t, isTold(t, told, time.Second), "a", 0)
+		wantLeader(t, isTold(t, told, redlock.DefaultTTL/3), "a", lock.Token())
+		isQuiet(t, told, time.Minute)
+	})
+}
+
+// Two candidates of one Locker do not pass the lead between them, past one of another.
+func TestTheLeadGoesToOtherLockersFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		first, second := campaigns(t, l, "a"), campaigns(t, l, "a")
+		other := campaigns(t, separateLocker(t, nodes), "b")
+		for _, next := range []*candidate{other, second} {
+			<-first.leads
+			first.resign <- nil
+			must(t, <-first.done)
+			select {
+			case lock := <-next.leads:
+				next.leads <- lock
+			case <-time.After(time.Second):
+				t.Fatal("the lead did not go to the Locker that did not have it")
+			}
+			first = next
+		}
+	})
+}
+
 // A hint is never believed: it may say anything.
 func TestForgedHintsTellObserversNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,7 @@ type Lock struct {
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
 	since    clock.Instant   // when it was known to be held
 	fixed    bool            // its lease is not lengthened by renewals
+	leads    bool            // observers are told its token
 	revoked  chan struct{}   // closed once it was asked for; nil: it can't be
 
 	mu       sync.Mutex // guards the fields below
@@ -58,12 +59,13 @@ func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *
 	if t.maxHold > 0 {
 		lock.maxUntil = g.Asked.Add(t.maxHold)
 	}
+	lock.leads = t.leads
 	lock.renewAt = lock.renewal(start)
 	if g.Short { // most are released before
 		lock.renewAt = min(lock.renewAt, lock.since.Add(grant.ExtendAfter))
 	}
 	if !g.Claim.Shared {
-		l.queue.CountHold(g.Claim.Key, t.barging && t.call.turn != TurnHandedOver)
+		l.queue.CountHold(g.Claim.Key, t.barging && t.call.turn != TurnHandedOver, t.leads)
 	}
 	if t.revocable {
 		lock.revoked = l.revocable.begin(g.Claim.Owner)
@@ -308,6 +310,9 @@ func (l *Lock) extended(e *node.Extension, k int, ttl time.Duration) error {
 			return cause
 		}
 		l.tellExtension(e, nil)
+		if l.leads {
+			l.locker.announce(l.values, l)
+		}
 		if l.missed(e.Start) {
 			l.hasten()
 		}

@@ -76,6 +76,7 @@ type terms struct {
 	label   string // the value, as it stands in the owner value, behind the mark of revocable
 
 	revocable bool
+	leads     bool // by Campaign
 	call      call
 }
 

@@ -206,7 +206,8 @@ func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry nod
 
 // CountHold notes that the process has the lock once more. One that went past those who
 // wait (barged) is not of the process's turn: it leaves the place to the others as it was.
-func (q *Queue) CountHold(key string, barged bool) {
+// One that leads is all of the turn.
+func (q *Queue) CountHold(key string, barged, leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
@@ -215,6 +216,9 @@ func (q *Queue) CountHold(key string, barged bool) {
 	}
 	if name.barged = barged; !barged {
 		name.held++
+	}
+	if leads {
+		name.held = max(name.held, q.turns)
 	}
 }
 
