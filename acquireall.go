@@ -26,7 +26,8 @@ const MaxSet = set.Most
 //
 // That is about the names of one call. Who holds a name and acquires another, or a set,
 // may wait for somebody who does it the other way round, as with any lock. And while a
-// set waits, the names that it holds delay others: keep sets small.
+// set waits, the names that it holds delay others: keep sets small. WithRevocation, a name
+// that is asked for while the set waits is given back at once, as one that was lost.
 //
 // Options hold for all names. WithWait bounds the whole call, and WithMaxHold counts from
 // when all are held. With WithReentry, a name that ctx carries a hold of is entered, and
@@ -308,14 +309,18 @@ func (c *setCall) ask(ctx context.Context, wait bool) {
 }
 
 // waitFor waits for one name as Acquire does. It returns nil, and does not have it, if
-// one that is held was lost meanwhile.
+// one that is held was lost or asked for meanwhile.
 func (c *setCall) waitFor(ctx context.Context, i int) error {
 	c.failed = i
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, lock := range c.locks {
-		if lock != nil {
-			defer context.AfterFunc(lock.Context(), cancel)()
+	for i, lock := range c.locks {
+		if lock == nil {
+			continue
+		}
+		defer context.AfterFunc(lock.Context(), cancel)()
+		if c.terms.revocable && !c.entered.Has(i) {
+			defer c.locker.revocable.also(lock.claim.Owner, c, cancel)()
 		}
 	}
 	g, err := c.locker.acquirer.WaitFor(inner, c.keys[i], c.acquireTerms())
@@ -324,9 +329,24 @@ func (c *setCall) waitFor(ctx context.Context, i int) error {
 	case err == nil:
 		return c.hold(ctx, i, g)
 	case inner.Err() != nil && ctx.Err() == nil:
+		c.yield()
 		return nil
 	default:
 		return err
+	}
+}
+
+// yield gives back what was asked for.
+func (c *setCall) yield() {
+	for i, lock := range c.locks {
+		if lock == nil || c.entered.Has(i) {
+			continue
+		}
+		select {
+		case <-lock.Revoked():
+			c.giveBack(set.Names(0).With(i))
+		default:
+		}
 	}
 }
 

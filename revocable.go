@@ -15,8 +15,8 @@ type revocable struct {
 
 // tell is who is told that a hold was asked for.
 type tell struct {
-	asked chan struct{}         // closed then
-	also  map[*MultiLock]func() // called then, with mu held
+	asked chan struct{}  // closed then
+	also  map[any]func() // by whose it is; called then, with mu held
 }
 
 func newRevocable() *revocable {
@@ -62,7 +62,7 @@ func (r *revocable) hear(message string) bool {
 
 // also has a set told as well when this hold is asked for, at once if it was. What it
 // returns ends that.
-func (r *revocable) also(owner string, m *MultiLock, f func()) (stop func() bool) {
+func (r *revocable) also(owner string, set any, f func()) (stop func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tells[owner]
@@ -73,13 +73,13 @@ func (r *revocable) also(owner string, m *MultiLock, f func()) (stop func() bool
 		f()
 	}
 	if t.also == nil {
-		t.also = make(map[*MultiLock]func())
+		t.also = make(map[any]func())
 	}
-	t.also[m] = f
+	t.also[set] = f
 	return func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(t.also, m)
+		delete(t.also, set)
 		return true
 	}
 }

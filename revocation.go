@@ -44,8 +44,8 @@ func (l *Lock) Revoked() <-chan struct{} {
 }
 
 // Revoked returns a channel that closes once one of the names was asked for, as
-// Lock.Revoked does; nil if none of them can be. Where one was asked for while AcquireAll
-// still waited for others, it is closed from the start.
+// Lock.Revoked does; nil if none of them can be. A name that was asked for while AcquireAll
+// still waited for others was given back then, and taken anew.
 func (m *MultiLock) Revoked() <-chan struct{} { return m.revoked }
 
 // Revoke asks all who hold resource to give it up: alone, beside others or by a slot of

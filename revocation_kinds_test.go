@@ -82,19 +82,31 @@ func TestASetIsAskedForByEachOfItsNames(t *testing.T) {
 			must(t, <-done)
 		}
 
-		// One that was asked for while the set still waits.
+	})
+}
+
+// A set that waits gives a name back that it is asked for, to who waits for it, and those
+// behind it; and takes them anew.
+func TestASetThatWaitsGivesBackWhatIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
 		blocker := mustAcquire(t, other, "orders/43")
-		gained := wantsAll(t, t.Context(), l, names, redlock.WithRevocation())
-		time.Sleep(time.Second)
-		done := revokes(t, other, time.Minute)
-		time.Sleep(time.Second)
+		gained := wantsAll(t, t.Context(), l, []string{"orders/43", "orders/42", "orders/421", "orders/41"}, redlock.WithRevocation())
+		wantLocked(t, nodes, "orders/41", "orders/42", "orders/421", "orders/43")
+		waits := wants(t, other)
+		must(t, <-revokes(t, other, time.Second))
+		lock := (<-waits).lock
+		wantLocked(t, nodes, "orders/41", "orders/42", "orders/43")
+		mustRelease(t, lock)
+		wantLocked(t, nodes, "orders/41", "orders/42", "orders/421", "orders/43")
 		mustRelease(t, blocker)
 		m := (<-gained).locks
-		if !isAsked(m.Revoked()) {
-			t.Error("the set does not know that it was asked for while it waited")
+		if isAsked(m.Revoked()) {
+			t.Error("the set was asked for nothing that it holds")
 		}
 		must(t, m.Release(t.Context()))
-		must(t, <-done)
+		wantNothingLeft(t, nodes)
 	})
 }
 

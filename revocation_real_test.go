@@ -58,6 +58,27 @@ func TestHoldersAreAskedOnRealServers(t *testing.T) {
 	wantError(t, "nobody holds", other.Revoke(ctx, "orders/42"), redlock.ErrNotHeld)
 }
 
+// A set waits for what somebody holds: what it has meanwhile goes to who asks for it.
+func TestASetThatWaitsGivesBackOnRealServers(t *testing.T) {
+	t.Parallel()
+	servers := needMasters(t, 3, chaos.ServerConfig{})
+	l, other := openServers(t, servers), openServers(t, servers)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	blocker := mustAcquire(t, other, "b")
+	set := make(chan error, 1)
+	go func() {
+		m, err := l.AcquireAll(ctx, []string{"a", "b"}, redlock.WithRevocation())
+		if err == nil {
+			err = m.Release(ctx)
+		}
+		set <- err
+	}()
+	pollUntil(t, 10*time.Second, "the set holds a", func() bool { return other.Revoke(ctx, "a") == nil })
+	mustRelease(t, blocker)
+	must(t, <-set)
+}
+
 // The rights that the page lists are enough to be asked, and to ask.
 func TestRevocationNeedsNoFurtherRights(t *testing.T) {
 	t.Parallel()

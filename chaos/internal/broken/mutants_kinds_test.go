@@ -53,7 +53,22 @@ var kindMutants = []way{
 		by:    ". TestASetThatIsCutOffInItsFirstRoundLeavesNothing",
 		edits: []edit{{"internal/acquire/set.go", "		s.rollBack(p.round.Claim, s.ttl)\n		f = ", "		if !BROKEN || quorum.Count(p.round.Votes).Granted > 0 {\n			s.rollBack(p.round.Claim, s.ttl)\n		}\n		f = "}},
 	},
+	{
+		name: "a set that waits is deaf", takes: "a set that waits keeps what is asked for",
+		by:    ". TestASetThatWaitsGivesBackWhatIsAskedFor",
+		edits: []edit{{"acquireall.go", "		if c.terms.revocable && ", "		if !BROKEN && c.terms.revocable && "}},
+	},
 	// Elections.
+	{
+		name: "a lead within a process", takes: "candidates of one Locker pass the lead between them",
+		by:    ". TestTheLeadGoesToOtherLockersFirst",
+		edits: []edit{{"internal/queue/queue.go", "	if leads {", "	if leads && !BROKEN {"}},
+	},
+	{
+		name: "a token told once", takes: "a leader tells its token when it is elected only",
+		by:    ". TestALateObserverLearnsTheToken",
+		edits: []edit{{"lock.go", "		if l.leads {", "		if l.leads && !BROKEN {"}},
+	},
 	{
 		name: "a campaign beside a lead", takes: "who lost an election stands for it again while its lead still runs",
 		by: ". TestALossIsFollowedByACampaignOnlyOnceLeadHasReturned",
