@@ -26,7 +26,9 @@ const MaxLimit = lua.MaxSlots
 // given the Lock, which says both (docs/FENCING.md has an example).
 //
 // n is the callers': give all of them the same. While they differ, the largest holds for
-// all, and those with a smaller one only see its first slots. To change it, roll it out.
+// all, and those with a smaller one only see its first slots. One of those that waits keeps
+// all who come later waiting, beside slots too that are free for them: there is one line. To
+// change n, roll it out.
 // A hold with WithLimit and one without do not exclude each other, WithLimit(1) included.
 //
 // Another n, WithShared or WithReentry beside it, AcquireAll and Campaign are

@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,27 @@ func TestASmallerLimitSeesItsFirstSlotsAlone(t *testing.T) {
 		for _, lock := range []*redlock.Lock{again, high, held[1]} {
 			must(t, lock.Err())
 			mustRelease(t, lock)
+		}
+	})
+}
+
+// While limits differ, who waits for one of fewer slots stands before those who want any of
+// more, and who is refused is told so.
+func TestOneLineIsBeforeTheSlotsOfAllLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, nodes := newLocker(t, 3)
+		other, third := separateLocker(t, nodes), separateLocker(t, nodes)
+		held := mustAcquire(t, first, "orders/42", redlock.WithLimit(1))
+		mustRelease(t, mustAcquire(t, third, "orders/42", redlock.WithLimit(3))) // it asks for that one first
+		small := wants(t, other, redlock.WithLimit(1))
+		_, err := third.TryAcquire(t.Context(), "orders/42", redlock.WithLimit(3))
+		wantText(t, "one of three", fmt.Sprint(err), "a slot is free, and another waits before")
+		large := wants(t, third, redlock.WithLimit(3))
+		time.Sleep(time.Minute)
+		wantWaiting(t, "behind one who waits for the only slot", small, large)
+		mustRelease(t, held)
+		for _, from := range []<-chan gained{small, large} {
+			mustRelease(t, got(t, from).lock)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"fmt"
 	"context"
 	"errors"
 	"slices"
@@ -440,6 +441,8 @@ func TestADeadWaiterKeepsSharersForThreeSeconds(t *testing.T) {
 		behind := []<-chan gained{standsToShare(t, separateLocker(t, nodes)), standsToShare(t, separateLocker(t, nodes)), standsToShare(t, l)}
 		time.Sleep(10 * time.Second)
 		wantWaiting(t, "behind one who lives", append(behind, alone)...)
+		_, err := separateLocker(t, nodes).TryAcquire(t.Context(), "orders/42", redlock.WithShared())
+		wantText(t, "one who would share", fmt.Sprint(err), "or shared while one waits to hold it alone")
 		died := time.Now()
 		closeAll(clients)
 		for i, from := range behind {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -166,5 +167,24 @@ func TestANodeThatIsFreeAloneSetsOffNoAsks(t *testing.T) {
 		mustRelease(t, lock)
 		mustRelease(t, got(t, first).lock)
 		mustRelease(t, got(t, second).lock)
+	})
+}
+
+// Nobody calls one whose entry somebody deleted on all nodes: it finds by its own look that
+// the name is free.
+func TestWhoseEntryWasDeletedIsServedByALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/42")
+		next := wants(t, separateLocker(t, nodes))
+		time.Sleep(time.Second)
+		remove(nodes, "redlock:queue:orders/42")
+		released := time.Now()
+		mustRelease(t, lock)
+		g := got(t, next)
+		if took := g.at.Sub(released); took > quorum.HeadLook {
+			t.Errorf("it came after %v; want %v at most", took, quorum.HeadLook)
+		}
+		mustRelease(t, g.lock)
 	})
 }

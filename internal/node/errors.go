@@ -24,6 +24,8 @@ var (
 	errTokens  = errors.New("the token counter is at its end")
 	errForeign = errors.New("held by another")
 	errKept    = errors.New("free, and kept for another that has waited longer")
+	// errSlotKept says nothing of who waits: that may want one of fewer slots.
+	errSlotKept = errors.New("a slot is free, and another waits before in the line of all slots")
 	// ErrUnreached is a connection that did not come up in time.
 	ErrUnreached = errors.New("not reached in time")
 	// ErrNoReply is a client that tells of no reply and of no error.

@@ -119,6 +119,7 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 // settleAcquire delivers what the reply to an acquire, or to an ask, is worth.
 func (n *Node) settleAcquire(r *Round, reply int64) quorum.Outcome {
 	v, cause := n.acquireVote(reply)
+	cause = ofKind(r.Claim, cause)
 	n.markAfter(r.Claim, v.Outcome)
 	if v, cause = n.counted(r, v, cause); v.Outcome == quorum.Granted {
 		n.SawWrite()

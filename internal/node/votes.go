@@ -50,6 +50,18 @@ func leaseLeft(reply int64) (left time.Duration, held bool) {
 // takenError is held by another, and for how long.
 type takenError struct {
 	left, most time.Duration // the remaining lease, and the longest that anyone may take
+	shared     bool          // who was refused wants to share: so may those who hold it
+}
+
+// ofKind is a cause in the words of the kind of hold that was asked for.
+func ofKind(c *Claim, cause error) error {
+	if taken, ok := cause.(*takenError); ok && c.Shared { //nolint:errorlint // as it was made
+		taken.shared = true
+	}
+	if cause == errKept && c.Slot != nil { //nolint:errorlint // the same
+		return errSlotKept
+	}
+	return cause
 }
 
 func (e *takenError) Error() string {
@@ -59,6 +71,9 @@ func (e *takenError) Error() string {
 	if e.beyond() {
 		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
 			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
+	}
+	if e.shared {
+		return fmt.Sprintf("held by another, or shared while one waits to hold it alone, %v left", e.left)
 	}
 	return fmt.Sprintf("held by another, %v left", e.left)
 }
