@@ -87,7 +87,7 @@ func TestOneLineIsBeforeTheSlotsOfAllLimits(t *testing.T) {
 		_, err := third.TryAcquire(t.Context(), "orders/42", redlock.WithLimit(3))
 		wantText(t, "one of three", fmt.Sprint(err), "a slot is free, and another waits before")
 		large := wants(t, third, redlock.WithLimit(3))
-		time.Sleep(time.Minute)
+		time.Sleep(5 * time.Second)
 		wantWaiting(t, "behind one who waits for the only slot", small, large)
 		mustRelease(t, held)
 		for _, from := range []<-chan gained{small, large} {

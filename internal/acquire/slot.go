@@ -114,9 +114,14 @@ func (acq *acquisition) offer() {
 }
 
 // awaitSlot is await for a slot. It returns what was handed on, also while the last ask was
-// out.
+// out. But for a pause, which nothing cuts short, the offer stands all the time: a release
+// at that moment is not to pass it by.
 func (acq *acquisition) awaitSlot(ctx context.Context, i interval) (given *queue.Transfer, err error) {
-	if given = acq.Queue.Withdraw(acq.name); given != nil {
+	collect := acq.Queue.Collect
+	if i == afterPause {
+		collect = acq.Queue.Withdraw
+	}
+	if given = collect(acq.name); given != nil {
 		return given, nil
 	}
 	switch i {
@@ -127,7 +132,10 @@ func (acq *acquisition) awaitSlot(ctx context.Context, i interval) (given *queue
 		err = acq.rest(ctx)
 	case atOnce:
 	}
-	if given = acq.Queue.Withdraw(acq.name); given != nil {
+	if err != nil {
+		collect = acq.Queue.Withdraw
+	}
+	if given = collect(acq.name); given != nil {
 		return given, nil
 	}
 	if err == nil {

@@ -47,7 +47,18 @@ func (q *Queue) Depart(name *Name) (place int64) {
 func (q *Queue) Offer(name *Name, w *Waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	name.rests = w
+	if name.given == nil { // one is enough
+		name.rests = w
+	}
+}
+
+// Collect returns what was given since Offer; nil: nothing. The offer stands until then.
+func (q *Queue) Collect(name *Name) *Transfer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	given := name.given
+	name.given = nil
+	return given
 }
 
 // Withdraw ends Offer, and returns what was given; nil: nothing.

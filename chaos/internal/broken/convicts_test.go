@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,24 +24,15 @@ const mutantsVariable = "REDLOCK_MUTANTS"
 // convictWithin is how long a test may take to convict one. A test that hangs convicts none.
 const convictWithin = time.Minute
 
-// Each mutant's edits still fit, its test is there, and the page says so.
+// Each mutant's edits still fit, and its test is there.
 func TestEachMutantHasItsTest(t *testing.T) {
 	t.Parallel()
 	if _, err := overlayOf(mutants, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "TESTS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range mutants {
-		w := &mutants[i]
-		_, name, err := w.test()
-		if err != nil {
+		if _, _, err := mutants[i].test(); err != nil {
 			t.Error(err)
-		}
-		if row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(w.name) + ` \| .*` + "`" + name + "` \\|$"); !row.Match(page) {
-			t.Errorf("docs/TESTS.md does not say that %s is convicted by %s", w.name, name)
 		}
 	}
 }
