@@ -81,7 +81,6 @@ func TestASetIsAskedForByEachOfItsNames(t *testing.T) {
 			must(t, m.Release(t.Context()))
 			must(t, <-done)
 		}
-
 	})
 }
 
