@@ -28,7 +28,7 @@ test-full: ## the full tier of every module under the race detector
 
 .PHONY: search
 search: ## the searches and sweeps of the deep tier
-	REDLOCK_TEST=deep go test -run "$$(.ci/searches)" -count=1 -timeout 60m -v ./...
+	REDLOCK_TEST=deep go test -run "$$(.ci/tests deep)" -count=1 -timeout 60m -v ./...
 
 .PHONY: chaos
 chaos: ## all scenarios of package chaos on server processes, of which the full tier plays a few; CHAOS_COUNT=10: ten times

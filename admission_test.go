@@ -162,7 +162,7 @@ func TestAMaxTTLMayHaveAFractionOfAMillisecond(t *testing.T) {
 // When nobody is left who remembers, numbers come from a clock, and the clock may
 // be behind. By itself that happens only without WithStrictRecovery.
 func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, strict := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var seen events

@@ -90,7 +90,7 @@ func TestAStepOfOneClockLetsNoMoreHoldThanTheLimit(t *testing.T) {
 }
 
 func TestAStepOfOneClockLetsNoTwoLead(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, watched := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newOneClock(t, watched)

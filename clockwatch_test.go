@@ -224,7 +224,7 @@ func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
 // before it is granted anything, however small the step is against the time that it
 // has waited.
 func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	besideServers(t)
 	synctest.Test(t, func(t *testing.T) {
 		holder, nodes := newLocker(t, 5)

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -156,6 +157,7 @@ func TestDefectOneRedisUnderTwoAddressesIsRefusedWhereTheRestIsAQuorum(t *testin
 }
 
 func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
+	testkit.NotRaced(t)
 	servers := needMasters(t, 3, chaos.ServerConfig{})
 	l := openServers(t, servers, redlock.WithNodeTimeout(patient))
 	const goroutines, names = 64, 20_000

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestEveryExportedFunctionHasAnExampleWithOutput(t *testing.T) {
@@ -95,6 +97,7 @@ func hasExample(shown map[string]bool, name string) bool {
 }
 
 func TestLinksPointToWhatThereIs(t *testing.T) {
+	testkit.NotRaced(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	checked := 0
 	for _, page := range pages(t) {

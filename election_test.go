@@ -477,7 +477,7 @@ func TestANameThatNobodyObservesAnyMoreIsNotFollowed(t *testing.T) {
 
 // 600 names are three calls a second to each node.
 func TestManyNamesAreLookedAtInFewCalls(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		warm(t, l)

@@ -20,7 +20,7 @@ import (
 // Ten locks without their key on one node wait for another that hangs; those that
 // a quorum has confirmed do not wait with them.
 func TestAnUndecidedLockHoldsUpNoOther(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const locks, deleted = 200, 10
 		l, nodes := newLocker(t, 3, redlock.WithNodeTimeout(250*time.Millisecond)) // nearly the TTL
@@ -82,7 +82,7 @@ func TestCallsWaitNoLongerThanAQuarterOfTheLocksOwnTTL(t *testing.T) {
 // One name that a node's ACL forbids has the call for all of them refused there: the
 // others are asked for one by one.
 func TestAForbiddenNameTakesNoOtherLocksRenewal(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		told := &events{}
 		l, nodes := newLocker(t, 3, told.option())

@@ -80,7 +80,7 @@ func TestTwoSlotsThatAreFreedTogetherGoToTwo(t *testing.T) {
 }
 
 func TestADeadFirstInTheSlotsLineDelaysTheNextByALookAtMost(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		limit := redlock.WithLimit(1)
@@ -182,7 +182,7 @@ func slowNode(t *testing.T, at, took time.Duration) {
 // was freed, and that command is lost, or its reply: the next in line has the slot, and
 // nothing is left. Without REDLOCK_TEST=deep it is a cut: replies lost on two nodes.
 func TestSlotsAreNotLostWithAnyCommand(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	t.Parallel()
 	fates, sets := []redlocktest.Verdict{redlocktest.LoseReply()}, [][]int{{1, 2}}
 	if testkit.Deep() {

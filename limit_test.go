@@ -83,7 +83,7 @@ func (c *slotCount) leave(lock *redlock.Lock) {
 }
 
 func TestNeverMoreThanTheLimitHoldAtOnce(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	t.Parallel()
 	for _, c := range []struct{ nodes, limit int }{{1, 2}, {4, 1}, {5, 2}, {5, 3}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestAsManyAsThereAreSlotsTryAndNoneIsRefused(t *testing.T) {
 // Right after a release a quorum of nodes has the slot free, and the others do not. One who
 // asks for another slot, and hears of those first, hears the rest out.
 func TestTryAcquireTakesASlotThatOnlyAQuorumHasFree(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	t.Parallel()
 	for range 20 { // the slot that is asked for first is drawn
 		synctest.Test(t, func(t *testing.T) {

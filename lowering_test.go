@@ -72,7 +72,7 @@ func TestMaxTTLComesDownWhenTheOldOneHasPassed(t *testing.T) {
 // A lease that is longer than the new MaxTTL: only the wait keeps a second holder
 // away, and only as long as it lasts.
 func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, vouched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("vouched %v", vouched), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // A cluster comes into being, or back, by itself or by an operator.
 
 func TestFoundingWaitsForEveryNodeAndNamesTheMissingOne(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
 		nodes.Node(3).Stop()
@@ -45,7 +45,7 @@ func TestFoundingWaitsForEveryNodeAndNamesTheMissingOne(t *testing.T) {
 }
 
 func TestFoundersThatRacedAgreeOnTheSmallestID(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for name, ids := range map[string][]string{
 		"two and two": {"bbb", "aaa", "bbb", "aaa", ""}, "one each": {"ddd", "bbb", "ccc", "eee", "aaa"},
 		"a quorum's stays": {"bbb", "bbb", "bbb", "aaa", "aaa"},
@@ -99,7 +99,7 @@ func joined(t *testing.T, lockers []*redlock.Locker) {
 
 // Founding and a majority's loss: by itself, or by an operator only.
 func TestStrictRecoveryNeedsAnOperator(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, strict := range []bool{true, false} {
 		t.Run(fmt.Sprintf("strict %v", strict), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,7 @@ func wantText(t *testing.T, what, got string, want ...string) {
 // Of three nodes one is down and one forgot: the third alone knows too little,
 // for however long.
 func TestNothingIsAdmittedByATimeout(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for name, away := range map[string]func(*redlocktest.Node){
 		"stopped": (*redlocktest.Node).Stop, "hung": (*redlocktest.Node).Hang,
 	} {
@@ -78,7 +78,7 @@ func TestNothingIsAdmittedByATimeout(t *testing.T) {
 // By the table N-q+1 other members suffice; a node more that is blank waits for
 // every node. That is also what a majority's loss takes, for any N.
 func TestAnyNumberOfNodesThatForgotComesBackOnceEveryNodeAnswers(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	besideServers(t)
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		for blank := 1; blank <= n; blank++ {
@@ -135,7 +135,7 @@ func TestAWaitStartsAgainWhenTheNodeForgetsAgain(t *testing.T) {
 // It proves nothing that other clients are at it: they share one notice, and
 // each waits by its own clock.
 func TestManyJoinersTakeANodeInOnce(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 5)
 		for i := range 6 {
@@ -159,7 +159,7 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 // every third, in each way in turn: the cluster stands in the end,
 // and no lock is ever held twice.
 func TestAnyCommandOfAJoinMayFail(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	besideServers(t)
 	verdicts := []redlocktest.Verdict{
 		redlocktest.LoseReply(), redlocktest.ReplyError("ERR no"), redlocktest.LoseRequest(), redlocktest.BreakBefore(), redlocktest.BreakAfter(),
@@ -211,7 +211,7 @@ func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
 // A look that somebody asks for finds a node that the loop had given up on, as it did
 // not answer: the loop takes it in from there.
 func TestANodeThatSomebodyElseFoundIsTakenIn(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for name, looks := range map[string]func(context.Context, *redlock.Cluster) error{
 		"Status":      func(ctx context.Context, c *redlock.Cluster) error { _, err := c.Status(ctx); return err },
 		"Join":        func(ctx context.Context, c *redlock.Cluster) error { return c.Join(ctx) },

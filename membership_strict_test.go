@@ -29,7 +29,7 @@ func strictCluster(t *testing.T, n int, opts ...redlock.Option) (*redlock.Locker
 // One command without the option founded the cluster of an application that has it
 // again, after most nodes had forgotten.
 func TestACommandWithoutTheOptionFoundsNoStrictClusterAgain(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, strict := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var nodes *redlocktest.Cluster
@@ -69,7 +69,7 @@ func TestACommandWithoutTheOptionFoundsNoStrictClusterAgain(t *testing.T) {
 
 // Where no record is left, nothing says strict: then who knew it says so.
 func TestAStrictClientLocksInNoClusterThatWasFoundedAnewWithoutAnOperator(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, way := range []string{"its own Admit", "another client with the option"} {
 		synctest.Test(t, func(t *testing.T) {
 			var told events

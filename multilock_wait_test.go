@@ -47,7 +47,7 @@ func TestASetThatWaitsHoldsOnlyWhatStandsBefore(t *testing.T) {
 // The order is that of the keys' bytes, no matter what the callers say, and holds for the lines
 // inside a process too.
 func TestSetsInAnyOrderAllComeToTheirTurn(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, processes := range []int{1, 2, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, 3)

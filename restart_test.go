@@ -118,7 +118,7 @@ func TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo(t *testing.T) {
 
 // A thousand locks go in batches, at several times.
 func TestTheLocksThatANodeIsGivenGoInBatches(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const locks = 1000
 		told := &events{}

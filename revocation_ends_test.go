@@ -82,7 +82,7 @@ func TestCloseEndsARevokeThatSeesNothingTwice(t *testing.T) {
 // The context ends at every command, and at every few milliseconds between them, with a
 // holder that ignores the request: all nodes are well, and no error says otherwise.
 func TestAContextThatEndsIsNoMissingQuorum(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for name, fresh := range map[string]bool{"first call": true, "later call": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ func unfounded(t *testing.T, n int) (first, second *redlock.Locker, nodes *redlo
 // The second quick start of docs/GETTING-STARTED.md, over new masters: one worker waits until they
 // vote, and another, which had found them blank, tries its luck.
 func TestWhoFoundTheNodesBlankAsksAgainBeforeItRefuses(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for after := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			first, second, _ := unfounded(t, 5)
@@ -100,7 +100,7 @@ func TestAMendedNodeIsLookedAtBeforeAnAcquireEndsForIt(t *testing.T) {
 // However many are refused, and as often as they ask, the nodes are looked at no
 // more often than ten times a second.
 func TestRefusalsShareTheirLooks(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const callers, times = 1000, 5
 		nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())

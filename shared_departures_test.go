@@ -190,7 +190,7 @@ func TestASharersRollbackWakesNoSharer(t *testing.T) {
 // Nodes forget all, one after another, while some wait to share and one to be alone: they stand
 // in line again, in their order.
 func TestWhoWaitsToShareStandsInLineAgainOnANodeThatForgot(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		other := func() *redlock.Locker { return separateLocker(t, nodes) }

@@ -81,7 +81,7 @@ func wantWaiting(t *testing.T, when string, all ...<-chan gained) {
 }
 
 func TestAllWhoWaitToShareGoTogether(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, n := range []int{1, 2, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, n)
@@ -157,7 +157,7 @@ func TestThoseWhoWaitToShareHaveOneEntryAProcess(t *testing.T) {
 
 // Readers that overlap all the time, in several processes, let a writer have its turn.
 func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const hold = 100 * time.Millisecond
 		l, nodes := newLocker(t, 5)
@@ -394,7 +394,7 @@ func TestOverlappingSharersOfAProcessLetAnotherGo(t *testing.T) {
 // Who waits to be alone leaves, while others share: those who wait to share behind it go
 // at once, and not when those who share are done.
 func TestWhoLeavesWhileOthersShareWakesSharersBehind(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, how := range []string{"its context ends", "its Locker is closed"} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, 5)

@@ -57,7 +57,7 @@ func number(t *testing.T, n *redlocktest.Node) redlock.Token {
 }
 
 func TestThoseWhoShareHoldTogetherAndExcludeAllOthers(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, n := range []int{1, 2, 3, 4, 5, 10} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, n)
@@ -177,7 +177,7 @@ func TestASharerThatDiedIsWaitedForNoLongerThanItsLease(t *testing.T) {
 }
 
 func TestASharedHoldIsPutBackOnNodesThatForgot(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		other := separateLocker(t, nodes)
@@ -250,7 +250,7 @@ func wantsForeign(t *testing.T, what string, l *redlock.Locker, opts ...redlock.
 // What another program keeps under the name is no hold, and stays as it is, to the last
 // member, score and moment; and nothing is left beside it.
 func TestSharingLeavesOtherProgramsDataAlone(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	set := []redis.Z{{Score: 1, Member: "one"}, {Score: 2.5, Member: "two"}, {Score: 2e15, Member: "three"}}
 	for name, put := range map[string]func(ctx context.Context, c redis.UniversalClient) error{
 		"a sorted set": func(ctx context.Context, c redis.UniversalClient) error {

@@ -39,7 +39,7 @@ func sent(nodes *redlocktest.Cluster) func(node int, what string) int {
 // A process has one connection for calls to each node, no matter the number of
 // names that its goroutines wait for.
 func TestOneSubscriptionANodeWhateverTheNumberOfNames(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const names = 40
 		l, nodes := newLocker(t, 3)

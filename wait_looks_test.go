@@ -17,7 +17,7 @@ import (
 // all nodes again at each end of a lease that was renewed long ago costs them
 // hundreds of commands a second where a process waits for ten thousand names.
 func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		other := separateLocker(t, nodes)

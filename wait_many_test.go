@@ -18,7 +18,7 @@ import (
 // looks of 250 names are one command: with ten thousand it was tried once, and is
 // too slow for nodes in memory to be tried each time.
 func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	names := 300
 	if testkit.Deep() {
 		names = 2000

@@ -4,10 +4,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // Words that the pages, the command and the code do without: there is a plainer one for each.
 func TestThePagesAndTheCodeDoWithoutSomeWords(t *testing.T) {
+	testkit.NotRaced(t)
 	word := regexp.MustCompile(`(?i)\b(whoever|whatever|in earnest)\b`)
 	seen := 0
 	patterns := []string{"*.md", "docs/*.md", "docs/adr/*.md"}

@@ -177,7 +177,7 @@ func narrow(t *testing.T, nodes *redlocktest.Cluster, connections int) []redis.U
 // A writer under traffic keeps its connection. Where the pool has no other, scripts
 // that are gone were never loaded again, and no node voted until the traffic ended.
 func TestScriptsAreLoadedAgainOverTheOnlyConnection(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, others := range []int{0, 1} { // connections that the program uses for itself
 		synctest.Test(t, func(t *testing.T) { reloadOver(t, others) })
 	}

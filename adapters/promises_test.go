@@ -130,7 +130,7 @@ func TestEveryAdapterReportsALostLockOnce(t *testing.T) {
 }
 
 func TestEveryAdapterHoldsAtLeast(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for name, take := range holders {
 		synctest.Test(t, func(t *testing.T) {
 			const least = 25 * time.Second // longer than a lease

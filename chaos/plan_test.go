@@ -155,6 +155,7 @@ func trail(t *testing.T, records []chaos.Record) []byte {
 }
 
 func TestExploredPlansKeepAllRules(t *testing.T) {
+	testkit.NotRaced(t)
 	won := 0
 	for seed := range uint64(3) {
 		p := smallPlan(seed, 30*time.Second, chaos.Mix{Every: 3 * time.Second})
@@ -169,6 +170,7 @@ func TestExploredPlansKeepAllRules(t *testing.T) {
 // The control: nodes that forget, one after the other, and a lock that lets them
 // vote at once. What finds nothing here shows nothing above.
 func TestExplorationFindsWhatAProtectionWasFor(t *testing.T) {
+	testkit.NotRaced(t)
 	amnesia := chaos.Mix{Kinds: []chaos.Break{chaos.Forget}, Every: 300 * time.Millisecond, Longest: 20 * time.Millisecond}
 	for _, kit := range []string{"redlock", "redlock without membership", "textbook Redlock"} {
 		t.Run(kit, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // The keys of those who share are looked at on every backend: who was released, and when
 // the key ends. Nothing is found where all is as the scripts leave it.
 func TestASharedKeyIsLookedAtOnEveryBackend(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, b := range chaos.Backends() {
 		t.Run(string(b), func(t *testing.T) {
 			if b == chaos.Virtual {

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // sharing is a plan in which clients wait, share and want sets.
@@ -47,6 +48,7 @@ func met(records []chaos.Record) (together, sets int) {
 }
 
 func TestClientsOfAPlanShareAndWantSets(t *testing.T) {
+	testkit.NotRaced(t)
 	p := sharing(1)
 	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 	together, sets := met(records)
@@ -58,6 +60,7 @@ func TestClientsOfAPlanShareAndWantSets(t *testing.T) {
 // Without renewal there are no sets, and without a share of them nothing is asked for but
 // one name after another, alone.
 func TestClientsOfAPlanWantWhatItSays(t *testing.T) {
+	testkit.NotRaced(t)
 	p := sharing(2)
 	p.Renews = false
 	together, sets := met(chaos.PlayVirtual(t, p, p.Redlock("redlock")))

@@ -15,6 +15,7 @@ import (
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -86,6 +87,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 // TestMembershipModelIsTheScripts holds the model that the search uses and the
 // scripts together: notice, install and read, over restarts and flushes.
 func TestMembershipModelIsTheScripts(t *testing.T) {
+	testkit.NotRaced(t)
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
 		sys := &memberSystem{nodes: 3, life: 1}

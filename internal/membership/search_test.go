@@ -160,7 +160,7 @@ var closedSearches = []struct {
 }
 
 func TestSearchMembershipHoldsInEveryReachableState(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, c := range closedSearches {
 		t.Run(c.name, func(t *testing.T) {
 			if c.whole {
@@ -222,7 +222,7 @@ func (sys *memberSystem) comesBack(s memberState) error {
 
 // Not closed: so many states, from each of three beginnings.
 func TestSearchLoweringMaxTTLKeepsOneHolder(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for name, start := range map[string]func(*memberSystem, *memberState){
 		"a longer lease is held": longLease, "after the first step": midLowering, "raised again": afterLowering,
 	} {
@@ -258,7 +258,7 @@ func walkedSystem(change func(*memberSystem)) *memberSystem {
 }
 
 func TestSearchMembershipHoldsOnRandomWalks(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	walks := 15
 	switch {
 	case testkit.UnderRace:
@@ -353,7 +353,7 @@ var breaking = []struct {
 }
 
 func TestSearchMembershipCheckerCatches(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	for _, c := range breaking {
 		t.Run(c.name, func(t *testing.T) {
 			if c.far {

@@ -39,13 +39,20 @@ func Full(tb testing.TB) {
 	}
 }
 
-// Unraced is [Full] for a test that plays whole plans. The race detector makes them ten
-// times as slow: .ci/run plays them without.
+// Unraced is [Full] and [NotRaced]. It is for a test in virtual time that needs no server:
+// what runs beside what there, the quick tier's tests show the race detector as well.
 func Unraced(tb testing.TB) {
 	tb.Helper()
 	Full(tb)
+	NotRaced(tb)
+}
+
+// NotRaced skips a test under the race detector, which makes it six to twenty times as slow
+// and has nothing to find in it. .ci/run runs it without.
+func NotRaced(tb testing.TB) {
+	tb.Helper()
 	if UnderRace {
-		tb.Skip("played without the race detector")
+		tb.Skip("run without the race detector")
 	}
 }
 
@@ -65,12 +72,13 @@ func Of[N int | int64 | uint64](few, all N) N {
 	return few
 }
 
-// Every is for sweeps: of how many commands one is tried, in each tier.
+// Every is for sweeps: of how many commands one is tried, in each tier. Under the race
+// detector it is as in the quick one.
 func Every[N int | int64](quick, full, deep N) N {
 	switch {
 	case Deep():
 		return deep
-	case Quick():
+	case Quick() || UnderRace:
 		return quick
 	}
 	return full

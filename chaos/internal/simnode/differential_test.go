@@ -494,7 +494,7 @@ func TestNodeDoesWhatAServerDoes(t *testing.T) {
 }
 
 func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
-	testkit.Full(t)
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) { // no sign of life ends between the one and the other
 		p, n := newSimPeer(t, false)
 		q, m := newSimPeer(t, true)
