@@ -68,6 +68,11 @@ fmt: ## format every Go file: gofumpt, and gci for the imports
 tidy: ## go mod tidy in every module
 	$(call each,go mod tidy)
 
+.PHONY: release
+release: ## have each go.mod ask for VERSION (v0.1.0) of the tree's other modules, and print the tags
+	$(call each,go mod edit -fmt $$(sed -nE 's|^(require )?[[:space:]]*(github.com/quorumkit/redlock[^ ]*) v.*|-require=\2@$(or $(VERSION),$(error want VERSION=v0.1.0))|p' go.mod))
+	@printf 'git tag %s\n' $(patsubst ./%,%,$(addsuffix /$(VERSION),$(filter-out ./examples/yourcode,$(MODULES))))
+
 .PHONY: cover
 cover: ## the root module's statement coverage; the profile goes to .cache/cover.out
 	@mkdir -p .cache

@@ -167,13 +167,13 @@ func program(t *testing.T, dir, text string) {
 }
 
 // shell runs a line of a page in dir, and returns what it says.
-func shell(t *testing.T, dir, line string) string {
+func shell(t *testing.T, dir, line string, env ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", line)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	cmd.Env = append(append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off"), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, out)
