@@ -16,11 +16,16 @@ import (
 // nextTag is a version that no go.mod of the tree asks for before `make release`.
 const nextTag = "v0.999.0"
 
-// A consumer fetches each module of the tree from a proxy, once `make release` has
-// prepared the tags.
+// A consumer fetches each module of the tree as the pages say: from a proxy, once
+// `make release` has prepared the tags; before the first tag, from a clone.
 func TestEveryModuleCanBeFetched(t *testing.T) {
 	testkit.Full(t) // and not beside others: it compiles
 	c := newClone(t)
+	t.Run("before a tag, from a clone", func(t *testing.T) {
+		dir := c.consumer(t)
+		c.run(t, dir, blocks(t, "docs/FAQ.md", "sh")[1])
+		c.run(t, dir, "go list -deps .")
+	})
 	for _, module := range c.release(t) {
 		t.Run(module, func(t *testing.T) {
 			dir := c.consumer(t) // anew: another module's requirements would help
@@ -28,6 +33,11 @@ func TestEveryModuleCanBeFetched(t *testing.T) {
 			c.run(t, dir, "go list -deps "+module+"/...")
 		})
 	}
+	t.Run("redlockotel by its page", func(t *testing.T) {
+		dir := c.consumer(t)
+		c.run(t, dir, blocks(t, "docs/OBSERVING.md", "sh")[0])
+		c.run(t, dir, "go build .")
+	})
 }
 
 // clone is a copy of the tree, and what the go command of its consumers goes by.

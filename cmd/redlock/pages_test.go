@@ -108,6 +108,8 @@ var runElsewhere = map[string]string{
 	"docs/GETTING-STARTED.md docker compose up":              "TestThePagesCommandsDoWhatItSays; it needs docker",
 	"docs/GETTING-STARTED.md export REDLOCK_NODES=127.0.0.1": "TestThePagesCommandsDoWhatItSays",
 	"docs/GETTING-STARTED.md go run ./cmd/redlock lab":       "TestThePagesCommandsDoWhatItSays",
+	"docs/FAQ.md go mod edit":                                "TestEveryModuleCanBeFetched",
+	"docs/OBSERVING.md go get":                               "TestEveryModuleCanBeFetched",
 }
 
 // playedBlock is a block of commands, and the masters that it is for: three that vote.
