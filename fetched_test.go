@@ -38,6 +38,9 @@ func TestEveryModuleCanBeFetched(t *testing.T) {
 		c.run(t, dir, blocks(t, "docs/OBSERVING.md", "sh")[0])
 		c.run(t, dir, "go build .")
 	})
+	t.Run("a copy of examples/yourcode by its page", func(t *testing.T) {
+		c.run(t, c.dir, blocks(t, "docs/YOUR-CODE.md", "sh")[0])
+	})
 }
 
 // clone is a copy of the tree, and what the go command of its consumers goes by.
