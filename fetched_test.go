@@ -19,7 +19,7 @@ const nextTag = "v0.999.0"
 // A consumer fetches each module of the tree as the pages say: from a proxy, once
 // `make release` has prepared the tags; before the first tag, from a clone.
 func TestEveryModuleCanBeFetched(t *testing.T) {
-	testkit.Full(t) // and not beside others: it compiles
+	testkit.Unraced(t) // and not beside others: it compiles
 	c := newClone(t)
 	t.Run("before a tag, from a clone", func(t *testing.T) {
 		dir := c.consumer(t)
