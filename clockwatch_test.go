@@ -102,6 +102,7 @@ func TestADamagedCounterOfOneNameDoesNotDragTheOthersAlong(t *testing.T) {
 // watch looks at their clocks. A quorum steps, and it ends before a contender who
 // never saw these nodes could have had it for more than a quarter of a second.
 func TestAHolderSeesAStepWithinAQuarterOfASecondOfIt(t *testing.T) {
+	testkit.Unraced(t)
 	for _, names := range []int{1, 300} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -360,6 +361,7 @@ func TestDefectTheSameServerListedTwiceFoundsACluster(t *testing.T) {
 }
 
 func TestDefectAFenceCounterPerNameGrowsWithoutBound(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		for i := range 300 {

@@ -97,7 +97,7 @@ func hasExample(shown map[string]bool, name string) bool {
 }
 
 func TestLinksPointToWhatThereIs(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	checked := 0
 	for _, page := range pages(t) {

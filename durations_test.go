@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -18,6 +19,7 @@ const longest = time.Duration(math.MaxInt64)
 // The longest duration that there is means "without a bound", or is refused with
 // the option's name. It never turns into a moment in the past.
 func TestTheLongestDurationIsAsGoodAsNoBound(t *testing.T) {
+	testkit.Unraced(t)
 	for name, opt := range map[string]redlock.Option{
 		"WithMaxHold":      redlock.WithMaxHold(longest),
 		"WithWait":         redlock.WithWait(longest),

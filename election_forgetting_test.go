@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // A node that forgot shows nothing of a hold that stands: that is no sign that nobody
 // leads, also to an observer whose Locker does nothing else and has not noticed yet.
 func TestANodeThatForgotDoesNotSayThatNobodyLeads(t *testing.T) {
+	testkit.Unraced(t)
 	forget := map[string]func(*redlocktest.Node){
 		"emptied":          (*redlocktest.Node).FlushAll,
 		"restarted, empty": (*redlocktest.Node).Restart,

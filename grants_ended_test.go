@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // A node that was away for longer than a release is repeated may have an entry in line of
 // an attempt that is over. The next release there grants the name to it, and the process
 // that hears of it gives it back; else that node would keep the key for three seconds.
 func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
+	testkit.Unraced(t)
 	for _, tt := range []struct {
 		name                  string
 		handedOn, wantedAgain bool

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -128,6 +129,7 @@ func TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant(t *testing.T) {
 // Clients that stand in no line get their chance: one release in 32 calls who waits, and
 // leaves the name free until it is asked for.
 func TestOneReleaseInThirtyTwoLeavesTheNameFree(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		told := &events{}
 		a, nodes := newLocker(t, 3, told.option())
@@ -241,6 +243,7 @@ func TestAReleasePutsTheNextGoroutineInLine(t *testing.T) {
 // So does a release that calls who waits, for those who stand in no line: only who was
 // called asks.
 func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		told := &events{}
 		a, nodes := newLocker(t, 5, told.option(), redlock.WithTurns(1))

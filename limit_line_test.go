@@ -15,6 +15,7 @@ import (
 )
 
 func TestAFreedSlotGoesToWhoeverStoodLongestInLine(t *testing.T) {
+	testkit.Unraced(t)
 	for _, n := range []int{1, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			l, nodes := newLocker(t, n)
@@ -144,6 +145,7 @@ func TestWhoGoesLeavesNothingInTheSlotsLine(t *testing.T) {
 // A node is slow, or hangs, while a waiter gets its slot on the others: what it is sent late
 // puts nobody back in line, and leaves no slot.
 func TestASlowNodeKeepsNothingOfASlotsWinner(t *testing.T) {
+	testkit.Unraced(t)
 	for at := time.Duration(0); at < 500*time.Millisecond; at += 60 * time.Millisecond { // at any time between two signs of life
 		for _, took := range []time.Duration{200 * time.Millisecond, time.Second} {
 			synctest.Test(t, func(t *testing.T) { slowNode(t, at, took) })

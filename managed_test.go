@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // told is what a server says of itself in INFO: the lines of each section. A section
@@ -63,6 +64,7 @@ func telling(t *testing.T, n int, refusal string, info func(i int) told) (client
 // Services leave fields of INFO out. Three are needed; without all others a lock is
 // taken and waited for, and the doctor says what it could not see.
 func TestThreeFieldsOfINFOAreEnough(t *testing.T) {
+	testkit.Unraced(t)
 	t.Parallel()
 	clients := telling(t, 3, "", who)
 	l, other := lockerWith(t, clients, redlock.WithNodeTimeout(patient)), lockerWith(t, clients, redlock.WithNodeTimeout(patient))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // least is longer than a lease, so it takes renewals.
@@ -40,6 +41,7 @@ func freeAfter(t *testing.T, l *redlock.Locker, began time.Time) time.Duration {
 // However short the work is, and however it ends, others get the lock when the time has
 // passed since it was acquired; but the caller does not wait for that.
 func TestDoKeepsTheLockForItsLeastTime(t *testing.T) {
+	testkit.Unraced(t)
 	for name, do := range jobs {
 		for how, work := range map[string]func(context.Context) error{
 			"done at once": func(context.Context) error { return nil },

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -160,6 +161,7 @@ func behindRefused(t *testing.T, reply string, alone, once bool) {
 // A look at many names that is refused for one of them tells nothing of the others:
 // they are looked at one by one.
 func TestALookIsRefusedForOneNameAlone(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		other := separateLocker(t, nodes)

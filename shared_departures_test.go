@@ -146,6 +146,7 @@ func TestAnEntryThatIsLeftBehindGoesWhenItIsCalled(t *testing.T) {
 // While a minority of the nodes is free, who is granted there gives it back. That calls
 // nobody else who waits to share: they would call each other for ever.
 func TestASharersRollbackWakesNoSharer(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		warm(t, l)

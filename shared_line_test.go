@@ -272,6 +272,7 @@ func TestWhoIsSlowToShareLeavesTheLeadToTheLeader(t *testing.T) {
 // Writers that always want it, in two processes and of several goroutines each, let a
 // reader have its turn.
 func TestAReaderAmongWritersHasItsTurn(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const hold = 100 * time.Millisecond
 		l, nodes := newLocker(t, 5)
@@ -432,6 +433,7 @@ func TestWhoLeavesWhileOthersShareWakesSharersBehind(t *testing.T) {
 // Who waits to be alone dies while others share, and nobody says so: who waits to share
 // behind it finds it dead.
 func TestADeadWaiterKeepsSharersForThreeSeconds(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		held := shares(t, l)

@@ -365,6 +365,7 @@ func TestTheContextOfASharedHoldSaysItsKind(t *testing.T) {
 }
 
 func TestASetIsSharedAsAWhole(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		other := separateLocker(t, nodes)

@@ -9,9 +9,11 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestAnExclusiveHoldIsCalledWhenTheLastWhoSharesReleases(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		other := separateLocker(t, nodes)
@@ -67,6 +69,7 @@ func TestASharedAcquireWaitsForAnExclusiveHold(t *testing.T) {
 // The line of a Locker's goroutines is of those who want to be alone: a shared hold of the
 // same Locker is handed to none of them.
 func TestASharedHoldIsHandedToNobody(t *testing.T) {
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 5)
 		lock, beside := shares(t, l), shares(t, separateLocker(t, nodes))

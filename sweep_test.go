@@ -61,7 +61,7 @@ func sweep(t *testing.T, sets []sweptSet, scenario func(s *swept, arm func())) {
 	t.Helper()
 	step := testkit.Every(24, 3, 1)
 	for i, set := range sets {
-		if testkit.Quick() && i%4 != 0 {
+		if testkit.Quick() && i%8 != 0 {
 			continue
 		}
 		for fate, verdict := range sweptFates {

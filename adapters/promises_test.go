@@ -97,6 +97,7 @@ func running(run func(work func())) (end func(context.Context)) {
 }
 
 func TestEveryAdapterReleasesUnderACancelledContext(t *testing.T) {
+	testkit.Unraced(t)
 	for name, take := range holders {
 		synctest.Test(t, func(t *testing.T) {
 			_, all := lockers(t, 2)
@@ -113,6 +114,7 @@ func TestEveryAdapterReleasesUnderACancelledContext(t *testing.T) {
 }
 
 func TestEveryAdapterReportsALostLockOnce(t *testing.T) {
+	testkit.Unraced(t)
 	for name, take := range holders {
 		synctest.Test(t, func(t *testing.T) {
 			nodes, all := lockers(t, 1)

@@ -36,7 +36,7 @@ func elected(records []chaos.Record) (led, sawOne, sawNobody int) {
 }
 
 func TestClientsOfAPlanStandForAnElectionAndObserveIt(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	p := electing(1)
 	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 	led, one, nobody := elected(records)

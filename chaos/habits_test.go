@@ -67,6 +67,7 @@ func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
 
 // Contenders without any of this play such plans as well.
 func TestAPlainLockPlaysPlansWithHabits(t *testing.T) {
+	testkit.Unraced(t)
 	p := calm(true, chaos.Habits{Varied: 2, Bursts: 5, Barges: 3, Bounds: 3, Tries: 3, Does: 3, Reenters: 2, Reopens: 3})
 	if v := (chaos.Judge{}).Judge(chaos.PlayVirtual(t, p, chaos.SingleMaster())); v.Won < 50 || v.Count(chaos.Malformed) > 0 {
 		t.Errorf("got %v", v)

@@ -84,7 +84,7 @@ func TestAProcessHasItsTurnsAndNoMore(t *testing.T) {
 // The goroutines of a plan stand in line as one process, and the trace says since
 // when: else no order would be judged.
 func TestAPlanThatWaitsSaysWhoIsQueued(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	p := smallPlan(1, 20*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.LoseCalls}, Every: time.Second})
 	p.Waits, p.Threads, p.Names = true, 2, 1
 	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))

@@ -48,7 +48,7 @@ func report(opts ...redlock.Option) func(context.Context, *chaos.Client) error {
 }
 
 func TestOwnCodeKeepsTheRulesUnderFaults(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	v := chaos.Test(t, amnesia(1), report())
 	if v.Won < 2 || v.Writes < 5 {
 		t.Errorf("got %v; the run shows nothing", v)

@@ -170,7 +170,7 @@ func TestExploredPlansKeepAllRules(t *testing.T) {
 // The control: nodes that forget, one after the other, and a lock that lets them
 // vote at once. What finds nothing here shows nothing above.
 func TestExplorationFindsWhatAProtectionWasFor(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	amnesia := chaos.Mix{Kinds: []chaos.Break{chaos.Forget}, Every: 300 * time.Millisecond, Longest: 20 * time.Millisecond}
 	for _, kit := range []string{"redlock", "redlock without membership", "textbook Redlock"} {
 		t.Run(kit, func(t *testing.T) {

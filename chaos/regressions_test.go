@@ -137,7 +137,7 @@ func TestAStepOfAClockThatNobodySawMayShowTwoHoldersAndNoMore(t *testing.T) {
 // Four reorderings of one link were at work at once, and made a message late by seven seconds:
 // their delays add up. What it left was taken for an orphan.
 func TestDelaysOfOneLinkAddUp(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	p := chaos.Swarm(32044078, 30*time.Second)
 	chaos.Explore(t, p, p.Redlock("redlock"))
 }

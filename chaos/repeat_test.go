@@ -206,6 +206,7 @@ func TestGoRedisDoesNotTellOfEveryFailedDial(t *testing.T) {
 // A witness sees what nodes store, and changes nothing else: without its records the trace
 // is the same.
 func TestAPlanThatIsWatchedGivesTheSameTrace(t *testing.T) {
+	testkit.Unraced(t)
 	if raceDetector {
 		t.Skip("the race detector has Go's scheduler draw who is next")
 	}

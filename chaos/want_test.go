@@ -48,7 +48,7 @@ func met(records []chaos.Record) (together, sets int) {
 }
 
 func TestClientsOfAPlanShareAndWantSets(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	p := sharing(1)
 	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 	together, sets := met(records)
@@ -60,7 +60,7 @@ func TestClientsOfAPlanShareAndWantSets(t *testing.T) {
 // Without renewal there are no sets, and without a share of them nothing is asked for but
 // one name after another, alone.
 func TestClientsOfAPlanWantWhatItSays(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	p := sharing(2)
 	p.Renews = false
 	together, sets := met(chaos.PlayVirtual(t, p, p.Redlock("redlock")))

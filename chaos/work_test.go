@@ -127,7 +127,7 @@ func worker(s **store) func(context.Context, *chaos.Client) error {
 // A pause befalls own code, between its look at the lock and its write: the store without a
 // guard takes the stale write in, and the one with a guard refuses it.
 func TestAStoreOfOnesOwnIsJudged(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	var s *store
 	for seed := range uint64(3) {
 		if v := chaos.Test(t, pausing(seed), worker(&s), chaos.WithSetup(func() { s = &store{guarded: true} })); v.Refused == 0 {

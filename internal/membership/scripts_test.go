@@ -87,7 +87,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 // TestMembershipModelIsTheScripts holds the model that the search uses and the
 // scripts together: notice, install and read, over restarts and flushes.
 func TestMembershipModelIsTheScripts(t *testing.T) {
-	testkit.NotRaced(t)
+	testkit.Unraced(t)
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
 		sys := &memberSystem{nodes: 3, life: 1}

@@ -136,6 +136,7 @@ func TestSearchMembershipFoundsNoStrictClusterAgain(t *testing.T) {
 // Five nodes of a strict cluster, joiners with and without the option, clients, and
 // all faults of the other walks.
 func TestSearchMembershipFoundsNoStrictClusterAgainOnRandomWalks(t *testing.T) {
+	testkit.Unraced(t)
 	walks := 15
 	switch {
 	case testkit.UnderRace:

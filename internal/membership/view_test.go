@@ -11,6 +11,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 const (
@@ -235,6 +236,7 @@ func TestAdmitSkipsTheWaitAndNothingElse(t *testing.T) {
 // TestJoinByOracle compares the rules with a dumb second version, over random
 // views: when may node 0 be installed, and with which base?
 func TestJoinByOracle(t *testing.T) {
+	testkit.Unraced(t)
 	over := start + clock.Instant(maxTTL)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	installs := 0
