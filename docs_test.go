@@ -221,17 +221,26 @@ func synopses(t *testing.T) map[string]string {
 // beginning, the full stop, and the brackets of links.
 var nameless = regexp.MustCompile(`^((Package|Command) )?[\w-]+ |\.$|[\[\]]`)
 
-// What a document calls a test must be one: the name of a claim is its proof.
+// smoke are the tests of the quick tier that start servers.
+var smoke = map[string]bool{"bench_test.go": true, "replay_test.go": true}
+
+// What a document calls a test must be one: the name of a claim is its proof. And a test
+// that starts servers has them by testserver, which leaves it to the full tier.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	tests := map[string]bool{}
+	starts := regexp.MustCompile(`chaos\.NeedServers?\(`)
 	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(path, "_test.go") {
-			for _, m := range decl.FindAllStringSubmatch(read(t, path), -1) {
+			text := read(t, path)
+			for _, m := range decl.FindAllStringSubmatch(text, -1) {
 				tests[m[1]] = true
+			}
+			if starts.MatchString(text) && !smoke[path] && !strings.HasPrefix(path, "bench"+string(filepath.Separator)) && !strings.HasPrefix(path, filepath.Join("chaos", "contenders")) {
+				t.Errorf("%s starts servers in the quick tier: use testserver.Need", path)
 			}
 		}
 		return nil
