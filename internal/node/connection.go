@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,6 +32,10 @@ type connection struct {
 	gate  *turnstile            // of a pool that may have no connection left; nil: it opens another
 	other *other                // of a client that is not go-redis's own; nil: it is
 
+	timeout time.Duration
+	looks   redis.UniversalClient // the client, with less than the node timeout where it can be
+	asking  sync.WaitGroup        // looks that are out
+
 	pinned   *redis.Conn // nil: none
 	pipeline redis.Pipeliner
 	idler    *time.Timer
@@ -39,22 +44,22 @@ type connection struct {
 	proven   clock.Instant // when the node was last seen to be the one verified, on this connection; 0: not yet
 }
 
-// newConnection is a connection of this client, of which none is pinned.
-func newConnection(client redis.UniversalClient, timeout time.Duration, t *clock.Clock) connection {
-	c := connection{clock: t, calls: client}
+// init makes it a connection of this client, of which none is pinned.
+func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t *clock.Clock) {
+	c.clock, c.timeout, c.calls, c.looks = t, timeout, client, client
 	own, ok := client.(*redis.Client)
 	if !ok {
 		c.other = new(other)
-		return c
+		return
 	}
-	bounded, o := own.WithTimeout(timeout), own.Options()
-	c.calls, c.keeps = bounded, o.PoolSize > 1 && o.MaxActiveConns != 1
+	bounded, looks, o := own.WithTimeout(timeout), own.WithTimeout(timeout/lastLook), own.Options()
+	c.calls, c.looks, c.keeps = bounded, looks, o.PoolSize > 1 && o.MaxActiveConns != 1
 	if o.MaxActiveConns > 0 {
 		c.gate = &turnstile{longest: timeout / 2, clock: t} // what waits in vain is known to have failed in time
 		bounded.AddHook(c.gate)
+		looks.AddHook(c.gate)
 	}
 	c.pins = pinnable(bounded, timeout)
-	return c
 }
 
 // load loads scripts over any connection.
@@ -93,7 +98,7 @@ func (c *connection) exec(cmds []redis.Cmder) {
 // send sends the commands over w. It returns the first of their errors.
 func (c *connection) send(w wire, cmds []redis.Cmder) error {
 	ctx := context.Background()
-	if len(cmds) == 1 {
+	if len(cmds) == 1 && c.keeps { // else all goes through one pool, which was looked at
 		return w.Process(ctx, cmds[0])
 	}
 	p := c.pipeline

@@ -56,18 +56,23 @@ func Classify(err error) quorum.Outcome {
 		return quorum.Granted
 	}
 	var reply redis.Error
-	var op *net.OpError
 	switch {
 	case errors.As(err, &reply):
 		if HasAnyPrefix(reply.Error(), refusals...) {
 			return quorum.Failed
 		}
 		return quorum.Unknown
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errExchanged), errors.Is(err, ErrNoCredentials), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+	case undialled(err), errors.Is(err, errExchanged), errors.Is(err, ErrNoCredentials), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		return quorum.Failed
 	default:
 		return quorum.Unknown
 	}
+}
+
+// undialled tells a connection that did not come up.
+func undialled(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // IsReply tells an error that the node gave from one of the way to it.

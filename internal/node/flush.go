@@ -20,6 +20,12 @@ func (n *Node) flush() {
 		n.mu.Unlock()
 	}()
 	n.conn.giveWay()
+	if n.quiet() {
+		if err := n.conn.look(); err != nil {
+			n.failed(err)
+			return
+		}
+	}
 	if suspect != nil {
 		if err := n.probe(); err != nil {
 			n.failed(err)

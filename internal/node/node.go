@@ -125,9 +125,10 @@ type Observer interface {
 func New(index int, name string, client redis.UniversalClient, cfg Config, t *clock.Clock, s *Siblings, seen *membership.Tracker, o Observer) *Node {
 	n := &Node{
 		Index: index, Name: name, Client: client, Timeout: cfg.Timeout,
-		Clock: t, observer: o, siblings: s, Tracker: seen, Cfg: cfg, due: true, conn: newConnection(client, cfg.Timeout, t),
+		Clock: t, observer: o, siblings: s, Tracker: seen, Cfg: cfg, due: true,
 		looking: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), Stopped: make(chan struct{}),
 	}
+	n.conn.init(client, cfg.Timeout, t)
 	n.Calls, n.batch.process, n.queue.node = n.conn.calls, cfg.Process, index
 	s.stepped[index] = n.stepBy
 	return n

@@ -19,6 +19,7 @@ func (n *Node) Write() {
 		n.flush()
 	}
 	n.conn.unpin()
+	n.conn.asking.Wait()
 	n.failQueued(fault.ErrClosed)
 }
 

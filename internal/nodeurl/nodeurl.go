@@ -20,6 +20,9 @@ const (
 	// DialShare is how many node timeouts a connection may take to come up: it is
 	// several round trips, with TLS more.
 	DialShare = 4
+	// idleTime is how long a connection may lie in the pool. Networks forget one after
+	// four to six minutes of silence, and the pool does not see that.
+	idleTime = 3 * time.Minute
 )
 
 // Forms are the ways to write a node.
@@ -65,7 +68,7 @@ func Harden(o *redis.Options, timeout time.Duration) {
 	o.ReadTimeout, o.WriteTimeout = timeout, timeout
 	o.ContextTimeoutEnabled = true
 	o.PoolSize, o.MinIdleConns = PoolSize, 1
-	o.PoolTimeout = timeout
+	o.PoolTimeout, o.ConnMaxIdleTime = timeout, idleTime
 	// Otherwise pipelines have a pool of their own, of ten more connections with
 	// 256 KiB each; and one that can't be dialled is dialled again for the other
 	// pool, so that a node that can't be reached takes twice as long to say so.

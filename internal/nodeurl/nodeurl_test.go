@@ -65,6 +65,9 @@ func TestHardenBoundsEveryCallAndSendsNothingTwice(t *testing.T) {
 	if o.DialTimeout != nodeurl.DialShare*timeout {
 		t.Errorf("got a dial timeout of %v; want %v", o.DialTimeout, nodeurl.DialShare*timeout)
 	}
+	if o.ConnMaxIdleTime <= 0 || o.ConnMaxIdleTime >= 4*time.Minute {
+		t.Errorf("got idle connections of %v; want less than a network keeps", o.ConnMaxIdleTime)
+	}
 	if o.PoolSize != nodeurl.PoolSize || o.PipelinePoolSize >= 0 {
 		t.Errorf("got pools of %d and %d; want %d, and none for pipelines", o.PoolSize, o.PipelinePoolSize, nodeurl.PoolSize)
 	}
