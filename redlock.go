@@ -97,7 +97,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	for _, n := range l.nodes {
 		l.tracker.Attach(n)
 	}
-	l.clocks = node.NewClockWatch(l.nodes, l.clock, func() bool { return l.scheduler.busy() || l.presence.Busy() })
+	l.clocks = node.NewClockWatch(l.nodes, l.clock, l.busy)
 	l.presence = queue.NewPresence(queue.Config{
 		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing,
 		Watch: l.clocks.Start, Leave: l.leaveLine, GiveBack: l.giveBackGrant, Asked: l.revocable.hear,
@@ -129,12 +129,15 @@ func (l *Locker) giveBackGrant(key, owner string, n *node.Node) {
 	l.acquirer.GiveBackGrant(key, owner, n)
 }
 
+// busy tells whether anything is held, or waited for.
+func (l *Locker) busy() bool { return l.scheduler.busy() || l.presence.Busy() }
+
 // nodeConfig is what each node knows of the Locker, which waits under this id.
 func (l *Locker) nodeConfig(process string) node.Config {
 	c := &l.cfg
 	return node.Config{
 		Timeout: c.nodeTimeout, Drift: c.drift, TrustClocks: c.trustClocks, Unprotected: c.unprotected, Chance: c.chance, Process: process,
-		Untold: func(bids []*node.Round) []node.Poll { return l.presence.Telling(bids) }, Recorded: l.queue.Recorded,
+		Untold: func(bids []*node.Round) []node.Poll { return l.presence.Telling(bids) }, Recorded: l.queue.Recorded, Busy: l.busy,
 	}
 }
 

@@ -33,6 +33,7 @@ type connection struct {
 	other *other                // of a client that is not go-redis's own; nil: it is
 
 	timeout time.Duration
+	busy    func() bool           // whether the Locker holds or waits for anything
 	looks   redis.UniversalClient // the client, with less than the node timeout where it can be
 	asking  sync.WaitGroup        // looks that are out
 
@@ -45,8 +46,8 @@ type connection struct {
 }
 
 // init makes it a connection of this client, of which none is pinned.
-func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t *clock.Clock) {
-	c.clock, c.timeout, c.calls, c.looks = t, timeout, client, client
+func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t *clock.Clock, busy func() bool) {
+	c.clock, c.timeout, c.busy, c.calls, c.looks = t, timeout, busy, client, client
 	own, ok := client.(*redis.Client)
 	if !ok {
 		c.other = new(other)
@@ -119,13 +120,13 @@ type wire interface {
 // pin returns the connection for the next flush. While there is traffic it is
 // always the same one, which saves the pool's work and its look at the socket;
 // after a pause, and every few seconds, the pool looks again whether the connection
-// still lives.
+// still lives. A pool that has no other would give it to those who wait.
 func (c *connection) pin() wire {
 	if !c.keeps {
 		return c.calls
 	}
 	now := c.clock.Early()
-	if c.pinned != nil && (now.Sub(c.lastUse) > unpinAfter || now.Sub(c.pinnedAt) > repinAfter) {
+	if c.pinned != nil && (now.Sub(c.lastUse) > unpinAfter || now.Sub(c.pinnedAt) > repinAfter) && !c.usedUp() {
 		c.unpin()
 	}
 	if c.pinned == nil {
@@ -145,21 +146,25 @@ func (c *connection) unpin() {
 }
 
 // rest blocks until one of the two is ready. A pinned connection is given back when
-// that takes long: an idle Locker keeps none of its user's pool.
+// that takes long: an idle Locker keeps none of its user's pool. One that holds or waits
+// keeps it: the program may use up its pool, and a renewal must not wait for that.
 func (c *connection) rest(wake, stop <-chan struct{}) {
-	if c.pinned != nil {
-		if c.idler == nil {
-			c.idler = c.clock.NewTimer(unpinAfter)
-		}
-		c.idler.Reset(unpinAfter)
-		defer c.idler.Stop()
+	if c.pinned != nil && c.idler == nil {
+		c.idler = c.clock.NewTimer(unpinAfter)
+	}
+	for pause := unpinAfter; c.pinned != nil; pause = repinAfter {
+		c.idler.Reset(pause)
 		select {
 		case <-wake:
+			c.idler.Stop()
 			return
 		case <-stop:
+			c.idler.Stop()
 			return
 		case <-c.idler.C:
-			c.unpin()
+			if !c.busy() {
+				c.unpin()
+			}
 		}
 	}
 	select {

@@ -96,8 +96,10 @@ func Explain(err error) error {
 		plain     tls.RecordHeaderError
 	)
 	switch {
-	case errors.Is(err, fault.ErrMisconfigured), errors.Is(err, ErrNoCredentials):
+	case errors.Is(err, fault.ErrMisconfigured), errors.Is(err, ErrNoCredentials), errors.Is(err, errNoConnection):
 		return err
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return fmt.Errorf("%w: %w", errNoConnection, err)
 	case errors.Is(err, ErrProtected), errors.Is(err, ErrSpeaksTLS), errors.Is(err, ErrSpeaksPlain):
 		return fmt.Errorf("%w: %w", fault.ErrMisconfigured, err)
 	case errors.As(err, &plain):

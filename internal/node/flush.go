@@ -26,6 +26,10 @@ func (n *Node) flush() {
 			return
 		}
 	}
+	if err := n.conn.claim(); err != nil {
+		n.failed(err)
+		return
+	}
 	if suspect != nil {
 		if err := n.probe(); err != nil {
 			n.failed(err)

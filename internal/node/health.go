@@ -51,7 +51,7 @@ func (o *outage) end(now clock.Instant) time.Duration {
 // failed notes that the node can't be talked to, and fails all that waits for it
 // but the rollbacks.
 func (n *Node) failed(err error) {
-	err = Explain(err)
+	err = Explain(n.conn.blame(err))
 	n.observer.Erred(n.Index)
 	n.Tracker.Missed(n.Index, n.Clock.Now(), err)
 	n.markDown(err)

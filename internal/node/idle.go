@@ -82,19 +82,22 @@ func (c *connection) idle() int {
 	return int(s.IdleConns)
 }
 
-// ask sends one connection of the pool the cheapest command.
+// ask has one connection of the pool looked at.
 func (c *connection) ask(ctx context.Context, answers chan<- error) {
-	c.asking.Go(func() {
-		cmd := TimeCall{redis.NewTimeCmd(ctx, "TIME")}
-		var err error
-		if c.keeps {
-			err = c.looks.Process(ctx, cmd)
-		} else { // flushes are pipelines
-			_, err = c.looks.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Process(ctx, cmd) })
-		}
-		if IsReply(err) || errors.Is(err, errExchanged) { // which is seen again
-			err = nil
-		}
-		answers <- err
-	})
+	c.asking.Go(func() { answers <- c.askOver(ctx, c.looks) })
+}
+
+// askOver sends the cheapest command, the way that flushes go. It returns nil if that
+// brought a reply.
+func (c *connection) askOver(ctx context.Context, w wire) error {
+	var err error
+	if cmd := (TimeCall{redis.NewTimeCmd(ctx, "TIME")}); c.keeps {
+		err = w.Process(ctx, cmd)
+	} else {
+		_, err = w.Pipeline().Pipelined(ctx, func(p redis.Pipeliner) error { return p.Process(ctx, cmd) })
+	}
+	if IsReply(err) || errors.Is(err, errExchanged) { // which is seen again
+		return nil
+	}
+	return err
 }

@@ -97,6 +97,7 @@ type Config struct {
 	Process     string // the id under which the Locker waits
 
 	Untold   func(bids []*Round) []Poll         // looks that tell a node of these places, where no ask did
+	Busy     func() bool                        // whether the Locker holds or waits for anything
 	Recorded func(key string, shared bool) bool // whether the Locker has an entry in that name's line, of that kind
 }
 
@@ -128,7 +129,7 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 		Clock: t, observer: o, siblings: s, Tracker: seen, Cfg: cfg, due: true,
 		looking: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), Stopped: make(chan struct{}),
 	}
-	n.conn.init(client, cfg.Timeout, t)
+	n.conn.init(client, cfg.Timeout, t, cfg.Busy)
 	n.Calls, n.batch.process, n.queue.node = n.conn.calls, cfg.Process, index
 	s.stepped[index] = n.stepBy
 	return n
