@@ -251,6 +251,30 @@ func TestTheIndexNamesEveryPage(t *testing.T) {
 	}
 }
 
+// The decisions are few and short, and their list says of each number where it stands.
+func TestTheDecisionsAreFewAndShort(t *testing.T) {
+	index := read(t, "docs/adr/README.md")
+	decisions := glob(t, "docs/adr/0*.md")
+	if n := len(decisions); n < 5 || n > 10 {
+		t.Errorf("got %d decisions; want 10 at most, and the search for them to find some", n)
+	}
+	for _, page := range decisions {
+		if n := len(strings.Fields(read(t, page))); n > 400 {
+			t.Errorf("%s: got %d words; want 400 at most", page, n)
+		}
+		if name := filepath.Base(page); !strings.Contains(index, "| ["+name[:4]+"]("+name+") |") {
+			t.Errorf("docs/adr/README.md does not list %s", name)
+		}
+	}
+	numbers := regexp.MustCompile(`(?m)^\| \[?(\d{4})\b`).FindAllStringSubmatch(index, -1)
+	slices.SortFunc(numbers, func(x, y []string) int { return strings.Compare(x[1], y[1]) })
+	for i, n := range numbers {
+		if want := fmt.Sprintf("%04d", i+1); n[1] != want {
+			t.Fatalf("docs/adr/README.md has the number %s; want %s next, each number once", n[1], want)
+		}
+	}
+}
+
 // The sheet's numbers are the package's.
 func TestTheCheatSheetsNumbersAreThePackages(t *testing.T) {
 	text := read(t, "docs/CHEATSHEET.md")

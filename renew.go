@@ -306,7 +306,12 @@ func (l *Lock) beginRenewal(now clock.Instant) bool {
 }
 
 // confirmOn has all held locks confirmed soon that a node has not vouched for: it
-// votes again, and may hold none of them.
+// votes again, and may hold none of them. Else a restart of the next node of three takes
+// locks away: all of twenty at a TTL of 6 s, and a fixed lease would never come back.
+//
+// Each is an ordinary extension to all nodes, which re-seeds the node if a quorum confirms
+// the lock. A re-seed without that may leave a key that no quorum stands behind. Nor does
+// another client copy keys: their holders may release them in that moment.
 func (s *scheduler) confirmOn(node int) {
 	for _, l := range s.held() {
 		if !l.claim.VouchedBy(node) {

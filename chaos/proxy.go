@@ -11,6 +11,10 @@ import (
 	"github.com/quorumkit/redlock/internal/loopback"
 )
 
+// A proxy of our own, since Toxiproxy brings 17 modules into what imports it. Nor can it
+// heal a partition on the same connections, or lose a reply after its effect, which
+// matters most to a lock: the command ran, and the client does not know.
+
 // Direction is a way through a [Proxy].
 type Direction int
 

@@ -18,6 +18,9 @@ import (
 //
 // A clock that differs from ours by a constant tells nothing: nodes need not agree
 // on the time.
+//
+// A witness on our own machine shares our clock, and vouches for it also where it is wrong.
+// Samples in the background would make this needless, but an idle Locker sends nothing.
 const (
 	// longGap is from when the witnesses are asked: before, the node's own sample
 	// allows no more than a tenth of a second.

@@ -14,6 +14,8 @@
 -- atomic because the counter must be recorded before the key is set and nothing
 -- may come between: a failure in the middle leaves a hole in the counter, not a
 -- holder with an old token.
+-- The lease is a duration (PX): with a moment (PXAT) a wall clock that was read earlier
+-- would decide how long the lock is held. NX makes data of any other type taken.
 -- Besides KEYS it reads what is waited with (see ask.lua): only where somebody
 -- waits for something on this node, which costs one more key in EXISTS to know. A name
 -- that is shared (share.lua) is taken, and nothing is counted: EXISTS counts it, MGET

@@ -58,7 +58,7 @@ type Observation struct {
 	Run      string       // its identity
 	Replica  bool         // its role is not master
 	Returned bool         // its epoch has ended: see Incarnation
-	Counted  bool         // largest is known
+	Counted  bool         // largest is known: only then it may be an install's base, or tokens would go back
 	Largest  quorum.Token // the largest of base and stripes
 	Recorded bool         // it shows a record that we understand; of a node that does not answer now, its last
 	Record   Record

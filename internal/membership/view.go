@@ -393,7 +393,8 @@ func (v View) placements() []Placement {
 	return known(v, func(r Record) []Placement { return r.Replaced })
 }
 
-// retired are the retired names that the target cluster's records know of.
+// retired are the retired names that the target cluster's records know of. One record is
+// enough: a mark that is seen before it stands on a quorum costs a vote, never a lock.
 func (v View) retired() []string {
 	return known(v, func(r Record) []string { return r.Retired })
 }

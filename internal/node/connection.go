@@ -23,7 +23,8 @@ const (
 )
 
 // connection is what a node's flushes go out on: while there is traffic, one
-// connection of the client's pool, which is pinned. It is the writer's own.
+// connection of the client's pool, which is pinned. It is the writer's own. Nothing relies
+// on the order between two connections: a late acquire meets a tombstone.
 type connection struct {
 	clock *clock.Clock
 	calls redis.UniversalClient // the client, bounded by the node timeout where it can be

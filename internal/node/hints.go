@@ -10,6 +10,11 @@ import (
 
 // HintLead is how far a hint may be ahead of the nodes' clocks, so that a client
 // whose clock is years ahead does not use the tokens up.
+//
+// The bound is the median of the nodes' clocks, and one hint goes to all nodes. A bound by
+// each node's own clock would give each node another hint, and so another counter: one
+// client in the future would cost everybody a second round trip. If a majority's clocks
+// are far ahead, tokens are large, and still unique and growing.
 const HintLead = time.Minute
 
 // Hints are the tokens that one Locker suggests to its nodes.

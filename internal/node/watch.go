@@ -14,7 +14,8 @@ import (
 )
 
 // Why a client is no node. New says so where it can see it. Inside a wrapper only the
-// client's connection tells.
+// client's connection tells. No option admits Sentinel clients: a promoted server is blank
+// with all that it has, so each promotion would be a rejoin, which waits MaxTTL.
 const (
 	NotSentinel = "a Sentinel client: after a failover the node would be another server, which may lack the keys: give a client of the master itself"
 	NotDatabase = "all databases of a server share its scripts, whose absence keeps a restarted server from voting: use database 0, and WithPrefix to keep names apart"

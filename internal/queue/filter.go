@@ -11,8 +11,12 @@ const filterBits = 1 << 16
 // nameFilter is which names a process has ever stood in line for: a Bloom filter of one hash. A node
 // may have an entry of ours for any of them, as long as we live: a leave that an
 // outage swallowed, or a look that came late, leaves one, and nobody knows when it
-// is met. So none is forgotten, and the memory has a bound all the same. It may take
-// a name for another: what is sent for it then does nothing on the node.
+// is met. So none is forgotten, and the memory has a bound all the same: a set of names
+// would have none. It may take a name for another, after 1,000 names one in 65: what is
+// sent for it then does nothing on the node.
+//
+// It is for forged calls. A client that may publish can call for any name, and each call
+// would have a leave sent.
 type nameFilter struct{ bits *[filterBits / 64]uint64 }
 
 func (f *nameFilter) add(key string) {
