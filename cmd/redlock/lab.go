@@ -215,11 +215,20 @@ func protected(list string) (string, error) {
 
 // scenarioShows is a scenario, as --json shows it.
 type scenarioShows struct {
-	Name       string   `json:"name"`
-	Claim      string   `json:"claim"`
-	Lesson     string   `json:"lesson"`
-	Contenders []string `json:"contenders"`
-	Backends   []string `json:"backends"` // that are here
+	Name       string           `json:"name"`
+	Claim      string           `json:"claim"`
+	Lesson     string           `json:"lesson"`
+	Contenders []string         `json:"contenders"`
+	Shows      []contenderShows `json:"shows"`
+	Backends   []string         `json:"backends"` // that are here
+}
+
+// contenderShows is what a scenario shows of a contender, as --json shows it.
+type contenderShows struct {
+	Contender string       `json:"contender"`
+	Guarded   bool         `json:"guarded"`
+	Breaks    []chaos.Rule `json:"breaks"`
+	May       []chaos.Rule `json:"may_break"`
 }
 
 // listScenarios prints the catalogue.
@@ -231,7 +240,10 @@ func (a *app) listScenarios() error {
 			continue
 		}
 		const indent = "    "
-		p.printf("%s\n%s%s\n", p.in(green, s.Name), indent, strings.Join(wrap(s.Claim, pageWidth-len(indent)), "\n"+indent))
+		p.printf("%s\n", p.in(green, s.Name))
+		for _, text := range told(s) {
+			p.printf("%s%s\n", indent, strings.Join(wrap(text, pageWidth-len(indent)), "\n"+indent))
+		}
 	}
 	if !a.connection.json {
 		p.printf("\nPlay one: redlock lab NAME. See: redlock help lab\n")
@@ -239,9 +251,37 @@ func (a *app) listScenarios() error {
 	return a.flush(p)
 }
 
-func shownScenario(s chaos.Scenario) scenarioShows {
-	shows := scenarioShows{Name: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contenders: []string{}, Backends: []string{}}
+// told is what a scenario shows, in paragraphs.
+func told(s chaos.Scenario) []string {
+	var keep, violate []string
 	for _, c := range s.Showings {
+		var rules []string
+		for _, r := range c.Breaks {
+			rules = append(rules, string(r))
+		}
+		for _, r := range c.May {
+			rules = append(rules, "at times "+string(r))
+		}
+		if len(rules) == 0 {
+			keep = append(keep, c.String())
+		} else {
+			violate = append(violate, c.String()+": "+strings.Join(rules, ", "))
+		}
+	}
+	texts := []string{s.Claim, "Take away: " + s.Lesson}
+	if len(keep) > 0 {
+		texts = append(texts, "Keep all rules: "+strings.Join(keep, "; "))
+	}
+	if len(violate) > 0 {
+		texts = append(texts, "Break: "+strings.Join(violate, "; "))
+	}
+	return texts
+}
+
+func shownScenario(s chaos.Scenario) scenarioShows {
+	shows := scenarioShows{Name: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contenders: []string{}, Shows: []contenderShows{}, Backends: []string{}}
+	for _, c := range s.Showings {
+		shows.Shows = append(shows.Shows, contenderShows{c.Contender, c.Guarded, append([]chaos.Rule{}, c.Breaks...), append([]chaos.Rule{}, c.May...)})
 		if word := contenderWord(c.Contender); !slices.Contains(shows.Contenders, word) {
 			shows.Contenders = append(shows.Contenders, word)
 		}

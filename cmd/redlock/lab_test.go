@@ -39,9 +39,44 @@ func TestLabListsTheScenarios(t *testing.T) {
 	if want := len(chaos.Scenarios()); lines != want {
 		t.Errorf("got %d scenarios; want %d", lines, want)
 	}
+	told := toldOf(list.out)
 	for _, s := range chaos.Scenarios() {
-		list.want(t, 0, s.Name+"\n    ")
+		if text := told[s.Name]; !strings.HasPrefix(text, s.Claim+" Take away: "+s.Lesson+" ") {
+			t.Errorf("%s: got %q", s.Name, text)
+		}
 	}
+	page, err := os.ReadFile("../../docs/CHAOS.md")
+	must(t, err)
+	_, sample, _ := strings.Cut(string(page), "| keep all rules | break |\n|---|---|---|---|---|\n")
+	sample, _, _ = strings.Cut(sample, "\n\n")
+	for row := range strings.SplitSeq(sample, "\n") {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		if len(cells) != 5 {
+			t.Fatalf("docs/CHAOS.md: got the row %q; want five cells", row)
+		}
+		want := cells[1]
+		for i, label := range []string{"Take away: ", "Keep all rules: ", "Break: "} {
+			if cells[2+i] != "nobody" {
+				want += " " + label + cells[2+i]
+			}
+		}
+		if got := told[cells[0]]; got != want {
+			t.Errorf("docs/CHAOS.md: got the row %q; lab says %q", want, got)
+		}
+	}
+}
+
+// toldOf is what the list says of each scenario, its lines joined.
+func toldOf(list string) map[string]string {
+	told, name := map[string]string{}, ""
+	for line := range strings.Lines(list) {
+		if text, of := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "    "); !of {
+			name = text
+		} else {
+			told[name] = strings.TrimSpace(told[name] + " " + text)
+		}
+	}
+	return told
 }
 
 // The help of lab is the user's: package testing, which makes virtual time, has
