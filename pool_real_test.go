@@ -55,7 +55,7 @@ func useUp(t *testing.T, clients []redis.UniversalClient, n, gets int) {
 	}
 }
 
-// A lock is renewed on the connection that it was taken on, whatever the program does with
+// A lock is renewed on the connection that it was taken on, also where the program uses up
 // the rest of its pool.
 func TestAHeldLockDoesNotDependOnThePoolThatItsProgramUsesUp(t *testing.T) {
 	t.Parallel()
