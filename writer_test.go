@@ -243,8 +243,8 @@ func TestAnExhaustedPoolHasSentNothing(t *testing.T) {
 			if n.Outcome == redlock.Pending {
 				continue // two others had decided it
 			}
-			if n.Outcome != redlock.Failed || !errors.Is(n.Err, redis.ErrPoolExhausted) {
-				t.Errorf("%s: got %v, %v; want failed, and that the pool is exhausted", n.Name, n.Outcome, n.Err)
+			if n.Outcome != redlock.Failed || !strings.Contains(fmt.Sprint(n.Err), "PoolSize") { // it was refused at once, or in vain waited for
+				t.Errorf("%s: got %v, %v; want failed, and the pool named", n.Name, n.Outcome, n.Err)
 			}
 		}
 	})

@@ -18,10 +18,10 @@ import (
 )
 
 // A node is proved by doing there what a lock does, so that no matter what its server
-// refuses shows in the server's own words. With reading alone
-// nothing was found while two of three servers were full, and no lock could be taken. A member takes, extends and releases a
-// lock with the real scripts. On any other node the voting scripts must not be
-// loaded, since their absence keeps it from voting: it leaves a tombstone, as a
+// refuses shows in the server's own words. With reading alone nothing was found while
+// two of three servers were full, and no lock could be taken. A member takes, extends
+// and releases a lock with the real scripts. On any other node the voting scripts must
+// not be loaded, since their absence keeps it from voting: it leaves a tombstone, as a
 // release does there, which needs the server to write as well.
 //
 // Nothing that is done counts: the name is nobody's (no caller may lock what begins

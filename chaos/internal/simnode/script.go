@@ -34,10 +34,10 @@ type room struct {
 // one runs it in the interpreter, until its function here does the same and the
 // differential test has said so.
 var natives = map[string]func(*scriptCall){
-	"98c738493c657261e039ee14defb811faee4f724": (*scriptCall).acquire,
+	"cb2860bb9afbae1a091079956a8e3ac43586fb45": (*scriptCall).acquire,
 	"a8dabe9dbbf939a2328e279d9333ff7fd7db382c": (*scriptCall).acquireBatch,
 	"860fcd946361f66fd5017f08cfcdba991b63b93c": (*scriptCall).raise,
-	"f3564fd57ac85811ac34fdc2fd77911629a26ec6": (*scriptCall).extend,
+	"765e3b591b27e730e56adaa2ed71a4f1d7feb9e5": (*scriptCall).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
 	"8b151f600bd9278b3f825449ad146703c3eba2b9": (*scriptCall).release,
 	"7ff060e9eff086be1942f86af300c53026cddbce": (*scriptCall).releaseBatch,
@@ -52,7 +52,7 @@ var natives = map[string]func(*scriptCall){
 // queueing are the natives that do only what is done where nobody waits, and with how
 // many arguments, by the number of keys, such a call says nothing of who does.
 var queueing = map[string]func(keys int) int{
-	"98c738493c657261e039ee14defb811faee4f724": func(int) int { return 5 },
+	"cb2860bb9afbae1a091079956a8e3ac43586fb45": func(int) int { return 5 },
 	"a8dabe9dbbf939a2328e279d9333ff7fd7db382c": func(keys int) int { return 1 + 4*(keys-1)/2 },
 	"8b151f600bd9278b3f825449ad146703c3eba2b9": func(keys int) int { return keys },
 	"7ff060e9eff086be1942f86af300c53026cddbce": func(keys int) int { return 1 + keys },
