@@ -22,8 +22,8 @@ const (
 	trustIdle = 15 * time.Second
 	// A look at one idle connection gives way to a look at all, and at a new one, after
 	// the firstLook-th part of the node timeout. What is silent for the lastLook-th part
-	// is closed: the rest is for the dial and the attempt.
-	firstLook, lastLook = 8, 2
+	// is closed: a pool that is full of such dials only then.
+	firstLook, lastLook = 8, 3
 )
 
 // quiet tells whether the node's last reply is too old to trust its idle connections.
@@ -48,7 +48,7 @@ func (c *connection) look() error {
 	c.ask(ctx, answers)
 	next := c.clock.NewTimer(c.timeout / firstLook)
 	defer next.Stop()
-	late := c.clock.NewTimer(c.timeout/firstLook + c.timeout/lastLook)
+	late := c.clock.NewTimer(3 * c.timeout / 4) // the rest is for the attempt
 	defer late.Stop()
 	all := func() {
 		for ; asked <= idle; asked++ { // the last one is dialled if the others are taken

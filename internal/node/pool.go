@@ -29,7 +29,7 @@ func (c *connection) claim() error {
 	if c.pinned != nil || !c.usedUp() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout/2)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*c.timeout/4) // the turnstile gives up before
 	defer cancel()
 	err := c.askOver(ctx, c.pin())
 	if errors.Is(err, errUndialled) { // its flush goes another way
