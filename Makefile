@@ -23,8 +23,9 @@ test: ## the quick tier of the root module
 	go test ./...
 
 .PHONY: test-full
-test-full: ## the full tier of every module under the race detector
+test-full: ## the full tier of every module under the race detector, and what it leaves out without
 	$(call each,REDLOCK_TEST=full go test -race -count=1 -timeout 30m ./...)
+	REDLOCK_TEST=full go test -run "$$(.ci/tests unraced)" -count=1 ./...
 
 .PHONY: search
 search: ## the searches and sweeps of the deep tier

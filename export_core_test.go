@@ -48,7 +48,7 @@ func RevocableHolds(l *Locker) int {
 	return len(l.revocable.tells)
 }
 
-// Silence has the last reply of each node be so old. Call it while nobody holds or waits.
+// Silence makes the last reply of each node so old. Call it while nobody holds or waits.
 func Silence(l *Locker, d time.Duration) {
 	for _, n := range l.nodes {
 		n.ReadAt.Store(int64(l.clock.Early()) - int64(d))

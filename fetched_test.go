@@ -122,7 +122,7 @@ func main() {
 }
 `
 
-// release has the Makefile prepare the tags in another copy, and serves the modules that
+// release prepares the tags in another copy, by the Makefile, and serves the modules that
 // it names.
 func (c *clone) release(t *testing.T) []string {
 	t.Helper()

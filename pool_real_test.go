@@ -30,8 +30,8 @@ func pooled(t *testing.T, servers []*chaos.Server, change func(*redis.Options)) 
 	return clients
 }
 
-// useUp has the program ask for n connections of each client at once, and keep those that
-// it gets. It returns when it has so many of them as it is to get.
+// useUp asks for n connections of each client at once, as the program does, and keeps those
+// that it gets. It returns when it has so many of them as it is to get.
 func useUp(t *testing.T, clients []redis.UniversalClient, n, gets int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -22,9 +22,9 @@ func (c *connection) usedUp() bool {
 	return s.IdleConns == 0 && int(s.TotalConns) >= most
 }
 
-// claim has the next flush come by a connection where the pool may have none left. What
-// is lost in that wait says nothing of the node, and a vote would be unknown; so the
-// cheapest command goes first, and waits no longer than leaves its failure in time.
+// claim takes a connection for the next flush where the pool may have none left. A flush
+// that waits in vain says nothing of the node, and its votes would be unknown. So the
+// cheapest command goes first, for three quarters of the node timeout at most.
 func (c *connection) claim() error {
 	if c.pinned != nil || !c.usedUp() {
 		return nil

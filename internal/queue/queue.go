@@ -214,11 +214,13 @@ func (q *Queue) CountHold(key string, barged, leads bool) {
 	if name == nil {
 		return
 	}
-	if name.barged = barged; !barged {
-		name.held++
-	}
-	if leads {
+	name.barged = barged
+	switch {
+	case barged:
+	case leads:
 		name.held = max(name.held, q.turns)
+	default:
+		name.held++
 	}
 }
 

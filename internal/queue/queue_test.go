@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // fillLine has so many goroutines stand in one line, and returns what has them all
@@ -59,5 +61,19 @@ func BenchmarkLeaveLine(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(waiters), "ns/waiter")
 		})
+	}
+}
+
+// A reign that went past those who wait leaves the process its place, as any hold does.
+func TestAReignThatBargedLeavesThePlace(t *testing.T) {
+	q := New(8)
+	name, _ := q.Try("jobs")
+	q.Stand(name, 1)
+	name.join(&Waiter{})
+	if q.CountHold("jobs", true, true); q.Ending("jobs") != node.LeaveEntry {
+		t.Error("the place was given up")
+	}
+	if q.CountHold("jobs", false, true); q.Ending("jobs") != node.LeaveQueue {
+		t.Error("a reign is a whole turn: the place was kept")
 	}
 }

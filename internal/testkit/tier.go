@@ -39,8 +39,9 @@ func Full(tb testing.TB) {
 	}
 }
 
-// Unraced is [Full] and [NotRaced]. It is for a test in virtual time that needs no server:
-// what runs beside what there, the quick tier's tests show the race detector as well.
+// Unraced is [Full] and [NotRaced]. It is for a test in virtual time that needs no server.
+// The race detector sees the same code in the tests of the quick tier, which run under it
+// when the full tier does.
 func Unraced(tb testing.TB) {
 	tb.Helper()
 	Full(tb)
@@ -48,7 +49,7 @@ func Unraced(tb testing.TB) {
 }
 
 // NotRaced skips a test under the race detector, which makes it six to twenty times as slow
-// and has nothing to find in it. .ci/run runs it without.
+// and finds nothing in it. .ci/run runs it without.
 func NotRaced(tb testing.TB) {
 	tb.Helper()
 	if UnderRace {
