@@ -62,7 +62,7 @@ var kindMutants = []way{
 	{
 		name: "a lead within a process", takes: "candidates of one Locker pass the lead between them",
 		by:    ". TestTheLeadGoesToOtherLockersFirst",
-		edits: []edit{{"internal/queue/queue.go", "	if leads {", "	if leads && !BROKEN {"}},
+		edits: []edit{{"internal/queue/queue.go", "	case leads:", "	case leads && !BROKEN:"}},
 	},
 	{
 		name: "a token told once", takes: "a leader tells its token when it is elected only",
