@@ -253,8 +253,8 @@ func TestTheIndexNamesEveryPage(t *testing.T) {
 
 // The decisions are few and short, and their list says of each number where it stands.
 func TestTheDecisionsAreFewAndShort(t *testing.T) {
-	index := read(t, "docs/adr/README.md")
-	decisions := glob(t, "docs/adr/0*.md")
+	index := read(t, "docs/evidence/adr/README.md")
+	decisions := glob(t, "docs/evidence/adr/0*.md")
 	if n := len(decisions); n < 5 || n > 10 {
 		t.Errorf("got %d decisions; want 10 at most, and the search for them to find some", n)
 	}
@@ -263,14 +263,14 @@ func TestTheDecisionsAreFewAndShort(t *testing.T) {
 			t.Errorf("%s: got %d words; want 400 at most", page, n)
 		}
 		if name := filepath.Base(page); !strings.Contains(index, "| ["+name[:4]+"]("+name+") |") {
-			t.Errorf("docs/adr/README.md does not list %s", name)
+			t.Errorf("docs/evidence/adr/README.md does not list %s", name)
 		}
 	}
 	numbers := regexp.MustCompile(`(?m)^\| \[?(\d{4})\b`).FindAllStringSubmatch(index, -1)
 	slices.SortFunc(numbers, func(x, y []string) int { return strings.Compare(x[1], y[1]) })
 	for i, n := range numbers {
 		if want := fmt.Sprintf("%04d", i+1); n[1] != want {
-			t.Fatalf("docs/adr/README.md has the number %s; want %s next, each number once", n[1], want)
+			t.Fatalf("docs/evidence/adr/README.md has the number %s; want %s next, each number once", n[1], want)
 		}
 	}
 }

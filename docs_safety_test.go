@@ -93,7 +93,7 @@ func TestEveryPromiseHasAnArgumentAndTests(t *testing.T) {
 
 // So has a row of the pages that say which test shows what.
 func TestEveryClaimOfThePagesOfTestsNamesOne(t *testing.T) {
-	for _, page := range []string{"docs/TESTS.md", "docs/PRIMITIVES.md"} {
+	for _, page := range []string{"docs/evidence/TESTS.md", "docs/PRIMITIVES.md"} {
 		shown, rows := false, 0
 		for _, line := range strings.Split(read(t, page), "\n") {
 			switch {

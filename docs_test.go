@@ -146,8 +146,7 @@ func anchors(text string) []string {
 // pages are the project's documents.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found := append(glob(t, "*.md"), glob(t, "docs/*.md")...)
-	return append(found, glob(t, "docs/adr/*.md")...)
+	return slices.Concat(glob(t, "*.md"), glob(t, "docs/*.md"), glob(t, "docs/evidence/*.md"), glob(t, "docs/evidence/adr/*.md"))
 }
 
 // Who looks for something finds the file in CONTRIBUTING.md, families by pattern.
