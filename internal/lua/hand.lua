@@ -49,68 +49,8 @@ end
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))
 local base, votes, held, counted, alive = tonumber(rec[2] or 0), rec[1] == ARGV[1], {}, {}, false
 
--- first is the living head but for ended attempts of our own: its id, place, reading,
--- and the member that says which owner it waits with.
-local function first(queue, mine)
-  while true do
-    local head = call('ZRANGE', queue, '0', '1', 'WITHSCORES')
-    local who, with = head[1], head[3]
-    if not who then return end
-    if with and (head[4] ~= head[2] or string.sub(with, 1, #who + 1) ~= who .. ' ') then with = nil end
-    if who == id then
-      if mine and with == mine then return who, tonumber(head[2]), sign, with end
-    elseif not string.find(who, ' ', 1, true) then
-      local reading = call('MGET', 'redlock:live:' .. who)[1]
-      if reading then return who, tonumber(head[2]), reading, with end
-    end
-    call('ZREM', queue, who, with or who)
-  end
-end
-
--- rouse calls who may go, in their order, up to the first that hears it; those who wait to
--- share go together, up to 128 of them. from: others share the name, so only sharers may
--- go, of that place and behind.
-local function rouse(queue, key, from)
-  local line = pcall('EXISTS', 'redlock:sharing') == 1 and 'redlock:sharers:' .. key
-  local at, beside, together = 0, 0, 0
-  while together < 128 do
-    local head = pcall('ZRANGE', queue, at, at, 'WITHSCORES')
-    local who, place, of = head[1], tonumber(head[2] or math.huge), queue
-    if who and string.find(who, ' ', 1, true) then
-      at = at + 1
-    else
-      local other = line and pcall('ZRANGE', line, beside, beside, 'WITHSCORES') or {}
-      if other[1] and tonumber(other[2]) < place then who, place, of = other[1], tonumber(other[2]), line end
-      if not who or who == id and of == queue then return end
-      local live, alone = 'redlock:live:' .. who, of == queue and (together > 0 or from)
-      if of == line and from and place < from then
-        beside = beside + 1
-      elseif (alone or pcall('PEXPIRE', live, '700', 'LT') == 0) and pcall('EXISTS', live) == 0 then
-        if type(pcall('ZREM', of, who)) == 'table' then return end
-      elseif alone then
-        return
-      elseif pcall('PUBLISH', 'redlock:wake:' .. who, key) == 0 then
-        if of == line then beside = beside + 1 else at = at + 1 end
-      elseif of == line then
-        beside, together = beside + 1, together + 1
-      else
-        return
-      end
-    end
-  end
-end
-
--- sharer is the place of the first living process that waits to share the name.
-local sharing
-local function sharer(key)
-  if sharing == nil then sharing = call('EXISTS', 'redlock:sharing') == 1 end
-  while sharing do
-    local head = call('ZRANGE', 'redlock:sharers:' .. key, '0', '0', 'WITHSCORES')
-    if not head[1] then return end
-    if call('EXISTS', 'redlock:live:' .. head[1]) == 1 then return tonumber(head[2]) end
-    call('ZREM', 'redlock:sharers:' .. key, head[1])
-  end
-end
+-- include head.lua
+-- include rouse.lua
 
 for i = 1, n do
   local key, stripe, owner, after = KEYS[1 + i], ARGV[1 + i], ARGV[1 + n + i], id and ARGV[nexts + i] or ''

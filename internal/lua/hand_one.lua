@@ -19,66 +19,14 @@ local votes, c = rec[1] == ARGV[2], math.max(tonumber(rec[2] or 0), tonumber(rec
 local mine, buried, calls = votes and goes and id .. ' ' .. after, val[3], ARGV[3] == '-1'
 local reply, more, there = 0, 0, nil
 
--- first, rouse and sharer are hand.lua's.
-local function first()
-  while true do
-    local head = call('ZRANGE', queue, '0', '1', 'WITHSCORES')
-    local who, with = head[1], head[3]
-    if not who then return end
-    if with and (head[4] ~= head[2] or string.sub(with, 1, #who + 1) ~= who .. ' ') then with = nil end
-    if who == id then
-      if mine and with == mine then return who, tonumber(head[2]), sign, with end
-    elseif not string.find(who, ' ', 1, true) then
-      local reading = call('MGET', 'redlock:live:' .. who)[1]
-      if reading then return who, tonumber(head[2]), reading, with end
-    end
-    call('ZREM', queue, who, with or who)
-  end
-end
-local function rouse(from)
-  local line = pcall('EXISTS', 'redlock:sharing') == 1 and 'redlock:sharers:' .. key
-  local at, beside, together = 0, 0, 0
-  while together < 128 do
-    local head = pcall('ZRANGE', queue, at, at, 'WITHSCORES')
-    local who, place, of = head[1], tonumber(head[2] or math.huge), queue
-    if who and string.find(who, ' ', 1, true) then
-      at = at + 1
-    else
-      local other = line and pcall('ZRANGE', line, beside, beside, 'WITHSCORES') or {}
-      if other[1] and tonumber(other[2]) < place then who, place, of = other[1], tonumber(other[2]), line end
-      if not who or who == id and of == queue then return end
-      local live, alone = 'redlock:live:' .. who, of == queue and (together > 0 or from)
-      if of == line and from and place < from then
-        beside = beside + 1
-      elseif (alone or pcall('PEXPIRE', live, '700', 'LT') == 0) and pcall('EXISTS', live) == 0 then
-        if type(pcall('ZREM', of, who)) == 'table' then return end
-      elseif alone then
-        return
-      elseif pcall('PUBLISH', 'redlock:wake:' .. who, key) == 0 then
-        if of == line then beside = beside + 1 else at = at + 1 end
-      elseif of == line then
-        beside, together = beside + 1, together + 1
-      else
-        return
-      end
-    end
-  end
-end
-local function sharer()
-  local line = 'redlock:sharers:' .. key
-  while call('EXISTS', 'redlock:sharing') == 1 do
-    local head = call('ZRANGE', line, '0', '0', 'WITHSCORES')
-    if not head[1] then return end
-    if call('EXISTS', 'redlock:live:' .. head[1]) == 1 then return tonumber(head[2]) end
-    call('ZREM', line, head[1])
-  end
-end
+-- include head.lua
+-- include rouse.lua
 
 if holder == owner then
   local who, place, reading, with
   if votes then
-    who, place, reading, with = first()
-    local beside = sharer()
+    who, place, reading, with = first(queue, mine)
+    local beside = sharer(key)
     if beside and not (place and place <= beside) then
       with = nil
     elseif not who and mine and not buried then
@@ -101,7 +49,7 @@ if holder == owner then
   end
   if reply == 0 then
     reply = call('DEL', key)
-    rouse()
+    rouse(queue, key)
   end
 elseif mine and holder == after then
   more = -c
@@ -112,14 +60,14 @@ elseif id then
   if at then
     local alone = at ~= there and at == call('ZADD', queue, 'XX', 'INCR', '0', id)
     call('ZREM', queue, own, alone and id or own)
-    if not holder then rouse(pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' and tonumber(at)) end
+    if not holder then rouse(queue, key, pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' and tonumber(at)) end
   end
 end
 if there then
   more = tonumber(there)
 elseif mine and more == 0 and not buried then
   local last = call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]
-  local beside = sharer() and call('ZRANGE', 'redlock:sharers:' .. key, '-1', '-1', 'WITHSCORES')[2]
+  local beside = sharer(key) and call('ZRANGE', 'redlock:sharers:' .. key, '-1', '-1', 'WITHSCORES')[2]
   more = math.max(tonumber(last or 0), tonumber(beside or 0), c) + 1
   last = last or beside
   if more >= 9007199254740991 or calls and reply == 1 and not last then

@@ -20,30 +20,8 @@ if KEYS[2] and redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then
   redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
 end
 if gone == 1 and val[2] then
-  local call, queue, at, beside, together = redis.pcall, 'redlock:queue:' .. KEYS[1], 0, 0, 0
-  local line = call('EXISTS', 'redlock:sharing') == 1 and 'redlock:sharers:' .. KEYS[1]
-  while together < 128 do
-    local head = call('ZRANGE', queue, at, at, 'WITHSCORES')
-    local who, of = head[1], queue
-    if who and string.find(who, ' ', 1, true) then
-      at = at + 1
-    else
-      local other = line and call('ZRANGE', line, beside, beside, 'WITHSCORES') or {}
-      if other[1] and (not who or tonumber(other[2]) < tonumber(head[2])) then who, of = other[1], line end
-      if not who then break end
-      local live, alone = 'redlock:live:' .. who, of == queue and together > 0
-      if (alone or call('PEXPIRE', live, '700', 'LT') == 0) and call('EXISTS', live) == 0 then
-        if type(call('ZREM', of, who)) == 'table' then break end
-      elseif alone then
-        break
-      elseif call('PUBLISH', 'redlock:wake:' .. who, KEYS[1]) == 0 then
-        if of == line then beside = beside + 1 else at = at + 1 end
-      elseif of == line then
-        beside, together = beside + 1, together + 1
-      else
-        break
-      end
-    end
-  end
+  local pcall, id = redis.pcall, nil
+-- include rouse.lua
+  rouse('redlock:queue:' .. KEYS[1], KEYS[1])
 end
 return gone

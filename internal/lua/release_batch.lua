@@ -41,6 +41,7 @@ for i = n + 1, n + m do
 end
 if not waiting and not id then return gone end
 call = redis.pcall
+local pcall = call
 local function out(queue, own)
   local at = call('ZADD', queue, 'XX', 'INCR', '0', own)
   if type(at) ~= 'string' then return 0 end
@@ -57,38 +58,7 @@ local function goesOn(queue, key, own, place, owner)
     alive, waiting = true, true
   end
 end
--- rouse calls who may go, in their order, up to the first that hears it; those who wait to
--- share go together, up to 128 of them. from: others share the name, so only sharers may
--- go, of that place and behind.
-local function rouse(queue, key, from)
-  local line = call('EXISTS', 'redlock:sharing') == 1 and 'redlock:sharers:' .. key
-  local at, beside, together = 0, 0, 0
-  while together < 128 do
-    local head = call('ZRANGE', queue, at, at, 'WITHSCORES')
-    local who, place, of = head[1], tonumber(head[2] or math.huge), queue
-    if who and string.find(who, ' ', 1, true) then
-      at = at + 1
-    else
-      local other = line and call('ZRANGE', line, beside, beside, 'WITHSCORES') or {}
-      if other[1] and tonumber(other[2]) < place then who, place, of = other[1], tonumber(other[2]), line end
-      if not who or who == id and of == queue then return end
-      local live, alone = 'redlock:live:' .. who, of == queue and (together > 0 or from)
-      if of == line and from and place < from then
-        beside = beside + 1
-      elseif (alone or call('PEXPIRE', live, '700', 'LT') == 0) and call('EXISTS', live) == 0 then
-        if type(call('ZREM', of, who)) == 'table' then return end
-      elseif alone then
-        return
-      elseif call('PUBLISH', 'redlock:wake:' .. who, key) == 0 then
-        if of == line then beside = beside + 1 else at = at + 1 end
-      elseif of == line then
-        beside, together = beside + 1, together + 1
-      else
-        return
-      end
-    end
-  end
-end
+-- include rouse.lua
 
 -- place is where an entry of this process stands.
 local function place(queue, own)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
 	_ "embed"
 	"encoding/hex"
+	"strings"
 )
 
 // Script is one Lua script, called by its hash only.
@@ -16,9 +17,19 @@ type Script struct {
 }
 
 func newScript(name, body string) *Script {
+	body = included.Replace(body)
 	sum := sha1.Sum([]byte(body)) //nolint:gosec // the name that Redis gives a script, not a secret
 	return &Script{Name: name, Body: body, Hash: hex.EncodeToString(sum[:])}
 }
+
+//go:embed head.lua
+var headBody string
+
+//go:embed rouse.lua
+var rouseBody string
+
+// included puts a part that several scripts have in the place of the line that names it.
+var included = strings.NewReplacer("-- include head.lua\n", headBody, "-- include rouse.lua\n", rouseBody)
 
 //go:embed acquire.lua
 var acquireBody string
@@ -122,8 +133,7 @@ var (
 	AskSlotScript     = newScript("ask_slot", askSlotBody)
 	ReleaseSlotScript = newScript("release_slot", releaseSlotBody)
 
-	// ReadScript and those that follow are the membership's. They are loaded where
-	// they are first used.
+	// ReadScript and those that follow are the membership's.
 	ReadScript    = newScript("read", readBody)
 	NoticeScript  = newScript("notice", noticeBody)
 	InstallScript = newScript("install", installBody)
@@ -139,6 +149,8 @@ var (
 	}
 	// KeepingScripts may be loaded on any node, like those of the membership.
 	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript, ReleaseSlotScript}
+	// MembershipScripts are loaded where they are first used.
+	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, AmendScript, LowerScript, RetireScript}
 )
 
 // The most locks that one script call carries. A script holds the server's one

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -62,11 +61,13 @@ func (s *server) load(names ...string) {
 
 func bodyOf(t *testing.T, script string) string {
 	t.Helper()
-	body, err := os.ReadFile(filepath.Join("..", "lua", script+".lua"))
-	if err != nil {
-		t.Fatal(err)
+	for _, s := range slices.Concat(lua.VotingScripts, lua.KeepingScripts) {
+		if s.Name == script {
+			return s.Body
+		}
 	}
-	return string(body)
+	t.Fatalf("there is no script %s", script)
+	return ""
 }
 
 // install empties the node, and makes it a member unless the epoch is 0.

@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"net"
-	"os"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // peer is something that speaks RESP: a node of ours or a server.
@@ -211,23 +210,11 @@ var bodies = func() map[string]string {
 		"deleteIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`,
 		"expireIfOurs": `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`,
 	}
-	maps.Copy(out, scriptsIn(filepath.Join("..", "..", "..", "internal", "lua")))
-	return out
-}()
-
-// scriptsIn are the scripts of a directory, by name.
-func scriptsIn(dir string) map[string]string {
-	out := map[string]string{}
-	files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			panic(err)
-		}
-		out[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(body)
+	for _, s := range slices.Concat(lua.VotingScripts, lua.KeepingScripts, lua.MembershipScripts) {
+		out[s.Name] = s.Body
 	}
 	return out
-}
+}()
 
 // began is before all that ends by a time of the peers' clocks.
 var began = int(time.Now().UnixMilli())

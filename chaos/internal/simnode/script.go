@@ -39,10 +39,10 @@ var natives = map[string]func(*scriptCall){
 	"860fcd946361f66fd5017f08cfcdba991b63b93c": (*scriptCall).raise,
 	"765e3b591b27e730e56adaa2ed71a4f1d7feb9e5": (*scriptCall).extend,
 	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
-	"8b151f600bd9278b3f825449ad146703c3eba2b9": (*scriptCall).release,
-	"7ff060e9eff086be1942f86af300c53026cddbce": (*scriptCall).releaseBatch,
-	"3cf4880ab33d6d36b1349dc79bccb2967f4b464e": (*scriptCall).hand,
-	"4e21c0d6db59ad2fc33f4b19aca3736b26ddfeaa": (*scriptCall).handOne,
+	"a73a865f961538f7e2095d239620cec1c493dc40": (*scriptCall).release,
+	"1ba093cc11ec89830b35643db46080f31653f603": (*scriptCall).releaseBatch,
+	"7d2609fa9506ea0856a1c7654f7c3ea7d9db8ffb": (*scriptCall).hand,
+	"ebbeb2ec501fbd6e83bb6d1604cfed654261a7c9": (*scriptCall).handOne,
 	"0cfa2febea0e0d0667127094d9047e5fe97cf3ae": (*scriptCall).readRecord,
 	// chaos/plain.go
 	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*scriptCall).deleteIfOurs,
@@ -54,10 +54,10 @@ var natives = map[string]func(*scriptCall){
 var queueing = map[string]func(keys int) int{
 	"cb2860bb9afbae1a091079956a8e3ac43586fb45": func(int) int { return 5 },
 	"a8dabe9dbbf939a2328e279d9333ff7fd7db382c": func(keys int) int { return 1 + 4*(keys-1)/2 },
-	"8b151f600bd9278b3f825449ad146703c3eba2b9": func(keys int) int { return keys },
-	"7ff060e9eff086be1942f86af300c53026cddbce": func(keys int) int { return 1 + keys },
-	"3cf4880ab33d6d36b1349dc79bccb2967f4b464e": func(keys int) int { return 1 + 3*(keys-1) },
-	"4e21c0d6db59ad2fc33f4b19aca3736b26ddfeaa": func(int) int { return 4 },
+	"a73a865f961538f7e2095d239620cec1c493dc40": func(keys int) int { return keys },
+	"1ba093cc11ec89830b35643db46080f31653f603": func(keys int) int { return 1 + keys },
+	"7d2609fa9506ea0856a1c7654f7c3ea7d9db8ffb": func(keys int) int { return 1 + 3*(keys-1) },
+	"ebbeb2ec501fbd6e83bb6d1604cfed654261a7c9": func(int) int { return 4 },
 }
 
 // IsNative tells whether a script is a Go function here.
