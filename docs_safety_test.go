@@ -27,29 +27,26 @@ func TestEveryFaultOfTheTableNamesItsTest(t *testing.T) {
 	}
 }
 
-// So has a row of docs/BEYOND.md, but for what redlock does not have.
+// So has a row of each table of docs/BESIDE.md that says what redlock does: of the same
+// faults with other libraries, and of the known attacks.
 func TestEveryComparisonNamesItsTest(t *testing.T) {
-	tables, rows := 0, 0
-	for _, line := range strings.Split(read(t, "docs/BEYOND.md"), "\n") {
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		switch {
-		case !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|-"):
-			continue
-		case cells[0] == "what happens":
-			tables++
-		default:
-			rows++
-			if len(cells) != 6 || (cells[1] == "none") != (cells[5] == "-") || cells[1] != "none" && !strings.Contains(cells[5], "`Test") {
-				t.Errorf("got the row %q; want six cells, of which the last names a test", line)
+	page := read(t, "docs/BESIDE.md")
+	for heading, want := range map[string]struct{ cells, rows int }{
+		"| what happens | redlock | Redisson | Curator | redlock4j | shown by |": {cells: 6, rows: 15},
+		"| attack or answer | here | test |":                                     {cells: 3, rows: 9},
+	} {
+		_, rest, found := strings.Cut(page, heading+"\n")
+		rest, _, _ = strings.Cut(rest, "\n\n")
+		rows := strings.Split(strings.TrimSpace(rest), "\n")[1:]
+		if !found || len(rows) < want.rows {
+			t.Errorf("docs/BESIDE.md: got %d rows under %q; the search for them is broken", len(rows), heading)
+		}
+		for _, row := range rows {
+			cells := strings.Split(strings.Trim(row, "| "), " | ")
+			if len(cells) != want.cells || !strings.Contains(cells[len(cells)-1], "`Test") {
+				t.Errorf("got the row %q; want %d cells, of which the last names a test", row, want.cells)
 			}
-			continue
 		}
-		if cells[len(cells)-1] != "shown by" {
-			t.Errorf("got the heading %q; want its last cell for tests", line)
-		}
-	}
-	if tables < 5 || rows < 15 {
-		t.Errorf("got %d tables with %d rows; the search for them is broken", tables, rows)
 	}
 }
 

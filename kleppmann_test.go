@@ -20,7 +20,7 @@ import (
 
 // The traces of Kleppmann, "How to do distributed locking" (2016), and what
 // Sanfilippo answered in "Is Redlock safe?" (2016). Each comes with its contrast:
-// the same events without the rule that answers them. docs/KLEPPMANN.md tells them.
+// the same events without the rule that answers them. docs/BESIDE.md lists them.
 // Those that need a process to be stopped are in kleppmann_unix_test.go.
 
 // register is a resource in three copies: one that believes every writer, one

@@ -9,7 +9,7 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// docs/BEYOND.md: callers who disagree on the number are as many as the largest says.
+// docs/BESIDE.md: callers who disagree on the number are as many as the largest says.
 func TestWhileLimitsDifferTheLargestHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, nodes := newLocker(t, 3)
