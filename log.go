@@ -111,42 +111,36 @@ func (l *eventLogger) release(n *entry, now time.Time) {
 	l.waiting--
 }
 
+// places is what events are about, and how much they matter; of others see placed.
+var places = map[EventKind]struct {
+	about aspect
+	level slog.Level
+}{
+	LockLost:           {anything, slog.LevelError},
+	NodeDown:           {reachable, slog.LevelWarn},
+	NodeUp:             {reachable, slog.LevelInfo},
+	NodeAbstains:       {voting, slog.LevelWarn},
+	NodeVotes:          {voting, slog.LevelInfo},
+	NodeRefusesWrites:  {writing, slog.LevelWarn},
+	NodeTakesWrites:    {writing, slog.LevelInfo},
+	NodeClockStepped:   {timing, slog.LevelWarn},
+	ClusterFounded:     {anything, slog.LevelInfo},
+	MaxTTLRaised:       {anything, slog.LevelWarn},
+	StrictRecoverySet:  {anything, slog.LevelWarn},
+	ReleaseUnconfirmed: {releasing, slog.LevelWarn},
+	ExtendFailed:       {renewing, slog.LevelWarn},
+}
+
 // placed says what an event is about, and how much it matters.
 func placed(e *Event) (aspect, slog.Level) {
-	switch e.Kind {
-	case LockLost:
-		return anything, slog.LevelError
-	case NodeDown:
-		return reachable, slog.LevelWarn
-	case NodeUp:
-		return reachable, slog.LevelInfo
-	case NodeAbstains:
-		return voting, slog.LevelWarn
-	case NodeVotes:
-		return voting, slog.LevelInfo
-	case NodeRefusesWrites:
-		return writing, slog.LevelWarn
-	case NodeTakesWrites:
-		return writing, slog.LevelInfo
-	case NodeClockStepped:
-		return timing, slog.LevelWarn
-	case ClusterFounded:
-		return anything, slog.LevelInfo
-	case MaxTTLRaised, StrictRecoverySet:
+	place, known := places[e.Kind]
+	switch {
+	case known:
+		return place.about, place.level
+	case e.Kind == AcquireFailed && (e.Reason == ReasonNoQuorum || e.Reason == ReasonMisconfigured):
+		return acquiring, slog.LevelWarn
+	case e.Kind == LockReleased && e.Reason == ReasonMaxHold:
 		return anything, slog.LevelWarn
-	case ReleaseUnconfirmed:
-		return releasing, slog.LevelWarn
-	case ExtendFailed:
-		return renewing, slog.LevelWarn
-	case AcquireFailed:
-		if e.Reason == ReasonNoQuorum || e.Reason == ReasonMisconfigured {
-			return acquiring, slog.LevelWarn
-		}
-	case LockReleased:
-		if e.Reason == ReasonMaxHold {
-			return anything, slog.LevelWarn
-		}
-	case LockAcquired, AttemptFailed, LockExtended, ReleaseConfirmed, LockReentered:
 	}
 	return anything, slog.LevelDebug
 }
