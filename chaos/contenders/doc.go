@@ -1,7 +1,7 @@
 // Package contenders plays the same failures to redlock and to the locks of other
-// systems (etcd, ZooKeeper, PostgreSQL, MariaDB, memcached, and other clients of
-// Redis), on servers that it starts and kills itself, and writes one table and one
-// page of pictures. One of them is a row with a version, which locks nobody out.
+// systems, on servers that it starts and kills itself. These are etcd, ZooKeeper,
+// PostgreSQL, MariaDB, memcached, and other clients of Redis; one is a row with a
+// version, which locks nobody out. It writes one table and one page of pictures.
 //
 // Holders are processes of their own: the program runs itself again. They write what
 // they believe as JSON lines, by the clock that all processes of a machine share, so
