@@ -145,6 +145,11 @@ func (l *Locker) reportOf(seen doctor.Report) Report {
 
 // FindingCode names a kind of Finding. Codes keep their meaning over versions;
 // new ones may come.
+//
+// The codes are constants: a mistyped one does not compile, where an alarm on it would never
+// come. They stay in this package, since Cluster.Check has them in its signature: another
+// package would need an alias for each. The kinds of events stay for the same reason
+// (WithObserver).
 type FindingCode string
 
 // The codes, by what they are about: reaching the node, the server, its memory,

@@ -31,11 +31,13 @@
 //
 // The rest, in the order of use:
 //
+//   - More of a hold: [Lock.Remaining], [Lock.ValidUntil], [Lock.Extend], [Lock.Done],
+//     [Lock.Slot], [Lock.Shared].
 //   - Other holds: [WithShared], [WithLimit], [WithReentry], and several names at once
 //     with [Locker.DoAll], [Locker.AcquireAll] and [MultiLock].
 //   - Options: an [Option] is for [Open] and [New], an [AcquireOption] for one
 //     acquisition, a [LockOption] for both. [WithTTL], [WithWait] and [WithMaxHold] are
-//     the first to know.
+//     the first to know. [Open] and [New] repair nothing: they return every fault at once.
 //   - Elections: [Locker.Campaign], [Locker.Observe], [Leader].
 //   - To ask a holder for its lock: [WithRevocation], [Lock.Revoked], [Locker.Revoke].
 //   - Who holds a name: [Locker.Inspect], [Inspection], [NodeInspection], [Sharer],
@@ -52,8 +54,7 @@
 // Redis 7 or newer, or Valkey 7.2 or newer. New nodes vote after [WithMaxTTL], or
 // after [Cluster.Admit]: they can't be told from nodes that forgot.
 //
-// docs/API.md has all options and errors in two tables, docs/CHEATSHEET.md the calls
-// on one page.
+// docs/CHEATSHEET.md has the calls on one page.
 //
 // # What it does not guarantee
 //

@@ -146,61 +146,18 @@ func tested(t *testing.T, args []string) error {
 	return fmt.Errorf("there is no test %s", name)
 }
 
-// The table says where an option goes; its type decides.
-func TestTheTableSaysWhereEachOptionGoes(t *testing.T) {
-	_, rest, _ := strings.Cut(read(t, "docs/API.md"), "| where | which |")
-	rest, _, _ = strings.Cut(rest, "\n\n")
-	said := map[string]string{}
-	for _, line := range strings.Split(rest, "\n") {
-		kind := "AcquireOption"
-		switch {
-		case strings.Contains(line, "not for sets"):
-			continue
-		case strings.Contains(line, "single acquisition too"):
-			kind = "LockOption"
-		}
-		for _, name := range regexp.MustCompile(`With\w+`).FindAllString(line, -1) {
-			said[name] = kind
-		}
-	}
-	seen := 0
-	for _, f := range sources(t, "*.go") {
-		for _, d := range f.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Recv != nil || !strings.HasPrefix(fn.Name.Name, "With") {
-				continue
-			}
-			seen++
-			want := fn.Type.Results.List[0].Type.(*ast.Ident).Name
-			got := said[fn.Name.Name]
-			if got == "" {
-				got = "Option"
-			}
-			if got != want {
-				t.Errorf("docs/API.md has %s where %s stands; its type is %s", fn.Name.Name, got, want)
-			}
-		}
-	}
-	if seen < 10 {
-		t.Errorf("got %d options; the search for them is broken", seen)
-	}
-}
-
-// Both lists of names, the page's and the package comment's, have every exported type,
-// and nothing that is not there.
-func TestTheListsOfNamesAreComplete(t *testing.T) {
+// The package comment has every exported type, and nothing that is not there.
+func TestThePackageCommentNamesEveryType(t *testing.T) {
 	types, names := exportedNames(t)
-	for page, pattern := range map[string]string{"doc.go": `\[([A-Z]\w*(?:\.[A-Z]\w*)?)\]`, "docs/API.md": "`([A-Z]\\w*(?:\\.[A-Z]\\w*)?)`"} {
-		text := read(t, page)
-		for _, name := range types {
-			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
-				t.Errorf("%s does not name %s; want every exported type in it", page, name)
-			}
+	text := read(t, "doc.go")
+	for _, name := range types {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+			t.Errorf("doc.go does not name %s; want every exported type in it", name)
 		}
-		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-			if !names[m[1]] {
-				t.Errorf("%s names %s: got no such name", page, m[1])
-			}
+	}
+	for _, m := range regexp.MustCompile(`\[([A-Z]\w*(?:\.[A-Z]\w*)?)\]`).FindAllStringSubmatch(text, -1) {
+		if !names[m[1]] {
+			t.Errorf("doc.go names %s: got no such name", m[1])
 		}
 	}
 	if len(types) < 20 {
@@ -310,83 +267,65 @@ func trustedFor(t *testing.T) string {
 	return fmt.Sprintf("%.3f s", validity.Seconds())
 }
 
-func TestTheTableOfOptionsIsComplete(t *testing.T) {
-	var want []string
-	for _, f := range sources(t, "*.go") {
-		for _, name := range exportedFunctions(f) {
-			if strings.HasPrefix(name, "With") {
-				want = append(want, name)
-			}
-		}
-	}
-	rows := table(t, "option")
-	compareNames(t, rows, want)
-	for name, text := range map[string]string{
-		"WithTTL": redlock.DefaultTTL.String(), "WithMaxTTL": redlock.DefaultMaxTTL.String(),
-		"WithNodeTimeout": redlock.DefaultNodeTimeout.String(), "WithCloseTimeout": redlock.DefaultCloseTimeout.String(),
-		"WithDriftFactor": fmt.Sprint(redlock.DefaultDriftFactor),
-		"WithRetry":       redlock.DefaultRetryMin.String() + " to " + redlock.DefaultRetryMax.String(),
+// What an option does without being given stands in its comment, with the number.
+func TestTheCommentsOfOptionsSayTheDefaults(t *testing.T) {
+	comments := commentsOf(t, "With")
+	for name, defaults := range map[string]map[string]any{
+		"WithTTL":          {"DefaultTTL": redlock.DefaultTTL},
+		"WithMaxTTL":       {"DefaultMaxTTL": redlock.DefaultMaxTTL},
+		"WithNodeTimeout":  {"DefaultNodeTimeout": redlock.DefaultNodeTimeout},
+		"WithCloseTimeout": {"DefaultCloseTimeout": redlock.DefaultCloseTimeout},
+		"WithDriftFactor":  {"DefaultDriftFactor": redlock.DefaultDriftFactor},
+		"WithTurns":        {"DefaultTurns": redlock.DefaultTurns},
+		"WithRetry":        {"DefaultRetryMin": redlock.DefaultRetryMin, "DefaultRetryMax": redlock.DefaultRetryMax},
 	} {
-		if got := rows[name]; len(got) < 2 || got[1] != text {
-			t.Errorf("%s: got row %q; want the default %s", name, got, text)
+		for constant, value := range defaults {
+			if want := fmt.Sprintf("%s, %v", constant, value); !strings.Contains(strings.Join(strings.Fields(comments[name]), " "), want) {
+				t.Errorf("%s: got the comment %q; want %q in it", name, comments[name], want)
+			}
 		}
 	}
 }
 
-func TestTheTableOfErrorsIsComplete(t *testing.T) {
-	var want []string
+// `go doc` is where options and errors are looked up: each has its comment there.
+func TestEachOptionAndErrorIsExplained(t *testing.T) {
+	for prefix, begins := range map[string]string{"With": " ", "Err": ": "} {
+		comments := commentsOf(t, prefix)
+		for name, comment := range comments {
+			if !strings.HasPrefix(comment, name+begins) {
+				t.Errorf("%s: got the comment %q; want one that begins with the name", name, comment)
+			}
+		}
+		if len(comments) < 15 {
+			t.Errorf("got %d names with %s; the search for them is broken", len(comments), prefix)
+		}
+	}
+}
+
+// commentsOf are the comments of the exported functions and variables that begin so.
+func commentsOf(t *testing.T, prefix string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
 	for _, f := range sources(t, "*.go") {
 		for _, d := range f.Decls {
-			vars, ok := d.(*ast.GenDecl)
-			if !ok || vars.Tok != token.VAR {
-				continue
-			}
-			for _, s := range vars.Specs {
-				for _, name := range s.(*ast.ValueSpec).Names {
-					if strings.HasPrefix(name.Name, "Err") {
-						want = append(want, name.Name)
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && strings.HasPrefix(d.Name.Name, prefix) {
+					found[d.Name.Name] = d.Doc.Text()
+				}
+			case *ast.GenDecl:
+				if d.Tok != token.VAR {
+					continue
+				}
+				for _, s := range d.Specs {
+					for _, n := range s.(*ast.ValueSpec).Names {
+						if strings.HasPrefix(n.Name, prefix) {
+							found[n.Name] = s.(*ast.ValueSpec).Doc.Text()
+						}
 					}
 				}
 			}
 		}
 	}
-	compareNames(t, table(t, "error"), want)
-}
-
-// table reads the table of docs/API.md whose first heading is given: its rows, by
-// the Go name in their first cell.
-func table(t *testing.T, heading string) map[string][]string {
-	t.Helper()
-	_, rest, found := strings.Cut(read(t, "docs/API.md"), "| "+heading+" |")
-	if !found {
-		t.Fatalf("docs/API.md has no table of %ss", heading)
-	}
-	rest, _, _ = strings.Cut(rest, "\n\n")
-	rows := map[string][]string{}
-	for _, line := range strings.Split(strings.TrimSpace(rest), "\n")[2:] {
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		name := regexp.MustCompile(`\w+`).FindString(cells[0])
-		if rows[name] != nil {
-			t.Errorf("%s has two rows", name)
-		}
-		rows[name] = cells
-	}
-	return rows
-}
-
-func compareNames(t *testing.T, rows map[string][]string, want []string) {
-	t.Helper()
-	if len(want) < 5 {
-		t.Errorf("got %d names; the search for them is broken", len(want))
-	}
-	for _, name := range want {
-		if rows[name] == nil {
-			t.Errorf("got no row for %s; want one", name)
-		}
-	}
-	for name := range rows {
-		if !slices.Contains(want, name) {
-			t.Errorf("got a row for %s; want none, there is no such thing", name)
-		}
-	}
+	return found
 }

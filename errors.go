@@ -6,25 +6,29 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 )
 
-// Sentinels, for errors.Is.
+// Sentinels, for errors.Is. A round that brought no quorum is a *QuorumError as well, for
+// errors.As: what each node did, and why.
 var (
 	// ErrNotAcquired: a quorum of nodes answered, and the lock was not ours to
-	// take: somebody holds it, or the attempt brought no usable lock.
+	// take: somebody holds it, or the attempt brought no usable lock. Wait, or leave the
+	// work to the holder.
 	ErrNotAcquired = fault.ErrNotAcquired
-	// ErrNoQuorum: fewer than a quorum of nodes answered, so nobody can say.
+	// ErrNoQuorum: fewer than a quorum of nodes answered, so nobody can say. Look at the
+	// nodes.
 	ErrNoQuorum = fault.ErrNoQuorum
 	// ErrNotHeld: the lock had already ended. It is joined with the cause. Of Revoke: nobody
 	// holds the lock.
 	ErrNotHeld = errors.New("redlock: not held")
 	// ErrLost: the lock ended because its validity did, or because the nodes that
-	// answered no longer hold it for us.
+	// answered no longer hold it for us. Stop: what is under way may meet the next holder.
 	ErrLost = errors.New("redlock: lost")
 	// ErrReleased: the lock ended because it was released.
 	ErrReleased = errors.New("redlock: released")
 	// ErrUpgrade: an exclusive hold was asked for inside a shared one of the same name
-	// (WithReentry, WithShared). Two who do that would wait for each other for ever.
+	// (WithReentry on both). Two who do that would wait for each other for ever: release,
+	// acquire, and read again.
 	ErrUpgrade = errors.New("redlock: inside a shared hold")
-	// ErrMaxHold: the lock ended because WithMaxHold's bound passed.
+	// ErrMaxHold: the lock ended because WithMaxHold's bound passed. Find out who forgot it.
 	ErrMaxHold = errors.New("redlock: held for its maximum")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = fault.ErrClosed
@@ -39,14 +43,16 @@ var (
 	// ErrInvalidNode: a client or URL that can't be a node.
 	ErrInvalidNode = fault.ErrInvalidNode
 	// ErrForeign: under the name of an election stands what no client of this library
-	// wrote: another lock client's value, or another program's data.
+	// wrote: another lock client's value, or another program's data. Use another name, or
+	// see who wrote it.
 	ErrForeign = errors.New("redlock: held by no client of this library")
 	// ErrNotRevocable: somebody holds the lock who can't be asked to give it up: it was taken
 	// without WithRevocation, or by no client of this library.
 	ErrNotRevocable = errors.New("redlock: can't be asked for")
 	// ErrMisconfigured: a node refuses for a reason that waiting does not mend:
 	// credentials, rights, certificates, a server without INFO or in cluster
-	// mode, one server listed twice.
+	// mode, one server listed twice; inside a wrapper, a Ring, a Sentinel client or another
+	// database. Fix the node.
 	ErrMisconfigured = fault.ErrMisconfigured
 )
 

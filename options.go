@@ -153,9 +153,9 @@ func (o lockOption) applyLocker(c *config) { o(&c.terms) }
 
 func (o lockOption) applyAcquire(t *terms) { o(t) }
 
-// WithTTL sets the lease: how long the nodes keep a lock that is not renewed. It
-// must be at least 10 ms, above a node timeout that was given, and at most MaxTTL;
-// otherwise it is ErrInvalidTTL.
+// WithTTL sets the lease: how long the nodes keep a lock that is not renewed. The default
+// is DefaultTTL, 10s. It must be at least 10 ms, above a node timeout that was given, and
+// at most MaxTTL; otherwise it is ErrInvalidTTL.
 func WithTTL(d time.Duration) LockOption { return lockOption(func(t *terms) { t.ttl = d }) }
 
 // WithFixedLease switches renewal off: the lock ends with its first lease,
@@ -186,12 +186,13 @@ func WithValue(v string) AcquireOption { return acquireOption(func(t *terms) { t
 
 // WithTurns sets how many times in a row the goroutines of this Locker may have
 // the lock on a name before other processes have their turn, at least 1. Within a
-// turn the lock goes from one goroutine to the next in one round trip. 1 is strict:
-// after each hold, the one that has waited longest in any process.
+// turn the lock goes from one goroutine to the next in one round trip. The default is
+// DefaultTurns, 8. 1 is strict: after each hold, the one that has waited longest in any
+// process (docs/PERFORMANCE.md has what that costs).
 func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k }) }
 
 // WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
-// a day. Give every client of the nodes the same value. It is the cluster's, not
+// a day. The default is DefaultMaxTTL, 30s. Give every client of the nodes the same value. It is the cluster's, not
 // this client's: one with a larger value raises it in the nodes' records before it
 // takes a lock, and tells so (MaxTTLRaised). Every node that restarts then waits so
 // long before it votes again, also when that client is gone. It falls only by
@@ -199,8 +200,8 @@ func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 
 // WithNodeTimeout bounds each command to each node. It must be below the TTL;
-// the default is the smaller of DefaultNodeTimeout and a quarter of the TTL, of the
-// lock's own as well where an acquisition takes a shorter one.
+// the default is the smaller of DefaultNodeTimeout, 250ms, and a quarter of the TTL, of
+// the lock's own as well where an acquisition takes a shorter one.
 func WithNodeTimeout(d time.Duration) Option {
 	return lockerOption(func(c *config) {
 		c.nodeTimeout = d
@@ -211,18 +212,19 @@ func WithNodeTimeout(d time.Duration) Option {
 }
 
 // WithDriftFactor sets the share of a lease by which a node's clock may run fast
-// against ours: at least 0, at most 0.5. Validity is shorter by that much (and
-// by 2 ms).
+// against ours: at least 0, at most 0.5. The default is DefaultDriftFactor, 0.01. Validity
+// is shorter by that much (and by 2 ms).
 func WithDriftFactor(f float64) Option { return lockerOption(func(c *config) { c.drift = f }) }
 
-// WithRetry sets the bounds of the random pause between two attempts of Acquire:
-// positive, the smaller first. Equal bounds let contenders that split the vote
-// split it again.
+// WithRetry sets the bounds of the random pause between two attempts of Acquire where
+// nothing is known to wait for: no quorum answered, or another program holds the lock.
+// Both are positive, the smaller first. The defaults are DefaultRetryMin, 50ms, and
+// DefaultRetryMax, 250ms. Equal bounds let contenders that split the vote split it again.
 func WithRetry(least, most time.Duration) Option {
 	return lockerOption(func(c *config) { c.retryMin, c.retryMax = least, most })
 }
 
-// WithCloseTimeout bounds Close. It must be positive.
+// WithCloseTimeout bounds Close. It must be positive. The default is DefaultCloseTimeout, 2s.
 func WithCloseTimeout(d time.Duration) Option {
 	return lockerOption(func(c *config) { c.closeTimeout = d })
 }
