@@ -39,7 +39,7 @@ func TestEveryModuleCanBeFetched(t *testing.T) {
 		c.run(t, dir, "go build .")
 	})
 	t.Run("a copy of examples/yourcode by its page", func(t *testing.T) {
-		c.run(t, c.dir, blocks(t, "docs/YOUR-CODE.md", "sh")[0])
+		c.run(t, c.dir, blocks(t, "docs/CHAOS.md", "sh")[1])
 	})
 }
 

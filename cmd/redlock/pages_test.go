@@ -110,7 +110,7 @@ var runElsewhere = map[string]string{
 	"docs/GETTING-STARTED.md go run ./cmd/redlock lab":       "TestThePagesCommandsDoWhatItSays",
 	"docs/FAQ.md go mod edit":                                "TestEveryModuleCanBeFetched",
 	"docs/OBSERVING.md go get":                               "TestEveryModuleCanBeFetched",
-	"docs/YOUR-CODE.md cp -r":                                "TestEveryModuleCanBeFetched",
+	"docs/CHAOS.md cp -r":                                    "TestEveryModuleCanBeFetched",
 }
 
 // playedBlock is a block of commands, and the masters that it is for: three that vote.

@@ -12,7 +12,7 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 )
 
-// What docs/YOUR-CODE.md shows, word for word.
+// What docs/CHAOS.md shows, word for word, and a scenario.
 
 func TestTheWorkerKeepsTheRules(t *testing.T) {
 	plan := chaos.NewPlan(1, time.Minute, chaos.Mix{
