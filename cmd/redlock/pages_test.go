@@ -22,10 +22,6 @@ var playedBlocks = []playedBlock{
 		{line: "redlock version", words: []string{"redlock "}},
 	}},
 	{page: "docs/OPERATIONS.md", steps: []step{
-		{line: "go install github.com/quorumkit/redlock/cmd/redlock@latest", do: (*pagePlay).install},
-		{line: "redlock help", words: []string{"usage: redlock COMMAND"}},
-	}},
-	{page: "docs/OPERATIONS.md", steps: []step{
 		{line: "export REDLOCK_NODES=10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379", do: (*pagePlay).export},
 		{line: "redlock nodes", words: []string{"3 votes of 3 nodes"}},
 	}},
@@ -57,20 +53,6 @@ var playedBlocks = []playedBlock{
 	}},
 	{page: "docs/OPERATIONS.md", before: (*pagePlay).writeNodesFile, instead: []string{"60s", "1s"}, steps: []step{
 		{line: "*/5 * * * * /usr/local/bin/redlock exec --nodes-file /etc/redlock.nodes --skip-if-busy --hold-at-least 60s report -- /usr/local/bin/report", words: []string{"worked"}},
-	}},
-	{page: "docs/OPERATIONS.md", steps: []step{
-		{line: "redlock exec --shared data -- ./export", words: []string{"worked", "shared 1"}},
-		{line: "redlock exec data -- ./import", words: []string{"worked"}},
-	}},
-	{page: "docs/OPERATIONS.md", steps: []step{
-		{line: "redlock exec --also stock/1 --also stock/2 orders/42 -- ./book", words: []string{"worked", "keys 3"}},
-	}},
-	{page: "docs/OPERATIONS.md", steps: []step{
-		{line: "redlock exec --limit 3 render -- ./render", words: []string{"worked"}, not: "slot none"},
-	}},
-	{page: "docs/OPERATIONS.md", steps: []step{
-		{line: "redlock exec --revocable report -- ./report", instead: []string{"./report", "./work-on"}, until: "worked", code: 128 + 15},
-		{line: "redlock revoke report --timeout 5m", words: []string{"gone"}},
 	}},
 	{page: "docs/OPERATIONS.md", before: (*pagePlay).writeNodesFile, steps: []step{
 		{line: "ExecStart=/usr/local/bin/redlock lead --nodes-file /etc/redlock.nodes --value 10.0.0.7:80 orders -- /usr/local/bin/orders", words: []string{"worked"}},
@@ -133,7 +115,6 @@ type step struct {
 	code    int
 	words   []string
 	not     string
-	until   string // it goes on in the background once it says this, until the block's end
 	makes   string // a file
 	then    func(*pagePlay)
 }
@@ -225,28 +206,19 @@ func (b playedBlock) play(t *testing.T) {
 	if b.before != nil {
 		b.before(p)
 	}
-	var behind []func()
 	for _, s := range b.steps {
 		if s.before != nil {
 			s.before(p)
 		}
 		line := p.stood(s)
-		switch {
-		case s.do != nil:
+		if s.do != nil {
 			s.do(p, s, line)
-		case s.until != "":
-			on := start(t, p.shell(line))
-			eventually(t, s.line, func() bool { return strings.Contains(on.stdout(), s.until) })
-			behind = append(behind, func() { on.wait(t).want(t, s.code, s.words...) })
-		default:
+		} else {
 			p.want(s, line)
 		}
 		if s.then != nil {
 			s.then(p)
 		}
-	}
-	for _, end := range behind {
-		end()
 	}
 }
 
@@ -277,11 +249,10 @@ func (p *pagePlay) prepare() {
 	if !strings.Contains(p.block.steps[0].line, "lab") {
 		p.servers, p.nodes = blanks(p.T, 3, config)
 	}
-	const work = "#!/bin/sh\necho worked $REDLOCK_TOKEN shared $REDLOCK_SHARED keys $REDLOCK_KEYS slot ${REDLOCK_SLOT:-none}\n"
+	const work = "#!/bin/sh\necho worked $REDLOCK_TOKEN\n"
 	for name, text := range map[string]string{
 		"redlock": "#!/bin/sh\nexec \"$REDLOCK\" --node-timeout 1s " + p.flags() + " \"$@\"\n",
-		"export":  work, "import": work, "book": work, "render": work, "report": work, "orders": work,
-		"work-on": work + "exec sleep 60\n",
+		"report":  work, "orders": work,
 	} {
 		must(p.T, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o700))
 	}
