@@ -17,7 +17,8 @@ import (
 
 var (
 	shapeHeading = regexp.MustCompile(`(?m)^### (.*)$`)
-	shapeField   = regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([^|]*) \\|")
+	shapeRow     = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\| ([^|]*) \\|")
+	shapeField   = regexp.MustCompile("`([a-z0-9_.\\[\\]]+)`")
 )
 
 // pagesShapes are the fields of each heading of docs/COMMAND.md below "JSON", and whether
@@ -39,8 +40,10 @@ func pagesShapes(t *testing.T) map[string]map[string]bool {
 			section = section[i:]
 		}
 		fields := map[string]bool{}
-		for _, f := range shapeField.FindAllStringSubmatch(section, -1) {
-			fields[f[1]] = strings.Contains(f[2], "if any")
+		for _, row := range shapeRow.FindAllStringSubmatch(section, -1) {
+			for _, f := range shapeField.FindAllStringSubmatch(row[1], -1) {
+				fields[f[1]] = strings.HasSuffix(row[2], "?")
+			}
 		}
 		shapes[text[m[2]:m[3]]] = fields
 	}
