@@ -40,7 +40,7 @@ var codeOfPages = map[string][]string{
 	"docs/CHAOS.md":           {"examples/yourcode/*_test.go"},
 	"docs/FENCING.md":         {"fencing/*_test.go", "fencing/guardtest/*_test.go"},
 	"docs/GETTING-STARTED.md": {"example*_test.go", "adapters/adaptertest/*_test.go"},
-	"docs/MIGRATION.md":       {"bench/migration/*_test.go"},
+	"docs/MIGRATION.md":       {"bench/migration/*_test.go", "adapters/adaptertest/*_test.go"},
 	"docs/OBSERVING.md":       {"redlockotel/*_test.go"},
 }
 

@@ -310,7 +310,7 @@ func TestThePagesJobsAreAdded(t *testing.T) {
 	}
 }
 
-// addJobs has the lines of docs/GETTING-STARTED.md.
+// addJobs has the lines of docs/GETTING-STARTED.md and docs/MIGRATION.md.
 func addJobs(locker *redlock.Locker, runReport func(), report cron.Job) error {
 	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithHoldAtLeast(30*time.Second))
 	if err != nil {
@@ -333,4 +333,23 @@ func addJobs(locker *redlock.Locker, runReport func(), report cron.Job) error {
 	c := cron.New()
 	_, err = c.AddJob("@daily", cron.NewChain(alone).Then(report))
 	return err
+}
+
+func TestThePagesSchedulerHasAnElector(t *testing.T) {
+	if err := electScheduler(lockers(t, 1)[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+// electScheduler has the lines of docs/MIGRATION.md.
+func electScheduler(locker *redlock.Locker) error {
+	elector, err := adapters.NewElector(locker, "scheduler")
+	if err != nil {
+		return err
+	}
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
+	if err != nil {
+		return err
+	}
+	return errors.Join(scheduler.Shutdown(), elector.Close())
 }
