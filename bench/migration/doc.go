@@ -1,3 +1,3 @@
-// Package migration has the code of docs/MIGRATION.md, and the code that it takes the
-// place of, so that both compile. It runs old and new beside each other on real masters.
+// Package migration has the code of docs/MIGRATION.md, so that it compiles, and
+// runs old and new beside each other on real masters.
 package migration

@@ -17,8 +17,8 @@ import (
 // namedOnly are commands that the pages' sentences name without what they are for: they
 // would be wrong usage.
 var namedOnly = []string{
-	"exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold", "hold --revocable",
-	"lead", "lead --revocable", "nodes lower", "observe", "release --force", "revoke", "status",
+	"exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold",
+	"lead", "nodes lower", "observe", "release --force", "revoke", "status",
 }
 
 // A command that a sentence of a page names is there, with the flags that it is named
