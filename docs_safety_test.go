@@ -82,7 +82,7 @@ func TestEveryPromiseHasAnArgumentAndTests(t *testing.T) {
 		sections[anchors("### " + heading)[0]] = text
 	}
 	for _, row := range rows {
-		if !regexp.MustCompile(`\]\(evidence/TESTS\.md#|`+"`Test").MatchString(sections[row[1]]) {
+		if !regexp.MustCompile(`\]\(evidence/TESTS\.md#|` + "`Test").MatchString(sections[row[1]]) {
 			t.Errorf("docs/SAFETY.md: the section of %q names no tests", row[1])
 		}
 	}
