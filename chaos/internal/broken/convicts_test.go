@@ -80,6 +80,7 @@ func TestEachMutantIsConvicted(t *testing.T) {
 	}
 	for _, w := range chosen {
 		t.Run(w.name, func(t *testing.T) {
+			t.Parallel() // most of them wait
 			pkg, name, err := w.test()
 			if err != nil {
 				t.Fatal(err)
