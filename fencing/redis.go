@@ -27,9 +27,8 @@ var (
 //
 // Unit of atomicity: one script, which compares the token, stores it under
 // TokenKey and writes. The token key has no TTL: memory grows by one small key
-// for each resource. It holds what Seen.String writes: one number, as ever, or two
-// while the newest holds are shared. A program whose version of this package knows
-// one number refuses the second form with ErrCorrupt, and writes nothing.
+// for each resource. It holds what Seen.String writes: one number, or two
+// while the newest holds are shared.
 //
 // Not promised: that the server remembers. A failover to a replica that lags
 // loses the newest tokens with the newest writes; an eviction policy that takes

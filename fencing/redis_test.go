@@ -1,7 +1,6 @@
 package fencing_test
 
 import (
-	_ "embed" // for the prologue of older versions
 	"errors"
 	"strings"
 	"testing"
@@ -96,57 +95,6 @@ func TestRedisKeepsTheClientsErrors(t *testing.T) {
 	}
 	if _, err := guard.Highest(t.Context(), "r"); err == nil || errors.Is(err, fencing.ErrCorrupt) {
 		t.Errorf("Highest: got %v; want the client's own error", err)
-	}
-}
-
-// oneNumber is the prologue of the versions that knew no shared tokens.
-//
-//go:embed testdata/prologue_one_number.lua
-var oneNumber string
-
-// A program of an older version beside one of this: the older one writes as ever
-// while the newest hold that was seen is exclusive. Once it is a shared one the
-// key has two numbers, and the older program refuses to write at all.
-func TestRedisWithProgramsOfAnOlderVersion(t *testing.T) {
-	guard, client, _ := newRedis(t)
-	ctx := t.Context()
-	older := func(token redlock.Token) error {
-		return client.Eval(ctx, oneNumber+"return redis.call('SET', KEYS[1], 'older')", []string{guard.TokenKey("r"), "doc"}, token.String()).Err()
-	}
-	newer := func(token redlock.Token) error {
-		return guard.Do(ctx, "r", token, "SET", "doc", "newer").Err()
-	}
-	shared := func(token redlock.Token) error {
-		return guard.Do(sharing(t, "r", token), "r", token, "SET", "doc", "shared").Err()
-	}
-	for _, step := range []struct {
-		name  string
-		write func(redlock.Token) error
-		token redlock.Token
-		want  string // a part of the error
-		doc   string
-	}{
-		{"older", older, 5, "", "older"},
-		{"newer", newer, 6, "", "newer"},
-		{"older, stale", older, 5, "FENCED 6", "newer"},
-		{"older", older, 7, "", "older"},
-		{"newer, stale", newer, 6, "stale", "older"},
-		{"shared", shared, 8, "", "shared"},
-		{"older, stale", older, 7, "FENCECORRUPT", "shared"},
-		{"older, and newest of all", older, 9, "FENCECORRUPT", "shared"},
-		{"newer, stale", newer, 7, "stale", "shared"},
-		{"newer", newer, 10, "", "newer"},
-		{"older, stale", older, 9, "FENCED 10", "newer"},
-		{"shared, stale", shared, 8, "stale", "newer"},
-		{"older", older, 11, "", "older"},
-	} {
-		err := step.write(step.token)
-		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
-			t.Errorf("%s, %d: got %v; want %q", step.name, step.token, err, step.want)
-		}
-		if got := client.Get(ctx, "doc").Val(); got != step.doc {
-			t.Errorf("%s, %d: got %q; want %q", step.name, step.token, got, step.doc)
-		}
 	}
 }
 

@@ -97,8 +97,8 @@ func TestSeenRefusesBadInputOfBothKinds(t *testing.T) {
 	}
 }
 
-// oldRule is what every guard kept before there were shared holds.
-func oldRule(token, highest redlock.Token) bool { return token >= highest }
+// oneNumber is the rule of a guard without shared tokens.
+func oneNumber(token, highest redlock.Token) bool { return token >= highest }
 
 // A guard that only ever sees exclusive tokens must not notice that there are
 // two numbers.
@@ -110,7 +110,7 @@ func TestAmongExclusiveTokensTheRuleIsThatOfOneNumber(t *testing.T) {
 		var guard fencing.Memory
 		for range 30 {
 			token := redlock.Token(rng.Uint64N(12) + 1)
-			want := oldRule(token, highest)
+			want := oneNumber(token, highest)
 			byHighest := fencing.Accept("r", token, highest)
 			next, bySeen := seen.Accept("r", token, false)
 			byMemory := guard.Write(t.Context(), "r", token, func(context.Context) error { return nil })

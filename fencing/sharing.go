@@ -10,12 +10,10 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// The columns of shared tokens. token is the larger of the two numbers, as programs
-// compare it that know one only: an exclusive holder of theirs is refused after a
-// newer sharer as well. While token is more than shared, it is the exclusive
-// number; that is so in every row from before there were shared tokens, and after
-// such a program has raised one. Else before_shared is: the largest exclusive
-// token that was seen before shared.
+// The columns of shared tokens. token is the larger of the two numbers, as guards
+// without WithShared compare it: they refuse an exclusive holder after a newer sharer
+// as well. While token is more than shared, it is the exclusive number. Else
+// before_shared is: the largest exclusive token that was seen before shared.
 var sharedColumns = []string{"shared", "before_shared"}
 
 type sharedOption struct{}
@@ -27,15 +25,14 @@ func (sharedOption) applySQL(g *SQL) { g.shared = true }
 // or a tool of yours with Alterations. Without it the guard keeps one number, uses
 // no other column, and answers a shared token with ErrShared.
 //
-// Guards with and without it may use one table, also those of older versions of
-// this package. One without is as exact about exclusive tokens, but for one case:
-// it accepts an exclusive token that equals the largest shared one, which no lock
-// issues.
+// Guards with and without it may use one table. One without is as exact about
+// exclusive tokens, but for one case: it accepts an exclusive token that equals the
+// largest shared one, which no lock issues.
 func WithShared() SQLOption { return sharedOption{} }
 
 // Alterations returns the statements that give a table that was made without
 // WithShared its columns, for the tool that runs your migrations. A row keeps its
-// number as the exclusive one, and programs that know one number go on. To run a
+// number as the exclusive one, and guards without WithShared go on. To run a
 // statement twice is the database's error. Each waits for the open transactions of
 // the table, and new ones wait for it; none of the databases copies the rows.
 func (g *SQL) Alterations() []string {

@@ -2,15 +2,9 @@ package fencing_test
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"fmt"
 	"io"
-	"os"
-	"strings"
-	"testing"
-
-	"github.com/quorumkit/redlock/fencing"
 )
 
 // recorder is a database that writes down what it is told, and says of every
@@ -57,32 +51,4 @@ func (s *sevens) Next(row []driver.Value) error {
 	}
 	s.read, row[0] = true, int64(7)
 	return nil
-}
-
-// testdata/one_number.sql is what the version before there were shared tokens had
-// said to each database.
-func TestAGuardOfOneNumberSaysWhatItAlwaysSaidToTheDatabase(t *testing.T) {
-	want, err := os.ReadFile("testdata/one_number.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	for _, dialect := range []fencing.Dialect{fencing.PostgreSQL(), fencing.SQLite(), fencing.MariaDB(), fencing.MySQL()} {
-		guard, err := fencing.NewSQL(dialect, fencing.WithTable("app.fences"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var r recorder
-		db := sql.OpenDB(&r)
-		_ = guard.Write(t.Context(), db, nil, "r", 7, func(*sql.Tx) error { return nil })
-		_ = guard.Write(t.Context(), db, nil, "r", 6, func(*sql.Tx) error { return nil })
-		_, _ = guard.Highest(t.Context(), db, "r")
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&got, "-- %s\n%s\n%s", dialect, guard.Migration(), strings.Join(r.said, ""))
-	}
-	if got.String() != string(want) {
-		t.Errorf("got %s; want %s", &got, want)
-	}
 }

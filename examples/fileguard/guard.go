@@ -47,8 +47,6 @@ const lockPoll = 5 * time.Millisecond
 //     or not at all. The names alone still keep a stale write from being read,
 //     though its writer may be told that it succeeded; and a sharer's write, that
 //     a sharer with a larger token overtakes there, may not be read either;
-//   - that a program with the guard of before shared tokens reads what sharers
-//     wrote: it refuses such a name (fencing.ErrCorrupt), and writes nothing;
 //   - anything about a program that opens a version and writes into it;
 //   - a rename that survives a power cut, where the file system does not keep
 //     what fsync of a file and of its directory promise;

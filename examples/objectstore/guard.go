@@ -29,9 +29,6 @@ const maxTries = 10
 // metadata, the token among them, or neither.
 //
 // Not promised:
-//   - that a program with the guard of before shared tokens writes an object that
-//     sharers wrote: it refuses its metadata (fencing.ErrCorrupt), until an
-//     exclusive holder has written again;
 //   - anything about an unconditional PUT or a DELETE by somebody else: a deleted
 //     object takes its token along, and the next writer is a first one;
 //   - two objects at once: each has its own token;

@@ -98,7 +98,7 @@ func Example_sqlCheck() {
 	// <nil>
 }
 
-// A table from before there were shared holds gets its columns, by Migrate or by
+// A table made without WithShared gets its columns, by Migrate or by
 // the tool that runs your migrations.
 func Example_sqlShared() {
 	db, done, err := openExample()

@@ -68,7 +68,7 @@ var histories = map[string][]hold{
 	"the same token again":                              {{5, false}, {5, false}, {5, true}, {6, true}, {6, true}, {6, false}, {7, false}, {7, false}},
 }
 
-// A table from before there were shared tokens is migrated, keeps its number, and
+// A table made without WithShared is migrated, keeps its number, and
 // the guard then does what Seen.Accept does; a guard that knows one number beside
 // it does so too, for exclusive tokens that differ from the largest shared one.
 func TestSQLAgreesWithTheRuleOfTwoNumbers(t *testing.T) {
