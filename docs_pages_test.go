@@ -97,7 +97,7 @@ func exists(t *testing.T, command string) error {
 		return nil
 	case len(words) > 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/redlock"}):
 		for _, name := range glob(t, "cmd/redlock/*.go") {
-			if strings.Contains(read(t, name), `name: "`+words[3]+`"`) {
+			if strings.Contains(read(t, name), `Name: "`+words[3]+`"`) {
 				return nil
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // measurement is the flags of bench.
@@ -25,31 +26,31 @@ type measurement struct {
 	stall    string
 }
 
-func benchCommand() command {
-	return command{
-		name: "bench", synopsis: "[flags]", summary: "measure acquire and release on your own masters",
-		about: `Takes and releases locks of fresh names for --duration, and prints percentiles and
+func benchCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "bench", Synopsis: "[flags]", Summary: "measure acquire and release on your own masters",
+		About: `Takes and releases locks of fresh names for --duration, and prints percentiles and
 locks per second. With --stall-node it does so a second time while that node seems to
 hang: this program's own connections to it fall silent; the node and its other clients
 notice nothing.
 
 The names begin with "redlock-bench/", after the prefix, and are released, or lapse with
 the lease. Under an ACL give a --prefix that the user may write. The load is real: leave out busy production nodes.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			m := &measurement{}
-			durationFlag(fs, &m.duration, "duration", 5*time.Second, "how long to measure, a `DURATION`")
+			cli.DurationFlag(fs, &m.duration, "duration", 5*time.Second, "how long to measure, a `DURATION`")
 			fs.IntVar(&m.workers, "workers", 8, "this `NUMBER` takes and releases at the same time")
-			durationFlag(fs, &m.ttl, "ttl", redlock.DefaultTTL, "the lease, a `DURATION`")
+			cli.DurationFlag(fs, &m.ttl, "ttl", redlock.DefaultTTL, "the lease, a `DURATION`")
 			fs.StringVar(&m.stall, "stall-node", "", "measure again with the node of this `ADDR` hanging")
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments"); err != nil {
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				if err := positive("--ttl", m.ttl); err != nil {
+				if err := cli.Positive("--ttl", m.ttl); err != nil {
 					return err
 				}
 				if m.duration <= 0 || m.workers < 1 {
-					return usage("bench: give a positive --duration and at least one of --workers")
+					return cli.Usagef("bench: give a positive --duration and at least one of --workers")
 				}
 				return a.bench(ctx, m)
 			}
@@ -88,9 +89,9 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 		return err
 	}
 	if m.stall != "" && !found {
-		return errors.Join(usage("bench: --stall-node %s is not in the list of nodes: %v", redact(m.stall), s.names), s.close()) //nolint:contextcheck // Close is bounded by itself
+		return errors.Join(cli.Usagef("bench: --stall-node %s is not in the list of nodes: %v", redact(m.stall), s.names), s.close()) //nolint:contextcheck // Close is bounded by itself
 	}
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	return errors.Join(s.whoMisdialled(ctx, a.measure(ctx, s, m, hang)), s.close()) //nolint:contextcheck // Close is bounded by itself
 }
@@ -186,35 +187,35 @@ func percentilesOf(d []time.Duration) percentiles {
 }
 
 func (a *app) showPhases(phases []phaseShows) error {
-	p := a.newPage()
-	if a.connection.json {
+	p := a.NewPage()
+	if a.JSON {
 		for _, s := range phases {
-			p.WriteString(jsonLine(s))
+			p.WriteString(cli.JSONLine(s))
 		}
-		return a.flush(p)
+		return a.Flush(p)
 	}
-	counts := [][]cell{row("NODES", "LOCKS", "PER SECOND", "FAILED")}
-	times := [][]cell{row("NODES", "CALL", "P50", "P90", "P99", "MAX")}
+	counts := [][]cli.Cell{cli.Row("NODES", "LOCKS", "PER SECOND", "FAILED")}
+	times := [][]cli.Cell{cli.Row("NODES", "CALL", "P50", "P90", "P99", "MAX")}
 	for _, s := range phases {
-		counts = append(counts, row(s.Nodes, strconv.Itoa(s.Locks), strconv.FormatFloat(s.PerSec, 'f', 0, 64), strconv.Itoa(s.Failed)))
+		counts = append(counts, cli.Row(s.Nodes, strconv.Itoa(s.Locks), strconv.FormatFloat(s.PerSec, 'f', 0, 64), strconv.Itoa(s.Failed)))
 		times = append(times, s.Acquire.row(s.Nodes, "acquire"), s.Release.row(s.Nodes, "release"))
 	}
-	p.table(counts)
+	p.Table(counts)
 	p.WriteByte('\n')
-	p.table(times)
+	p.Table(times)
 	for _, s := range phases {
 		if s.Error != "" {
-			p.WriteString(note(fmt.Sprintf("the first failure (%s): %s", s.Nodes, s.Error)))
+			p.WriteString(cli.Note(fmt.Sprintf("the first failure (%s): %s", s.Nodes, s.Error)))
 		}
 	}
-	return a.flush(p)
+	return a.Flush(p)
 }
 
 // row is one call's percentiles in the table.
-func (q percentiles) row(nodes, call string) []cell {
-	r := row(nodes, call)
+func (q percentiles) row(nodes, call string) []cli.Cell {
+	r := cli.Row(nodes, call)
 	for _, us := range []int64{q.P50, q.P90, q.P99, q.Max} {
-		r = append(r, cell{text: time.Duration(us * int64(time.Microsecond)).String()})
+		r = append(r, cli.Cell{Text: time.Duration(us * int64(time.Microsecond)).String()})
 	}
 	return r
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // errAgain is what the function of a campaign returns when its command is dead. Whether
@@ -39,8 +40,8 @@ type reign struct {
 func campaign(ctx context.Context, a *app, over *session, e *execution) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watchFor(e.signals, passedOn...) // between two commands as well
-	c := &candidate{app: a, execution: e, events: newEventWriter(a.stderr, a.connection.json), elected: make(chan *reign)}
+	cli.WatchFor(e.signals, passedOn...) // between two commands as well
+	c := &candidate{app: a, execution: e, events: newEventWriter(a.Console), elected: make(chan *reign)}
 	defer c.events.close()
 	var failure error
 	ended := make(chan struct{})
@@ -63,17 +64,17 @@ func campaign(ctx context.Context, a *app, over *session, e *execution) error {
 			}
 			c.tellWaiting("waiting to lead " + e.keys[0] + " again")
 		case sig := <-e.signals:
-			if slices.Contains(endings, sig) {
+			if slices.Contains(cli.Endings, sig) {
 				cancel()
 				<-ended
-				return &statusError{signalStatus(sig), fmt.Errorf("%v while waiting to lead %s", sig, e.keys[0])}
+				return &cli.StatusError{Code: cli.SignalStatus(sig), Cause: fmt.Errorf("%v while waiting to lead %s", sig, e.keys[0])}
 			}
 			if sig == syscall.SIGTSTP { // as if nobody caught it
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			}
 		case <-ended:
 			if exitCode(failure) == exitBusy {
-				failure = &statusError{e.busyCode, failure}
+				failure = &cli.StatusError{Code: e.busyCode, Cause: failure}
 			}
 			return skipped(failure)
 		}

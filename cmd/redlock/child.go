@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // child is the command: the leader of a process group, and everything below it.
@@ -142,7 +144,7 @@ func (c *child) over() bool {
 // exitStatus is the leader's, as a shell gives it.
 func (c *child) exitStatus() int {
 	if c.status.Signaled() {
-		return exitSignal + int(c.status.Signal())
+		return cli.ExitSignal + int(c.status.Signal())
 	}
 	return c.status.ExitStatus()
 }
@@ -159,5 +161,5 @@ func parseSignal(flag, name string) (os.Signal, error) {
 	if n := unix.SignalNum(full); n != 0 {
 		return n, nil
 	}
-	return nil, usage("%s %s: there is no such signal", flag, name)
+	return nil, cli.Usagef("%s %s: there is no such signal", flag, name)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/nodeurl"
 )
@@ -24,7 +25,7 @@ type connection struct {
 	nodes, nodesFile, names string
 	prefix                  string
 	nodeTimeout, maxTTL     time.Duration
-	strict, json            bool
+	strict                  bool
 	certificates            certificates
 }
 
@@ -39,17 +40,16 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.nodesFile, "nodes-file", c.nodesFile, "the masters, one a line, from `FILE`: passwords stay out of ps")
 	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
-	durationFlag(fs, &c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
-	durationFlag(fs, &c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, until: redlock nodes lower")
+	cli.DurationFlag(fs, &c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
+	cli.DurationFlag(fs, &c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, until: redlock nodes lower")
 	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit;\nit becomes the cluster's, for all clients and for good")
-	fs.BoolVar(&c.json, "json", c.json, "print JSON, one value a line")
 	c.certificates.define(fs)
 }
 
 // urls are the nodes given, by flag, file or variable.
 func (c *connection) urls(getenv func(string) string) ([]string, error) {
 	if c.nodes != "" && c.nodesFile != "" {
-		return nil, usage("give --nodes or --nodes-file, not both")
+		return nil, cli.Usagef("give --nodes or --nodes-file, not both")
 	}
 	text := c.nodes
 	if c.nodesFile != "" {
@@ -91,7 +91,7 @@ type session struct {
 // nodes are is most wanted when there is none, and an acquire waits for one.
 func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Option) (*session, error) {
 	c := &a.connection
-	urls, err := c.urls(a.getenv)
+	urls, err := c.urls(a.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 		s.clients, s.names, nodes[i] = append(s.clients, client), append(s.names, o.Addr), client
 	}
 	if err == nil && !secured {
-		err = usage("--cacert and --cert are for rediss:// nodes: none is given")
+		err = cli.Usagef("--cacert and --cert are for rediss:// nodes: none is given")
 	}
 	if err == nil {
 		if c.names != "" {

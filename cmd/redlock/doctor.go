@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // What the exit status of doctor says: the convention of monitoring plug-ins.
@@ -19,23 +20,23 @@ const (
 	doctorUnknown = 3
 )
 
-func doctorCommand() command {
-	return command{
-		name: "doctor", synopsis: "[flags]", summary: "look for what would weaken the lock",
-		about: `Looks at every node, at the rights of the client and at the options, and says what would
+func doctorCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "doctor", Synopsis: "[flags]", Summary: "look for what would weaken the lock",
+		About: `Looks at every node, at the rights of the client and at the options, and says what would
 weaken the lock, why, and what to do. Each node is proved: a member takes, extends and
 releases a lock of a reserved name (redlock:probe:...), any other node stores a key that ends
 within a millisecond. Nothing of it stays, and no lock is delayed by it.
 
 Exit status: 0 nothing above an info, 1 a warning, 2 an error, 3 something could not be
 looked at (and nothing worse was found), 69 no node answered.`,
-		define: func(fs *flag.FlagSet) action {
-			ttl := newDuration(fs, "ttl", redlock.DefaultTTL, "the lease that your programs use, a `DURATION`")
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments"); err != nil {
+		Define: func(fs *flag.FlagSet) cli.Action {
+			ttl := cli.NewDuration(fs, "ttl", redlock.DefaultTTL, "the lease that your programs use, a `DURATION`")
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				if err := positive("--ttl", *ttl); err != nil {
+				if err := cli.Positive("--ttl", *ttl); err != nil {
 					return err
 				}
 				return a.withSession(ctx, a.doctor, redlock.WithTTL(*ttl))
@@ -68,15 +69,15 @@ func (a *app) doctor(ctx context.Context, s *session) error {
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 		return err
 	}
-	if a.connection.json {
-		err = errors.Join(a.answer(reportOf(r)), err)
+	if a.JSON {
+		err = errors.Join(a.Answer(reportOf(r)), err)
 	} else {
 		err = errors.Join(a.showReport(r), err)
 	}
 	if err != nil {
 		return err
 	}
-	return quietly(severityStatus(r.Worst()))
+	return cli.Quietly(severityStatus(r.Worst()))
 }
 
 // severityStatus is the exit status that tells the worst finding.
@@ -90,7 +91,7 @@ func severityStatus(s redlock.Severity) int {
 		return doctorUnknown
 	case redlock.SeverityInfo:
 	}
-	return exitOK
+	return cli.ExitOK
 }
 
 func reportOf(r redlock.Report) reportShows {
@@ -107,15 +108,15 @@ func reportOf(r redlock.Report) reportShows {
 // showReport prints the findings as a table, then the reason and the remedy of
 // each kind once: a fault that all nodes share would repeat them.
 func (a *app) showReport(r redlock.Report) error {
-	p := a.newPage()
-	p.printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(r.Findings), "finding"))
+	p := a.NewPage()
+	p.Printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(r.Findings), "finding"))
 	if text := serversOf(r); text != "" {
-		p.WriteString(note("servers: " + text))
+		p.WriteString(cli.Note("servers: " + text))
 	}
 	if len(r.Findings) == 0 {
-		return a.flush(p)
+		return a.Flush(p)
 	}
-	rows := [][]cell{row("", "CODE", "NODE", "WHAT")}
+	rows := [][]cli.Cell{cli.Row("", "CODE", "NODE", "WHAT")}
 	of := map[string]int{} // how many nodes have the same finding
 	for _, f := range r.Findings {
 		of[sameOf(f)]++
@@ -129,19 +130,19 @@ func (a *app) showReport(r redlock.Report) error {
 		} else if same == r.Nodes && same > 1 {
 			at, of[sameOf(f)] = "all nodes", 0
 		}
-		line := row(f.Severity.String(), string(f.Code), at, redact(f.What))
-		line[0].in = severityColor(f.Severity)
+		line := cli.Row(f.Severity.String(), string(f.Code), at, redact(f.What))
+		line[0].In = severityColor(f.Severity)
 		rows = append(rows, line)
 	}
-	p.table(rows)
+	p.Table(rows)
 	told := map[string]bool{}
 	for _, f := range r.Findings {
 		if text := advice(fmt.Sprintf("%s. %s.", f.Why, f.Remedy)); !told[string(f.Code)+text] {
 			told[string(f.Code)+text] = true
-			p.WriteString("\n" + note(string(f.Code)+": "+text))
+			p.WriteString("\n" + cli.Note(string(f.Code)+": "+text))
 		}
 	}
-	return a.flush(p)
+	return a.Flush(p)
 }
 
 // sameOf is the same of findings that differ by their node alone.
@@ -162,15 +163,15 @@ func serversOf(r redlock.Report) string {
 	return redact(strings.Join(out, ", "))
 }
 
-func severityColor(s redlock.Severity) paint {
+func severityColor(s redlock.Severity) cli.Paint {
 	switch s {
 	case redlock.SeverityError:
-		return red
+		return cli.Red
 	case redlock.SeverityWarning, redlock.SeverityUnknown:
-		return yellow
+		return cli.Yellow
 	case redlock.SeverityInfo:
 	}
-	return plain
+	return cli.Plain
 }
 
 // plural is a count with its noun.

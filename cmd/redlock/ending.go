@@ -25,10 +25,10 @@ func (e *ending) after(last event) {
 // otherwise, if there are any.
 func (a *app) tellEnd(code int, message string) {
 	switch {
-	case a.connection.json && a.ending != nil:
+	case a.JSON && a.ending != nil:
 		e := a.ending.event
 		e.Status, e.Message = &code, unnamed(message)
-		w := newEventWriter(a.stderr, true)
+		w := newEventWriter(a.Console)
 		w.tell(e)
 		w.close()
 	case message != "":

@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // event is what exec, lead and hold tell. Without --json only the message is shown.
@@ -19,11 +21,6 @@ type event struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// messageShows is what is no event, as --json shows it.
-type messageShows struct {
-	Message string `json:"message"`
-}
-
 const (
 	// eventQueue is how many messages may wait for a slow reader; more are lost.
 	eventQueue = 64
@@ -37,17 +34,17 @@ var names = strings.NewReplacer(": redlock: ", ": ", "\nredlock: ", "\n")
 // eventWriter writes messages to stderr from a goroutine of its own: nobody who reads
 // slowly, or has stopped to, may keep a command from being killed in time.
 type eventWriter struct {
-	json  bool // one value a line
-	lines chan string
-	done  chan struct{}
+	console *cli.Console
+	lines   chan string
+	done    chan struct{}
 }
 
-func newEventWriter(to io.Writer, json bool) *eventWriter {
-	w := &eventWriter{json: json, lines: make(chan string, eventQueue), done: make(chan struct{})}
+func newEventWriter(c *cli.Console) *eventWriter {
+	w := &eventWriter{console: c, lines: make(chan string, eventQueue), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		for line := range w.lines {
-			_, _ = io.WriteString(to, line)
+			_, _ = io.WriteString(c.Err, line)
 		}
 	}()
 	return w
@@ -55,8 +52,8 @@ func newEventWriter(to io.Writer, json bool) *eventWriter {
 
 // tell hands on an event, or drops it.
 func (w *eventWriter) tell(e event) {
-	line := jsonLine(e)
-	if !w.json {
+	line := cli.JSONLine(e)
+	if !w.console.JSON {
 		if e.Message == "" {
 			return
 		}
@@ -67,13 +64,7 @@ func (w *eventWriter) tell(e event) {
 
 // line is a message as it is written to stderr. The library's errors in it begin with
 // its name, which is the command's too; that is said once.
-func (w *eventWriter) line(message string) string {
-	message = unnamed(message)
-	if w.json {
-		return jsonLine(messageShows{message})
-	}
-	return "redlock: " + message + "\n"
-}
+func (w *eventWriter) line(message string) string { return w.console.Line(unnamed(message)) }
 
 // unnamed is a message without the library's name.
 func unnamed(message string) string {

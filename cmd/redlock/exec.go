@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 const (
@@ -93,22 +95,22 @@ REDLOCK_KEY_2, REDLOCK_TOKEN_2 and so on, in the order in which they were given.
 
 With --json, what happens is told on stderr, one value a line.`
 
-func execCommand() command {
-	return command{
-		name: "exec", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while holding a key",
-		verbatim: true, locks: true,
-		about: execAbout,
-		define: func(fs *flag.FlagSet) action {
+func execCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "exec", Synopsis: "[flags] KEY [--] CMD [ARG...]", Summary: "run a command while holding a key",
+		Verbatim: true,
+		About:    execAbout,
+		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &execution{command: "exec"}
 			e.define(fs)
 			e.defineEnd(fs)
 			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
-			durationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
+			cli.DurationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
 			fs.Func("also", "hold this `KEY` as well; may be given again, up to 64 keys in all", func(key string) error {
 				e.also = append(e.also, key)
 				return nil
 			})
-			return func(ctx context.Context, a *app, args []string) error {
+			return func(ctx context.Context, args []string) error {
 				fs.Visit(func(f *flag.Flag) { e.keeps = e.keeps || f.Name == "hold-at-least" })
 				err := e.take(args)
 				a.ending.of(e.keys)
@@ -116,7 +118,7 @@ func execCommand() command {
 					return err
 				}
 				e.listen()
-				watchFor(e.signals, uncaught...)
+				cli.WatchFor(e.signals, uncaught...)
 				return a.withLocks(ctx, &e.lockFlags, func(ctx context.Context, s *session) error { return supervise(ctx, a, s, e) }, e.options()...)
 			}
 		},
@@ -127,7 +129,7 @@ func execCommand() command {
 func (e *execution) defineEnd(fs *flag.FlagSet) {
 	fs.StringVar(&e.signalName, "signal", "TERM", "the first signal to end CMD: a `NAME` or number")
 	fs.StringVar(&e.revokedName, "revoked-signal", "", "what CMD gets when KEY is asked for, with --revocable: a `NAME`\nor number (default TERM)")
-	durationFlag(fs, &e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
+	cli.DurationFlag(fs, &e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
 }
 
 // take checks the arguments, and finds the command before a lock is taken for it.
@@ -137,15 +139,15 @@ func (e *execution) take(args []string) error {
 	}
 	switch {
 	case len(args) == 0:
-		return usage("%s: give KEY and a command", e.command)
+		return cli.Usagef("%s: give KEY and a command", e.command)
 	case len(args) == 1:
-		return usage("%s: give a command after the key %q", e.command, args[0])
+		return cli.Usagef("%s: give a command after the key %q", e.command, args[0])
 	case strings.HasPrefix(args[1], "-"):
-		return usage("%s: %s after the key: flags stand before it", e.command, redact(args[1]))
+		return cli.Usagef("%s: %s after the key: flags stand before it", e.command, redact(args[1]))
 	}
 	e.keys, e.argv = append([]string{args[0]}, e.also...), args[1:]
 	if e.skip {
-		e.busyCode = exitOK
+		e.busyCode = cli.ExitOK
 		e.now = e.now || !e.waitSet()
 	}
 	if err := e.validate(); err != nil {
@@ -168,7 +170,7 @@ func (e *execution) takeSignals() (err error) {
 		return err
 	}
 	if e.revokedName != "" && !e.lets {
-		return usage("--revoked-signal %s: nobody can ask for the key: give --revocable as well", e.revokedName)
+		return cli.Usagef("--revoked-signal %s: nobody can ask for the key: give --revocable as well", e.revokedName)
 	}
 	e.revoked, err = parseSignal("--revoked-signal", cmp.Or(e.revokedName, "TERM"))
 	return err
@@ -182,11 +184,11 @@ func (e *execution) times() error {
 	e.margin = min(e.grace/marginShare, maxMargin)
 	switch {
 	case e.grace < 0 || e.grace > e.ttl/2:
-		return usage("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
+		return cli.Usagef("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
 	case e.maxHold > 0 && e.maxHold <= e.grace:
-		return usage("--max-hold %v: give more than --kill-after, %v", e.maxHold, e.grace)
+		return cli.Usagef("--max-hold %v: give more than --kill-after, %v", e.maxHold, e.grace)
 	case e.keeps && e.holdAtLeast <= 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
-		return usage("--hold-at-least %v: give a positive duration, at most --max-hold", e.holdAtLeast)
+		return cli.Usagef("--hold-at-least %v: give a positive duration, at most --max-hold", e.holdAtLeast)
 	}
 	return nil
 }
@@ -198,9 +200,9 @@ func cannotRun(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, exec.ErrDot):
-		return &statusError{exitNotFound, err}
+		return &cli.StatusError{Code: cli.ExitNotFound, Cause: err}
 	}
-	return &statusError{exitCannotRun, errors.Join(errors.New(name+" can't be run"), err)}
+	return &cli.StatusError{Code: cli.ExitCannotRun, Cause: errors.Join(errors.New(name+" can't be run"), err)}
 }
 
 // ownVariable finds what another exec, outside of this one, may have set.
@@ -226,5 +228,5 @@ func environment(held *holding) []string {
 	if held.slot >= 0 {
 		env = append(env, "REDLOCK_SLOT="+strconv.Itoa(held.slot))
 	}
-	return append(env, "REDLOCK_VALIDITY_MS="+strconv.FormatInt(milliseconds(held.Remaining()), 10))
+	return append(env, "REDLOCK_VALIDITY_MS="+strconv.FormatInt(held.Remaining().Milliseconds(), 10))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // NodeView is a nodeView, for the tests.
@@ -54,13 +55,7 @@ var Worded = worded
 var Advice = advice
 
 // Pages is what help says of each command, and in "" of all.
-func Pages() map[string]string {
-	pages := map[string]string{"": overview()}
-	for _, c := range commands() {
-		pages[c.name] = helpOf(c)
-	}
-	return pages
-}
+func Pages() map[string]string { return program(newApp()).Pages() }
 
 // Version is what the command says of a build.
 func Version(version string, settings map[string]string) string {
@@ -74,7 +69,7 @@ func Version(version string, settings map[string]string) string {
 // Shapes are what each command prints with --json, under the headings of docs/COMMAND.md.
 func Shapes() map[string]any {
 	return map[string]any{
-		"Messages": messageShows{}, "Events of exec, lead and hold": event{}, "status": keyStatus{}, "observe": observed{},
+		"Messages": cli.Message{}, "Events of exec, lead and hold": event{}, "status": keyStatus{}, "observe": observed{},
 		"nodes, and nodes join, admit, retire and lower": clusterShows{}, "doctor": reportShows{}, "revoke": revokeShows{},
 		"release": removals{}, "bench": phaseShows{}, "lab, without arguments": scenarioShows{},
 		"lab SCENARIO, lab render and lab explore": runShows{}, "version": build{},

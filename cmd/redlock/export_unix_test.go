@@ -14,7 +14,7 @@ import (
 // Raced is the program, to which a signal comes the moment that exec's command
 // runs.
 func Raced(args []string) int {
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	a := newApp()
 	a.started = func() { _ = syscall.Kill(os.Getpid(), syscall.SIGUSR1) }
 	return runCommand(context.Background(), a, args)
 }
@@ -25,7 +25,7 @@ const FirstLease = 3 * time.Second
 
 // Short is the program, whose locks have the first lease of a grant, no matter what --ttl says.
 func Short(args []string) int {
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	a := newApp()
 	a.options = []redlock.Option{redlock.WithTTL(FirstLease)}
 	return runCommand(context.Background(), a, args)
 }

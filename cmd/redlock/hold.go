@@ -7,13 +7,13 @@ import (
 	"fmt"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func holdCommand() command {
-	return command{
-		name: "hold", synopsis: "[flags] KEY...", summary: "hold a key until a signal, for scripts",
-		locks: true,
-		about: `Takes KEY, prints one line of JSON on stdout, and holds KEY, renewed, until HUP, INT, QUIT
+func holdCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "hold", Synopsis: "[flags] KEY...", Summary: "hold a key until a signal, for scripts",
+		About: `Takes KEY, prints one line of JSON on stdout, and holds KEY, renewed, until HUP, INT, QUIT
 or TERM; then releases it. The line has the fencing token and what is left of the validity:
 
   {"event":"held","key":"k","token":1795293929195814,"validity_ms":9896}
@@ -30,10 +30,10 @@ Exit status 0 after a signal, or 69 if no quorum has confirmed the release in ti
 --max-hold has passed; 124 if the lock was lost. The reader must stop when this
 program ends, for any reason: nothing is killed here. Where a command can be given,
 exec is safer. With --json, the end is told on stderr as well, as exec tells it.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			f := &lockFlags{}
 			f.define(fs)
-			return func(ctx context.Context, a *app, args []string) error {
+			return func(ctx context.Context, args []string) error {
 				err := f.take(args)
 				a.ending.of(f.keys)
 				if err != nil {
@@ -49,7 +49,7 @@ exec is safer. With --json, the end is told on stderr as well, as exec tells it.
 // take checks the arguments.
 func (f *lockFlags) take(args []string) error {
 	if len(args) == 0 {
-		return usage("hold: give at least one KEY")
+		return cli.Usagef("hold: give at least one KEY")
 	}
 	f.keys = args
 	return f.validate()
@@ -62,7 +62,7 @@ func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
 		return skipped(err)
 	}
 	a.ending.after(held.tells("ended"))
-	if err = a.answer(held.tells("held")); err != nil {
+	if err = a.Answer(held.tells("held")); err != nil {
 		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), held.Release(ctx))
 	}
 	for asked := held.Revoked(); ; {
@@ -75,7 +75,7 @@ func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
 			return endedBy(held.label(), held.Err())
 		case <-asked:
 			asked = nil
-			_ = a.answer(held.tells("revoked")) // one who reads no more may still hold on
+			_ = a.Answer(held.tells("revoked")) // one who reads no more may still hold on
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // grip is a lock, or a set of locks that are held as one.
@@ -47,7 +48,7 @@ func holdingAll(set *redlock.MultiLock, shared bool) *holding {
 
 // tells makes an event of what is held. The first key stands where a single one does.
 func (h *holding) tells(name string) event {
-	e := event{Event: name, Key: h.keys[0].Key, Token: h.keys[0].Token, Shared: h.shared, Left: milliseconds(h.Remaining())}
+	e := event{Event: name, Key: h.keys[0].Key, Token: h.keys[0].Token, Shared: h.shared, Left: h.Remaining().Milliseconds()}
 	if len(h.keys) > 1 {
 		e.Keys = h.keys
 	}
@@ -76,15 +77,15 @@ func labelOf(keys []string) string {
 // checkKeys says what is wrong with the keys of a command, before a node is asked.
 func checkKeys(keys []string) error {
 	if n := len(keys); n > redlock.MaxSet {
-		return usage("%d keys: at most %d are held together", n, redlock.MaxSet)
+		return cli.Usagef("%d keys: at most %d are held together", n, redlock.MaxSet)
 	}
 	seen := map[string]bool{}
 	for _, key := range keys {
 		switch {
 		case key == "":
-			return usage("a KEY is empty: give each a name")
+			return cli.Usagef("a KEY is empty: give each a name")
 		case seen[key]:
-			return usage("the key %q is given twice: give each key once", key)
+			return cli.Usagef("the key %q is given twice: give each key once", key)
 		}
 		seen[key] = true
 	}

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/quorumkit/redlock/internal/cli"
+)
 
 // keyState is what the nodes say of one resource, taken together.
 type keyState string
@@ -76,11 +80,11 @@ func (k keyState) line(most, nodes int) string {
 }
 
 // color is green where all is well, and yellow where somebody should look.
-func (k keyState) color() paint {
+func (k keyState) color() cli.Paint {
 	switch k {
 	case keyHeld, keyShared, keyFree:
-		return green
+		return cli.Green
 	case keySplit, keyUnknown:
 	}
-	return yellow
+	return cli.Yellow
 }

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func labCommand() command {
-	return command{
-		name: "lab", synopsis: "[flags] [SCENARIO]", summary: "break a cluster on purpose, and see which lock survives",
-		about: `Without arguments: lists the scenarios, with what each one shows. With a scenario: plays it
+func labCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "lab", Synopsis: "[flags] [SCENARIO]", Summary: "break a cluster on purpose, and see which lock survives",
+		About: `Without arguments: lists the scenarios, with what each one shows. With a scenario: plays it
 on nodes of its own with one contender after the other, redlock beside plainer locks, and
 prints what a judge made of each and what to take away.
 
@@ -33,14 +34,14 @@ of a scenario take a second or two; embedded and real take ten to thirty seconds
 
 Exit status: 0 if all was as claimed, or nothing is claimed of it; 1 if not; 69 if the
 backend is not available here.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &experiment{}
 			e.define(fs)
-			return func(ctx context.Context, a *app, args []string) error {
+			return func(ctx context.Context, args []string) error {
 				if len(args) == 0 {
 					return a.listScenarios() //nolint:contextcheck // looking for a compiler is bounded by itself
 				}
-				if err := exactly(1, args, "one SCENARIO"); err != nil {
+				if err := cli.Exactly(1, args, "one SCENARIO"); err != nil {
 					return err
 				}
 				return a.lab(ctx, args[0], e)
@@ -49,19 +50,19 @@ backend is not available here.`,
 	}
 }
 
-func renderCommand() command {
-	return command{
-		name: "lab render", synopsis: "[flags] TRACE", summary: "judge a trace again, and draw it",
-		about: `Reads TRACE, JSON lines as lab --trace writes them or as a program of yours does (package
+func renderCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "lab render", Synopsis: "[flags] TRACE", Summary: "judge a trace again, and draw it",
+		About: `Reads TRACE, JSON lines as lab --trace writes them or as a program of yours does (package
 chaos, Record), judges it, and draws it with --html or --svg. "-" reads stdin.
 
 Exit status: 0 if all was as claimed, or nothing is claimed of it; 1 if not; 65 if TRACE is
 no trace, 66 if it is not there.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			o := &outputs{}
 			o.define(fs)
-			return func(_ context.Context, a *app, args []string) error {
-				if err := exactly(1, args, "one TRACE"); err != nil {
+			return func(_ context.Context, args []string) error {
+				if err := cli.Exactly(1, args, "one TRACE"); err != nil {
 					return err
 				}
 				return a.render(args[0], o)
@@ -147,7 +148,7 @@ func (e *experiment) names(s chaos.Scenario) ([]string, error) {
 	for word := range strings.SplitSeq(e.contenders, ",") {
 		name, ok := contenderNamed(strings.TrimSpace(word))
 		if !ok {
-			return nil, usage("lab: there is no contender %q; there are %s", word, strings.Join(contenderWords(), ", "))
+			return nil, cli.Usagef("lab: there is no contender %q; there are %s", word, strings.Join(contenderWords(), ", "))
 		}
 		if name == chaos.NameRedlock {
 			name = ours
@@ -155,7 +156,7 @@ func (e *experiment) names(s chaos.Scenario) ([]string, error) {
 		names = append(names, name)
 	}
 	if e.protections != "" && !slices.Contains(names, ours) {
-		return nil, usage("lab: --protections are redlock's; add redlock to --contender")
+		return nil, cli.Usagef("lab: --protections are redlock's; add redlock to --contender")
 	}
 	return names, nil
 }
@@ -198,7 +199,7 @@ func protected(list string) (string, error) {
 			case "clock-watch":
 				clocks = true
 			default:
-				return "", usage("lab: --protections %s: give on, off, or a list of membership, clock-watch", list)
+				return "", cli.Usagef("lab: --protections %s: give on, off, or a list of membership, clock-watch", list)
 			}
 		}
 	}
@@ -233,22 +234,22 @@ type contenderShows struct {
 
 // listScenarios prints the catalogue.
 func (a *app) listScenarios() error {
-	p := a.newPage()
+	p := a.NewPage()
 	for _, s := range chaos.Scenarios() {
-		if a.connection.json {
-			p.WriteString(jsonLine(shownScenario(s)))
+		if a.JSON {
+			p.WriteString(cli.JSONLine(shownScenario(s)))
 			continue
 		}
 		const indent = "    "
-		p.printf("%s\n", p.in(green, s.Name))
+		p.Printf("%s\n", p.In(cli.Green, s.Name))
 		for _, text := range told(s) {
-			p.printf("%s%s\n", indent, strings.Join(wrap(text, pageWidth-len(indent)), "\n"+indent))
+			p.Printf("%s%s\n", indent, strings.Join(cli.Wrap(text, cli.PageWidth-len(indent)), "\n"+indent))
 		}
 	}
-	if !a.connection.json {
-		p.printf("\nPlay one: redlock lab NAME. See: redlock help lab\n")
+	if !a.JSON {
+		p.Printf("\nPlay one: redlock lab NAME. See: redlock help lab\n")
 	}
-	return a.flush(p)
+	return a.Flush(p)
 }
 
 // told is what a scenario shows, in paragraphs.

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // comparer is the program that lab compare runs. It has a module of its own, so that
@@ -21,10 +23,10 @@ const comparerFrom = "cd chaos/contenders && go install ./redlock-compare"
 // comparerEnds is how long it has after a signal to end what it has started.
 const comparerEnds = 15 * time.Second
 
-func compareCommand() command {
-	return command{
-		name: "lab compare", synopsis: "[flags] [--] [ARG...]", summary: "play the same failures to the locks of other systems",
-		about: `Plays failures to redlock and to the locks of etcd, ZooKeeper, PostgreSQL, MariaDB, memcached
+func compareCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "lab compare", Synopsis: "[flags] [--] [ARG...]", Summary: "play the same failures to the locks of other systems",
+		About: `Plays failures to redlock and to the locks of etcd, ZooKeeper, PostgreSQL, MariaDB, memcached
 and other clients of Redis, on servers that it starts and kills itself, and writes one table
 and one page of pictures. What is not installed here is not played, and the table says so. A
 run takes ten to twenty minutes.
@@ -37,9 +39,9 @@ there are. The program has a module of its own. In a clone of this repository:
 
 Exit status: that of redlock-compare, 1 if redlock broke what it promises; 127 if it is not
 in PATH.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			out := fs.String("out", "comparison", "the `DIR` for table.md, page.html and traces.jsonl")
-			return func(ctx context.Context, a *app, args []string) error {
+			return func(ctx context.Context, args []string) error {
 				return a.compare(ctx, *out, args)
 			}
 		},
@@ -50,12 +52,12 @@ in PATH.`,
 func (a *app) compare(ctx context.Context, out string, args []string) error {
 	path, err := exec.LookPath(comparer)
 	if err != nil {
-		return &statusError{exitNotFound, fmt.Errorf("lab compare: no %s in PATH; in a clone of redlock's repository: %s", comparer, comparerFrom)}
+		return &cli.StatusError{Code: cli.ExitNotFound, Cause: fmt.Errorf("lab compare: no %s in PATH; in a clone of redlock's repository: %s", comparer, comparerFrom)}
 	}
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, path, append([]string{"-out", out}, args...)...) //nolint:gosec // the user's own, by its name
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.Out, a.Err
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = comparerEnds
 	err = cmd.Run()
@@ -64,12 +66,12 @@ func (a *app) compare(ctx context.Context, out string, args []string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &ended) && ended.Exited():
-		return quietly(ended.ExitCode()) // it has said why
+		return cli.Quietly(ended.ExitCode()) // it has said why
 	case ended != nil:
 		status, _ := ended.Sys().(syscall.WaitStatus)
-		return &statusError{exitSignal + int(status.Signal()), fmt.Errorf("lab compare: %s: %w", path, err)}
+		return &cli.StatusError{Code: cli.ExitSignal + int(status.Signal()), Cause: fmt.Errorf("lab compare: %s: %w", path, err)}
 	case err != nil:
-		return &statusError{exitCannotRun, fmt.Errorf("lab compare: %s: %w", path, err)}
+		return &cli.StatusError{Code: cli.ExitCannotRun, Cause: fmt.Errorf("lab compare: %s: %w", path, err)}
 	}
 	return nil
 }

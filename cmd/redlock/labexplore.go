@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // exploration is the flags of lab explore.
@@ -22,10 +23,10 @@ type exploration struct {
 	plan        string
 }
 
-func exploreCommand() command {
-	return command{
-		name: "lab explore", synopsis: "[flags]", summary: "break a cluster at random, by a seed",
-		about: `Draws plans of half a minute each from --seed and the numbers after it: nodes, clients,
+func exploreCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "lab explore", Synopsis: "[flags]", Summary: "break a cluster at random, by a seed",
+		About: `Draws plans of half a minute each from --seed and the numbers after it: nodes, clients,
 names, load and faults. Plays them in virtual time, one after another up to --for, and has
 each trace judged. The first one that breaks a rule is shrunk to fewer faults and clients,
 and printed as the command that repeats it.
@@ -37,15 +38,15 @@ exploration finds what a protection is for:
   redlock lab explore --for 10m --protections off
 
 Exit status: 0 if every rule was kept, 1 if one was broken.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &exploration{}
 			e.define(fs)
 			fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the first plan")
-			durationFlag(fs, &e.length, "for", time.Minute, "how much virtual time to play, a `DURATION`")
+			cli.DurationFlag(fs, &e.length, "for", time.Minute, "how much virtual time to play, a `DURATION`")
 			fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
 			fs.StringVar(&e.plan, "plan", "", "play this `PLAN`, as an exploration printed it, and no other")
-			return func(_ context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments"); err != nil {
+			return func(_ context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
 				return a.explore(e) //nolint:contextcheck // what plays is in a bubble: see play
@@ -60,7 +61,7 @@ const explorePlan = 30 * time.Second
 // explore plays plans, and shrinks the first one that fails.
 func (a *app) explore(e *exploration) error {
 	if e.length <= 0 {
-		return usage("lab explore: --for %v: give a positive duration", e.length)
+		return cli.Usagef("lab explore: --for %v: give a positive duration", e.length)
 	}
 	name, err := protected(e.protections)
 	if err != nil {
@@ -99,7 +100,7 @@ func (e *exploration) draws() bool { return e.html != "" || e.svg != "" || e.tra
 func (a *app) repeat(e *exploration, name string) error {
 	plan, err := chaos.ParsePlan(e.plan)
 	if err != nil {
-		return usage("lab explore: --plan: %w", err)
+		return cli.Usagef("lab explore: --plan: %w", err)
 	}
 	run, err := a.playPlan(plan, name, true)
 	if err != nil {
@@ -131,7 +132,7 @@ func (a *app) explored(e *exploration, plan chaos.Plan, run chaos.Run, all []cha
 		again = append(again, "--protections "+e.protections)
 	}
 	a.complain(fmt.Sprintf("%d faults are enough; repeat it:\n%s --plan '%v'", len(plan.Faults), strings.Join(again, " "), plan))
-	return quietly(exitFailure)
+	return cli.Quietly(cli.ExitFailure)
 }
 
 // shrink looks for a smaller plan that breaks the same rule.

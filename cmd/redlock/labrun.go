@@ -11,29 +11,30 @@ import (
 	"unicode"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // lab plays a scenario with one contender after the other.
 func (a *app) lab(ctx context.Context, name string, e *experiment) error {
 	s, ok := chaos.FindScenario(name)
 	if !ok {
-		return usage("lab: there is no scenario %q%s; see: redlock lab", name, guess(name))
+		return cli.Usagef("lab: there is no scenario %q%s; see: redlock lab", name, guess(name))
 	}
 	backend, err := backendNamed(e.backend)
 	if err != nil {
 		return err
 	}
 	if e.server != "" && backend != chaos.Real {
-		return usage("lab: --server %s is for --backend real", e.server)
+		return cli.Usagef("lab: --server %s is for --backend real", e.server)
 	}
 	if err := e.fit(s, backend); err != nil { //nolint:contextcheck // it plays nothing yet
-		return &statusError{exitNoQuorum, fmt.Errorf("lab: %s can't be played on the %s backend: %w", name, backend, err)}
+		return &cli.StatusError{Code: exitNoQuorum, Cause: fmt.Errorf("lab: %s can't be played on the %s backend: %w", name, backend, err)}
 	}
 	cast, err := e.cast(s)
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	runs := make([]chaos.Run, 0, len(cast))
 	for i, c := range cast {
@@ -76,7 +77,7 @@ func backendNamed(word string) (chaos.Backend, error) {
 		}
 		words = append(words, string(b))
 	}
-	return "", usage("lab: there is no backend %q; there are %s", word, strings.Join(words, ", "))
+	return "", cli.Usagef("lab: there is no backend %q; there are %s", word, strings.Join(words, ", "))
 }
 
 // unplayed is the error of a scenario that could not be played: a signal, a
@@ -86,7 +87,7 @@ func unplayed(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, chaos.ErrNoServer), errors.Is(err, errors.ErrUnsupported):
-		return &statusError{exitNoQuorum, err}
+		return &cli.StatusError{Code: exitNoQuorum, Cause: err}
 	}
 	return err
 }
@@ -152,26 +153,26 @@ func claimOf(s chaos.Scenario, c chaos.Showing) *chaos.Showing {
 // progress shows on a terminal what is being done, on one line that changes;
 // without a format it takes the line away.
 func (a *app) progress(format string, args ...any) {
-	if !isTerminal(a.stderr) || a.connection.json || a.getenv("TERM") == "dumb" {
+	if !cli.IsTerminal(a.Err) || a.JSON || a.Getenv("TERM") == "dumb" {
 		return
 	}
-	_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K"+format, args...)
+	_, _ = fmt.Fprintf(a.Err, "\r\x1b[K"+format, args...)
 }
 
 // render judges a trace that was written before, and draws it.
 func (a *app) render(name string, o *outputs) error {
-	trace := io.ReadCloser(a.stdin)
+	trace := io.ReadCloser(a.In)
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // G304: the file that the user asks for
 		if err != nil {
-			return &statusError{exitNoInput, err}
+			return &cli.StatusError{Code: exitNoInput, Cause: err}
 		}
 		trace = f
 	}
 	defer trace.Close()
 	runs, err := chaos.ReadRuns(trace)
 	if err != nil {
-		return &statusError{exitBadData, fmt.Errorf("%s: %w", name, err)}
+		return &cli.StatusError{Code: exitBadData, Cause: fmt.Errorf("%s: %w", name, err)}
 	}
 	return errors.Join(a.save(o, runs), a.report(runs, o))
 }
@@ -193,7 +194,7 @@ func (a *app) save(o *outputs, runs []chaos.Run) error {
 // saveAs writes one file, or to stdout where it is called "-".
 func (a *app) saveAs(name string, write func(io.Writer) error) error {
 	if name == "-" {
-		return write(a.stdout)
+		return write(a.Out)
 	}
 	f, err := os.Create(name) //nolint:gosec // G304: the file that the user asks for
 	if err != nil {
@@ -224,8 +225,8 @@ func shownRun(r chaos.Run) runShows {
 	v := r.Verdict
 	shows := runShows{
 		Scenario: r.About.Scenario, Contender: r.About.Contender, Guarded: r.About.Guarded, Backend: r.About.Backend, Seed: r.About.Seed,
-		Broken: []string{}, Violations: []string{}, TwoHolders: milliseconds(v.Overlap), Rounds: v.Rounds, Won: v.Won,
-		Writes: v.Writes, Refused: v.Refused, LongestWait: milliseconds(v.LongestWait),
+		Broken: []string{}, Violations: []string{}, TwoHolders: v.Overlap.Milliseconds(), Rounds: v.Rounds, Won: v.Won,
+		Writes: v.Writes, Refused: v.Refused, LongestWait: v.LongestWait.Milliseconds(),
 	}
 	if as, known := r.AsClaimed(); known {
 		shows.AsClaimed = &as
@@ -242,73 +243,73 @@ func shownRun(r chaos.Run) runShows {
 // report prints the runs side by side, and says by the exit status whether all
 // was as claimed.
 func (a *app) report(runs []chaos.Run, o *outputs) error {
-	p, code := a.newPage(), exitOK
+	p, code := a.NewPage(), cli.ExitOK
 	for _, r := range runs {
 		if as, known := r.AsClaimed(); known && !as {
-			code = exitFailure
+			code = cli.ExitFailure
 		}
-		if a.connection.json {
-			p.WriteString(jsonLine(shownRun(r)))
+		if a.JSON {
+			p.WriteString(cli.JSONLine(shownRun(r)))
 		}
 	}
-	if !a.connection.json {
-		p.runs(runs)
+	if !a.JSON {
+		showRuns(p, runs)
 	}
 	if o.toStdout() { // which is the file's then
 		p.Reset()
 	}
-	return errors.Join(a.flush(p), quietly(code))
+	return errors.Join(a.Flush(p), cli.Quietly(code))
 }
 
-// runs prints a table, what was found where it was not claimed, and the lesson.
-func (p *page) runs(runs []chaos.Run) {
+// showRuns prints a table, what was found where it was not claimed, and the lesson.
+func showRuns(p *cli.Page, runs []chaos.Run) {
 	about := runs[0].About
 	if about.Scenario != "" {
-		p.WriteString(note(about.Scenario + ": " + about.Claim))
-		p.printf("%s backend, seed %d\n\n", about.Backend, about.Seed)
+		p.WriteString(cli.Note(about.Scenario + ": " + about.Claim))
+		p.Printf("%s backend, seed %d\n\n", about.Backend, about.Seed)
 	}
-	rows := [][]cell{row("CONTENDER", "GUARD", "TWO HOLDERS", "WRITES", "REFUSED", "LOCKS", "LONGEST WAIT", "VERDICT")}
+	rows := [][]cli.Cell{cli.Row("CONTENDER", "GUARD", "TWO HOLDERS", "WRITES", "REFUSED", "LOCKS", "LONGEST WAIT", "VERDICT")}
 	for _, r := range runs {
 		rows = append(rows, runRow(r))
 	}
-	p.table(rows)
+	p.Table(rows)
 	for _, r := range runs {
 		if as, known := r.AsClaimed(); !known || !as {
-			p.violations(r)
+			showViolations(p, r)
 		}
 	}
 	if about.Lesson != "" {
-		p.WriteString("\n" + note("Take away: "+about.Lesson+"."))
+		p.WriteString("\n" + cli.Note("Take away: "+about.Lesson+"."))
 	}
 }
 
-func runRow(r chaos.Run) []cell {
+func runRow(r chaos.Run) []cli.Cell {
 	v, name := r.Verdict, r.About.Contender
-	guard, said := "off", cell{"keeps every rule", green}
+	guard, said := "off", cli.Cell{Text: "keeps every rule", In: cli.Green}
 	if name == "" {
 		name, guard = "the trace", "-"
 	} else if r.About.Guarded {
 		guard = "on"
 	}
 	if broken := shownRun(r).Broken; len(broken) > 0 {
-		said = cell{strings.Join(broken, ", "), red}
+		said = cli.Cell{Text: strings.Join(broken, ", "), In: cli.Red}
 	}
 	switch as, known := r.AsClaimed(); {
 	case known && as:
-		said.text += ", as claimed"
+		said.Text += ", as claimed"
 	case known:
-		said = cell{said.text + ", NOT as claimed", red}
+		said = cli.Cell{Text: said.Text + ", NOT as claimed", In: cli.Red}
 	}
-	cells := row(name, guard, short(v.Overlap), strconv.Itoa(v.Writes), strconv.Itoa(v.Refused), fmt.Sprintf("%d of %d", v.Won, v.Rounds), short(v.LongestWait))
+	cells := cli.Row(name, guard, cli.Short(v.Overlap), strconv.Itoa(v.Writes), strconv.Itoa(v.Refused), fmt.Sprintf("%d of %d", v.Won, v.Rounds), cli.Short(v.LongestWait))
 	return append(cells, said)
 }
 
-// violations lists what a run broke.
-func (p *page) violations(r chaos.Run) {
+// showViolations lists what a run broke.
+func showViolations(p *cli.Page, r chaos.Run) {
 	for i, v := range r.Verdict.Violations {
 		if i == 0 {
-			p.printf("\n%s:\n", runRow(r)[0].text)
+			p.Printf("\n%s:\n", runRow(r)[0].Text)
 		}
-		p.WriteString(note(fmt.Sprintf("- %v", v)))
+		p.WriteString(cli.Note(fmt.Sprintf("- %v", v)))
 	}
 }

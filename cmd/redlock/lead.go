@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"flag"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func leadCommand() command {
-	return command{
-		name: "lead", synopsis: "[flags] KEY [--] CMD [ARG...]", summary: "run a command while this process leads",
-		verbatim: true, locks: true,
-		about: `Stands for the election KEY, and runs CMD while it is elected: of all that run it with the
+func leadCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "lead", Synopsis: "[flags] KEY [--] CMD [ARG...]", Summary: "run a command while this process leads",
+		Verbatim: true,
+		About: `Stands for the election KEY, and runs CMD while it is elected: of all that run it with the
 same KEY, one runs its CMD. The holder of that name's lock leads. Flags stand before
 KEY. There is no shell: for one, run sh -c '...'.
 
@@ -37,12 +39,12 @@ are told.
 
 With --json, what happens is told on stderr, one value a line: "held", "ending", "killed",
 "revoked", "ended" as by exec, and "waiting" before each campaign.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &execution{command: "lead"}
 			e.defineHold(fs)
 			e.defineEnd(fs)
-			durationFlag(fs, &e.maxHold, "max-hold", 0, "lead for this `DURATION` at most, then end CMD and campaign again")
-			return func(ctx context.Context, a *app, args []string) error {
+			cli.DurationFlag(fs, &e.maxHold, "max-hold", 0, "lead for this `DURATION` at most, then end CMD and campaign again")
+			return func(ctx context.Context, args []string) error {
 				err := e.takeLead(args)
 				a.ending.of(e.keys)
 				if err != nil {
@@ -61,7 +63,7 @@ func (e *execution) takeLead(args []string) error {
 		return err
 	}
 	if e.now {
-		return usage("--wait %v: lead waits for its turn: give a positive duration, or run exec -n for one attempt", e.wait)
+		return cli.Usagef("--wait %v: lead waits for its turn: give a positive duration, or run exec -n for one attempt", e.wait)
 	}
 	return nil
 }

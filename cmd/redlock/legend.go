@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"strings"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // legend gives names that are too long for a table a letter each.
@@ -27,7 +29,7 @@ func letter(i int) string {
 func (l *legend) text() string {
 	var b strings.Builder
 	for i, name := range l.names {
-		b.WriteString(note(letter(i) + ": " + name))
+		b.WriteString(cli.Note(letter(i) + ": " + name))
 	}
 	return b.String()
 }

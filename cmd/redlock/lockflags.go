@@ -6,12 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // lockFlags are the flags of the commands that take a lock.
@@ -35,7 +38,7 @@ type lockFlags struct {
 // define adds the flags of exec and hold.
 func (f *lockFlags) define(fs *flag.FlagSet) {
 	f.defineHold(fs)
-	durationFlag(fs, &f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 123")
+	cli.DurationFlag(fs, &f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 123")
 	fs.BoolVar(&f.now, "n", false, "do not wait: give up if somebody else holds it")
 	fs.BoolVar(&f.shared, "shared", false, "hold it beside others that do so too, never beside one without --shared")
 	fs.Func("limit", fmt.Sprintf("hold it beside at most `N`-1 others that give the same N, 1 to %d", redlock.MaxLimit), f.takeLimit)
@@ -52,8 +55,8 @@ func (f *lockFlags) takeLimit(text string) error {
 
 // defineHold adds those that lead has as well.
 func (f *lockFlags) defineHold(fs *flag.FlagSet) {
-	durationFlag(fs, &f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
-	durationFlag(fs, &f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
+	cli.DurationFlag(fs, &f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
+	cli.DurationFlag(fs, &f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
 	fs.IntVar(&f.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")
 	fs.StringVar(&f.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
 	fs.StringVar(&f.value, "value", "", "`TEXT` that observe shows, behind the label in what status shows: no secret")
@@ -67,22 +70,22 @@ func (f *lockFlags) defineHold(fs *flag.FlagSet) {
 
 // validate checks the keys, and what the library can't know.
 func (f *lockFlags) validate() error {
-	if err := positive("--ttl", f.ttl); err != nil {
+	if err := cli.Positive("--ttl", f.ttl); err != nil {
 		return err
 	}
 	switch {
 	case f.wait < 0:
-		return usage("--wait %v: give a positive duration, or 0 for one attempt", f.wait)
+		return cli.Usagef("--wait %v: give a positive duration, or 0 for one attempt", f.wait)
 	case f.maxHold < 0:
-		return usage("--max-hold %v: give a positive duration", f.maxHold)
+		return cli.Usagef("--max-hold %v: give a positive duration", f.maxHold)
 	case f.now && f.wait > 0:
-		return usage("give -n or --wait, not both")
+		return cli.Usagef("give -n or --wait, not both")
 	case f.busyCode < 0 || f.busyCode > 255:
-		return usage("-E %d: give a status from 0 to 255", f.busyCode)
+		return cli.Usagef("-E %d: give a status from 0 to 255", f.busyCode)
 	case f.limit > 0 && f.shared:
-		return usage("give --limit or --shared, not both")
+		return cli.Usagef("give --limit or --shared, not both")
 	case f.limit > 0 && len(f.keys) > 1:
-		return usage("--limit is for one KEY: got %d", len(f.keys))
+		return cli.Usagef("--limit is for one KEY: got %d", len(f.keys))
 	}
 	f.now = f.now || f.waitSet() && f.wait == 0
 	return checkKeys(f.keys)
@@ -91,8 +94,14 @@ func (f *lockFlags) validate() error {
 // listen has signals kept for acquire, and for what follows it.
 func (f *lockFlags) listen() {
 	f.signals = make(chan os.Signal, 64) // nobody types faster than it is read
-	watchFor(f.signals, endings...)
+	cli.WatchFor(f.signals, cli.Endings...)
 	keepPipes()
+}
+
+// keepPipes keeps a closed stdout or stderr from ending the program, which would
+// leave a lock, or a child, behind. Unlike signal.Ignore it is not inherited.
+func keepPipes() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
 func (f *lockFlags) options() []redlock.Option {
@@ -137,9 +146,9 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	}
 	switch {
 	case by != nil:
-		return nil, &statusError{signalStatus(by), fmt.Errorf("%v while waiting for %s", by, labelOf(f.keys))}
+		return nil, &cli.StatusError{Code: cli.SignalStatus(by), Cause: fmt.Errorf("%v while waiting for %s", by, labelOf(f.keys))}
 	case err != nil && exitCode(err) == exitBusy:
-		return nil, &statusError{f.busyCode, err}
+		return nil, &cli.StatusError{Code: f.busyCode, Cause: err}
 	case err != nil:
 		return nil, err
 	}
@@ -188,8 +197,8 @@ func (f *lockFlags) request(ctx context.Context, s *session) (*holding, error) {
 
 // skipped says nothing about a busy lock whose status was asked to be 0.
 func skipped(err error) error {
-	var known *statusError
-	if errors.As(err, &known) && known.code == exitOK {
+	var known *cli.StatusError
+	if errors.As(err, &known) && known.Code == cli.ExitOK {
 		return nil
 	}
 	return err
@@ -209,7 +218,7 @@ func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 	for _, n := range status.Nodes {
 		switch n.State {
 		case redlock.NodeJoining:
-			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, short(n.Left)))
+			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, cli.Short(n.Left)))
 		case redlock.NodeBlank:
 			out = append(out, fmt.Sprintf("%s (%s)", n.Name, n.Cause))
 		case redlock.NodeUnreachable, redlock.NodeMember, redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured:
@@ -239,5 +248,5 @@ func endedBy(key string, cause error) error {
 	if errors.Is(cause, redlock.ErrMaxHold) {
 		code = exitMaxHold
 	}
-	return &statusError{code, fmt.Errorf("%s: %w", key, cause)}
+	return &cli.StatusError{Code: code, Cause: fmt.Errorf("%s: %w", key, cause)}
 }

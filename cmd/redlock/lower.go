@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func lowerCommand() command {
-	return command{
-		name: "nodes lower", synopsis: "MAXTTL --wait [flags]", summary: "bring the cluster's longest lease (MaxTTL) down again",
-		about: `Brings down the longest lease that anyone may take, for which every node that restarts
+func lowerCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes lower", Synopsis: "MAXTTL --wait [flags]", Summary: "bring the cluster's longest lease (MaxTTL) down again",
+		About: `Brings down the longest lease that anyone may take, for which every node that restarts
 waits, after a client with a larger --max-ttl raised it. With --wait it writes the new one,
 waits until every longer lease of before is over, which takes as long as the old one says,
 and only then lets restarts wait the shorter time. Locks are held and taken meanwhile. It
@@ -21,22 +22,22 @@ again. Run it again as well for nodes that did not answer; the largest of all co
 
 With --yes it does not wait: you vouch that nobody holds a lock with a longer lease, or is
 about to get one.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			wait := fs.Bool("wait", false, "wait for as long as it takes")
-			timeout := newDuration(fs, "timeout", 0, "with --wait: no longer than this `DURATION`")
+			timeout := cli.NewDuration(fs, "timeout", 0, "with --wait: no longer than this `DURATION`")
 			yes := fs.Bool("yes", false, "do it now, on your word")
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(1, args, "the new MAXTTL, as 30s"); err != nil {
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(1, args, "the new MAXTTL, as 30s"); err != nil {
 					return err
 				}
-				to, err := parseDuration(args[0])
+				to, err := cli.ParseDuration(args[0])
 				switch {
 				case err != nil:
-					return usage("nodes lower: %q is no duration: %w", args[0], err)
+					return cli.Usagef("nodes lower: %q is no duration: %w", args[0], err)
 				case *wait && *yes:
-					return usage("nodes lower: give --wait or --yes, not both")
+					return cli.Usagef("nodes lower: give --wait or --yes, not both")
 				case *timeout < 0 || *timeout > 0 && !*wait:
-					return usage("nodes lower: --timeout %v: give what is above 0, with --wait", *timeout)
+					return cli.Usagef("nodes lower: --timeout %v: give what is above 0, with --wait", *timeout)
 				}
 				own := a.connection.maxTTL
 				if to >= 10*time.Millisecond { // what is below is refused as such
@@ -63,17 +64,17 @@ func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes
 	lower := c.LowerMaxTTL
 	switch {
 	case yes:
-		a.complain("nodes lower believes that nobody holds a lock with a lease above " + short(to) + ", or is about to get one; if somebody does, and a node forgets, a second holder can get it")
+		a.complain("nodes lower believes that nobody holds a lock with a lease above " + cli.Short(to) + ", or is about to get one; if somebody does, and a node forgets, a second holder can get it")
 		lower = c.LowerMaxTTLNow
 	case !wait:
 		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
-		return usage("nodes lower: nothing done: give --wait, which waits until every lease of before is over (%v); or --yes, at once, if nobody holds a lock with a lease above %v, or is about to get one", now, to)
+		return cli.Usagef("nodes lower: nothing done: give --wait, which waits until every lease of before is over (%v); or --yes, at once, if nobody holds a lock with a lease above %v, or is about to get one", now, to)
 	case now > to:
-		a.complain("nodes lower waits " + short(now) + ", until " + until(now) + ", when every lease of before is over; restarts wait as long as before until then, also if this is interrupted")
+		a.complain("nodes lower waits " + cli.Short(now) + ", until " + until(now) + ", when every lease of before is over; restarts wait as long as before until then, also if this is interrupted")
 	}
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	if timeout > 0 {
 		var cancel context.CancelFunc

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 func main() {
@@ -23,25 +24,28 @@ func main() {
 		return
 	}
 	logging.Disable() // go-redis logs each failed dial; the errors say it once
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, self: "/proc/self/exe"}
+	a := newApp()
+	a.self = "/proc/self/exe"
 	os.Exit(runCommand(context.Background(), a, takeArguments(os.Args)[1:]))
 }
 
 // app is the process as the commands see it.
 type app struct {
-	stdin, stdout, stderr *os.File
-	getenv                func(string) string
-	connection            connection
-	ending                *ending          // what the end of a command that takes a lock tells; nil for others
-	self                  string           // the program, as a watchdog is started; empty: there is none
-	started               func()           // called as soon as exec's command runs; nil but in tests
-	options               []redlock.Option // behind those of the flags; none but in tests
+	*cli.Console
+
+	connection connection
+	ending     *ending          // what the end of a command that takes a lock tells; nil for others
+	self       string           // the program, as a watchdog is started; empty: there is none
+	started    func()           // called as soon as exec's command runs; nil but in tests
+	options    []redlock.Option // behind those of the flags; none but in tests
 }
+
+func newApp() *app { return &app{Console: cli.NewConsole("redlock")} }
 
 // complain says something on stderr, in the form that was asked for. A reader that has
 // stopped reading is not waited for longer than an eventWriter does.
 func (a *app) complain(message string) {
-	w := newEventWriter(a.stderr, a.connection.json)
+	w := newEventWriter(a.Console)
 	w.write(w.line(message))
 	w.close()
 }

@@ -9,19 +9,20 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func nodesCommand() command {
-	return command{
-		name: "nodes", synopsis: "[list] [flags]", summary: "list the nodes: who votes, who waits and until when",
-		about: `Lists the nodes: members vote; a joining node votes when its wait is over: a client
+func nodesCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes", Alias: "nodes list", Synopsis: "[list] [flags]", Summary: "list the nodes: who votes, who waits and until when",
+		About: `Lists the nodes: members vote; a joining node votes when its wait is over: a client
 that has waited for longer than this one takes it in earlier; a blank one
 needs something else first, which its last column says; retired, foreign, misconfigured
 and unreachable nodes do not vote, nor does a member that refuses writes: the last column
 has its words. Exit status 69 if fewer than a quorum vote.`,
-		define: func(*flag.FlagSet) action {
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments, or join, admit, retire or lower"); err != nil {
+		Define: func(*flag.FlagSet) cli.Action {
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments, or join, admit, retire or lower"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error {
@@ -34,7 +35,7 @@ has its words. Exit status 69 if fewer than a quorum vote.`,
 						return err
 					}
 					if status.Votes() < status.Quorum {
-						return quietly(exitNoQuorum)
+						return cli.Quietly(exitNoQuorum)
 					}
 					return nil
 				})
@@ -43,18 +44,18 @@ has its words. Exit status 69 if fewer than a quorum vote.`,
 	}
 }
 
-func joinCommand() command {
-	return command{
-		name: "nodes join", synopsis: "--wait [flags]", summary: "wait until every node that answers votes",
-		about: `Takes in nodes that are new or returned, after the wait that makes it safe, and ends when
+func joinCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes join", Synopsis: "--wait [flags]", Summary: "wait until every node that answers votes",
+		About: `Takes in nodes that are new or returned, after the wait that makes it safe, and ends when
 every node that answers votes, or can't be taken in: then it says which, and why. Short-lived programs, such as cron jobs, are never there at
 the end of the wait: run this from a timer unit or as a container's init step. Without
 --wait it says what there would be to wait for; exit status 75 if there is anything.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			wait := fs.Bool("wait", false, "wait for as long as it takes")
-			timeout := newDuration(fs, "timeout", 0, "wait no longer than this `DURATION`")
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments"); err != nil {
+			timeout := cli.NewDuration(fs, "timeout", 0, "wait no longer than this `DURATION`")
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.join(ctx, s, *wait, *timeout) })
@@ -63,16 +64,16 @@ the end of the wait: run this from a timer unit or as a container's init step. W
 	}
 }
 
-func admitCommand() command {
-	return command{
-		name: "nodes admit", synopsis: "--yes [flags]", summary: "take new and returned nodes in now, on your word",
-		about: `Takes blank and returned nodes in without their wait. You vouch that no lock made before
+func admitCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes admit", Synopsis: "--yes [flags]", Summary: "take new and returned nodes in now, on your word",
+		About: `Takes blank and returned nodes in without their wait. You vouch that no lock made before
 on these nodes is held, by anyone: on a new cluster that is so. It never overrules what the
 records say of the number of nodes, their names, retirement or another cluster.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			yes := fs.Bool("yes", false, "do it")
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments"); err != nil {
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.admit(ctx, s, *yes) })
@@ -81,17 +82,17 @@ records say of the number of nodes, their names, retirement or another cluster.`
 	}
 }
 
-func retireCommand() command {
-	return command{
-		name: "nodes retire", synopsis: "ADDR --yes [flags]", summary: "have one node abstain for ever, to replace it",
-		about: `Has the node with this address (or name) abstain for ever, and marks its name on a quorum
+func retireCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes retire", Synopsis: "ADDR --yes [flags]", Summary: "have one node abstain for ever, to replace it",
+		About: `Has the node with this address (or name) abstain for ever, and marks its name on a quorum
 of the others. Then stop it, wait for the cluster's longest lease, and only then roll out
 the list with a new, blank node in its place: docs/OPERATIONS.md. Run it again if it says
 that marks are missing.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			yes := fs.Bool("yes", false, "do it")
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(1, args, "the ADDR of one node"); err != nil {
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(1, args, "the ADDR of one node"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.retire(ctx, s, args[0], *yes) })
@@ -136,38 +137,38 @@ type nodeState struct {
 
 // showNodes prints the list.
 func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
-	if a.connection.json {
+	if a.JSON {
 		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum}
 		for _, n := range status.Nodes {
-			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), milliseconds(n.Left), until(n.Left), milliseconds(n.MaxTTL), n.Strict, worded(n.Cause), worded(n.Refuses)})
+			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict, worded(n.Cause), worded(n.Refuses)})
 		}
-		return a.answer(out)
+		return a.Answer(out)
 	}
-	p := a.newPage()
-	id, color := status.ID, green
+	p := a.NewPage()
+	id, color := status.ID, cli.Green
 	if id == "" {
 		id = "none yet"
 	}
 	if status.Votes() < status.Quorum {
-		color = red
+		color = cli.Red
 	}
 	votes := plural(status.Votes(), "vote") + " of " + plural(len(s.names), "node")
-	p.WriteString(strings.Replace(note(fmt.Sprintf("cluster %s: %s, quorum %d%s", id, votes, status.Quorum, strictWords(status))), votes, p.in(color, votes), 1))
-	rows := [][]cell{row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
+	p.WriteString(strings.Replace(cli.Note(fmt.Sprintf("cluster %s: %s, quorum %d%s", id, votes, status.Quorum, strictWords(status))), votes, p.In(color, votes), 1))
+	rows := [][]cli.Cell{cli.Row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range status.Nodes {
-		in := short(n.Left)
+		in := cli.Short(n.Left)
 		if n.Left > 0 { // the wait of this client: one that came earlier is through sooner
 			in = "<= " + in
 		}
-		r := row(n.Name, n.State.String(), in, short(n.MaxTTL), worded(because(n)))
-		r[1].in = yellow
+		r := cli.Row(n.Name, n.State.String(), in, cli.Short(n.MaxTTL), worded(because(n)))
+		r[1].In = cli.Yellow
 		if n.State == redlock.NodeMember && n.Refuses == "" {
-			r[1].in = plain
+			r[1].In = cli.Plain
 		}
 		rows = append(rows, r)
 	}
-	p.table(rows)
-	return a.flush(p)
+	p.Table(rows)
+	return a.Flush(p)
 }
 
 // strictWords says how many records have strict recovery, if any.
@@ -228,11 +229,11 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 			return err
 		}
 		if outside > 0 || status.Votes() < status.Quorum {
-			return &statusError{exitBusy, errors.New("nodes join: not done: give --wait to wait for them")}
+			return &cli.StatusError{Code: exitBusy, Cause: errors.New("nodes join: not done: give --wait to wait for them")}
 		}
 		return nil
 	}
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -253,7 +254,7 @@ func joinBelief(status redlock.ClusterStatus, outside int, maxTTL time.Duration)
 	for _, n := range status.Nodes {
 		maxTTL = max(maxTTL, n.MaxTTL)
 	}
-	text := plural(outside, "node") + " can vote after a wait. This believes that no client takes a lease above " + short(maxTTL) +
+	text := plural(outside, "node") + " can vote after a wait. This believes that no client takes a lease above " + cli.Short(maxTTL) +
 		", so that after it every lock that such a node may have forgotten is over"
 	if status.ID == "" {
 		text += "; that this is a new cluster, or that the majority of an old one forgot: its tokens then lean on the clocks, once"
@@ -273,7 +274,7 @@ func (a *app) admit(ctx context.Context, s *session, yes bool) error {
 		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
-		return usage("nodes admit: nothing done: give --yes if that is so")
+		return cli.Usagef("nodes admit: nothing done: give --yes if that is so")
 	}
 	err = c.Admit(ctx)
 	if status, statusErr := c.Status(ctx); statusErr == nil {
@@ -294,7 +295,7 @@ func refusedBy(status redlock.ClusterStatus, err error) error {
 	if err == nil || usable >= status.Quorum {
 		return err
 	}
-	return &statusError{exitConfig, err}
+	return &cli.StatusError{Code: exitConfig, Cause: err}
 }
 
 // retire finds the node and has it abstain.
@@ -306,11 +307,11 @@ func (a *app) retire(ctx context.Context, s *session, name string, yes bool) err
 		}
 	}
 	if which < 0 {
-		return usage("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
+		return cli.Usagef("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
 	}
 	a.complain("nodes retire believes that " + s.names[which] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
 	if !yes {
-		return usage("nodes retire: nothing done: give --yes if that is so")
+		return cli.Usagef("nodes retire: nothing done: give --yes if that is so")
 	}
 	c := s.locker.Cluster()
 	err := c.Retire(ctx, which)

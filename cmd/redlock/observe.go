@@ -6,12 +6,13 @@ import (
 	"flag"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func observeCommand() command {
-	return command{
-		name: "observe", synopsis: "KEY [flags]", summary: "print who leads an election, at each change",
-		about: `Prints a line when it has found out who leads the election KEY, and one at every change,
+func observeCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "observe", Synopsis: "KEY [flags]", Summary: "print who leads an election, at each change",
+		About: `Prints a line when it has found out who leads the election KEY, and one at every change,
 until HUP, INT, QUIT or TERM: who holds the lock of that name, by lead, exec, hold or a
 program. What is printed is its --value, or its --holder label if it gave none.
 
@@ -26,9 +27,9 @@ has resigned. A line may be late by two seconds, and a lead that is shorter than
 may be missed: decide nothing by it that a token does not check. Nobody leads a key that is
 shared. While no quorum answers, or another program's data is under the name, that is said
 on stderr, and looked at again. Exit status 0 after a signal.`,
-		define: func(*flag.FlagSet) action {
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(1, args, "one KEY"); err != nil {
+		Define: func(*flag.FlagSet) cli.Action {
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(1, args, "one KEY"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.observe(ctx, s, args[0]) })
@@ -47,7 +48,7 @@ type observed struct {
 
 // observe prints who leads until a signal comes.
 func (a *app) observe(ctx context.Context, s *session, key string) error {
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	for leader, err := range s.locker.Observe(ctx, key) {
 		switch {
@@ -67,17 +68,17 @@ func (a *app) observe(ctx context.Context, s *session, key string) error {
 }
 
 func (a *app) showLeader(o observed) error {
-	if a.connection.json {
-		return a.answer(o)
+	if a.JSON {
+		return a.Answer(o)
 	}
-	p := a.newPage()
+	p := a.NewPage()
 	switch {
 	case !o.Held:
-		p.printf("no leader\n")
+		p.Printf("no leader\n")
 	case o.Token == 0:
-		p.printf("leader: %s\n", o.Leader)
+		p.Printf("leader: %s\n", o.Leader)
 	default:
-		p.printf("leader: %s, token %d\n", o.Leader, o.Token)
+		p.Printf("leader: %s, token %d\n", o.Leader, o.Token)
 	}
-	return a.flush(p)
+	return a.Flush(p)
 }

@@ -12,29 +12,30 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // Who loses a key has a tombstone on the node: it keeps the owner from taking the key
 // again by a command that is still on its way, or by the repair that renewal does.
 
-func releaseCommand() command {
-	return command{
-		name: "release", synopsis: "KEY --force --yes [flags]", summary: "take a lock away from its holder",
-		about: `Removes KEY from every node that answers: from its holder, or all who share it, and all
+func releaseCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "release", Synopsis: "KEY --force --yes [flags]", Summary: "take a lock away from its holder",
+		About: `Removes KEY from every node that answers: from its holder, or all who share it, and all
 its slots (--limit), and says what it removed.
 The holder may trust its lock until its next renewal fails, a third of its lease at most,
 or until its validity ends: that it has stopped is for you to know. Locks whose holder has
 died lapse by themselves. Without --yes it says what it would remove.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			force := fs.Bool("force", false, "yes, although it is somebody else's")
 			yes := fs.Bool("yes", false, "do it")
-			return func(ctx context.Context, a *app, args []string) error {
-				if err := exactly(1, args, "one KEY"); err != nil {
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(1, args, "one KEY"); err != nil {
 					return err
 				}
 				if !*force {
-					return usage("release: only a holder releases its own lock; to take it away from another, give --force")
+					return cli.Usagef("release: only a holder releases its own lock; to take it away from another, give --force")
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.release(ctx, s, args[0], *yes) })
 			}
@@ -92,12 +93,12 @@ func (a *app) release(ctx context.Context, s *session, resource string, yes bool
 
 // found is what would be removed from a node.
 func found(n redlock.NodeInspection) removal {
-	r := removal{Node: n.Name, Holder: n.Owner, Remaining: milliseconds(n.Remaining), Error: oneLine(n.Err)}
+	r := removal{Node: n.Name, Holder: n.Owner, Remaining: n.Remaining.Milliseconds(), Error: oneLine(n.Err)}
 	for _, one := range n.Sharers {
 		r.Sharers = append(r.Sharers, one.Owner)
 	}
 	for _, one := range n.Slots {
-		r.Slots = append(r.Slots, slotRemoval{Slot: one.Slot, Holder: one.Owner, Remaining: milliseconds(one.Remaining)})
+		r.Slots = append(r.Slots, slotRemoval{Slot: one.Slot, Holder: one.Owner, Remaining: one.Remaining.Milliseconds()})
 	}
 	return r
 }
@@ -197,35 +198,35 @@ func removalStatus(out []removal, quorum int, yes bool) error {
 	}
 	switch {
 	case !yes:
-		return usage("release: nothing done: give --yes to remove it")
+		return cli.Usagef("release: nothing done: give --yes to remove it")
 	case free < quorum:
-		return &statusError{exitNoQuorum, fmt.Errorf("release: %d of %d nodes answered, quorum %d: the lock may stand", free, len(out), quorum)}
+		return &cli.StatusError{Code: exitNoQuorum, Cause: fmt.Errorf("release: %d of %d nodes answered, quorum %d: the lock may stand", free, len(out), quorum)}
 	}
 	return nil
 }
 
 func (a *app) showRemovals(resource string, out []removal, yes bool) error {
-	if a.connection.json {
-		return a.answer(removals{resource, out})
+	if a.JSON {
+		return a.Answer(removals{resource, out})
 	}
-	p, letters := a.newPage(), &legend{}
-	rows := [][]cell{row("NODE", "", "LEFT", "HOLDER")}
+	p, letters := a.NewPage(), &legend{}
+	rows := [][]cli.Cell{cli.Row("NODE", "", "LEFT", "HOLDER")}
 	for _, r := range out {
 		rows = append(rows, r.rows(yes, letters)...)
 	}
-	p.table(rows)
+	p.Table(rows)
 	p.WriteString(letters.text())
 	for _, r := range out {
 		if r.Error != "" {
-			p.WriteString(note(r.Node + ": " + r.Error))
+			p.WriteString(cli.Note(r.Node + ": " + r.Error))
 		}
 	}
-	return a.flush(p)
+	return a.Flush(p)
 }
 
 // rows shows what was removed from a node: the key if anything is there, or if no slot is,
 // and each slot.
-func (r removal) rows(yes bool, letters *legend) (rows [][]cell) {
+func (r removal) rows(yes bool, letters *legend) (rows [][]cli.Cell) {
 	var holders []string
 	for _, one := range r.Sharers {
 		holders = append(holders, letters.of(one))
@@ -234,7 +235,7 @@ func (r removal) rows(yes bool, letters *legend) (rows [][]cell) {
 		holders = append(holders, letters.of(r.Holder))
 	}
 	if r.Error != "" {
-		rows = append(rows, row(r.Node, "failed", "-", "?"))
+		rows = append(rows, cli.Row(r.Node, "failed", "-", "?"))
 	} else if len(holders) > 0 || len(r.Slots) == 0 {
 		rows = append(rows, r.row(strings.Join(holders, " "), r.Remaining, r.Removed, yes))
 	}
@@ -247,9 +248,9 @@ func (r removal) rows(yes bool, letters *legend) (rows [][]cell) {
 }
 
 // row shows what became of one thing there.
-func (r removal) row(holder string, remaining int64, removed, yes bool) []cell {
+func (r removal) row(holder string, remaining int64, removed, yes bool) []cli.Cell {
 	if holder == "" {
-		return row(r.Node, "nothing there", "-", "-")
+		return cli.Row(r.Node, "nothing there", "-", "-")
 	}
 	did := "gone by itself"
 	switch {
@@ -258,5 +259,5 @@ func (r removal) row(holder string, remaining int64, removed, yes bool) []cell {
 	case !yes:
 		did = "would remove"
 	}
-	return row(r.Node, did, short(time.Duration(remaining)*time.Millisecond), holder)
+	return cli.Row(r.Node, did, cli.Short(time.Duration(remaining)*time.Millisecond), holder)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // slotShows is who holds a slot of a key, on a quorum of nodes.
@@ -21,7 +22,7 @@ type slotShows struct {
 // line for one on a quorum.
 func slotsOf(in redlock.Inspection) (slots []slotShows, waiting int) {
 	for _, one := range in.Slots() {
-		slots = append(slots, slotShows{one.Slot, one.Owner, milliseconds(one.Remaining), one.Revocable, one.Remaining})
+		slots = append(slots, slotShows{one.Slot, one.Owner, one.Remaining.Milliseconds(), one.Revocable, one.Remaining})
 	}
 	on := map[string]int{}
 	for _, n := range in.Nodes {
@@ -35,14 +36,14 @@ func slotsOf(in redlock.Inspection) (slots []slotShows, waiting int) {
 }
 
 // printSlots shows the slots that are held, if any is.
-func (s keyStatus) printSlots(p *page) {
+func (s keyStatus) printSlots(p *cli.Page) {
 	if len(s.Slots) == 0 && s.SlotsWaiting == 0 {
 		return
 	}
-	p.printf("slots: %d held, %d in line\n", len(s.Slots), s.SlotsWaiting)
-	rows := [][]cell{row("SLOT", "LEFT", "HOLDER")}
+	p.Printf("slots: %d held, %d in line\n", len(s.Slots), s.SlotsWaiting)
+	rows := [][]cli.Cell{cli.Row("SLOT", "LEFT", "HOLDER")}
 	for _, one := range s.Slots {
-		rows = append(rows, row(strconv.Itoa(one.Slot), short(one.left), marked(one.Holder, one.Revocable)))
+		rows = append(rows, cli.Row(strconv.Itoa(one.Slot), cli.Short(one.left), marked(one.Holder, one.Revocable)))
 	}
-	p.table(rows)
+	p.Table(rows)
 }

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func statusCommand() command {
-	return command{
-		name: "status", synopsis: "[flags] KEY...", summary: "show who holds a key, alone or beside others, node by node",
-		about: `Shows for each node whether it votes, who holds KEY there, with which token, what remains
+func statusCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "status", Synopsis: "[flags] KEY...", Summary: "show who holds a key, alone or beside others, node by node",
+		About: `Shows for each node whether it votes, who holds KEY there, with which token, what remains
 of the lease, and how many processes stand in line there, which each of them does on a
 quorum of nodes (with --json: their ids, the next one first). Holders have a letter in the
 table and their names below it, as has the reason of a node that says nothing. And a
@@ -37,15 +38,15 @@ stand in line for one. The verdict says nothing of them, but that a table begins
 is marked as revocable.
 
 It changes nothing. Exit status 69 if a verdict is unknown. With --json, one line a key.`,
-		define: func(fs *flag.FlagSet) action {
+		Define: func(fs *flag.FlagSet) cli.Action {
 			watch := fs.Bool("watch", false, "show it again and again, until a signal")
-			every := newDuration(fs, "interval", time.Second, "the pause between two looks, a `DURATION`")
-			return func(ctx context.Context, a *app, args []string) error {
+			every := cli.NewDuration(fs, "interval", time.Second, "the pause between two looks, a `DURATION`")
+			return func(ctx context.Context, args []string) error {
 				if len(args) == 0 {
-					return usage("give at least one KEY")
+					return cli.Usagef("give at least one KEY")
 				}
 				if *every <= 0 {
-					return usage("--interval %v: give a positive duration", *every)
+					return cli.Usagef("--interval %v: give a positive duration", *every)
 				}
 				if !*watch {
 					every = nil
@@ -104,7 +105,7 @@ type nodeShows struct {
 func (a *app) status(ctx context.Context, s *session, keys []string, every *time.Duration) error {
 	signals := make(chan os.Signal, 1)
 	if every != nil {
-		watchFor(signals, endings...)
+		cli.WatchFor(signals, cli.Endings...)
 	}
 	for {
 		known, err := a.showKeys(ctx, s, keys, every != nil)
@@ -113,7 +114,7 @@ func (a *app) status(ctx context.Context, s *session, keys []string, every *time
 		}
 		if every == nil {
 			if !known {
-				return quietly(exitNoQuorum)
+				return cli.Quietly(exitNoQuorum)
 			}
 			return nil
 		}
@@ -128,9 +129,9 @@ func (a *app) status(ctx context.Context, s *session, keys []string, every *time
 
 // showKeys looks at every key and prints what it saw.
 func (a *app) showKeys(ctx context.Context, s *session, keys []string, again bool) (known bool, err error) {
-	p := a.newPage()
-	if again && p.colored {
-		p.WriteString("\x1b[H\x1b[2J")
+	p := a.NewPage()
+	if again {
+		p.Clear()
 	}
 	known = true
 	cluster, err := s.locker.Cluster().Status(ctx)
@@ -144,8 +145,8 @@ func (a *app) showKeys(ctx context.Context, s *session, keys []string, again boo
 		}
 		shows := assess(in, cluster)
 		known = known && shows.Verdict != keyUnknown
-		if a.connection.json {
-			p.WriteString(jsonLine(shows))
+		if a.JSON {
+			p.WriteString(cli.JSONLine(shows))
 			continue
 		}
 		if i > 0 || again {
@@ -153,7 +154,7 @@ func (a *app) showKeys(ctx context.Context, s *session, keys []string, again boo
 		}
 		shows.print(p)
 	}
-	return known, a.flush(p)
+	return known, a.Flush(p)
 }
 
 // assess puts together what the nodes say of a key and whether they vote.
@@ -166,7 +167,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, shared: n.Shared}
 		shows := nodeShows{
 			Node: n.Name, Vote: state.String(), Holder: n.Owner, Revocable: n.Revocable, Shared: n.Shared,
-			Remaining: milliseconds(n.Remaining), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
+			Remaining: n.Remaining.Milliseconds(), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
 		}
 		if n.Owner != "" {
 			views[i].owners = []string{n.Owner}
@@ -174,7 +175,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		for _, one := range n.Sharers {
 			on[one.Owner]++
 			views[i].owners = append(views[i].owners, one.Owner)
-			shows.Sharers = append(shows.Sharers, sharer{Holder: one.Owner, Remaining: milliseconds(one.Remaining), Revocable: one.Revocable, left: one.Remaining})
+			shows.Sharers = append(shows.Sharers, sharer{Holder: one.Owner, Remaining: one.Remaining.Milliseconds(), Revocable: one.Revocable, left: one.Remaining})
 		}
 		if len(views[i].owners) > 0 { // without, the number is of other names as well
 			shows.Token = uint64(n.Token)
@@ -183,7 +184,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 	}
 	s.Verdict, s.Holder, s.Held = judge(views, in.Quorum)
 	for _, one := range in.Sharers() {
-		s.Sharers = append(s.Sharers, sharer{one.Owner, milliseconds(one.Remaining), one.Revocable, on[one.Owner], one.Remaining})
+		s.Sharers = append(s.Sharers, sharer{one.Owner, one.Remaining.Milliseconds(), one.Revocable, on[one.Owner], one.Remaining})
 	}
 	s.Waiting = inLine(in)
 	s.Slots, s.SlotsWaiting = slotsOf(in)
@@ -204,7 +205,7 @@ func inLine(in redlock.Inspection) int {
 	return count
 }
 
-func (s keyStatus) print(p *page) {
+func (s keyStatus) print(p *cli.Page) {
 	line := ""
 	if len(s.Sharers) > 0 {
 		line = fmt.Sprintf(", by %d", len(s.Sharers))
@@ -216,27 +217,27 @@ func (s keyStatus) print(p *page) {
 	if s.Verdict == keyFree && len(s.Slots) > 0 {
 		verdict = "held by slots"
 	}
-	p.printf("%s: %s%s\n", strconv.Quote(s.Key), p.in(s.Verdict.color(), verdict), line)
-	rows, letters := [][]cell{row("NODE", "VOTE", "LEFT", "COUNTER", "WAITING", "HOLDER")}, &legend{}
+	p.Printf("%s: %s%s\n", strconv.Quote(s.Key), p.In(s.Verdict.color(), verdict), line)
+	rows, letters := [][]cli.Cell{cli.Row("NODE", "VOTE", "LEFT", "COUNTER", "WAITING", "HOLDER")}, &legend{}
 	for _, n := range s.ByNode {
 		rows = append(rows, n.row(letters))
 	}
-	p.table(rows)
+	p.Table(rows)
 	p.WriteString(letters.text())
 	for _, n := range s.ByNode {
 		if n.Error != "" {
-			p.WriteString(note(n.Node + ": " + n.Error))
+			p.WriteString(cli.Note(n.Node + ": " + n.Error))
 		}
 	}
 	defer s.printSlots(p)
 	if len(s.Sharers) == 0 {
 		return
 	}
-	rows = [][]cell{row("ON", "LEFT", "SHARED BY")}
+	rows = [][]cli.Cell{cli.Row("ON", "LEFT", "SHARED BY")}
 	for _, one := range s.Sharers {
-		rows = append(rows, row(fmt.Sprintf("%d/%d", one.On, s.Nodes), short(one.left), marked(one.Holder, one.Revocable)))
+		rows = append(rows, cli.Row(fmt.Sprintf("%d/%d", one.On, s.Nodes), cli.Short(one.left), marked(one.Holder, one.Revocable)))
 	}
-	p.table(rows)
+	p.Table(rows)
 }
 
 // marked is a holder, and whether it can be asked for what it holds.
@@ -247,8 +248,8 @@ func marked(holder string, revocable bool) string {
 	return holder
 }
 
-func (n nodeShows) row(letters *legend) []cell {
-	holder, left, token, waiting := n.Holder, short(n.left), "-", strconv.Itoa(len(n.Waiting))
+func (n nodeShows) row(letters *legend) []cli.Cell {
+	holder, left, token, waiting := n.Holder, cli.Short(n.left), "-", strconv.Itoa(len(n.Waiting))
 	if n.Token > 0 {
 		token = strconv.FormatUint(n.Token, 10)
 	}
@@ -262,9 +263,9 @@ func (n nodeShows) row(letters *legend) []cell {
 	default:
 		holder = letters.of(marked(n.Holder, n.Revocable))
 	}
-	r := row(n.Node, n.Vote, left, token, waiting, holder)
+	r := cli.Row(n.Node, n.Vote, left, token, waiting, holder)
 	if n.Vote != redlock.NodeMember.String() {
-		r[1].in = yellow
+		r[1].In = cli.Yellow
 	}
 	return r
 }

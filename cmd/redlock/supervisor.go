@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // passedOn are the signals that the command gets.
 var passedOn = append([]os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
-}, endings...)
+}, cli.Endings...)
 
 // uncaught are those that end a program which does not catch them. They end exec before its
 // command runs, as they would end flock; the runtime would swallow them. lead, which waits
@@ -74,11 +75,11 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	if err != nil {
 		return skipped(err)
 	}
-	s := newSupervisor(a, e, lock, newEventWriter(a.stderr, a.connection.json))
+	s := newSupervisor(a, e, lock, newEventWriter(a.Console))
 	err = s.run()
 	if s.child != nil && !s.early {
 		err = s.linger(err)
-		s.ended.Left = milliseconds(lock.Remaining())
+		s.ended.Left = lock.Remaining().Milliseconds()
 	}
 	_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
 	s.events.close()
@@ -107,9 +108,9 @@ func (s *supervisor) run() error {
 	s.tty = openTerminal()
 	defer s.tty.restore()
 	if sig := s.pending(); sig != nil { // since the lock was granted
-		return &statusError{signalStatus(sig), fmt.Errorf("%v: %s is not started", sig, e.argv[0])}
+		return &cli.StatusError{Code: cli.SignalStatus(sig), Cause: fmt.Errorf("%v: %s is not started", sig, e.argv[0])}
 	}
-	watchFor(s.signals, passedOn...) // the command may be sent one as soon as it runs
+	cli.WatchFor(s.signals, passedOn...) // the command may be sent one as soon as it runs
 	if err := s.start(); err != nil {
 		return cannotRun(e.argv[0], err)
 	}
@@ -152,7 +153,7 @@ func (s *supervisor) pending() os.Signal {
 	for {
 		select {
 		case sig := <-s.signals:
-			if slices.Contains(endings, sig) || s.execution.command == "exec" && slices.Contains(uncaught, sig) {
+			if slices.Contains(cli.Endings, sig) || s.execution.command == "exec" && slices.Contains(uncaught, sig) {
 				return sig
 			}
 		default:
@@ -278,7 +279,7 @@ func (s *supervisor) sleep() {
 // that nobody has waited for: its number can't be another's.
 func (s *supervisor) passOn(sig os.Signal) {
 	// HUP may be the command's word for reading its settings again.
-	if slices.Contains(endings, sig) && (sig != syscall.SIGHUP || s.phase != running) {
+	if slices.Contains(cli.Endings, sig) && (sig != syscall.SIGHUP || s.phase != running) {
 		s.dismissed = true
 	}
 	if sig == syscall.SIGCONT && s.suspended {
@@ -348,16 +349,16 @@ func (s *supervisor) verdict() error {
 	var err error
 	switch {
 	case s.early && s.spent && cause == nil:
-		err = quietly(exitMaxHold) // the event said why
+		err = cli.Quietly(exitMaxHold) // the event said why
 	case s.early:
-		err = quietly(exitLost) // the same
+		err = cli.Quietly(exitLost) // the same
 	case errors.Is(cause, redlock.ErrLost):
 		err = endedBy(s.lock.label(), fmt.Errorf("%w; the command had ended by itself, with status %d", cause, status))
 	default:
-		err = quietly(status)
+		err = cli.Quietly(status)
 	}
 	s.ended = s.lock.tells("ended")
-	s.ended.Left = milliseconds(left)
+	s.ended.Left = left.Milliseconds()
 	return err
 }
 
@@ -373,8 +374,8 @@ func (s *supervisor) linger(status error) error {
 		select {
 		case sig := <-s.signals:
 			t.Stop()
-			if slices.Contains(endings, sig) {
-				return quietly(signalStatus(sig))
+			if slices.Contains(cli.Endings, sig) {
+				return cli.Quietly(cli.SignalStatus(sig))
 			}
 		case <-s.lock.Done():
 			t.Stop()

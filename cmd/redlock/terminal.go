@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // terminal is the controlling terminal. A nil one is none, and does nothing.
@@ -50,7 +52,7 @@ func openTerminal() *terminal {
 // the terminal is the command's input. Not where its output goes into a pipe: the
 // reader there, a pager for one, would lose the terminal.
 func (t *terminal) give(group int) {
-	if t == nil || !isTerminal(os.Stdin) || isPipe(os.Stdout) {
+	if t == nil || !cli.IsTerminal(os.Stdin) || isPipe(os.Stdout) {
 		return
 	}
 	t.lend(group)

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 // certificates are files of PEM, named as redis-cli names them. What is not given
@@ -26,7 +28,7 @@ func (c *certificates) config() (*tls.Config, error) {
 		return nil, nil //nolint:nilnil // no settings are no fault
 	}
 	if (c.own == "") != (c.key == "") {
-		return nil, usage("give --cert and --key together")
+		return nil, cli.Usagef("give --cert and --key together")
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.own != "" {

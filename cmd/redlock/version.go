@@ -7,17 +7,19 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
-func versionCommand() command {
-	return command{
-		name: "version", synopsis: "[flags]", summary: "show which redlock this is",
-		about: `Shows what the build recorded: the version of the module, the Go that compiled it, and
+func versionCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "version", Synopsis: "[flags]", Summary: "show which redlock this is",
+		About: `Shows what the build recorded: the version of the module, the Go that compiled it, and
 where it was built in a clone the commit, its time, and whether files differed from it. What
 was not recorded is left out; "(devel)" is a build without a version.`,
-		define: func(*flag.FlagSet) action {
-			return func(_ context.Context, a *app, args []string) error {
-				if err := exactly(0, args, "no arguments"); err != nil {
+		Define: func(*flag.FlagSet) cli.Action {
+			return func(_ context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
 				return a.version(built(debug.ReadBuildInfo()))
@@ -59,12 +61,12 @@ func built(info *debug.BuildInfo, ok bool) build {
 }
 
 func (a *app) version(b build) error {
-	if a.connection.json {
-		return a.answer(b)
+	if a.JSON {
+		return a.Answer(b)
 	}
-	p := a.newPage()
+	p := a.NewPage()
 	p.WriteString(b.text())
-	return a.flush(p)
+	return a.Flush(p)
 }
 
 // text is what is known, for people.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
 	"github.com/quorumkit/redlock/internal/fault"
 )
 
@@ -77,7 +78,7 @@ func quorumWords(status redlock.ClusterStatus) (cause, words string) {
 		switch {
 		case n.State == redlock.NodeJoining:
 			joining = true
-			g.Add(n.Name, "new or returned, voting in "+short(max(n.Left.Round(time.Second), time.Second)))
+			g.Add(n.Name, "new or returned, voting in "+cli.Short(max(n.Left.Round(time.Second), time.Second)))
 		case n.State == redlock.NodeMember && n.Cause == "" && n.Refuses == "":
 		default:
 			g.Add(n.Name, n.State.String()+": "+because(n))

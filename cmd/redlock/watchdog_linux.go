@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/quorumkit/redlock/internal/cli"
 )
 
 const (
@@ -164,7 +166,7 @@ func isWatchdog() bool {
 // watchdogMain is that process.
 func watchdogMain(args []string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
-	signal.Ignore(endings...) // it ends after this program, and a terminal's are not its
+	signal.Ignore(cli.Endings...) // it ends after this program, and a terminal's are not its
 	f := family{self: os.Getpid(), not: map[int]bool{}}
 	f.master, _ = strconv.Atoi(args[0])
 	f.mark = args[1]

@@ -55,14 +55,10 @@ func advice(message string) string {
 	}))
 }
 
-// ownFlag finds the name of a flag in what package flag says.
-var ownFlag = regexp.MustCompile(`(for flag |for |defined: |argument: )-([a-z][a-z-]+)`)
-
-// flagFault is an error of package flag in the command's spelling.
-func flagFault(err error) string {
-	text := ownFlag.ReplaceAllString(err.Error(), "$1--$2")
-	if cause, number := strings.CutSuffix(text, "parse error"); number {
-		return cause + "give a whole number"
+// oneLine is an error without the line breaks of joined ones.
+func oneLine(err error) string {
+	if err == nil {
+		return ""
 	}
-	return text
+	return worded(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -1,12 +1,12 @@
-package main
+package cli
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// pageWidth is what a line of output has at most, unless a single word or a name is longer.
-const pageWidth = 80
+// PageWidth is what a line of output has at most, unless a single word or a name is longer.
+const PageWidth = 80
 
 // fill breaks the paragraphs of a text into lines of at most width. A line that begins
 // with a blank stands as it is.
@@ -14,7 +14,7 @@ func fill(text string, width int) string {
 	var out, paragraph []string
 	end := func() {
 		if len(paragraph) > 0 {
-			out = append(out, wrap(strings.Join(paragraph, " "), width)...)
+			out = append(out, Wrap(strings.Join(paragraph, " "), width)...)
 			paragraph = nil
 		}
 	}
@@ -30,8 +30,8 @@ func fill(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// wrap breaks one paragraph into lines of at most width.
-func wrap(text string, width int) []string {
+// Wrap breaks one paragraph into lines of at most width.
+func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -47,13 +47,13 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// note is a paragraph of a page whose lines behind the first are indented.
-func note(text string) string {
+// Note is a paragraph of a page whose lines behind the first are indented.
+func Note(text string) string {
 	const indent = "  "
-	first := wrap(text, pageWidth)
+	first := Wrap(text, PageWidth)
 	if len(first) == 1 {
 		return first[0] + "\n"
 	}
 	rest := strings.TrimSpace(strings.TrimPrefix(strings.Join(strings.Fields(text), " "), first[0]))
-	return first[0] + "\n" + indent + strings.Join(wrap(rest, pageWidth-len(indent)), "\n"+indent) + "\n"
+	return first[0] + "\n" + indent + strings.Join(Wrap(rest, PageWidth-len(indent)), "\n"+indent) + "\n"
 }
