@@ -33,7 +33,7 @@ search: ## the searches and sweeps of the deep tier
 
 .PHONY: chaos
 chaos: ## all scenarios of package chaos on server processes, of which the full tier plays a few; CHAOS_COUNT=10: ten times
-	REDLOCK_TEST=full REDLOCK_CHAOS_REAL=full REDLOCK_REQUIRE_SERVERS=1 go test -run 'TestScenariosOn|TestLabPlaysEveryScenario' -count=$(or $(CHAOS_COUNT),1) -parallel 4 -timeout 120m -v ./chaos ./cmd/redlock
+	REDLOCK_TEST=full REDLOCK_CHAOS_REAL=full REDLOCK_REQUIRE_SERVERS=1 go test -run 'TestScenariosOn|TestLabPlaysEveryScenario' -count=$(or $(CHAOS_COUNT),1) -parallel 4 -timeout 120m -v ./chaos ./cmd/redlock-lab
 
 .PHONY: explore
 explore: ## random faults against redlock for FOR (10m), then against every protocol that is broken by hand
@@ -87,7 +87,7 @@ bench: ## redlock beside its rivals, on five redis-servers that it starts itself
 .PHONY: compare
 compare: ## redlock beside etcd, ZooKeeper, databases, memcached and other clients of Redis under failures: a table and a page in OUT (.cache/comparison)
 	cd chaos/contenders && go build -o $(CURDIR)/.cache/compare/redlock-compare ./redlock-compare
-	PATH=$(CURDIR)/.cache/compare:$$PATH go run ./cmd/redlock lab compare --out $(or $(OUT),$(CURDIR)/.cache/comparison)
+	PATH=$(CURDIR)/.cache/compare:$$PATH go run ./cmd/redlock-lab compare --out $(or $(OUT),$(CURDIR)/.cache/comparison)
 
 .PHONY: quickstart
 quickstart: ## take a lock over five in-process masters, and lose two of them

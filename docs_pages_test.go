@@ -87,21 +87,18 @@ func exists(t *testing.T, command string) error {
 		}
 		_, err := os.Stat(filepath.Join(words[2], "main.go"))
 		return err
-	case len(words) > 3 && slices.Equal(words[:4], []string{"go", "run", "./cmd/redlock", "lab"}):
-		if len(words) == 4 {
-			return nil
+	case len(words) > 3 && slices.Equal(words[:2], []string{"go", "run"}) && strings.HasPrefix(words[2], "./cmd/"):
+		if words[3] == "play" && len(words) > 4 {
+			if _, ok := chaos.FindScenario(words[4]); !ok {
+				return fmt.Errorf("there is no scenario %s", words[4])
+			}
 		}
-		if _, ok := chaos.FindScenario(words[4]); !ok {
-			return fmt.Errorf("there is no scenario %s", words[4])
-		}
-		return nil
-	case len(words) > 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/redlock"}):
-		for _, name := range glob(t, "cmd/redlock/*.go") {
+		for _, name := range glob(t, words[2]+"/*.go") {
 			if strings.Contains(read(t, name), `Name: "`+words[3]+`"`) {
 				return nil
 			}
 		}
-		return fmt.Errorf("redlock has no command %s", words[3])
+		return fmt.Errorf("%s has no command %s", words[2], words[3])
 	case len(words) == 2 && words[0] == "export":
 		return nil
 	case len(words) > 2 && slices.Equal(words[:2], []string{"go", "test"}):

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// scenarioSeed draws the latencies of [PlayScenario]: those that redlock lab shows.
+// scenarioSeed draws the latencies of [PlayScenario]: those that redlock-lab shows.
 const scenarioSeed = 1
 
 // PlayScenario plays a scenario of the catalogue with one kit after the other, on the virtual

@@ -81,10 +81,15 @@ func contentDoctor(t *testing.T, r result, again func() *exec.Cmd) result {
 	return r
 }
 
-// shellLine is a line of a page, run by a shell.
+// shellLine is a line of a page without the program's name, run by a shell. With "-lab" it
+// begins where it is the lab's.
 func shellLine(t *testing.T, dir, nodes, text string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `exec "$REDLOCK" --node-timeout 3s `+text)
+	line := `exec "$REDLOCK" --node-timeout 3s ` + text
+	if strings.HasPrefix(text, "-lab ") {
+		line = `exec "$REDLOCK"` + text
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 	cmd.Dir, cmd.WaitDelay = dir, patience
 	cmd.Env = append(os.Environ(), "REDLOCK="+command, "REDLOCK_NODES="+nodes)
 	return cmd

@@ -32,9 +32,9 @@ func program(a *app) *cli.Program {
 		Commands: []cli.Command{
 			locking(a, execCommand(a)), locking(a, leadCommand(a)), locking(a, holdCommand(a)), statusCommand(a), observeCommand(a),
 			nodesCommand(a), joinCommand(a), admitCommand(a), retireCommand(a), lowerCommand(a),
-			doctorCommand(a), revokeCommand(a), releaseCommand(a), benchCommand(a),
-			labCommand(a), renderCommand(a), exploreCommand(a), compareCommand(a), versionCommand(a),
+			doctorCommand(a), revokeCommand(a), releaseCommand(a), benchCommand(a), versionCommand(a),
 		},
+		Moved: map[string]string{"lab": "the lab is a command of its own: go install github.com/quorumkit/redlock/cmd/redlock-lab@latest, then: redlock-lab help"},
 	}
 }
 

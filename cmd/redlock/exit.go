@@ -11,8 +11,6 @@ import (
 
 // The exit statuses beside those of every command: of sysexits.h and of timeout(1).
 const (
-	exitBadData  = 65
-	exitNoInput  = 66
 	exitNoQuorum = 69
 	exitBusy     = 75
 	exitConfig   = 78

@@ -71,7 +71,6 @@ func Shapes() map[string]any {
 	return map[string]any{
 		"Messages": cli.Message{}, "Events of exec, lead and hold": event{}, "status": keyStatus{}, "observe": observed{},
 		"nodes, and nodes join, admit, retire and lower": clusterShows{}, "doctor": reportShows{}, "revoke": revokeShows{},
-		"release": removals{}, "bench": phaseShows{}, "lab, without arguments": scenarioShows{},
-		"lab SCENARIO, lab render and lab explore": runShows{}, "version": build{},
+		"release": removals{}, "bench": phaseShows{}, "version": build{},
 	}
 }

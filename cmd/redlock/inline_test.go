@@ -17,7 +17,7 @@ import (
 // namedOnly are commands that the pages' sentences name without what they are for: they
 // would be wrong usage.
 var namedOnly = []string{
-	"exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold",
+	"-lab render", "exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold",
 	"lead", "nodes lower", "observe", "release --force", "revoke", "status",
 }
 
@@ -36,7 +36,7 @@ func TestEveryCommandOfThePagesSentencesIsThere(t *testing.T) {
 		haveFlags(t, text)
 		if i := slices.Index(named, text); i >= 0 {
 			named = slices.Delete(named, i, i+1)
-			run(t, nodes, strings.Fields(text)...).want(t, 64)
+			finish(t, shellLine(t, dir, nodes, text)).want(t, 64)
 			continue
 		}
 		ran++
@@ -81,8 +81,8 @@ func inlineCommands(t *testing.T) []string {
 		page, err := os.ReadFile(name)
 		must(t, err)
 		text := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(page), "")
-		for _, m := range regexp.MustCompile("`(?:redlock|go run ./cmd/redlock) ([a-z][^`]*)`").FindAllStringSubmatch(text, -1) {
-			found = append(found, m[1])
+		for _, m := range regexp.MustCompile("`(?:go run ./cmd/)?redlock(?: |(-lab ))([a-z][^`]*)`").FindAllStringSubmatch(text, -1) {
+			found = append(found, m[1]+m[2])
 		}
 	}
 	slices.Sort(found)
@@ -93,11 +93,15 @@ func inlineCommands(t *testing.T) []string {
 func haveFlags(t *testing.T, text string) {
 	t.Helper()
 	text, _, _ = strings.Cut(strings.TrimPrefix(text, "help "), " -- ")
-	if text == "COMMAND" {
+	if text == "COMMAND" || text == "-lab help" {
 		return
 	}
-	name := regexp.MustCompile(`^(nodes (?:join|admit|retire|lower)|lab (?:render|explore|compare)|[a-z]+)`).FindString(text)
-	help := run(t, "", append([]string{"help"}, strings.Fields(name)...)...)
+	name := regexp.MustCompile(`^((?:-lab )?(?:nodes (?:join|admit|retire|lower)|[a-z]+))`).FindString(text)
+	line := "help " + name
+	if lab, of := strings.CutPrefix(name, "-lab "); of {
+		line = "-lab help " + lab
+	}
+	help := finish(t, shellLine(t, "", "", line))
 	help.want(t, 0)
 	for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(text, -1) {
 		if !regexp.MustCompile(`(?m)` + flag + `\b`).MatchString(help.out) {

@@ -1,144 +1,24 @@
 package main_test
 
 import (
-	"encoding/json"
-	"maps"
-	"os"
-	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorumkit/redlock"
 	main "github.com/quorumkit/redlock/cmd/redlock"
+	"github.com/quorumkit/redlock/internal/testkit/jsonpage"
 )
 
-var (
-	shapeHeading = regexp.MustCompile(`(?m)^### (.*)$`)
-	shapeRow     = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\| ([^|]*) \\|")
-	shapeField   = regexp.MustCompile("`([a-z0-9_.\\[\\]]+)`")
-)
-
-// pagesShapes are the fields of each heading of docs/COMMAND.md below "JSON", and whether
-// each may be left out.
-func pagesShapes(t *testing.T) map[string]map[string]bool {
+// pagesShapes are the fields of each of this command's headings of docs/COMMAND.md.
+func pagesShapes(t *testing.T) jsonpage.Page {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/COMMAND.md")
-	must(t, err)
-	_, text, _ := strings.Cut(string(page), "\n## JSON\n")
-	shapes := map[string]map[string]bool{}
-	at := shapeHeading.FindAllStringSubmatchIndex(text, -1)
-	for i, m := range at {
-		end := len(text)
-		if i+1 < len(at) {
-			end = at[i+1][0]
-		}
-		section := text[m[1]:end]
-		if i := strings.Index(section, "| field |"); i >= 0 {
-			section = section[i:]
-		}
-		fields := map[string]bool{}
-		for _, row := range shapeRow.FindAllStringSubmatch(section, -1) {
-			for _, f := range shapeField.FindAllStringSubmatch(row[1], -1) {
-				fields[f[1]] = strings.HasSuffix(row[2], "?")
-			}
-		}
-		shapes[text[m[2]:m[3]]] = fields
-	}
-	return shapes
+	return jsonpage.Read(t, "../../docs/COMMAND.md", func(heading string) bool { return !strings.HasPrefix(heading, "redlock-lab") })
 }
 
-// fieldsOf are those of a type, as JSON has them, and whether each is left out where empty.
-func fieldsOf(in reflect.Type, prefix string, into map[string]bool) {
-	for in.Kind() == reflect.Slice || in.Kind() == reflect.Pointer {
-		if in.Kind() == reflect.Slice && prefix != "" {
-			prefix = strings.TrimSuffix(prefix, ".") + "[]."
-		}
-		in = in.Elem()
-	}
-	if in.Kind() != reflect.Struct {
-		return
-	}
-	for i := range in.NumField() {
-		f := in.Field(i)
-		if !f.IsExported() {
-			continue
-		}
-		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
-		into[prefix+name] = strings.Contains(opts, "omitempty")
-		fieldsOf(f.Type, prefix+name+".", into)
-	}
-}
-
-// The page has the fields that are printed, all of them and no other, and says which may be
-// left out.
 func TestThePageHasTheFieldsOfTheJSON(t *testing.T) {
 	t.Parallel()
-	page, shapes := pagesShapes(t), main.Shapes()
-	if got, want := slices.Sorted(maps.Keys(page)), slices.Sorted(maps.Keys(shapes)); !slices.Equal(got, want) {
-		t.Fatalf("docs/COMMAND.md has %q; the command prints %q", got, want)
-	}
-	for name, shape := range shapes {
-		printed := map[string]bool{}
-		fieldsOf(reflect.TypeOf(shape), "", printed)
-		for field, optional := range printed {
-			if said, there := page[name][field]; !there || said != optional {
-				t.Errorf("%s: %s, which may be left out: %v: docs/COMMAND.md has it: %v, as such: %v", name, field, optional, there, said)
-			}
-		}
-		for field := range page[name] {
-			if _, there := printed[field]; !there {
-				t.Errorf("%s: docs/COMMAND.md has %s, which nothing prints", name, field)
-			}
-		}
-	}
-}
-
-// pathsOf are the fields of a value.
-func pathsOf(v any, prefix string, into map[string]bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, inner := range v {
-			path := strings.TrimPrefix(prefix+"."+name, ".")
-			into[path] = true
-			pathsOf(inner, path, into)
-		}
-	case []any:
-		for _, inner := range v {
-			pathsOf(inner, prefix+"[]", into)
-		}
-	}
-}
-
-// wantShape holds lines of output against the page: no field that it lacks, and each that
-// is always there.
-func wantShape(t *testing.T, page map[string]map[string]bool, shape, lines string) {
-	t.Helper()
-	for line := range strings.Lines(lines) {
-		var v map[string]any
-		if err := json.Unmarshal([]byte(line), &v); err != nil {
-			t.Errorf("%s: got %q; want JSON", shape, line)
-			continue
-		}
-		fields := page[shape]
-		if _, isMessage := v["message"]; isMessage && len(v) == 1 {
-			fields = page["Messages"]
-		}
-		printed := map[string]bool{}
-		pathsOf(v, "", printed)
-		for path := range printed {
-			if _, there := fields[path]; !there {
-				t.Errorf("%s: docs/COMMAND.md lacks %s, in %s", shape, path, line)
-			}
-		}
-		for path, optional := range fields {
-			if !optional && !strings.Contains(path, "[]") && !printed[path] {
-				t.Errorf("%s: got %s; want %s in it", shape, line, path)
-			}
-		}
-	}
+	pagesShapes(t).WantTypes(t, main.Shapes())
 }
 
 func TestTheJSONIsAsThePageSays(t *testing.T) {
@@ -159,8 +39,6 @@ func TestTheJSONIsAsThePageSays(t *testing.T) {
 		{"release shared --force --yes", "release"},
 		{"release slots --force --yes", "release"},
 		{"bench --duration 50ms", "bench"},
-		{"lab", "lab, without arguments"},
-		{"lab gc-pause --contender redlock", "lab SCENARIO, lab render and lab explore"},
 		{"version", "version"},
 		{"exec --also b a true", "Events of exec, lead and hold"},
 		{"exec --limit 2 c true", "Events of exec, lead and hold"},
@@ -171,12 +49,12 @@ func TestTheJSONIsAsThePageSays(t *testing.T) {
 		if r.out+r.errs == "" {
 			t.Errorf("%s: got nothing; want JSON", c.args)
 		}
-		wantShape(t, page, c.shape, r.out)
-		wantShape(t, page, c.shape, r.errs)
+		page.WantLines(t, c.shape, r.out)
+		page.WantLines(t, c.shape, r.errs)
 	}
 	p := start(t, prepare(t, nodes, "--json", "--node-timeout", "1s", "observe", "alone"))
 	eventually(t, "the leader", func() bool { return strings.HasSuffix(p.stdout(), "\n") })
-	wantShape(t, page, "observe", p.stdout())
+	page.WantLines(t, "observe", p.stdout())
 }
 
 // Every end of exec, lead and hold is told by a last line with event, key and status,

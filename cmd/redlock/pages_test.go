@@ -19,6 +19,7 @@ import (
 var playedBlocks = []playedBlock{
 	{page: "docs/COMMAND.md", steps: []step{
 		{line: "go install github.com/quorumkit/redlock/cmd/redlock@latest", do: (*pagePlay).install},
+		{line: "go install github.com/quorumkit/redlock/cmd/redlock-lab@latest", do: (*pagePlay).install},
 		{line: "redlock version", words: []string{"redlock "}},
 	}},
 	{page: "docs/OPERATIONS.md", steps: []step{
@@ -70,13 +71,13 @@ var playedBlocks = []playedBlock{
 		},
 	}},
 	{page: "docs/CHAOS.md", steps: []step{
-		{line: "go run ./cmd/redlock lab", words: []string{"amnesia-majority\n"}},
-		{line: "go run ./cmd/redlock lab gc-pause --html gc-pause.html", words: []string{"Take away: "}, makes: "gc-pause.html"},
-		{line: "go run ./cmd/redlock lab failover --backend real", words: []string{"Take away: "}},
-		{line: "go run ./cmd/redlock lab amnesia-majority --protections off", words: []string{"two holders"}},
-		{line: "go run ./cmd/redlock lab gc-pause --trace t.jsonl && go run ./cmd/redlock lab render t.jsonl --html t.html", makes: "t.html"},
-		{line: "go run ./cmd/redlock lab explore --seed 7 --for 5m", instead: []string{"5m", "3s"}, words: []string{"3s"}},
-		{line: "go run ./cmd/redlock lab explore --protections off --for 5m", code: 1, words: []string{"two holders"}},
+		{line: "go run ./cmd/redlock-lab list", words: []string{"amnesia-majority\n"}},
+		{line: "go run ./cmd/redlock-lab play gc-pause --html gc-pause.html", words: []string{"Take away: "}, makes: "gc-pause.html"},
+		{line: "go run ./cmd/redlock-lab play failover --backend real", words: []string{"Take away: "}},
+		{line: "go run ./cmd/redlock-lab play amnesia-majority --protections off", words: []string{"two holders"}},
+		{line: "go run ./cmd/redlock-lab play gc-pause --trace t.jsonl && go run ./cmd/redlock-lab render t.jsonl --html t.html", makes: "t.html"},
+		{line: "go run ./cmd/redlock-lab explore --seed 7 --for 5m", instead: []string{"5m", "3s"}, words: []string{"3s"}},
+		{line: "go run ./cmd/redlock-lab explore --protections off --for 5m", code: 1, words: []string{"two holders"}},
 	}},
 }
 
@@ -89,7 +90,7 @@ var runElsewhere = map[string]string{
 	"docs/GETTING-STARTED.md go run ./examples/quickstart":   "TestThePagesCommandsDoWhatItSays",
 	"docs/GETTING-STARTED.md docker compose up":              "TestThePagesCommandsDoWhatItSays; it needs docker",
 	"docs/GETTING-STARTED.md export REDLOCK_NODES=127.0.0.1": "TestThePagesCommandsDoWhatItSays",
-	"docs/GETTING-STARTED.md go run ./cmd/redlock lab":       "TestThePagesCommandsDoWhatItSays",
+	"docs/GETTING-STARTED.md go run ./cmd/redlock-lab":       "TestThePagesCommandsDoWhatItSays",
 	"docs/FAQ.md go mod edit":                                "TestEveryModuleCanBeFetched",
 	"docs/OBSERVING.md go get":                               "TestEveryModuleCanBeFetched",
 	"docs/CHAOS.md cp -r":                                    "TestEveryModuleCanBeFetched",
@@ -246,7 +247,7 @@ func (p *pagePlay) prepare() {
 	if p.block.secret {
 		config.Password = "hunter2"
 	}
-	if !strings.Contains(p.block.steps[0].line, "lab") {
+	if !strings.Contains(p.block.steps[0].line, "redlock-lab") {
 		p.servers, p.nodes = blanks(p.T, 3, config)
 	}
 	const work = "#!/bin/sh\necho worked $REDLOCK_TOKEN\n"
@@ -278,7 +279,7 @@ func (p *pagePlay) stood(s step) string {
 		return strings.Repeat("/", strings.Count(begin[len(begin)-1:], "/")) // of a unit, and of a crontab
 	})
 	return strings.NewReplacer(
-		"/etc/", p.dir+"/", "/usr/local/bin/", p.dir+"/", "go run ./cmd/redlock", "redlock",
+		"/etc/", p.dir+"/", "/usr/local/bin/", p.dir+"/", "go run ./cmd/", "",
 	).Replace(line)
 }
 
@@ -286,7 +287,7 @@ func (p *pagePlay) stood(s step) string {
 func (p *pagePlay) shell(line string) *exec.Cmd {
 	cmd := exec.CommandContext(p.Context(), "sh", "-c", line)
 	cmd.Dir, cmd.WaitDelay = p.dir, patience
-	cmd.Env = append(os.Environ(), "REDLOCK="+command, "PATH="+p.dir+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "REDLOCK="+command, "PATH="+p.dir+":"+filepath.Dir(command)+":"+os.Getenv("PATH"))
 	if !strings.Contains(line, "--nodes-file") {
 		cmd.Env = append(cmd.Env, "REDLOCK_NODES="+p.nodes)
 	}
@@ -300,7 +301,7 @@ func (p *pagePlay) install(s step, _ string) {
 	path, _, _ := strings.Cut(strings.TrimPrefix(s.line, "go install "), "@")
 	cmd := exec.CommandContext(p.Context(), "go", "install", path)
 	cmd.Env = append(os.Environ(), "GOBIN="+p.dir, "GOFLAGS=")
-	must(p.T, os.Remove(filepath.Join(p.dir, "redlock")))
+	must(p.T, os.RemoveAll(filepath.Join(p.dir, filepath.Base(path))))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		p.Fatalf("%s: %v\n%s", s.line, err, out)
 	}

@@ -40,9 +40,9 @@ var shownLines = []shownLine{
 	{"bench --duration 2s", 0, []string{"P99"}},
 	{"hold report", 124, []string{"held", "lost"}},
 	{"release report --force --yes", 0, []string{"removed"}},
-	{"lab", 0, []string{"amnesia-majority\n"}},
-	{"lab amnesia-majority --html lab.html", 0, []string{"Take away: "}},
-	{"lab amnesia-majority --contender textbook,redlock --svg docs/lab.svg", 0, []string{"textbook"}},
+	{"-lab list", 0, []string{"amnesia-majority\n"}},
+	{"-lab play amnesia-majority --html lab.html", 0, []string{"Take away: "}},
+	{"-lab play amnesia-majority --contender textbook,redlock --svg docs/lab.svg", 0, []string{"textbook"}},
 }
 
 // pagesCommands are the lines of the page's blocks, without what is said of

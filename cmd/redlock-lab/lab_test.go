@@ -10,7 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
-// played is a line of lab --json.
+// played is a line of play --json.
 type played struct {
 	Scenario  string
 	Contender string
@@ -33,9 +33,9 @@ func playedLines(t *testing.T, r result) []played {
 
 func TestLabListsTheScenarios(t *testing.T) {
 	t.Parallel()
-	list := run(t, "", "lab")
-	list.want(t, 0, "redlock help lab")
-	lines := strings.Count(run(t, "", "lab", "--json").out, "\n")
+	list := run(t, "list")
+	list.want(t, 0, "redlock-lab help play")
+	lines := strings.Count(run(t, "list", "--json").out, "\n")
 	if want := len(chaos.Scenarios()); lines != want {
 		t.Errorf("got %d scenarios; want %d", lines, want)
 	}
@@ -83,8 +83,8 @@ func toldOf(list string) map[string]string {
 // flags and words of its own.
 func TestLabHidesHowTimeIsMade(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"help", "lab"}, {"lab", "gc-pause"}, {"lab", "--nonsense"}} {
-		if r := run(t, "", args...); strings.Contains(r.out+r.errs, "test.") || strings.Contains(r.out+r.errs, "PASS") {
+	for _, args := range [][]string{{"help", "play"}, {"play", "gc-pause"}, {"play", "--nonsense"}} {
+		if r := run(t, args...); strings.Contains(r.out+r.errs, "test.") || strings.Contains(r.out+r.errs, "PASS") {
 			t.Errorf("%q: got package testing's words: %s%s", args, r.out, r.errs)
 		}
 	}
@@ -92,12 +92,12 @@ func TestLabHidesHowTimeIsMade(t *testing.T) {
 
 func TestLabPlaysContendersSideBySide(t *testing.T) {
 	t.Parallel()
-	r := run(t, "", "lab", "gc-pause")
+	r := run(t, "play", "gc-pause")
 	r.want(t, 0, "CONTENDER", "keeps every rule", "stale write", "single master", "as claimed", "Take away: ")
 	if strings.Contains(r.out, "NOT as claimed") {
 		t.Errorf("got %s", r.out)
 	}
-	all := playedLines(t, run(t, "", "lab", "gc-pause", "--json"))
+	all := playedLines(t, run(t, "play", "gc-pause", "--json"))
 	if len(all) < 4 || all[0].Contender != chaos.NameRedlock || all[0].Refused != 1 || all[0].AsClaimed == nil || !*all[0].AsClaimed {
 		t.Errorf("got %+v; want four contenders, redlock first, as claimed", all)
 	}
@@ -118,7 +118,7 @@ func TestLabPlaysWhoIsAskedFor(t *testing.T) {
 		{"gc-pause --contender redlock,single-master --guard=false", []string{chaos.NameRedlock, chaos.NameSingle}, false, "stale write"},
 		{"gc-pause --contender redlock --guard", []string{chaos.NameRedlock}, true, ""},
 	} {
-		all := playedLines(t, run(t, "", append(append([]string{"lab"}, strings.Fields(c.args)...), "--json")...))
+		all := playedLines(t, run(t, append(append([]string{"play"}, strings.Fields(c.args)...), "--json")...))
 		if len(all) != len(c.want) {
 			t.Errorf("%s: got %+v; want %q", c.args, all, c.want)
 			continue
@@ -137,7 +137,7 @@ func TestLabRepeatsARunFromItsSeed(t *testing.T) {
 	t.Parallel()
 	trace := func(name, seed string) string {
 		file := filepath.Join(t.TempDir(), name)
-		run(t, "", "lab", "partition-holder", "--seed", seed, "--trace", file).want(t, 0)
+		run(t, "play", "partition-holder", "--seed", seed, "--trace", file).want(t, 0)
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -156,9 +156,9 @@ func TestLabDrawsATraceAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	trace, first, again, svg := filepath.Join(dir, "t.jsonl"), filepath.Join(dir, "1.html"), filepath.Join(dir, "2.html"), filepath.Join(dir, "p.svg")
-	played := run(t, "", "lab", "gc-pause", "--html", first, "--trace", trace)
+	played := run(t, "play", "gc-pause", "--html", first, "--trace", trace)
 	played.want(t, 0)
-	rendered := run(t, "", "lab", "render", trace, "--html", again, "--svg", svg)
+	rendered := run(t, "render", trace, "--html", again, "--svg", svg)
 	if rendered.want(t, 0); rendered.out != played.out {
 		t.Errorf("got\n%s\nwant what lab said:\n%s", rendered.out, played.out)
 	}
@@ -178,7 +178,7 @@ func TestLabDrawsATraceAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	piped := prepare(t, "", "lab", "render", "-", "--html", "-")
+	piped := prepare(t, "render", "-", "--html", "-")
 	piped.Stdin = in
 	if r := finish(t, piped); r.code != 0 || !strings.HasPrefix(r.out, "<!DOCTYPE html>") || strings.Contains(r.out, "CONTENDER") {
 		t.Errorf("got exit status %d and %.60q; want the page on stdout, and nothing else", r.code, r.out)
@@ -193,12 +193,12 @@ func TestLabSaysWhatIsNotAsClaimed(t *testing.T) {
 	if err := os.WriteFile(file, []byte(head+"\n"+`{"at":1,"kind":"noted","text":"nothing happens"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "", "lab", "render", file).want(t, 1, "NOT as claimed")
+	run(t, "render", file).want(t, 1, "NOT as claimed")
 }
 
 func TestLabExploresFromASeed(t *testing.T) {
 	t.Parallel()
-	run(t, "", "lab", "explore", "--for", "20s", "--seed", "3").want(t, 0, "exploration of seed 3", "keeps every rule")
+	run(t, "explore", "--for", "20s", "--seed", "3").want(t, 0, "exploration of seed 3", "keeps every rule")
 }
 
 // Without protections the same exploration finds what they are for, and prints a
@@ -206,13 +206,13 @@ func TestLabExploresFromASeed(t *testing.T) {
 // that plan breaks nothing.
 func TestLabShrinksAndRepeatsWhatItFinds(t *testing.T) {
 	t.Parallel()
-	explore := func(args ...string) result { return run(t, "", append([]string{"lab", "explore"}, args...)...) }
+	explore := func(args ...string) result { return run(t, append([]string{"explore"}, args...)...) }
 	explore("--for", "1m").want(t, 0, "exploration of seed 1: 2 plans", "keeps every rule")
 	found := explore("--for", "1m", "--protections", "off")
 	found.want(t, 1, "two holders")
 	_, command, printed := strings.Cut(found.errs, "repeat it:\n")
 	flags, text, quoted := strings.Cut(strings.TrimSuffix(strings.TrimSpace(command), "'"), " --plan '")
-	if !printed || !quoted || flags != "redlock lab explore --protections off" {
+	if !printed || !quoted || flags != "redlock-lab explore --protections off" {
 		t.Fatalf("got %q; want the command that repeats it", found.errs)
 	}
 	plan, err := chaos.ParsePlan(text)
@@ -247,23 +247,27 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 		code int
 		says string
 	}{
-		{"lab nonsense", 64, "no scenario"},
-		{"lab gc-pause failover", 64, "one SCENARIO"},
-		{"lab gc-pause --backend cloud", 64, "virtual, embedded, real"},
-		{"lab gc-pause --protections luck", 64, "clock-watch"},
-		{"lab gc-pause --contender mutex", 64, "textbook-redlock"},
-		{"lab gc-pause --contender single --protections off", 64, "--contender"},
-		{"lab gc-pause --guard=perhaps", 64, "true or false"},
-		{"lab gc-pause --seed x", 64, "seed"},
-		{"lab gc-pause --server redis-server", 64, "--backend real"},
-		{"lab gc-pause --backend real --server no-such-program", 69, "no-such-program"},
-		{"lab gc-pause --html " + dir + "/no/such/directory/x.html", 1, "no such file"},
-		{"lab render", 64, "TRACE"},
-		{"lab render " + dir + "/none", 66, "no such file"},
-		{"lab explore --for -1s", 64, "positive"},
-		{"lab explore --plan {}", 64, "plan"},
+		{"play nonsense", 64, "no scenario"},
+		{"play gcpause", 64, "(gc-pause?)"},
+		{"play", 64, "one SCENARIO"},
+		{"sleep", 64, "no command"},
+		{"list all", 64, "got 1"},
+		{"play gc-pause failover", 64, "one SCENARIO"},
+		{"play gc-pause --backend cloud", 64, "virtual, embedded, real"},
+		{"play gc-pause --protections luck", 64, "clock-watch"},
+		{"play gc-pause --contender mutex", 64, "textbook-redlock"},
+		{"play gc-pause --contender single --protections off", 64, "--contender"},
+		{"play gc-pause --guard=perhaps", 64, "true or false"},
+		{"play gc-pause --seed x", 64, "seed"},
+		{"play gc-pause --server redis-server", 64, "--backend real"},
+		{"play gc-pause --backend real --server no-such-program", 69, "no-such-program"},
+		{"play gc-pause --html " + dir + "/no/such/directory/x.html", 1, "no such file"},
+		{"render", 64, "TRACE"},
+		{"render " + dir + "/none", 66, "no such file"},
+		{"explore --for -1s", 64, "positive"},
+		{"explore --plan {}", 64, "plan"},
 	} {
-		r := run(t, "", strings.Fields(c.args)...)
+		r := run(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.out+r.errs, c.says) {
 			t.Errorf("%q: got exit status %d and %s%s; want %d and %q", c.args, r.code, r.out, r.errs, c.code, c.says)
 		}
@@ -272,13 +276,13 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("{\"at\":1}\nnonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "", "lab", "render", bad).want(t, 65, "record 2")
+	run(t, "render", bad).want(t, 65, "record 2")
 }
 
 // Without a server program the real backend is not there, and says so.
 func TestLabSaysThatABackendIsNotAvailable(t *testing.T) {
 	t.Parallel()
-	cmd := prepare(t, "", "lab", "gc-pause", "--backend", "real")
+	cmd := prepare(t, "play", "gc-pause", "--backend", "real")
 	cmd.Env = append(cmd.Env, "PATH=/nonexistent", "REDLOCK_TEST_SERVER=")
 	finish(t, cmd).want(t, 69, "real backend")
 }
@@ -286,8 +290,8 @@ func TestLabSaysThatABackendIsNotAvailable(t *testing.T) {
 func TestLabPlaysOnRealServers(t *testing.T) {
 	t.Parallel()
 	server := testserver.NeedOne(t, chaos.ServerConfig{})
-	cmd := prepare(t, "", "lab", "amnesia-minority", "--backend", "real", "--contender", "single", "--server", server.Program())
+	cmd := prepare(t, "play", "amnesia-minority", "--backend", "real", "--contender", "single", "--server", server.Program())
 	cmd.Env = append(cmd.Env, "PATH=/nonexistent", "REDLOCK_TEST_SERVER=")
 	finish(t, cmd).want(t, 0, "real backend", "two holders", "as claimed")
-	run(t, "", "lab", "amnesia-minority", "--backend", "real", "--contender", "redlock,single").want(t, 0, "real backend", "two holders", "as claimed")
+	run(t, "play", "amnesia-minority", "--backend", "real", "--contender", "redlock,single").want(t, 0, "real backend", "two holders", "as claimed")
 }

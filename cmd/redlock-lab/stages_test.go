@@ -43,7 +43,7 @@ func TestLabPlaysEveryScenarioInRealTime(t *testing.T) {
 // playsAsClaimed has the command play a scenario with its contenders.
 func playsAsClaimed(t *testing.T, s chaos.Scenario, b chaos.Backend) {
 	t.Helper()
-	r := run(t, "", "lab", s.Name, "--backend", string(b), "--json")
+	r := run(t, "play", s.Name, "--backend", string(b), "--json")
 	all := playedLines(t, r)
 	if r.code != 0 || len(all) != len(s.Showings) || strings.Contains(r.errs, "panic") {
 		t.Fatalf("got exit status %d and %d contenders of %d\n%s%s", r.code, len(all), len(s.Showings), r.out, r.errs)

@@ -13,7 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// exploration is the flags of lab explore.
+// exploration is the flags of explore.
 type exploration struct {
 	outputs
 
@@ -25,7 +25,7 @@ type exploration struct {
 
 func exploreCommand(a *app) cli.Command {
 	return cli.Command{
-		Name: "lab explore", Synopsis: "[flags]", Summary: "break a cluster at random, by a seed",
+		Name: "explore", Synopsis: "[flags]", Summary: "break a cluster at random, by a seed",
 		About: `Draws plans of half a minute each from --seed and the numbers after it: nodes, clients,
 names, load and faults. Plays them in virtual time, one after another up to --for, and has
 each trace judged. The first one that breaks a rule is shrunk to fewer faults and clients,
@@ -34,8 +34,8 @@ and printed as the command that repeats it.
 The same seed gives the same runs. What finds nothing means something since the same
 exploration finds what a protection is for:
 
-  redlock lab explore --for 10m
-  redlock lab explore --for 10m --protections off
+  redlock-lab explore --for 10m
+  redlock-lab explore --for 10m --protections off
 
 Exit status: 0 if every rule was kept, 1 if one was broken.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
@@ -60,8 +60,8 @@ const explorePlan = 30 * time.Second
 
 // explore plays plans, and shrinks the first one that fails.
 func (a *app) explore(e *exploration) error {
-	if e.length <= 0 {
-		return cli.Usagef("lab explore: --for %v: give a positive duration", e.length)
+	if err := cli.Positive("--for", e.length); err != nil {
+		return err
 	}
 	name, err := protected(e.protections)
 	if err != nil {
@@ -100,7 +100,7 @@ func (e *exploration) draws() bool { return e.html != "" || e.svg != "" || e.tra
 func (a *app) repeat(e *exploration, name string) error {
 	plan, err := chaos.ParsePlan(e.plan)
 	if err != nil {
-		return cli.Usagef("lab explore: --plan: %w", err)
+		return cli.Usagef("explore: --plan: %w", err)
 	}
 	run, err := a.playPlan(plan, name, true)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *app) explored(e *exploration, plan chaos.Plan, run chaos.Run, all []cha
 	if len(run.Verdict.Violations) == 0 {
 		return nil
 	}
-	again := []string{"redlock lab explore"}
+	again := []string{"redlock-lab explore"}
 	if e.protections != "" {
 		again = append(again, "--protections "+e.protections)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// comparer is the program that lab compare runs. It has a module of its own, so that
+// comparer is the program that compare runs. It has a module of its own, so that
 // the clients of other systems are no requirements of this one.
 const comparer = "redlock-compare"
 
@@ -25,17 +25,17 @@ const comparerEnds = 15 * time.Second
 
 func compareCommand(a *app) cli.Command {
 	return cli.Command{
-		Name: "lab compare", Synopsis: "[flags] [--] [ARG...]", Summary: "play the same failures to the locks of other systems",
+		Name: "compare", Synopsis: "[flags] [--] [ARG...]", Summary: "play the same failures to the locks of other systems",
 		About: `Plays failures to redlock and to the locks of etcd, ZooKeeper, PostgreSQL, MariaDB, memcached
 and other clients of Redis, on servers that it starts and kills itself, and writes one table
 and one page of pictures. What is not installed here is not played, and the table says so. A
 run takes ten to twenty minutes.
 
-It runs the program redlock-compare of PATH, with ARGs: redlock lab compare -- -h shows which
+It runs the program redlock-compare of PATH, with ARGs: redlock-lab compare -- -h shows which
 there are. The program has a module of its own. In a clone of this repository:
 
   ` + comparerFrom + `
-  redlock lab compare -- -contenders redlock,etcd -scenarios pause
+  redlock-lab compare -- -contenders redlock,etcd -scenarios pause
 
 Exit status: that of redlock-compare, 1 if redlock broke what it promises; 127 if it is not
 in PATH.`,
@@ -52,7 +52,7 @@ in PATH.`,
 func (a *app) compare(ctx context.Context, out string, args []string) error {
 	path, err := exec.LookPath(comparer)
 	if err != nil {
-		return &cli.StatusError{Code: cli.ExitNotFound, Cause: fmt.Errorf("lab compare: no %s in PATH; in a clone of redlock's repository: %s", comparer, comparerFrom)}
+		return &cli.StatusError{Code: cli.ExitNotFound, Cause: fmt.Errorf("compare: no %s in PATH; in a clone of redlock's repository: %s", comparer, comparerFrom)}
 	}
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
@@ -69,9 +69,9 @@ func (a *app) compare(ctx context.Context, out string, args []string) error {
 		return cli.Quietly(ended.ExitCode()) // it has said why
 	case ended != nil:
 		status, _ := ended.Sys().(syscall.WaitStatus)
-		return &cli.StatusError{Code: cli.ExitSignal + int(status.Signal()), Cause: fmt.Errorf("lab compare: %s: %w", path, err)}
+		return &cli.StatusError{Code: cli.ExitSignal + int(status.Signal()), Cause: fmt.Errorf("compare: %s: %w", path, err)}
 	case err != nil:
-		return &cli.StatusError{Code: cli.ExitCannotRun, Cause: fmt.Errorf("lab compare: %s: %w", path, err)}
+		return &cli.StatusError{Code: cli.ExitCannotRun, Cause: fmt.Errorf("compare: %s: %w", path, err)}
 	}
 	return nil
 }

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/cli"
+)
+
+func playCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "play", Synopsis: "[flags] SCENARIO", Summary: "break a cluster on purpose, and see which lock survives",
+		About: `Plays a scenario (see: redlock-lab list) on nodes of its own with one contender after the
+other, redlock beside plainer locks, and prints what a judge made of each and what to take
+away.
+
+  redlock-lab play gc-pause --html gc-pause.html  a page that needs no network
+  redlock-lab play failover --backend real        on redis-server processes
+  redlock-lab play failover --backend real --server valkey-server
+  redlock-lab play amnesia-majority --protections off
+
+Contenders are redlock (with the protections that --protections names), redlock-renewing,
+textbook-redlock and single-master. By default all play that the scenario claims something
+about, with a guard that checks tokens before the resource, or without one, as it says.
+
+Backends: virtual (in memory, virtual time, the same from the same seed), embedded (in
+memory, real time), real (processes; clocks that step need a C compiler). None of them
+touches your nodes. In virtual time all contenders
+of a scenario take a second or two; embedded and real take ten to thirty seconds for each.
+
+Exit status: 0 if all was as claimed, or nothing is claimed of it; 1 if not; 69 if the
+backend is not available here.`,
+		Define: func(fs *flag.FlagSet) cli.Action {
+			e := &experiment{}
+			e.define(fs)
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(1, args, "one SCENARIO"); err != nil {
+					return err
+				}
+				return a.play(ctx, args[0], e)
+			}
+		},
+	}
+}
+
+// experiment is the flags of play.
+type experiment struct {
+	outputs
+
+	backend     string
+	server      string
+	seed        uint64
+	protections string
+	contenders  string
+	guard       *bool // nil: as the scenario says
+}
+
+func (e *experiment) define(fs *flag.FlagSet) {
+	e.outputs.define(fs)
+	fs.StringVar(&e.backend, "backend", string(chaos.Virtual), "play on this `BACKEND`: virtual, embedded or real")
+	fs.StringVar(&e.server, "server", "", "the server `PROGRAM` of --backend real; default: the redis-server in PATH")
+	fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the latencies")
+	fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
+	fs.StringVar(&e.contenders, "contender", "", "only the contenders of this `LIST`, separated by commas")
+	fs.BoolFunc("guard", "have the resource check tokens; --guard=false: have it not", func(s string) error {
+		on := s == "true"
+		if !on && s != "false" {
+			return fmt.Errorf("%q: give true or false", s)
+		}
+		e.guard = &on
+		return nil
+	})
+}
+
+// play plays a scenario with one contender after the other.
+func (a *app) play(ctx context.Context, name string, e *experiment) error {
+	s, ok := chaos.FindScenario(name)
+	if !ok {
+		return cli.Usagef("play: there is no scenario %q%s; see: redlock-lab list", name, guess(name))
+	}
+	backend, err := backendNamed(e.backend)
+	if err != nil {
+		return err
+	}
+	if e.server != "" && backend != chaos.Real {
+		return cli.Usagef("play: --server %s is for --backend real", e.server)
+	}
+	if err := e.fit(s, backend); err != nil { //nolint:contextcheck // it plays nothing yet
+		return &cli.StatusError{Code: exitUnavailable, Cause: fmt.Errorf("play: %s can't be played on the %s backend: %w", name, backend, err)}
+	}
+	cast, err := e.cast(s)
+	if err != nil {
+		return err
+	}
+	ctx, stop := cli.UntilSignal(ctx)
+	defer stop()
+	runs := make([]chaos.Run, 0, len(cast))
+	for i, c := range cast {
+		a.progress("%s, %d of %d: %s", name, i+1, len(cast), c)
+		run, err := e.play(ctx, s, c, backend)
+		if err != nil {
+			return unplayed(ctx, err)
+		}
+		runs = append(runs, run)
+	}
+	a.progress("")
+	return errors.Join(a.save(&e.outputs, runs), a.report(runs, &e.outputs))
+}
+
+// guess returns the scenario that may be meant, by its letters alone; empty if none.
+func guess(name string) string {
+	letters := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r == '-' || r == '_' || r == ' ' {
+				return -1
+			}
+			return unicode.ToLower(r)
+		}, s)
+	}
+	if wanted := letters(name); wanted != "" {
+		for _, s := range chaos.Scenarios() {
+			if strings.HasPrefix(letters(s.Name), wanted) || strings.HasPrefix(wanted, letters(s.Name)) {
+				return fmt.Sprintf(" (%s?)", s.Name)
+			}
+		}
+	}
+	return ""
+}
+
+func backendNamed(word string) (chaos.Backend, error) {
+	var words []string
+	for _, b := range chaos.Backends() {
+		if string(b) == word {
+			return b, nil
+		}
+		words = append(words, string(b))
+	}
+	return "", cli.Usagef("play: there is no backend %q; there are %s", word, strings.Join(words, ", "))
+}
+
+// unplayed is the error of a scenario that could not be played: a signal, a
+// backend that is not there, or something else.
+func unplayed(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, chaos.ErrNoServer), errors.Is(err, errors.ErrUnsupported):
+		return &cli.StatusError{Code: exitUnavailable, Cause: err}
+	}
+	return err
+}
+
+// play plays a scenario with one contender, in a bubble where the backend wants
+// one, and has it judged.
+func (e *experiment) play(ctx context.Context, s chaos.Scenario, c chaos.Showing, backend chaos.Backend) (chaos.Run, error) {
+	run := chaos.Run{About: chaos.About{
+		Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: c.Contender, Guarded: c.Guarded,
+		Backend: string(backend), Seed: e.seed, Judge: s.Judge(), Claimed: claimOf(s, c),
+	}}
+	kit, err := chaos.ScenarioKit(c.Contender) //nolint:contextcheck // Lockers live until they are closed
+	if err != nil {
+		return run, err
+	}
+	onStage := func(ctx context.Context) error {
+		stage, err := e.stage(ctx, backend, s.Nodes)
+		if err != nil {
+			return err
+		}
+		run.About.Nodes = stage.Names()
+		run.Records, err = s.Play(ctx, stage, kit, c.Guarded)
+		return errors.Join(err, stage.Close())
+	}
+	if backend == chaos.Virtual {
+		// Not with ctx: who waits for something outside the bubble stops its time.
+		// A signal ends the program, which has nothing to clean up.
+		err = chaos.InBubble(func() error { return onStage(context.Background()) }) //nolint:contextcheck // see above
+	} else {
+		err = onStage(ctx)
+	}
+	run.Verdict = run.About.Judge.Judge(run.Records)
+	return run, err
+}
+
+// fit says why the scenario can't be played here; nil: it can.
+func (e *experiment) fit(s chaos.Scenario, backend chaos.Backend) error {
+	err := s.Fit(backend)
+	if e.server != "" && errors.Is(err, chaos.ErrNoServer) {
+		return nil // the one in PATH is not needed
+	}
+	return err
+}
+
+// stage opens what is played on.
+func (e *experiment) stage(ctx context.Context, backend chaos.Backend, nodes int) (chaos.Stage, error) {
+	if e.server != "" {
+		return chaos.NewRealOf(e.server, nodes) //nolint:contextcheck // a stage outlives the call that opens it
+	}
+	return chaos.OpenStage(ctx, backend, e.seed, nodes)
+}
+
+// claimOf is what the scenario claims of a contender; nil: nothing.
+func claimOf(s chaos.Scenario, c chaos.Showing) *chaos.Showing {
+	for _, claim := range s.Showings {
+		if claim.Contender == c.Contender && claim.Guarded == c.Guarded {
+			return &claim
+		}
+	}
+	return nil
+}
