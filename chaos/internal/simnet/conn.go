@@ -107,6 +107,9 @@ func (c *conn) reach() (net.Conn, error) {
 // in any order. Where there are data, link.mu is held.
 func (c *conn) due(s State, way uint64, data []byte) time.Time {
 	now, content := time.Now(), uint64(0)
+	if way == requesting {
+		data = withoutScripts(data)
+	}
 	switch {
 	case len(data) == 0:
 	case c.link.shapes:
@@ -121,6 +124,19 @@ func (c *conn) due(s State, way uint64, data []byte) time.Time {
 	}
 	spread := float64(sum>>32) / (1 << 32)
 	return c.own(now.Add(latency + time.Duration(sum%uint64(latency)) + s.Late(spread, sum&(1<<31) != 0)))
+}
+
+// withoutScripts is what a request has before the first text of a script: each new word
+// in one would be another run of every seed. What begins in the middle of a command is the
+// rest of such a text.
+func withoutScripts(data []byte) []byte {
+	if len(data) > 0 && data[0] != '*' {
+		return nil
+	}
+	if i := bytes.Index(bytes.ToLower(data[:min(len(data), 64)]), []byte("script\r\n$4\r\nload\r\n")); i >= 0 {
+		return data[:i]
+	}
+	return data
 }
 
 // letters is what a message of redlock's has beside random values, which are hexadecimal,
