@@ -16,7 +16,6 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
-	"github.com/quorumkit/redlock/internal/nodeurl"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -49,7 +48,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	}
 	options := make([]*redis.Options, len(urls))
 	for i, u := range urls {
-		o, parseErr := nodeurl.Parse(u)
+		o, parseErr := node.ParseURL(u)
 		if parseErr != nil {
 			err = errors.Join(err, fmt.Errorf("%w: URL %d: %w", ErrInvalidNode, i, parseErr))
 		}
@@ -63,7 +62,7 @@ func Open(ctx context.Context, urls []string, opts ...Option) (*Locker, error) {
 	own := make([]io.Closer, len(urls))
 	servers := make([]*node.ServerIdentity, len(urls))
 	for i, o := range options {
-		nodeurl.Harden(o, cfg.nodeTimeout)
+		node.Harden(o, cfg.nodeTimeout)
 		node.Identify(o, cfg.credentials)
 		node.Listen(o)
 		if !cfg.unprotected {

@@ -21,7 +21,6 @@ import (
 	"github.com/quorumkit/redlock/internal/observe"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
-	"github.com/quorumkit/redlock/internal/wallclock"
 )
 
 // Locker takes locks over one list of nodes. It is safe for use by many
@@ -81,7 +80,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l := &Locker{
 		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}), revocable: newRevocable(),
 	}
-	l.clock.WallOff(wallclock.Of(first))
+	l.clock.WallOff(clock.WallOf(first))
 	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
 	l.sleepers = node.NewSleepers(l.clock)
 	hints := node.NewHints(l.clock)

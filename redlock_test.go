@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/quietredis"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/quietredis"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 

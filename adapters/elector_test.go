@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
-	"github.com/quorumkit/redlock/internal/nosuspend"
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -196,8 +196,8 @@ func TestAnElectorThatResignedIsOutWhenItsLockIsLost(t *testing.T) {
 // A process that stood still past its lease does not believe that it leads before it has
 // learned of the loss: the lock's clock is asked.
 func TestAnElectorThatStoodStillAsksTheClock(t *testing.T) {
-	nosuspend.Begin() // so that the lease ends when it is said to
-	defer nosuspend.End()
+	clock.BeginSimulation() // so that the lease ends when it is said to
+	defer clock.EndSimulation()
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 1)
 		e := elector(t, all[0])

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
 // etcdServers is how many servers of etcd stand beside the masters.

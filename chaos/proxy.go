@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos/internal/simnet"
-	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
 // A proxy of our own, since Toxiproxy brings 17 modules into what imports it. Nor can it

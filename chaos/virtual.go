@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorumkit/redlock/internal/chance"
-	"github.com/quorumkit/redlock/internal/nosuspend"
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // virtual is a stage in memory: nodes that are simulated, behind links with
@@ -46,7 +46,7 @@ func NewVirtual(seed uint64, n int) (Stage, error) {
 	for i := range n {
 		v.nodes = append(v.nodes, newVirtualNode(virtualName(i)))
 	}
-	nosuspend.Begin()
+	clock.BeginSimulation()
 	return v, nil
 }
 
@@ -255,7 +255,7 @@ func (v *virtual) Close() error {
 		return nil
 	}
 	v.closed = true
-	nosuspend.End()
+	clock.EndSimulation()
 	v.walls.drop()
 	links, clients := v.links, append(v.clients, v.aside...)
 	v.links, v.clients, v.aside = map[string][]*virtualLink{}, nil, nil

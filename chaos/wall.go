@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/internal/wallclock"
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // walls are the clients' wall clocks: what a client's library takes for that, if it is
@@ -31,7 +31,7 @@ func (w *walls) has(client string, first *redis.Client) {
 		w.first = map[string]*redis.Client{}
 	}
 	w.first[client] = first
-	wallclock.Keep(first)
+	clock.KeepWall(first)
 }
 
 // set begins a fault of a wall clock, or mends it: of those clients that it befell, and not
@@ -61,7 +61,7 @@ func (w *walls) set(f Fault, broken bool) error {
 		w.steps = slices.Delete(w.steps, i, i+1)
 	}
 	for _, first := range firsts {
-		wallclock.Step(first, by)
+		clock.StepWall(first, by)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (w *walls) drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, first := range w.first {
-		wallclock.Drop(first)
+		clock.DropWall(first)
 	}
 	w.first, w.steps = nil, nil
 }

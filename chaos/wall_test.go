@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/internal/wallclock"
+	"github.com/quorumkit/redlock/internal/clock"
 )
 
 // A lock's validity is of the monotonic clock: the wall clock says when it ends by the wall
@@ -70,7 +70,7 @@ func TestAWallClockThatCameMeanwhileStaysRight(t *testing.T) {
 			if !ok {
 				t.Fatal("no client of one node")
 			}
-			return wallclock.Of(first)
+			return clock.WallOf(first)
 		}
 		all := chaos.Fault{Kind: chaos.WallClock, Delay: time.Hour}
 		anns := chaos.Fault{Kind: chaos.WallClock, Client: "ann", Delay: time.Minute}

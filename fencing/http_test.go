@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
-	"github.com/quorumkit/redlock/internal/pausedholder"
+	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
 // guarded names what a request of these tests writes to: reading is free, and so

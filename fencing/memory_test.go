@@ -11,7 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
-	"github.com/quorumkit/redlock/internal/pausedholder"
+	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
 // wantScenario checks the two runs of the paused holder: last is what stands in

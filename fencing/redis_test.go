@@ -10,8 +10,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
-	"github.com/quorumkit/redlock/internal/pausedholder"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
 // These tests run on miniredis; the guardtest module has the same guard on a

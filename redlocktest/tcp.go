@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
 // rebindFor bounds the attempts to get back the port of a stopped node.

@@ -1,6 +1,6 @@
 package adaptertest
 
-import "github.com/quorumkit/redlock/internal/quietredis"
+import "github.com/quorumkit/redlock/internal/testkit/quietredis"
 
 // Tests here break connections on purpose.
 var _ = quietredis.On()

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
 // startBound bounds the start of a system's servers.

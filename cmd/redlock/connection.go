@@ -14,7 +14,6 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
 	"github.com/quorumkit/redlock/internal/node"
-	"github.com/quorumkit/redlock/internal/nodeurl"
 )
 
 const nodesVariable = "REDLOCK_NODES"
@@ -103,12 +102,12 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	s := &session{outside: map[string]bool{}, warn: a.complain}
 	nodes, secured := make([]redis.UniversalClient, len(urls)), config == nil
 	for i, u := range urls {
-		o, parseErr := nodeurl.Parse(u)
+		o, parseErr := node.ParseURL(u)
 		if parseErr != nil {
 			err = errors.Join(err, fmt.Errorf("%w: node %d of the list: %w", redlock.ErrInvalidNode, i, parseErr))
 			continue
 		}
-		nodeurl.Harden(o, c.timeout())
+		node.Harden(o, c.timeout())
 		node.Listen(o)
 		secured = secure(o, config) || secured
 		if change != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	main "github.com/quorumkit/redlock/cmd/redlock"
-	"github.com/quorumkit/redlock/internal/nodeurl"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
 // settledAs is what a quorum says when every node has spoken: "held", "shared", "free",
@@ -92,7 +92,7 @@ func TestRedactLeavesNoPasswordInAMessage(t *testing.T) {
 		"redis://u:p@hunter2@a:1":                     "redis://***@a:1",
 		"unix://u:hunter2@/run/redis.sock":            "unix://***@/run/redis.sock",
 		"redis://a:1, mail@example.com":               "redis://a:1, mail@example.com",
-		"give " + nodeurl.Forms:                       "give " + nodeurl.Forms, // no password, and so nothing to hide
+		"give " + node.URLForms:                       "give " + node.URLForms, // no password, and so nothing to hide
 		"":                                            "",
 	} {
 		if got := main.Redact(in); got != want {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/internal/quietredis"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/quietredis"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/pausedholder"
+	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
 func main() {

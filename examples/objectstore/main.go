@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/pausedholder"
+	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
 func main() {

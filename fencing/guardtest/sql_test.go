@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
-	"github.com/quorumkit/redlock/internal/pausedholder"
+	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
 const account = "account:1"

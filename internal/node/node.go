@@ -16,12 +16,8 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
-	"github.com/quorumkit/redlock/internal/nodeurl"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
-
-// DialShare is how many node timeouts a connection may take to come up.
-const DialShare = nodeurl.DialShare
 
 // Why a command has no reply.
 var (

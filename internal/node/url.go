@@ -1,6 +1,4 @@
-// Package nodeurl reads the URLs that nodes are given by, and makes of them the
-// settings of a client that a hung or refusing node can't hold up.
-package nodeurl
+package node
 
 import (
 	"errors"
@@ -25,15 +23,15 @@ const (
 	idleTime = 3 * time.Minute
 )
 
-// Forms are the ways to write a node.
-const Forms = "redis://host:port (with user:password@ before the host), rediss://, unix:///path, or host:port"
+// URLForms are the ways to write a node.
+const URLForms = "redis://host:port (with user:password@ before the host), rediss://, unix:///path, or host:port"
 
-// Parse reads one URL, or a bare host:port. No part of one that does not parse is
+// ParseURL reads one URL, or a bare host:port. No part of one that does not parse is
 // in the error: it may hold a password.
-func Parse(u string) (*redis.Options, error) {
+func ParseURL(u string) (*redis.Options, error) {
 	switch {
 	case u == "":
-		return nil, errors.New("it is empty: give " + Forms)
+		return nil, errors.New("it is empty: give " + URLForms)
 	case !strings.Contains(u, "://"):
 		host, port, err := net.SplitHostPort(u)
 		if err != nil || host == "" || strings.Contains(u, "@") {
@@ -43,7 +41,7 @@ func Parse(u string) (*redis.Options, error) {
 	}
 	o, err := redis.ParseURL(u)
 	if err != nil || strings.Contains(u, "#") { // the rest of a password, likely, and its first part a port
-		return nil, errors.New("it does not parse (not shown, it may hold a password): give " + Forms)
+		return nil, errors.New("it does not parse (not shown, it may hold a password): give " + URLForms)
 	}
 	if _, port, err := net.SplitHostPort(o.Addr); err == nil && o.Network != "unix" {
 		return o, checkPort(port)

@@ -1,14 +1,14 @@
-package nodeurl_test
+package node_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/nodeurl"
+	"github.com/quorumkit/redlock/internal/node"
 )
 
-func TestParseTakesFourForms(t *testing.T) {
+func TestParseURLTakesFourForms(t *testing.T) {
 	for u, want := range map[string]struct {
 		addr, network, user, password string
 		tls                           bool
@@ -20,7 +20,7 @@ func TestParseTakesFourForms(t *testing.T) {
 		"rediss://:secret@h:7000":        {addr: "h:7000", network: "tcp", password: "secret", tls: true},
 		"unix://a:secret@/run/redis/one": {addr: "/run/redis/one", network: "unix", user: "a", password: "secret"},
 	} {
-		o, err := nodeurl.Parse(u)
+		o, err := node.ParseURL(u)
 		if err != nil {
 			t.Errorf("%q: %v", u, err)
 			continue
@@ -36,7 +36,7 @@ func TestNoPartOfABadURLIsShown(t *testing.T) {
 		"", "secret", ":77", "secret@h:77", "redis://:secret@h:port", "redis://:secret/77@h", "redis://:77#secret@h", "http://secret:77",
 		"redis://h:6379?secret=77", "unix://secret:77@", "h:77777", "redis://:secret@h:77777",
 	} {
-		o, err := nodeurl.Parse(u)
+		o, err := node.ParseURL(u)
 		if err == nil {
 			t.Errorf("%q: got %+v; want an error", u, o)
 			continue
@@ -51,24 +51,24 @@ func TestNoPartOfABadURLIsShown(t *testing.T) {
 
 func TestHardenBoundsEveryCallAndSendsNothingTwice(t *testing.T) {
 	const timeout = 100 * time.Millisecond
-	o, err := nodeurl.Parse("redis://h?max_retries=5&read_timeout=9&pool_size=1000&pipeline_pool_size=50")
+	o, err := node.ParseURL("redis://h?max_retries=5&read_timeout=9&pool_size=1000&pipeline_pool_size=50")
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodeurl.Harden(o, timeout)
+	node.Harden(o, timeout)
 	if o.MaxRetries != -1 || o.DialerRetries != 1 {
 		t.Errorf("got %d retries and %d dials; want none, and one", o.MaxRetries, o.DialerRetries)
 	}
 	if o.ReadTimeout != timeout || o.WriteTimeout != timeout || o.PoolTimeout != timeout || !o.ContextTimeoutEnabled {
 		t.Errorf("got %v, %v and %v; want %v for each, and contexts minded", o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, timeout)
 	}
-	if o.DialTimeout != nodeurl.DialShare*timeout {
-		t.Errorf("got a dial timeout of %v; want %v", o.DialTimeout, nodeurl.DialShare*timeout)
+	if o.DialTimeout != node.DialShare*timeout {
+		t.Errorf("got a dial timeout of %v; want %v", o.DialTimeout, node.DialShare*timeout)
 	}
 	if o.ConnMaxIdleTime <= 0 || o.ConnMaxIdleTime >= 4*time.Minute {
 		t.Errorf("got idle connections of %v; want less than a network keeps", o.ConnMaxIdleTime)
 	}
-	if o.PoolSize != nodeurl.PoolSize || o.PipelinePoolSize >= 0 {
-		t.Errorf("got pools of %d and %d; want %d, and none for pipelines", o.PoolSize, o.PipelinePoolSize, nodeurl.PoolSize)
+	if o.PoolSize != node.PoolSize || o.PipelinePoolSize >= 0 {
+		t.Errorf("got pools of %d and %d; want %d, and none for pipelines", o.PoolSize, o.PipelinePoolSize, node.PoolSize)
 	}
 }

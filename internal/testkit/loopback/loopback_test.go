@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
 func TestPortsCanBeTakenAndComeFromBelowTheEphemeralRange(t *testing.T) {
