@@ -18,14 +18,10 @@ import (
 // of a workload is a process of the operating system, with a scheduler, sockets
 // and a heap of its own.
 var children = map[string]func(ctx context.Context, args []string) error{
-	childArg:    tokensChild,
-	crowdArg:    plays(crowdChild),
-	wakeArg:     plays(wakeChild),
-	manyNames:   plays(idleChild),
-	overlapArg:  plays(overlapChild),
-	readersArg:  plays(readersChild),
-	electionArg: electionChild,
-	permitsArg:  plays(permitsChild),
+	childArg:  tokensChild,
+	crowdArg:  plays(crowdChild),
+	wakeArg:   plays(wakeChild),
+	manyNames: plays(idleChild),
 }
 
 // part is what a child is told: which library it opens over which addresses.

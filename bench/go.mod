@@ -9,25 +9,9 @@ require (
 	github.com/quorumkit/redlock v0.0.0-00010101000000-000000000000
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.78
-	go.etcd.io/etcd/client/v3 v3.5.35
-	go.uber.org/zap v1.28.0
 )
 
-require (
-	github.com/coreos/go-semver v0.3.0 // indirect
-	github.com/coreos/go-systemd/v22 v22.3.2 // indirect
-	github.com/gogo/protobuf v1.3.2 // indirect
-	github.com/golang/protobuf v1.5.4 // indirect
-	go.etcd.io/etcd/api/v3 v3.5.35 // indirect
-	go.etcd.io/etcd/client/pkg/v3 v3.5.35 // indirect
-	go.uber.org/multierr v1.10.0 // indirect
-	golang.org/x/net v0.61.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
-	google.golang.org/grpc v1.83.2 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
-)
+require golang.org/x/net v0.61.0 // indirect
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -30,6 +30,8 @@ const (
 	// second, with a look at who it is (INFO), and is given 2.5 signs of life. The looks
 	// at 10,000 names, 250 a command, are some ten.
 	idleMost = 70
+	// settleBound is how long the waiters are given to stand in line.
+	settleBound = 60 * time.Second
 )
 
 // memory is what a process has in use.
@@ -203,4 +205,27 @@ func (r *run) awaitQueued(ctx context.Context, before []int64, waiters int) erro
 			return fmt.Errorf("%d entries after %v; want %d", sum, settleBound, want)
 		}
 	}
+}
+
+// nodeMemory returns used_memory and the number of keys of each node.
+func (r *run) nodeMemory(ctx context.Context) (memory, keys []int64, err error) {
+	for _, s := range r.servers {
+		if _, err := s.do(ctx, "MEMORY", "PURGE"); err != nil {
+			return nil, nil, err
+		}
+		fields, err := s.info(ctx, "memory")
+		if err != nil {
+			return nil, nil, err
+		}
+		used, err := strconv.ParseInt(fields["used_memory"], 10, 64)
+		if err != nil {
+			return nil, nil, err
+		}
+		n, err := s.control.DBSize(ctx).Result()
+		if err != nil {
+			return nil, nil, err
+		}
+		memory, keys = append(memory, used), append(keys, n)
+	}
+	return memory, keys, nil
 }

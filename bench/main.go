@@ -42,22 +42,12 @@ var workloads = []struct {
 	name  string
 	start func(*run, context.Context) error
 }{
-	{"scripts", (*run).scriptTime},
 	{"uncontended", (*run).uncontended},
 	{"load64", func(r *run, ctx context.Context) error { return r.many(ctx, 64) }},
 	{"load512", func(r *run, ctx context.Context) error { return r.many(ctx, 512) }},
 	{"onemaster", (*run).oneMaster},
 	{"faults", (*run).faultRuns},
 	{"tokens", (*run).tokens},
-	{"renewal", (*run).renewal},
-	{"names", (*run).names},
-	{"observing", (*run).observing},
-	{"sets", (*run).sets},
-	{"overlap", (*run).overlap},
-	{"shared", (*run).shared},
-	{"readers", (*run).readersTogether},
-	{"election", (*run).election},
-	{"semaphore", (*run).semaphore},
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
 	{"idle", (*run).idle},
