@@ -6,25 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"strings"
 
 	"github.com/quorumkit/redlock"
 )
 
-// children are the parts that this program plays when it runs itself: a process
-// of a workload is a process of the operating system, with a scheduler, sockets
+// children are the parts that this program plays when it runs itself, by argument: a
+// process of a workload is a process of the operating system, with a scheduler, sockets
 // and a heap of its own.
-var children = map[string]func(ctx context.Context, args []string) error{
-	childArg:  tokensChild,
-	crowdArg:  plays(crowdChild),
-	wakeArg:   plays(wakeChild),
-	manyNames: plays(idleChild),
+var children = map[string]func(ctx context.Context, p *part, c *contender, parent *wire) error{
+	tokensArg: tokensChild,
+	crowdArg:  crowdChild,
+	wakeArg:   wakeChild,
 }
 
-// part is what a child is told: which library it opens over which addresses.
+// part is what a child is told first: which library it opens over which addresses.
 type part struct {
 	Library    string
 	Addrs      []string
@@ -34,124 +31,87 @@ type part struct {
 }
 
 // openers are the libraries that a child can open.
-var openers = map[string]func(context.Context, *env) (contender, error){
+var openers = map[string]opener{
 	nameRedlock: openRedlock, nameRedsync: openRedsync, nameRueidis: openRueidis, nameOneKey: openRueidisOneKey,
 }
 
-func (p *part) open(ctx context.Context) (contender, error) {
+// wire is a pipe each way between a child and its parent: what either says is JSON.
+type wire struct {
+	in  *json.Decoder
+	out *json.Encoder
+}
+
+// playPart opens what the part asks for, says so, and has the child play it.
+func playPart(ctx context.Context, arg string) error {
+	parent, p := &wire{json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)}, &part{}
+	if err := parent.in.Decode(p); err != nil {
+		return err
+	}
 	e := &env{addrs: p.Addrs}
 	if p.Turns > 0 {
 		e.options = append(e.options, redlock.WithTurns(p.Turns))
 	}
-	f := openers[p.Library]
-	if f == nil {
-		return nil, fmt.Errorf("no library %q", p.Library)
+	c, err := openers[p.Library](ctx, e)
+	if err != nil {
+		return err
 	}
-	return f(ctx, e)
-}
-
-// stage is a child's end of the pipes to its parent: it reads a line at a time
-// and answers in JSON.
-type stage struct {
-	in  *bufio.Scanner
-	out *json.Encoder
-}
-
-// cue waits for the parent's next word; empty: it has none any more.
-func (s *stage) cue() string {
-	if !s.in.Scan() {
-		return ""
+	if _, err = pair(ctx, c, "warm:"+p.Name); err == nil {
+		if err = parent.out.Encode("ready"); err == nil {
+			err = children[arg](ctx, p, c, parent)
+		}
 	}
-	return s.in.Text()
-}
-
-// plays opens what the part asks for, says so, and lets the child play it.
-func plays(play func(ctx context.Context, p *part, c contender, s *stage) error) func(context.Context, []string) error {
-	return func(ctx context.Context, args []string) error {
-		p := &part{}
-		if err := json.Unmarshal([]byte(strings.Join(args, " ")), p); err != nil {
-			return err
-		}
-		c, err := p.open(ctx)
-		if err != nil {
-			return err
-		}
-		s := &stage{bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)}
-		if err = pair(ctx, c, "warm:"+p.Name); err == nil {
-			if err = s.out.Encode("ready"); err == nil {
-				err = play(ctx, p, c, s)
-			}
-		}
-		return errors.Join(err, c.close())
-	}
+	return errors.Join(err, c.close())
 }
 
 // child is the parent's end.
 type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
+	wire
+	end func() error // tells the child that nothing comes any more, and waits until it has gone
 }
 
-// startChild runs this program in a part, and waits until it is ready.
-func startChild(ctx context.Context, arg string, p part) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	c := &child{cmd: exec.CommandContext(ctx, self, arg, string(text))} //nolint:gosec // this program itself
-	c.cmd.Stderr = os.Stderr
-	in, err := c.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.in, c.out = in, json.NewDecoder(bufio.NewReaderSize(out, 1<<16))
-	if err := c.cmd.Start(); err != nil {
-		return nil, err
-	}
-	var ready string
-	if err := c.hear(&ready); err != nil {
-		return nil, errors.Join(fmt.Errorf("a child of %s did not begin: %w", p.Library, err), c.end())
-	}
-	return c, nil
-}
-
-// startChildren runs n of them.
+// startChildren runs this program n times in a part, and waits until they are ready.
 func startChildren(ctx context.Context, arg string, n int, p part) (cs []*child, err error) {
-	for range n {
-		c, err := startChild(ctx, arg, p)
-		if err != nil {
-			return nil, errors.Join(err, endChildren(cs))
+	self, err := os.Executable()
+	for i := 0; i < n && err == nil; i++ {
+		cmd := exec.CommandContext(ctx, self, arg) //nolint:gosec // this program itself
+		cmd.Stderr = os.Stderr
+		in, errIn := cmd.StdinPipe()
+		out, errOut := cmd.StdoutPipe()
+		if err = errors.Join(errIn, errOut, cmd.Start()); err != nil {
+			break
+		}
+		c := &child{
+			wire{json.NewDecoder(bufio.NewReaderSize(out, 1<<16)), json.NewEncoder(in)},
+			func() error { return errors.Join(in.Close(), cmd.Wait()) },
 		}
 		cs = append(cs, c)
+		var ready string
+		if err = errors.Join(c.out.Encode(p), c.in.Decode(&ready)); err != nil {
+			err = fmt.Errorf("a child of %s did not begin: %w", p.Library, err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, endChildren(cs))
 	}
 	return cs, nil
 }
 
-// say gives the child its cue.
-func (c *child) say(word string) error {
-	_, err := io.WriteString(c.in, word+"\n")
-	return err
+// played gives all of them one cue, and returns what each says then.
+func played[T any](cs []*child, cue any) (all []T, err error) {
+	for _, c := range cs {
+		err = errors.Join(err, c.out.Encode(cue))
+	}
+	for _, c := range cs {
+		var one T
+		err = errors.Join(err, c.in.Decode(&one))
+		all = append(all, one)
+	}
+	return all, err
 }
 
-// hear waits for what the child says next.
-func (c *child) hear(v any) error { return c.out.Decode(v) }
-
-// end tells the child that nothing comes any more, and waits until it has gone.
-func (c *child) end() error { return errors.Join(c.in.Close(), c.cmd.Wait()) }
-
-func endChildren(cs []*child) error {
-	var errs []error
+func endChildren(cs []*child) (err error) {
 	for _, c := range cs {
-		errs = append(errs, c.end())
+		err = errors.Join(err, c.end())
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -7,9 +7,50 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/chaos"
 )
+
+const (
+	// slowness is how late a slow node's replies are.
+	slowness = 200 * time.Millisecond
+	// returnBound is how long a workload waits for a node to take part again.
+	returnBound = 15 * time.Second
+	// The room that a fault under load is given over the same load without it: far
+	// below one goroutine for each command that waits for a node.
+	goroutineRoom = 64
+	heapRoom      = 16 // MB
+)
+
+// fault is something that happens to some of the masters, and ends again.
+type fault struct {
+	name    string
+	nodes   []int
+	proxied bool // it happens to a proxy before the node
+	begin   func(s *server, p *chaos.Proxy) error
+	end     func(s *server, p *chaos.Proxy) error
+}
+
+// faults are what is tried. Refused and dead are the same thing to a client: a connection attempt is answered by a reset. A proxy refuses in the
+// server's stead, so that the node comes back with its memory.
+var faults = []fault{
+	{name: "one hung", nodes: []int{4}, begin: pause, end: resume},
+	{name: "one refused", nodes: []int{4}, proxied: true, begin: refuse, end: heal},
+	{name: "one slow by 200 ms", nodes: []int{4}, proxied: true, begin: slow, end: heal},
+	{name: "one cut off", nodes: []int{4}, proxied: true, begin: cut, end: heal},
+	{name: "two hung", nodes: []int{3, 4}, begin: pause, end: resume},
+	{name: "two slow by 200 ms", nodes: []int{3, 4}, proxied: true, begin: slow, end: heal},
+	{name: "two dead", nodes: []int{3, 4}, proxied: true, begin: refuse, end: heal},
+}
+
+func pause(s *server, _ *chaos.Proxy) error  { return s.Pause() }
+func resume(s *server, _ *chaos.Proxy) error { return s.Resume() }
+func heal(_ *server, p *chaos.Proxy) error   { return p.Heal() }
+func refuse(_ *server, p *chaos.Proxy) error { p.Refuse(); p.Reset(); return nil }
+func slow(_ *server, p *chaos.Proxy) error   { p.Delay(chaos.Replies, slowness); return nil }
+func cut(_ *server, p *chaos.Proxy) error    { p.Hold(chaos.Both); return nil }
 
 // The operations of a cycle.
 const (
@@ -21,20 +62,13 @@ const (
 
 var opNames = [ops]string{"acquire", "extend", "release"}
 
-// returnBound is how long a workload waits for a node to take part again.
-const returnBound = 15 * time.Second
-
-// The room that a fault under load is given over the same load without it: far
-// below one goroutine for each command that waits for a node.
-const (
-	goroutineRoom = 64
-	heapRoom      = 16 << 20
-)
-
-// ordeal is one contender under one fault: what each round showed.
+// ordeal is one contender under one fault, with the fault's proxies before its nodes, and
+// what each round showed.
 type ordeal struct {
-	rig       *rig
-	contender contender
+	fault
+	servers   cluster
+	proxies   []*chaos.Proxy // one for each of the fault's nodes; nil without
+	contender *contender
 	serial    int
 	healthy   [ops]phases
 	faulty    [ops]phases
@@ -48,18 +82,13 @@ type phases struct{ p50, p99 []float64 }
 
 // peak is the most of what a process held at once.
 type peak struct {
-	goroutines int
-	heap       uint64
-	failures   int
+	goroutines, failures int
+	heap                 float64 // MB
 }
 
 // faultRuns measures every fault, each over a Locker of its own.
 func (r *run) faultRuns(ctx context.Context) error {
 	const name = "faults"
-	from, err := readUsage(ctx, r.servers)
-	if err != nil {
-		return err
-	}
 	table := section{
 		Workload: name,
 		Title: fmt.Sprintf("redlock, one goroutine: faulty over healthy, %d cycles a phase, %d rounds; and 64 goroutines' load",
@@ -70,39 +99,73 @@ func (r *run) faultRuns(ctx context.Context) error {
 		},
 	}
 	var gates []gate
-	for _, f := range faults {
-		o, err := r.endure(ctx, f)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
+	used, err := r.servers.during(ctx, func() error {
+		for _, f := range faults {
+			o, err := r.endure(ctx, f)
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.name, err)
+			}
+			table.Rows, gates = append(table.Rows, o.row()), append(gates, o.gates(name)...)
 		}
-		table.Rows = append(table.Rows, o.row())
-		gates = append(gates, o.gates(name)...)
-	}
-	notes, err := r.contrast(ctx)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	to, err := readUsage(ctx, r.servers)
-	table.Load, table.Notes = to.since(from), notes
+	table.Load = used
 	r.add(table, gates...)
+	return nil
+}
+
+// open opens the Locker, with the fault's proxies before its nodes. close undoes that, even
+// if open fails.
+func (o *ordeal) open(ctx context.Context) (err error) {
+	addrs := o.servers.addrs()
+	for i, node := range o.nodes {
+		if o.proxied {
+			if o.proxies[i], err = chaos.NewProxy(addrs[node]); err != nil { //nolint:contextcheck // a proxy lives until it is closed
+				return err
+			}
+			addrs[node] = o.proxies[i].Addr()
+		}
+	}
+	o.contender, err = openRedlock(ctx, &env{addrs: addrs})
 	return err
 }
 
+func (o *ordeal) close() (err error) {
+	if o.contender != nil {
+		err = o.contender.close()
+	}
+	for _, p := range o.proxies {
+		if p != nil {
+			p.Close()
+		}
+	}
+	return err
+}
+
+// under does something while the fault is there.
+func (o *ordeal) under(do func() error) error {
+	each := func(f func(*server, *chaos.Proxy) error) (err error) {
+		for i, node := range o.nodes {
+			err = errors.Join(err, f(o.servers[node], o.proxies[i]))
+		}
+		return err
+	}
+	if err := each(o.begin); err != nil {
+		return err
+	}
+	return errors.Join(do(), each(o.end))
+}
+
 // endure puts one Locker through the rounds of one fault.
-func (r *run) endure(ctx context.Context, f fault) (_ *ordeal, err error) {
-	o := &ordeal{}
-	if o.rig, err = newRig(f, r.servers); err != nil { //nolint:contextcheck // a proxy lives until it is closed
+func (r *run) endure(ctx context.Context, f fault) (o *ordeal, err error) {
+	o = &ordeal{fault: f, servers: r.servers, proxies: make([]*chaos.Proxy, len(f.nodes))}
+	defer func() { err = errors.Join(err, o.close()) }()
+	if err := o.open(ctx); err != nil {
 		return nil, err
 	}
-	defer o.rig.close()
-	open := openRedlock
-	if f.open != nil {
-		open = f.open
-	}
-	if o.contender, err = open(ctx, r.envAt(o.rig.addrs)); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, o.contender.close()) }()
 	if _, err := o.cycles(ctx, 50); err != nil { // to warm up
 		return nil, err
 	}
@@ -112,7 +175,12 @@ func (r *run) endure(ctx context.Context, f fault) (_ *ordeal, err error) {
 		}
 		r.progress("faults: %s: round %d: back after %v", f.name, round, o.returns[round])
 	}
-	return o, o.burden(ctx, time.Duration(r.scale(5000, 1000))*time.Millisecond)
+	d := time.Duration(r.scale(5000, 1000)) * time.Millisecond
+	o.calm = watch(ctx, o.contender, d)
+	return o, o.under(func() error {
+		o.storm = watch(ctx, o.contender, d)
+		return nil
+	})
 }
 
 // round is n cycles without the fault, n cycles with it, and its end.
@@ -122,11 +190,11 @@ func (o *ordeal) round(ctx context.Context, n int) error {
 		return err
 	}
 	record(&o.healthy, took)
-	if err := o.rig.strike(); err != nil {
+	err = o.under(func() error {
+		took, err = o.cycles(ctx, n)
 		return err
-	}
-	took, err = o.cycles(ctx, n)
-	if err := errors.Join(err, o.rig.relent()); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	record(&o.faulty, took)
@@ -142,21 +210,26 @@ func record(to *[ops]phases, took [ops][]time.Duration) {
 	}
 }
 
+// fresh is a name that nobody had before.
+func (o *ordeal) fresh() string {
+	o.serial++
+	return "job:" + strconv.Itoa(o.serial)
+}
+
 // cycles acquires, extends and releases n fresh names, one after another.
 func (o *ordeal) cycles(ctx context.Context, n int) (took [ops][]time.Duration, err error) {
 	for range n {
-		o.serial++
-		name, start := "job:"+strconv.Itoa(o.serial), time.Now()
-		h, err := o.contender.acquire(ctx, name)
+		name, start := o.fresh(), time.Now()
+		lock, err := o.contender.locker.Acquire(ctx, name)
 		if err != nil {
 			return took, err
 		}
 		taken := time.Now()
-		if err := h.extend(ctx); err != nil {
+		if err := lock.Extend(ctx, ttl); err != nil {
 			return took, err
 		}
 		extended := time.Now()
-		if err := h.release(ctx); err != nil {
+		if err := lock.Release(ctx); err != nil {
 			return took, err
 		}
 		took[opAcquire] = append(took[opAcquire], taken.Sub(start))
@@ -170,15 +243,14 @@ func (o *ordeal) cycles(ctx context.Context, n int) (took [ops][]time.Duration, 
 func (o *ordeal) comeback(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	for time.Since(start) < returnBound {
-		o.serial++
-		name := "job:" + strconv.Itoa(o.serial)
+		name := o.fresh()
 		h, err := o.contender.acquire(ctx, name)
 		if err != nil {
 			return 0, err
 		}
-		there, err := o.rig.takesPart(ctx, name)
+		there, err := o.takesPart(ctx, name)
 		after := time.Since(start)
-		if err := errors.Join(err, h.release(ctx)); err != nil {
+		if err := errors.Join(err, h.Release(ctx)); err != nil {
 			return 0, err
 		}
 		if there {
@@ -188,42 +260,55 @@ func (o *ordeal) comeback(ctx context.Context) (time.Duration, error) {
 	return returnBound, nil
 }
 
-// burden loads the Locker with 64 goroutines, without the fault and with it.
-func (o *ordeal) burden(ctx context.Context, d time.Duration) error {
-	o.calm = watch(ctx, o.contender, d)
-	if err := o.rig.strike(); err != nil {
-		return err
+// takesPart tells whether a lock that is held now shows on every node of the
+// fault, soon enough not to be a late arrival.
+func (o *ordeal) takesPart(ctx context.Context, resource string) (bool, error) {
+	const soon = 20 * time.Millisecond
+	for start := time.Now(); time.Since(start) < soon; {
+		there := 0
+		for _, node := range o.nodes {
+			n, err := o.servers[node].control.Exists(ctx, resource).Result()
+			if err != nil {
+				return false, err
+			}
+			there += int(n)
+		}
+		if there == len(o.nodes) {
+			return true, nil
+		}
 	}
-	o.storm = watch(ctx, o.contender, d)
-	return o.rig.relent()
+	return false, nil
 }
 
 // watch runs 64 goroutines and returns the most that the process held meanwhile.
-func watch(ctx context.Context, c contender, d time.Duration) peak {
-	const workers = 64
-	var p peak
-	var done atomic.Int32
+func watch(ctx context.Context, c *contender, d time.Duration) (p peak) {
 	runtime.GC()
-	until := time.Now().Add(d)
-	results := make(chan slice, workers)
-	for w := range workers {
-		go func() {
-			results <- work(ctx, c, "load:"+strconv.Itoa(w), until, 0)
-			done.Add(1)
-		}()
-	}
-	for done.Load() < workers {
+	until, done := time.Now().Add(d), make(chan struct{})
+	go func() {
+		defer close(done)
+		var mu sync.Mutex // guards p.failures
+		var workers sync.WaitGroup
+		for w := range 64 {
+			workers.Go(func() {
+				s := work(ctx, c, "load:"+strconv.Itoa(w), until, 0)
+				mu.Lock()
+				defer mu.Unlock()
+				p.failures += s.failures
+			})
+		}
+		workers.Wait()
+	}()
+	for look := time.NewTicker(20 * time.Millisecond); ; {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		p.heap = max(p.heap, m.HeapAlloc)
-		p.goroutines = max(p.goroutines, runtime.NumGoroutine())
-		time.Sleep(20 * time.Millisecond)
+		p.heap, p.goroutines = max(p.heap, float64(m.HeapAlloc)/(1<<20)), max(p.goroutines, runtime.NumGoroutine())
+		select {
+		case <-look.C:
+		case <-done:
+			look.Stop()
+			return p
+		}
 	}
-	for range workers {
-		s := <-results
-		p.failures += s.failures
-	}
-	return p
 }
 
 // ratio is the median over the rounds of faulty over healthy.
@@ -236,54 +321,29 @@ func ratio(faulty, healthy []float64) float64 {
 }
 
 func (o *ordeal) row() []string {
-	row := []string{o.rig.name, number3(median(o.faulty[opAcquire].p50))}
+	row := []string{o.name, number3(median(o.faulty[opAcquire].p50))}
 	for op := range ops {
 		row = append(row, number3(ratio(o.faulty[op].p50, o.healthy[op].p50)), number3(ratio(o.faulty[op].p99, o.healthy[op].p99)))
 	}
 	return append(row, percentile(o.returns, 1).Round(time.Millisecond).String(),
 		fmt.Sprintf("%d / %d", o.calm.goroutines, o.storm.goroutines),
-		fmt.Sprintf("%d / %d", o.calm.heap>>20, o.storm.heap>>20),
+		fmt.Sprintf("%.0f / %.0f", o.calm.heap, o.storm.heap),
 		strconv.Itoa(o.calm.failures+o.storm.failures))
 }
 
-func (o *ordeal) gates(workload string) []gate {
-	var gs []gate
+func (o *ordeal) gates(workload string) (gs []gate) {
+	most := func(what string, measured, required float64, unit string) {
+		gs = append(gs, demand(workload, o.name+": "+what, measured, atMost, required, unit))
+	}
 	for op := range ops {
-		what := o.rig.name + ": " + opNames[op]
-		gs = append(gs,
-			demand(workload, what+" p50 over healthy", ratio(o.faulty[op].p50, o.healthy[op].p50), atMost, 1.2, ""),
-			demand(workload, what+" p99 over healthy", ratio(o.faulty[op].p99, o.healthy[op].p99), atMost, 2, ""))
+		most(opNames[op]+" p50 over healthy", ratio(o.faulty[op].p50, o.healthy[op].p50), 1.2, "")
+		most(opNames[op]+" p99 over healthy", ratio(o.faulty[op].p99, o.healthy[op].p99), 2, "")
 	}
-	if !strings.HasSuffix(o.rig.name, "refused") && !strings.HasSuffix(o.rig.name, "dead") {
-		gs = append(gs, demand(workload, o.rig.name+": takes part again", percentile(o.returns, 1).Seconds(), atMost, 2, " s"))
+	if !strings.HasSuffix(o.name, "refused") && !strings.HasSuffix(o.name, "dead") {
+		most("takes part again", percentile(o.returns, 1).Seconds(), 2, " s")
 	}
-	return append(gs,
-		demand(workload, o.rig.name+": goroutines more than calm", float64(o.storm.goroutines-o.calm.goroutines), atMost, goroutineRoom, ""),
-		demand(workload, o.rig.name+": heap more than calm", float64(int64(o.storm.heap)-int64(o.calm.heap))/(1<<20), atMost, heapRoom>>20, " MB"), //nolint:gosec // far below 2^63
-		demand(workload, o.rig.name+": failed pairs under load", float64(o.storm.failures), atMost, 0, ""))
-}
-
-// contrast is redsync over default clients with one node hung: one cycle tells
-// enough.
-func (r *run) contrast(ctx context.Context) (notes []string, err error) {
-	g, err := newRig(faults[0], r.servers) //nolint:contextcheck // a proxy lives until it is closed
-	if err != nil {
-		return nil, err
-	}
-	defer g.close()
-	c, err := openRedsync(ctx, r.envAt(g.addrs))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if err := g.strike(); err != nil {
-		return nil, err
-	}
-	o := &ordeal{rig: g, contender: c}
-	took, err := o.cycles(ctx, 1)
-	if err := errors.Join(err, g.relent()); err != nil {
-		return nil, err
-	}
-	return []string{fmt.Sprintf("redsync over default clients, one hung: acquire %v, extend %v, release %v.",
-		took[opAcquire][0].Round(time.Millisecond), took[opExtend][0].Round(time.Millisecond), took[opRelease][0].Round(time.Millisecond))}, nil
+	most("goroutines more than calm", float64(o.storm.goroutines-o.calm.goroutines), goroutineRoom, "")
+	most("heap more than calm", o.storm.heap-o.calm.heap, heapRoom, " MB")
+	most("failed pairs under load", float64(o.storm.failures), 0, "")
+	return gs
 }

@@ -1,13 +1,44 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/quorumkit/redlock"
+)
+
+// crowdArg makes this program one process of a crowd.
+const crowdArg = "-crowd-child"
+
+const (
+	// crowdWarm is the beginning that does not count: connections are made, and
+	// the line forms.
+	crowdWarm = 400 * time.Millisecond
+	// windowSize is how many hand-overs the longest wait is judged by.
+	windowSize = 1000
+)
+
+// crowd is so many processes of so many goroutines that want one name.
+type crowd struct{ processes, goroutines int }
+
+func (c crowd) String() string { return fmt.Sprintf("%d x %d", c.processes, c.goroutines) }
+
+// The crowds; the last three are for what a hand-over costs the servers.
+var (
+	oneProcess    = crowd{1, 32}
+	fourProcesses = crowd{4, 8}
+	smallCrowd    = crowd{10, 1}
+	mediumCrowd   = crowd{10, 10}
+	largeCrowd    = crowd{10, 100}
+	hot           = []crowd{oneProcess, fourProcesses}
+	allCrowds     = []crowd{oneProcess, fourProcesses, smallCrowd, mediumCrowd, largeCrowd}
 )
 
 // crowdRunner is one contender of the handover workload: over how many of the
@@ -23,32 +54,17 @@ type crowdRunner struct {
 	slices   map[crowd][]crowdSlice
 }
 
-// The crowds; the last three are for what a hand-over costs the servers.
-var (
-	oneProcess    = crowd{1, 32}
-	fourProcesses = crowd{4, 8}
-	smallCrowd    = crowd{10, 1}
-	mediumCrowd   = crowd{10, 10}
-	largeCrowd    = crowd{10, 100}
-)
-
-// sentByRedlock is all that a Locker sends once the scripts are loaded. What
-// scripts call is not among it: PUBLISH is part of a release's script.
-var sentByRedlock = []string{"evalsha", "time", "info", "subscribe", "ping"}
-
 func handoverField() []*crowdRunner {
-	hot := []crowd{oneProcess, fourProcesses}
+	const fenced, one = "fenced, five masters", "one server"
 	field := []*crowdRunner{
-		{library: nameRedlock, turns: redlock.DefaultTurns, masters: nodes, commands: sentByRedlock, crowds: append(slices.Clone(hot), smallCrowd, mediumCrowd, largeCrowd)},
-		{library: nameRedlock, turns: 1, masters: nodes, commands: sentByRedlock, crowds: append(slices.Clone(hot), smallCrowd, mediumCrowd, largeCrowd)},
-		{library: nameRedsync, note: "five masters", masters: nodes, commands: []string{"set", "evalsha"}, crowds: hot},
-		{library: nameRueidis, note: "one server", masters: 1, commands: scriptsOnly, crowds: hot},
-		{library: nameOneKey, note: "one server", masters: 1, commands: scriptsOnly, crowds: hot},
+		{name: fmt.Sprintf("redlock, turns of %d", redlock.DefaultTurns), library: nameRedlock, note: fenced, turns: redlock.DefaultTurns, masters: nodes, commands: sentByRedlock, crowds: allCrowds},
+		{name: "redlock, turns of 1", library: nameRedlock, note: fenced, turns: 1, masters: nodes, commands: sentByRedlock, crowds: allCrowds},
+		{name: nameRedsync, library: nameRedsync, note: "five masters", masters: nodes, commands: []string{"set", "evalsha"}, crowds: hot},
+		{name: nameRueidis, library: nameRueidis, note: one, masters: 1, commands: scriptsOnly, crowds: hot},
+		{name: nameOneKey, library: nameOneKey, note: one, masters: 1, commands: scriptsOnly, crowds: hot},
 	}
 	for _, t := range field {
-		if t.name, t.slices = t.library, map[crowd][]crowdSlice{}; t.turns > 0 {
-			t.name, t.note = fmt.Sprintf("%s, turns of %d", t.library, t.turns), "fenced, five masters"
-		}
+		t.slices = map[crowd][]crowdSlice{}
 	}
 	return field
 }
@@ -57,61 +73,196 @@ func handoverField() []*crowdRunner {
 // how fairly, and what that costs the servers.
 func (r *run) handover(ctx context.Context) error {
 	field, d := handoverField(), time.Duration(r.scale(1200, 700))*time.Millisecond
-	from, err := readUsage(ctx, r.servers)
-	if err != nil {
-		return err
-	}
-	for round := range r.rounds {
-		for _, t := range field {
-			for _, c := range t.crowds {
-				s, err := r.crowded(ctx, t, c, d)
-				if err != nil {
-					return fmt.Errorf("%s, %s: %w", t.name, c, err)
+	used, err := r.servers.during(ctx, func() error {
+		for round := range r.rounds {
+			for _, t := range field {
+				for _, c := range t.crowds {
+					s, err := r.crowded(ctx, t, c, d)
+					if err != nil {
+						return fmt.Errorf("%s, %s: %w", t.name, c, err)
+					}
+					r.progress("handover %d: %s, %s: %.0f/s, longest wait %.1f times the mean", round, t.name, c, s.perSecond, median(s.longest))
+					t.slices[c] = append(t.slices[c], s)
 				}
-				r.progress("handover %d: %s, %s: %.0f/s, longest wait %.1f times the mean", round, t.name, c, s.perSecond, median(s.longest))
-				t.slices[c] = append(t.slices[c], s)
 			}
 		}
-	}
-	to, err := readUsage(ctx, r.servers)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	r.tellHandover(field, to.since(from))
+	r.tellHandover(field, used)
 	return nil
 }
 
-// middle is the median over the rounds of a crowd's figure.
-func (t *crowdRunner) middle(c crowd, f func(*crowdSlice) float64) float64 {
-	var values []float64
-	for i := range t.slices[c] {
-		values = append(values, f(&t.slices[c][i]))
+// holdRecord is one hold of the name.
+type holdRecord struct {
+	At    int64  // when it began, by the machine's clock, in ns
+	Wait  int64  // since it was asked for, in ns
+	Who   int    // the goroutine
+	Token uint64 // 0: the library has none
+}
+
+// crowdChild takes and releases the name with all its goroutines, for as long as
+// it is told.
+func crowdChild(ctx context.Context, p *part, c *contender, parent *wire) error {
+	var d time.Duration
+	if err := parent.in.Decode(&d); err != nil {
+		return err
 	}
-	return median(values)
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	holds := make([][]holdRecord, p.Goroutines)
+	var workers sync.WaitGroup
+	for i := range holds {
+		workers.Go(func() { holds[i] = crowdWorker(ctx, c, p.Name, i) })
+	}
+	workers.Wait()
+	return parent.out.Encode(slices.Concat(holds...))
 }
 
-func (t *crowdRunner) speed(c crowd) float64 {
-	return t.middle(c, func(s *crowdSlice) float64 { return s.perSecond })
+// crowdWorker is one goroutine of them.
+func crowdWorker(ctx context.Context, c *contender, name string, who int) (holds []holdRecord) {
+	asked := time.Now()
+	for ctx.Err() == nil {
+		h, err := c.acquire(ctx, name)
+		if err != nil {
+			continue // a library that gives up by itself asks again
+		}
+		now := time.Now()
+		one := holdRecord{At: now.UnixNano(), Wait: int64(now.Sub(asked)), Who: who}
+		if l, ok := h.(*redlock.Lock); ok {
+			one.Token = uint64(l.Token())
+		}
+		holds = append(holds, one)
+		_ = h.Release(context.WithoutCancel(ctx)) // what fails is cleaned by its lease
+		asked = time.Now()
+	}
+	return holds
 }
 
-func (t *crowdRunner) commandsFor(c crowd) float64 {
-	return t.middle(c, func(s *crowdSlice) float64 { return s.commands })
+// crowdSlice is what a crowd made of a while.
+type crowdSlice struct {
+	perSecond float64   // hand-overs from one goroutine to a different one
+	longest   []float64 // the longest wait of each window, in mean waits of the window
+	least     float64   // a goroutine's share, as a part of the fair one
+	most      float64
+	commands  float64 // for each hand-over, over all masters
+	again     float64 // of all holds, those that the last holder took again
 }
 
-// longest is the median over all windows, and the worst of them.
-func (t *crowdRunner) longest(c crowd) (middle, worst float64) {
-	var all []float64
+// crowded has a crowd want one name for d, after the beginning.
+func (r *run) crowded(ctx context.Context, t *crowdRunner, c crowd, d time.Duration) (s crowdSlice, err error) {
+	r.serial++
+	masters := r.servers[:t.masters]
+	cs, err := startChildren(ctx, crowdArg, c.processes, part{
+		Library: t.library, Addrs: masters.addrs(), Turns: t.turns, Name: "hot:" + strconv.Itoa(r.serial), Goroutines: c.goroutines,
+	})
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, endChildren(cs)) }()
+	before, err := masters.usage(ctx)
+	if err != nil {
+		return s, err
+	}
+	start := time.Now()
+	each, err := played[[]holdRecord](cs, crowdWarm+d)
+	if err != nil {
+		return s, err
+	}
+	after, err := masters.usage(ctx)
+	if err != nil {
+		return s, err
+	}
+	var all []holdRecord
+	for i, holds := range each {
+		for _, h := range holds {
+			h.Who += i * c.goroutines
+			all = append(all, h)
+		}
+	}
+	slices.SortFunc(all, func(a, b holdRecord) int { return cmp.Compare(a.At, b.At) })
+	changes, fenced := changesOf(all)
+	if !fenced {
+		return s, fmt.Errorf("the tokens of %s do not grow from hold to hold", t.name)
+	}
+	from, to := start.Add(crowdWarm).UnixNano(), start.Add(crowdWarm+d).UnixNano()
+	counted := slices.DeleteFunc(all, func(h holdRecord) bool { return h.At < from || h.At >= to })
+	s.judge(counted, c.processes*c.goroutines, d)
+	s.commands = float64(total(after.calls, t.commands)-total(before.calls, t.commands)) / float64(max(changes, 1))
+	return s, nil
+}
+
+// changesOf counts the holds that another goroutine had than the one before, and
+// tells whether the tokens grow, where there are any. Holds do not overlap, so
+// their beginnings give their order, no matter the process.
+func changesOf(holds []holdRecord) (n int, fenced bool) {
+	for i := 1; i < len(holds); i++ {
+		if holds[i].Who != holds[i-1].Who {
+			n++
+		}
+		if holds[i].Token != 0 && holds[i].Token <= holds[i-1].Token {
+			return n, false
+		}
+	}
+	return n, true
+}
+
+// judge tells the figures of holds in their order, which so many goroutines had
+// in a while of d.
+func (s *crowdSlice) judge(holds []holdRecord, goroutines int, d time.Duration) {
+	changes, _ := changesOf(holds)
+	s.perSecond = float64(changes) / d.Seconds()
+	s.again = 1 - float64(changes+1)/float64(max(len(holds), 1))
+	counts := make([]int, goroutines)
+	for _, h := range holds {
+		counts[h.Who]++
+	}
+	fair := float64(max(len(holds), 1)) / float64(goroutines)
+	s.least, s.most = float64(slices.Min(counts))/fair, float64(slices.Max(counts))/fair
+	size := min(windowSize, max(len(holds), 1))
+	for w := range slices.Chunk(holds, size) {
+		if len(w) == size {
+			s.longest = append(s.longest, longestWait(w))
+		}
+	}
+}
+
+// longestWait is the longest wait in mean waits.
+func longestWait(holds []holdRecord) float64 {
+	sum, longest := int64(0), int64(0)
+	for _, h := range holds {
+		sum, longest = sum+h.Wait, max(longest, h.Wait)
+	}
+	if sum == 0 {
+		return math.NaN()
+	}
+	return float64(longest) * float64(len(holds)) / float64(sum)
+}
+
+// crowdFigures are the medians over the rounds of what a crowd made of a contender.
+type crowdFigures struct {
+	speed, longest, worst, least, most, commands, again float64
+}
+
+func (t *crowdRunner) figures(c crowd) (f crowdFigures) {
+	middle := func(value func(*crowdSlice) float64) float64 {
+		var values []float64
+		for i := range t.slices[c] {
+			values = append(values, value(&t.slices[c][i]))
+		}
+		return median(values)
+	}
+	var waits []float64
 	for _, s := range t.slices[c] {
-		all = append(all, s.longest...)
+		waits = append(waits, s.longest...)
 	}
-	if len(all) == 0 {
-		return 0, 0
+	return crowdFigures{
+		speed: middle(func(s *crowdSlice) float64 { return s.perSecond }), commands: middle(func(s *crowdSlice) float64 { return s.commands }),
+		least: middle(func(s *crowdSlice) float64 { return s.least }), most: middle(func(s *crowdSlice) float64 { return s.most }),
+		again: middle(func(s *crowdSlice) float64 { return s.again }), longest: median(waits), worst: percentile(waits, 1),
 	}
-	return median(all), slices.Max(all)
-}
-
-func (t *crowdRunner) shares(c crowd) (least, most float64) {
-	return t.middle(c, func(s *crowdSlice) float64 { return s.least }), t.middle(c, func(s *crowdSlice) float64 { return s.most })
 }
 
 func (r *run) tellHandover(field []*crowdRunner, l load) {
@@ -125,55 +276,39 @@ func (r *run) tellHandover(field []*crowdRunner, l load) {
 	}
 	for _, t := range field {
 		for _, c := range t.crowds {
-			longest, worst := t.longest(c)
-			least, most := t.shares(c)
+			f := t.figures(c)
 			table.Rows = append(table.Rows, []string{
-				t.name + " (" + t.note + ")", c.String(), number3(t.speed(c)), number3(longest) + " (" + number3(worst) + ")",
-				number3(least) + " to " + number3(most), number3(t.commandsFor(c)),
-				strconv.FormatFloat(100*t.middle(c, func(s *crowdSlice) float64 { return s.again }), 'f', 1, 64),
+				t.name + " (" + t.note + ")", c.String(), number3(f.speed), number3(f.longest) + " (" + number3(f.worst) + ")",
+				number3(f.least) + " to " + number3(f.most), number3(f.commands), strconv.FormatFloat(100*f.again, 'f', 1, 64),
 			})
 		}
 	}
 	r.add(table, handoverGates(name, field, l)...)
 }
 
-func handoverGates(name string, field []*crowdRunner, l load) []gate {
+func handoverGates(name string, field []*crowdRunner, l load) (gates []gate) {
 	ours, strict, redsync, rueidis, oneKey := field[0], field[1], field[2], field[3], field[4]
-	beside := func(who *crowdRunner, c crowd, rival *crowdRunner, least float64) gate {
-		where := ""
-		if rival.masters == 1 {
-			where = " on one server"
-		}
-		return demand(name, fmt.Sprintf("%s, %s, beside %s%s", c, who.name, rival.library, where), who.speed(c)/max(rival.speed(c), 1), atLeast, least, " times")
+	beside := func(c crowd, rival *crowdRunner, least float64) gate {
+		what := fmt.Sprintf("%s, %s, beside %s (%s)", c, ours.name, rival.name, rival.note)
+		return demand(name, what, ours.figures(c).speed/max(rival.figures(c).speed, 1), atLeast, least, " times")
 	}
-	// redsync sleeps between its tries: what else runs on the cores costs it nothing.
-	quietly := func(g gate) gate {
-		g.What += busyNote(l)
-		g.Stated = !l.quiet()
-		return g
-	}
-	gates := []gate{
-		quietly(beside(ours, oneProcess, redsync, 40)), beside(ours, oneProcess, rueidis, 12),
-		quietly(beside(ours, fourProcesses, redsync, 20)), beside(ours, fourProcesses, rueidis, 0.9),
-		stated(beside(strict, oneProcess, redsync, 40)), stated(beside(strict, oneProcess, rueidis, 12)),
-		stated(beside(strict, fourProcesses, redsync, 20)), stated(beside(strict, fourProcesses, rueidis, 0.9)),
-		stated(beside(ours, oneProcess, oneKey, 12)), stated(beside(ours, fourProcesses, oneKey, 0.9)),
-		demand(name, "commands a hand-over, 10 waiters", ours.commandsFor(smallCrowd), atMost, 25, ""),
-		demand(name, "commands a hand-over, 100 waiters", ours.commandsFor(mediumCrowd), atMost, 10, ""),
-		demand(name, "commands a hand-over, 1,000 waiters", ours.commandsFor(largeCrowd), atMost, 10, ""),
-		stated(demand(name, "commands a hand-over, turns of 1, 100 waiters", strict.commandsFor(mediumCrowd), atMost, 7, "")),
-		stated(demand(name, "commands a hand-over, turns of 1, 1,000 waiters", strict.commandsFor(largeCrowd), atMost, 7, "")),
-	}
-	for _, t := range []*crowdRunner{ours, strict} {
-		for _, c := range []crowd{oneProcess, fourProcesses} {
-			longest, _ := t.longest(c)
-			least, most := t.shares(c)
-			what := c.String() + ", " + t.name
+	for _, c := range hot {
+		least := map[crowd][2]float64{oneProcess: {40, 12}, fourProcesses: {20, 0.9}}[c]
+		// redsync sleeps between its tries: what else runs on the cores costs it nothing.
+		asleep := beside(c, redsync, least[0])
+		asleep.What += busyNote(l)
+		asleep.Stated = !l.quiet()
+		gates = append(gates, asleep, beside(c, rueidis, least[1]), stated(beside(c, oneKey, least[1])))
+		for _, t := range []*crowdRunner{ours, strict} {
+			f, what := t.figures(c), c.String()+", "+t.name
 			gates = append(gates,
-				demand(name, what+", longest wait", longest, atMost, 3, " times the mean"),
-				demand(name, what+", least share", least, atLeast, 0.9, ""),
-				demand(name, what+", most share", most, atMost, 1.1, ""))
+				demand(name, what+", longest wait", f.longest, atMost, 3, " times the mean"),
+				demand(name, what+", least share", f.least, atLeast, 0.9, ""),
+				demand(name, what+", most share", f.most, atMost, 1.1, ""))
 		}
 	}
-	return gates
+	return append(gates,
+		demand(name, "commands a hand-over, 10 waiters", ours.figures(smallCrowd).commands, atMost, 25, ""),
+		demand(name, "commands a hand-over, 100 waiters", ours.figures(mediumCrowd).commands, atMost, 10, ""),
+		demand(name, "commands a hand-over, 1,000 waiters", ours.figures(largeCrowd).commands, atMost, 10, ""))
 }

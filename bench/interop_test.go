@@ -18,27 +18,21 @@ import (
 // both opens this library and redsync over the same five real masters.
 func both(t *testing.T, e *env) (*redlock.Locker, *redsync.Redsync) {
 	t.Helper()
-	ours, theirs := open(t, openRedlock, e), open(t, openRedsync, e)
-	return ours.(*redlockLocks).locker, theirs.(*redsyncLocks).sync
+	cs := newClients(e.addrs)
+	t.Cleanup(func() { _ = cs.close() })
+	return open(t, openRedlock, e).locker, redsyncOver(cs)
 }
 
 func newTestEnv(t *testing.T) *env {
 	t.Helper()
-	var c cluster
-	for _, s := range chaos.NeedServers(t, nodes, chaos.ServerConfig{}) {
-		c = append(c, newServer(s))
-	}
-	if err := c.found(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s, err := readScripts("")
+	c, err := clusterOf(t.Context(), chaos.NeedServers(t, nodes, chaos.ServerConfig{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &env{servers: c, addrs: c.addrs(), scripts: s, options: []redlock.Option{redlock.WithNodeTimeout(2 * time.Second)}}
+	return &env{servers: c, addrs: c.addrs(), options: []redlock.Option{redlock.WithNodeTimeout(2 * time.Second)}}
 }
 
-func open(t *testing.T, f func(context.Context, *env) (contender, error), e *env) contender {
+func open(t *testing.T, f opener, e *env) *contender {
 	t.Helper()
 	c, err := f(t.Context(), e)
 	if err != nil {

@@ -28,7 +28,6 @@ const minRounds = 5
 // run is one run of the command.
 type run struct {
 	servers cluster
-	scripts *scripts
 	rounds  int
 	program string // of the servers; "": the one that is found
 	quick   bool
@@ -37,17 +36,21 @@ type run struct {
 	serial  int // used up: each crowd has a name of its own
 }
 
-// workloads in the order in which they run.
-var workloads = []struct {
+// workload is one of those that can be asked for.
+type workload struct {
 	name  string
 	start func(*run, context.Context) error
-}{
+}
+
+// workloads in the order in which they run.
+var workloads = []workload{
 	{"uncontended", (*run).uncontended},
 	{"load64", func(r *run, ctx context.Context) error { return r.many(ctx, 64) }},
 	{"load512", func(r *run, ctx context.Context) error { return r.many(ctx, 512) }},
 	{"onemaster", (*run).oneMaster},
 	{"faults", (*run).faultRuns},
 	{"tokens", (*run).tokens},
+	{"primitives", (*run).primitives},
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
 	{"idle", (*run).idle},
@@ -56,27 +59,24 @@ var workloads = []struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	code := 0
 	redis.SetLogger(silent{})
-	begin := start
-	args := os.Args[1:]
-	if len(args) > 0 && children[args[0]] != nil {
-		begin, args = children[args[0]], args[1:]
-	}
-	if err := begin(ctx, args); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		code = 1
+	var err error
+	if args := os.Args[1:]; len(args) == 1 && children[args[0]] != nil {
+		err = playPart(ctx, args[0])
+	} else {
+		err = start(ctx, args)
 	}
 	stop()
-	os.Exit(code)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 }
 
 // silent keeps go-redis from telling every refused connection on standard error.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
-
-var errGates = errors.New("a gate failed")
 
 func start(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -86,7 +86,6 @@ func start(ctx context.Context, args []string) (err error) {
 	flags.BoolVar(&r.verbose, "v", false, "tell each slice on standard error")
 	asJSON := flags.Bool("json", false, "print JSON instead of Markdown")
 	flags.StringVar(&r.program, "server", "", "the server program (default: $REDLOCK_TEST_SERVER, or the redis-server in PATH)")
-	lua := flags.String("lua", "", "directory of the floor's scripts (default: the module's internal/lua/)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -97,13 +96,10 @@ func start(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.scripts, err = readScripts(*lua); err != nil {
-		return err
-	}
-	for _, name := range chosen {
-		fmt.Fprintln(os.Stderr, "bench:", name)
-		if err := r.one(ctx, name); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for _, w := range chosen {
+		fmt.Fprintln(os.Stderr, "bench:", w.name)
+		if err := r.one(ctx, w); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
 	if *asJSON {
@@ -112,66 +108,52 @@ func start(ctx context.Context, args []string) (err error) {
 		r.report.writeMarkdown(os.Stdout)
 	}
 	if err == nil && !r.report.passed() {
-		err = errGates
+		err = errors.New("a gate failed")
 	}
 	return err
 }
 
 // choose returns the workloads that the arguments name; all without arguments.
-func choose(args []string) ([]string, error) {
-	var all []string
+func choose(args []string) (chosen []workload, err error) {
+	var names []string
 	for _, w := range workloads {
-		all = append(all, w.name)
+		names = append(names, w.name)
 	}
 	for _, a := range args {
-		if !slices.Contains(all, a) {
-			return nil, fmt.Errorf("no workload %q; there are %s", a, strings.Join(all, ", "))
+		i := slices.Index(names, a)
+		if i < 0 {
+			return nil, fmt.Errorf("no workload %q; there are %s", a, strings.Join(names, ", "))
 		}
+		chosen = append(chosen, workloads[i])
 	}
 	if len(args) == 0 {
-		return all, nil
+		return workloads, nil
 	}
-	return args, nil
+	return chosen, nil
 }
 
 // one runs one workload on masters of its own, so that none finds what another
 // left behind.
-func (r *run) one(ctx context.Context, name string) (err error) {
-	if r.servers, err = startCluster(r.program, nodes); err != nil { //nolint:contextcheck // a start is bounded by chaos itself
+func (r *run) one(ctx context.Context, w workload) (err error) {
+	if r.servers, err = startCluster(ctx, r.program, nodes); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.servers.stop()) }()
 	if r.report.Machine == "" {
-		fields, err := r.servers[0].info(ctx, "server")
+		u, err := r.servers.usage(ctx)
 		if err != nil {
 			return err
 		}
 		r.report.Machine = fmt.Sprintf("%d cores, %s/%s, %s, %s, five masters without persistence.",
-			runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), serverVersion(fields))
+			runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), u.version)
 	}
-	for _, w := range workloads {
-		if w.name == name {
-			return w.start(r, ctx)
-		}
-	}
-	return fmt.Errorf("no workload %q", name)
-}
-
-// serverVersion is the server's name and version, from INFO. Valkey calls itself
-// Redis 7.2 in the old field.
-func serverVersion(fields map[string]string) string {
-	if v := fields["valkey_version"]; v != "" {
-		return "valkey-server " + v
-	}
-	return "redis-server " + fields["redis_version"]
+	return w.start(r, ctx)
 }
 
 func (r *run) env() *env { return r.envAt(r.servers.addrs()) }
 
 // envAt is env with other addresses of the same servers.
-func (r *run) envAt(addrs []string) *env {
-	return &env{servers: r.servers, addrs: addrs, scripts: r.scripts}
-}
+func (r *run) envAt(addrs []string) *env { return &env{servers: r.servers, addrs: addrs} }
 
 // progress tells what is going on, where that is wanted.
 func (r *run) progress(format string, args ...any) {

@@ -4,16 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
+
+// pairBound is how long one acquire or release may take until the pair counts as
+// failed.
+const pairBound = 5 * time.Second
+
+// slice is one contender's share of one round.
+type slice struct {
+	acquires []time.Duration
+	pairs    []time.Duration // acquire and release together
+	failures int
+	wall     time.Duration
+	allocs   float64 // per pair, of the whole process
+	script   float64 // us of the servers' command time, per pair and master
+	last     error   // of the failures
+}
+
+// perSecond is the throughput.
+func (s *slice) perSecond() float64 { return float64(len(s.pairs)) / s.wall.Seconds() }
 
 // entrant is a contender in a workload, with what its slices showed.
 type entrant struct {
 	spec
-	contender contender
+	contender *contender
 	slices    []slice
 }
 
@@ -30,29 +49,18 @@ func (t *entrant) latency(p float64) float64 {
 	return t.figure(func(s *slice) float64 { return micros(percentile(s.pairs, p)) })
 }
 
+func (t *entrant) acquireLatency(p float64) float64 {
+	return t.figure(func(s *slice) float64 { return micros(percentile(s.acquires, p)) })
+}
+
 func (t *entrant) throughput() float64 { return t.figure((*slice).perSecond) }
 
 func (t *entrant) allocs() float64 { return t.figure(func(s *slice) float64 { return s.allocs }) }
 
-func (t *entrant) scriptTime() float64 {
-	return t.figure(func(s *slice) float64 { return s.scriptMicros(t.masters) })
-}
-
-// leastScriptTime is the least of the rounds. INFO commandstats counts by the
-// wall clock: a server that is preempted in a script only ever adds to it.
-func (t *entrant) leastScriptTime() float64 {
-	least := math.Inf(1)
-	for i := range t.slices {
-		if us := t.slices[i].scriptMicros(t.masters); us > 0 {
-			least = min(least, us)
-		}
-	}
-	return least
-}
+func (t *entrant) scriptTime() float64 { return t.figure(func(s *slice) float64 { return s.script }) }
 
 // failures sums up the pairs that failed, and returns the last cause.
-func (t *entrant) failures() (int, error) {
-	n, last := 0, error(nil)
+func (t *entrant) failures() (n int, last error) {
 	for i := range t.slices {
 		n += t.slices[i].failures
 		if t.slices[i].last != nil {
@@ -60,6 +68,13 @@ func (t *entrant) failures() (int, error) {
 		}
 	}
 	return n, last
+}
+
+// noFailures demands that every pair succeeded: a ratio over failures is worth
+// nothing.
+func (t *entrant) noFailures(workload string) gate {
+	n, _ := t.failures()
+	return demand(workload, "failed pairs", float64(n), atMost, 0, "")
 }
 
 // entrants are a workload's contenders by name.
@@ -76,26 +91,26 @@ func (ts entrants) named(name string) *entrant {
 
 // race opens the contenders and gives each its slice in every round, one after
 // the other (A B C A B C ...), so that all else that the machine does falls on
-// all alike. One more round goes before them, to warm up.
-func (r *run) race(ctx context.Context, specs []spec, slice func(*entrant) (slice, error)) (_ entrants, err error) {
-	var ts entrants
+// all alike. One more round goes before them, to warm up. g goroutines take locks for d, or
+// each takes this many pairs if that is positive.
+func (r *run) race(ctx context.Context, specs []spec, g int, d time.Duration, pairs int) (ts entrants, err error) {
 	defer func() {
 		for _, t := range ts {
 			err = errors.Join(err, t.contender.close())
 		}
 	}()
 	for _, sp := range specs {
-		t := &entrant{spec: sp}
-		if t.contender, err = sp.open(ctx, r.env()); err != nil {
-			return nil, fmt.Errorf("%s: %w", sp.name, err)
+		c, err := sp.open(ctx, r.env())
+		if err != nil {
+			return ts, fmt.Errorf("%s: %w", sp.name, err)
 		}
-		ts = append(ts, t)
+		ts = append(ts, &entrant{spec: sp, contender: c})
 	}
 	for round := range 1 + r.rounds {
 		for _, t := range ts {
-			s, err := slice(t)
+			s, err := measure(ctx, r.servers, t, g, d, pairs)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", t.name, err)
+				return ts, fmt.Errorf("%s: %w", t.name, err)
 			}
 			r.progress("%s: round %d of %d: %s pairs/s, %d failed", t.name, round, r.rounds, number3(s.perSecond()), s.failures)
 			if round > 0 {
@@ -106,100 +121,101 @@ func (r *run) race(ctx context.Context, specs []spec, slice func(*entrant) (slic
 	return ts, nil
 }
 
-// unfencedTimes is what a fenced pair may cost in calls of 64, in pairs that are
-// unfenced and go one by one: 5.5 us over the 3.6 us of the machine on which the
-// bound was set. Microseconds are another machine's; the ratio travels.
-const unfencedTimes = 1.53
-
-// uncontended is one goroutine that takes and releases one lock after another.
-func (r *run) uncontended(ctx context.Context) error {
-	const name = "uncontended"
-	pairs := r.scale(1500, 200)
-	from, err := readUsage(ctx, r.servers)
+// measure lets g goroutines take and release locks on names of their own.
+func measure(ctx context.Context, c cluster, t *entrant, g int, d time.Duration, pairs int) (s slice, err error) {
+	masters := c[:t.masters]
+	before, err := masters.usage(ctx)
 	if err != nil {
-		return err
+		return s, err
 	}
-	ts, err := r.race(ctx, slices.Insert(field(openFloor), 1, bareSpec), func(t *entrant) (slice, error) {
-		return measure(ctx, r.env(), t.spec, t.contender, 1, 0, pairs)
+	runtime.GC()
+	var m0, m1 runtime.MemStats
+	runtime.ReadMemStats(&m0)
+	var mu sync.Mutex // guards s
+	var workers sync.WaitGroup
+	start := time.Now()
+	for w := range g {
+		workers.Go(func() {
+			one := work(ctx, t.contender, "job:"+t.name+":"+strconv.Itoa(w), start.Add(d), pairs)
+			mu.Lock()
+			defer mu.Unlock()
+			s.acquires, s.pairs = append(s.acquires, one.acquires...), append(s.pairs, one.pairs...)
+			s.failures += one.failures
+			if one.last != nil {
+				s.last = one.last
+			}
+		})
+	}
+	workers.Wait()
+	s.wall = time.Since(start)
+	runtime.ReadMemStats(&m1)
+	s.allocs = float64(m1.Mallocs-m0.Mallocs) / float64(max(len(s.pairs), 1))
+	after, err := masters.usage(ctx)
+	s.script = float64(total(after.micros, t.commands)-total(before.micros, t.commands)) / float64(t.masters*max(len(s.pairs), 1))
+	return s, err
+}
+
+// work is one goroutine of measure.
+func work(ctx context.Context, c *contender, name string, until time.Time, pairs int) slice {
+	room := max(pairs, 4096)
+	s := slice{acquires: make([]time.Duration, 0, room), pairs: make([]time.Duration, 0, room)}
+	for i := 0; pairs > 0 && i < pairs || pairs <= 0 && time.Now().Before(until); i++ {
+		start := time.Now()
+		acquired, err := pair(ctx, c, name)
+		if err != nil {
+			s.failures, s.last = s.failures+1, err
+			continue
+		}
+		s.acquires, s.pairs = append(s.acquires, acquired.Sub(start)), append(s.pairs, time.Since(start))
+	}
+	return s
+}
+
+// pair takes and releases one lock.
+func pair(ctx context.Context, c *contender, name string) (acquired time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pairBound)
+	defer cancel()
+	h, err := c.acquire(ctx, name)
+	if err != nil {
+		return acquired, err
+	}
+	acquired = time.Now()
+	return acquired, h.Release(ctx)
+}
+
+// pairing is a race for pairs, beside a base.
+type pairing struct {
+	workload   string
+	of         string // begins the title
+	goroutines int
+	specs      []spec
+	base       string // what it is called in the table's head, and its name
+	baseName   string
+}
+
+// pairs runs the race. One goroutine takes so many pairs; more go on for a while.
+func (r *run) pairs(ctx context.Context, p pairing) (ts entrants, s section, err error) {
+	d, pairs := time.Duration(r.scale(2000, 400))*time.Millisecond, 0
+	title := fmt.Sprintf("%s%d goroutines on distinct names, %v a round, %d rounds", p.of, p.goroutines, d, r.rounds)
+	if p.goroutines == 1 {
+		pairs = r.scale(1500, 200)
+		title = fmt.Sprintf("%sone goroutine, %d pairs a round, %d rounds", p.of, pairs, r.rounds)
+	}
+	used, err := r.servers.during(ctx, func() (err error) {
+		ts, err = r.race(ctx, p.specs, p.goroutines, d, pairs)
+		return err
 	})
 	if err != nil {
-		return err
+		return nil, s, err
 	}
-	to, err := readUsage(ctx, r.servers)
-	if err != nil {
-		return err
+	s = section{
+		Workload: p.workload, Title: title, Load: used,
+		Header: []string{
+			"contender", "pairs/s", "p50 us", "p99 us", "over " + p.base + " (p50)", "over " + p.base + " (pairs/s)",
+			"allocations a pair", "server us a pair and server", "failed",
+		},
 	}
-	ours, floor, redsync := ts.named(nameRedlock), ts.named(nameFloor), ts.named(nameRedsync)
-	bare := ts.named(nameBare)
-	r.add(pairTable(name, fmt.Sprintf("one goroutine, %d pairs a round, %d rounds", pairs, r.rounds), ts, to.since(from)),
-		demand(name, "p50 over the raw floor", over(ours.latency(0.5), floor.latency(0.5)), atMost, 1.35, ""),
-		stated(demand(name, "p50 over redsync", over(ours.latency(0.5), redsync.latency(0.5)), atMost, 1.3, "")),
-		stated(demand(name, "p50 over redsync (hoped for)", over(ours.latency(0.5), redsync.latency(0.5)), atMost, 1, "")),
-		demand(name, "p50 over without the protections", over(ours.latency(0.5), bare.latency(0.5)), atMost, 1.05, ""),
-		demand(name, "allocations a pair", ours.allocs(), atMost, 40, ""), // 20 to 25 are of the pipelines that carry TIME behind the acquires
-		r.noFailures(name, ours))
-	return nil
-}
-
-// many is g goroutines on names of their own.
-func (r *run) many(ctx context.Context, g int) error {
-	name := "load" + strconv.Itoa(g)
-	d := time.Duration(r.scale(2000, 400)) * time.Millisecond
-	from, err := readUsage(ctx, r.servers)
-	if err != nil {
-		return err
-	}
-	ts, err := r.race(ctx, field(openFloorLoad), func(t *entrant) (slice, error) {
-		return measure(ctx, r.env(), t.spec, t.contender, g, d, 0)
-	})
-	if err != nil {
-		return err
-	}
-	to, err := readUsage(ctx, r.servers)
-	if err != nil {
-		return err
-	}
-	used := to.since(from)
-	ours, floor, redsync := ts.named(nameRedlock), ts.named(nameFloor), ts.named(nameRedsync)
-	least := map[int]map[bool]float64{64: {true: 4.5, false: 3.5}, 512: {true: 5.5, false: 4.5}}[g][used.quiet()]
-	gates := []gate{
-		demand(name, "pairs a second over redsync"+busyNote(used), ours.throughput()/redsync.throughput(), atLeast, least, ""),
-		demand(name, "pairs a second over the raw floor", ours.throughput()/floor.throughput(), atLeast, 0.65, ""),
-		r.noFailures(name, ours),
-	}
-	if g == 512 {
-		gates = append(gates,
-			demand(name, "script time over redsync's, least of the rounds", ours.leastScriptTime()/redsync.leastScriptTime(), atMost, unfencedTimes, ""),
-			// By the wall clock it is the others' time too, wherever there are fewer
-			// cores than servers.
-			stated(demand(name, "script time a pair and server, least of the rounds", ours.leastScriptTime(), atMost, 5.5, " us")))
-	}
-	gates = append(gates, stated(demand(name, "pairs a second over rueidislock's on one server", ours.throughput()/ts.named(nameAlone).throughput(), atLeast, 0.8, "")))
-	r.add(pairTable(name, fmt.Sprintf("%d goroutines on distinct names, %v a round, %d rounds", g, d, r.rounds), ts, used), gates...)
-	return nil
-}
-
-func busyNote(l load) string {
-	if l.quiet() {
-		return " (quiet cores)"
-	}
-	return " (busy cores)"
-}
-
-// noFailures demands that every pair succeeded: a ratio over failures is worth
-// nothing.
-func (r *run) noFailures(workload string, t *entrant) gate {
-	n, _ := t.failures()
-	return demand(workload, "failed pairs", float64(n), atMost, 0, "")
-}
-
-// pairTable is the table of a race.
-func pairTable(workload, title string, ts entrants, l load) section {
-	s := section{
-		Workload: workload, Title: title, Load: l,
-		Header: []string{"contender", "pairs/s", "p50 us", "p99 us", "over redsync (p50)", "over redsync (pairs/s)", "allocations a pair", "server us a pair and server", "failed"},
-	}
-	base := ts.named(nameRedsync)
+	base := ts.named(p.baseName)
 	for _, t := range ts {
 		failed, last := t.failures()
 		s.Rows = append(s.Rows, []string{
@@ -211,5 +227,81 @@ func pairTable(workload, title string, ts entrants, l load) section {
 			s.Notes = append(s.Notes, fmt.Sprintf("%s: the last failure was: %v.", t.name, last))
 		}
 	}
-	return s
+	return ts, s, nil
+}
+
+// uncontended is one goroutine that takes and releases one lock after another.
+func (r *run) uncontended(ctx context.Context) error {
+	const name = "uncontended"
+	ts, s, err := r.pairs(ctx, pairing{name, "", 1, slices.Insert(slices.Clone(field), 1, bareSpec), "redsync", nameRedsync})
+	if err != nil {
+		return err
+	}
+	ours, beside := ts.named(nameRedlock), func(name string) float64 {
+		return over(ts.named(nameRedlock).latency(0.5), ts.named(name).latency(0.5))
+	}
+	r.add(s,
+		demand(name, "p50 over the raw floor", beside(nameFloor), atMost, 1.35, ""),
+		stated(demand(name, "p50 over redsync", beside(nameRedsync), atMost, 1.3, "")),
+		demand(name, "p50 over without the protections", beside(nameBare), atMost, 1.05, ""),
+		demand(name, "allocations a pair", ours.allocs(), atMost, 40, ""), // 20 to 25 are of the pipelines that carry TIME behind the acquires
+		ours.noFailures(name))
+	return nil
+}
+
+// many is g goroutines on names of their own.
+func (r *run) many(ctx context.Context, g int) error {
+	name := "load" + strconv.Itoa(g)
+	ts, s, err := r.pairs(ctx, pairing{name, "", g, field, "redsync", nameRedsync})
+	if err != nil {
+		return err
+	}
+	ours, beside := ts.named(nameRedlock), func(name string) float64 { return ts.named(nameRedlock).throughput() / ts.named(name).throughput() }
+	least := map[int]map[bool]float64{64: {true: 4.5, false: 3.5}, 512: {true: 5.5, false: 4.5}}[g][s.Load.quiet()]
+	r.add(s,
+		demand(name, "pairs a second over redsync"+busyNote(s.Load), beside(nameRedsync), atLeast, least, ""),
+		demand(name, "pairs a second over the raw floor", beside(nameFloor), atLeast, 0.65, ""),
+		ours.noFailures(name),
+		stated(demand(name, "pairs a second over rueidislock's on one server", beside(nameAlone), atLeast, 0.8, "")))
+	return nil
+}
+
+func busyNote(l load) string {
+	if l.quiet() {
+		return " (quiet cores)"
+	}
+	return " (busy cores)"
+}
+
+// oneMaster is redlock over a single master, where most begin, beside the two that are made
+// for one: a goroutine alone, and crowds of 64 and 512 on names of their own. bsm/redislock
+// is the base: it asks for least.
+func (r *run) oneMaster(ctx context.Context) (err error) {
+	five := r.servers
+	defer func() { r.servers = five }()
+	if r.servers, err = startCluster(ctx, r.program, 1); err != nil {
+		return err
+	}
+	one := r.servers
+	defer func() { err = errors.Join(err, one.stop()) }()
+	specs := []spec{
+		{nameRedlock, "fenced", 1, scriptsOnly, openRedlock},
+		{nameBSM, "no token", 1, scriptsOnly, openBSM},
+		{nameAlone, "no token, three keys", 1, scriptsOnly, openRueidisAlone},
+	}
+	for _, g := range []int{1, 64, 512} {
+		name := "onemaster" + strconv.Itoa(g)
+		ts, s, err := r.pairs(ctx, pairing{name, "one master, ", g, specs, "bsm", nameBSM})
+		if err != nil {
+			return err
+		}
+		ours, base := ts.named(nameRedlock), ts.named(nameBSM)
+		beside := stated(demand(name, "p50 over bsm/redislock", over(ours.latency(0.5), base.latency(0.5)), atMost, 1.3, ""))
+		if g > 1 {
+			beside = demand(name, "pairs a second over bsm/redislock"+busyNote(s.Load), ours.throughput()/base.throughput(), atLeast, 1.5, "")
+			beside.Stated = !s.Load.quiet() // busy cores are the others', not the contenders'
+		}
+		r.add(s, ours.noFailures(name), beside)
+	}
+	return nil
 }

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,7 +21,10 @@ import (
 // nodes is how many masters a run has.
 const nodes = 5
 
-// controlBound bounds each command that a workload sends beside what it measures.
+// farDelay is what a proxy adds each way to a master that is far away.
+const farDelay = 5 * time.Millisecond
+
+// controlBound bounds each look that a workload sends beside what it measures.
 const controlBound = 20 * time.Second
 
 // server is one real master without persistence, and a client for what is not
@@ -30,57 +38,28 @@ type server struct {
 type cluster []*server
 
 // startCluster starts n masters of a server program. The caller stops them.
-func startCluster(program string, n int) (cluster, error) {
-	started, err := chaos.StartServers(n, chaos.ServerConfig{
+func startCluster(ctx context.Context, program string, n int) (cluster, error) {
+	started, err := chaos.StartServers(n, chaos.ServerConfig{ //nolint:contextcheck // a start is bounded by chaos itself
 		Binary: program,
 		Args:   []string{"--maxclients", "20000", "--latency-tracking", "no"},
 	})
 	if err != nil {
 		return nil, err
 	}
-	var c cluster
-	for _, s := range started {
-		c = append(c, newServer(s))
-	}
-	return c, c.found(context.Background())
+	return clusterOf(ctx, started)
 }
 
-// found makes the new masters a cluster that votes at once: the run has just
-// started them, so nobody holds anything.
-func (c cluster) found(ctx context.Context) error {
+// clusterOf makes new masters a cluster that votes at once: they have just been started,
+// so nobody holds anything.
+func clusterOf(ctx context.Context, started []*chaos.Server) (c cluster, err error) {
+	for _, s := range started {
+		c = append(c, &server{s, s.Client()})
+	}
 	l, err := redlock.Open(ctx, c.addrs(), redlock.WithNodeTimeout(time.Second))
 	if err != nil {
-		return err
+		return c, err
 	}
-	return errors.Join(l.Cluster().Admit(ctx), l.Close()) //nolint:contextcheck // Close is bounded by itself
-}
-
-func newServer(s *chaos.Server) *server { return &server{Server: s, control: s.Client()} }
-
-// do sends one command; what the answer says comes back as text.
-func (s *server) do(ctx context.Context, words ...any) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, controlBound)
-	defer cancel()
-	v, err := s.control.Do(ctx, words...).Result()
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprint(v), nil
-}
-
-// info returns the fields of one section of INFO.
-func (s *server) info(ctx context.Context, section string) (map[string]string, error) {
-	text, err := s.do(ctx, "INFO", section)
-	if err != nil {
-		return nil, err
-	}
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[key] = value
-		}
-	}
-	return fields, nil
+	return c, errors.Join(l.Cluster().Admit(ctx), l.Close()) //nolint:contextcheck // Close is bounded by itself
 }
 
 func (c cluster) stop() error {
@@ -98,4 +77,175 @@ func (c cluster) addrs() []string {
 		out = append(out, s.Addr())
 	}
 	return out
+}
+
+// far puts a proxy before each master that delays both ways.
+func (c cluster) far() (addrs []string, end func(), err error) {
+	var proxies []*chaos.Proxy
+	end = func() {
+		for _, p := range proxies {
+			p.Close()
+		}
+	}
+	for _, s := range c {
+		p, err := chaos.NewProxy(s.Addr())
+		if err != nil {
+			end()
+			return nil, nil, err
+		}
+		p.Delay(chaos.Both, farDelay)
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+	}
+	return addrs, end, nil
+}
+
+// usage is who has used how much, since some beginning.
+type usage struct {
+	at            time.Time
+	self, machine time.Duration    // processors: this process and its ended children; all that ran
+	servers       []time.Duration  // processors, by master
+	calls, micros map[string]int64 // of a command, at all masters together; what scripts call is inside theirs
+	version       string           // of the last master
+}
+
+// usage reads the counters of now. A master must not be stopped meanwhile.
+func (c cluster) usage(ctx context.Context) (usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, controlBound)
+	defer cancel()
+	u := usage{at: time.Now(), self: ownCPU(), machine: machineCPU(), calls: map[string]int64{}, micros: map[string]int64{}}
+	for _, s := range c {
+		text, err := s.control.Info(ctx, "server", "cpu", "commandstats").Result()
+		if err != nil {
+			return u, err
+		}
+		var sys, user float64
+		for line := range strings.Lines(text) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			var err error
+			switch key {
+			case "redis_version":
+				u.version = "redis-server " + value
+			case "valkey_version": // it calls itself Redis 7.2 in the other field, before
+				u.version = "valkey-server " + value
+			case "used_cpu_sys":
+				sys, err = strconv.ParseFloat(value, 64)
+			case "used_cpu_user":
+				user, err = strconv.ParseFloat(value, 64)
+			default:
+				if name, ok := strings.CutPrefix(key, "cmdstat_"); ok {
+					var calls, micros int64
+					_, err = fmt.Sscanf(value, "calls=%d,usec=%d,", &calls, &micros)
+					u.calls[name], u.micros[name] = u.calls[name]+calls, u.micros[name]+micros
+				}
+			}
+			if err != nil {
+				return u, fmt.Errorf("INFO of %s: %q: %w", s.Addr(), line, err)
+			}
+		}
+		u.servers = append(u.servers, time.Duration((sys+user)*float64(time.Second)))
+	}
+	return u, nil
+}
+
+// total is the sum of the named commands' counters.
+func total(counters map[string]int64, commands []string) (n int64) {
+	for _, name := range commands {
+		n += counters[name]
+	}
+	return n
+}
+
+// ownCPU is what this process and its ended children have used.
+func ownCPU() (total time.Duration) {
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(who, &r); err == nil {
+			total += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+		}
+	}
+	return total
+}
+
+// machineCPU is what all processes have used, steal included: it is lost to us
+// all the same.
+func machineCPU() time.Duration {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	line, err := bufio.NewReader(f).ReadString('\n')
+	fields := strings.Fields(line)
+	if err != nil || len(fields) < 9 {
+		return 0
+	}
+	const ticks = 100 // USER_HZ, which Linux has fixed for what it tells programs
+	var total int64
+	for i, word := range fields[1:9] { // user nice system idle iowait irq softirq steal
+		const idle, iowait = 3, 4
+		if n, err := strconv.ParseInt(word, 10, 64); err == nil && i != idle && i != iowait {
+			total += n
+		}
+	}
+	return time.Duration(total) * time.Second / ticks
+}
+
+// sentByRedlock is all that a Locker sends once the scripts are loaded. What
+// scripts call is not among it: PUBLISH is part of a release's script.
+var sentByRedlock = []string{"evalsha", "time", "info", "subscribe", "ping"}
+
+// load is what ran between two readings: the mean number of processors in use, and what
+// this library sent.
+type load struct {
+	Self    float64 `json:"client"`
+	Servers float64 `json:"servers"`
+	Others  float64 `json:"others"`
+	Cores   int     `json:"cores"`
+
+	busiest  float64 // server's part of Servers
+	commands float64 // a second, at all masters together
+}
+
+func (u usage) since(v usage) load {
+	wall := float64(u.at.Sub(v.at))
+	l := load{Self: float64(u.self-v.self) / wall, Cores: runtime.NumCPU()}
+	for i := range u.servers {
+		one := float64(u.servers[i]-v.servers[i]) / wall
+		l.Servers, l.busiest = l.Servers+one, max(l.busiest, one)
+	}
+	l.Others = max(float64(u.machine-v.machine)/wall-l.Self-l.Servers, 0)
+	l.commands = float64(total(u.calls, sentByRedlock)-total(v.calls, sentByRedlock)) / u.at.Sub(v.at).Seconds()
+	return l
+}
+
+// quiet tells whether nobody else used much of the machine: below a tenth of a
+// core, two readings of the same thing agree within a few per cent.
+func (l load) quiet() bool { return l.Others < 0.1 }
+
+func (l load) String() string {
+	return fmt.Sprintf("of %d cores the client used %.2f, the servers %.2f, everything else %.2f",
+		l.Cores, l.Self, l.Servers, l.Others)
+}
+
+// during is the load while do runs.
+func (c cluster) during(ctx context.Context, do func() error) (load, error) {
+	from, err := c.usage(ctx)
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		return load{}, err
+	}
+	to, err := c.usage(ctx)
+	return to.since(from), err
+}
+
+// wait blocks for d, or until ctx is done.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

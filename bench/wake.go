@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
-
-	"github.com/quorumkit/redlock/chaos"
 )
 
 // wakeArg makes this program the one or the other of two processes that pass a
@@ -16,8 +14,6 @@ import (
 const wakeArg = "-wake-child"
 
 const (
-	// wakeDelay is what the proxy adds each way.
-	wakeDelay = 5 * time.Millisecond
 	// wakeSettle is how long a waiter is given to stand in line.
 	wakeSettle = 50 * time.Millisecond
 	// wakeBound is after how long a waiter asks anew: rueidislock was seen to wait for a
@@ -25,33 +21,40 @@ const (
 	wakeBound = 5 * time.Second
 )
 
-// wakeChild acquires and releases the name, as it is told, and says when: when
-// it held the lock, and when it began to release it.
-func wakeChild(ctx context.Context, p *part, c contender, s *stage) error {
-	for {
-		s.cue()
-		var h held
-		for h == nil {
-			var err error
-			once, cancel := context.WithCancel(ctx)
-			late := time.AfterFunc(wakeBound, cancel)
-			h, err = c.acquire(once, p.Name)
-			late.Stop() // that context goes on: rueidislock's holds end with it
-			if err != nil && ctx.Err() != nil {
-				return err
-			}
+// wakeChild acquires and releases the name, each time that it is told something, and says
+// when: when it held the lock, and when it began to release it.
+func wakeChild(ctx context.Context, p *part, c *contender, parent *wire) error {
+	for cue := ""; ; {
+		if parent.in.Decode(&cue) != nil {
+			return nil // nothing comes any more
 		}
-		if err := s.out.Encode(time.Now().UnixNano()); err != nil {
+		h, err := acquireAnew(ctx, c, p.Name)
+		if err == nil {
+			err = parent.out.Encode(time.Now().UnixNano())
+		}
+		if err != nil {
 			return err
 		}
-		more := s.cue()
+		last := parent.in.Decode(&cue) != nil
 		from := time.Now().UnixNano()
-		_ = h.release(ctx) // what fails is cleaned by its lease
-		if more == "" {
+		_ = h.Release(ctx) // what fails is cleaned by its lease
+		if last {
 			return nil
 		}
-		if err := s.out.Encode(from); err != nil {
+		if err := parent.out.Encode(from); err != nil {
 			return err
+		}
+	}
+}
+
+func acquireAnew(ctx context.Context, c *contender, name string) (held, error) {
+	for {
+		once, cancel := context.WithCancel(ctx)
+		late := time.AfterFunc(wakeBound, cancel)
+		h, err := c.acquire(once, name)
+		late.Stop() // that context goes on: rueidislock's holds end with it
+		if err == nil || ctx.Err() != nil {
+			return h, err
 		}
 	}
 }
@@ -61,78 +64,72 @@ type wakeRunner struct {
 	note    string
 	library string
 	masters int
-	proxied bool
+	far     bool
 	turns   int // passes in a round
 	samples []time.Duration
 }
 
 func (t *wakeRunner) at(p float64) float64 { return micros(percentile(t.samples, p)) / 1000 }
 
-// wakeField is who passes a name to and fro; the figures of the first four are
-// held against each other.
+// wakeField is who passes a name to and fro; the figures of the first four, and of the
+// last, are held against each other.
 func (r *run) wakeField() []*wakeRunner {
-	const far = ", 5 ms each way"
+	const away = ", 5 ms each way"
 	return []*wakeRunner{
 		{library: nameRedlock, note: "fenced, five masters", masters: nodes, turns: r.scale(60, 20)},
 		{library: nameRueidis, note: "one server", masters: 1, turns: r.scale(60, 20)},
 		{library: nameRedsync, note: "five masters", masters: nodes, turns: r.scale(20, 6)},
-		{library: nameRedlock, note: "fenced, five masters" + far, masters: nodes, proxied: true, turns: r.scale(40, 12)},
-		{library: nameRueidis, note: "one server" + far, masters: 1, proxied: true, turns: r.scale(40, 12)},
-		{library: nameRedsync, note: "five masters" + far, masters: nodes, proxied: true, turns: r.scale(8, 4)},
+		{library: nameRedlock, note: "fenced, five masters" + away, masters: nodes, far: true, turns: r.scale(40, 12)},
+		{library: nameRueidis, note: "one server" + away, masters: 1, far: true, turns: r.scale(40, 12)},
+		{library: nameRedsync, note: "five masters" + away, masters: nodes, far: true, turns: r.scale(8, 4)},
 		{library: nameOneKey, note: "one server", masters: 1, turns: r.scale(60, 20)},
 	}
-}
-
-// farAway puts a proxy before each master that delays both ways.
-func (r *run) farAway() (addrs []string, end func(), err error) {
-	var proxies []*chaos.Proxy
-	end = func() {
-		for _, p := range proxies {
-			p.Close()
-		}
-	}
-	for _, s := range r.servers {
-		p, err := chaos.NewProxy(s.Addr())
-		if err != nil {
-			end()
-			return nil, nil, err
-		}
-		p.Delay(chaos.Both, wakeDelay)
-		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
-	}
-	return addrs, end, nil
 }
 
 // wake measures how long after the release a waiter of another process holds the
 // lock.
 func (r *run) wake(ctx context.Context) error {
+	const name = "wake"
 	field := r.wakeField()
-	far, end, err := r.farAway() //nolint:contextcheck // a proxy lives until it is closed
+	far, end, err := r.servers.far() //nolint:contextcheck // a proxy lives until it is closed
 	if err != nil {
 		return err
 	}
 	defer end()
-	from, err := readUsage(ctx, r.servers)
-	if err != nil {
-		return err
-	}
-	for round := range r.rounds {
-		for _, t := range field {
-			addrs := r.servers.addrs()
-			if t.proxied {
-				addrs = far
+	used, err := r.servers.during(ctx, func() error {
+		for round := range r.rounds {
+			for _, t := range field {
+				addrs := r.servers.addrs()
+				if t.far {
+					addrs = far
+				}
+				if err := r.toAndFro(ctx, t, addrs[:t.masters]); err != nil {
+					return fmt.Errorf("%s, %s: %w", t.library, t.note, err)
+				}
+				r.progress("wake %d: %s (%s): p50 %.2f ms, p99 %.2f ms", round, t.library, t.note, t.at(0.5), t.at(0.99))
 			}
-			if err := r.toAndFro(ctx, t, addrs[:t.masters]); err != nil {
-				return fmt.Errorf("%s, %s: %w", t.library, t.note, err)
-			}
-			r.progress("wake %d: %s (%s): p50 %.2f ms, p99 %.2f ms", round, t.library, t.note, t.at(0.5), t.at(0.99))
 		}
-	}
-	to, err := readUsage(ctx, r.servers)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	r.tellWake(field, to.since(from))
+	table := section{
+		Workload: name, Title: "from the call of Release in one process to the lock held in another, which waited", Load: used,
+		Header: []string{"library", "p50 ms", "p90 ms", "p99 ms", "samples"},
+	}
+	for _, t := range field {
+		table.Rows = append(table.Rows, []string{
+			t.library + " (" + t.note + ")", number3(t.at(0.5)), number3(t.at(0.9)), number3(t.at(0.99)), strconv.Itoa(len(t.samples)),
+		})
+	}
+	ours, away, trip := field[0], field[3], 2*float64(farDelay.Milliseconds())
+	r.add(table,
+		demand(name, "p50 with 5 ms each way, in added round trips", away.at(0.5)/trip, atMost, 3, ""),
+		demand(name, "p99 with 5 ms each way, in added round trips", away.at(0.99)/trip, atMost, 4, ""),
+		demand(name, "p50 over rueidislock's on one server", over(ours.at(0.5), field[1].at(0.5)), atMost, 2, ""),
+		stated(demand(name, "p50 over rueidislock's with one key", over(ours.at(0.5), field[6].at(0.5)), atMost, 2, "")),
+		stated(demand(name, "p50 over redsync's", over(ours.at(0.5), field[2].at(0.5)), atMost, 1, "")))
 	return nil
 }
 
@@ -145,48 +142,22 @@ func (r *run) toAndFro(ctx context.Context, t *wakeRunner, addrs []string) (err 
 	}
 	defer func() { err = errors.Join(err, endChildren(cs)) }()
 	var released, held int64
-	if err := errors.Join(cs[0].say("acquire"), cs[0].hear(&held)); err != nil {
+	if err := errors.Join(cs[0].out.Encode("acquire"), cs[0].in.Decode(&held)); err != nil {
 		return err
 	}
 	settle := wakeSettle
-	if t.proxied {
-		settle += 8 * wakeDelay
+	if t.far {
+		settle += 8 * farDelay
 	}
 	for i := range t.turns {
 		holder, waiter := cs[i%2], cs[1-i%2]
-		if err := waiter.say("acquire"); err != nil {
+		if err := errors.Join(waiter.out.Encode("acquire"), wait(ctx, settle+rand.N(wakeSettle))); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(settle + rand.N(wakeSettle)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if err := errors.Join(holder.say("release"), waiter.hear(&held), holder.hear(&released)); err != nil {
+		if err := errors.Join(holder.out.Encode("release"), waiter.in.Decode(&held), holder.in.Decode(&released)); err != nil {
 			return err
 		}
 		t.samples = append(t.samples, time.Duration(held-released))
 	}
 	return nil
-}
-
-func (r *run) tellWake(field []*wakeRunner, l load) {
-	const name = "wake"
-	table := section{
-		Workload: name, Title: "from the call of Release in one process to the lock held in another, which waited", Load: l,
-		Header: []string{"library", "p50 ms", "p90 ms", "p99 ms", "samples"},
-	}
-	for _, t := range field {
-		table.Rows = append(table.Rows, []string{
-			t.library + " (" + t.note + ")", number3(t.at(0.5)), number3(t.at(0.9)), number3(t.at(0.99)), strconv.Itoa(len(t.samples)),
-		})
-	}
-	near, rueidis, redsync, far := field[0], field[1], field[2], field[3]
-	trip := 2 * float64(wakeDelay.Milliseconds())
-	r.add(table,
-		demand(name, "p50 with 5 ms each way, in added round trips", far.at(0.5)/trip, atMost, 3, ""),
-		demand(name, "p99 with 5 ms each way, in added round trips", far.at(0.99)/trip, atMost, 4, ""),
-		demand(name, "p50 over rueidislock's on one server", over(near.at(0.5), rueidis.at(0.5)), atMost, 2, ""),
-		stated(demand(name, "p50 over rueidislock's with one key", over(near.at(0.5), field[6].at(0.5)), atMost, 2, "")),
-		stated(demand(name, "p50 over redsync's", over(near.at(0.5), redsync.at(0.5)), atMost, 1, "")))
 }
