@@ -26,7 +26,7 @@ var errTaken = errors.New("taken")
 type floor struct {
 	nodes   []*floorNode
 	quorum  int
-	readers sync.WaitGroup
+	running sync.WaitGroup
 }
 
 func openFloor(ctx context.Context, e *env) (*contender, error) {
@@ -37,37 +37,46 @@ func openFloor(ctx context.Context, e *env) (*contender, error) {
 			return nil, errors.Join(err, f.close())
 		}
 		f.nodes = append(f.nodes, n)
-		f.readers.Go(n.read)
+		f.running.Go(n.run)
 	}
 	return &contender{acquire: f.acquire, close: f.close}, nil
 }
 
 func (f *floor) acquire(_ context.Context, resource string) (held, error) {
-	l := &floorLock{
-		floor: f, key: resource, owner: uuid.NewString(), done: make(chan error, 1),
-		stripe: strconv.FormatInt(lua.StripeOf(resource), 10), hint: strconv.FormatInt(time.Now().UnixMicro(), 10),
-	}
-	l.dead = lua.TombstoneKey + l.owner
+	owner := uuid.NewString()
+	l := &floorLock{floor: f, done: make(chan error, 1), words: [...]string{
+		resource, lua.TombstoneKey + owner, owner, strconv.FormatInt(lua.StripeOf(resource), 10), strconv.FormatInt(time.Now().UnixMicro(), 10),
+	}}
 	for _, n := range f.nodes {
-		n.acquire(l)
+		n.put(l, false)
 	}
 	return l, <-l.done
 }
 
+// close may be called once no lock is held, and none is being acquired.
 func (f *floor) close() error {
-	var errs []error
 	for _, n := range f.nodes {
-		errs = append(errs, n.conn.Close())
+		n.put(nil, false)
 	}
-	f.readers.Wait()
-	return errors.Join(errs...)
+	f.running.Wait()
+	return nil
 }
+
+// What a lock is told of, by its place among the words.
+const (
+	wordKey = iota
+	wordDead
+	wordOwner
+	wordStripe
+	wordHint
+	words
+)
 
 // floorLock is one acquisition and, after it, its release.
 type floorLock struct {
-	floor                          *floor
-	key, dead, owner, stripe, hint string
-	done                           chan error // of a quorum, for either
+	floor *floor
+	words [words]string
+	done  chan error // of a quorum, for either
 
 	mu                        sync.Mutex // guards what follows
 	granted, refused, deleted int        // nodes
@@ -75,7 +84,7 @@ type floorLock struct {
 
 func (l *floorLock) Release(context.Context) error {
 	for _, n := range l.floor.nodes {
-		n.release(l)
+		n.put(l, true)
 	}
 	return <-l.done
 }
@@ -91,23 +100,23 @@ func (l *floorLock) answer(count *int, err error) {
 	}
 }
 
-// floorNode is one node's socket. An idle one is written by the caller. While it is
-// waited for, the next batch gathers, and its reader sends that: so batches grow with the
-// load by themselves.
+// floorNode is one node's socket. Its goroutine takes what waits, sends it in one write,
+// reads the replies, and takes again. While it waits for the node the next batch gathers,
+// so batches grow with the load by themselves.
 type floorNode struct {
 	conn  net.Conn
 	in    *bufio.Reader
 	epoch string
-	life  string // of a lock, in ms
+	batch floorJobs // that is out
+	buf   []byte
 
-	mu                 sync.Mutex // guards what follows
-	acquires, releases []*floorLock
-	flying             flush
-	buf                []byte
+	mu     sync.Mutex // guards what follows
+	some   *sync.Cond
+	queue  floorJobs
+	closed bool
 }
 
-// flush is what one write carries.
-type flush struct{ acquires, releases []*floorLock }
+type floorJobs struct{ acquires, releases []*floorLock }
 
 func newFloorNode(ctx context.Context, srv *server, addr string) (*floorNode, error) {
 	for _, s := range []*lua.Script{lua.AcquireScript, lua.AcquireBatchScript, lua.ReleaseScript, lua.ReleaseBatchScript} {
@@ -119,92 +128,84 @@ func newFloorNode(ctx context.Context, srv *server, addr string) (*floorNode, er
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return &floorNode{conn: conn, in: bufio.NewReaderSize(conn, 1<<16), epoch: epoch, life: strconv.FormatInt(ttl.Milliseconds(), 10)}, nil
+	n := &floorNode{conn: conn, in: bufio.NewReaderSize(conn, 1<<16), epoch: epoch}
+	n.some = sync.NewCond(&n.mu)
+	return n, nil
 }
 
-func (n *floorNode) acquire(l *floorLock) {
+// put queues an acquire or a release; nil ends the node. If a release finds its own acquire
+// it drops that instead, and there is nothing to delete.
+func (n *floorNode) put(l *floorLock, release bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.acquires = append(n.acquires, l)
-	n.send(false)
-}
-
-// release overtakes the acquires of a flush. If the lock's own still waits here it is
-// dropped instead, and the node has nothing to delete.
-func (n *floorNode) release(l *floorLock) {
-	n.mu.Lock()
-	if i := slices.Index(n.acquires, l); i >= 0 {
-		n.acquires = slices.Delete(n.acquires, i, i+1)
-		n.mu.Unlock()
+	switch i := slices.Index(n.queue.acquires, l); {
+	case l == nil:
+		n.closed = true
+	case !release:
+		n.queue.acquires = append(n.queue.acquires, l)
+	case i >= 0:
+		n.queue.acquires = slices.Delete(n.queue.acquires, i, i+1)
 		l.answer(&l.deleted, nil)
-		return
+	default:
+		n.queue.releases = append(n.queue.releases, l)
 	}
+	n.some.Signal()
+}
+
+// take waits for work and moves up to a batch of each kind. No acquire overtakes a release:
+// it may be of the same name.
+func (n *floorNode) take() bool {
+	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.releases = append(n.releases, l)
-	n.send(false)
+	q, b := &n.queue, &n.batch
+	for !n.closed && len(q.acquires)+len(q.releases) == 0 {
+		n.some.Wait()
+	}
+	r := min(len(q.releases), lua.ReleaseBatchSize)
+	b.releases, q.releases = append(b.releases[:0], q.releases[:r]...), slices.Delete(q.releases, 0, r)
+	a := min(len(q.acquires), lua.AcquireBatchSize)
+	if len(q.releases) > 0 {
+		a = 0
+	}
+	b.acquires, q.acquires = append(b.acquires[:0], q.acquires[:a]...), slices.Delete(q.acquires, 0, a)
+	return a+r > 0
 }
 
-// send sends what has gathered, up to a batch of each kind, unless a flush is out that was
-// not answered.
-func (n *floorNode) send(answered bool) {
-	if !answered && len(n.flying.acquires)+len(n.flying.releases) > 0 {
-		return
-	}
-	a, r := min(len(n.acquires), lua.AcquireBatchSize), min(len(n.releases), lua.ReleaseBatchSize)
-	n.flying.acquires = append(n.flying.acquires[:0], n.acquires[:a]...)
-	n.flying.releases = append(n.flying.releases[:0], n.releases[:r]...)
-	n.acquires, n.releases = slices.Delete(n.acquires, 0, a), slices.Delete(n.releases, 0, r)
-	if a+r == 0 {
-		return
-	}
-	n.encode(n.flying)
-	_, _ = n.conn.Write(n.buf) // the reader meets what fails
-}
-
-// read hands on the replies until the connection is closed.
-func (n *floorNode) read() {
-	for {
-		_, err := n.in.Peek(1)
-		n.mu.Lock()
-		f := n.flying // nobody else changes it while it flies
-		n.mu.Unlock()
+func (n *floorNode) run() {
+	defer n.conn.Close()
+	for n.take() {
+		n.encode()
+		_, err := n.conn.Write(n.buf)
 		if err == nil {
-			err = n.answer(f)
+			err = n.read()
 		}
 		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				panic(fmt.Sprintf("bench: the floor's node %s: %v", n.conn.RemoteAddr(), err))
-			}
-			return
+			panic(fmt.Sprintf("bench: the floor's node %s: %v", n.conn.RemoteAddr(), err))
 		}
-		n.mu.Lock()
-		n.send(true)
-		n.mu.Unlock()
 	}
 }
 
-// answer reads the replies of one flush and hands them to their locks. Batches of
-// releases answer with a sum, so each answer counts as its lock's.
-func (n *floorNode) answer(f flush) error {
-	if len(f.releases) > 0 {
+// read hands the replies to their locks. Batches of releases answer with a sum, so each
+// answer counts as its lock's.
+func (n *floorNode) read() error {
+	if len(n.batch.releases) > 0 {
 		if _, err := n.reply(':'); err != nil {
 			return err
 		}
 	}
-	for _, l := range f.releases {
+	for _, l := range n.batch.releases {
 		l.answer(&l.deleted, nil)
 	}
-	if len(f.acquires) > 1 {
+	if len(n.batch.acquires) > 1 {
 		if _, err := n.reply('*'); err != nil {
 			return err
 		}
 	}
-	for _, l := range f.acquires {
+	for _, l := range n.batch.acquires {
 		switch token, err := n.reply(':'); {
 		case err != nil:
 			return err
@@ -229,42 +230,36 @@ func (n *floorNode) reply(kind byte) (int64, error) {
 	return strconv.ParseInt(string(line[1:len(line)-2]), 10, 64)
 }
 
-func (n *floorNode) encode(f flush) {
+func (n *floorNode) encode() {
 	n.buf = n.buf[:0]
-	key, owner := func(l *floorLock) string { return l.key }, func(l *floorLock) string { return l.owner }
-	switch k := len(f.releases); k {
-	case 0:
-	case 1:
-		n.call(lua.ReleaseScript, "1", key(f.releases[0]), owner(f.releases[0]))
-	default:
-		size := strconv.Itoa(k)
-		n.call(lua.ReleaseBatchScript, slices.Concat([]string{size}, column(f.releases, key), []string{size}, column(f.releases, owner))...)
+	if r := n.batch.releases; len(r) == 1 {
+		n.call("EVALSHA", lua.ReleaseScript.Hash, "1", r[0].words[wordKey], r[0].words[wordOwner])
+	} else if len(r) > 1 {
+		size := strconv.Itoa(len(r))
+		n.call(slices.Concat([]string{"EVALSHA", lua.ReleaseBatchScript.Hash, size}, column(r, wordKey), []string{size}, column(r, wordOwner))...)
 	}
-	switch k := len(f.acquires); k {
-	case 0:
-	case 1:
-		l := f.acquires[0]
-		n.call(lua.AcquireScript, "3", l.key, lua.NodeKey, l.dead, l.owner, n.life, l.hint, l.stripe, n.epoch)
-	default:
-		n.call(lua.AcquireBatchScript, slices.Concat(
-			[]string{strconv.Itoa(1 + 2*k), lua.NodeKey}, column(f.acquires, key), column(f.acquires, func(l *floorLock) string { return l.dead }),
-			[]string{n.epoch}, column(f.acquires, func(l *floorLock) string { return l.stripe }), column(f.acquires, owner),
-			slices.Repeat([]string{n.life}, k), column(f.acquires, func(l *floorLock) string { return l.hint }))...)
+	life := strconv.FormatInt(ttl.Milliseconds(), 10)
+	if a := n.batch.acquires; len(a) == 1 {
+		w := &a[0].words
+		n.call("EVALSHA", lua.AcquireScript.Hash, "3", w[wordKey], lua.NodeKey, w[wordDead], w[wordOwner], life, w[wordHint], w[wordStripe], n.epoch)
+	} else if len(a) > 1 {
+		n.call(slices.Concat(
+			[]string{"EVALSHA", lua.AcquireBatchScript.Hash, strconv.Itoa(1 + 2*len(a)), lua.NodeKey}, column(a, wordKey), column(a, wordDead),
+			[]string{n.epoch}, column(a, wordStripe), column(a, wordOwner), slices.Repeat([]string{life}, len(a)), column(a, wordHint))...)
 	}
 }
 
-func column(locks []*floorLock, word func(*floorLock) string) []string {
-	words := make([]string, len(locks))
+func column(locks []*floorLock, word int) []string {
+	out := make([]string, len(locks))
 	for i, l := range locks {
-		words[i] = word(l)
+		out[i] = l.words[word]
 	}
-	return words
+	return out
 }
 
-// call adds an EVALSHA; the words begin with the number of keys.
-func (n *floorNode) call(s *lua.Script, words ...string) {
-	n.header('*', 2+len(words))
-	for _, word := range append([]string{"EVALSHA", s.Hash}, words...) {
+func (n *floorNode) call(words ...string) {
+	n.header('*', len(words))
+	for _, word := range words {
 		n.header('$', len(word))
 		n.buf = append(append(n.buf, word...), '\r', '\n')
 	}
