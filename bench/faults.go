@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
@@ -52,38 +53,29 @@ func refuse(_ *server, p *chaos.Proxy) error { p.Refuse(); p.Reset(); return nil
 func slow(_ *server, p *chaos.Proxy) error   { p.Delay(chaos.Replies, slowness); return nil }
 func cut(_ *server, p *chaos.Proxy) error    { p.Hold(chaos.Both); return nil }
 
-// The operations of a cycle.
-const (
-	opAcquire = iota
-	opExtend
-	opRelease
-	ops
-)
+// ops are the operations of a cycle.
+var ops = [3]string{"acquire", "extend", "release"}
 
-var opNames = [ops]string{"acquire", "extend", "release"}
-
-// ordeal is one contender under one fault, with the fault's proxies before its nodes, and
+// ordeal is a Locker under one fault, with the fault's proxies before its nodes, and
 // what each round showed.
 type ordeal struct {
 	fault
-	servers   cluster
-	proxies   []*chaos.Proxy // one for each of the fault's nodes; nil without
-	contender *contender
-	serial    int
-	healthy   [ops]phases
-	faulty    [ops]phases
-	returns   []time.Duration
-	calm      peak // under load, without the fault
-	storm     peak // with it
+	servers  cluster
+	proxies  []*chaos.Proxy // one for each of the fault's nodes; nil without
+	locks    *contender
+	serial   int
+	acquire  []float64           // p50 with the fault, in us
+	p50, p99 [len(ops)][]float64 // faulty over healthy
+	returns  []time.Duration
+	calm     peak // under load, without the fault
+	storm    peak // with it
 }
-
-// phases are the percentiles of one operation, by round.
-type phases struct{ p50, p99 []float64 }
 
 // peak is the most of what a process held at once.
 type peak struct {
-	goroutines, failures int
-	heap                 float64 // MB
+	goroutines int
+	failures   int64
+	heap       float64 // MB
 }
 
 // faultRuns measures every fault, each over a Locker of its own.
@@ -117,34 +109,6 @@ func (r *run) faultRuns(ctx context.Context) error {
 	return nil
 }
 
-// open opens the Locker, with the fault's proxies before its nodes. close undoes that, even
-// if open fails.
-func (o *ordeal) open(ctx context.Context) (err error) {
-	addrs := o.servers.addrs()
-	for i, node := range o.nodes {
-		if o.proxied {
-			if o.proxies[i], err = chaos.NewProxy(addrs[node]); err != nil { //nolint:contextcheck // a proxy lives until it is closed
-				return err
-			}
-			addrs[node] = o.proxies[i].Addr()
-		}
-	}
-	o.contender, err = openRedlock(ctx, &env{addrs: addrs})
-	return err
-}
-
-func (o *ordeal) close() (err error) {
-	if o.contender != nil {
-		err = o.contender.close()
-	}
-	for _, p := range o.proxies {
-		if p != nil {
-			p.Close()
-		}
-	}
-	return err
-}
-
 // under does something while the fault is there.
 func (o *ordeal) under(do func() error) error {
 	each := func(f func(*server, *chaos.Proxy) error) (err error) {
@@ -162,10 +126,20 @@ func (o *ordeal) under(do func() error) error {
 // endure puts one Locker through the rounds of one fault.
 func (r *run) endure(ctx context.Context, f fault) (o *ordeal, err error) {
 	o = &ordeal{fault: f, servers: r.servers, proxies: make([]*chaos.Proxy, len(f.nodes))}
-	defer func() { err = errors.Join(err, o.close()) }()
-	if err := o.open(ctx); err != nil {
+	addrs := r.servers.addrs()
+	for i, node := range f.nodes {
+		if f.proxied {
+			if o.proxies[i], err = chaos.NewProxy(addrs[node]); err != nil { //nolint:contextcheck // a proxy lives until it is closed
+				return nil, err
+			}
+			defer o.proxies[i].Close()
+			addrs[node] = o.proxies[i].Addr()
+		}
+	}
+	if o.locks, err = openRedlock(ctx, r.envAt(addrs)); err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, o.locks.close()) }()
 	if _, err := o.cycles(ctx, 50); err != nil { // to warm up
 		return nil, err
 	}
@@ -173,41 +147,37 @@ func (r *run) endure(ctx context.Context, f fault) (o *ordeal, err error) {
 		if err := o.round(ctx, r.scale(1000, 150)); err != nil {
 			return nil, fmt.Errorf("round %d: %w", round, err)
 		}
-		r.progress("faults: %s: round %d: back after %v", f.name, round, o.returns[round])
 	}
 	d := time.Duration(r.scale(5000, 1000)) * time.Millisecond
-	o.calm = watch(ctx, o.contender, d)
+	o.calm = watch(ctx, o.locks, d)
 	return o, o.under(func() error {
-		o.storm = watch(ctx, o.contender, d)
+		o.storm = watch(ctx, o.locks, d)
 		return nil
 	})
 }
 
 // round is n cycles without the fault, n cycles with it, and its end.
 func (o *ordeal) round(ctx context.Context, n int) error {
-	took, err := o.cycles(ctx, n)
+	healthy, err := o.cycles(ctx, n)
 	if err != nil {
 		return err
 	}
-	record(&o.healthy, took)
+	var faulty [len(ops)][]time.Duration
 	err = o.under(func() error {
-		took, err = o.cycles(ctx, n)
+		faulty, err = o.cycles(ctx, n)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	record(&o.faulty, took)
+	for op := range ops {
+		o.p50[op] = append(o.p50[op], over(micros(percentile(faulty[op], 0.5)), micros(percentile(healthy[op], 0.5))))
+		o.p99[op] = append(o.p99[op], over(micros(percentile(faulty[op], 0.99)), micros(percentile(healthy[op], 0.99))))
+	}
+	o.acquire = append(o.acquire, micros(percentile(faulty[0], 0.5)))
 	back, err := o.comeback(ctx)
 	o.returns = append(o.returns, back)
 	return err
-}
-
-func record(to *[ops]phases, took [ops][]time.Duration) {
-	for op := range took {
-		to[op].p50 = append(to[op].p50, micros(percentile(took[op], 0.5)))
-		to[op].p99 = append(to[op].p99, micros(percentile(took[op], 0.99)))
-	}
 }
 
 // fresh is a name that nobody had before.
@@ -217,10 +187,10 @@ func (o *ordeal) fresh() string {
 }
 
 // cycles acquires, extends and releases n fresh names, one after another.
-func (o *ordeal) cycles(ctx context.Context, n int) (took [ops][]time.Duration, err error) {
+func (o *ordeal) cycles(ctx context.Context, n int) (took [len(ops)][]time.Duration, err error) {
 	for range n {
 		name, start := o.fresh(), time.Now()
-		lock, err := o.contender.locker.Acquire(ctx, name)
+		lock, err := o.locks.locker.Acquire(ctx, name)
 		if err != nil {
 			return took, err
 		}
@@ -232,9 +202,9 @@ func (o *ordeal) cycles(ctx context.Context, n int) (took [ops][]time.Duration, 
 		if err := lock.Release(ctx); err != nil {
 			return took, err
 		}
-		took[opAcquire] = append(took[opAcquire], taken.Sub(start))
-		took[opExtend] = append(took[opExtend], extended.Sub(taken))
-		took[opRelease] = append(took[opRelease], time.Since(extended))
+		for op, d := range []time.Duration{taken.Sub(start), extended.Sub(taken), time.Since(extended)} {
+			took[op] = append(took[op], d)
+		}
 	}
 	return took, nil
 }
@@ -244,7 +214,7 @@ func (o *ordeal) comeback(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	for time.Since(start) < returnBound {
 		name := o.fresh()
-		h, err := o.contender.acquire(ctx, name)
+		h, err := o.locks.acquire(ctx, name)
 		if err != nil {
 			return 0, err
 		}
@@ -283,61 +253,42 @@ func (o *ordeal) takesPart(ctx context.Context, resource string) (bool, error) {
 // watch runs 64 goroutines and returns the most that the process held meanwhile.
 func watch(ctx context.Context, c *contender, d time.Duration) (p peak) {
 	runtime.GC()
-	until, done := time.Now().Add(d), make(chan struct{})
-	go func() {
-		defer close(done)
-		var mu sync.Mutex // guards p.failures
-		var workers sync.WaitGroup
-		for w := range 64 {
-			workers.Go(func() {
-				s := work(ctx, c, "load:"+strconv.Itoa(w), until, 0)
-				mu.Lock()
-				defer mu.Unlock()
-				p.failures += s.failures
-			})
-		}
-		workers.Wait()
-	}()
-	for look := time.NewTicker(20 * time.Millisecond); ; {
+	until := time.Now().Add(d)
+	var failures atomic.Int64
+	var workers sync.WaitGroup
+	for w := range 64 {
+		workers.Go(func() {
+			s := work(ctx, c, "load:"+strconv.Itoa(w), until, 0)
+			failures.Add(int64(s.failures))
+		})
+	}
+	for ; time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		p.heap, p.goroutines = max(p.heap, float64(m.HeapAlloc)/(1<<20)), max(p.goroutines, runtime.NumGoroutine())
-		select {
-		case <-look.C:
-		case <-done:
-			look.Stop()
-			return p
-		}
 	}
-}
-
-// ratio is the median over the rounds of faulty over healthy.
-func ratio(faulty, healthy []float64) float64 {
-	var rs []float64
-	for i := range faulty {
-		rs = append(rs, over(faulty[i], healthy[i]))
-	}
-	return median(rs)
+	workers.Wait()
+	p.failures = failures.Load()
+	return p
 }
 
 func (o *ordeal) row() []string {
-	row := []string{o.name, number3(median(o.faulty[opAcquire].p50))}
+	row := []string{o.name, number3(median(o.acquire))}
 	for op := range ops {
-		row = append(row, number3(ratio(o.faulty[op].p50, o.healthy[op].p50)), number3(ratio(o.faulty[op].p99, o.healthy[op].p99)))
+		row = append(row, number3(median(o.p50[op])), number3(median(o.p99[op])))
 	}
 	return append(row, percentile(o.returns, 1).Round(time.Millisecond).String(),
-		fmt.Sprintf("%d / %d", o.calm.goroutines, o.storm.goroutines),
-		fmt.Sprintf("%.0f / %.0f", o.calm.heap, o.storm.heap),
-		strconv.Itoa(o.calm.failures+o.storm.failures))
+		fmt.Sprintf("%d / %d", o.calm.goroutines, o.storm.goroutines), fmt.Sprintf("%.0f / %.0f", o.calm.heap, o.storm.heap),
+		strconv.FormatInt(o.calm.failures+o.storm.failures, 10))
 }
 
 func (o *ordeal) gates(workload string) (gs []gate) {
 	most := func(what string, measured, required float64, unit string) {
 		gs = append(gs, demand(workload, o.name+": "+what, measured, atMost, required, unit))
 	}
-	for op := range ops {
-		most(opNames[op]+" p50 over healthy", ratio(o.faulty[op].p50, o.healthy[op].p50), 1.2, "")
-		most(opNames[op]+" p99 over healthy", ratio(o.faulty[op].p99, o.healthy[op].p99), 2, "")
+	for op, name := range ops {
+		most(name+" p50 over healthy", median(o.p50[op]), 1.2, "")
+		most(name+" p99 over healthy", median(o.p99[op]), 2, "")
 	}
 	if !strings.HasSuffix(o.name, "refused") && !strings.HasSuffix(o.name, "dead") {
 		most("takes part again", percentile(o.returns, 1).Seconds(), 2, " s")

@@ -16,8 +16,10 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// errTaken is a round that a quorum refused.
-var errTaken = errors.New("taken")
+var (
+	errTaken  = errors.New("taken") // by a quorum
+	floorLife = strconv.FormatInt(ttl.Milliseconds(), 10)
+)
 
 // floor is about what the protocol costs at the least in this language: the library's
 // own scripts on one socket a node, a wait for the quorum, and none of what makes a
@@ -32,10 +34,17 @@ type floor struct {
 func openFloor(ctx context.Context, e *env) (*contender, error) {
 	f := &floor{quorum: len(e.servers)/2 + 1}
 	for i, srv := range e.servers {
-		n, err := newFloorNode(ctx, srv, e.addrs[i])
-		if err != nil {
+		var err error
+		for _, s := range []*lua.Script{lua.AcquireScript, lua.AcquireBatchScript, lua.ReleaseScript, lua.ReleaseBatchScript} {
+			err = errors.Join(err, srv.control.ScriptLoad(ctx, s.Body).Err())
+		}
+		epoch, errEpoch := srv.control.HGet(ctx, lua.NodeKey, "epoch").Result()
+		conn, errDial := (&net.Dialer{}).DialContext(ctx, "tcp", e.addrs[i])
+		if err := errors.Join(err, errEpoch, errDial); err != nil {
 			return nil, errors.Join(err, f.close())
 		}
+		n := &floorNode{conn: conn, in: bufio.NewReaderSize(conn, 1<<16), epoch: epoch}
+		n.some = sync.NewCond(&n.mu)
 		f.nodes = append(f.nodes, n)
 		f.running.Go(n.run)
 	}
@@ -117,25 +126,6 @@ type floorNode struct {
 }
 
 type floorJobs struct{ acquires, releases []*floorLock }
-
-func newFloorNode(ctx context.Context, srv *server, addr string) (*floorNode, error) {
-	for _, s := range []*lua.Script{lua.AcquireScript, lua.AcquireBatchScript, lua.ReleaseScript, lua.ReleaseBatchScript} {
-		if err := srv.control.ScriptLoad(ctx, s.Body).Err(); err != nil {
-			return nil, err
-		}
-	}
-	epoch, err := srv.control.HGet(ctx, lua.NodeKey, "epoch").Result()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	n := &floorNode{conn: conn, in: bufio.NewReaderSize(conn, 1<<16), epoch: epoch}
-	n.some = sync.NewCond(&n.mu)
-	return n, nil
-}
 
 // put queues an acquire or a release; nil ends the node. If a release finds its own acquire
 // it drops that instead, and there is nothing to delete.
@@ -238,14 +228,13 @@ func (n *floorNode) encode() {
 		size := strconv.Itoa(len(r))
 		n.call(slices.Concat([]string{"EVALSHA", lua.ReleaseBatchScript.Hash, size}, column(r, wordKey), []string{size}, column(r, wordOwner))...)
 	}
-	life := strconv.FormatInt(ttl.Milliseconds(), 10)
 	if a := n.batch.acquires; len(a) == 1 {
 		w := &a[0].words
-		n.call("EVALSHA", lua.AcquireScript.Hash, "3", w[wordKey], lua.NodeKey, w[wordDead], w[wordOwner], life, w[wordHint], w[wordStripe], n.epoch)
+		n.call("EVALSHA", lua.AcquireScript.Hash, "3", w[wordKey], lua.NodeKey, w[wordDead], w[wordOwner], floorLife, w[wordHint], w[wordStripe], n.epoch)
 	} else if len(a) > 1 {
 		n.call(slices.Concat(
 			[]string{"EVALSHA", lua.AcquireBatchScript.Hash, strconv.Itoa(1 + 2*len(a)), lua.NodeKey}, column(a, wordKey), column(a, wordDead),
-			[]string{n.epoch}, column(a, wordStripe), column(a, wordOwner), slices.Repeat([]string{life}, len(a)), column(a, wordHint))...)
+			[]string{n.epoch}, column(a, wordStripe), column(a, wordOwner), slices.Repeat([]string{floorLife}, len(a)), column(a, wordHint))...)
 	}
 }
 

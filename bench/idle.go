@@ -93,7 +93,7 @@ func (r *run) idle(ctx context.Context) (err error) {
 // leave is called, by a command that the waiters do not send.
 func (r *run) occupy(ctx context.Context, prefix string, count int) (leave func() error, err error) {
 	owner := uuid.NewString()
-	batch := func(from int) error {
+	batch := func(ctx context.Context, from int) error {
 		for _, s := range r.servers {
 			pipe := s.control.Pipeline()
 			for i := from; i < min(from+idleBatch, count); i++ {
@@ -106,27 +106,23 @@ func (r *run) occupy(ctx context.Context, prefix string, count int) (leave func(
 		return nil
 	}
 	for from := 0; from < count; from += idleBatch {
-		if err := batch(from); err != nil {
+		if err := batch(ctx, from); err != nil {
 			return nil, err
 		}
 	}
-	stop, done := make(chan struct{}), make(chan error, 1)
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
 	go func() {
-		beat := time.NewTicker(idleLease / 3 / time.Duration((count+idleBatch-1)/idleBatch))
-		defer beat.Stop()
 		var err error
 		for from := 0; err == nil; from = (from + idleBatch) % count {
-			select {
-			case <-stop:
-				done <- nil
-				return
-			case <-beat.C:
-				err = batch(from)
+			if wait(ctx, idleLease/3/time.Duration((count+idleBatch-1)/idleBatch)) != nil {
+				break
 			}
+			err = batch(context.WithoutCancel(ctx), from)
 		}
 		done <- err
 	}()
-	return func() error { close(stop); return <-done }, nil
+	return func() error { stop(); return <-done }, nil
 }
 
 // awaitQueued waits until the nodes have, beside the names, a quorum of entries for each
@@ -181,13 +177,11 @@ func (r *run) heldIdle(ctx context.Context) error {
 func (r *run) heldBy(ctx context.Context, count int, open opener) (l load, err error) {
 	holders := make([]*contender, count)
 	defer func() {
-		var closes errgroup.Group
 		for _, c := range holders {
 			if c != nil {
-				closes.Go(c.close)
+				err = errors.Join(err, c.close())
 			}
 		}
-		err = errors.Join(err, closes.Wait())
 	}()
 	var opens errgroup.Group
 	opens.SetLimit(4)

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -31,7 +32,6 @@ type run struct {
 	rounds  int
 	program string // of the servers; "": the one that is found
 	quick   bool
-	verbose bool
 	report  report
 	serial  int // used up: each crowd has a name of its own
 }
@@ -83,7 +83,6 @@ func start(ctx context.Context, args []string) (err error) {
 	r := &run{}
 	flags.BoolVar(&r.quick, "quick", false, "short slices and small numbers: for a first look")
 	flags.IntVar(&r.rounds, "rounds", minRounds, "rounds of each workload")
-	flags.BoolVar(&r.verbose, "v", false, "tell each slice on standard error")
 	asJSON := flags.Bool("json", false, "print JSON instead of Markdown")
 	flags.StringVar(&r.program, "server", "", "the server program (default: $REDLOCK_TEST_SERVER, or the redis-server in PATH)")
 	if err := flags.Parse(args); err != nil {
@@ -103,7 +102,9 @@ func start(ctx context.Context, args []string) (err error) {
 		}
 	}
 	if *asJSON {
-		err = r.report.writeJSON(os.Stdout)
+		out := json.NewEncoder(os.Stdout)
+		out.SetIndent("", "  ")
+		err = out.Encode(&r.report)
 	} else {
 		r.report.writeMarkdown(os.Stdout)
 	}
@@ -117,17 +118,14 @@ func start(ctx context.Context, args []string) (err error) {
 func choose(args []string) (chosen []workload, err error) {
 	var names []string
 	for _, w := range workloads {
-		names = append(names, w.name)
+		if names = append(names, w.name); len(args) == 0 || slices.Contains(args, w.name) {
+			chosen = append(chosen, w)
+		}
 	}
 	for _, a := range args {
-		i := slices.Index(names, a)
-		if i < 0 {
+		if !slices.Contains(names, a) {
 			return nil, fmt.Errorf("no workload %q; there are %s", a, strings.Join(names, ", "))
 		}
-		chosen = append(chosen, workloads[i])
-	}
-	if len(args) == 0 {
-		return workloads, nil
 	}
 	return chosen, nil
 }
@@ -154,13 +152,6 @@ func (r *run) env() *env { return r.envAt(r.servers.addrs()) }
 
 // envAt is env with other addresses of the same servers.
 func (r *run) envAt(addrs []string) *env { return &env{servers: r.servers, addrs: addrs} }
-
-// progress tells what is going on, where that is wanted.
-func (r *run) progress(format string, args ...any) {
-	if r.verbose {
-		fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
-	}
-}
 
 // add takes in what a workload found.
 func (r *run) add(s section, gates ...gate) {

@@ -112,7 +112,6 @@ func (r *run) race(ctx context.Context, specs []spec, g int, d time.Duration, pa
 			if err != nil {
 				return ts, fmt.Errorf("%s: %w", t.name, err)
 			}
-			r.progress("%s: round %d of %d: %s pairs/s, %d failed", t.name, round, r.rounds, number3(s.perSecond()), s.failures)
 			if round > 0 {
 				t.slices = append(t.slices, s)
 			}
@@ -183,44 +182,35 @@ func pair(ctx context.Context, c *contender, name string) (acquired time.Time, e
 	return acquired, h.Release(ctx)
 }
 
-// pairing is a race for pairs, beside a base.
-type pairing struct {
-	workload   string
-	of         string // begins the title
-	goroutines int
-	specs      []spec
-	base       string // what it is called in the table's head, and its name
-	baseName   string
-}
-
-// pairs runs the race. One goroutine takes so many pairs; more go on for a while.
-func (r *run) pairs(ctx context.Context, p pairing) (ts entrants, s section, err error) {
+// pairs is a race of g goroutines for pairs. One alone takes so many; more go on for a
+// while.
+func (r *run) pairs(ctx context.Context, workload string, g int, specs []spec, base string) (ts entrants, s section, err error) {
 	d, pairs := time.Duration(r.scale(2000, 400))*time.Millisecond, 0
-	title := fmt.Sprintf("%s%d goroutines on distinct names, %v a round, %d rounds", p.of, p.goroutines, d, r.rounds)
-	if p.goroutines == 1 {
+	title := fmt.Sprintf("%d goroutines on distinct names, %v a round, %d rounds", g, d, r.rounds)
+	if g == 1 {
 		pairs = r.scale(1500, 200)
-		title = fmt.Sprintf("%sone goroutine, %d pairs a round, %d rounds", p.of, pairs, r.rounds)
+		title = fmt.Sprintf("one goroutine, %d pairs a round, %d rounds", pairs, r.rounds)
 	}
 	used, err := r.servers.during(ctx, func() (err error) {
-		ts, err = r.race(ctx, p.specs, p.goroutines, d, pairs)
+		ts, err = r.race(ctx, specs, g, d, pairs)
 		return err
 	})
 	if err != nil {
 		return nil, s, err
 	}
 	s = section{
-		Workload: p.workload, Title: title, Load: used,
+		Workload: workload, Title: title, Load: used,
 		Header: []string{
-			"contender", "pairs/s", "p50 us", "p99 us", "over " + p.base + " (p50)", "over " + p.base + " (pairs/s)",
+			"contender", "pairs/s", "p50 us", "p99 us", "over " + base + " (p50)", "over " + base + " (pairs/s)",
 			"allocations a pair", "server us a pair and server", "failed",
 		},
 	}
-	base := ts.named(p.baseName)
+	beside := ts.named(base)
 	for _, t := range ts {
 		failed, last := t.failures()
 		s.Rows = append(s.Rows, []string{
 			t.name + " (" + t.note + ")", number3(t.throughput()), number3(t.latency(0.5)), number3(t.latency(0.99)),
-			number3(t.latency(0.5) / base.latency(0.5)), number3(t.throughput() / base.throughput()),
+			number3(t.latency(0.5) / beside.latency(0.5)), number3(t.throughput() / beside.throughput()),
 			number3(t.allocs()), number3(t.scriptTime()), strconv.Itoa(failed),
 		})
 		if last != nil {
@@ -233,13 +223,12 @@ func (r *run) pairs(ctx context.Context, p pairing) (ts entrants, s section, err
 // uncontended is one goroutine that takes and releases one lock after another.
 func (r *run) uncontended(ctx context.Context) error {
 	const name = "uncontended"
-	ts, s, err := r.pairs(ctx, pairing{name, "", 1, slices.Insert(slices.Clone(field), 1, bareSpec), "redsync", nameRedsync})
+	ts, s, err := r.pairs(ctx, name, 1, slices.Insert(slices.Clone(field), 1, bareSpec), nameRedsync)
 	if err != nil {
 		return err
 	}
-	ours, beside := ts.named(nameRedlock), func(name string) float64 {
-		return over(ts.named(nameRedlock).latency(0.5), ts.named(name).latency(0.5))
-	}
+	ours := ts.named(nameRedlock)
+	beside := func(name string) float64 { return over(ours.latency(0.5), ts.named(name).latency(0.5)) }
 	r.add(s,
 		demand(name, "p50 over the raw floor", beside(nameFloor), atMost, 1.35, ""),
 		stated(demand(name, "p50 over redsync", beside(nameRedsync), atMost, 1.3, "")),
@@ -252,11 +241,12 @@ func (r *run) uncontended(ctx context.Context) error {
 // many is g goroutines on names of their own.
 func (r *run) many(ctx context.Context, g int) error {
 	name := "load" + strconv.Itoa(g)
-	ts, s, err := r.pairs(ctx, pairing{name, "", g, field, "redsync", nameRedsync})
+	ts, s, err := r.pairs(ctx, name, g, field, nameRedsync)
 	if err != nil {
 		return err
 	}
-	ours, beside := ts.named(nameRedlock), func(name string) float64 { return ts.named(nameRedlock).throughput() / ts.named(name).throughput() }
+	ours := ts.named(nameRedlock)
+	beside := func(name string) float64 { return ours.throughput() / ts.named(name).throughput() }
 	least := map[int]map[bool]float64{64: {true: 4.5, false: 3.5}, 512: {true: 5.5, false: 4.5}}[g][s.Load.quiet()]
 	r.add(s,
 		demand(name, "pairs a second over redsync"+busyNote(s.Load), beside(nameRedsync), atLeast, least, ""),
@@ -291,7 +281,7 @@ func (r *run) oneMaster(ctx context.Context) (err error) {
 	}
 	for _, g := range []int{1, 64, 512} {
 		name := "onemaster" + strconv.Itoa(g)
-		ts, s, err := r.pairs(ctx, pairing{name, "one master, ", g, specs, "bsm", nameBSM})
+		ts, s, err := r.pairs(ctx, name, g, specs, nameBSM)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -76,18 +75,7 @@ func (g gate) verdict() string {
 
 // passed tells whether no gate failed.
 func (r *report) passed() bool {
-	for _, g := range r.Gates {
-		if !g.Pass && !g.Stated {
-			return false
-		}
-	}
-	return true
-}
-
-func (r *report) writeJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	return !slices.ContainsFunc(r.Gates, func(g gate) bool { return !g.Pass && !g.Stated })
 }
 
 func (r *report) writeMarkdown(w io.Writer) {
@@ -118,11 +106,7 @@ func (s *section) writeMarkdown(w io.Writer) {
 func writeTable(w io.Writer, header []string, rows [][]string) {
 	line := func(cells []string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
 	line(header)
-	rule := make([]string, len(header))
-	for i := range rule {
-		rule[i] = "---"
-	}
-	line(rule)
+	line(slices.Repeat([]string{"---"}, len(header)))
 	for _, r := range rows {
 		line(r)
 	}

@@ -24,10 +24,7 @@ const (
 // wakeChild acquires and releases the name, each time that it is told something, and says
 // when: when it held the lock, and when it began to release it.
 func wakeChild(ctx context.Context, p *part, c *contender, parent *wire) error {
-	for cue := ""; ; {
-		if parent.in.Decode(&cue) != nil {
-			return nil // nothing comes any more
-		}
+	for cue := ""; parent.in.Decode(&cue) == nil; {
 		h, err := acquireAnew(ctx, c, p.Name)
 		if err == nil {
 			err = parent.out.Encode(time.Now().UnixNano())
@@ -35,16 +32,12 @@ func wakeChild(ctx context.Context, p *part, c *contender, parent *wire) error {
 		if err != nil {
 			return err
 		}
-		last := parent.in.Decode(&cue) != nil
+		_ = parent.in.Decode(&cue) // if nothing comes any more it is time to release, too
 		from := time.Now().UnixNano()
 		_ = h.Release(ctx) // what fails is cleaned by its lease
-		if last {
-			return nil
-		}
-		if err := parent.out.Encode(from); err != nil {
-			return err
-		}
+		_ = parent.out.Encode(from)
 	}
+	return nil
 }
 
 func acquireAnew(ctx context.Context, c *contender, name string) (held, error) {
@@ -97,7 +90,7 @@ func (r *run) wake(ctx context.Context) error {
 	}
 	defer end()
 	used, err := r.servers.during(ctx, func() error {
-		for round := range r.rounds {
+		for range r.rounds {
 			for _, t := range field {
 				addrs := r.servers.addrs()
 				if t.far {
@@ -106,7 +99,6 @@ func (r *run) wake(ctx context.Context) error {
 				if err := r.toAndFro(ctx, t, addrs[:t.masters]); err != nil {
 					return fmt.Errorf("%s, %s: %w", t.library, t.note, err)
 				}
-				r.progress("wake %d: %s (%s): p50 %.2f ms, p99 %.2f ms", round, t.library, t.note, t.at(0.5), t.at(0.99))
 			}
 		}
 		return nil
