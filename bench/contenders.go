@@ -175,12 +175,11 @@ func openBSM(_ context.Context, e *env) (*contender, error) {
 const rueidisPrefix = "rueidislock"
 
 // openRueidis opens rueidislock over all masters of the env; over one it has three keys
-// there, which is how it comes.
+// there, which is how it comes, and where its users run it.
 func openRueidis(_ context.Context, e *env) (*contender, error) {
 	return newRueidis(e.addrs, max(len(e.addrs)/2+1, 2))
 }
 
-// openRueidisAlone opens it over one master with three keys, where its users run it.
 func openRueidisAlone(_ context.Context, e *env) (*contender, error) {
 	return newRueidis(e.addrs[:1], 2)
 }

@@ -15,14 +15,8 @@ import (
 )
 
 const (
-	// slowness is how late a slow node's replies are.
-	slowness = 200 * time.Millisecond
-	// returnBound is how long a workload waits for a node to take part again.
-	returnBound = 15 * time.Second
-	// The room that a fault under load is given over the same load without it: far
-	// below one goroutine for each command that waits for a node.
-	goroutineRoom = 64
-	heapRoom      = 16 // MB
+	slowness    = 200 * time.Millisecond // of a slow node's replies
+	returnBound = 15 * time.Second       // for a node to take part again
 )
 
 // fault is something that happens to some of the masters, and ends again.
@@ -34,8 +28,9 @@ type fault struct {
 	end     func(s *server, p *chaos.Proxy) error
 }
 
-// faults are what is tried. Refused and dead are the same thing to a client: a connection attempt is answered by a reset. A proxy refuses in the
-// server's stead, so that the node comes back with its memory.
+// faults are what is tried. Refused and dead are the same thing to a client: a connection
+// attempt is answered by a reset. A proxy refuses in the server's stead, so that the node
+// comes back with its memory.
 var faults = []fault{
 	{name: "one hung", nodes: []int{4}, begin: pause, end: resume},
 	{name: "one refused", nodes: []int{4}, proxied: true, begin: refuse, end: heal},
@@ -136,10 +131,12 @@ func (r *run) endure(ctx context.Context, f fault) (o *ordeal, err error) {
 			addrs[node] = o.proxies[i].Addr()
 		}
 	}
-	if o.locks, err = openRedlock(ctx, r.envAt(addrs)); err != nil {
+	c, err := openRedlock(ctx, r.envAt(addrs))
+	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, o.locks.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
+	o.locks = c
 	if _, err := o.cycles(ctx, 50); err != nil { // to warm up
 		return nil, err
 	}
@@ -293,8 +290,8 @@ func (o *ordeal) gates(workload string) (gs []gate) {
 	if !strings.HasSuffix(o.name, "refused") && !strings.HasSuffix(o.name, "dead") {
 		most("takes part again", percentile(o.returns, 1).Seconds(), 2, " s")
 	}
-	most("goroutines more than calm", float64(o.storm.goroutines-o.calm.goroutines), goroutineRoom, "")
-	most("heap more than calm", o.storm.heap-o.calm.heap, heapRoom, " MB")
+	most("goroutines more than calm", float64(o.storm.goroutines-o.calm.goroutines), 64, "") // far below one for each command that waits for a node
+	most("heap more than calm", o.storm.heap-o.calm.heap, 16, " MB")
 	most("failed pairs under load", float64(o.storm.failures), 0, "")
 	return gs
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,9 @@ var (
 	floorLife = strconv.FormatInt(ttl.Milliseconds(), 10)
 )
 
-// floor is about what the protocol costs at the least in this language: the library's
-// own scripts on one socket a node, a wait for the quorum, and none of what makes a
-// library (timers, retries, rollback, errors of a node, contexts). A token that differs
-// between nodes is not raised: one acquisition in 500 needs that.
+// floor is about what the protocol costs at the least in this language: the library's own
+// scripts on one socket a node, a wait for the quorum, and none of what makes a library (timers,
+// retries, rollback, contexts). It raises no uneven tokens, which one acquisition in 500 has.
 type floor struct {
 	nodes   []*floorNode
 	quorum  int
@@ -62,7 +62,7 @@ func (f *floor) acquire(_ context.Context, resource string) (held, error) {
 	return l, <-l.done
 }
 
-// close may be called once no lock is held, and none is being acquired.
+// close is for when no lock is held.
 func (f *floor) close() error {
 	for _, n := range f.nodes {
 		n.put(nil, false)
@@ -71,20 +71,19 @@ func (f *floor) close() error {
 	return nil
 }
 
-// What a lock is told of, by its place among the words.
+// What a node is told of a lock, by its place among the words.
 const (
 	wordKey = iota
 	wordDead
 	wordOwner
 	wordStripe
 	wordHint
-	words
 )
 
 // floorLock is one acquisition and, after it, its release.
 type floorLock struct {
 	floor *floor
-	words [words]string
+	words [wordHint + 1]string
 	done  chan error // of a quorum, for either
 
 	mu                        sync.Mutex // guards what follows
@@ -170,17 +169,13 @@ func (n *floorNode) run() {
 	for n.take() {
 		n.encode()
 		_, err := n.conn.Write(n.buf)
-		if err == nil {
-			err = n.read()
-		}
-		if err != nil {
+		if err = cmp.Or(err, n.read()); err != nil {
 			panic(fmt.Sprintf("bench: the floor's node %s: %v", n.conn.RemoteAddr(), err))
 		}
 	}
 }
 
-// read hands the replies to their locks. Batches of releases answer with a sum, so each
-// answer counts as its lock's.
+// read hands the replies to their locks. Releases answer with a sum, which counts for each.
 func (n *floorNode) read() error {
 	if len(n.batch.releases) > 0 {
 		if _, err := n.reply(':'); err != nil {
@@ -247,13 +242,9 @@ func column(locks []*floorLock, word int) []string {
 }
 
 func (n *floorNode) call(words ...string) {
-	n.header('*', len(words))
+	n.buf = append(strconv.AppendInt(append(n.buf, '*'), int64(len(words)), 10), "\r\n"...)
 	for _, word := range words {
-		n.header('$', len(word))
-		n.buf = append(append(n.buf, word...), '\r', '\n')
+		n.buf = append(strconv.AppendInt(append(n.buf, '$'), int64(len(word)), 10), "\r\n"...)
+		n.buf = append(append(n.buf, word...), "\r\n"...)
 	}
-}
-
-func (n *floorNode) header(kind byte, length int) {
-	n.buf = append(strconv.AppendInt(append(n.buf, kind), int64(length), 10), '\r', '\n')
 }

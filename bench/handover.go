@@ -17,11 +17,8 @@ import (
 const crowdArg = "-crowd-child"
 
 const (
-	// crowdWarm is the beginning that does not count: connections are made, and
-	// the line forms.
-	crowdWarm = 400 * time.Millisecond
-	// windowSize is how many hand-overs the longest wait is judged by.
-	windowSize = 1000
+	crowdWarm  = 400 * time.Millisecond // does not count: connections are made, and the line forms
+	windowSize = 1000                   // hand-overs that the longest wait is judged by
 )
 
 // crowd is so many processes of so many goroutines that want one name.
@@ -37,32 +34,27 @@ var (
 	allCrowds     = append(slices.Clone(hot), crowd{10, 1}, crowd{10, 10}, crowd{10, 100})
 )
 
-// crowdRunner is one contender of the handover workload: over how many of the
-// masters it is opened, and what its crowds made of it.
+// crowdRunner is one contender of the handover workload, and what its crowds made of it.
 type crowdRunner struct {
-	name     string
-	note     string
-	library  string
-	turns    int // 0: not this library
-	masters  int
-	commands []string // what its connections send, as INFO commandstats names it
-	crowds   []crowd
-	slices   map[crowd][]crowdSlice
+	spec    // but for open: each child opens its own
+	library string
+	turns   int // 0: not this library
+	crowds  []crowd
+	slices  map[crowd][]crowdSlice
 }
 
 func handoverField() []*crowdRunner {
 	const fenced, one = "fenced, five masters", "one server"
-	field := []*crowdRunner{
-		{name: fmt.Sprintf("redlock, turns of %d", redlock.DefaultTurns), library: nameRedlock, note: fenced, turns: redlock.DefaultTurns, masters: nodes, commands: sentByRedlock, crowds: allCrowds},
-		{name: "redlock, turns of 1", library: nameRedlock, note: fenced, turns: 1, masters: nodes, commands: sentByRedlock, crowds: allCrowds},
-		{name: nameRedsync, library: nameRedsync, note: "five masters", masters: nodes, commands: []string{"set", "evalsha"}, crowds: hot},
-		{name: nameRueidis, library: nameRueidis, note: one, masters: 1, commands: scriptsOnly, crowds: hot},
-		{name: nameOneKey, library: nameOneKey, note: one, masters: 1, commands: scriptsOnly, crowds: hot},
+	runner := func(name, note string, masters int, commands []string, library string, turns int, crowds []crowd) *crowdRunner {
+		return &crowdRunner{spec{name, note, masters, commands, nil}, library, turns, crowds, map[crowd][]crowdSlice{}}
 	}
-	for _, t := range field {
-		t.slices = map[crowd][]crowdSlice{}
+	return []*crowdRunner{
+		runner(fmt.Sprintf("redlock, turns of %d", redlock.DefaultTurns), fenced, nodes, sentByRedlock, nameRedlock, redlock.DefaultTurns, allCrowds),
+		runner("redlock, turns of 1", fenced, nodes, sentByRedlock, nameRedlock, 1, allCrowds),
+		runner(nameRedsync, "five masters", nodes, []string{"set", "evalsha"}, nameRedsync, 0, hot),
+		runner(nameRueidis, one, 1, scriptsOnly, nameRueidis, 0, hot),
+		runner(nameOneKey, one, 1, scriptsOnly, nameOneKey, 0, hot),
 	}
-	return field
 }
 
 // handover measures how fast a name goes from one goroutine to a different one,

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock"
 )
@@ -18,9 +17,8 @@ import (
 const (
 	// idleFor is how long the waiters, or the holders, are watched: more than a round of
 	// looks, and some periods of renewal.
-	idleFor = 12 * time.Second
-	// idleSettle is how long the last asks are given, which are not idleness.
-	idleSettle = 3 * time.Second
+	idleFor    = 12 * time.Second
+	idleSettle = 3 * time.Second // for the last asks, which are not idleness
 	// idleLease is the lease of the names, and idleBatch how many are renewed at
 	// once, each at a third of it: as a holder of this library does.
 	idleLease = 10 * time.Second
@@ -29,9 +27,8 @@ const (
 	// not grow with the names are 52.5: each node has its clock read (TIME) four times a
 	// second, with a look at who it is (INFO), and is given 2.5 signs of life. The looks
 	// at 10,000 names, 250 a command, are some ten.
-	idleMost = 70
-	// settleBound is how long the waiters are given to stand in line.
-	settleBound = 60 * time.Second
+	idleMost    = 70
+	settleBound = 60 * time.Second // for the waiters to stand in line
 )
 
 // memory is what this process has in use.
@@ -175,26 +172,15 @@ func (r *run) heldIdle(ctx context.Context) error {
 }
 
 func (r *run) heldBy(ctx context.Context, count int, open opener) (l load, err error) {
-	holders := make([]*contender, count)
-	defer func() {
-		for _, c := range holders {
-			if c != nil {
-				err = errors.Join(err, c.close())
-			}
+	for i := range count {
+		var c *contender
+		if c, err = open(ctx, r.env()); err != nil {
+			return l, err
 		}
-	}()
-	var opens errgroup.Group
-	opens.SetLimit(4)
-	for i := range holders {
-		opens.Go(func() (err error) {
-			if holders[i], err = open(ctx, r.env()); err == nil {
-				_, err = holders[i].acquire(ctx, "held:"+strconv.Itoa(i))
-			}
-			return err
-		})
-	}
-	if err := opens.Wait(); err != nil {
-		return l, err
+		defer func() { err = errors.Join(err, c.close()) }()
+		if _, err := c.acquire(ctx, "held:"+strconv.Itoa(i)); err != nil {
+			return l, err
+		}
 	}
 	return r.servers.during(ctx, func() error { return wait(ctx, idleFor) })
 }

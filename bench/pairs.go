@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,18 +55,14 @@ func (t *entrant) acquireLatency(p float64) float64 {
 }
 
 func (t *entrant) throughput() float64 { return t.figure((*slice).perSecond) }
-
-func (t *entrant) allocs() float64 { return t.figure(func(s *slice) float64 { return s.allocs }) }
+func (t *entrant) allocs() float64     { return t.figure(func(s *slice) float64 { return s.allocs }) }
 
 func (t *entrant) scriptTime() float64 { return t.figure(func(s *slice) float64 { return s.script }) }
 
 // failures sums up the pairs that failed, and returns the last cause.
 func (t *entrant) failures() (n int, last error) {
-	for i := range t.slices {
-		n += t.slices[i].failures
-		if t.slices[i].last != nil {
-			last = t.slices[i].last
-		}
+	for _, s := range t.slices {
+		n, last = n+s.failures, cmp.Or(s.last, last)
 	}
 	return n, last
 }
@@ -130,24 +127,21 @@ func measure(ctx context.Context, c cluster, t *entrant, g int, d time.Duration,
 	runtime.GC()
 	var m0, m1 runtime.MemStats
 	runtime.ReadMemStats(&m0)
-	var mu sync.Mutex // guards s
+	parts := make([]slice, g)
 	var workers sync.WaitGroup
 	start := time.Now()
-	for w := range g {
+	for w := range parts {
 		workers.Go(func() {
-			one := work(ctx, t.contender, "job:"+t.name+":"+strconv.Itoa(w), start.Add(d), pairs)
-			mu.Lock()
-			defer mu.Unlock()
-			s.acquires, s.pairs = append(s.acquires, one.acquires...), append(s.pairs, one.pairs...)
-			s.failures += one.failures
-			if one.last != nil {
-				s.last = one.last
-			}
+			parts[w] = work(ctx, t.contender, "job:"+t.name+":"+strconv.Itoa(w), start.Add(d), pairs)
 		})
 	}
 	workers.Wait()
 	s.wall = time.Since(start)
 	runtime.ReadMemStats(&m1)
+	for _, one := range parts {
+		s.acquires, s.pairs = append(s.acquires, one.acquires...), append(s.pairs, one.pairs...)
+		s.failures, s.last = s.failures+one.failures, cmp.Or(one.last, s.last)
+	}
 	s.allocs = float64(m1.Mallocs-m0.Mallocs) / float64(max(len(s.pairs), 1))
 	after, err := masters.usage(ctx)
 	s.script = float64(total(after.micros, t.commands)-total(before.micros, t.commands)) / float64(t.masters*max(len(s.pairs), 1))

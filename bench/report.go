@@ -81,7 +81,12 @@ func (r *report) passed() bool {
 func (r *report) writeMarkdown(w io.Writer) {
 	fmt.Fprintf(w, "%s\n", r.Machine)
 	for _, s := range r.Sections {
-		s.writeMarkdown(w)
+		fmt.Fprintf(w, "\n## %s: %s\n\n", s.Workload, s.Title)
+		writeTable(w, s.Header, s.Rows)
+		fmt.Fprintf(w, "\nMeanwhile, %s.\n", s.Load)
+		for _, n := range s.Notes {
+			fmt.Fprintf(w, "%s\n", n)
+		}
 	}
 	fmt.Fprint(w, "\n## Gates\n\n")
 	var rows [][]string
@@ -92,15 +97,6 @@ func (r *report) writeMarkdown(w io.Writer) {
 		})
 	}
 	writeTable(w, []string{"workload", "what", "measured", "required", ""}, rows)
-}
-
-func (s *section) writeMarkdown(w io.Writer) {
-	fmt.Fprintf(w, "\n## %s: %s\n\n", s.Workload, s.Title)
-	writeTable(w, s.Header, s.Rows)
-	fmt.Fprintf(w, "\nMeanwhile, %s.\n", s.Load)
-	for _, n := range s.Notes {
-		fmt.Fprintf(w, "%s\n", n)
-	}
 }
 
 func writeTable(w io.Writer, header []string, rows [][]string) {
@@ -139,16 +135,8 @@ func percentile[T cmp.Ordered](samples []T, p float64) T {
 	return samples[min(int(p*float64(len(samples))), len(samples)-1)]
 }
 
-// median returns the middle of the values; the lower of two.
-func median[T cmp.Ordered](values []T) T {
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	if len(sorted) == 0 {
-		var zero T
-		return zero
-	}
-	return sorted[(len(sorted)-1)/2]
-}
+// median returns the middle of the values; the higher of two.
+func median[T cmp.Ordered](values []T) T { return percentile(slices.Clone(values), 0.5) }
 
 // micros is a duration in microseconds.
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

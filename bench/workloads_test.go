@@ -34,10 +34,7 @@ func TestContendersTakeAndReleaseWhatIsCounted(t *testing.T) {
 	for _, sp := range specs {
 		t.Run(sp.name, func(t *testing.T) {
 			e := newTestEnv(t)
-			goroutines, pairs := 8, 25
-			if sp.name == "set" {
-				goroutines = 1 // all want the same names
-			}
+			const goroutines, pairs = 8, 25
 			s, err := measure(t.Context(), e.servers, &entrant{spec: sp, contender: open(t, sp.open, e)}, goroutines, 0, pairs)
 			if err != nil {
 				t.Fatal(err)
