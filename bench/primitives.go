@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -138,7 +137,10 @@ func (r *run) leads(ctx context.Context, n int) (took []time.Duration, err error
 			from = time.Now()
 			return err
 		})
-		if err := errors.Join(err, <-next); err != nil {
+		if err == nil {
+			err = <-next
+		}
+		if err != nil {
 			return nil, err
 		}
 		took = append(took, at.Sub(from))

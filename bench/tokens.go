@@ -48,7 +48,7 @@ func (r *run) tokens(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rate := 100 * float64(total.SecondRounds) / float64(total.Acquired) // NaN without any passes no gate
+	rate := 100 * float64(total.SecondRounds) / float64(total.Acquired) // of none: NaN, which passes no gate
 	r.add(section{
 		Workload: name, Load: used,
 		Title:  fmt.Sprintf("%d processes of %d goroutines on fresh names, %v", tokenFleet.processes, tokenFleet.goroutines, d),
