@@ -82,9 +82,7 @@ func (r *run) handover(ctx context.Context) error {
 	table := section{
 		Workload: name, Title: fmt.Sprintf("one name, no time held, medians of %d rounds", r.rounds), Load: used,
 		Header: []string{"library", "processes x goroutines", "hand-overs/s", "longest wait / mean (worst)", "least and most of a fair share", "commands a hand-over", "taken again %"},
-		Notes: []string{
-			"A hand-over goes from one goroutine to a different one; what the last holder took again is not counted. The longest wait is that of each 1,000 holds in a row.",
-		},
+		Notes:  []string{"A hand-over goes from one goroutine to a different one; what the last holder took again is not counted. The longest wait is that of each 1,000 holds in a row."},
 	}
 	for _, t := range field {
 		for _, c := range t.crowds {
@@ -278,7 +276,7 @@ func handoverGates(name string, field []*crowdRunner, l load) (gates []gate) {
 		}
 	}
 	for i, c := range allCrowds[len(hot):] {
-		gates = append(gates, demand(name, fmt.Sprintf("commands a hand-over, %s waiters", c), ours.figures(c).commands, atMost, [...]float64{25, 10, 10}[i], ""))
+		gates = append(gates, demand(name, fmt.Sprintf("commands a hand-over, %s", c), ours.figures(c).commands, atMost, [...]float64{25, 10, 10}[i], ""))
 	}
 	return gates
 }
