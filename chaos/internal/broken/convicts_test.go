@@ -60,6 +60,7 @@ func (w *way) test() (pkg, name string, err error) {
 //
 //	make mutants
 func TestEachMutantIsConvicted(t *testing.T) {
+	t.Parallel()
 	chosen := chosenMutants(t)
 	dir := t.TempDir()
 	overlay, err := overlayOf(mutants, dir)
