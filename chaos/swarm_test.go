@@ -14,7 +14,7 @@ import (
 // convicted by it.
 func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
 	testkit.Unraced(t)
-	p := chaos.Swarm(1198, 30*time.Second)
+	p := chaos.Swarm(153, 30*time.Second)
 	p.For = 8 * time.Second // more is not needed, from this seed on
 	p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.At > p.For })
 	if !slices.ContainsFunc(p.Faults, func(f chaos.Fault) bool { return f.Kind == chaos.Step }) {

@@ -19,7 +19,6 @@ import (
 var playedBlocks = []playedBlock{
 	{page: "docs/COMMAND.md", steps: []step{
 		{line: "go install github.com/quorumkit/redlock/cmd/redlock@latest", do: (*pagePlay).install},
-		{line: "go install github.com/quorumkit/redlock/cmd/redlock-lab@latest", do: (*pagePlay).install},
 		{line: "redlock version", words: []string{"redlock "}},
 	}},
 	{page: "docs/OPERATIONS.md", steps: []step{
