@@ -458,3 +458,24 @@ func TestADeadWaiterKeepsSharersForThreeSeconds(t *testing.T) {
 		mustRelease(t, held)
 	})
 }
+
+// The same where one node lacks the entry of the one that dies. That node takes the next
+// for the first in line, who need not look often: a release calls it.
+func TestOneNodeAloneMakesNobodyTheFirstInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		held := shares(t, l)
+		clients := nodes.NewClients()
+		wants(t, lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...)))
+		nodes.Nodes()[0].Miniredis().Del("redlock:queue:orders/42")
+		behind := standsToShare(t, separateLocker(t, nodes))
+		died := time.Now()
+		closeAll(clients)
+		g := got(t, behind)
+		if took := g.at.Sub(died); took > 4500*time.Millisecond {
+			t.Errorf("got the lock %v after the one before died; want its sign of life, and a look", took)
+		}
+		mustRelease(t, g.lock)
+		mustRelease(t, held)
+	})
+}

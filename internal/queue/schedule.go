@@ -58,7 +58,7 @@ func (w *Presence) Rest(name *Name, votes []quorum.Vote, heard []quorum.Hearing,
 	defer w.mu.Unlock()
 	now := w.cfg.Clock.Early()
 	name.polls.armed, name.polls.most = true, quorum.OtherLook
-	if isHead(votes, heard) {
+	if quorum.IsHead(votes, heard) {
 		name.polls.most = quorum.HeadLook
 	}
 	name.polls.free, name.polls.ends, name.polls.vague = now.Add(r.Ends), name.polls.ends[:0], 0
@@ -71,16 +71,6 @@ func (w *Presence) Rest(name *Name, votes []quorum.Vote, heard []quorum.Hearing,
 	}
 	name.polls.round++
 	w.arm(name, now.Add(r.After))
-}
-
-// isHead tells whether any node said that it is our turn next.
-func isHead(votes []quorum.Vote, heard []quorum.Hearing) bool {
-	for i, v := range votes {
-		if v.Outcome == quorum.Taken && heard[i].Head {
-			return true
-		}
-	}
-	return false
 }
 
 // arm sets the date of a name's next look; mu is held.

@@ -140,14 +140,14 @@ func Drawn(roll float64, least, most time.Duration) time.Duration {
 func usualRest(votes []Vote, heard []Hearing, between func(least, most time.Duration) time.Duration, retryMin, retryMax time.Duration) Rest {
 	var leases []time.Duration // by node that refused; the nodes that grant are free already
 	t, q := Count(votes), Size(len(votes))
-	head, foreign := false, false
+	head, foreign := IsHead(votes, heard), false
 	free, longest := t.Granted, OtherLook
 	for i, v := range votes {
 		if v.Outcome != Taken {
 			continue
 		}
 		h := heard[i]
-		head, foreign = head || h.Head, foreign || h.Foreign
+		foreign = foreign || h.Foreign
 		switch {
 		case h.Free:
 			free++
@@ -175,6 +175,22 @@ func usualRest(votes []Vote, heard []Hearing, between func(least, most time.Dura
 	at := min(max(q-free-t.Pending, 1), len(leases)) - 1
 	ends := leases[at] + time.Millisecond
 	return Rest{After: min(ends, longest), Look: true, Ends: ends}
+}
+
+// IsHead tells whether most nodes that said that the name is taken said that our turn is
+// next. One alone may lack the entry of a process that stands before us.
+func IsHead(votes []Vote, heard []Hearing) bool {
+	balance := 0
+	for i, v := range votes {
+		switch {
+		case v.Outcome != Taken:
+		case heard[i].Head:
+			balance++
+		default:
+			balance--
+		}
+	}
+	return balance > 0
 }
 
 // TurnLeft tells whether a process that has had the lock this often in a row may
