@@ -2,18 +2,18 @@ package contenders
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Main is the command redlock-compare, or a holder that it has started as a process of
@@ -21,98 +21,40 @@ import (
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	redis.SetLogger(silent{})
+	var err error
 	if text := os.Getenv(holderEnv); text != "" {
-		if err := playHolder(ctx, text, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "redlock-compare: a holder:", err)
-			return 1
-		}
-		return 0
+		err = playHolder(ctx, text, os.Stdin, os.Stdout)
+	} else {
+		err = compare(ctx, os.Args[1:], os.Stderr)
 	}
-	if err := compare(ctx, os.Args[1:], os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "redlock-compare:", err)
 		return 1
 	}
 	return 0
 }
 
-// options are the command's flags.
-type options struct {
-	contenders, scenarios string
-	parallel, count       int
-	out                   string
-}
-
-// compare plays what the arguments say, and writes the table, the page and the
-// traces.
+// compare plays what the arguments say, and writes the table, the pages and the traces.
 func compare(ctx context.Context, args []string, log io.Writer) error {
-	var o options
+	r := &run{log: log}
 	flags := flag.NewFlagSet("redlock-compare", flag.ContinueOnError)
 	flags.SetOutput(log)
-	flags.StringVar(&o.contenders, "contenders", "", "play only these, by name, with commas between (default: all)")
-	flags.StringVar(&o.scenarios, "scenarios", "", "play only these (default: all)")
-	flags.IntVar(&o.parallel, "parallel", 2, "so many contenders at a time")
-	flags.IntVar(&o.count, "count", 1, "so many runs; the table and the page are of the last")
-	flags.StringVar(&o.out, "out", "comparison", "the folder for table.md, page.html and traces")
+	contenders := flags.String("contenders", "", "play only these, by name, with commas between (default: all)")
+	scenarios := flags.String("scenarios", "", "play only these (default: all)")
+	flags.IntVar(&r.parallel, "parallel", 2, "so many contenders at a time")
+	out := flags.String("out", "comparison", "the folder for the table, the pages and the traces")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	r, err := o.run(log)
-	if err != nil {
+	if r.parallel < 1 {
+		return errors.New("-parallel must be 1 or more")
+	}
+	if err := r.choose(*contenders, *scenarios); err != nil {
 		return err
 	}
-	var errs []error
-	for i := range o.count {
-		if o.count > 1 {
-			r.say("run %d of %d", i+1, o.count)
-		}
-		results := r.all(ctx)
-		if err := write(o.out, results, r.scenarios); err != nil {
-			return err
-		}
-		errs = append(errs, convicted(results))
-	}
-	return errors.Join(append(errs, ctx.Err())...)
-}
-
-// run is what the flags ask for.
-func (o options) run(log io.Writer) (*run, error) {
-	r := &run{parallel: o.parallel, log: log, contenders: field, scenarios: scenarios}
-	if o.count < 1 || o.parallel < 1 {
-		return nil, errors.New("-count and -parallel must be 1 or more")
-	}
-	if o.contenders != "" {
-		r.contenders = nil
-		for name := range strings.SplitSeq(o.contenders, ",") {
-			s, err := find(strings.TrimSpace(name))
-			if err != nil {
-				return nil, err
-			}
-			r.contenders = append(r.contenders, s)
-		}
-	}
-	if o.scenarios != "" {
-		r.scenarios = nil
-		for name := range strings.SplitSeq(o.scenarios, ",") {
-			s, err := findScenario(strings.TrimSpace(name))
-			if err != nil {
-				return nil, err
-			}
-			r.scenarios = append(r.scenarios, s)
-		}
-	}
-	return r, nil
-}
-
-func findScenario(name string) (scenario, error) {
-	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
-	if i >= 0 {
-		return scenarios[i], nil
-	}
-	var names []string
-	for _, s := range scenarios {
-		names = append(names, s.name)
-	}
-	return scenario{}, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names, ", "))
+	results := r.all(ctx)
+	return errors.Join(write(*out, results, r.scenarios), convicted(results), ctx.Err())
 }
 
 // convicted is the error of a run in which redlock broke what it promises, or has no
@@ -120,8 +62,8 @@ func findScenario(name string) (scenario, error) {
 func convicted(results []*result) error {
 	var errs []error
 	for _, r := range results {
-		for _, o := range r.Outcomes {
-			if r.Spec.name == redlockSpec.name && (o.Two > 0 || o.Failed != "" || len(o.Fences) > 1 && !o.Rising) {
+		for _, o := range r.outcomes {
+			if r.spec.name == ours && (o.Two > 0 || o.Failed != "" || len(o.Fences) > 1 && !o.Rising) {
 				errs = append(errs, fmt.Errorf("redlock, %s: %s; tokens %v", o.Scenario, o, o.Fences))
 			}
 		}
@@ -129,42 +71,119 @@ func convicted(results []*result) error {
 	return errors.Join(errs...)
 }
 
-// write writes a run into a folder.
-func write(dir string, results []*result, scenarios []scenario) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	text := table(results, scenarios, time.Now())
-	if err := os.WriteFile(filepath.Join(dir, "table.md"), []byte(text), 0o600); err != nil {
-		return err
-	}
-	f, err := os.Create(filepath.Join(dir, "page.html")) //nolint:gosec // the user's own folder
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(writePage(f, results, scenarios), f.Close()); err != nil {
-		return err
-	}
-	return writeTraces(filepath.Join(dir, "traces.jsonl"), results)
+// run is what is played.
+type run struct {
+	contenders []spec
+	scenarios  []scenario
+	parallel   int // contenders at a time
+
+	mu  sync.Mutex // guards log
+	log io.Writer
 }
 
-// writeTraces writes all records, each with its contender and scenario.
-func writeTraces(path string, results []*result) error {
-	f, err := os.Create(path) //nolint:gosec // the user's own folder
-	if err != nil {
+// choose finds the names in two lists; an empty list is all that there are.
+func (r *run) choose(contenders, names string) (err error) {
+	if r.contenders, err = chosen("contender", field, contenders, func(s spec) string { return s.name }); err != nil {
 		return err
 	}
-	out := json.NewEncoder(f)
-	for _, r := range results {
-		for _, o := range r.Outcomes {
-			for _, rec := range inOrder(o.records) {
-				err = errors.Join(err, out.Encode(struct {
-					Contender string `json:"contender"`
-					Scenario  string `json:"scenario"`
-					record
-				}{o.Contender, o.Scenario, rec}))
+	r.scenarios, err = chosen("scenario", scenarios, names, func(s scenario) string { return s.name })
+	return err
+}
+
+// chosen finds each name of a list, or what stands before its comma.
+func chosen[T any](what string, all []T, list string, name func(T) string) ([]T, error) {
+	if list == "" {
+		return all, nil
+	}
+	var found []T
+	for want := range strings.SplitSeq(list, ",") {
+		want, before := strings.TrimSpace(want), len(found)
+		var words []string
+		for _, one := range all {
+			word, _, _ := strings.Cut(name(one), ",")
+			if words = append(words, word); word == want {
+				found = append(found, one)
 			}
 		}
+		if len(found) == before {
+			return nil, fmt.Errorf("no %s %q: there are %s", what, want, strings.Join(words, ", "))
+		}
 	}
-	return errors.Join(err, f.Close())
+	return found, nil
+}
+
+// result is what a run has of one contender.
+type result struct {
+	spec     spec
+	version  string // of its servers
+	memory   int64
+	took     time.Duration
+	missing  error // why it was not played
+	outcomes []*outcome
+}
+
+func (r *run) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.log, format+"\n", args...)
+}
+
+// all plays everything, and returns the results in the order of the contenders.
+func (r *run) all(ctx context.Context) []*result {
+	results := make([]*result, len(r.contenders))
+	slots := make(chan struct{}, r.parallel)
+	var wait sync.WaitGroup
+	for i, s := range r.contenders {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			results[i] = r.one(ctx, s)
+		})
+	}
+	wait.Wait()
+	return results
+}
+
+// one plays all scenarios with one contender, over one start of its servers.
+func (r *run) one(ctx context.Context, s spec) *result {
+	system, err := s.start(ctx)
+	if err != nil {
+		r.say("%s: %v", s.name, err)
+		return &result{spec: s, missing: err}
+	}
+	defer system.close()
+	res := &result{spec: s, version: system.version, memory: system.memory, took: system.took}
+	for i, sc := range r.scenarios {
+		o := playOne(ctx, s, system, sc, fmt.Sprint("resource-", i))
+		res.outcomes = append(res.outcomes, o)
+		r.say("%s, %s: %s", s.name, sc.name, o)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return res
+}
+
+// playOne plays one scenario, and lets the servers come to rest after it. A play that
+// failed shows nothing.
+func playOne(ctx context.Context, s spec, system *system, sc scenario, name string) *outcome {
+	was := outcome{Contender: s.name, Scenario: sc.name, Optimistic: s.optimistic}
+	o := was
+	p := &play{ctx: ctx, spec: s, system: system, name: name, o: &o, heard: make(chan struct{})}
+	sc.play(p)
+	p.leave()
+	if err := p.failed(); errors.Is(err, errors.ErrUnsupported) {
+		o = was
+		o.Skipped = strings.TrimSuffix(oneLine(err), ": "+errors.ErrUnsupported.Error())
+		return &o
+	} else if err != nil {
+		was.zero, o = o.zero, was
+		o.Failed = oneLine(err)
+	}
+	o.Records = p.trace()
+	select {
+	case <-ctx.Done():
+	case <-time.After(settleFor):
+	}
+	return &o
 }

@@ -2,22 +2,37 @@ package contenders
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
 )
+
+// lease is every contender's: short, so that a run of all of them takes minutes. It is
+// the shortest that etcd grants with an election timeout of two seconds.
+const lease = 3 * time.Second
+
+// countedLease is what a holder counts of a lease that it counts itself: one in a
+// hundred less, for clocks that drift.
+const countedLease = lease * 99 / 100
+
+// pollEvery is how often those ask again who have no way to wait.
+const pollEvery = 100 * time.Millisecond
 
 // spec is one contender: a lock, and the servers that it is over.
 type spec struct {
 	name    string
 	module  string // of the client library; empty: written here, by its documents
-	servers string // what it is over, in words
+	servers kind
 	fence   string // the number that a resource can compare, in words
 	notice  string // who tells a holder of its loss
-	start   func(ctx context.Context) (*system, error)
-	open    func(ctx context.Context, addrs []string) (client, error)
+	// prepare makes what it needs on its servers, or beside them; nil: nothing.
+	prepare func(ctx context.Context, s *system) error
+	open    opener
 	// plain opens it with all options of library and client as they come, where open sets
 	// some; nil: it does not.
-	plain func(ctx context.Context, addrs []string) (client, error)
+	plain opener
 	// optimistic: it locks nobody out. A hold is work that was begun, a release is the write
 	// of it, and the write that comes late is refused.
 	optimistic bool
@@ -27,20 +42,245 @@ type spec struct {
 
 // field is all contenders, in the order of the table.
 var field = []spec{
-	redlockSpec, redsyncSpec, nodeSpec, rueidisSpec, bsmSpec, redissonSpec,
-	etcdSpec, zookeeperSpec,
-	advisorySpec, forUpdateSpec, rowSpec, optimisticSpec, mariadbSpec, memcachedSpec,
+	{
+		name: ours, module: "github.com/quorumkit/redlock", servers: redisMasters,
+		fence: "token", notice: "library: `Lock.Done`, `Lock.Context`, before the lease ends",
+		prepare: admitAll, open: openRedlock,
+	},
+	{
+		name: "redsync", module: "github.com/go-redsync/redsync/v4", servers: redisMasters,
+		fence: "none", notice: "nobody; `Until` can be looked at, `Extend` called",
+		open: openRedsync, plain: openRedsyncPlain,
+	},
+	{
+		name: "node-redlock", servers: redisMasters,
+		fence: "none", notice: "library: the signal of `using` is aborted",
+		prepare: fetchNode, holder: func(s *system) []string { return []string{"node", filepath.Join(s.dir, nodeHolderName)} },
+	},
+	{
+		name: "rueidislock", module: "github.com/redis/rueidis", servers: redisMaster,
+		fence: "none", notice: "library: the lock's context ends", open: openRueidis,
+	},
+	{
+		name: "bsm/redislock", module: "github.com/bsm/redislock", servers: redisMaster,
+		fence: "none", notice: "nobody; `TTL` and `Refresh` can be called", open: openBSM,
+	},
+	{
+		name: "Redisson RLock, by its scripts", servers: redisMaster,
+		fence: "none (RFencedLock has one)", notice: "nobody; `isHeldByCurrentThread` can be called", open: openRedisson,
+	},
+	{
+		name: "etcd", module: "go.etcd.io/etcd/client/v3", servers: etcdServers,
+		fence: "create revision", notice: "library: `Session.Done`", open: openEtcd, plain: openEtcdPlain,
+	},
+	{
+		name: "ZooKeeper", module: "github.com/go-zookeeper/zk", servers: zookeeperServers,
+		fence: "czxid of the lock's node", notice: "library: an event of the connection, not of the lock", open: openZooKeeper,
+	},
+	{
+		name: "PostgreSQL advisory lock", module: pgx, servers: postgres,
+		fence: "none", notice: "nobody; the session's next query fails", prepare: createLocks, open: openAdvisory,
+	},
+	{
+		name: "PostgreSQL FOR UPDATE", module: pgx, servers: postgres,
+		fence: "the transaction itself, for what is written in it", notice: "nobody; the transaction's next query fails",
+		prepare: createLocks, open: openForUpdate,
+	},
+	{
+		name: "PostgreSQL row with expiry", module: pgx, servers: postgres,
+		fence: "a column that counts", notice: "nobody; the next UPDATE finds no row", prepare: createLocks, open: openRow,
+	},
+	{
+		name: "PostgreSQL optimistic version", module: pgx, servers: postgres,
+		fence: "the row's version; no lock", notice: "nobody; a late write finds no row",
+		prepare: createLocks, open: openVersions, optimistic: true,
+	},
+	{
+		name: "MariaDB GET_LOCK", module: "github.com/go-sql-driver/mysql", servers: mariadb,
+		fence: "none", notice: "nobody; the session's next query fails", open: openMariaDB,
+	},
+	{
+		name: "memcached, add with expiry", module: "github.com/bradfitz/gomemcache", servers: memcachedServer,
+		fence: "CAS id, until the server restarts", notice: "nobody; a `get` can be sent", open: openMemcached,
+	},
 }
 
-// find returns the contender of that name, or of what stands before its comma.
-func find(name string) (spec, error) {
-	var names []string
-	for _, s := range field {
-		word, _, _ := strings.Cut(s.name, ",")
-		if s.name == name || word == name {
-			return s, nil
+const (
+	ours = "redlock"
+	pgx  = "github.com/jackc/pgx/v5"
+)
+
+// start starts the contender's servers.
+func (s spec) start(ctx context.Context) (*system, error) {
+	system, err := s.servers.start(ctx)
+	if err == nil && s.prepare != nil {
+		if err = s.prepare(ctx, system); err != nil {
+			system.close()
 		}
-		names = append(names, word)
 	}
-	return spec{}, fmt.Errorf("no contender %q: there are %s", name, strings.Join(names, ", "))
+	return system, err
 }
+
+// opener makes one process's end of a contender. It is closed with the process.
+type opener func(ctx context.Context, addrs []string) (acquirer, error)
+
+// acquirer waits until it has the lock on name, or until ctx is done.
+type acquirer func(ctx context.Context, name string) (*lock, error)
+
+// lock is a hold, as its holder sees it.
+type lock struct {
+	held    func() bool                             // what the holder may believe by what it knows, without asking anybody
+	by      string                                  // who says so when held is false
+	told    <-chan string                           // gets one word of who says so when the lock is lost; nil: nobody ever does
+	ask     func(ctx context.Context) (bool, error) // asks the servers whether it is still held; nil: there is no such call
+	fence   string                                  // a number that is greater than that of every earlier hold; empty: none
+	release func(ctx context.Context) error
+}
+
+// Who tells of a loss.
+const (
+	byLibrary = "library"   // unasked: a channel closes, a context ends, a state changes
+	byCount   = "own count" // the holder's own code, which counts the lease
+	byRenewal = "renewal"   // the renewal that the holder's own code sent
+	bySession = "session"   // the connection or session that the lock lives by
+	byWrite   = "its write" // the write of its work, which was refused
+)
+
+// errNotHeld means that a renewal found the lock with nobody, or with somebody else.
+var errNotHeld = errors.New("the lock is not held any more")
+
+// errLate means that a write was refused: somebody else wrote since the work began.
+var errLate = errors.New("somebody else wrote first")
+
+// ofLibrary is a lock whose library closes a channel when it is lost.
+func ofLibrary(done <-chan struct{}, release func(ctx context.Context) error) *lock {
+	news := make(chan string, 1)
+	go func() {
+		<-done
+		news <- byLibrary
+	}()
+	held := func() bool {
+		select {
+		case <-done:
+			return false
+		default:
+			return true
+		}
+	}
+	return &lock{held: held, by: byLibrary, told: news, release: release}
+}
+
+// renewed is the holder's own code around a lock that somebody must renew: it sends a
+// renewal each third of the lease, counts the lease from when the last one was sent
+// that succeeded, and stops believing at the end.
+type renewed struct {
+	until atomic.Int64 // by monotonic
+	over  atomic.Bool  // it was not held at some look
+	news  chan string
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+// renew begins to renew what was asked for at sent. A renewal that fails with an error
+// that is errNotHeld is the end; after any other it is tried again.
+func renew(sent int64, who string, f func(ctx context.Context) error) *renewed {
+	r := &renewed{news: make(chan string, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	r.until.Store(sent + int64(countedLease))
+	go func() {
+		defer close(r.done)
+		r.run(who, f)
+	}()
+	return r
+}
+
+func (r *renewed) run(who string, f func(ctx context.Context) error) {
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+		over, sent := r.over.Load(), monotonic()
+		ctx, cancel := context.WithTimeout(context.Background(), lease)
+		err := f(ctx)
+		cancel()
+		switch {
+		case errors.Is(err, errNotHeld):
+			r.news <- who // first, so that who finds it over also finds who says so
+			r.over.Store(true)
+			return
+		case err == nil && over: // it is ours again, to nobody's use
+			return
+		case err == nil:
+			r.until.Store(sent + int64(countedLease))
+		}
+	}
+}
+
+func (r *renewed) held() bool {
+	if monotonic() >= r.until.Load() {
+		r.over.Store(true)
+	}
+	return !r.over.Load()
+}
+
+// end stops the renewals, and waits for the one that is under way: to break it off
+// would break the session that some locks live by. It is called once or again, by one
+// goroutine.
+func (r *renewed) end() {
+	select {
+	case <-r.stop:
+	default:
+		close(r.stop)
+	}
+	<-r.done
+}
+
+// lock is the lock that is renewed. Its release comes after the last renewal.
+func (r *renewed) lock(ask func(ctx context.Context) (bool, error), release func(ctx context.Context) error) *lock {
+	return &lock{held: r.held, by: byCount, told: r.news, ask: ask, release: func(ctx context.Context) error {
+		r.end()
+		return release(ctx)
+	}}
+}
+
+// answer is what an error of a renewal, or of a look, says of the lock.
+func answer(err error) (bool, error) {
+	if errors.Is(err, errNotHeld) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// poll tries until it has a lock: again after pollEvery while somebody else has it. It
+// returns when the attempt was sent that won.
+func poll[T any](ctx context.Context, try func() (got T, taken bool, err error)) (T, int64, error) {
+	for {
+		sent := monotonic()
+		got, taken, err := try()
+		if !taken {
+			return got, sent, err
+		}
+		select {
+		case <-ctx.Done():
+			return got, 0, ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// quiet is a logger of clients that writes nothing: what a holder is told is in its
+// records.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+func (quiet) Print(...any)          {}
+
+// silent is the same for go-redis, which writes each refused connection to standard
+// error.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+

@@ -12,27 +12,27 @@ import (
 // in every system, and redlock's holder knows at its first look.
 func TestEveryContenderPassesTheLockOnWhileItsHolderStandsStill(t *testing.T) {
 	t.Parallel()
-	for _, res := range played(t, field, "pause") {
-		t.Run(res.Spec.name, func(t *testing.T) {
+	for _, res := range played(t, "", "pause") {
+		t.Run(res.spec.name, func(t *testing.T) {
 			t.Parallel()
 			o := outcomeOf(t, res)
 			if o.Next == 0 {
 				t.Errorf("got nobody within %v; want the next holder", patience)
 			}
-			fenced := res.Spec.open != nil && o.Fences[0] != "" && !o.Optimistic
+			fenced := res.spec.open != nil && o.Fences[0] != "" && !o.Optimistic
 			if fenced && !o.Rising {
 				t.Errorf("got the numbers %q; want them to rise", o.Fences)
 			}
 			if o.Optimistic && (o.Two == 0 || o.Write != writeRefused || o.Told != byWrite) {
 				t.Errorf("got %s, told by %q; want two at work, and the late write refused", o, o.Told)
 			}
-			if res.Spec.name == redlockSpec.name && (o.Two > 0 || o.Told == "") {
+			if res.spec.name == ours && (o.Two > 0 || o.Told == "") {
 				t.Errorf("got %s; want no two holders, and a holder that knows", o)
 			}
-			if res.Spec.name == redsyncSpec.name && (o.Told == byLibrary || o.Told == bySession) {
+			if res.spec.name == "redsync" && (o.Told == byLibrary || o.Told == bySession) {
 				t.Errorf("got %s; want nobody who tells: own code counts the lease, or renews it", o)
 			}
-			if res.Spec.name == redissonSpec.name && (o.Two == 0 || o.Told != "") {
+			if res.spec.name == "Redisson RLock, by its scripts" && (o.Two == 0 || o.Told != "") {
 				t.Errorf("got %s; want a holder that believes until it asks", o)
 			}
 		})
@@ -43,11 +43,11 @@ func TestEveryContenderPassesTheLockOnWhileItsHolderStandsStill(t *testing.T) {
 // redlock it is taken back; redsync sends one release, which never got there.
 func TestAnAttemptThatWasGivenUpBlocksOnlyRedsyncsNextHolder(t *testing.T) {
 	t.Parallel()
-	for _, res := range played(t, []spec{redlockSpec, redsyncSpec}, "given-up") {
-		t.Run(res.Spec.name, func(t *testing.T) {
+	for _, res := range played(t, "redlock,redsync", "given-up") {
+		t.Run(res.spec.name, func(t *testing.T) {
 			t.Parallel()
 			o := outcomeOf(t, res)
-			if orphan := o.Next > lease*9/10; o.Next == 0 || orphan != (res.Spec.name == redsyncSpec.name) {
+			if orphan := o.Next > lease*9/10; o.Next == 0 || orphan != (res.spec.name == "redsync") {
 				t.Errorf("got the next holder after %v; want it at once with redlock, after a lease with redsync", o.Next)
 			}
 		})
@@ -59,11 +59,11 @@ func TestAnAttemptThatWasGivenUpBlocksOnlyRedsyncsNextHolder(t *testing.T) {
 // four: each of their calls is over within a second.
 func TestAHungServerHoldsUpOnlyRedsync(t *testing.T) {
 	t.Parallel()
-	for _, res := range played(t, []spec{redlockSpec, redsyncSpec, nodeSpec}, "hung-server") {
-		t.Run(res.Spec.name, func(t *testing.T) {
+	for _, res := range played(t, "redlock,redsync,node-redlock", "hung-server") {
+		t.Run(res.spec.name, func(t *testing.T) {
 			t.Parallel()
 			o := outcomeOf(t, res)
-			if res.Spec.name != redsyncSpec.name {
+			if res.spec.name != "redsync" {
 				if o.Next == 0 || o.Next >= time.Second || o.GivenBack == 0 || o.GivenBack >= time.Second {
 					t.Errorf("got %s; want the lock within a second, and given back within another", o)
 				}
@@ -80,10 +80,10 @@ func TestAHungServerHoldsUpOnlyRedsync(t *testing.T) {
 // and is one vote of five to redlock.
 func TestAFailoverToALaggingReplicaMakesTwoHoldersOnOneMaster(t *testing.T) {
 	t.Parallel()
-	for _, res := range played(t, []spec{redlockSpec, bsmSpec, redissonSpec}, "failover") {
-		t.Run(res.Spec.name, func(t *testing.T) {
+	for _, res := range played(t, "redlock,bsm/redislock,Redisson RLock", "failover") {
+		t.Run(res.spec.name, func(t *testing.T) {
 			t.Parallel()
-			o, ours := outcomeOf(t, res), res.Spec.name == redlockSpec.name
+			o, ours := outcomeOf(t, res), res.spec.name == ours
 			if o.Kept != ours || (o.Two == 0) != ours || o.Next == 0 || ours && !o.Rising {
 				t.Errorf("got %s, tokens %q; want redlock to keep its lock, and two holders of another's", o, o.Fences)
 			}
@@ -94,11 +94,11 @@ func TestAFailoverToALaggingReplicaMakesTwoHoldersOnOneMaster(t *testing.T) {
 // Where a system has no such servers a scenario is shown as not played.
 func TestWhatASystemDoesNotHaveIsNotPlayed(t *testing.T) {
 	t.Parallel()
-	res := played(t, []spec{memcachedSpec}, "hung-server", "majority", "failover", "clock-one")[0]
-	if errors.Is(res.err, errNotInstalled) {
-		t.Skip(res.Missing)
+	res := played(t, "memcached", "hung-server,majority,failover,clock-one")[0]
+	if errors.Is(res.missing, errNotInstalled) {
+		t.Skip(res.missing)
 	}
-	for _, o := range res.Outcomes {
+	for _, o := range res.outcomes {
 		if o.Skipped == "" || o.Failed != "" || !strings.HasPrefix(o.String(), "not played: it has ") {
 			t.Errorf("%s: got %s; want it not played, and why", o.Scenario, o)
 		}
@@ -109,9 +109,9 @@ func TestWhatASystemDoesNotHaveIsNotPlayed(t *testing.T) {
 // tokens rise, and the next one comes.
 func TestRedlockHasOneHolderWhateverHappensToServersAndLinks(t *testing.T) {
 	t.Parallel()
-	res := played(t, []spec{redlockSpec}, "holder-cut", "one-server", "majority", "restart", "clock-one", "clock")[0]
+	res := played(t, "redlock", "holder-cut,one-server,majority,restart,clock-one,clock")[0]
 	outcomeOf(t, res) // or a skip
-	for _, o := range res.Outcomes {
+	for _, o := range res.outcomes {
 		switch {
 		case o.Skipped != "":
 			t.Logf("%s was not played: %s", o.Scenario, o.Skipped)
@@ -119,7 +119,7 @@ func TestRedlockHasOneHolderWhateverHappensToServersAndLinks(t *testing.T) {
 			t.Errorf("%s: got %s, tokens %q; want one holder at a time, rising tokens and the next holder", o.Scenario, o, o.Fences)
 		}
 	}
-	for _, o := range []*outcome{res.Outcomes[1], res.Outcomes[4]} {
+	for _, o := range []*outcome{res.outcomes[1], res.outcomes[4]} {
 		if o.Skipped == "" && !o.Kept {
 			t.Errorf("%s: got %s; want the lock to outlive what befalls one of five masters", o.Scenario, o)
 		}
@@ -127,16 +127,12 @@ func TestRedlockHasOneHolderWhateverHappensToServersAndLinks(t *testing.T) {
 }
 
 // played plays scenarios with contenders, several of these at a time.
-func played(t *testing.T, contenders []spec, names ...string) []*result {
+func played(t *testing.T, contenders, scenarios string) []*result {
 	t.Helper()
 	var log strings.Builder
-	r := &run{contenders: contenders, parallel: 4, log: &log}
-	for _, name := range names {
-		s, err := findScenario(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.scenarios = append(r.scenarios, s)
+	r := &run{parallel: 4, log: &log}
+	if err := r.choose(contenders, scenarios); err != nil {
+		t.Fatal(err)
 	}
 	results := r.all(t.Context())
 	t.Log(log.String())
@@ -147,13 +143,13 @@ func played(t *testing.T, contenders []spec, names ...string) []*result {
 // is skipped.
 func outcomeOf(t *testing.T, res *result) *outcome {
 	t.Helper()
-	if res.Missing != "" {
-		if errors.Is(res.err, errNotInstalled) && (os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" || res.Spec.name != redlockSpec.name) {
-			t.Skip(res.Missing)
+	if res.missing != nil {
+		if errors.Is(res.missing, errNotInstalled) && (os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" || res.spec.name != ours) {
+			t.Skip(res.missing)
 		}
-		t.Fatal(res.Missing)
+		t.Fatal(res.missing)
 	}
-	o := res.Outcomes[0]
+	o := res.outcomes[0]
 	if o.Failed != "" || o.Skipped != "" {
 		t.Fatalf("got %s", o)
 	}

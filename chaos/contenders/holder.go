@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 )
 
 // holderEnv has the part of a holder, in JSON: this program runs itself with it.
@@ -49,11 +49,11 @@ const (
 
 // holder is the process's state.
 type holder struct {
-	who    string
-	client client
-	lock   lock
-	watch  sync.WaitGroup
-	halt   context.CancelFunc // ends the watch
+	who   string
+	take  acquirer
+	lock  *lock
+	watch sync.WaitGroup
+	halt  context.CancelFunc // ends the watch
 
 	mu  sync.Mutex // guards out
 	out *json.Encoder
@@ -66,17 +66,16 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return err
 	}
-	redis.SetLogger(silent{}) // go-redis writes each refused connection to standard error
-	s, err := find(p.Contender)
-	if err != nil {
-		return err
+	i := slices.IndexFunc(field, func(s spec) bool { return s.name == p.Contender })
+	if i < 0 {
+		return fmt.Errorf("no contender %q", p.Contender)
 	}
-	c, err := opened(ctx, s, p)
+	take, err := opened(ctx, field[i], p)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: open: %w", p.Contender, err)
 	}
-	h := &holder{who: p.Who, client: c, out: json.NewEncoder(out)}
-	h.say(ready, "", "")
+	h := &holder{who: p.Who, take: take, out: json.NewEncoder(out)}
+	h.say(ready, "")
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		var c command
@@ -90,7 +89,7 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 
 // opened is a client that has had a lock. On a machine that is busy with everything
 // else the first calls may find their timeouts over: they are tried again.
-func opened(ctx context.Context, s spec, p part) (client, error) {
+func opened(ctx context.Context, s spec, p part) (take acquirer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	open := s.open
@@ -98,26 +97,30 @@ func opened(ctx context.Context, s spec, p part) (client, error) {
 		open = s.plain
 	}
 	for {
-		c, err := open(context.WithoutCancel(ctx), p.Addrs)
+		if take == nil {
+			take, err = open(context.WithoutCancel(ctx), p.Addrs)
+		}
 		if err == nil {
-			if err = warm(ctx, c, "warm-"+p.Who); err == nil {
-				return c, nil
-			}
-			err = errors.Join(err, c.close())
+			err = warm(ctx, take, "warm-"+p.Who)
+		} else {
+			take = nil
+		}
+		if err == nil {
+			return take, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: open: %w", p.Contender, err)
+			return nil, err
 		case <-time.After(warmUp):
 		}
 	}
 }
 
 // warm takes a lock of the holder's own and gives it back.
-func warm(ctx context.Context, c client, name string) error {
+func warm(ctx context.Context, take acquirer, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*callBound)
 	defer cancel()
-	l, err := c.acquire(ctx, name)
+	l, err := take(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -125,26 +128,31 @@ func warm(ctx context.Context, c client, name string) error {
 }
 
 // say writes a record of now.
-func (h *holder) say(what, text, fence string) { h.sayAt(monotonic(), what, text, fence) }
+func (h *holder) say(what, text string) {
+	h.write(record{At: monotonic(), What: what, Text: text})
+}
 
-func (h *holder) sayAt(at int64, what, text, fence string) {
+func (h *holder) write(r record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.out.Encode(record{At: at, Who: h.who, What: what, Text: text, Fence: fence}); err != nil {
+	r.Who = h.who
+	if err := h.out.Encode(r); err != nil {
 		os.Exit(1) // nobody listens any more
 	}
 }
 
 func (h *holder) obey(ctx context.Context, c command) {
-	switch c.Do {
-	case doAcquire:
+	switch {
+	case c.Do == doAcquire:
 		h.acquire(ctx, c)
-	case doRelease:
+	case h.lock == nil:
+		h.say(failed, "there is no lock to "+c.Do)
+	case c.Do == doRelease:
 		h.release(ctx, c)
-	case doAsk:
+	case c.Do == doAsk:
 		h.ask(ctx)
 	default:
-		h.say(failed, "no such command: "+c.Do, "")
+		h.say(failed, "no such command: "+c.Do)
 	}
 }
 
@@ -152,10 +160,10 @@ func (h *holder) obey(ctx context.Context, c command) {
 func (h *holder) acquire(ctx context.Context, c command) {
 	ctx, cancel := context.WithTimeout(ctx, c.Bound)
 	defer cancel()
-	h.say(asking, "", "")
+	h.say(asking, "")
 	var last error
 	for ctx.Err() == nil {
-		l, err := h.client.acquire(ctx, c.Name)
+		l, err := h.take(ctx, c.Name)
 		if err == nil {
 			h.hold(l)
 			return
@@ -166,12 +174,12 @@ func (h *holder) acquire(ctx context.Context, c command) {
 		case <-time.After(2 * lookEvery):
 		}
 	}
-	h.say(gaveUp, oneLine(last), "")
+	h.say(gaveUp, oneLine(last))
 }
 
 // hold watches a lock until it is lost or released.
-func (h *holder) hold(l lock) {
-	h.say(acquired, "", l.fence())
+func (h *holder) hold(l *lock) {
+	h.write(record{At: monotonic(), What: acquired, Fence: l.fence})
 	ctx, cancel := context.WithCancel(context.Background())
 	h.lock, h.halt = l, cancel
 	h.watch.Go(func() { h.look(ctx, l) })
@@ -180,7 +188,7 @@ func (h *holder) hold(l lock) {
 // look tells what the holder believes. A belief is dated before the look, not after:
 // who holds at the look held then, and a process that is stopped between the two
 // claims nothing that was not so.
-func (h *holder) look(ctx context.Context, l lock) {
+func (h *holder) look(ctx context.Context, l *lock) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	believed := true
@@ -188,15 +196,15 @@ func (h *holder) look(ctx context.Context, l lock) {
 		select {
 		case <-ctx.Done():
 			return
-		case by := <-l.told():
-			h.say(told, by, "")
+		case by := <-l.told:
+			h.say(told, by)
 			return
 		case <-tick.C:
 		}
 		from := monotonic()
 		believes := l.held()
 		if believes {
-			h.sayAt(from, holds, "", "")
+			h.write(record{At: from, What: holds})
 		} else if believed {
 			h.stopBelieving(l)
 		}
@@ -205,47 +213,44 @@ func (h *holder) look(ctx context.Context, l lock) {
 }
 
 // stopBelieving says who says so.
-func (h *holder) stopBelieving(l lock) {
+func (h *holder) stopBelieving(l *lock) {
 	select {
-	case by := <-l.told():
-		h.say(told, by, "")
+	case by := <-l.told:
+		h.say(told, by)
 	default:
-		h.say(ended, l.counts(), "")
+		h.say(ended, l.by)
 	}
 }
 
 func (h *holder) release(ctx context.Context, c command) {
-	if h.lock == nil {
-		h.say(failed, "nothing to release", "")
-		return
-	}
 	h.halt()
 	h.watch.Wait()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Bound, callBound))
 	defer cancel()
-	h.say(releasing, "", "")
+	h.say(releasing, "")
 	err := h.lock.release(ctx)
 	if errors.Is(err, errLate) {
-		h.say(told, byWrite, "")
+		h.say(told, byWrite)
 	}
 	h.lock = nil
-	h.say(released, oneLine(err), "")
+	h.say(released, oneLine(err))
 }
 
+// ask says what the servers say; where there is no such call, what the library does.
 func (h *holder) ask(ctx context.Context) {
-	if h.lock == nil {
-		h.say(failed, "nothing to ask for", "")
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	switch is, err := h.lock.ask(ctx); {
+	is, err := h.lock.held(), error(nil)
+	if h.lock.ask != nil {
+		is, err = h.lock.ask(ctx)
+	}
+	switch {
 	case err != nil:
-		h.say(answered, "error: "+oneLine(err), "")
+		h.say(answered, "error: "+oneLine(err))
 	case is:
-		h.say(answered, "held", "")
+		h.say(answered, "held")
 	default:
-		h.say(answered, "lost", "")
+		h.say(answered, "lost")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/quorumkit/redlock/chaos"
 )
 
@@ -12,7 +14,7 @@ import (
 // answer was lost, knows its own; what somebody else wrote since is not that.
 func TestOfTwoAtWorkOneWrites(t *testing.T) {
 	t.Parallel()
-	s, err := startPostgres(t.Context())
+	s, err := postgres.start(t.Context())
 	if errors.Is(err, errNotInstalled) {
 		t.Skip(err)
 	}
@@ -20,6 +22,9 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
+	if err := createLocks(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
 	proxy, err := chaos.NewProxy(s.addrs()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -41,10 +46,7 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 		t.Errorf("got %v of the late write; want %v", err, errLate)
 	}
 
-	w, ok := begins(t, other, "again").(*versionWork)
-	if !ok {
-		t.Fatal("got another kind of lock")
-	}
+	w := begins(t, other, "again")
 	for _, again := range []bool{false, true} {
 		if err := w.write(t.Context(), again); err != nil {
 			t.Errorf("got %v of a write, sent again: %v; want it accepted", err, again)
@@ -73,25 +75,25 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 	}
 }
 
-func opens(t *testing.T, addr string) client {
+func opens(t *testing.T, addr string) *versions {
 	t.Helper()
-	c, err := openVersions(t.Context(), []string{addr})
+	db, err := postgresAt(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.close(); err != nil {
+		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return c
+	return &versions{db, uuid.NewString()}
 }
 
-func begins(t *testing.T, c client, name string) lock {
+func begins(t *testing.T, c *versions, name string) *versionWork {
 	t.Helper()
-	l, err := c.acquire(t.Context(), name)
+	w, err := c.begin(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return w
 }

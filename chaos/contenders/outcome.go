@@ -1,8 +1,11 @@
 package contenders
 
 import (
+	"cmp"
+	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,16 +15,15 @@ type outcome struct {
 	Skipped             string // why it was not played; empty: it was
 	Failed              string // why it has no result; empty: it has one
 
-	Two      time.Duration // two believed at once, for so long; 0: never
-	Told     string        // who told the holder first; empty: nobody
-	After    time.Duration // of the fault, or of going on
-	Late     bool          // the next one held before the holder knew
-	Kept     bool          // the holder had the lock to the end
-	Answer   string        // what a question at the end brought
-	Next     time.Duration // until the next one held; 0: it did not
-	Fences   []string      // the numbers of the holds, as they came
-	Rising   bool          // each was greater than the one before
-	Repeated int           // how often Next was measured; it is the median
+	Two    time.Duration // two believed at once, for so long; 0: never
+	Told   string        // who told the holder first; empty: nobody
+	After  time.Duration // of the fault, or of going on
+	Late   bool          // the next one held before the holder knew
+	Kept   bool          // the holder had the lock to the end
+	Answer string        // what a question at the end brought
+	Next   time.Duration // until the next one held; 0: it did not. Of hand-over it is the median
+	Fences []string      // the numbers of the holds, as they came
+	Rising bool          // each was greater than the one before
 
 	Optimistic bool   // nobody was locked out: Next is until a write, and two at work are no breach
 	Write      string // what became of the late write, where nobody is locked out; empty: there was none
@@ -31,8 +33,8 @@ type outcome struct {
 	Plain                     bool
 	PlainNext, PlainGivenBack time.Duration // the same with these; 0: it did not come about
 
+	Records []record
 	zero    int64 // the fault, by which pictures are aligned
-	records []record
 }
 
 // span is a hold, by what its holder believed.
@@ -42,9 +44,6 @@ type span struct {
 	begin  int64   // when its acquire returned
 	claims []int64 // the moments at which it believed
 }
-
-func (s span) first() int64 { return s.claims[0] }
-func (s span) last() int64  { return s.claims[len(s.claims)-1] }
 
 // spans are the holds of a trace, in the order in which they began.
 func spans(records []record) []span {
@@ -67,9 +66,7 @@ func spans(records []record) []span {
 }
 
 func inOrder(records []record) []record {
-	sorted := slices.Clone(records)
-	slices.SortStableFunc(sorted, func(a, b record) int { return int(max(-1, min(1, a.At-b.At))) })
-	return sorted
+	return slices.SortedStableFunc(slices.Values(records), func(a, b record) int { return cmp.Compare(a.At, b.At) })
 }
 
 // twoHolders is for how long two holders of the trace believed at once. A belief is
@@ -90,33 +87,23 @@ func twoHolders(all []span) time.Duration {
 
 // within is how long a's looks lie within b's hold.
 func within(a, b span) time.Duration {
-	if len(a.claims) == 0 || len(b.claims) == 0 {
+	if len(b.claims) == 0 {
 		return 0
 	}
-	var first, last int64
-	for _, at := range a.claims {
-		if at < b.first() || at > b.last() {
-			continue
-		}
-		if first == 0 {
-			first = at
-		}
-		last = at
-	}
-	if first == 0 {
+	inside := slices.DeleteFunc(slices.Clone(a.claims), func(at int64) bool {
+		return at < b.claims[0] || at > b.claims[len(b.claims)-1]
+	})
+	if len(inside) == 0 {
 		return 0
 	}
-	return between(first, last) + lookEvery
+	return between(inside[0], inside[len(inside)-1]) + lookEvery
 }
 
 // learned is who first told the holder that it holds no longer, not before from, and
 // when.
 func learned(records []record, who string, from int64) (by string, at int64) {
 	for _, r := range inOrder(records) {
-		if r.Who != who || r.At < from {
-			continue
-		}
-		if r.What == told || r.What == ended {
+		if r.Who == who && r.At >= from && (r.What == told || r.What == ended) {
 			return r.Text, r.At
 		}
 	}
@@ -140,7 +127,6 @@ func rising(fences []string) bool {
 // judge fills in what follows from the trace. The holder is who had the lock at the
 // fault; told is the moment from which it can learn of a loss.
 func (o *outcome) judge(records []record, holder string, told int64) {
-	o.records = records
 	all := spans(records)
 	o.Two = twoHolders(all)
 	for _, s := range all {
@@ -154,11 +140,9 @@ func (o *outcome) judge(records []record, holder string, told int64) {
 	if at != 0 {
 		o.Told, o.After = by, between(told, at)
 	}
-	for _, s := range all {
-		if s.who != holder && s.begin > o.zero && (at == 0 || s.begin < at) {
-			o.Late = true
-		}
-	}
+	o.Late = slices.ContainsFunc(all, func(s span) bool {
+		return s.who != holder && s.begin > o.zero && (at == 0 || s.begin < at)
+	})
 }
 
 // breach is whether two had what one must have: where nobody is locked out, a late write
@@ -168,4 +152,99 @@ func (o *outcome) breach() bool {
 		return o.Write != "" && o.Write != writeRefused
 	}
 	return o.Two > 0
+}
+
+// String is the outcome in the words of the table.
+func (o *outcome) String() string {
+	var two, late string
+	switch {
+	case o.Skipped != "":
+		return "not played: " + o.Skipped
+	case o.Failed != "":
+		return "no result: " + o.Failed
+	case o.Optimistic && o.Two > 0:
+		two = "two at work"
+	case o.Optimistic:
+	case o.Scenario == "hand-over":
+		return short(o.Next)
+	case o.Scenario == "hung-server" && o.Plain:
+		return roundTrip(o.Next, o.GivenBack) + "; as it comes: " + roundTrip(o.PlainNext, o.PlainGivenBack)
+	case o.Scenario == "hung-server":
+		return roundTrip(o.Next, o.GivenBack)
+	case o.Two > lookEvery:
+		two = "**two holders for " + short(o.Two) + "**"
+	case o.Two > 0:
+		two = "**two holders** at one look"
+	}
+	switch {
+	case o.Write == writeRefused:
+		late = "late write refused"
+	case o.Write != "":
+		late = "**late write: " + o.Write + "**"
+	}
+	words := slices.DeleteFunc([]string{two, o.nextWords(), o.toldWords(), late}, func(s string) bool { return s == "" })
+	return strings.Join(words, "; ")
+}
+
+// roundTrip is how long it took to get a lock and to give it back.
+func roundTrip(taken, back time.Duration) string {
+	if taken == 0 {
+		return "nobody held within " + short(hungBound)
+	}
+	return fmt.Sprintf("held after %s, given back in %s", short(taken), short(back))
+}
+
+// nextWords is how long the next one waited; where nobody is locked out, until its write
+// counted.
+func (o *outcome) nextWords() string {
+	switch {
+	case o.Next == 0 && o.Optimistic:
+		return "no write of the next one within " + short(patience)
+	case o.Next == 0:
+		return "nobody held within " + short(patience)
+	case o.Scenario == "hand-over": // of those whom nobody locks out
+		return "nobody waits: at work again after " + short(o.Next)
+	case o.Scenario == "given-up" && o.Optimistic:
+		return "at work after " + short(o.Next)
+	case o.Optimistic:
+		return "next one's write after " + short(o.Next)
+	case o.Kept:
+		return "kept, then handed on in " + short(o.Next)
+	case o.Scenario == "given-up":
+		return "free after " + short(o.Next)
+	default:
+		return "next after " + short(o.Next)
+	}
+}
+
+// toldWords is who told the holder, in the scenarios in which it lives and loses.
+func (o *outcome) toldWords() string {
+	switch {
+	case o.Optimistic || o.Kept && o.Told == "" || o.Scenario == "holder-killed" || o.Scenario == "given-up":
+		return ""
+	case o.Kept:
+		return fmt.Sprintf("in doubt after %s, by %s", short(o.After), o.Told)
+	case o.Told == "":
+		return "holder not told; asked: " + o.Answer
+	case o.Late:
+		return fmt.Sprintf("told after %s by %s, when the next one held", short(o.After), o.Told)
+	default:
+		return fmt.Sprintf("told after %s by %s", short(o.After), o.Told)
+	}
+}
+
+// short is a duration to two figures.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + short(-d)
+	case d < time.Millisecond:
+		return "under 1 ms"
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Round(10*time.Millisecond).Milliseconds())
+	default:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
 }

@@ -1,10 +1,14 @@
 package contenders
 
 import (
+	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/chaos"
 )
 
 // line is a record, in milliseconds.
@@ -118,11 +122,11 @@ func TestLateIsWhoLearnsWhenTheNextOneHolds(t *testing.T) {
 
 func TestTheTableSaysWhatWasNotPlayedAndWhoHeldTwice(t *testing.T) {
 	results := []*result{
-		{Spec: spec{name: "one", fence: "token"}, Version: "one 1", Memory: 5 << 20, Outcomes: []*outcome{
+		{spec: spec{name: "one", fence: "token"}, version: "one 1", memory: 5 << 20, outcomes: []*outcome{
 			{Scenario: "pause", Two: 56 * time.Millisecond, Next: 3100 * time.Millisecond, Told: byLibrary, After: 60 * time.Millisecond, Late: true, Fences: []string{"2", "1"}},
 			{Scenario: "hung-server", Next: 150 * time.Millisecond, GivenBack: 5 * time.Second, Plain: true},
 		}},
-		{Spec: spec{name: "two"}, Missing: "etcd: not installed"},
+		{spec: spec{name: "two"}, missing: errors.New("etcd: not installed")},
 	}
 	text := table(results, []scenario{{name: "pause", what: "it stops", next: "the stop"}}, time.Unix(0, 0))
 	for _, want := range []string{
@@ -149,7 +153,7 @@ func TestWhereNobodyIsLockedOutALateWriteCounts(t *testing.T) {
 		{"no answer", "two at work; next one's write after 5 ms; **late write: no answer**", "version; late write not refused in pause", true},
 	} {
 		o := &outcome{Scenario: "pause", Optimistic: true, Two: time.Second, Next: 5 * time.Millisecond, Write: c.write, Fences: []string{"1", "1"}}
-		r := &result{Spec: s, Outcomes: []*outcome{o}}
+		r := &result{spec: s, outcomes: []*outcome{o}}
 		if got := o.String(); got != c.said || r.fence() != c.fence || o.breach() != c.breach {
 			t.Errorf("got %q, %q, a breach: %v; want %q, %q, %v", got, r.fence(), o.breach(), c.said, c.fence, c.breach)
 		}
@@ -165,53 +169,58 @@ func TestWhereNobodyIsLockedOutALateWriteCounts(t *testing.T) {
 }
 
 func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
-	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, records: trace(slices.Concat(
-		[]line{{first, acquired, 500, ""}}, believes(first, 500, 1000), []line{{first, stopped, 1000, ""}, {first, continued, 5000, ""}}, believes(first, 5000, 5100),
-		[]line{{first, told, 5100, byLibrary}})...)}
-	o.records = slices.DeleteFunc(o.records, func(r record) bool { // a busy machine: it stood nowhere still, and looked late
+	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, Records: trace(slices.Concat(
+		[]line{{first, asking, 400, ""}, {first, acquired, 500, ""}}, believes(first, 500, 1000),
+		[]line{{first, stopped, 1000, ""}, {first, continued, 5000, ""}}, believes(first, 5000, 5100), []line{{first, told, 5100, byLibrary}})...)}
+	o.Records = slices.DeleteFunc(o.Records, func(r record) bool { // a busy machine: it stood nowhere still, and looked late
 		return r.What == holds && r.At > 6e8 && r.At < 9e8
 	})
-	pic := draw(o)
-	if len(pic.Lanes) != 1 || len(pic.Lanes[0].Bars) != 2 || len(pic.Lanes[0].Still) != 1 || len(pic.Marks) != 3 {
-		t.Fatalf("got %+v; want one lane with two bars, one standstill and three marks", pic)
+	run := o.shown(scenario{name: "pause"})
+	held, again := kinds(run, chaos.Held), kinds(run, chaos.Extended)
+	if len(held) != 1 || len(again) != 1 || held[0].At != faultAt-500*time.Millisecond || held[0].Until != faultAt || again[0].Until != faultAt+4100*time.Millisecond {
+		t.Errorf("got %+v, %+v; want two beliefs, to the stop and to the word of the library", held, again)
 	}
-	if got, want := pic.Marks[0].X, across(0, 0); got != want {
-		t.Errorf("the fault: got %v; want %v, as in every picture", got, want)
+	broke, mended := kinds(run, chaos.Broke), kinds(run, chaos.Mended)
+	if len(broke) != 1 || len(mended) != 1 || broke[0].At != faultAt || *broke[0].Fault != *mended[0].Fault {
+		t.Errorf("got %+v, %+v; want one standstill, at the same moment in each picture", broke, mended)
 	}
-	var b strings.Builder
-	if err := writePage(&b, []*result{{Outcomes: []*outcome{o}}}, []scenario{{name: "pause"}}); err != nil {
+	dir := t.TempDir()
+	if err := write(dir, []*result{{outcomes: []*outcome{o}}}, []scenario{{name: "pause"}}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "<rect class=\"A\"") {
-		t.Errorf("got no bar in\n%s", b.String())
+	if page := readText(t, filepath.Join(dir, "pause.html")); strings.Count(page, "A believes") < 2 {
+		t.Errorf("got no two beliefs in\n%s", page)
 	}
 }
 
+// kinds are the records of a kind.
+func kinds(run chaos.Run, kind chaos.Kind) []chaos.Record {
+	return slices.DeleteFunc(slices.Clone(run.Records), func(r chaos.Record) bool { return r.Kind != kind })
+}
+
 func TestThePageDrawsWhatIsUnderWay(t *testing.T) {
-	o := &outcome{zero: int64(time.Second), records: trace(
-		line{second, asking, 1000, ""}, line{second, acquired, 2000, ""}, line{second, releasing, 3000, ""}, line{second, released, 8000, ""},
-		line{third, asking, 1000, ""}, line{servers, continued, 20000, ""},
+	o := &outcome{zero: int64(time.Second), Records: trace(
+		line{second, asking, 1000, ""}, line{third, asking, 1000, ""}, line{second, acquired, 2000, ""}, line{second, releasing, 3000, ""},
+		line{second, released, 8000, ""}, line{third, gaveUp, 9000, ""}, line{servers, continued, 20000, ""},
 	)}
-	pic := draw(o)
-	width := func(from, to int) float64 {
-		return across(o.zero, int64(to)*int64(time.Millisecond)) - across(o.zero, int64(from)*int64(time.Millisecond))
+	run := o.shown(scenario{name: "hung-server"})
+	asked, held, quit := kinds(run, chaos.Asked), kinds(run, chaos.Held), kinds(run, chaos.Quit)
+	if len(asked) != 2 || len(held) != 1 || len(quit) != 1 || held[0].Hold != asked[0].Hold || quit[0].Hold != asked[1].Hold {
+		t.Fatalf("got %+v; want two who ask, of whom one gets it", run.Records)
 	}
-	if len(pic.Lanes) != 2 {
-		t.Fatalf("got %d lanes; want those of two holders", len(pic.Lanes))
+	if asked[0].At != faultAt || held[0].At != faultAt+time.Second || quit[0].At != faultAt+8*time.Second || asked[0].Resource == asked[1].Resource {
+		t.Errorf("got %+v; want waits of one second and of eight, each for a name of its own", run.Records)
 	}
-	b, c := pic.Lanes[0], pic.Lanes[1]
-	if len(b.Waits) != 1 || b.Waits[0].W != width(1000, 2000) || len(b.Gives) != 1 || b.Gives[0].W != width(3000, 8000) {
-		t.Errorf("got %+v; want a wait of one second and a release of five", b)
-	}
-	if len(c.Waits) != 1 || c.Waits[0].W != width(1000, 20000) {
-		t.Errorf("got %+v; want a wait to the end", c)
+	if back := kinds(run, chaos.Released); len(back) != 1 || back[0].At != faultAt+2*time.Second {
+		t.Errorf("got %+v; want the release after a second", back)
 	}
 }
 
 func TestAContenderIsFoundByWhatStandsBeforeItsComma(t *testing.T) {
-	for word, want := range map[string]string{"Redisson RLock": redissonSpec.name, "memcached": memcachedSpec.name, "etcd": "etcd"} {
-		if got, err := find(word); err != nil || got.name != want {
-			t.Errorf("%s: got %q, %v; want %q", word, got.name, err, want)
+	for word, want := range map[string]string{"Redisson RLock": "Redisson RLock, by its scripts", "memcached": "memcached, add with expiry", "etcd": "etcd"} {
+		r := &run{}
+		if err := r.choose(word, ""); err != nil || len(r.contenders) != 1 || r.contenders[0].name != want {
+			t.Errorf("%s: got %+v, %v; want %q", word, r.contenders, err, want)
 		}
 	}
 }
@@ -228,7 +237,7 @@ func TestARunInWhichRedlockHoldsTwiceIsAnError(t *testing.T) {
 		{"redlock", outcome{Failed: "it did not start"}, true},
 		{"redsync", outcome{Two: time.Millisecond}, false},
 	} {
-		err := convicted([]*result{{Spec: spec{name: c.name}, Outcomes: []*outcome{{}, &c.o}}})
+		err := convicted([]*result{{spec: spec{name: c.name}, outcomes: []*outcome{{}, &c.o}}})
 		if (err != nil) != c.want {
 			t.Errorf("%s with %+v: got %v; want an error: %v", c.name, c.o, err, c.want)
 		}
@@ -236,7 +245,7 @@ func TestARunInWhichRedlockHoldsTwiceIsAnError(t *testing.T) {
 }
 
 func TestUnknownNamesAreRefusedWithThoseThatThereAre(t *testing.T) {
-	for _, args := range [][]string{{"-contenders", "chubby"}, {"-scenarios", "flood"}, {"-count", "0"}} {
+	for _, args := range [][]string{{"-contenders", "chubby"}, {"-scenarios", "flood"}, {"-parallel", "0"}} {
 		err := compare(t.Context(), args, &strings.Builder{})
 		if err == nil {
 			t.Errorf("%q: got no error", args)

@@ -9,29 +9,101 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/chaos/internal/process"
 )
 
-// play is one scenario with one contender: its servers, its holders, and the trace.
+// What a record tells. The first group is written by holders, the second by the play.
+const (
+	ready     = "ready"
+	asking    = "asking"    // a call to acquire begins
+	acquired  = "acquired"  // it has returned with the lock
+	holds     = "holds"     // at that instant the holder believed that it holds
+	ended     = "ended"     // it stopped believing by its own count of the lease
+	told      = "told"      // it was told that it holds no longer; the text says by whom
+	answered  = "answered"  // what the servers said when it asked whether it still holds
+	releasing = "releasing" // a call to release begins
+	released  = "released"
+	gaveUp    = "gave up" // a call to acquire ended without the lock
+	failed    = "failed"
+
+	stopped   = "stopped" // SIGSTOP
+	continued = "continued"
+	killed    = "killed" // SIGKILL
+	cut       = "cut"    // its connections deliver nothing
+	healed    = "healed"
+	down      = "down" // servers were killed
+	up        = "up"   // they run again
+	stepped   = "stepped"
+)
+
+// record is a line of a trace.
+type record struct {
+	At    int64  `json:"at"` // nanoseconds of CLOCK_MONOTONIC, which processes of a machine share
+	Who   string `json:"who"`
+	What  string `json:"what"`
+	Text  string `json:"text,omitempty"`
+	Fence string `json:"fence,omitempty"` // the number of the hold that a resource can compare
+}
+
+// monotonic is the time of records.
+func monotonic() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(fmt.Sprintf("contenders: CLOCK_MONOTONIC: %v", err)) // every system that has SIGSTOP has it
+	}
+	return t.Nano()
+}
+
+// between is the time from one record's instant to another's.
+func between(from, to int64) time.Duration { return time.Duration(to - from) }
+
+// play is one scenario with one contender: its servers, its holders, its trace, and what
+// it showed. After the first error its steps do nothing, so that a scenario reads as what
+// happens.
 type play struct {
+	ctx    context.Context //nolint:containedctx // a play is one call
 	spec   spec
 	system *system
 	name   string // the lock's
+	o      *outcome
 
-	mu      sync.Mutex // guards records and heard
+	mu      sync.Mutex // guards the next three
+	err     error
 	records []record
 	heard   chan struct{} // closed at the next record
 
 	actors []*actor
 }
 
-func newPlay(s spec, system *system, name string) *play {
-	return &play{spec: s, system: system, name: name, heard: make(chan struct{})}
+// fail ends the play with an error, if it is one and the first.
+func (p *play) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+func (p *play) failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// step does one thing, if nothing has failed.
+func (p *play) step(f func() error) {
+	if p.failed() == nil {
+		p.fail(f())
+	}
 }
 
 // note writes a record of the play itself.
@@ -49,48 +121,64 @@ func (p *play) add(r record) {
 	p.heard = make(chan struct{})
 }
 
-// find returns the first record of who that is one of these, not before from. The
+// trace is the records up to now.
+func (p *play) trace() []record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.records)
+}
+
+// find returns the first record of a holder that is one of these, not before from. The
 // channel is closed when there is another record.
-func (p *play) find(who string, from int64, what ...string) (record, bool, <-chan struct{}) {
+func (p *play) find(a *actor, from int64, what ...string) (record, bool, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.records {
-		if r.Who != who || r.At < from {
-			continue
-		}
-		for _, w := range what {
-			if r.What == w {
-				return r, true, nil
-			}
+		if r.Who == a.who && r.At >= from && slices.Contains(what, r.What) {
+			return r, true, nil
 		}
 	}
 	return record{}, false, p.heard
 }
 
-// errNotSeen means that a record did not come in time.
-var errNotSeen = errors.New("it did not come about")
-
-// await waits for such a record.
-func (p *play) await(ctx context.Context, who string, from int64, bound time.Duration, what ...string) (record, error) {
-	ctx, cancel := context.WithTimeout(ctx, bound)
+// seen waits for such a record. That there is none in time is no error.
+func (p *play) seen(a *actor, from int64, bound time.Duration, what ...string) (record, bool) {
+	if p.failed() != nil {
+		return record{}, false
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, bound)
 	defer cancel()
 	for {
-		r, ok, heard := p.find(who, from, what...)
+		r, ok, heard := p.find(a, from, what...)
 		if ok {
-			return r, nil
+			return r, true
 		}
 		select {
 		case <-heard:
 		case <-ctx.Done():
-			return r, fmt.Errorf("%s: %s within %v: %w", who, strings.Join(what, " or "), bound, errNotSeen)
+			p.fail(p.ctx.Err())
+			return r, false
 		}
 	}
 }
 
+// await waits for a record that must come.
+func (p *play) await(a *actor, from int64, bound time.Duration, what ...string) record {
+	r, ok := p.seen(a, from, bound, what...)
+	if !ok {
+		p.fail(fmt.Errorf("%s: %s within %v: it did not come about", a.who, strings.Join(what, " or "), bound))
+	}
+	return r
+}
+
 // pause lets time pass.
-func pause(ctx context.Context, d time.Duration) {
+func (p *play) pause(d time.Duration) {
+	if p.failed() != nil {
+		return
+	}
 	select {
-	case <-ctx.Done():
+	case <-p.ctx.Done():
+		p.fail(p.ctx.Err())
 	case <-time.After(d):
 	}
 }
@@ -98,44 +186,37 @@ func pause(ctx context.Context, d time.Duration) {
 // actor is a holder: its process, and the proxies between it and the servers.
 type actor struct {
 	who     string
-	cmd     *exec.Cmd
+	cmd     *exec.Cmd // nil: it was not started
 	in      io.WriteCloser
 	proxies []*chaos.Proxy
 	read    chan struct{} // closed when all that it wrote has been read
 }
 
-// enter starts a holder, and waits until it is ready.
-func (p *play) enter(ctx context.Context, who string) (*actor, error) {
-	return p.enters(ctx, part{Contender: p.spec.name, Who: who})
-}
-
-// enterPlain starts one with library and client as they come.
-func (p *play) enterPlain(ctx context.Context, who string) (*actor, error) {
-	return p.enters(ctx, part{Contender: p.spec.name, Who: who, Plain: true})
-}
-
-func (p *play) enters(ctx context.Context, is part) (*actor, error) {
-	a := &actor{who: is.Who, read: make(chan struct{})}
+// enter starts a holder, and waits until it is ready. A plain one has library and client
+// as they come.
+func (p *play) enter(who string, plain bool) *actor {
+	a := &actor{who: who, read: make(chan struct{})}
 	p.actors = append(p.actors, a)
+	is := part{Contender: p.spec.name, Who: who, Plain: plain}
 	for _, addr := range p.system.addrs() {
-		proxy, err := chaos.NewProxy(addr)
+		p.step(func() error {
+			proxy, err := chaos.NewProxy(addr)
+			if err == nil {
+				a.proxies = append(a.proxies, proxy)
+				is.Addrs = append(is.Addrs, proxy.Addr())
+			}
+			return err
+		})
+	}
+	p.step(func() error {
+		program, err := p.program()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		a.proxies = append(a.proxies, proxy)
-		is.Addrs = append(is.Addrs, proxy.Addr())
-	}
-	program, err := p.program()
-	if err == nil {
-		err = a.start(program, is, p.add)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := p.await(ctx, is.Who, 0, startBound, ready); err != nil {
-		return nil, err
-	}
-	return a, nil
+		return a.start(program, is, p.add)
+	})
+	p.await(a, 0, startBound, ready)
+	return a
 }
 
 // program is what a holder is a process of: this program, or another one.
@@ -153,22 +234,19 @@ func (a *actor) start(program []string, is part, heard func(record)) error {
 	if err != nil {
 		return err
 	}
-	a.cmd = exec.Command(program[0], program[1:]...) //nolint:gosec,noctx // this program, or node; leave ends it
-	a.cmd.Env = append(os.Environ(), holderEnv+"="+string(text))
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithParent(a.cmd.SysProcAttr)
-	a.cmd.Stderr = os.Stderr
-	if a.in, err = a.cmd.StdinPipe(); err != nil {
+	cmd := exec.Command(program[0], program[1:]...) //nolint:gosec,noctx // this program, or node; leave ends it
+	cmd.Env = append(os.Environ(), holderEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	process.DieWithParent(cmd)
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	out, err := a.cmd.StdoutPipe()
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := a.cmd.Start(); err != nil {
-		a.cmd = nil
-		return err
-	}
+	a.cmd, a.in = cmd, in
 	go func() {
 		defer close(a.read)
 		lines := bufio.NewScanner(out)
@@ -182,37 +260,100 @@ func (a *actor) start(program []string, is part, heard func(record)) error {
 	return nil
 }
 
-// do gives the holder its next command.
-func (a *actor) do(what, name string, bound time.Duration) error {
-	text, err := json.Marshal(command{what, name, bound})
-	if err != nil {
+// do gives a holder its next command.
+func (p *play) do(a *actor, c command) {
+	p.step(func() error {
+		text, err := json.Marshal(c)
+		if err == nil {
+			_, err = a.in.Write(append(text, '\n'))
+		}
 		return err
-	}
-	_, err = a.in.Write(append(text, '\n'))
-	return err
+	})
 }
 
-// acquire has the holder ask for the play's lock.
-func (p *play) acquire(a *actor, bound time.Duration) error { return a.do(doAcquire, p.name, bound) }
+// acquire has a holder ask for the play's lock.
+func (p *play) acquire(a *actor, bound time.Duration) { p.do(a, command{doAcquire, p.name, bound}) }
 
 // hold has it take the lock, which is free.
-func (p *play) hold(ctx context.Context, a *actor) (record, error) {
+func (p *play) hold(a *actor) record {
 	from := monotonic()
-	if err := p.acquire(a, startBound); err != nil {
-		return record{}, err
-	}
-	return p.await(ctx, a.who, from, startBound, acquired)
+	p.acquire(a, startBound)
+	return p.await(a, from, startBound, acquired)
+}
+
+// release has it give the lock back, and returns when its call began.
+func (p *play) release(a *actor) int64 {
+	from := monotonic()
+	p.do(a, command{Do: doRelease})
+	return p.await(a, from, patience, releasing).At
 }
 
 // signal stops, continues or kills a holder's process, and writes what was done: for
 // a stop the moment after it, for the others the moment before.
-func (p *play) signal(a *actor, sig syscall.Signal, what string) (int64, error) {
-	if sig == syscall.SIGSTOP {
+func (p *play) signal(a *actor, sig syscall.Signal, what string) (at int64) {
+	p.step(func() error {
+		if sig != syscall.SIGSTOP {
+			at = p.note(a.who, what)
+		}
 		err := a.cmd.Process.Signal(sig)
-		return p.note(a.who, what), err
+		if sig == syscall.SIGSTOP {
+			at = p.note(a.who, what)
+		}
+		return err
+	})
+	return at
+}
+
+// cut holds back all that goes between a holder and the servers.
+func (p *play) cut(a *actor) int64 {
+	at := p.note(a.who, cut)
+	for _, proxy := range a.proxies {
+		proxy.Hold(chaos.Both)
 	}
-	at := p.note(a.who, what)
-	return at, a.cmd.Process.Signal(sig)
+	return at
+}
+
+func (p *play) heal(a *actor) {
+	p.note(a.who, healed)
+	for _, proxy := range a.proxies {
+		p.step(proxy.Heal)
+	}
+}
+
+// before is the proxies before a node.
+func (p *play) before(n *node) []*chaos.Proxy {
+	var found []*chaos.Proxy
+	i := slices.Index(p.system.nodes, n)
+	for _, a := range p.actors {
+		if i >= 0 && i < len(a.proxies) { // one that could not enter has none
+			found = append(found, a.proxies[i])
+		}
+	}
+	return found
+}
+
+// down kills nodes.
+func (p *play) down(nodes []*node) int64 {
+	at := p.note(servers, down)
+	for _, n := range nodes {
+		p.step(n.kill)
+		for _, proxy := range p.before(n) {
+			proxy.Refuse()
+		}
+	}
+	return at
+}
+
+// up starts them again, and waits until the system answers.
+func (p *play) up(nodes []*node) int64 {
+	for _, n := range nodes {
+		for _, proxy := range p.before(n) {
+			p.step(proxy.Heal)
+		}
+	}
+	at := p.note(servers, up)
+	p.step(func() error { return p.system.up(p.ctx, nodes) })
+	return at
 }
 
 // leave ends all holders.
@@ -227,34 +368,4 @@ func (p *play) leave() {
 			proxy.Close()
 		}
 	}
-	p.actors = nil
-}
-
-// cut holds back all that goes between the holder and the servers.
-func (a *actor) cut() {
-	for _, proxy := range a.proxies {
-		proxy.Hold(chaos.Both)
-	}
-}
-
-func (a *actor) heal() error {
-	var errs []error
-	for _, proxy := range a.proxies {
-		errs = append(errs, proxy.Heal())
-	}
-	return errors.Join(errs...)
-}
-
-// before is the proxies before a node.
-func (p *play) before(n node) []*chaos.Proxy {
-	var found []*chaos.Proxy
-	for i, other := range p.system.nodes {
-		if other != n {
-			continue
-		}
-		for _, a := range p.actors {
-			found = append(found, a.proxies[i])
-		}
-	}
-	return found
 }

@@ -1,12 +1,14 @@
 package contenders
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/quorumkit/redlock/chaos"
 )
 
 // scenario is one failure, the same for all contenders.
@@ -14,14 +16,16 @@ type scenario struct {
 	name string
 	what string // happens
 	next string // what Next is measured from
-	play func(ctx context.Context, p *play, o *outcome) error
+	play func(p *play)
 }
 
-// The holder, the one who waits, and the one who gives up.
+// The holder, the one who waits, the one who gives up, and who records of the servers are
+// of.
 const (
-	first  = "A"
-	second = "B"
-	third  = "C"
+	first   = "A"
+	second  = "B"
+	third   = "C"
+	servers = "servers"
 )
 
 const (
@@ -33,15 +37,25 @@ const (
 	watchFor = 1500 * time.Millisecond
 	// patience bounds the wait for the next holder.
 	patience = 5 * lease
+	// learnFor bounds the wait for a holder that has not learned yet: some libraries retry
+	// before they tell.
+	learnFor = 2 * lease
+	// hungBound bounds the wait for a lock while a server hangs, and that for its release.
+	hungBound = 10 * lease
+	// settleFor lets a system come to rest after what was done to its servers: nodes that
+	// forgot vote again, elections are over.
+	settleFor = lease + time.Second
 	// rounds is how often a hand-over is measured.
 	rounds = 5
+	// anHour is by how much clocks step, in seconds.
+	anHour = 3600
 )
 
-// errOneServer is why a scenario of many servers is not played.
-var errOneServer = fmt.Errorf("it has one server: %w", errors.ErrUnsupported)
-
-// errNoReplica is why no failover is played.
-var errNoReplica = fmt.Errorf("it has no replica here: %w", errors.ErrUnsupported)
+// Why a scenario is not played.
+var (
+	errOneServer = fmt.Errorf("it has one server: %w", errors.ErrUnsupported)
+	errNoReplica = fmt.Errorf("it has no replica here: %w", errors.ErrUnsupported)
+)
 
 // errUnbounded is that nobody gave up, so there is nothing to look for.
 var errUnbounded = errors.New("the call did not end with its context, and got the lock when the servers went on")
@@ -63,226 +77,379 @@ var scenarios = []scenario{
 }
 
 // both brings in a holder and one who waits for it.
-func both(ctx context.Context, p *play) (a, b *actor, err error) {
-	if a, err = p.enter(ctx, first); err != nil {
-		return nil, nil, err
-	}
-	if b, err = p.enter(ctx, second); err != nil {
-		return nil, nil, err
-	}
-	if _, err = p.hold(ctx, a); err != nil {
-		return nil, nil, err
-	}
-	if err = p.acquire(b, 2*patience); err != nil {
-		return nil, nil, err
-	}
+func (p *play) both() (a, b *actor) {
+	a, b = p.enter(first, false), p.enter(second, false)
+	p.hold(a)
+	p.acquire(b, 2*patience)
 	if p.spec.optimistic { // nobody waits: it is at work too
-		if _, err = p.await(ctx, b.who, 0, startBound, acquired); err != nil {
-			return nil, nil, err
-		}
+		p.await(b, 0, startBound, acquired)
 	}
-	pause(ctx, warmUp)
-	return a, b, nil
+	p.pause(warmUp)
+	return a, b
+}
+
+// most is more than half of the nodes, the leading one first.
+func (p *play) most() (nodes []*node) {
+	p.step(func() (err error) {
+		nodes, err = p.system.most(p.ctx)
+		return err
+	})
+	return nodes
+}
+
+// several ends the play where there is one server.
+func (p *play) several() {
+	if len(p.system.nodes) == 1 {
+		p.fail(errOneServer)
+	}
 }
 
 // next waits until the second has the lock, and notes how long it took. Where nobody was
 // locked out, it is until its write.
-func (p *play) next(ctx context.Context, o *outcome, b *actor, from int64) error {
+func (p *play) next(b *actor, from int64) {
 	if p.spec.optimistic {
-		return p.nextWrite(ctx, o, b, from)
+		p.nextWrite(b, from)
+	} else {
+		p.nextHold(b, from)
 	}
-	return p.nextHold(ctx, o, b, from)
 }
 
-func (p *play) nextHold(ctx context.Context, o *outcome, b *actor, from int64) error {
-	r, err := p.await(ctx, b.who, from, patience, acquired)
-	if err == nil {
-		o.Next = max(between(from, r.At), time.Microsecond)
-		return nil
+func (p *play) nextHold(b *actor, from int64) {
+	if r, ok := p.seen(b, from, patience, acquired); ok {
+		p.o.Next = took(from, r.At)
 	}
-	if errors.Is(err, errNotSeen) {
-		return nil // that is the result
-	}
-	return err
 }
 
-// learnFor bounds the wait for a holder that has not learned yet: some libraries retry
-// before they tell.
-const learnFor = 2 * lease
+// took is a time that is not 0: 0 stands for what did not come about.
+func took(from, to int64) time.Duration { return max(between(from, to), time.Microsecond) }
 
 // close waits for the holder to learn of its loss, not before learns, and asks it what
 // the servers say, at the end.
-func (p *play) close(ctx context.Context, o *outcome, a *actor, learns int64) error {
+func (p *play) close(a *actor, learns int64) {
 	if p.spec.optimistic {
-		return p.lateWrite(ctx, o, a)
+		p.o.Write, _ = p.write(a) // after the second one did
+		return
 	}
-	if _, err := p.await(ctx, a.who, learns, learnFor, told, ended); err != nil && !errors.Is(err, errNotSeen) {
-		return err
-	}
+	p.seen(a, learns, learnFor, told, ended)
 	from := monotonic()
-	if err := a.do(doAsk, "", 0); err != nil {
-		return err
-	}
-	r, err := p.await(ctx, a.who, from, 2*callBound, answered)
-	if err != nil && !errors.Is(err, errNotSeen) {
-		return err
-	}
-	o.Answer = r.Text
-	return nil
+	p.do(a, command{Do: doAsk})
+	r, _ := p.seen(a, from, 2*callBound, answered)
+	p.o.Answer = r.Text
 }
 
-func playHandOver(ctx context.Context, p *play, o *outcome) error {
-	a, b, err := both(ctx, p)
-	if err != nil {
-		return err
+// judge fills in what follows from the trace.
+func (p *play) judge(holder string, told int64) {
+	if p.failed() == nil {
+		p.o.judge(p.trace(), holder, told)
 	}
+}
+
+// repeated notes the median.
+func (p *play) repeated(times []time.Duration) {
+	slices.Sort(times)
+	p.o.Next = times[len(times)/2]
+	p.judge("", 0)
+}
+
+func playHandOver(p *play) {
+	a, b := p.both()
 	if p.spec.optimistic {
-		return p.takeTurns(ctx, o, a, b)
+		p.takeTurns(a, b)
+		return
 	}
-	var took []time.Duration
+	var times []time.Duration
 	for i := range rounds {
-		pause(ctx, warmUp/2)
-		from := monotonic()
-		if err := a.do(doRelease, "", 0); err != nil {
-			return err
-		}
-		r, err := p.await(ctx, a.who, from, patience, releasing)
-		if err != nil {
-			return err
-		}
+		p.pause(warmUp / 2)
+		from := p.release(a)
 		if i == 0 {
-			o.zero = r.At
+			p.o.zero = from
 		}
-		got, err := p.await(ctx, b.who, r.At, patience, acquired)
-		if err != nil {
-			return err
-		}
-		took = append(took, between(r.At, got.At))
-		if err := p.acquire(a, patience); err != nil {
-			return err
-		}
+		times = append(times, between(from, p.await(b, from, patience, acquired).At))
+		p.acquire(a, patience)
 		a, b = b, a
 	}
-	slices.Sort(took)
-	o.Next, o.Repeated = took[len(took)/2], len(took)
-	o.judge(p.trace(), "", 0)
-	return nil
+	p.repeated(times)
 }
 
-func playPause(ctx context.Context, p *play, o *outcome) error {
-	a, b, err := both(ctx, p)
-	if err != nil {
-		return err
-	}
-	at, err := p.signal(a, syscall.SIGSTOP, stopped)
-	if err != nil {
-		return err
-	}
-	o.zero = at
-	if err := p.next(ctx, o, b, at); err != nil {
-		return err
-	}
-	pause(ctx, outage-between(at, monotonic())) // longer than the lease in any case
-	pause(ctx, warmUp)
-	on, err := p.signal(a, syscall.SIGCONT, continued)
-	if err != nil {
-		return err
-	}
-	pause(ctx, watchFor)
-	if err := p.close(ctx, o, a, on); err != nil {
-		return err
-	}
-	o.judge(p.trace(), a.who, on)
-	o.Late = o.Two > 0 // a process that stands still does nothing
-	return nil
+func playPause(p *play) {
+	a, b := p.both()
+	p.o.zero = p.signal(a, syscall.SIGSTOP, stopped)
+	p.outlast(b)
+	on := p.signal(a, syscall.SIGCONT, continued)
+	p.pause(watchFor)
+	p.close(a, on)
+	p.judge(a.who, on)
+	p.o.Late = p.o.Two > 0 // a process that stands still does nothing
 }
 
-func playHolderKilled(ctx context.Context, p *play, o *outcome) error {
-	a, b, err := both(ctx, p)
-	if err != nil {
-		return err
-	}
-	at, err := p.signal(a, syscall.SIGKILL, killed)
-	if err != nil {
-		return err
-	}
-	o.zero = at
-	if err := p.next(ctx, o, b, at); err != nil {
-		return err
-	}
-	pause(ctx, warmUp) // for the picture
-	o.judge(p.trace(), "", 0)
-	return nil
+// outlast waits for the next one, and for longer than the lease in any case.
+func (p *play) outlast(b *actor) {
+	p.next(b, p.o.zero)
+	p.pause(outage - between(p.o.zero, monotonic()))
+	p.pause(warmUp)
 }
 
-func playHolderCut(ctx context.Context, p *play, o *outcome) error {
-	a, b, err := both(ctx, p)
-	if err != nil {
-		return err
-	}
-	o.zero = p.note(a.who, cut)
-	a.cut()
-	if err := p.next(ctx, o, b, o.zero); err != nil {
-		return err
-	}
-	pause(ctx, outage-between(o.zero, monotonic()))
-	pause(ctx, warmUp)
-	p.note(a.who, healed)
-	if err := a.heal(); err != nil {
-		return err
-	}
-	pause(ctx, watchFor)
-	if err := p.close(ctx, o, a, o.zero); err != nil {
-		return err
-	}
-	o.judge(p.trace(), a.who, o.zero)
-	return nil
+func playHolderKilled(p *play) {
+	a, b := p.both()
+	p.o.zero = p.signal(a, syscall.SIGKILL, killed)
+	p.next(b, p.o.zero)
+	p.pause(warmUp) // for the picture
+	p.judge("", 0)
+}
+
+func playHolderCut(p *play) {
+	a, b := p.both()
+	p.o.zero = p.cut(a)
+	p.outlast(b)
+	p.heal(a)
+	p.pause(watchFor)
+	p.close(a, p.o.zero)
+	p.judge(a.who, p.o.zero)
 }
 
 // playGivenUp looks for what an attempt leaves behind that was given up.
-func playGivenUp(ctx context.Context, p *play, o *outcome) error {
-	c, err := p.enter(ctx, third)
-	if err != nil {
-		return err
-	}
-	b, err := p.enter(ctx, second)
-	if err != nil {
-		return err
-	}
-	nodes, err := p.most(ctx)
-	if err != nil {
-		return err
-	}
+func playGivenUp(p *play) {
+	c, b := p.enter(third, false), p.enter(second, false)
+	nodes := p.most()
 	for _, n := range nodes {
-		if err := n.hang(); err != nil {
-			return err
-		}
+		p.step(n.hang)
 	}
 	p.note(servers, stopped)
-	if err := p.acquire(c, time.Second); err != nil {
-		return err
-	}
-	pause(ctx, 2*time.Second)
+	p.acquire(c, time.Second)
+	p.pause(2 * time.Second)
 	for _, n := range nodes {
-		if err := n.wake(); err != nil {
-			return err
-		}
+		p.fail(n.wake()) // in any case
 	}
-	o.zero = p.note(servers, continued)
-	r, err := p.await(ctx, c.who, 0, patience, gaveUp, acquired)
+	p.o.zero = p.note(servers, continued)
+	if p.await(c, 0, patience, gaveUp, acquired).What == acquired {
+		p.fail(errUnbounded)
+	}
+	p.acquire(b, patience)
+	p.nextHold(b, p.o.zero)
+	p.pause(warmUp) // for the picture
+	p.judge("", 0)
+}
+
+// playHungServer has two ask: one whose client is as in the other scenarios, and one
+// with all options of library and client as they come, where these differ. Each asks for
+// a name of its own, and there is nobody to judge.
+func playHungServer(p *play) {
+	p.several()
+	nodes := p.most()
+	b := p.enter(second, false)
+	var plain *actor
+	if p.o.Plain = p.spec.plain != nil; p.o.Plain {
+		plain = p.enter(third, true)
+	}
+	p.pause(warmUp)
+	if p.failed() != nil {
+		return
+	}
+	p.step(nodes[0].hang)
+	p.o.zero = p.note(servers, stopped)
+	var both sync.WaitGroup
+	if plain != nil {
+		both.Go(func() { p.o.PlainNext, p.o.PlainGivenBack = p.roundTrip(plain, p.name+"-plain") })
+	}
+	p.o.Next, p.o.GivenBack = p.roundTrip(b, p.name)
+	both.Wait()
+	p.note(servers, continued)
+	p.fail(nodes[0].wake()) // in any case
+}
+
+// roundTrip is how long a holder takes to get the lock, and to give it back; 0 for what
+// did not come about within hungBound.
+func (p *play) roundTrip(a *actor, name string) (taken, back time.Duration) {
+	from := monotonic()
+	p.do(a, command{doAcquire, name, hungBound})
+	asked := p.await(a, from, patience, asking)
+	got, ok := p.seen(a, from, hungBound+callBound, acquired, gaveUp)
+	if !ok || got.What == gaveUp {
+		return 0, 0
+	}
+	p.do(a, command{Do: doRelease, Bound: hungBound})
+	begun := p.await(a, from, patience, releasing)
+	ended := p.await(a, from, hungBound+callBound, released)
+	return took(asked.At, got.At), took(begun.At, ended.At)
+}
+
+// playOneServer: a system goes on without one server, or it has no other.
+func playOneServer(p *play) { p.outage(p.most()[:1]) }
+
+func playMajority(p *play) {
+	p.several()
+	p.outage(p.most())
+}
+
+// outage kills nodes for longer than a lease. If most are left and the holder has the lock
+// all the same, it gives up while they are down, and Next is from there; otherwise it is from when
+// the servers are back, or from the kill, where the next one has it before.
+func (p *play) outage(nodes []*node) {
+	a, b := p.both()
+	p.o.zero = p.down(nodes)
+	p.pause(outage)
+	if len(nodes) < p.system.majority() && p.holdsNow(a) {
+		p.giveUp(a, b)
+		p.up(nodes)
+		p.judge(a.who, p.o.zero)
+		return
+	}
+	back := p.up(nodes)
+	if r, ok, _ := p.find(b, p.o.zero, acquired); ok && r.At < back {
+		back = p.o.zero
+	}
+	p.aftermath(a, b, back)
+}
+
+// giveUp has the holder release what it has kept, and the next one take.
+func (p *play) giveUp(a, b *actor) {
+	p.o.Kept = true
+	p.next(b, p.release(a))
+}
+
+// holdsNow is whether a holder believes.
+func (p *play) holdsNow(a *actor) bool {
+	_, ok := p.seen(a, monotonic(), 50*lookEvery, holds)
+	return ok
+}
+
+func playRestart(p *play) {
+	nodes := p.most()
+	a, b := p.both()
+	p.o.zero = p.down(nodes)
+	p.up(nodes)
+	p.aftermath(a, b, p.o.zero)
+}
+
+// playFailover: what a lagging replica has not seen is not there after its promotion.
+func playFailover(p *play) {
+	if p.system.kind.replica == nil {
+		p.fail(errNoReplica)
+		return
+	}
+	old := p.system.nodes[0]
+	line, err := chaos.NewProxy(old.addr) // between the node and its replica
 	if err != nil {
-		return err
+		p.fail(err)
+		return
 	}
-	if r.What == acquired {
-		return errUnbounded
+	defer line.Close()
+	replica, err := p.system.follow(p.ctx, line.Addr())
+	if err != nil {
+		p.fail(err)
+		return
 	}
-	if err := p.acquire(b, patience); err != nil {
-		return err
+	p.pause(settleFor) // a master that has its first replica may have to abstain
+	line.Hold(chaos.Both)
+	a, b := p.both()
+	p.o.zero = p.down([]*node{old})
+	line.Close()
+	p.step(func() error { return p.system.kind.promote(p.ctx, replica.addr) })
+	if p.failed() != nil {
+		p.fail(replica.kill())
+		return
 	}
-	if err := p.nextHold(ctx, o, b, o.zero); err != nil {
-		return err
+	for _, proxy := range p.before(old) {
+		proxy.Aim(replica.addr)
+		p.step(proxy.Heal)
 	}
-	pause(ctx, warmUp) // for the picture
-	o.judge(p.trace(), "", 0)
-	return nil
+	p.system.nodes[0] = replica
+	p.note(servers, up)
+	p.aftermath(a, b, p.o.zero)
+}
+
+// playClockOne steps the clock of a server that is not among most: playClock finds those
+// as they were.
+func playClockOne(p *play) {
+	p.several()
+	p.stepClocks(p.system.nodes[len(p.system.nodes)-1:])
+}
+
+// playClock steps the clocks of most servers.
+func playClock(p *play) { p.stepClocks(p.most()) }
+
+func (p *play) stepClocks(nodes []*node) {
+	for _, n := range nodes { // to what they are: can they be set at all?
+		p.step(func() error { return n.step(0) })
+	}
+	a, b := p.both()
+	p.o.zero = p.note(servers, stepped)
+	for _, n := range nodes {
+		p.step(func() error { return n.step(anHour) })
+	}
+	p.aftermath(a, b, p.o.zero)
+}
+
+// aftermath watches for longer than a lease who has the lock, and whether the holder
+// knows. If it is still the holder's, it gives up. Where nobody was locked out, both
+// write.
+func (p *play) aftermath(a, b *actor, from int64) {
+	if p.spec.optimistic {
+		p.nextWrite(b, from)
+		p.pause(watchFor) // for the picture
+		p.close(a, from)
+		p.judge(a.who, p.o.zero)
+		return
+	}
+	p.pause(outage)
+	if _, taken, _ := p.find(b, p.o.zero, acquired); !taken && p.holdsNow(a) {
+		p.giveUp(a, b)
+	} else {
+		p.next(b, from)
+		p.close(a, p.o.zero)
+	}
+	p.judge(a.who, p.o.zero)
+}
+
+// What became of a write.
+const (
+	writeDone    = "accepted"
+	writeRefused = "refused"
+)
+
+// write has one who is at work write. The time is that of the answer.
+func (p *play) write(a *actor) (became string, at int64) {
+	from := monotonic()
+	p.do(a, command{Do: doRelease, Bound: patience})
+	r := p.await(a, from, patience+callBound, released)
+	switch r.Text {
+	case errLate.Error():
+		return writeRefused, r.At
+	case "":
+		return writeDone, r.At
+	default:
+		return r.Text, r.At
+	}
+}
+
+// nextWrite has the second write, who was at work beside the holder.
+func (p *play) nextWrite(b *actor, from int64) {
+	if became, at := p.write(b); became == writeDone {
+		p.o.Next = took(from, at)
+	}
+}
+
+// takeTurns is the hand-over where nobody is locked out: one writes, the other one's write
+// is late, and it begins again. Next is from the first write to that.
+func (p *play) takeTurns(a, b *actor) {
+	var times []time.Duration
+	p.o.Write = writeRefused
+	for i := range rounds {
+		p.pause(warmUp / 2)
+		from := monotonic()
+		became, at := p.write(a)
+		if became != writeDone {
+			p.fail(errors.New("the first write: " + became))
+		}
+		if i == 0 {
+			p.o.zero = at
+		}
+		if became, _ = p.write(b); became != writeRefused {
+			p.o.Write = became
+		}
+		times = append(times, between(from, p.hold(b).At))
+		p.hold(a) // beside it
+		a, b = b, a
+	}
+	p.repeated(times)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,11 +18,11 @@ import (
 func TestSrvrSaysTheVersionAndTheMode(t *testing.T) {
 	const answer = "Zookeeper version: 3.8.0-${mvngit.commit.id}, built on 2024\nLatency min/avg/max: 0/0/0\nMode: leader\nNode count: 5\n"
 	for what, want := range map[string]string{"version": "ZooKeeper 3.8.0", "mode": "leader"} {
-		if got, err := readSrvr(strings.NewReader(answer), what); got != want || err != nil {
+		if got, err := readSrvr(answer, what); got != want || err != nil {
 			t.Errorf("%s: got %q, %v; want %q", what, got, err, want)
 		}
 	}
-	if _, err := readSrvr(strings.NewReader("This ZooKeeper instance is not currently serving requests\n"), "mode"); err == nil {
+	if _, err := readSrvr("This ZooKeeper instance is not currently serving requests\n", "mode"); err == nil {
 		t.Error("got no error of a server that does not serve")
 	}
 }
@@ -35,7 +34,7 @@ func TestZooKeepersClockCanBeStepped(t *testing.T) {
 	if _, err := process.FakeClock(); errors.Is(err, process.ErrNoFakeClock) {
 		t.Skip(err)
 	}
-	s, err := startZooKeeper(t.Context())
+	s, err := zookeeperServers.start(t.Context())
 	if errors.Is(err, errNotInstalled) {
 		t.Skip(err)
 	}
@@ -75,7 +74,7 @@ func TestARenewalThatFailsTellsBeforeTheHoldIsOver(t *testing.T) {
 	if !r.held() {
 		t.Error("got no hold before the first renewal; want one")
 	}
-	if by := <-r.told(); by != byRenewal {
+	if by := <-r.news; by != byRenewal {
 		t.Errorf("got %q; want %q", by, byRenewal)
 	}
 	<-r.done
@@ -117,7 +116,7 @@ func TestAFamilyIsTheProcessAndWhatItStarted(t *testing.T) {
 // some not: what is sent again takes in the rest.
 func TestAClusterIsFoundedThoughAMasterWasSilent(t *testing.T) {
 	t.Parallel()
-	s, err := startRedis(len(masterNames))
+	s, err := redisMasters.start(t.Context())
 	if errors.Is(err, errNotInstalled) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
 		t.Skip(err)
 	}
@@ -139,7 +138,7 @@ func TestAClusterIsFoundedThoughAMasterWasSilent(t *testing.T) {
 	if err := s.nodes[0].wake(); err != nil {
 		t.Fatal(err)
 	}
-	if err := found(t.Context(), s.addrs()); err != nil {
+	if err := admitAll(t.Context(), s); err != nil {
 		t.Errorf("got %v; want a cluster", err)
 	}
 }

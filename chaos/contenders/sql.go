@@ -3,202 +3,311 @@ package contenders
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 )
 
-const (
-	advisoryName  = "PostgreSQL advisory lock"
-	forUpdateName = "PostgreSQL FOR UPDATE"
-	rowName       = "PostgreSQL row with expiry"
-	versionName   = "PostgreSQL optimistic version"
-	sqlServers    = "1 server, on disk"
-)
-
-var (
-	advisorySpec = spec{
-		name: advisoryName, module: "github.com/jackc/pgx/v5", servers: sqlServers,
-		fence: "none", notice: "nobody; the session's next query fails",
-		start: startPostgres, open: openAdvisory,
-	}
-	forUpdateSpec = spec{
-		name: forUpdateName, module: "github.com/jackc/pgx/v5", servers: sqlServers,
-		fence: "the transaction itself, for what is written in it", notice: "nobody; the transaction's next query fails",
-		start: startPostgres, open: openForUpdate,
-	}
-	rowSpec = spec{
-		name: rowName, module: "github.com/jackc/pgx/v5", servers: sqlServers,
-		fence: "a column that counts", notice: "nobody; the next UPDATE finds no row",
-		start: startPostgres, open: openRow,
-	}
-	optimisticSpec = spec{
-		name: versionName, module: "github.com/jackc/pgx/v5", servers: sqlServers,
-		fence: "the row's version; no lock", notice: "nobody; a late write finds no row",
-		start: startPostgres, open: openVersions, optimistic: true,
-	}
-)
-
-func startPostgres(ctx context.Context) (*system, error) {
-	initdb, err := lookFor("initdb", "postgresql", "/usr/lib/postgresql/*/bin/initdb")
-	if err != nil {
-		return nil, err
-	}
-	if path, err := filepath.EvalSymlinks(initdb); err == nil {
-		initdb = path
-	}
-	s, err := newSystem("postgres")
-	if err != nil {
-		return nil, err
-	}
-	ports, err := s.freePorts(1)
-	data := filepath.Join(s.dir, "data")
-	if err = errors.Join(err, s.unprivileged()); err == nil {
-		err = s.runOnce(ctx, initdb, "-D", data, "-U", "contenders", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	}
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	s.add(&proc{
-		path: filepath.Join(filepath.Dir(initdb), "postgres"), address: local(ports[0]), clock: true,
-		args: []string{
-			"-D", data, "-p", strconv.Itoa(ports[0]), "-c", "listen_addresses=127.0.0.1",
+var postgres = kind{
+	words: "1 server, on disk", label: "PostgreSQL", nodes: 1, ports: 1, clock: true,
+	find: func() (string, error) {
+		program, err := lookFor("postgres", "postgresql", "/usr/lib/postgresql/*/bin/postgres")
+		if real, linked := filepath.EvalSymlinks(program); err == nil && linked == nil {
+			program = real // initdb is beside it
+		}
+		return program, err
+	},
+	prepare: func(ctx context.Context, s *system) error {
+		return s.runOnce(ctx, filepath.Join(filepath.Dir(s.program), "initdb"),
+			"-D", s.file("data"), "-U", "contenders", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	},
+	args: func(s *system, i int) []string {
+		return []string{
+			"-D", s.file("data"), "-p", strconv.Itoa(s.port(i, 0)), "-c", "listen_addresses=127.0.0.1",
 			"-c", "unix_socket_directories=" + s.dir, "-c", "max_connections=60", "-c", "shared_buffers=16MB",
-		},
-	})
-	return s.begin(ctx, func(ctx context.Context, addrs []string) error {
-		return s.createLocks(ctx, addrs[0])
-	})
+		}
+	},
+	ready: answers(postgresAt),
 }
 
-// createLocks is also the sign that the server is ready.
-func (s *system) createLocks(ctx context.Context, addr string) error {
-	db, err := openPostgres(addr)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if err := db.QueryRowContext(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&s.version); err != nil {
-		return err
-	}
-	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS locks (
-		name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity');
-		CREATE TABLE IF NOT EXISTS versions (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0, writer text)`)
-	return err
+var mariadb = kind{
+	words: "1 server, on disk", label: "MariaDB", nodes: 1, ports: 1, clock: true,
+	find: installed("mariadbd", "mariadb-server", "/usr/sbin/mariadbd"),
+	prepare: func(ctx context.Context, s *system) error {
+		install, err := lookFor("mariadb-install-db", "mariadb-server", "")
+		if err != nil {
+			return err
+		}
+		// Without --no-defaults the machine's own configuration would decide.
+		return s.runOnce(ctx, install, "--no-defaults", "--datadir="+s.file("data"), "--auth-root-authentication-method=normal", "--skip-test-db")
+	},
+	args: func(s *system, i int) []string {
+		return []string{
+			"--no-defaults", "--datadir=" + s.file("data"), "--socket=" + s.file("sock"), "--pid-file=" + s.file("pid"),
+			"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port(i, 0)), "--skip-grant-tables", "--skip-name-resolve",
+			"--max-connections=60", "--innodb-buffer-pool-size=32M", "--tmpdir=" + s.dir,
+		}
+	},
+	ready: answers(mariadbAt),
 }
 
-func openPostgres(addr string) (*sql.DB, error) {
+func postgresAt(addr string) (*sql.DB, error) {
 	return sql.Open("pgx", "postgres://contenders@"+addr+"/postgres?sslmode=disable&connect_timeout=5")
 }
 
-// openAdvisory: the lock is the session's, and the server ends a session that says
-// nothing for a lease.
-func openAdvisory(_ context.Context, addrs []string) (client, error) {
-	db, err := openPostgres(addrs[0])
-	return &sessionLocks{
-		db:     db,
-		settle: "SET idle_session_timeout = " + strconv.FormatInt(lease.Milliseconds(), 10),
-		take: func(ctx context.Context, conn *sql.Conn, name string) error {
-			_, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
+func mariadbAt(addr string) (*sql.DB, error) {
+	if err := mysql.SetLogger(quiet{}); err != nil { // it writes each broken connection to standard error
+		return nil, err
+	}
+	return sql.Open("mysql", "root@tcp("+addr+")/?timeout=5s")
+}
+
+// answers is that the first server runs a statement.
+func answers(at func(addr string) (*sql.DB, error), statements ...string) func(ctx context.Context, s *system) error {
+	return func(ctx context.Context, s *system) error {
+		db, err := at(s.addrs()[0])
+		if err != nil {
 			return err
-		},
-		give: func(ctx context.Context, conn *sql.Conn, name string) error {
-			_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock(hashtextextended($1, 0))", name)
-			return err
-		},
-	}, err
+		}
+		defer db.Close()
+		_, err = db.ExecContext(ctx, "SELECT 1;"+strings.Join(statements, ";"))
+		return err
+	}
+}
+
+// createLocks makes the tables of those who have rows.
+var createLocks = answers(postgresAt,
+	"CREATE TABLE locks (name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity')",
+	"CREATE TABLE versions (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0, writer text)")
+
+// sessionLocks is locks that live by a session with a database: the server ends them
+// when it ends the session, and it does that when a lease has passed without a query.
+type sessionLocks struct {
+	db     *sql.DB
+	settle string // what has the server end a silent session
+	take   inSession
+	give   inSession
+}
+
+type inSession func(ctx context.Context, conn *sql.Conn, name string) error
+
+// runs is statements one after another. Those with a parameter get the name.
+func runs(statements ...string) inSession {
+	return func(ctx context.Context, conn *sql.Conn, name string) error {
+		for _, text := range statements {
+			var args []any
+			if strings.ContainsAny(text, "$?") {
+				args = append(args, name)
+			}
+			if _, err := conn.ExecContext(ctx, text, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func openAdvisory(_ context.Context, addrs []string) (acquirer, error) {
+	db, err := postgresAt(addrs[0])
+	return sessionLocks{
+		db, fmt.Sprint("SET idle_session_timeout = ", lease.Milliseconds()),
+		runs("SELECT pg_advisory_lock(hashtextextended($1, 0))"), runs("SELECT pg_advisory_unlock(hashtextextended($1, 0))"),
+	}.acquire, err
 }
 
 // openForUpdate: the lock is the transaction's, and the server ends one that says
 // nothing for a lease.
-func openForUpdate(_ context.Context, addrs []string) (client, error) {
-	db, err := openPostgres(addrs[0])
-	return &sessionLocks{
-		db:     db,
-		settle: "SET idle_in_transaction_session_timeout = " + strconv.FormatInt(lease.Milliseconds(), 10),
-		take: func(ctx context.Context, conn *sql.Conn, name string) error {
-			if _, err := conn.ExecContext(ctx, "INSERT INTO locks (name) VALUES ($1) ON CONFLICT DO NOTHING", name); err != nil {
-				return err
-			}
-			if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
-				return err
-			}
-			_, err := conn.ExecContext(ctx, "SELECT name FROM locks WHERE name = $1 FOR UPDATE", name)
+func openForUpdate(_ context.Context, addrs []string) (acquirer, error) {
+	db, err := postgresAt(addrs[0])
+	return sessionLocks{
+		db, fmt.Sprint("SET idle_in_transaction_session_timeout = ", lease.Milliseconds()),
+		runs("INSERT INTO locks (name) VALUES ($1) ON CONFLICT DO NOTHING", "BEGIN", "SELECT name FROM locks WHERE name = $1 FOR UPDATE"),
+		runs("COMMIT"),
+	}.acquire, err
+}
+
+func openMariaDB(_ context.Context, addrs []string) (acquirer, error) {
+	db, err := mariadbAt(addrs[0])
+	return sessionLocks{db, fmt.Sprint("SET SESSION wait_timeout = ", int(lease/time.Second)), getLock, runs("DO RELEASE_LOCK(?)")}.acquire, err
+}
+
+func getLock(ctx context.Context, conn *sql.Conn, name string) error {
+	for ctx.Err() == nil {
+		var got sql.NullInt64
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 30)", name).Scan(&got); err != nil {
 			return err
-		},
-		give: func(ctx context.Context, conn *sql.Conn, _ string) error {
-			_, err := conn.ExecContext(ctx, "COMMIT")
-			return err
-		},
-	}, err
+		}
+		if got.Int64 == 1 {
+			return nil
+		}
+	}
+	return ctx.Err()
 }
 
-// rowLocks is a row for each name, with an owner, an expiry by the server's clock, and
-// a number that each new owner raises.
-type rowLocks struct {
-	db    *sql.DB
-	owner string
-}
-
-func openRow(_ context.Context, addrs []string) (client, error) {
-	db, err := openPostgres(addrs[0])
-	return &rowLocks{db, uuid.NewString()}, err
-}
-
-func (c *rowLocks) acquire(ctx context.Context, name string) (lock, error) {
-	token, sent, err := poll(ctx, func() (token int64, taken bool, err error) {
-		err = c.db.QueryRowContext(ctx, `INSERT INTO locks AS l (name, owner, token, until)
-			VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 ms')
-			ON CONFLICT (name) DO UPDATE SET owner = $2, token = l.token + 1, until = clock_timestamp() + $3 * interval '1 ms'
-			WHERE l.until < clock_timestamp() RETURNING token`, name, c.owner, lease.Milliseconds()).Scan(&token)
-		return token, errors.Is(err, sql.ErrNoRows), err
-	})
+// acquire waits in the server, on a connection of its own.
+func (c sessionLocks) acquire(ctx context.Context, name string) (*lock, error) {
+	conn, err := c.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &rowLock{locks: c, name: name, token: token}
-	l.renewed = renew(sent, byRenewal, func(ctx context.Context) error {
-		return l.update(ctx, "clock_timestamp() + interval '"+strconv.FormatInt(lease.Milliseconds(), 10)+" ms'")
-	})
-	return l, nil
-}
-
-func (c *rowLocks) close() error { return c.db.Close() }
-
-type rowLock struct {
-	*renewed
-	locks *rowLocks
-	name  string
-	token int64
-}
-
-func (l *rowLock) fence() string { return fmt.Sprint(l.token) }
-
-// update gives the row another end, while it is this holder's.
-func (l *rowLock) update(ctx context.Context, until string) error {
-	r, err := l.locks.db.ExecContext(ctx, "UPDATE locks SET until = "+until+ //nolint:gosec // one of two constants
-		" WHERE name = $1 AND owner = $2 AND token = $3 AND until > clock_timestamp()", l.name, l.locks.owner, l.token)
+	query := func(ctx context.Context) error { return runs("SELECT 1")(ctx, conn, "") }
+	if err = runs(c.settle)(ctx, conn, ""); err == nil {
+		err = c.take(ctx, conn, name)
+	}
+	// When the lock came is not known to the millisecond, so the lease is counted from
+	// the next query.
+	sent := monotonic()
+	if err == nil {
+		err = query(ctx)
+	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, discard(conn))
 	}
-	if n, err := r.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(errNotHeld, err)
-	}
-	return nil
+	return renew(sent, bySession, func(ctx context.Context) error {
+		if err := query(ctx); err != nil {
+			return errors.Join(errNotHeld, err) // what is left of the session is not this one
+		}
+		return nil
+	}).lock(func(ctx context.Context) (bool, error) { // as long as the session answers, it has its locks
+		err := query(ctx)
+		return err == nil, err
+	}, func(ctx context.Context) error {
+		return errors.Join(c.give(ctx, conn, name), discard(conn))
+	}), nil
 }
 
-func (l *rowLock) ask(ctx context.Context) (is bool, err error) {
-	err = l.locks.db.QueryRowContext(ctx, "SELECT owner = $2 AND token = $3 AND until > clock_timestamp() FROM locks WHERE name = $1",
-		l.name, l.locks.owner, l.token).Scan(&is)
+// discard closes the connection, rather than to give it back to the pool.
+func discard(conn *sql.Conn) error {
+	err := conn.Raw(func(any) error { return driver.ErrBadConn }) // so the pool drops it
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
+}
+
+// openRow has a row for each name, with an owner, an expiry by the server's clock, and a
+// number that each new owner raises.
+func openRow(_ context.Context, addrs []string) (acquirer, error) {
+	db, err := postgresAt(addrs[0])
+	owner, ms := uuid.NewString(), lease.Milliseconds()
+	return func(ctx context.Context, name string) (*lock, error) {
+		token, sent, err := poll(ctx, func() (token int64, taken bool, err error) {
+			err = db.QueryRowContext(ctx, `INSERT INTO locks AS l (name, owner, token, until)
+				VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 ms')
+				ON CONFLICT (name) DO UPDATE SET owner = $2, token = l.token + 1, until = clock_timestamp() + $3 * interval '1 ms'
+				WHERE l.until < clock_timestamp() RETURNING token`, name, owner, ms).Scan(&token)
+			return token, errors.Is(err, sql.ErrNoRows), err
+		})
+		if err != nil {
+			return nil, err
+		}
+		const own = " WHERE name = $1 AND owner = $2 AND token = $3"
+		l := renew(sent, byRenewal, func(ctx context.Context) error {
+			return one(errNotHeld)(db.ExecContext(ctx,
+				"UPDATE locks SET until = clock_timestamp() + $4 * interval '1 ms'"+own+" AND until > clock_timestamp()", name, owner, token, ms))
+		}).lock(func(ctx context.Context) (is bool, err error) {
+			err = db.QueryRowContext(ctx, "SELECT owner = $2 AND token = $3 AND until > clock_timestamp() FROM locks WHERE name = $1", name, owner, token).Scan(&is)
+			return is, err
+		}, func(ctx context.Context) error {
+			return one(errNotHeld)(db.ExecContext(ctx, "UPDATE locks SET until = '-infinity'"+own+" AND until > clock_timestamp()", name, owner, token))
+		})
+		l.fence = fmt.Sprint(token)
+		return l, nil
+	}, err
+}
+
+// one is no error where a statement changed a row.
+func one(none error) func(sql.Result, error) error {
+	return func(r sql.Result, err error) error {
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(none, err)
+		}
+		return nil
+	}
+}
+
+// versions is no lock: a row for each name, whose version each write raises. Who begins
+// reads it, nobody is locked out, and a write counts if the version is still the same.
+type versions struct {
+	db     *sql.DB
+	writer string
+}
+
+func openVersions(_ context.Context, addrs []string) (acquirer, error) {
+	db, err := postgresAt(addrs[0])
+	c := &versions{db, uuid.NewString()}
+	return func(ctx context.Context, name string) (*lock, error) {
+		w, err := c.begin(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		// It is at work until its write, and nobody tells it before.
+		return &lock{held: func() bool { return true }, by: byWrite, ask: w.ask, fence: strconv.FormatInt(w.version, 10), release: w.release}, nil
+	}, err
+}
+
+// versionWork is work that was begun at a version.
+type versionWork struct {
+	*versions
+
+	name    string
+	version int64
+}
+
+// begin begins work: it waits for nobody.
+func (c *versions) begin(ctx context.Context, name string) (*versionWork, error) {
+	w := &versionWork{versions: c, name: name}
+	_, err := c.db.ExecContext(ctx, "INSERT INTO versions (name) VALUES ($1) ON CONFLICT DO NOTHING", name)
+	if err == nil {
+		err = c.db.QueryRowContext(ctx, "SELECT version FROM versions WHERE name = $1", name).Scan(&w.version)
+	}
+	return w, err
+}
+
+func (w *versionWork) ask(ctx context.Context) (is bool, err error) {
+	err = w.db.QueryRowContext(ctx, "SELECT version = $2 FROM versions WHERE name = $1", w.name, w.version).Scan(&is)
 	return is, err
 }
 
-func (l *rowLock) release(ctx context.Context) error {
-	l.end()
-	return l.update(ctx, "'-infinity'")
+// release writes. A write whose answer did not come is sent again.
+func (w *versionWork) release(ctx context.Context) error {
+	for again := false; ; again = true {
+		err := w.write(ctx, again)
+		if err == nil || errors.Is(err, errLate) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// write finds no row where it comes late, or, sent again, where it had been done before:
+// the row says whose write it was.
+func (w *versionWork) write(ctx context.Context, again bool) error {
+	err := one(errLate)(w.db.ExecContext(ctx, "UPDATE versions SET version = version + 1, writer = $3 WHERE name = $1 AND version = $2", w.name, w.version, w.writer))
+	if !again || !errors.Is(err, errLate) {
+		return err
+	}
+	own := false
+	if asked := w.db.QueryRowContext(ctx, "SELECT version = $2 + 1 AND writer = $3 FROM versions WHERE name = $1", w.name, w.version, w.writer).Scan(&own); asked != nil {
+		return asked
+	}
+	if own {
+		return nil
+	}
+	return err
 }

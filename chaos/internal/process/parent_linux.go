@@ -8,12 +8,15 @@ import (
 	"syscall"
 )
 
-// dieWithParent lets the kernel kill the process when this one is gone, even
+// DieWithParent lets the kernel kill the process when this one is gone, even
 // if it was killed and could not clean up. (Strictly, when the thread that
 // started it is gone; the Go runtime ends a thread only for a goroutine that
 // was locked to it.)
-func dieWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+func DieWithParent(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
 // stopped reports whether the process is stopped, by the third field of

@@ -4,9 +4,9 @@ package process
 
 import "os/exec"
 
-// dieWithParent has no counterpart here: a program that is killed leaves its
+// DieWithParent has no counterpart here: a program that is killed leaves its
 // servers running.
-func dieWithParent(*exec.Cmd) {}
+func DieWithParent(*exec.Cmd) {}
 
 // stopped can't be seen here; the signal is taken to work at once.
 func stopped(int) bool { return true }

@@ -55,6 +55,8 @@ type Config struct {
 	Env    []string // the whole environment
 	Dir    string   // where it runs
 	Log    string   // the file that gets what it prints
+	// Attr is how the system starts it, such as its user; nil: as this program.
+	Attr *syscall.SysProcAttr
 }
 
 // Start runs the program. It dies with this one, where the system can do that.
@@ -67,7 +69,8 @@ func Start(c Config) (*Process, error) {
 	// The process outlives every call, so no context bounds it.
 	cmd := exec.CommandContext(context.Background(), c.Binary, c.Args...) //nolint:gosec // the caller's own program is the point
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, log, log
-	dieWithParent(cmd)
+	cmd.SysProcAttr = c.Attr
+	DieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("chaos: start %s: %w", c.Binary, err)
 	}

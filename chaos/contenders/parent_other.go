@@ -1,8 +1,0 @@
-//go:build !linux
-
-package contenders
-
-import "syscall"
-
-// dieWithParent has no counterpart here.
-func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,464 @@
+package contenders
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quorumkit/redlock/chaos/internal/process"
+	"github.com/quorumkit/redlock/internal/loopback"
+)
+
+// startBound bounds the start of a system's servers.
+const startBound = 45 * time.Second
+
+// errNotInstalled means that a contender's servers can't be had here.
+var errNotInstalled = errors.New("not installed")
+
+// errNoClock is why no clock is stepped: of a program that does not read it by the C
+// library, or where there is no C compiler.
+var errNoClock = fmt.Errorf("its clock can't be set here: %w", errors.ErrUnsupported)
+
+// kind is servers of one kind, as one contender needs them.
+type kind struct {
+	words string // in the table
+	label string // before the version that the program tells; empty: ready sets the version
+	nodes int
+	ports int  // of each node; the first is the clients'
+	clock bool // the program reads its wall clock by the C library, so it can be set
+	root  bool // it may run as root
+
+	find    func() (string, error)                     // the servers' program
+	prepare func(ctx context.Context, s *system) error // their data; nil: they need none
+	args    func(s *system, i int) []string            // of node i
+	ready   func(ctx context.Context, s *system) error // no error: they answer
+	leader  func(ctx context.Context, addrs []string) (int, error)
+	// replica is the arguments by which a node follows the one at an address, and promote
+	// ends that; nil: no node has a replica here.
+	replica func(addr string) []string
+	synced  func(ctx context.Context, addr string) error // no error: it has all that the node has
+	promote func(ctx context.Context, addr string) error
+}
+
+// system is the servers of one contender, in a directory of its own.
+type system struct {
+	kind    kind
+	program string
+	version string
+	nodes   []*node
+	took    time.Duration // to start, up to the first answer
+	memory  int64         // bytes of all its processes, after the start
+
+	dir   string
+	cred  *syscall.Credential // nil: as this program
+	ports []int
+}
+
+// start starts the servers, and returns when they answer.
+func (k kind) start(ctx context.Context) (*system, error) {
+	program, err := k.find()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "contenders-")
+	if err != nil {
+		return nil, err
+	}
+	s := &system{kind: k, program: program, dir: dir}
+	if err := s.begin(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *system) begin(ctx context.Context) error {
+	if !s.kind.root {
+		if err := s.unprivileged(); err != nil {
+			return err
+		}
+	}
+	if err := s.takePorts(s.kind.nodes * s.kind.ports); err != nil {
+		return err
+	}
+	if s.kind.prepare != nil {
+		if err := s.kind.prepare(ctx, s); err != nil {
+			return err
+		}
+	}
+	for i := range s.kind.nodes {
+		s.nodes = append(s.nodes, s.node(i))
+	}
+	began := time.Now()
+	if err := s.up(ctx, s.nodes); err != nil {
+		return fmt.Errorf("%w\n%s", err, s.logs())
+	}
+	s.took, s.memory = time.Since(began), memoryOf(s.nodes)
+	if s.kind.label != "" {
+		s.version = s.kind.label + " " + versionOf(ctx, s.program)
+	}
+	return nil
+}
+
+// node is node i, which does not run yet.
+func (s *system) node(i int) *node {
+	return &node{system: s, addr: s.local(i, 0), args: s.kind.args(s, i), clock: s.kind.clock}
+}
+
+// follow starts a replica of the node at an address, and returns when it has all that the
+// node has.
+func (s *system) follow(ctx context.Context, addr string) (*node, error) {
+	if err := s.takePorts(s.kind.ports); err != nil {
+		return nil, err
+	}
+	r := s.node(len(s.ports)/s.kind.ports - 1)
+	r.args = append(r.args, s.kind.replica(addr)...)
+	err := r.start()
+	if err == nil {
+		err = eventually(ctx, "the replica has no copy", func(ctx context.Context) error { return s.kind.synced(ctx, r.addr) })
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.kill())
+	}
+	return r, nil
+}
+
+// unprivileged has the servers run as nobody, where this program is root: databases
+// refuse to run as root.
+func (s *system) unprivileged() error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		return fmt.Errorf("%w: it does not run as root, and there is no user nobody", errNotInstalled)
+	}
+	uid, err1 := strconv.ParseUint(nobody.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(nobody.Gid, 10, 32)
+	s.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return errors.Join(err1, err2, os.Chown(s.dir, int(uid), int(gid)))
+}
+
+// lookFor finds a program in PATH or at the pattern; pkg is Debian's package of it.
+func lookFor(name, pkg, pattern string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	if found, _ := filepath.Glob(pattern); len(found) > 0 {
+		return found[len(found)-1], nil
+	}
+	return "", fmt.Errorf("%s: %w; Debian's package is %s", name, errNotInstalled, pkg)
+}
+
+// installed is lookFor, later.
+func installed(name, pkg, pattern string) func() (string, error) {
+	return func() (string, error) { return lookFor(name, pkg, pattern) }
+}
+
+// versionOf is the first number with a point in what the program says of itself.
+func versionOf(ctx context.Context, program string) string {
+	said, _ := exec.CommandContext(ctx, program, "--version").Output() //nolint:gosec // a server's program
+	return string(regexp.MustCompile(`\d+(\.\d+)+`).Find(said))
+}
+
+// takePorts takes n ports that are the system's until it is closed.
+func (s *system) takePorts(n int) error {
+	for range n {
+		port, err := loopback.Port()
+		if err != nil {
+			return err
+		}
+		loopback.Keep(port)
+		s.ports = append(s.ports, port)
+	}
+	return nil
+}
+
+// port is one of node i's.
+func (s *system) port(i, which int) int { return s.ports[i*s.kind.ports+which] }
+
+// local is the address of that port.
+func (s *system) local(i, which int) string { return fmt.Sprint("127.0.0.1:", s.port(i, which)) }
+
+// file is a name in the system's directory.
+func (s *system) file(name ...any) string { return filepath.Join(s.dir, fmt.Sprint(name...)) }
+
+func (s *system) env() []string { return append(os.Environ(), "HOME="+s.dir, "TMPDIR="+s.dir) }
+
+// runOnce runs a program that prepares the servers' data.
+func (s *system) runOnce(ctx context.Context, path string, args ...string) error {
+	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // a database's own program
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, s.env(), time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", path, err, out)
+	}
+	return nil
+}
+
+// up starts these nodes, and waits until the system answers. A node that ended at its
+// start is started once more: what the last process left may have been in the way, such
+// as its port or its shared memory.
+func (s *system) up(ctx context.Context, nodes []*node) error {
+	for _, n := range nodes {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return eventually(ctx, "the servers do not answer", func(ctx context.Context) error {
+		for _, n := range nodes {
+			if !n.process.Running() {
+				if err := n.start(); err != nil {
+					return err
+				}
+			}
+		}
+		return s.kind.ready(ctx, s)
+	})
+}
+
+// eventually tries until there is no error, for startBound.
+func eventually(ctx context.Context, what string, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	for {
+		once, end := context.WithTimeout(ctx, time.Second)
+		err := try(once)
+		end()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// says is what a server at an address answers to some bytes, until it closes the
+// connection.
+func says(ctx context.Context, addr, text string) (string, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		err = conn.SetDeadline(deadline)
+	}
+	if err == nil {
+		_, err = io.WriteString(conn, text)
+	}
+	if err != nil {
+		return "", err
+	}
+	said, err := io.ReadAll(conn)
+	return string(said), err
+}
+
+// expect is an error where the answer has not that in it.
+func expect(ctx context.Context, addr, text, want string) error {
+	said, err := says(ctx, addr, text)
+	if err == nil && !strings.Contains(said, want) {
+		err = fmt.Errorf("%s: got %q; want %q in it", addr, said, want)
+	}
+	return err
+}
+
+func (s *system) addrs() []string {
+	var addrs []string
+	for _, n := range s.nodes {
+		addrs = append(addrs, n.addr)
+	}
+	return addrs
+}
+
+// most is more than half of the nodes: the one that leads, or the first where there is no
+// leader, and then the others.
+func (s *system) most(ctx context.Context) (nodes []*node, err error) {
+	lead := 0
+	if s.kind.leader != nil {
+		lead, err = s.kind.leader(ctx, s.addrs())
+	}
+	nodes = append(nodes, s.nodes[lead])
+	for i, n := range s.nodes {
+		if i != lead && len(nodes) < s.majority() {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, err
+}
+
+// majority is how many nodes are more than half of all.
+func (s *system) majority() int { return len(s.nodes)/2 + 1 }
+
+func (s *system) close() {
+	for _, n := range s.nodes {
+		_ = n.kill() // it may have ended
+	}
+	for _, port := range s.ports {
+		loopback.Drop(port)
+	}
+	_ = os.RemoveAll(s.dir) // it is a temporary directory
+}
+
+// logs is the end of what the servers have printed.
+func (s *system) logs() string {
+	var b strings.Builder
+	for i, n := range s.nodes {
+		text, _ := os.ReadFile(n.file("log"))
+		fmt.Fprintf(&b, "server %d: ...%s\n", i, text[max(0, len(text)-600):])
+	}
+	return b.String()
+}
+
+// node is one server of a system. It survives its process.
+type node struct {
+	system  *system
+	addr    string
+	args    []string
+	clock   bool // its wall clock can be set
+	process *process.Process
+}
+
+// file is a file of this node in the system's directory.
+func (n *node) file(name string) string {
+	return n.system.file(name, "-", strings.ReplaceAll(n.addr, ":", "-"))
+}
+
+// start runs the process, with what the last one left on its disk.
+func (n *node) start() (err error) {
+	env := n.system.env()
+	if n.clock {
+		clock, err := n.clockEnv()
+		if err != nil {
+			return err
+		}
+		env = append(env, clock...)
+	}
+	n.process, err = process.Start(process.Config{
+		Binary: n.system.program, Args: n.args, Env: env, Dir: n.system.dir, Log: n.file("log"),
+		Attr: &syscall.SysProcAttr{Credential: n.system.cred, Setpgid: true},
+	})
+	return err
+}
+
+// kill ends it at once (SIGKILL), and waits for that.
+func (n *node) kill() error {
+	if !n.process.Running() {
+		return nil
+	}
+	_ = syscall.Kill(n.process.PID(), syscall.SIGSTOP) // so that it has no more children while they are counted
+	err := n.signal(syscall.SIGKILL)                   // a database's children leave its group
+	return errors.Join(err, n.process.Kill())
+}
+
+// hang stops it with all its children (SIGSTOP), and wake continues it.
+func (n *node) hang() error { return n.signal(syscall.SIGSTOP) }
+func (n *node) wake() error { return n.signal(syscall.SIGCONT) }
+
+func (n *node) signal(sig syscall.Signal) error {
+	var errs []error
+	for _, pid := range n.pids() {
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pids are its process and the children of that.
+func (n *node) pids() []int {
+	if pid := n.process.PID(); pid != 0 {
+		return family(pid)
+	}
+	return nil
+}
+
+// clockEnv has the process read its wall clock by a file. What is preloaded, and the
+// file, must be in a directory that the server's user can read.
+func (n *node) clockEnv() ([]string, error) {
+	library, err := process.FakeClock()
+	if errors.Is(err, process.ErrNoFakeClock) {
+		n.clock = false
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	code, err := os.ReadFile(library) //nolint:gosec // what was built for this
+	if err == nil {
+		err = os.WriteFile(n.file("fakeclock.so"), code, 0o644) //nolint:gosec // for the server's user
+	}
+	return []string{"LD_PRELOAD=" + n.file("fakeclock.so"), "REDLOCK_FAKE_CLOCK=" + n.file("clock")}, errors.Join(err, n.step(0))
+}
+
+// step sets its wall clock by so many seconds off; errors.ErrUnsupported where it can't
+// be.
+func (n *node) step(seconds int) error {
+	if !n.clock {
+		return errNoClock
+	}
+	next := n.file("clock") + ".next"
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", seconds), 0o644); err != nil { //nolint:gosec // for the server's user
+		return err
+	}
+	return os.Rename(next, n.file("clock"))
+}
+
+// family is a process and all its descendants, by /proc; the process alone where there
+// is none.
+func family(pid int) []int {
+	children := map[int][]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		stat, err := os.ReadFile(name) //nolint:gosec // of /proc
+		if err != nil {
+			continue // gone
+		}
+		own, err1 := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // behind a name that may have anything in it
+		if err1 != nil || len(fields) < 2 {
+			continue
+		}
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			children[parent] = append(children[parent], own)
+		}
+	}
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all
+}
+
+// memoryOf is what the nodes' processes have in memory, in bytes: their proportional
+// set size, so that what they share counts once. 0 where the system does not tell.
+func memoryOf(nodes []*node) int64 {
+	var total int64
+	for _, n := range nodes {
+		for _, pid := range n.pids() {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+			for line := range strings.Lines(string(text)) {
+				var kilobytes int64
+				if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kilobytes); n == 1 {
+					total += kilobytes << 10
+				}
+			}
+		}
+	}
+	return total
+}
