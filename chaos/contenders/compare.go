@@ -115,10 +115,8 @@ func chosen[T any](what string, all []T, list string, name func(T) string) ([]T,
 // result is what a run has of one contender.
 type result struct {
 	spec     spec
-	version  string // of its servers
-	memory   int64
-	took     time.Duration
-	missing  error // why it was not played
+	servers  system // what they were
+	missing  error  // why it was not played
 	outcomes []*outcome
 }
 
@@ -152,7 +150,7 @@ func (r *run) one(ctx context.Context, s spec) *result {
 		return &result{spec: s, missing: err}
 	}
 	defer system.close()
-	res := &result{spec: s, version: system.version, memory: system.memory, took: system.took}
+	res := &result{spec: s, servers: *system}
 	for i, sc := range r.scenarios {
 		o := playOne(ctx, s, system, sc, fmt.Sprint("resource-", i))
 		res.outcomes = append(res.outcomes, o)

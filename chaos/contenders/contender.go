@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
-
 )
 
 // lease is every contender's: short, so that a run of all of them takes minutes. It is
@@ -283,4 +282,3 @@ func (quiet) Print(...any)          {}
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
-

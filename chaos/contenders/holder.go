@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
 )
 
 // holderEnv has the part of a holder, in JSON: this program runs itself with it.
@@ -72,7 +71,7 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 	}
 	take, err := opened(ctx, field[i], p)
 	if err != nil {
-		return fmt.Errorf("%s: open: %w", p.Contender, err)
+		return fmt.Errorf("%s: %w", p.Contender, err)
 	}
 	h := &holder{who: p.Who, take: take, out: json.NewEncoder(out)}
 	h.say(ready, "")
@@ -90,30 +89,18 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 // opened is a client that has had a lock. On a machine that is busy with everything
 // else the first calls may find their timeouts over: they are tried again.
 func opened(ctx context.Context, s spec, p part) (take acquirer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startBound)
-	defer cancel()
 	open := s.open
 	if p.Plain {
 		open = s.plain
 	}
-	for {
-		if take == nil {
-			take, err = open(context.WithoutCancel(ctx), p.Addrs)
-		}
-		if err == nil {
-			err = warm(ctx, take, "warm-"+p.Who)
-		} else {
-			take = nil
-		}
-		if err == nil {
-			return take, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(warmUp):
-		}
+	err = eventually(ctx, "open", func(context.Context) (err error) {
+		take, err = open(ctx, p.Addrs)
+		return err
+	})
+	if err == nil {
+		err = eventually(ctx, "take a first lock", func(context.Context) error { return warm(ctx, take, "warm-"+p.Who) })
 	}
+	return take, err
 }
 
 // warm takes a lock of the holder's own and gives it back.

@@ -26,11 +26,11 @@ const nodeHolderName = "holder.mjs"
 
 // fetchNode puts the library and the holder into the system's directory.
 func fetchNode(ctx context.Context, s *system) error {
-	node, err := lookFor("node", "nodejs", "")
+	node, err := installed("node", "nodejs", "")()
 	if err != nil {
 		return err
 	}
-	npm, err := lookFor("npm", "npm", "")
+	npm, err := installed("npm", "npm", "")()
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func TestLateIsWhoLearnsWhenTheNextOneHolds(t *testing.T) {
 
 func TestTheTableSaysWhatWasNotPlayedAndWhoHeldTwice(t *testing.T) {
 	results := []*result{
-		{spec: spec{name: "one", fence: "token"}, version: "one 1", memory: 5 << 20, outcomes: []*outcome{
+		{spec: spec{name: "one", fence: "token"}, servers: system{version: "one 1", memory: 5 << 20}, outcomes: []*outcome{
 			{Scenario: "pause", Two: 56 * time.Millisecond, Next: 3100 * time.Millisecond, Told: byLibrary, After: 60 * time.Millisecond, Late: true, Fences: []string{"2", "1"}},
 			{Scenario: "hung-server", Next: 150 * time.Millisecond, GivenBack: 5 * time.Second, Plain: true},
 		}},

@@ -128,20 +128,8 @@ func (p *play) trace() []record {
 	return slices.Clone(p.records)
 }
 
-// find returns the first record of a holder that is one of these, not before from. The
-// channel is closed when there is another record.
-func (p *play) find(a *actor, from int64, what ...string) (record, bool, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, r := range p.records {
-		if r.Who == a.who && r.At >= from && slices.Contains(what, r.What) {
-			return r, true, nil
-		}
-	}
-	return record{}, false, p.heard
-}
-
-// seen waits for such a record. That there is none in time is no error.
+// seen returns the first record of a holder that is one of these, not before from, and
+// waits for it for so long. That there is none is no error.
 func (p *play) seen(a *actor, from int64, bound time.Duration, what ...string) (record, bool) {
 	if p.failed() != nil {
 		return record{}, false
@@ -149,15 +137,19 @@ func (p *play) seen(a *actor, from int64, bound time.Duration, what ...string) (
 	ctx, cancel := context.WithTimeout(p.ctx, bound)
 	defer cancel()
 	for {
-		r, ok, heard := p.find(a, from, what...)
-		if ok {
-			return r, true
+		p.mu.Lock()
+		records, heard := p.records, p.heard
+		p.mu.Unlock()
+		for _, r := range records {
+			if r.Who == a.who && r.At >= from && slices.Contains(what, r.What) {
+				return r, true
+			}
 		}
 		select {
 		case <-heard:
 		case <-ctx.Done():
 			p.fail(p.ctx.Err())
-			return r, false
+			return record{}, false
 		}
 	}
 }

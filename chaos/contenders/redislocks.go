@@ -107,35 +107,22 @@ func openRueidis(_ context.Context, addrs []string) (acquirer, error) {
 	}
 	return func(ctx context.Context, name string) (*lock, error) {
 		// The lock would end with a context that is done after the acquire.
-		type result struct {
-			ctx    context.Context //nolint:containedctx // it is what the library returns
-			cancel context.CancelFunc
-			err    error
-		}
 		own, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-		got := make(chan result, 1)
-		go func() {
-			held, cancel, err := locker.WithContext(own, name)
-			got <- result{held, cancel, err}
-		}()
-		select {
-		case r := <-got:
-			if r.err != nil {
-				giveUp()
-				return nil, r.err
-			}
-			return ofLibrary(r.ctx.Done(), func(context.Context) error {
-				r.cancel() // returns when every key is deleted
-				giveUp()
-				return nil
-			}), nil
-		case <-ctx.Done():
-			giveUp()
-			if r := <-got; r.err == nil {
-				r.cancel()
-			}
-			return nil, ctx.Err()
+		bounded := context.AfterFunc(ctx, giveUp)
+		held, give, err := locker.WithContext(own, name)
+		if !bounded() && err == nil { // it has been given up meanwhile
+			give()
+			err = ctx.Err()
 		}
+		if err != nil {
+			giveUp()
+			return nil, err
+		}
+		return ofLibrary(held.Done(), func(context.Context) error {
+			give() // returns when every key is deleted
+			giveUp()
+			return nil
+		}), nil
 	}, nil
 }
 
@@ -176,11 +163,11 @@ func openRedisson(_ context.Context, addrs []string) (acquirer, error) {
 		if err := l.take(ctx); err != nil {
 			return nil, err
 		}
-		renewing, stop := context.WithCancel(context.Background())
-		go l.watchdog(renewing)
-		// Nothing in the process knows better until somebody asks the server.
+		// The watchdog tells nobody when it finds the lock with somebody else, and nothing in
+		// the process knows better until somebody asks the server: so it is with Redisson.
+		watchdog := renew(monotonic(), "", l.renew)
 		return &lock{held: func() bool { return !l.gone.Load() }, by: byLibrary, ask: l.ask, release: func(ctx context.Context) error {
-			stop()
+			watchdog.end()
 			return l.give(ctx)
 		}}, nil
 	}, nil
@@ -220,21 +207,12 @@ func (l *rlock) take(ctx context.Context) error {
 	}
 }
 
-// watchdog renews each third of the lease. When it finds the lock with somebody else
-// it stops, and tells nobody: so is Redisson's.
-func (l *rlock) watchdog(ctx context.Context) {
-	tick := time.NewTicker(lease / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if is, err := l.run(ctx, rlockRenew).Int(); err == nil && is == 0 {
-			return
-		}
+func (l *rlock) renew(ctx context.Context) error {
+	is, err := l.run(ctx, rlockRenew).Int()
+	if err == nil && is == 0 {
+		return errNotHeld
 	}
+	return err
 }
 
 func (l *rlock) ask(ctx context.Context) (bool, error) {

@@ -60,7 +60,7 @@ func table(results []*result, scenarios []scenario, day time.Time) string {
 		day.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), short(lease))
 	b.WriteString("| contender | servers | versions | number that can fence | who tells of a loss | memory | start |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
-		versions, memory, took := r.versions(), fmt.Sprintf("%d MB", r.memory>>20), short(r.took)
+		versions, memory, took := r.versions(), fmt.Sprintf("%d MB", r.servers.memory>>20), short(r.servers.took)
 		if r.missing != nil {
 			versions, memory, took = "not played: "+oneLine(r.missing), "", ""
 		}
@@ -98,11 +98,11 @@ func (r *result) versions() string {
 	version := moduleVersion(r.spec.module)
 	switch {
 	case r.spec.module == "":
-		return r.version
+		return r.servers.version
 	case version == "":
-		return "this tree; " + r.version
+		return "this tree; " + r.servers.version
 	default:
-		return strings.TrimPrefix(r.spec.module, "github.com/") + " " + version + "; " + r.version
+		return strings.TrimPrefix(r.spec.module, "github.com/") + " " + version + "; " + r.servers.version
 	}
 }
 

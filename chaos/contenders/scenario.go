@@ -295,7 +295,7 @@ func (p *play) outage(nodes []*node) {
 		return
 	}
 	back := p.up(nodes)
-	if r, ok, _ := p.find(b, p.o.zero, acquired); ok && r.At < back {
+	if r, ok := p.seen(b, p.o.zero, 0, acquired); ok && r.At < back {
 		back = p.o.zero
 	}
 	p.aftermath(a, b, back)
@@ -392,7 +392,7 @@ func (p *play) aftermath(a, b *actor, from int64) {
 		return
 	}
 	p.pause(outage)
-	if _, taken, _ := p.find(b, p.o.zero, acquired); !taken && p.holdsNow(a) {
+	if _, taken := p.seen(b, p.o.zero, 0, acquired); !taken && p.holdsNow(a) {
 		p.giveUp(a, b)
 	} else {
 		p.next(b, from)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos/internal/process"
-	"github.com/quorumkit/redlock/internal/loopback"
+	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
 // startBound bounds the start of a system's servers.
@@ -151,25 +151,22 @@ func (s *system) unprivileged() error {
 	return errors.Join(err1, err2, os.Chown(s.dir, int(uid), int(gid)))
 }
 
-// lookFor finds a program in PATH or at the pattern; pkg is Debian's package of it.
-func lookFor(name, pkg, pattern string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	if found, _ := filepath.Glob(pattern); len(found) > 0 {
-		return found[len(found)-1], nil
-	}
-	return "", fmt.Errorf("%s: %w; Debian's package is %s", name, errNotInstalled, pkg)
-}
-
-// installed is lookFor, later.
+// installed finds a program in PATH or at the pattern; pkg is Debian's package of it.
 func installed(name, pkg, pattern string) func() (string, error) {
-	return func() (string, error) { return lookFor(name, pkg, pattern) }
+	return func() (string, error) {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[len(found)-1], nil
+		}
+		return "", fmt.Errorf("%s: %w; Debian's package is %s", name, errNotInstalled, pkg)
+	}
 }
 
 // versionOf is the first number with a point in what the program says of itself.
 func versionOf(ctx context.Context, program string) string {
-	said, _ := exec.CommandContext(ctx, program, "--version").Output() //nolint:gosec // a server's program
+	said, _ := exec.CommandContext(ctx, program, "--version").Output()
 	return string(regexp.MustCompile(`\d+(\.\d+)+`).Find(said))
 }
 
@@ -412,11 +409,7 @@ func (n *node) step(seconds int) error {
 	if !n.clock {
 		return errNoClock
 	}
-	next := n.file("clock") + ".next"
-	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", seconds), 0o644); err != nil { //nolint:gosec // for the server's user
-		return err
-	}
-	return os.Rename(next, n.file("clock"))
+	return process.SetClock(n.file("clock"), fmt.Sprintf("%+d", seconds))
 }
 
 // family is a process and all its descendants, by /proc; the process alone where there

@@ -19,9 +19,9 @@ import (
 var postgres = kind{
 	words: "1 server, on disk", label: "PostgreSQL", nodes: 1, ports: 1, clock: true,
 	find: func() (string, error) {
-		program, err := lookFor("postgres", "postgresql", "/usr/lib/postgresql/*/bin/postgres")
-		if real, linked := filepath.EvalSymlinks(program); err == nil && linked == nil {
-			program = real // initdb is beside it
+		program, err := installed("postgres", "postgresql", "/usr/lib/postgresql/*/bin/postgres")()
+		if target, linked := filepath.EvalSymlinks(program); err == nil && linked == nil {
+			program = target // initdb is beside it
 		}
 		return program, err
 	},
@@ -35,14 +35,14 @@ var postgres = kind{
 			"-c", "unix_socket_directories=" + s.dir, "-c", "max_connections=60", "-c", "shared_buffers=16MB",
 		}
 	},
-	ready: answers(postgresAt),
+	ready: answers(postgresAt, "SELECT 1"),
 }
 
 var mariadb = kind{
 	words: "1 server, on disk", label: "MariaDB", nodes: 1, ports: 1, clock: true,
 	find: installed("mariadbd", "mariadb-server", "/usr/sbin/mariadbd"),
 	prepare: func(ctx context.Context, s *system) error {
-		install, err := lookFor("mariadb-install-db", "mariadb-server", "")
+		install, err := installed("mariadb-install-db", "mariadb-server", "")()
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ var mariadb = kind{
 			"--max-connections=60", "--innodb-buffer-pool-size=32M", "--tmpdir=" + s.dir,
 		}
 	},
-	ready: answers(mariadbAt),
+	ready: answers(mariadbAt, "SELECT 1"),
 }
 
 func postgresAt(addr string) (*sql.DB, error) {
@@ -70,23 +70,23 @@ func mariadbAt(addr string) (*sql.DB, error) {
 	return sql.Open("mysql", "root@tcp("+addr+")/?timeout=5s")
 }
 
-// answers is that the first server runs a statement.
-func answers(at func(addr string) (*sql.DB, error), statements ...string) func(ctx context.Context, s *system) error {
+// answers is that the first server takes some SQL.
+func answers(at func(addr string) (*sql.DB, error), text string) func(ctx context.Context, s *system) error {
 	return func(ctx context.Context, s *system) error {
 		db, err := at(s.addrs()[0])
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		_, err = db.ExecContext(ctx, "SELECT 1;"+strings.Join(statements, ";"))
+		_, err = db.ExecContext(ctx, text)
 		return err
 	}
 }
 
 // createLocks makes the tables of those who have rows.
-var createLocks = answers(postgresAt,
-	"CREATE TABLE locks (name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity')",
-	"CREATE TABLE versions (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0, writer text)")
+var createLocks = answers(postgresAt, `
+	CREATE TABLE locks (name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity');
+	CREATE TABLE versions (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0, writer text)`)
 
 // sessionLocks is locks that live by a session with a database: the server ends them
 // when it ends the session, and it does that when a lease has passed without a query.

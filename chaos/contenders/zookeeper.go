@@ -121,13 +121,10 @@ func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 		l := &zookeeperLock{conn: conn, path: "/locks-" + name, news: make(chan string, 1)}
 		go l.follow(events)
 		mutex := zk.NewLock(conn, l.path, zk.WorldACL(zk.PermAll))
-		got := make(chan error, 1)
-		go func() { got <- mutex.Lock() }()
-		select {
-		case err = <-got:
-		case <-ctx.Done():
-			conn.Close() // and the session with it, with all that it has put there
-			return nil, errors.Join(ctx.Err(), <-got)
+		bounded := context.AfterFunc(ctx, conn.Close) // and the session with it, with all that it has put there
+		err = mutex.Lock()
+		if !bounded() {
+			return nil, errors.Join(ctx.Err(), err)
 		}
 		var czxid int64
 		if err == nil {

@@ -28,8 +28,8 @@ func compareCommand(a *app) cli.Command {
 		Name: "compare", Synopsis: "[flags] [--] [ARG...]", Summary: "play the same failures to the locks of other systems",
 		About: `Plays failures to redlock and to the locks of etcd, ZooKeeper, PostgreSQL, MariaDB, memcached
 and other clients of Redis, on servers that it starts and kills itself, and writes one table
-and one page of pictures. What is not installed here is not played, and the table says so. A
-run takes ten to twenty minutes.
+and a page of pictures for each failure. What is not installed here is not played, and the
+table says so. A run takes ten to twenty minutes.
 
 It runs the program redlock-compare of PATH, with ARGs: redlock-lab compare -- -h shows which
 there are. The program has a module of its own. In a clone of this repository:
@@ -40,7 +40,7 @@ there are. The program has a module of its own. In a clone of this repository:
 Exit status: that of redlock-compare, 1 if redlock broke what it promises; 127 if it is not
 in PATH.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
-			out := fs.String("out", "comparison", "the `DIR` for table.md, page.html and traces.jsonl")
+			out := fs.String("out", "comparison", "the `DIR` for table.md, a page for each failure, and traces.jsonl")
 			return func(ctx context.Context, args []string) error {
 				return a.compare(ctx, *out, args)
 			}

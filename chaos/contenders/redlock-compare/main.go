@@ -1,5 +1,6 @@
 // Command redlock-compare plays the same failures to redlock and to the locks of other
-// systems, and writes one table and one page of pictures. `redlock-lab compare` runs it.
+// systems, and writes one table, and a page of pictures for each failure. `redlock-lab
+// compare` runs it.
 package main
 
 import (
