@@ -85,7 +85,7 @@ bench: ## redlock beside its rivals, on five redis-servers that it starts itself
 	cd bench && go run .
 
 .PHONY: compare
-compare: ## redlock beside etcd, ZooKeeper, databases, memcached and other clients of Redis under failures: a table and a page in OUT (.cache/comparison)
+compare: ## redlock beside etcd, ZooKeeper, databases, memcached and other clients of Redis under failures: a table and pages in OUT (.cache/comparison)
 	cd chaos/contenders && go build -o $(CURDIR)/.cache/compare/redlock-compare ./redlock-compare
 	PATH=$(CURDIR)/.cache/compare:$$PATH go run ./cmd/redlock-lab compare --out $(or $(OUT),$(CURDIR)/.cache/comparison)
 

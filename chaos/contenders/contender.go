@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-redsync/redsync/v4"
 )
 
 // lease is every contender's: short, so that a run of all of them takes minutes. It is
@@ -49,7 +51,7 @@ var field = []spec{
 	{
 		name: "redsync", module: "github.com/go-redsync/redsync/v4", servers: redisMasters,
 		fence: "none", notice: "nobody; `Until` can be looked at, `Extend` called",
-		open: openRedsync, plain: openRedsyncPlain,
+		open: openRedsync(goRedis, redsync.WithExpiry(lease)), plain: openRedsync(plainRedis),
 	},
 	{
 		name: "node-redlock", servers: redisMasters,
@@ -70,7 +72,7 @@ var field = []spec{
 	},
 	{
 		name: "etcd", module: "go.etcd.io/etcd/client/v3", servers: etcdServers,
-		fence: "create revision", notice: "library: `Session.Done`", open: openEtcd, plain: openEtcdPlain,
+		fence: "create revision", notice: "library: `Session.Done`", open: openEtcd(etcdPings), plain: openEtcd(0),
 	},
 	{
 		name: "ZooKeeper", module: "github.com/go-zookeeper/zk", servers: zookeeperServers,
@@ -78,21 +80,19 @@ var field = []spec{
 	},
 	{
 		name: "PostgreSQL advisory lock", module: pgx, servers: postgres,
-		fence: "none", notice: "nobody; the session's next query fails", prepare: createLocks, open: openAdvisory,
+		fence: "none", notice: "nobody; the session's next query fails", open: openAdvisory,
 	},
 	{
 		name: "PostgreSQL FOR UPDATE", module: pgx, servers: postgres,
-		fence: "the transaction itself, for what is written in it", notice: "nobody; the transaction's next query fails",
-		prepare: createLocks, open: openForUpdate,
+		fence: "the transaction itself, for what is written in it", notice: "nobody; the transaction's next query fails", open: openForUpdate,
 	},
 	{
 		name: "PostgreSQL row with expiry", module: pgx, servers: postgres,
-		fence: "a column that counts", notice: "nobody; the next UPDATE finds no row", prepare: createLocks, open: openRow,
+		fence: "a column that counts", notice: "nobody; the next UPDATE finds no row", open: openRow,
 	},
 	{
 		name: "PostgreSQL optimistic version", module: pgx, servers: postgres,
-		fence: "the row's version; no lock", notice: "nobody; a late write finds no row",
-		prepare: createLocks, open: openVersions, optimistic: true,
+		fence: "the row's version; no lock", notice: "nobody; a late write finds no row", open: openVersions, optimistic: true,
 	},
 	{
 		name: "MariaDB GET_LOCK", module: "github.com/go-sql-driver/mysql", servers: mariadb,

@@ -75,44 +75,37 @@ func etcdLeader(ctx context.Context, addrs []string) (int, error) {
 	return 0, errors.New("etcd has no leader")
 }
 
-func openEtcd(ctx context.Context, addrs []string) (acquirer, error) {
-	c, err := etcdClient(ctx, addrs, etcdPings)
-	return etcdLocks{c}.acquire, err
-}
-
-func openEtcdPlain(ctx context.Context, addrs []string) (acquirer, error) {
-	c, err := etcdClient(ctx, addrs, 0)
-	return etcdLocks{c}.acquire, err
-}
-
-type etcdLocks struct{ client *clientv3.Client }
-
-// acquire takes a session for each hold: its lease, which the client keeps alive, is
-// the lock's.
-func (c etcdLocks) acquire(ctx context.Context, name string) (*lock, error) {
-	// A lease that was granted to nobody who keeps it alive ends by itself.
-	granted, err := c.client.Grant(ctx, int64(lease/time.Second))
-	if err != nil {
-		return nil, err
+// openEtcd takes a session for each hold: its lease, which the client keeps alive, is the
+// lock's.
+func openEtcd(pings time.Duration) opener {
+	return func(ctx context.Context, addrs []string) (acquirer, error) {
+		c, err := etcdClient(ctx, addrs, pings)
+		return func(ctx context.Context, name string) (*lock, error) {
+			// A lease that was granted to nobody who keeps it alive ends by itself.
+			granted, err := c.Grant(ctx, int64(lease/time.Second))
+			if err != nil {
+				return nil, err
+			}
+			s, err := concurrency.NewSession(c, concurrency.WithLease(granted.ID))
+			if err != nil {
+				return nil, err
+			}
+			m := concurrency.NewMutex(s, "/locks/"+name)
+			if err := m.Lock(ctx); err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+			l := ofLibrary(s.Done(), func(ctx context.Context) error { return errors.Join(m.Unlock(ctx), s.Close()) })
+			l.ask = func(ctx context.Context) (bool, error) {
+				r, err := c.Txn(ctx).If(m.IsOwner()).Commit()
+				return err == nil && r.Succeeded, err
+			}
+			var revision int64
+			got, err := c.Get(ctx, m.Key())
+			if err == nil && len(got.Kvs) == 1 {
+				revision = got.Kvs[0].CreateRevision
+			}
+			l.fence = fmt.Sprint(revision)
+			return l, err
+		}, err
 	}
-	s, err := concurrency.NewSession(c.client, concurrency.WithLease(granted.ID))
-	if err != nil {
-		return nil, err
-	}
-	m := concurrency.NewMutex(s, "/locks/"+name)
-	if err := m.Lock(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	l := ofLibrary(s.Done(), func(ctx context.Context) error { return errors.Join(m.Unlock(ctx), s.Close()) })
-	l.ask = func(ctx context.Context) (bool, error) {
-		r, err := c.client.Txn(ctx).If(m.IsOwner()).Commit()
-		return err == nil && r.Succeeded, err
-	}
-	var revision int64
-	got, err := c.client.Get(ctx, m.Key())
-	if err == nil && len(got.Kvs) == 1 {
-		revision = got.Kvs[0].CreateRevision
-	}
-	l.fence = fmt.Sprint(revision)
-	return l, err
 }

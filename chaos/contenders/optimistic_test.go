@@ -22,9 +22,6 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	if err := createLocks(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
 	proxy, err := chaos.NewProxy(s.addrs()[0])
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,9 @@ func goRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 }
 
+// plainRedis is a client as it comes: its timeouts heed no context.
+func plainRedis(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }
+
 func redlockOptions() []redlock.Option {
 	return []redlock.Option{redlock.WithTTL(lease), redlock.WithMaxTTL(lease), redlock.WithNodeNames(masterNames...)}
 }

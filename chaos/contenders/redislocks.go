@@ -19,53 +19,46 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-func openRedsync(_ context.Context, addrs []string) (acquirer, error) {
-	return redsyncOver(addrs, goRedis, redsync.WithExpiry(lease)), nil
-}
-
-// openRedsyncPlain has redsync's own lease, of eight seconds, and go-redis's own
-// timeouts, which heed no context.
-func openRedsyncPlain(_ context.Context, addrs []string) (acquirer, error) {
-	return redsyncOver(addrs, func(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }), nil
-}
-
-// redsyncOver is redsync over one go-redis client per master. Its waiting is its own: 32
-// tries, 50 to 250 ms apart. Who wants to wait longer calls it again.
-func redsyncOver(addrs []string, clientOf func(addr string) *redis.Client, opts ...redsync.Option) acquirer {
-	var pools []pool.Pool
-	for _, addr := range addrs {
-		pools = append(pools, goredis.NewPool(clientOf(addr)))
-	}
-	locks := redsync.New(pools...)
-	return func(ctx context.Context, name string) (*lock, error) {
-		m := locks.NewMutex(name, opts...)
-		if err := m.LockContext(ctx); err != nil {
-			return nil, err
+// openRedsync is redsync over one go-redis client per master. Its waiting is its own: 32
+// tries, 50 to 250 ms apart. Who wants to wait longer calls it again. Without options its
+// lease is one of eight seconds.
+func openRedsync(clientOf func(addr string) *redis.Client, opts ...redsync.Option) opener {
+	return func(_ context.Context, addrs []string) (acquirer, error) {
+		var pools []pool.Pool
+		for _, addr := range addrs {
+			pools = append(pools, goredis.NewPool(clientOf(addr)))
 		}
-		extend := func(ctx context.Context) error {
-			ok, err := m.ExtendContext(ctx)
-			var taken *redsync.ErrTaken
-			switch {
-			case ok:
-				return nil
-			case errors.Is(err, redsync.ErrExtendFailed) || errors.As(err, &taken):
-				return errNotHeld
-			default:
+		locks := redsync.New(pools...)
+		return func(ctx context.Context, name string) (*lock, error) {
+			m := locks.NewMutex(name, opts...)
+			if err := m.LockContext(ctx); err != nil {
+				return nil, err
+			}
+			extend := func(ctx context.Context) error {
+				ok, err := m.ExtendContext(ctx)
+				var taken *redsync.ErrTaken
+				switch {
+				case ok:
+					return nil
+				case errors.Is(err, redsync.ErrExtendFailed) || errors.As(err, &taken):
+					return errNotHeld
+				default:
+					return err
+				}
+			}
+			sent := monotonic() + int64(time.Until(m.Until())-countedLease) // of the last try
+			r := renew(sent, byRenewal, extend)
+			return r.lock(func(ctx context.Context) (bool, error) {
+				r.end()
+				return answer(extend(ctx))
+			}, func(ctx context.Context) error {
+				ok, err := m.UnlockContext(ctx)
+				if ok {
+					return nil // it tells of the masters that failed beside a quorum, too
+				}
 				return err
-			}
-		}
-		sent := monotonic() + int64(time.Until(m.Until())-countedLease) // of the last try
-		r := renew(sent, byRenewal, extend)
-		return r.lock(func(ctx context.Context) (bool, error) {
-			r.end()
-			return answer(extend(ctx))
-		}, func(ctx context.Context) error {
-			ok, err := m.UnlockContext(ctx)
-			if ok {
-				return nil // it tells of the masters that failed beside a quorum, too
-			}
-			return err
-		}), nil
+			}), nil
+		}, nil
 	}
 }
 

@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
 
@@ -154,8 +156,12 @@ func (r *result) fence() string {
 // faultAt is where each picture has the fault, or what else its times count from.
 const faultAt = 5 * time.Second
 
-// mends is which record ends what another one has broken.
-var mends = map[string]string{continued: stopped, healed: cut, up: down}
+// breaks is what is broken or mended, as pictures have it. A holder that was killed stays
+// suspended.
+var breaks = map[string]chaos.Break{
+	stopped: chaos.Suspend, continued: chaos.Suspend, killed: chaos.Suspend, cut: chaos.Cut, healed: chaos.Cut,
+	down: chaos.Crash, up: chaos.Crash, stepped: chaos.Step,
+}
 
 // shown is an outcome as chaos draws runs. A belief lasts from look to look of its holder:
 // a gap without a break is a busy machine's. The judgement is this package's own, and
@@ -168,7 +174,10 @@ func (o *outcome) shown(s scenario) chaos.Run {
 		run.Verdict.Overlap = o.Two
 	}
 	run.Verdict.LongestWait = o.Next
-	if o.breach() {
+	switch {
+	case o.breach() && o.Optimistic:
+		run.Verdict.Violations = []chaos.Violation{{Rule: chaos.StaleWrite, At: faultAt, Text: o.Write}}
+	case o.breach():
 		run.Verdict.Violations = []chaos.Violation{{Rule: chaos.TwoHolders, At: faultAt, Text: o.String()}}
 	}
 	d := drawing{run: &run, holds: map[string]int64{}, open: map[string]int{}, shared: o.Optimistic, apart: s.name == "hung-server"}
@@ -205,7 +214,8 @@ func (d *drawing) take(r record, at time.Duration) {
 	case acquired:
 		d.run.Verdict.Won++
 		d.open[r.Who] = len(d.run.Records)
-		rec.Kind, rec.Until = chaos.Held, at
+		token, _ := strconv.ParseUint(r.Fence, 10, 64)
+		rec.Kind, rec.Until, rec.Token = chaos.Held, at, redlock.Token(token)
 	case holds:
 		if i, is := d.open[r.Who]; is {
 			d.run.Records[i].Until = at
@@ -225,12 +235,18 @@ func (d *drawing) take(r record, at time.Duration) {
 		if r.What == stopped {
 			delete(d.open, r.Who)
 		}
-		rec.Kind, rec.Fault = chaos.Broke, &chaos.Fault{Kind: chaos.Break(r.What), Client: r.Who, Node: chaos.Everything}
+		rec.Kind, rec.Fault = chaos.Broke, &chaos.Fault{Kind: breaks[r.What], Client: r.Who, Node: chaos.Everything}
 		if r.Who == servers {
-			rec.Client, rec.Fault.Client, rec.Fault.Node, rec.Node = "", "", 0, servers
+			rec.Client, rec.Node, rec.Fault = "", servers, &chaos.Fault{Kind: breaks[r.What]}
 		}
-		if broken, mended := mends[r.What]; mended {
-			rec.Kind, rec.Fault.Kind = chaos.Mended, chaos.Break(broken)
+		if r.Who == servers && rec.Fault.Kind == chaos.Suspend {
+			rec.Fault.Kind = chaos.Stall
+		}
+		if r.What == stepped {
+			rec.Fault.Delay = anHour * time.Second
+		}
+		if r.What == continued || r.What == healed || r.What == up {
+			rec.Kind = chaos.Mended
 		}
 		rec.Text = r.What
 	default:

@@ -35,7 +35,9 @@ var postgres = kind{
 			"-c", "unix_socket_directories=" + s.dir, "-c", "max_connections=60", "-c", "shared_buffers=16MB",
 		}
 	},
-	ready: answers(postgresAt, "SELECT 1"),
+	ready: answers(postgresAt, `
+		CREATE TABLE IF NOT EXISTS locks (name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity');
+		CREATE TABLE IF NOT EXISTS versions (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0, writer text)`),
 }
 
 var mariadb = kind{
@@ -83,20 +85,6 @@ func answers(at func(addr string) (*sql.DB, error), text string) func(ctx contex
 	}
 }
 
-// createLocks makes the tables of those who have rows.
-var createLocks = answers(postgresAt, `
-	CREATE TABLE locks (name text PRIMARY KEY, owner text, token bigint NOT NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity');
-	CREATE TABLE versions (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0, writer text)`)
-
-// sessionLocks is locks that live by a session with a database: the server ends them
-// when it ends the session, and it does that when a lease has passed without a query.
-type sessionLocks struct {
-	db     *sql.DB
-	settle string // what has the server end a silent session
-	take   inSession
-	give   inSession
-}
-
 type inSession func(ctx context.Context, conn *sql.Conn, name string) error
 
 // runs is statements one after another. Those with a parameter get the name.
@@ -115,29 +103,25 @@ func runs(statements ...string) inSession {
 	}
 }
 
-func openAdvisory(_ context.Context, addrs []string) (acquirer, error) {
-	db, err := postgresAt(addrs[0])
-	return sessionLocks{
-		db, fmt.Sprint("SET idle_session_timeout = ", lease.Milliseconds()),
-		runs("SELECT pg_advisory_lock(hashtextextended($1, 0))"), runs("SELECT pg_advisory_unlock(hashtextextended($1, 0))"),
-	}.acquire, err
+// sessions is locks that live by a session with a database: the server ends them when it
+// ends the session, and it does that when a lease has passed without a query. settle has
+// it do so.
+func sessions(at func(addr string) (*sql.DB, error), settle string, take, give inSession) opener {
+	return func(_ context.Context, addrs []string) (acquirer, error) {
+		db, err := at(addrs[0])
+		return sessionLocks{db, settle, take, give}.acquire, err
+	}
 }
 
-// openForUpdate: the lock is the transaction's, and the server ends one that says
-// nothing for a lease.
-func openForUpdate(_ context.Context, addrs []string) (acquirer, error) {
-	db, err := postgresAt(addrs[0])
-	return sessionLocks{
-		db, fmt.Sprint("SET idle_in_transaction_session_timeout = ", lease.Milliseconds()),
+var (
+	openAdvisory = sessions(postgresAt, fmt.Sprint("SET idle_session_timeout = ", lease.Milliseconds()),
+		runs("SELECT pg_advisory_lock(hashtextextended($1, 0))"), runs("SELECT pg_advisory_unlock(hashtextextended($1, 0))"))
+	// The lock is the transaction's.
+	openForUpdate = sessions(postgresAt, fmt.Sprint("SET idle_in_transaction_session_timeout = ", lease.Milliseconds()),
 		runs("INSERT INTO locks (name) VALUES ($1) ON CONFLICT DO NOTHING", "BEGIN", "SELECT name FROM locks WHERE name = $1 FOR UPDATE"),
-		runs("COMMIT"),
-	}.acquire, err
-}
-
-func openMariaDB(_ context.Context, addrs []string) (acquirer, error) {
-	db, err := mariadbAt(addrs[0])
-	return sessionLocks{db, fmt.Sprint("SET SESSION wait_timeout = ", int(lease/time.Second)), getLock, runs("DO RELEASE_LOCK(?)")}.acquire, err
-}
+		runs("COMMIT"))
+	openMariaDB = sessions(mariadbAt, fmt.Sprint("SET SESSION wait_timeout = ", int(lease/time.Second)), getLock, runs("DO RELEASE_LOCK(?)"))
+)
 
 func getLock(ctx context.Context, conn *sql.Conn, name string) error {
 	for ctx.Err() == nil {
@@ -150,6 +134,12 @@ func getLock(ctx context.Context, conn *sql.Conn, name string) error {
 		}
 	}
 	return ctx.Err()
+}
+
+type sessionLocks struct {
+	db         *sql.DB
+	settle     string
+	take, give inSession
 }
 
 // acquire waits in the server, on a connection of its own.
