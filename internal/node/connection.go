@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,6 +38,7 @@ type connection struct {
 	busy    func() bool           // whether the Locker holds or waits for anything
 	looks   redis.UniversalClient // the client, with less than the node timeout where it can be
 	asking  sync.WaitGroup        // looks that are out
+	waits   atomic.Bool           // for a connection of a pool that has none left
 
 	pinned   *redis.Conn // nil: none
 	pipeline redis.Pipeliner

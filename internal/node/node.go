@@ -241,7 +241,11 @@ func CloseRound(nodes []*Node, r *Round, decided bool) {
 	}
 	for i, n := range nodes {
 		if r.Votes[i].Outcome == quorum.Pending {
-			r.miss(i, n.sent(r.Claim))
+			why := ErrNotSent
+			if n.conn.waits.Load() {
+				why = errNoConnection
+			}
+			r.miss(i, n.sent(r.Claim), why)
 		}
 	}
 }

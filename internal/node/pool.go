@@ -29,6 +29,8 @@ func (c *connection) claim() error {
 	if c.pinned != nil || !c.usedUp() {
 		return nil
 	}
+	c.waits.Store(true)
+	defer c.waits.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*c.timeout/4) // the turnstile gives up before
 	defer cancel()
 	err := c.askOver(ctx, c.pin())

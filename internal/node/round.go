@@ -208,11 +208,12 @@ func (r *Round) Close() {
 }
 
 // miss says of node i, once the round is closed, what it means that its time ended
-// without a reply: the outcome is unknown where something was sent.
-func (r *Round) miss(i int, sent bool) {
+// without a reply: the outcome is unknown where something was sent. Else why says what
+// kept it.
+func (r *Round) miss(i int, sent bool, why error) {
 	if !sent {
 		r.Votes[i].Outcome = quorum.Failed
-		r.blame(i, ErrNotSent)
+		r.blame(i, why)
 		return
 	}
 	r.Votes[i].Outcome = quorum.Unknown
