@@ -175,8 +175,11 @@ func TestALookIsRefusedForOneNameAlone(t *testing.T) {
 		for _, n := range nodes.Nodes() {
 			forbid := refusing("secret/1", noRight)
 			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) != "look" { // an ask that is refused everywhere would end the wait
+					return redlocktest.Pass()
+				}
 				v := forbid(args)
-				if scriptOf(args) == "look" && slices.Contains(args, "orders/1") {
+				if slices.Contains(args, "orders/1") {
 					if v == redlocktest.Pass() {
 						seen.Add(1)
 					} else {
