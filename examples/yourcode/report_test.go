@@ -59,6 +59,6 @@ func TestTheWorkerBearsEveryPlan(t *testing.T) {
 // The worker that does not heed the loss of its lock is convicted: two are at work at once.
 func TestTheUnheedingWorkerIsConvicted(t *testing.T) {
 	var store *Store
-	chaos.Test(t, plans(0)[1], underFaults(&store, func(w Worker) reporter { return &unheeding{w} }),
+	chaos.Test(t, plans(10)[1], underFaults(&store, func(w Worker) reporter { return &unheeding{w} }),
 		chaos.WithSetup(func() { store = &Store{} }), chaos.WithConviction(chaos.TwoHolders))
 }
