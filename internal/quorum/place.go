@@ -177,20 +177,16 @@ func usualRest(votes []Vote, heard []Hearing, between func(least, most time.Dura
 	return Rest{After: min(ends, longest), Look: true, Ends: ends}
 }
 
-// IsHead tells whether most nodes that said that the name is taken said that our turn is
-// next. One alone may lack the entry of a process that stands before us.
+// IsHead tells whether a quorum said that the name is taken and our turn is next. Fewer may
+// all lack the entry of a process that stands before us.
 func IsHead(votes []Vote, heard []Hearing) bool {
-	balance := 0
+	heads := 0
 	for i, v := range votes {
-		switch {
-		case v.Outcome != Taken:
-		case heard[i].Head:
-			balance++
-		default:
-			balance--
+		if v.Outcome == Taken && heard[i].Head {
+			heads++
 		}
 	}
-	return balance > 0
+	return heads >= Size(len(votes))
 }
 
 // TurnLeft tells whether a process that has had the lock this often in a row may
