@@ -153,7 +153,7 @@ type crowdSlice struct {
 	again     float64 // of all holds, those that the last holder took again
 }
 
-// crowded has a crowd want one name for d, after the beginning.
+// crowded makes a crowd compete for one name for d, after the beginning.
 func (r *run) crowded(ctx context.Context, t *crowdRunner, c crowd, d time.Duration) (s crowdSlice, err error) {
 	r.serial++
 	masters := r.servers[:t.masters]

@@ -107,7 +107,7 @@ func openSets(ctx context.Context, e *env) (*contender, error) {
 	return c, nil
 }
 
-// leads has a Locker far away from the servers lead and another wait, n times, and returns
+// leads lets a Locker far away from the servers lead while another waits, n times, and returns
 // how long it was each time from when the leader resigned until the other led.
 func (r *run) leads(ctx context.Context, n int) (took []time.Duration, err error) {
 	far, end, err := r.servers.far() //nolint:contextcheck // a proxy lives until it is closed

@@ -310,7 +310,7 @@ func TestThePagesJobsAreAdded(t *testing.T) {
 	}
 }
 
-// addJobs has the lines of docs/GETTING-STARTED.md and docs/MIGRATION.md.
+// addJobs is the code of docs/GETTING-STARTED.md and docs/MIGRATION.md.
 func addJobs(locker *redlock.Locker, runReport func(), report cron.Job) error {
 	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithHoldAtLeast(30*time.Second))
 	if err != nil {
@@ -341,7 +341,7 @@ func TestThePagesSchedulerHasAnElector(t *testing.T) {
 	}
 }
 
-// electScheduler has the lines of docs/MIGRATION.md.
+// electScheduler is the code of docs/MIGRATION.md.
 func electScheduler(locker *redlock.Locker) error {
 	elector, err := adapters.NewElector(locker, "scheduler")
 	if err != nil {

@@ -132,7 +132,7 @@ type lock struct {
 	by      string                                  // who says so when held is false
 	told    <-chan string                           // gets one word of who says so when the lock is lost; nil: nobody ever does
 	ask     func(ctx context.Context) (bool, error) // asks the servers whether it is still held; nil: there is no such call
-	fence   string                                  // a number that is greater than that of every earlier hold; empty: none
+	fence   string                                  // a number that is greater than that of every earlier hold; empty if there is none
 	release func(ctx context.Context) error
 }
 

@@ -26,7 +26,7 @@ var memcachedServer = kind{
 	},
 }
 
-// openMemcached has a client with a timeout that a loaded machine keeps.
+// openMemcached opens a client whose timeout a loaded machine can keep.
 func openMemcached(_ context.Context, addrs []string) (acquirer, error) {
 	c := memcache.New(addrs...)
 	c.Timeout = time.Second

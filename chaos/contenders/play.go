@@ -263,7 +263,7 @@ func (p *play) do(a *actor, c command) {
 	})
 }
 
-// acquire has a holder ask for the play's lock.
+// acquire asks for the play's lock on behalf of a holder.
 func (p *play) acquire(a *actor, bound time.Duration) { p.do(a, command{doAcquire, p.name, bound}) }
 
 // hold has it take the lock, which is free.
@@ -273,7 +273,7 @@ func (p *play) hold(a *actor) record {
 	return p.await(a, from, startBound, acquired)
 }
 
-// release has it give the lock back, and returns when its call began.
+// release gives the lock back, and returns when its call began.
 func (p *play) release(a *actor) int64 {
 	from := monotonic()
 	p.do(a, command{Do: doRelease})

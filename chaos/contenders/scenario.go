@@ -301,7 +301,7 @@ func (p *play) outage(nodes []*node) {
 	p.aftermath(a, b, back)
 }
 
-// giveUp has the holder release what it has kept, and the next one take.
+// giveUp releases what the holder has kept; the next one takes it.
 func (p *play) giveUp(a, b *actor) {
 	p.o.Kept = true
 	p.next(b, p.release(a))
@@ -422,7 +422,7 @@ func (p *play) write(a *actor) (became string, at int64) {
 	}
 }
 
-// nextWrite has the second write, who was at work beside the holder.
+// nextWrite lets the second holder, at work beside the first, write.
 func (p *play) nextWrite(b *actor, from int64) {
 	if became, at := p.write(b); became == writeDone {
 		p.o.Next = took(from, at)

@@ -135,7 +135,7 @@ func (s *system) follow(ctx context.Context, addr string) (*node, error) {
 	return r, nil
 }
 
-// unprivileged has the servers run as nobody, where this program is root: databases
+// unprivileged runs the servers as nobody where this program is root: databases
 // refuse to run as root.
 func (s *system) unprivileged() error {
 	if os.Getuid() != 0 {
@@ -385,7 +385,7 @@ func (n *node) pids() []int {
 	return nil
 }
 
-// clockEnv has the process read its wall clock by a file. What is preloaded, and the
+// clockEnv is the environment of a process that reads its wall clock from a file. What is preloaded, and the
 // file, must be in a directory that the server's user can read.
 func (n *node) clockEnv() ([]string, error) {
 	library, err := process.FakeClock()

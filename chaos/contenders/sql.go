@@ -183,7 +183,7 @@ func discard(conn *sql.Conn) error {
 	return err
 }
 
-// openRow has a row for each name, with an owner, an expiry by the server's clock, and a
+// openRow keeps a row for each name, with an owner, an expiry by the server's clock, and a
 // number that each new owner raises.
 func openRow(_ context.Context, addrs []string) (acquirer, error) {
 	db, err := postgresAt(addrs[0])

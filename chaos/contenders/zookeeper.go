@@ -111,7 +111,7 @@ func zookeeperLeader(ctx context.Context, addrs []string) (int, error) {
 	return 0, errors.New("ZooKeeper has no leader")
 }
 
-// openZooKeeper has a session for each hold.
+// openZooKeeper opens a session for each hold.
 func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 	return func(ctx context.Context, name string) (*lock, error) {
 		conn, events, err := zk.Connect(addrs, lease, zk.WithLogger(quiet{}))

@@ -206,7 +206,7 @@ func TestLabExploresFromASeed(t *testing.T) {
 // command that finds it again, word by word, by a few of the faults; with them
 // that plan breaks nothing.
 func TestLabShrinksAndRepeatsWhatItFinds(t *testing.T) {
-	testkit.NotRaced(t) // it has the scheduler draw who is next, and moves the runs by nanoseconds
+	testkit.NotRaced(t) // under it the scheduler draws who is next, and runs differ by nanoseconds
 	t.Parallel()
 	explore := func(args ...string) result { return run(t, append([]string{"explore"}, args...)...) }
 	explore("--for", "1m").want(t, 0, "exploration of seed 1: 2 plans", "keeps every rule")

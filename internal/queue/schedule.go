@@ -57,10 +57,7 @@ func (w *Presence) Rest(name *Name, votes []quorum.Vote, heard []quorum.Hearing,
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.cfg.Clock.Early()
-	name.polls.armed, name.polls.most = true, quorum.OtherLook
-	if quorum.IsHead(votes, heard) {
-		name.polls.most = quorum.HeadLook
-	}
+	name.polls.armed, name.polls.most = true, r.Most
 	name.polls.free, name.polls.ends, name.polls.vague = now.Add(r.Ends), name.polls.ends[:0], 0
 	for i, v := range votes {
 		end := clock.Instant(0)

@@ -109,6 +109,7 @@ type Rest struct {
 	After time.Duration
 	Look  bool          // one node's word on the lease is enough; else all are asked
 	Ends  time.Duration // with look: until a quorum is free, as far as it was said
+	Most  time.Duration // with look: the longest until each later look
 }
 
 // RestAfter is what an attempt that failed, with a position, is followed by where
@@ -140,7 +141,7 @@ func Drawn(roll float64, least, most time.Duration) time.Duration {
 func usualRest(votes []Vote, heard []Hearing, between func(least, most time.Duration) time.Duration, retryMin, retryMax time.Duration) Rest {
 	var leases []time.Duration // by node that refused; the nodes that grant are free already
 	t, q := Count(votes), Size(len(votes))
-	head, foreign := IsHead(votes, heard), false
+	head, foreign := isHead(votes, heard), false
 	free, longest := t.Granted, OtherLook
 	for i, v := range votes {
 		if v.Outcome != Taken {
@@ -174,12 +175,12 @@ func usualRest(votes []Vote, heard []Hearing, between func(least, most time.Dura
 	slices.Sort(leases)
 	at := min(max(q-free-t.Pending, 1), len(leases)) - 1
 	ends := leases[at] + time.Millisecond
-	return Rest{After: min(ends, longest), Look: true, Ends: ends}
+	return Rest{After: min(ends, longest), Look: true, Ends: ends, Most: longest}
 }
 
-// IsHead tells whether a quorum said that the name is taken and our turn is next. Fewer may
+// isHead tells whether a quorum said that the name is taken and our turn is next. Fewer may
 // all lack the entry of a process that stands before us.
-func IsHead(votes []Vote, heard []Hearing) bool {
+func isHead(votes []Vote, heard []Hearing) bool {
 	heads := 0
 	for i, v := range votes {
 		if v.Outcome == Taken && heard[i].Head {

@@ -25,8 +25,8 @@ func TestOnlyTheOneThatAQuorumCallsTheFirstLooksSeldom(t *testing.T) {
 		{"first by a quorum", []quorum.Vote{taken, taken, taken}, []quorum.Hearing{head, head, behind}, quorum.HeadLook},
 		{"first by all that refused", []quorum.Vote{granted, taken, taken}, []quorum.Hearing{{}, head, head}, quorum.HeadLook},
 	} {
-		if got := quorum.RestAfter(tt.votes, tt.heard, 0, 3, 0.5, 0, 0); got.After != tt.want {
-			t.Errorf("%s: got a look after %v; want %v", tt.name, got.After, tt.want)
+		if got := quorum.RestAfter(tt.votes, tt.heard, 0, 3, 0.5, 0, 0); got.After != tt.want || got.Most != tt.want {
+			t.Errorf("%s: got a look after %v, then every %v; want %v", tt.name, got.After, got.Most, tt.want)
 		}
 	}
 }
