@@ -55,6 +55,16 @@ var lockMutants = []way{
 		edits: []edit{{"internal/slots/slots.go", "	at := quorum.Size(len(votes))", "	at := quorum.Size(len(votes))\n	if BROKEN {\n		at--\n	}"}},
 	},
 	{
+		name: "an offer that ends while it asks", takes: "a waiter for a slot that asks at that moment is passed by",
+		by:    "./internal/acquire TestAnOfferStandsWhileTheWaiterGoesOnAsking",
+		edits: []edit{{"internal/acquire/slot.go", "	if i == afterPause {\n		collect", "	if i == afterPause || BROKEN {\n		collect"}},
+	},
+	{
+		name: "first in line by one node", takes: "a process that one node calls the first in line looks seldom",
+		by:    "./internal/quorum TestOnlyTheOneThatAQuorumCallsTheFirstLooksSeldom",
+		edits: []edit{{"internal/quorum/place.go", "	return heads >= Size(len(votes))", "	if BROKEN {\n		return heads > 0\n	}\n	return heads >= Size(len(votes))"}},
+	},
+	{
 		name: "a joiner reads one less", takes: "a node that joins reads one other member too few",
 		by: "./internal/membership TestAJoinerReadsWhatEveryQuorumShares",
 		edits: []edit{{"internal/membership/view.go", "func othersNeeded(n int) int { return n - quorum.Size(n) + 1 }", `func othersNeeded(n int) int {
