@@ -35,7 +35,8 @@ const askEvery = 100 * time.Millisecond
 // that much had a scheduling gap in it, which would count as a suspend from then on.
 const cutOff = 100 * time.Microsecond
 
-// New is a clock that counts from now on.
+// New is a clock that counts from now on. It begins at 1: an Instant of 0 is none, also in
+// virtual time, which may stand still from here to the first reading.
 func New() *Clock {
 	suspend := suspendedSinceBoot
 	if simulations.Load() > 0 {
@@ -45,7 +46,7 @@ func New() *Clock {
 	for again := suspend(); again-booted > cutOff; again = suspend() {
 		booted = again
 	}
-	return &Clock{origin: time.Now(), suspend: suspend, booted: booted}
+	return &Clock{origin: time.Now().Add(-1), suspend: suspend, booted: booted}
 }
 
 // Early reads the clock without asking the system about a suspend: a suspend
