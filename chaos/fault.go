@@ -135,10 +135,10 @@ func (f Fault) unknown(nodes int) bool {
 	return f.Node != Everything && (f.Node < 0 || f.Node >= nodes)
 }
 
-// record is that of the fault's beginning or end on a stage.
-func (f Fault) record(k Kind, stage Stage) Record {
+// record is that of the fault's beginning or end, where the nodes have these names.
+func (f Fault) record(k Kind, names []string) Record {
 	r := Record{Kind: k, Text: f.String(), Fault: &f}
-	if names := stage.Names(); !f.Kind.ofClient() && f.Node >= 0 && f.Node < len(names) {
+	if !f.Kind.ofClient() && f.Node >= 0 && f.Node < len(names) {
 		r.Node = names[f.Node]
 	}
 	return r

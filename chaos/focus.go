@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/report"
+	"github.com/quorumkit/redlock/internal/lab/report"
 )
 
 const (

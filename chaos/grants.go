@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/report"
+	"github.com/quorumkit/redlock/internal/lab/report"
 )
 
 // oneGrant is how far apart the messages of nodes may be that are drawn as one.

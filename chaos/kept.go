@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnet"
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnet"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 )
 
 // apply adds the fault to the state of a link. What loses is stronger than what
 // holds back, and delays add up.
-func (f Fault) apply(requests, replies *simnet.State) {
+func apply(f Fault, requests, replies *simnet.State) {
 	switch f.Kind {
 	case Cut, Suspend:
 		requests.Mode, replies.Mode = max(requests.Mode, simnet.Hold), max(replies.Mode, simnet.Hold)
@@ -56,7 +56,7 @@ func (l *linkFaults) change(f Fault, broken bool) {
 func (l linkFaults) condition(home int) simnet.Condition {
 	is := simnet.Condition{Leads: home}
 	for _, f := range l {
-		f.apply(&is.Requests, &is.Replies)
+		apply(f, &is.Requests, &is.Replies)
 		is.Refuses = is.Refuses || f.Kind == Refuse
 		if f.Kind == OtherList {
 			is.Leads = f.To

@@ -49,8 +49,8 @@ type rest struct {
 	over   chan struct{}
 }
 
-// where is what a fault of a client stops.
-func (f Fault) where() resting {
+// stopsAt is what a fault of a client stops.
+func stopsAt(f Fault) resting {
 	if f.Kind == Suspend {
 		return resting{client: f.Client}
 	}

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos/internal/process"
+	"github.com/quorumkit/redlock/internal/lab/process"
 )
 
 // requireServers, set to anything but empty, makes a missing server or

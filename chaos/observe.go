@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 

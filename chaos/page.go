@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/report"
+	"github.com/quorumkit/redlock/internal/lab/report"
 )
 
 // pageEvents is how many records of a run the page lists as text.
@@ -33,7 +33,7 @@ func written(err error) error {
 func pageOf(runs []Run) report.Page {
 	p := report.Page{Title: "a trace"}
 	for _, r := range runs {
-		p.Runs = append(p.Runs, r.shown())
+		p.Runs = append(p.Runs, shown(r))
 	}
 	if len(runs) > 0 {
 		about := runs[0].About
@@ -46,33 +46,33 @@ func pageOf(runs []Run) report.Page {
 }
 
 // shown is what there is to show of the run.
-func (r Run) shown() report.Run {
+func shown(r Run) report.Run {
 	v := r.Verdict
 	summary, _, _ := strings.Cut(v.String(), "\n")
-	shown := report.Run{
-		Name: "the trace", Judgement: v.judgement(), Broken: len(v.Violations) > 0, Summary: summary,
+	s := report.Run{
+		Name: "the trace", Judgement: judgement(v), Broken: len(v.Violations) > 0, Summary: summary,
 		Overlap: v.Overlap, LongestWait: v.LongestWait, Rounds: v.Rounds, Won: v.Won, Writes: v.Writes, Refused: v.Refused,
-		Timeline: tell(r.Records, r.About.Nodes), Flags: v.flags(), Events: eventsOf(r.Records),
+		Timeline: tell(r.Records, r.About.Nodes), Flags: flagsOf(v), Events: eventsOf(r.Records),
 	}
-	if f, ok := focusOf(shown.Timeline, v); ok {
-		shown.Timeline, shown.Flags = f.of(shown.Timeline), f.flags(shown.Flags)
-		shown.About = fmt.Sprintf("%q from %s to %s, where it broke", f.resource, report.Clock(f.from), report.Clock(f.until))
+	if f, ok := focusOf(s.Timeline, v); ok {
+		s.Timeline, s.Flags = f.of(s.Timeline), f.flags(s.Flags)
+		s.About = fmt.Sprintf("%q from %s to %s, where it broke", f.resource, report.Clock(f.from), report.Clock(f.until))
 	}
 	if about := r.About; about.Contender != "" {
-		shown.Name = Showing{Contender: about.Contender, Guarded: about.Guarded}.String()
-		shown.How = fmt.Sprintf("%s backend · seed %d", about.Backend, about.Seed)
+		s.Name = Showing{Contender: about.Contender, Guarded: about.Guarded}.String()
+		s.How = fmt.Sprintf("%s backend · seed %d", about.Backend, about.Seed)
 	}
 	switch as, known := r.AsClaimed(); {
 	case known && as:
-		shown.Claimed = "as claimed"
+		s.Claimed = "as claimed"
 	case known:
-		shown.Claimed = "not as claimed"
+		s.Claimed = "not as claimed"
 	}
-	return shown
+	return s
 }
 
 // judgement is the verdict in a few words.
-func (v Verdict) judgement() string {
+func judgement(v Verdict) string {
 	if len(v.Violations) == 0 {
 		return "keeps every rule"
 	}
@@ -84,7 +84,7 @@ func (v Verdict) judgement() string {
 }
 
 // flags are the violations that a picture has to say: two holders it shows.
-func (v Verdict) flags() (flags []report.Flag) {
+func flagsOf(v Verdict) (flags []report.Flag) {
 	for _, b := range v.Violations {
 		if b.Rule != TwoHolders {
 			flags = append(flags, report.Flag{Rule: string(b.Rule), Resource: b.Resource, Text: b.Text, Stale: b.Rule == StaleWrite, At: b.At})

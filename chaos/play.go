@@ -112,12 +112,12 @@ func (r *run) breakAndMend() error {
 	var turns []turn
 	for _, f := range r.plan.Faults {
 		turns = append(turns, turn{f.At, func() error {
-			r.history.Add(f.record(Broke, r.stage))
+			r.history.Add(f.record(Broke, r.stage.Names()))
 			return r.stage.Break(f)
 		}})
 		if f.Kind.lasts() {
 			turns = append(turns, turn{min(f.At+f.For, max(r.plan.For, f.At)), func() error {
-				r.history.Add(f.record(Mended, r.stage))
+				r.history.Add(f.record(Mended, r.stage.Names()))
 				return r.stage.Mend(f)
 			}})
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnet"
+	"github.com/quorumkit/redlock/internal/lab/simnet"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 

@@ -123,9 +123,9 @@ func (r *realStage) changeClient(f Fault, broken bool) error {
 	case f.Kind == WallClock:
 		return r.walls.set(f, broken)
 	case broken:
-		r.pause(f.where())
+		r.pause(stopsAt(f))
 	default:
-		defer r.resume(f.where()) // its messages are there when it wakes
+		defer r.resume(stopsAt(f)) // its messages are there when it wakes
 	}
 	if f.Kind != Suspend && f.Where != AtReplies {
 		return nil

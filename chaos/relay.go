@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnet"
+	"github.com/quorumkit/redlock/internal/lab/simnet"
 )
 
 // laneLimit is how many bytes one direction of one connection holds.

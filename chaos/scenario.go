@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/process"
+	"github.com/quorumkit/redlock/internal/lab/process"
 	"github.com/quorumkit/redlock/fencing"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/quorumkit/redlock/chaos/internal/process"
+	"github.com/quorumkit/redlock/internal/lab/process"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos/internal/process"
+	"github.com/quorumkit/redlock/internal/lab/process"
 )
 
 // Stop ends the process in good order (SIGTERM) and waits for it. A paused

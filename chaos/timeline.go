@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/report"
+	"github.com/quorumkit/redlock/internal/lab/report"
 )
 
 // faultSpan is a fault, and whether it was mended.

@@ -202,9 +202,9 @@ func (v *virtual) changeClient(f Fault, broken bool) error {
 	case f.Kind == WallClock:
 		return v.walls.set(f, broken)
 	case broken:
-		v.pause(f.where())
+		v.pause(stopsAt(f))
 	default:
-		v.resume(f.where())
+		v.resume(stopsAt(f))
 	}
 	if f.Kind != Suspend && f.Where != AtReplies {
 		return nil

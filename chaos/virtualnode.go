@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 )
 
 // virtualNode is a node of a virtual stage, and the faults of it that are not

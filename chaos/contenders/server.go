@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/process"
+	"github.com/quorumkit/redlock/internal/lab/process"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos/internal/process"
+	"github.com/quorumkit/redlock/internal/lab/process"
 )
 
 func TestSrvrSaysTheVersionAndTheMode(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 )
 
 // spareSegments is how many buffers a connection keeps for further messages.

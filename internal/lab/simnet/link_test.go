@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnet"
+	"github.com/quorumkit/redlock/internal/lab/simnet"
 )
 
 // A connection that was made all the same, and not answered, kept a bubble's time from going on.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 

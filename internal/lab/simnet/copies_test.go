@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos/internal/simnet"
+	"github.com/quorumkit/redlock/internal/lab/simnet"
 )
 
 // resp is commands as a client sends them.

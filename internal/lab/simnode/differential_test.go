@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
-	"github.com/quorumkit/redlock/chaos/internal/simnode"
+	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
