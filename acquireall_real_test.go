@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -23,7 +23,7 @@ func TestOverlappingSetsMakeProgressOnRealServersOfWhichTwoAreKilled(t *testing.
 		each      = 3
 		sets      = 40 // of each goroutine
 	)
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	var lockers []*redlock.Locker
 	for range processes {
 		lockers = append(lockers, lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithNodeNames(addresses(servers)...)))
@@ -83,7 +83,7 @@ func TestOverlappingSetsMakeProgressOnRealServersOfWhichTwoAreKilled(t *testing.
 // brings it the rest at once.
 func TestASetThatWaitsIsServedOnRealServers(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	open := func() *redlock.Locker {
 		return lockerWith(t, defaultClients(t, addresses(servers)...), append(short(), redlock.WithNodeNames(addresses(servers)...))...)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -24,8 +24,8 @@ func TestTheDefaultUserDecidesWhatTheAppendOnlyFileKeeps(t *testing.T) {
 	} {
 		t.Run(rules, func(t *testing.T) {
 			t.Parallel()
-			s := testserver.NeedOne(t, chaos.ServerConfig{
-				AOF: chaos.FsyncAlways, Users: []string{"admin on >secret ~* &* +@all"}, Args: []string{"--enable-debug-command", "local"},
+			s := testserver.NeedOne(t, redisserver.Config{
+				AOF: redisserver.FsyncAlways, Users: []string{"admin on >secret ~* &* +@all"}, Args: []string{"--enable-debug-command", "local"},
 			})
 			c := clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "admin", "secret" })
 			l := lockerWith(t, []redis.UniversalClient{c}, redlock.WithNodeTimeout(patient))
@@ -55,8 +55,8 @@ func TestTheDefaultUserDecidesWhatTheAppendOnlyFileKeeps(t *testing.T) {
 // A restart reads the file in the same way.
 func TestARestartLeavesOutWhatTheDefaultUserMayNotWrite(t *testing.T) {
 	t.Parallel()
-	s := testserver.NeedOne(t, chaos.ServerConfig{
-		AOF: chaos.FsyncAlways, Users: []string{"admin on >secret ~* &* +@all", "default on nopass resetkeys -@all +ping +info"},
+	s := testserver.NeedOne(t, redisserver.Config{
+		AOF: redisserver.FsyncAlways, Users: []string{"admin on >secret ~* &* +@all", "default on nopass resetkeys -@all +ping +info"},
 	})
 	c := clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "admin", "secret" })
 	l := lockerWith(t, []redis.UniversalClient{c}, redlock.WithNodeTimeout(patient))

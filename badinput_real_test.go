@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -19,7 +19,7 @@ import (
 
 func TestWrongCredentialsReturnAtOnceAndAreNotShown(t *testing.T) {
 	const wrong = "hunter2"
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Password: "right"})
+	servers := testserver.Need(t, 3, redisserver.Config{Password: "right"})
 	bare, bad := make([]string, 3), make([]string, 3)
 	for i, s := range servers {
 		bare[i], bad[i] = s.Addr(), "redis://:"+wrong+"@"+s.Addr()
@@ -58,7 +58,7 @@ func TestWrongCredentialsReturnAtOnceAndAreNotShown(t *testing.T) {
 }
 
 func TestAUserWithoutTheRightsIsMisconfigured(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{Users: []string{"weak on >secret ~* +@all -set"}})
+	servers := needMasters(t, 3, redisserver.Config{Users: []string{"weak on >secret ~* +@all -set"}})
 	clients := make([]redis.UniversalClient, len(servers))
 	for i, s := range servers {
 		c := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "weak", Password: "secret"})
@@ -75,7 +75,7 @@ func TestAUserWithoutTheRightsIsMisconfigured(t *testing.T) {
 }
 
 func TestAReplicaIsNoNode(t *testing.T) {
-	masters := needMasters(t, 3, chaos.ServerConfig{})
+	masters := needMasters(t, 3, redisserver.Config{})
 	l := openServers(t, masters)
 	allTakePart(t, l, masters)
 	lock := mustAcquire(t, l, "orders/42")
@@ -112,7 +112,7 @@ func TestAReplicaIsNoNode(t *testing.T) {
 // why: none of them (CLUSTERDOWN), or all (CROSSSLOT).
 func TestServersInClusterModeAreMisconfigured(t *testing.T) {
 	besideServers(t)
-	servers := testserver.Need(t, 2, chaos.ServerConfig{Args: []string{"--cluster-enabled", "yes"}})
+	servers := testserver.Need(t, 2, redisserver.Config{Args: []string{"--cluster-enabled", "yes"}})
 	must(t, servers[1].Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	pollUntil(t, 10*time.Second, "the second server serves all slots", func() bool {
 		return servers[1].Client().Set(t.Context(), "orders/1", "x", time.Millisecond).Err() == nil
@@ -141,7 +141,7 @@ func TestServersInClusterModeAreMisconfigured(t *testing.T) {
 }
 
 func TestANodeOutOfMemoryRefusesAndIsCleanedAllTheSame(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	l := openServers(t, servers)
 	allTakePart(t, l, servers)
 	lock := mustAcquire(t, l, "orders/42")
@@ -164,7 +164,7 @@ func TestANodeOutOfMemoryRefusesAndIsCleanedAllTheSame(t *testing.T) {
 }
 
 func TestScriptFlushUnderAHeldLockAndUnderTraffic(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	l := openServers(t, servers)
 	lock := mustAcquire(t, l, "orders/42")
 	flush := func() {
@@ -225,7 +225,7 @@ func TestScriptFlushUnderAHeldLockAndUnderTraffic(t *testing.T) {
 
 func TestAUnixSocketIsANodeToo(t *testing.T) {
 	dir := t.TempDir()
-	s := testserver.NeedOne(t, chaos.ServerConfig{Args: []string{"--unixsocket", dir + "/s"}})
+	s := testserver.NeedOne(t, redisserver.Config{Args: []string{"--unixsocket", dir + "/s"}})
 	l, err := redlock.Open(t.Context(), []string{"unix://" + dir + "/s"})
 	must(t, err)
 	defer l.Close()

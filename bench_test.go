@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -16,7 +16,7 @@ import (
 func realLocker(tb testing.TB, n int) *redlock.Locker {
 	tb.Helper()
 	var urls []string
-	for _, s := range chaos.NeedServers(tb, n, chaos.ServerConfig{}) {
+	for _, s := range redisserver.NeedAll(tb, n, redisserver.Config{}) {
 		urls = append(urls, s.URL())
 	}
 	l, err := redlock.Open(tb.Context(), urls)
@@ -125,7 +125,7 @@ func pair(tb testing.TB, l *redlock.Locker, name string, opts ...redlock.Acquire
 func BenchmarkEvent(b *testing.B) {
 	for name, opts := range map[string][]redlock.Option{"unobserved": nil, "observed": {redlock.WithObserver(func(redlock.Event) {})}} {
 		b.Run(name, func(b *testing.B) {
-			l, err := redlock.Open(b.Context(), []string{chaos.NeedServers(b, 1, chaos.ServerConfig{})[0].URL()}, opts...)
+			l, err := redlock.Open(b.Context(), []string{redisserver.NeedAll(b, 1, redisserver.Config{})[0].URL()}, opts...)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
@@ -44,7 +44,7 @@ func lockerWith(t *testing.T, clients []redis.UniversalClient, opts ...redlock.O
 }
 
 // openServers is a Locker over real servers, through Open.
-func openServers(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) *redlock.Locker {
+func openServers(t *testing.T, servers []*redisserver.Server, opts ...redlock.Option) *redlock.Locker {
 	t.Helper()
 	urls := make([]string, len(servers))
 	for i, s := range servers {
@@ -65,7 +65,7 @@ func openServers(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) 
 
 // needMasters starts real servers that are a cluster already, which anyone may
 // use, no matter what they are called.
-func needMasters(t *testing.T, n int, config chaos.ServerConfig) []*chaos.Server {
+func needMasters(t *testing.T, n int, config redisserver.Config) []*redisserver.Server {
 	t.Helper()
 	servers := testserver.Need(t, n, config)
 	must(t, openServers(t, servers).Close())
@@ -98,7 +98,7 @@ func defaultClients(t *testing.T, addrs ...string) []redis.UniversalClient {
 	return clients
 }
 
-func addresses(servers []*chaos.Server) []string {
+func addresses(servers []*redisserver.Server) []string {
 	addrs := make([]string, len(servers))
 	for i, s := range servers {
 		addrs[i] = s.Addr()
@@ -227,7 +227,7 @@ func (e *events) of(k redlock.EventKind) []redlock.Event {
 }
 
 // keyOn reads a key on a real server, over a connection of its own.
-func keyOn(t *testing.T, s *chaos.Server, key string) string {
+func keyOn(t *testing.T, s *redisserver.Server, key string) string {
 	t.Helper()
 	c := redis.NewClient(s.Options())
 	defer c.Close()
@@ -241,7 +241,7 @@ func keyOn(t *testing.T, s *chaos.Server, key string) string {
 }
 
 // keysOn are the keys of a real server that are not the library's own.
-func keysOn(t *testing.T, s *chaos.Server) []string {
+func keysOn(t *testing.T, s *redisserver.Server) []string {
 	t.Helper()
 	c := redis.NewClient(s.Options())
 	defer c.Close()

@@ -13,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -25,7 +26,7 @@ func serverFaults() []planted {
 		{
 			"a server that is down",
 			func(s *set) []redlock.Option {
-				server := testserver.NeedOne(s.T, chaos.ServerConfig{})
+				server := testserver.NeedOne(s.T, redisserver.Config{})
 				if err := server.Kill(); err != nil {
 					s.Fatal(err)
 				}
@@ -36,18 +37,18 @@ func serverFaults() []planted {
 		},
 		{
 			"a password that is missing",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }),
 			[]found{at4(faultError, redlock.FindingCredentials)},
 		},
 		{
 			"a password that is wrong",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "wrong" }),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "wrong" }),
 			[]found{at4(faultError, redlock.FindingCredentials)},
 		},
 		{
 			"two addresses that are one server",
 			func(s *set) []redlock.Option {
-				p, err := chaos.NewProxy(s.clients[1].(*redis.Client).Options().Addr)
+				p, err := tcpproxy.New(s.clients[1].(*redis.Client).Options().Addr)
 				if err != nil {
 					s.Fatal(err)
 				}
@@ -60,8 +61,8 @@ func serverFaults() []planted {
 		{
 			"a replica of another node",
 			func(s *set) []redlock.Option {
-				master := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
-				replica := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, ReplicaOf: master.Addr()})
+				master := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways})
+				replica := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways, ReplicaOf: master.Addr()})
 				s.clients[3], s.clients[4] = clientOf(s.T, master), clientOf(s.T, replica)
 				awaitInfo(s.T, s.clients[3], "connected_slaves:1")
 				awaitInfo(s.T, s.clients[4], "master_link_status:up") // no longer loading
@@ -71,12 +72,12 @@ func serverFaults() []planted {
 		},
 		{
 			"DEBUG is enabled",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--enable-debug-command", "local"}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--enable-debug-command", "local"}}),
 			[]found{at4(faultWarning, redlock.FindingDebug)},
 		},
 		{
 			"DEBUG is enabled for all",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--enable-debug-command", "yes"}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--enable-debug-command", "yes"}}),
 			[]found{at4(faultWarning, redlock.FindingDebug)},
 		},
 		{
@@ -87,8 +88,8 @@ func serverFaults() []planted {
 		{
 			"it had a replica",
 			func(s *set) []redlock.Option {
-				master := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
-				follow(s.T, testserver.NeedOne(s.T, chaos.ServerConfig{}), master)
+				master := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways})
+				follow(s.T, testserver.NeedOne(s.T, redisserver.Config{}), master)
 				must(s.T, master.Client().ConfigSet(s.T.Context(), "repl-backlog-ttl", "0").Err())
 				s.clients[4] = clientOf(s.T, master)
 				return nil
@@ -97,7 +98,7 @@ func serverFaults() []planted {
 		},
 		{
 			"cluster mode",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}),
 			[]found{at4(faultError, redlock.FindingMode), at4(faultError, redlock.FindingRefuses), at4(faultUnknown, redlock.FindingRecord)},
 		},
 		{"an old Redis", infoSays(redisVersion, "redis_version:6.2.1"), []found{at4(faultError, redlock.FindingVersion)}},
@@ -107,17 +108,17 @@ func serverFaults() []planted {
 		{"no run_id", infoSays(`run_id:\S+`, "not_told:"), []found{at4(faultError, redlock.FindingRunID)}},
 		{
 			"keys that may be evicted",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}}),
 			[]found{at4(faultError, redlock.FindingEviction)},
 		},
 		{
 			"keys that may be evicted once there is a limit",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory-policy", "allkeys-lru"}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--maxmemory-policy", "allkeys-lru"}}),
 			[]found{at4(faultWarning, redlock.FindingEviction)},
 		},
 		{
 			"a limit, and nothing evicted",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--maxmemory", "100mb"}}), nil,
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--maxmemory", "100mb"}}), nil,
 		},
 	}
 }
@@ -140,33 +141,33 @@ func diskFaults() []planted {
 	return []planted{
 		{
 			"an append-only file that is never forced to the disk",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--appendfsync", "no"}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncEverysec, Args: []string{"--appendfsync", "no"}}),
 			[]found{at4(faultWarning, redlock.FindingPersistence)},
 		},
 		{
 			"an append-only file that is not forced while it is rewritten",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--no-appendfsync-on-rewrite", "yes"}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--no-appendfsync-on-rewrite", "yes"}}),
 			[]found{at4(faultWarning, redlock.FindingPersistence)},
 		},
 		{
 			"an append-only file that the default user may not write again",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret &* ~* +@all", "default on nopass resetkeys -@all +ping +info"}},
+			instead(redisserver.Config{AOF: redisserver.FsyncAlways, Users: []string{"lock on >secret &* ~* +@all", "default on nopass resetkeys -@all +ping +info"}},
 				func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }),
 			[]found{at4(faultWarning, redlock.FindingReplay)},
 		},
-		{"nothing on disk", instead(chaos.ServerConfig{}), []found{at4(faultWarning, redlock.FindingPersistence)}},
+		{"nothing on disk", instead(redisserver.Config{}), []found{at4(faultWarning, redlock.FindingPersistence)}},
 		{
-			"snapshots only", instead(chaos.ServerConfig{Args: []string{"--save", "3600 1"}}),
+			"snapshots only", instead(redisserver.Config{Args: []string{"--save", "3600 1"}}),
 			[]found{at4(faultWarning, redlock.FindingPersistence)},
 		},
 		{
 			"an append-only file that is forced to the disk each second",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec}),
+			instead(redisserver.Config{AOF: redisserver.FsyncEverysec}),
 			[]found{at4(faultInfo, redlock.FindingPersistence)},
 		},
 		{
 			"CONFIG refused",
-			instead(chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--rename-command", "CONFIG", ""}}),
+			instead(redisserver.Config{AOF: redisserver.FsyncEverysec, Args: []string{"--rename-command", "CONFIG", ""}}),
 			[]found{at4(faultUnknown, redlock.FindingPersistence)},
 		},
 		{"a snapshot that failed", failedSnapshot("yes"), []found{at4(faultError, redlock.FindingRefuses), at4(faultError, redlock.FindingWritesFailed)}},
@@ -181,8 +182,8 @@ func diskFaults() []planted {
 // failedSnapshot is a server whose directory has gone.
 func failedSnapshot(stopWrites string) plant {
 	return func(s *set) []redlock.Option {
-		server := testserver.NeedOne(s.T, chaos.ServerConfig{
-			AOF: chaos.FsyncAlways, Args: []string{"--save", "3600 1", "--stop-writes-on-bgsave-error", stopWrites},
+		server := testserver.NeedOne(s.T, redisserver.Config{
+			AOF: redisserver.FsyncAlways, Args: []string{"--save", "3600 1", "--stop-writes-on-bgsave-error", stopWrites},
 		})
 		if err := os.RemoveAll(filepath.Join(server.Dir(), "data")); err != nil {
 			s.Fatal(err)
@@ -241,7 +242,7 @@ func rightFaults() []planted {
 func timeFaults() []planted {
 	clock := func(offset string) plant {
 		return func(s *set) []redlock.Option {
-			server := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true})
+			server := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true})
 			if err := server.SetClock(offset); err != nil {
 				s.Fatal(err)
 			}
@@ -251,12 +252,12 @@ func timeFaults() []planted {
 	}
 	slow := func(each time.Duration, opts ...redlock.Option) plant {
 		return func(s *set) []redlock.Option {
-			p, err := chaos.NewProxy(s.clients[4].(*redis.Client).Options().Addr)
+			p, err := tcpproxy.New(s.clients[4].(*redis.Client).Options().Addr)
 			if err != nil {
 				s.Fatal(err)
 			}
 			s.Cleanup(p.Close)
-			p.Delay(chaos.Requests, each)
+			p.Delay(tcpproxy.Requests, each)
 			withClient(func(o *redis.Options) { o.Addr = p.Addr() })(s)
 			return opts
 		}
@@ -267,7 +268,7 @@ func timeFaults() []planted {
 		{
 			"this client's own clock",
 			func(s *set) []redlock.Option {
-				for i, server := range testserver.Need(s.T, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true}) {
+				for i, server := range testserver.Need(s.T, 5, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true}) {
 					if err := server.SetClock("+120"); err != nil {
 						s.Fatal(err)
 					}

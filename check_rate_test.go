@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -17,7 +17,7 @@ import (
 func slewed(t *testing.T, rate string, nodes ...int) []redis.UniversalClient {
 	t.Helper()
 	var out []redis.UniversalClient
-	for i, s := range testserver.Need(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways, FakeClock: true}) {
+	for i, s := range testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true}) {
 		if slices.Contains(nodes, i) {
 			must(t, s.SetClock("+0 x"+rate))
 		}

@@ -17,14 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // configured puts another server in node 4's place and changes its configuration
 // when it runs.
-func configured(config chaos.ServerConfig, change func(s *set, c redis.UniversalClient)) plant {
+func configured(config redisserver.Config, change func(s *set, c redis.UniversalClient)) plant {
 	return func(s *set) []redlock.Option {
 		instead(config)(s)
 		change(s, s.clients[4])
@@ -54,9 +54,9 @@ func usedMemory(s *set, c redis.UniversalClient) int {
 
 // refusalFaults are servers that run, and refuse what a lock needs.
 func refusalFaults() []planted {
-	good := chaos.ServerConfig{AOF: chaos.FsyncAlways}
+	good := redisserver.Config{AOF: redisserver.FsyncAlways}
 	renamed := func(command string) plant {
-		return instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--rename-command", command, ""}})
+		return instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--rename-command", command, ""}})
 	}
 	return []planted{
 		{
@@ -95,8 +95,8 @@ func refusalFaults() []planted {
 		{"a script's command renamed away", renamed("PTTL"), []found{at4(faultError, redlock.FindingCommand)}},
 		{
 			"EVALSHA renamed away, and no right to ask for rights",
-			instead(chaos.ServerConfig{
-				AOF: chaos.FsyncAlways, Users: []string{"lock on >secret &* ~* +@all -acl"}, Args: []string{"--rename-command", "EVALSHA", ""},
+			instead(redisserver.Config{
+				AOF: redisserver.FsyncAlways, Users: []string{"lock on >secret &* ~* +@all -acl"}, Args: []string{"--rename-command", "EVALSHA", ""},
 			}, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }),
 			[]found{at4(faultError, redlock.FindingRefuses), at4(faultUnknown, redlock.FindingACL)},
 		},
@@ -130,7 +130,7 @@ func silentFaults() []planted {
 		{
 			"a script that does not end",
 			func(s *set) []redlock.Option {
-				instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--busy-reply-threshold", "1"}})(s)
+				instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--busy-reply-threshold", "1"}})(s)
 				o := *s.clients[4].(*redis.Client).Options()
 				o.ReadTimeout = time.Minute
 				runner := redis.NewClient(&o)
@@ -152,7 +152,7 @@ func silentFaults() []planted {
 		{
 			"all connections taken",
 			func(s *set) []redlock.Option {
-				instead(chaos.ServerConfig{AOF: chaos.FsyncAlways})(s)
+				instead(redisserver.Config{AOF: redisserver.FsyncAlways})(s)
 				setConfig(s, s.clients[4], "maxclients", "1") // its own
 				withClient(func(*redis.Options) {})(s)        // a client that must connect
 				return nil
@@ -260,7 +260,7 @@ func TestNodesThatRefuseWritesAreSeenEverywhere(t *testing.T) {
 		{"maxmemory", "1", "OOM"}, {"min-replicas-to-write", "1", "NOREPLICAS"},
 	} {
 		t.Run(fault.says, func(t *testing.T) {
-			servers := testserver.Need(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+			servers := testserver.Need(t, 3, redisserver.Config{AOF: redisserver.FsyncAlways})
 			var urls []string
 			for _, s := range servers {
 				urls = append(urls, s.URL())

@@ -16,7 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -59,7 +60,7 @@ func wantFound(t *testing.T, r redlock.Report, s redlock.Severity, want ...found
 }
 
 // clientOf is a client of a server that Check finds no fault with.
-func clientOf(t *testing.T, s *chaos.Server, change ...func(*redis.Options)) redis.UniversalClient {
+func clientOf(t *testing.T, s *redisserver.Server, change ...func(*redis.Options)) redis.UniversalClient {
 	t.Helper()
 	o := s.Options()
 	o.DialTimeout = time.Second
@@ -75,7 +76,7 @@ func clientOf(t *testing.T, s *chaos.Server, change ...func(*redis.Options)) red
 func goodClients(t *testing.T, n int) []redis.UniversalClient {
 	t.Helper()
 	var out []redis.UniversalClient
-	for _, s := range testserver.Need(t, n, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
+	for _, s := range testserver.Need(t, n, redisserver.Config{AOF: redisserver.FsyncAlways}) {
 		out = append(out, clientOf(t, s))
 	}
 	return out
@@ -158,11 +159,11 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 		}
 	}
 	in(2, serverFaults()[4].plant) // a replica of node 1
-	in(3, instead(chaos.ServerConfig{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}))
+	in(3, instead(redisserver.Config{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}))
 	in(4, asUser("~* +@all -script|load -config"))
 	in(5, infoSays(redisVersion, "redis_version:6.2.1"))
-	in(6, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }))
-	in(7, instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}))
+	in(6, instead(redisserver.Config{AOF: redisserver.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }))
+	in(7, instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}))
 	plantRecord(t, clients[8:9], 12, "n", "3", "names", "a\nb\nc")
 	plantRecord(t, clients[9:10], 12, "format", "9")
 	plantRecord(t, clients[10:11], 12, "gone", "1")
@@ -170,12 +171,12 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	in(11, serverFaults()[3].plant) // the same server as node 0
 	in(10, withClient(func(o *redis.Options) { o.DialTimeout = time.Minute }))
 	in(9, withClient(func(o *redis.Options) { o.PoolSize = 1 }))
-	slowly, err := chaos.NewProxy(clients[8].(*redis.Client).Options().Addr)
+	slowly, err := tcpproxy.New(clients[8].(*redis.Client).Options().Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(slowly.Close)
-	slowly.Delay(chaos.Requests, patient*3/5)
+	slowly.Delay(tcpproxy.Requests, patient*3/5)
 	in(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
 	r := check(t, clients)
 	wantFound(t, r, faultUnknown,
@@ -201,7 +202,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 
 func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 	var urls []string
-	for _, s := range testserver.Need(t, 5, chaos.ServerConfig{AOF: chaos.FsyncAlways}) {
+	for _, s := range testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways}) {
 		urls = append(urls, s.URL())
 	}
 	l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(patient))
@@ -222,16 +223,16 @@ func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 // The report names the server of each node as the server does. Valkey says that it is
 // a Redis 7.2 as well.
 func TestCheckNamesTheServerOfEachNode(t *testing.T) {
-	server := testserver.NeedOne(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	server := testserver.NeedOne(t, redisserver.Config{AOF: redisserver.FsyncAlways})
 	told, err := exec.CommandContext(t.Context(), server.Program(), "--version").Output()
 	must(t, err)
 	m := regexp.MustCompile(`^(Redis|Valkey) server v=(\S+)`).FindStringSubmatch(string(told))
 	if m == nil {
 		t.Fatalf("--version says %q", told)
 	}
-	down := testserver.NeedOne(t, chaos.ServerConfig{})
+	down := testserver.NeedOne(t, redisserver.Config{})
 	must(t, down.Kill())
-	clients := []redis.UniversalClient{clientOf(t, server), clientOf(t, down), clientOf(t, testserver.NeedOne(t, chaos.ServerConfig{}))}
+	clients := []redis.UniversalClient{clientOf(t, server), clientOf(t, down), clientOf(t, testserver.NeedOne(t, redisserver.Config{}))}
 	s := &set{t, make([]redis.UniversalClient, 5)}
 	s.clients[4] = clients[2]
 	infoSays(`redis_git_sha1:\S+`, "valkey_version:9.0.1")(s)
@@ -259,7 +260,7 @@ type set struct {
 type plant func(s *set) []redlock.Option
 
 // instead puts another server in node 4's place.
-func instead(config chaos.ServerConfig, change ...func(*redis.Options)) plant {
+func instead(config redisserver.Config, change ...func(*redis.Options)) plant {
 	return func(s *set) []redlock.Option {
 		s.clients[4] = clientOf(s.T, testserver.NeedOne(s.T, config), change...)
 		return nil
@@ -294,7 +295,7 @@ func (l *liar) Read(p []byte) (int, error) {
 // importing gives node 4 a server that imports data. One that can't is asked for a
 // setting that is as long, and on, in the place of that.
 func importing(s *set) []redlock.Option {
-	server := testserver.NeedOne(s.T, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	server := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways})
 	s.clients[4] = clientOf(s.T, server, func(o *redis.Options) {
 		if server.Client().ConfigSet(s.Context(), "import-mode", "yes").Err() == nil {
 			return
@@ -314,7 +315,7 @@ func (r renamer) Write(p []byte) (int, error) {
 }
 
 func asUser(user string) plant {
-	return instead(chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"lock on >secret &* " + user}},
+	return instead(redisserver.Config{AOF: redisserver.FsyncAlways, Users: []string{"lock on >secret &* " + user}},
 		func(o *redis.Options) { o.Username, o.Password = "lock", "secret" })
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -136,7 +136,7 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 // On real servers, as it was found: two holders every time.
 func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 	for range 3 {
-		servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
+		servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
 		holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
 		other := fakeClockLocker(t, servers)
 		held := mustAcquire(t, holder, "orders/42")
@@ -150,7 +150,7 @@ func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 		if second, err := other.TryAcquire(t.Context(), "orders/42"); err == nil {
 			t.Errorf("granted with token %v by clocks that stepped; the holder has %v of its validity left", second.Token(), held.Remaining())
 		}
-		must(t, errors.Join(holder.Close(), other.Close(), chaos.CloseServers(servers)))
+		must(t, errors.Join(holder.Close(), other.Close(), redisserver.CloseAll(servers)))
 	}
 }
 
@@ -189,7 +189,7 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 func TestTheWaitAfterAStepIsForTheMaxTTLOfNowOnRealServers(t *testing.T) {
 	t.Parallel()
 	const raised = 3 * shortMax
-	servers := testserver.Need(t, 3, chaos.ServerConfig{FakeClock: true})
+	servers := testserver.Need(t, 3, redisserver.Config{FakeClock: true})
 	l := fakeClockLocker(t, servers, short()...)
 	warm(t, l)
 	warm(t, fakeClockLocker(t, servers, redlock.WithTTL(shortMax), redlock.WithMaxTTL(raised))) // the records say six seconds now

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -55,7 +55,7 @@ func TestANodeWhoseClockSteppedAbstainsForTheLongestLeaseOfAnyClient(t *testing.
 
 // A clock that can't be watched is not trusted, and the error says what would do.
 func TestAUserWithoutTIMEIsToldOfWithoutClockWatch(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{Users: []string{"weak on >secret ~* +@all -time"}})
+	servers := needMasters(t, 3, redisserver.Config{Users: []string{"weak on >secret ~* +@all -time"}})
 	over := func(opts ...redlock.Option) *redlock.Locker {
 		clients := make([]redis.UniversalClient, len(servers))
 		for i, s := range servers {
@@ -254,7 +254,7 @@ func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 }
 
 // quiet waits until the servers have been sent no script for three seconds.
-func quiet(t *testing.T, servers []*chaos.Server) {
+func quiet(t *testing.T, servers []*redisserver.Server) {
 	t.Helper()
 	last, since := 0, time.Now()
 	pollUntil(t, 20*time.Second, "nobody sends a script", func() bool {
@@ -274,7 +274,7 @@ func quiet(t *testing.T, servers []*chaos.Server) {
 // be granted what is held. The holder, which asks nothing of the nodes for itself,
 // learns of it all the same.
 func TestAHolderLearnsOfAStepBeforeAFreshClientHasHeldForLong(t *testing.T) {
-	servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
+	servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
 	holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
 	held := mustAcquire(t, holder, "orders/42")
 	quiet(t, servers) // what confirms a lock on nodes that have just begun to vote would notice as well

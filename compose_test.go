@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -119,7 +119,7 @@ func TestComposeSettingsAreThoseOfADurableMaster(t *testing.T) {
 		}
 	}
 
-	server := testserver.NeedOne(t, chaos.ServerConfig{Args: composeList(t, names[0], services[names[0]], "command")})
+	server := testserver.NeedOne(t, redisserver.Config{Args: composeList(t, names[0], services[names[0]], "command")})
 	for key, value := range want {
 		got, err := server.Client().ConfigGet(t.Context(), key).Result()
 		if err != nil || got[key] != value {

@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // rotate gives the user a new password on each server, takes the old one away once it is
 // current, and cuts the connections.
-func rotate(t *testing.T, servers []*chaos.Server, current *atomic.Pointer[string], password string) {
+func rotate(t *testing.T, servers []*redisserver.Server, current *atomic.Pointer[string], password string) {
 	t.Helper()
 	for _, s := range servers {
 		must(t, s.Client().Do(t.Context(), "ACL", "SETUSER", "locks", ">"+password).Err())
@@ -33,7 +33,7 @@ func rotate(t *testing.T, servers []*chaos.Server, current *atomic.Pointer[strin
 
 func TestALockIsHeldAndWaitedForWhileThePasswordRotates(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"locks on >first ~* &* +@all"}})
+	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"locks on >first ~* &* +@all"}})
 	var current atomic.Pointer[string]
 	var asked atomic.Int64
 	first := "first"
@@ -75,7 +75,7 @@ func TestALockIsHeldAndWaitedForWhileThePasswordRotates(t *testing.T) {
 // A provider that fails keeps a node from being reached, and is named.
 func TestAProviderThatFailsIsNamed(t *testing.T) {
 	t.Parallel()
-	s := testserver.NeedOne(t, chaos.ServerConfig{})
+	s := testserver.NeedOne(t, redisserver.Config{})
 	own := errors.New("the vault is sealed")
 	_, err := redlock.Open(t.Context(), []string{s.URL()}, redlock.WithCredentials(func(ctx context.Context) (string, string, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
@@ -94,7 +94,7 @@ func TestAProviderThatFailsIsNamed(t *testing.T) {
 // connection that only the client itself may set up.
 func TestTheFirstAttemptOfStreamingCredentialsAfterACutSucceeds(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
 		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.StreamingCredentialsProvider = noPassword{} }))

@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -21,7 +22,7 @@ import (
 // The defects that only real servers show.
 
 func TestDefectLockExtendAndUnlockTakeFiveSecondsEachWithOneHungNode(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...))
 	warm(t, l)
 	must(t, servers[1].Pause())
@@ -49,7 +50,7 @@ func TestDefectLockExtendAndUnlockTakeFiveSecondsEachWithOneHungNode(t *testing.
 
 func TestDefectLateSetAfterARollbackOnStoppedServers(t *testing.T) {
 	besideServers(t)
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	for name, l := range map[string]*redlock.Locker{
 		"New with default clients": lockerWith(t, defaultClients(t, addresses(servers)...)),
 		"Open":                     openServers(t, servers),
@@ -82,7 +83,7 @@ func TestDefectLateSetAfterARollbackOnStoppedServers(t *testing.T) {
 }
 
 // allTakePart waits until every server votes for the Locker and owes it nothing.
-func allTakePart(t *testing.T, l *redlock.Locker, servers []*chaos.Server) {
+func allTakePart(t *testing.T, l *redlock.Locker, servers []*redisserver.Server) {
 	t.Helper()
 	on := func(want int) func() bool {
 		return func() bool {
@@ -108,7 +109,7 @@ func allTakePart(t *testing.T, l *redlock.Locker, servers []*chaos.Server) {
 }
 
 // scriptCalls is how many scripts a server has run.
-func scriptCalls(t *testing.T, s *chaos.Server) int {
+func scriptCalls(t *testing.T, s *redisserver.Server) int {
 	t.Helper()
 	c := redis.NewClient(s.Options())
 	defer c.Close()
@@ -126,8 +127,8 @@ func scriptCalls(t *testing.T, s *chaos.Server) int {
 }
 
 func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
-	servers := testserver.Need(t, 2, chaos.ServerConfig{})
-	proxy, err := chaos.NewProxy(servers[0].Addr())
+	servers := testserver.Need(t, 2, redisserver.Config{})
+	proxy, err := tcpproxy.New(servers[0].Addr())
 	must(t, err)
 	defer proxy.Close()
 	urls := []string{servers[0].Addr(), proxy.Addr(), servers[1].Addr()}
@@ -145,8 +146,8 @@ func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
 // A list that names one node of an established cluster twice and forgets another:
 // the others are a quorum, so that only Open can tell.
 func TestDefectOneRedisUnderTwoAddressesIsRefusedWhereTheRestIsAQuorum(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{})
-	proxy, err := chaos.NewProxy(servers[0].Addr())
+	servers := needMasters(t, 3, redisserver.Config{})
+	proxy, err := tcpproxy.New(servers[0].Addr())
 	must(t, err)
 	defer proxy.Close()
 	l, err := redlock.Open(t.Context(), []string{servers[0].Addr(), proxy.Addr(), servers[2].Addr()}, redlock.WithNodeNames(addresses(servers)...))
@@ -158,7 +159,7 @@ func TestDefectOneRedisUnderTwoAddressesIsRefusedWhereTheRestIsAQuorum(t *testin
 
 func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
 	testkit.NotRaced(t)
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	l := openServers(t, servers, redlock.WithNodeTimeout(patient))
 	const goroutines, names = 64, 20_000
 	pairs := func(prefix string) {
@@ -197,7 +198,7 @@ func TestDefectMemoryGrowsWithTheNumberOfNames(t *testing.T) {
 
 type memory struct{ used, keys, fields int64 }
 
-func memoryOf(t *testing.T, servers []*chaos.Server) []memory {
+func memoryOf(t *testing.T, servers []*redisserver.Server) []memory {
 	t.Helper()
 	out := make([]memory, len(servers))
 	for i, s := range servers {
@@ -224,7 +225,7 @@ func memoryOf(t *testing.T, servers []*chaos.Server) []memory {
 
 // A client that is cut off for longer than its lease, while others go on.
 func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	proxies := newRoute(t, servers)
 	// The drift is large, because a busy machine runs a timer late, and this
 	// process is not the only one.
@@ -237,7 +238,7 @@ func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
 	for range 3 {
 		lock := mustAcquire(t, l, "orders/42")
 		for _, p := range proxies {
-			p.Hold(chaos.Both)
+			p.Hold(tcpproxy.Both)
 		}
 		second := mustAcquire(t, next, "orders/42")
 		select {
@@ -260,13 +261,13 @@ func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
 // and the holder has to stop all the same, since they may come back.
 func TestTheLossIsToldInTimeWhenAllServersHangOrDie(t *testing.T) {
 	t.Parallel()
-	for name, harm := range map[string]func(*chaos.Server) error{
-		"they hang": (*chaos.Server).Pause,
-		"they die":  (*chaos.Server).Kill,
+	for name, harm := range map[string]func(*redisserver.Server) error{
+		"they hang": (*redisserver.Server).Pause,
+		"they die":  (*redisserver.Server).Kill,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := needMasters(t, 3, chaos.ServerConfig{})
+			servers := needMasters(t, 3, redisserver.Config{})
 			const ttl = 8 * time.Second // a quarter of it is for a machine that stands still
 			l := lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithTTL(ttl), redlock.WithDriftFactor(0.25),
 				redlock.WithCloseTimeout(time.Second))

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 const (
@@ -64,7 +64,7 @@ type candidateProcess struct {
 }
 
 // newCandidate starts one, which is in line when another leads.
-func newCandidate(t *testing.T, servers []*chaos.Server, value string) *candidateProcess {
+func newCandidate(t *testing.T, servers []*redisserver.Server, value string) *candidateProcess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCandidateProcess$", "-test.v")
 	cmd.Env = append(os.Environ(), candidateNodes+"="+strings.Join(addresses(servers), ","), candidateValue+"="+value)
@@ -167,7 +167,7 @@ func isToldOf(t *testing.T, from <-chan seen, within time.Duration, value string
 // stopped is told of its loss before it campaigns again.
 func TestALeadersProcessIsFollowedOnRealServers(t *testing.T) {
 	t.Parallel()
-	servers := needMasters(t, 5, chaos.ServerConfig{})
+	servers := needMasters(t, 5, redisserver.Config{})
 	l := openServers(t, servers, redlock.WithTTL(candidateTTL))
 	told := observes(t, l)
 	const late = candidateTTL + 10*time.Second // a busy machine may take longer than one lease
@@ -227,7 +227,7 @@ func TestALeadersProcessIsFollowedOnRealServers(t *testing.T) {
 // says so, follows no leader meanwhile, and is told of who leads once it is not.
 func TestObserversBehindAPartitionSayItOnRealServers(t *testing.T) {
 	t.Parallel()
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	way := newRoute(t, servers)
 	names := redlock.WithNodeNames(addresses(servers)...)
 	observer := lockerWith(t, defaultClients(t, way.addresses()...), names)

@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -21,21 +22,21 @@ import (
 
 // floating is one address in front of two servers.
 type floating struct {
-	*chaos.Proxy
+	*tcpproxy.Proxy
 
-	first, second *chaos.Server
+	first, second *redisserver.Server
 	urls, names   []string // of the nodes; the address is the first of them
 }
 
 // floatingPair is a cluster of three, whose first node is one address in front of
 // two servers that both have voted: the first one leads now, and the second has
 // been its replica since, and has its record.
-func floatingPair(t *testing.T) (floating, []*chaos.Server) {
+func floatingPair(t *testing.T) (floating, []*redisserver.Server) {
 	t.Helper()
-	servers := testserver.Need(t, 4, chaos.ServerConfig{})
+	servers := testserver.Need(t, 4, redisserver.Config{})
 	f := floating{first: servers[0], second: servers[1]}
 	rest := servers[2:]
-	p, err := chaos.NewProxy(f.second.Addr())
+	p, err := tcpproxy.New(f.second.Addr())
 	must(t, err)
 	t.Cleanup(p.Close)
 	f.Proxy = p
@@ -60,7 +61,7 @@ func floatingPair(t *testing.T) (floating, []*chaos.Server) {
 	return f, rest
 }
 
-func (f floating) leadsTo(s *chaos.Server) {
+func (f floating) leadsTo(s *redisserver.Server) {
 	f.Aim(s.Addr())
 	f.Reset()
 }
@@ -96,7 +97,7 @@ func TestAServerThatTakesOverAnAddressIsVerifiedBeforeItVotes(t *testing.T) {
 			contender := f.open(t, c.byOpen, c.opts...)
 			admitted(t, f.open(t, true)) // the first replica attached: the node joins anew
 			warm(t, contender)
-			holder := openWithout(t, []*chaos.Server{f.first, rest[0], rest[1]}, []int{2}, redlock.WithNodeNames(f.names...))
+			holder := openWithout(t, []*redisserver.Server{f.first, rest[0], rest[1]}, []int{2}, redlock.WithNodeNames(f.names...))
 			held := mustAcquire(t, holder, "orders/42") // on the first server and one more
 			f.leadsTo(f.second)
 

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -26,7 +26,7 @@ import (
 // granted since. Who has seen both epochs vote lets them wait.
 func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	opts := []redlock.Option{redlock.WithMaxTTL(redlock.DefaultTTL), redlock.WithFixedLease()}
 	holder, contender := openWithout(t, servers, []int{2}, opts...), openWithout(t, servers, nil, opts...)
 	admitted(t, contender)
@@ -57,7 +57,7 @@ func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
 }
 
 // follow makes a server a replica of a master, and waits until it is in step.
-func follow(t *testing.T, replica, master *chaos.Server) {
+func follow(t *testing.T, replica, master *redisserver.Server) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)
@@ -69,14 +69,14 @@ func follow(t *testing.T, replica, master *chaos.Server) {
 	})
 }
 
-func stand(t *testing.T, s *chaos.Server) {
+func stand(t *testing.T, s *redisserver.Server) {
 	t.Helper()
 	must(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
 // handOver has a master and its replica change places, as FAILOVER does: no data is
 // lost, and no snapshot sent.
-func handOver(t *testing.T, master, replica *chaos.Server) {
+func handOver(t *testing.T, master, replica *redisserver.Server) {
 	t.Helper()
 	must(t, master.Client().Do(t.Context(), "FAILOVER").Err())
 	pollUntil(t, 15*time.Second, "they have changed places", func() bool {
@@ -96,7 +96,7 @@ func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		t.Run(fmt.Sprintf("traffic meanwhile: %v", busy), func(t *testing.T) {
 			t.Parallel()
-			servers, standbys := testserver.Need(t, 3, chaos.ServerConfig{}), testserver.Need(t, 2, chaos.ServerConfig{})
+			servers, standbys := testserver.Need(t, 3, redisserver.Config{}), testserver.Need(t, 2, redisserver.Config{})
 			for i, s := range standbys {
 				follow(t, s, servers[i])
 			}
@@ -154,18 +154,18 @@ func TestEveryWayToAnotherMastersDataMakesAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	t.Run("one channel", func(t *testing.T) {
 		t.Parallel()
-		servers := testserver.Need(t, 2, chaos.ServerConfig{})
+		servers := testserver.Need(t, 2, redisserver.Config{})
 		everyWay(t, servers[0], servers[1])
 	})
 	t.Run("two channels", func(t *testing.T) {
 		t.Parallel()
-		servers := testserver.Need(t, 2, chaos.ServerConfig{})
+		servers := testserver.Need(t, 2, redisserver.Config{})
 		secondChannel(t, servers)
 		everyWay(t, servers[0], servers[1])
 	})
 }
 
-func everyWay(t *testing.T, node, other *chaos.Server) {
+func everyWay(t *testing.T, node, other *redisserver.Server) {
 	t.Helper()
 	identity := func() string {
 		info := node.Client().InfoMap(t.Context(), "server", "replication")
@@ -236,7 +236,7 @@ func TestAPushIsVoidWhoseServerChangedItsHistoryRightBehindIt(t *testing.T) {
 // that. It returns whether the lock is lost soon.
 func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
 	t.Helper()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	holder, heir := openServers(t, servers), openServers(t, servers)
 	warm(t, heir)
 	lock, granted := mustAcquire(t, holder, "orders/42"), make(chan *redlock.Lock, 1)
@@ -283,7 +283,7 @@ func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
 
 // signsOfLife are, by server, the readings of the one process that waits for orders/42; 0:
 // it does not know of one.
-func signsOfLife(t *testing.T, servers []*chaos.Server) []int64 {
+func signsOfLife(t *testing.T, servers []*redisserver.Server) []int64 {
 	t.Helper()
 	signs := make([]int64, len(servers))
 	for i, s := range servers {

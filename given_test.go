@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // givenNodes are the masters of REDLOCK_TEST_NODES, which somebody else runs.
@@ -27,7 +27,7 @@ func TestMastersThatNobodyBreaks(t *testing.T) {
 	t.Run("its own", func(t *testing.T) {
 		t.Parallel()
 		var urls []string
-		for _, s := range needMasters(t, 3, chaos.ServerConfig{}) {
+		for _, s := range needMasters(t, 3, redisserver.Config{}) {
 			urls = append(urls, s.URL())
 		}
 		lockOver(t, urls)

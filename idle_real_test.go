@@ -7,17 +7,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 // What a network that forgets idle connections does to an attempt: a NAT, a firewall.
 
 // behind starts a proxy in front of each server.
-func behind(t *testing.T, servers []*chaos.Server) []*chaos.Proxy {
+func behind(t *testing.T, servers []*redisserver.Server) []*tcpproxy.Proxy {
 	t.Helper()
-	proxies := make([]*chaos.Proxy, len(servers))
+	proxies := make([]*tcpproxy.Proxy, len(servers))
 	for i, s := range servers {
-		p, err := chaos.NewProxy(s.Addr())
+		p, err := tcpproxy.New(s.Addr())
 		must(t, err)
 		t.Cleanup(p.Close)
 		proxies[i] = p
@@ -40,10 +41,10 @@ func open(t *testing.T, c *redis.Client, n int) {
 
 func TestTheFirstAttemptAfterTheNetworkForgotTheConnectionsSucceeds(t *testing.T) {
 	t.Parallel()
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	// over is a Locker over a client of the program's for each proxy.
-	over := func(client func(*redis.Options) redis.UniversalClient) func(*testing.T, []*chaos.Proxy) *redlock.Locker {
-		return func(t *testing.T, proxies []*chaos.Proxy) *redlock.Locker {
+	over := func(client func(*redis.Options) redis.UniversalClient) func(*testing.T, []*tcpproxy.Proxy) *redlock.Locker {
+		return func(t *testing.T, proxies []*tcpproxy.Proxy) *redlock.Locker {
 			t.Helper()
 			var clients []redis.UniversalClient
 			for _, p := range proxies {
@@ -54,8 +55,8 @@ func TestTheFirstAttemptAfterTheNetworkForgotTheConnectionsSucceeds(t *testing.T
 			return lockerWith(t, clients, redlock.WithNodeTimeout(time.Second), redlock.WithNodeNames("a", "b", "c"))
 		}
 	}
-	for name, locker := range map[string]func(*testing.T, []*chaos.Proxy) *redlock.Locker{
-		"Open": func(t *testing.T, proxies []*chaos.Proxy) *redlock.Locker {
+	for name, locker := range map[string]func(*testing.T, []*tcpproxy.Proxy) *redlock.Locker{
+		"Open": func(t *testing.T, proxies []*tcpproxy.Proxy) *redlock.Locker {
 			t.Helper()
 			var urls []string
 			for _, p := range proxies {

@@ -12,20 +12,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Why a node is not taken in is for the one who asks, in its server's words.
 
 // full has a server refuse to write for want of memory; roomAgain has it write again.
-func full(t *testing.T, s *chaos.Server) {
+func full(t *testing.T, s *redisserver.Server) {
 	t.Helper()
 	must(t, s.Client().ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 }
 
-func roomAgain(t *testing.T, s *chaos.Server) {
+func roomAgain(t *testing.T, s *redisserver.Server) {
 	t.Helper()
 	must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
 }
@@ -60,7 +60,7 @@ func errorText(err error) string {
 
 func TestANewClusterThatAFullNodeHoldsUpSaysSo(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	full(t, servers[2])
 	l := openWithout(t, servers, nil, short()...)
 	wantReason(t, l, 2, "OOM", "notice")
@@ -82,7 +82,7 @@ func TestANewClusterThatAFullNodeHoldsUpSaysSo(t *testing.T) {
 
 func TestANewClusterThatAReplicaHoldsUpSaysSo(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	replicate(t, servers)
 	l := openWithout(t, servers, nil, short()...)
 	wantReason(t, l, 2, "it is a replica")
@@ -99,7 +99,7 @@ func TestANewClusterThatAReplicaHoldsUpSaysSo(t *testing.T) {
 
 func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	warm(t, l)
@@ -121,7 +121,7 @@ func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 
 func TestMaxTTLThatCanNotBeRaisedSaysWhy(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	for _, s := range servers[:2] {
@@ -133,7 +133,7 @@ func TestMaxTTLThatCanNotBeRaisedSaysWhy(t *testing.T) {
 
 func TestARightThatIsMissingToTakeANodeInEndsTheWaitForIt(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"app on >secret ~* &* +@all -hset"}})
+	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"app on >secret ~* &* +@all -hset"}})
 	urls := make([]string, len(servers))
 	for i, s := range servers {
 		urls[i] = "redis://app:secret@" + s.Addr()
@@ -173,18 +173,18 @@ func blankSaid(t *testing.T, l *redlock.Locker, want int) map[int]redlock.Findin
 func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		hurt     func(t *testing.T, servers []*chaos.Server)
+		hurt     func(t *testing.T, servers []*redisserver.Server)
 		own      string // of node 2, in its own finding
 		opts     []redlock.Option
 		severity redlock.Severity
 	}{
 		"a full node":     {fullLast, "OOM", nil, redlock.SeverityInfo},
 		"a replica":       {replicate, "it is a replica", nil, redlock.SeverityInfo},
-		"strict recovery": {func(*testing.T, []*chaos.Server) {}, "WithStrictRecovery", []redlock.Option{redlock.WithStrictRecovery()}, redlock.SeverityWarning},
+		"strict recovery": {func(*testing.T, []*redisserver.Server) {}, "WithStrictRecovery", []redlock.Option{redlock.WithStrictRecovery()}, redlock.SeverityWarning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 3, chaos.ServerConfig{})
+			servers := testserver.Need(t, 3, redisserver.Config{})
 			c.hurt(t, servers)
 			l := openWithout(t, servers, nil, append(c.opts, redlock.WithNodeTimeout(patient), redlock.WithTTL(4*patient))...)
 			for i, f := range blankSaid(t, l, 3) {
@@ -201,16 +201,16 @@ func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
 }
 
 // fullLast fills the last server.
-func fullLast(t *testing.T, servers []*chaos.Server) {
+func fullLast(t *testing.T, servers []*redisserver.Server) {
 	t.Helper()
 	full(t, servers[2])
 }
 
 // replicate makes the last server a replica of one that is no node.
-func replicate(t *testing.T, servers []*chaos.Server) {
+func replicate(t *testing.T, servers []*redisserver.Server) {
 	t.Helper()
 	c := servers[2].Client()
-	host, port, _ := strings.Cut(testserver.NeedOne(t, chaos.ServerConfig{}).Addr(), ":")
+	host, port, _ := strings.Cut(testserver.NeedOne(t, redisserver.Config{}).Addr(), ":")
 	must(t, c.ReplicaOf(t.Context(), host, port).Err())
 	awaitInfo(t, c, "role:slave")
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -123,13 +124,13 @@ func TestAntirezARandomTokenDoesNotTellWhoIsNewer(t *testing.T) {
 }
 
 // route is one client's way to the servers: a proxy before each.
-type route []*chaos.Proxy
+type route []*tcpproxy.Proxy
 
-func newRoute(t *testing.T, servers []*chaos.Server) route {
+func newRoute(t *testing.T, servers []*redisserver.Server) route {
 	t.Helper()
 	var r route
 	for _, s := range servers {
-		p, err := chaos.NewProxy(s.Addr())
+		p, err := tcpproxy.New(s.Addr())
 		must(t, err)
 		t.Cleanup(p.Close)
 		r = append(r, p)
@@ -162,7 +163,7 @@ func fiveNames() redlock.Option { return redlock.WithNodeNames("A", "B", "C", "D
 func TestKleppmannTheClockOfCJumps(t *testing.T) {
 	besideServers(t)
 	for _, watched := range []bool{true, false} {
-		servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
+		servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
 		one, two := newRoute(t, servers), newRoute(t, servers)
 		opts := []redlock.Option{fiveNames(), redlock.WithNodeTimeout(time.Second)}
 		if !watched {

@@ -19,8 +19,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -207,7 +208,7 @@ func (h *holder) stop() {
 // refused whether it asks or not.
 func TestKleppmannTheHoldersProcessIsStopped(t *testing.T) {
 	besideServers(t)
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 	admitted(t, l)
 	h := newHolder(t, newRoute(t, servers))
@@ -236,13 +237,13 @@ func TestKleppmannTheHoldersProcessIsStopped(t *testing.T) {
 // five replies that say yes. The contrast counts them.
 func TestKleppmannTheClientStopsWhileTheRepliesAreInFlight(t *testing.T) {
 	besideServers(t)
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 	admitted(t, l)
 	r := newRoute(t, servers)
 	h := newHolder(t, r)
 	for _, p := range r {
-		p.Hold(chaos.Replies)
+		p.Hold(tcpproxy.Replies)
 	}
 	h.tell("try")
 	clients := defaultClients(t, addresses(servers)...)

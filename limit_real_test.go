@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestSlotsOnRealServersOfWhichOneIsKilled(t *testing.T) {
 	t.Parallel()
 	const limit, lease = 2, 3 * time.Second
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	var lockers []*redlock.Locker
 	for range 4 {
 		lockers = append(lockers, openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease)))
@@ -89,7 +89,7 @@ func TestSlotsOnRealServersOfWhichOneIsKilled(t *testing.T) {
 func TestAsManyAsThereAreSlotsTryAndNoneIsRefusedOnRealServers(t *testing.T) {
 	t.Parallel()
 	const limit = 4
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	var lockers []*redlock.Locker
 	for range limit {
 		lockers = append(lockers, openServers(t, servers, redlock.WithNodeTimeout(2*time.Second)))
@@ -122,7 +122,7 @@ func TestAsManyAsThereAreSlotsTryAndNoneIsRefusedOnRealServers(t *testing.T) {
 func TestADeadHoldersSlotComesBackOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	open := func() (*redlock.Locker, []redis.UniversalClient) {
 		var clients []redis.UniversalClient
 		for _, s := range servers {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 const (
@@ -35,7 +35,7 @@ type afterStop struct {
 // after that, and is told within a second.
 func TestAStoppedHolderKnowsAtItsFirstCall(t *testing.T) {
 	besideServers(t)
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	next := openServers(t, servers) // with a lease that a busy machine does not outlast
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -17,7 +17,7 @@ import (
 func TestMaxTTLComesDownOnRealServers(t *testing.T) {
 	t.Parallel()
 	const raised = 6 * time.Second
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	more := openWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(raised))
@@ -64,7 +64,7 @@ func TestMaxTTLComesDownOnRealServers(t *testing.T) {
 }
 
 // recordedMaxTTL is what the server's record says, in ms.
-func recordedMaxTTL(t *testing.T, s *chaos.Server) string {
+func recordedMaxTTL(t *testing.T, s *redisserver.Server) string {
 	t.Helper()
 	c := redis.NewClient(s.Options())
 	defer func() { _ = c.Close() }()

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -31,7 +31,7 @@ func pageRights(t *testing.T) []string {
 // the user has the rights of the page.
 func managed(t *testing.T, n int) []string {
 	t.Helper()
-	config := chaos.ServerConfig{AOF: chaos.FsyncEverysec, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}}
+	config := redisserver.Config{AOF: redisserver.FsyncEverysec, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}}
 	for _, command := range []string{"CONFIG", "DEBUG", "ACL", "FLUSHALL", "FLUSHDB", "KEYS", "EVAL", "FUNCTION", "REPLICAOF", "SHUTDOWN"} {
 		config.Args = append(config.Args, "--rename-command", command, "")
 	}
@@ -185,7 +185,7 @@ func wantManaged(t *testing.T, url string) {
 // what it can't see without it, and finds nothing else.
 func TestTheRightsThatThePageListsAreNeeded(t *testing.T) {
 	t.Parallel()
-	rights, config := pageRights(t), chaos.ServerConfig{AOF: chaos.FsyncAlways}
+	rights, config := pageRights(t), redisserver.Config{AOF: redisserver.FsyncAlways}
 	const doctor = " +acl|dryrun +acl|whoami +config|get"
 	config.Users = []string{"all on >SECRET " + strings.Join(rights, " ") + doctor}
 	var taken []string

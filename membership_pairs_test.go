@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -25,7 +25,7 @@ const nowhere = "127.0.0.1:1" // nothing listens there
 
 // openWithout is a Locker over real servers, some of which it can't reach. It
 // admits nothing.
-func openWithout(t *testing.T, servers []*chaos.Server, unreachable []int, opts ...redlock.Option) *redlock.Locker {
+func openWithout(t *testing.T, servers []*redisserver.Server, unreachable []int, opts ...redlock.Option) *redlock.Locker {
 	t.Helper()
 	clients := make([]redis.UniversalClient, len(servers))
 	for i, s := range servers {
@@ -47,15 +47,15 @@ func openWithout(t *testing.T, servers []*chaos.Server, unreachable []int, opts 
 // forgetting is a way in which servers lose a lock that they granted.
 type forgetting struct {
 	name   string
-	config chaos.ServerConfig
+	config redisserver.Config
 	all    bool // five servers forget, not two
 	// prepare is called before the lock is taken; what it returns, after.
-	prepare func(t *testing.T, lost, others []*chaos.Server) (forget func())
+	prepare func(t *testing.T, lost, others []*redisserver.Server) (forget func())
 }
 
 // each makes a forgetting of what one server does to forget.
-func each(forget func(s *chaos.Server) error) func(*testing.T, []*chaos.Server, []*chaos.Server) func() {
-	return func(t *testing.T, lost, _ []*chaos.Server) func() {
+func each(forget func(s *redisserver.Server) error) func(*testing.T, []*redisserver.Server, []*redisserver.Server) func() {
+	return func(t *testing.T, lost, _ []*redisserver.Server) func() {
 		t.Helper()
 		return func() {
 			for _, s := range lost {
@@ -66,20 +66,20 @@ func each(forget func(s *chaos.Server) error) func(*testing.T, []*chaos.Server, 
 }
 
 var forgettings = []forgetting{
-	{name: "killed and restarted empty", prepare: each((*chaos.Server).RestartEmpty)},
-	{name: "all killed and restarted empty", all: true, prepare: each((*chaos.Server).RestartEmpty)},
-	{name: "FLUSHALL", prepare: func(t *testing.T, lost, _ []*chaos.Server) func() {
+	{name: "killed and restarted empty", prepare: each((*redisserver.Server).RestartEmpty)},
+	{name: "all killed and restarted empty", all: true, prepare: each((*redisserver.Server).RestartEmpty)},
+	{name: "FLUSHALL", prepare: func(t *testing.T, lost, _ []*redisserver.Server) func() {
 		t.Helper()
-		return each(func(s *chaos.Server) error { return s.Flush(t.Context()) })(t, lost, nil)
+		return each(func(s *redisserver.Server) error { return s.Flush(t.Context()) })(t, lost, nil)
 	}},
-	{name: "an old append-only file", config: chaos.ServerConfig{AOF: chaos.FsyncAlways}, prepare: fromSnapshot},
+	{name: "an old append-only file", config: redisserver.Config{AOF: redisserver.FsyncAlways}, prepare: fromSnapshot},
 	{name: "a backup", prepare: fromSnapshot},
-	{name: "a power cut under everysec", config: chaos.ServerConfig{AOF: chaos.FsyncEverysec}, prepare: powerCut},
+	{name: "a power cut under everysec", config: redisserver.Config{AOF: redisserver.FsyncEverysec}, prepare: powerCut},
 	{name: "a promoted replica", prepare: promoted},
 }
 
 // fromSnapshot restarts the servers with what they had before the lock.
-func fromSnapshot(t *testing.T, lost, _ []*chaos.Server) func() {
+func fromSnapshot(t *testing.T, lost, _ []*redisserver.Server) func() {
 	t.Helper()
 	old := make([]string, len(lost))
 	for i, s := range lost {
@@ -95,9 +95,9 @@ func fromSnapshot(t *testing.T, lost, _ []*chaos.Server) func() {
 }
 
 // powerCut loses what was written since the lock was asked for.
-func powerCut(t *testing.T, lost, _ []*chaos.Server) func() {
+func powerCut(t *testing.T, lost, _ []*redisserver.Server) func() {
 	t.Helper()
-	size := func(s *chaos.Server) int64 {
+	size := func(s *redisserver.Server) int64 {
 		n, err := s.AOFSize()
 		must(t, err)
 		return n
@@ -121,9 +121,9 @@ func powerCut(t *testing.T, lost, _ []*chaos.Server) func() {
 // stay. One gets the data of a node that was not asked for the lock, the record
 // of that node included, the other one those of an empty server. (Two copies of
 // one node would be known for one server even without membership.)
-func promoted(t *testing.T, lost, others []*chaos.Server) func() {
+func promoted(t *testing.T, lost, others []*redisserver.Server) func() {
 	t.Helper()
-	masters := []*chaos.Server{others[0], testserver.NeedOne(t, chaos.ServerConfig{})}
+	masters := []*redisserver.Server{others[0], testserver.NeedOne(t, redisserver.Config{})}
 	return func() {
 		for i, s := range lost {
 			c := s.Client()
@@ -223,7 +223,7 @@ func TestATokenDoesNotGoBackwardsThroughALossOfMemory(t *testing.T) {
 	for _, protected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, redisserver.Config{})
 			opts := []redlock.Option{redlock.WithTTL(1500 * time.Millisecond), redlock.WithMaxTTL(2 * time.Second)}
 			if !protected {
 				opts = append(opts, redlock.WithoutMembership())

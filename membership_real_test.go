@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -55,7 +55,7 @@ func busy(t *testing.T, l *redlock.Locker) {
 
 func TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	warm(t, l)
@@ -82,13 +82,13 @@ func TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond(t *testing.T) {
 	must(t, held.Err())
 	mustRelease(t, held)
 	pollUntil(t, 10*time.Second, "the lock is on no server", func() bool {
-		return !slices.ContainsFunc(servers, func(s *chaos.Server) bool { return keyOn(t, s, "orders/42") != "" })
+		return !slices.ContainsFunc(servers, func(s *redisserver.Server) bool { return keyOn(t, s, "orders/42") != "" })
 	})
 }
 
 func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	var seen events
 	l := openWithout(t, servers, nil, seen.option())
 	admitted(t, l)
@@ -107,7 +107,7 @@ func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 			t.Fatalf("the round after the first: %v", err)
 		}
 		pollUntil(t, 5*time.Second, "all five have the lock", func() bool {
-			return !slices.ContainsFunc(servers, func(s *chaos.Server) bool { return keyOn(t, s, "orders/42") == "" })
+			return !slices.ContainsFunc(servers, func(s *redisserver.Server) bool { return keyOn(t, s, "orders/42") == "" })
 		})
 		mustRelease(t, lock)
 		must(t, held.Extend(t.Context(), redlock.DefaultTTL))
@@ -120,7 +120,7 @@ func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 
 func TestRacingFoundersOfRealServersAgree(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	founders := make([]*redlock.Locker, 4)
 	for i := range founders {
 		founders[i] = openWithout(t, servers, nil, short()...)
@@ -160,7 +160,7 @@ func TestRacingFoundersOfRealServersAgree(t *testing.T) {
 
 func TestAServerThatDeniesINFOIsRefusedUnlessMembershipIsOff(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"app on >secret ~* &* +@all -info"}})
+	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"app on >secret ~* &* +@all -info"}})
 	urls := make([]string, len(servers))
 	for i, s := range servers {
 		urls[i] = "redis://app:secret@" + s.Addr()
@@ -198,7 +198,7 @@ func TestClientsWithDifferentListsNeverBothHold(t *testing.T) {
 	for _, protected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, redisserver.Config{})
 			opts := short()
 			if !protected {
 				opts = append(opts, redlock.WithoutMembership())
@@ -264,7 +264,7 @@ func (r *referee) plays(ctx context.Context, l *redlock.Locker) {
 
 func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 6, chaos.ServerConfig{})
+	servers := testserver.Need(t, 6, redisserver.Config{})
 	before, after := servers[:5], slices.Concat(servers[:4], servers[5:])
 	operator := openWithout(t, before, nil, short()...)
 	admitted(t, operator)
@@ -273,7 +273,7 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	play := func(list []*chaos.Server) {
+	play := func(list []*redisserver.Server) {
 		l := openWithout(t, list, nil, short()...)
 		wg.Go(func() { r.plays(ctx, l) })
 	}
@@ -300,7 +300,7 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	pollUntil(t, 30*time.Second, "all go on", func() bool { return r.rounds.Load() >= had+50 })
 	// A third list has no place in the cluster, though its new server would be
 	// in that of the retired one.
-	third := openWithout(t, slices.Concat(servers[:4], testserver.Need(t, 1, chaos.ServerConfig{})), nil, short()...)
+	third := openWithout(t, slices.Concat(servers[:4], testserver.Need(t, 1, redisserver.Config{})), nil, short()...)
 	if err := third.Cluster().Admit(ctx); err == nil {
 		t.Error("a second server in the place of the first: got no error; want it refused")
 	}
@@ -314,7 +314,7 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 
 func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	var seen events
 	l := openWithout(t, servers, nil, append(short(), seen.option())...)
 	admitted(t, l)
@@ -344,7 +344,7 @@ func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 
 func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	l := openWithout(t, servers, nil, short()...)
 	admitted(t, l)
 	more := openWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(4*time.Second))

@@ -24,7 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
@@ -88,8 +88,8 @@ func TestOpenSaysThatANodeWasNotReached(t *testing.T) {
 
 // A client that Open makes has at most eight connections, no matter what is asked.
 func TestOpenNeedsNoMoreThanEightConnections(t *testing.T) {
-	s := testserver.NeedOne(t, chaos.ServerConfig{})
-	l := openServers(t, []*chaos.Server{s})
+	s := testserver.NeedOne(t, redisserver.Config{})
+	l := openServers(t, []*redisserver.Server{s})
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
@@ -166,18 +166,18 @@ func (a authority) files(t *testing.T) (cert, key, ca string) {
 
 // needTLS starts a server that speaks TLS on a port of its own, and asks for a
 // client's certificate. It skips where the server was built without TLS.
-func needTLS(t *testing.T, a authority) (s *chaos.Server, url string, client tls.Certificate) {
+func needTLS(t *testing.T, a authority) (s *redisserver.Server, url string, client tls.Certificate) {
 	t.Helper()
 	port, err := loopback.Port()
 	must(t, err)
 	cert, key, ca := a.files(t)
-	config := chaos.ServerConfig{Args: []string{
+	config := redisserver.Config{Args: []string{
 		"--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca,
 	}}
-	if probe, err := chaos.StartServers(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
+	if probe, err := redisserver.StartAll(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
 		t.Skipf("the server speaks no TLS: %v", err)
 	} else if err == nil {
-		must(t, chaos.CloseServers(probe))
+		must(t, redisserver.CloseAll(probe))
 	}
 	client, err = tls.LoadX509KeyPair(cert, key)
 	must(t, err)

@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // What a program does to its Locker that uses up the connections of its clients.
 
 // pooled are clients of the servers, of the program's.
-func pooled(t *testing.T, servers []*chaos.Server, change func(*redis.Options)) []redis.UniversalClient {
+func pooled(t *testing.T, servers []*redisserver.Server, change func(*redis.Options)) []redis.UniversalClient {
 	t.Helper()
 	clients := make([]redis.UniversalClient, len(servers))
 	for i, s := range servers {
@@ -60,7 +60,7 @@ func useUp(t *testing.T, clients []redis.UniversalClient, n, gets int) {
 func TestAHeldLockDoesNotDependOnThePoolThatItsProgramUsesUp(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	for name, change := range map[string]func(*redis.Options){
 		"a pool of two":            func(o *redis.Options) { o.PoolSize = 2 },
 		"RESP2":                    func(o *redis.Options) { o.PoolSize, o.Protocol = 2, 2 },
@@ -87,7 +87,7 @@ func TestAHeldLockDoesNotDependOnThePoolThatItsProgramUsesUp(t *testing.T) {
 // An attempt that got no connection says so, however long the pool lets it wait.
 func TestAPoolThatTheProgramHasUsedUpIsNamed(t *testing.T) {
 	t.Parallel()
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	for name, change := range map[string]func(*redis.Options){
 		"a pool of one":             func(o *redis.Options) { o.PoolSize, o.PipelinePoolSize = 1, -1 },
 		"a pool of two":             func(o *redis.Options) { o.PoolSize = 2 },

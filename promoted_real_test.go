@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -76,7 +76,7 @@ func roleOf(t *testing.T, c *redis.Client) string {
 
 func TestNoServerHandsScriptsOnWithItsData(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	servers := testserver.Need(t, 2, redisserver.Config{AOF: redisserver.FsyncAlways})
 	master, replica := servers[0].Client(), servers[1].Client()
 	before, own := load(t, master, "before"), load(t, replica, "own")
 	follow(t, servers[1], servers[0])
@@ -112,7 +112,7 @@ func TestNoServerHandsScriptsOnWithItsData(t *testing.T) {
 // Valkey 8 drop what EVAL left, the oldest first, and never what SCRIPT LOAD did.
 func TestNoServerDropsAScriptThatWasLoaded(t *testing.T) {
 	t.Parallel()
-	c := testserver.NeedOne(t, chaos.ServerConfig{}).Client()
+	c := testserver.NeedOne(t, redisserver.Config{}).Client()
 	hash := c.ScriptLoad(t.Context(), "return 'loaded'").Val()
 	_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 2000 {
@@ -128,7 +128,7 @@ func TestNoServerDropsAScriptThatWasLoaded(t *testing.T) {
 // restart, and reach a replica.
 func TestNoFunctionIsLeftOnANode(t *testing.T) {
 	t.Parallel()
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	l := openServers(t, servers)
 	allTakePart(t, l, servers)
 	mustRelease(t, mustAcquire(t, l, "orders/42"))

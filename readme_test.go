@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -26,7 +26,7 @@ import (
 // for the page's.
 func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 	t.Parallel()
-	testserver.NeedOne(t, chaos.ServerConfig{}) // or skips
+	testserver.NeedOne(t, redisserver.Config{}) // or skips
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skipf("the page's line starts redis-server: %v", err) // REDLOCK_TEST_SERVER may be another
 	}
@@ -85,8 +85,8 @@ func wantFirstScreen(t *testing.T, lines []string) {
 // The line of docs/WHICH.md, over one real server.
 func TestOneMasterIsOpenedByThePagesLine(t *testing.T) {
 	t.Parallel()
-	server := testserver.NeedOne(t, chaos.ServerConfig{})
-	admitted(t, openServers(t, []*chaos.Server{server}))
+	server := testserver.NeedOne(t, redisserver.Config{})
+	admitted(t, openServers(t, []*redisserver.Server{server}))
 	dir := t.TempDir()
 	shell(t, dir, "go mod init first-lock")
 	requireThisTree(t, dir)

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
@@ -208,7 +208,7 @@ func TestALookIsRefusedForOneNameAlone(t *testing.T) {
 
 // A server whose ACL loses a name that is held.
 func TestAServerThatForbidsOneNameVotesForAllOthers(t *testing.T) {
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"lock on >secret &* ~* +@all"}})
+	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"lock on >secret &* ~* +@all"}})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
 		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
@@ -241,7 +241,7 @@ func TestAServerThatForbidsOneNameVotesForAllOthers(t *testing.T) {
 // our own there is not said to be another's.
 func TestAnAcquireBehindARefusedReleaseIsNoContentionOnRealServers(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"lock on >secret &* ~* +@all"}})
+	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"lock on >secret &* ~* +@all"}})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
 		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))

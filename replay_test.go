@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -202,5 +202,5 @@ func TestEveryScriptTwiceGivesWhatItGaveInProcess(t *testing.T) {
 }
 
 func TestEveryScriptTwiceGivesWhatItGaveOnARealServer(t *testing.T) {
-	replay(t, chaos.NeedServer(t, chaos.ServerConfig{}).Client())
+	replay(t, redisserver.Need(t, redisserver.Config{}).Client())
 }

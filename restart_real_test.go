@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -23,7 +23,7 @@ func TestARollingRestartByTheRecipeLosesNoLock(t *testing.T) {
 		maxTTL = 8 * time.Second
 		held   = 20
 	)
-	servers := testserver.Need(t, 3, chaos.ServerConfig{AOF: chaos.FsyncEverysec})
+	servers := testserver.Need(t, 3, redisserver.Config{AOF: redisserver.FsyncEverysec})
 	open := func() *redlock.Locker {
 		return openWithout(t, servers, nil, redlock.WithTTL(ttl), redlock.WithMaxTTL(maxTTL))
 	}

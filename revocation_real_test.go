@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // Over servers of which one is killed, while the holder's subscriptions are cut, and with
 // several who share.
 func TestHoldersAreAskedOnRealServers(t *testing.T) {
 	t.Parallel()
-	servers := needMasters(t, 5, chaos.ServerConfig{})
+	servers := needMasters(t, 5, redisserver.Config{})
 	l, other := openServers(t, servers), openServers(t, servers)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -61,7 +61,7 @@ func TestHoldersAreAskedOnRealServers(t *testing.T) {
 // A set waits for what somebody holds: what it has meanwhile goes to who asks for it.
 func TestASetThatWaitsGivesBackOnRealServers(t *testing.T) {
 	t.Parallel()
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	l, other := openServers(t, servers), openServers(t, servers)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -22,7 +22,7 @@ const doctorRights = " +acl|dryrun +acl|whoami +config|get"
 // asUsers are the clients of three servers, each with these rights.
 func asUsers(t *testing.T, rights string) (clients []redis.UniversalClient) {
 	t.Helper()
-	config := chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"redlock on >SECRET " + rights + doctorRights}}
+	config := redisserver.Config{AOF: redisserver.FsyncAlways, Users: []string{"redlock on >SECRET " + rights + doctorRights}}
 	for _, s := range testserver.Need(t, 3, config) {
 		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "redlock", "SECRET" }))
 	}
@@ -86,7 +86,7 @@ func TestTheRightsThatThePageListsAreOfTheseCategories(t *testing.T) {
 		t.Errorf("with %q: got %v; want no finding", categories, found)
 	}
 
-	c := testserver.NeedOne(t, chaos.ServerConfig{}).Client()
+	c := testserver.NeedOne(t, redisserver.Config{}).Client()
 	refused := map[string]bool{}
 	for _, category := range []string{"admin", "dangerous"} {
 		for _, command := range c.Do(t.Context(), "ACL", "CAT", category).Val().([]any) {
@@ -107,7 +107,7 @@ func TestTheRightsThatThePageListsAreOfTheseCategories(t *testing.T) {
 // refused nothing by then: what is refused and not told would be seen there.
 func TestEachKindOfHoldLivesWithTheRightsThatThePageLists(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{AOF: chaos.FsyncAlways, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}})
+	servers := testserver.Need(t, 3, redisserver.Config{AOF: redisserver.FsyncAlways, Users: []string{"redlock on >SECRET " + strings.Join(pageRights(t), " ")}})
 	opened := func() *redlock.Locker {
 		var clients []redis.UniversalClient
 		for _, s := range servers {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -16,7 +16,7 @@ import (
 
 func TestEveryServerTellsTheFieldsThatAreRead(t *testing.T) {
 	t.Parallel()
-	c := testserver.NeedOne(t, chaos.ServerConfig{AOF: chaos.FsyncEverysec}).Client()
+	c := testserver.NeedOne(t, redisserver.Config{AOF: redisserver.FsyncEverysec}).Client()
 	info := c.Info(t.Context()).Val()
 	for _, field := range []string{
 		"redis_version", "run_id", "role:master", "master_replid", "connected_slaves:0", "aof_enabled:1", "aof_last_write_status:ok",
@@ -47,7 +47,7 @@ return redis.call('EXISTS', KEYS[1])`
 
 func TestEveryServerKeepsTheRulesThatAreTakenForGranted(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 2, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Users: []string{"weak on >secret &* ~* +@all -pttl"}})
+	servers := testserver.Need(t, 2, redisserver.Config{AOF: redisserver.FsyncEverysec, Users: []string{"weak on >secret &* ~* +@all -pttl"}})
 	server, c := servers[0], servers[0].Client()
 	refused := func(what string, err error, want string) {
 		t.Helper()

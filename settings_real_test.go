@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // secondChannel has servers send and take snapshots by a connection of its own, which
 // they then call a second replica, while the first one has the commands already.
-func secondChannel(t *testing.T, servers []*chaos.Server) {
+func secondChannel(t *testing.T, servers []*redisserver.Server) {
 	t.Helper()
 	settings := map[string]string{"dual-channel-replication-enabled": "yes"} // Valkey
 	if len(servers[0].Client().ConfigGet(t.Context(), "repl-rdb-channel").Val()) > 0 {
@@ -39,7 +39,7 @@ func secondChannel(t *testing.T, servers []*chaos.Server) {
 func TestASecondReplicationChannelChangesNothing(t *testing.T) {
 	t.Parallel()
 	const maxTTL = 4 * time.Second
-	servers, replicas := testserver.Need(t, 3, chaos.ServerConfig{}), testserver.Need(t, 2, chaos.ServerConfig{Args: []string{"--loglevel", "verbose"}})
+	servers, replicas := testserver.Need(t, 3, redisserver.Config{}), testserver.Need(t, 2, redisserver.Config{Args: []string{"--loglevel", "verbose"}})
 	secondChannel(t, slices.Concat(servers, replicas))
 	l := openWithout(t, servers, nil, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))
 	admitted(t, l)
@@ -80,7 +80,7 @@ func TestASecondReplicationChannelChangesNothing(t *testing.T) {
 func TestServersWithIOThreadsKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	const processes, clients, turns = 3, 8, 5
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Args: []string{"--io-threads", "4"}})
+	servers := testserver.Need(t, 3, redisserver.Config{Args: []string{"--io-threads", "4"}})
 	var lockers []*redlock.Locker
 	for range processes {
 		lockers = append(lockers, openWithout(t, servers, nil, redlock.WithTTL(4*patient), redlock.WithNodeTimeout(patient)))

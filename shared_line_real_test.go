@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -25,7 +25,7 @@ import (
 func TestReadersAndWritersWaitInOneLineOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease))
 	}

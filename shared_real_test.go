@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -32,7 +32,7 @@ func sharersOn(t *testing.T, c *redis.Client) []string {
 func TestSharedHoldsOutliveTheirNodesOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease))
 	}
@@ -115,7 +115,7 @@ func TestSharedHoldsOutliveTheirNodesOnRealServers(t *testing.T) {
 func TestADeadSharerDelaysByItsLeaseOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	open := func(clients []redis.UniversalClient) *redlock.Locker {
 		return lockerWith(t, clients, redlock.WithNodeNames(addresses(servers)...), redlock.WithTTL(lease), redlock.WithMaxTTL(lease))
 	}

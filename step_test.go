@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -39,7 +39,7 @@ func (l *eventLog) nodes(k redlock.EventKind) []int {
 }
 
 // fakeClockLocker is a Locker over real servers whose clocks can be set.
-func fakeClockLocker(t *testing.T, servers []*chaos.Server, opts ...redlock.Option) *redlock.Locker {
+func fakeClockLocker(t *testing.T, servers []*redisserver.Server, opts ...redlock.Option) *redlock.Locker {
 	t.Helper()
 	var urls []string
 	for _, s := range servers {
@@ -54,7 +54,7 @@ func fakeClockLocker(t *testing.T, servers []*chaos.Server, opts ...redlock.Opti
 	return l
 }
 
-func setClocks(t *testing.T, servers []*chaos.Server, offset string) {
+func setClocks(t *testing.T, servers []*redisserver.Server, offset string) {
 	t.Helper()
 	for _, s := range servers {
 		if err := s.SetClock(offset); err != nil {
@@ -68,7 +68,7 @@ func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 	for _, offset := range []string{"+20", "-20"} {
 		t.Run(offset, func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
+			servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
 			var log eventLog
 			l := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
 			lock := mustAcquire(t, l, "orders/42")
@@ -99,7 +99,7 @@ func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 // what the watch is worth to a contender who has seen the nodes before.
 func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
 	for _, watched := range []bool{true, false} {
-		servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
+		servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
 		var opts []redlock.Option
 		if !watched {
 			opts = append(opts, redlock.WithoutClockWatch())
@@ -132,12 +132,12 @@ func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
 
 // acquiredOnAll acquires until the key is on every server: an acquire that a slow one meets
 // behind a step has the whole lease before it, and one that it never met shows nothing.
-func acquiredOnAll(t *testing.T, l *redlock.Locker, servers []*chaos.Server) *redlock.Lock {
+func acquiredOnAll(t *testing.T, l *redlock.Locker, servers []*redisserver.Server) *redlock.Lock {
 	t.Helper()
 	for range 10 {
 		held := mustAcquire(t, l, "orders/42")
 		for soon := time.Now().Add(time.Second); time.Now().Before(soon); {
-			if !slices.ContainsFunc(servers, func(s *chaos.Server) bool { return keyOn(t, s, "orders/42") == "" }) {
+			if !slices.ContainsFunc(servers, func(s *redisserver.Server) bool { return keyOn(t, s, "orders/42") == "" }) {
 				return held
 			}
 		}
@@ -177,7 +177,7 @@ func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 5, chaos.ServerConfig{FakeClock: true})
+			servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
 			var log eventLog
 			l := fakeClockLocker(t, servers, append(append(short(), tt.opts...), redlock.WithObserver(log.observe))...)
 			warm(t, l)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -18,7 +18,7 @@ func TestOneClientWithoutTheOptionDoesNotUndoStrictRecoveryOnRealServers(t *test
 	for name, forget := range map[string]int{"one record is left": 2, "no record is left": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 3, chaos.ServerConfig{})
+			servers := testserver.Need(t, 3, redisserver.Config{})
 			app := openWithout(t, servers, nil, append(short(), redlock.WithStrictRecovery())...)
 			admitted(t, app)
 			warm(t, app)

@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // narrowly opens clients whose pools have so many connections each, for pipelines too.
-func narrowly(t *testing.T, servers []*chaos.Server, connections int) []redis.UniversalClient {
+func narrowly(t *testing.T, servers []*redisserver.Server, connections int) []redis.UniversalClient {
 	t.Helper()
 	var clients []redis.UniversalClient
 	for _, s := range servers {
@@ -36,7 +36,7 @@ func TestOneConnectionANodeIsEnough(t *testing.T) {
 	for name, others := range map[string]int{"alone": 0, "beside the program": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 3, chaos.ServerConfig{})
+			servers := testserver.Need(t, 3, redisserver.Config{})
 			clients := narrowly(t, servers, 1+others)
 			machine := testkit.WatchMachine(t)
 			l := lockerWith(t, clients, append(short(), redlock.WithNodeNames(addresses(servers)...), redlock.WithNodeTimeout(450*time.Millisecond))...)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -151,7 +151,7 @@ func TestCloseNamesANameOfSlotsOnce(t *testing.T) {
 // A server that stops answering for less than Close has time is free when Close
 // returns: what was held there, and what was released a moment before.
 func TestCloseLeavesNothingOnAServerThatPausedMeanwhile(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	l := openServers(t, servers, redlock.WithCloseTimeout(20*time.Second))
 	warm(t, l)
 	mustAcquire(t, l, "orders/42", redlock.WithTTL(25*time.Second))

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -21,7 +21,7 @@ import (
 // a quorum or on all nodes, just before the release: the first in line lives, and
 // was overtaken, eight times of eight.
 func TestAHeadWhoseCallWasLostIsNotOvertakenOnRealServers(t *testing.T) {
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(4*patient), redlock.WithNodeTimeout(patient))
 	}
@@ -60,7 +60,7 @@ func TestAKilledProcessInLineIsPassedOver(t *testing.T) {
 	for what, called := range map[string]bool{"before the release": false, "when it was called": true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, redisserver.Config{})
 			l := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)
 			admitted(t, l)
 			next := lockerWith(t, defaultClients(t, addresses(servers)...), shortLease()...)

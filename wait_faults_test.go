@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -95,7 +96,7 @@ func TestAForeignHolderWithoutAnEndIsWaitedForInOrder(t *testing.T) {
 
 // A machine that is cut off, first in line, on real servers.
 func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
-	servers := needMasters(t, 3, chaos.ServerConfig{})
+	servers := needMasters(t, 3, redisserver.Config{})
 	proxies := newRoute(t, servers)
 	names := redlock.WithNodeNames(addresses(servers)...)
 	holder, next := openServers(t, servers, names), openServers(t, servers, names)
@@ -144,7 +145,7 @@ func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
 	second := acquire(next, t.Context())
 	inLine(2)
 	for _, p := range proxies {
-		p.Hold(chaos.Both)
+		p.Hold(tcpproxy.Both)
 	}
 	released := time.Now()
 	mustRelease(t, lock)

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -27,7 +27,7 @@ type onlooker struct {
 	order []string   // who has had the lock
 }
 
-func look(t *testing.T, servers []*chaos.Server) *onlooker {
+func look(t *testing.T, servers []*redisserver.Server) *onlooker {
 	t.Helper()
 	o := &onlooker{T: t}
 	for _, s := range servers {
@@ -131,7 +131,7 @@ func (o *onlooker) wantOrder(want ...string) {
 func TestTheQueueOutlivesItsNodesOnRealServers(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	servers := testserver.Need(t, 5, chaos.ServerConfig{})
+	servers := testserver.Need(t, 5, redisserver.Config{})
 	open := func() *redlock.Locker {
 		return openServers(t, servers, redlock.WithTTL(lease), redlock.WithMaxTTL(lease), redlock.WithNodeTimeout(lease/3))
 	}
@@ -176,7 +176,7 @@ func TestAClockThatJumpsDoesNotDisturbTheQueue(t *testing.T) {
 	for _, offset := range []string{"+20", "-20"} {
 		t.Run(offset, func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 3, chaos.ServerConfig{FakeClock: true})
+			servers := testserver.Need(t, 3, redisserver.Config{FakeClock: true})
 			var log eventLog
 			holder := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
 			o := look(t, servers)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -65,7 +65,7 @@ func TestACallForANameThatWasNeverWaitedForIsDropped(t *testing.T) {
 // On a server whose ACL lacks the name, a call for it took the node from all names
 // until the leave's lease was over.
 func TestAForgedCallTakesNoServerFromAnyName(t *testing.T) {
-	servers := testserver.Need(t, 3, chaos.ServerConfig{Users: []string{"lock on >secret &* ~redlock:* ~orders/* ~warm +@all"}})
+	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"lock on >secret &* ~redlock:* ~orders/* ~warm +@all"}})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
 		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
@@ -79,7 +79,7 @@ func TestAForgedCallTakesNoServerFromAnyName(t *testing.T) {
 	for i, s := range servers {
 		admins[i] = clientOf(t, s)
 	}
-	var server *chaos.Server // one that was told who waits: one whose reply nobody waited for may not be
+	var server *redisserver.Server // one that was told who waits: one whose reply nobody waited for may not be
 	var admin redis.UniversalClient
 	var id []string
 	pollUntil(t, 5*time.Second, "the other stands in line", func() bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -40,7 +40,7 @@ func behindSentinel(t *testing.T, master string) redis.UniversalClient {
 // lock is granted, with the remedy.
 func TestAWrappedClientIsRefusedByWhatItsConnectionSays(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": servers[0].Addr(), "b": servers[1].Addr()}})
 	t.Cleanup(func() { _ = ring.Close() })
 	selecting := clientOf(t, servers[2], func(o *redis.Options) {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 const (
@@ -24,8 +24,8 @@ type fault struct {
 	name    string
 	nodes   []int
 	proxied bool // it happens to a proxy before the node
-	begin   func(s *server, p *chaos.Proxy) error
-	end     func(s *server, p *chaos.Proxy) error
+	begin   func(s *server, p *tcpproxy.Proxy) error
+	end     func(s *server, p *tcpproxy.Proxy) error
 }
 
 // faults are what is tried. Refused and dead are the same thing to a client: a connection
@@ -41,12 +41,12 @@ var faults = []fault{
 	{name: "two dead", nodes: []int{3, 4}, proxied: true, begin: refuse, end: heal},
 }
 
-func pause(s *server, _ *chaos.Proxy) error  { return s.Pause() }
-func resume(s *server, _ *chaos.Proxy) error { return s.Resume() }
-func heal(_ *server, p *chaos.Proxy) error   { return p.Heal() }
-func refuse(_ *server, p *chaos.Proxy) error { p.Refuse(); p.Reset(); return nil }
-func slow(_ *server, p *chaos.Proxy) error   { p.Delay(chaos.Replies, slowness); return nil }
-func cut(_ *server, p *chaos.Proxy) error    { p.Hold(chaos.Both); return nil }
+func pause(s *server, _ *tcpproxy.Proxy) error  { return s.Pause() }
+func resume(s *server, _ *tcpproxy.Proxy) error { return s.Resume() }
+func heal(_ *server, p *tcpproxy.Proxy) error   { return p.Heal() }
+func refuse(_ *server, p *tcpproxy.Proxy) error { p.Refuse(); p.Reset(); return nil }
+func slow(_ *server, p *tcpproxy.Proxy) error   { p.Delay(tcpproxy.Replies, slowness); return nil }
+func cut(_ *server, p *tcpproxy.Proxy) error    { p.Hold(tcpproxy.Both); return nil }
 
 // ops are the operations of a cycle.
 var ops = [3]string{"acquire", "extend", "release"}
@@ -56,7 +56,7 @@ var ops = [3]string{"acquire", "extend", "release"}
 type ordeal struct {
 	fault
 	servers  cluster
-	proxies  []*chaos.Proxy // one for each of the fault's nodes; nil without
+	proxies  []*tcpproxy.Proxy // one for each of the fault's nodes; nil without
 	locks    *contender
 	serial   int
 	acquire  []float64           // p50 with the fault, in us
@@ -106,7 +106,7 @@ func (r *run) faultRuns(ctx context.Context) error {
 
 // under does something while the fault is there.
 func (o *ordeal) under(do func() error) error {
-	each := func(f func(*server, *chaos.Proxy) error) (err error) {
+	each := func(f func(*server, *tcpproxy.Proxy) error) (err error) {
 		for i, node := range o.nodes {
 			err = errors.Join(err, f(o.servers[node], o.proxies[i]))
 		}
@@ -120,11 +120,11 @@ func (o *ordeal) under(do func() error) error {
 
 // endure puts one Locker through the rounds of one fault.
 func (r *run) endure(ctx context.Context, f fault) (o *ordeal, err error) {
-	o = &ordeal{fault: f, servers: r.servers, proxies: make([]*chaos.Proxy, len(f.nodes))}
+	o = &ordeal{fault: f, servers: r.servers, proxies: make([]*tcpproxy.Proxy, len(f.nodes))}
 	addrs := r.servers.addrs()
 	for i, node := range f.nodes {
 		if f.proxied {
-			if o.proxies[i], err = chaos.NewProxy(addrs[node]); err != nil { //nolint:contextcheck // a proxy lives until it is closed
+			if o.proxies[i], err = tcpproxy.New(addrs[node]); err != nil { //nolint:contextcheck // a proxy lives until it is closed
 				return nil, err
 			}
 			defer o.proxies[i].Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // both opens this library and redsync over the same five real masters.
@@ -25,7 +25,7 @@ func both(t *testing.T, e *env) (*redlock.Locker, *redsync.Redsync) {
 
 func newTestEnv(t *testing.T) *env {
 	t.Helper()
-	c, err := clusterOf(t.Context(), chaos.NeedServers(t, nodes, chaos.ServerConfig{}))
+	c, err := clusterOf(t.Context(), redisserver.NeedAll(t, nodes, redisserver.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

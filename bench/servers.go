@@ -14,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 // nodes is how many masters a run has.
@@ -26,7 +27,7 @@ const farDelay = 5 * time.Millisecond
 // server is one real master without persistence, and a client for what is not
 // measured.
 type server struct {
-	*chaos.Server
+	*redisserver.Server
 	control *redis.Client
 }
 
@@ -35,7 +36,7 @@ type cluster []*server
 
 // startCluster starts n masters of a server program. The caller stops them.
 func startCluster(ctx context.Context, program string, n int) (cluster, error) {
-	started, err := chaos.StartServers(n, chaos.ServerConfig{ //nolint:contextcheck // a start is bounded by chaos itself
+	started, err := redisserver.StartAll(n, redisserver.Config{ //nolint:contextcheck // a start is bounded by chaos itself
 		Binary: program,
 		Args:   []string{"--maxclients", "20000", "--latency-tracking", "no"},
 	})
@@ -47,7 +48,7 @@ func startCluster(ctx context.Context, program string, n int) (cluster, error) {
 
 // clusterOf makes new masters a cluster that votes at once: they have just been started,
 // so nobody holds anything.
-func clusterOf(ctx context.Context, started []*chaos.Server) (c cluster, err error) {
+func clusterOf(ctx context.Context, started []*redisserver.Server) (c cluster, err error) {
 	for _, s := range started {
 		c = append(c, &server{s, s.Client()})
 	}
@@ -59,11 +60,11 @@ func clusterOf(ctx context.Context, started []*chaos.Server) (c cluster, err err
 }
 
 func (c cluster) stop() error {
-	var started []*chaos.Server
+	var started []*redisserver.Server
 	for _, s := range c {
 		started = append(started, s.Server)
 	}
-	return chaos.CloseServers(started)
+	return redisserver.CloseAll(started)
 }
 
 // addrs lists the masters' addresses.
@@ -77,19 +78,19 @@ func (c cluster) addrs() []string {
 
 // far puts a proxy before each master that delays both ways.
 func (c cluster) far() (addrs []string, end func(), err error) {
-	var proxies []*chaos.Proxy
+	var proxies []*tcpproxy.Proxy
 	end = func() {
 		for _, p := range proxies {
 			p.Close()
 		}
 	}
 	for _, s := range c {
-		p, err := chaos.NewProxy(s.Addr())
+		p, err := tcpproxy.New(s.Addr())
 		if err != nil {
 			end()
 			return nil, nil, err
 		}
-		p.Delay(chaos.Both, farDelay)
+		p.Delay(tcpproxy.Both, farDelay)
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 	}
 	return addrs, end, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Actor is a client on a stage, whose every step is recorded: it asks for a
@@ -129,7 +130,7 @@ func (a *Actor) attempt(ctx context.Context, w Want, lease time.Duration, wait b
 	if err != nil {
 		failed := make([]Record, len(ids))
 		for i, id := range ids {
-			failed[i] = Record{Kind: Failed, Client: a.Name, Resource: w.Resources[i], Hold: id}
+			failed[i] = Record{Kind: trace.Failed, Client: a.Name, Resource: w.Resources[i], Hold: id}
 		}
 		a.history.addAll(failed)
 		return nil, err
@@ -148,7 +149,7 @@ func (a *Actor) begins(hold SetHold, w Want, set int64, ids []int64) *Tenure {
 }
 
 // rest blocks while the actor's process is paused at that moment.
-func (a *Actor) rest(at Moment) { a.stage.Rest(processOf(a.Name), at) }
+func (a *Actor) rest(at Moment) { a.stage.Rest(trace.ProcessOf(a.Name), at) }
 
 // Insist asks again and again, with a pause in between, until it holds or ctx is
 // done; then it quits and returns ctx's error joined with the last one.
@@ -181,7 +182,7 @@ func (a *Actor) Quit(resources ...string) { a.quit(Want{Resources: resources}) }
 func (a *Actor) quit(w Want) {
 	quit := make([]Record, len(w.Resources))
 	for i, resource := range w.Resources {
-		quit[i] = Record{Kind: Quit, Client: a.Name, Resource: resource, Limit: w.Limit}
+		quit[i] = Record{Kind: trace.Quit, Client: a.Name, Resource: resource, Limit: w.Limit}
 	}
 	a.history.addAll(quit)
 }

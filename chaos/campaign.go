@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Elector is a [Contender] whose library holds elections.
@@ -69,7 +70,7 @@ func (a *Actor) Campaign(ctx context.Context, election string, lease time.Durati
 		return c.leads(ctx, leading, hold, lead)
 	})
 	if c.open {
-		a.history.Add(Record{Kind: Failed, Client: a.Name, Resource: election, Hold: c.ids[0]})
+		a.history.Add(Record{Kind: trace.Failed, Client: a.Name, Resource: election, Hold: c.ids[0]})
 		a.Quit(election)
 	}
 	return err
@@ -112,7 +113,7 @@ func (a *Actor) Observe(ctx context.Context, election string) {
 		if err != nil {
 			continue // nobody can say, or ctx is done
 		}
-		r := Record{Kind: Saw, Client: a.Name, Resource: election, Token: leader.Token}
+		r := Record{Kind: trace.Saw, Client: a.Name, Resource: election, Token: leader.Token}
 		if leader.Held {
 			r.Value = cmp.Or(leader.Value, "?")
 		}

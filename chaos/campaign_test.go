@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -24,11 +25,11 @@ func electing(seed uint64) chaos.Plan {
 func elected(records []chaos.Record) (led, sawOne, sawNobody int) {
 	for _, r := range records {
 		switch {
-		case r.Kind == chaos.Held && r.Resource == "election":
+		case r.Kind == trace.Held && r.Resource == "election":
 			led++
-		case r.Kind == chaos.Saw && r.Value != "":
+		case r.Kind == trace.Saw && r.Value != "":
 			sawOne++
-		case r.Kind == chaos.Saw:
+		case r.Kind == trace.Saw:
 			sawNobody++
 		}
 	}
@@ -96,13 +97,13 @@ func TestACampaignAsksAgainAfterALoss(t *testing.T) {
 		if err := cara.Campaign(vain, "e", time.Second, pause, nothingToLead); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v; want that the time was over", err)
 		}
-		var kinds []chaos.Kind
+		var kinds []trace.Kind
 		for _, r := range history.Records() {
-			if r.Kind != chaos.Extended && r.Kind != chaos.Told { // the word of a loss may come after the next ask
+			if r.Kind != trace.Extended && r.Kind != trace.Told { // the word of a loss may come after the next ask
 				kinds = append(kinds, r.Kind)
 			}
 		}
-		want := []chaos.Kind{chaos.Asked, chaos.Held, chaos.Lost, chaos.Asked, chaos.Held, chaos.Wrote, chaos.Released, chaos.Asked, chaos.Failed, chaos.Quit}
+		want := []trace.Kind{trace.Asked, trace.Held, trace.Lost, trace.Asked, trace.Held, trace.Wrote, trace.Released, trace.Asked, trace.Failed, trace.Quit}
 		if !equalKinds(kinds, want) {
 			t.Errorf("got %q; want %q", kinds, want)
 		}
@@ -111,7 +112,7 @@ func TestACampaignAsksAgainAfterALoss(t *testing.T) {
 
 func nothingToLead(context.Context, *chaos.Tenure) error { return nil }
 
-func equalKinds(a, b []chaos.Kind) bool {
+func equalKinds(a, b []trace.Kind) bool {
 	if len(a) != len(b) {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Terms are what a client may ask for besides, of one resource.
@@ -136,7 +137,7 @@ func (a *Actor) Do(ctx context.Context, w Want, lease time.Duration, pause func(
 		return c.leads(ctx, inner, hold, work)
 	})
 	if c.open {
-		a.history.Add(Record{Kind: Failed, Client: a.Name, Resource: w.Resources[0], Hold: c.ids[0]})
+		a.history.Add(Record{Kind: trace.Failed, Client: a.Name, Resource: w.Resources[0], Hold: c.ids[0]})
 		a.quit(w)
 	}
 	return err

@@ -71,9 +71,11 @@ func (c *redlockContender) Close() error { return c.locker.Close() }
 
 type redlockHold struct{ lock *redlock.Lock }
 
-func (h redlockHold) Token() redlock.Token     { return h.lock.Token() }
+func (h redlockHold) Token() redlock.Token { return h.lock.Token() }
+
 func (h redlockHold) Remaining() time.Duration { return h.lock.Remaining() }
-func (h redlockHold) Lost() <-chan struct{}    { return h.lock.Done() }
+
+func (h redlockHold) Lost() <-chan struct{} { return h.lock.Done() }
 
 func (h redlockHold) Extend(ctx context.Context, lease time.Duration) error {
 	return h.lock.Extend(ctx, lease)

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // A trace of one's own is judged as those of this package are.
 func ExampleJudge_Judge() {
-	records, err := chaos.ReadTrace(strings.NewReader(`
+	records, err := trace.Read(strings.NewReader(`
 		{"at": 0,          "kind": "asked", "hold": 1, "client": "ann", "resource": "report"}
 		{"at": 1000000,    "kind": "held",  "hold": 1, "client": "ann", "resource": "report", "until": 30000000}
 		{"at": 2000000,    "kind": "asked", "hold": 2, "client": "bob", "resource": "report"}
@@ -23,7 +24,7 @@ func ExampleJudge_Judge() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(chaos.Judge{}.Judge(records))
+	fmt.Println(trace.Judge{}.Judge(records))
 	// Output:
 	// 2 rounds: 2 won, 0 lost; 2 writes, 0 refused; two holders for 10ms; longest wait 18ms
 	//   20ms two holders "report": ann (hold 1) since 1ms and bob (hold 2), for 10ms
@@ -34,12 +35,12 @@ func ExampleJudge_Judge() {
 func ExampleWriteTrace() {
 	h := chaos.NewHistory()
 	id := h.Ask("ann", "report")
-	h.Add(chaos.Record{Kind: chaos.Failed, Client: "ann", Resource: "report", Hold: id})
+	h.Add(chaos.Record{Kind: trace.Failed, Client: "ann", Resource: "report", Hold: id})
 	records := h.Records()
 	for i := range records {
 		records[i].At = time.Duration(i) // for the same output each time
 	}
-	if err := chaos.WriteTrace(os.Stdout, records); err != nil {
+	if err := trace.Write(os.Stdout, records); err != nil {
 		fmt.Println(err)
 	}
 	// Output:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/bubble"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // One node of five is cut off, and the lock is there all the same; the stage runs
@@ -63,14 +65,14 @@ func ExampleNewPlan() {
 func ExampleScenario_Play() {
 	s, _ := chaos.FindScenario("amnesia-minority")
 	var shown []string // a bubble keeps what is printed in it to itself
-	err := chaos.InBubble(func() error {
+	err := bubble.Run(func() error {
 		for _, kit := range []chaos.Kit{chaos.SingleMaster(), chaos.TextbookRedlock()} {
 			stage, err := chaos.NewVirtual(1, 5)
 			if err != nil {
 				return err
 			}
 			records, err := s.Play(context.Background(), stage, kit, false)
-			shown = append(shown, fmt.Sprint(kit.Name, " ", chaos.Judge{}.Judge(records).Broken(), " ", err))
+			shown = append(shown, fmt.Sprint(kit.Name, " ", trace.Judge{}.Judge(records).Broken(), " ", err))
 			if err := stage.Close(); err != nil {
 				return err
 			}

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/quorumkit/redlock/internal/lab/bubble"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // shownOfTrace is how many records before a violation a failed test prints.
@@ -22,10 +25,10 @@ func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 // playVirtual plays a plan as play does.
 func playVirtual(t *testing.T, p Plan, kit Kit, play func(Plan, Stage, Kit) ([]Record, error)) []Record {
 	t.Helper()
-	defer takeTurns()()
+	defer bubble.TakeTurns()()
 	var records []Record
 	synctest.Test(t, func(t *testing.T) {
-		defer tidyUp()()
+		defer bubble.TidyUp()()
 		stage, err := NewVirtual(p.Seed, p.Nodes)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +56,7 @@ func Explore(t *testing.T, p Plan, kit Kit) Verdict {
 		if watched {
 			play = Plan.PlayWatched
 		}
-		run := Run{About: About{
+		run := Run{About: trace.About{
 			Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: kit.Name,
 			Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(), Nodes: nodeNames(p.Nodes),
 		}, Records: playVirtual(t, p, kit, play)}

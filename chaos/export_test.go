@@ -2,18 +2,6 @@ package chaos
 
 import "time"
 
-// Tap is what listens at the server's end of a connection.
-type Tap = tap
-
-// NewTap returns one that tells f.
-func NewTap(f func(args [][]byte)) *Tap { return &tap{answered: f} }
-
-// Sent is sent.
-func (t *tap) Sent(data []byte) { t.sent(data) }
-
-// Came is came.
-func (t *tap) Came(data []byte) { t.came(data) }
-
 // Observe is observe.
 func Observe(stage Stage, h *History, lease time.Duration) (stop func(all bool)) {
 	return observe(stage, h, lease)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -94,7 +95,7 @@ func playFrozen(ctx context.Context, addrs string) error {
 		return err
 	}
 	fmt.Printf("> %d\n", begun(history).UnixNano())
-	if err := chaos.WriteTrace(os.Stdout, history.Records()); err != nil {
+	if err := trace.Write(os.Stdout, history.Records()); err != nil {
 		return err
 	}
 	fmt.Println()
@@ -185,7 +186,7 @@ func (p *ownProcess) records(h *chaos.History) []chaos.Record {
 		}
 		lines.WriteString(line)
 	}
-	records, err := chaos.ReadTrace(&lines)
+	records, err := trace.Read(&lines)
 	mustDo(p.t, err)
 	for i := range records {
 		r := &records[i]
@@ -231,10 +232,10 @@ func TestAFrozenClientProcess(t *testing.T) {
 	own := ann.records(history)
 	records := append(history.Records(), own...)
 	slices.SortStableFunc(records, func(a, b chaos.Record) int { return int(a.At - b.At) })
-	if v := (chaos.Judge{Lease: frozenLease}).Judge(records); len(v.Violations) > 0 || v.Won != 2 {
+	if v := (trace.Judge{Lease: frozenLease}).Judge(records); len(v.Violations) > 0 || v.Won != 2 {
 		t.Errorf("got %d locks, %v; want two, and no rule broken", v.Won, v.Violations)
 	}
-	told := slices.IndexFunc(own, func(r chaos.Record) bool { return r.Kind == chaos.Lost })
+	told := slices.IndexFunc(own, func(r chaos.Record) bool { return r.Kind == trace.Lost })
 	if told < 0 || own[told].At < thawed {
 		t.Errorf("got her records %v; want that she learns of the loss after %v", own, thawed)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -27,21 +28,21 @@ func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
 		held, together := map[int64]time.Duration{}, map[time.Duration]int{}
 		records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 		for _, r := range records {
-			if r.Kind == chaos.Asked {
+			if r.Kind == trace.Asked {
 				if r.Barging {
 					barging++
 				}
 				together[r.At]++
 				burst = max(burst, together[r.At])
 			}
-			if r.Kind == chaos.Held {
+			if r.Kind == trace.Held {
 				held[r.Hold] = r.At
 				least, most = min(least, r.Until-r.At), max(most, r.Until-r.At)
 				if r.Ends > 0 {
 					bounded++
 				}
 			}
-			if r.Kind == chaos.Released {
+			if r.Kind == trace.Released {
 				longest = max(longest, r.At-held[r.Hold])
 			}
 		}
@@ -69,7 +70,7 @@ func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
 func TestAPlainLockPlaysPlansWithHabits(t *testing.T) {
 	testkit.Unraced(t)
 	p := calm(true, chaos.Habits{Varied: 2, Bursts: 5, Barges: 3, Bounds: 3, Tries: 3, Does: 3, Reenters: 2, Reopens: 3})
-	if v := (chaos.Judge{}).Judge(chaos.PlayVirtual(t, p, chaos.SingleMaster())); v.Won < 50 || v.Count(chaos.Malformed) > 0 {
+	if v := (trace.Judge{}).Judge(chaos.PlayVirtual(t, p, chaos.SingleMaster())); v.Won < 50 || v.Count(chaos.Malformed) > 0 {
 		t.Errorf("got %v", v)
 	}
 }

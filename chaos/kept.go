@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/simnode"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -55,7 +56,7 @@ func (w *watch) keeps(keys []simnode.Key, now time.Duration) {
 
 // storedKey is a record of a key of the node.
 func (w *watch) storedKey(key string) Record {
-	r := Record{Kind: Stored, Node: w.name, Resource: key}
+	r := Record{Kind: trace.Stored, Node: w.name, Resource: key}
 	if name, slot, ok := lua.SlotOf(key); ok {
 		r.Resource, r.Slot, r.Limit = name, slot, slot+1
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -28,7 +29,7 @@ type lines struct {
 
 // inLineOf is who stands in one of the lines for a resource.
 type inLineOf struct {
-	waiting
+	trace.Waiting
 
 	shared bool // the line of those who wait to share it
 	slots  bool // of those who wait for a slot of it
@@ -37,9 +38,9 @@ type inLineOf struct {
 // name is what is waited for in this line, as the nodes have it.
 func (of inLineOf) name() string {
 	if of.slots {
-		return lua.SlotsKey(of.resource)
+		return lua.SlotsKey(of.Resource)
 	}
-	return of.resource
+	return of.Resource
 }
 
 // limit is that of its records: any, of a line for slots.
@@ -71,7 +72,7 @@ func (ls *lines) look(resource string) {
 	defer ls.mu.Unlock()
 	var news []Record
 	for _, of := range []inLineOf{{}, {shared: true}, {slots: true}} {
-		of.resource = resource
+		of.Resource = resource
 		news = append(news, ls.news(of)...)
 	}
 	slices.SortStableFunc(news, func(a, b Record) int { return cmp.Compare(a.Client, b.Client) })
@@ -96,16 +97,16 @@ func (ls *lines) news(of inLineOf) (news []Record) {
 		}
 		slices.SortFunc(since, time.Time.Compare)
 		stands, who := since[ls.quorum-1], of
-		who.client = client
+		who.Client = client
 		if last, told := ls.told[who]; !told || !last.Equal(stands) {
 			ls.told[who] = stands
-			news = append(news, Record{Kind: Queued, Client: client, Resource: of.resource, Shared: of.shared, Limit: of.limit(), Since: stands.Sub(ls.history.start)})
+			news = append(news, Record{Kind: trace.Queued, Client: client, Resource: of.Resource, Shared: of.shared, Limit: of.limit(), Since: stands.Sub(ls.history.start)})
 		}
 	}
 	for who := range ls.told {
-		if client := who.client; who.resource == of.resource && who.shared == of.shared && who.slots == of.slots && len(places[client]) < ls.quorum {
+		if client := who.Client; who.Resource == of.Resource && who.shared == of.shared && who.slots == of.slots && len(places[client]) < ls.quorum {
 			delete(ls.told, who)
-			news = append(news, Record{Kind: Unqueued, Client: client, Resource: of.resource, Shared: of.shared, Limit: of.limit()})
+			news = append(news, Record{Kind: trace.Unqueued, Client: client, Resource: of.Resource, Shared: of.shared, Limit: of.limit()})
 		}
 	}
 	return news

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // A release, as the watch knows one by its first line.
@@ -43,7 +44,7 @@ func TestLitterIsSeenOnEveryBackend(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond) // the watch takes what comes in its own moment for what was before
 				mustDo(t, ann[0].Set(t.Context(), "report", "an owner that is long enough", lease).Err())
-				litter := func() []chaos.Violation { return chaos.Judge{}.Judge(history.Records()).Violations }
+				litter := func() []chaos.Violation { return trace.Judge{}.Judge(history.Records()).Violations }
 				for deadline := time.Now().Add(lease - time.Second); len(litter()) == 0 && time.Now().Before(deadline); {
 					time.Sleep(10 * time.Millisecond)
 				}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -114,13 +116,13 @@ func spread(random *rand.Rand, d time.Duration) time.Duration {
 // draw makes one fault.
 func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 	f := Fault{Kind: mix.Kinds[random.IntN(len(mix.Kinds))], At: at, Node: random.IntN(p.Nodes)}
-	if f.Kind.lasts() {
+	if f.Kind.Lasts() {
 		f.For = spread(random, mix.Longest)
 	}
 	switch {
-	case f.Kind.ofClient(), f.Kind == OtherList:
+	case f.Kind.OfClient(), f.Kind == OtherList:
 		f.Client = clientName(random.IntN(p.Clients))
-	case f.Kind.ofLink() && random.IntN(2) == 0:
+	case f.Kind.OfLink() && random.IntN(2) == 0:
 		f.Client = clientName(random.IntN(p.Clients))
 		if random.IntN(2) == 0 {
 			f.Node = Everything
@@ -139,7 +141,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 	case OtherList:
 		f.To = (f.Node + 1 + random.IntN(max(p.Nodes-1, 1))) % p.Nodes
 	case Pause:
-		f.Where = Moments()[random.IntN(len(Moments()))]
+		f.Where = trace.Moments()[random.IntN(len(trace.Moments()))]
 	case Step:
 		f.Delay = planStep - spread(random, 2*planStep)
 	case WallClock:

@@ -6,31 +6,6 @@ import (
 	"sync"
 )
 
-// Moment is a step of a client at which a [Pause] stops it.
-type Moment string
-
-// The moments.
-const (
-	// AtAsk is before an attempt to get the lock.
-	AtAsk Moment = "ask"
-	// AtReplies is when the requests of an operation have been sent: what comes back
-	// is read when the client goes on. It is the one moment that is inside the
-	// library, so that the links see to it.
-	AtReplies Moment = "replies"
-	// AtHeld is when the library has granted the lock, and before anything is done
-	// with it.
-	AtHeld Moment = "held"
-	// AtWrite is between the look at the lock and the write.
-	AtWrite Moment = "write"
-	// AtExtend is between the look at the lock and its extension.
-	AtExtend Moment = "extend"
-	// AtRelease is before the release.
-	AtRelease Moment = "release"
-)
-
-// Moments are all of them, in the order of a client's work.
-func Moments() []Moment { return []Moment{AtAsk, AtReplies, AtHeld, AtWrite, AtExtend, AtRelease} }
-
 // rests are the clients that are paused.
 type rests struct {
 	mu     sync.Mutex // guards paused

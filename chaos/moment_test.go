@@ -8,12 +8,13 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // A client is paused for a minute at each step of its work: it stops there, and
 // nowhere else.
 func TestAPauseStopsAClientAtTheStepThatItNames(t *testing.T) {
-	for _, where := range chaos.Moments() {
+	for _, where := range trace.Moments() {
 		t.Run(string(where), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stage, err := chaos.NewVirtual(1, 1)

@@ -2,7 +2,7 @@ package chaos
 
 import (
 	"bytes"
-	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
+	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/simnode"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -163,7 +164,7 @@ func (w *watch) shows(key simnode.Key, now time.Duration, all bool) {
 	if (!litter || w.told[key.Value]) && !all {
 		return
 	}
-	r := Record{Kind: Shown, Node: w.name, Owner: w.named(), Resource: key.Name, Until: endsIn(now, key.Left)}
+	r := Record{Kind: trace.Shown, Node: w.name, Owner: w.named(), Resource: key.Name, Until: endsIn(now, key.Left)}
 	if name, slot, ok := lua.SlotOf(key.Name); ok {
 		r.Resource, r.Slot, r.Limit = name, slot, slot+1
 	}
@@ -181,7 +182,7 @@ func (w *watch) showsShared(key simnode.Key, now time.Duration, all bool) {
 	last := time.Duration(math.MinInt64)
 	for _, s := range key.Sharers {
 		last = max(last, s.Left)
-		r := Record{Kind: Shown, Node: w.name, Owner: fmt.Sprintf("%s.%d", w.named(), len(shown)+1), Resource: key.Name, Until: max(now+s.Left, 1), Ends: endsIn(now, key.Left), Shared: true}
+		r := Record{Kind: trace.Shown, Node: w.name, Owner: fmt.Sprintf("%s.%d", w.named(), len(shown)+1), Resource: key.Name, Until: max(now+s.Left, 1), Ends: endsIn(now, key.Left), Shared: true}
 		shown = append(shown, r)
 		if at, litter := w.litter(s.Owner, now); litter && (all || !w.told[s.Owner]) {
 			w.told[s.Owner] = true
@@ -204,7 +205,7 @@ func (w *watch) litter(owner string, now time.Duration) (at time.Duration, litte
 func (w *watch) named() string { return fmt.Sprintf("owner-%d", len(w.told)+1) }
 
 func (w *watch) wasCleaned(owner string, at time.Duration) Record {
-	return Record{Kind: Cleaned, Node: w.name, Owner: owner, Text: fmt.Sprintf("at %v", at)}
+	return Record{Kind: trace.Cleaned, Node: w.name, Owner: owner, Text: fmt.Sprintf("at %v", at)}
 }
 
 // endsIn is when a key expires that has so much left; 0: never.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/bubble"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Client is one client of the code under test: a process of its own, as far as
@@ -126,15 +128,15 @@ func (o *ownCode) convict(t *testing.T, p Plan, seen Run) string {
 // play runs the code in a bubble, and has the run judged.
 func (o *ownCode) play(t *testing.T, p Plan, watched bool) (Run, error) {
 	t.Helper()
-	defer takeTurns()()
+	defer bubble.TakeTurns()()
 	p = p.stopsProcesses()
-	seen := Run{About: About{
+	seen := Run{About: trace.About{
 		Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: "the code under test",
 		Guarded: !o.unguarded, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),
 	}}
 	var err error
 	synctest.Test(t, func(*testing.T) {
-		defer tidyUp()()
+		defer bubble.TidyUp()()
 		stage, made := NewVirtual(p.Seed, p.Nodes)
 		if err = made; err != nil {
 			return

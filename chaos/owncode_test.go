@@ -11,6 +11,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/page"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -67,7 +69,7 @@ func TestOwnCodeThatBreaksARuleFailsWithAPage(t *testing.T) {
 	}
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), failVariable+"=yes", chaos.PagesVariable+"="+dir)
+	cmd.Env = append(os.Environ(), failVariable+"=yes", page.PagesVariable+"="+dir)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Fatalf("got a test that passes; want it to fail\n%s", out)
@@ -82,12 +84,12 @@ func TestOwnCodeThatBreaksARuleFailsWithAPage(t *testing.T) {
 	if err != nil || !strings.Contains(string(html), "two holders for ") {
 		t.Errorf("the page: got %d bytes, %v; want one with two holders", len(html), err)
 	}
-	trace, err := os.Open(name + ".jsonl")
+	f, err := os.Open(name + ".jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer trace.Close()
-	if runs, err := chaos.ReadRuns(trace); err != nil || runs[0].Verdict.Count(chaos.TwoHolders) == 0 {
+	defer f.Close()
+	if runs, err := trace.ReadRuns(f); err != nil || runs[0].Verdict.Count(chaos.TwoHolders) == 0 {
 		t.Errorf("the trace: got %v; want one that breaks the rule again", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // errNotLocked is a plain lock's only reason.
@@ -35,7 +36,7 @@ const (
 // of a loss; its holder minds the lease by its own clock, from before the SET was
 // sent. That is more than most of its users do.
 func SingleMaster() Kit {
-	return Kit{Name: NameSingle, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
+	return Kit{Name: trace.NameSingle, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
 		if len(nodes) == 0 {
 			return nil, fmt.Errorf("chaos: single master: %w: no node", redlock.ErrInvalidNode)
 		}
@@ -48,7 +49,7 @@ func SingleMaster() Kit {
 // and a validity of the lease less the time it took less the drift; an unlock on
 // all nodes otherwise. No token, no membership, no tombstone, no loss signal.
 func TextbookRedlock() Kit {
-	return Kit{Name: NameTextbook, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
+	return Kit{Name: trace.NameTextbook, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
 		if len(nodes) == 0 {
 			return nil, fmt.Errorf("chaos: textbook Redlock: %w: no node", redlock.ErrInvalidNode)
 		}
@@ -128,9 +129,11 @@ type plainHold struct {
 	until    time.Time
 }
 
-func (h *plainHold) Token() redlock.Token     { return 0 }
+func (h *plainHold) Token() redlock.Token { return 0 }
+
 func (h *plainHold) Remaining() time.Duration { return max(time.Until(h.until), 0) }
-func (h *plainHold) Lost() <-chan struct{}    { return nil }
+
+func (h *plainHold) Lost() <-chan struct{} { return nil }
 
 func (h *plainHold) Extend(ctx context.Context, lease time.Duration) error {
 	sent := time.Now()

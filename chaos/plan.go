@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Plan is a run of a cluster under load and faults, all of it decided before:
@@ -76,7 +77,7 @@ func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
 // Progress is less than a lease, because what a failed attempt leaves behind would
 // keep everybody else out for a whole one; but a client that is stopped asks
 // nobody.
-func (p Plan) Judge() Judge {
+func (p Plan) Judge() trace.Judge {
 	transit, uneven := time.Duration(0), time.Duration(0)
 	for _, f := range p.Faults {
 		transit = max(transit, f.For)
@@ -88,7 +89,7 @@ func (p Plan) Judge() Judge {
 			}
 		}
 	}
-	j := Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
+	j := trace.Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
 	j.Repeated = p.shortest()
 	j.Orphan, j.Notice = 2*redlock.DefaultNodeTimeout+2*lookEvery, redlock.DefaultNodeTimeout
 	if p.Waits {

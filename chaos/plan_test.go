@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -148,7 +149,7 @@ func planWith(t *testing.T, kinds ...chaos.Break) chaos.Plan {
 func trail(t *testing.T, records []chaos.Record) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := chaos.WriteTrace(&b, records); err != nil {
+	if err := trace.Write(&b, records); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -182,7 +183,7 @@ func TestExplorationFindsWhatAProtectionWasFor(t *testing.T) {
 					"redlock without membership": p.Redlock(kit, redlock.WithoutMembership()),
 					"textbook Redlock":           chaos.TextbookRedlock(),
 				}[kit]
-				v := chaos.Judge{}.Judge(chaos.PlayVirtual(t, p, of))
+				v := trace.Judge{}.Judge(chaos.PlayVirtual(t, p, of))
 				found += v.Count(chaos.TwoHolders)
 			}
 			if (found > 0) != (kit != "redlock") {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Play runs the plan with clients of one kit on a stage, records what happens,
@@ -112,12 +113,12 @@ func (r *run) breakAndMend() error {
 	var turns []turn
 	for _, f := range r.plan.Faults {
 		turns = append(turns, turn{f.At, func() error {
-			r.history.Add(f.record(Broke, r.stage.Names()))
+			r.history.Add(f.Record(trace.Broke, r.stage.Names()))
 			return r.stage.Break(f)
 		}})
-		if f.Kind.lasts() {
+		if f.Kind.Lasts() {
 			turns = append(turns, turn{min(f.At+f.For, max(r.plan.For, f.At)), func() error {
-				r.history.Add(f.record(Mended, r.stage.Names()))
+				r.history.Add(f.Record(trace.Mended, r.stage.Names()))
 				return r.stage.Mend(f)
 			}})
 		}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/quorumkit/redlock/internal/lab/bubble"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // scenarioSeed draws the latencies of [PlayScenario]: those that redlock-lab shows.
@@ -26,11 +29,11 @@ func PlayScenario(name string, kits ...Kit) ([]Run, error) {
 	}
 	var runs []Run
 	for _, kit := range kits {
-		run := Run{About: About{
+		run := Run{About: trace.About{
 			Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: kit.Name,
 			Backend: string(Virtual), Seed: scenarioSeed, Judge: s.Judge(),
 		}}
-		err := InBubble(func() error {
+		err := bubble.Run(func() error {
 			stage, err := NewVirtual(scenarioSeed, s.Nodes)
 			if err != nil {
 				return err

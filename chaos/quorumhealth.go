@@ -4,25 +4,27 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // mark is a point in time where the health of the quorum changes.
 type mark struct {
 	at   time.Duration
-	kind Kind
+	kind trace.Kind
 }
 
 // recoversFrom is how long a node need not vote after the fault was mended: a link is as good
 // as before within a moment, and so is a process that was stopped, unless it has keys then
 // that nobody wants; one that may have forgotten waits.
 func (p *Plan) recoversFrom(f Fault, delays map[Fault]time.Duration) time.Duration {
-	if !f.forgets() {
-		return settlesWithin + delays[f] + p.stays(f, delays)
+	if !f.Forgets() {
+		return trace.SettlesWithin + delays[f] + p.stays(f, delays)
 	}
 	if p.Reopens > 0 { // a library that was opened since waits anew
 		return p.For
 	}
-	return p.recovery() + f.skew()
+	return p.recovery() + f.Skew()
 }
 
 // stays is how long a key may stay that comes to a node as the fault is mended. A release is
@@ -30,7 +32,7 @@ func (p *Plan) recoversFrom(f Fault, delays map[Fault]time.Duration) time.Durati
 // longer meets neither, and its key stays for a lease. Of a lease that is longer than that,
 // the release still comes.
 func (p *Plan) stays(f Fault, delays map[Fault]time.Duration) time.Duration {
-	if late := p.late(f, delays) + settlesWithin; late > p.shortest() {
+	if late := p.late(f, delays) + trace.SettlesWithin; late > p.shortest() {
 		return min(late, p.MaxTTL)
 	}
 	return 0
@@ -50,7 +52,7 @@ func (p *Plan) late(f Fault, delays map[Fault]time.Duration) time.Duration {
 	for earlier := true; earlier; {
 		earlier = false
 		for _, o := range p.Faults {
-			if o != f && o.keepsApart() && o.meets(f) && o.At < since && o.At+o.For+delays[o]+settlesWithin >= since {
+			if o != f && o.KeepsApart() && o.Meets(f) && o.At < since && o.At+o.For+delays[o]+trace.SettlesWithin >= since {
 				since, earlier = o.At, true
 			}
 		}
@@ -61,35 +63,29 @@ func (p *Plan) late(f Fault, delays map[Fault]time.Duration) time.Duration {
 // delays is how late a message to a node is, at most, by the faults that are at work and hold
 // messages back: on a link delays add up.
 func (p *Plan) delays(node int) map[Fault]time.Duration {
-	var all []trouble
+	var all []trace.Trouble
 	for _, f := range p.Faults {
-		if f.holdsBack() > 0 && (f.Node == node || f.Node == Everything) {
-			all = append(all, trouble{betweenThem: betweenThem{client: processOf(f.Client)}, fault: f})
+		if f.HoldsBack() > 0 && (f.Node == node || f.Node == Everything) {
+			all = append(all, trace.Trouble{BetweenThem: trace.BetweenThem{Client: trace.ProcessOf(f.Client)}, Fault: f})
 		}
 	}
 	delays := map[Fault]time.Duration{}
 	for _, begun := range all { // a sum is largest when one of them begins
-		var together []trouble
+		var together []trace.Trouble
 		for _, o := range all {
-			if o.fault.At <= begun.fault.At && begun.fault.At < o.fault.At+o.fault.For {
+			if o.Fault.At <= begun.Fault.At && begun.Fault.At < o.Fault.At+o.Fault.For {
 				together = append(together, o)
 			}
 		}
 		for _, o := range together {
-			links := map[betweenThem]time.Duration{}
-			addDelays(links, o.betweenThem, together)
+			links := map[trace.BetweenThem]time.Duration{}
+			trace.AddDelays(links, o.BetweenThem, together)
 			for _, sum := range links {
-				delays[o.fault] = max(delays[o.fault], sum)
+				delays[o.Fault] = max(delays[o.Fault], sum)
 			}
 		}
 	}
 	return delays
-}
-
-// meets tells whether there are a client and a node that both are between.
-func (f Fault) meets(o Fault) bool {
-	return (f.Client == "" || o.Client == "" || f.Client == o.Client) &&
-		(f.Kind.ofClient() || f.Kind == OtherList || f.Node == o.Node || f.Node == Everything || o.Node == Everything)
 }
 
 // edge is where a fault of a node begins or ends.
@@ -108,7 +104,7 @@ func (p *Plan) edges() []edge {
 		delays[i] = p.delays(i)
 	}
 	for _, f := range p.Faults {
-		if f.Kind.ofClient() || f.Kind == Twice {
+		if f.Kind.OfClient() || f.Kind == Twice {
 			continue
 		}
 		nodes := []int{f.Node}
@@ -122,7 +118,7 @@ func (p *Plan) edges() []edge {
 			}
 		}
 		for _, n := range nodes {
-			edges = append(edges, edge{f.At, n, 1, f.forgets()}, edge{f.At + f.For + p.recoversFrom(f, delays[n]), n, -1, f.forgets()})
+			edges = append(edges, edge{f.At, n, 1, f.Forgets()}, edge{f.At + f.For + p.recoversFrom(f, delays[n]), n, -1, f.Forgets()})
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
@@ -146,10 +142,10 @@ func (p *Plan) quorumHealth() []mark {
 		switch {
 		case !sick && broken.any > spare:
 			sick = true
-			marks = append(marks, mark{e.at, Sick})
+			marks = append(marks, mark{e.at, trace.Sick})
 		case sick && (broken.any == 0 || !forgot && broken.any <= spare):
 			sick, forgot = false, false
-			marks = append(marks, mark{e.at, Well})
+			marks = append(marks, mark{e.at, trace.Well})
 		}
 	}
 	return marks
@@ -169,20 +165,6 @@ func (c *nodeCount) add(node, step int) {
 	}
 }
 
-// skew is how much longer than its lease a key may stay on a node, after a clock
-// that was ahead is right again.
-func (f Fault) skew() time.Duration {
-	switch f.Kind {
-	case Step:
-		return max(f.Delay, 0)
-	case Drift:
-		return max(time.Duration(f.For.Seconds()*float64(f.Delay)), 0)
-	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls,
-		Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend, WallClock:
-	}
-	return 0
-}
-
 // skew is the most that the faults of one node add up to at any time.
 func (p *Plan) skew() time.Duration {
 	most := time.Duration(0)
@@ -190,7 +172,7 @@ func (p *Plan) skew() time.Duration {
 		sum := time.Duration(0)
 		for _, g := range p.Faults {
 			if (g.Node == f.Node || g.Node == Everything || f.Node == Everything) && g.At <= f.At && f.At <= g.At+g.For {
-				sum += g.skew()
+				sum += g.Skew()
 			}
 		}
 		most = max(most, sum)

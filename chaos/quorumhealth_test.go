@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // A quorum is healthy again a second after its links and processes are; but where a command
@@ -44,7 +45,7 @@ func TestWhenAQuorumIsHealthyAgain(t *testing.T) {
 		p := chaos.Plan{Nodes: 3, Clients: 2, Names: 1, Lease: 3 * time.Second, MaxTTL: 4 * time.Second, For: time.Minute, Faults: append([]chaos.Fault{down}, c.faults...)}
 		p.Varied = c.varied
 		got := p.Health()
-		if last := got[len(got)-1]; last.Kind != chaos.Well || last.At.Seconds() != c.well {
+		if last := got[len(got)-1]; last.Kind != trace.Well || last.At.Seconds() != c.well {
 			t.Errorf("%s: got %v; want it healthy at %v s", c.name, got, c.well)
 		}
 	}

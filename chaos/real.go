@@ -100,11 +100,11 @@ func (r *realStage) Mend(f Fault) error { return r.change(f, false) }
 
 func (r *realStage) change(f Fault, broken bool) error {
 	switch {
-	case f.unknown(len(r.nodes)):
+	case f.Unknown(len(r.nodes)):
 		return noSuch(f)
-	case f.Kind.ofClient():
+	case f.Kind.OfClient():
 		return r.changeClient(f, broken)
-	case f.Kind.ofLink():
+	case f.Kind.OfLink():
 		return r.changeLinks(f, broken)
 	case f.Node == Everything:
 		var all errgroup.Group

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -36,7 +37,7 @@ func realStage(t *testing.T, n int) (chaos.Stage, []redis.UniversalClient) {
 // machine lacks.
 func needThere(t *testing.T, err error) {
 	t.Helper()
-	missing := errors.Is(err, chaos.ErrNoServer) || errors.Is(err, chaos.ErrNoFakeClock)
+	missing := errors.Is(err, redisserver.ErrNoServer) || errors.Is(err, redisserver.ErrNoFakeClock)
 	if missing && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
 		t.Skip(err)
 	}
@@ -255,7 +256,7 @@ func TestLinksOfARealStageAreCutOneByOne(t *testing.T) {
 func TestOpenStageKnowsEveryBackend(t *testing.T) {
 	for _, b := range chaos.Backends() {
 		stage, err := chaos.OpenStage(t.Context(), b, 1, 3)
-		if errors.Is(err, chaos.ErrNoServer) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
+		if errors.Is(err, redisserver.ErrNoServer) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
 			continue
 		}
 		mustDo(t, err)

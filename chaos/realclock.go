@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // skew is how far a server's clock is off: by offset when the process began, and
@@ -40,8 +42,8 @@ func (s skew) String() string {
 // skews steps the node's clock or changes its rate; mended, it is right again, as
 // far as this fault goes.
 func (n *realNode) skews(f Fault, broken bool) error {
-	if !n.server.config.FakeClock {
-		return fmt.Errorf("%w: %w", cantBreak(f), ErrNoFakeClock)
+	if !n.server.Config.FakeClock {
+		return fmt.Errorf("%w: %w", cantBreak(f), redisserver.ErrNoFakeClock)
 	}
 	if f.Kind == Step {
 		step := f.Delay
@@ -68,7 +70,7 @@ func (n *realNode) skews(f Fault, broken bool) error {
 
 // setClock tells the process.
 func (n *realNode) setClock() error {
-	if !n.server.config.FakeClock {
+	if !n.server.Config.FakeClock {
 		return nil
 	}
 	return n.server.SetClock(n.clock.String())

@@ -1,10 +1,14 @@
 package chaos
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
+)
 
 // realLink is the way of one client to one node: a proxy.
 type realLink struct {
-	proxy *Proxy
+	proxy *tcpproxy.Proxy
 	home  *realNode // that the client's list has in this place
 
 	// Guarded by realStage.mu.
@@ -17,7 +21,7 @@ type realLink struct {
 // change begins a fault, or mends it; others stand. nodes are the stage's.
 func (l *realLink) change(f Fault, broken bool, nodes []*realNode) error {
 	switch {
-	case !f.Kind.lasts() && !broken:
+	case !f.Kind.Lasts() && !broken:
 		return nil
 	case f.Kind == Reset:
 		l.proxy.Reset()
@@ -29,7 +33,7 @@ func (l *realLink) change(f Fault, broken bool, nodes []*realNode) error {
 	l.faults.change(f, broken)
 	is := l.faults.condition(slices.Index(nodes, l.home))
 	refuses, leads := is.Refuses, nodes[is.Leads]
-	l.proxy.set(is.Requests, is.Replies)
+	l.proxy.Set(is.Requests, is.Replies)
 	if leads == l.leads {
 		return l.leads.lets(l, !refuses)
 	}
@@ -61,11 +65,11 @@ func (n *realNode) dismiss(l *realLink) {
 
 // open has a link take new connections, or refuse them, as it is; n.mu is held.
 func (n *realNode) open(l *realLink) error {
-	l.proxy.tap(n.answered)
+	l.proxy.Tap(n.answered)
 	if n.downs > 0 || l.refuses {
 		l.proxy.Aim(n.server.Addr())
 		l.proxy.Refuse()
 		return nil
 	}
-	return l.proxy.admit(n.server.Addr())
+	return l.proxy.Admit(n.server.Addr())
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/lab/process"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 const (
@@ -38,7 +40,7 @@ type realNode struct {
 	name string
 
 	mu     sync.Mutex // taken by every fault of the node; guards the rest
-	server *Server
+	server *redisserver.Server
 	links  []*realLink
 	downs  int // crashes that are not mended
 	stalls int // stalls that are not mended
@@ -53,8 +55,8 @@ type realNode struct {
 
 // replica is a server that follows a node, over a line that can be held.
 type replica struct {
-	server *Server
-	line   *Proxy
+	server *redisserver.Server
+	line   *tcpproxy.Proxy
 }
 
 func (r *replica) close() error {
@@ -65,15 +67,15 @@ func (r *replica) close() error {
 // nodeConfig has a server write every command to its file before it answers, and
 // leave it to the kernel when that reaches the disk: a process that is killed
 // loses nothing.
-func nodeConfig(program string) ServerConfig {
+func nodeConfig(program string) redisserver.Config {
 	_, err := process.FakeClock()
-	return ServerConfig{Binary: program, AOF: FsyncAlways, Args: []string{"--appendfsync", "no"}, FakeClock: err == nil}
+	return redisserver.Config{Binary: program, AOF: redisserver.FsyncAlways, Args: []string{"--appendfsync", "no"}, FakeClock: err == nil}
 }
 
 func startNode(name, program string) (*realNode, error) {
 	n := &realNode{name: name, clock: skew{since: time.Now()}, drifts: map[Fault]time.Time{}, copies: map[Fault]string{}}
 	var err error
-	n.server, err = StartServer(nodeConfig(program))
+	n.server, err = redisserver.Start(nodeConfig(program))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func startNode(name, program string) (*realNode, error) {
 func (n *realNode) link() (*realLink, *redis.Options, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p, err := NewProxy(n.server.Addr())
+	p, err := tcpproxy.New(n.server.Addr())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,7 +108,7 @@ func (n *realNode) change(f Fault, broken bool) error {
 	case Crash:
 		return n.crashes(broken, func() error { return nil })
 	case Forget:
-		return n.crashes(broken, func() error { return process.Wipe(n.server.dataDir()) })
+		return n.crashes(broken, func() error { return process.Wipe(n.server.DataDir()) })
 	case Old:
 		return n.ages(f, broken)
 	case Failover:
@@ -133,7 +135,7 @@ func (n *realNode) crashes(broken bool, harm func() error) error {
 		for _, l := range n.links {
 			l.proxy.Refuse()
 		}
-		return n.server.alter(harm)
+		return n.server.Alter(harm)
 	}
 	n.downs = max(n.downs-1, 0)
 	return n.start()
@@ -183,7 +185,7 @@ func (n *realNode) ages(f Fault, broken bool) (err error) {
 	}
 	delete(n.copies, f)
 	n.memory++
-	if err := n.server.alter(func() error { return process.Restore(n.server.dataDir(), from) }); err != nil {
+	if err := n.server.Alter(func() error { return process.Restore(n.server.DataDir(), from) }); err != nil {
 		return err
 	}
 	return errors.Join(n.start(), os.RemoveAll(from))
@@ -202,7 +204,7 @@ func (n *realNode) failsOver(f Fault, broken bool) error {
 		if err != nil {
 			return err
 		}
-		r.line.Hold(Both)
+		r.line.Hold(tcpproxy.Both)
 		n.behind = r
 		return nil
 	case n.behind == nil:
@@ -215,13 +217,13 @@ func (n *realNode) failsOver(f Fault, broken bool) error {
 
 // follow starts a replica and returns when it has a copy.
 func (n *realNode) follow() (*replica, error) {
-	line, err := NewProxy(n.server.Addr())
+	line, err := tcpproxy.New(n.server.Addr())
 	if err != nil {
 		return nil, err
 	}
-	config := nodeConfig(n.server.config.Binary)
+	config := nodeConfig(n.server.Config.Binary)
 	config.ReplicaOf = line.Addr()
-	s, err := StartServer(config)
+	s, err := redisserver.Start(config)
 	if err != nil {
 		line.Close()
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/page"
 )
 
 // PlanVariable names the environment variable with a plan, as [Plan.String] writes it,
@@ -51,7 +53,7 @@ func convicted(t *testing.T, p Plan, seen Run, play func(p Plan, watched bool) (
 		how = "played again, it did not: does something last from one play to the next? (see WithSetup)"
 	}
 	return fmt.Sprintf("%s: %v\n%s, where %v\n%s\nthe plan: %v\nrepeat it: %s\n%s",
-		seen.About.Contender, seen.Verdict, how, shown.Verdict, tail(shown.Records, shown.Verdict), small, repeatIn(t.Name(), small), LeavePage(t, shown))
+		seen.About.Contender, seen.Verdict, how, shown.Verdict, tail(shown.Records, shown.Verdict), small, repeatIn(t.Name(), small), page.Leave(t, shown))
 }
 
 // shrunk is a smaller plan that fails too, for as long as there is time, and how it came

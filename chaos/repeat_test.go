@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -212,7 +213,7 @@ func TestAPlanThatIsWatchedGivesTheSameTrace(t *testing.T) {
 	}
 	p := smallPlan(2, 15*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Forget, chaos.Cut, chaos.Slow}, Every: 2 * time.Second})
 	looked := func(r chaos.Record) bool {
-		return r.Kind == chaos.Stored || r.Kind == chaos.Turned || r.Kind == chaos.Granted
+		return r.Kind == trace.Stored || r.Kind == trace.Turned || r.Kind == trace.Granted
 	}
 	play := func() []byte {
 		return trail(t, slices.DeleteFunc(chaos.PlayVirtual(t, p, p.Redlock("redlock")), looked))
@@ -232,8 +233,8 @@ func TestAPlanThatIsWatchedGivesTheSameTrace(t *testing.T) {
 			}
 			return looked(r)
 		})
-		owned := slices.ContainsFunc(seen, func(r chaos.Record) bool { return r.Kind == chaos.Stored && r.Client == "client-1" && r.Hold > 0 })
-		if blank := slices.ContainsFunc(seen, func(r chaos.Record) bool { return r.Text == chaos.Blank }); !owned || !blank {
+		owned := slices.ContainsFunc(seen, func(r chaos.Record) bool { return r.Kind == trace.Stored && r.Client == "client-1" && r.Hold > 0 })
+		if blank := slices.ContainsFunc(seen, func(r chaos.Record) bool { return r.Text == trace.Blank }); !owned || !blank {
 			t.Fatalf("got %d records of nodes; want keys of client-1, and a node that forgot", len(seen))
 		}
 		watched := trail(t, records)

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/lab/process"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/process"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Scenario is a failure that is told in a few steps, on any stage, with any kit.
@@ -20,9 +21,9 @@ type Scenario struct {
 	Nodes int
 	// Showings are what it shows of each contender: the claim, as a table that can
 	// be held against a run.
-	Showings []Showing
+	Showings []trace.Showing
 
-	judge  Judge
+	judge  trace.Judge
 	clocks bool  // it moves the nodes' clocks
 	list   []int // the nodes of all clients, unless they are given others; nil: all
 	script func(context.Context, *scene) error
@@ -65,7 +66,7 @@ func FindScenario(name string) (s Scenario, ok bool) {
 
 // Judge is the judge of the scenario's traces: what it may take is part of the
 // claim.
-func (s Scenario) Judge() Judge { return s.judge }
+func (s Scenario) Judge() trace.Judge { return s.judge }
 
 // Fit says whether the scenario can be played on a backend, here: nil, or why
 // not. All of them fit all backends, if the machine has what [Real] needs:

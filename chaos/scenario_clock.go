@@ -3,6 +3,8 @@ package chaos
 import (
 	"context"
 	"errors"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Clocks of nodes that are moved: a lease is a time of the node's own.
@@ -15,12 +17,12 @@ func clockForwardNode() Scenario {
 		Name:   "clock-forward-node",
 		Claim:  "the clock of one node jumps past the lease: that node forgets the lock, four remember it",
 		Lesson: "five masters bear two wrong clocks; one master bears none",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameRenewing, Guarded: true},
-			{Contender: NameWithoutClockWatch, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameRenewing, Guarded: true},
+			{Contender: trace.NameWithoutClockWatch, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		clocks: true,
 		script: func(ctx context.Context, s *scene) error { return s.jump(ctx, []int{0}) },
@@ -32,12 +34,12 @@ func clockForwardQuorum() Scenario {
 		Name:   "clock-forward-quorum",
 		Claim:  "the clocks of three nodes jump past the lease: a second client holds too, unless clients compare what the nodes say of the time",
 		Lesson: "slew the nodes' clocks, never step them; and let clients watch them",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameRenewing, Guarded: true},
-			{Contender: NameWithoutClockWatch, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameRenewing, Guarded: true},
+			{Contender: trace.NameWithoutClockWatch, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		clocks: true,
 		script: func(ctx context.Context, s *scene) error { return s.jump(ctx, aMajority) },
@@ -66,14 +68,14 @@ func clockBackNode() Scenario {
 		Name:   "clock-back-node",
 		Claim:  "the holder dies, and the clock of one node is set back: that node keeps the dead holder's key for longer, four do not",
 		Lesson: "one clock that is late delays nobody",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameRenewing, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{Starved}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameRenewing, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Starved}},
 		},
 		clocks: true,
-		judge:  Judge{Patience: 2 * ScenarioLease},
+		judge:  trace.Judge{Patience: 2 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error { return s.setBack(ctx, []int{0}) },
 	}
 }
@@ -83,14 +85,14 @@ func clockBackQuorum() Scenario {
 		Name:   "clock-back-quorum",
 		Claim:  "the holder dies, and the clocks of three nodes are set back: nobody else gets the lock for as long as that, and never two at once",
 		Lesson: "a clock that is set back costs time, not exclusion",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true, Breaks: []Rule{Starved}},
-			{Contender: NameRenewing, Guarded: true, Breaks: []Rule{Starved}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{Starved}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{Starved}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true, Breaks: []Rule{Starved}},
+			{Contender: trace.NameRenewing, Guarded: true, Breaks: []Rule{Starved}},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{Starved}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Starved}},
 		},
 		clocks: true,
-		judge:  Judge{Patience: 2 * ScenarioLease},
+		judge:  trace.Judge{Patience: 2 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error { return s.setBack(ctx, aMajority) },
 	}
 }
@@ -121,11 +123,11 @@ func kleppmannClock() Scenario {
 		Name:   "kleppmann-clock",
 		Claim:  "client 1 holds by nodes A, B and C; the clock of C jumps; client 2, which reaches C, D and E, holds too, unless it knows that C's clock jumped",
 		Lesson: "with as many nodes out of reach as a quorum can spare, one clock is enough",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameRenewing, Guarded: true},
-			{Contender: NameWithoutClockWatch, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameRenewing, Guarded: true},
+			{Contender: trace.NameWithoutClockWatch, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		clocks: true,
 		script: func(ctx context.Context, s *scene) error {

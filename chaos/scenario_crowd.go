@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Many clients that want one name at one moment.
@@ -26,8 +28,8 @@ func splitVote() Scenario {
 		Name:     "split-vote",
 		Claim:    "ten clients ask at one moment, each nearest to another node, so that nobody gets a quorum: soon one does, and then each of them",
 		Lesson:   "draw the pause between two attempts at random, and take back at once what brought no quorum",
-		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
-		judge:    Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
+		judge:    trace.Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			crowd, err := s.crowd(ctx, contenders)
 			if err != nil {
@@ -53,8 +55,8 @@ func thunderingHerd() Scenario {
 		Name:     "thundering-herd",
 		Claim:    "twenty-five clients wait for a name when its holder gives it up: one at a time, and each of them in the end",
 		Lesson:   "a crowd costs messages, not exclusion: nobody starves where pauses are drawn at random",
-		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
-		judge:    Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
+		judge:    trace.Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, err := s.enter("ann")
 			if err != nil {

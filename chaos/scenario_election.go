@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Those who stand for an election, and one who observes it.
@@ -17,13 +19,13 @@ func pausedLeader() Scenario {
 		Name:   "paused-leader",
 		Claim:  "the leader's machine sleeps between its look and its write, the other candidate leads meanwhile, and an observer is told of each in turn: the first one's write comes after the second's, and only a guard refuses it",
 		Lesson: "an election is a lock: for a moment two may think that they lead, so give each write the leader's token",
-		Showings: []Showing{
-			{Contender: NameRenewing, Guarded: true, Refused: 1},
-			{Contender: NameRenewing, Breaks: stale},
-			{Contender: NameTextbook, Guarded: true, Breaks: stale},
-			{Contender: NameSingle, Guarded: true, Breaks: stale},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRenewing, Guarded: true, Refused: 1},
+			{Contender: trace.NameRenewing, Breaks: stale},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: stale},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: stale},
 		},
-		judge:  Judge{Progress: ScenarioLease + soon, Seen: seenWithin},
+		judge:  trace.Judge{Progress: ScenarioLease + soon, Seen: seenWithin},
 		script: theLeaderSleeps,
 	}
 }
@@ -102,7 +104,7 @@ func (s *scene) stands(ctx context.Context, a *Actor, lead func(context.Context,
 func (s *scene) toldOf(clients ...string) error {
 	told := []string{}
 	for _, r := range s.history.Records() {
-		if r.Kind == Saw {
+		if r.Kind == trace.Saw {
 			told = append(told, r.Value)
 		}
 	}

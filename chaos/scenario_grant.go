@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Locks that a release grants to who is next in line, and what becomes of the grant.
@@ -16,11 +18,11 @@ const grantLasts = 3 * time.Second
 
 // granting are the showings of a scenario about grants: redlock's leases are lengthened,
 // or releases would not grant them. Anyone who asks again and again keeps no order.
-func granting() []Showing {
-	return []Showing{
-		{Contender: NameRenewing, Guarded: true},
-		{Contender: NameTextbook, Guarded: true, May: []Rule{Overtaken}},
-		{Contender: NameSingle, Guarded: true, May: []Rule{Overtaken}},
+func granting() []trace.Showing {
+	return []trace.Showing{
+		{Contender: trace.NameRenewing, Guarded: true},
+		{Contender: trace.NameTextbook, Guarded: true, May: []Rule{Overtaken}},
+		{Contender: trace.NameSingle, Guarded: true, May: []Rule{Overtaken}},
 	}
 }
 
@@ -30,7 +32,7 @@ func lostGrants() Scenario {
 		Claim:    "the release grants the lock to the first in line, who hears it from no node, and the next release to the second, who hears it from two of five: each has it within a second, and nobody overtakes them",
 		Lesson:   "a grant stands on the nodes, and the message only tells of it: who missed the message finds the grant when he looks",
 		Showings: granting(),
-		judge:    Judge{Order: inLine, Progress: soon},
+		judge:    trace.Judge{Order: inLine, Progress: soon},
 		script: ofThree(func(_ context.Context, l *line) error {
 			bob, cara := l.waits[0], l.waits[1]
 			if err := l.scene.breakNow(Fault{Kind: LoseCalls, Client: bob.Name, Node: Everything}); err != nil {
@@ -47,7 +49,7 @@ func heirStops() Scenario {
 		Claim:    "the machine of the first in line stands still as the release grants it the lock: the next one has it when that grant is over, three seconds later; and when the first goes on, it reads of its grant and does not believe that it holds",
 		Lesson:   "a grant lasts from the heir's last sign of life, not from when he hears of it: who slept through it was never the holder",
 		Showings: granting(),
-		judge:    Judge{Progress: grantLasts + soon},
+		judge:    trace.Judge{Progress: grantLasts + soon},
 		script:   stopTheHeir,
 	}
 }
@@ -82,13 +84,13 @@ func heirLeaves() Scenario {
 		Name:   "heir-leaves",
 		Claim:  "the release grants the lock to the first in line, who gives up while the message is on its way: the next one has the lock within a second, and of the first one nothing is left on the nodes",
 		Lesson: "who gives up gives back what he may have been granted, though he never heard of it",
-		Showings: []Showing{
-			{Contender: NameRenewing, Guarded: true},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRenewing, Guarded: true},
 			// What they asked for as they gave up may stay for a lease.
-			{Contender: NameTextbook, Guarded: true, May: []Rule{Overtaken, NoProgress}},
-			{Contender: NameSingle, Guarded: true, May: []Rule{Overtaken, NoProgress}},
+			{Contender: trace.NameTextbook, Guarded: true, May: []Rule{Overtaken, NoProgress}},
+			{Contender: trace.NameSingle, Guarded: true, May: []Rule{Overtaken, NoProgress}},
 		},
-		judge: Judge{Order: inLine, Progress: soon},
+		judge: trace.Judge{Order: inLine, Progress: soon},
 		script: ofThree(func(_ context.Context, l *line) error {
 			bob := l.first()
 			late := Fault{Kind: Slow, Client: bob.Name, Node: Everything, Delay: onItsWay}
@@ -110,11 +112,11 @@ func splitGrant() Scenario {
 		Name:   "split-grant",
 		Claim:  "the holder's release reaches two of five nodes, which grant the lock to the first in line: that is no lock, so he gives it back, keeps his place, and has his turn when the other three hear of the release",
 		Lesson: "what a minority grants is given back at once: the place in line is what counts",
-		Showings: []Showing{
-			{Contender: NameRenewing, Guarded: true},
-			{Contender: NameTextbook, Guarded: true, May: []Rule{Overtaken}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRenewing, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true, May: []Rule{Overtaken}},
 		},
-		judge:  Judge{Order: inLine, Progress: 2 * soon},
+		judge:  trace.Judge{Order: inLine, Progress: 2 * soon},
 		script: splitTheGrant,
 	}
 }

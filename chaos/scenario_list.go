@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Clients that do not mean the same nodes.
@@ -18,11 +19,11 @@ func twoLists() Scenario {
 		Name:   "two-lists",
 		Claim:  "one client has the list 0, 1, 2 and another 2, 3, 4: both hold, unless the node that they share remembers which cluster it belongs to",
 		Lesson: "give all clients one list; a node that belongs to another list must not vote",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		list: []int{0, 1, 2},
 		script: func(ctx context.Context, s *scene) error {
@@ -50,10 +51,10 @@ func replaceNode() Scenario {
 		Claim:  "a client holds by nodes 2, 3 and 4 when node 4 is replaced by an empty one: clients of the new list find a quorum at once, unless the new node waits until the old one's leases are over",
 		Lesson: "retire the old node first, then roll out the new list; the new node sees to the rest",
 		Nodes:  scenarioNodes + 1,
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		list:   []int{0, 1, 2, 3, 4},
 		script: replace,

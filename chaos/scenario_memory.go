@@ -1,6 +1,10 @@
 package chaos
 
-import "context"
+import (
+	"context"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
+)
 
 // A majority of the five nodes, and a minority.
 var (
@@ -21,11 +25,11 @@ func amnesiaMinority() Scenario {
 		Name:   "amnesia-minority",
 		Claim:  "two of five nodes lose their memory at once: a quorum still remembers the holder",
 		Lesson: "five masters bear two that forget; one master bears none",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.amnesia(ctx, aMinority) },
 	}
@@ -36,10 +40,10 @@ func amnesiaMajority() Scenario {
 		Name:   "amnesia-majority",
 		Claim:  "three of five nodes lose their memory at once: a second client holds too, unless a node that forgot abstains",
 		Lesson: "a node without its memory must not vote before every lease it may have forgotten is over",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.amnesia(ctx, aMajority) },
 	}
@@ -75,11 +79,11 @@ func oldData() Scenario {
 		Name:   "old-data",
 		Claim:  "three of five nodes come back with a backup from before the lock was taken: they grant it again, unless a node that restarted must show that it is up to date",
 		Lesson: "a backup is a memory gap too: a process that restarted does not vote until it is known what it missed",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.relapse(ctx, Old, aMajority) },
 	}
@@ -90,11 +94,11 @@ func failover() Scenario {
 		Name:   "failover",
 		Claim:  "a master fails over to a replica that lags and has not seen the lock: with that one master there are two holders, with five there is one",
 		Lesson: "a lock on a master with replicas does not survive its failover: use masters that know nothing of each other",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.relapse(ctx, Failover, []int{0}) },
 	}
@@ -105,11 +109,11 @@ func failoverMajority() Scenario {
 		Name:   "failover-majority",
 		Claim:  "three of five masters fail over at once to replicas that lag: a promoted replica is another process, and abstains until every lease it may have missed is over",
 		Lesson: "replicas behind the five masters add nothing and cost a wait: leave them out",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.relapse(ctx, Failover, aMajority) },
 	}
@@ -141,12 +145,14 @@ func kleppmannCrash() Scenario {
 		Name:   "kleppmann-crash",
 		Claim:  "client 1 holds by nodes A, B and C; C restarts empty; client 2, which reaches C, D and E, holds too, unless C abstains",
 		Lesson: "with as many nodes out of reach as a quorum can spare, one that forgets is enough",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
-		script: func(ctx context.Context, s *scene) error { return s.throughC(ctx, Fault{Kind: Forget, Node: 2}) },
+		script: func(ctx context.Context, s *scene) error {
+			return s.throughC(ctx, Fault{Kind: Forget, Node: 2})
+		},
 	}
 }
 
@@ -155,11 +161,11 @@ func flushAll() Scenario {
 		Name:   "flushall",
 		Claim:  "somebody runs FLUSHALL on three of five nodes: the processes are the same, their memory is gone",
 		Lesson: "a node that was emptied looks healthy to everybody who does not ask what it remembers",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error { return s.lose(ctx, Fault{Kind: Flush}) },
 	}
@@ -170,11 +176,11 @@ func evictedKeys() Scenario {
 		Name:   "evicted-keys",
 		Claim:  "three of five nodes are short of memory and evict the lock itself: no protocol survives that, but the guard does",
 		Lesson: "set maxmemory-policy noeviction on the nodes, and guard the resource",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
-			{Contender: NameRedlock, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true, Breaks: []Rule{TwoHolders}, Refused: 1},
+			{Contender: trace.NameRedlock, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
 		},
 		script: func(ctx context.Context, s *scene) error {
 			return s.lose(ctx, Fault{Kind: Evict, Key: scenarioResource})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Messages that arrive when nobody thinks of them any more.
@@ -17,11 +19,11 @@ func lateAcquire() Scenario {
 		Name:   "late-acquire",
 		Claim:  "an attempt is given up, and its requests reach the nodes afterwards: nobody wants those keys, and the name is blocked for a lease, unless the attempt was taken back for good",
 		Lesson: "taking back once is not enough: the delete must be repeated, and must win against a set that comes after it",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{Starved}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{Starved}},
 		},
-		judge:  Judge{Patience: ScenarioLease / 2},
+		judge:  trace.Judge{Patience: ScenarioLease / 2},
 		script: func(ctx context.Context, s *scene) error { return s.late(ctx, ScenarioLease/2, false) },
 	}
 }
@@ -31,8 +33,8 @@ func messageDelayed() Scenario {
 		Name:     "message-delayed",
 		Claim:    "requests of an attempt that was given up reach the nodes after more than a lease, while another client holds: they change nothing",
 		Lesson:   "a key is set where there is none, and removed by its owner: age makes a command harmless",
-		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
-		judge:    Judge{Patience: 2 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
+		judge:    trace.Judge{Patience: 2 * ScenarioLease},
 		script:   func(ctx context.Context, s *scene) error { return s.late(ctx, 5*ScenarioLease/4, true) },
 	}
 }
@@ -79,8 +81,8 @@ func lateRelease() Scenario {
 		Name:     "late-release",
 		Claim:    "a release reaches the nodes after its lease, while the next client holds: it removes nothing, since the key is not its own",
 		Lesson:   "never delete a lock by its name alone: compare the owner",
-		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
-		judge:    Judge{Patience: 2 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
+		judge:    trace.Judge{Patience: 2 * ScenarioLease},
 		script:   releaseTooLate,
 	}
 }

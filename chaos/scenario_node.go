@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Nodes that are slow, or come and go.
@@ -21,8 +23,8 @@ func slowNode() Scenario {
 		Name:     "slow-node",
 		Claim:    "a node that takes longer than its timeout delays nobody",
 		Lesson:   "do not wait for the last node: a quorum is enough",
-		Showings: guarded(NameRedlock, NameTextbook),
-		judge:    Judge{Patience: aNodeTimeout},
+		Showings: guarded(trace.NameRedlock, trace.NameTextbook),
+		judge:    trace.Judge{Patience: aNodeTimeout},
 		script: func(ctx context.Context, s *scene) error {
 			return s.lame(ctx, Fault{Kind: Slow, Node: 4, Delay: ScenarioLease / 4})
 		},
@@ -34,8 +36,8 @@ func hungNode() Scenario {
 		Name:     "hung-node",
 		Claim:    "a node that hangs delays nobody for longer than a node timeout",
 		Lesson:   "bound each node by itself; a quorum does not wait for the last one",
-		Showings: guarded(NameRedlock, NameTextbook),
-		judge:    Judge{Patience: aNodeTimeout},
+		Showings: guarded(trace.NameRedlock, trace.NameTextbook),
+		judge:    trace.Judge{Patience: aNodeTimeout},
 		script:   func(ctx context.Context, s *scene) error { return s.lame(ctx, Fault{Kind: Stall, Node: 4}) },
 	}
 }
@@ -62,12 +64,12 @@ func flappingNode() Scenario {
 		Name:   "flapping-node",
 		Claim:  "one node crashes and comes back empty, again and again, while two clients work: the other four carry them",
 		Lesson: "a node that flaps is worth nothing, and costs nothing: let it abstain until it has stayed",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
 		},
-		judge:  Judge{Patience: 2 * ScenarioLease},
+		judge:  trace.Judge{Patience: 2 * ScenarioLease},
 		script: flap,
 	}
 }
@@ -123,13 +125,13 @@ func rollingRestart() Scenario {
 		Name:   "rolling-restart",
 		Claim:  "all five nodes are restarted one after the other without their data, as fast as they come back: the holder's key is gone from all of them before its lease is over",
 		Lesson: "wait between two restarts until the node votes again; or lose the lock's availability, not its exclusion",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
 		},
-		judge: Judge{Patience: 6 * ScenarioLease},
+		judge: trace.Judge{Patience: 6 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			_, bob, first, err := s.opening(ctx)
 			if err != nil {
@@ -158,10 +160,10 @@ func patientRestart() Scenario {
 		Name:   "rolling-restart-patient",
 		Claim:  "the same, with a wait after each node until it votes again: the holder keeps its lock through all five, since each renewal gives the node its key back",
 		Lesson: "wait for `redlock nodes join --wait` between two restarts",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
 		},
 		script: restartPatiently,
 	}

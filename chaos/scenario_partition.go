@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Links that are cut; what they hold back arrives when they are healed.
@@ -16,8 +18,8 @@ func partitionHolder() Scenario {
 		Name:     "partition-holder",
 		Claim:    "a holder that reaches no node stops believing before the next one holds",
 		Lesson:   "the end of a lease needs no message: mind your own clock",
-		Showings: guarded(NameRedlock, NameRenewing, NameTextbook, NameSingle),
-		judge:    Judge{Patience: 2 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameRenewing, trace.NameTextbook, trace.NameSingle),
+		judge:    trace.Judge{Patience: 2 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, first, err := s.opening(ctx)
 			if err != nil {
@@ -42,8 +44,8 @@ func partitionWaiter() Scenario {
 		Name:     "partition-waiter",
 		Claim:    "a client that waits is cut off in the middle of an attempt: it delays nobody, and what it sent does no harm when it arrives",
 		Lesson:   "an attempt that failed is taken back until the node has said so",
-		Showings: guarded(NameRedlock, NameTextbook, NameSingle),
-		judge:    Judge{Patience: 2 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
+		judge:    trace.Judge{Patience: 2 * ScenarioLease},
 		script:   partitionOfTheWaiter,
 	}
 }
@@ -87,12 +89,12 @@ func partitionMinority() Scenario {
 		Name:   "partition-minority",
 		Claim:  "two of five nodes are cut off from everybody: the other three go on as before, and one master that is cut off grants nothing",
 		Lesson: "five masters bear two that are out of reach, and nobody has to notice",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{Starved}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Starved}},
 		},
-		judge: Judge{Patience: ScenarioLease},
+		judge: trace.Judge{Patience: ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, err := s.pair(ctx)
 			if err != nil {
@@ -115,8 +117,8 @@ func partitionMajority() Scenario {
 		Name:     "partition-majority",
 		Claim:    "three of five nodes are cut off from everybody: nobody gets the lock, its holder loses it in time, and after the healing it goes on",
 		Lesson:   "without a quorum there is no lock, and that is the point: it would rather stop than be wrong",
-		Showings: guarded(NameRedlock, NameRenewing, NameTextbook, NameSingle),
-		judge:    Judge{Patience: 2 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameRenewing, trace.NameTextbook, trace.NameSingle),
+		judge:    trace.Judge{Patience: 2 * ScenarioLease},
 		script:   partitionOfAMajority,
 	}
 }
@@ -126,7 +128,7 @@ func partitionOfAMajority(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	s.history.Add(Record{Kind: Sick})
+	s.history.Add(Record{Kind: trace.Sick})
 	if err := s.breakAll(Fault{Kind: Cut}, aMajority...); err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func partitionOfAMajority(ctx context.Context, s *scene) error {
 	if err := s.mendAll(Fault{Kind: Cut}, aMajority...); err != nil {
 		return err
 	}
-	s.history.Add(Record{Kind: Well})
+	s.history.Add(Record{Kind: trace.Well})
 	return s.visit(ctx, bob, 3*ScenarioLease)
 }
 
@@ -148,8 +150,8 @@ func partitionSides() Scenario {
 		Name:     "partition-sides",
 		Claim:    "one client reaches nodes 0, 1 and 2, the other 2, 3 and 4: the node that both reach lets one of them have the lock at a time",
 		Lesson:   "any two quorums share a node: that is why there is an odd number of them",
-		Showings: guarded(NameRedlock, NameWithoutProtections, NameTextbook),
-		judge:    Judge{Patience: 2 * ScenarioLease},
+		Showings: guarded(trace.NameRedlock, trace.NameWithoutProtections, trace.NameTextbook),
+		judge:    trace.Judge{Patience: 2 * ScenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, err := s.pair(ctx)
 			if err != nil {

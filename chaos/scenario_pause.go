@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // A client that stands still, while its lease runs on.
@@ -14,11 +16,11 @@ func pauseScenarios() []Scenario {
 			Name:   "gc-pause",
 			Claim:  "a holder that is paused between its look at the lock and its write writes after the next holder, unless a guard checks tokens",
 			Lesson: "no lock stops a paused writer: let the resource check the token",
-			Showings: []Showing{
-				{Contender: NameRedlock, Guarded: true, Refused: 1},
-				{Contender: NameRedlock, Breaks: stale},
-				{Contender: NameTextbook, Guarded: true, Breaks: stale},
-				{Contender: NameSingle, Guarded: true, Breaks: stale},
+			Showings: []trace.Showing{
+				{Contender: trace.NameRedlock, Guarded: true, Refused: 1},
+				{Contender: trace.NameRedlock, Breaks: stale},
+				{Contender: trace.NameTextbook, Guarded: true, Breaks: stale},
+				{Contender: trace.NameSingle, Guarded: true, Breaks: stale},
 			},
 			script: gcPause,
 		},
@@ -26,16 +28,16 @@ func pauseScenarios() []Scenario {
 			Name:     "suspended-client",
 			Claim:    "a machine sleeps for four leases with a lock in its hand: the next client has long had it, and the first look after the wake-up says so",
 			Lesson:   "after a sleep no signal has come yet: look at the lock before each step that counts",
-			Showings: guarded(NameRedlock, NameRenewing, NameTextbook, NameSingle),
-			judge:    Judge{Patience: 2 * ScenarioLease},
+			Showings: guarded(trace.NameRedlock, trace.NameRenewing, trace.NameTextbook, trace.NameSingle),
+			judge:    trace.Judge{Patience: 2 * ScenarioLease},
 			script:   suspendedClient,
 		},
 		{
 			Name:     "kleppmann-pause",
 			Claim:    "the grants are on their way when the client is stopped, and it reads them after the lease: they bring no lock",
 			Lesson:   "a validity counts from before the request was sent, not from when the reply was read",
-			Showings: guarded(NameRedlock, NameTextbook, NameSingle),
-			judge:    Judge{Patience: 2 * ScenarioLease},
+			Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
+			judge:    trace.Judge{Patience: 2 * ScenarioLease},
 			script:   kleppmannPause,
 		},
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Those who wait in line, and what befalls the line.
@@ -27,11 +29,11 @@ const (
 
 // inOrder are the showings of a scenario in which who asks again and again
 // does not keep the order.
-func inOrder() []Showing {
-	return []Showing{
-		{Contender: NameRedlock, Guarded: true},
-		{Contender: NameTextbook, Guarded: true, May: []Rule{Overtaken}},
-		{Contender: NameSingle, Guarded: true, May: []Rule{Overtaken}},
+func inOrder() []trace.Showing {
+	return []trace.Showing{
+		{Contender: trace.NameRedlock, Guarded: true},
+		{Contender: trace.NameTextbook, Guarded: true, May: []Rule{Overtaken}},
+		{Contender: trace.NameSingle, Guarded: true, May: []Rule{Overtaken}},
 	}
 }
 
@@ -40,12 +42,12 @@ func waitingLine() Scenario {
 		Name:   "waiting-line",
 		Claim:  "eight clients begin to wait one after another, and the holder gives up: they have their turns in that order, unless each asks again and again by itself",
 		Lesson: "trying again at random is a lottery: a line needs a place that all nodes agree on",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameTextbook, Guarded: true, Breaks: []Rule{Overtaken}},
-			{Contender: NameSingle, Guarded: true, Breaks: []Rule{Overtaken}},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{Overtaken}},
+			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Overtaken}},
 		},
-		judge: Judge{Order: inLine, Progress: soon},
+		judge: trace.Judge{Order: inLine, Progress: soon},
 		script: func(ctx context.Context, s *scene) error {
 			l, err := s.line(ctx, "bob", "cara", "dave", "eve", "finn", "gina", "hugo", "ida")
 			if err != nil {
@@ -62,7 +64,7 @@ func lostCalls() Scenario {
 		Claim:    "all that the nodes say to those who wait is lost: the next one has the lock when the lease that it was told of is over, at the latest",
 		Lesson:   "a call is a hint: what nobody must miss, one looks at by oneself",
 		Showings: inOrder(),
-		judge:    Judge{Order: inLine, Progress: ScenarioLease + soon},
+		judge:    trace.Judge{Order: inLine, Progress: ScenarioLease + soon},
 		script: ofThree(func(_ context.Context, l *line) error {
 			return l.scene.breakNow(Fault{Kind: LoseCalls, Node: Everything})
 		}),
@@ -75,7 +77,7 @@ func deadHead() Scenario {
 		Claim:    "the first in line crashes, and then the holder gives up: the second has the lock within a second, since the call in vain leaves 700 ms of the first one's sign of life",
 		Lesson:   "a missed call is no death: give whom you called a moment, and no more",
 		Showings: inOrder(),
-		judge:    Judge{Order: inLine, Progress: soon},
+		judge:    trace.Judge{Order: inLine, Progress: soon},
 		script:   ofThree(func(_ context.Context, l *line) error { return l.dies(l.first()) }),
 	}
 }
@@ -86,7 +88,7 @@ func silentHead() Scenario {
 		Claim:    "the machine of the first in line stands still, and the holder gives up: the second has the lock within a second of the call that the first one does not answer",
 		Lesson:   "whom nobody hears, the others wait for: let that begin with the call, and be short",
 		Showings: inOrder(),
-		judge:    Judge{Order: inLine, Progress: 2 * soon},
+		judge:    trace.Judge{Order: inLine, Progress: 2 * soon},
 		script: func(ctx context.Context, s *scene) error {
 			l, err := s.line(ctx, "bob", "cara", "dave")
 			if err != nil {
@@ -109,13 +111,13 @@ func cutOffHead() Scenario {
 		Name:   "cut-off-head",
 		Claim:  "the first in line is cut off for longer than its sign of life lasts: it delays nobody, and when it is back it still waits, and has its turn",
 		Lesson: "a place in line is kept for who comes back, not held open for who may not",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
 			// What they sent while they were cut off is a lock that nobody wants.
-			{Contender: NameTextbook, Guarded: true, May: []Rule{NoProgress}},
-			{Contender: NameSingle, Guarded: true, May: []Rule{NoProgress}},
+			{Contender: trace.NameTextbook, Guarded: true, May: []Rule{NoProgress}},
+			{Contender: trace.NameSingle, Guarded: true, May: []Rule{NoProgress}},
 		},
-		judge:  Judge{Progress: soon},
+		judge:  trace.Judge{Progress: soon},
 		script: cutOffTheHead,
 	}
 }
@@ -147,7 +149,7 @@ func queueRestart() Scenario {
 		Claim:    "nodes that hold the line are restarted with their data, one after another, until a quorum of them was; a client that comes then meets no other nodes, and does not overtake those who wait",
 		Lesson:   "wait between two restarts until the node votes again: who waits has stored his place there by then",
 		Showings: restarted(),
-		judge:    Judge{Order: inLine, Progress: ScenarioLease},
+		judge:    trace.Judge{Order: inLine, Progress: ScenarioLease},
 		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Crash) }),
 	}
 }
@@ -158,16 +160,16 @@ func queueAmnesia() Scenario {
 		Claim:    "the same, and the nodes come back without their data: those who wait store their places again before the node votes",
 		Lesson:   "what many remember, a node may forget",
 		Showings: restarted(),
-		judge:    Judge{Order: inLine, Progress: ScenarioLease},
+		judge:    trace.Judge{Order: inLine, Progress: ScenarioLease},
 		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Forget) }),
 	}
 }
 
 // restarted is what a restart of a quorum shows, with waits in between.
-func restarted() []Showing {
-	return []Showing{
-		{Contender: NameRedlock, Guarded: true},
-		{Contender: NameTextbook, Guarded: true, May: []Rule{Overtaken, TwoHolders}},
+func restarted() []trace.Showing {
+	return []trace.Showing{
+		{Contender: trace.NameRedlock, Guarded: true},
+		{Contender: trace.NameTextbook, Guarded: true, May: []Rule{Overtaken, TwoHolders}},
 	}
 }
 
@@ -199,7 +201,7 @@ func queueClockForward() Scenario {
 		Claim:    "the clock of one node that holds the line jumps forward: nobody lives any more, by that node, and a client that comes then is not served first",
 		Lesson:   "a place counts on a quorum of nodes, and so does its loss",
 		Showings: inOrder(),
-		judge:    Judge{Order: inLine, Progress: soon},
+		judge:    trace.Judge{Order: inLine, Progress: soon},
 		clocks:   true,
 		script: ofThree(func(ctx context.Context, l *line) error {
 			if err := l.scene.breakNow(Fault{Kind: Step, Delay: 2 * ScenarioLease, Node: 1}); err != nil {
@@ -216,7 +218,7 @@ func queueClockBack() Scenario {
 		Claim:    "the first in line crashes, and the clocks of two nodes are set back, so that its sign of life lasts longer there: the call shortens it all the same, and the second has the lock within a second",
 		Lesson:   "let the call set the time, by the clock of now",
 		Showings: inOrder(),
-		judge:    Judge{Order: inLine, Progress: soon},
+		judge:    trace.Judge{Order: inLine, Progress: soon},
 		clocks:   true,
 		script: ofThree(func(_ context.Context, l *line) error {
 			if err := l.dies(l.first()); err != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // A holder that is asked to give up.
@@ -19,8 +21,8 @@ func lateRevocation() Scenario {
 		Name:     "late-revocation",
 		Claim:    "a holder is asked to give up, and has done so and holds anew when the message arrives: the hold that it has now was not asked for; asked for that, too, it hears of it and gives it up",
 		Lesson:   "ask for a hold, not for a name: what comes late then speaks of what is over",
-		Showings: guarded(NameRenewing),
-		judge:    Judge{Progress: soon},
+		Showings: guarded(trace.NameRenewing),
+		judge:    trace.Judge{Progress: soon},
 		script:   revokedLate,
 	}
 }
@@ -89,7 +91,7 @@ func (a *Actor) revokes(ctx context.Context) <-chan error {
 		done <- fmt.Errorf("%s's library can't ask for a hold", a.Name)
 		return done
 	}
-	a.history.Add(Record{Kind: Noted, Client: a.Name, Resource: scenarioResource, Text: "asks for it"})
+	a.history.Add(Record{Kind: trace.Noted, Client: a.Name, Resource: scenarioResource, Text: "asks for it"})
 	go func() { done <- r.Revoke(ctx, scenarioResource) }()
 	return done
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Those who want several names at once.
@@ -17,8 +19,8 @@ func setHolderDies() Scenario {
 		Name:     "set-holder-dies",
 		Claim:    "a client wants two names at once, has the first and waits for the second when it dies: one who wants the first has it when that lease is over, and the next who wants both has both, as soon as the second is given up",
 		Lesson:   "what a set holds while it waits is a lease like any other: it ends with who had it, and no order of names is left behind",
-		Showings: guarded(NameRenewing),
-		judge:    Judge{Progress: ScenarioLease + soon},
+		Showings: guarded(trace.NameRenewing),
+		judge:    trace.Judge{Progress: ScenarioLease + soon},
 		script:   deathWithinASet,
 	}
 }

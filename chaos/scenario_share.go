@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Those who share a name, and one who wants it alone.
@@ -22,8 +24,8 @@ func sharersRenew() Scenario {
 		Name:     "sharers-renew",
 		Claim:    "three share a name while nodes crash, forget, hang, are cut off, emptied, and set back to old data, the clock of one steps, and what is sent comes late, in another order, twice or never, two nodes at a time, and one waits to have it alone: each of the three has its lease through all of that, and the one who waits has the name when the last of them gives it up",
 		Lesson:   "a lease of its own for each who shares: none lives by another's renewal, and those who wait do so for the living only",
-		Showings: guarded(NameRenewing),
-		judge:    Judge{Progress: soon},
+		Showings: guarded(trace.NameRenewing),
+		judge:    trace.Judge{Progress: soon},
 		clocks:   true,
 		script:   sharersThroughFaults,
 	}
@@ -98,7 +100,7 @@ func (s *scene) suffer(ctx context.Context, faults [2]Fault, from int) error {
 		return ctx.Err()
 	}
 	for _, f := range faults {
-		if !f.Kind.lasts() {
+		if !f.Kind.Lasts() {
 			continue
 		}
 		if err := s.mend(f); err != nil {
@@ -158,9 +160,9 @@ func sharersForgotten() Scenario {
 		Name:   "sharers-forgotten",
 		Claim:  "two share a name, and three of five nodes lose their memory at once: one who wants it alone has it beside them, unless a node that forgot abstains",
 		Lesson: "what holds for one holder holds for many: forgetting is the node's, so the wait is too",
-		Showings: []Showing{
-			{Contender: NameRedlock, Guarded: true},
-			{Contender: NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+		Showings: []trace.Showing{
+			{Contender: trace.NameRedlock, Guarded: true},
+			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
 		},
 		script: func(ctx context.Context, s *scene) error {
 			sharers, err := s.share(ctx, "ann", "bob")
@@ -193,8 +195,8 @@ func sharersMinority() Scenario {
 		Name:     "sharers-minority",
 		Claim:    "two wait to share what a holder has, and two of five nodes lose the holder's key: those would let the two in, which is no quorum, and giving that back wakes nobody who wants the same, so that the two ask now and then and do not call each other without end",
 		Lesson:   "what one gives back of a minority is no news to those who want the same beside him",
-		Showings: guarded(NameRenewing),
-		judge:    Judge{Progress: soon},
+		Showings: guarded(trace.NameRenewing),
+		judge:    trace.Judge{Progress: soon},
 		script:   sharersOfAMinority,
 	}
 }

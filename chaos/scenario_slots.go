@@ -3,6 +3,8 @@ package chaos
 import (
 	"context"
 	"errors"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Those who have a slot of a name.
@@ -13,8 +15,8 @@ func slotHolderDies() Scenario {
 		Name:     "slot-holder-dies",
 		Claim:    "two clients have the two slots of a name, two more wait, and one of the holders dies: the first who waits has that slot as soon as its lease is over, and the second the other one, when it is given up",
 		Lesson:   "a permit that is a lease comes back by itself: nobody has to count who is still alive",
-		Showings: guarded(NameRenewing),
-		judge:    Judge{Order: inLine, Progress: soon},
+		Showings: guarded(trace.NameRenewing),
+		judge:    trace.Judge{Order: inLine, Progress: soon},
 		script:   deathInASlot,
 	}
 }

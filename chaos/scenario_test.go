@@ -2,10 +2,13 @@ package chaos_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -31,23 +34,23 @@ func TestScenariosShowWhatTheyClaim(t *testing.T) {
 
 func TestAShowingIsHeldAgainstAllThatWasBroken(t *testing.T) {
 	two := chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.TwoHolders}, {Rule: chaos.TwoHolders}}}
-	claim := chaos.Showing{Contender: chaos.NameSingle, Breaks: []chaos.Rule{chaos.TwoHolders}}
+	claim := trace.Showing{Contender: trace.NameSingle, Breaks: []chaos.Rule{chaos.TwoHolders}}
 	for _, c := range []struct {
-		showing chaos.Showing
+		showing trace.Showing
 		verdict chaos.Verdict
 		want    bool
 	}{
 		{claim, two, true},
 		{claim, chaos.Verdict{}, false},
-		{chaos.Showing{}, two, false},
-		{chaos.Showing{May: claim.Breaks}, two, true},
-		{chaos.Showing{May: claim.Breaks}, chaos.Verdict{}, true},
-		{chaos.Showing{Breaks: claim.Breaks, May: []chaos.Rule{chaos.Litter}}, two, true},
-		{chaos.Showing{}, chaos.Verdict{}, true},
-		{chaos.Showing{Contender: chaos.NameTextbook}, chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.Litter}}}, true},
-		{chaos.Showing{Contender: chaos.NameRedlock}, chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.Litter}}}, false},
-		{chaos.Showing{Refused: 1}, chaos.Verdict{}, false},
-		{chaos.Showing{}, chaos.Verdict{Refused: 1}, false},
+		{trace.Showing{}, two, false},
+		{trace.Showing{May: claim.Breaks}, two, true},
+		{trace.Showing{May: claim.Breaks}, chaos.Verdict{}, true},
+		{trace.Showing{Breaks: claim.Breaks, May: []chaos.Rule{chaos.Litter}}, two, true},
+		{trace.Showing{}, chaos.Verdict{}, true},
+		{trace.Showing{Contender: trace.NameTextbook}, chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.Litter}}}, true},
+		{trace.Showing{Contender: trace.NameRedlock}, chaos.Verdict{Violations: []chaos.Violation{{Rule: chaos.Litter}}}, false},
+		{trace.Showing{Refused: 1}, chaos.Verdict{}, false},
+		{trace.Showing{}, chaos.Verdict{Refused: 1}, false},
 	} {
 		if got := c.showing.Fits(c.verdict); got != c.want {
 			t.Errorf("%+v, %v: got %t; want %t", c.showing, c.verdict, got, c.want)
@@ -107,15 +110,15 @@ func TestAScenarioSaysWhyItCannotBePlayed(t *testing.T) {
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // nothing is built there yet
 	t.Setenv("CC", "/nowhere/cc")
-	if err := flush.Fit(chaos.Real); err != nil && !errors.Is(err, chaos.ErrNoServer) {
+	if err := flush.Fit(chaos.Real); err != nil && !errors.Is(err, redisserver.ErrNoServer) {
 		t.Errorf("flushall: got %v; want that it needs no clock", err)
 	}
-	if err := clock.Fit(chaos.Real); !errors.Is(err, chaos.ErrNoFakeClock) && !errors.Is(err, chaos.ErrNoServer) {
+	if err := clock.Fit(chaos.Real); !errors.Is(err, redisserver.ErrNoFakeClock) && !errors.Is(err, redisserver.ErrNoServer) {
 		t.Errorf("clock-forward-quorum: got %v; want ErrNoFakeClock", err)
 	}
 	t.Setenv("REDLOCK_TEST_SERVER", "")
 	t.Setenv("PATH", "")
-	if err := flush.Fit(chaos.Real); !errors.Is(err, chaos.ErrNoServer) {
+	if err := flush.Fit(chaos.Real); !errors.Is(err, redisserver.ErrNoServer) {
 		t.Errorf("flushall: got %v; want ErrNoServer", err)
 	}
 	for _, b := range []chaos.Backend{chaos.Virtual, chaos.Embedded} {
@@ -127,12 +130,46 @@ func TestAScenarioSaysWhyItCannotBePlayed(t *testing.T) {
 
 func TestAScenarioNeedsItsNodes(t *testing.T) {
 	s, _ := chaos.FindScenario("replace-node")
-	kit, err := chaos.ScenarioKit(chaos.NameRedlock)
+	kit, err := chaos.ScenarioKit(trace.NameRedlock)
 	mustDo(t, err)
 	stage, err := chaos.NewEmbedded(1, s.Nodes-1)
 	mustDo(t, err)
 	defer stage.Close()
 	if _, err := s.Play(t.Context(), stage, kit, true); err == nil {
 		t.Error("got a run with a node too few")
+	}
+}
+
+// What nodes store, and how they are, is in the trace of a scenario.
+func TestAScenariosTraceKnowsTheNodes(t *testing.T) {
+	i := slices.IndexFunc(chaos.Scenarios(), func(s chaos.Scenario) bool { return s.Name == "amnesia-majority" })
+	s := chaos.Scenarios()[i]
+	for _, name := range []string{trace.NameRedlock, trace.NameTextbook} {
+		kit, err := chaos.ScenarioKit(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, blank := map[string]map[string]bool{}, map[string]bool{}
+		for _, r := range perform(t, s, kit, true) {
+			switch {
+			case r.Kind == trace.Turned && r.Text == trace.Blank:
+				blank[r.Node] = true
+			case r.Kind == trace.Stored && r.Client != "":
+				if stored[r.Client] == nil {
+					stored[r.Client] = map[string]bool{}
+				}
+				stored[r.Client][r.Node] = true
+				if r.Hold == 0 || r.Until < chaos.ScenarioLease {
+					t.Errorf("%s: got %+v; want the attempt and the expiry", name, r)
+				}
+			}
+		}
+		second := 0
+		if name == trace.NameTextbook {
+			second = 3
+		}
+		if len(stored["ann"]) != 5 || len(stored["bob"]) != second || len(blank) != 3 || len(stored["another"]) != 0 {
+			t.Errorf("%s: got keys %v and blank nodes %v; want ann's on 5, bob's on %d, and 3 blank", name, stored, blank, second)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -16,8 +17,8 @@ const realVariable = "REDLOCK_CHAOS_REAL"
 
 // quick are the scenarios that the normal tests play there, with whom.
 var quick = map[string][]string{
-	"failover":             {chaos.NameRedlock, chaos.NameSingle},
-	"clock-forward-quorum": {chaos.NameTextbook},
+	"failover":             {trace.NameRedlock, trace.NameSingle},
+	"clock-forward-quorum": {trace.NameTextbook},
 }
 
 // The same claims on server processes, replicas, proxies and clocks that are set.
@@ -30,7 +31,7 @@ func TestScenariosOnServerProcesses(t *testing.T) {
 // And on the virtual stage in real time.
 func TestScenariosOnTheEmbeddedStage(t *testing.T) {
 	testkit.Full(t)
-	inRealTime(t, chaos.Embedded, map[string][]string{"failover": {chaos.NameSingle}})
+	inRealTime(t, chaos.Embedded, map[string][]string{"failover": {trace.NameSingle}})
 }
 
 // inRealTime plays some of the scenarios, or all if the variable says so.
@@ -58,7 +59,7 @@ func inRealTime(t *testing.T, b chaos.Backend, some map[string][]string) {
 }
 
 // performOn plays a scenario in real time and judges it.
-func performOn(t *testing.T, b chaos.Backend, s chaos.Scenario, want chaos.Showing) chaos.Verdict {
+func performOn(t *testing.T, b chaos.Backend, s chaos.Scenario, want trace.Showing) chaos.Verdict {
 	t.Helper()
 	kit, err := chaos.ScenarioKit(want.Contender)
 	mustDo(t, err)

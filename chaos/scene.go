@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // scene is a scenario while it is played.
@@ -152,8 +153,8 @@ func (s *scene) operator() (*redlock.Locker, error) {
 }
 
 func (s *scene) breakNow(f Fault) error {
-	s.history.Add(f.record(Broke, s.all().Names()))
-	if err := s.stage.Break(f); err != nil || !f.Kind.ofClient() {
+	s.history.Add(f.Record(trace.Broke, s.all().Names()))
+	if err := s.stage.Break(f); err != nil || !f.Kind.OfClient() {
 		return err
 	}
 	s.mu.Lock()
@@ -166,7 +167,7 @@ func (s *scene) mend(f Fault) error {
 	s.mu.Lock()
 	s.stopped = slices.DeleteFunc(s.stopped, func(of Fault) bool { return of == f })
 	s.mu.Unlock()
-	s.history.Add(f.record(Mended, s.all().Names()))
+	s.history.Add(f.Record(trace.Mended, s.all().Names()))
 	return s.stage.Mend(f)
 }
 
@@ -187,7 +188,7 @@ func (s *scene) mendAll(f Fault, nodes ...int) error {
 	for _, n := range nodes {
 		f := f
 		f.Node = n
-		s.history.Add(f.record(Mended, s.all().Names()))
+		s.history.Add(f.Record(trace.Mended, s.all().Names()))
 		all.Go(func() error { return s.stage.Mend(f) })
 	}
 	return all.Wait()

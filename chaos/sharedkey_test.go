@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -54,7 +55,7 @@ func lookAtASharedKey(t *testing.T, b chaos.Backend) {
 	// A majority is enough to be through: the others follow.
 	members := func(want int) (first []redis.Z) {
 		for _, n := range slices.Backward(nodes) {
-			eventually(t, "the members", func() bool {
+			testkit.Eventually(t, "the members", func() bool {
 				first = n.ZRangeWithScores(t.Context(), "report", 0, -1).Val()
 				return len(first) == want
 			})
@@ -74,7 +75,7 @@ func lookAtASharedKey(t *testing.T, b chaos.Backend) {
 	}
 	mustDo(t, nodes[0].ZAdd(t.Context(), "report", released[0]).Err())
 	mustDo(t, nodes[1].PExpire(t.Context(), "report", lease).Err())
-	broken := func() []chaos.Rule { return chaos.Judge{}.Judge(history.Records()).Broken() }
+	broken := func() []chaos.Rule { return trace.Judge{}.Judge(history.Records()).Broken() }
 	for deadline := time.Now().Add(lease / 2); len(broken()) < 2 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -85,7 +86,7 @@ func lookAtASharedKey(t *testing.T, b chaos.Backend) {
 	stop(true)
 	shown := 0
 	for _, r := range history.Records()[before:] {
-		if r.Kind == chaos.Shown && r.Node == stage.Names()[2] && r.Shared && r.Until == r.Ends && r.Until > r.At {
+		if r.Kind == trace.Shown && r.Node == stage.Names()[2] && r.Shared && r.Until == r.Ends && r.Until > r.At {
 			shown++
 		}
 	}

@@ -6,73 +6,21 @@ import (
 	"strings"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
-
-// The names of the contenders that scenarios make claims about; [ScenarioKit]
-// makes them.
-const (
-	NameRedlock            = "redlock"
-	NameWithoutMembership  = "redlock without membership"
-	NameWithoutClockWatch  = "redlock without clock watch"
-	NameWithoutProtections = "redlock without protections"
-	NameRenewing           = "redlock, renewing"
-	NameTextbook           = "textbook Redlock"
-	NameSingle             = "single master"
-)
-
-// Showing is what a scenario claims of one contender.
-type Showing struct {
-	Contender string // the name of a kit, as ScenarioKit knows it
-	Guarded   bool   // whether the resource checks tokens
-	Breaks    []Rule // the rules that it breaks, sorted; none: it holds
-	May       []Rule // rules that it breaks at times, beside these
-	Refused   int    // how many writes the guard refuses
-}
 
 // guarded is the claim of each of them that, with a guard, it holds.
-func guarded(contenders ...string) []Showing {
-	claims := make([]Showing, len(contenders))
+func guarded(contenders ...string) []trace.Showing {
+	claims := make([]trace.Showing, len(contenders))
 	for i, name := range contenders {
-		claims[i] = Showing{Contender: name, Guarded: true}
+		claims[i] = trace.Showing{Contender: name, Guarded: true}
 	}
 	return claims
 }
 
-// String names the contender, and says if it has no guard.
-func (s Showing) String() string {
-	if s.Guarded {
-		return s.Contender
-	}
-	return s.Contender + ", unguarded"
-}
-
-// may tells whether the contender breaks a rule at times. The plain locks promise
-// no tidiness: what they leave behind is claimed of them where it always shows, and
-// held against them nowhere.
-func (s Showing) may(r Rule) bool {
-	plain := s.Contender == NameTextbook || s.Contender == NameSingle
-	return slices.Contains(s.May, r) || plain && r == Litter
-}
-
-// Fits tells whether a run showed just what was claimed.
-func (s Showing) Fits(v Verdict) bool {
-	broken := v.Broken()
-	for _, r := range s.Breaks {
-		if !slices.Contains(broken, r) {
-			return false
-		}
-	}
-	for _, r := range broken {
-		if !slices.Contains(s.Breaks, r) && !s.may(r) {
-			return false
-		}
-	}
-	return s.Refused == v.Refused
-}
-
 // ScenarioKits are the names that [ScenarioKit] knows.
 func ScenarioKits() []string {
-	return []string{NameRedlock, NameWithoutMembership, NameWithoutClockWatch, NameWithoutProtections, NameRenewing, NameTextbook, NameSingle}
+	return []string{trace.NameRedlock, trace.NameWithoutMembership, trace.NameWithoutClockWatch, trace.NameWithoutProtections, trace.NameRenewing, trace.NameTextbook, trace.NameSingle}
 }
 
 // ScenarioKit is the kit of that name with the lease of the scenarios. Redlock's
@@ -81,19 +29,19 @@ func ScenarioKit(name string) (Kit, error) {
 	renewed := []redlock.Option{redlock.WithTTL(ScenarioLease), redlock.WithMaxTTL(ScenarioLease)}
 	lease := append(slices.Clip(renewed), redlock.WithFixedLease())
 	switch name {
-	case NameRedlock:
+	case trace.NameRedlock:
 		return Redlock(name, lease...), nil
-	case NameWithoutMembership:
+	case trace.NameWithoutMembership:
 		return Redlock(name, append(lease, redlock.WithoutMembership())...), nil
-	case NameWithoutClockWatch:
+	case trace.NameWithoutClockWatch:
 		return Redlock(name, append(lease, redlock.WithoutClockWatch())...), nil
-	case NameWithoutProtections:
+	case trace.NameWithoutProtections:
 		return Redlock(name, append(lease, redlock.WithoutMembership(), redlock.WithoutClockWatch())...), nil
-	case NameRenewing:
+	case trace.NameRenewing:
 		return Redlock(name, renewed...), nil
-	case NameTextbook:
+	case trace.NameTextbook:
 		return TextbookRedlock(), nil
-	case NameSingle:
+	case trace.NameSingle:
 		return SingleMaster(), nil
 	}
 	return Kit{}, fmt.Errorf("chaos: there is no contender %q; there are %s", name, strings.Join(ScenarioKits(), ", "))

@@ -90,7 +90,7 @@ func (p *Plan) remembers() bool {
 	forgot := map[int]bool{}
 	for _, f := range p.Faults {
 		switch {
-		case !f.forgets() || f.Kind == Twice || f.Kind == Drift:
+		case !f.Forgets() || f.Kind == Twice || f.Kind == Drift:
 		case f.Node == Everything:
 			return false
 		default:
@@ -139,10 +139,10 @@ const watched = time.Second
 // disturbs tells whether another fault is so near to the step of a node's clock that the two
 // may have an effect together.
 func (p *Plan) disturbs(o, step Fault) bool {
-	if o.Kind == Drift || o.Kind.ofClient() && o.Kind != Suspend && o.Where != AtReplies {
+	if o.Kind == Drift || o.Kind.OfClient() && o.Kind != Suspend && o.Where != AtReplies {
 		return false
 	}
-	same := o.Node == step.Node || o.Node == Everything || o.Kind.ofClient() || o.Kind == OtherList
+	same := o.Node == step.Node || o.Node == Everything || o.Kind.OfClient() || o.Kind == OtherList
 	return same && o.At < step.At+step.For+p.MaxTTL && step.At < o.At+o.For+o.Delay+p.MaxTTL
 }
 

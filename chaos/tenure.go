@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Tenure is a lock that an actor got, or a set of them. It may believe in it no longer.
@@ -38,7 +39,7 @@ func (a *Actor) begin(hold SetHold, w Want, set int64, ids []int64) *Tenure {
 		t.ends = a.history.Now() + w.MaxHold
 	}
 	t.mu.Lock()
-	t.record(Held)
+	t.record(trace.Held)
 	t.mu.Unlock()
 	if t.Lost() != nil {
 		a.watching.Go(t.watch)
@@ -113,7 +114,7 @@ func (t *Tenure) told() {
 		return
 	}
 	t.lose()
-	t.add(Record{Kind: Told})
+	t.add(Record{Kind: trace.Told})
 }
 
 func (t *Tenure) isGivenUp() bool {
@@ -125,7 +126,7 @@ func (t *Tenure) isGivenUp() bool {
 // record notes that the tenure begins or goes on, until when its validity says.
 // The time is read first, so that the end is never noted later than it is. Own code is at
 // work without end. t.mu is held, here and in lose.
-func (t *Tenure) record(k Kind) {
+func (t *Tenure) record(k trace.Kind) {
 	now := t.actor.history.Now()
 	t.until = max(now+t.hold.Remaining(), 1)
 	r := Record{Kind: k, Client: t.actor.Name, Until: t.until}
@@ -140,7 +141,7 @@ func (t *Tenure) lose() {
 	if !t.over {
 		t.over = true
 		close(t.ended)
-		t.add(Record{Kind: Lost})
+		t.add(Record{Kind: trace.Lost})
 	}
 }
 
@@ -149,12 +150,12 @@ func (t *Tenure) add(r Record) {
 	records := make([]Record, len(t.ids))
 	for i, id := range t.ids {
 		r.Hold, r.Resource = id, t.want.Resources[i]
-		if r.Kind == Held {
+		if r.Kind == trace.Held {
 			r.Shared, r.Set = t.want.Shared, t.set
 			r.Limit, r.Slot = t.want.Limit, slotIn(t.hold)
 			r.Ends = t.ends
 		}
-		if r.Kind == Held || r.Kind == Extended {
+		if r.Kind == trace.Held || r.Kind == trace.Extended {
 			r.Token = t.hold.Token(r.Resource)
 		}
 		records[i] = r
@@ -175,7 +176,7 @@ func (t *Tenure) Remaining() time.Duration {
 	case left == 0:
 		t.lose()
 	case now+left > t.until+time.Millisecond:
-		t.record(Extended)
+		t.record(trace.Extended)
 	}
 	return left
 }
@@ -191,7 +192,7 @@ func (t *Tenure) end() {
 	if !t.over {
 		t.over, t.givenUp = true, true
 		close(t.ended)
-		t.add(Record{Kind: Released})
+		t.add(Record{Kind: trace.Released})
 	}
 }
 
@@ -229,9 +230,9 @@ func (t *Tenure) restToWrite() {
 // it where the store decides, so that the trace has the writes in the store's order. The
 // judge then finds the [StaleWrite]s of that store.
 func (t *Tenure) Wrote(token redlock.Token, accepted bool) {
-	r := Record{Kind: Wrote, Token: token}
+	r := Record{Kind: trace.Wrote, Token: token}
 	if !accepted {
-		r.Kind = Refused
+		r.Kind = trace.Refused
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -240,7 +241,7 @@ func (t *Tenure) Wrote(token redlock.Token, accepted bool) {
 
 // write writes to one resource.
 func (t *Tenure) write(ctx context.Context, resource string, id int64) error {
-	r := Record{Kind: Wrote, Resource: resource, Hold: id}
+	r := Record{Kind: trace.Wrote, Resource: resource, Hold: id}
 	token := t.hold.Token(resource)
 	if token == 0 || t.actor.guard == nil {
 		t.actor.history.Add(r)
@@ -262,7 +263,7 @@ func (t *Tenure) write(ctx context.Context, resource string, id int64) error {
 		return nil
 	})
 	if errors.Is(err, fencing.ErrStale) {
-		r.Kind = Refused
+		r.Kind = trace.Refused
 		t.actor.history.Add(r)
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // announced is a lock of some library that its test ends.
@@ -47,7 +48,7 @@ func (h *announced) Acquire(context.Context, string, time.Duration) (chaos.Hold,
 // the actor does not look.
 func TestWhatALibrarySaysIsRecordedWhenItSaysIt(t *testing.T) {
 	type line struct {
-		kind      chaos.Kind
+		kind      trace.Kind
 		at, until time.Duration
 	}
 	for _, c := range []struct {
@@ -59,31 +60,31 @@ func TestWhatALibrarySaysIsRecordedWhenItSaysIt(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			close(h.lost)
 			time.Sleep(10 * time.Second)
-		}, []line{{kind: chaos.Lost, at: 2 * time.Second}, {kind: chaos.Told, at: 2 * time.Second}}},
+		}, []line{{kind: trace.Lost, at: 2 * time.Second}, {kind: trace.Told, at: 2 * time.Second}}},
 		{"lapsed, and nobody says so", func(*announced, *chaos.Tenure) {
 			time.Sleep(10 * time.Second)
-		}, []line{{kind: chaos.Lost, at: 5500 * time.Millisecond}}},
+		}, []line{{kind: trace.Lost, at: 5500 * time.Millisecond}}},
 		{"lapsed, and its channel closes with the validity", func(h *announced, _ *chaos.Tenure) {
 			time.Sleep(5 * time.Second)
 			close(h.lost)
 			time.Sleep(10 * time.Second)
-		}, []line{{kind: chaos.Lost, at: 5 * time.Second}, {kind: chaos.Told, at: 5 * time.Second}}},
+		}, []line{{kind: trace.Lost, at: 5 * time.Second}, {kind: trace.Told, at: 5 * time.Second}}},
 		{"lapsed, and its channel closes much later", func(h *announced, _ *chaos.Tenure) {
 			time.Sleep(12 * time.Second)
 			close(h.lost)
 			time.Sleep(time.Second)
-		}, []line{{kind: chaos.Lost, at: 5500 * time.Millisecond}, {kind: chaos.Told, at: 12 * time.Second}}},
+		}, []line{{kind: trace.Lost, at: 5500 * time.Millisecond}, {kind: trace.Told, at: 12 * time.Second}}},
 		{"renewed by the library", func(h *announced, _ *chaos.Tenure) {
 			time.Sleep(2 * time.Second)
 			h.prolong(4 * time.Second)
 			time.Sleep(10 * time.Second)
-		}, []line{{chaos.Extended, 4999 * time.Millisecond, 9 * time.Second}, {kind: chaos.Lost, at: 9500 * time.Millisecond}}},
+		}, []line{{trace.Extended, 4999 * time.Millisecond, 9 * time.Second}, {kind: trace.Lost, at: 9500 * time.Millisecond}}},
 		{"released, and then its channel closes", func(h *announced, tenure *chaos.Tenure) {
 			time.Sleep(time.Second)
 			_ = tenure.Release(context.Background())
 			close(h.lost)
 			time.Sleep(10 * time.Second)
-		}, []line{{kind: chaos.Released, at: time.Second}}},
+		}, []line{{kind: trace.Released, at: time.Second}}},
 		{"the actor leaves while it holds", func(*announced, *chaos.Tenure) {}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -167,11 +167,11 @@ func (v *virtual) Mend(f Fault) error { return v.change(f, false) }
 
 func (v *virtual) change(f Fault, broken bool) error {
 	switch {
-	case f.unknown(len(v.nodes)):
+	case f.Unknown(len(v.nodes)):
 		return noSuch(f)
-	case f.Kind.ofClient():
+	case f.Kind.OfClient():
 		return v.changeClient(f, broken)
-	case f.Kind.ofLink():
+	case f.Kind.OfLink():
 		return v.changeLinks(f, broken)
 	case f.Node == Everything:
 		for i := range v.nodes {
@@ -236,7 +236,7 @@ func (v *virtual) changeLinks(f Fault, broken bool) error {
 	}
 	for _, l := range links {
 		switch {
-		case f.Kind.lasts():
+		case f.Kind.Lasts():
 			l.change(f, broken)
 		case broken && f.Kind == Reset:
 			l.Reset()

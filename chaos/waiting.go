@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Waiter is a [Contender] whose library waits for a holder by itself. Several
@@ -34,7 +35,7 @@ func (c *redlockContender) Wait(ctx context.Context, resource string, lease time
 // library must allow. It is closed with the actor.
 func (a *Actor) Beside(i int) *Actor {
 	return &Actor{
-		Name: fmt.Sprintf("%s#%d", processOf(a.Name), i), stage: a.stage, history: a.history,
+		Name: fmt.Sprintf("%s#%d", trace.ProcessOf(a.Name), i), stage: a.stage, history: a.history,
 		contender: a.contender, guard: a.guard, watching: a.watching, left: a.left, closed: a.closed,
 	}
 }

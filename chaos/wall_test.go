@@ -11,6 +11,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // A lock's validity is of the monotonic clock: the wall clock says when it ends by the wall
@@ -97,7 +98,7 @@ func TestAWallClockThatCameMeanwhileStaysRight(t *testing.T) {
 func beliefs(records []chaos.Record) []string {
 	var all []string
 	for _, r := range records {
-		if slices.Contains([]chaos.Kind{chaos.Held, chaos.Extended, chaos.Released, chaos.Lost, chaos.Told}, r.Kind) {
+		if slices.Contains([]trace.Kind{trace.Held, trace.Extended, trace.Released, trace.Lost, trace.Told}, r.Kind) {
 			all = append(all, fmt.Sprintf("%v: %s %s %s until %v", r.At, r.Client, r.Kind, r.Resource, r.Until))
 		}
 	}

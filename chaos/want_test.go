@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -29,7 +30,7 @@ func met(records []chaos.Record) (together, sets int) {
 	seen := map[int64]bool{}
 	for _, r := range records {
 		switch {
-		case r.Kind == chaos.Held && r.Shared:
+		case r.Kind == trace.Held && r.Shared:
 			if at[r.Resource] == nil {
 				at[r.Resource] = map[int64]bool{}
 			}
@@ -37,10 +38,10 @@ func met(records []chaos.Record) (together, sets int) {
 				together++
 			}
 			at[r.Resource][r.Hold], of[r.Hold] = true, r.Resource
-		case r.Kind == chaos.Released || r.Kind == chaos.Lost:
+		case r.Kind == trace.Released || r.Kind == trace.Lost:
 			delete(at[of[r.Hold]], r.Hold)
 		}
-		if r.Kind == chaos.Held && r.Set != 0 {
+		if r.Kind == trace.Held && r.Set != 0 {
 			seen[r.Set] = true
 		}
 	}
@@ -86,10 +87,10 @@ func TestClientsOfAPlanWantSlots(t *testing.T) {
 	var slots [2]int
 	queued := 0
 	for _, r := range records {
-		if r.Kind == chaos.Held && r.Limit == 2 {
+		if r.Kind == trace.Held && r.Limit == 2 {
 			slots[r.Slot]++
 		}
-		if r.Kind == chaos.Queued && r.Limit > 0 {
+		if r.Kind == trace.Queued && r.Limit > 0 {
 			queued++
 		}
 	}
@@ -150,7 +151,7 @@ func TestAnActorHasASetAsAWhole(t *testing.T) {
 		for _, tenure := range tenures {
 			mustDo(t, tenure.Release(ctx))
 		}
-		v := chaos.Judge{}.Judge(history.Records())
+		v := trace.Judge{}.Judge(history.Records())
 		if len(v.Violations) > 0 || v.Writes != 6 || v.Refused != 0 {
 			t.Errorf("got %v; want six writes and nothing broken", v)
 		}

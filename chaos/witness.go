@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -107,7 +108,7 @@ func (w *witness) told(client, node string, data []byte) {
 		}
 		token, err := strconv.ParseUint(string(parts[1]), 10, 64)
 		if err == nil {
-			w.history.Add(Record{Kind: Granted, Client: client, Resource: string(parts[grantParts-1]), Node: node, Token: redlock.Token(token)})
+			w.history.Add(Record{Kind: trace.Granted, Client: client, Resource: string(parts[grantParts-1]), Node: node, Token: redlock.Token(token)})
 		}
 	}
 }
@@ -155,12 +156,12 @@ func (w *witness) look(ctx context.Context, i int, node redis.UniversalClient, l
 	case errors.Is(ctx.Err(), context.Canceled):
 		return
 	case silent(err):
-		w.turned(i, last, Silent)
+		w.turned(i, last, trace.Silent)
 		return
 	case isOf(run.Val(), info.Val()):
-		w.turned(i, last, Member)
+		w.turned(i, last, trace.Member)
 	default:
-		w.turned(i, last, Blank)
+		w.turned(i, last, trace.Blank)
 	}
 	for j, r := range resources {
 		w.stored(i, last, r, owners[j].Val(), rests[j].Val())
@@ -193,7 +194,7 @@ func (w *witness) shares(ctx context.Context, i int, node redis.UniversalClient,
 func (w *witness) shared(i int, last *seen, resource string, ends map[string]time.Duration) {
 	var news []Record
 	tell := func(owner string, until time.Duration) {
-		r := Record{Kind: Stored, Node: w.names[i], Resource: resource, Shared: true, Until: until}
+		r := Record{Kind: trace.Stored, Node: w.names[i], Resource: resource, Shared: true, Until: until}
 		r.Client, r.Hold = w.whose(resource, owner)
 		news = append(news, r)
 	}
@@ -230,7 +231,7 @@ func silent(err error) bool {
 func (w *witness) turned(i int, last *seen, state string) {
 	if last.state != state {
 		last.state = state
-		w.history.Add(Record{Kind: Turned, Node: w.names[i], Text: state})
+		w.history.Add(Record{Kind: trace.Turned, Node: w.names[i], Text: state})
 	}
 }
 
@@ -248,7 +249,7 @@ func (w *witness) stored(i int, last *seen, of lookedAt, owner string, rest time
 		return
 	}
 	last.owner[of.key], last.until[of.key] = owner, until
-	r := Record{Kind: Stored, Node: w.names[i], Resource: of.resource, Limit: of.limit, Slot: of.slot, Until: until}
+	r := Record{Kind: trace.Stored, Node: w.names[i], Resource: of.resource, Limit: of.limit, Slot: of.slot, Until: until}
 	if owner != "" {
 		r.Client, r.Hold = w.whose(of.resource, owner)
 	}
@@ -278,7 +279,7 @@ func (h *History) keys() []lookedAt {
 	limits := map[string]int{} // by resource; 0: it was asked for as a whole
 	var keys []lookedAt
 	for _, r := range h.records {
-		if r.Kind != Asked {
+		if r.Kind != trace.Asked {
 			continue
 		}
 		if r.Limit == 0 {
@@ -306,9 +307,9 @@ func (h *History) attemptAt(client, resource string, at time.Duration) int64 {
 			break
 		}
 		switch {
-		case r.Kind == Asked && processOf(r.Client) == processOf(client) && r.Resource == resource:
+		case r.Kind == trace.Asked && trace.ProcessOf(r.Client) == trace.ProcessOf(client) && r.Resource == resource:
 			last, open = r.Hold, append(open, r.Hold)
-		case r.Kind == Held || r.Kind == Failed:
+		case r.Kind == trace.Held || r.Kind == trace.Failed:
 			open = slices.DeleteFunc(open, func(id int64) bool { return id == r.Hold })
 		}
 	}

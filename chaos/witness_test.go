@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Several goroutines of a process are at different resources at once, and in line for one:
@@ -19,10 +20,10 @@ func TestAProcessIsAtTheFirstAttemptThatHasNotEnded(t *testing.T) {
 		h.Ask("client-2", "a")
 		then := h.Now()
 		time.Sleep(time.Second)
-		h.Add(chaos.Record{Kind: chaos.Held, Client: "client-1#1", Resource: "a", Hold: first})
+		h.Add(chaos.Record{Kind: trace.Held, Client: "client-1#1", Resource: "a", Hold: first})
 		held := h.Now()
 		time.Sleep(time.Second)
-		h.Add(chaos.Record{Kind: chaos.Failed, Client: "client-1#2", Resource: "a", Hold: second})
+		h.Add(chaos.Record{Kind: trace.Failed, Client: "client-1#2", Resource: "a", Hold: second})
 		for _, at := range []struct {
 			resource string
 			at       time.Duration

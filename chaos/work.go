@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // noticeWithin is what own code is given, after a pause in which its lock ended, to look
@@ -28,7 +29,7 @@ func (c *Client) Enter(lock *redlock.Lock) *Tenure {
 	set, ids := c.actor.history.ask(c.Name, w)
 	t := &Tenure{actor: c.actor, work: c, hold: one{hold}, want: w, set: set, ids: ids, ended: make(chan struct{})}
 	t.mu.Lock()
-	t.record(Held)
+	t.record(trace.Held)
 	t.mu.Unlock()
 	c.mu.Lock()
 	c.atWork = append(c.atWork, t)
@@ -59,7 +60,9 @@ func (c *Client) Step(ctx context.Context) error {
 
 // rest blocks while the client is stopped. What it was at rests with it.
 func (c *Client) rest() {
-	if s, ok := c.actor.stage.(interface{ stops(string, Moment) bool }); !ok || !s.stops(c.Name, AtWrite) {
+	if s, ok := c.actor.stage.(interface {
+		stops(string, Moment) bool
+	}); !ok || !s.stops(c.Name, AtWrite) {
 		return
 	}
 	resting := c.working()
@@ -84,7 +87,7 @@ func (t *Tenure) pauses() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rests++; t.rests == 1 && !t.over {
-		t.add(Record{Kind: Extended, Client: t.actor.Name, Until: max(t.actor.history.Now(), 1), Text: "stands still"})
+		t.add(Record{Kind: trace.Extended, Client: t.actor.Name, Until: max(t.actor.history.Now(), 1), Text: "stands still"})
 	}
 }
 
@@ -96,7 +99,7 @@ func (t *Tenure) goesOn() {
 	switch t.rests--; {
 	case t.rests > 0 || t.over:
 	case t.hold.Remaining() > 0:
-		t.record(Extended)
+		t.record(trace.Extended)
 	default:
 		t.actor.watching.Go(t.notices)
 	}
@@ -114,7 +117,7 @@ func (t *Tenure) notices() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rests == 0 && !t.over {
-		t.record(Extended)
+		t.record(trace.Extended)
 	}
 }
 
@@ -127,7 +130,7 @@ func (t *Tenure) tellLoss() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if !t.over {
-			t.actor.history.Add(Record{Kind: Noted, Client: t.actor.Name, Resource: t.want.Resources[0], Text: "its lock is lost"})
+			t.actor.history.Add(Record{Kind: trace.Noted, Client: t.actor.Name, Resource: t.want.Resources[0], Text: "its lock is lost"})
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // Redisson's and redlock4j's locks, as far as a server sees them: the commands that they
@@ -32,7 +32,7 @@ const (
 )
 
 // rlock takes an RLock on one server.
-func rlock(t *testing.T, s *chaos.Server) error {
+func rlock(t *testing.T, s *redisserver.Server) error {
 	t.Helper()
 	err := hashLock.Run(t.Context(), s.Client(), []string{name}, thread, lease).Err()
 	if errors.Is(err, redis.Nil) {
@@ -43,7 +43,7 @@ func rlock(t *testing.T, s *chaos.Server) error {
 
 // on waits until so many of the servers have the name: a quorum of them is enough for
 // Acquire and Release to return, and the last of them may hear of it after that.
-func on(t *testing.T, masters []*chaos.Server, want int) {
+func on(t *testing.T, masters []*redisserver.Server, want int) {
 	t.Helper()
 	found := -1
 	for deadline := time.Now().Add(10 * time.Second); found != want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -59,7 +59,7 @@ func on(t *testing.T, masters []*chaos.Server, want int) {
 
 // The code of the page for who comes from Java or from etcd does what it says there.
 func TestTheCodeForThoseFromElsewhereRuns(t *testing.T) {
-	l := open(t, chaos.NeedServers(t, 3, chaos.ServerConfig{})...)
+	l := open(t, redisserver.NeedAll(t, 3, redisserver.Config{})...)
 	failed := errors.New("the work failed")
 	runs := 0
 	work := func(context.Context) error { runs++; return nil }
@@ -88,7 +88,7 @@ func TestTheCodeForThoseFromElsewhereRuns(t *testing.T) {
 // Over the same masters and names, Redisson's locks and ours keep each other out; but to
 // Redisson that is an error of the server, which no caller waits out.
 func TestRedissonMeetsOursAsAnError(t *testing.T) {
-	masters := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	masters := redisserver.NeedAll(t, 3, redisserver.Config{})
 	l := open(t, masters...)
 	ours, err := l.Acquire(t.Context(), name)
 	if err != nil {
@@ -144,7 +144,7 @@ func TestRedissonMeetsOursAsAnError(t *testing.T) {
 
 // An RLock is on one deployment: on one of our masters it is one vote of three.
 func TestAnRLockOnOneMasterExcludesNobody(t *testing.T) {
-	masters := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	masters := redisserver.NeedAll(t, 3, redisserver.Config{})
 	l := open(t, masters...)
 	if err := rlock(t, masters[0]); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestAnRLockOnOneMasterExcludesNobody(t *testing.T) {
 // createLock and createMultiLock of redlock4j set the names themselves, if they are not
 // there: they and ours exclude each other. Its readers and writers have other keys.
 func TestPlainLocksOfRedlock4jExcludeOurs(t *testing.T) {
-	masters := chaos.NeedServers(t, 3, chaos.ServerConfig{})
+	masters := redisserver.NeedAll(t, 3, redisserver.Config{})
 	l := open(t, masters...)
 	set := func(key string) (won int) {
 		for _, s := range masters {

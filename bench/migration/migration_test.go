@@ -21,7 +21,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // name is what the page's code locks.
@@ -33,7 +33,7 @@ const patience = time.Minute
 // fleet is three masters, with a Locker and redsync over them; and the one server
 // that rueidislock and bsm/redislock are on, which is none of the three.
 type fleet struct {
-	masters     []*chaos.Server
+	masters     []*redisserver.Server
 	locker      *redlock.Locker
 	redsync     *redsync.Redsync
 	rueidislock rueidislock.Locker
@@ -42,7 +42,7 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	servers := chaos.NeedServers(t, 4, chaos.ServerConfig{})
+	servers := redisserver.NeedAll(t, 4, redisserver.Config{})
 	f := &fleet{masters: servers[:3], rueidislock: openRueidislock(t, servers[3]), bsm: redislock.New(servers[3].Client())}
 	f.locker = open(t, f.masters...)
 	var pools []pool.Pool
@@ -53,7 +53,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-func openRueidislock(t *testing.T, s *chaos.Server) rueidislock.Locker {
+func openRueidislock(t *testing.T, s *redisserver.Server) rueidislock.Locker {
 	t.Helper()
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true},
@@ -68,7 +68,7 @@ func openRueidislock(t *testing.T, s *chaos.Server) rueidislock.Locker {
 }
 
 // open makes a Locker over servers on which nothing was ever locked.
-func open(t *testing.T, servers ...*chaos.Server) *redlock.Locker {
+func open(t *testing.T, servers ...*redisserver.Server) *redlock.Locker {
 	t.Helper()
 	urls := make([]string, len(servers))
 	for i, s := range servers {
@@ -222,7 +222,7 @@ func TestRueidislockAndBsmAreNotExcludedByThemselves(t *testing.T) {
 
 // Over its one server, a lock of bsm's and one of ours exclude each other.
 func TestOverOneMasterBsmIsExcluded(t *testing.T) {
-	s := chaos.NeedServers(t, 1, chaos.ServerConfig{})
+	s := redisserver.NeedAll(t, 1, redisserver.Config{})
 	locker, old := open(t, s...), redislock.New(s[0].Client())
 	theirs, err := old.Obtain(t.Context(), name, patience, nil)
 	if err != nil {
@@ -279,7 +279,7 @@ func insisting(do job, busy error) job {
 
 // contend has two clients of each kind do their work five times each, on a server:
 // what two at once would do there gets lost.
-func contend(t *testing.T, server *chaos.Server, kinds ...job) {
+func contend(t *testing.T, server *redisserver.Server, kinds ...job) {
 	t.Helper()
 	const clients, times = 2, 5
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

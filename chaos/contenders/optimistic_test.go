@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 // Two read the same version, and one of them writes. A write that is sent again, since its
@@ -22,7 +22,7 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	proxy, err := chaos.NewProxy(s.addrs()[0])
+	proxy, err := tcpproxy.New(s.addrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}

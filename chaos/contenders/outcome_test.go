@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // line is a record, in milliseconds.
@@ -18,7 +19,7 @@ type line struct {
 	text      string
 }
 
-func trace(lines ...line) []record {
+func parsed(lines ...line) []record {
 	var records []record
 	for _, l := range lines {
 		r := record{At: int64(l.ms) * int64(time.Millisecond), Who: l.who, What: l.what}
@@ -63,7 +64,7 @@ func TestTwoHoldersAreWhoBelieveAtOneMoment(t *testing.T) {
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := twoHolders(spans(trace(slices.Concat(c.more...)...)))
+			got := twoHolders(spans(parsed(slices.Concat(c.more...)...)))
 			if got != c.want {
 				t.Errorf("got %v; want %v", got, c.want)
 			}
@@ -72,7 +73,7 @@ func TestTwoHoldersAreWhoBelieveAtOneMoment(t *testing.T) {
 }
 
 func TestWhoToldIsTheFirstAfterTheFault(t *testing.T) {
-	records := trace(
+	records := parsed(
 		line{first, ended, 50, byCount}, line{second, told, 150, byLibrary},
 		line{first, told, 300, bySession}, line{first, ended, 200, byCount},
 	)
@@ -110,7 +111,7 @@ func TestLateIsWhoLearnsWhenTheNextOneHolds(t *testing.T) {
 		want bool
 	}{{900, false}, {1100, true}} {
 		o := &outcome{}
-		o.judge(trace(
+		o.judge(parsed(
 			line{first, acquired, 100, "1"}, line{first, holds, 110, ""},
 			line{second, acquired, 1000, "2"}, line{first, told, c.told, byLibrary},
 		), first, 500*int64(time.Millisecond))
@@ -169,18 +170,18 @@ func TestWhereNobodyIsLockedOutALateWriteCounts(t *testing.T) {
 }
 
 func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
-	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, Records: trace(slices.Concat(
+	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, Records: parsed(slices.Concat(
 		[]line{{first, asking, 400, ""}, {first, acquired, 500, ""}}, believes(first, 500, 1000),
 		[]line{{first, stopped, 1000, ""}, {first, continued, 5000, ""}}, believes(first, 5000, 5100), []line{{first, told, 5100, byLibrary}})...)}
 	o.Records = slices.DeleteFunc(o.Records, func(r record) bool { // a busy machine: it stood nowhere still, and looked late
 		return r.What == holds && r.At > 6e8 && r.At < 9e8
 	})
 	run := o.shown(scenario{name: "pause"})
-	held, again := kinds(run, chaos.Held), kinds(run, chaos.Extended)
+	held, again := kinds(run, trace.Held), kinds(run, trace.Extended)
 	if len(held) != 1 || len(again) != 1 || held[0].At != faultAt-500*time.Millisecond || held[0].Until != faultAt || again[0].Until != faultAt+4100*time.Millisecond {
 		t.Errorf("got %+v, %+v; want two beliefs, to the stop and to the word of the library", held, again)
 	}
-	broke, mended := kinds(run, chaos.Broke), kinds(run, chaos.Mended)
+	broke, mended := kinds(run, trace.Broke), kinds(run, trace.Mended)
 	if len(broke) != 1 || len(mended) != 1 || broke[0].At != faultAt || *broke[0].Fault != *mended[0].Fault {
 		t.Errorf("got %+v, %+v; want one standstill, at the same moment in each picture", broke, mended)
 	}
@@ -194,24 +195,24 @@ func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
 }
 
 // kinds are the records of a kind.
-func kinds(run chaos.Run, kind chaos.Kind) []chaos.Record {
+func kinds(run chaos.Run, kind trace.Kind) []chaos.Record {
 	return slices.DeleteFunc(slices.Clone(run.Records), func(r chaos.Record) bool { return r.Kind != kind })
 }
 
 func TestThePageDrawsWhatIsUnderWay(t *testing.T) {
-	o := &outcome{zero: int64(time.Second), Records: trace(
+	o := &outcome{zero: int64(time.Second), Records: parsed(
 		line{second, asking, 1000, ""}, line{third, asking, 1000, ""}, line{second, acquired, 2000, ""}, line{second, releasing, 3000, ""},
 		line{second, released, 8000, ""}, line{third, gaveUp, 9000, ""}, line{servers, continued, 20000, ""},
 	)}
 	run := o.shown(scenario{name: "hung-server"})
-	asked, held, quit := kinds(run, chaos.Asked), kinds(run, chaos.Held), kinds(run, chaos.Quit)
+	asked, held, quit := kinds(run, trace.Asked), kinds(run, trace.Held), kinds(run, trace.Quit)
 	if len(asked) != 2 || len(held) != 1 || len(quit) != 1 || held[0].Hold != asked[0].Hold || quit[0].Hold != asked[1].Hold {
 		t.Fatalf("got %+v; want two who ask, of whom one gets it", run.Records)
 	}
 	if asked[0].At != faultAt || held[0].At != faultAt+time.Second || quit[0].At != faultAt+8*time.Second || asked[0].Resource == asked[1].Resource {
 		t.Errorf("got %+v; want waits of one second and of eight, each for a name of its own", run.Records)
 	}
-	if back := kinds(run, chaos.Released); len(back) != 1 || back[0].At != faultAt+2*time.Second {
+	if back := kinds(run, trace.Released); len(back) != 1 || back[0].At != faultAt+2*time.Second {
 		t.Errorf("got %+v; want the release after a second", back)
 	}
 }

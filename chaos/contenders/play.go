@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/process"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 // What a record tells. The first group is written by holders, the second by the play.
@@ -180,7 +180,7 @@ type actor struct {
 	who     string
 	cmd     *exec.Cmd // nil: it was not started
 	in      io.WriteCloser
-	proxies []*chaos.Proxy
+	proxies []*tcpproxy.Proxy
 	read    chan struct{} // closed when all that it wrote has been read
 }
 
@@ -192,7 +192,7 @@ func (p *play) enter(who string, plain bool) *actor {
 	is := part{Contender: p.spec.name, Who: who, Plain: plain}
 	for _, addr := range p.system.addrs() {
 		p.step(func() error {
-			proxy, err := chaos.NewProxy(addr)
+			proxy, err := tcpproxy.New(addr)
 			if err == nil {
 				a.proxies = append(a.proxies, proxy)
 				is.Addrs = append(is.Addrs, proxy.Addr())
@@ -300,7 +300,7 @@ func (p *play) signal(a *actor, sig syscall.Signal, what string) (at int64) {
 func (p *play) cut(a *actor) int64 {
 	at := p.note(a.who, cut)
 	for _, proxy := range a.proxies {
-		proxy.Hold(chaos.Both)
+		proxy.Hold(tcpproxy.Both)
 	}
 	return at
 }
@@ -313,8 +313,8 @@ func (p *play) heal(a *actor) {
 }
 
 // before is the proxies before a node.
-func (p *play) before(n *node) []*chaos.Proxy {
-	var found []*chaos.Proxy
+func (p *play) before(n *node) []*tcpproxy.Proxy {
+	var found []*tcpproxy.Proxy
 	i := slices.Index(p.system.nodes, n)
 	for _, a := range p.actors {
 		if i >= 0 && i < len(a.proxies) { // one that could not enter has none

@@ -15,6 +15,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/page"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // write writes a run into a folder: the table, a page of pictures for each scenario, and
@@ -42,7 +44,7 @@ func write(dir string, results []*result, scenarios []scenario) error {
 				runs = append(runs, r.outcomes[i].shown(s))
 			}
 		}
-		errs = append(errs, create(dir, s.name+".html", func(w io.Writer) error { return chaos.WritePage(w, runs...) }))
+		errs = append(errs, create(dir, s.name+".html", func(w io.Writer) error { return page.Write(w, runs...) }))
 	}
 	return errors.Join(errs...)
 }
@@ -167,7 +169,7 @@ var breaks = map[string]chaos.Break{
 // a gap without a break is a busy machine's. The judgement is this package's own, and
 // where nobody is locked out two at work share the name.
 func (o *outcome) shown(s scenario) chaos.Run {
-	run := chaos.Run{About: chaos.About{
+	run := chaos.Run{About: trace.About{
 		Scenario: s.name, Claim: fmt.Sprintf("%s, at %v", s.what, faultAt), Contender: o.Contender, Guarded: true, Backend: string(chaos.Real), Nodes: []string{servers},
 	}}
 	if !o.Optimistic {
@@ -184,7 +186,7 @@ func (o *outcome) shown(s scenario) chaos.Run {
 	for _, r := range inOrder(o.Records) {
 		d.take(r, between(o.zero, r.At)+faultAt)
 	}
-	d.add(chaos.Record{At: d.last, Kind: chaos.Noted, Text: o.String()})
+	d.add(chaos.Record{At: d.last, Kind: trace.Noted, Text: o.String()})
 	return run
 }
 
@@ -210,32 +212,32 @@ func (d *drawing) take(r record, at time.Duration) {
 	case asking:
 		d.run.Verdict.Rounds++
 		d.holds[r.Who] = int64(d.run.Verdict.Rounds)
-		rec.Kind, rec.Hold = chaos.Asked, d.holds[r.Who]
+		rec.Kind, rec.Hold = trace.Asked, d.holds[r.Who]
 	case acquired:
 		d.run.Verdict.Won++
 		d.open[r.Who] = len(d.run.Records)
 		token, _ := strconv.ParseUint(r.Fence, 10, 64)
-		rec.Kind, rec.Until, rec.Token = chaos.Held, at, redlock.Token(token)
+		rec.Kind, rec.Until, rec.Token = trace.Held, at, redlock.Token(token)
 	case holds:
 		if i, is := d.open[r.Who]; is {
 			d.run.Records[i].Until = at
 			return
 		}
 		d.open[r.Who] = len(d.run.Records)
-		rec.Kind, rec.Until = chaos.Extended, at
+		rec.Kind, rec.Until = trace.Extended, at
 	case gaveUp:
-		rec.Kind = chaos.Quit
+		rec.Kind = trace.Quit
 	case releasing:
 		delete(d.open, r.Who)
-		rec.Kind = chaos.Released
+		rec.Kind = trace.Released
 	case told, ended:
 		delete(d.open, r.Who)
-		rec.Kind, rec.Text = chaos.Told, "by "+r.Text
+		rec.Kind, rec.Text = trace.Told, "by "+r.Text
 	case stopped, continued, killed, cut, healed, down, up, stepped:
 		if r.What == stopped {
 			delete(d.open, r.Who)
 		}
-		rec.Kind, rec.Fault = chaos.Broke, &chaos.Fault{Kind: breaks[r.What], Client: r.Who, Node: chaos.Everything}
+		rec.Kind, rec.Fault = trace.Broke, &chaos.Fault{Kind: breaks[r.What], Client: r.Who, Node: chaos.Everything}
 		if r.Who == servers {
 			rec.Client, rec.Node, rec.Fault = "", servers, &chaos.Fault{Kind: breaks[r.What]}
 		}
@@ -246,11 +248,11 @@ func (d *drawing) take(r record, at time.Duration) {
 			rec.Fault.Delay = anHour * time.Second
 		}
 		if r.What == continued || r.What == healed || r.What == up {
-			rec.Kind = chaos.Mended
+			rec.Kind = trace.Mended
 		}
 		rec.Text = r.What
 	default:
-		rec.Kind, rec.Text = chaos.Noted, strings.TrimSpace(r.What+" "+r.Text)
+		rec.Kind, rec.Text = trace.Noted, strings.TrimSpace(r.What+" "+r.Text)
 	}
 	d.add(rec)
 }

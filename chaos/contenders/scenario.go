@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 // scenario is one failure, the same for all contenders.
@@ -328,7 +328,7 @@ func playFailover(p *play) {
 		return
 	}
 	old := p.system.nodes[0]
-	line, err := chaos.NewProxy(old.addr) // between the node and its replica
+	line, err := tcpproxy.New(old.addr) // between the node and its replica
 	if err != nil {
 		p.fail(err)
 		return
@@ -340,7 +340,7 @@ func playFailover(p *play) {
 		return
 	}
 	p.pause(settleFor) // a master that has its first replica may have to abstain
-	line.Hold(chaos.Both)
+	line.Hold(tcpproxy.Both)
 	a, b := p.both()
 	p.o.zero = p.down([]*node{old})
 	line.Close()

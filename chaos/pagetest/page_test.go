@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/page"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // written plays a scenario and writes its page.
@@ -27,7 +29,7 @@ func written(t *testing.T, scenario string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := chaos.Run{About: chaos.About{
+		run := chaos.Run{About: trace.About{
 			Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: c.Contender, Guarded: c.Guarded, Backend: "virtual", Seed: 1, Claimed: &c,
 		}}
 		synctest.Test(t, func(t *testing.T) {
@@ -46,7 +48,7 @@ func written(t *testing.T, scenario string) string {
 	}
 	file := filepath.Join(t.TempDir(), scenario+".html")
 	f, err := os.Create(file)
-	if err := errors.Join(err, chaos.WritePage(f, runs...), f.Close()); err != nil {
+	if err := errors.Join(err, page.Write(f, runs...), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return file

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Opinion is what porcupine makes of a trace.
@@ -23,7 +24,7 @@ type Opinion struct {
 // Sound tells whether everything has a legal order.
 func (o Opinion) Sound() bool { return len(o.Locks)+len(o.Tokens)+len(o.Writes) == 0 }
 
-// Ask has a trace checked. It takes what a [chaos.Judge] takes; of the judge's
+// Ask has a trace checked. It takes what a [trace.Judge] takes; of the judge's
 // rules it knows those that are about the order of things: two holders, tokens,
 // stale writes. The trace must not be malformed.
 //
@@ -86,7 +87,7 @@ func (h *hearing) add(in input, call, end moment) {
 }
 
 func (h *hearing) hear(now moment, r chaos.Record) {
-	if r.Kind == chaos.Asked {
+	if r.Kind == trace.Asked {
 		h.holds[r.Hold] = &hold{asked: now, in: input{does: begins, place: place{resource: r.Resource}, hold: r.Hold}}
 		return
 	}
@@ -95,7 +96,7 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 		return // of no hold: a fault, a node's key, or the like
 	}
 	switch r.Kind {
-	case chaos.Held:
+	case trace.Held:
 		if r.Limit > 0 { // each slot is a lock
 			was.in.slot = 1 + r.Slot
 		}
@@ -105,25 +106,25 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 		if r.Token > 0 {
 			h.add(input{does: issues, place: was.in.place, token: r.Token, shared: r.Shared}, was.asked, now)
 		}
-	case chaos.Extended:
+	case trace.Extended:
 		if r.At > was.until { // in between it did not believe
 			h.believed(was, was.until)
 			was.asked, was.from = now, now
 		}
 		was.until = endOf(r.Until)
-	case chaos.Released, chaos.Lost:
+	case trace.Released, trace.Lost:
 		if was.won && !was.over {
 			was.over = true
 			h.believed(was, min(was.until, r.At))
 		}
-	case chaos.Wrote:
+	case trace.Wrote:
 		in := input{does: writes, place: was.in.place, token: r.Token, shared: was.in.shared}
 		if r.Token == 0 {
 			in.does, in.token = follows, was.rank
 		}
 		h.add(in, now, now)
-	case chaos.Asked, chaos.Failed, chaos.Quit, chaos.Refused, chaos.Cleaned, chaos.Shown, chaos.Saw, chaos.Sick, chaos.Well, chaos.Queued, chaos.Unqueued, chaos.Granted, chaos.Noted,
-		chaos.Broke, chaos.Mended, chaos.Stored, chaos.Turned, chaos.Began, chaos.Told:
+	case trace.Asked, trace.Failed, trace.Quit, trace.Refused, trace.Cleaned, trace.Shown, trace.Saw, trace.Sick, trace.Well, trace.Queued, trace.Unqueued, trace.Granted, trace.Noted,
+		trace.Broke, trace.Mended, trace.Stored, trace.Turned, trace.Began, trace.Told:
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/chaos/secondopinion"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 type silence struct{}
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 // agree fails the test if the judge and porcupine do not say the same of a trace.
 func agree(t *testing.T, records []chaos.Record) secondopinion.Opinion {
 	t.Helper()
-	v := chaos.Judge{Limit: 1 << 20}.Judge(records)
+	v := trace.Judge{Limit: 1 << 20}.Judge(records)
 	if v.Count(chaos.Malformed) > 0 {
 		t.Fatalf("the trace is malformed: %v", v)
 	}
@@ -89,29 +90,29 @@ func randomTrace(random *rand.Rand) []chaos.Record {
 		if r.Resource == "r2" {
 			r.Limit, r.Slot, r.Shared = 2, random.IntN(2), false
 		}
-		add := func(k chaos.Kind, until int, token redlock.Token) {
+		add := func(k trace.Kind, until int, token redlock.Token) {
 			r.At, r.Kind, r.Until, r.Token = time.Duration(at)*time.Millisecond, k, time.Duration(until)*time.Millisecond, token
 			records = append(records, r)
 		}
-		add(chaos.Asked, 0, 0)
+		add(trace.Asked, 0, 0)
 		if at += random.IntN(20); random.IntN(6) == 0 {
-			add(chaos.Failed, 0, 0)
+			add(trace.Failed, 0, 0)
 			continue
 		}
-		add(chaos.Held, at+random.IntN(15), token)
+		add(trace.Held, at+random.IntN(15), token)
 		for range random.IntN(4) {
 			if at += random.IntN(12); random.IntN(2) == 0 {
-				add(chaos.Extended, at+1+random.IntN(15), token)
+				add(trace.Extended, at+1+random.IntN(15), token)
 			} else {
-				add(chaos.Wrote, 0, token)
+				add(trace.Wrote, 0, token)
 			}
 		}
 		at += random.IntN(12)
 		switch random.IntN(4) {
 		case 0:
-			add(chaos.Lost, 0, 0)
+			add(trace.Lost, 0, 0)
 		case 1, 2:
-			add(chaos.Released, 0, 0)
+			add(trace.Released, 0, 0)
 		}
 	}
 	slices.SortStableFunc(records, func(a, b chaos.Record) int { return int(a.At - b.At) })

@@ -6,10 +6,11 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // cast is who plays: by default all that the scenario claims something about.
-func (e *experiment) cast(s chaos.Scenario) ([]chaos.Showing, error) {
+func (e *experiment) cast(s chaos.Scenario) ([]trace.Showing, error) {
 	if e.contenders == "" && e.protections == "" && e.guard == nil {
 		return s.Showings, nil
 	}
@@ -18,9 +19,9 @@ func (e *experiment) cast(s chaos.Scenario) ([]chaos.Showing, error) {
 		return nil, err
 	}
 	guarded := e.guard == nil || *e.guard
-	cast := make([]chaos.Showing, len(names))
+	cast := make([]trace.Showing, len(names))
 	for i, name := range names {
-		cast[i] = chaos.Showing{Contender: name, Guarded: guarded}
+		cast[i] = trace.Showing{Contender: name, Guarded: guarded}
 	}
 	return cast, nil
 }
@@ -46,7 +47,7 @@ func (e *experiment) names(s chaos.Scenario) ([]string, error) {
 		if !ok {
 			return nil, cli.Usagef("play: there is no contender %q; there are %s", word, strings.Join(contenderWords(), ", "))
 		}
-		if name == chaos.NameRedlock {
+		if name == trace.NameRedlock {
 			name = ours
 		}
 		names = append(names, name)
@@ -101,11 +102,11 @@ func protected(list string) (string, error) {
 	}
 	switch {
 	case membership && clocks:
-		return chaos.NameRedlock, nil
+		return trace.NameRedlock, nil
 	case membership:
-		return chaos.NameWithoutClockWatch, nil
+		return trace.NameWithoutClockWatch, nil
 	case clocks:
-		return chaos.NameWithoutMembership, nil
+		return trace.NameWithoutMembership, nil
 	}
-	return chaos.NameWithoutProtections, nil
+	return trace.NameWithoutProtections, nil
 }

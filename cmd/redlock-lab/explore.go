@@ -11,6 +11,8 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/lab/bubble"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // exploration is the flags of explore.
@@ -71,7 +73,7 @@ func (a *app) explore(e *exploration) error {
 		return a.repeat(e, name)
 	}
 	var all []chaos.Run // those that go to a file
-	sum := chaos.Run{About: chaos.About{Scenario: fmt.Sprintf("exploration of seed %d", e.seed), Contender: name, Guarded: true, Backend: string(chaos.Virtual), Seed: e.seed}}
+	sum := chaos.Run{About: trace.About{Scenario: fmt.Sprintf("exploration of seed %d", e.seed), Contender: name, Guarded: true, Backend: string(chaos.Virtual), Seed: e.seed}}
 	faults, plans := 0, 0
 	for left := e.length; left > 0; left -= explorePlan {
 		plan := chaos.Swarm(e.seed+uint64(plans), min(left, explorePlan))
@@ -164,11 +166,11 @@ func inVirtualTime(p chaos.Plan, name string, watched bool) (chaos.Run, error) {
 		play = chaos.Plan.PlayWatched
 	}
 	kit := p.Redlock(name, without(name)...)
-	run := chaos.Run{About: chaos.About{
+	run := chaos.Run{About: trace.About{
 		Scenario: fmt.Sprintf("exploration of seed %d", p.Seed), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For),
 		Contender: name, Guarded: true, Backend: string(chaos.Virtual), Seed: p.Seed, Judge: p.Judge(),
 	}}
-	err := chaos.InBubble(func() error {
+	err := bubble.Run(func() error {
 		stage, err := chaos.NewVirtual(p.Seed, p.Nodes)
 		if err != nil {
 			return err
@@ -184,11 +186,11 @@ func inVirtualTime(p chaos.Plan, name string, watched bool) (chaos.Run, error) {
 // without are the options of a contender that lacks protections.
 func without(name string) []redlock.Option {
 	switch name {
-	case chaos.NameWithoutMembership:
+	case trace.NameWithoutMembership:
 		return []redlock.Option{redlock.WithoutMembership()}
-	case chaos.NameWithoutClockWatch:
+	case trace.NameWithoutClockWatch:
 		return []redlock.Option{redlock.WithoutClockWatch()}
-	case chaos.NameWithoutProtections:
+	case trace.NameWithoutProtections:
 		return []redlock.Option{redlock.WithoutMembership(), redlock.WithoutClockWatch()}
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -99,7 +101,7 @@ func TestLabPlaysContendersSideBySide(t *testing.T) {
 		t.Errorf("got %s", r.out)
 	}
 	all := playedLines(t, run(t, "play", "gc-pause", "--json"))
-	if len(all) < 4 || all[0].Contender != chaos.NameRedlock || all[0].Refused != 1 || all[0].AsClaimed == nil || !*all[0].AsClaimed {
+	if len(all) < 4 || all[0].Contender != trace.NameRedlock || all[0].Refused != 1 || all[0].AsClaimed == nil || !*all[0].AsClaimed {
 		t.Errorf("got %+v; want four contenders, redlock first, as claimed", all)
 	}
 }
@@ -112,12 +114,12 @@ func TestLabPlaysWhoIsAskedFor(t *testing.T) {
 		guarded bool
 		broken  string
 	}{
-		{"amnesia-majority --protections off", []string{chaos.NameWithoutProtections}, true, "two holders"},
-		{"amnesia-majority --protections on", []string{chaos.NameRedlock}, true, ""},
-		{"amnesia-majority --protections clock-watch", []string{chaos.NameWithoutMembership}, true, "two holders"},
-		{"amnesia-majority --contender textbook", []string{chaos.NameTextbook}, true, "two holders"},
-		{"gc-pause --contender redlock,single-master --guard=false", []string{chaos.NameRedlock, chaos.NameSingle}, false, "stale write"},
-		{"gc-pause --contender redlock --guard", []string{chaos.NameRedlock}, true, ""},
+		{"amnesia-majority --protections off", []string{trace.NameWithoutProtections}, true, "two holders"},
+		{"amnesia-majority --protections on", []string{trace.NameRedlock}, true, ""},
+		{"amnesia-majority --protections clock-watch", []string{trace.NameWithoutMembership}, true, "two holders"},
+		{"amnesia-majority --contender textbook", []string{trace.NameTextbook}, true, "two holders"},
+		{"gc-pause --contender redlock,single-master --guard=false", []string{trace.NameRedlock, trace.NameSingle}, false, "stale write"},
+		{"gc-pause --contender redlock --guard", []string{trace.NameRedlock}, true, ""},
 	} {
 		all := playedLines(t, run(t, append(append([]string{"play"}, strings.Fields(c.args)...), "--json")...))
 		if len(all) != len(c.want) {
@@ -292,7 +294,7 @@ func TestLabSaysThatABackendIsNotAvailable(t *testing.T) {
 
 func TestLabPlaysOnRealServers(t *testing.T) {
 	t.Parallel()
-	server := testserver.NeedOne(t, chaos.ServerConfig{})
+	server := testserver.NeedOne(t, redisserver.Config{})
 	cmd := prepare(t, "play", "amnesia-minority", "--backend", "real", "--contender", "single", "--server", server.Program())
 	cmd.Env = append(cmd.Env, "PATH=/nonexistent", "REDLOCK_TEST_SERVER=")
 	finish(t, cmd).want(t, 0, "real backend", "two holders", "as claimed")

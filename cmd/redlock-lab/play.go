@@ -10,6 +10,9 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/lab/bubble"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 func playCommand(a *app) cli.Command {
@@ -149,7 +152,7 @@ func unplayed(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, chaos.ErrNoServer), errors.Is(err, errors.ErrUnsupported):
+	case errors.Is(err, redisserver.ErrNoServer), errors.Is(err, errors.ErrUnsupported):
 		return &cli.StatusError{Code: exitUnavailable, Cause: err}
 	}
 	return err
@@ -157,8 +160,8 @@ func unplayed(ctx context.Context, err error) error {
 
 // play plays a scenario with one contender, in a bubble where the backend wants
 // one, and has it judged.
-func (e *experiment) play(ctx context.Context, s chaos.Scenario, c chaos.Showing, backend chaos.Backend) (chaos.Run, error) {
-	run := chaos.Run{About: chaos.About{
+func (e *experiment) play(ctx context.Context, s chaos.Scenario, c trace.Showing, backend chaos.Backend) (chaos.Run, error) {
+	run := chaos.Run{About: trace.About{
 		Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: c.Contender, Guarded: c.Guarded,
 		Backend: string(backend), Seed: e.seed, Judge: s.Judge(), Claimed: claimOf(s, c),
 	}}
@@ -178,7 +181,7 @@ func (e *experiment) play(ctx context.Context, s chaos.Scenario, c chaos.Showing
 	if backend == chaos.Virtual {
 		// Not with ctx: who waits for something outside the bubble stops its time.
 		// A signal ends the program, which has nothing to clean up.
-		err = chaos.InBubble(func() error { return onStage(context.Background()) }) //nolint:contextcheck // see above
+		err = bubble.Run(func() error { return onStage(context.Background()) }) //nolint:contextcheck // see above
 	} else {
 		err = onStage(ctx)
 	}
@@ -189,7 +192,7 @@ func (e *experiment) play(ctx context.Context, s chaos.Scenario, c chaos.Showing
 // fit says why the scenario can't be played here; nil: it can.
 func (e *experiment) fit(s chaos.Scenario, backend chaos.Backend) error {
 	err := s.Fit(backend)
-	if e.server != "" && errors.Is(err, chaos.ErrNoServer) {
+	if e.server != "" && errors.Is(err, redisserver.ErrNoServer) {
 		return nil // the one in PATH is not needed
 	}
 	return err
@@ -204,7 +207,7 @@ func (e *experiment) stage(ctx context.Context, backend chaos.Backend, nodes int
 }
 
 // claimOf is what the scenario claims of a contender; nil: nothing.
-func claimOf(s chaos.Scenario, c chaos.Showing) *chaos.Showing {
+func claimOf(s chaos.Scenario, c trace.Showing) *trace.Showing {
 	for _, claim := range s.Showings {
 		if claim.Contender == c.Contender && claim.Guarded == c.Guarded {
 			return &claim

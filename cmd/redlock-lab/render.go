@@ -8,8 +8,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 func renderCommand(a *app) cli.Command {
@@ -35,16 +35,16 @@ no trace, 66 if it is not there.`,
 
 // render judges a trace that was written before, and draws it.
 func (a *app) render(name string, o *outputs) error {
-	trace := io.ReadCloser(a.In)
+	in := io.ReadCloser(a.In)
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // G304: the file that the user asks for
 		if err != nil {
 			return &cli.StatusError{Code: exitNoInput, Cause: err}
 		}
-		trace = f
+		in = f
 	}
-	defer trace.Close()
-	runs, err := chaos.ReadRuns(trace)
+	defer in.Close()
+	runs, err := trace.ReadRuns(in)
 	if err != nil {
 		return &cli.StatusError{Code: exitBadData, Cause: fmt.Errorf("%s: %w", name, err)}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/lab/page"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // outputs are the files to write.
@@ -31,7 +33,7 @@ func (a *app) save(o *outputs, runs []chaos.Run) error {
 	for _, out := range []struct {
 		file  string
 		write func(io.Writer, ...chaos.Run) error
-	}{{o.html, chaos.WritePage}, {o.svg, chaos.WritePicture}, {o.trace, chaos.WriteRuns}} {
+	}{{o.html, page.Write}, {o.svg, page.WritePicture}, {o.trace, trace.WriteRuns}} {
 		if out.file != "" {
 			errs = append(errs, a.saveAs(out.file, func(w io.Writer) error { return out.write(w, runs...) }))
 		}

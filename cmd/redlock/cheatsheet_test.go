@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // The command lines of docs/CHEATSHEET.md work as they stand there, one after another.
@@ -20,7 +20,7 @@ import (
 func TestTheCommandLinesOfTheCheatSheetWork(t *testing.T) {
 	t.Parallel()
 	// Everysec, so that a disk that is busy otherwise does not hold the servers up.
-	_, nodes := blanks(t, 3, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	_, nodes := blanks(t, 3, redisserver.Config{AOF: redisserver.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
 	must(t, open(t, nodes).Cluster().Admit(t.Context()))
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "work"), []byte("#!/bin/sh\necho \"worked $REDLOCK_TOKEN\"\n"), 0o700))

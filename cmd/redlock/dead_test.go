@@ -14,7 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 // timesVar asks for more than the few rounds of each fault that a normal run of
@@ -47,9 +48,9 @@ func rounds(t *testing.T) int {
 
 // wires is three masters, each behind a proxy, that the program alone goes through.
 type wires struct {
-	servers []*chaos.Server
+	servers []*redisserver.Server
 	eyes    []*redis.Client // to the masters themselves
-	proxies []*chaos.Proxy
+	proxies []*tcpproxy.Proxy
 	flags   []string // the nodes, under the names that the records have
 	nodes   string   // the masters themselves
 }
@@ -61,7 +62,7 @@ func wire(t *testing.T) *wires {
 	var through []string
 	for _, s := range servers {
 		w.eyes = append(w.eyes, s.Client())
-		p, err := chaos.NewProxy(s.Addr())
+		p, err := tcpproxy.New(s.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func (w *wires) breakThem(t *testing.T, fault string, keys ...string) (expiry ti
 		mend = func() { must(t, w.servers[0].Resume(), w.servers[1].Resume(), w.servers[2].Resume()) }
 	case "cut":
 		for _, p := range w.proxies {
-			p.Drop(chaos.Both)
+			p.Drop(tcpproxy.Both)
 		}
 		expiry = w.expiry(t, keys...)
 		mend = func() {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // execFlags suit a busy machine: a lease of ten seconds, a second for a node.
@@ -40,7 +40,7 @@ func launch(t *testing.T, nodes string, args ...string) *process {
 	return p
 }
 
-func exists(t *testing.T, servers []*chaos.Server, key string) int {
+func exists(t *testing.T, servers []*redisserver.Server, key string) int {
 	t.Helper()
 	found := 0
 	for _, s := range servers {
@@ -361,7 +361,7 @@ func TestDefectAChildIsStartedDuringShutdown(t *testing.T) {
 }
 
 // owners are the values of a key, by node; empty where it is not there.
-func owners(t *testing.T, servers []*chaos.Server, key string) []string {
+func owners(t *testing.T, servers []*redisserver.Server, key string) []string {
 	t.Helper()
 	values := make([]string, len(servers))
 	for i, s := range servers {
@@ -463,7 +463,7 @@ func TestExecSaysWhichNodesItLeavesOut(t *testing.T) {
 	if r := execute(t, nodes, "k", "true"); r.code != 0 {
 		t.Errorf("got %+v; want it run", r)
 	}
-	_, blank := blanks(t, 3, chaos.ServerConfig{})
+	_, blank := blanks(t, 3, redisserver.Config{})
 	execute(t, blank, "-n", "k", "true").want(t, 69, "redlock nodes join --wait")
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // The two commands of docs/WHICH.md by which one master grows to three, on real servers.
@@ -25,7 +25,7 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	if len(steps) != 2 || steps[0][1] != "redis-cli" || steps[1][1] != "redlock" {
 		t.Fatalf("got the commands %q; want redis-cli's, then redlock's", steps)
 	}
-	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	servers, nodes := blanks(t, 3, redisserver.Config{})
 	one := servers[0].URL()
 	run(t, one, "nodes", "admit", "--node-timeout", "1s", "--yes").want(t, 0)
 	first := tokenUnder(t, one)

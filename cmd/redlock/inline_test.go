@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // namedOnly are commands that the pages' sentences name without what they are for: they
@@ -25,7 +25,7 @@ var namedOnly = []string{
 // with, and what is given whole runs: over three masters, one after another.
 func TestEveryCommandOfThePagesSentencesIsThere(t *testing.T) {
 	t.Parallel()
-	_, nodes := blanks(t, 3, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	_, nodes := blanks(t, 3, redisserver.Config{AOF: redisserver.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
 	must(t, open(t, nodes).Cluster().Admit(t.Context()))
 	addr, _, _ := strings.Cut(strings.TrimPrefix(nodes, "redis://"), ",")
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/quietredis"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -114,7 +114,7 @@ func (r result) want(t *testing.T, code int, words ...string) {
 }
 
 // blanks starts n servers that no cluster knows, and returns their list.
-func blanks(t *testing.T, n int, config chaos.ServerConfig) ([]*chaos.Server, string) {
+func blanks(t *testing.T, n int, config redisserver.Config) ([]*redisserver.Server, string) {
 	t.Helper()
 	servers := testserver.Need(t, n, config)
 	urls := make([]string, n)
@@ -125,9 +125,9 @@ func blanks(t *testing.T, n int, config chaos.ServerConfig) ([]*chaos.Server, st
 }
 
 // masters starts n servers and founds a cluster of them.
-func masters(t *testing.T, n int) ([]*chaos.Server, string) {
+func masters(t *testing.T, n int) ([]*redisserver.Server, string) {
 	t.Helper()
-	servers, nodes := blanks(t, n, chaos.ServerConfig{})
+	servers, nodes := blanks(t, n, redisserver.Config{})
 	l := open(t, nodes)
 	if err := l.Cluster().Admit(t.Context()); err != nil {
 		t.Fatalf("founding the cluster: %v", err)
@@ -285,7 +285,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 func TestPasswordsAreShownNowhere(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
-	_, nodes := blanks(t, 3, chaos.ServerConfig{Password: secret})
+	_, nodes := blanks(t, 3, redisserver.Config{Password: secret})
 	wrong := strings.ReplaceAll(nodes, secret, secret+"-wrong")
 	file := filepath.Join(t.TempDir(), "nodes")
 	if err := os.WriteFile(file, []byte("# the masters\n"+strings.ReplaceAll(nodes, ",", "\n")+"\n"), 0o600); err != nil {

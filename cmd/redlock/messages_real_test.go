@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // The status of refused credentials is that of exec, no matter which command met them, and
 // the doctor says of all nodes once what it says of each.
 func TestRefusedCredentialsAreAConfigurationEverywhere(t *testing.T) {
 	t.Parallel()
-	servers, _ := blanks(t, 3, chaos.ServerConfig{Password: "hunter2"})
+	servers, _ := blanks(t, 3, redisserver.Config{Password: "hunter2"})
 	var without []string
 	for _, s := range servers {
 		without = append(without, s.Addr())

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -124,7 +124,7 @@ type pagePlay struct {
 	*testing.T
 
 	block   playedBlock
-	servers []*chaos.Server
+	servers []*redisserver.Server
 	nodes   string
 	dir     string
 }
@@ -133,7 +133,7 @@ type pagePlay struct {
 // addresses, files and the length of waits. What ssh would do to a master is done to it.
 func TestEveryCommandOfThePagesRuns(t *testing.T) {
 	t.Parallel()
-	testserver.NeedOne(t, chaos.ServerConfig{}) // or skips
+	testserver.NeedOne(t, redisserver.Config{}) // or skips
 	names, err := filepath.Glob("../../docs/*.md")
 	must(t, err)
 	rest, seen := slices.Clone(playedBlocks), map[string]bool{}
@@ -242,7 +242,7 @@ func (p *pagePlay) want(s step, line string) {
 
 // prepare starts the masters, and makes a directory with what the lines name.
 func (p *pagePlay) prepare() {
-	config := chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}}
+	config := redisserver.Config{AOF: redisserver.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}}
 	if p.block.secret {
 		config.Password = "hunter2"
 	}
@@ -344,7 +344,7 @@ func (p *pagePlay) stopSecond(step, string) { must(p.T, p.servers[1].Stop()) }
 
 // replaceSecond takes the steps that are told below the block.
 func (p *pagePlay) replaceSecond() {
-	another := testserver.NeedOne(p.T, chaos.ServerConfig{})
+	another := testserver.NeedOne(p.T, redisserver.Config{})
 	p.nodes = strings.ReplaceAll(p.nodes, p.servers[1].URL(), another.URL())
 	finish(p.T, p.shell("redlock nodes join --wait")).want(p.T, 0, "3 votes of 3 nodes", another.Addr())
 }

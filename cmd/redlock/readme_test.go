@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // leftOut are the command lines of docs/GETTING-STARTED.md that are not this command's, and why
@@ -66,7 +66,7 @@ func pagesCommands(t *testing.T) []string {
 // and one after another, on five new masters as those of docker-compose.yml.
 func TestThePagesCommandsDoWhatItSays(t *testing.T) {
 	t.Parallel()
-	_, nodes := blanks(t, 5, chaos.ServerConfig{AOF: chaos.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
+	_, nodes := blanks(t, 5, redisserver.Config{AOF: redisserver.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "docs"), 0o700))
 	held := func() {}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -87,7 +87,7 @@ func TestProtectedModeOfAServerIsNamed(t *testing.T) {
 		if !ok || ip.IP.IsLoopback() || ip.IP.To4() == nil {
 			continue
 		}
-		s := testserver.NeedOne(t, chaos.ServerConfig{Args: []string{"--protected-mode", "yes", "--bind", "0.0.0.0"}})
+		s := testserver.NeedOne(t, redisserver.Config{Args: []string{"--protected-mode", "yes", "--bind", "0.0.0.0"}})
 		_, port, err := net.SplitHostPort(s.Addr())
 		must(t, err)
 		wantNamed(t, net.JoinHostPort(ip.IP.String(), port), "protected mode", "requirepass")
@@ -101,13 +101,13 @@ func TestTLSToAPortWithoutItAndTheReverseAreNamed(t *testing.T) {
 	cert, key := certificate(t)
 	port, err := loopback.Port()
 	must(t, err)
-	config := chaos.ServerConfig{Args: []string{
+	config := redisserver.Config{Args: []string{
 		"--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
 	}}
-	if probe, err := chaos.StartServers(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
+	if probe, err := redisserver.StartAll(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
 		t.Skipf("the server speaks no TLS: %v", err)
 	} else if err == nil {
-		must(t, chaos.CloseServers(probe))
+		must(t, redisserver.CloseAll(probe))
 	}
 	s := testserver.NeedOne(t, config)
 	secure := "127.0.0.1:" + strconv.Itoa(port)

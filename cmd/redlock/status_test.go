@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
 	main "github.com/quorumkit/redlock/cmd/redlock"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -226,7 +226,7 @@ func TestStatusWatchesUntilASignal(t *testing.T) {
 
 func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 	t.Parallel()
-	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	servers, nodes := blanks(t, 3, redisserver.Config{})
 	flags := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
 	redlockWith := func(args ...string) result {
 		t.Helper()
@@ -274,7 +274,7 @@ func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 // One full server of three keeps a new cluster from being founded.
 func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 	t.Parallel()
-	servers, nodes := blanks(t, 3, chaos.ServerConfig{Args: []string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}})
+	servers, nodes := blanks(t, 3, redisserver.Config{Args: []string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}})
 	for _, s := range servers[1:] {
 		if err := s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 			t.Fatal(err)
@@ -303,7 +303,7 @@ func TestALargerMaxTTLIsWarnedOf(t *testing.T) {
 
 func TestMaxTTLIsBroughtDownAgain(t *testing.T) {
 	t.Parallel()
-	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	servers, nodes := blanks(t, 3, redisserver.Config{})
 	redlockWith := func(maxTTL string, args ...string) result {
 		t.Helper()
 		return run(t, nodes, append([]string{"--node-timeout", "1s", "--max-ttl", maxTTL}, args...)...)
@@ -466,7 +466,7 @@ func TestNoForeignSetIsTakenForASharedKey(t *testing.T) {
 // fails and where it says what it believes.
 func TestJSONIsWhatEveryCommandSpeaks(t *testing.T) {
 	t.Parallel()
-	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	servers, nodes := blanks(t, 3, redisserver.Config{})
 	for _, c := range []struct {
 		args string
 		code int

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -61,13 +61,13 @@ func TestNodesWithCertificatesOfTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := chaos.ServerConfig{Args: []string{
+	config := redisserver.Config{Args: []string{
 		"--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
 	}}
-	if probe, err := chaos.StartServers(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
+	if probe, err := redisserver.StartAll(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
 		t.Skipf("the server speaks no TLS: %v", err)
 	} else if err == nil {
-		if err := chaos.CloseServers(probe); err != nil {
+		if err := redisserver.CloseAll(probe); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // Three new masters kept a cron job waiting for ever, without a word on stderr.
 func TestWhoWaitsForMastersIsToldWhy(t *testing.T) {
 	t.Parallel()
-	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	servers, nodes := blanks(t, 3, redisserver.Config{})
 	waiting := []*process{
 		start(t, prepare(t, nodes, "exec", "k", "true")),
 		start(t, prepare(t, nodes, "hold", "--json", "k", "other")),

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
 	main "github.com/quorumkit/redlock/cmd/redlock"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 func TestTheCommandCallsOptionsByItsFlags(t *testing.T) {
@@ -114,7 +114,7 @@ func TestVersionTellsTheBuild(t *testing.T) {
 func TestAFileOfNodesThatAllMayReadIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
-	_, nodes := blanks(t, 1, chaos.ServerConfig{Password: secret})
+	_, nodes := blanks(t, 1, redisserver.Config{Password: secret})
 	plain := "redis://127.0.0.1:1"
 	for _, c := range []struct {
 		text string
@@ -147,7 +147,7 @@ func wantWidth(t *testing.T, nodes string, args ...string) result {
 // line: the pages fit all the same, with all of it on them.
 func TestNodesDoctorAndTheOthersFitEightyColumns(t *testing.T) {
 	t.Parallel()
-	servers, nodes := blanks(t, 3, chaos.ServerConfig{})
+	servers, nodes := blanks(t, 3, redisserver.Config{})
 	var names []string
 	for i := range servers {
 		names = append(names, fmt.Sprintf("redis-master-%d.europe-west1-b.internal.example.net:6379", i))

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -102,7 +102,7 @@ func TestTheLockOutlivesTwoOfFiveMasters(t *testing.T) {
 
 func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 	t.Parallel()
-	servers := testserver.Need(t, 3, chaos.ServerConfig{})
+	servers := testserver.Need(t, 3, redisserver.Config{})
 	addrs := make([]string, len(servers))
 	for i, s := range servers {
 		addrs[i] = s.Addr()
@@ -139,7 +139,7 @@ func TestNewMastersAreWaitedFor(t *testing.T) {
 	for run := range 3 {
 		t.Run(strconv.Itoa(run), func(t *testing.T) {
 			t.Parallel()
-			servers := testserver.Need(t, 5, chaos.ServerConfig{})
+			servers := testserver.Need(t, 5, redisserver.Config{})
 			addrs := make([]string, len(servers))
 			for i, s := range servers {
 				addrs[i] = s.Addr()

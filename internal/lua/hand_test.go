@@ -10,7 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -283,14 +283,14 @@ func testHand(t *testing.T, addr string) {
 }
 
 func TestHandOnAServer(t *testing.T) {
-	testHand(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	testHand(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 }
 
 func TestHandInProcess(t *testing.T) { testHand(t, miniredis.RunT(t).Addr()) }
 
 // Without the right to publish, a release that grants is one that calls: also in vain.
 func TestHandWithoutTheRightToPublishDeletes(t *testing.T) {
-	addr := testserver.NeedOne(t, chaos.ServerConfig{Users: []string{"mute on >SECRET resetchannels ~* +@all"}}).Addr()
+	addr := testserver.NeedOne(t, redisserver.Config{Users: []string{"mute on >SECRET resetchannels ~* +@all"}}).Addr()
 	n := newNode(t, addr)
 	n.do(aHolds)
 	n.do(bWaits)

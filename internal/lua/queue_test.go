@@ -6,7 +6,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -130,7 +130,7 @@ func testQueue(t *testing.T, addr string) {
 }
 
 func TestQueueOnAServer(t *testing.T) {
-	testQueue(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	testQueue(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 }
 
 func TestQueueInProcess(t *testing.T) { testQueue(t, miniredis.RunT(t).Addr()) }

@@ -10,7 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -66,7 +66,7 @@ func testForeignClients(t *testing.T, addr string) {
 }
 
 func TestForeignClientsOfASharedNameOnAServer(t *testing.T) {
-	testForeignClients(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	testForeignClients(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 }
 
 func TestForeignClientsOfASharedNameInProcess(t *testing.T) {
@@ -153,7 +153,7 @@ func manyWaiters(s *sharing, n int) (ids []string) {
 }
 
 func TestAThousandShareOnAServer(t *testing.T) {
-	testManyShare(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	testManyShare(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 }
 
 func TestAThousandShareInProcess(t *testing.T) {
@@ -166,7 +166,7 @@ func TestAThousandShareInProcess(t *testing.T) {
 // A server whose memory is full grants nothing, leaves nothing behind, and does not keep
 // holders from renewing and releasing.
 func TestAFullServerRenewsAndReleasesSharedHolds(t *testing.T) {
-	s := newSharing(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	s := newSharing(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 	for range plays {
 		if renewsWhenFull(t, s) {
 			return
@@ -216,7 +216,7 @@ func renewsWhenFull(t *testing.T, s *sharing) bool {
 
 // Without the right to say when a key ends nobody begins to share: a set would stay.
 func TestShareWithoutTheRightToPEXPIREATLeavesNothing(t *testing.T) {
-	addr := testserver.NeedOne(t, chaos.ServerConfig{Users: []string{"lesser on >SECRET ~* &* +@all -pexpireat"}}).Addr()
+	addr := testserver.NeedOne(t, redisserver.Config{Users: []string{"lesser on >SECRET ~* &* +@all -pexpireat"}}).Addr()
 	s := newSharing(t, addr)
 	s.given(none)
 	lesser := redis.NewClient(&redis.Options{Addr: addr, Username: "lesser", Password: "SECRET"})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -272,7 +272,7 @@ func testShared(t *testing.T, addr string) {
 }
 
 func TestSharedOnAServer(t *testing.T) {
-	testShared(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	testShared(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 }
 
 func TestSharedInProcess(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -383,7 +383,7 @@ func testSlots(t *testing.T, addr string) {
 }
 
 func TestSlotsOnAServer(t *testing.T) {
-	testSlots(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	testSlots(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 }
 
 func TestSlotsInProcess(t *testing.T) { testSlots(t, miniredis.RunT(t).Addr()) }
@@ -391,7 +391,7 @@ func TestSlotsInProcess(t *testing.T) { testSlots(t, miniredis.RunT(t).Addr()) }
 // An ask that comes twice finds what the first did: a grant stays as it is, and a refusal
 // stands once in line.
 func TestASlotsAskComesTwice(t *testing.T) {
-	n := newNode(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	n := newNode(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 	for _, given := range []string{freeSlots, oneHeld, allHeld + bInLine} {
 		n.do("FLUSHALL")
 		n.do(given)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
@@ -69,7 +69,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 		}})
 	})
 	t.Run("real server", func(t *testing.T) {
-		server := testserver.NeedOne(t, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+		server := testserver.NeedOne(t, redisserver.Config{AOF: redisserver.FsyncAlways})
 		c := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = c.Close() })
 		f(t, &scripted{t, c, func(keep bool) {

@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -164,7 +164,7 @@ func compareBeside(t *testing.T, addr string, sequences int) {
 }
 
 func TestModelOfBothLinesIsTheScriptsOnAServer(t *testing.T) {
-	compareBeside(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr(), testkit.Of(40, 100))
+	compareBeside(t, testserver.NeedOne(t, redisserver.Config{}).Addr(), testkit.Of(40, 100))
 }
 
 func TestModelOfBothLinesIsTheScriptsInProcess(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -369,7 +369,7 @@ func btoi(b bool) int {
 }
 
 func TestModelOfGrantsIsTheScriptsOnAServer(t *testing.T) {
-	compareGranting(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr(), 30)
+	compareGranting(t, testserver.NeedOne(t, redisserver.Config{}).Addr(), 30)
 }
 
 func TestModelOfGrantsIsTheScriptsInProcess(t *testing.T) {

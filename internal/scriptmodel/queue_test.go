@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -177,7 +177,7 @@ func (q *queued) release(rnd *rand.Rand, w scriptmodel.Waiter) (what string, got
 }
 
 func TestModelOfTheQueueIsTheScriptsOnAServer(t *testing.T) {
-	q := newQueued(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	q := newQueued(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 	for seed := range testkit.Of(uint64(25), 60) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		q.install(ours, 0)

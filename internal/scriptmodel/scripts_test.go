@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -176,7 +176,7 @@ func TestModelIsTheScriptsInProcess(t *testing.T) {
 }
 
 func TestModelIsTheScriptsOnAServer(t *testing.T) {
-	addr := testserver.NeedOne(t, chaos.ServerConfig{}).Addr()
+	addr := testserver.NeedOne(t, redisserver.Config{}).Addr()
 	t.Run("small numbers", func(t *testing.T) { compare(t, addr, 0, testkit.Of(40, 150), 60) })
 	t.Run("the last numbers", func(t *testing.T) { compare(t, addr, atTheTop, testkit.Of(40, 150), 60) })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -257,7 +257,7 @@ func TestModelOfSharersIsTheScriptsInProcess(t *testing.T) {
 }
 
 func TestModelOfSharersIsTheScriptsOnAServer(t *testing.T) {
-	addr := testserver.NeedOne(t, chaos.ServerConfig{}).Addr()
+	addr := testserver.NeedOne(t, redisserver.Config{}).Addr()
 	t.Run("small numbers", func(t *testing.T) { compareSharing(t, addr, 0, testkit.Of(50, 200), 60) })
 	t.Run("the last numbers", func(t *testing.T) { compareSharing(t, addr, atTheTop, testkit.Of(50, 200), 60) })
 }

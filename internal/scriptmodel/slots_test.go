@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -129,7 +129,7 @@ func (q slotted) releaseSlot(rnd *rand.Rand, w scriptmodel.Waiter, slot, limit u
 }
 
 func TestModelOfSlotsIsTheScriptsOnAServer(t *testing.T) {
-	q := newSlotted(t, testserver.NeedOne(t, chaos.ServerConfig{}).Addr())
+	q := newSlotted(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
 	for seed := range testkit.Of(uint64(25), 100) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		q.install(ours, 0)

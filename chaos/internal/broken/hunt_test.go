@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 const (
@@ -176,7 +177,7 @@ func hunt(t *testing.T, o order) found {
 func perform(t *testing.T, name string, seed uint64) (f found) {
 	t.Helper()
 	s, ok := chaos.FindScenario(name)
-	kit, err := chaos.ScenarioKit(chaos.NameRenewing)
+	kit, err := chaos.ScenarioKit(trace.NameRenewing)
 	if !ok || err != nil {
 		t.Fatalf("scenario %q: found %t, %v", name, ok, err)
 	}

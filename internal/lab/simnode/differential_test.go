@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -482,7 +482,7 @@ func TestEveryScriptOfALockIsAGoFunction(t *testing.T) {
 }
 
 func TestNodeDoesWhatAServerDoes(t *testing.T) {
-	addr := testserver.NeedOne(t, chaos.ServerConfig{})
+	addr := testserver.NeedOne(t, redisserver.Config{})
 	server := newRealPeer(t, addr).listen(newRealPeer(t, addr))
 	for _, interpreted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
@@ -508,7 +508,7 @@ func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
 func TestClockStepsAsAServersDoes(t *testing.T) {
 	for _, interpreted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
-			server := testserver.NeedOne(t, chaos.ServerConfig{FakeClock: true})
+			server := testserver.NeedOne(t, redisserver.Config{FakeClock: true})
 			want := newRealPeer(t, server)
 			got, n := newSimPeer(t, interpreted)
 			rnd := &source{rand.New(rand.NewPCG(1, 1)), false}

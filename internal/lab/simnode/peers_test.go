@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/lua"
 )
@@ -82,7 +82,7 @@ func newSession(tb testing.TB, node *simnode.Node, interpreted bool) *peer {
 }
 
 // newRealPeer is a server.
-func newRealPeer(tb testing.TB, server *chaos.Server) *peer {
+func newRealPeer(tb testing.TB, server *redisserver.Server) *peer {
 	tb.Helper()
 	conn, err := net.Dial("tcp", server.Addr())
 	if err != nil {

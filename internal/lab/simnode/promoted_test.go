@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -42,7 +42,7 @@ func member(p *peer) {
 // A replica that is promoted in a node's place, and a restart, are to virtual runs
 // one and the same: another process with the data of then. So they are to redlock.
 func TestAPromotedReplicaIsAnotherProcessWithItsData(t *testing.T) {
-	servers := testserver.Need(t, 2, chaos.ServerConfig{AOF: chaos.FsyncAlways})
+	servers := testserver.Need(t, 2, redisserver.Config{AOF: redisserver.FsyncAlways})
 	master := newRealPeer(t, servers[0])
 	member(master)
 	host, port, _ := net.SplitHostPort(servers[0].Addr())

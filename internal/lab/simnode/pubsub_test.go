@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -47,7 +47,7 @@ var conversation = []struct {
 }
 
 func TestMessagesAreThoseOfAServer(t *testing.T) {
-	server := testserver.NeedOne(t, chaos.ServerConfig{})
+	server := testserver.NeedOne(t, redisserver.Config{})
 	for _, protocol := range []string{"2", "3"} {
 		t.Run("RESP"+protocol, func(t *testing.T) {
 			ours, node := newSimPeer(t, false)

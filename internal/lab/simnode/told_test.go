@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -27,7 +27,7 @@ var unlike = []string{"redis_version", "run_id", "uptime_in_seconds", "master_re
 var valkeyNames = map[string]string{"redis_mode": "server_mode"}
 
 func TestWhatANodeTellsOfItselfAServerTellsToo(t *testing.T) {
-	server := newRealPeer(t, testserver.NeedOne(t, chaos.ServerConfig{AOF: chaos.FsyncAlways}))
+	server := newRealPeer(t, testserver.NeedOne(t, redisserver.Config{AOF: redisserver.FsyncAlways}))
 	ours, _ := newSimPeer(t, false)
 	for _, ask := range [][]string{
 		{"INFO"}, {"INFO", "server"}, {"INFO", "REPLICATION"}, {"INFO", "server", "replication"}, {"INFO", "persistence"}, {"INFO", "everything"}, {"INFO", "nothing"},

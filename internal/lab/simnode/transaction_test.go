@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -26,7 +26,7 @@ var transactions = [][][]string{
 
 func TestTransactionsAreThoseOfAServer(t *testing.T) {
 	ours, _ := newSimPeer(t, false)
-	server := newRealPeer(t, testserver.NeedOne(t, chaos.ServerConfig{}))
+	server := newRealPeer(t, testserver.NeedOne(t, redisserver.Config{}))
 	for _, commands := range transactions {
 		if got, want := ours.all(commands), server.all(commands); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q; a server says %q", commands, got, want)

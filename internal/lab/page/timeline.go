@@ -1,0 +1,333 @@
+package page
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/report"
+	"github.com/quorumkit/redlock/internal/lab/trace"
+)
+
+// faultSpan is a fault, and whether it was mended.
+type faultSpan struct {
+	trace.Fault
+
+	from, until time.Duration
+	mended      bool
+}
+
+// stateMeans says what a node is that does not vote.
+var stateMeans = map[string]string{
+	trace.Blank:  "it answers, but has forgotten: redlock does not let it vote",
+	trace.Silent: "it does not answer",
+}
+
+// telling is a timeline while it is read off a trace.
+type telling struct {
+	report.Timeline
+
+	faults []faultSpan
+
+	asked  map[int64]trace.Record         // attempts
+	open   map[int64]*report.Belief       // beliefs, not ended
+	wanted map[trace.Waiting]*report.Wait // not over
+	stored map[trace.KeyOf]trace.Record   // what a node shows
+	told   map[trace.Waiting]trace.Record // what an observer is told
+	valued map[string]string              // who asked with which value
+	turned map[string]trace.Record        // by node
+}
+
+// tell reads the timeline off a trace. nodes are the nodes' names in order, where
+// they are known.
+func tell(records []trace.Record, nodes []string) report.Timeline {
+	if !slices.IsSortedFunc(records, trace.ByTime) {
+		records = slices.Clone(records)
+		slices.SortStableFunc(records, trace.ByTime)
+	}
+	t := &telling{
+		Timeline: report.Timeline{Nodes: slices.Clone(nodes)}, asked: map[int64]trace.Record{}, open: map[int64]*report.Belief{},
+		wanted: map[trace.Waiting]*report.Wait{}, stored: map[trace.KeyOf]trace.Record{}, turned: map[string]trace.Record{},
+		told: map[trace.Waiting]trace.Record{}, valued: map[string]string{},
+	}
+	t.Begin = trace.Forever
+	for _, r := range records {
+		t.Last = max(t.Last, r.At)
+		if r.Kind == trace.Asked || r.Kind == trace.Broke {
+			t.Begin = min(t.Begin, r.At)
+		}
+		t.take(r)
+	}
+	if t.Begin > t.Last {
+		t.Begin = 0
+	}
+	t.finish()
+	return t.Timeline
+}
+
+func (t *telling) take(r trace.Record) {
+	switch r.Kind {
+	case trace.Asked:
+		t.asks(r)
+	case trace.Failed:
+		if w := t.wanted[t.whose(r.Hold)]; w != nil {
+			w.Failed++
+		}
+	case trace.Quit:
+		t.stops(trace.Waiting{Client: r.Client, Resource: r.Resource}, r.At, false)
+	case trace.Held:
+		who := t.whose(r.Hold)
+		t.stops(who, r.At, true)
+		t.open[r.Hold] = &report.Belief{Client: who.Client, Resource: who.Resource, Hold: r.Hold, Token: uint64(r.Token), From: r.At, Until: trace.EndOf(r.Until), Shared: r.Shared, Limit: r.Limit, Slot: r.Slot}
+	case trace.Extended:
+		t.extends(r)
+	case trace.Released, trace.Lost:
+		t.ends(r.Hold, r.At, string(r.Kind))
+	case trace.Wrote, trace.Refused:
+		who := t.whose(r.Hold)
+		t.Writes = append(t.Writes, report.Write{At: r.At, Client: who.Client, Resource: cmp.Or(r.Resource, who.Resource), Token: uint64(r.Token), Refused: r.Kind == trace.Refused})
+	case trace.Broke, trace.Mended:
+		if r.Fault != nil {
+			t.fault(r)
+		}
+	case trace.Stored, trace.Turned, trace.Shown, trace.Cleaned:
+		t.ofNode(r)
+	case trace.Granted:
+		t.grants(r)
+	case trace.Saw:
+		t.sees(r)
+	case trace.Sick, trace.Well, trace.Began, trace.Queued, trace.Unqueued, trace.Noted, trace.Told:
+	}
+}
+
+// whose is who made an attempt, and at what.
+func (t *telling) whose(hold int64) trace.Waiting {
+	a := t.asked[hold]
+	return trace.Waiting{Client: a.Client, Resource: a.Resource}
+}
+
+func (t *telling) asks(r trace.Record) {
+	t.asked[r.Hold] = r
+	if r.Value != "" {
+		t.valued[r.Value] = r.Client
+	}
+	if !slices.Contains(t.Clients, r.Client) {
+		t.Clients = append(t.Clients, r.Client)
+	}
+	who := trace.Waiting{Client: r.Client, Resource: r.Resource}
+	if t.wanted[who] == nil {
+		t.wanted[who] = &report.Wait{Client: r.Client, Resource: r.Resource, From: r.At}
+	}
+}
+
+func (t *telling) stops(who trace.Waiting, now time.Duration, held bool) {
+	if w := t.wanted[who]; w != nil {
+		w.Until, w.Held = now, held
+		t.Waits = append(t.Waits, *w)
+		delete(t.wanted, who)
+	}
+}
+
+func (t *telling) extends(r trace.Record) {
+	b := t.open[r.Hold]
+	if b == nil {
+		return
+	}
+	if r.At > b.Until { // in between the client did not believe
+		lapsed := *b
+		lapsed.How = "lapsed"
+		t.Beliefs = append(t.Beliefs, lapsed)
+		b.From, b.Extended = r.At, nil
+	}
+	b.Extended, b.Until = append(b.Extended, r.At), trace.EndOf(r.Until)
+}
+
+func (t *telling) ends(hold int64, now time.Duration, how string) {
+	b := t.open[hold]
+	if b == nil {
+		return
+	}
+	delete(t.open, hold)
+	if b.How = how; b.Until <= now {
+		b.How = "lapsed"
+	}
+	b.Until = min(b.Until, now)
+	t.Beliefs = append(t.Beliefs, *b)
+}
+
+func (t *telling) fault(r trace.Record) {
+	if r.Kind == trace.Broke {
+		t.faults = append(t.faults, faultSpan{Fault: *r.Fault, from: r.At, until: r.At})
+		return
+	}
+	for i := range t.faults {
+		if f := &t.faults[i]; f.Fault == *r.Fault && !f.mended {
+			f.until, f.mended = r.At, true
+			return
+		}
+	}
+}
+
+// ofNode takes what a node stores, or is.
+func (t *telling) ofNode(r trace.Record) {
+	if r.Node != "" && !slices.Contains(t.Nodes, r.Node) {
+		t.Nodes = append(t.Nodes, r.Node)
+		slices.Sort(t.Nodes)
+	}
+	at := trace.KeyOf{Node: r.Node, Resource: r.Resource, Slots: r.Limit > 0, Slot: r.Slot}
+	if r.Shared {
+		at.Shared = r.Hold
+	}
+	if r.Kind == trace.Stored {
+		t.closeKey(at, r.At)
+		t.stored[at] = r
+	}
+	if r.Kind == trace.Turned {
+		t.closeState(r.Node, r.At)
+		t.turned[r.Node] = r
+	}
+}
+
+func (t *telling) closeKey(at trace.KeyOf, now time.Duration) {
+	was, shown := t.stored[at]
+	if !shown || was.Client == "" || was.Shared && was.Until == 0 {
+		return
+	}
+	if was.Until > 0 {
+		now = min(now, was.Until)
+	}
+	if now > was.At {
+		t.Keys = append(t.Keys, report.Key{Node: was.Node, Client: was.Client, Resource: was.Resource, Hold: was.Hold, From: was.At, Until: now, Shared: was.Shared})
+	}
+}
+
+func (t *telling) closeState(node string, now time.Duration) {
+	if was, known := t.turned[node]; known && now > was.At && was.Text != trace.Member {
+		t.States = append(t.States, report.State{Node: node, Is: was.Text, Means: stateMeans[was.Text], From: was.At, Until: now})
+	}
+}
+
+// finish closes what is open at the end of the trace. Beliefs go on to their
+// ends: the judge counts them so, and it is to be seen.
+func (t *telling) finish() {
+	t.End = max(t.Last, t.Begin+time.Millisecond)
+	for _, b := range t.open {
+		if b.Until < trace.Forever {
+			t.End = max(t.End, b.Until)
+		}
+	}
+	for _, b := range t.open {
+		b.How = "lasts beyond the end of the trace"
+		if b.Until <= t.Last {
+			b.How = "lapsed"
+		}
+		b.Until = min(b.Until, t.End)
+		t.Beliefs = append(t.Beliefs, *b)
+	}
+	for who := range t.wanted {
+		t.stops(who, t.Last, false)
+	}
+	for at := range t.stored {
+		t.closeKey(at, t.End)
+	}
+	for who := range t.told {
+		t.closeSight(who, t.End)
+	}
+	for node := range t.turned {
+		t.closeState(node, t.End)
+	}
+	for i := range t.faults {
+		if f := &t.faults[i]; !f.mended && f.Kind.Lasts() {
+			f.until = t.End
+		}
+	}
+	margin := (t.End - t.Begin) / 100
+	t.Begin, t.End = t.Begin-margin, t.End+margin
+	t.sort()
+	t.overlaps()
+	for _, f := range t.faults {
+		t.Faults = append(t.Faults, t.shown(f))
+	}
+}
+
+// precedes is what comes before those faults that come about when they are mended.
+var precedes = map[trace.Break]string{trace.Failover: "its replica lags", trace.Old: "its file is old"}
+
+// shown is the fault with the lanes that it is about, when all are known.
+func (t *telling) shown(f faultSpan) report.Fault {
+	s := report.Fault{
+		Words: f.String(), Kind: string(f.Kind), Client: f.Client, Key: f.Key, By: f.Delay,
+		Steps: f.Kind == trace.Step, Drifts: f.Kind == trace.Drift, Mended: f.mended, Late: precedes[f.Kind], From: f.from, Until: f.until,
+	}
+	switch {
+	case f.Kind.OfClient() && f.Client == "":
+		s.AtClients = t.Clients
+	case f.Kind.OfClient(), f.Client != "" && f.Node == trace.Everything:
+		s.AtClients = []string{f.Client}
+	case f.Node == trace.Everything:
+		s.AtNodes = t.Nodes
+	case f.Node >= 0 && f.Node < len(t.Nodes):
+		s.AtNodes = []string{t.Nodes[f.Node]}
+	}
+	return s
+}
+
+// sort undoes the order of the maps.
+func (t *telling) sort() {
+	slices.SortFunc(t.Beliefs, func(a, b report.Belief) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Hold, b.Hold)) })
+	slices.SortFunc(t.Waits, func(a, b report.Wait) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Resource, b.Resource))
+	})
+	slices.SortFunc(t.Keys, func(a, b report.Key) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Hold, b.Hold))
+	})
+	slices.SortFunc(t.Sights, func(a, b report.Sight) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Observer, b.Observer))
+	})
+	slices.SortFunc(t.States, func(a, b report.State) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Node, b.Node))
+	})
+}
+
+// overlaps finds the beliefs that met, as the judge does.
+func (t *telling) overlaps() {
+	longest := map[string]*trace.Kinds[report.Belief]{}
+	for _, b := range t.Beliefs {
+		if longest[b.Place()] == nil {
+			longest[b.Place()] = &trace.Kinds[report.Belief]{}
+		}
+		l := longest[b.Place()]
+		t.meets(l.Exclusive, b)
+		if !b.Shared {
+			t.meets(l.Shared, b)
+		}
+		if of := l.Of(b.Shared); b.Until > of.Until {
+			*of = b
+		}
+	}
+}
+
+// meets takes in that a belief begins within another, of those that exclude each other.
+func (t *telling) meets(l, b report.Belief) {
+	if b.From < l.Until && b.Hold != l.Hold {
+		t.Overlaps = append(t.Overlaps, report.Overlap{Resource: b.Resource, First: l.Client, Then: b.Client, From: b.From, Until: min(b.Until, l.Until)})
+	}
+}
+
+// sees takes what an observer is told.
+func (t *telling) sees(r trace.Record) {
+	if !slices.Contains(t.Observers, r.Client) {
+		t.Observers = append(t.Observers, r.Client)
+	}
+	who := trace.Waiting{Client: r.Client, Resource: r.Resource}
+	t.closeSight(who, r.At)
+	t.told[who] = r
+}
+
+func (t *telling) closeSight(who trace.Waiting, now time.Duration) {
+	if was, told := t.told[who]; told {
+		t.Sights = append(t.Sights, report.Sight{
+			Observer: who.Client, Resource: who.Resource, Value: was.Value, Leader: t.valued[was.Value], Token: uint64(was.Token), From: was.At, Until: now,
+		})
+	}
+}
