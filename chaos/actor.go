@@ -13,13 +13,13 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Actor is a client on a stage, whose every step is recorded: it asks for a
+// actor is a client on a stage, whose every step is recorded: it asks for a
 // resource, writes to it, extends, and releases. One goroutine uses it.
-type Actor struct {
+type actor struct {
 	Name string
 
 	stage     Stage
-	history   *History
+	history   *history
 	contender Contender
 	nodes     []redis.UniversalClient
 	guard     *fencing.Memory
@@ -30,15 +30,15 @@ type Actor struct {
 	closing   sync.Once
 }
 
-// newActor is an actor without a contender of its own.
-func newActor(name string, stage Stage, history *History, guard *fencing.Memory) *Actor {
-	return &Actor{Name: name, stage: stage, history: history, guard: guard, watching: &sync.WaitGroup{}, left: &leftToClose{}, closed: make(chan struct{})}
+// bareActor is an actor without a contender of its own.
+func bareActor(name string, stage Stage, history *history, guard *fencing.Memory) *actor {
+	return &actor{Name: name, stage: stage, history: history, guard: guard, watching: &sync.WaitGroup{}, left: &leftToClose{}, closed: make(chan struct{})}
 }
 
-// NewActor puts a client of a kit on the stage. guard, which all actors of a
+// newActor puts a client of a kit on the stage. guard, which all actors of a
 // stage share, stands before the resources; with nil, or for a kit without
 // tokens, they take every write. The caller closes the actor.
-func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencing.Memory) (*Actor, error) {
+func newActor(name string, kit Kit, stage Stage, history *history, guard *fencing.Memory) (*actor, error) {
 	clients, err := stage.Connect(name)
 	if err != nil {
 		return nil, err
@@ -55,19 +55,19 @@ func NewActor(name string, kit Kit, stage Stage, history *History, guard *fencin
 			v.foreign(name)
 		}
 	}
-	a := newActor(name, stage, history, guard)
+	a := bareActor(name, stage, history, guard)
 	a.contender, a.nodes = contender, clients
 	return a, nil
 }
 
 // reopened is the actor with another contender of the kit over the same connections, after
 // its own was closed.
-func (a *Actor) reopened(kit Kit) (*Actor, error) {
+func (a *actor) reopened(kit Kit) (*actor, error) {
 	contender, err := kit.Open(a.nodes, a.stage.Names())
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s, again: %w", a.Name, err)
 	}
-	again := newActor(a.Name, a.stage, a.history, a.guard)
+	again := bareActor(a.Name, a.stage, a.history, a.guard)
 	again.contender, again.nodes, again.campaigns = contender, a.nodes, a.campaigns
 	return again, nil
 }
@@ -97,7 +97,7 @@ func (l *leftToClose) end() {
 }
 
 // Close closes the actor's contender.
-func (a *Actor) Close() error {
+func (a *actor) Close() error {
 	a.left.end()
 	err := a.contender.Close()
 	a.leave()
@@ -105,25 +105,25 @@ func (a *Actor) Close() error {
 }
 
 // leave ends the watches over the actor's tenures.
-func (a *Actor) leave() {
+func (a *actor) leave() {
 	a.closing.Do(func() { close(a.closed) })
 	a.watching.Wait()
 }
 
 // Ask makes one attempt at a resource.
-func (a *Actor) Ask(ctx context.Context, resource string, lease time.Duration) (*Tenure, error) {
-	return a.AskFor(ctx, Want{Resources: []string{resource}}, lease)
+func (a *actor) Ask(ctx context.Context, resource string, lease time.Duration) (*Tenure, error) {
+	return a.AskFor(ctx, request{Resources: []string{resource}}, lease)
 }
 
 // AskFor makes one attempt at what is wanted, as far as the actor's library can do that:
 // one that can't share takes a resource alone, and one that knows no sets takes the first
 // of them.
-func (a *Actor) AskFor(ctx context.Context, w Want, lease time.Duration) (*Tenure, error) {
+func (a *actor) AskFor(ctx context.Context, w request, lease time.Duration) (*Tenure, error) {
 	return a.attempt(ctx, can(a.contender, w), lease, false)
 }
 
 // attempt is an attempt at what the library can do.
-func (a *Actor) attempt(ctx context.Context, w Want, lease time.Duration, wait bool) (*Tenure, error) {
+func (a *actor) attempt(ctx context.Context, w request, lease time.Duration, wait bool) (*Tenure, error) {
 	a.rest(AtAsk)
 	set, ids := a.history.ask(a.Name, w)
 	hold, err := take(ctx, a.contender, w, lease, wait)
@@ -139,7 +139,7 @@ func (a *Actor) attempt(ctx context.Context, w Want, lease time.Duration, wait b
 }
 
 // begins is what follows an attempt that brought a lock.
-func (a *Actor) begins(hold SetHold, w Want, set int64, ids []int64) *Tenure {
+func (a *actor) begins(hold setHold, w request, set int64, ids []int64) *Tenure {
 	for _, resource := range w.Resources {
 		a.history.lines.look(resource)
 	}
@@ -149,16 +149,16 @@ func (a *Actor) begins(hold SetHold, w Want, set int64, ids []int64) *Tenure {
 }
 
 // rest blocks while the actor's process is paused at that moment.
-func (a *Actor) rest(at Moment) { a.stage.Rest(trace.ProcessOf(a.Name), at) }
+func (a *actor) rest(at Moment) { a.stage.Rest(trace.ProcessOf(a.Name), at) }
 
 // Insist asks again and again, with a pause in between, until it holds or ctx is
 // done; then it quits and returns ctx's error joined with the last one.
-func (a *Actor) Insist(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
-	return a.InsistOn(ctx, Want{Resources: []string{resource}}, lease, pause)
+func (a *actor) Insist(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+	return a.InsistOn(ctx, request{Resources: []string{resource}}, lease, pause)
 }
 
-// InsistOn is Insist for what [Actor.AskFor] asks for.
-func (a *Actor) InsistOn(ctx context.Context, w Want, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+// InsistOn is Insist for what actor.AskFor asks for.
+func (a *actor) InsistOn(ctx context.Context, w request, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
 	for w = can(a.contender, w); ; {
 		t, err := a.attempt(ctx, w, lease, false)
 		if err == nil {
@@ -176,10 +176,10 @@ func (a *Actor) InsistOn(ctx context.Context, w Want, lease time.Duration, pause
 }
 
 // Quit says that the actor no longer wants these resources.
-func (a *Actor) Quit(resources ...string) { a.quit(Want{Resources: resources}) }
+func (a *actor) Quit(resources ...string) { a.quit(request{Resources: resources}) }
 
 // quit says that the actor no longer wants this.
-func (a *Actor) quit(w Want) {
+func (a *actor) quit(w request) {
 	quit := make([]Record, len(w.Resources))
 	for i, resource := range w.Resources {
 		quit[i] = Record{Kind: trace.Quit, Client: a.Name, Resource: resource, Limit: w.Limit}

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Elector is a [Contender] whose library holds elections.
-type Elector interface {
+// elector is a [Contender] whose library holds elections.
+type elector interface {
 	Contender
 
 	// Campaign stands for an election, with a value that observers are told. It runs lead
@@ -23,14 +23,14 @@ type Elector interface {
 	Observe(ctx context.Context, election string) iter.Seq2[redlock.Leader, error]
 }
 
-// Campaign is [Elector.Campaign].
+// Campaign is elector.Campaign.
 func (c *redlockContender) Campaign(ctx context.Context, election, value string, lease time.Duration, lead func(context.Context, Hold) error) error {
 	return c.locker.Campaign(ctx, election, func(ctx context.Context, lock *redlock.Lock) error {
 		return lead(ctx, redlockHold{lock})
 	}, redlock.WithTTL(lease), redlock.WithValue(value))
 }
 
-// Observe is [Elector.Observe].
+// Observe is elector.Observe.
 func (c *redlockContender) Observe(ctx context.Context, election string) iter.Seq2[redlock.Leader, error] {
 	return c.locker.Observe(ctx, election)
 }
@@ -40,8 +40,8 @@ const seenWithin = 2 * time.Second
 
 // campaign is an actor that stands for an election: the attempt that it is at.
 type campaign struct {
-	actor *Actor
-	want  Want
+	actor *actor
+	want  request
 	ids   []int64
 	open  bool // it was asked for, and nothing came of it yet
 	once  bool // it does not stand again after a loss
@@ -51,10 +51,10 @@ type campaign struct {
 // Where it can't, the actor insists, leads once, and releases. What lead is given ends with
 // lead, and must not be released. On failure the actor has quit; the error is lead's or the
 // library's.
-func (a *Actor) Campaign(ctx context.Context, election string, lease time.Duration, pause func() time.Duration, lead func(context.Context, *Tenure) error) error {
+func (a *actor) Campaign(ctx context.Context, election string, lease time.Duration, pause func() time.Duration, lead func(context.Context, *Tenure) error) error {
 	a.campaigns++
-	c := &campaign{actor: a, want: Want{Resources: []string{election}, Value: fmt.Sprintf("%s/%d", a.Name, a.campaigns)}}
-	elector, ok := a.contender.(Elector)
+	c := &campaign{actor: a, want: request{Resources: []string{election}, Value: fmt.Sprintf("%s/%d", a.Name, a.campaigns)}}
+	elector, ok := a.contender.(elector)
 	if !ok {
 		t, err := a.InsistOn(ctx, c.want, lease, pause)
 		if err != nil {
@@ -104,8 +104,8 @@ func (c *campaign) leads(ctx, leading context.Context, hold Hold, lead func(cont
 
 // Observe records what the actor's library says of who leads, until ctx is done. Where it
 // can't, it records nothing.
-func (a *Actor) Observe(ctx context.Context, election string) {
-	elector, ok := a.contender.(Elector)
+func (a *actor) Observe(ctx context.Context, election string) {
+	elector, ok := a.contender.(elector)
 	if !ok {
 		return
 	}

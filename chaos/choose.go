@@ -8,8 +8,8 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Terms are what a client may ask for besides, of one resource.
-type Terms struct {
+// requestTerms are what a client may ask for besides, of one resource.
+type requestTerms struct {
 	// Barging: past those who wait for it.
 	Barging bool
 	// MaxHold ends the hold, renewals included, so long after it was asked for. 0: never.
@@ -18,18 +18,18 @@ type Terms struct {
 	Reentry bool
 }
 
-// Chooser is a [Contender] whose library knows [Terms].
-type Chooser interface {
+// chooser is a [Contender] whose library knows [Terms].
+type chooser interface {
 	Contender
 
 	// Choose is Acquire or, with wait, Wait, on terms; to share it if w.Shared is set.
-	Choose(ctx context.Context, w Want, lease time.Duration, wait bool) (Hold, error)
+	Choose(ctx context.Context, w request, lease time.Duration, wait bool) (Hold, error)
 	// Do runs fn while it holds, which it waits for, and releases when fn returns.
-	Do(ctx context.Context, w Want, lease time.Duration, fn func(context.Context, Hold) error) error
+	Do(ctx context.Context, w request, lease time.Duration, fn func(context.Context, Hold) error) error
 }
 
-// ReentrantHold is a lock that can be entered again.
-type ReentrantHold interface {
+// reentrantHold is a lock that can be entered again.
+type reentrantHold interface {
 	Hold
 
 	// Reenter takes the resource once more, inside the hold.
@@ -37,7 +37,7 @@ type ReentrantHold interface {
 }
 
 // options are those of a want of one resource.
-func (w Want) options(lease time.Duration) []redlock.AcquireOption {
+func (w request) options(lease time.Duration) []redlock.AcquireOption {
 	opts := []redlock.AcquireOption{redlock.WithTTL(lease)}
 	if w.Shared {
 		opts = append(opts, redlock.WithShared())
@@ -54,8 +54,8 @@ func (w Want) options(lease time.Duration) []redlock.AcquireOption {
 	return opts
 }
 
-// Choose is [Chooser.Choose].
-func (c *redlockContender) Choose(ctx context.Context, w Want, lease time.Duration, wait bool) (Hold, error) {
+// Choose is chooser.Choose.
+func (c *redlockContender) Choose(ctx context.Context, w request, lease time.Duration, wait bool) (Hold, error) {
 	take := c.locker.TryAcquire
 	if wait {
 		take = c.locker.Acquire
@@ -70,8 +70,8 @@ func (c *redlockContender) Choose(ctx context.Context, w Want, lease time.Durati
 	return redlockHold{lock}, nil
 }
 
-// Do is [Chooser.Do].
-func (c *redlockContender) Do(ctx context.Context, w Want, lease time.Duration, fn func(context.Context, Hold) error) error {
+// Do is chooser.Do.
+func (c *redlockContender) Do(ctx context.Context, w request, lease time.Duration, fn func(context.Context, Hold) error) error {
 	return c.locker.Do(ctx, w.Resources[0], func(ctx context.Context, lock *redlock.Lock) error {
 		return fn(ctx, redlockHold{lock})
 	}, w.options(lease)...)
@@ -85,7 +85,7 @@ type redlockEntered struct {
 	opts   []redlock.AcquireOption
 }
 
-// Reenter is [ReentrantHold.Reenter].
+// Reenter is reentrantHold.Reenter.
 func (h redlockEntered) Reenter(ctx context.Context) (Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (t *Tenure) Reenter(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	outer, ok := hold.Hold.(ReentrantHold)
+	outer, ok := hold.Hold.(reentrantHold)
 	if !ok || t.Remaining() == 0 {
 		return nil
 	}
@@ -119,8 +119,8 @@ func (t *Tenure) Reenter(ctx context.Context) error {
 
 // Do has the actor's library hold what is wanted while work runs, which it waits for. Where
 // it can't, the actor waits, works and releases. On failure the actor has quit.
-func (a *Actor) Do(ctx context.Context, w Want, lease time.Duration, pause func() time.Duration, work func(context.Context, *Tenure) error) error {
-	chooser, ok := a.contender.(Chooser)
+func (a *actor) Do(ctx context.Context, w request, lease time.Duration, pause func() time.Duration, work func(context.Context, *Tenure) error) error {
+	chooser, ok := a.contender.(chooser)
 	if !ok {
 		t, err := a.WaitFor(ctx, w, lease, pause)
 		if err != nil {

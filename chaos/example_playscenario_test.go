@@ -7,9 +7,14 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 )
 
-// One's own kit stands in the place of TextbookRedlock.
+// One's own kit stands in the place of the textbook's.
 func ExamplePlayScenario() {
-	runs, err := chaos.PlayScenario("amnesia-majority", chaos.TextbookRedlock(), chaos.Redlock("redlock"))
+	textbook, err := chaos.ScenarioKit("textbook Redlock")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	runs, err := chaos.PlayScenario("amnesia-majority", textbook, chaos.Redlock("redlock"))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -46,7 +46,7 @@ func playVirtual(t *testing.T, p Plan, kit Kit, play func(Plan, Stage, Kit) ([]R
 
 // Explore plays a plan with a kit and returns the verdict. If a rule was broken,
 // the test fails with a plan that was shrunk, the end of its trace, and the
-// command that repeats it with the same kit, from the same test; see [PlanVariable].
+// command that repeats it with the same kit, from the same test, as [Test] does.
 // A run in which no attempt ended fails too: it shows nothing.
 func Explore(t *testing.T, p Plan, kit Kit) Verdict {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// Habits are what the clients of a plan do seldom: once in so many times. 0: never.
-type Habits struct {
+// habits are what the clients of a plan do seldom: once in so many times. 0: never.
+type habits struct {
 	// Varied has leases of a quarter of MaxTTL up to all of it, also where one is lengthened:
 	// the others are Plan.Lease.
 	Varied int `json:"varied,omitempty"`
@@ -37,10 +37,10 @@ type Habits struct {
 	Turns int `json:"turns,omitempty"`
 }
 
-// habits draws a few, and whether the leases of those who do not wait are renewed.
-func (p *Plan) habits(random *rand.Rand) {
+// drawHabits draws a few, and whether the leases of those who do not wait are renewed.
+func (p *Plan) drawHabits(random *rand.Rand) {
 	one := func(often int) int { return []int{0, 0, often}[random.IntN(3)] }
-	p.Habits = Habits{
+	p.habits = habits{
 		Varied: one(2), Stays: []int{0, 4, 10}[random.IntN(3)], Bursts: one(40), Tries: one(4), Does: one(3),
 		Barges: one(6), Bounds: one(4), Reenters: one(4), Reopens: one(2), Turns: one(1 + random.IntN(3)),
 	}
@@ -49,7 +49,7 @@ func (p *Plan) habits(random *rand.Rand) {
 	}
 }
 
-func (h Habits) negative() bool {
+func (h habits) negative() bool {
 	return min(h.Varied, h.Stays, h.Bursts, h.Tries, h.Does, h.Barges, h.Bounds, h.Reenters, h.Reopens, h.Turns) < 0
 }
 
@@ -76,7 +76,7 @@ func (p *Plan) shortest() time.Duration {
 }
 
 // onTerms draws the terms of a want.
-func (p *Plan) onTerms(random *rand.Rand, w Want) Want {
+func (p *Plan) onTerms(random *rand.Rand, w request) request {
 	w.Barging = p.seldom(random, p.Barges)
 	if p.seldom(random, p.Bounds) {
 		w.MaxHold = spread(random, 2*p.Lease)
@@ -129,14 +129,14 @@ const (
 // burst has the process ask for several names at one instant, each by a goroutine of its
 // own, and give back at once what that brings. In a plan whose clients wait, these do at
 // times.
-func (r *run) burst(ctx context.Context, a *Actor, random *rand.Rand) {
+func (r *run) burst(ctx context.Context, a *actor, random *rand.Rand) {
 	size := 2 << random.IntN(6)
 	waits, within := r.plan.Waits && random.IntN(2) == 0, spread(random, r.plan.Lease)
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var work sync.WaitGroup
 	for i := range min(size, largestBurst) {
-		w, one := Want{Resources: []string{fmt.Sprintf("name-%d", i)}}, a.Beside(burstThreads+i)
+		w, one := request{Resources: []string{fmt.Sprintf("name-%d", i)}}, a.Beside(burstThreads+i)
 		lease, rests := r.plan.lease(random), spread(random, r.plan.Lease/stayLooks)
 		work.Go(func() {
 			t, err := r.attemptOf(ctx, one, w, lease, waits)
@@ -152,7 +152,7 @@ func (r *run) burst(ctx context.Context, a *Actor, random *rand.Rand) {
 }
 
 // attemptOf is one of a burst.
-func (r *run) attemptOf(ctx context.Context, a *Actor, w Want, lease time.Duration, waits bool) (*Tenure, error) {
+func (r *run) attemptOf(ctx context.Context, a *actor, w request, lease time.Duration, waits bool) (*Tenure, error) {
 	if waits {
 		return a.WaitFor(ctx, w, lease, func() time.Duration { return r.plan.Lease })
 	}

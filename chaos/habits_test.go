@@ -12,10 +12,11 @@ import (
 
 // calm is a plan without faults, whose clients have these habits.
 func calm(waits bool, habits chaos.Habits) chaos.Plan {
-	return chaos.Plan{
+	p := chaos.Plan{
 		Seed: 1, Nodes: 3, Clients: 4, Names: 2, Lease: 3 * time.Second, MaxTTL: 4 * time.Second, For: time.Minute,
-		Waits: waits, Renews: true, Threads: 2, Habits: habits,
+		Waits: waits, Renews: true, Threads: 2,
 	}
+	return p.With(habits)
 }
 
 // Each habit shows in the trace, and none without.
@@ -47,7 +48,7 @@ func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
 			}
 		}
 		if v := p.Judge().Judge(records); len(v.Violations) > 0 || v.Won < 10 {
-			t.Errorf("%+v: %v", p.Habits, v)
+			t.Errorf("%+v: %v", p, v)
 		}
 	}
 	for _, waits := range []bool{false, true} {

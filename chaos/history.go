@@ -7,9 +7,9 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// History records what happens, on one time base. It is safe for concurrent
+// history records what happens, on one time base. It is safe for concurrent
 // use. In a testing/synctest bubble its time is the bubble's.
-type History struct {
+type history struct {
 	start   time.Time
 	witness *witness // if any; set before the first actor is made
 	lines   *lines   // the same
@@ -21,14 +21,14 @@ type History struct {
 	sets    int64
 }
 
-// NewHistory returns an empty history whose time begins now.
-func NewHistory() *History { return &History{start: time.Now()} }
+// newHistory returns an empty history whose time begins now.
+func newHistory() *history { return &history{start: time.Now()} }
 
 // Now returns the time since the history began.
-func (h *History) Now() time.Duration { return time.Since(h.start) }
+func (h *history) Now() time.Duration { return time.Since(h.start) }
 
 // Add records r as of now, and returns that time; r's own At is ignored.
-func (h *History) Add(r Record) time.Duration {
+func (h *history) Add(r Record) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.At = h.Now()
@@ -37,7 +37,7 @@ func (h *History) Add(r Record) time.Duration {
 }
 
 // addAll records several things that happen at one time.
-func (h *History) addAll(records []Record) {
+func (h *history) addAll(records []Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.Now()
@@ -47,15 +47,15 @@ func (h *History) addAll(records []Record) {
 	}
 }
 
-// Ask records [Asked] and returns the number of the attempt.
-func (h *History) Ask(client, resource string) int64 {
-	_, holds := h.ask(client, Want{Resources: []string{resource}})
+// Ask records an [trace.Asked] and returns the number of the attempt.
+func (h *history) Ask(client, resource string) int64 {
+	_, holds := h.ask(client, request{Resources: []string{resource}})
 	return holds[0]
 }
 
 // ask records an attempt at all that is wanted, and returns the number of the set, if it
 // is one, and those of the attempts.
-func (h *History) ask(client string, w Want) (set int64, holds []int64) {
+func (h *history) ask(client string, w request) (set int64, holds []int64) {
 	since := make([]time.Duration, len(w.Resources))
 	for i, resource := range w.Resources {
 		since[i] = h.lines.left(trace.ProcessOf(client), inLineOf{shared: w.Shared, slots: w.Limit > 0, Waiting: trace.Waiting{Resource: resource}})
@@ -78,7 +78,7 @@ func (h *History) ask(client string, w Want) (set int64, holds []int64) {
 }
 
 // Records returns what was recorded so far, in the order of time.
-func (h *History) Records() []Record {
+func (h *history) Records() []Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]Record(nil), h.records...)

@@ -20,7 +20,7 @@ import (
 type lines struct {
 	nodes   []*virtualNode
 	quorum  int
-	history *History
+	history *history
 
 	mu      sync.Mutex // guards the rest
 	clients map[string]string
@@ -52,7 +52,7 @@ func (of inLineOf) limit() int {
 }
 
 // newLines is nil where the nodes can't be looked into.
-func newLines(stage Stage, history *History) *lines {
+func newLines(stage Stage, history *history) *lines {
 	v, ok := stage.(*virtual)
 	if !ok {
 		return nil

@@ -22,8 +22,8 @@ func (p *Plan) name(random *rand.Rand) string {
 const largestSet = 3
 
 // want draws what a client asks for: a resource, at times more, at times to share.
-func (p *Plan) want(random *rand.Rand) Want {
-	w := Want{Resources: []string{p.name(random)}}
+func (p *Plan) want(random *rand.Rand) request {
+	w := request{Resources: []string{p.name(random)}}
 	if p.Shares > 0 {
 		w.Shared = random.IntN(p.Shares) == 0
 	}

@@ -2,7 +2,7 @@ package chaos
 
 import (
 	"bytes"
-	"crypto/sha1"
+	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -38,7 +38,7 @@ const lookEvery = 250*time.Millisecond + 17*time.Nanosecond
 // a node answered less than a lease ago, and which it shows, is recorded with
 // both; that is as long as a release protects from an acquire that comes late.
 // With all, each key that is left at the end is recorded.
-func observe(stage Stage, h *History, lease time.Duration) (stop func(all bool)) {
+func observe(stage Stage, h *history, lease time.Duration) (stop func(all bool)) {
 	o, ok := stage.(observed)
 	if !ok {
 		return func(bool) {}
@@ -79,7 +79,7 @@ func observe(stage Stage, h *History, lease time.Duration) (stop func(all bool))
 type watch struct {
 	node    observable
 	name    string
-	history *History
+	history *history
 	lease   time.Duration
 
 	mu       sync.Mutex               // guards the rest; taken after the node's own

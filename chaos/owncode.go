@@ -23,7 +23,7 @@ type Client struct {
 	Name string
 
 	plan  *Plan
-	actor *Actor
+	actor *actor
 
 	mu      sync.Mutex // guards the rest
 	lockers []*redlock.Locker
@@ -92,8 +92,9 @@ type ownCode struct {
 // t fails with the end of the trace if a rule was broken, with what the code returned if
 // that is an error other than ctx's own, and if no client was ever at work: such a run
 // shows nothing. A plan that broke a rule is shrunk, and the command that repeats it is
-// printed; see [PlanVariable]. The page goes where [PagesVariable] says. t must not be of
-// a bubble. Meanwhile the process has one processor.
+// printed: in the environment, REDLOCK_CHAOS_PLAN is the plan that is played in the place of
+// p. The page goes to the directory REDLOCK_CHAOS_PAGES, or among the artifacts of go test
+// -artifacts. t must not be of a bubble. Meanwhile the process has one processor.
 func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error, opts ...TestOption) Verdict {
 	t.Helper()
 	o := &ownCode{code: code}
@@ -175,7 +176,7 @@ func (r *run) own(i int, o *ownCode) error {
 	if o.unguarded {
 		guard = (*fencing.Memory)(nil)
 	}
-	c.actor = newActor(c.Name, r.stage, r.history, guard)
+	c.actor = bareActor(c.Name, r.stage, r.history, guard)
 	defer c.actor.leave()
 	err := o.code(ctx, c)
 	for _, t := range c.working() {

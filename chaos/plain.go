@@ -31,11 +31,11 @@ const (
 	expireIfOurs = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`
 )
 
-// SingleMaster is the plain lock on one master, the first of the nodes: SET NX PX
+// singleMaster is the plain lock on one master, the first of the nodes: SET NX PX
 // with a random value, and compare-and-delete. It has no token, and tells nobody
 // of a loss; its holder minds the lease by its own clock, from before the SET was
 // sent. That is more than most of its users do.
-func SingleMaster() Kit {
+func singleMaster() Kit {
 	return Kit{Name: trace.NameSingle, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
 		if len(nodes) == 0 {
 			return nil, fmt.Errorf("chaos: single master: %w: no node", redlock.ErrInvalidNode)
@@ -44,11 +44,11 @@ func SingleMaster() Kit {
 	}}
 }
 
-// TextbookRedlock is Redlock as the Redis page on distributed locks has it, and
+// textbookRedlock is Redlock as the Redis page on distributed locks has it, and
 // no more: SET NX PX on all nodes, each bounded by a small timeout; a majority
 // and a validity of the lease less the time it took less the drift; an unlock on
 // all nodes otherwise. No token, no membership, no tombstone, no loss signal.
-func TextbookRedlock() Kit {
+func textbookRedlock() Kit {
 	return Kit{Name: trace.NameTextbook, Open: func(nodes []redis.UniversalClient, _ []string) (Contender, error) {
 		if len(nodes) == 0 {
 			return nil, fmt.Errorf("chaos: textbook Redlock: %w: no node", redlock.ErrInvalidNode)

@@ -46,7 +46,7 @@ type Plan struct {
 	// Leads is how seldom clients that wait stand for an election instead, of which each
 	// client observes who leads: one wait in so many. 0: never, and nobody observes.
 	Leads int `json:"leads,omitempty"`
-	Habits
+	habits
 }
 
 // rejoins is how long a node takes to vote again once it may.
@@ -133,8 +133,8 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
 	case p.Shares < 0 || p.Sets < 0 || p.Slots < 0 || p.Leads < 0:
 		return fmt.Errorf("chaos: plan: shares %d, sets %d, slots %d, leads %d: give none or positive ones", p.Shares, p.Sets, p.Slots, p.Leads)
-	case p.Habits.negative():
-		return fmt.Errorf("chaos: plan: %+v: give none or positive ones", p.Habits)
+	case p.habits.negative():
+		return fmt.Errorf("chaos: plan: %+v: give none or positive ones", p.habits)
 	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
 		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:

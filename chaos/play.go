@@ -25,7 +25,7 @@ func (p Plan) Play(stage Stage, kit Kit) ([]Record, error) {
 }
 
 // PlayWatched is Play with a witness: the trace has what each node stores and how it is,
-// too, which a page draws ([Stored], [Turned]). On a virtual stage all else happens as it
+// too, which a page draws. On a virtual stage all else happens as it
 // does without.
 func (p Plan) PlayWatched(stage Stage, kit Kit) ([]Record, error) {
 	return p.play(stage, true, func(r *run, i int) error { return r.client(kit, i) })
@@ -39,7 +39,7 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 	if err := found(stage, p.MaxTTL); err != nil {
 		return nil, err
 	}
-	r := &run{plan: p, stage: stage, history: NewHistory(), guard: &fencing.Memory{}}
+	r := &run{plan: p, stage: stage, history: newHistory(), guard: &fencing.Memory{}}
 	r.history.lines = newLines(stage, r.history)
 	r.history.senders = newSenders(r.history)
 	if watched {
@@ -64,7 +64,7 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 }
 
 // witnessed has a witness follow the history, aside of all clients where that can be.
-func witnessed(stage Stage, history *History) (func(), error) {
+func witnessed(stage Stage, history *history) (func(), error) {
 	if v, ok := stage.(*virtual); ok {
 		return attest(stage, history, v.connectAside)
 	}
@@ -97,7 +97,7 @@ func found(stage Stage, maxTTL time.Duration) error {
 type run struct {
 	plan    Plan
 	stage   Stage
-	history *History
+	history *history
 	guard   *fencing.Memory
 }
 
@@ -145,7 +145,7 @@ func (r *run) breakAndMend() error {
 func (r *run) client(kit Kit, i int) (err error) {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
-	a, err := NewActor(clientName(i), kit, r.stage, r.history, r.guard)
+	a, err := newActor(clientName(i), kit, r.stage, r.history, r.guard)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (r *run) client(kit Kit, i int) (err error) {
 }
 
 // asks is the life of a client that asks again and again.
-func (r *run) asks(a *Actor, i int, ends time.Duration, random *rand.Rand) {
+func (r *run) asks(a *actor, i int, ends time.Duration, random *rand.Rand) {
 	ctx, cancel := r.while(i, 0, ends)
 	defer cancel()
 	for ctx.Err() == nil {

@@ -13,11 +13,12 @@ import (
 const scenarioSeed = 1
 
 // PlayScenario plays a scenario of the catalogue with one kit after the other, on the virtual
-// stage, and has each run judged: what [WritePage] and [WritePicture] take. The resource
+// stage, and has each run judged: what [WritePage] takes. The resource
 // accepts every write, so that the runs show what the locks alone do.
 //
-// It is for a program or an example, and blocks for some seconds at most: see [InBubble].
-// Kits need a MaxTTL of at least [ScenarioLease]. It fails if
+// It is for a program or an example, and blocks for some seconds at most, in
+// virtual time: meanwhile the process has one processor, and what is printed to os.Stdout is
+// lost. Kits need a MaxTTL of at least three seconds. It fails if
 // there is no scenario of that name, if no kit is given, and where a kit can't be opened.
 func PlayScenario(name string, kits ...Kit) ([]Run, error) {
 	s, ok := FindScenario(name)

@@ -23,10 +23,7 @@ type realStage struct {
 	closed  bool
 }
 
-// NewReal is NewRealOf with the server that is found: see [ServerConfig].
-func NewReal(n int) (Stage, error) { return NewRealOf("", n) }
-
-// NewRealOf returns a stage of n processes of a server program, in real time, where
+// NewReal returns a stage of n processes of a server program, in real time, where
 // every fault is what it is called: a process that is killed, stopped, started
 // with other data or with another clock, a replica that takes over an address, a
 // proxy that holds back or loses. Two things are not: [Evict] removes the key by
@@ -35,9 +32,9 @@ func NewReal(n int) (Stage, error) { return NewRealOf("", n) }
 // only, [Suspend] the code and the links.
 //
 // Clocks step and drift where there is a C compiler; elsewhere these faults
-// are errors.ErrUnsupported and ErrNoFakeClock. It fails with ErrNoServer where
-// there is no such program.
-func NewRealOf(program string, n int) (Stage, error) {
+// are errors.ErrUnsupported. It fails where there is no such program; an empty one is the
+// redis-server or valkey-server that is found in PATH.
+func NewReal(program string, n int) (Stage, error) {
 	quieten()
 	r := &realStage{links: map[string][]*realLink{}, nodes: make([]*realNode, n)}
 	var starts errgroup.Group

@@ -11,10 +11,10 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/page"
 )
 
-// PlanVariable names the environment variable with a plan, as [Plan.String] writes it,
+// planVariable names the environment variable with a plan, as [Plan.String] writes it,
 // that [Test] and [Explore] play in the place of the test's own: what a test that failed
 // prints with the command that repeats it.
-const PlanVariable = "REDLOCK_CHAOS_PLAN"
+const planVariable = "REDLOCK_CHAOS_PLAN"
 
 // shrinkFor bounds how long a plan is shrunk, in real time.
 const shrinkFor = 30 * time.Second
@@ -22,13 +22,13 @@ const shrinkFor = 30 * time.Second
 // planned is the plan that is asked for, or p.
 func planned(t *testing.T, p Plan) Plan {
 	t.Helper()
-	text := os.Getenv(PlanVariable)
+	text := os.Getenv(planVariable)
 	if text == "" {
 		return p
 	}
 	again, err := ParsePlan(text)
 	if err != nil {
-		t.Fatalf("%s: %v", PlanVariable, err)
+		t.Fatalf("%s: %v", planVariable, err)
 	}
 	return again
 }
@@ -59,8 +59,8 @@ func convicted(t *testing.T, p Plan, seen Run, play func(p Plan, watched bool) (
 // shrunk is a smaller plan that fails too, for as long as there is time, and how it came
 // about. One that was asked for stays as it is.
 func shrunk(p Plan, fails func(Plan) bool) (small Plan, how string) {
-	if os.Getenv(PlanVariable) != "" {
-		return p, "the plan of " + PlanVariable
+	if os.Getenv(planVariable) != "" {
+		return p, "the plan of " + planVariable
 	}
 	if !fails(p) {
 		return p, "not shrunk"
@@ -76,7 +76,7 @@ func repeatIn(test string, p Plan) string {
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
-	return fmt.Sprintf("%s=%s go test -run %s -v .", PlanVariable, quoted(p.String()), quoted(strings.Join(parts, "/")))
+	return fmt.Sprintf("%s=%s go test -run %s -v .", planVariable, quoted(p.String()), quoted(strings.Join(parts, "/")))
 }
 
 // quoted is a word for a shell.

@@ -7,27 +7,27 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// Revoker is a [Contender] whose library lets others ask a holder to give up.
-type Revoker interface {
+// revoker is a [Contender] whose library lets others ask a holder to give up.
+type revoker interface {
 	Contender
 
 	// Revocable locks a resource so that it can be asked for. With wait it blocks until it
 	// has it or ctx is done; else it makes one attempt.
-	Revocable(ctx context.Context, resource string, lease time.Duration, wait bool) (RevocableHold, error)
+	Revocable(ctx context.Context, resource string, lease time.Duration, wait bool) (revocableHold, error)
 	// Revoke asks who holds a resource to give it up, and blocks until they have.
 	Revoke(ctx context.Context, resource string) error
 }
 
-// RevocableHold is a lock that can be asked for.
-type RevocableHold interface {
+// revocableHold is a lock that can be asked for.
+type revocableHold interface {
 	Hold
 
 	// Revoked is closed once it was asked for.
 	Revoked() <-chan struct{}
 }
 
-// Revocable is [Revoker.Revocable].
-func (c *redlockContender) Revocable(ctx context.Context, resource string, lease time.Duration, wait bool) (RevocableHold, error) {
+// Revocable is revoker.Revocable.
+func (c *redlockContender) Revocable(ctx context.Context, resource string, lease time.Duration, wait bool) (revocableHold, error) {
 	take := c.locker.TryAcquire
 	if wait {
 		take = c.locker.Acquire
@@ -39,7 +39,7 @@ func (c *redlockContender) Revocable(ctx context.Context, resource string, lease
 	return redlockHold{lock}, nil
 }
 
-// Revoke is [Revoker.Revoke].
+// Revoke is revoker.Revoke.
 func (c *redlockContender) Revoke(ctx context.Context, resource string) error {
 	return c.locker.Revoke(ctx, resource)
 }
@@ -50,7 +50,7 @@ func (h redlockHold) Revoked() <-chan struct{} { return h.lock.Revoked() }
 // Revoked is closed once the tenure was asked for; nil: it can't be.
 func (t *Tenure) Revoked() <-chan struct{} {
 	if o, ok := t.hold.(one); ok {
-		if r, ok := o.Hold.(RevocableHold); ok {
+		if r, ok := o.Hold.(revocableHold); ok {
 			return r.Revoked()
 		}
 	}

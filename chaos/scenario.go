@@ -29,11 +29,11 @@ type Scenario struct {
 	script func(context.Context, *scene) error
 }
 
-// ScenarioLease is the lease in every scenario: kits need a MaxTTL of at least
+// scenarioLease is the lease in every scenario: kits need a MaxTTL of at least
 // as much. It is long beside what a busy machine takes to start a process again:
 // with two seconds, and eight processes for each processor, a lease was over at
 // times before three servers were back.
-const ScenarioLease = 3 * time.Second
+const scenarioLease = 3 * time.Second
 
 // scenarioNodes is how many nodes a scenario has that says nothing.
 const scenarioNodes = 5
@@ -72,8 +72,8 @@ func (s Scenario) Judge() trace.Judge { return s.judge }
 // not. All of them fit all backends, if the machine has what [Real] needs:
 // ErrNoServer, ErrNoFakeClock.
 func (s Scenario) Fit(b Backend) error {
-	if !slices.Contains(Backends(), b) {
-		return fmt.Errorf("chaos: %s: no backend %q: there are %q", s.Name, b, Backends())
+	if !slices.Contains(backends(), b) {
+		return fmt.Errorf("chaos: %s: no backend %q: there are %q", s.Name, b, backends())
 	}
 	if b != Real {
 		return nil
@@ -97,9 +97,9 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 		return nil, fmt.Errorf("chaos: %s: %d nodes: it needs %d", s.Name, n, s.Nodes)
 	}
 	ctx, end := context.WithCancel(ctx)
-	sc := &scene{stage: part{stage, s.list}, kit: kit, history: NewHistory(), end: end}
+	sc := &scene{stage: part{stage, s.list}, kit: kit, history: newHistory(), end: end}
 	defer end()
-	if err := found(sc.stage, ScenarioLease); err != nil { //nolint:contextcheck // a Locker's own goroutines outlive every call
+	if err := found(sc.stage, scenarioLease); err != nil { //nolint:contextcheck // a Locker's own goroutines outlive every call
 		return nil, err
 	}
 	rest, err := attest(stage, sc.history, stage.Connect) //nolint:contextcheck // it looks on after ctx is done
@@ -107,7 +107,7 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 		return nil, err
 	}
 	defer rest()
-	stop := observe(stage, sc.history, ScenarioLease)
+	stop := observe(stage, sc.history, scenarioLease)
 	if guarded {
 		sc.guard = &fencing.Memory{}
 	}

@@ -52,14 +52,14 @@ func (s *scene) jump(ctx context.Context, nodes []int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.breakAll(Fault{Kind: Step, Delay: 2 * ScenarioLease}, nodes...); err != nil {
+	if err := s.breakAll(Fault{Kind: Step, Delay: 2 * scenarioLease}, nodes...); err != nil {
 		return err
 	}
 	if s.rival(ctx, bob, first) != nil {
 		return nil
 	}
 	_ = first.Release(ctx) // or it is renewed; one whose lock is lost has nothing to give up
-	_, err = s.insist(ctx, bob, 3*ScenarioLease)
+	_, err = s.insist(ctx, bob, 3*scenarioLease)
 	return err
 }
 
@@ -75,7 +75,7 @@ func clockBackNode() Scenario {
 			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Starved}},
 		},
 		clocks: true,
-		judge:  trace.Judge{Patience: 2 * ScenarioLease},
+		judge:  trace.Judge{Patience: 2 * scenarioLease},
 		script: func(ctx context.Context, s *scene) error { return s.setBack(ctx, []int{0}) },
 	}
 }
@@ -92,7 +92,7 @@ func clockBackQuorum() Scenario {
 			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Starved}},
 		},
 		clocks: true,
-		judge:  trace.Judge{Patience: 2 * ScenarioLease},
+		judge:  trace.Judge{Patience: 2 * scenarioLease},
 		script: func(ctx context.Context, s *scene) error { return s.setBack(ctx, aMajority) },
 	}
 }
@@ -103,14 +103,14 @@ func (s *scene) setBack(ctx context.Context, nodes []int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.breakAll(Fault{Kind: Step, Delay: -2 * ScenarioLease}, nodes...); err != nil {
+	if err := s.breakAll(Fault{Kind: Step, Delay: -2 * scenarioLease}, nodes...); err != nil {
 		return err
 	}
 	suspend := Fault{Kind: Suspend, Client: ann.Name}
 	if err := s.breakNow(suspend); err != nil {
 		return err
 	}
-	next, err := s.insist(ctx, bob, 5*ScenarioLease)
+	next, err := s.insist(ctx, bob, 5*scenarioLease)
 	if err := errors.Join(err, s.mend(suspend)); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func kleppmannClock() Scenario {
 		},
 		clocks: true,
 		script: func(ctx context.Context, s *scene) error {
-			return s.throughC(ctx, Fault{Kind: Step, Delay: 2 * ScenarioLease, Node: 2})
+			return s.throughC(ctx, Fault{Kind: Step, Delay: 2 * scenarioLease, Node: 2})
 		},
 	}
 }

@@ -29,7 +29,7 @@ func splitVote() Scenario {
 		Claim:    "ten clients ask at one moment, each nearest to another node, so that nobody gets a quorum: soon one does, and then each of them",
 		Lesson:   "draw the pause between two attempts at random, and take back at once what brought no quorum",
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
-		judge:    trace.Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
+		judge:    trace.Judge{Progress: 2 * scenarioLease, Patience: 8 * scenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			crowd, err := s.crowd(ctx, contenders)
 			if err != nil {
@@ -56,7 +56,7 @@ func thunderingHerd() Scenario {
 		Claim:    "twenty-five clients wait for a name when its holder gives it up: one at a time, and each of them in the end",
 		Lesson:   "a crowd costs messages, not exclusion: nobody starves where pauses are drawn at random",
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
-		judge:    trace.Judge{Progress: 2 * ScenarioLease, Patience: 8 * ScenarioLease},
+		judge:    trace.Judge{Progress: 2 * scenarioLease, Patience: 8 * scenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, err := s.enter("ann")
 			if err != nil {
@@ -80,8 +80,8 @@ func thunderingHerd() Scenario {
 }
 
 // crowd has n actors come on.
-func (s *scene) crowd(ctx context.Context, n int) ([]*Actor, error) {
-	var actors []*Actor
+func (s *scene) crowd(ctx context.Context, n int) ([]*actor, error) {
+	var actors []*actor
 	for i := range n {
 		a, err := s.enter(fmt.Sprintf("client-%d", i))
 		if err != nil {
@@ -94,15 +94,15 @@ func (s *scene) crowd(ctx context.Context, n int) ([]*Actor, error) {
 
 // rush has each actor lock once, all at one moment. They differ in how they draw
 // their pauses, and in nothing else.
-func (s *scene) rush(ctx context.Context, actors []*Actor) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*ScenarioLease)
+func (s *scene) rush(ctx context.Context, actors []*actor) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*scenarioLease)
 	defer cancel()
 	errs := make([]error, len(actors))
 	var work sync.WaitGroup
 	for i, a := range actors {
 		random := rand.New(rand.NewPCG(uint64(i), 0))
 		work.Go(func() {
-			t, err := a.Insist(ctx, scenarioResource, ScenarioLease, func() time.Duration {
+			t, err := a.Insist(ctx, scenarioResource, scenarioLease, func() time.Duration {
 				return askEvery/2 + spread(random, 4*askEvery)
 			})
 			if err != nil {

@@ -25,7 +25,7 @@ func pausedLeader() Scenario {
 			{Contender: trace.NameTextbook, Guarded: true, Breaks: stale},
 			{Contender: trace.NameSingle, Guarded: true, Breaks: stale},
 		},
-		judge:  trace.Judge{Progress: ScenarioLease + soon, Seen: seenWithin},
+		judge:  trace.Judge{Progress: scenarioLease + soon, Seen: seenWithin},
 		script: theLeaderSleeps,
 	}
 }
@@ -39,7 +39,7 @@ func theLeaderSleeps(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithTimeout(ctx, 20*ScenarioLease)
+	ctx, end := context.WithTimeout(ctx, 20*scenarioLease)
 	defer end()
 	observing, leave := context.WithCancel(ctx)
 	observed := make(chan struct{})
@@ -50,7 +50,7 @@ func theLeaderSleeps(ctx context.Context, s *scene) error {
 	err = s.twoReigns(ctx, ann, bob)
 	leave()
 	<-observed
-	if _, observes := oscar.contender.(Elector); err == nil && observes {
+	if _, observes := oscar.contender.(elector); err == nil && observes {
 		err = s.toldOf("ann", "bob")
 	}
 	return err
@@ -58,7 +58,7 @@ func theLeaderSleeps(ctx context.Context, s *scene) error {
 
 // twoReigns has ann lead and sleep before a write, and bob lead meanwhile. Once awake, ann
 // may lead again, and then resigns at once.
-func (s *scene) twoReigns(ctx context.Context, ann, bob *Actor) error {
+func (s *scene) twoReigns(ctx context.Context, ann, bob *actor) error {
 	asleep := Fault{Kind: Suspend, Client: ann.Name}
 	leads, first := make(chan error, 1), true
 	annDone, bobDone := make(chan error, 1), make(chan error, 1)
@@ -96,8 +96,8 @@ func (s *scene) twoReigns(ctx context.Context, ann, bob *Actor) error {
 }
 
 // stands has an actor stand for the election.
-func (s *scene) stands(ctx context.Context, a *Actor, lead func(context.Context, *Tenure) error) error {
-	return a.Campaign(ctx, scenarioResource, ScenarioLease, func() time.Duration { return askEvery }, lead)
+func (s *scene) stands(ctx context.Context, a *actor, lead func(context.Context, *Tenure) error) error {
+	return a.Campaign(ctx, scenarioResource, scenarioLease, func() time.Duration { return askEvery }, lead)
 }
 
 // toldOf looks whether an observer was told of these in this order, others between them.

@@ -17,9 +17,9 @@ type line struct {
 
 // inLineFor is one who waits.
 type inLineFor struct {
-	*Actor
+	*actor
 
-	wants Want
+	wants request
 	end   context.CancelFunc
 	done  chan error // what came of it
 	gone  bool       // nobody waits for its turn
@@ -31,7 +31,7 @@ func (s *scene) line(ctx context.Context, names ...string) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	actors := []*Actor{ann}
+	actors := []*actor{ann}
 	for _, name := range names {
 		a, err := s.enter(name)
 		if err != nil {
@@ -86,14 +86,14 @@ func (l *line) dies(w *inLineFor) error {
 
 // waitsNext has an actor wait, and work and release when it holds. It returns once
 // the next one may come.
-func (l *line) waitsNext(ctx context.Context, a *Actor, seed uint64) error {
+func (l *line) waitsNext(ctx context.Context, a *actor, seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 0))
-	waiting, end := context.WithTimeout(ctx, 10*ScenarioLease)
-	w := &inLineFor{Actor: a, wants: Want{Resources: []string{scenarioResource}}, end: end, done: make(chan error, 1)}
+	waiting, end := context.WithTimeout(ctx, 10*scenarioLease)
+	w := &inLineFor{actor: a, wants: request{Resources: []string{scenarioResource}}, end: end, done: make(chan error, 1)}
 	l.waits = append(l.waits, w)
 	l.scene.work.Go(func() {
 		defer end()
-		t, err := a.Wait(waiting, scenarioResource, ScenarioLease, func() time.Duration {
+		t, err := a.Wait(waiting, scenarioResource, scenarioLease, func() time.Duration {
 			return askEvery/2 + spread(random, 4*askEvery)
 		})
 		if err != nil {
@@ -111,7 +111,7 @@ func (l *line) waitsNext(ctx context.Context, a *Actor, seed uint64) error {
 // keep has the holder hold on for d.
 func (l *line) keep(ctx context.Context, d time.Duration) error {
 	for until := time.Now().Add(d); time.Now().Before(until); {
-		_ = l.holder.Extend(ctx, ScenarioLease) // or not: the old lease stands
+		_ = l.holder.Extend(ctx, scenarioLease) // or not: the old lease stands
 		select {
 		case <-time.After(min(aWhile/2, time.Until(until))):
 		case <-ctx.Done():

@@ -64,7 +64,7 @@ func replaceNode() Scenario {
 // retire has an operator retire a node, and call again while others do not answer
 // in time.
 func retire(ctx context.Context, op *redlock.Locker, node int) error {
-	ctx, cancel := context.WithTimeout(ctx, 4*ScenarioLease)
+	ctx, cancel := context.WithTimeout(ctx, 4*scenarioLease)
 	defer cancel()
 	for {
 		err := op.Cluster().Retire(ctx, node)
@@ -116,12 +116,12 @@ func replace(ctx context.Context, s *scene) error {
 	if s.rival(ctx, bob, first) != nil {
 		return nil // the trace says it
 	}
-	if err := s.visit(ctx, bob, 3*ScenarioLease); err != nil {
+	if err := s.visit(ctx, bob, 3*scenarioLease); err != nil {
 		return err
 	}
-	time.Sleep(2 * ScenarioLease) // node 5 is taken in
+	time.Sleep(2 * scenarioLease) // node 5 is taken in
 	if err := s.breakAll(Fault{Kind: Crash}, aMinority...); err != nil {
 		return err
 	}
-	return s.visit(ctx, bob, ScenarioLease) // by node 5 too
+	return s.visit(ctx, bob, scenarioLease) // by node 5 too
 }

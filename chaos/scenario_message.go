@@ -23,8 +23,8 @@ func lateAcquire() Scenario {
 			{Contender: trace.NameRedlock, Guarded: true},
 			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{Starved}},
 		},
-		judge:  trace.Judge{Patience: ScenarioLease / 2},
-		script: func(ctx context.Context, s *scene) error { return s.late(ctx, ScenarioLease/2, false) },
+		judge:  trace.Judge{Patience: scenarioLease / 2},
+		script: func(ctx context.Context, s *scene) error { return s.late(ctx, scenarioLease/2, false) },
 	}
 }
 
@@ -34,8 +34,8 @@ func messageDelayed() Scenario {
 		Claim:    "requests of an attempt that was given up reach the nodes after more than a lease, while another client holds: they change nothing",
 		Lesson:   "a key is set where there is none, and removed by its owner: age makes a command harmless",
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
-		judge:    trace.Judge{Patience: 2 * ScenarioLease},
-		script:   func(ctx context.Context, s *scene) error { return s.late(ctx, 5*ScenarioLease/4, true) },
+		judge:    trace.Judge{Patience: 2 * scenarioLease},
+		script:   func(ctx context.Context, s *scene) error { return s.late(ctx, 5*scenarioLease/4, true) },
 	}
 }
 
@@ -52,14 +52,14 @@ func (s *scene) late(ctx context.Context, delay time.Duration, held bool) error 
 	}
 	asked := make(chan error)
 	go func() {
-		_, err := ann.Ask(ctx, scenarioResource, ScenarioLease)
+		_, err := ann.Ask(ctx, scenarioResource, scenarioLease)
 		ann.Quit(scenarioResource)
 		asked <- err
 	}()
 	time.Sleep(delay)
 	var next *Tenure
 	if held {
-		if next, err = s.insist(ctx, bob, 2*ScenarioLease); err != nil {
+		if next, err = s.insist(ctx, bob, 2*scenarioLease); err != nil {
 			return err
 		}
 	}
@@ -73,7 +73,7 @@ func (s *scene) late(ctx context.Context, delay time.Duration, held bool) error 
 	if held {
 		return errors.Join(s.prolong(ctx, next), next.Write(ctx), next.Release(ctx))
 	}
-	return s.visit(ctx, bob, 2*ScenarioLease)
+	return s.visit(ctx, bob, 2*scenarioLease)
 }
 
 func lateRelease() Scenario {
@@ -82,7 +82,7 @@ func lateRelease() Scenario {
 		Claim:    "a release reaches the nodes after its lease, while the next client holds: it removes nothing, since the key is not its own",
 		Lesson:   "never delete a lock by its name alone: compare the owner",
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
-		judge:    trace.Judge{Patience: 2 * ScenarioLease},
+		judge:    trace.Judge{Patience: 2 * scenarioLease},
 		script:   releaseTooLate,
 	}
 }
@@ -101,7 +101,7 @@ func releaseTooLate(ctx context.Context, s *scene) error {
 		defer close(released)
 		_ = first.Release(ctx) // nobody confirms it
 	}()
-	next, err := s.insist(ctx, bob, 2*ScenarioLease)
+	next, err := s.insist(ctx, bob, 2*scenarioLease)
 	if err := errors.Join(err, s.mend(cut)); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func releaseTooLate(ctx context.Context, s *scene) error {
 	if err := s.prolong(ctx, next); err != nil {
 		return fmt.Errorf("bob's key is gone: %w", err)
 	}
-	if s.rivalFor(ctx, ann, next, ScenarioLease/2) != nil {
+	if s.rivalFor(ctx, ann, next, scenarioLease/2) != nil {
 		return nil // the trace says it
 	}
 	return errors.Join(next.Write(ctx), next.Release(ctx))

@@ -26,7 +26,7 @@ func slowNode() Scenario {
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook),
 		judge:    trace.Judge{Patience: aNodeTimeout},
 		script: func(ctx context.Context, s *scene) error {
-			return s.lame(ctx, Fault{Kind: Slow, Node: 4, Delay: ScenarioLease / 4})
+			return s.lame(ctx, Fault{Kind: Slow, Node: 4, Delay: scenarioLease / 4})
 		},
 	}
 }
@@ -52,7 +52,7 @@ func (s *scene) lame(ctx context.Context, f Fault) error {
 		return err
 	}
 	for range 3 {
-		if err := s.visit(ctx, ann, ScenarioLease); err != nil {
+		if err := s.visit(ctx, ann, scenarioLease); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func flappingNode() Scenario {
 			{Contender: trace.NameTextbook, Guarded: true},
 			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
 		},
-		judge:  trace.Judge{Patience: 2 * ScenarioLease},
+		judge:  trace.Judge{Patience: 2 * scenarioLease},
 		script: flap,
 	}
 }
@@ -85,10 +85,10 @@ func flap(ctx context.Context, s *scene) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var work sync.WaitGroup
-	for _, a := range []*Actor{ann, bob} {
+	for _, a := range []*actor{ann, bob} {
 		work.Go(func() {
 			for working.Err() == nil {
-				s.shift(working, a, 2*ScenarioLease)
+				s.shift(working, a, 2*scenarioLease)
 				time.Sleep(aWhile)
 			}
 		})
@@ -110,12 +110,12 @@ func flap(ctx context.Context, s *scene) error {
 }
 
 // shift has an actor work for half a lease, if it gets the lock.
-func (s *scene) shift(ctx context.Context, a *Actor, within time.Duration) {
+func (s *scene) shift(ctx context.Context, a *actor, within time.Duration) {
 	t, err := s.insist(ctx, a, within)
 	if err != nil {
 		return
 	}
-	time.Sleep(ScenarioLease / 2)
+	time.Sleep(scenarioLease / 2)
 	_ = t.Write(ctx)   // refused or not: the trace says it
 	_ = t.Release(ctx) // a node that is down can't confirm it
 }
@@ -131,7 +131,7 @@ func rollingRestart() Scenario {
 			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
 			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
 		},
-		judge: trace.Judge{Patience: 6 * ScenarioLease},
+		judge: trace.Judge{Patience: 6 * scenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			_, bob, first, err := s.opening(ctx)
 			if err != nil {
@@ -140,7 +140,7 @@ func rollingRestart() Scenario {
 			waited := make(chan struct{})
 			go func() {
 				defer close(waited)
-				s.shift(ctx, bob, 7*ScenarioLease)
+				s.shift(ctx, bob, 7*scenarioLease)
 			}()
 			for i := range s.stage.Names() {
 				f := Fault{Kind: Forget, Node: i}
@@ -206,7 +206,7 @@ func restartPatiently(ctx context.Context, s *scene) error {
 // and releases it then.
 func (s *scene) keep(until, ctx context.Context, t *Tenure) {
 	for until.Err() == nil && t.Remaining() > 0 {
-		_ = t.Extend(ctx, ScenarioLease) // or not: the old lease stands
+		_ = t.Extend(ctx, scenarioLease) // or not: the old lease stands
 		select {
 		case <-until.Done():
 		case <-time.After(aWhile / 2):

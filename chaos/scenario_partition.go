@@ -19,7 +19,7 @@ func partitionHolder() Scenario {
 		Claim:    "a holder that reaches no node stops believing before the next one holds",
 		Lesson:   "the end of a lease needs no message: mind your own clock",
 		Showings: guarded(trace.NameRedlock, trace.NameRenewing, trace.NameTextbook, trace.NameSingle),
-		judge:    trace.Judge{Patience: 2 * ScenarioLease},
+		judge:    trace.Judge{Patience: 2 * scenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, first, err := s.opening(ctx)
 			if err != nil {
@@ -29,7 +29,7 @@ func partitionHolder() Scenario {
 			if err := s.breakNow(cut); err != nil {
 				return err
 			}
-			next, err := s.insist(ctx, bob, 3*ScenarioLease)
+			next, err := s.insist(ctx, bob, 3*scenarioLease)
 			first.Remaining()
 			if err := errors.Join(err, s.mend(cut)); err != nil {
 				return err
@@ -45,7 +45,7 @@ func partitionWaiter() Scenario {
 		Claim:    "a client that waits is cut off in the middle of an attempt: it delays nobody, and what it sent does no harm when it arrives",
 		Lesson:   "an attempt that failed is taken back until the node has said so",
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
-		judge:    trace.Judge{Patience: 2 * ScenarioLease},
+		judge:    trace.Judge{Patience: 2 * scenarioLease},
 		script:   partitionOfTheWaiter,
 	}
 }
@@ -72,14 +72,14 @@ func partitionOfTheWaiter(ctx context.Context, s *scene) error {
 	}
 	waited := make(chan error)
 	go func() {
-		waiting, err := s.insist(ctx, bob, 4*ScenarioLease)
+		waiting, err := s.insist(ctx, bob, 4*scenarioLease)
 		if err == nil {
 			err = waiting.Release(ctx)
 		}
 		waited <- err
 	}()
 	time.Sleep(aWhile)
-	err = errors.Join(first.Release(ctx), s.visit(ctx, cara, 2*ScenarioLease))
+	err = errors.Join(first.Release(ctx), s.visit(ctx, cara, 2*scenarioLease))
 	err = errors.Join(err, s.mend(cut))
 	return errors.Join(err, <-waited)
 }
@@ -94,7 +94,7 @@ func partitionMinority() Scenario {
 			{Contender: trace.NameTextbook, Guarded: true},
 			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Starved}},
 		},
-		judge: trace.Judge{Patience: ScenarioLease},
+		judge: trace.Judge{Patience: scenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, err := s.pair(ctx)
 			if err != nil {
@@ -103,7 +103,7 @@ func partitionMinority() Scenario {
 			if err := s.breakAll(Fault{Kind: Cut}, aMinority...); err != nil {
 				return err
 			}
-			err = errors.Join(s.visit(ctx, ann, 3*ScenarioLease/2), s.visit(ctx, bob, 3*ScenarioLease/2))
+			err = errors.Join(s.visit(ctx, ann, 3*scenarioLease/2), s.visit(ctx, bob, 3*scenarioLease/2))
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = nil // the trace says who got nothing
 			}
@@ -118,7 +118,7 @@ func partitionMajority() Scenario {
 		Claim:    "three of five nodes are cut off from everybody: nobody gets the lock, its holder loses it in time, and after the healing it goes on",
 		Lesson:   "without a quorum there is no lock, and that is the point: it would rather stop than be wrong",
 		Showings: guarded(trace.NameRedlock, trace.NameRenewing, trace.NameTextbook, trace.NameSingle),
-		judge:    trace.Judge{Patience: 2 * ScenarioLease},
+		judge:    trace.Judge{Patience: 2 * scenarioLease},
 		script:   partitionOfAMajority,
 	}
 }
@@ -132,7 +132,7 @@ func partitionOfAMajority(ctx context.Context, s *scene) error {
 	if err := s.breakAll(Fault{Kind: Cut}, aMajority...); err != nil {
 		return err
 	}
-	if t, err := s.insist(ctx, bob, 3*ScenarioLease/2); err == nil {
+	if t, err := s.insist(ctx, bob, 3*scenarioLease/2); err == nil {
 		return errors.Join(errors.New("bob got a lock without a quorum"), t.Release(ctx))
 	}
 	if left := first.Remaining(); left > 0 {
@@ -142,7 +142,7 @@ func partitionOfAMajority(ctx context.Context, s *scene) error {
 		return err
 	}
 	s.history.Add(Record{Kind: trace.Well})
-	return s.visit(ctx, bob, 3*ScenarioLease)
+	return s.visit(ctx, bob, 3*scenarioLease)
 }
 
 func partitionSides() Scenario {
@@ -151,7 +151,7 @@ func partitionSides() Scenario {
 		Claim:    "one client reaches nodes 0, 1 and 2, the other 2, 3 and 4: the node that both reach lets one of them have the lock at a time",
 		Lesson:   "any two quorums share a node: that is why there is an odd number of them",
 		Showings: guarded(trace.NameRedlock, trace.NameWithoutProtections, trace.NameTextbook),
-		judge:    trace.Judge{Patience: 2 * ScenarioLease},
+		judge:    trace.Judge{Patience: 2 * scenarioLease},
 		script: func(ctx context.Context, s *scene) error {
 			ann, bob, err := s.pair(ctx)
 			if err != nil {
@@ -167,10 +167,10 @@ func partitionSides() Scenario {
 			if err != nil {
 				return err
 			}
-			if s.rivalFor(ctx, bob, first, ScenarioLease/2) != nil {
+			if s.rivalFor(ctx, bob, first, scenarioLease/2) != nil {
 				return nil // the trace says it
 			}
-			return errors.Join(first.Release(ctx), s.visit(ctx, bob, 2*ScenarioLease))
+			return errors.Join(first.Release(ctx), s.visit(ctx, bob, 2*scenarioLease))
 		},
 	}
 }

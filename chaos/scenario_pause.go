@@ -29,7 +29,7 @@ func pauseScenarios() []Scenario {
 			Claim:    "a machine sleeps for four leases with a lock in its hand: the next client has long had it, and the first look after the wake-up says so",
 			Lesson:   "after a sleep no signal has come yet: look at the lock before each step that counts",
 			Showings: guarded(trace.NameRedlock, trace.NameRenewing, trace.NameTextbook, trace.NameSingle),
-			judge:    trace.Judge{Patience: 2 * ScenarioLease},
+			judge:    trace.Judge{Patience: 2 * scenarioLease},
 			script:   suspendedClient,
 		},
 		{
@@ -37,7 +37,7 @@ func pauseScenarios() []Scenario {
 			Claim:    "the grants are on their way when the client is stopped, and it reads them after the lease: they bring no lock",
 			Lesson:   "a validity counts from before the request was sent, not from when the reply was read",
 			Showings: guarded(trace.NameRedlock, trace.NameTextbook, trace.NameSingle),
-			judge:    trace.Judge{Patience: 2 * ScenarioLease},
+			judge:    trace.Judge{Patience: 2 * scenarioLease},
 			script:   kleppmannPause,
 		},
 	}
@@ -57,7 +57,7 @@ func gcPause(ctx context.Context, s *scene) error {
 		defer close(written)
 		_ = first.Write(ctx) // refused or not: the trace says it
 	}()
-	next, err := s.insist(ctx, bob, 3*ScenarioLease)
+	next, err := s.insist(ctx, bob, 3*scenarioLease)
 	if err == nil {
 		err = next.Write(ctx)
 	}
@@ -70,7 +70,7 @@ func gcPause(ctx context.Context, s *scene) error {
 
 // suspendFor is how long the machine of suspended-client sleeps: the next client has
 // had the lock by then, and a play in real time is not longer than it must be.
-const suspendFor = 4 * ScenarioLease
+const suspendFor = 4 * scenarioLease
 
 func suspendedClient(ctx context.Context, s *scene) error {
 	ann, bob, first, err := s.opening(ctx)
@@ -87,7 +87,7 @@ func suspendedClient(ctx context.Context, s *scene) error {
 		s.stage.Rest(ann.Name, AtWrite)
 		woken <- first.Write(ctx)
 	}()
-	err = s.visit(ctx, bob, 3*ScenarioLease)
+	err = s.visit(ctx, bob, 3*scenarioLease)
 	if err == nil {
 		time.Sleep(suspendFor - time.Since(asleep))
 	}
@@ -113,11 +113,11 @@ func kleppmannPause(ctx context.Context, s *scene) error {
 	}
 	asked := make(chan error)
 	go func() {
-		_, err := ann.Ask(ctx, scenarioResource, ScenarioLease)
+		_, err := ann.Ask(ctx, scenarioResource, scenarioLease)
 		ann.Quit(scenarioResource)
 		asked <- err
 	}()
-	next, err := s.insist(ctx, bob, 2*ScenarioLease)
+	next, err := s.insist(ctx, bob, 2*scenarioLease)
 	if mended := s.mend(late); mended != nil {
 		return mended
 	}

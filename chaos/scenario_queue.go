@@ -22,7 +22,7 @@ const (
 	inLine = aWhile / 2
 	// soon is for a hand-over that waits for nobody's silence: less than the sign of
 	// life of one who is gone lasts, and some for the machine's.
-	soon = ScenarioLease / 3
+	soon = scenarioLease / 3
 	// signOfLife is how long one lasts that no call shortens.
 	signOfLife = 3 * time.Second
 )
@@ -64,7 +64,7 @@ func lostCalls() Scenario {
 		Claim:    "all that the nodes say to those who wait is lost: the next one has the lock when the lease that it was told of is over, at the latest",
 		Lesson:   "a call is a hint: what nobody must miss, one looks at by oneself",
 		Showings: inOrder(),
-		judge:    trace.Judge{Order: inLine, Progress: ScenarioLease + soon},
+		judge:    trace.Judge{Order: inLine, Progress: scenarioLease + soon},
 		script: ofThree(func(_ context.Context, l *line) error {
 			return l.scene.breakNow(Fault{Kind: LoseCalls, Node: Everything})
 		}),
@@ -149,7 +149,7 @@ func queueRestart() Scenario {
 		Claim:    "nodes that hold the line are restarted with their data, one after another, until a quorum of them was; a client that comes then meets no other nodes, and does not overtake those who wait",
 		Lesson:   "wait between two restarts until the node votes again: who waits has stored his place there by then",
 		Showings: restarted(),
-		judge:    trace.Judge{Order: inLine, Progress: ScenarioLease},
+		judge:    trace.Judge{Order: inLine, Progress: scenarioLease},
 		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Crash) }),
 	}
 }
@@ -160,7 +160,7 @@ func queueAmnesia() Scenario {
 		Claim:    "the same, and the nodes come back without their data: those who wait store their places again before the node votes",
 		Lesson:   "what many remember, a node may forget",
 		Showings: restarted(),
-		judge:    trace.Judge{Order: inLine, Progress: ScenarioLease},
+		judge:    trace.Judge{Order: inLine, Progress: scenarioLease},
 		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Forget) }),
 	}
 }
@@ -204,7 +204,7 @@ func queueClockForward() Scenario {
 		judge:    trace.Judge{Order: inLine, Progress: soon},
 		clocks:   true,
 		script: ofThree(func(ctx context.Context, l *line) error {
-			if err := l.scene.breakNow(Fault{Kind: Step, Delay: 2 * ScenarioLease, Node: 1}); err != nil {
+			if err := l.scene.breakNow(Fault{Kind: Step, Delay: 2 * scenarioLease, Node: 1}); err != nil {
 				return err
 			}
 			return l.joins(ctx, "zoe")
@@ -224,7 +224,7 @@ func queueClockBack() Scenario {
 			if err := l.dies(l.first()); err != nil {
 				return err
 			}
-			return l.scene.breakAll(Fault{Kind: Step, Delay: -2 * ScenarioLease}, 1, 2)
+			return l.scene.breakAll(Fault{Kind: Step, Delay: -2 * scenarioLease}, 1, 2)
 		}),
 	}
 }

@@ -40,7 +40,7 @@ func revokedLate(ctx context.Context, s *scene) error {
 	if err := s.rehearse(ctx, ann, bob); err != nil {
 		return err
 	}
-	revocable := Want{Resources: []string{scenarioResource}, Revocable: true}
+	revocable := request{Resources: []string{scenarioResource}, Revocable: true}
 	first, err := s.waitsFor(ctx, ann, revocable)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func revokedLate(ctx context.Context, s *scene) error {
 	revoked = bob.revokes(ctx)
 	select {
 	case <-second.Revoked():
-	case <-time.After(ScenarioLease):
+	case <-time.After(scenarioLease):
 		return errors.New("ann was not told that she was asked")
 	}
 	err = second.Write(ctx)
@@ -84,9 +84,9 @@ func revokedLate(ctx context.Context, s *scene) error {
 }
 
 // revokes has the actor's library ask for the scene's resource.
-func (a *Actor) revokes(ctx context.Context) <-chan error {
+func (a *actor) revokes(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
-	r, ok := a.contender.(Revoker)
+	r, ok := a.contender.(revoker)
 	if !ok {
 		done <- fmt.Errorf("%s's library can't ask for a hold", a.Name)
 		return done

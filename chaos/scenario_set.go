@@ -20,7 +20,7 @@ func setHolderDies() Scenario {
 		Claim:    "a client wants two names at once, has the first and waits for the second when it dies: one who wants the first has it when that lease is over, and the next who wants both has both, as soon as the second is given up",
 		Lesson:   "what a set holds while it waits is a lease like any other: it ends with who had it, and no order of names is left behind",
 		Showings: guarded(trace.NameRenewing),
-		judge:    trace.Judge{Progress: ScenarioLease + soon},
+		judge:    trace.Judge{Progress: scenarioLease + soon},
 		script:   deathWithinASet,
 	}
 }
@@ -30,12 +30,12 @@ func deathWithinASet(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	both := Want{Resources: []string{scenarioResource, ledger}}
+	both := request{Resources: []string{scenarioResource, ledger}}
 	bob, err := l.wants(ctx, "bob", both)
 	if err != nil {
 		return err
 	}
-	cara, err := l.wants(ctx, "cara", Want{Resources: []string{ledger}})
+	cara, err := l.wants(ctx, "cara", request{Resources: []string{ledger}})
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func deathWithinASet(ctx context.Context, s *scene) error {
 }
 
 // wants has one more come on, and wait for something.
-func (l *line) wants(ctx context.Context, name string, w Want) (*inLineFor, error) {
+func (l *line) wants(ctx context.Context, name string, w request) (*inLineFor, error) {
 	a, err := l.scene.enter(name)
 	if err != nil {
 		return nil, err
@@ -61,12 +61,12 @@ func (l *line) wants(ctx context.Context, name string, w Want) (*inLineFor, erro
 	if err := l.scene.rehearse(ctx, a); err != nil {
 		return nil, err
 	}
-	waiting, end := context.WithTimeout(ctx, 10*ScenarioLease)
-	one := &inLineFor{Actor: a, end: end, wants: w, done: make(chan error, 1)}
+	waiting, end := context.WithTimeout(ctx, 10*scenarioLease)
+	one := &inLineFor{actor: a, end: end, wants: w, done: make(chan error, 1)}
 	l.waits = append(l.waits, one)
 	go func() {
 		defer end()
-		t, err := a.WaitFor(waiting, w, ScenarioLease, func() time.Duration { return askEvery })
+		t, err := a.WaitFor(waiting, w, scenarioLease, func() time.Duration { return askEvery })
 		if err == nil {
 			time.Sleep(aWhile / 10)
 			err = t.Write(waiting)

@@ -39,7 +39,7 @@ var hardships = []struct {
 	{faults: [2]Fault{{Kind: Crash}, {Kind: Forget}}, forgets: true},
 	{faults: [2]Fault{{Kind: Stall}, {Kind: Cut}}},
 	{faults: [2]Fault{{Kind: LoseReplies}, {Kind: Flush}}, forgets: true},
-	{faults: [2]Fault{{Kind: Step, Delay: 2 * ScenarioLease}, {Kind: Old}}, forgets: true},
+	{faults: [2]Fault{{Kind: Step, Delay: 2 * scenarioLease}, {Kind: Old}}, forgets: true},
 	{faults: [2]Fault{{Kind: Reorder, Delay: aWhile / 2}, {Kind: HalfOpen}}},
 	{faults: [2]Fault{{Kind: Twice, Delay: aWhile / 2}, {Kind: Slow, Delay: aWhile / 2}}},
 }
@@ -57,7 +57,7 @@ func sharersThroughFaults(ctx context.Context, s *scene) error {
 		return err
 	}
 	alone := make(chan error, 1)
-	go func() { alone <- s.waitsAlone(ctx, dave, 20*ScenarioLease) }()
+	go func() { alone <- s.waitsAlone(ctx, dave, 20*scenarioLease) }()
 	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *scene) suffer(ctx context.Context, faults [2]Fault, from int) error {
 
 // share has actors come on who share the scene's resource.
 func (s *scene) share(ctx context.Context, names ...string) ([]*Tenure, error) {
-	actors := make([]*Actor, len(names))
+	actors := make([]*actor, len(names))
 	for i, name := range names {
 		a, err := s.enter(name)
 		if err != nil {
@@ -125,7 +125,7 @@ func (s *scene) share(ctx context.Context, names ...string) ([]*Tenure, error) {
 	}
 	tenures := make([]*Tenure, len(names))
 	for i, a := range actors {
-		t, err := s.waitsToShare(ctx, a, 2*ScenarioLease)
+		t, err := s.waitsToShare(ctx, a, 2*scenarioLease)
 		if err != nil {
 			return nil, err
 		}
@@ -136,17 +136,17 @@ func (s *scene) share(ctx context.Context, names ...string) ([]*Tenure, error) {
 }
 
 // waitsToShare has an actor wait until it shares the scene's resource.
-func (s *scene) waitsToShare(ctx context.Context, a *Actor, within time.Duration) (*Tenure, error) {
+func (s *scene) waitsToShare(ctx context.Context, a *actor, within time.Duration) (*Tenure, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return a.WaitFor(ctx, Want{Resources: []string{scenarioResource}, Shared: true}, ScenarioLease, func() time.Duration { return askEvery })
+	return a.WaitFor(ctx, request{Resources: []string{scenarioResource}, Shared: true}, scenarioLease, func() time.Duration { return askEvery })
 }
 
 // waitsAlone has an actor wait for the scene's resource, write, and give it back.
-func (s *scene) waitsAlone(ctx context.Context, a *Actor, within time.Duration) error {
+func (s *scene) waitsAlone(ctx context.Context, a *actor, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	t, err := a.Wait(ctx, scenarioResource, ScenarioLease, func() time.Duration { return askEvery })
+	t, err := a.Wait(ctx, scenarioResource, scenarioLease, func() time.Duration { return askEvery })
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.Name, err)
 	}
@@ -238,7 +238,7 @@ func sharersOfAMinority(ctx context.Context, s *scene) error {
 		}
 	}
 	sent.Store(0)
-	const during = 2 * ScenarioLease
+	const during = 2 * scenarioLease
 	time.Sleep(during)
 	n, most := sent.Load(), mostScripts*int64(len(s.stage.Names()))*int64(during/time.Second)
 	err = first.Write(ctx)
@@ -251,8 +251,8 @@ func sharersOfAMinority(ctx context.Context, s *scene) error {
 }
 
 // sharesOnce has an actor wait to share, write, and give up.
-func (s *scene) sharesOnce(ctx context.Context, a *Actor) error {
-	t, err := s.waitsToShare(ctx, a, 10*ScenarioLease)
+func (s *scene) sharesOnce(ctx context.Context, a *actor) error {
+	t, err := s.waitsToShare(ctx, a, 10*scenarioLease)
 	if err != nil {
 		return err
 	}

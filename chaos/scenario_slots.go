@@ -22,7 +22,7 @@ func slotHolderDies() Scenario {
 }
 
 func deathInASlot(ctx context.Context, s *scene) error {
-	slot := Want{Resources: []string{scenarioResource}, Limit: 2}
+	slot := request{Resources: []string{scenarioResource}, Limit: 2}
 	var holders []*Tenure
 	for _, name := range []string{"ann", "bob"} {
 		a, err := s.enter(name)
@@ -61,10 +61,10 @@ func deathInASlot(ctx context.Context, s *scene) error {
 }
 
 // waitsFor has an actor wait until it has something.
-func (s *scene) waitsFor(ctx context.Context, a *Actor, w Want) (*Tenure, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*ScenarioLease)
+func (s *scene) waitsFor(ctx context.Context, a *actor, w request) (*Tenure, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*scenarioLease)
 	defer cancel()
-	return a.WaitFor(ctx, w, ScenarioLease, nil)
+	return a.WaitFor(ctx, w, scenarioLease, nil)
 }
 
 // dies has a client's connections end for good.

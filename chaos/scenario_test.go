@@ -59,7 +59,7 @@ func TestAShowingIsHeldAgainstAllThatWasBroken(t *testing.T) {
 }
 
 func TestScenarioKitsAreKnownByName(t *testing.T) {
-	for _, name := range chaos.ScenarioKits() {
+	for _, name := range trace.Contenders() {
 		if kit, err := chaos.ScenarioKit(name); err != nil || kit.Name != name {
 			t.Errorf("%s: got %q, %v", name, kit.Name, err)
 		}
@@ -132,7 +132,7 @@ func TestAScenarioNeedsItsNodes(t *testing.T) {
 	s, _ := chaos.FindScenario("replace-node")
 	kit, err := chaos.ScenarioKit(trace.NameRedlock)
 	mustDo(t, err)
-	stage, err := chaos.NewEmbedded(1, s.Nodes-1)
+	stage, err := chaos.NewVirtual(1, s.Nodes-1)
 	mustDo(t, err)
 	defer stage.Close()
 	if _, err := s.Play(t.Context(), stage, kit, true); err == nil {

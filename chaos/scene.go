@@ -21,7 +21,7 @@ import (
 type scene struct {
 	stage   Stage
 	kit     Kit
-	history *History
+	history *history
 	guard   *fencing.Memory
 
 	end  context.CancelFunc // of the script's context
@@ -39,7 +39,7 @@ const (
 	// sampleEvery is more than the age at which redlock asks a node's clock again.
 	sampleEvery = 120 * time.Millisecond
 	// aWhile is for two that both hold to be at work, and for messages to arrive.
-	aWhile = ScenarioLease / 8
+	aWhile = scenarioLease / 8
 )
 
 // all is the stage with all its nodes.
@@ -57,11 +57,11 @@ func whole(stage Stage) Stage {
 }
 
 // enter has an actor come on.
-func (s *scene) enter(name string) (*Actor, error) { return s.enterWith(name, s.stage) }
+func (s *scene) enter(name string) (*actor, error) { return s.enterWith(name, s.stage) }
 
 // enterWith has an actor come on with a list of nodes of its own.
-func (s *scene) enterWith(name string, stage Stage) (*Actor, error) {
-	a, err := NewActor(name, s.kit, stage, s.history, s.guard)
+func (s *scene) enterWith(name string, stage Stage) (*actor, error) {
+	a, err := newActor(name, s.kit, stage, s.history, s.guard)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *scene) leaves(c io.Closer) {
 }
 
 // pair has the two come on that most scenarios are about, and rehearse.
-func (s *scene) pair(ctx context.Context) (ann, bob *Actor, err error) {
+func (s *scene) pair(ctx context.Context) (ann, bob *actor, err error) {
 	if ann, err = s.enter("ann"); err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +90,7 @@ func (s *scene) pair(ctx context.Context) (ann, bob *Actor, err error) {
 // rehearse has actors lock something else first, unrecorded, and for as long as
 // their libraries need to know the nodes and their clocks: connections are there
 // then, and what comes next is judged against something.
-func (s *scene) rehearse(ctx context.Context, actors ...*Actor) error {
+func (s *scene) rehearse(ctx context.Context, actors ...*actor) error {
 	for range 3 {
 		for _, a := range actors {
 			if err := s.lockOnce(ctx, a); err != nil {
@@ -103,11 +103,11 @@ func (s *scene) rehearse(ctx context.Context, actors ...*Actor) error {
 }
 
 // lockOnce has an actor lock a name that nobody else wants.
-func (s *scene) lockOnce(ctx context.Context, a *Actor) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*ScenarioLease)
+func (s *scene) lockOnce(ctx context.Context, a *actor) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*scenarioLease)
 	defer cancel()
 	for {
-		hold, err := a.contender.Acquire(ctx, "rehearsal of "+a.Name, ScenarioLease)
+		hold, err := a.contender.Acquire(ctx, "rehearsal of "+a.Name, scenarioLease)
 		if err == nil {
 			_ = hold.Release(ctx) // nobody waits for it
 			return nil
@@ -144,7 +144,7 @@ func (s *scene) operator() (*redlock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	op, err := redlock.New(clients, redlock.WithNodeNames(s.stage.Names()...), redlock.WithTTL(ScenarioLease), redlock.WithMaxTTL(ScenarioLease))
+	op, err := redlock.New(clients, redlock.WithNodeNames(s.stage.Names()...), redlock.WithTTL(scenarioLease), redlock.WithMaxTTL(scenarioLease))
 	if err != nil {
 		return nil, err
 	}
@@ -195,16 +195,16 @@ func (s *scene) mendAll(f Fault, nodes ...int) error {
 }
 
 // insist has an actor ask until it holds, or until within has passed.
-func (s *scene) insist(ctx context.Context, a *Actor, within time.Duration) (*Tenure, error) {
+func (s *scene) insist(ctx context.Context, a *actor, within time.Duration) (*Tenure, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return a.Insist(ctx, scenarioResource, ScenarioLease, func() time.Duration { return askEvery })
+	return a.Insist(ctx, scenarioResource, scenarioLease, func() time.Duration { return askEvery })
 }
 
 // holds has an actor get the lock and be at work for a while: what it sent to
 // the nodes that its quorum did not need has arrived then.
-func (s *scene) holds(ctx context.Context, a *Actor) (*Tenure, error) {
-	t, err := s.insist(ctx, a, 2*ScenarioLease) // a master that gets its first replica has another history, and abstains for a lease
+func (s *scene) holds(ctx context.Context, a *actor) (*Tenure, error) {
+	t, err := s.insist(ctx, a, 2*scenarioLease) // a master that gets its first replica has another history, and abstains for a lease
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (s *scene) holds(ctx context.Context, a *Actor) (*Tenure, error) {
 }
 
 // opening is how most scenarios begin: ann and bob are there, and ann holds.
-func (s *scene) opening(ctx context.Context) (ann, bob *Actor, first *Tenure, err error) {
+func (s *scene) opening(ctx context.Context) (ann, bob *actor, first *Tenure, err error) {
 	if ann, bob, err = s.pair(ctx); err == nil {
 		first, err = s.holds(ctx, ann)
 	}
@@ -223,12 +223,12 @@ func (s *scene) opening(ctx context.Context) (ann, bob *Actor, first *Tenure, er
 // rival has another actor insist for as long as first believes in its lock. If it
 // gets the lock, both write, and are at work for a while. It returns the rival's tenure,
 // or nil.
-func (s *scene) rival(ctx context.Context, a *Actor, first *Tenure) *Tenure {
+func (s *scene) rival(ctx context.Context, a *actor, first *Tenure) *Tenure {
 	return s.rivalFor(ctx, a, first, first.Remaining()-2*askEvery)
 }
 
 // rivalFor is rival for a time that leaves something of first's lease.
-func (s *scene) rivalFor(ctx context.Context, a *Actor, first *Tenure, within time.Duration) *Tenure {
+func (s *scene) rivalFor(ctx context.Context, a *actor, first *Tenure, within time.Duration) *Tenure {
 	t, err := s.insist(ctx, a, within)
 	if err == nil {
 		for _, who := range []*Tenure{first, t, first} { // the harm of it: refused or not, the trace says it
@@ -244,7 +244,7 @@ func (s *scene) rivalFor(ctx context.Context, a *Actor, first *Tenure, within ti
 // nodes of a busy machine may take longer than a node timeout.
 func (s *scene) prolong(ctx context.Context, t *Tenure) error {
 	for {
-		err := t.Extend(ctx, ScenarioLease)
+		err := t.Extend(ctx, scenarioLease)
 		if err == nil || t.Remaining() == 0 || ctx.Err() != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func (s *scene) prolong(ctx context.Context, t *Tenure) error {
 }
 
 // visit has an actor get the lock, write, and give it back.
-func (s *scene) visit(ctx context.Context, a *Actor, within time.Duration) error {
+func (s *scene) visit(ctx context.Context, a *actor, within time.Duration) error {
 	t, err := s.insist(ctx, a, within)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 // senders knows who sent which owner value first: it listens to what clients send.
 type senders struct {
-	history *History
+	history *history
 
 	mu    sync.Mutex // guards first
 	first map[string]sender
@@ -22,7 +22,7 @@ type sender struct {
 	at     time.Duration
 }
 
-func newSenders(h *History) *senders { return &senders{history: h, first: map[string]sender{}} }
+func newSenders(h *history) *senders { return &senders{history: h, first: map[string]sender{}} }
 
 // shortestOwner is the length from which on an argument may be an owner value:
 // what is shorter would not be random enough.

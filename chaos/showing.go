@@ -18,15 +18,13 @@ func guarded(contenders ...string) []trace.Showing {
 	return claims
 }
 
-// ScenarioKits are the names that [ScenarioKit] knows.
-func ScenarioKits() []string {
-	return []string{trace.NameRedlock, trace.NameWithoutMembership, trace.NameWithoutClockWatch, trace.NameWithoutProtections, trace.NameRenewing, trace.NameTextbook, trace.NameSingle}
-}
-
-// ScenarioKit is the kit of that name with the lease of the scenarios. Redlock's
-// does not renew, but for [NameRenewing]: scenarios extend where they mean to.
+// ScenarioKit is the kit of that name with the lease of the scenarios, three seconds:
+// "redlock", "redlock without membership", "redlock without clock watch", "redlock without
+// protections", "redlock, renewing", "textbook Redlock" or "single master". Redlock's does not
+// renew, but for "redlock, renewing": scenarios extend where they mean to. It fails for another
+// name.
 func ScenarioKit(name string) (Kit, error) {
-	renewed := []redlock.Option{redlock.WithTTL(ScenarioLease), redlock.WithMaxTTL(ScenarioLease)}
+	renewed := []redlock.Option{redlock.WithTTL(scenarioLease), redlock.WithMaxTTL(scenarioLease)}
 	lease := append(slices.Clip(renewed), redlock.WithFixedLease())
 	switch name {
 	case trace.NameRedlock:
@@ -40,9 +38,9 @@ func ScenarioKit(name string) (Kit, error) {
 	case trace.NameRenewing:
 		return Redlock(name, renewed...), nil
 	case trace.NameTextbook:
-		return TextbookRedlock(), nil
+		return textbookRedlock(), nil
 	case trace.NameSingle:
-		return SingleMaster(), nil
+		return singleMaster(), nil
 	}
-	return Kit{}, fmt.Errorf("chaos: there is no contender %q; there are %s", name, strings.Join(ScenarioKits(), ", "))
+	return Kit{}, fmt.Errorf("chaos: there is no contender %q; there are %s", name, strings.Join(trace.Contenders(), ", "))
 }

@@ -7,26 +7,26 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// Limiter is a [Contender] whose library lets several hold a resource at once, each in a
+// limiter is a [Contender] whose library lets several hold a resource at once, each in a
 // slot of its own.
-type Limiter interface {
+type limiter interface {
 	Contender
 
 	// Enter locks one of limit slots of a resource. With wait it blocks until it has one or
 	// ctx is done; else it makes one attempt.
-	Enter(ctx context.Context, resource string, limit int, lease time.Duration, wait bool) (SlotHold, error)
+	Enter(ctx context.Context, resource string, limit int, lease time.Duration, wait bool) (slotHold, error)
 }
 
-// SlotHold is a slot of a resource, as its holder sees it.
-type SlotHold interface {
+// slotHold is a slot of a resource, as its holder sees it.
+type slotHold interface {
 	Hold
 
 	// Slot is which one it is, from 0.
 	Slot() int
 }
 
-// Enter is [Limiter.Enter].
-func (c *redlockContender) Enter(ctx context.Context, resource string, limit int, lease time.Duration, wait bool) (SlotHold, error) {
+// Enter is limiter.Enter.
+func (c *redlockContender) Enter(ctx context.Context, resource string, limit int, lease time.Duration, wait bool) (slotHold, error) {
 	take := c.locker.TryAcquire
 	if wait {
 		take = c.locker.Acquire
@@ -43,9 +43,9 @@ type redlockSlot struct{ redlockHold }
 func (s redlockSlot) Slot() int { return s.lock.Slot() }
 
 // slotIn is the slot of what was taken; 0: it is none.
-func slotIn(h SetHold) int {
+func slotIn(h setHold) int {
 	if o, ok := h.(one); ok {
-		if s, ok := o.Hold.(SlotHold); ok {
+		if s, ok := o.Hold.(slotHold); ok {
 			return s.Slot()
 		}
 	}

@@ -29,12 +29,12 @@ type Stage interface {
 	Close() error
 }
 
-// ErrUnknownTarget means that a fault names a node, a client or a moment that
+// errUnknownTarget means that a fault names a node, a client or a moment that
 // there is not.
-var ErrUnknownTarget = errors.New("chaos: the stage has no such node, client or moment")
+var errUnknownTarget = errors.New("chaos: the stage has no such node, client or moment")
 
 // noSuch is the error of a fault whose target is missing.
-func noSuch(f Fault) error { return fmt.Errorf("%w: %v", ErrUnknownTarget, f) }
+func noSuch(f Fault) error { return fmt.Errorf("%w: %v", errUnknownTarget, f) }
 
 // cantBreak is the error of a fault that a backend does not know.
 func cantBreak(f Fault) error {

@@ -14,10 +14,10 @@ import (
 
 // Tenure is a lock that an actor got, or a set of them. It may believe in it no longer.
 type Tenure struct {
-	actor *Actor
+	actor *actor
 	work  *Client // whose own code is at work up to Leave; nil: a contender's, which ends with its validity
-	hold  SetHold
-	want  Want          // what it has
+	hold  setHold
+	want  request       // what it has
 	set   int64         // the number of the set, if it is one
 	ids   []int64       // of the attempts, in the order of the resources
 	ended chan struct{} // closed when it is over
@@ -33,7 +33,7 @@ type Tenure struct {
 // begin records that the actor holds, and watches over the tenure: what its
 // library says of a loss, and whether it has renewed by the time that the
 // recorded validity ends, is in the trace though nobody looks.
-func (a *Actor) begin(hold SetHold, w Want, set int64, ids []int64) *Tenure {
+func (a *actor) begin(hold setHold, w request, set int64, ids []int64) *Tenure {
 	t := &Tenure{actor: a, hold: hold, want: w, set: set, ids: ids, ended: make(chan struct{})}
 	if w.MaxHold > 0 {
 		t.ends = a.history.Now() + w.MaxHold

@@ -33,22 +33,22 @@ func (c *redlockContender) Wait(ctx context.Context, resource string, lease time
 
 // Beside is another goroutine of the actor's process: the same client, which its
 // library must allow. It is closed with the actor.
-func (a *Actor) Beside(i int) *Actor {
-	return &Actor{
+func (a *actor) Beside(i int) *actor {
+	return &actor{
 		Name: fmt.Sprintf("%s#%d", trace.ProcessOf(a.Name), i), stage: a.stage, history: a.history,
 		contender: a.contender, guard: a.guard, watching: a.watching, left: a.left, closed: a.closed,
 	}
 }
 
 // Wait has the actor's library wait for the resource. Where it can't, it is
-// [Actor.Insist]. On failure the actor has quit; the error is ctx's, joined with
+// actor.Insist. On failure the actor has quit; the error is ctx's, joined with
 // the library's.
-func (a *Actor) Wait(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
-	return a.WaitFor(ctx, Want{Resources: []string{resource}}, lease, pause)
+func (a *actor) Wait(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+	return a.WaitFor(ctx, request{Resources: []string{resource}}, lease, pause)
 }
 
-// WaitFor is Wait for what [Actor.AskFor] asks for.
-func (a *Actor) WaitFor(ctx context.Context, w Want, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+// WaitFor is Wait for what actor.AskFor asks for.
+func (a *actor) WaitFor(ctx context.Context, w request, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
 	if _, ok := a.contender.(Waiter); !ok {
 		return a.InsistOn(ctx, w, lease, pause)
 	}
@@ -73,7 +73,7 @@ const (
 )
 
 // waiters is the life of one client whose goroutines wait in line.
-func (r *run) waiters(a *Actor, client int, ends time.Duration) {
+func (r *run) waiters(a *actor, client int, ends time.Duration) {
 	var work sync.WaitGroup
 	for i := range max(r.plan.Threads, 1) {
 		one := a
@@ -102,7 +102,7 @@ func (r *run) waiters(a *Actor, client int, ends time.Duration) {
 }
 
 // waitOnce waits, at times not for long, and works.
-func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
+func (r *run) waitOnce(ctx context.Context, a *actor, random *rand.Rand) {
 	if r.plan.Leads > 0 && random.IntN(r.plan.Leads) == 0 {
 		r.campaignOnce(ctx, a, random)
 		return
@@ -113,7 +113,7 @@ func (r *run) waitOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 	}
 	w := r.plan.onTerms(random, r.plan.want(random))
 	if r.plan.Slots > 0 && random.IntN(r.plan.Slots) == 0 {
-		w = Want{Resources: w.Resources[:1], Limit: planLimit}
+		w = request{Resources: w.Resources[:1], Limit: planLimit}
 	}
 	if len(w.Resources) > 1 && random.IntN(planTries) == 0 || r.plan.seldom(random, r.plan.Tries) {
 		r.tryOnce(ctx, a, w, random)
@@ -148,7 +148,7 @@ const planElection = "election"
 
 // campaignOnce stands for the election, at times not for long, and resigns after some work;
 // at times it does not hear that it leads no longer.
-func (r *run) campaignOnce(ctx context.Context, a *Actor, random *rand.Rand) {
+func (r *run) campaignOnce(ctx context.Context, a *actor, random *rand.Rand) {
 	within, cancel := context.WithTimeout(ctx, spread(random, planLeaves*r.plan.Lease))
 	defer cancel()
 	_ = a.Campaign(within, planElection, r.plan.Lease, func() time.Duration { return r.plan.pause(random) }, func(ctx context.Context, t *Tenure) error {
@@ -159,7 +159,7 @@ func (r *run) campaignOnce(ctx context.Context, a *Actor, random *rand.Rand) {
 }
 
 // tryOnce asks once, and works if that brought a lock.
-func (r *run) tryOnce(ctx context.Context, a *Actor, w Want, random *rand.Rand) {
+func (r *run) tryOnce(ctx context.Context, a *actor, w request, random *rand.Rand) {
 	t, err := a.AskFor(ctx, w, r.plan.lease(random))
 	if err != nil {
 		a.quit(can(a.contender, w))

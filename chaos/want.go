@@ -8,9 +8,9 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// Want is what a client asks for: a resource, or a set of them, of which it is to get all
+// request is what a client asks for: a resource, or a set of them, of which it is to get all
 // or none.
-type Want struct {
+type request struct {
 	Resources []string
 	Shared    bool // beside others who share it
 	// Limit: a slot of the first resource, which so many may have at once. 0: all of it.
@@ -19,29 +19,29 @@ type Want struct {
 	Revocable bool
 	// Value is what observers are told of the holder; of a campaign. Empty: nothing.
 	Value string
-	Terms
+	requestTerms
 }
 
-// Sharer is a [Contender] whose library can share a resource. One that is a [Waiter] too
+// sharer is a [Contender] whose library can share a resource. One that is a [Waiter] too
 // waits for that as well.
-type Sharer interface {
+type sharer interface {
 	Contender
 
 	// Share is Acquire or, with wait, Wait, of a shared hold.
 	Share(ctx context.Context, resource string, lease time.Duration, wait bool) (Hold, error)
 }
 
-// Gatherer is a [Contender] whose library takes several resources at once.
-type Gatherer interface {
+// gatherer is a [Contender] whose library takes several resources at once.
+type gatherer interface {
 	Contender
 
 	// Gather takes all of these resources or none, to share them if shared is set. With
 	// wait it blocks until it has them or ctx is done; else it makes one attempt.
-	Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (SetHold, error)
+	Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (setHold, error)
 }
 
-// SetHold is a set of locks as its holder sees it: it is held as a whole.
-type SetHold interface {
+// setHold is a set of locks as its holder sees it: it is held as a whole.
+type setHold interface {
 	// Token is the fencing token of one of the resources; 0 if the library has none.
 	Token(resource string) redlock.Token
 	// Remaining, Lost, Extend and Release are as those of a [Hold].
@@ -51,7 +51,7 @@ type SetHold interface {
 	Release(ctx context.Context) error
 }
 
-// Share is [Sharer.Share].
+// Share is sharer.Share.
 func (c *redlockContender) Share(ctx context.Context, resource string, lease time.Duration, wait bool) (Hold, error) {
 	take := c.locker.TryAcquire
 	if wait {
@@ -64,8 +64,8 @@ func (c *redlockContender) Share(ctx context.Context, resource string, lease tim
 	return redlockHold{lock}, nil
 }
 
-// Gather is [Gatherer.Gather].
-func (c *redlockContender) Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (SetHold, error) {
+// Gather is gatherer.Gather.
+func (c *redlockContender) Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (setHold, error) {
 	take := c.locker.TryAcquireAll
 	if wait {
 		take = c.locker.AcquireAll
@@ -92,42 +92,42 @@ func (o one) Token(string) redlock.Token { return o.Hold.Token() }
 
 // can is what of a want the contender's library can do: who can't share is alone, and who
 // can't take a set takes the first of it.
-func can(c Contender, w Want) Want {
-	if _, gathers := c.(Gatherer); !gathers && len(w.Resources) > 1 {
+func can(c Contender, w request) request {
+	if _, gathers := c.(gatherer); !gathers && len(w.Resources) > 1 {
 		w.Resources = w.Resources[:1]
 	}
-	if _, shares := c.(Sharer); !shares {
+	if _, shares := c.(sharer); !shares {
 		w.Shared = false
 	}
-	if _, limits := c.(Limiter); !limits {
+	if _, limits := c.(limiter); !limits {
 		w.Limit = 0
 	}
-	if _, revocable := c.(Revoker); !revocable {
+	if _, revocable := c.(revoker); !revocable {
 		w.Revocable = false
 	}
-	if _, chooses := c.(Chooser); !chooses || len(w.Resources) > 1 || w.Limit > 0 || w.Revocable {
-		w.Terms = Terms{}
+	if _, chooses := c.(chooser); !chooses || len(w.Resources) > 1 || w.Limit > 0 || w.Revocable {
+		w.requestTerms = requestTerms{}
 	}
 	return w
 }
 
 // take has the contender's library take what it can do of a want.
-func take(ctx context.Context, c Contender, w Want, lease time.Duration, wait bool) (SetHold, error) {
+func take(ctx context.Context, c Contender, w request, lease time.Duration, wait bool) (setHold, error) {
 	var (
 		hold Hold
 		err  error
 	)
 	switch first := w.Resources[0]; {
 	case len(w.Resources) > 1:
-		return c.(Gatherer).Gather(ctx, slices.Clone(w.Resources), w.Shared, lease, wait) //nolint:forcetypeassert // it can
+		return c.(gatherer).Gather(ctx, slices.Clone(w.Resources), w.Shared, lease, wait) //nolint:forcetypeassert // it can
 	case w.Limit > 0:
-		hold, err = c.(Limiter).Enter(ctx, first, w.Limit, lease, wait) //nolint:forcetypeassert // it can
-	case w.Terms != Terms{}:
-		hold, err = c.(Chooser).Choose(ctx, w, lease, wait) //nolint:forcetypeassert // it can
+		hold, err = c.(limiter).Enter(ctx, first, w.Limit, lease, wait) //nolint:forcetypeassert // it can
+	case w.requestTerms != requestTerms{}:
+		hold, err = c.(chooser).Choose(ctx, w, lease, wait) //nolint:forcetypeassert // it can
 	case w.Revocable:
-		hold, err = c.(Revoker).Revocable(ctx, first, lease, wait) //nolint:forcetypeassert // it can
+		hold, err = c.(revoker).Revocable(ctx, first, lease, wait) //nolint:forcetypeassert // it can
 	case w.Shared:
-		hold, err = c.(Sharer).Share(ctx, first, lease, wait) //nolint:forcetypeassert // it can
+		hold, err = c.(sharer).Share(ctx, first, lease, wait) //nolint:forcetypeassert // it can
 	case wait:
 		hold, err = c.(Waiter).Wait(ctx, first, lease) //nolint:forcetypeassert // it can
 	default:

@@ -39,7 +39,7 @@ const (
 // that only reads, and records what they store and how they are. Whose a key is
 // it knows from what their connections carry: who sent an owner value first.
 type witness struct {
-	history *History
+	history *history
 	names   []string
 	every   time.Duration
 
@@ -50,7 +50,7 @@ type witness struct {
 // attest has a witness follow the history until the function that it returns is
 // called. Actors that are made in between tell it what they send. connect is the stage's,
 // or another way in.
-func attest(stage Stage, history *History, connect func(client string) ([]redis.UniversalClient, error)) (func(), error) {
+func attest(stage Stage, history *history, connect func(client string) ([]redis.UniversalClient, error)) (func(), error) {
 	clients, err := connect(witnessName)
 	if err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ type lookedAt struct {
 }
 
 // keys are those that somebody has asked for, sorted.
-func (h *History) keys() []lookedAt {
+func (h *history) keys() []lookedAt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	limits := map[string]int{} // by resource; 0: it was asked for as a whole
@@ -298,7 +298,7 @@ func (h *History) keys() []lookedAt {
 // attemptAt is the attempt at a resource that a client's process was at then. Its goroutines
 // have it one after the other, in the order in which they asked: of several attempts that
 // had not ended it is the first, and of none the last that was made.
-func (h *History) attemptAt(client, resource string, at time.Duration) int64 {
+func (h *history) attemptAt(client, resource string, at time.Duration) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last, open := int64(0), []int64(nil)

@@ -22,7 +22,7 @@ const noticeWithin = 100 * time.Millisecond
 // Only while the client rests in [Client.Step] or [Tenure.Write] is it not at work. After a
 // pause in which its lock ended it has a tenth of a second to notice that.
 func (c *Client) Enter(lock *redlock.Lock) *Tenure {
-	w, hold := Want{Resources: []string{lock.Resource()}, Shared: lock.Shared()}, Hold(redlockHold{lock})
+	w, hold := request{Resources: []string{lock.Resource()}, Shared: lock.Shared()}, Hold(redlockHold{lock})
 	if slot := lock.Slot(); slot >= 0 {
 		w.Limit, hold = slot+1, redlockSlot{redlockHold{lock}} // how many there are it does not say
 	}

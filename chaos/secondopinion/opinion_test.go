@@ -144,12 +144,16 @@ func TestWhatRedlockDoesUnderFaultsHasAnOrder(t *testing.T) {
 
 func TestWhatUnprotectedLocksDoUnderAmnesiaHasNone(t *testing.T) {
 	amnesia := chaos.Mix{Kinds: []chaos.Break{chaos.Forget}, Every: 300 * time.Millisecond, Longest: 20 * time.Millisecond}
+	textbook, err := chaos.ScenarioKit(trace.NameTextbook)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		kit  func(chaos.Plan) chaos.Kit
 	}{
 		{"without membership", func(p chaos.Plan) chaos.Kit { return p.Redlock("bare", redlock.WithoutMembership()) }},
-		{"textbook", func(chaos.Plan) chaos.Kit { return chaos.TextbookRedlock() }},
+		{"textbook", func(chaos.Plan) chaos.Kit { return textbook }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bad := 0

@@ -60,7 +60,7 @@ func (e *experiment) names(s chaos.Scenario) ([]string, error) {
 
 // contenderNamed finds a contender by a word of the command line.
 func contenderNamed(word string) (string, bool) {
-	for _, name := range chaos.ScenarioKits() {
+	for _, name := range trace.Contenders() {
 		if w := contenderWord(name); w == word || name == word || w == word+"-redlock" || w == word+"-master" {
 			return name, true
 		}
@@ -75,7 +75,7 @@ func contenderWord(name string) string {
 
 func contenderWords() []string {
 	var words []string
-	for _, name := range chaos.ScenarioKits() {
+	for _, name := range trace.Contenders() {
 		words = append(words, contenderWord(name))
 	}
 	return words

@@ -137,7 +137,7 @@ func guess(name string) string {
 
 func backendNamed(word string) (chaos.Backend, error) {
 	var words []string
-	for _, b := range chaos.Backends() {
+	for _, b := range []chaos.Backend{chaos.Virtual, chaos.Embedded, chaos.Real} {
 		if string(b) == word {
 			return b, nil
 		}
@@ -201,7 +201,7 @@ func (e *experiment) fit(s chaos.Scenario, backend chaos.Backend) error {
 // stage opens what is played on.
 func (e *experiment) stage(ctx context.Context, backend chaos.Backend, nodes int) (chaos.Stage, error) {
 	if e.server != "" {
-		return chaos.NewRealOf(e.server, nodes) //nolint:contextcheck // a stage outlives the call that opens it
+		return chaos.NewReal(e.server, nodes) //nolint:contextcheck // a stage outlives the call that opens it
 	}
 	return chaos.OpenStage(ctx, backend, e.seed, nodes)
 }

@@ -68,7 +68,8 @@ func (l load) on(p *chaos.Plan) {
 	if l != staying {
 		p.Waits = l >= waiting
 	}
-	p.Renews, p.Habits = l >= renewing, chaos.Habits{}
+	p.Renews = l >= renewing
+	p.Varied, p.Stays, p.Bursts, p.Tries, p.Does, p.Barges, p.Bounds, p.Reenters, p.Reopens, p.Turns = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	p.Shares, p.Sets, p.Slots, p.Leads = 0, 0, 0, 0
 	switch l {
 	case sharing:
@@ -80,7 +81,7 @@ func (l load) on(p *chaos.Plan) {
 	case slotting:
 		p.Slots = 2
 	case staying:
-		p.Habits = chaos.Habits{Stays: 2, Reopens: 2}
+		p.Stays, p.Reopens = 2, 2
 	case passing:
 		p.Threads, p.Names, p.Clients = 4, min(p.Names, 2), min(p.Clients, 4)
 		p.Faults = slices.DeleteFunc(p.Faults, func(f chaos.Fault) bool { return f.Client > "client-3" || len(f.Client) > len("client-3") })

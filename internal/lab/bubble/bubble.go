@@ -1,3 +1,4 @@
+// Package bubble runs a program, or a test, in virtual time on one processor.
 package bubble
 
 import (
@@ -22,7 +23,7 @@ var bubbles sync.Mutex
 // os.Stdout is not the program's: package testing, which only a test can enter,
 // says PASS there.
 //
-// In a test, use [PlayVirtual] or synctest.Test.
+// In a test, use synctest.Test.
 func Run(f func() error) error {
 	bubbles.Lock()
 	defer bubbles.Unlock()

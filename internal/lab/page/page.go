@@ -1,3 +1,4 @@
+// Package page draws runs of the lab: one HTML page, or one SVG picture.
 package page
 
 import (

@@ -41,7 +41,7 @@ func NeedAll(tb testing.TB, n int, config Config) []*Server {
 	return servers
 }
 
-// Need is [NeedServers] for one server.
+// Need is [NeedAll] for one server.
 func Need(tb testing.TB, config Config) *Server {
 	tb.Helper()
 	return NeedAll(tb, 1, config)[0]

@@ -1,3 +1,6 @@
+// Package redisserver has real servers as processes: redis-server or valkey-server, that can
+// be killed, stopped, restarted with its data, with old data or with none, have its log cut as
+// by a power failure, and have its clock set.
 package redisserver
 
 import (
@@ -160,6 +163,7 @@ func (s *Server) prepare() error {
 	return nil
 }
 
+// DataDir is where its data are.
 func (s *Server) DataDir() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }

@@ -1,3 +1,5 @@
+// Package tcpproxy stands between a client and a server: it delays, loses and holds back what
+// they say, and heals on the very connections that it broke.
 package tcpproxy
 
 import (

@@ -62,7 +62,7 @@ type Judge struct {
 	Limit int
 }
 
-// Judge returns its verdict on a trace: of a [History], of [ReadTrace], or one
+// Judge returns its verdict on a trace: of chaos, of [Read], or one
 // that the caller's own program wrote. Records out of the order of time are
 // sorted first; those of one time keep their order. It is a sweep over the
 // records and one over the holds: n log n at worst.
@@ -85,6 +85,7 @@ func (j Judge) Judge(records []Record) Verdict {
 	return t.verdict
 }
 
+// ByTime orders records.
 func ByTime(a, b Record) int { return cmp.Compare(a.At, b.At) }
 
 // attempt is an attempt, and the belief that came of it.
@@ -153,6 +154,7 @@ type resourceState struct {
 // Kinds is something of exclusive holds, and of shared ones.
 type Kinds[T any] struct{ Exclusive, Shared T }
 
+// Of is that of the one kind or the other.
 func (k *Kinds[T]) Of(shared bool) *T {
 	if shared {
 		return &k.Shared

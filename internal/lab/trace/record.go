@@ -1,3 +1,5 @@
+// Package trace has what happened in a run of the lab, as records, and the judge that says
+// which rules they break.
 package trace
 
 import (

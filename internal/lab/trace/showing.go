@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// The names of the contenders that scenarios make claims about; [ScenarioKit]
+// The names of the contenders that scenarios make claims about; chaos.ScenarioKit
 // makes them.
 const (
 	NameRedlock            = "redlock"
@@ -15,6 +15,11 @@ const (
 	NameTextbook           = "textbook Redlock"
 	NameSingle             = "single master"
 )
+
+// Contenders are all of them.
+func Contenders() []string {
+	return []string{NameRedlock, NameWithoutMembership, NameWithoutClockWatch, NameWithoutProtections, NameRenewing, NameTextbook, NameSingle}
+}
 
 // Showing is what a scenario claims of one contender.
 type Showing struct {

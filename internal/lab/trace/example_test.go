@@ -1,12 +1,9 @@
-package chaos_test
+package trace_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
-	"time"
 
-	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
@@ -29,21 +26,4 @@ func ExampleJudge_Judge() {
 	// 2 rounds: 2 won, 0 lost; 2 writes, 0 refused; two holders for 10ms; longest wait 18ms
 	//   20ms two holders "report": ann (hold 1) since 1ms and bob (hold 2), for 10ms
 	//   22ms stale write "report": ann (hold 1) wrote after a later holder had
-}
-
-// A history is recorded while the clients run, and written as JSON lines.
-func ExampleWriteTrace() {
-	h := chaos.NewHistory()
-	id := h.Ask("ann", "report")
-	h.Add(chaos.Record{Kind: trace.Failed, Client: "ann", Resource: "report", Hold: id})
-	records := h.Records()
-	for i := range records {
-		records[i].At = time.Duration(i) // for the same output each time
-	}
-	if err := trace.Write(os.Stdout, records); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// {"at":0,"kind":"asked","hold":1,"client":"ann","resource":"report"}
-	// {"at":1,"kind":"failed","hold":1,"client":"ann","resource":"report"}
 }
