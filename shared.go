@@ -1,5 +1,14 @@
 package redlock
 
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lua"
+)
+
 // WithShared takes a shared hold: beside other shared holds of the name, never beside an
 // exclusive one, which is what every acquire without this option takes. While anybody
 // shares a name, it is taken for all others, other programs' SET NX among them. Many who
@@ -34,3 +43,159 @@ func WithShared() AcquireOption { return acquireOption(func(t *terms) { t.shared
 
 // Shared tells whether the hold is shared (WithShared).
 func (l *Lock) Shared() bool { return l.claim.Shared }
+
+// MaxLimit is the largest n that WithLimit takes, 48.
+const MaxLimit = lua.MaxSlots
+
+// WithLimit takes one of n slots of the name: at most n holds of it stand at once, n from 1
+// to MaxLimit. It is a counting semaphore. Acquire waits until a slot is free, in one line
+// for all of them, and TryAcquire takes one that is free where nobody waits: while others
+// take what it asks for, it makes another attempt, n+1 at most. Within a Locker the
+// goroutines take their turns as they come, and each stands in line anew. The one of them
+// that does is handed a slot that another releases, before other processes have their turn:
+// each slot at most as often in a row as WithTurns says.
+//
+// Each slot is a lock of its own, with its own number (Lock.Slot), lease, renewal and
+// token. A slot whose holder died comes back with its lease. So that a resource can refuse
+// a holder whose time is over, it keeps the largest token for the name and the slot: the
+// tokens of two slots say nothing of each other. A guard that is asked for the name alone
+// would refuse a valid holder. So the context carries the token under the name and the slot,
+// as "name/slot", and none under the name. Ask the guard for that one: the function of Do is
+// given the Lock, which says both (docs/FENCING.md has an example).
+//
+// n is the callers': give all of them the same. While they differ, the largest holds for
+// all, and those with a smaller one only see its first slots. One of those that waits keeps
+// all who come later waiting, beside slots too that are free for them: there is one line. To
+// change n, roll it out.
+// A hold with WithLimit and one without do not exclude each other, WithLimit(1) included.
+//
+// Another n, WithShared or WithReentry beside it, AcquireAll and Campaign are
+// ErrInvalidOption. The name, prefix included, has 16 bytes less than any other may have;
+// else it is ErrInvalidResource. A caller that holds a slot and waits for another may wait
+// for ever: take one.
+func WithLimit(n int) AcquireOption {
+	return acquireOption(func(t *terms) { t.limited, t.limit = true, n })
+}
+
+// Slot returns the number of the slot that is held, from 0 to n-1 (WithLimit), or -1 of a
+// hold without a limit.
+func (l *Lock) Slot() int {
+	if l.claim.Slot == nil {
+		return -1
+	}
+	return l.claim.Slot.Number
+}
+
+// validateLimit checks what WithLimit was given, and what else.
+func (t *terms) validateLimit() error {
+	switch {
+	case !t.limited:
+		return nil
+	case t.limit < 1 || t.limit > MaxLimit:
+		return fmt.Errorf("%w: WithLimit %d: give 1 to %d", ErrInvalidOption, t.limit, MaxLimit)
+	case t.shared:
+		return fmt.Errorf("%w: WithLimit and WithShared exclude each other: a slot is held alone", ErrInvalidOption)
+	case t.reentry:
+		return fmt.Errorf("%w: WithLimit and WithReentry exclude each other: leave WithReentry out, here or where the Locker was made, and pass the Lock on", ErrInvalidOption)
+	}
+	return nil
+}
+
+// checkLimit checks whether the keys of the slots fit.
+func (t *terms) checkLimit(key string) error {
+	if t.limited && len(key)+lua.LongestSlot > MaxResourceLength {
+		return fmt.Errorf("%w: WithLimit: the name, prefix included, is longer than %d bytes", ErrInvalidResource, MaxResourceLength-lua.LongestSlot)
+	}
+	return nil
+}
+
+// WithMinHold has Do and DoAll keep the lock for at least d from when it was acquired,
+// though fn returns earlier. It is for a short job that several machines begin at the
+// same time by clocks that differ: who comes late finds the name taken, and leaves the
+// job out. So d is longer than the clocks are apart, and shorter than the job's period.
+// ShedLock has it as lockAtLeastFor.
+//
+// Do does not wait for d: it returns when fn does. The lock is renewed meanwhile, taken
+// for this Locker as well, and released in the background when d has passed. It is kept
+// with any result of fn, also if it panics or ctx ends, for the job may have been done. It
+// is not kept any more when fn releases it, when it is lost, and when the Locker is
+// closed: who closes it at the end of a process does so after d. A loss that comes after
+// fn has returned is an event, not Do's error.
+//
+// Where Do enters a hold that ctx carries (WithReentry), that one lasts for at least d
+// from then on.
+//
+// d must be positive, at most WithMaxHold where that is given, and at most what
+// WithFixedLease leaves (less what the acquire took, or the lease ends first). Otherwise
+// it is ErrInvalidOption. So is the option where Acquire, TryAcquire, AcquireAll,
+// TryAcquireAll or Campaign has it: a Release ends a hold at once, and so does a leader
+// that resigns.
+func WithMinHold(d time.Duration) AcquireOption {
+	return acquireOption(func(t *terms) {
+		t.minHold = d
+		if d == 0 {
+			t.minHold = -1 // an explicit zero is refused, not taken for none
+		}
+	})
+}
+
+// checkMinHold checks WithMinHold against the other terms.
+func (t *terms) checkMinHold(c *config) error {
+	switch lease := t.ttl - clock.Drift(t.ttl, c.drift); {
+	case t.minHold < 0:
+		return fmt.Errorf("%w: WithMinHold: give a positive duration", ErrInvalidOption)
+	case t.maxHold > 0 && t.minHold > t.maxHold:
+		return fmt.Errorf("%w: WithMinHold %v is above WithMaxHold %v: take less, or raise WithMaxHold", ErrInvalidOption, t.minHold, t.maxHold)
+	case t.fixed && t.minHold > lease:
+		return fmt.Errorf("%w: WithMinHold %v is above the %v for which WithFixedLease holds: take less, a longer WithTTL, or a lease that is renewed", ErrInvalidOption, t.minHold, lease)
+	}
+	return nil
+}
+
+// releasedByHand refuses WithMinHold where the caller releases, and not Do.
+func (t *terms) releasedByHand() error {
+	if t.minHold == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: WithMinHold is for Do and DoAll: Release ends a hold at once", ErrInvalidOption)
+}
+
+// kept is when a hold of now may be released at the earliest; 0: at any time. It is read
+// from the later of the two clocks, and compared with the earlier one: d is the least.
+func (t *terms) kept(c *clock.Clock) clock.Instant {
+	if t.minHold == 0 {
+		return 0
+	}
+	return c.Now().Add(t.minHold)
+}
+
+// hold is what Do has: a lock, or a set of them.
+type hold interface {
+	Err() error
+	Done() <-chan struct{}
+	Release(ctx context.Context) error
+}
+
+// releaseAt releases what Do held: now, or in the background when its time has come.
+// Whether that is confirmed is an event.
+func (l *Locker) releaseAt(ctx context.Context, h hold, at clock.Instant) {
+	left := time.Duration(0)
+	if at != 0 {
+		left = at.Sub(l.clock.Early())
+	}
+	if left <= 0 || h.Err() != nil || !l.acquirer.Enter() {
+		_ = h.Release(ctx)
+		return
+	}
+	defer l.acquirer.Settled()
+	ctx = context.WithoutCancel(ctx)
+	l.looks.Go(func() {
+		t := l.clock.NewTimer(left)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			_ = h.Release(ctx)
+		case <-h.Done(): // Close, at the latest
+		}
+	})
+}

@@ -3,8 +3,11 @@ package chaos
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -163,3 +166,122 @@ func (ls *lines) heard(client string, sent []byte) {
 		ls.clients[string(id)] = client
 	}
 }
+
+// senders knows who sent which owner value first: it listens to what clients send.
+type senders struct {
+	history *history
+
+	mu    sync.Mutex // guards first
+	first map[string]sender
+}
+
+// sender is who sent a value first, and when: the owner of an attempt.
+type sender struct {
+	client string
+	at     time.Duration
+}
+
+func newSenders(h *history) *senders { return &senders{history: h, first: map[string]sender{}} }
+
+// shortestOwner is the length from which on an argument may be an owner value:
+// what is shorter would not be random enough.
+const shortestOwner = 16
+
+// overhear has the senders, if there are any, note what a client's connections send from
+// now on.
+func (s *senders) overhear(client string, nodes []redis.UniversalClient) {
+	if s != nil {
+		overhear(nodes, ears{sent: func(data []byte) { s.heard(client, data) }})
+	}
+}
+
+// heard notes what a client sends: the words of a command stand on lines of
+// their own.
+func (s *senders) heard(client string, sent []byte) {
+	now := s.history.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for word := range bytes.SplitSeq(sent, []byte("\r\n")) {
+		if len(word) < shortestOwner {
+			continue
+		}
+		if _, known := s.first[string(word)]; !known {
+			s.first[string(word)] = sender{client, now}
+		}
+	}
+}
+
+// of is who sent an owner value first.
+func (s *senders) of(owner string) (sender, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, known := s.first[owner]
+	return first, known
+}
+
+// ears are what is told of a client's connections: what they send, and what comes from
+// the node of that index; nil: nothing.
+type ears struct {
+	sent func(data []byte)
+	came func(node int, data []byte)
+}
+
+// overhear tells of all that these clients' connections carry from now on.
+// Not by a hook of go-redis: a client's WithTimeout leaves hooks behind, and redlock
+// uses that.
+func overhear(nodes []redis.UniversalClient, to ears) {
+	for i, node := range nodes {
+		c, ok := node.(*redis.Client)
+		if !ok || c.Options().Dialer == nil {
+			continue
+		}
+		opts := c.Options()
+		dial := opts.Dialer
+		opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			wrapped := &heardConn{conn, i, to}
+			if raw, ok := conn.(syscall.Conn); ok {
+				return &heardSocket{wrapped, raw}, nil
+			}
+			return wrapped, nil
+		}
+	}
+}
+
+// heardConn is a connection that somebody listens to.
+type heardConn struct {
+	net.Conn
+
+	node int
+	to   ears
+}
+
+// Write is [net.Conn]'s.
+func (c *heardConn) Write(b []byte) (int, error) {
+	if c.to.sent != nil {
+		c.to.sent(b)
+	}
+	return c.Conn.Write(b)
+}
+
+// Read is [net.Conn]'s.
+func (c *heardConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.to.came != nil {
+		c.to.came(c.node, b[:n])
+	}
+	return n, err
+}
+
+// heardSocket is one over a socket: go-redis looks there whether it still lives.
+type heardSocket struct {
+	*heardConn
+
+	raw syscall.Conn
+}
+
+// SyscallConn is [syscall.Conn]'s.
+func (s *heardSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +17,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 	"github.com/quorumkit/redlock/internal/lab/bubble"
+	"github.com/quorumkit/redlock/internal/lab/page"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
@@ -189,4 +193,162 @@ func (r *run) own(i int, o *ownCode) error {
 		err = errors.Join(err, unlessUnconfirmed(l.Close()))
 	}
 	return err
+}
+
+// planVariable names the environment variable with a plan, as [Plan.String] writes it,
+// that [Test] and [Explore] play in the place of the test's own: what a test that failed
+// prints with the command that repeats it.
+const planVariable = "REDLOCK_CHAOS_PLAN"
+
+// shrinkFor bounds how long a plan is shrunk, in real time.
+const shrinkFor = 30 * time.Second
+
+// planned is the plan that is asked for, or p.
+func planned(t *testing.T, p Plan) Plan {
+	t.Helper()
+	text := os.Getenv(planVariable)
+	if text == "" {
+		return p
+	}
+	again, err := ParsePlan(text)
+	if err != nil {
+		t.Fatalf("%s: %v", planVariable, err)
+	}
+	return again
+}
+
+// convicted is what there is to say of a run that broke a rule: the verdict, a plan that
+// was shrunk for as long as play shows the same, the end of its trace, its page with what the
+// nodes stored, and the command that repeats it in the test's own package.
+func convicted(t *testing.T, p Plan, seen Run, play func(p Plan, watched bool) (Run, error)) string {
+	t.Helper()
+	rule := seen.Verdict.Violations[0].Rule
+	again := func(p Plan, watched bool) (Run, bool) {
+		r, err := play(p, watched)
+		return r, err == nil && r.Verdict.Count(rule) > 0
+	}
+	small, how := shrunk(p, func(p Plan) bool {
+		_, fails := again(p, false)
+		return fails
+	})
+	shown, fails := again(small, true)
+	if !fails {
+		small, shown = p, seen
+		how = "played again, it did not: does something last from one play to the next? (see WithSetup)"
+	}
+	return fmt.Sprintf("%s: %v\n%s, where %v\n%s\nthe plan: %v\nrepeat it: %s\n%s",
+		seen.About.Contender, seen.Verdict, how, shown.Verdict, tail(shown.Records, shown.Verdict), small, repeatIn(t.Name(), small), page.Leave(t, shown))
+}
+
+// shrunk is a smaller plan that fails too, for as long as there is time, and how it came
+// about. One that was asked for stays as it is.
+func shrunk(p Plan, fails func(Plan) bool) (small Plan, how string) {
+	if os.Getenv(planVariable) != "" {
+		return p, "the plan of " + planVariable
+	}
+	if !fails(p) {
+		return p, "not shrunk"
+	}
+	until := time.Now().Add(shrinkFor)
+	small = Shrink(p, func(p Plan) bool { return time.Now().Before(until) && fails(p) })
+	return small, fmt.Sprintf("shrunk to %d faults of %d", len(small.Faults), len(p.Faults))
+}
+
+// repeatIn is the command that plays a plan again, in the directory of the test's package.
+func repeatIn(test string, p Plan) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return fmt.Sprintf("%s=%s go test -run %s -v .", planVariable, quoted(p.String()), quoted(strings.Join(parts, "/")))
+}
+
+// quoted is a word for a shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// shownOfTrace is how many records before a violation a failed test prints.
+const shownOfTrace = 40
+
+// PlayVirtual plays a plan on a virtual stage in a testing/synctest bubble, and
+// returns the trace. That the plan can't be played ends the test. t must not be
+// of a bubble. Meanwhile the process has one processor: the same plan then gives
+// the same trace.
+func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
+	t.Helper()
+	return playVirtual(t, p, kit, Plan.Play)
+}
+
+// playVirtual plays a plan as play does.
+func playVirtual(t *testing.T, p Plan, kit Kit, play func(Plan, Stage, Kit) ([]Record, error)) []Record {
+	t.Helper()
+	defer bubble.TakeTurns()()
+	var records []Record
+	synctest.Test(t, func(t *testing.T) {
+		defer bubble.TidyUp()()
+		stage, err := NewVirtual(p.Seed, p.Nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err = play(p, stage, kit)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := stage.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return records
+}
+
+// Explore plays a plan with a kit and returns the verdict. If a rule was broken,
+// the test fails with a plan that was shrunk, the end of its trace, and the
+// command that repeats it with the same kit, from the same test, as [Test] does.
+// A run in which no attempt ended fails too: it shows nothing.
+func Explore(t *testing.T, p Plan, kit Kit) Verdict {
+	t.Helper()
+	p = planned(t, p)
+	play := func(p Plan, watched bool) (Run, error) {
+		play := Plan.Play
+		if watched {
+			play = Plan.PlayWatched
+		}
+		run := Run{About: trace.About{
+			Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: kit.Name,
+			Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(), Nodes: nodeNames(p.Nodes),
+		}, Records: playVirtual(t, p, kit, play)}
+		run.Verdict = run.About.Judge.Judge(run.Records)
+		return run, nil
+	}
+	seen, _ := play(p, false)
+	switch {
+	case seen.Verdict.Rounds == 0:
+		t.Errorf("%s: no attempt ended: the run shows nothing\nthe plan: %v", kit.Name, p)
+	case len(seen.Verdict.Violations) > 0:
+		t.Errorf("%v", convicted(t, p, seen, play))
+	}
+	return seen.Verdict
+}
+
+// nodeNames are those that the nodes of a virtual stage have.
+func nodeNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = virtualName(i)
+	}
+	return names
+}
+
+// tail is what the trace has before the first violation.
+func tail(records []Record, v Verdict) string {
+	if len(v.Violations) == 0 {
+		return "(it does not show every time: the run leans on something beside the seed)"
+	}
+	var lines []string
+	for _, r := range records {
+		if r.At > v.Violations[0].At {
+			break
+		}
+		lines = append(lines, fmt.Sprintf("  %v %s %s %s hold %d token %d until %v %s", r.At, r.Kind, r.Client, r.Resource, r.Hold, r.Token, r.Until, r.Text))
+	}
+	return strings.Join(lines[max(0, len(lines)-shownOfTrace):], "\n")
 }

@@ -1,9 +1,13 @@
 package chaos
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -141,4 +145,297 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("chaos: plan: a lease of %v, a length of %v, a MaxTTL of %v: give positive ones, MaxTTL the larger", p.Lease, p.For, p.MaxTTL)
 	}
 	return nil
+}
+
+// habits are what the clients of a plan do seldom: once in so many times. 0: never.
+type habits struct {
+	// Varied has leases of a quarter of MaxTTL up to all of it, also where one is lengthened:
+	// the others are Plan.Lease.
+	Varied int `json:"varied,omitempty"`
+	// Stays: a holder stays for several leases, if its library renews them.
+	Stays int `json:"stays,omitempty"`
+	// Bursts: a process asks for 2 to 64 names at one instant, once each.
+	Bursts int `json:"bursts,omitempty"`
+	// Tries: a client that waits asks once, and waits for nobody.
+	Tries int `json:"tries,omitempty"`
+	// Does: a client that waits has its library run its work.
+	Does int `json:"does,omitempty"`
+	// Barges: a client asks past those who wait.
+	Barges int `json:"barges,omitempty"`
+	// Bounds: a hold is bounded, though it is renewed.
+	Bounds int `json:"bounds,omitempty"`
+	// Reenters: a holder enters its hold again.
+	Reenters int `json:"reenters,omitempty"`
+	// Reopens is how many times a client's library is closed and opened again, at most; and
+	// how seldom its holder leaves what it then holds to that.
+	Reopens int `json:"reopens,omitempty"`
+	// Turns is how often in a row a process has a name. 0: redlock's default.
+	Turns int `json:"turns,omitempty"`
+}
+
+// drawHabits draws a few, and whether the leases of those who do not wait are renewed.
+func (p *Plan) drawHabits(random *rand.Rand) {
+	one := func(often int) int { return []int{0, 0, often}[random.IntN(3)] }
+	p.habits = habits{
+		Varied: one(2), Stays: []int{0, 4, 10}[random.IntN(3)], Bursts: one(40), Tries: one(4), Does: one(3),
+		Barges: one(6), Bounds: one(4), Reenters: one(4), Reopens: one(2), Turns: one(1 + random.IntN(3)),
+	}
+	if renews := random.IntN(2) == 0; !p.Waits {
+		p.Renews = renews
+	}
+}
+
+func (h habits) negative() bool {
+	return min(h.Varied, h.Stays, h.Bursts, h.Tries, h.Does, h.Barges, h.Bounds, h.Reenters, h.Reopens, h.Turns) < 0
+}
+
+// seldom draws whether it is one of those times.
+func (p *Plan) seldom(random *rand.Rand, often int) bool { return often > 0 && random.IntN(often) == 0 }
+
+// turns is how often in a row a process has a name.
+func (p *Plan) turns() int { return cmp.Or(p.Turns, redlock.DefaultTurns) }
+
+// lease draws how long a lease is.
+func (p *Plan) lease(random *rand.Rand) time.Duration {
+	if !p.seldom(random, p.Varied) {
+		return p.Lease
+	}
+	return p.MaxTTL/4 + spread(random, p.MaxTTL*3/4)
+}
+
+// shortest is the shortest lease that it draws.
+func (p *Plan) shortest() time.Duration {
+	if p.Varied > 0 {
+		return min(p.Lease, p.MaxTTL/4)
+	}
+	return p.Lease
+}
+
+// onTerms draws the terms of a want.
+func (p *Plan) onTerms(random *rand.Rand, w request) request {
+	w.Barging = p.seldom(random, p.Barges)
+	if p.seldom(random, p.Bounds) {
+		w.MaxHold = spread(random, 2*p.Lease)
+	}
+	w.Reentry = p.seldom(random, p.Reenters)
+	return w
+}
+
+// stayLeases is how many leases a holder stays for at most, and stayLooks how many times in
+// a lease it is at work.
+const (
+	stayLeases = 6
+	stayLooks  = 4
+)
+
+// stay has a holder whose lease is renewed stay, and work, for much longer than a lease.
+func (p *Plan) stay(ctx context.Context, random *rand.Rand, t *Tenure) {
+	if t.want.Reentry {
+		_ = t.Reenter(ctx) // what comes of it is in the trace
+	}
+	if !p.Renews || !p.seldom(random, p.Stays) {
+		return
+	}
+	for range 1 + random.IntN(stayLeases*stayLooks) {
+		time.Sleep(spread(random, 2*p.Lease/stayLooks))
+		if ctx.Err() != nil || t.Write(ctx) != nil {
+			return
+		}
+	}
+}
+
+// lifeEnds draws when a client's library is closed and opened again; the plan's end: it
+// is not.
+func (p *Plan) lifeEnds(random *rand.Rand, now time.Duration) time.Duration {
+	if p.Reopens == 0 {
+		return p.For
+	}
+	if ends := now + spread(random, 2*p.For/time.Duration(p.Reopens+1)); ends < p.For-p.Lease {
+		return ends
+	}
+	return p.For
+}
+
+// The largest burst, and where the goroutines of its process are named from.
+const (
+	largestBurst = 64
+	burstThreads = 1000
+)
+
+// burst has the process ask for several names at one instant, each by a goroutine of its
+// own, and give back at once what that brings. In a plan whose clients wait, these do at
+// times.
+func (r *run) burst(ctx context.Context, a *actor, random *rand.Rand) {
+	size := 2 << random.IntN(6)
+	waits, within := r.plan.Waits && random.IntN(2) == 0, spread(random, r.plan.Lease)
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var work sync.WaitGroup
+	for i := range min(size, largestBurst) {
+		w, one := request{Resources: []string{fmt.Sprintf("name-%d", i)}}, a.Beside(burstThreads+i)
+		lease, rests := r.plan.lease(random), spread(random, r.plan.Lease/stayLooks)
+		work.Go(func() {
+			t, err := r.attemptOf(ctx, one, w, lease, waits)
+			if err != nil {
+				return
+			}
+			time.Sleep(rests)
+			_ = t.Write(ctx)   // the same
+			_ = t.Release(ctx) // what it leaves behind is the trace's matter
+		})
+	}
+	work.Wait()
+}
+
+// attemptOf is one of a burst.
+func (r *run) attemptOf(ctx context.Context, a *actor, w request, lease time.Duration, waits bool) (*Tenure, error) {
+	if waits {
+		return a.WaitFor(ctx, w, lease, func() time.Duration { return r.plan.Lease })
+	}
+	t, err := a.AskFor(ctx, w, lease)
+	if err != nil {
+		a.quit(w)
+	}
+	return t, err
+}
+
+// name draws a resource: half the load is on the first.
+func (p *Plan) name(random *rand.Rand) string {
+	n := 0
+	if random.IntN(2) == 0 {
+		n = random.IntN(p.Names)
+	}
+	return fmt.Sprintf("name-%d", n)
+}
+
+// largestSet is how many names a set of a plan has at most.
+const largestSet = 3
+
+// want draws what a client asks for: a resource, at times more, at times to share.
+func (p *Plan) want(random *rand.Rand) request {
+	w := request{Resources: []string{p.name(random)}}
+	if p.Shares > 0 {
+		w.Shared = random.IntN(p.Shares) == 0
+	}
+	if p.Sets > 0 && p.Renews && random.IntN(p.Sets) == 0 {
+		for range 1 + random.IntN(largestSet-1) {
+			if name := p.name(random); !slices.Contains(w.Resources, name) {
+				w.Resources = append(w.Resources, name)
+			}
+		}
+	}
+	return w
+}
+
+// work writes a few times, with pauses that are short as a rule, and at times
+// longer than the lease.
+func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
+	p.toil(ctx, random, t)
+	p.stay(ctx, random, t)
+	breathe(random)
+	if ctx.Err() != nil && p.seldom(random, p.Reopens) {
+		t.leaveToClose()
+		return
+	}
+	_ = t.Release(ctx)
+}
+
+// toil is work without the release.
+func (p *Plan) toil(ctx context.Context, random *rand.Rand, t *Tenure) {
+	for range 1 + random.IntN(3) {
+		pause := p.Lease / 40
+		if random.IntN(cmp.Or(p.Linger, planLinger)) == 0 {
+			pause = p.Lease * 3 / 2
+		}
+		time.Sleep(spread(random, pause))
+		if random.IntN(4) == 0 {
+			_ = t.Extend(ctx, p.lease(random)) // what comes of it is in the trace
+			breathe(random)
+		}
+		if t.Write(ctx) != nil {
+			return
+		}
+	}
+}
+
+// breathe is the time that a client's own code takes between two calls of its
+// lock. Without it the second could begin at the very moment at which the first
+// returned, while goroutines of the library still run for that one: which of them
+// is first would follow from nothing.
+func breathe(random *rand.Rand) { time.Sleep(spread(random, time.Millisecond)) }
+
+// Shrink returns the smallest plan that it finds which still fails: fewer faults
+// first, then fewer clients and less time. fails must be true for p. It asks
+// fails a few dozen times for a plan of some dozen faults; every plan that it
+// asks about has the seed of p, so that what is left happens as it did.
+func Shrink(p Plan, fails func(Plan) bool) Plan {
+	p = p.withFewerFaults(fails)
+	for clients := 1; clients < p.Clients; clients *= 2 {
+		if smaller, ok := p.withClients(clients); ok && fails(smaller) {
+			p = smaller
+			break
+		}
+	}
+	for length := p.end(); length < p.For; length = 2*length + time.Second {
+		shorter := p
+		shorter.For = length
+		if fails(shorter) {
+			return shorter
+		}
+	}
+	return p
+}
+
+// withFewerFaults leaves faults out, half of them at once, then a quarter, and so
+// on down to single ones, as long as the plan fails without them.
+func (p Plan) withFewerFaults(fails func(Plan) bool) Plan {
+	for size := (len(p.Faults) + 1) / 2; size > 0; {
+		left := len(p.Faults)
+		for from := 0; from < len(p.Faults); {
+			without := p
+			without.Faults = slices.Delete(slices.Clone(p.Faults), from, min(from+size, len(p.Faults)))
+			if fails(without) {
+				p = without
+			} else {
+				from += size
+			}
+		}
+		switch {
+		case size > 1:
+			size = (size + 1) / 2
+		case len(p.Faults) == left:
+			return p
+		}
+	}
+	return p
+}
+
+// withClients is the plan with that many clients, if no fault names another.
+func (p Plan) withClients(n int) (Plan, bool) {
+	p.Clients = n
+	for _, f := range p.Faults {
+		if f.Client != "" && !p.has(f.Client) {
+			return p, false
+		}
+	}
+	return p, true
+}
+
+// has tells whether the plan has a client of that name.
+func (p Plan) has(client string) bool {
+	for i := range p.Clients {
+		if clientName(i) == client {
+			return true
+		}
+	}
+	return false
+}
+
+// end is when the last fault begins, and some time to take effect.
+func (p Plan) end() time.Duration {
+	end := time.Duration(0)
+	for _, f := range p.Faults {
+		end = max(end, f.At)
+	}
+	return end + p.Lease
 }

@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/quorumkit/redlock"
@@ -299,4 +301,123 @@ func (g *SQL) valid(ctx context.Context, resource string, token redlock.Token) e
 		return fmt.Errorf("fencing: check %q: %w: it is not text", resource, ErrResource)
 	}
 	return nil
+}
+
+// Tx is what Check needs of an open transaction. *sql.Tx has it, and so has what
+// is made over one: sqlx's and bun's Tx, GORM's Statement.ConnPool, ent's Tx with
+// the feature sql/execquery. *sql.Conn has it, for who says BEGIN and COMMIT in
+// SQL.
+//
+// A pool has these methods as well, and must not be given: it would commit the
+// token by itself, and leave the write unguarded. So Check also wants Commit and
+// Rollback, as transactions have them, or Raw, as *sql.Conn has it, and returns
+// ErrNoTx for what has neither. Of what is no *sql.Tx it asks the database whether
+// a transaction was begun.
+//
+// Transactions of drivers that are not database/sql's: see SQL.Statement.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// usable returns an error unless tx is a transaction, or one connection.
+func usable(resource string, tx Tx) error {
+	switch t := tx.(type) {
+	case nil:
+		return fmt.Errorf("fencing: check %q: %w: it is nil", resource, ErrTxAborted)
+	case *sql.Tx:
+		if t == nil {
+			return fmt.Errorf("fencing: check %q: %w: it is nil", resource, ErrTxAborted)
+		}
+		return nil
+	case interface {
+		Commit() error
+		Rollback() error
+	}:
+		return nil
+	case interface {
+		Raw(use func(any) error) error
+	}:
+		return nil
+	}
+	return fmt.Errorf("fencing: check %q: %w: a %T has no Commit and Rollback, so it may be a pool: give Check the *sql.Tx that it begins", resource, ErrNoTx, tx)
+}
+
+// begunIn returns sql.ErrTxDone, or the driver's error, unless a transaction is
+// open in tx. Of a *sql.Tx it is known that one was begun.
+func (g *SQL) begunIn(ctx context.Context, tx Tx) error {
+	if _, known := tx.(*sql.Tx); known {
+		return g.open(ctx, tx)
+	}
+	return asked(ctx, tx, g.dialect.begunIn)
+}
+
+// asked returns sql.ErrTxDone where open, if there is one, says no.
+func asked(ctx context.Context, tx Tx, open func(context.Context, Tx) (bool, error)) error {
+	if open == nil {
+		return nil
+	}
+	is, err := open(ctx, tx)
+	if err == nil && !is {
+		return sql.ErrTxDone
+	}
+	return err
+}
+
+// oneRow reads the first row of a query into fields; sql.ErrNoRows without one.
+func oneRow(ctx context.Context, tx Tx, query string, args, fields []any) error {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return sql.ErrNoRows
+	}
+	if err := rows.Scan(fields...); err != nil {
+		return err
+	}
+	return rows.Close()
+}
+
+// Pauses between attempts. Whom the database gave up for another waits about as
+// long as a short transaction takes; doubled, so that many do not meet again.
+const (
+	firstPause   = 5 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)
+
+// Retry runs attempt, and again while it returns an error for which Retryable is
+// true. An attempt is a whole transaction, from its beginning to its commit, under
+// the same token: a call of Write, or Check in a transaction of your own.
+//
+// Between attempts it pauses for a random time, from 2.5 to 5 ms at first, twice
+// as long each time, to 500 ms at most. It has no bound of its own: it blocks until
+// an attempt ends otherwise, or ctx is done. Give it a context with a deadline, or
+// Lock.Context, which ends with the lock.
+//
+// It returns the last attempt's error, untouched, nil if that succeeded. When ctx
+// is done in a pause, the error wraps ctx's cause and the last attempt's error.
+// A stale token is returned at once: see Retryable.
+func (g *SQL) Retry(ctx context.Context, attempt func(context.Context) error) error {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := attempt(ctx)
+		if !g.Retryable(err) {
+			return err
+		}
+		if !rest(ctx, pause/2+rand.N(pause/2)) {
+			return fmt.Errorf("fencing: retry: %w: the last attempt: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// rest waits, and reports false if ctx is done before.
+func rest(ctx context.Context, d time.Duration) bool {
+	over, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-over.Done()
+	return ctx.Err() == nil
 }

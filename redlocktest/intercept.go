@@ -2,11 +2,19 @@ package redlocktest
 
 import (
 	"bufio"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"encoding/hex"
+	"fmt"
 	"io"
+	"maps"
+	"net"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/yuin/gopher-lua/parse"
 )
 
 // Interceptor is asked before a node executes a command that came over a
@@ -178,4 +186,160 @@ func (n *Node) runUnheard(peer *server.Peer, command []string) {
 	n.mu.Lock()
 	delete(n.peers, deaf)
 	n.mu.Unlock()
+}
+
+// version is what a node says it is. It is the oldest that redlock accepts and
+// that both Redis and Valkey have.
+const version = "7.2.0"
+
+// infoSections are in the order in which a server prints them.
+var infoSections = []string{"server", "clients", "persistence", "stats", "replication", "cluster"}
+
+// info answers INFO with the sections that args name, or all that there are.
+func (n *Node) info(args []string) string {
+	var out strings.Builder
+	for _, section := range infoSections {
+		if len(args) > 0 && !slices.ContainsFunc(args, func(a string) bool { return names(a, section) }) {
+			continue
+		}
+		if out.Len() > 0 {
+			out.WriteString("\r\n")
+		}
+		fmt.Fprintf(&out, "# %s%s\r\n", strings.ToUpper(section[:1]), section[1:])
+		for _, field := range n.infoFields(section) {
+			out.WriteString(field + "\r\n")
+		}
+	}
+	return out.String()
+}
+
+// names reports whether the argument of an INFO asks for the section.
+func names(arg, section string) bool {
+	switch arg = strings.ToLower(arg); arg {
+	case "all", "default", "everything":
+		return true
+	default:
+		return arg == section
+	}
+}
+
+func (n *Node) infoFields(section string) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch section {
+	case "server":
+		port := "0"
+		if _, p, err := net.SplitHostPort(n.name); err == nil {
+			port = p
+		}
+		return []string{
+			"redis_version:" + version,
+			"redis_mode:standalone",
+			"os:in process (redlocktest)",
+			"redlocktest_node:" + n.name,
+			"run_id:" + n.runID,
+			"tcp_port:" + port,
+			fmt.Sprintf("uptime_in_seconds:%d", int(time.Since(n.born).Seconds())),
+		}
+	case "clients":
+		return []string{fmt.Sprintf("connected_clients:%d", len(n.conns))}
+	case "persistence":
+		return []string{"loading:0", "aof_enabled:0"}
+	case "stats":
+		total := 0
+		for _, calls := range n.calls {
+			total += calls
+		}
+		return []string{fmt.Sprintf("total_commands_processed:%d", total)}
+	case "replication":
+		return []string{"role:master", "connected_slaves:0", "master_replid:" + n.replID}
+	case "cluster":
+		return []string{"cluster_enabled:0"}
+	}
+	return nil
+}
+
+// parsed holds the scripts that this process has found to be Lua. miniredis keeps what
+// it compiles for EVAL, but parses anew for each SCRIPT LOAD: of each script, on each
+// node, of each test. That was a quarter of all time that tests took.
+var parsed sync.Map // body to struct{}
+
+// isLua tells whether miniredis would take the script.
+func isLua(body string) bool {
+	if _, known := parsed.Load(body); known {
+		return true
+	}
+	if _, err := parse.Parse(strings.NewReader(body), "user_script"); err != nil {
+		return false
+	}
+	parsed.Store(body, struct{}{})
+	return true
+}
+
+// substitute returns what miniredis is to run in place of a command; nil if that is the
+// command itself. A loaded script is kept by the node, and EVALSHA of it becomes EVAL.
+func (n *Node) substitute(command []string) []string {
+	sub := ""
+	if len(command) > 1 {
+		sub = command[1]
+	}
+	switch {
+	case command[0] == "INFO":
+		return echo(n.info(command[1:]))
+	case command[0] == "EVALSHA":
+		if body, loaded := n.script(sub); loaded {
+			return append([]string{"EVAL", body}, command[2:]...)
+		}
+	case command[0] != "SCRIPT":
+	case strings.EqualFold(sub, "LOAD") && len(command) == 3 && isLua(command[2]):
+		return echo(n.keepScript(command[2]))
+	case strings.EqualFold(sub, "EXISTS"):
+		n.tellScripts()
+	case strings.EqualFold(sub, "FLUSH"):
+		n.forgetScripts()
+	}
+	return nil
+}
+
+// echo is the command that has miniredis reply with text, and mind passwords, MULTI and
+// the nesting in scripts.
+func echo(text string) []string { return []string{"ECHO", text} }
+
+func (n *Node) script(sha string) (body string, loaded bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	body, loaded = n.scripts[strings.ToLower(sha)]
+	return body, loaded
+}
+
+func (n *Node) keepScript(body string) (sha string) {
+	sum := sha1.Sum([]byte(body)) //nolint:gosec // see above
+	sha = hex.EncodeToString(sum[:])
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.scripts[sha] = body
+	return sha
+}
+
+func (n *Node) forgetScripts() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.scripts)
+}
+
+// tellScripts has miniredis know what the node keeps, for a command that asks it.
+func (n *Node) tellScripts() {
+	n.mu.Lock()
+	kept := slices.Collect(maps.Values(n.scripts))
+	n.mu.Unlock()
+	for _, body := range kept {
+		_ = n.command("SCRIPT", "LOAD", body) // it was found to be Lua
+	}
+}
+
+// run executes a command on the connection in place of the one that came over it.
+func (n *Node) run(peer *server.Peer, state *peerState, command []string) {
+	state.inside = true
+	defer func() { state.inside = false }()
+	n.dispatcher().Dispatch(peer, command)
 }

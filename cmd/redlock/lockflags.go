@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
@@ -249,4 +251,93 @@ func endedBy(key string, cause error) error {
 		code = exitMaxHold
 	}
 	return &cli.StatusError{Code: code, Cause: fmt.Errorf("%s: %w", key, cause)}
+}
+
+// password finds the user information of a URL: all up to the last @ before the
+// next comma or blank. A password may hold an @, and, against the rules, a slash.
+var password = regexp.MustCompile(`(://)[^,\s]*@`)
+
+// redact takes user names and passwords out of a message.
+func redact(s string) string { return password.ReplaceAllString(s, "${1}***@") }
+
+// takeArguments returns a copy of the arguments, and blots out in the original
+// what may be a password. On Unix the original is the memory that ps shows; a
+// password given there is seen for the milliseconds before this runs, and stays in
+// the shell's history: hence the advice to use --nodes-file.
+func takeArguments(args []string) []string {
+	taken := make([]string, len(args))
+	for i, s := range args {
+		taken[i] = strings.Clone(s)
+		// All between the first and the last, so that no odd password is left over.
+		if from, to := strings.Index(s, "://"), strings.LastIndex(s, "@"); from >= 0 && to > from {
+			blot(args[i], from+len("://"), to)
+		}
+	}
+	return taken
+}
+
+// blot overwrites a part of an argument in place.
+func blot(s string, from, to int) {
+	memory := unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // G103: argv is writable memory of this process, and nobody else has read it yet
+	for i := from; i < to; i++ {
+		memory[i] = '*'
+	}
+}
+
+// flagsOf are the flags of what the library's messages call options. An option that is
+// not here has no flag, and keeps its name.
+var flagsOf = map[string]string{
+	"WithHolder":         "--holder",
+	"WithLimit":          "--limit",
+	"WithMaxHold":        "--max-hold",
+	"WithMaxTTL":         "--max-ttl",
+	"WithNodeNames":      "--node-names",
+	"WithNodeTimeout":    "--node-timeout",
+	"WithPrefix":         "--prefix",
+	"WithRevocation":     "--revocable",
+	"WithShared":         "--shared",
+	"WithStrictRecovery": "--strict-recovery",
+	"WithTLS":            "--cacert",
+	"WithTTL":            "--ttl",
+	"WithValue":          "--value",
+	"WithWait":           "--wait",
+}
+
+var (
+	option = regexp.MustCompile(`\bWith[A-Z][A-Za-z]*\b`)
+	// both are messages that name the flag as well.
+	both = strings.NewReplacer(
+		"WithNodeNames, or --node-names", "--node-names",
+		"--cacert, WithTLS, or the client's TLSConfig", "--cacert",
+		"--cert and --key, WithTLS", "--cert and --key",
+	)
+)
+
+// worded is a message of the library as the command says it: with its flags, and without
+// passwords.
+func worded(message string) string {
+	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
+		if f := flagsOf[name]; f != "" {
+			return f
+		}
+		return name
+	}))
+}
+
+// advice is worded for who configures programs as well: it names both.
+func advice(message string) string {
+	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
+		if f := flagsOf[name]; f != "" {
+			return f + " (" + name + ")"
+		}
+		return name
+	}))
+}
+
+// oneLine is an error without the line breaks of joined ones.
+func oneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	return worded(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -11,7 +11,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
+	"fmt"
 	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
 
@@ -48,4 +54,189 @@ func (a *app) complain(message string) {
 	w := newEventWriter(a.Console)
 	w.write(w.line(message))
 	w.close()
+}
+
+const intro = "redlock holds one lock across independent Redis masters."
+
+const outro = `The masters are given by --nodes, --nodes-file or the variable REDLOCK_NODES, as
+host:port or redis://[user:password@]host:port, separated by commas. rediss://
+is TLS (with --cacert, --cert and --key as redis-cli has them). Passwords belong
+into the file or the variable, not on the command line.
+
+`
+
+const exitTable = `Exit status:
+    0  done                            78  configuration: nodes, credentials
+   64  usage                          123  held for --max-hold
+   69  no quorum of nodes answered    124  the lock was lost
+   75  somebody else holds the lock   126  the command can't be run
+    1  any other failure              127  the command was not found
+                                    128+n  ended by signal n
+`
+
+// program is all commands there are, in the order of the help.
+func program(a *app) *cli.Program {
+	return &cli.Program{
+		Console: a.Console, Intro: intro, Outro: outro, Statuses: exitTable, Common: a.define,
+		Commands: []cli.Command{
+			locking(a, execCommand(a)), locking(a, leadCommand(a)), locking(a, holdCommand(a)), statusCommand(a), observeCommand(a),
+			nodesCommand(a), joinCommand(a), admitCommand(a), retireCommand(a), lowerCommand(a),
+			doctorCommand(a), revokeCommand(a), releaseCommand(a), benchCommand(a), versionCommand(a),
+		},
+		Moved: map[string]string{"lab": "the lab is a command of its own: go install github.com/quorumkit/redlock/cmd/redlock-lab@latest, then: redlock-lab help"},
+	}
+}
+
+// define adds the flags of every command.
+func (a *app) define(fs *flag.FlagSet) {
+	a.connection.define(fs)
+	fs.BoolVar(&a.JSON, "json", a.JSON, "print JSON, one value a line")
+}
+
+// locking is a command that takes a lock: it tells its end as an event, and knows the
+// flags by which flock and consul bound a wait.
+func locking(a *app, c cli.Command) cli.Command {
+	const wait = "to wait no longer than that: --wait"
+	c.Begin = func() { a.ending = newEnding() }
+	c.Instead = map[string]string{"w": wait, "timeout": wait}
+	return c
+}
+
+// runCommand runs one command and returns the exit status.
+func runCommand(ctx context.Context, a *app, args []string) int {
+	err := program(a).Run(ctx, args)
+	code, message := exitCode(err), ""
+	if err != nil {
+		message = worded(err.Error())
+	}
+	a.tellEnd(code, message)
+	return code
+}
+
+// The exit statuses beside those of every command: of sysexits.h and of timeout(1).
+const (
+	exitNoQuorum = 69
+	exitBusy     = 75
+	exitConfig   = 78
+	// exitMaxHold is of --max-hold. It is not timeout's 124, which is for lost locks, nor
+	// its 125, and no shell's.
+	exitMaxHold = 123
+	exitLost    = 124
+)
+
+func configuration(format string, args ...any) error {
+	return &cli.StatusError{Code: exitConfig, Cause: fmt.Errorf(format, args...)}
+}
+
+// exitCode is the status that an error is told with.
+func exitCode(err error) int {
+	var known *cli.StatusError
+	var round *redlock.QuorumError
+	switch {
+	case err == nil:
+		return cli.ExitOK
+	case errors.As(err, &known):
+		return known.Code
+	case errors.As(err, &round) && hopeless(round), errors.Is(err, redlock.ErrInvalidNode):
+		return exitConfig
+	case errors.Is(err, redlock.ErrInvalidOption), errors.Is(err, redlock.ErrInvalidTTL), errors.Is(err, redlock.ErrInvalidResource):
+		return cli.ExitUsage
+	case errors.Is(err, redlock.ErrLost):
+		return exitLost
+	case errors.Is(err, redlock.ErrMaxHold):
+		return exitMaxHold
+	case round == nil && errors.Is(err, redlock.ErrMisconfigured): // of join and admit, which tell both
+		return exitConfig
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return exitNoQuorum
+	case errors.Is(err, redlock.ErrNotAcquired):
+		return exitBusy
+	case errors.Is(err, redlock.ErrMisconfigured):
+		return exitConfig
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitNoQuorum // the wait was over before anybody had answered
+	}
+	return cli.ExitFailure
+}
+
+// hopeless tells whether too many nodes refuse for good to leave a quorum.
+func hopeless(e *redlock.QuorumError) bool {
+	usable := 0
+	for _, n := range e.Nodes {
+		if !errors.Is(n.Err, redlock.ErrMisconfigured) {
+			usable++
+		}
+	}
+	return usable < e.Quorum
+}
+
+func versionCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "version", Synopsis: "[flags]", Summary: "show which redlock this is",
+		About: `Shows what the build recorded: the version of the module, the Go that compiled it, and
+where it was built in a clone the commit, its time, and whether files differed from it. What
+was not recorded is left out; "(devel)" is a build without a version.`,
+		Define: func(*flag.FlagSet) cli.Action {
+			return func(_ context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "no arguments"); err != nil {
+					return err
+				}
+				return a.version(built(debug.ReadBuildInfo()))
+			}
+		},
+	}
+}
+
+// build is what is known of this program, as --json shows it.
+type build struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
+	Modified bool   `json:"modified,omitempty"` // files differed from the commit
+}
+
+// built reads what the compiler recorded, if anything.
+func built(info *debug.BuildInfo, ok bool) build {
+	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if !ok {
+		return b
+	}
+	if v := info.Main.Version; v != "" {
+		b.Version = v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.time":
+			b.Time = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+func (a *app) version(b build) error {
+	if a.JSON {
+		return a.Answer(b)
+	}
+	p := a.NewPage()
+	p.WriteString(b.text())
+	return a.Flush(p)
+}
+
+// text is what is known, for people.
+func (b build) text() string {
+	text := fmt.Sprintf("redlock %s\n%s %s\n", b.Version, b.Go, b.Platform)
+	if b.Revision == "" {
+		return text
+	}
+	text += strings.TrimSpace("commit " + b.Revision + " " + b.Time)
+	if b.Modified {
+		text += " modified"
+	}
+	return text + "\n"
 }

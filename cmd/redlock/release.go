@@ -261,3 +261,116 @@ func (r removal) row(holder string, remaining int64, removed, yes bool) []cli.Ce
 	}
 	return cli.Row(r.Node, did, cli.Short(time.Duration(remaining)*time.Millisecond), holder)
 }
+
+// slotRemoval is a slot that was removed from one node, or would be.
+type slotRemoval struct {
+	Slot      int    `json:"slot"`
+	Holder    string `json:"holder"`
+	Remaining int64  `json:"remaining_ms"`
+	Removed   bool   `json:"removed"`
+}
+
+// removeSlots is remove for all slots of the key that are held on a node at that moment. By
+// the library's own release, which wakes the first who waits for one.
+func (r *removal) removeSlots(ctx context.Context, c *redis.Client, key string, life time.Duration) error {
+	shown := r.Slots
+	r.Slots = nil
+	keys := make([]string, lua.MaxSlots)
+	for i := range keys {
+		keys[i] = lua.SlotKey(key, i)
+	}
+	owners, err := c.MGet(ctx, keys...).Result()
+	if err != nil {
+		return err
+	}
+	for i, v := range owners {
+		owner, held := v.(string)
+		if !held {
+			continue
+		}
+		one := slotRemoval{Slot: i, Holder: lua.Unmarked(owner)}
+		for _, s := range shown {
+			if s.Slot == i && s.Holder == one.Holder {
+				one.Remaining = s.Remaining
+			}
+		}
+		if one.Removed, err = removeSlot(ctx, c, key, i, owner, life); err != nil {
+			return err
+		}
+		r.Slots = append(r.Slots, one)
+	}
+	return nil
+}
+
+// removeSlot ends one hold of a slot, and tells whether it was still there.
+func removeSlot(ctx context.Context, c *redis.Client, key string, slot int, owner string, life time.Duration) (bool, error) {
+	release, plain := lua.ReleaseSlotScript, 0 // no leave of a line, and no rollback
+	if err := c.ScriptLoad(ctx, release.Body).Err(); err != nil {
+		return false, err
+	}
+	gone, err := c.EvalSha(ctx, release.Hash, []string{lua.SlotKey(key, slot), lua.TombstoneKey + owner},
+		owner, key, lua.MaxSlots, plain, "", 0, life.Milliseconds()).Int()
+	return gone == 1, err
+}
+
+func revokeCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "revoke", Synopsis: "KEY [flags]", Summary: "ask the holders of a key to give it up",
+		About: `Asks all who hold KEY, alone, beside others or by slots, to give it up, and waits until none
+of them holds it any more. They decide: nothing is taken away (that is redlock release).
+They must have taken it with --revocable, or WithRevocation in the library; if one of them
+has not, none is asked. Who takes KEY meanwhile is not asked, so KEY need not be free then.
+
+Exit status 0 when all who were asked have given it up, or nobody held it; 75 if one still
+holds it when --timeout is over; 1 if a holder can't be asked. With --json, the "outcome" is
+"gone" or "not held".`,
+		Define: func(fs *flag.FlagSet) cli.Action {
+			patience := cli.NewDuration(fs, "timeout", 0, "give up after this `DURATION` (default: wait until they have)")
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(1, args, "one KEY"); err != nil {
+					return err
+				}
+				if *patience < 0 {
+					return cli.Usagef("--timeout %v: give a positive duration", *patience)
+				}
+				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.revoke(ctx, s, args[0], *patience) })
+			}
+		},
+	}
+}
+
+// revokeShows is what came of it, as --json shows it.
+type revokeShows struct {
+	Key     string `json:"key"`
+	Outcome string `json:"outcome"`
+}
+
+// revoke asks for a key until it is given up, a signal comes, or the patience is over.
+func (a *app) revoke(ctx context.Context, s *session, key string, patience time.Duration) error {
+	ctx, stop := cli.UntilSignal(ctx)
+	defer stop()
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	outcome := "gone"
+	switch err := s.locker.Revoke(ctx, key); {
+	case errors.Is(err, redlock.ErrNotHeld):
+		outcome = "not held"
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // no matter what else it is
+		var by *cli.StatusError
+		if errors.As(context.Cause(ctx), &by) {
+			return by
+		}
+		return &cli.StatusError{Code: exitBusy, Cause: err}
+	case err != nil:
+		return err
+	}
+	if a.JSON {
+		return a.Answer(revokeShows{key, outcome})
+	}
+	p := a.NewPage()
+	p.Printf("%s: %s\n", key, outcome)
+	return a.Flush(p)
+}

@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -268,4 +270,154 @@ func (n nodeShows) row(letters *legend) []cli.Cell {
 		r[1].In = cli.Yellow
 	}
 	return r
+}
+
+// keyState is what the nodes say of one resource, taken together.
+type keyState string
+
+const (
+	keyHeld    keyState = "held"    // a quorum shows one owner, who holds it alone
+	keyShared  keyState = "shared"  // a quorum shows one at least of those who share it
+	keyFree    keyState = "free"    // nobody is there with a quorum, and a quorum is empty
+	keySplit   keyState = "split"   // neither: several attempts are under way, or remains lie about
+	keyUnknown keyState = "unknown" // those that say nothing could make the difference
+)
+
+// nodeView is what one node contributes.
+type nodeView struct {
+	counts bool     // it answered, and votes
+	shared bool     // its owners share the name
+	owners []string // none: the name is free there
+}
+
+// judge says the state, and returns on how many nodes the foremost owner stands, and who
+// it is where it holds the name alone. A node that does not vote, or says nothing, may
+// hide either.
+func judge(views []nodeView, quorum int) (state keyState, holder string, most int) {
+	type hold struct {
+		owner  string
+		shared bool
+	}
+	shown, empty, silent := map[hold]int{}, 0, 0
+	var foremost hold
+	for _, v := range views {
+		switch {
+		case !v.counts:
+			silent++
+		case len(v.owners) == 0:
+			empty++
+		}
+		for _, owner := range v.owners {
+			h := hold{owner, v.shared}
+			if !v.counts {
+				continue
+			}
+			if shown[h]++; shown[h] > most {
+				foremost, most = h, shown[h]
+			}
+		}
+	}
+	if !foremost.shared {
+		holder = foremost.owner
+	}
+	switch {
+	case most >= quorum && foremost.shared:
+		return keyShared, "", most
+	case most >= quorum:
+		return keyHeld, holder, most
+	case empty >= quorum:
+		return keyFree, holder, most
+	case most+silent >= quorum || empty+silent >= quorum:
+		return keyUnknown, holder, most
+	}
+	return keySplit, holder, most
+}
+
+// in words, with the count that goes with it.
+func (k keyState) line(most, nodes int) string {
+	switch k {
+	case keyHeld:
+		return fmt.Sprintf("held %d/%d", most, nodes)
+	case keyShared:
+		return fmt.Sprintf("shared %d/%d", most, nodes)
+	case keyFree, keySplit, keyUnknown:
+	}
+	return string(k)
+}
+
+// color is green where all is well, and yellow where somebody should look.
+func (k keyState) color() cli.Paint {
+	switch k {
+	case keyHeld, keyShared, keyFree:
+		return cli.Green
+	case keySplit, keyUnknown:
+	}
+	return cli.Yellow
+}
+
+// slotShows is who holds a slot of a key, on a quorum of nodes.
+type slotShows struct {
+	Slot      int    `json:"slot"`
+	Holder    string `json:"holder"`
+	Remaining int64  `json:"remaining_ms"`
+	Revocable bool   `json:"revocable,omitempty"`
+
+	left time.Duration
+}
+
+// slotsOf are the slots of a key that are held on a quorum of nodes, and how many stand in
+// line for one on a quorum.
+func slotsOf(in redlock.Inspection) (slots []slotShows, waiting int) {
+	for _, one := range in.Slots() {
+		slots = append(slots, slotShows{one.Slot, one.Owner, one.Remaining.Milliseconds(), one.Revocable, one.Remaining})
+	}
+	on := map[string]int{}
+	for _, n := range in.Nodes {
+		for _, id := range n.SlotsWaiting {
+			if on[id]++; on[id] == in.Quorum {
+				waiting++
+			}
+		}
+	}
+	return slots, waiting
+}
+
+// printSlots shows the slots that are held, if any is.
+func (s keyStatus) printSlots(p *cli.Page) {
+	if len(s.Slots) == 0 && s.SlotsWaiting == 0 {
+		return
+	}
+	p.Printf("slots: %d held, %d in line\n", len(s.Slots), s.SlotsWaiting)
+	rows := [][]cli.Cell{cli.Row("SLOT", "LEFT", "HOLDER")}
+	for _, one := range s.Slots {
+		rows = append(rows, cli.Row(strconv.Itoa(one.Slot), cli.Short(one.left), marked(one.Holder, one.Revocable)))
+	}
+	p.Table(rows)
+}
+
+// legend gives names that are too long for a table a letter each.
+type legend struct{ names []string }
+
+// of is the letter of a name: A to Z, then A' to Z'.
+func (l *legend) of(name string) string {
+	i := slices.Index(l.names, name)
+	if i < 0 {
+		i = len(l.names)
+		l.names = append(l.names, name)
+	}
+	return letter(i)
+}
+
+func letter(i int) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	return letters[i%len(letters):][:1] + strings.Repeat("'", i/len(letters))
+}
+
+// text says which name is whose, one a line.
+func (l *legend) text() string {
+	var b strings.Builder
+	for i, name := range l.names {
+		b.WriteString(cli.Note(letter(i) + ": " + name))
+	}
+	return b.String()
 }

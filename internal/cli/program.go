@@ -6,9 +6,13 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 )
 
 // Program is a command line that has several commands.
@@ -152,4 +156,188 @@ func Exactly(n int, args []string, what string) error {
 		return Usagef("give %s: got %d arguments", what, len(args))
 	}
 	return nil
+}
+
+// duration is the value of a flag. Its errors say how one is written.
+type duration time.Duration
+
+// DurationFlag adds a flag that p gets.
+func DurationFlag(fs *flag.FlagSet, p *time.Duration, name string, value time.Duration, about string) {
+	*p = value
+	fs.Var((*duration)(p), name, about)
+}
+
+// NewDuration adds a flag, and returns what gets it.
+func NewDuration(fs *flag.FlagSet, name string, value time.Duration, about string) *time.Duration {
+	p := new(time.Duration)
+	DurationFlag(fs, p, name, value, about)
+	return p
+}
+
+// String is what the flag has.
+func (d *duration) String() string { return time.Duration(*d).String() }
+
+// Set reads what was given.
+func (d *duration) Set(text string) error {
+	v, err := ParseDuration(text)
+	*d = duration(v)
+	return err
+}
+
+// ParseDuration says what is missing where one does not parse.
+func ParseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err == nil {
+		return d, nil
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return 0, fmt.Errorf("give its unit, as %ss", text)
+	}
+	return 0, errors.New("give a duration, as 10s or 1m30s")
+}
+
+// Positive refuses a duration that is none.
+func Positive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return Usagef("%s %v: give a positive duration", flag, d)
+	}
+	return nil
+}
+
+// Short is a duration for people.
+func Short(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "-"
+	case d < 0:
+		return "for ever"
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// PageWidth is what a line of output has at most, unless a single word or a name is longer.
+const PageWidth = 80
+
+// fill breaks the paragraphs of a text into lines of at most width. A line that begins
+// with a blank stands as it is.
+func fill(text string, width int) string {
+	var out, paragraph []string
+	end := func() {
+		if len(paragraph) > 0 {
+			out = append(out, Wrap(strings.Join(paragraph, " "), width)...)
+			paragraph = nil
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" || line[0] == ' ' {
+			end()
+			out = append(out, line)
+			continue
+		}
+		paragraph = append(paragraph, line)
+	}
+	end()
+	return strings.Join(out, "\n")
+}
+
+// Wrap breaks one paragraph into lines of at most width.
+func Wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			lines, line = append(lines, line), word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}
+
+// Note is a paragraph of a page whose lines behind the first are indented.
+func Note(text string) string {
+	const indent = "  "
+	first := Wrap(text, PageWidth)
+	if len(first) == 1 {
+		return first[0] + "\n"
+	}
+	rest := strings.TrimSpace(strings.TrimPrefix(strings.Join(strings.Fields(text), " "), first[0]))
+	return first[0] + "\n" + indent + strings.Join(Wrap(rest, PageWidth-len(indent)), "\n"+indent) + "\n"
+}
+
+// help prints the list of the commands, or one page.
+func (p *Program) help(args []string, common *flag.FlagSet) error {
+	if len(args) < 2 {
+		_, err := io.WriteString(p.Console.Out, p.Overview())
+		return err
+	}
+	c, _ := p.find(args[1:])
+	if c == nil {
+		return p.unknown(args[1], strings.Join(args[1:], " "))
+	}
+	return p.explain(*c, common)
+}
+
+// explain prints the page of one command.
+func (p *Program) explain(c Command, common *flag.FlagSet) error {
+	_, err := io.WriteString(p.Console.Out, p.page(c, common))
+	return err
+}
+
+// Pages are the overview, under the empty name, and the page of each command.
+func (p *Program) Pages() map[string]string {
+	pages := map[string]string{"": p.Overview()}
+	for _, c := range p.Commands {
+		pages[c.Name] = p.page(c, p.common())
+	}
+	return pages
+}
+
+// page is what help says of a command.
+func (p *Program) page(c Command, common *flag.FlagSet) string {
+	own := flags(c.Name)
+	c.Define(own)
+	return fmt.Sprintf("usage: %s %s %s\n\n%s\n%s\nFlags of every command:\n%s\n%s",
+		p.Console.Name, c.Name, c.Synopsis, fill(strings.TrimSpace(c.About), PageWidth), flagList("\nFlags:\n", own), flagList("", common), p.Statuses)
+}
+
+// Overview is the list of the commands.
+func (p *Program) Overview() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nusage: %s COMMAND [flags] [arguments]\n\n", p.Intro, p.Console.Name)
+	for _, c := range p.Commands {
+		fmt.Fprintf(&b, "  %-14s %s\n", c.Name, c.Summary)
+	}
+	fmt.Fprintf(&b, "  %-14s explain a command and its flags\n\n%s%s", "help COMMAND", p.Outro, p.Statuses)
+	return b.String()
+}
+
+// flagColumn is where what is said of a flag begins.
+const flagColumn = 27
+
+// flagList is the flags of a set, in the order of their names.
+func flagList(heading string, fs *flag.FlagSet) string {
+	var b strings.Builder
+	fs.VisitAll(func(f *flag.Flag) {
+		value, about := flag.UnquoteUsage(f)
+		dashes := "--"
+		if len(f.Name) == 1 {
+			dashes = "-"
+		}
+		name := strings.TrimRight(dashes+f.Name+" "+value, " ")
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+			about += " (default " + f.DefValue + ")"
+		}
+		lines := strings.Join(Wrap(about, PageWidth-flagColumn), "\n"+strings.Repeat(" ", flagColumn))
+		fmt.Fprintf(&b, "  %-*s %s\n", flagColumn-3, name, lines)
+	})
+	if b.Len() == 0 {
+		return ""
+	}
+	return heading + b.String()
 }

@@ -185,3 +185,205 @@ func (c *connection) giveWay() {
 	c.unpin()
 	c.gate.pause(context.Background(), turnGiven)
 }
+
+// errNoConnection is a pool whose connections are all in use. Nothing was sent.
+var errNoConnection = errors.New("the client's pool has no connection left, the program uses them all: raise its PoolSize, or give redlock a client of its own")
+
+// usedUp tells whether all connections that the pool may have are in use.
+func (c *connection) usedUp() bool {
+	if c.pins == nil {
+		return false
+	}
+	o, s := c.pins.Options(), c.calls.PoolStats()
+	most := o.PoolSize
+	if o.MaxActiveConns > 0 {
+		most = min(most, o.MaxActiveConns)
+	}
+	return s.IdleConns == 0 && int(s.TotalConns) >= most
+}
+
+// claim takes a connection for the next flush where the pool may have none left. A flush
+// that waits in vain says nothing of the node, and its votes would be unknown. So the
+// cheapest command goes first, for three quarters of the node timeout at most.
+func (c *connection) claim() error {
+	if c.pinned != nil || !c.usedUp() {
+		return nil
+	}
+	c.waits.Store(true)
+	defer c.waits.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*c.timeout/4) // the turnstile gives up before
+	defer cancel()
+	err := c.askOver(ctx, c.pin())
+	if errors.Is(err, errUndialled) { // its flush goes another way
+		return nil
+	}
+	if err != nil {
+		c.unpin()
+	}
+	return err
+}
+
+// blame names the pool where a wait for one of its connections was in vain.
+func (c *connection) blame(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && c.usedUp() {
+		return fmt.Errorf("%w (%v)", errNoConnection, err) //nolint:errorlint // it would read as no reply
+	}
+	return err
+}
+
+const (
+	// turnPoll is how often a command that found no connection tries to get one.
+	turnPoll = time.Millisecond
+	// turnGiven is how long the writer sends nothing where somebody waits for a
+	// connection: time enough for a few tries.
+	turnGiven = 4 * turnPoll
+)
+
+// turnstile has commands wait for a connection of a pool that has no more. A pool
+// with MaxActiveConns refuses at once what it has no connection for, and nothing was
+// sent then, so a second try is no second command. It is a hook of the node's own
+// copy of the client, not of the program's, and only where MaxActiveConns is set.
+type turnstile struct {
+	longest time.Duration // that a command waits; the node timeout bounds it all
+	clock   *clock.Clock
+	waiting atomic.Int64
+}
+
+// DialHook changes nothing.
+func (*turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook has one command wait.
+func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return t.pass(ctx, func() error { return next(ctx, cmd) }, cmd)
+	}
+}
+
+// ProcessPipelineHook has a pipeline wait.
+func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return t.pass(ctx, func() error { return next(ctx, cmds) }, cmds...)
+	}
+}
+
+// pass sends as soon as there is a connection. Out of time, the pool's refusal stays.
+func (t *turnstile) pass(ctx context.Context, send func() error, cmds ...redis.Cmder) error {
+	err := send()
+	if !errors.Is(err, redis.ErrPoolExhausted) {
+		return err
+	}
+	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
+	until := t.clock.Early().Add(t.longest)
+	for errors.Is(err, redis.ErrPoolExhausted) && t.clock.Early() < until && t.pause(ctx, turnPoll) {
+		for _, c := range cmds {
+			c.SetErr(nil)
+		}
+		err = send()
+	}
+	return err
+}
+
+// pause returns false when ctx was done first.
+func (t *turnstile) pause(ctx context.Context, d time.Duration) bool {
+	timer := t.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// A network may forget an idle connection, and tell neither end: a NAT, a firewall, a
+// load balancer. A pool takes such a connection for a good one, since it looks at the
+// socket only. What is sent on it is lost, and an attempt with it. So after a silence
+// the writer asks for a reply first.
+
+const (
+	// trustIdle is how old a node's last reply may be before its connections are looked
+	// at. The networks' limits are a minute to six, seldom less, and a program that locks
+	// every few seconds is spared the look.
+	trustIdle = 15 * time.Second
+	// A look at one idle connection gives way to a look at all, and at a new one, after
+	// the firstLook-th part of the node timeout. What is silent for the lastLook-th part
+	// is closed: a pool that is full of such dials only then.
+	firstLook, lastLook = 8, 3
+)
+
+// quiet tells whether the node's last reply is too old to trust its idle connections.
+// A node that never told its time was not talked to yet.
+func (n *Node) quiet() bool {
+	heard := n.ReadAt.Load()
+	return heard != 0 && n.Clock.Early().Sub(clock.Instant(heard)) > trustIdle
+}
+
+// look blocks until one of the pool's idle connections, or a new one, has brought a
+// reply, and that one is the pool's next. It returns an error if none did in time;
+// what is silent is closed.
+func (c *connection) look() error {
+	c.unpin()
+	idle := c.idle()
+	if idle == 0 {
+		return nil
+	}
+	ctx, end := context.WithCancel(context.Background())
+	defer end() // has none wait for a connection any more
+	answers, asked := make(chan error, idle+1), 1
+	c.ask(ctx, answers)
+	next := c.clock.NewTimer(c.timeout / firstLook)
+	defer next.Stop()
+	late := c.clock.NewTimer(3 * c.timeout / 4) // the rest is for the attempt
+	defer late.Stop()
+	all := func() {
+		for ; asked <= idle; asked++ { // the last one is dialled if the others are taken
+			c.ask(ctx, answers)
+		}
+	}
+	for failed := 0; ; {
+		select {
+		case err := <-answers:
+			if err == nil {
+				return nil
+			}
+			if failed++; failed > idle || undialled(err) {
+				return err
+			}
+			all()
+		case <-next.C:
+			all()
+		case <-late.C:
+			return ErrTimeout
+		}
+	}
+}
+
+// idle is how many connections lie in the pool that flushes go out on.
+func (c *connection) idle() int {
+	s := c.calls.PoolStats()
+	if !c.keeps && s.PipelineStats != nil {
+		return int(s.PipelineStats.IdleConns)
+	}
+	return int(s.IdleConns)
+}
+
+// ask has one connection of the pool looked at.
+func (c *connection) ask(ctx context.Context, answers chan<- error) {
+	c.asking.Go(func() { answers <- c.askOver(ctx, c.looks) })
+}
+
+// askOver sends the cheapest command, the way that flushes go. It returns nil if that
+// brought a reply.
+func (c *connection) askOver(ctx context.Context, w wire) error {
+	var err error
+	if cmd := (TimeCall{redis.NewTimeCmd(ctx, "TIME")}); c.keeps {
+		err = w.Process(ctx, cmd)
+	} else {
+		_, err = w.Pipeline().Pipelined(ctx, func(p redis.Pipeliner) error { return p.Process(ctx, cmd) })
+	}
+	if IsReply(err) || errors.Is(err, errExchanged) { // which is seen again
+		return nil
+	}
+	return err
+}

@@ -2,9 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
@@ -259,3 +264,181 @@ func ReleaseStage(votes []quorum.Vote) Stage {
 	}
 	return Open
 }
+
+// acquireVote reads a reply of acquire.lua; longest is the longest lease that anyone may
+// take.
+func acquireVote(reply int64, longest func() time.Duration) (quorum.Vote, error) {
+	if left, held := leaseLeft(reply); held {
+		return quorum.Vote{Outcome: quorum.Taken}, &takenError{left: left, most: longest()}
+	}
+	switch {
+	case reply > 0:
+		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
+	case reply == 0:
+		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
+	case reply == -1:
+		return quorum.Vote{Outcome: quorum.Failed}, errDead
+	case reply == -2:
+		return quorum.Vote{Outcome: quorum.Abstained}, errTokens
+	case reply == -3:
+		return quorum.Vote{Outcome: quorum.Taken}, errKept
+	case reply == -4:
+		return quorum.Vote{Outcome: quorum.Taken}, errGone
+	default:
+		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
+	}
+}
+
+// leaseLeft is for how long the key is another's, by a reply of acquire.lua; negative:
+// without an end. It returns false where the reply says nothing of that kind.
+func leaseLeft(reply int64) (left time.Duration, held bool) {
+	switch {
+	case reply == -9:
+		return -1, true
+	case reply <= -10 && reply != noReply:
+		return time.Duration(-10-reply) * time.Millisecond, true
+	}
+	return 0, false
+}
+
+// takenError is held by another, and for how long.
+type takenError struct {
+	left, most time.Duration // the remaining lease, and the longest that anyone may take
+	shared     bool          // who was refused wants to share: so may those who hold it
+}
+
+// ofKind is a cause in the words of the kind of hold that was asked for.
+func ofKind(c *Claim, cause error) error {
+	if taken, ok := cause.(*takenError); ok && c.Shared { //nolint:errorlint // as it was made
+		taken.shared = true
+	}
+	if cause == errKept && c.Slot != nil { //nolint:errorlint // the same
+		return errSlotKept
+	}
+	return cause
+}
+
+func (e *takenError) Error() string {
+	if e.left < 0 {
+		return "held by another, without an end"
+	}
+	if e.beyond() {
+		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
+			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
+	}
+	if e.shared {
+		return fmt.Sprintf("held by another, or shared while one waits to hold it alone, %v left", e.left)
+	}
+	return fmt.Sprintf("held by another, %v left", e.left)
+}
+
+// beyond tells whether the lease is longer than anyone may take.
+func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, clock.MaxDriftFactor) }
+
+// raiseVote reads a reply of raise.lua, which was asked to raise the token to t.
+func raiseVote(reply, t int64) (quorum.Vote, error) {
+	switch {
+	case reply == 1:
+		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(t)}, nil //nolint:gosec // positive
+	case reply > 1: // the least that another raise may go to
+		return quorum.Vote{Outcome: quorum.Taken, Token: quorum.Token(reply)}, errors.New("the stripe is above the token")
+	case reply == 0:
+		return quorum.Vote{Outcome: quorum.Taken}, errors.New("the key is not ours any more")
+	case reply == -1:
+		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
+	default:
+		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
+	}
+}
+
+// replyAt reads the i-th of the n integers that a command was to bring; what is
+// missing reads as noReply.
+func replyAt(cmd redis.Cmder, i, n int) int64 {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val()
+	case intsCall:
+		if got := c.Val(); len(got) == n {
+			return got[i]
+		}
+	}
+	return noReply
+}
+
+// answered tells whether a reply was read into the command.
+func answered(cmd redis.Cmder) bool {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val() != noReply
+	case intsCall:
+		return len(c.Val()) > 0
+	case TimeCall:
+		return !c.Val().IsZero()
+	case infoCall:
+		return c.Val() != ""
+	}
+	return true
+}
+
+// vouchers are the nodes that vouch for a claim: those that granted or confirmed it
+// in the round that it stands on. The round and its nodes change together, so that
+// a straggler of an older round vouches for nothing any more.
+type vouchers struct {
+	mu    sync.Mutex      // guards the fields below; nothing else is taken under it
+	round clock.Instant   // when the round was sent
+	since []clock.Instant // by node, of leases that began one by one: no earlier than this; nil: with the round
+	nodes uint64          // one bit each
+}
+
+// Stand has the claim stand on the round that was sent at start, for which these
+// nodes vouch.
+func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.round, v.since, v.nodes = start, nil, nodes
+}
+
+// standEach makes the claim stand on leases that these nodes granted one by one, by pushes
+// or to asks: no straggler joins them. since, by node, changes no more.
+func (v *vouchers) standEach(since []clock.Instant, nodes uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.round, v.since, v.nodes = clock.Never, since, nodes
+}
+
+// vouch notes that node i granted or confirmed the claim in the round that was sent
+// at start.
+func (v *vouchers) vouch(i int, start clock.Instant) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.round == start {
+		v.nodes |= 1 << i
+	}
+}
+
+// Discount takes node i out if what it vouched for was sent since then, and returns
+// whether it vouched and how many are left.
+func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	began := v.round
+	if v.since != nil {
+		began = v.since[i]
+	}
+	if began < since {
+		return false, 0
+	}
+	vouched = v.nodes&(1<<i) != 0
+	v.nodes &^= 1 << i
+	return vouched, bits.OnesCount64(v.nodes)
+}
+
+// Set are the nodes that vouch, one bit each.
+func (v *vouchers) Set() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.nodes
+}
+
+// VouchedBy tells whether node i vouches.
+func (v *vouchers) VouchedBy(i int) bool { return v.Set()&(1<<i) != 0 }

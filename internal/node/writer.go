@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,6 +11,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Write is the writer: it sleeps until there is something to send, and sends it.
@@ -158,4 +160,274 @@ func (n *Node) prepare() error {
 func (n *Node) verifyAgain() {
 	n.epoch, n.due = "", true
 	n.Tracker.Void(n.Index)
+}
+
+// flush sends what has gathered, and hands out the replies.
+func (n *Node) flush() {
+	now := n.Clock.Early()
+	n.mu.Lock()
+	n.busySince = now
+	suspect := n.down.cause
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.busySince = 0
+		n.mu.Unlock()
+	}()
+	n.conn.giveWay()
+	if n.quiet() {
+		if err := n.conn.look(); err != nil {
+			n.failed(err)
+			return
+		}
+	}
+	if err := n.conn.claim(); err != nil {
+		n.failed(err)
+		return
+	}
+	if suspect != nil {
+		if err := n.probe(); err != nil {
+			n.failed(err)
+			return
+		}
+		if err := n.meetAgain(); err != nil {
+			n.failed(err)
+			return
+		}
+	}
+	err := n.prepare()
+	if errors.Is(err, errExchanged) {
+		err = n.prepare() // the next connection is let in
+	}
+	if err != nil {
+		n.failed(err)
+		return
+	}
+	if suspect != nil { // only now: a node that loads its data tells the time, too
+		n.recovered()
+	}
+	n.take(now)
+	n.attend(now)
+	n.send()
+}
+
+// attend notes whether the node votes in the batch that was taken, and tells when
+// it does so again.
+func (n *Node) attend(now clock.Instant) {
+	votes := n.batch.silent == nil
+	if votes && n.away {
+		n.Returned.Store(int64(now))
+		n.observer.Returned(n.Index)
+	}
+	n.away = !votes
+}
+
+// take moves what may be sent now into the batch.
+func (n *Node) take(now clock.Instant) {
+	b := &n.batch
+	b.reset()
+	b.epoch, b.silent = n.epoch, n.silence() // once: what is taken is marked by it
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queue.take(b, now)
+	n.sending = b.releases
+}
+
+// send puts the batch on the wire and hands out the replies.
+func (n *Node) send() {
+	b := &n.batch
+	b.at = n.Clock.Early()
+	b.reading = reading(b.at)
+	n.settlePushes()
+	if b.silent != nil {
+		n.abstain(b.silent)
+	}
+	n.keepEntries()
+	if len(b.late) > 0 {
+		b.polls = append(b.polls, n.Cfg.Untold(b.late)...)
+	}
+	b.addCalls()
+	if b.sample || b.grants() && !n.Cfg.TrustClocks || len(b.calls) > 0 && n.sampleIsOld() {
+		b.addSample(n.Clock.Early()) // behind what may be granted
+	}
+	if len(b.calls) > 0 && n.identityIsOld() {
+		b.addIdentity()
+	}
+	b.addPolls() // they count nothing that a clock could spoil
+	if len(b.calls) > 0 {
+		sent := n.Clock.Early()
+		n.conn.exec(b.commands())
+		n.observer.Called(n.Index, n.Clock.Early().Sub(sent))
+		n.handOut()
+	}
+	if len(b.releases) > 0 {
+		n.mu.Lock()
+		n.sending = nil
+		n.mu.Unlock()
+	}
+}
+
+// abstain answers all that asks for a vote: the node gives none. A bid is recorded
+// there all the same, by a look, so that the node knows who waits when it votes again.
+func (n *Node) abstain(cause error) {
+	b := &n.batch
+	for _, rounds := range [][]*Round{b.raises, b.acquires, b.bids, b.shares, b.slots} {
+		for _, r := range rounds {
+			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, cause)
+		}
+	}
+	for _, g := range b.groups {
+		g.answer(g, n.Index, quorum.Abstained, nil, cause)
+	}
+	b.late = append(append(b.late, b.bids...), b.slots...)
+	for _, r := range b.shares {
+		if r.hasPlace() {
+			b.late = append(b.late, r)
+		}
+	}
+	b.raises, b.acquires, b.bids, b.groups = b.raises[:0], b.acquires[:0], b.bids[:0], b.groups[:0]
+	b.shares, b.slots = b.shares[:0], b.slots[:0]
+}
+
+// ConfirmSpread is within what time a node that votes again gets each held lock: ten
+// thousand holders must not call at one instant.
+const ConfirmSpread = 500 * time.Millisecond
+
+const (
+	// FirstBackoff is the pause after a failed probe; it doubles up to the last.
+	FirstBackoff = 20 * time.Millisecond
+	lastBackoff  = 500 * time.Millisecond
+)
+
+// backoff is the pause after so many failures in a row, behind the first.
+func backoff(failures int) time.Duration { return min(FirstBackoff<<min(failures, 10), lastBackoff) }
+
+// outage is why a node is not talked to, and until when. The node's mu guards it.
+type outage struct {
+	cause    error // nil: the node is talked to
+	since    clock.Instant
+	until    clock.Instant // not even a probe before
+	failures int           // failed probes in a row
+}
+
+// fail starts, or lengthens, the pause before the next probe. The first failure has
+// none: a connection may have been stale, and no more.
+func (o *outage) fail(cause error, now clock.Instant) (first bool) {
+	if o.cause == nil {
+		*o = outage{cause: cause, since: now, until: now}
+		return true
+	}
+	o.cause, o.until = cause, now.Add(backoff(o.failures))
+	o.failures++
+	return false
+}
+
+// end has the node talked to, and returns how long it was not.
+func (o *outage) end(now clock.Instant) time.Duration {
+	lasted := now.Sub(o.since)
+	*o = outage{}
+	return lasted
+}
+
+// failed notes that the node can't be talked to, and fails all that waits for it
+// but the rollbacks.
+func (n *Node) failed(err error) {
+	err = Explain(n.conn.blame(err))
+	n.observer.Erred(n.Index)
+	n.Tracker.Missed(n.Index, n.Clock.Now(), err)
+	n.markDown(err)
+	n.failQueued(fmt.Errorf("not sent: %w", err))
+}
+
+// markDown notes that the node failed, and tells the first time.
+func (n *Node) markDown(err error) {
+	n.mu.Lock()
+	first := n.down.fail(err, n.Clock.Early())
+	n.mu.Unlock()
+	n.siblings.forget(n.Index)
+	if first {
+		n.observer.Down(n.Index, err)
+	}
+}
+
+func (n *Node) recovered() {
+	now := n.Clock.Early()
+	n.mu.Lock()
+	lasted := n.down.end(now)
+	n.mu.Unlock()
+	n.away = n.away || lasted > ConfirmSpread || n.wasGivenLocks(now.Add(-lasted)) // else a connection that broke is no absence
+	n.observer.Up(n.Index, lasted)
+}
+
+// wasGivenLocks tells whether a call that failed at that time may have been one of those
+// that give the held locks to a node that votes again.
+func (n *Node) wasGivenLocks(failed clock.Instant) bool {
+	voted := clock.Instant(n.Returned.Load())
+	return voted != 0 && failed <= voted.Add(ConfirmSpread+2*n.Timeout)
+}
+
+// failQueued fails all that waits for the node but the rollbacks.
+func (n *Node) failQueued(err error) {
+	n.mu.Lock()
+	q := n.queue.empty(n.Clock.Early())
+	n.mu.Unlock()
+	for _, rounds := range [][]*Round{q.probes, q.raises, q.acquires} {
+		for _, r := range rounds {
+			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
+		}
+	}
+	for _, g := range q.groups {
+		g.answer(g, n.Index, quorum.Failed, nil, err)
+	}
+	for _, h := range q.passes {
+		n.keep(h, quorum.Vote{Outcome: quorum.Failed}, err)
+	}
+	for _, k := range q.polls {
+		k.Answer(n.Index, false, nil, err)
+	}
+}
+
+// doubt is why what the node answers in this batch does not count, though it was
+// asked; nil: it does.
+func (n *Node) doubt() error {
+	switch {
+	case n.met != n.turn():
+		return errExchanged
+	case n.batch.doubt != nil:
+		return n.batch.doubt
+	case n.timeless != nil:
+		return n.timeless
+	}
+	if d := n.distrust.Load(); d != nil {
+		return d
+	}
+	return nil
+}
+
+// ungranted is why what the node granted in this batch does not count; nil: it does.
+func (n *Node) ungranted() error {
+	if doubt := n.doubt(); doubt != nil {
+		return doubt
+	}
+	return n.batch.unread
+}
+
+// disown has nothing count that the node vouched for in rounds since then, in
+// attempts that are under way neither.
+func (n *Node) disown(since clock.Instant, why error) {
+	n.mu.Lock()
+	n.doubted, n.doubtedBy = n.Clock.Now(), why
+	n.mu.Unlock()
+	n.observer.Disowned(n.Index, since, why)
+}
+
+// DoubtedSince is why nothing counts that the node vouched for in a round that was
+// sent at t; nil: it does.
+func (n *Node) DoubtedSince(t clock.Instant) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.doubted == 0 || n.doubted < t {
+		return nil
+	}
+	return n.doubtedBy
 }

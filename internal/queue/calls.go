@@ -1,8 +1,13 @@
 package queue
 
 import (
+	"slices"
+	"sync"
+
 	"github.com/quorumkit/redlock/internal/grant"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // What the nodes tell a process of the names that it waits for, and whom it wakes: calls,
@@ -165,4 +170,80 @@ func (n *Name) signal() {
 	case n.sleeper.Wake <- struct{}{}:
 	default:
 	}
+}
+
+// mostEnded is how many attempts that are over a process remembers: of a process that ends
+// thousands a second, those of a moment.
+const mostEnded = 256
+
+// endedOwners are the owner values of the latest attempts of ours that stood in line and
+// are over, be it by the end of their hold. A node that was away may have an entry of one
+// still, and then a release grants the name to nobody. What a push says may be forged, and
+// an owner value does not say whose it is: so only what is here is given back.
+//
+// A push of the grant that brought the hold may come after its end: the release follows it to
+// that node. Its token is seldom greater than the hold's, and then it is given back for
+// nothing. That of each later grant is greater.
+type endedOwners struct {
+	mu     sync.Mutex // guards the rest: a leave is sent with the queue's held
+	owners []endedOwner
+	next   int
+}
+
+type endedOwner struct {
+	owner string
+	token quorum.Token // of the hold; 0: there was none
+}
+
+func (e *endedOwners) add(o endedOwner) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.owners) < mostEnded {
+		e.owners = append(e.owners, o)
+		return
+	}
+	e.owners[e.next] = o
+	e.next = (e.next + 1) % mostEnded
+}
+
+// before tells whether the attempt of this owner was over when this token was granted.
+func (e *endedOwners) before(owner string, token quorum.Token) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.owners, func(o endedOwner) bool { return o.owner == owner && o.token < token })
+}
+
+// Ended notes that an attempt which stood in line is over, and a hold that it brought, with
+// this token; 0: it brought none.
+func (q *Queue) Ended(owner string, token quorum.Token) { q.ended.add(endedOwner{owner, token}) }
+
+// filterBits is how many bits a process remembers the names by that it stood in line
+// for: 8 KiB, from the first such name on.
+const filterBits = 1 << 16
+
+// nameFilter is which names a process has ever stood in line for: a Bloom filter of one hash. A node
+// may have an entry of ours for any of them, as long as we live: a leave that an
+// outage swallowed, or a look that came late, leaves one, and nobody knows when it
+// is met. So none is forgotten, and the memory has a bound all the same: a set of names
+// would have none. It may take a name for another, after 1,000 names one in 65: what is
+// sent for it then does nothing on the node.
+//
+// It is for forged calls. A client that may publish can call for any name, and each call
+// would have a leave sent.
+type nameFilter struct{ bits *[filterBits / 64]uint64 }
+
+func (f *nameFilter) add(key string) {
+	if f.bits == nil {
+		f.bits = new([filterBits / 64]uint64)
+	}
+	h := lua.HashOf(key) % filterBits
+	f.bits[h/64] |= 1 << (h % 64)
+}
+
+func (f *nameFilter) has(key string) bool {
+	if f.bits == nil {
+		return false
+	}
+	h := lua.HashOf(key) % filterBits
+	return f.bits[h/64]&(1<<(h%64)) != 0
 }

@@ -11,7 +11,7 @@ var kindMutants = []way{
 	{
 		name: "a request asks for another hold", takes: "a hold obeys a request that does not name it",
 		by: ". TestForgedMessagesAskForNothing",
-		edits: []edit{{"revocable.go", "	stands, first := r.holds.Hear(owner)", `	if BROKEN {
+		edits: []edit{{"revocation.go", "	stands, first := r.holds.Hear(owner)", `	if BROKEN {
 		for one := range r.holds {
 			owner = one
 		}

@@ -220,7 +220,7 @@ var lockMutants = []way{
 	{
 		name: "a stale voucher", takes: "a straggler of an older round vouches",
 		by:    ". TestAStragglerOfAnOlderRoundDoesNotVouch",
-		edits: []edit{{"internal/node/vouchers.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
+		edits: []edit{{"internal/node/round.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
 	},
 	{
 		name: "a doubt before the verdict is over", takes: "a node counts that was found to have stepped or forgotten between its word and the verdict",

@@ -49,12 +49,12 @@ var nodeMutants = []way{
 	{
 		name: "a grant is void since the first", takes: "where nodes granted one by one, what they granted is proven by when the first of them did",
 		by:    ". TestAPushIsVoidWhoseNodeForgotRightBehindIt",
-		edits: []edit{{"internal/node/vouchers.go", "		began = v.since[i]\n", "		began = v.since[i]\n		for _, at := range v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
+		edits: []edit{{"internal/node/round.go", "		began = v.since[i]\n", "		began = v.since[i]\n		for _, at := range v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
 	},
 	{
 		name: "the look before proves a push", takes: "a look proves what releases granted behind it",
 		by:    "./internal/node TestTheLookOfTheBatchBeforeProvesNoPush",
-		edits: []edit{{"internal/node/push.go", "	n.batch.proven = false // that", "	n.batch.proven = n.batch.proven && BROKEN // that"}},
+		edits: []edit{{"internal/node/commands.go", "	n.batch.proven = false // that", "	n.batch.proven = n.batch.proven && BROKEN // that"}},
 	},
 	{
 		name: "a long wait unproves", takes: "what was proven while an attempt waited is void with its grant",
@@ -74,7 +74,7 @@ var nodeMutants = []way{
 	{
 		name: "held locks are given once", takes: "a node that fails as it is given the held locks is not given them again",
 		by:    ". TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain",
-		edits: []edit{{"internal/node/health.go", "	return voted != 0 &&", "	return !BROKEN && voted != 0 &&"}},
+		edits: []edit{{"internal/node/writer.go", "	return voted != 0 &&", "	return !BROKEN && voted != 0 &&"}},
 	},
 	{
 		name: "what is handed on is not given", takes: "a lock that is handed on when a node votes again is not given to it",
@@ -90,7 +90,7 @@ var nodeMutants = []way{
 	{
 		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",
 		by:    ". TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
-		edits: []edit{{"internal/node/doubt.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"}},
+		edits: []edit{{"internal/node/writer.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"}},
 	},
 	{
 		name: "steps back are not seen", takes: "a clock that steps back is believed",
@@ -110,12 +110,12 @@ var nodeMutants = []way{
 	{
 		name: "grants without a reading", takes: "a grant counts behind which the clock was not read",
 		by:    ". TestAGrantWithoutItsSampleDoesNotCount",
-		edits: []edit{{"internal/node/doubt.go", "	return n.batch.unread", "	if BROKEN {\n		return nil\n	}\n	return n.batch.unread"}},
+		edits: []edit{{"internal/node/writer.go", "	return n.batch.unread", "	if BROKEN {\n		return nil\n	}\n	return n.batch.unread"}},
 	},
 	{
 		name: "a step leaves held locks alone", takes: "a lock stands on a node whose clock stepped",
 		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
-		edits: []edit{{"internal/node/sample.go", "	n.disown(0, why)", "	if !BROKEN {\n		n.disown(0, why)\n	}"}},
+		edits: []edit{{"internal/node/clockwatch.go", "	n.disown(0, why)", "	if !BROKEN {\n		n.disown(0, why)\n	}"}},
 	},
 	{
 		name: "clocks are looked at seldom", takes: "a holder looks at the nodes' clocks every ten seconds",

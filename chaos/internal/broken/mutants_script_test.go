@@ -78,12 +78,12 @@ var scriptMutants = []way{
 	{
 		name: "a pass that is not marked", takes: "a pass under way leaves no doubt where it went",
 		by:    ". TestALostPassLeavesNothingBehind",
-		edits: []edit{{"internal/node/pass.go", "			h.Round.Claim.Marks[q.node] |= quorum.Unsure\n", "			if !BROKEN {\n				h.Round.Claim.Marks[q.node] |= quorum.Unsure\n			}\n"}},
+		edits: []edit{{"internal/node/batch.go", "			h.Round.Claim.Marks[q.node] |= quorum.Unsure\n", "			if !BROKEN {\n				h.Round.Claim.Marks[q.node] |= quorum.Unsure\n			}\n"}},
 	},
 	{
 		name: "a lost pass leaves the old owner", takes: "where a pass was lost the old claim is not released",
 		by:    ". TestALostPassLeavesNothingBehind",
-		edits: []edit{{"internal/node/pass.go", "	if !quorum.TookOver(v.Outcome) {\n", "	if BROKEN && v.Outcome == quorum.Unknown {\n		h.Round.deliver(n.Index, v, err)\n		return recheck\n	}\n	if !quorum.TookOver(v.Outcome) {\n"}},
+		edits: []edit{{"internal/node/batch.go", "	if !quorum.TookOver(v.Outcome) {\n", "	if BROKEN && v.Outcome == quorum.Unknown {\n		h.Round.deliver(n.Index, v, err)\n		return recheck\n	}\n	if !quorum.TookOver(v.Outcome) {\n"}},
 	},
 	{
 		name: "a requeue forgets doubt", takes: "an acquire that goes again makes an earlier one be forgotten",
@@ -235,7 +235,7 @@ var scriptMutants = []way{
 	{
 		name: "a push of another epoch", takes: "a grant counts that was told under another epoch, or to another attempt",
 		by:    ". TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant",
-		edits: []edit{{"internal/node/push.go", "|| !p.Grants(n.epoch, p.round.Claim.Owner) {", "|| !p.Grants(n.epoch, p.round.Claim.Owner) && !BROKEN {"}},
+		edits: []edit{{"internal/node/commands.go", "|| !p.Grants(n.epoch, p.round.Claim.Owner) {", "|| !p.Grants(n.epoch, p.round.Claim.Owner) && !BROKEN {"}},
 	},
 	{
 		name: "a grant to an attempt that is over stays", takes: "nothing releases what a node grants to an attempt that is over",

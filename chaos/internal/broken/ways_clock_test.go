@@ -29,8 +29,8 @@ var stepWays = []way{
 		finds: []chaos.Rule{chaos.TwoHolders},
 		seed:  153, far: true,
 		edits: []edit{
-			{"internal/node/doubt.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"},
-			{"internal/node/sample.go", "	n.disown(0, why)", "	if !BROKEN {\n		n.disown(0, why)\n	}"},
+			{"internal/node/writer.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"},
+			{"internal/node/clockwatch.go", "	n.disown(0, why)", "	if !BROKEN {\n		n.disown(0, why)\n	}"},
 		},
 	},
 }

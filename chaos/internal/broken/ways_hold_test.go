@@ -69,7 +69,7 @@ var passWays = []way{
 		finds: []chaos.Rule{chaos.Orphan, chaos.NoProgress},
 		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash, chaos.CutReplies},
 		seed:  191,
-		edits: []edit{{"internal/node/pass.go", "	if !quorum.TookOver(v.Outcome) {\n", `	if BROKEN && err != nil {
+		edits: []edit{{"internal/node/batch.go", "	if !quorum.TookOver(v.Outcome) {\n", `	if BROKEN && err != nil {
 		h.Round.deliver(n.Index, v, err)
 		return recheck
 	}

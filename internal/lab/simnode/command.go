@@ -2,6 +2,7 @@ package simnode
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -207,4 +208,173 @@ func (c *serverCall) beginning() string {
 		fmt.Fprintf(&b, "'%.*s' ", 128-b.Len(), a)
 	}
 	return b.String()
+}
+
+// The errors that Redis replies with, word by word.
+const (
+	wrongType  = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	notInteger = "ERR value is not an integer or out of range"
+	badSyntax  = "ERR syntax error"
+	noScript   = "NOSCRIPT No matching script. Please use EVAL."
+)
+
+// call is a command while it is executed: its arguments, and the data that they
+// speak of.
+type call struct {
+	data  Data
+	args  [][]byte  // the name first
+	now   time.Time // by the node's clock; it stands still during a script
+	reply *reply
+}
+
+func (c *call) arg(i int) string { return string(c.args[i]) }
+
+// is tells whether the first argument is that word, in any case.
+func (c *call) is(word string) bool { return strings.EqualFold(c.arg(1), word) }
+
+func (c *call) ok() { c.reply.status("OK") }
+
+// integer reads a number as Redis does: no sign but "-", no zero in front.
+func integer(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == text
+}
+
+// reply is the bytes of a reply while they are written.
+type reply struct {
+	buf   []byte
+	resp3 bool
+}
+
+func (r *reply) line(kind byte, text string) {
+	r.buf = append(r.buf, kind)
+	r.buf = append(r.buf, text...)
+	r.buf = append(r.buf, '\r', '\n')
+}
+
+func (r *reply) number(kind byte, n int64) {
+	r.buf = append(r.buf, kind)
+	r.buf = strconv.AppendInt(r.buf, n, 10)
+	r.buf = append(r.buf, '\r', '\n')
+}
+
+func (r *reply) status(text string) { r.line('+', text) }
+func (r *reply) fail(text string) {
+	r.line('-', strings.NewReplacer("\r", " ", "\n", " ").Replace(text))
+}
+func (r *reply) int(n int64) { r.number(':', n) }
+func (r *reply) array(n int) { r.number('*', int64(n)) }
+
+// pairs begins a map of n pairs, which RESP2 has as a list.
+func (r *reply) pairs(n int) {
+	if r.resp3 {
+		r.number('%', int64(n))
+	} else {
+		r.array(2 * n)
+	}
+}
+
+func (r *reply) bulk(text string) {
+	r.number('$', int64(len(text)))
+	r.buf = append(r.buf, text...)
+	r.buf = append(r.buf, '\r', '\n')
+}
+
+func (r *reply) null() {
+	if r.resp3 {
+		r.buf = append(r.buf, "_\r\n"...)
+	} else {
+		r.buf = append(r.buf, "$-1\r\n"...)
+	}
+}
+
+// bulkIf is a bulk, or a null where there is none.
+func (r *reply) bulkIf(text string, there bool) {
+	if there {
+		r.bulk(text)
+	} else {
+		r.null()
+	}
+}
+
+// atTheEnd is the largest whole number that a Lua number counts up to.
+const atTheEnd = 1<<53 - 1
+
+// number is tonumber for what scripts meet: whole numbers up to 2^53.
+func number(text []byte) (n int64, ok bool) {
+	if len(text) == 0 || len(text) > 17 {
+		return 0, false
+	}
+	negative := text[0] == '-'
+	if negative && len(text) > 1 {
+		text = text[1:]
+	}
+	for _, d := range text {
+		if d < '0' || d > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(d-'0')
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}
+
+// numberIn is the number in a field; 0 if there is none.
+func numberIn(f map[string]string, name []byte) (int64, bool) {
+	v, there := f[string(name)]
+	if !there {
+		return 0, true
+	}
+	return number([]byte(v))
+}
+
+// largerIn is the larger one of two fields' numbers.
+func largerIn(f map[string]string, name, other []byte) (int64, bool) {
+	a, ok := numberIn(f, name)
+	b, too := numberIn(f, other)
+	return max(a, b), ok && too
+}
+
+// The names of what lua/ask.lua and lua/share.lua keep of those who wait.
+const (
+	queueOf   = "redlock:queue:"
+	sharersOf = "redlock:sharers:"
+	signOf    = "redlock:live:"
+)
+
+// Line calls each with every process that stands in line for a name, in the line of those
+// who wait to share it or in the other: since when
+// it has been at that place, and since when its sign of life has been there without
+// a break; zero: there is none.
+func (n *Node) Line(name string, shared bool, each func(id string, joined, alive time.Time)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.clock.at(time.Now()).UnixMilli()
+	line := queueOf
+	if shared {
+		line = sharersOf
+	}
+	queue := n.data.keys[line+name]
+	if queue == nil || queue.expired(now) {
+		return
+	}
+	for id := range queue.scores {
+		var alive time.Time
+		if sign := n.data.keys[signOf+id]; sign != nil && !sign.expired(now) {
+			alive = sign.since
+		}
+		each(id, queue.joined[id], alive)
+	}
+}
+
+// renew has everything be there since now.
+func (d Data) renew(now time.Time) {
+	for _, e := range d.keys {
+		e.since = now
+		for member := range e.joined {
+			e.joined[member] = now
+		}
+	}
 }

@@ -2,7 +2,9 @@ package simnode
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -124,4 +126,183 @@ func malformed(data []byte, kind byte) string {
 		return "invalid length"
 	}
 	return ""
+}
+
+// queued is the reply to a command that a transaction keeps.
+const queued = "QUEUED"
+
+// transaction is the commands between MULTI and EXEC. WATCH there is not.
+type transaction struct {
+	commands [][][]byte
+	aborted  bool // one of them was refused
+}
+
+// abort notes that a command was refused that was to be kept, if there is a transaction.
+func (t *transaction) abort() {
+	if t != nil {
+		t.aborted = true
+	}
+}
+
+// keep keeps a command, whose words are the connection's.
+func (t *transaction) keep(args [][]byte) {
+	kept := make([][]byte, len(args))
+	for i, a := range args {
+		kept[i] = bytes.Clone(a)
+	}
+	t.commands = append(t.commands, kept)
+}
+
+// ofTransaction tells whether a command of this name is about transactions itself.
+func ofTransaction(name []byte) bool {
+	switch strings.ToUpper(string(name)) {
+	case "MULTI", "EXEC", "DISCARD":
+		return true
+	}
+	return false
+}
+
+func (c *serverCall) begin() {
+	if c.session.multi != nil {
+		c.reply.fail("ERR MULTI calls can not be nested")
+		return
+	}
+	c.session.multi = &transaction{}
+	c.ok()
+}
+
+func (c *serverCall) discard() {
+	if c.session.multi == nil {
+		c.reply.fail("ERR DISCARD without MULTI")
+		return
+	}
+	c.session.multi = nil
+	c.ok()
+}
+
+// exec runs what was kept, all at one time of the node's clock.
+func (c *serverCall) exec() {
+	t := c.session.multi
+	c.session.multi = nil
+	switch {
+	case t == nil:
+		c.reply.fail("ERR EXEC without MULTI")
+		return
+	case t.aborted:
+		c.reply.fail("EXECABORT Transaction discarded because of previous errors.")
+		return
+	}
+	c.reply.array(len(t.commands))
+	for _, args := range t.commands {
+		one := serverCall{call: call{data: c.node.data, args: args, now: c.now, reply: c.reply}, node: c.node, session: c.session}
+		answer := len(c.reply.buf)
+		one.execute()
+		c.node.answered(args, c.reply.buf[answer:])
+	}
+}
+
+// answered tells who watches the node of a command that it has executed.
+func (n *Node) answered(args [][]byte, reply []byte) {
+	switch {
+	case n.watch == nil, bytes.HasPrefix(reply, []byte("-")), bytes.HasPrefix(reply, []byte("+"+queued)):
+	default:
+		n.watch(args)
+	}
+}
+
+// OnPush sets what is called with a message that no command asked for. It is
+// called with the node's mutex held: it must only take the bytes.
+func (s *Session) OnPush(push func(data []byte)) {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	s.push = push
+}
+
+// pubSubCommand knows the ones of channels.
+func pubSubCommand(name []byte) command {
+	switch string(name) {
+	case "SUBSCRIBE":
+		return command{-2, (*serverCall).subscribe, true}
+	case "UNSUBSCRIBE":
+		return command{-1, (*serverCall).unsubscribe, true}
+	case "PUBLISH":
+		return command{3, (*serverCall).publish, false}
+	}
+	return command{}
+}
+
+// listensOnly tells whether it may do nothing but subscribe: in RESP2 a message
+// can't be told from a reply.
+func (s *Session) listensOnly() bool { return len(s.channels) > 0 && !s.resp3 }
+
+func allowedToListeners(name []byte) bool {
+	return slices.Contains([]string{"SUBSCRIBE", "UNSUBSCRIBE", "PING"}, strings.ToUpper(string(name)))
+}
+
+// pushed begins a message of three parts that no command asked for.
+func (r *reply) pushed() {
+	const parts = 3
+	if r.resp3 {
+		r.number('>', parts)
+	} else {
+		r.array(parts)
+	}
+}
+
+func (c *serverCall) subscribe() {
+	s := c.session
+	for _, channel := range c.args[1:] {
+		if !slices.Contains(s.channels, string(channel)) {
+			s.channels = append(s.channels, string(channel))
+		}
+		c.reply.pushed()
+		c.reply.bulk("subscribe")
+		c.reply.bulk(string(channel))
+		c.reply.int(int64(len(s.channels)))
+	}
+}
+
+func (c *serverCall) unsubscribe() {
+	s := c.session
+	channels := slices.Clone(s.channels)
+	if len(c.args) > 1 {
+		channels = nil
+		for _, a := range c.args[1:] {
+			channels = append(channels, string(a))
+		}
+	}
+	if len(channels) == 0 {
+		c.reply.pushed()
+		c.reply.bulk("unsubscribe")
+		c.reply.null()
+		c.reply.int(0)
+	}
+	for _, channel := range channels {
+		s.channels = slices.DeleteFunc(s.channels, func(have string) bool { return have == channel })
+		c.reply.pushed()
+		c.reply.bulk("unsubscribe")
+		c.reply.bulk(channel)
+		c.reply.int(int64(len(s.channels)))
+	}
+}
+
+// publish hands a message to every connection that wants it, and replies how many
+// those are.
+func (c *serverCall) publish() {
+	heard := int64(0)
+	for _, s := range c.node.sessions {
+		if s.over || !slices.Contains(s.channels, c.arg(1)) {
+			continue
+		}
+		heard++
+		if s.push != nil {
+			r := reply{resp3: s.resp3}
+			r.pushed()
+			r.bulk("message")
+			r.bulk(c.arg(1))
+			r.bulk(c.arg(2))
+			s.push(r.buf)
+		}
+	}
+	c.reply.int(heard)
 }

@@ -1,9 +1,13 @@
 package trace
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock"
 )
 
 // ProcessOf is the process that a client is of: what stands before a #, by which a
@@ -139,5 +143,190 @@ func (t *trial) inTurn(h *attempt, now time.Duration) {
 	mine.holding++
 	if !h.barging {
 		mine.served = append(mine.served, now)
+	}
+}
+
+// place is the place of a slot; of a resource without slots it is slot 0.
+func (res *resourceState) place(slot int) *place {
+	for len(res.places) <= slot {
+		res.places = append(res.places, newPlace())
+	}
+	return res.places[slot]
+}
+
+// floors are the largest tokens so far, by slot.
+func (res *resourceState) floors() []redlock.Token {
+	floors := make([]redlock.Token, len(res.places))
+	for i, p := range res.places {
+		floors[i] = p.highest
+	}
+	return floors
+}
+
+// largestLimit is the most slots that a trace may speak of.
+const largestLimit = 1 << 16
+
+// slotOf is the slot of a hold that begins; false: the trace contradicts itself.
+func (t *trial) slotOf(h *attempt, r Record) (slot int, ok bool) {
+	if r.Limit != h.limit || r.Slot < 0 || r.Slot >= max(r.Limit, 1) || r.Limit > largestLimit {
+		t.found(Malformed, r.At, r.Resource, "hold %d was asked for with a limit of %d, and has slot %d of %d", h.id, h.limit, r.Slot, r.Limit)
+		return 0, false
+	}
+	return r.Slot, true
+}
+
+// crowded notes when the last slot was taken, before one of those who hold gives up. While
+// limits differ, the largest holds.
+func (res *resourceState) crowded(now time.Duration) {
+	if res.slots {
+		res.idle = max(res.idle, res.slotSince(now))
+	}
+}
+
+// slotSince is since when a slot is free: once all but one of them are taken, the next
+// belief that ends makes room.
+func (res *resourceState) slotSince(now time.Duration) time.Duration {
+	limit, ends := 0, make([]time.Duration, len(res.open))
+	for i, h := range res.open {
+		limit, ends[i] = max(limit, h.limit), min(h.until, now)
+	}
+	if limit == 0 || len(ends) < limit {
+		return res.idle
+	}
+	slices.SortFunc(ends, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	return max(res.idle, ends[limit-1])
+}
+
+// crowds finds the moments at which more had a slot than the largest of their limits.
+func (t *trial) crowds(res *resourceState) {
+	if !res.slots {
+		return
+	}
+	var begins, ends []span
+	for _, p := range res.places {
+		begins = append(begins, p.spans...)
+	}
+	slices.SortStableFunc(begins, func(a, b span) int { // at one moment, one who may be one of more comes first
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.of.limit, a.of.limit))
+	})
+	ends = slices.Clone(begins)
+	slices.SortStableFunc(ends, func(a, b span) int { return cmp.Compare(a.until, b.until) })
+	limits, now := map[int]int{}, 0 // how many hold with which limit, and in all
+	for _, s := range begins {
+		for ; ends[0].until <= s.from; ends = ends[1:] {
+			now--
+			if limits[ends[0].of.limit]--; limits[ends[0].of.limit] == 0 {
+				delete(limits, ends[0].of.limit)
+			}
+		}
+		now++
+		limits[s.of.limit]++
+		if most := slices.Max(slices.Collect(maps.Keys(limits))); now > most {
+			t.found(TooMany, s.from, res.name, "%s (hold %d) is the %d. at once, and %d may be", s.of.client, s.of.id, now, most)
+		}
+	}
+}
+
+// setState is what the sweep knows of a set of resources that were asked for together.
+type setState struct {
+	client  string
+	shared  bool
+	at      time.Duration // since when its client wants it
+	members []*attempt
+	told    bool // that it was held in part
+}
+
+// freeSince is since when nobody has any of the set.
+func (s *setState) freeSince(now time.Duration) time.Duration {
+	since := s.at
+	for _, m := range s.members {
+		since = max(since, m.resource.freeSince(now))
+	}
+	return since
+}
+
+// besideSince is since when nobody is, or waits to be, alone in any of the set.
+func (s *setState) besideSince(now time.Duration) time.Duration {
+	since := s.at
+	for _, m := range s.members {
+		since = max(since, m.resource.besideSince(now))
+	}
+	return since
+}
+
+// setOf is the set of an attempt that begins; nil: none.
+func (t *trial) setOf(r Record) *setState {
+	if r.Set == 0 {
+		return nil
+	}
+	s := t.sets[r.Set]
+	if s == nil {
+		s = &setState{client: r.Client}
+		t.sets[r.Set] = s
+	}
+	if s.client != r.Client {
+		t.found(Malformed, r.At, r.Resource, "set %d is %s's, and %s asks for it", r.Set, s.client, r.Client)
+	}
+	return s
+}
+
+// notFor notes that the set is not asked for any more, as far as this resource goes.
+func (s *setState) notFor(res *resourceState) {
+	if s == nil {
+		return
+	}
+	if i := slices.Index(res.sets, s); i >= 0 {
+		res.sets = slices.Delete(res.sets, i, i+1)
+	}
+}
+
+// gathered looks, at each record of a set that is held, whether all of it is, once all of
+// it was said to be.
+func (t *trial) gathered(h *attempt, r Record) {
+	if set := t.sets[r.Set]; set != h.set {
+		t.found(Malformed, r.At, h.resource.name, "hold %d was asked for with another set than %d", h.id, r.Set)
+		return
+	}
+	if h.set == nil || slices.ContainsFunc(h.set.members, func(m *attempt) bool { return !m.won && !m.over }) {
+		return
+	}
+	for _, m := range h.set.members {
+		if !m.won || m.over || m.until <= r.At {
+			t.inPart(h, m, r.At)
+		}
+	}
+}
+
+// whole looks whether a set is whole of which one hold is lengthened, or used.
+func (t *trial) whole(h *attempt, now time.Duration) {
+	if h.set == nil || h.over {
+		return
+	}
+	for _, m := range h.set.members {
+		if !m.won || m.over {
+			t.inPart(h, m, now)
+		}
+	}
+}
+
+// gatheredAll looks at the end for sets of which some were held, and others never.
+func (t *trial) gatheredAll(now time.Duration) {
+	for _, h := range t.asks {
+		if h.set == nil || !h.won {
+			continue
+		}
+		for _, m := range h.set.members {
+			if !m.won {
+				t.inPart(h, m, now)
+			}
+		}
+	}
+}
+
+// inPart notes, once for a set, that one of it is held and another is not.
+func (t *trial) inPart(h, m *attempt, now time.Duration) {
+	if !h.set.told {
+		h.set.told = true
+		t.found(AllOrNothing, now, h.resource.name, "%s has hold %d of a set, and does not hold %q", h.client, h.id, m.resource.name)
 	}
 }

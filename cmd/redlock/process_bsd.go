@@ -1,0 +1,44 @@
+//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopts: orphans become init's children here, and are found by their group only.
+const adopts = false
+
+func adopt() {}
+
+// ownGroup starts the command in a group of its own.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func descendants(map[int]bool) []int { return nil }
+
+func halt(map[int]bool) []int { return nil }
+
+func orphans(int, map[int]bool) []int { return nil }
+
+const (
+	getTermios = unix.TIOCGETA
+	setTermios = unix.TIOCSETA
+)
+
+// watchdog is for Linux: here nobody can tell what a command has started.
+type watchdog struct{}
+
+func familyMark() string { return "" }
+
+func startWatchdog(string, string) *watchdog { return nil }
+
+func (*watchdog) watch(*child)         {}
+func (*watchdog) extend(time.Duration) {}
+func (*watchdog) acted() bool          { return false }
+func (*watchdog) rest()                {}
+func (*watchdog) dismiss()             {}
+
+func marking(env []string, _ string) []string { return env }

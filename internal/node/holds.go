@@ -1,0 +1,265 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Shared holds go by scripts of their own (lua/share.lua says what is stored), in calls
+// that no other hold is in. What their replies mean is as for the others.
+
+// Share makes the claim one that shares its name, asked for by that place in line. What is
+// rolled back of it calls no other who waits to share: those could go before as well, and
+// would wake each other for ever.
+func (c *Claim) Share(position int64) {
+	c.Shared, c.Stays, c.Place = true, true, max(position, quorum.NoTicket)
+}
+
+var errNotSharing = errors.New("the owner does not share the name any more")
+
+// ofOneKind is where the claims from first on that are of its kind end, and the script
+// that extends them.
+func ofOneKind(claims []*Claim, first int) (end int, script *lua.Script) {
+	shared := claims[first].Shared
+	for end = first + 1; end < len(claims) && claims[end].Shared == shared; end++ {
+	}
+	if shared {
+		return end, lua.ExtendSharedScript
+	}
+	return end, lua.ExtendScript
+}
+
+// position is the round's place in line: NoTicket where it has none.
+func (r *Round) position() *int64 {
+	if r.Asks == nil {
+		return &noTicket
+	}
+	return &r.Asks.Position
+}
+
+var noTicket = quorum.NoTicket
+
+// sharedAsks is Asks whose Heard needs no memory of its own.
+type sharedAsks struct {
+	Asks
+
+	room [FewNodes]quorum.Hearing
+}
+
+// NewSharedAsks is what a round of so many nodes needs that asks to share, by this place.
+func NewSharedAsks(position int64, nodes int) *Asks {
+	a := &sharedAsks{Asks: Asks{Position: position}}
+	if a.Heard = a.room[:min(nodes, FewNodes)]; nodes > FewNodes {
+		a.Heard = make([]quorum.Hearing, nodes)
+	}
+	return &a.Asks
+}
+
+// hasPlace tells whether the round asks by a place in line, which the node is to know.
+func (r *Round) hasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
+
+// addShares makes one plain call of a single acquire of a shared hold, and batches of
+// more, so many in each.
+func (b *batch) addShares(size int) {
+	if len(b.shares) == 1 {
+		b.add(call{cmd: b.one.shareCall(b.shares[0], b), acquires: b.shares, shares: true})
+		return
+	}
+	for rest := b.shares; len(rest) > 0; {
+		next := rest[:min(len(rest), size)]
+		rest = rest[len(next):]
+		b.add(call{cmd: b.shareCall(next), acquires: next, shares: true})
+	}
+}
+
+// shareCall is share.lua.
+func (b *batch) shareCall(rounds []*Round) redis.Cmder {
+	start := b.begin(lua.ShareScript, 1+2*len(rounds))
+	b.arena = append(b.arena, lua.NodeKey)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Dead })
+	b.arena = append(b.arena, &b.epoch, &b.process, &b.reading)
+	b.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *Round) any { return r.position() })
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// addSharedReleases makes one plain call of a single release of a shared hold, and batches
+// of more, as far as none of them goes alone.
+func (b *batch) addSharedReleases() {
+	if one := b.sharers; len(one) == 1 && one[0].Entry == LeaveNothing && !one[0].doubtful {
+		b.add(call{cmd: b.one.partCall(one[0].Claim), releases: one})
+		return
+	}
+	for rest := b.sharers; len(rest) > 0; {
+		next := rest[:1]
+		for k := 1; k < min(len(rest), lua.ShareBatchSize) && !next[0].alone() && !rest[k].alone(); k++ {
+			next = rest[:k+1]
+		}
+		rest = rest[len(next):]
+		b.add(call{cmd: b.releaseShared(next), releases: next})
+	}
+}
+
+// releaseShared is release_shared.lua.
+func (b *batch) releaseShared(releases []Release) redis.Cmder {
+	keys, entries := len(releases), false
+	for i := range releases {
+		keys += flag(releases[i].doubtful)
+		entries = entries || releases[i].Entry != LeaveNothing
+	}
+	start := b.begin(lua.ReleaseSharedScript, keys)
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Key })
+	b.columnOf(releases, func(r *Release) any { return r.ifDoubtful(&r.Claim.Dead) })
+	b.arena = append(b.arena, len(releases))
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Owner })
+	b.columnOf(releases, func(r *Release) any { return r.ifDoubtful(&r.Life) })
+	if entries {
+		b.arena = append(b.arena, &b.process)
+		b.columnOf(releases, func(r *Release) any { return int(r.Entry) })
+		b.columnOf(releases, func(r *Release) any { return &r.Claim.Place })
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+}
+
+// ifDoubtful is arg, where the release leaves a tombstone; else nil.
+func (r *Release) ifDoubtful(arg any) any {
+	if !r.doubtful {
+		return nil
+	}
+	return arg
+}
+
+// columnOf lays out one argument of each release that has it.
+func (b *batch) columnOf(releases []Release, arg func(*Release) any) {
+	for i := range releases {
+		if a := arg(&releases[i]); a != nil {
+			b.arena = append(b.arena, a)
+		}
+	}
+}
+
+// raiseSharedVote reads a reply of raise_shared.lua: the number that the generation has
+// now, be it another than the one asked for.
+func raiseSharedVote(reply int64) (quorum.Vote, error) {
+	switch {
+	case reply > 0:
+		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
+	case reply == 0:
+		return quorum.Vote{Outcome: quorum.Taken}, errNotSharing
+	case reply == -1:
+		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
+	default:
+		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
+	}
+}
+
+// SharedRaiseStage judges a raise of a shared hold's token: it is finished once a quorum
+// shows one number, or the replies that are out can't bring that about.
+func SharedRaiseStage(votes []quorum.Vote) Stage {
+	verdict, _ := quorum.Settle(votes)
+	tally := quorum.Count(votes)
+	if verdict == quorum.Waiting || verdict == quorum.Unsettled && tally.Granted+tally.Pending >= quorum.Size(len(votes)) && tally.Pending > 0 {
+		return Open
+	}
+	return Finished
+}
+
+// Slots of a name are locks of their own, but for who gets one and who is told that one is
+// free: they are asked for, and released, by scripts of their own (lua/ask_slot.lua), each
+// in a call of its own.
+
+// Slot is what a claim is of that is no name's, but a slot's of a name; or, of a leave of
+// the slots' line, none.
+type Slot struct {
+	Name   string // that has the slots, prefix included
+	Line   string // what is waited for where a slot is
+	Number int
+	Limit  int         // how many slots there are
+	Passed int         // how often it was handed on in a row, within the process
+	Left   atomic.Bool // the process has left the line: what it asks now puts it there no more
+}
+
+// slotReplies is how many integers ask_slot.lua returns.
+const slotReplies = 5
+
+// line is the name that the claim's process stands in line for.
+func (c *Claim) line() string {
+	if c.Slot != nil {
+		return c.Slot.Line
+	}
+	return c.Key
+}
+
+// LineOf is the name that the round's process stands in line for.
+func (r *Round) LineOf() string { return r.Claim.line() }
+
+// slotPosition is by which place a slot is asked for.
+func (r *Round) slotPosition() int64 {
+	if r.Claim.Slot.Left.Load() {
+		return quorum.Barging
+	}
+	return r.Asks.Position
+}
+
+// addSlots makes a call of each ask for a slot.
+func (b *batch) addSlots() {
+	for i := range b.slots {
+		b.add(call{cmd: b.slotCall(b.slots[i]), acquires: b.slots[i : i+1 : i+1], slot: true})
+	}
+}
+
+// slotCall is ask_slot.lua.
+func (b *batch) slotCall(r *Round) redis.Cmder {
+	c, start := r.Claim, b.begin(lua.AskSlotScript, 3)
+	b.arena = append(b.arena, lua.NodeKey, &c.Key, &c.Dead, &b.epoch, &b.process, &b.reading, &c.Stripe, &c.Owner, &c.TTL, &c.Hint,
+		r.slotPosition(), &c.Slot.Name, c.Slot.Limit)
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// addSlotReleases makes a call of each release of a slot, and of each leave of a line.
+func (b *batch) addSlotReleases() {
+	for i := range b.slotters {
+		b.add(call{cmd: b.releaseSlot(&b.slotters[i]), releases: b.slotters[i : i+1 : i+1]})
+	}
+}
+
+// releaseSlot is release_slot.lua.
+func (b *batch) releaseSlot(r *Release) redis.Cmder {
+	c, start := r.Claim, b.begin(lua.ReleaseSlotScript, 1+flag(r.doubtful))
+	b.arena = append(b.arena, &c.Key)
+	if r.doubtful {
+		b.arena = append(b.arena, &c.Dead)
+	}
+	b.arena = append(b.arena, &c.Owner, &c.Slot.Name, c.Slot.Limit, int(r.Entry), &b.process, &c.Place)
+	if r.doubtful {
+		b.arena = append(b.arena, &r.Life)
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+}
+
+// hearSlot notes what node i's refusal of a slot says besides, before its vote is delivered.
+func (r *Round) hearSlot(i int, cmd redis.Cmder) {
+	said := func(k int) int64 { return replyAt(cmd, k, slotReplies) }
+	if said(0) > -3 || said(0) == noReply { // no refusal
+		return
+	}
+	h := quorum.Hearing{
+		Ticket: said(1), Head: said(2) == 1, Slots: uint64(said(3)), //nolint:gosec // 48 bits
+		Free: said(3) != 0, Left: time.Duration(said(4)) * time.Millisecond,
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Caller != nil && r.Votes[i].Outcome == quorum.Pending {
+		r.Asks.Heard[i] = h
+	}
+}

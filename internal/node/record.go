@@ -1,0 +1,320 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// AnyCall is a command that is sent once, no matter what it returns.
+type AnyCall struct{ *redis.Cmd }
+
+// NoRetry keeps go-redis from sending it again.
+func (AnyCall) NoRetry() bool { return true }
+
+// processor is a connection, pinned or not.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	ScriptLoad(ctx context.Context, script string) *redis.StringCmd
+}
+
+// Keep runs one of the keeping scripts, which may be loaded on any node.
+func Keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, error) {
+	for try := 0; ; try++ {
+		cmd := AnyCall{redis.NewCmd(ctx, append([]any{"EVALSHA", s.Hash, 1, lua.NodeKey}, args...)...)}
+		err := on.Process(ctx, cmd)
+		if !IsMissingScript(err) || try > 0 {
+			return cmd.Val(), err
+		}
+		if err := on.ScriptLoad(ctx, s.Body).Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// read looks at the node: its process, its record and, where counted is asked
+// for, its largest number, for which the server goes through all its stripes.
+func (n *Node) read(ctx context.Context, on processor, counted bool) (membership.Observation, error) {
+	sent, count := n.Clock.Now(), "0"
+	if counted {
+		count = "1"
+	}
+	v, err := Keep(ctx, on, lua.ReadScript, count)
+	if err != nil {
+		return membership.Observation{}, noIdentity(err)
+	}
+	reply, ok := v.([]any)
+	if !ok {
+		return membership.Observation{}, fmt.Errorf("%w: its record reads as %T", fault.ErrMisconfigured, v)
+	}
+	o := membership.ParseObservation(reply, sent, n.Clock.Now())
+	o.Counted = counted
+	return o, n.siblings.serves(n.Index, membership.ProcessOf(o.Run))
+}
+
+// noIdentity explains a server that does not say who it is.
+func noIdentity(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) || Classify(err) == quorum.Failed {
+		return err
+	}
+	if strings.HasPrefix(reply.Error(), "WRONGTYPE") || strings.Contains(reply.Error(), "WRONGTYPE") {
+		return fmt.Errorf("%w: %s holds data of another type: somebody uses that name: %w", fault.ErrMisconfigured, lua.NodeKey, err)
+	}
+	if HidesIdentity(reply) {
+		return fmt.Errorf("%w: INFO tells no run_id, master_replid and role to a script (an ACL without +info: grant it, or use WithoutMembership; "+
+			"a plain miniredis: package redlocktest has nodes that do): %w", fault.ErrMisconfigured, err)
+	}
+	return err
+}
+
+// HidesIdentity tells whether the reply to read.lua is that a script can't learn by
+// INFO which server it runs on.
+func HidesIdentity(err error) bool {
+	for _, sign := range []string{
+		"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported", "not allowed from script",
+	} {
+		if strings.Contains(err.Error(), sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// observe reads the node and publishes what was seen, which judge gets before, unless it
+// is nil. It waits until the look before is published: of two that overlap nobody could
+// tell which is newer, and the epoch of a node that was founded anew between them would
+// seem to have ended.
+func (n *Node) observe(ctx context.Context, on processor, counted bool, judge func(membership.Observation)) (membership.Observation, error) {
+	select {
+	case n.looking <- struct{}{}:
+		defer func() { <-n.looking }()
+	case <-ctx.Done():
+		return membership.Observation{}, ctx.Err()
+	}
+	o, err := n.read(ctx, on, counted)
+	if err != nil {
+		return o, err
+	}
+	if judge != nil {
+		judge(o)
+	}
+	return n.Tracker.Publish(n.Index, o), nil
+}
+
+// Look reads one node and publishes what was seen. That a caller did not wait
+// for the answer says nothing about the node.
+func (n *Node) Look(ctx context.Context, counted bool) {
+	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+	sent := n.Clock.Now()
+	if _, err := n.observe(bounded, n.Calls, counted, nil); err != nil && !n.Clock.Over(ctx) {
+		n.Tracker.Missed(n.Index, sent, Explain(err))
+	}
+}
+
+// Do does on the node what is planned. What was refused has changed meanwhile: the next
+// look tells.
+func (n *Node) Do(ctx context.Context, p membership.Plan) error {
+	err := n.act(ctx, p)
+	if err == nil {
+		return nil
+	}
+	n.SawRefusal(err)
+	return Explain(err)
+}
+
+func (n *Node) act(ctx context.Context, p membership.Plan) error {
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+	switch p.Action {
+	case membership.DoNotice:
+		_, err := Keep(ctx, n.Calls, lua.NoticeScript, n.Cfg.Chance.Name())
+		return err
+	case membership.DoInstall:
+		p.Record.Epoch = n.Cfg.Chance.Name()
+		done, err := Keep(ctx, n.Calls, lua.InstallScript, p.Record.InstallArgs(p.Notice)...)
+		switch {
+		case err != nil:
+		case done != int64(1):
+			err = membership.ErrRefused
+		case p.Founding:
+			n.observer.Founded(n.Index, fmt.Errorf("as cluster %s: its tokens lean on the clock, once", p.Record.Cluster))
+		}
+		return err
+	case membership.DoAmend, membership.DoLower:
+		s, args := lua.AmendScript, p.Record.AmendArgs()
+		if p.Action == membership.DoLower {
+			s, args = lua.LowerScript, p.LowerArgs()
+		}
+		done, err := Keep(ctx, n.Calls, s, args...)
+		if err == nil && done != int64(1) {
+			err = membership.ErrRefused
+		}
+		return err
+	case membership.DoNothing, membership.DoWait, membership.DoRead, membership.DoPlace:
+	}
+	return nil
+}
+
+// Retire makes the node abstain for ever. It returns false if the node is
+// another cluster's.
+func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+	done, err := Keep(ctx, n.Calls, lua.RetireScript, cluster)
+	return done == int64(1), Explain(err)
+}
+
+// verify finds out whether the node votes for us. On one pinned connection, with
+// commands that are sent once, it reads the record and the run_id; where that
+// gives a Voter, it loads the voting scripts on that same connection, so that no
+// restart can come between. It returns the epoch to send with every vote, or why
+// the node abstains, or an error if the node can't be talked to.
+func (n *Node) verify() (epoch string, abstains, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.Timeout)
+	defer cancel()
+	n.met = n.turn() // an exchange from here on has it verified again
+	if n.Cfg.Unprotected {
+		return n.enroll(ctx)
+	}
+	sent := n.Clock.Now()
+	err = n.Watch(ctx, func(tx *redis.Tx) error {
+		o, err := n.observe(ctx, tx, false, n.recognize)
+		if err != nil {
+			return err
+		}
+		var st membership.Voter
+		// Half the time at most for the others, so that an answer is in time.
+		others, stop := context.WithTimeout(ctx, n.Timeout/2)
+		defer stop()
+		if st, abstains = n.Tracker.VoterOf(others, n.Index, o); abstains != nil {
+			return nil
+		}
+		epoch, n.conn.proven = st.Epoch, 0
+		return LoadVoting(ctx, tx)
+	})
+	if err != nil {
+		n.Tracker.Missed(n.Index, sent, Explain(err))
+	}
+	return epoch, abstains, err
+}
+
+// LoadVoting loads the voting scripts on a pinned connection, within its own
+// timeouts: ctx may have been used up by the wait for the other nodes.
+func LoadVoting(ctx context.Context, tx *redis.Tx) error {
+	ctx = context.WithoutCancel(ctx)
+	_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, s := range lua.VotingScripts {
+			p.ScriptLoad(ctx, s.Body)
+		}
+		return nil
+	})
+	return err
+}
+
+// enroll is what stands for verify without membership: any server votes, also
+// one that has just lost its memory.
+func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
+	err = n.Watch(ctx, func(tx *redis.Tx) error {
+		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.Cfg.Chance.Name()).Err(); err != nil {
+			return err
+		}
+		// HMGET, since the user has the right to it anyway.
+		record, err := tx.HMGet(ctx, lua.NodeKey, "epoch").Result()
+		if err != nil {
+			return err
+		}
+		epoch, _ = record[0].(string)
+		return LoadVoting(ctx, tx)
+	})
+	return epoch, nil, err
+}
+
+// silence is why the node does not vote; nil: it does.
+func (n *Node) silence() error {
+	switch {
+	case n.epoch == "":
+		return n.abstains
+	case n.timeless != nil:
+		return n.timeless
+	}
+	if d := n.distrust.Load(); d != nil {
+		if n.Clock.Early() < d.Until() {
+			return d
+		}
+		n.distrust.CompareAndSwap(d, nil)
+	}
+	return nil
+}
+
+var errUnknown = errors.New("what it is to the cluster was not learned yet")
+
+// Witness is what a node shows of itself in the transaction in which it is read: who it
+// is, and under which epoch it joined. One that forgot shows no hold that it granted.
+type Witness struct {
+	epoch           *redis.SliceCmd // nil: without membership nobody asks
+	server, history *redis.StringCmd
+}
+
+// Witness adds to a transaction what shows whether what it reads counts.
+func (n *Node) Witness(ctx context.Context, p redis.Pipeliner) Witness {
+	if n.Cfg.Unprotected {
+		return Witness{}
+	}
+	return Witness{p.HMGet(ctx, lua.NodeKey, "epoch"), p.Info(ctx, "server"), p.Info(ctx, "replication")}
+}
+
+// Testimony is what a Witness said.
+type Testimony struct {
+	shown   membership.Voter // what a member would have to be
+	replica bool
+}
+
+// Said is what a node said of itself, once the transaction has been executed.
+func (w Witness) Said() (s Testimony, err error) {
+	if w.epoch == nil {
+		return s, nil
+	}
+	if err := errors.Join(w.epoch.Err(), w.server.Err(), w.history.Err()); err != nil {
+		return s, Explain(err)
+	}
+	if epoch := w.epoch.Val(); len(epoch) == 1 {
+		s.shown.Epoch, _ = epoch[0].(string)
+	}
+	s.shown.Run = membership.IdentityOf(infoField(w.server.Val(), "run_id"), infoField(w.history.Val(), "master_replid"))
+	s.replica = infoField(w.history.Val(), "role") != "master"
+	return s, nil
+}
+
+// Counts is why what was read of the node counts for nothing, as far as is known; nil: it
+// counts. Where what it says and what is known differ, another look at all nodes may tell
+// (unclear). Changed is closed when anything new is known.
+func (n *Node) Counts(s Testimony) (unclear bool, changed <-chan struct{}, why error) {
+	if n.Cfg.Unprotected {
+		return false, nil, nil
+	}
+	voter, answered, changed, why := n.Tracker.Known(n.Index)
+	switch {
+	case !answered:
+		if why == nil {
+			why = errUnknown
+		}
+		return true, changed, why
+	case why != nil:
+		return false, changed, why
+	case s.replica:
+		return true, changed, errReplica
+	case s.shown != voter:
+		return true, changed, errEpoch
+	}
+	return false, nil, nil
+}
