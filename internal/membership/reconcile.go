@@ -27,6 +27,9 @@ const (
 	// replacement to write, another look, an install (of a new cluster, one node
 	// after another), and an amendment, with room for races.
 	joinSteps = 12
+	// inVain is how many steps in a row may only ask for another look. The first look that
+	// counts is one. A writer may look at its node behind it, and that look does not count.
+	inVain = 3
 )
 
 // Run is the loop that takes nodes in: it sleeps while all nodes vote, and otherwise
@@ -175,7 +178,7 @@ func (t *Tracker) Settle(ctx context.Context, p Proposal) time.Duration {
 		if idle++; did {
 			idle = 0
 		}
-		if !did && !look || idle > 1 {
+		if !did && !look || idle > inVain {
 			break
 		}
 		t.LookAtAll(ctx, look)

@@ -30,15 +30,24 @@ type partyNode struct {
 	looks   int
 	actions []membership.Action
 	fails   error // what Do returns
+	behind  int   // so many looks that count have one of the node's writer behind them
 }
 
 func (n *partyNode) Look(_ context.Context, counted bool) {
 	n.mu.Lock()
 	o := n.shows
 	n.looks++
+	again := counted && n.behind > 0
+	if again {
+		n.behind--
+	}
 	n.mu.Unlock()
 	o.Sent, o.Seen, o.Counted = n.party.clock.Now(), n.party.clock.Now(), counted
 	n.party.Publish(n.index, o)
+	if again {
+		o.Counted = false
+		n.party.Publish(n.index, o)
+	}
 }
 
 func (n *partyNode) Do(_ context.Context, p membership.Plan) error {
@@ -147,6 +156,20 @@ func TestTheLoopTakesANodeInAfterItsWaitAndHasItVerified(t *testing.T) {
 			if got := n.did(); got != nil {
 				t.Errorf("got actions %v on a member; want none", got)
 			}
+		}
+	})
+}
+
+// An operator's call is not to fail because a writer looked at its node in the same moment.
+func TestAnAdmissionOutlivesTheLooksOfWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParty(t)
+		p.nodes[0].behind = 2
+		proposal := p.Proposal()
+		proposal.Admit = true
+		p.Settle(t.Context(), proposal)
+		if got := p.nodes[2].did(); len(got) != 2 || got[1] != membership.DoInstall {
+			t.Errorf("got actions %v; want a notice and an install", got)
 		}
 	})
 }
