@@ -236,14 +236,7 @@ func (r *Round) CausesSoFar() []error {
 }
 
 // hear notes what node i's refusal says besides, before its vote is delivered.
-func (r *Round) hear(i int, reply, more int64) {
-	h := quorum.Hearing{Free: reply == -3}
-	h.Left, _ = leaseLeft(reply)
-	if r.Asks.Position == quorum.NoTicket {
-		h.Ticket = more
-	} else {
-		h.Head, h.Foreign = more&1 != 0, more&2 != 0
-	}
+func (r *Round) hear(i int, h quorum.Hearing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Caller != nil && (r.Votes[i].Outcome == quorum.Pending || r.Asks.attempt != nil) {

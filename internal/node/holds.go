@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -245,21 +244,4 @@ func (b *batch) releaseSlot(r *Release) redis.Cmder {
 		b.arena = append(b.arena, &r.Life)
 	}
 	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
-}
-
-// hearSlot notes what node i's refusal of a slot says besides, before its vote is delivered.
-func (r *Round) hearSlot(i int, cmd redis.Cmder) {
-	said := func(k int) int64 { return replyAt(cmd, k, slotReplies) }
-	if said(0) > -3 || said(0) == noReply { // no refusal
-		return
-	}
-	h := quorum.Hearing{
-		Ticket: said(1), Head: said(2) == 1, Slots: uint64(said(3)), //nolint:gosec // 48 bits
-		Free: said(3) != 0, Left: time.Duration(said(4)) * time.Millisecond,
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.Caller != nil && r.Votes[i].Outcome == quorum.Pending {
-		r.Asks.Heard[i] = h
-	}
 }

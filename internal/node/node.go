@@ -23,8 +23,9 @@ import (
 var (
 	ErrNotSent = errors.New("not sent") // the cause of a Failed outcome: nothing reached the node
 	ErrTimeout = errors.New("no reply within the node timeout")
-	errBusy    = errors.New("not sent: too many commands wait for this node")
 )
+
+var errBusy = errors.New("not sent: too many commands wait for this node")
 
 // Node is one Redis master. A single goroutine, its writer, sends all that the
 // Locker has for it: what gathers while one flush is on its way goes with the

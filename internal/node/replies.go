@@ -102,9 +102,11 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 		}
 		switch {
 		case c.slot:
-			r.hearSlot(n.Index, c.cmd)
+			if h, refused := slotHearingOf(c.cmd); refused {
+				r.hear(n.Index, h)
+			}
 		case c.bids || c.shares && r.Asks != nil:
-			r.hear(n.Index, reply, replyAt(c.cmd, len(c.acquires)+i, replies))
+			r.hear(n.Index, hearingOf(r, reply, replyAt(c.cmd, len(c.acquires)+i, replies)))
 		}
 		if v := n.settleAcquire(r, reply); v == quorum.Abstained && (c.bids || r.hasPlace()) {
 			untold = append(untold, r)

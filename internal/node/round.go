@@ -2,14 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
@@ -263,121 +259,6 @@ func ReleaseStage(votes []quorum.Vote) Stage {
 		return Finished
 	}
 	return Open
-}
-
-// acquireVote reads a reply of acquire.lua; longest is the longest lease that anyone may
-// take.
-func acquireVote(reply int64, longest func() time.Duration) (quorum.Vote, error) {
-	if left, held := leaseLeft(reply); held {
-		return quorum.Vote{Outcome: quorum.Taken}, &takenError{left: left, most: longest()}
-	}
-	switch {
-	case reply > 0:
-		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
-	case reply == 0:
-		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
-	case reply == -1:
-		return quorum.Vote{Outcome: quorum.Failed}, errDead
-	case reply == -2:
-		return quorum.Vote{Outcome: quorum.Abstained}, errTokens
-	case reply == -3:
-		return quorum.Vote{Outcome: quorum.Taken}, errKept
-	case reply == -4:
-		return quorum.Vote{Outcome: quorum.Taken}, errGone
-	default:
-		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
-	}
-}
-
-// leaseLeft is for how long the key is another's, by a reply of acquire.lua; negative:
-// without an end. It returns false where the reply says nothing of that kind.
-func leaseLeft(reply int64) (left time.Duration, held bool) {
-	switch {
-	case reply == -9:
-		return -1, true
-	case reply <= -10 && reply != noReply:
-		return time.Duration(-10-reply) * time.Millisecond, true
-	}
-	return 0, false
-}
-
-// takenError is held by another, and for how long.
-type takenError struct {
-	left, most time.Duration // the remaining lease, and the longest that anyone may take
-	shared     bool          // who was refused wants to share: so may those who hold it
-}
-
-// ofKind is a cause in the words of the kind of hold that was asked for.
-func ofKind(c *Claim, cause error) error {
-	if taken, ok := cause.(*takenError); ok && c.Shared { //nolint:errorlint // as it was made
-		taken.shared = true
-	}
-	if cause == errKept && c.Slot != nil { //nolint:errorlint // the same
-		return errSlotKept
-	}
-	return cause
-}
-
-func (e *takenError) Error() string {
-	if e.left < 0 {
-		return "held by another, without an end"
-	}
-	if e.beyond() {
-		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
-			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
-	}
-	if e.shared {
-		return fmt.Sprintf("held by another, or shared while one waits to hold it alone, %v left", e.left)
-	}
-	return fmt.Sprintf("held by another, %v left", e.left)
-}
-
-// beyond tells whether the lease is longer than anyone may take.
-func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, clock.MaxDriftFactor) }
-
-// raiseVote reads a reply of raise.lua, which was asked to raise the token to t.
-func raiseVote(reply, t int64) (quorum.Vote, error) {
-	switch {
-	case reply == 1:
-		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(t)}, nil //nolint:gosec // positive
-	case reply > 1: // the least that another raise may go to
-		return quorum.Vote{Outcome: quorum.Taken, Token: quorum.Token(reply)}, errors.New("the stripe is above the token")
-	case reply == 0:
-		return quorum.Vote{Outcome: quorum.Taken}, errors.New("the key is not ours any more")
-	case reply == -1:
-		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
-	default:
-		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
-	}
-}
-
-// replyAt reads the i-th of the n integers that a command was to bring; what is
-// missing reads as noReply.
-func replyAt(cmd redis.Cmder, i, n int) int64 {
-	switch c := cmd.(type) {
-	case intCall:
-		return c.Val()
-	case intsCall:
-		if got := c.Val(); len(got) == n {
-			return got[i]
-		}
-	}
-	return noReply
-}
-
-// answered tells whether a reply was read into the command.
-func answered(cmd redis.Cmder) bool {
-	switch c := cmd.(type) {
-	case intCall:
-		return c.Val() != noReply
-	case intsCall:
-		return len(c.Val()) > 0
-	case TimeCall:
-		return !c.Val().IsZero()
-	case infoCall:
-		return c.Val() != ""
-	}
-	return true
 }
 
 // vouchers are the nodes that vouch for a claim: those that granted or confirmed it
