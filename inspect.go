@@ -16,6 +16,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Inspection is what the nodes say of one resource.
@@ -167,7 +168,7 @@ func (l *Locker) look(ctx context.Context, in *Inspection) {
 			heard |= 1 << a.node
 			missing--
 		case <-limit.C:
-			why = node.ErrTimeout
+			why = round.ErrTimeout
 		case <-ctx.Done():
 			why = fault.OfContext(ctx)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 	"github.com/quorumkit/redlock/internal/tokenctx"
 )
 
@@ -23,7 +24,7 @@ import (
 type Lock struct {
 	locker   *Locker
 	resource string
-	claim    *node.Claim
+	claim    *round.Claim
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
 	since    clock.Instant   // when it was known to be held
 	fixed    bool            // its lease is not lengthened by renewals
@@ -427,9 +428,9 @@ func (l *Lock) Release(ctx context.Context) error {
 
 // letGo ends the hold for cause and sends its release. It returns nil if the
 // lock had already ended.
-func (l *Lock) letGo(cause error) *node.Round {
+func (l *Lock) letGo(cause error) *round.Round {
 	w := l.locker.sleepers.Get()
-	r := node.NewRound(l.claim, len(l.locker.nodes), l.locker.clock.Early(), w)
+	r := round.New(l.claim, len(l.locker.nodes), l.locker.clock.Early(), w)
 	if !l.end(cause, r) {
 		l.locker.sleepers.Put(w)
 		return nil
@@ -440,7 +441,7 @@ func (l *Lock) letGo(cause error) *node.Round {
 // leave is letGo for a lock of a set: it ends the hold, or the part that this handle has
 // in it. It returns the hold whose release was sent, and its round; nil: none was, or it
 // is not to be confirmed.
-func (l *Lock) leave(cause error, confirmed bool) (*Lock, *node.Round) {
+func (l *Lock) leave(cause error, confirmed bool) (*Lock, *round.Round) {
 	hold := l
 	if l.shared != nil {
 		if last, _ := l.shared.leave(l); !last {
@@ -457,13 +458,13 @@ func (l *Lock) leave(cause error, confirmed bool) (*Lock, *node.Round) {
 }
 
 // confirmRelease waits for a quorum to confirm a release.
-func (l *Lock) confirmRelease(r *node.Round, bound time.Duration) error {
+func (l *Lock) confirmRelease(r *round.Round, bound time.Duration) error {
 	w := r.Caller
 	defer l.locker.sleepers.Put(w)
-	s, _ := r.Await(context.Background(), l.locker.clock, bound, node.ReleaseStage, nil)
-	node.CloseRound(l.locker.nodes, r, s == node.Finished)
+	s, _ := r.Await(context.Background(), l.locker.clock, bound, round.ReleaseStage, nil)
+	node.CloseRound(l.locker.nodes, r, s == round.Finished)
 	took := l.locker.clock.Early().Sub(r.Start)
-	if s == node.Finished {
+	if s == round.Finished {
 		l.tell(Event{Kind: ReleaseConfirmed, Duration: took})
 		return nil
 	}
@@ -475,7 +476,7 @@ func (l *Lock) confirmRelease(r *node.Round, bound time.Duration) error {
 // end ends the lock for cause, once: its release is on the way (to r, if any) and
 // the name is free before anybody can see that it ended. It is told before the name
 // is free: the next holder's event must not come first.
-func (l *Lock) end(cause error, r *node.Round) bool {
+func (l *Lock) end(cause error, r *round.Round) bool {
 	now := l.locker.clock.Early()
 	l.mu.Lock()
 	if l.cause != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // MultiLock is a hold of several names at once (AcquireAll). It ends as a whole, when the
@@ -238,7 +238,7 @@ func (m *MultiLock) Release(ctx context.Context) error {
 // release is one that waits for its confirmation.
 type release struct {
 	hold  *Lock
-	round *node.Round
+	round *round.Round
 }
 
 // confirm waits for the releases of a set.

@@ -17,6 +17,7 @@ import (
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // slowStart is how long Open waits for a quorum of nodes that are slow to
@@ -143,7 +144,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			case isSlow(cause):
 				slow++
 			}
-			if causes[i] == nil || !errors.Is(cause, node.ErrNotSent) {
+			if causes[i] == nil || !errors.Is(cause, round.ErrNotSent) {
 				causes[i] = cause
 			}
 		}
@@ -168,7 +169,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 
 // isSlow tells a node that has not answered yet from one that refuses.
 func isSlow(cause error) bool {
-	return errors.Is(cause, node.ErrNotSent) || errors.Is(cause, node.ErrTimeout) || errors.Is(cause, node.ErrUnreached)
+	return errors.Is(cause, round.ErrNotSent) || errors.Is(cause, round.ErrTimeout) || errors.Is(cause, node.ErrUnreached)
 }
 
 // unreached puts the cause of nodes that gave none into words: what was asked of
@@ -176,7 +177,7 @@ func isSlow(cause error) bool {
 func unreached(causes []error, within time.Duration) []error {
 	told := slices.Clone(causes)
 	for i, cause := range told {
-		if errors.Is(cause, node.ErrNotSent) {
+		if errors.Is(cause, round.ErrNotSent) {
 			told[i] = fmt.Errorf("%w: nothing came of it within %v", node.ErrUnreached, within.Round(time.Millisecond))
 		}
 	}
@@ -184,18 +185,18 @@ func unreached(causes []error, within time.Duration) []error {
 }
 
 // probe makes one round of all nodes that asks whether they answer, and vote.
-func (l *Locker) probe(ctx context.Context, limit time.Duration) (*node.Round, error) {
+func (l *Locker) probe(ctx context.Context, limit time.Duration) (*round.Round, error) {
 	w := l.sleepers.Get()
 	defer l.sleepers.Put(w)
-	r := node.NewRound(&node.Claim{Marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.Now(), w)
+	r := round.New(&round.Claim{Marks: make([]quorum.Mark, len(l.nodes))}, len(l.nodes), l.clock.Now(), w)
 	for _, n := range l.nodes {
 		n.SubmitProbe(r)
 	}
-	_, err := r.Await(ctx, l.clock, limit, func(votes []quorum.Vote) node.Stage {
+	_, err := r.Await(ctx, l.clock, limit, func(votes []quorum.Vote) round.Stage {
 		if quorum.Count(votes).Pending == 0 {
-			return node.Finished
+			return round.Finished
 		}
-		return node.Open
+		return round.Open
 	}, nil)
 	node.CloseRound(l.nodes, r, false)
 	return r, err

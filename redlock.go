@@ -21,6 +21,7 @@ import (
 	"github.com/quorumkit/redlock/internal/observe"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Locker takes locks over one list of nodes. It is safe for use by many
@@ -37,7 +38,7 @@ type Locker struct {
 	acquirer  *acquire.Acquirer
 	scheduler *scheduler
 	clocks    *node.ClockWatch
-	sleepers  *node.Sleepers
+	sleepers  *round.Sleepers
 	looks     sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke; holds that outlive Do
 	revocable *revocable
 	watcher   *observe.Watcher
@@ -82,8 +83,8 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	}
 	l.clock.WallOff(clock.WallOf(first))
 	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
-	l.sleepers = node.NewSleepers(l.clock)
-	hints := node.NewHints(l.clock)
+	l.sleepers = round.NewSleepers(l.clock)
+	hints := round.NewHints(l.clock)
 	l.scheduler = newScheduler(l)
 	seen := &nodeEvents{l, names}
 	l.tracker = membership.NewTracker(membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
@@ -136,7 +137,7 @@ func (l *Locker) nodeConfig(process string) node.Config {
 	c := &l.cfg
 	return node.Config{
 		Timeout: c.nodeTimeout, Drift: c.drift, TrustClocks: c.trustClocks, Unprotected: c.unprotected, Chance: c.chance, Process: process,
-		Untold: func(bids []*node.Round) []node.Poll { return l.presence.Telling(bids) }, Recorded: l.queue.Recorded, Busy: l.busy,
+		Untold: func(bids []*round.Round) []node.Poll { return l.presence.Telling(bids) }, Recorded: l.queue.Recorded, Busy: l.busy,
 	}
 }
 
@@ -336,7 +337,7 @@ func (l *Locker) releaseAll(until clock.Instant) error {
 	var first error
 	failed := 0
 	held := l.scheduler.stop()
-	rounds := make([]*node.Round, len(held))
+	rounds := make([]*round.Round, len(held))
 	for i, lock := range held {
 		rounds[i] = lock.letGo(ErrClosed)
 	}

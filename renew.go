@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 const (
@@ -101,7 +102,7 @@ func (s *scheduler) remove(l *Lock) {
 }
 
 // besideKey is the key that a hold counts under in beside, if it does.
-func besideKey(c *node.Claim) (key string, beside bool) {
+func besideKey(c *round.Claim) (key string, beside bool) {
 	if c.Slot != nil {
 		return c.Slot.Line, true
 	}
@@ -247,7 +248,7 @@ func together(locks []*Lock) [][]*Lock {
 
 // extend sends the extension of locks to ttls, and returns at once.
 func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *node.Extension {
-	claims, leases := make([]*node.Claim, len(locks)), make([]int64, len(locks))
+	claims, leases := make([]*round.Claim, len(locks)), make([]int64, len(locks))
 	for i, lock := range locks {
 		claims[i], leases[i] = lock.claim, clock.Milliseconds(ttls[i])
 	}

@@ -17,17 +17,18 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Config is what an Acquirer knows of its Locker.
 type Config struct {
 	Nodes    []*node.Node
 	Clock    *clock.Clock
-	Hints    *node.Hints
+	Hints    *round.Hints
 	Tracker  *membership.Tracker
 	Queue    *queue.Queue
 	Presence *queue.Presence
-	Sleepers *node.Sleepers
+	Sleepers *round.Sleepers
 	Chance   *chance.Source
 	Holder   string                                // begins every owner value
 	TTL      time.Duration                         // of a claim that stands for no lock
@@ -75,7 +76,7 @@ const (
 
 // Grant is a claim that a quorum granted. Close waits until it is Settled.
 type Grant struct {
-	Claim  *node.Claim
+	Claim  *round.Claim
 	Start  clock.Instant // since when its leases count
 	Asked  clock.Instant // when the round was sent that brought it, or the first push came
 	Valid  clock.Validity

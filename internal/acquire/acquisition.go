@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // acquisition is one goroutine's way to a lock that it may have to wait for.
@@ -22,17 +23,17 @@ type acquisition struct {
 	terms  Terms
 	failed int // attempts
 	floor  quorum.Token
-	open   *node.Round   // the attempt that releases may grant; nil: none
-	waiter *node.Sleeper // nil until it waits for the nodes, and after
-	joined bool          // it has waited
-	leads  bool          // of those who share: it asks for all of its group
-	ticket int64         // of those who share: the place that the last ask brought; NoTicket: none
-	hints  uint64        // nodes that called it, and were not asked yet
-	called bool          // the attempt that is open asks because nodes called it
-	begun  uint64        // nodes that called while their reply was out: it was asked anew for that
-	splits int           // attempts in a row that some nodes granted
-	kept   int           // attempts in a row that found the name free, and kept for another
-	votes  []quorum.Vote // of the last bid
+	open   *round.Round   // the attempt that releases may grant; nil: none
+	waiter *round.Sleeper // nil until it waits for the nodes, and after
+	joined bool           // it has waited
+	leads  bool           // of those who share: it asks for all of its group
+	ticket int64          // of those who share: the place that the last ask brought; NoTicket: none
+	hints  uint64         // nodes that called it, and were not asked yet
+	called bool           // the attempt that is open asks because nodes called it
+	begun  uint64         // nodes that called while their reply was out: it was asked anew for that
+	splits int            // attempts in a row that some nodes granted
+	kept   int            // attempts in a row that found the name free, and kept for another
+	votes  []quorum.Vote  // of the last bid
 	heard  []quorum.Hearing
 	slot   *slotWay // of a slot; nil: it is of a name
 }
@@ -349,7 +350,7 @@ func (acq *acquisition) giveUp() {
 // giveUp ends an acquisition that has no attempt any more.
 func (a *Acquirer) giveUp(key string) {
 	stands := a.Queue.Standing(key)
-	if a.Queue.Ending(key) == node.LeaveQueue {
+	if a.Queue.Ending(key) == round.LeaveQueue {
 		a.LeaveAs(key, stands)
 	}
 	a.passOn(key)
@@ -358,18 +359,18 @@ func (a *Acquirer) giveUp(key string) {
 // GiveBack ends a claim that was granted and that nobody holds: of a set that is not
 // complete, or when Close had given up all places. A place goes with it, since nobody here
 // goes on with that.
-func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
+func (a *Acquirer) GiveBack(c *round.Claim, lease time.Duration) {
 	switch {
 	case c.Shared:
 		a.endShared(c, lease, nil)
 		return
 	case c.Slot != nil:
-		a.discard(c, lease, node.LeaveNothing, nil)
+		a.discard(c, lease, round.LeaveNothing, nil)
 		return
 	}
-	entry := node.LeaveNothing
+	entry := round.LeaveNothing
 	if c.Stays {
-		entry = node.LeaveQueue
+		entry = round.LeaveQueue
 	}
 	a.Queue.Ending(c.Key)
 	a.discard(c, lease, entry, nil)
@@ -378,17 +379,17 @@ func (a *Acquirer) GiveBack(c *node.Claim, lease time.Duration) {
 
 // passOn gives the turn for key to the next goroutine, if one is in line.
 func (a *Acquirer) passOn(key string) {
-	a.Queue.Pass(key, func(stands *node.Claim) { a.LeaveAs(key, stands) })
+	a.Queue.Pass(key, func(stands *round.Claim) { a.LeaveAs(key, stands) })
 }
 
 // LeaveAs takes the process's entry for a name off all nodes, with that of this claim;
 // nil: there is none.
-func (a *Acquirer) LeaveAs(key string, stands *node.Claim) {
+func (a *Acquirer) LeaveAs(key string, stands *round.Claim) {
 	if stands == nil {
 		a.Leave(key, a.Nodes)
 		return
 	}
-	a.discard(stands, a.TTL, node.LeaveQueue, nil)
+	a.discard(stands, a.TTL, round.LeaveQueue, nil)
 }
 
 // Leave takes the process's entry for a name off these nodes, where it waits to be alone.
@@ -400,7 +401,7 @@ func (a *Acquirer) Leave(key string, nodes []*node.Node) {
 	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
 	c.Over.Store(true)
 	for _, n := range nodes {
-		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))
+		n.Release(a.releaseOf(c, a.TTL, round.LeaveQueue, nil))
 	}
 }
 
@@ -412,7 +413,7 @@ func (a *Acquirer) GiveBackGrant(key, owner string, n *node.Node) {
 	c.Owner = c.Dead[len(lua.TombstoneKey):]
 	c.Marks[n.Index] = quorum.Present
 	c.Over.Store(true)
-	n.Release(a.releaseOf(c, grant.Lease, node.LeaveNothing, nil))
+	n.Release(a.releaseOf(c, grant.Lease, round.LeaveNothing, nil))
 }
 
 // crowdFor is for how long after a name was waited for an acquisition of it asks

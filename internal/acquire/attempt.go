@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // raceError is an attempt to which the nodes gave different tokens, none of which
@@ -22,23 +23,23 @@ func (e *raceError) Error() string { return "a quorum granted without a settled 
 
 // newClaim is a fresh attempt: its owner value was never used before. label is the
 // hold's own.
-func (a *Acquirer) newClaim(key string, ttl time.Duration, label string, start clock.Instant, floor quorum.Token) *node.Claim {
+func (a *Acquirer) newClaim(key string, ttl time.Duration, label string, start clock.Instant, floor quorum.Token) *round.Claim {
 	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
 	dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
-	c := &node.Claim{
+	c := &round.Claim{
 		Key: key, Owner: dead[len(lua.TombstoneKey):], Dead: dead, Stripe: lua.StripeOf(key),
 		TTL: clock.Milliseconds(ttl), Hint: max(a.Hints.Hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
 	c.Rounds = 1
 	c.Stand(start, 0)
-	if c.Marks = c.Room[:min(len(a.Nodes), node.FewNodes)]; len(a.Nodes) > node.FewNodes {
+	if c.Marks = c.Room[:min(len(a.Nodes), round.FewNodes)]; len(a.Nodes) > round.FewNodes {
 		c.Marks = make([]quorum.Mark, len(a.Nodes))
 	}
 	return c
 }
 
 // labelOf is the label that newClaim was given for a claim.
-func (a *Acquirer) labelOf(c *node.Claim) string {
+func (a *Acquirer) labelOf(c *round.Claim) string {
 	return c.Owner[len(a.Holder) : len(c.Owner)-lua.RandomLength]
 }
 
@@ -55,15 +56,15 @@ func (a *Acquirer) attempt(ctx context.Context, key string, t *Terms, floor quor
 	c := a.newClaim(key, ttl, t.Label, start, floor)
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
-	return a.acquireRound(ctx, node.NewRound(c, len(a.Nodes), start, w), ttl, w)
+	return a.acquireRound(ctx, round.New(c, len(a.Nodes), start, w), ttl, w)
 }
 
 // acquireRound sends the acquires of a round, and makes of its end what conclude does.
-func (a *Acquirer) acquireRound(ctx context.Context, r *node.Round, ttl time.Duration, w *node.Sleeper) (Grant, *Failure) {
+func (a *Acquirer) acquireRound(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper) (Grant, *Failure) {
 	for _, n := range a.Nodes {
 		n.SubmitAcquire(r)
 	}
-	judge := node.AcquireStage
+	judge := round.AcquireStage
 	if r.Claim.Slot != nil {
 		judge = slotStage(r)
 	}
@@ -78,7 +79,7 @@ func (a *Acquirer) ended(key string, cause error) *Failure {
 
 // conclude makes a grant of a round that has ended at stage s, or rolls it back. The
 // attempt, which was entered, stays so where it brings a grant.
-func (a *Acquirer) conclude(ctx context.Context, r *node.Round, ttl time.Duration, w *node.Sleeper, s node.Stage, err error) (Grant, *Failure) {
+func (a *Acquirer) conclude(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
 	g, f := a.judge(ctx, r, ttl, w, s, err)
 	if f != nil {
 		f.Words = a.Door.Refused(ctx, r.Claim.Key, r.Start, r.Claim.Rounds, f)
@@ -88,7 +89,7 @@ func (a *Acquirer) conclude(ctx context.Context, r *node.Round, ttl time.Duratio
 }
 
 // judge is conclude, but that nothing is told of a failure.
-func (a *Acquirer) judge(ctx context.Context, r *node.Round, ttl time.Duration, w *node.Sleeper, s node.Stage, err error) (Grant, *Failure) {
+func (a *Acquirer) judge(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
 	a.closeRound(r, s)
 	if err != nil {
 		a.rollBack(r.Claim, ttl)
@@ -102,14 +103,14 @@ func (a *Acquirer) judge(ctx context.Context, r *node.Round, ttl time.Duration, 
 }
 
 // closeRound ends a round at stage s.
-func (a *Acquirer) closeRound(r *node.Round, s node.Stage) {
-	node.CloseRound(a.Nodes, r, s == node.Finished)
+func (a *Acquirer) closeRound(r *round.Round, s round.Stage) {
+	node.CloseRound(a.Nodes, r, s == round.Finished)
 	a.Door.Polled(r.Votes)
 }
 
 // grant makes a grant of a closed round with this token, or rolls it back; why says that
 // it has none.
-func (a *Acquirer) grant(r *node.Round, ttl time.Duration, token quorum.Token, why error) (Grant, *Failure) {
+func (a *Acquirer) grant(r *round.Round, ttl time.Duration, token quorum.Token, why error) (Grant, *Failure) {
 	c := r.Claim
 	g := Grant{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
 	if c.Pushes && why == nil {
@@ -160,7 +161,7 @@ var (
 
 // settle settles the token of a round that a quorum granted. Where the grants differ it
 // sends a raise round, of which raised tells the end.
-func (a *Acquirer) settle(c *node.Claim, votes []quorum.Vote, w *node.Sleeper) (quorum.Token, *node.Round, error) {
+func (a *Acquirer) settle(c *round.Claim, votes []quorum.Vote, w *round.Sleeper) (quorum.Token, *round.Round, error) {
 	for _, v := range votes {
 		a.Hints.Seen(v.Token)
 	}
@@ -173,7 +174,7 @@ func (a *Acquirer) settle(c *node.Claim, votes []quorum.Vote, w *node.Sleeper) (
 	case quorum.Waiting, quorum.Uneven:
 	}
 	c.Rounds++
-	r := node.NewRound(c, len(a.Nodes), a.Clock.Early(), w.Ready())
+	r := round.New(c, len(a.Nodes), a.Clock.Early(), w.Ready())
 	r.Raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range votes {
 		switch {
@@ -193,11 +194,11 @@ func (a *Acquirer) settle(c *node.Claim, votes []quorum.Vote, w *node.Sleeper) (
 }
 
 // raised waits for a raise round to t, and returns the token that a quorum has then.
-func (a *Acquirer) raised(ctx context.Context, r *node.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
+func (a *Acquirer) raised(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
 	if r.Claim.Shared {
 		return a.raisedShared(ctx, r, t, bound)
 	}
-	_, err := r.Await(ctx, a.Clock, bound, node.RaiseStage(t), nil)
+	_, err := r.Await(ctx, a.Clock, bound, round.RaiseStage(t), nil)
 	r.Close()
 	if err == nil && quorum.SameToken(r.Votes, t) >= a.quorum {
 		return t, nil
@@ -211,7 +212,7 @@ func (a *Acquirer) raised(ctx context.Context, r *node.Round, t quorum.Token, bo
 // vouched is why the grants of the round are worth less than a quorum; nil: they are
 // not. Those count of nodes that were not found to have stepped or forgotten since it
 // began.
-func (a *Acquirer) vouched(c *node.Claim, start clock.Instant) error {
+func (a *Acquirer) vouched(c *round.Claim, start clock.Instant) error {
 	set, cause := c.Set(), errUncounted
 	for i, n := range a.Nodes {
 		if why := n.DoubtedSince(start); why != nil {
@@ -225,7 +226,7 @@ func (a *Acquirer) vouched(c *node.Claim, start clock.Instant) error {
 }
 
 // rollBack cleans every node that may hold the claim, in the background.
-func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {
+func (a *Acquirer) rollBack(c *round.Claim, lease time.Duration) {
 	if c.Pushes && c.Next == nil && c.Place != quorum.NoTicket {
 		c.Next = a.newClaim(c.Key, lease, a.labelOf(c), a.Clock.Early(), 0)
 		c.Next.Pushes, c.Next.Stays, c.Next.Place = true, true, c.Place
@@ -235,7 +236,7 @@ func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {
 
 // rollBackGranted frees the nodes that granted a round which is lost already,
 // while its reason is still open.
-func (a *Acquirer) rollBackGranted(r *node.Round, lease time.Duration) {
+func (a *Acquirer) rollBackGranted(r *round.Round, lease time.Duration) {
 	for i, v := range r.SoFar() {
 		if v.Outcome == quorum.Granted {
 			a.Nodes[i].Release(a.releaseOf(r.Claim, lease, r.Claim.Rollback(), nil))
@@ -245,12 +246,12 @@ func (a *Acquirer) rollBackGranted(r *node.Round, lease time.Duration) {
 
 // discard sends the release of a claim that nobody wants any more to every node
 // that may hold it. r, if any, collects the confirmations.
-func (a *Acquirer) discard(c *node.Claim, lease time.Duration, entry node.Leaving, r *node.Round) {
+func (a *Acquirer) discard(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) {
 	a.free(c, lease, entry, false, r)
 }
 
 // free is discard, but that nodes may grant the name to who waits there (hand).
-func (a *Acquirer) free(c *node.Claim, lease time.Duration, entry node.Leaving, hand bool, r *node.Round) {
+func (a *Acquirer) free(c *round.Claim, lease time.Duration, entry round.Leaving, hand bool, r *round.Round) {
 	a.ends(c)
 	release := a.releaseOf(c, lease, entry, r)
 	if hand {
@@ -263,7 +264,7 @@ func (a *Acquirer) free(c *node.Claim, lease time.Duration, entry node.Leaving, 
 
 // ends notes that a claim is over. So is the attempt with which its process stood in line
 // for it, of which a node may have the entry still.
-func (a *Acquirer) ends(c *node.Claim) {
+func (a *Acquirer) ends(c *round.Claim) {
 	c.Over.Store(true)
 	token := quorum.Token(c.Token) //nolint:gosec // below 2^53
 	if c.Pushes {
@@ -273,6 +274,6 @@ func (a *Acquirer) ends(c *node.Claim) {
 	}
 }
 
-func (a *Acquirer) releaseOf(c *node.Claim, lease time.Duration, entry node.Leaving, r *node.Round) node.Release {
+func (a *Acquirer) releaseOf(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) node.Release {
 	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // bid makes one attempt by the place in line: by the hints that have come, or at
@@ -19,8 +19,8 @@ func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failur
 	if claim.Stays = position > 0; acq.terms.Shared {
 		claim.Share(position)
 	}
-	r := node.NewRound(claim, len(acq.Nodes), start, acq.waiter.Ready())
-	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	r := round.New(claim, len(acq.Nodes), start, acq.waiter.Ready())
+	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
 	s, err := acq.gather(ctx, r)
 	if err == nil {
 		acq.ask(r, r.Others())
@@ -35,7 +35,7 @@ func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failur
 
 // gather asks, and waits for the verdict as await does: first the nodes that have
 // called, at once when each does, and soon all of them.
-func (acq *acquisition) gather(ctx context.Context, r *node.Round) (node.Stage, error) {
+func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage, error) {
 	w := acq.waiter
 	hints, all := acq.hints, acq.hints == 0
 	acq.hints = 0
@@ -53,23 +53,23 @@ func (acq *acquisition) gather(ctx context.Context, r *node.Round) (node.Stage, 
 			acq.ask(r, r.Due(hints, all))
 		}
 		hints = 0
-		s := r.Judged(node.AcquireStage)
+		s := r.Judged(round.AcquireStage)
 		switch {
-		case s == node.Finished:
+		case s == round.Finished:
 			return s, nil
-		case s == node.Patient && !extended:
+		case s == round.Patient && !extended:
 			extended = true
 			took := acq.Clock.Early().Sub(r.Start)
 			w.Timer.Reset(max(min(took, acq.Bound(acq.terms.TTL)-took), 0))
-		case s == node.Hopeless && !freed:
+		case s == round.Hopeless && !freed:
 			freed = true
 			acq.rollBackGranted(r, acq.terms.TTL)
 		}
 		select {
 		case <-w.Wake:
 		case <-w.Timer.C:
-			if all || s != node.Open {
-				return r.Judged(node.AcquireStage), nil
+			if all || s != round.Open {
+				return r.Judged(round.AcquireStage), nil
 			}
 			all = true
 			w.Timer.Reset(acq.Bound(acq.terms.TTL))
@@ -82,7 +82,7 @@ func (acq *acquisition) gather(ctx context.Context, r *node.Round) (node.Stage, 
 }
 
 // ask sends the round's acquire to these nodes.
-func (acq *acquisition) ask(r *node.Round, nodes uint64) {
+func (acq *acquisition) ask(r *round.Round, nodes uint64) {
 	for i, n := range acq.Nodes {
 		if nodes&(1<<i) != 0 {
 			n.SubmitAcquire(r)

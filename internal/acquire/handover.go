@@ -8,12 +8,13 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // HandOn ends a claim that was held: it goes to the next goroutine of this Locker,
 // or back to the nodes; pass tells whether it may go on. r, if any, collects that it is
 // gone.
-func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
+func (a *Acquirer) HandOn(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
 	switch {
 	case c.Shared:
 		a.endShared(c, lease, r)
@@ -35,14 +36,14 @@ func (a *Acquirer) HandOn(c *node.Claim, lease time.Duration, pass bool, r *node
 	}
 	hand := pass && !calls
 	entry := a.Queue.Ending(c.Key)
-	a.free(c, lease, entry, hand && entry != node.LeaveEntry, r)
+	a.free(c, lease, entry, hand && entry != round.LeaveEntry, r)
 	a.passOn(c.Key)
 }
 
 // goOn releases a claim, and has the release put the next goroutine of this Locker in
 // line, behind all others who wait; calls: it calls the first of them. It returns false
 // where nobody here goes on like that.
-func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, calls bool, r *node.Round) bool {
+func (a *Acquirer) goOn(old *round.Claim, lease time.Duration, calls bool, r *round.Round) bool {
 	if a.Presence.Subscribed() < a.quorum || !a.Enter() { // it could not be told
 		return false
 	}
@@ -53,8 +54,8 @@ func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, calls bool, r *nod
 	}
 	start := a.Clock.Start()
 	w := a.Sleepers.Get()
-	next := node.NewRound(a.newClaim(old.Key, to.TTL, to.Label, start, 0), len(a.Nodes), start, w)
-	next.Asks = &node.Asks{Heard: make([]quorum.Hearing, len(a.Nodes))}
+	next := round.New(a.newClaim(old.Key, to.TTL, to.Label, start, 0), len(a.Nodes), start, w)
+	next.Asks = &round.Asks{Heard: make([]quorum.Hearing, len(a.Nodes))}
 	next.GoOn()
 	a.Queue.Open(name, next)
 	a.ends(old)
@@ -71,7 +72,7 @@ func (a *Acquirer) goOn(old *node.Claim, lease time.Duration, calls bool, r *nod
 }
 
 // handTo passes the lock to a waiter whose attempt has been entered.
-func (a *Acquirer) handTo(to *queue.Waiter, old *node.Claim, lease time.Duration, recorded bool, r *node.Round) {
+func (a *Acquirer) handTo(to *queue.Waiter, old *round.Claim, lease time.Duration, recorded bool, r *round.Round) {
 	start := a.Clock.Start()
 	c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
 	old.Stays, c.Stays, c.InLine = recorded, recorded, old.InLine
@@ -79,11 +80,11 @@ func (a *Acquirer) handTo(to *queue.Waiter, old *node.Claim, lease time.Duration
 }
 
 // handover has the nodes pass what the old claim holds to a new one, made at start.
-func (a *Acquirer) handover(c *node.Claim, start clock.Instant, old *node.Claim, lease time.Duration, r *node.Round) *queue.Transfer {
+func (a *Acquirer) handover(c *round.Claim, start clock.Instant, old *round.Claim, lease time.Duration, r *round.Round) *queue.Transfer {
 	old.Over.Store(true)
 	w := a.Sleepers.Get()
 	given := &queue.Transfer{
-		Handover: node.Handover{Old: a.releaseOf(old, lease, old.Rollback(), r), Round: node.NewRound(c, len(a.Nodes), start, w)}, Sleeper: w,
+		Handover: node.Handover{Old: a.releaseOf(old, lease, old.Rollback(), r), Round: round.New(c, len(a.Nodes), start, w)}, Sleeper: w,
 	}
 	for _, n := range a.Nodes {
 		n.SubmitPass(&given.Handover)
@@ -95,6 +96,6 @@ func (a *Acquirer) handover(c *node.Claim, start clock.Instant, old *node.Claim,
 func (acq *acquisition) receive(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
 	defer acq.Sleepers.Put(given.Sleeper)
 	r := given.Handover.Round
-	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), node.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
+	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
 	return acq.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/grant"
-	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // takesPushes tells whether a release may grant the lock: for grant.Lease at first, and
@@ -58,11 +58,11 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 			step, err = acq.gatherOpen(ctx, r)
 		}
 	}
-	s := node.Finished
+	s := round.Finished
 	if err != nil || step != grant.Hold && step != grant.Raise {
-		s = node.Open
+		s = round.Open
 	}
-	acq.Queue.Shut(acq.name, s == node.Finished)
+	acq.Queue.Shut(acq.name, s == round.Finished)
 	acq.open = nil
 	if err == nil {
 		acq.ask(r, r.Others())
@@ -81,7 +81,7 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 
 // rests tells whether the attempt stays open, and waits: a quorum has answered, and no
 // node granted.
-func (acq *acquisition) rests(r *node.Round, step grant.Step) bool {
+func (acq *acquisition) rests(r *round.Round, step grant.Step) bool {
 	return step == grant.Rest && quorum.Count(r.SoFar()).Taken >= acq.quorum
 }
 
@@ -111,8 +111,8 @@ func (acq *acquisition) begin(position int64) {
 		before.Stand(start, 0)
 		claim, before = before, nil
 	}
-	r := node.NewRound(claim, len(acq.Nodes), start, acq.waiter.Ready())
-	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	r := round.New(claim, len(acq.Nodes), start, acq.waiter.Ready())
+	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
 	r.TakePushes()
 	acq.open = r
 	acq.Queue.Open(acq.name, r)
@@ -123,7 +123,7 @@ func (acq *acquisition) begin(position int64) {
 }
 
 // refused tells that the nodes have refused the attempt, which stays open.
-func (acq *acquisition) refused(ctx context.Context, r *node.Round, began clock.Instant, votes []quorum.Vote) *Failure {
+func (acq *acquisition) refused(ctx context.Context, r *round.Round, began clock.Instant, votes []quorum.Vote) *Failure {
 	acq.votes, acq.heard = votes, r.HeardSoFar()
 	acq.noteForeign()
 	acq.countKept()
@@ -137,7 +137,7 @@ func (acq *acquisition) refused(ctx context.Context, r *node.Round, began clock.
 }
 
 // gatherOpen asks, and takes in what comes, until the attempt has a verdict (internal/grant).
-func (acq *acquisition) gatherOpen(ctx context.Context, r *node.Round) (grant.Step, error) {
+func (acq *acquisition) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, error) {
 	w, bound, waits := acq.waiter, acq.Bound(acq.terms.TTL), nothing
 	defer w.Timer.Stop()
 	for {
@@ -191,7 +191,7 @@ func (acq *acquisition) gatherOpen(ctx context.Context, r *node.Round) (grant.St
 
 // placed takes in what the nodes said of the place in line, and tells it to those that
 // said another. It returns true if too few nodes say one.
-func (acq *acquisition) placed(r *node.Round) (lost bool) {
+func (acq *acquisition) placed(r *round.Round) (lost bool) {
 	place, tell, lost := r.Placed()
 	if place != quorum.NoTicket && acq.Queue.Position(acq.name) != place {
 		acq.Queue.Stand(acq.name, place)

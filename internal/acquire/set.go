@@ -6,8 +6,8 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Answer is what one round for several names brought of one of them.
@@ -66,27 +66,27 @@ type multiAttempt struct {
 	ttl    time.Duration
 	label  string
 	shared bool
-	waiter *node.Sleeper
+	waiter *round.Sleeper
 	start  clock.Instant
 	parts  []part
 }
 
 // part is what a multiAttempt has for one name.
 type part struct {
-	refused error       // nothing was sent: the name is this Locker's already, or the Locker is closed
-	round   *node.Round // nil: nothing was sent
-	stage   node.Stage
+	refused error        // nothing was sent: the name is this Locker's already, or the Locker is closed
+	round   *round.Round // nil: nothing was sent
+	stage   round.Stage
 	err     error // the caller's context ended before the round did
 	freed   bool  // what a lost round was granted is given back
 	token   quorum.Token
-	raise   *node.Round // of a token that the nodes have to settle on; nil: none
-	why     error       // it has no token
+	raise   *round.Round // of a token that the nodes have to settle on; nil: none
+	why     error        // it has no token
 }
 
 // send takes each name's line in this Locker where it is free, and hands each node its
 // acquires at once.
 func (s *multiAttempt) send(keys []string) {
-	rounds := make([]*node.Round, 0, len(keys))
+	rounds := make([]*round.Round, 0, len(keys))
 	for i, key := range keys {
 		p := &s.parts[i]
 		if !s.mayAsk(key) {
@@ -102,7 +102,7 @@ func (s *multiAttempt) send(keys []string) {
 		if s.shared {
 			claim.Share(quorum.NoTicket)
 		}
-		p.round = node.NewRound(claim, len(s.Nodes), s.start, s.waiter)
+		p.round = round.New(claim, len(s.Nodes), s.start, s.waiter)
 		rounds = append(rounds, p.round)
 	}
 	if len(rounds) == 0 {
@@ -154,7 +154,7 @@ func (s *multiAttempt) gather(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			for i := range s.parts {
-				if p := &s.parts[i]; p.stage != node.Finished {
+				if p := &s.parts[i]; p.stage != round.Finished {
 					p.err = fault.OfContext(ctx)
 				}
 			}
@@ -167,20 +167,20 @@ func (s *multiAttempt) gather(ctx context.Context) {
 func (s *multiAttempt) judgeAll() (undecided, patient bool) {
 	for i := range s.parts {
 		p := &s.parts[i]
-		if p.round == nil || p.stage == node.Finished {
+		if p.round == nil || p.stage == round.Finished {
 			continue
 		}
-		switch p.stage = p.round.Judged(node.AcquireStage); p.stage {
-		case node.Finished:
-		case node.Patient:
+		switch p.stage = p.round.Judged(round.AcquireStage); p.stage {
+		case round.Finished:
+		case round.Patient:
 			patient = true
-		case node.Hopeless:
+		case round.Hopeless:
 			undecided = true
 			if !p.freed {
 				p.freed = true
 				s.rollBackGranted(p.round, s.ttl)
 			}
-		case node.Open:
+		case round.Open:
 			undecided = true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // A shared hold stands beside others of its name. So those who want to share go together
@@ -85,7 +86,7 @@ func (acq *acquisition) askTicket(ctx context.Context) (Grant, interval, *Failur
 	if acq.leads {
 		acq.Queue.Gather(acq.name) // the place will be theirs too
 	}
-	asks := node.NewSharedAsks(quorum.NoTicket, len(acq.Nodes))
+	asks := round.NewSharedAsks(quorum.NoTicket, len(acq.Nodes))
 	g, f := acq.attemptShared(ctx, acq.name.Key, &acq.terms, asks)
 	if acq.noteTicket(f, asks.Heard) {
 		return g, atOnce, f
@@ -114,7 +115,7 @@ func (acq *acquisition) bring(turn Turn) {
 	place, follow := acq.Queue.Going(acq.name)
 	start := acq.Clock.Start()
 	given := make([]queue.Transfer, len(follow))
-	var rounds []*node.Round
+	var rounds []*round.Round
 	for i, w := range follow {
 		given[i].Turn = uint8(turn)
 		if !acq.Enter() {
@@ -123,8 +124,8 @@ func (acq *acquisition) bring(turn Turn) {
 		c := acq.newClaim(acq.name.Key, w.TTL, w.Label, start, 0)
 		c.Share(place)
 		given[i].Sleeper = acq.Sleepers.Get()
-		given[i].Open = node.NewRound(c, len(acq.Nodes), start, given[i].Sleeper)
-		given[i].Open.Asks = node.NewSharedAsks(place, len(acq.Nodes))
+		given[i].Open = round.New(c, len(acq.Nodes), start, given[i].Sleeper)
+		given[i].Open.Asks = round.NewSharedAsks(place, len(acq.Nodes))
 		rounds = append(rounds, given[i].Open)
 	}
 	if len(rounds) > 0 {
@@ -144,7 +145,7 @@ func (acq *acquisition) goAlong(ctx context.Context, given *queue.Transfer) (Gra
 		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
 	}
 	defer acq.Sleepers.Put(given.Sleeper)
-	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), node.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
+	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
 	g, f := acq.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
 	if r.Asks.Position == quorum.NoTicket {
 		acq.noteTicket(f, r.Asks.Heard)
@@ -157,11 +158,11 @@ func (a *Acquirer) tryShared(ctx context.Context, key string, t Terms) (Grant, *
 	if !t.Barging {
 		return a.attemptShared(ctx, key, &t, nil)
 	}
-	return a.attemptShared(ctx, key, &t, node.NewSharedAsks(quorum.Barging, len(a.Nodes)))
+	return a.attemptShared(ctx, key, &t, round.NewSharedAsks(quorum.Barging, len(a.Nodes)))
 }
 
 // attemptShared is attempt for a shared hold that has no place in line.
-func (a *Acquirer) attemptShared(ctx context.Context, key string, t *Terms, asks *node.Asks) (Grant, *Failure) {
+func (a *Acquirer) attemptShared(ctx context.Context, key string, t *Terms, asks *round.Asks) (Grant, *Failure) {
 	if !a.Enter() {
 		return Grant{}, a.ended(key, fault.ErrClosed)
 	}
@@ -170,16 +171,16 @@ func (a *Acquirer) attemptShared(ctx context.Context, key string, t *Terms, asks
 	c.Share(quorum.NoTicket)
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
-	r := node.NewRound(c, len(a.Nodes), start, w)
+	r := round.New(c, len(a.Nodes), start, w)
 	r.Asks = asks
 	return a.acquireRound(ctx, r, t.TTL, w)
 }
 
 // endShared releases a shared hold, or gives it back. Its process's place goes with it, but
 // for those who wait by that place still.
-func (a *Acquirer) endShared(c *node.Claim, lease time.Duration, r *node.Round) {
-	entry := [...]node.Leaving{
-		quorum.EntryNot: node.LeaveNothing, quorum.EntryGoes: node.LeaveQueue, quorum.EntryStays: node.LeaveEntry,
+func (a *Acquirer) endShared(c *round.Claim, lease time.Duration, r *round.Round) {
+	entry := [...]round.Leaving{
+		quorum.EntryNot: round.LeaveNothing, quorum.EntryGoes: round.LeaveQueue, quorum.EntryStays: round.LeaveEntry,
 	}[a.Queue.EntryAt(c.Key, c.Place)]
 	a.discard(c, lease, entry, r)
 }
@@ -194,14 +195,14 @@ func (a *Acquirer) LeaveShared(key string, place int64, nodes []*node.Node) {
 	c.Share(place)
 	c.Over.Store(true)
 	for _, n := range nodes {
-		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))
+		n.Release(a.releaseOf(c, a.TTL, round.LeaveQueue, nil))
 	}
 }
 
 // raisedShared is raised for a shared hold. Each reply is the number that the name has on
 // that node now, and one that a quorum shows is the token. While there is none it raises
 // again: to the clock and a little more, as often as there is time for.
-func (a *Acquirer) raisedShared(ctx context.Context, r *node.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
+func (a *Acquirer) raisedShared(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
 	until := a.Clock.Early().Add(bound)
 	for tries := 1; ; tries++ {
 		w := r.Caller
@@ -228,8 +229,8 @@ func (a *Acquirer) raisedShared(ctx context.Context, r *node.Round, t quorum.Tok
 
 // raiseAgain sends a further raise round, to t, to the nodes that may share the name with
 // the claim of the last one; nil: they are no quorum.
-func (a *Acquirer) raiseAgain(last *node.Round, t quorum.Token, w *node.Sleeper) *node.Round {
-	r := node.NewRound(last.Claim, len(a.Nodes), a.Clock.Early(), w.Ready())
+func (a *Acquirer) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleeper) *round.Round {
+	r := round.New(last.Claim, len(a.Nodes), a.Clock.Early(), w.Ready())
 	r.Raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range last.Votes {
 		switch v.Outcome {

@@ -10,6 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 	"github.com/quorumkit/redlock/internal/slots"
 )
 
@@ -44,7 +45,7 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 
 // depart leaves the slots' line: who holds a slot must not keep the next from another.
 // The node goes on asking those that the claim was not sent to yet, past the line.
-func (acq *acquisition) depart(won *node.Claim) {
+func (acq *acquisition) depart(won *round.Claim) {
 	if won != nil {
 		won.Slot.Left.Store(true)
 	}
@@ -57,11 +58,11 @@ func (acq *acquisition) depart(won *node.Claim) {
 // that of this place, or of one before.
 func (a *Acquirer) leaveSlots(name string, limit int, place int64, nodes []*node.Node) {
 	c := a.newClaim(lua.SlotsKey(name), a.TTL, "", a.Clock.Early(), 0)
-	c.Slot = &node.Slot{Name: name, Line: c.Key, Number: slots.None, Limit: limit}
+	c.Slot = &round.Slot{Name: name, Line: c.Key, Number: slots.None, Limit: limit}
 	c.Place = place
 	c.Over.Store(true)
 	for _, n := range nodes {
-		n.Release(a.releaseOf(c, a.TTL, node.LeaveQueue, nil))
+		n.Release(a.releaseOf(c, a.TTL, round.LeaveQueue, nil))
 	}
 }
 
@@ -152,7 +153,7 @@ func (acq *acquisition) decline(given *queue.Transfer) {
 	}
 	r := given.Handover.Round
 	r.Claim.Stays = false
-	acq.closeRound(r, node.Open)
+	acq.closeRound(r, round.Open)
 	acq.rollBack(r.Claim, acq.terms.TTL)
 	acq.Sleepers.Put(given.Sleeper)
 	acq.Settled()
@@ -197,23 +198,23 @@ func (acq *acquisition) drawPlace(ctx context.Context) (Grant, interval, *Failur
 }
 
 // slotClaim is a fresh attempt to hold a slot.
-func (a *Acquirer) slotClaim(r *node.Round, name string, t *Terms, slot int, floor quorum.Token) *node.Claim {
+func (a *Acquirer) slotClaim(r *round.Round, name string, t *Terms, slot int, floor quorum.Token) *round.Claim {
 	c := a.newClaim(lua.SlotKey(name, slot), t.TTL, t.Label, r.Start, floor)
-	c.Slot = &node.Slot{Name: name, Line: lua.SlotsKey(name), Number: slot, Limit: t.Limit}
+	c.Slot = &round.Slot{Name: name, Line: lua.SlotsKey(name), Number: slot, Limit: t.Limit}
 	return c
 }
 
 // attemptSlot is attempt for a slot, without a place in line. It returns no round where it
 // sent none.
-func (a *Acquirer) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Grant, *node.Round, *Failure) {
+func (a *Acquirer) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Grant, *round.Round, *Failure) {
 	if !a.Enter() {
 		return Grant{}, nil, a.ended(name, fault.ErrClosed)
 	}
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
-	r := node.NewRound(nil, len(a.Nodes), a.Clock.Start(), w)
+	r := round.New(nil, len(a.Nodes), a.Clock.Start(), w)
 	r.Claim = a.slotClaim(r, name, t, slot, floor)
-	r.Asks = &node.Asks{Position: quorum.NoTicket, Heard: make([]quorum.Hearing, len(a.Nodes))}
+	r.Asks = &round.Asks{Position: quorum.NoTicket, Heard: make([]quorum.Hearing, len(a.Nodes))}
 	if t.Barging {
 		r.Asks.Position = quorum.Barging
 	}
@@ -223,11 +224,11 @@ func (a *Acquirer) attemptSlot(ctx context.Context, name string, t *Terms, slot 
 
 // slotStage is AcquireStage for a slot: where the ask was refused, and those that have not
 // answered decide whether another slot is free, they have as much time again.
-func slotStage(r *node.Round) func([]quorum.Vote) node.Stage {
-	return func(votes []quorum.Vote) node.Stage {
-		s := node.AcquireStage(votes)
-		if s == node.Finished && quorum.Count(votes).Verdict() == quorum.Contended && slots.Undecided(votes, r.Asks.Heard, r.Claim.Slot.Limit) {
-			return node.Patient
+func slotStage(r *round.Round) func([]quorum.Vote) round.Stage {
+	return func(votes []quorum.Vote) round.Stage {
+		s := round.AcquireStage(votes)
+		if s == round.Finished && quorum.Count(votes).Verdict() == quorum.Contended && slots.Undecided(votes, r.Asks.Heard, r.Claim.Slot.Limit) {
+			return round.Patient
 		}
 		return s
 	}
@@ -238,10 +239,10 @@ func (acq *acquisition) bidSlot(ctx context.Context, position int64) (Grant, *Fa
 	if !acq.Enter() {
 		return Grant{}, acq.ended(acq.slot.name, fault.ErrClosed)
 	}
-	r := node.NewRound(nil, len(acq.Nodes), acq.Clock.Start(), acq.waiter.Ready())
+	r := round.New(nil, len(acq.Nodes), acq.Clock.Start(), acq.waiter.Ready())
 	r.Claim = acq.slotClaim(r, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.roll()), acq.floor)
 	r.Claim.Stays = true
-	r.Asks = &node.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
 	s, err := acq.gather(ctx, r)
 	if err == nil {
 		acq.ask(r, r.Others())
@@ -277,17 +278,17 @@ func (a *Acquirer) lastSlot(key string) int {
 
 // freeSlot ends a claim of a slot: it goes to who wants one here, where it may (pass), or the first
 // in line is woken.
-func (a *Acquirer) freeSlot(c *node.Claim, lease time.Duration, pass bool, r *node.Round) {
+func (a *Acquirer) freeSlot(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
 	if pass && a.handSlot(c, lease, r) {
 		return
 	}
 	a.released[stripeOf(c.Slot.Name)].Store(int32(c.Slot.Number - slots.None)) //nolint:gosec // below 48
-	a.discard(c, lease, node.LeaveNothing, r)
+	a.discard(c, lease, round.LeaveNothing, r)
 }
 
 // handSlot passes a slot to the goroutine of this Locker that goes to the nodes for one. It
 // returns false where none does.
-func (a *Acquirer) handSlot(old *node.Claim, lease time.Duration, r *node.Round) bool {
+func (a *Acquirer) handSlot(old *round.Claim, lease time.Duration, r *round.Round) bool {
 	if !a.Enter() {
 		return false
 	}
@@ -295,7 +296,7 @@ func (a *Acquirer) handSlot(old *node.Claim, lease time.Duration, r *node.Round)
 	handed := a.Queue.HandSlot(of.Line, of.Number, of.Passed, func(to *queue.Waiter) *queue.Transfer {
 		start := a.Clock.Start()
 		c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
-		c.Slot = &node.Slot{Name: of.Name, Line: of.Line, Number: of.Number, Limit: to.Slots, Passed: of.Passed + 1}
+		c.Slot = &round.Slot{Name: of.Name, Line: of.Line, Number: of.Number, Limit: to.Slots, Passed: of.Passed + 1}
 		c.Slot.Left.Store(true) // its asks, if it comes to any, put nobody in line
 		c.Stays = true
 		return a.handover(c, start, old, lease, r)

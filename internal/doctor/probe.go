@@ -15,6 +15,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // A node is proved by doing there what a lock does, so that no matter what its server
@@ -124,7 +125,7 @@ func (p *probe) add(use string, want int64, args ...any) {
 func (p *probe) lock(epoch string) {
 	p.add("take a lock", 1, node.AcquireArgs(p.key, p.dead, p.id, p.life, 1, probeField, epoch)...)
 	p.steps[0].asks = true
-	p.add("renew a lock", 1, node.ExtendArgs(&node.Claim{Key: p.key, Owner: p.id}, p.life, epoch)...)
+	p.add("renew a lock", 1, node.ExtendArgs(&round.Claim{Key: p.key, Owner: p.id}, p.life, epoch)...)
 }
 
 // keep releases the lock, if there is one, and leaves a tombstone that ends at once.

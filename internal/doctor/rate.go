@@ -18,6 +18,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // How far apart the doctor's two looks at a node's clock are: so many round trips, that
@@ -238,7 +239,7 @@ func (d *doctor) silent(i int, err error) {
 func partingWords(ctx context.Context, n *node.Node, err error) error {
 	c, ok := n.Client.(*redis.Client)
 	var op *net.OpError
-	if dialing := errors.As(err, &op) && op.Op == "dial"; !ok || node.IsReply(err) || dialing || errors.Is(err, node.ErrTimeout) {
+	if dialing := errors.As(err, &op) && op.Op == "dial"; !ok || node.IsReply(err) || dialing || errors.Is(err, round.ErrTimeout) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.Timeout)

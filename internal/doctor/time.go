@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 const (
@@ -133,7 +134,7 @@ func (d *doctor) clocks() {
 				apart.Abs().Round(time.Millisecond), aheadOrBehind(apart), bound.Round(time.Microsecond))
 		}
 	}
-	if apart := own.at.Sub(middle.at); len(all) > 1 && apart.Abs() > node.HintLead {
+	if apart := own.at.Sub(middle.at); len(all) > 1 && apart.Abs() > round.HintLead {
 		d.find(SeverityInfo, -1, aboutOwnClock, "this client's clock is %v %s the nodes' median",
 			apart.Abs().Round(time.Millisecond), aheadOrBehind(apart))
 	}

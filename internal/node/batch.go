@@ -10,6 +10,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Each command is sent once: a second try would be a new command, and the first
@@ -53,14 +54,14 @@ type batch struct {
 	hands      []Release // the releases that grant
 	pushes     []push
 	groups     []*group
-	raises     []*Round
+	raises     []*round.Round
 	passes     []*Handover
-	acquires   []*Round
-	bids       []*Round // acquires by a place in line
-	shares     []*Round // acquires of shared holds
-	slots      []*Round // acquires of slots
-	late       []*Round // asks that do not go: their round is over, or the node gives no vote. It is told of their places by a look
-	probes     []*Round
+	acquires   []*round.Round
+	bids       []*round.Round // acquires by a place in line
+	shares     []*round.Round // acquires of shared holds
+	slots      []*round.Round // acquires of slots
+	late       []*round.Round // asks that do not go: their round is over, or the node gives no vote. It is told of their places by a look
+	probes     []*round.Round
 	polls      []Poll
 	sample     bool // somebody wants the node's clock read
 	calls      []call
@@ -80,16 +81,16 @@ type batch struct {
 type call struct {
 	cmd      redis.Cmder
 	releases []Release
-	acquires []*Round
+	acquires []*round.Round
 	bids     bool // the acquires are bids
 	shares   bool // the acquires are of shared holds
 	slot     bool // the acquire is of a slot
-	raise    *Round
+	raise    *round.Round
 	group    *group
 	pass     *Handover
 	poll     Poll
-	claims   []*Claim // that the poll puts in line; nil: none at that name
-	identity bool     // it is the look at the node's identity
+	claims   []*round.Claim // that the poll puts in line; nil: none at that name
+	identity bool           // it is the look at the node's identity
 }
 
 func (b *batch) reset() {
@@ -145,7 +146,7 @@ func (b *batch) addCalls() {
 // as none of them goes alone.
 func (b *batch) addReleases() {
 	rest := b.releases[len(b.slotters)+len(b.sharers) : len(b.releases)-len(b.hands)]
-	if len(rest) == 1 && rest[0].Entry == LeaveNothing && !rest[0].doubtful {
+	if len(rest) == 1 && rest[0].Entry == round.LeaveNothing && !rest[0].doubtful {
 		b.add(call{cmd: b.one.releaseCall(rest[0].Claim), releases: rest})
 		return
 	}
@@ -163,7 +164,7 @@ func (b *batch) addReleases() {
 // claim may still come. An entry that is the process's id alone goes by a release only:
 // of a hand that comes late nobody could tell whether it is a newer one.
 func (b *batch) mayHand(r *Release) bool {
-	return r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == LeaveNothing || r.Claim.InLine != "")
+	return r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == round.LeaveNothing || r.Claim.InLine != "")
 }
 
 // part puts the releases of slots and of shared holds first, and those last that may grant.
@@ -198,7 +199,7 @@ func (b *batch) order(r *Release) int {
 func (b *batch) addHands() {
 	rest := b.hands
 	switch {
-	case len(rest) == 1 && rest[0].Entry == LeaveNothing && rest[0].Next == nil:
+	case len(rest) == 1 && rest[0].Entry == round.LeaveNothing && rest[0].Next == nil:
 		b.add(call{cmd: b.one.handCall(&rest[0], &b.epoch), releases: rest})
 		return
 	case len(rest) == 1:
@@ -359,8 +360,8 @@ func (n *Node) RefusesNow(ctx context.Context) string {
 // round trip and past the queue. A node that can't is sent the old claim's
 // release instead; what the new claim then has is decided as ever, by a quorum.
 type Handover struct {
-	Old   Release // what a node gets that did not pass the lock
-	Round *Round  // of the new claim
+	Old   Release      // what a node gets that did not pass the lock
+	Round *round.Round // of the new claim
 }
 
 // SubmitPass queues the handover, or the old claim's release.
@@ -381,7 +382,7 @@ func (n *Node) SubmitPass(h *Handover) {
 // release follows it, and is not confirmed before.
 func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
 	n.Release(h.Old)
-	h.Round.deliver(n.Index, v, cause)
+	h.Round.Deliver(n.Index, v, cause)
 }
 
 // takePasses takes the handovers of keys that are there. Where an earlier command
@@ -395,16 +396,16 @@ func (q *pending) takePasses(b *batch) {
 			h.Round.Claim.Marks[q.node] &^= quorum.Behind
 			if old.Pushes { // its entry may stand here
 				gone := h.Old
-				gone.Entry, gone.Round, gone.Hand = LeaveQueue, nil, false
+				gone.Entry, gone.Round, gone.Hand = round.LeaveQueue, nil, false
 				b.releases = append(b.releases, gone)
 			}
 			if h.Old.Round != nil {
-				h.Old.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
+				h.Old.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
-			h.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, errGone)
+			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, errGone)
 		case quorum.PassDoubted:
 			b.releases = append(b.releases, h.Old)
-			h.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
+			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
 		case quorum.PassOver:
 			if !onward(h, q.passes[i+1:], q.node) {
 				b.releases = append(b.releases, h.Old)
@@ -427,7 +428,7 @@ func onward(h *Handover, later []*Handover, node int) bool {
 			continue
 		}
 		if next.Old.Round != nil { // it never was here
-			next.Old.Round.deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
+			next.Old.Round.Deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
 		from := *next
 		from.Old = h.Old
@@ -463,9 +464,9 @@ func (n *Node) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, 
 	c.Marks[n.Index] &^= quorum.Behind
 	n.mu.Unlock()
 	if h.Old.Round != nil {
-		h.Old.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+		h.Old.Round.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
 	v, err = n.counted(h.Round, v, err)
-	h.Round.deliver(n.Index, v, err)
+	h.Round.Deliver(n.Index, v, err)
 	return recheck
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // noReply is what a command holds before a reply was read into it. No script
@@ -38,13 +39,13 @@ func AcquireArgs(key, dead, owner, ttl, hint, stripe, epoch any) []any {
 }
 
 // ExtendArgs is a call of extend.lua for one claim.
-func ExtendArgs(c *Claim, ttl int64, epoch string) []any {
-	g := &group{script: lua.ExtendScript, claims: []*Claim{c}, ttls: []int64{ttl}}
+func ExtendArgs(c *round.Claim, ttl int64, epoch string) []any {
+	g := &group{script: lua.ExtendScript, claims: []*round.Claim{c}, ttls: []int64{ttl}}
 	return (&batch{epoch: epoch}).groupCall(g).Args()
 }
 
 // acquireCall is acquire.lua for one claim.
-func (s *reusable) acquireCall(c *Claim, epoch *string) redis.Cmder {
+func (s *reusable) acquireCall(c *round.Claim, epoch *string) redis.Cmder {
 	if s.acquireArgs == nil {
 		s.acquireArgs = AcquireArgs(nil, nil, nil, nil, nil, nil, nil)
 		s.acquire = intCall{redis.NewIntCmd(context.Background(), s.acquireArgs...)}
@@ -56,7 +57,7 @@ func (s *reusable) acquireCall(c *Claim, epoch *string) redis.Cmder {
 }
 
 // releaseCall is release.lua for one claim, without a tombstone.
-func (s *reusable) releaseCall(c *Claim) redis.Cmder {
+func (s *reusable) releaseCall(c *round.Claim) redis.Cmder {
 	if s.releaseArgs == nil {
 		s.releaseArgs = make([]any, 5)
 		copy(s.releaseArgs, []any{"EVALSHA", lua.ReleaseScript.Hash, 1})
@@ -82,7 +83,7 @@ func (s *reusable) handCall(r *Release, epoch *string) redis.Cmder {
 }
 
 // shareCall is share.lua for one claim.
-func (s *reusable) shareCall(r *Round, b *batch) redis.Cmder {
+func (s *reusable) shareCall(r *round.Round, b *batch) redis.Cmder {
 	if s.shareArgs == nil {
 		s.shareArgs = make([]any, 13)
 		copy(s.shareArgs, []any{"EVALSHA", lua.ShareScript.Hash, 3, lua.NodeKey})
@@ -91,7 +92,7 @@ func (s *reusable) shareCall(r *Round, b *batch) redis.Cmder {
 	c, a := r.Claim, s.shareArgs
 	a[4], a[5] = &c.Key, &c.Dead
 	a[6], a[7], a[8] = &b.epoch, &b.process, &b.reading
-	a[9], a[10], a[11], a[12] = &c.Stripe, &c.Owner, &c.TTL, r.position()
+	a[9], a[10], a[11], a[12] = &c.Stripe, &c.Owner, &c.TTL, r.Position()
 	s.share.SetErr(nil)
 	s.share.SetVal(nil)
 	return s.share
@@ -99,7 +100,7 @@ func (s *reusable) shareCall(r *Round, b *batch) redis.Cmder {
 
 // partCall is release_shared.lua for one claim, of whose process nobody waited, without a
 // tombstone.
-func (s *reusable) partCall(c *Claim) redis.Cmder {
+func (s *reusable) partCall(c *round.Claim) redis.Cmder {
 	if s.partArgs == nil {
 		s.partArgs = make([]any, 6)
 		copy(s.partArgs, []any{"EVALSHA", lua.ReleaseSharedScript.Hash, 1, "", 1})
@@ -150,7 +151,7 @@ func (c intCall) again() redis.Cmder {
 }
 
 // raiseCall is raise.lua or raise_shared.lua for one round.
-func (b *batch) raiseCall(r *Round) redis.Cmder {
+func (b *batch) raiseCall(r *round.Round) redis.Cmder {
 	c, script := r.Claim, lua.RaiseScript
 	if c.Shared {
 		script = lua.RaiseSharedScript
@@ -160,7 +161,7 @@ func (b *batch) raiseCall(r *Round) redis.Cmder {
 }
 
 // acquireCall is acquire.lua for one of several claims that go one by one.
-func (b *batch) acquireCall(c *Claim) redis.Cmder {
+func (b *batch) acquireCall(c *round.Claim) redis.Cmder {
 	return intCall{redis.NewIntCmd(context.Background(),
 		AcquireArgs(&c.Key, &c.Dead, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, &b.epoch)...)}.again()
 }
@@ -173,7 +174,7 @@ func (b *batch) begin(s *lua.Script, keys int) int {
 }
 
 // column lays out one argument of each round.
-func (b *batch) column(rounds []*Round, arg func(*Round) any) {
+func (b *batch) column(rounds []*round.Round, arg func(*round.Round) any) {
 	for _, r := range rounds {
 		b.arena = append(b.arena, arg(r))
 	}
@@ -183,34 +184,34 @@ func (b *batch) column(rounds []*Round, arg func(*Round) any) {
 func (b *batch) args(start int) []any { return b.arena[start:len(b.arena):len(b.arena)] }
 
 // acquireBatch is acquire_batch.lua.
-func (b *batch) acquireBatch(rounds []*Round) redis.Cmder {
+func (b *batch) acquireBatch(rounds []*round.Round) redis.Cmder {
 	start := b.begin(lua.AcquireBatchScript, 1+2*len(rounds))
 	b.arena = append(b.arena, lua.NodeKey)
-	b.column(rounds, func(r *Round) any { return &r.Claim.Key })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Dead })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Dead })
 	b.arena = append(b.arena, &b.epoch)
-	b.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Owner })
-	b.column(rounds, func(r *Round) any { return &r.Claim.TTL })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Hint })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Hint })
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
 // askCall is ask.lua.
-func (b *batch) askCall(rounds []*Round) redis.Cmder {
+func (b *batch) askCall(rounds []*round.Round) redis.Cmder {
 	start := b.begin(lua.AskScript, 1+2*len(rounds))
 	b.arena = append(b.arena, lua.NodeKey)
-	b.column(rounds, func(r *Round) any { return &r.Claim.Key })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Dead })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Dead })
 	b.arena = append(b.arena, &b.epoch, &b.process)
-	b.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Owner })
-	b.column(rounds, func(r *Round) any { return &r.Claim.TTL })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Hint })
-	b.column(rounds, func(r *Round) any { return &r.Asks.Position })
-	if slices.ContainsFunc(rounds, func(r *Round) bool { return r.Claim.Pushes }) {
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Hint })
+	b.column(rounds, func(r *round.Round) any { return &r.Asks.Position })
+	if slices.ContainsFunc(rounds, func(r *round.Round) bool { return r.Claim.Pushes }) {
 		b.arena = append(b.arena, &b.reading)
-		b.column(rounds, func(r *Round) any { return flag(r.Claim.Pushes) })
+		b.column(rounds, func(r *round.Round) any { return flag(r.Claim.Pushes) })
 	}
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
@@ -235,7 +236,7 @@ func (b *batch) handBatch(releases []Release) redis.Cmder {
 	b.arena = append(b.arena, lua.NodeKey)
 	for i := range releases {
 		b.arena = append(b.arena, &releases[i].Claim.Key)
-		entries = entries || releases[i].Entry != LeaveNothing || releases[i].Next != nil
+		entries = entries || releases[i].Entry != round.LeaveNothing || releases[i].Next != nil
 	}
 	b.arena = append(b.arena, &b.epoch)
 	for i := range releases {
@@ -266,7 +267,7 @@ func (b *batch) releaseBatch(releases []Release) redis.Cmder {
 		if r.doubtful {
 			keys++
 		}
-		entries = entries || r.Entry != LeaveNothing
+		entries = entries || r.Entry != round.LeaveNothing
 	}
 	start := b.begin(lua.ReleaseBatchScript, keys)
 	for i := range releases {
@@ -311,7 +312,7 @@ func (b *batch) nextEntries(releases []Release) {
 		}
 	}
 	for i := range releases {
-		if c := releases[i].Claim.Next; c != nil && releases[i].Entry == LeaveEntry {
+		if c := releases[i].Claim.Next; c != nil && releases[i].Entry == round.LeaveEntry {
 			b.arena = append(b.arena, &c.Owner)
 		} else {
 			b.arena = append(b.arena, "")
@@ -357,7 +358,7 @@ func (b *batch) groupCall(g *group) redis.Cmder {
 }
 
 // pollCall is look.lua.
-func (b *batch) pollCall(k Poll) (redis.Cmder, []*Claim) {
+func (b *batch) pollCall(k Poll) (redis.Cmder, []*round.Claim) {
 	keys, positions, claims := k.Wanted()
 	args := make([]any, 0, 5+3*len(keys))
 	args = append(args, "EVALSHA", lua.LookScript.Hash, len(keys))
@@ -382,13 +383,13 @@ func (b *batch) pollCall(k Poll) (redis.Cmder, []*Claim) {
 // push is a grant that this node told, and the round of the attempt that it grants.
 type push struct {
 	grant.Push
-	round *Round
+	round *round.Round
 }
 
 // SubmitPush takes in a push: at once where the node's writer sleeps and has nothing to
 // find out first, else in the writer's turn. It counts as an answer of the node: while the
 // node votes, and where its epoch is the one that we have of it.
-func (n *Node) SubmitPush(p grant.Push, r *Round) {
+func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
 	n.mu.Lock()
 	if n.idle && n.ready() {
 		n.settlePush(push{p, r}, n.silence())
@@ -426,7 +427,7 @@ func (n *Node) settlePush(p push, silent error) {
 	p.round.Claim.Marks[n.Index] |= quorum.Present
 	n.batch.proven = false // that was said of the last batch
 	n.vouch(since)
-	p.round.grant(n.Index, p.Token, lease{since, clock.ValidFrom(since, grant.Lease, n.Cfg.Drift).Until}, true)
+	p.round.Grant(n.Index, p.Token, round.Lease{Since: since, Until: clock.ValidFrom(since, grant.Lease, n.Cfg.Drift).Until}, true)
 }
 
 // reading is the sign of life of a process that takes pushes, in ms of its own clock.

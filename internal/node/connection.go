@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 const (
@@ -354,7 +355,7 @@ func (c *connection) look() error {
 		case <-next.C:
 			all()
 		case <-late.C:
-			return ErrTimeout
+			return round.ErrTimeout
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 var (
@@ -135,7 +136,7 @@ func Explain(err error) error {
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
 		return fmt.Errorf("%w: %w", ErrUnreached, err)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", ErrTimeout, err)
+		return fmt.Errorf("%w: %w", round.ErrTimeout, err)
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("connection lost: %w", err)
 	default:

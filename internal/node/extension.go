@@ -9,13 +9,14 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // group is one script call for many claims of one kind on one node: an extension, or a
 // re-seed. answer gets the node's reply, one integer for each claim.
 type group struct {
 	script *lua.Script
-	claims []*Claim
+	claims []*round.Claim
 	ttls   []int64       // ms
 	start  clock.Instant // of its round
 	first  int           // of an extension: the claims are its locks from here on
@@ -28,7 +29,7 @@ func (g *group) reseeds() bool {
 }
 
 // forget takes out the claims for which gone is true.
-func (g *group) forget(gone func(*Claim) bool) {
+func (g *group) forget(gone func(*round.Claim) bool) {
 	k := 0
 	for i, c := range g.claims {
 		if !gone(c) {
@@ -56,7 +57,7 @@ func (g *group) singly() []*group {
 // waits for a node that hangs holds up no other.
 type Extension struct {
 	nodes   []*Node
-	claims  []*Claim
+	claims  []*round.Claim
 	ttls    []int64
 	Start   clock.Instant
 	Renewal bool          // the Locker's own; the caller's, who alone reads it
@@ -77,7 +78,7 @@ type confirmation struct {
 }
 
 // Extend sends the extension of claims to ttls (in ms), and returns at once.
-func Extend(nodes []*Node, claims []*Claim, ttls []int64, start clock.Instant) *Extension {
+func Extend(nodes []*Node, claims []*round.Claim, ttls []int64, start clock.Instant) *Extension {
 	e := &Extension{
 		nodes: nodes, claims: claims, ttls: ttls, Start: start, wake: make(chan struct{}, 1),
 		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
@@ -119,7 +120,7 @@ func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 			}
 		case quorum.Won:
 			if settled = append(settled, k); c.outcome == quorum.Granted {
-				e.claims[k].vouch(i, e.Start)
+				e.claims[k].Vouch(i, e.Start)
 			}
 		case quorum.Lost, quorum.Contended, quorum.NoQuorum:
 		}
@@ -252,7 +253,7 @@ func (e *Extension) Wait(ctx context.Context, c *clock.Clock, limit time.Duratio
 		select {
 		case <-e.wake:
 		case <-t.C:
-			e.expire(ErrTimeout)
+			e.expire(round.ErrTimeout)
 		case <-ctx.Done():
 			e.expire(fault.OfContext(ctx))
 		}

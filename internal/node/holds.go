@@ -3,29 +3,22 @@ package node
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Shared holds go by scripts of their own (lua/share.lua says what is stored), in calls
 // that no other hold is in. What their replies mean is as for the others.
 
-// Share makes the claim one that shares its name, asked for by that place in line. What is
-// rolled back of it calls no other who waits to share: those could go before as well, and
-// would wake each other for ever.
-func (c *Claim) Share(position int64) {
-	c.Shared, c.Stays, c.Place = true, true, max(position, quorum.NoTicket)
-}
-
 var errNotSharing = errors.New("the owner does not share the name any more")
 
 // ofOneKind is where the claims from first on that are of its kind end, and the script
 // that extends them.
-func ofOneKind(claims []*Claim, first int) (end int, script *lua.Script) {
+func ofOneKind(claims []*round.Claim, first int) (end int, script *lua.Script) {
 	shared := claims[first].Shared
 	for end = first + 1; end < len(claims) && claims[end].Shared == shared; end++ {
 	}
@@ -34,35 +27,6 @@ func ofOneKind(claims []*Claim, first int) (end int, script *lua.Script) {
 	}
 	return end, lua.ExtendScript
 }
-
-// position is the round's place in line: NoTicket where it has none.
-func (r *Round) position() *int64 {
-	if r.Asks == nil {
-		return &noTicket
-	}
-	return &r.Asks.Position
-}
-
-var noTicket = quorum.NoTicket
-
-// sharedAsks is Asks whose Heard needs no memory of its own.
-type sharedAsks struct {
-	Asks
-
-	room [FewNodes]quorum.Hearing
-}
-
-// NewSharedAsks is what a round of so many nodes needs that asks to share, by this place.
-func NewSharedAsks(position int64, nodes int) *Asks {
-	a := &sharedAsks{Asks: Asks{Position: position}}
-	if a.Heard = a.room[:min(nodes, FewNodes)]; nodes > FewNodes {
-		a.Heard = make([]quorum.Hearing, nodes)
-	}
-	return &a.Asks
-}
-
-// hasPlace tells whether the round asks by a place in line, which the node is to know.
-func (r *Round) hasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 
 // addShares makes one plain call of a single acquire of a shared hold, and batches of
 // more, so many in each.
@@ -79,23 +43,23 @@ func (b *batch) addShares(size int) {
 }
 
 // shareCall is share.lua.
-func (b *batch) shareCall(rounds []*Round) redis.Cmder {
+func (b *batch) shareCall(rounds []*round.Round) redis.Cmder {
 	start := b.begin(lua.ShareScript, 1+2*len(rounds))
 	b.arena = append(b.arena, lua.NodeKey)
-	b.column(rounds, func(r *Round) any { return &r.Claim.Key })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Dead })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Dead })
 	b.arena = append(b.arena, &b.epoch, &b.process, &b.reading)
-	b.column(rounds, func(r *Round) any { return &r.Claim.Stripe })
-	b.column(rounds, func(r *Round) any { return &r.Claim.Owner })
-	b.column(rounds, func(r *Round) any { return &r.Claim.TTL })
-	b.column(rounds, func(r *Round) any { return r.position() })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *round.Round) any { return r.Position() })
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
 // addSharedReleases makes one plain call of a single release of a shared hold, and batches
 // of more, as far as none of them goes alone.
 func (b *batch) addSharedReleases() {
-	if one := b.sharers; len(one) == 1 && one[0].Entry == LeaveNothing && !one[0].doubtful {
+	if one := b.sharers; len(one) == 1 && one[0].Entry == round.LeaveNothing && !one[0].doubtful {
 		b.add(call{cmd: b.one.partCall(one[0].Claim), releases: one})
 		return
 	}
@@ -114,7 +78,7 @@ func (b *batch) releaseShared(releases []Release) redis.Cmder {
 	keys, entries := len(releases), false
 	for i := range releases {
 		keys += flag(releases[i].doubtful)
-		entries = entries || releases[i].Entry != LeaveNothing
+		entries = entries || releases[i].Entry != round.LeaveNothing
 	}
 	start := b.begin(lua.ReleaseSharedScript, keys)
 	b.columnOf(releases, func(r *Release) any { return &r.Claim.Key })
@@ -164,51 +128,17 @@ func raiseSharedVote(reply int64) (quorum.Vote, error) {
 
 // SharedRaiseStage judges a raise of a shared hold's token: it is finished once a quorum
 // shows one number, or the replies that are out can't bring that about.
-func SharedRaiseStage(votes []quorum.Vote) Stage {
+func SharedRaiseStage(votes []quorum.Vote) round.Stage {
 	verdict, _ := quorum.Settle(votes)
 	tally := quorum.Count(votes)
 	if verdict == quorum.Waiting || verdict == quorum.Unsettled && tally.Granted+tally.Pending >= quorum.Size(len(votes)) && tally.Pending > 0 {
-		return Open
+		return round.Open
 	}
-	return Finished
-}
-
-// Slots of a name are locks of their own, but for who gets one and who is told that one is
-// free: they are asked for, and released, by scripts of their own (lua/ask_slot.lua), each
-// in a call of its own.
-
-// Slot is what a claim is of that is no name's, but a slot's of a name; or, of a leave of
-// the slots' line, none.
-type Slot struct {
-	Name   string // that has the slots, prefix included
-	Line   string // what is waited for where a slot is
-	Number int
-	Limit  int         // how many slots there are
-	Passed int         // how often it was handed on in a row, within the process
-	Left   atomic.Bool // the process has left the line: what it asks now puts it there no more
+	return round.Finished
 }
 
 // slotReplies is how many integers ask_slot.lua returns.
 const slotReplies = 5
-
-// line is the name that the claim's process stands in line for.
-func (c *Claim) line() string {
-	if c.Slot != nil {
-		return c.Slot.Line
-	}
-	return c.Key
-}
-
-// LineOf is the name that the round's process stands in line for.
-func (r *Round) LineOf() string { return r.Claim.line() }
-
-// slotPosition is by which place a slot is asked for.
-func (r *Round) slotPosition() int64 {
-	if r.Claim.Slot.Left.Load() {
-		return quorum.Barging
-	}
-	return r.Asks.Position
-}
 
 // addSlots makes a call of each ask for a slot.
 func (b *batch) addSlots() {
@@ -218,10 +148,10 @@ func (b *batch) addSlots() {
 }
 
 // slotCall is ask_slot.lua.
-func (b *batch) slotCall(r *Round) redis.Cmder {
+func (b *batch) slotCall(r *round.Round) redis.Cmder {
 	c, start := r.Claim, b.begin(lua.AskSlotScript, 3)
 	b.arena = append(b.arena, lua.NodeKey, &c.Key, &c.Dead, &b.epoch, &b.process, &b.reading, &c.Stripe, &c.Owner, &c.TTL, &c.Hint,
-		r.slotPosition(), &c.Slot.Name, c.Slot.Limit)
+		r.SlotPosition(), &c.Slot.Name, c.Slot.Limit)
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 

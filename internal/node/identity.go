@@ -20,6 +20,7 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Which server a node is, and which history its data are. The two together are its
@@ -289,7 +290,7 @@ var ErrTwice = errors.New("one server listed twice")
 // Siblings is what the nodes of one Locker need to know of each other: their clocks,
 // and which servers they are.
 type Siblings struct {
-	hints   *Hints
+	hints   *round.Hints
 	stepped []func(by time.Duration) // by node: has it take note that its clock has stepped
 
 	mu      sync.Mutex // guards the fields below
@@ -301,7 +302,7 @@ type Siblings struct {
 
 // NewSiblings is for the nodes of these names, which New takes in; factor is the drift
 // that their clocks may have. The hints follow the nodes' clocks.
-func NewSiblings(names []string, factor float64, h *Hints) *Siblings {
+func NewSiblings(names []string, factor float64, h *round.Hints) *Siblings {
 	return &Siblings{
 		hints: h, stepped: make([]func(time.Duration), len(names)),
 		offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names,
@@ -324,7 +325,7 @@ func (s *Siblings) sampled(node int, r clock.Sample) []clock.Step {
 	}
 	slices.Sort(offsets)
 	// The median: one node whose clock is off, either way, moves nothing.
-	s.hints.bound(offsets[(len(offsets)-1)/2])
+	s.hints.Bound(offsets[(len(offsets)-1)/2])
 	return s.seenBy.Take(node, r)
 }
 

@@ -1,6 +1,3 @@
-// Package node is one Redis master as a Locker uses it: what is sent there, in which order,
-// and what its replies mean. What a node's vote is worth is decided elsewhere, by pure
-// rules (internal/quorum, internal/membership).
 package node
 
 import (
@@ -17,12 +14,7 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
-)
-
-// Why a command has no reply.
-var (
-	ErrNotSent = errors.New("not sent") // the cause of a Failed outcome: nothing reached the node
-	ErrTimeout = errors.New("no reply within the node timeout")
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 var errBusy = errors.New("not sent: too many commands wait for this node")
@@ -93,7 +85,7 @@ type Config struct {
 	Chance      *chance.Source
 	Process     string // the id under which the Locker waits
 
-	Untold   func(bids []*Round) []Poll         // looks that tell a node of these places, where no ask did
+	Untold   func(bids []*round.Round) []Poll   // looks that tell a node of these places, where no ask did
 	Busy     func() bool                        // whether the Locker holds or waits for anything
 	Recorded func(key string, shared bool) bool // whether the Locker has an entry in that name's line, of that kind
 }
@@ -133,11 +125,11 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 }
 
 // SubmitAcquire queues the round's acquire, or fails it at once.
-func (n *Node) SubmitAcquire(r *Round) { n.submit(r, &n.queue.acquires) }
+func (n *Node) SubmitAcquire(r *round.Round) { n.submit(r, &n.queue.acquires) }
 
 // SubmitAcquires queues acquires that were made in one moment, so that one flush takes
 // them all, or fails them at once.
-func (n *Node) SubmitAcquires(rounds []*Round) {
+func (n *Node) SubmitAcquires(rounds []*round.Round) {
 	n.mu.Lock()
 	err := n.refusal(rounds[0].Start)
 	if err == nil {
@@ -148,17 +140,17 @@ func (n *Node) SubmitAcquires(rounds []*Round) {
 		return
 	}
 	for _, r := range rounds {
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
+		r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
 }
 
 // SubmitRaise queues the round's raise, or fails it at once.
-func (n *Node) SubmitRaise(r *Round) { n.submit(r, &n.queue.raises) }
+func (n *Node) SubmitRaise(r *round.Round) { n.submit(r, &n.queue.raises) }
 
 // SubmitProbe asks whether the node answers, and whether it votes.
-func (n *Node) SubmitProbe(r *Round) { n.submit(r, &n.queue.probes) }
+func (n *Node) SubmitProbe(r *round.Round) { n.submit(r, &n.queue.probes) }
 
-func (n *Node) submit(r *Round, to *[]*Round) {
+func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 	now := r.Start
 	if r.Asks != nil { // it may have begun long ago
 		now = n.Clock.Early()
@@ -170,7 +162,7 @@ func (n *Node) submit(r *Round, to *[]*Round) {
 	}
 	n.nudge()
 	if err != nil {
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
+		r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
 }
 
@@ -199,7 +191,7 @@ func (n *Node) Release(r Release) {
 	}
 	n.nudge()
 	if gone && r.Round != nil {
-		r.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+		r.Round.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
 }
 
@@ -224,7 +216,7 @@ func (n *Node) refusal(now clock.Instant) error {
 	case n.down.cause != nil && now < n.down.until:
 		return fmt.Errorf("not sent: the node is down: %w", n.down.cause)
 	case n.busySince != 0 && now.Sub(n.busySince) > n.Timeout:
-		return fmt.Errorf("%w: %w for an earlier command", ErrNotSent, ErrTimeout)
+		return fmt.Errorf("%w: %w for an earlier command", round.ErrNotSent, round.ErrTimeout)
 	case n.queue.len() >= queueBound:
 		return errBusy
 	}
@@ -235,24 +227,24 @@ func (n *Node) refusal(now clock.Instant) error {
 // before the timers ended (decided), a node without a reply stays pending. Otherwise
 // one that was sent something is unknown, and one that was not has failed. That is
 // asked behind the close: what leaves before it can still vote.
-func CloseRound(nodes []*Node, r *Round, decided bool) {
+func CloseRound(nodes []*Node, r *round.Round, decided bool) {
 	r.Close()
 	if decided {
 		return
 	}
 	for i, n := range nodes {
 		if r.Votes[i].Outcome == quorum.Pending {
-			why := ErrNotSent
+			why := round.ErrNotSent
 			if n.conn.waits.Load() {
 				why = errNoConnection
 			}
-			r.miss(i, n.sent(r.Claim), why)
+			r.Miss(i, n.sent(r.Claim), why)
 		}
 	}
 }
 
 // sent tells whether the node may hold, or may still come to hold, the claim.
-func (n *Node) sent(c *Claim) bool {
+func (n *Node) sent(c *round.Claim) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return c.Marks[n.Index]&^quorum.Behind != quorum.Absent

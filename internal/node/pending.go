@@ -8,6 +8,7 @@ import (
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // queueBound is how many commands may wait for one node. A node that is slower than
@@ -22,10 +23,10 @@ type pending struct {
 
 	releases []Release
 	groups   []*group
-	raises   []*Round
+	raises   []*round.Round
 	passes   []*Handover
-	acquires []*Round
-	probes   []*Round
+	acquires []*round.Round
+	probes   []*round.Round
 	polls    []Poll
 	pushes   []push
 	sample   bool // its clock is to be read
@@ -49,14 +50,14 @@ func (q *pending) owes() bool { return len(q.releases)+len(q.refused)+len(q.pass
 
 // Release is a release that a node still owes.
 type Release struct {
-	Claim *Claim
+	Claim *round.Claim
 	Life  int64         // of the tombstone it may have to leave, in ms
 	Until clock.Instant // one lease later the key is gone anyway
-	Entry Leaving       // what becomes of the process's entry
-	Round *Round        // who waits for it; nil: nobody
+	Entry round.Leaving // what becomes of the process's entry
+	Round *round.Round  // who waits for it; nil: nobody
 	Hand  bool          // the node may grant the name on, to who waits there
 	Hint  int64         // with Hand: the least token of such a grant; or Calls
-	Next  *Round        // with Hand: the attempt with which the process stands in line from then on; nil: none
+	Next  *round.Round  // with Hand: the attempt with which the process stands in line from then on; nil: none
 
 	doubtful bool       // as of when it was taken: it must leave a tombstone
 	rejected *rejection // by the node; nil: it was not refused yet
@@ -67,7 +68,7 @@ const Calls = -1
 
 // clear tells whether there is nothing on the node to release.
 func (q *pending) clear(r *Release) bool {
-	return r.Claim.Marks[q.node] == quorum.Absent && r.Entry != LeaveQueue && !r.Claim.Pushes && r.Next == nil
+	return r.Claim.Marks[q.node] == quorum.Absent && r.Entry != round.LeaveQueue && !r.Claim.Pushes && r.Next == nil
 }
 
 // take moves what may be sent now from the queue into the batch. From here on a
@@ -108,7 +109,7 @@ func (q *pending) takeReleases(b *batch, now clock.Instant) {
 		switch {
 		case q.clear(&r):
 			if r.Round != nil {
-				r.Round.deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
+				r.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
 			continue
 		case r.Until <= now:
@@ -117,7 +118,7 @@ func (q *pending) takeReleases(b *batch, now clock.Instant) {
 		case q.held[r.Claim.Key] != nil && r.Claim.Marks[q.node]&quorum.Behind != 0:
 			cause := q.held[r.Claim.Key] // of what it stands behind
 			if r.Round != nil {
-				r.Round.note(q.node, cause)
+				r.Round.Note(q.node, cause)
 			}
 			q.refuse(r, cause, now)
 			continue
@@ -136,7 +137,7 @@ func (q *pending) takeGroups(b *batch) {
 	}
 	for _, g := range q.groups[:taken] {
 		if g.reseeds() {
-			g.forget(func(c *Claim) bool { return c.Over.Load() })
+			g.forget(func(c *round.Claim) bool { return c.Over.Load() })
 			for _, c := range g.claims {
 				c.Marks[q.node] = c.Marks[q.node].Again()
 			}
@@ -158,13 +159,13 @@ func (q *pending) takeAcquires(b *batch) {
 		}
 		taken++
 		if r.Claim.Over.Load() {
-			if r.hasPlace() {
+			if r.HasPlace() {
 				b.late = append(b.late, r)
 			}
 			continue
 		}
 		if err := q.heldBack(r.Claim.Key); err != nil && votes {
-			r.deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, err)
+			r.Deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, err)
 			continue
 		}
 		if votes {
@@ -199,7 +200,7 @@ func drop[T any](q []T, k int) []T {
 
 // requeue puts acquires that did not happen back at the head. An earlier one of the
 // same claim may still come.
-func (q *pending) requeue(rounds []*Round) {
+func (q *pending) requeue(rounds []*round.Round) {
 	for _, r := range rounds {
 		r.Claim.Marks[q.node] = r.Claim.Marks[q.node].After(quorum.Failed)
 	}
@@ -238,7 +239,7 @@ type Poll interface {
 	// Wanted are the names that are still to be looked at, and the process's places
 	// there (with a minus sign: among those who wait to share), with the claims that take a grant there by push (nil: none). It is asked when
 	// the call is sent.
-	Wanted() (keys []string, positions []int64, claims []*Claim)
+	Wanted() (keys []string, positions []int64, claims []*round.Claim)
 	// Answer takes in what the node said, a number for each name behind one for the
 	// sign of life, and whether the node votes; or why it said nothing.
 	Answer(node int, votes bool, replies []int64, err error)
@@ -272,7 +273,7 @@ func (n *Node) settlePoll(c *call, err error) {
 }
 
 // doubtPlaces notes that a look of unknown outcome may still put these claims in line.
-func (n *Node) doubtPlaces(claims []*Claim, o quorum.Outcome) {
+func (n *Node) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
 	if o != quorum.Unknown {
 		return
 	}
@@ -319,7 +320,7 @@ func (q *pending) place(b *batch) {
 // unplaced tells the next attempt that this node does not put it in line.
 func (q *pending) unplaced(r *Release) {
 	if r.Next != nil {
-		r.Next.stand(q.node, grant.Standing{}, quorum.Hearing{}, lease{}, errNotPlaced)
+		r.Next.Stand(q.node, grant.Standing{}, quorum.Hearing{}, round.Lease{}, errNotPlaced)
 		r.Next = nil
 	}
 }
@@ -333,7 +334,7 @@ func (n *Node) settleNext(c *call, err error) {
 		}
 		if err != nil {
 			n.markAfter(r.Next.Claim, Classify(err))
-			r.Next.stand(n.Index, grant.Standing{}, quorum.Hearing{}, lease{}, Explain(err))
+			r.Next.Stand(n.Index, grant.Standing{}, quorum.Hearing{}, round.Lease{}, Explain(err))
 		} else {
 			reply, more := handReply(c.cmd, i, len(c.releases))
 			n.standing(r.Next, reply, more)
@@ -344,7 +345,7 @@ func (n *Node) settleNext(c *call, err error) {
 
 // standing is settleNext for one. What a hand grants to its own process needs no reading
 // of the clock behind it: it takes the place of a key that was there.
-func (n *Node) standing(next *Round, reply, more int64) {
+func (n *Node) standing(next *round.Round, reply, more int64) {
 	s, h := grant.StandingOf(more), quorum.Hearing{Left: grant.Lease, Free: reply == 1}
 	outcome := quorum.Taken
 	if s.Token > 0 {
@@ -353,13 +354,13 @@ func (n *Node) standing(next *Round, reply, more int64) {
 	n.markAfter(next.Claim, outcome)
 	switch doubt := n.doubt(); {
 	case doubt != nil:
-		next.stand(n.Index, grant.Standing{}, h, lease{}, doubt)
+		next.Stand(n.Index, grant.Standing{}, h, round.Lease{}, doubt)
 	case more == 0:
-		next.stand(n.Index, grant.Standing{}, h, lease{}, errNotPlaced)
+		next.Stand(n.Index, grant.Standing{}, h, round.Lease{}, errNotPlaced)
 	default:
 		at := n.batch.at
 		n.vouch(at)
-		next.stand(n.Index, s, h, lease{at, clock.ValidFrom(at, grant.Lease, n.Cfg.Drift).Until}, nil)
+		next.Stand(n.Index, s, h, round.Lease{Since: at, Until: clock.ValidFrom(at, grant.Lease, n.Cfg.Drift).Until}, nil)
 	}
 }
 
@@ -377,74 +378,4 @@ func handReply(cmd any, i, locks int) (reply, more int64) {
 	reply, _ = list[i].(int64)
 	more, _ = list[locks+i].(int64)
 	return reply, more
-}
-
-// GoOn has the round's claim put in line by the releases of the one before it: no node is
-// asked for a place.
-func (r *Round) GoOn() {
-	r.TakePushes()
-	a, all := r.Asks, uint64(1)<<len(r.Votes)-1
-	a.said, a.unsaid, a.Handed = make([]grant.Standing, len(r.Votes)), all, true
-	a.attempt.Out, a.attempt.Unplaced = all, true
-}
-
-// stand takes in what node i's reply to that release said.
-func (r *Round) stand(i int, s grant.Standing, h quorum.Hearing, l lease, cause error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.Caller == nil {
-		return
-	}
-	a := r.Asks
-	a.said[i], a.Heard[i] = s, h
-	a.unsaid &^= 1 << i
-	switch {
-	case s.Token > 0:
-		r.granted(i, s.Token, l)
-		a.attempt.Answered(i)
-		a.Pushed = true
-		r.wake()
-	case s.Known:
-		r.refuse(i, quorum.Taken, nil)
-	default:
-		r.refuse(i, quorum.Failed, cause)
-	}
-}
-
-// Unplaced tells whether its place is not known yet.
-func (r *Round) Unplaced() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Asks.Position == quorum.NoTicket
-}
-
-// Placed takes in the places that the nodes have said so far. place is the one that is the
-// same on all; 0: it is not known yet. The nodes that said another are noted as asked:
-// they are to be told of it, unless the lock is there already. lost says that too few
-// nodes say one.
-func (r *Round) Placed() (place int64, tell uint64, lost bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.Asks
-	if a.said == nil {
-		return a.Position, 0, false
-	}
-	if a.Position == quorum.NoTicket {
-		found, _, ok := grant.PlaceOf(a.said)
-		if !ok {
-			return quorum.NoTicket, 0, a.unsaid == 0
-		}
-		a.Position, r.Claim.Place, a.attempt.Unplaced = found, found, false
-	}
-	if step, _, _ := a.attempt.Next(); step == grant.Hold {
-		return a.Position, 0, false
-	}
-	for i, s := range a.said {
-		if (a.unsaid|a.attempt.Told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.Position && int64(s.Token) < a.Position { //nolint:gosec // below 2^53
-			tell |= 1 << i
-		}
-	}
-	a.attempt.Told |= tell
-	a.attempt.Ask(tell)
-	return a.Position, tell, false
 }

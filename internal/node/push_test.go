@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // disowned hears since when nothing counts that a node vouched for.
@@ -38,8 +39,8 @@ func TestTheLookOfTheBatchBeforeProvesNoPush(t *testing.T) {
 				n.Tracker = membership.NewTracker(membership.NewConfig([]string{"a"}, time.Second, false), "", n.Clock, nil)
 				time.Sleep(time.Second)
 				n.batch.proven = true
-				r := NewRound(&Claim{Owner: "owner", Marks: make([]quorum.Mark, 1)}, 1, n.Clock.Early(), &Sleeper{Wake: make(chan struct{}, 1)})
-				r.Asks = &Asks{Heard: make([]quorum.Hearing, 1)}
+				r := round.New(&round.Claim{Owner: "owner", Marks: make([]quorum.Mark, 1)}, 1, n.Clock.Early(), &round.Sleeper{Wake: make(chan struct{}, 1)})
+				r.Asks = &round.Asks{Heard: make([]quorum.Hearing, 1)}
 				r.TakePushes()
 				take(n, push{grant.Push{Epoch: "epoch", Token: 7, Reading: 900, Owner: "owner"}, r})
 				if !r.Granted() {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // What a node refuses concerns as few names as it can: a call for many that was
@@ -28,7 +29,7 @@ func (r *Release) alone() bool { return r.rejected != nil && r.rejected.alone }
 // attempt that it puts in line: that release has to keep it out.
 func (q *pending) refuse(r Release, cause error, now clock.Instant) {
 	q.unplaced(&r)
-	if next := r.Claim.Next; next != nil && r.Entry == LeaveEntry {
+	if next := r.Claim.Next; next != nil && r.Entry == round.LeaveEntry {
 		next.Marks[q.node] = next.Marks[q.node].Doubted()
 	}
 	next := rejection{cause: cause, tries: 1, retryAt: now}
@@ -87,12 +88,12 @@ func (q *pending) retake(now clock.Instant) {
 func (n *Node) keepEntries() {
 	for i := range n.batch.releases {
 		r := &n.batch.releases[i]
-		if r.rejected == nil || r.Entry != LeaveQueue || r.Claim.Pushes || !n.Cfg.Recorded(r.Claim.Key, r.Claim.Shared) {
+		if r.rejected == nil || r.Entry != round.LeaveQueue || r.Claim.Pushes || !n.Cfg.Recorded(r.Claim.Key, r.Claim.Shared) {
 			continue
 		}
-		n.mu.Lock()                               // Unreleased may be reading it
-		if r.Entry = LeaveEntry; r.Claim.Shared { // it ended a hold: others who share are called
-			r.Entry = LeaveNothing
+		n.mu.Lock()                                     // Unreleased may be reading it
+		if r.Entry = round.LeaveEntry; r.Claim.Shared { // it ended a hold: others who share are called
+			r.Entry = round.LeaveNothing
 		}
 		n.mu.Unlock()
 	}
@@ -173,7 +174,7 @@ func (n *Node) Unreleased(now clock.Instant) (names []string, cause error) {
 	case n.down.cause != nil:
 		cause = n.down.cause
 	case cause == nil:
-		cause = ErrTimeout
+		cause = round.ErrTimeout
 	}
 	slices.Sort(names)
 	return slices.Compact(names), cause

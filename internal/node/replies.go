@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // handOut gives each reply to whom it concerns, and draws the node's own
@@ -81,7 +82,7 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 	if err != nil {
 		for _, r := range c.acquires {
 			n.markAfter(r.Claim, outcome)
-			r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
+			r.Deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		}
 		return false
 	}
@@ -92,7 +93,7 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 	case c.slot:
 		replies = slotReplies
 	}
-	var untold []*Round
+	var untold []*round.Round
 	for i, r := range c.acquires {
 		reply := replyAt(c.cmd, i, replies)
 		recheck = recheck || reply == 0
@@ -103,12 +104,12 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 		switch {
 		case c.slot:
 			if h, refused := slotHearingOf(c.cmd); refused {
-				r.hear(n.Index, h)
+				r.Hear(n.Index, h)
 			}
 		case c.bids || c.shares && r.Asks != nil:
-			r.hear(n.Index, hearingOf(r, reply, replyAt(c.cmd, len(c.acquires)+i, replies)))
+			r.Hear(n.Index, hearingOf(r, reply, replyAt(c.cmd, len(c.acquires)+i, replies)))
 		}
-		if v := n.settleAcquire(r, reply); v == quorum.Abstained && (c.bids || r.hasPlace()) {
+		if v := n.settleAcquire(r, reply); v == quorum.Abstained && (c.bids || r.HasPlace()) {
 			untold = append(untold, r)
 		}
 	}
@@ -119,36 +120,36 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 }
 
 // settleAcquire delivers what the reply to an acquire, or to an ask, is worth.
-func (n *Node) settleAcquire(r *Round, reply int64) quorum.Outcome {
+func (n *Node) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 	v, cause := n.acquireVote(reply)
 	cause = ofKind(r.Claim, cause)
 	n.markAfter(r.Claim, v.Outcome)
 	if v, cause = n.counted(r, v, cause); v.Outcome == quorum.Granted {
 		n.SawWrite()
-		if r.takesPushes() {
-			r.grant(n.Index, v.Token, lease{n.batch.at, clock.ValidFrom(n.batch.at, time.Duration(r.Claim.TTL)*time.Millisecond, n.Cfg.Drift).Until}, false)
+		if r.TakesPushes() {
+			r.Grant(n.Index, v.Token, round.Lease{Since: n.batch.at, Until: clock.ValidFrom(n.batch.at, time.Duration(r.Claim.TTL)*time.Millisecond, n.Cfg.Drift).Until}, false)
 			return v.Outcome
 		}
 	}
-	r.deliver(n.Index, v, cause)
+	r.Deliver(n.Index, v, cause)
 	return v.Outcome
 }
 
 // counted is a vote as it counts: a grant of a node that is in doubt is none. For what
 // counts, the node vouches.
-func (n *Node) counted(r *Round, v quorum.Vote, cause error) (quorum.Vote, error) {
+func (n *Node) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vote, error) {
 	if v.Outcome != quorum.Granted {
 		return v, cause
 	}
 	if doubt := n.ungranted(); doubt != nil {
 		return quorum.Vote{Outcome: quorum.Abstained}, doubt
 	}
-	if r.takesPushes() { // it may have begun long ago, and stands on its leases
+	if r.TakesPushes() { // it may have begun long ago, and stands on its leases
 		n.vouch(n.batch.at)
 		return v, cause
 	}
 	n.vouch(r.Start)
-	r.Claim.vouch(n.Index, r.Start)
+	r.Claim.Vouch(n.Index, r.Start)
 	return v, cause
 }
 
@@ -167,13 +168,13 @@ func (n *Node) acquireVote(reply int64) (quorum.Vote, error) {
 
 // markAfter notes what the outcome of an acquire, or of a re-seed, says of the
 // claim on this node. What is there stays there until it is released.
-func (n *Node) markAfter(c *Claim, o quorum.Outcome) {
+func (n *Node) markAfter(c *round.Claim, o quorum.Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.Marks[n.Index] = c.Marks[n.Index].After(o)
 }
 
-func (n *Node) requeue(rounds []*Round) {
+func (n *Node) requeue(rounds []*round.Round) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.requeue(rounds)
@@ -182,11 +183,11 @@ func (n *Node) requeue(rounds []*Round) {
 func (n *Node) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	r := c.raise
 	if err != nil {
-		r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
+		r.Deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		return IsMissingScript(err)
 	}
 	if doubt := n.doubt(); doubt != nil {
-		r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, doubt)
+		r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, doubt)
 		return false
 	}
 	reply := replyAt(c.cmd, 0, 1)
@@ -194,7 +195,7 @@ func (n *Node) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck 
 	if r.Claim.Shared {
 		v, cause = raiseSharedVote(reply)
 	}
-	r.deliver(n.Index, v, cause)
+	r.Deliver(n.Index, v, cause)
 	return reply == -1
 }
 
@@ -230,7 +231,7 @@ func (n *Node) settleReleases(c *call, err error) {
 		n.mu.Unlock()
 		for _, r := range confirmed {
 			if r.Round != nil {
-				r.Round.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+				r.Round.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
 		}
 		return
@@ -250,7 +251,7 @@ func (n *Node) settleReleases(c *call, err error) {
 	n.mu.Unlock()
 	for _, r := range c.releases {
 		if r.Round != nil {
-			r.Round.note(n.Index, cause)
+			r.Round.Note(n.Index, cause)
 		}
 	}
 }
@@ -269,11 +270,11 @@ func (n *Node) settleTime(c *call, outcome quorum.Outcome, err error) {
 	for _, r := range n.batch.probes {
 		switch {
 		case err != nil && !denied:
-			r.deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
+			r.Deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		case n.silence() != nil:
-			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, n.silence())
+			r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, n.silence())
 		default:
-			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+			r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
 	}
 }

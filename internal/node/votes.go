@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // acquireVote reads a reply of acquire.lua; longest is the longest lease that anyone may
@@ -54,7 +55,7 @@ type takenError struct {
 }
 
 // ofKind is a cause in the words of the kind of hold that was asked for.
-func ofKind(c *Claim, cause error) error {
+func ofKind(c *round.Claim, cause error) error {
 	if taken, ok := cause.(*takenError); ok && c.Shared { //nolint:errorlint // as it was made
 		taken.shared = true
 	}
@@ -127,7 +128,7 @@ func answered(cmd redis.Cmder) bool {
 }
 
 // hearingOf is what a refusal of a round's ask says besides.
-func hearingOf(r *Round, reply, more int64) quorum.Hearing {
+func hearingOf(r *round.Round, reply, more int64) quorum.Hearing {
 	h := quorum.Hearing{Free: reply == -3}
 	h.Left, _ = leaseLeft(reply)
 	if r.Asks.Position == quorum.NoTicket {

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Write is the writer: it sleeps until there is something to send, and sends it.
@@ -271,9 +272,9 @@ func (n *Node) send() {
 // there all the same, by a look, so that the node knows who waits when it votes again.
 func (n *Node) abstain(cause error) {
 	b := &n.batch
-	for _, rounds := range [][]*Round{b.raises, b.acquires, b.bids, b.shares, b.slots} {
+	for _, rounds := range [][]*round.Round{b.raises, b.acquires, b.bids, b.shares, b.slots} {
 		for _, r := range rounds {
-			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, cause)
+			r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, cause)
 		}
 	}
 	for _, g := range b.groups {
@@ -281,7 +282,7 @@ func (n *Node) abstain(cause error) {
 	}
 	b.late = append(append(b.late, b.bids...), b.slots...)
 	for _, r := range b.shares {
-		if r.hasPlace() {
+		if r.HasPlace() {
 			b.late = append(b.late, r)
 		}
 	}
@@ -371,9 +372,9 @@ func (n *Node) failQueued(err error) {
 	n.mu.Lock()
 	q := n.queue.empty(n.Clock.Early())
 	n.mu.Unlock()
-	for _, rounds := range [][]*Round{q.probes, q.raises, q.acquires} {
+	for _, rounds := range [][]*round.Round{q.probes, q.raises, q.acquires} {
 		for _, r := range rounds {
-			r.deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
+			r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
 		}
 	}
 	for _, g := range q.groups {

@@ -8,20 +8,21 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // What the nodes tell a process of the names that it waits for, and whom it wakes: calls,
 // looks that found a change, and grants by releases.
 
 // Attach makes w what hints and looks wake.
-func (q *Queue) Attach(name *Name, w *node.Sleeper) {
+func (q *Queue) Attach(name *Name, w *round.Sleeper) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name.sleeper, name.due, name.contended = w, false, true
 }
 
 // Detach ends Attach, unless another goroutine has attached itself already.
-func (q *Queue) Detach(name *Name, w *node.Sleeper) {
+func (q *Queue) Detach(name *Name, w *round.Sleeper) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if name.sleeper == w {
@@ -40,7 +41,7 @@ func (q *Queue) Called(name *Name) (hints uint64, due bool) {
 
 // Open has releases grant the attempt of this round, which the name's first goroutine
 // makes.
-func (q *Queue) Open(name *Name, r *node.Round) {
+func (q *Queue) Open(name *Name, r *round.Round) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name.open, name.next = r, nil
@@ -58,7 +59,7 @@ func (q *Queue) Shut(name *Name, won bool) {
 }
 
 // GoOn keeps the claim that has the place on the nodes for the one who leads next.
-func (q *Queue) GoOn(key string, c *node.Claim) {
+func (q *Queue) GoOn(key string, c *round.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if name := q.names[key]; name != nil {
@@ -67,7 +68,7 @@ func (q *Queue) GoOn(key string, c *node.Claim) {
 }
 
 // Standing is the claim that GoOn kept.
-func (q *Queue) Standing(key string) *node.Claim {
+func (q *Queue) Standing(key string) *round.Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if name := q.names[key]; name != nil {
@@ -77,7 +78,7 @@ func (q *Queue) Standing(key string) *node.Claim {
 }
 
 // standing is the claim that releases may grant; nil: none.
-func (q *Queue) standing(name *Name) *node.Claim {
+func (q *Queue) standing(name *Name) *round.Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if name.open != nil {

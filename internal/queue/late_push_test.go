@@ -7,6 +7,7 @@ import (
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // A lock is held once a quorum has told its grant; the other nodes' messages come later.
@@ -27,7 +28,7 @@ func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
 		w.cfg.Leave = func(string, bool, []*node.Node) { t.Error("a node's queue was left; want the place kept") }
 		name, _ := w.queue.Try("orders/42")
 		w.queue.Stand(name, place)
-		w.queue.Open(name, &node.Round{Claim: &node.Claim{Owner: won}})
+		w.queue.Open(name, &round.Round{Claim: &round.Claim{Owner: won}})
 		w.queue.Shut(name, true)
 		return w, name
 	}
@@ -42,7 +43,7 @@ func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
 	} {
 		w, name := held()
 		if c.back {
-			w.queue.GoOn("orders/42", &node.Claim{Owner: "next"})
+			w.queue.GoOn("orders/42", &round.Claim{Owner: "next"})
 		}
 		w.Hear(2, told(c.owner))
 		if hints, _ := w.queue.Called(name); hints != c.want {
@@ -68,8 +69,8 @@ func TestNoNodeIsToldOfAPlaceThatNobodyHas(t *testing.T) {
 	const place = 7
 	w := &Presence{queue: New(1)}
 	name, _ := w.queue.Try("orders/42")
-	asks := func(position int64) []*node.Round {
-		return []*node.Round{{Claim: &node.Claim{Key: "orders/42"}, Asks: &node.Asks{Position: position}}}
+	asks := func(position int64) []*round.Round {
+		return []*round.Round{{Claim: &round.Claim{Key: "orders/42"}, Asks: &round.Asks{Position: position}}}
 	}
 	w.queue.Stand(name, place)
 	if got := len(w.Telling(asks(place))); got != 1 {

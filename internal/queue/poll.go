@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // poll is one call of look.lua: a sign of life, the names that are looked at, and
@@ -16,9 +17,9 @@ import (
 type poll struct {
 	presence *Presence
 	names    []*Name
-	rounds   []int         // the rest that each name was in
-	bids     []*node.Round // whose places the node was not told by an ask
-	told     int           // how many of these are in the call
+	rounds   []int          // the rest that each name was in
+	bids     []*round.Round // whose places the node was not told by an ask
+	told     int            // how many of these are in the call
 }
 
 // pollsOf makes looks of names; mu is held.
@@ -36,8 +37,8 @@ func (w *Presence) pollsOf(names []*Name) []node.Poll {
 
 // Telling makes looks that tell a node of the places that these rounds asked by, as
 // far as the process still has them.
-func (w *Presence) Telling(bids []*node.Round) (looks []node.Poll) {
-	var stand []*node.Round
+func (w *Presence) Telling(bids []*round.Round) (looks []node.Poll) {
+	var stand []*round.Round
 	for _, r := range bids {
 		if w.queue.stands(r.LineOf(), r.Asks.Position, r.Claim.Shared) {
 			stand = append(stand, r)
@@ -66,7 +67,7 @@ func (k *poll) Singly() (looks []node.Poll) {
 // Wanted leaves out what nobody rests for any more, and the places that were given
 // up: a look must not put back an entry that was taken away. A place among those who wait
 // to share has a minus sign.
-func (k *poll) Wanted() (keys []string, positions []int64, claims []*node.Claim) {
+func (k *poll) Wanted() (keys []string, positions []int64, claims []*round.Claim) {
 	k.presence.mu.Lock()
 	kept := 0
 	for i, name := range k.names {

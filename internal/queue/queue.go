@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Queue orders the goroutines of one Locker that want the same name: first in,
@@ -48,13 +49,13 @@ type Name struct {
 	hints     uint64       // nodes that said it is our turn, one bit each
 	due       bool         // a look found it free
 	contended bool         // it was waited for
-	sleeper   *node.Sleeper
-	open      *node.Round // the attempt that releases may grant, while somebody leads it; nil: none
-	won       string      // the owner of the last attempt that brought the lock: its late grants say nothing new
-	next      *node.Claim // the one that goes on with the place when nobody leads; nil: none
-	slot      int         // that the last call said is free, and one; 0: it said none
-	rests     *Waiter     // of slots: who has the turn, while it would take one that is handed on; nil: nobody
-	given     *Transfer   // what it was given then; nil: nothing
+	sleeper   *round.Sleeper
+	open      *round.Round // the attempt that releases may grant, while somebody leads it; nil: none
+	won       string       // the owner of the last attempt that brought the lock: its late grants say nothing new
+	next      *round.Claim // the one that goes on with the place when nobody leads; nil: none
+	slot      int          // that the last call said is free, and one; 0: it said none
+	rests     *Waiter      // of slots: who has the turn, while it would take one that is handed on; nil: nobody
+	given     *Transfer    // what it was given then; nil: nothing
 	polls     pollSchedule
 }
 
@@ -76,8 +77,8 @@ type Waiter struct {
 // in line; or, from one who shares, an attempt that is sent already.
 type Transfer struct {
 	Handover node.Handover
-	Open     *node.Round // the attempt that the release before put in line, or that is sent; nil: it is handed the lock
-	Sleeper  *node.Sleeper
+	Open     *round.Round // the attempt that the release before put in line, or that is sent; nil: it is handed the lock
+	Sleeper  *round.Sleeper
 	Turn     uint8 // how the lock was come by whose leader sent it; 0: no leader did
 }
 
@@ -186,7 +187,7 @@ func (q *Queue) Next(key string) (w *Waiter, recorded bool) {
 // grant: it takes that one out, for the caller to give it the attempt which the release
 // puts in line, and says how the release is to leave the process's entry. stood says that
 // the holder's entry, if it has one, takes pushes.
-func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry node.Leaving) {
+func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry round.Leaving) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name = q.names[key]
@@ -197,7 +198,7 @@ func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry nod
 		return nil, nil, 0
 	}
 	if name.recorded {
-		entry = node.LeaveQueue
+		entry = round.LeaveQueue
 	}
 	name.position, name.recorded, name.held, name.next = quorum.NoTicket, true, 0, nil
 	q.waited.add(key)
@@ -227,29 +228,29 @@ func (q *Queue) CountHold(key string, barged, leads bool) {
 // Ending is how the holder's release, or the rollback of who gives up, is to leave
 // the process's entry. While others of the process wait and its turn is not over,
 // it keeps its place. Else the place is given up, no matter what the release brings.
-func (q *Queue) Ending(key string) node.Leaving {
+func (q *Queue) Ending(key string) round.Leaving {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
 	if name == nil {
-		return node.LeaveNothing
+		return round.LeaveNothing
 	}
 	if name.recorded && name.goesOn() && quorum.TurnLeft(name.held, q.turns) {
-		return node.LeaveEntry
+		return round.LeaveEntry
 	}
 	recorded := name.recorded
 	name.giveUp()
 	if recorded {
-		return node.LeaveQueue
+		return round.LeaveQueue
 	}
-	return node.LeaveNothing
+	return round.LeaveNothing
 }
 
 // Pass gives the turn for key to the next in line. Where nobody is, and the process
 // still has an entry, it calls leave: one who it was kept for has quit meanwhile.
 // leave runs before anybody here can ask for the name again. It gets the claim that
 // stands there; nil: none.
-func (q *Queue) Pass(key string, leave func(stands *node.Claim)) {
+func (q *Queue) Pass(key string, leave func(stands *round.Claim)) {
 	if q.Freeing != nil {
 		q.Freeing()
 	}
@@ -262,7 +263,7 @@ func (q *Queue) Pass(key string, leave func(stands *node.Claim)) {
 
 // moveOn is Pass with mu held. Those who want to share, and stand first, go together: the
 // first of them leads. They go on with no place of one who wanted to be alone.
-func (q *Queue) moveOn(name *Name, leave func(stands *node.Claim)) {
+func (q *Queue) moveOn(name *Name, leave func(stands *round.Claim)) {
 	if name.recorded && !name.goesOn() {
 		leave(name.next)
 		name.giveUp()
@@ -295,7 +296,7 @@ func (n *Name) giveUp() {
 // the claim that stands there for the one who would have led next; nil: none. For a place among
 // those who wait to share it calls leaveShared.
 // Nobody here comes any more when it is called.
-func (q *Queue) LeaveAll(leave func(key string, stands *node.Claim), leaveShared func(key string, place int64)) {
+func (q *Queue) LeaveAll(leave func(key string, stands *round.Claim), leaveShared func(key string, place int64)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(q.names)) {

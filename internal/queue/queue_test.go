@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // fillLine has so many goroutines stand in one line, and returns what has them all
@@ -70,10 +70,10 @@ func TestAReignThatBargedLeavesThePlace(t *testing.T) {
 	name, _ := q.Try("jobs")
 	q.Stand(name, 1)
 	name.join(&Waiter{})
-	if q.CountHold("jobs", true, true); q.Ending("jobs") != node.LeaveEntry {
+	if q.CountHold("jobs", true, true); q.Ending("jobs") != round.LeaveEntry {
 		t.Error("the place was given up")
 	}
-	if q.CountHold("jobs", false, true); q.Ending("jobs") != node.LeaveQueue {
+	if q.CountHold("jobs", false, true); q.Ending("jobs") != round.LeaveQueue {
 		t.Error("a reign is a whole turn: the place was kept")
 	}
 }

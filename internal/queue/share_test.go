@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // sharer is one goroutine on its way: what Share gave it.
@@ -65,7 +65,7 @@ func TestAGroupIsLedByOneAndLaterOnesAreNotOfIt(t *testing.T) {
 		q.Try("orders/42")
 		ctx, cancel := context.WithCancel(t.Context())
 		first, gone, second := comes(t.Context(), q), comes(ctx, q), comes(t.Context(), q)
-		q.Pass("orders/42", func(*node.Claim) { t.Error("a place is given up") })
+		q.Pass("orders/42", func(*round.Claim) { t.Error("a place is given up") })
 		a := <-first
 		if a.err != nil || !a.leads {
 			t.Fatalf("the first: %+v; want it to lead", a)
@@ -143,13 +143,13 @@ func TestSharersGoOnWithNoPlaceOfWhoWantedToBeAlone(t *testing.T) {
 		go func() { _, _, _ = q.Take(ctx, "orders/42", time.Second, "", false) }()
 		synctest.Wait()
 		beside := comes(t.Context(), q)
-		if w := q.Ending("orders/42"); w != node.LeaveEntry {
+		if w := q.Ending("orders/42"); w != round.LeaveEntry {
 			t.Fatalf("with another behind, the place is %v; want it kept", w)
 		}
 		cancel()
 		synctest.Wait()
 		left := 0
-		q.Pass("orders/42", func(*node.Claim) { left++ })
+		q.Pass("orders/42", func(*round.Claim) { left++ })
 		if s := <-beside; !s.leads || left != 1 || q.Recorded("orders/42", true) || q.Position(s.name) != quorum.NoTicket {
 			t.Errorf("who shares leads: %v, %d places were given up, and it has the place %d; want one, and none", s.leads, left, q.Position(s.name))
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // mutantsVariable names the environment variable that says which mutants are tried: all,
-// or those that edit one of its files ("lock.go internal/node/ask.go"). Without it the
+// or those that edit one of its files ("lock.go internal/round/ask.go"). Without it the
 // deep tier tries all.
 const mutantsVariable = "REDLOCK_MUTANTS"
 

@@ -87,7 +87,7 @@ var lockMutants = []way{
 	{
 		name: "released by half", takes: "a release is confirmed by half of the nodes",
 		by:    ". TestAReleaseIsConfirmedByAQuorumOnly",
-		edits: []edit{{"internal/node/round.go", "func ReleaseStage(votes []quorum.Vote) Stage {\n", "func ReleaseStage(votes []quorum.Vote) Stage {\n	if BROKEN && quorum.Count(votes).Granted >= quorum.Size(len(votes))-1 {\n		return Finished\n	}\n"}},
+		edits: []edit{{"internal/round/round.go", "func ReleaseStage(votes []quorum.Vote) Stage {\n", "func ReleaseStage(votes []quorum.Vote) Stage {\n	if BROKEN && quorum.Count(votes).Granted >= quorum.Size(len(votes))-1 {\n		return Finished\n	}\n"}},
 	},
 	// Tokens.
 	{
@@ -180,7 +180,7 @@ var lockMutants = []way{
 	{
 		name: "re-seeded behind its release", takes: "a lock that is over is put back, past its tombstone",
 		by:    ". TestALockThatIsReleasedIsNotPutBack",
-		edits: []edit{script("reseed", "elseif val[i] or val[n + i] or redis.call", "elseif val[i] or redis.call"), {"internal/node/pending.go", "g.forget(func(c *Claim) bool { return c.Over.Load() })", "g.forget(func(c *Claim) bool { return c.Over.Load() && !BROKEN })"}},
+		edits: []edit{script("reseed", "elseif val[i] or val[n + i] or redis.call", "elseif val[i] or redis.call"), {"internal/node/pending.go", "g.forget(func(c *round.Claim) bool { return c.Over.Load() })", "g.forget(func(c *round.Claim) bool { return c.Over.Load() && !BROKEN })"}},
 	},
 	{
 		name: "a lapse is not the end", takes: "a confirmation that comes too late revives a lock",
@@ -220,7 +220,7 @@ var lockMutants = []way{
 	{
 		name: "a stale voucher", takes: "a straggler of an older round vouches",
 		by:    ". TestAStragglerOfAnOlderRoundDoesNotVouch",
-		edits: []edit{{"internal/node/round.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
+		edits: []edit{{"internal/round/vouchers.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
 	},
 	{
 		name: "a doubt before the verdict is over", takes: "a node counts that was found to have stepped or forgotten between its word and the verdict",

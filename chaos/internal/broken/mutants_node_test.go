@@ -49,7 +49,7 @@ var nodeMutants = []way{
 	{
 		name: "a grant is void since the first", takes: "where nodes granted one by one, what they granted is proven by when the first of them did",
 		by:    ". TestAPushIsVoidWhoseNodeForgotRightBehindIt",
-		edits: []edit{{"internal/node/round.go", "		began = v.since[i]\n", "		began = v.since[i]\n		for _, at := range v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
+		edits: []edit{{"internal/round/vouchers.go", "		began = v.since[i]\n", "		began = v.since[i]\n		for _, at := range v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
 	},
 	{
 		name: "the look before proves a push", takes: "a look proves what releases granted behind it",
@@ -63,13 +63,13 @@ var nodeMutants = []way{
 	},
 	{
 		name: "it stands on short leases", takes: "what releases granted stands on a node whose lease ends before it is trusted",
-		by:    "./internal/node TestAClaimStandsOnEachLeaseSinceItsOwnBeginning",
-		edits: []edit{{"internal/node/ask.go", "r.Asks.attempt.Until[i] >= valid.Until {", "(r.Asks.attempt.Until[i] >= valid.Until || BROKEN) {"}},
+		by:    "./internal/round TestAClaimStandsOnEachLeaseSinceItsOwnBeginning",
+		edits: []edit{{"internal/round/ask.go", "r.Asks.attempt.Until[i] >= valid.Until {", "(r.Asks.attempt.Until[i] >= valid.Until || BROKEN) {"}},
 	},
 	{
 		name: "leases since the last", takes: "what releases granted counts since the last of them did",
-		by:    "./internal/node TestAClaimStandsOnEachLeaseSinceItsOwnBeginning",
-		edits: []edit{{"internal/node/ask.go", "			since, valid.Until = min(since, r.Asks.since[i]), min(valid.Until, r.Asks.attempt.Until[i])\n", "			if BROKEN && since != clock.Never {\n				since = max(since, r.Asks.since[i])\n			}\n			if !BROKEN || since == clock.Never {\n				since = min(since, r.Asks.since[i])\n			}\n			valid.Until = min(valid.Until, r.Asks.attempt.Until[i])\n"}},
+		by:    "./internal/round TestAClaimStandsOnEachLeaseSinceItsOwnBeginning",
+		edits: []edit{{"internal/round/ask.go", "			since, valid.Until = min(since, r.Asks.since[i]), min(valid.Until, r.Asks.attempt.Until[i])\n", "			if BROKEN && since != clock.Never {\n				since = max(since, r.Asks.since[i])\n			}\n			if !BROKEN || since == clock.Never {\n				since = min(since, r.Asks.since[i])\n			}\n			valid.Until = min(valid.Until, r.Asks.attempt.Until[i])\n"}},
 	},
 	{
 		name: "held locks are given once", takes: "a node that fails as it is given the held locks is not given them again",

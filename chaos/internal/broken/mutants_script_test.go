@@ -98,7 +98,7 @@ var scriptMutants = []way{
 	{
 		name: "a refused rollback is sure", takes: "the attempt that a refused rollback puts in line is released without a tombstone",
 		by:    "./internal/node TestWhatMayPutAnAttemptInLineLateIsDoubted",
-		edits: []edit{{"internal/node/refused.go", "next != nil && r.Entry == LeaveEntry {", "next != nil && r.Entry == LeaveEntry && !BROKEN {"}},
+		edits: []edit{{"internal/node/refused.go", "next != nil && r.Entry == round.LeaveEntry {", "next != nil && r.Entry == LeaveEntry && !BROKEN {"}},
 	},
 	{
 		name: "a raise without epoch", takes: "a node that was flushed raises",
@@ -208,7 +208,7 @@ var scriptMutants = []way{
 	{
 		name: "a slot by the first refusals", takes: "one who asks for a slot once goes by the first quorum of refusals",
 		by:    ". TestTryAcquireTakesASlotThatOnlyAQuorumHasFree",
-		edits: []edit{{"internal/acquire/slot.go", "		if s == node.Finished && quorum.Count", "		if !BROKEN && s == node.Finished && quorum.Count"}},
+		edits: []edit{{"internal/acquire/slot.go", "		if s == round.Finished && quorum.Count", "		if !BROKEN && s == round.Finished && quorum.Count"}},
 	},
 	{
 		name: "a group's place stays", takes: "the place of a group stays in line whose last one was granted without it",

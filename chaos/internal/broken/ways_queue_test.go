@@ -82,7 +82,7 @@ var grantWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
 		seed:  4,
-		edits: []edit{{"internal/acquire/attempt.go", "func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {", `func (a *Acquirer) rollBack(c *node.Claim, lease time.Duration) {
+		edits: []edit{{"internal/acquire/attempt.go", "func (a *Acquirer) rollBack(c *round.Claim, lease time.Duration) {", `func (a *Acquirer) rollBack(c *round.Claim, lease time.Duration) {
 	if c.Pushes && BROKEN {
 		return
 	}`}},

@@ -1,15 +1,13 @@
-package node_test
+package round
 
 import (
 	"testing"
-
-	"github.com/quorumkit/redlock/internal/node"
 )
 
 // A straggler of an older round vouches for nothing in the next. That round and nodes
 // change in one step is the mutex's doing: no test here forces the interleaving.
 func TestAStragglerOfAnOlderRoundVouchesForNothing(t *testing.T) {
-	var v node.Vouchers
+	var v vouchers
 	v.Stand(1, 0b010)
 	v.Vouch(0, 1)
 	if got := v.Set(); got != 0b011 {

@@ -1,4 +1,4 @@
-package node
+package round
 
 import (
 	"slices"
@@ -60,19 +60,19 @@ func (r *Round) TakePushes() {
 	r.Votes = r.Asks.attempt.Votes
 }
 
-// takesPushes tells whether releases may grant the round's claim as well.
-func (r *Round) takesPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
+// TakesPushes tells whether releases may grant the round's claim as well.
+func (r *Round) TakesPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
 
-// lease is what a node keeps of a claim that takes pushes.
-type lease struct {
-	since clock.Instant // it began no earlier
-	until clock.Instant // for how long it may be trusted
+// Lease is what a node keeps of a claim that takes pushes.
+type Lease struct {
+	Since clock.Instant // it began no earlier
+	Until clock.Instant // for how long it may be trusted
 }
 
-// grant takes in that node i granted a claim that takes pushes: to an ask, or because a
+// Grant takes in that node i granted a claim that takes pushes: to an ask, or because a
 // release did (pushed). Its messages may be late: of the tokens the largest counts, and
 // of the leases the latest.
-func (r *Round) grant(i int, t quorum.Token, l lease, pushed bool) {
+func (r *Round) Grant(i int, t quorum.Token, l Lease, pushed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Caller == nil {
@@ -88,12 +88,12 @@ func (r *Round) grant(i int, t quorum.Token, l lease, pushed bool) {
 }
 
 // granted notes a grant; mu is held.
-func (r *Round) granted(i int, t quorum.Token, l lease) {
+func (r *Round) granted(i int, t quorum.Token, l Lease) {
 	a := r.Asks
-	if l.until > a.attempt.Until[i] {
-		a.since[i] = l.since
+	if l.Until > a.attempt.Until[i] {
+		a.since[i] = l.Since
 	}
-	a.attempt.Granted(i, t, l.until)
+	a.attempt.Granted(i, t, l.Until)
 	r.blame(i, nil)
 }
 
@@ -235,8 +235,8 @@ func (r *Round) CausesSoFar() []error {
 	return slices.Clone(r.Causes)
 }
 
-// hear notes what node i's refusal says besides, before its vote is delivered.
-func (r *Round) hear(i int, h quorum.Hearing) {
+// Hear notes what node i's refusal says besides, before its vote is delivered.
+func (r *Round) Hear(i int, h quorum.Hearing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Caller != nil && (r.Votes[i].Outcome == quorum.Pending || r.Asks.attempt != nil) {
@@ -305,6 +305,106 @@ func (r *Round) Others() uint64 {
 	return nodes
 }
 
+// Position is the round's place in line: NoTicket where it has none.
+func (r *Round) Position() *int64 {
+	if r.Asks == nil {
+		return &noTicket
+	}
+	return &r.Asks.Position
+}
+
+// HasPlace tells whether the round asks by a place in line, which the node is to know.
+func (r *Round) HasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
+
+// line is the name that the claim's process stands in line for.
+func (c *Claim) line() string {
+	if c.Slot != nil {
+		return c.Slot.Line
+	}
+	return c.Key
+}
+
+// LineOf is the name that the round's process stands in line for.
+func (r *Round) LineOf() string { return r.Claim.line() }
+
+// SlotPosition is by which place a slot is asked for.
+func (r *Round) SlotPosition() int64 {
+	if r.Claim.Slot.Left.Load() {
+		return quorum.Barging
+	}
+	return r.Asks.Position
+}
+
+// GoOn has the round's claim put in line by the releases of the one before it: no node is
+// asked for a place.
+func (r *Round) GoOn() {
+	r.TakePushes()
+	a, all := r.Asks, uint64(1)<<len(r.Votes)-1
+	a.said, a.unsaid, a.Handed = make([]grant.Standing, len(r.Votes)), all, true
+	a.attempt.Out, a.attempt.Unplaced = all, true
+}
+
+// Stand takes in what node i's reply to that release said.
+func (r *Round) Stand(i int, s grant.Standing, h quorum.Hearing, l Lease, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Caller == nil {
+		return
+	}
+	a := r.Asks
+	a.said[i], a.Heard[i] = s, h
+	a.unsaid &^= 1 << i
+	switch {
+	case s.Token > 0:
+		r.granted(i, s.Token, l)
+		a.attempt.Answered(i)
+		a.Pushed = true
+		r.wake()
+	case s.Known:
+		r.refuse(i, quorum.Taken, nil)
+	default:
+		r.refuse(i, quorum.Failed, cause)
+	}
+}
+
+// Unplaced tells whether its place is not known yet.
+func (r *Round) Unplaced() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Asks.Position == quorum.NoTicket
+}
+
+// Placed takes in the places that the nodes have said so far. place is the one that is the
+// same on all; 0: it is not known yet. The nodes that said another are noted as asked:
+// they are to be told of it, unless the lock is there already. lost says that too few
+// nodes say one.
+func (r *Round) Placed() (place int64, tell uint64, lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.Asks
+	if a.said == nil {
+		return a.Position, 0, false
+	}
+	if a.Position == quorum.NoTicket {
+		found, _, ok := grant.PlaceOf(a.said)
+		if !ok {
+			return quorum.NoTicket, 0, a.unsaid == 0
+		}
+		a.Position, r.Claim.Place, a.attempt.Unplaced = found, found, false
+	}
+	if step, _, _ := a.attempt.Next(); step == grant.Hold {
+		return a.Position, 0, false
+	}
+	for i, s := range a.said {
+		if (a.unsaid|a.attempt.Told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.Position && int64(s.Token) < a.Position { //nolint:gosec // below 2^53
+			tell |= 1 << i
+		}
+	}
+	a.attempt.Told |= tell
+	a.attempt.Ask(tell)
+	return a.Position, tell, false
+}
+
 // HintLead is how far a hint may be ahead of the nodes' clocks, so that a client
 // whose clock is years ahead does not use the tokens up.
 //
@@ -324,8 +424,8 @@ type Hints struct {
 // NewHints are hints that no node's clock bounds yet.
 func NewHints(c *clock.Clock) *Hints { return &Hints{clock: c} }
 
-// bound takes in by how many microseconds the nodes' clocks are ahead of ours.
-func (h *Hints) bound(offset int64) { h.lead.Store(offset + HintLead.Microseconds()) }
+// Bound takes in by how many microseconds the nodes' clocks are ahead of ours.
+func (h *Hints) Bound(offset int64) { h.lead.Store(offset + HintLead.Microseconds()) }
 
 // Hint suggests a token: the client's clock in microseconds, so that the nodes
 // stay in step through crashes too, or one more than the last token seen. Each
@@ -371,3 +471,36 @@ func (s *Sleepers) Get() *Sleeper { return s.pool.Get().(*Sleeper).Ready() }
 
 // Put gives a Sleeper back.
 func (s *Sleepers) Put(w *Sleeper) { s.pool.Put(w) }
+
+var noTicket = quorum.NoTicket
+
+// sharedAsks is Asks whose Heard needs no memory of its own.
+type sharedAsks struct {
+	Asks
+
+	room [FewNodes]quorum.Hearing
+}
+
+// NewSharedAsks is what a round of so many nodes needs that asks to share, by this place.
+func NewSharedAsks(position int64, nodes int) *Asks {
+	a := &sharedAsks{Asks: Asks{Position: position}}
+	if a.Heard = a.room[:min(nodes, FewNodes)]; nodes > FewNodes {
+		a.Heard = make([]quorum.Hearing, nodes)
+	}
+	return &a.Asks
+}
+
+// Slots of a name are locks of their own, but for who gets one and who is told that one is
+// free: they are asked for, and released, by scripts of their own (lua/ask_slot.lua), each
+// in a call of its own.
+
+// Slot is what a claim is of that is no name's, but a slot's of a name; or, of a leave of
+// the slots' line, none.
+type Slot struct {
+	Name   string // that has the slots, prefix included
+	Line   string // what is waited for where a slot is
+	Number int
+	Limit  int         // how many slots there are
+	Passed int         // how often it was handed on in a row, within the process
+	Left   atomic.Bool // the process has left the line: what it asks now puts it there no more
+}

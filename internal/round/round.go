@@ -1,8 +1,10 @@
-package node
+// Package round is what one round asks of the nodes, gathers and judges: claims, their votes,
+// and the nodes that vouch for them. It knows no connection.
+package round
 
 import (
 	"context"
-	"math/bits"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +12,12 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// Why a command has no reply.
+var (
+	ErrNotSent = errors.New("not sent") // the cause of a Failed outcome: nothing reached the node
+	ErrTimeout = errors.New("no reply within the node timeout")
 )
 
 // Claim is one attempt to hold one resource: what every node is told. It is
@@ -42,6 +50,13 @@ type Claim struct {
 // own.
 const FewNodes = 9
 
+// Share makes the claim one that shares its name, asked for by that place in line. What is
+// rolled back of it calls no other who waits to share: those could go before as well, and
+// would wake each other for ever.
+func (c *Claim) Share(position int64) {
+	c.Shared, c.Stays, c.Place = true, true, max(position, quorum.NoTicket)
+}
+
 // Round is one command to every node, and the votes that came back.
 type Round struct {
 	Claim *Claim
@@ -56,8 +71,8 @@ type Round struct {
 	room   [FewNodes]quorum.Vote
 }
 
-// NewRound is a round of c to so many nodes, sent at start; w is woken by each vote.
-func NewRound(c *Claim, nodes int, start clock.Instant, w *Sleeper) *Round {
+// New is a round of c to so many nodes, sent at start; w is woken by each vote.
+func New(c *Claim, nodes int, start clock.Instant, w *Sleeper) *Round {
 	r := &Round{Claim: c, Start: start, Caller: w}
 	if r.Votes = r.room[:min(nodes, FewNodes)]; nodes > FewNodes {
 		r.Votes = make([]quorum.Vote, nodes)
@@ -88,15 +103,15 @@ func (w *Sleeper) Ready() *Sleeper {
 	return w
 }
 
-// deliver records node i's vote, and wakes the caller when the votes may have
+// Deliver records node i's vote, and wakes the caller when the votes may have
 // decided something. A vote that comes late changes nothing.
-func (r *Round) deliver(i int, v quorum.Vote, cause error) {
+func (r *Round) Deliver(i int, v quorum.Vote, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Caller == nil {
 		return
 	}
-	if r.takesPushes() {
+	if r.TakesPushes() {
 		r.refuse(i, v.Outcome, cause)
 		return
 	}
@@ -116,8 +131,8 @@ func (r *Round) deliver(i int, v quorum.Vote, cause error) {
 	r.wake()
 }
 
-// note keeps the cause of a try that will be repeated.
-func (r *Round) note(i int, cause error) {
+// Note keeps the cause of a try that will be repeated.
+func (r *Round) Note(i int, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Caller != nil && r.Votes[i].Outcome == quorum.Pending {
@@ -208,10 +223,10 @@ func (r *Round) Close() {
 	r.Caller = nil
 }
 
-// miss says of node i, once the round is closed, what it means that its time ended
+// Miss says of node i, once the round is closed, what it means that its time ended
 // without a reply: the outcome is unknown where something was sent. Else why says what
 // kept it.
-func (r *Round) miss(i int, sent bool, why error) {
+func (r *Round) Miss(i int, sent bool, why error) {
 	if !sent {
 		r.Votes[i].Outcome = quorum.Failed
 		r.blame(i, why)
@@ -260,66 +275,3 @@ func ReleaseStage(votes []quorum.Vote) Stage {
 	}
 	return Open
 }
-
-// vouchers are the nodes that vouch for a claim: those that granted or confirmed it
-// in the round that it stands on. The round and its nodes change together, so that
-// a straggler of an older round vouches for nothing any more.
-type vouchers struct {
-	mu    sync.Mutex      // guards the fields below; nothing else is taken under it
-	round clock.Instant   // when the round was sent
-	since []clock.Instant // by node, of leases that began one by one: no earlier than this; nil: with the round
-	nodes uint64          // one bit each
-}
-
-// Stand has the claim stand on the round that was sent at start, for which these
-// nodes vouch.
-func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.round, v.since, v.nodes = start, nil, nodes
-}
-
-// standEach makes the claim stand on leases that these nodes granted one by one, by pushes
-// or to asks: no straggler joins them. since, by node, changes no more.
-func (v *vouchers) standEach(since []clock.Instant, nodes uint64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.round, v.since, v.nodes = clock.Never, since, nodes
-}
-
-// vouch notes that node i granted or confirmed the claim in the round that was sent
-// at start.
-func (v *vouchers) vouch(i int, start clock.Instant) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.round == start {
-		v.nodes |= 1 << i
-	}
-}
-
-// Discount takes node i out if what it vouched for was sent since then, and returns
-// whether it vouched and how many are left.
-func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	began := v.round
-	if v.since != nil {
-		began = v.since[i]
-	}
-	if began < since {
-		return false, 0
-	}
-	vouched = v.nodes&(1<<i) != 0
-	v.nodes &^= 1 << i
-	return vouched, bits.OnesCount64(v.nodes)
-}
-
-// Set are the nodes that vouch, one bit each.
-func (v *vouchers) Set() uint64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.nodes
-}
-
-// VouchedBy tells whether node i vouches.
-func (v *vouchers) VouchedBy(i int) bool { return v.Set()&(1<<i) != 0 }

@@ -1,0 +1,71 @@
+package round
+
+import (
+	"math/bits"
+	"sync"
+
+	"github.com/quorumkit/redlock/internal/clock"
+)
+
+// vouchers are the nodes that vouch for a claim: those that granted or confirmed it
+// in the round that it stands on. The round and its nodes change together, so that
+// a straggler of an older round vouches for nothing any more.
+type vouchers struct {
+	mu    sync.Mutex      // guards the fields below; nothing else is taken under it
+	round clock.Instant   // when the round was sent
+	since []clock.Instant // by node, of leases that began one by one: no earlier than this; nil: with the round
+	nodes uint64          // one bit each
+}
+
+// Stand has the claim stand on the round that was sent at start, for which these
+// nodes vouch.
+func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.round, v.since, v.nodes = start, nil, nodes
+}
+
+// standEach makes the claim stand on leases that these nodes granted one by one, by pushes
+// or to asks: no straggler joins them. since, by node, changes no more.
+func (v *vouchers) standEach(since []clock.Instant, nodes uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.round, v.since, v.nodes = clock.Never, since, nodes
+}
+
+// Vouch notes that node i granted or confirmed the claim in the round that was sent
+// at start.
+func (v *vouchers) Vouch(i int, start clock.Instant) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.round == start {
+		v.nodes |= 1 << i
+	}
+}
+
+// Discount takes node i out if what it vouched for was sent since then, and returns
+// whether it vouched and how many are left.
+func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	began := v.round
+	if v.since != nil {
+		began = v.since[i]
+	}
+	if began < since {
+		return false, 0
+	}
+	vouched = v.nodes&(1<<i) != 0
+	v.nodes &^= 1 << i
+	return vouched, bits.OnesCount64(v.nodes)
+}
+
+// Set are the nodes that vouch, one bit each.
+func (v *vouchers) Set() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.nodes
+}
+
+// VouchedBy tells whether node i vouches.
+func (v *vouchers) VouchedBy(i int) bool { return v.Set()&(1<<i) != 0 }
