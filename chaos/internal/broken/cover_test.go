@@ -33,7 +33,7 @@ var elsewhere = []struct{ what, why string }{
 	{`\b(String|Error|Unwrap|Is|LogValue|MarshalJSON|MarshalText|Format|Reason|Outcome)$`, "words"},
 	{`/(revocation|multilock|observer|events|stats|errors|dispatch)\.go:`, "revocation, observers of events: the root's tests"},
 	{`/internal/membership/(lowering|strict|record)\.go:`, "operators change a cluster: the root's tests and the searches of membership"},
-	{`/internal/(clock/(suspend_|crosscheck)|node/(errors|refused))`, "the machine's suspend, dialling, and what real servers say: the root's tests on servers"},
+	{`/internal/(clock/(suspend_|crosscheck)|node/(dial|errors|refused))`, "the machine's suspend, dialling, and what real servers say: the root's tests on servers"},
 }
 
 // byTests are single functions that plans do not reach, each with a test of what it is for.
@@ -45,6 +45,7 @@ var byTests = []struct{ function, test, why string }{
 	{"lock.go holdUntil", "TestASetIsHeldForItsMaximumFromWhenItIsComplete", "a bound on a set"},
 	{"redlock.go giveBackGrant", "TestAGrantToAnAttemptThatIsOverIsGivenBack", "a node that was away grants to an attempt that is over: in some plays of the 90 plans, in others not"},
 	{"shared.go Shared", "TestThoseWhoShareHoldTogetherAndExcludeAllOthers", "a getter"},
+	{"shared.go WithMinHold", "TestDoKeepsTheLockForItsLeastTime", "an option"},
 	{"internal/acquire/acquisition.go GiveBackGrant", "TestAGrantToAnAttemptThatIsOverIsGivenBack", "the same"},
 	{"internal/acquire/attempt.go ended", "TestCloseEndsEverything", "a Locker that is closed"},
 	{"internal/acquire/share.go raiseAgain", "TestARaiseThatOtherNamesOutranIsMadeAgain", "two names of one stripe"},

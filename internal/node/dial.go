@@ -1,0 +1,272 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
+)
+
+const (
+	// PoolSize is the most connections to one node: the writer needs one, and
+	// what Inspect, Check and a verification do beside it a few more.
+	PoolSize = 8
+	// DialShare is how many node timeouts a connection may take to come up: it is
+	// several round trips, with TLS more.
+	DialShare = 4
+	// idleTime is how long a connection may lie in the pool. Networks forget one after
+	// four to six minutes of silence, and the pool does not see that.
+	idleTime = 3 * time.Minute
+)
+
+// URLForms are the ways to write a node.
+const URLForms = "redis://host:port (with user:password@ before the host), rediss://, unix:///path, or host:port"
+
+// ParseURL reads one URL, or a bare host:port. No part of one that does not parse is
+// in the error: it may hold a password.
+func ParseURL(u string) (*redis.Options, error) {
+	switch {
+	case u == "":
+		return nil, errors.New("it is empty: give " + URLForms)
+	case !strings.Contains(u, "://"):
+		host, port, err := net.SplitHostPort(u)
+		if err != nil || host == "" || strings.Contains(u, "@") {
+			return nil, errors.New("without a scheme, give host:port")
+		}
+		return &redis.Options{Addr: u}, checkPort(port)
+	}
+	o, err := redis.ParseURL(u)
+	if err != nil || strings.Contains(u, "#") { // the rest of a password, likely, and its first part a port
+		return nil, errors.New("it does not parse (not shown, it may hold a password): give " + URLForms)
+	}
+	if _, port, err := net.SplitHostPort(o.Addr); err == nil && o.Network != "unix" {
+		return o, checkPort(port)
+	}
+	return o, nil
+}
+
+// checkPort refuses a number that is no port's. A name may be that of a service.
+func checkPort(port string) error {
+	if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > 65535) {
+		return errors.New("its port is out of range: give 1 to 65535")
+	}
+	return nil
+}
+
+// Harden sets what go-redis leaves open to a hung or refusing node: a command is
+// sent once, and is bounded by the node timeout.
+func Harden(o *redis.Options, timeout time.Duration) {
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout = DialShare * timeout
+	o.ReadTimeout, o.WriteTimeout = timeout, timeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.MinIdleConns = PoolSize, 1
+	o.PoolTimeout, o.ConnMaxIdleTime = timeout, idleTime
+	// Otherwise pipelines have a pool of their own, of ten more connections with
+	// 256 KiB each; and one that can't be dialled is dialled again for the other
+	// pool, so that a node that can't be reached takes twice as long to say so.
+	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// errExchanged is what a connection is refused with. What it was opened for was
+// not sent. (It wraps nothing: go-redis would hand out what is inside.)
+var errExchanged = errors.New("another server answers at this address than the one that was verified")
+
+// ServerIdentity keeps all connections of one of Open's clients on one server, by its
+// identity. An address may come to lead to another server: a replica that took
+// over, a virtual IP that moved. Where that server has the voting scripts and a
+// copy of the record (it was a member once, and the other's replica since), no
+// answer of a script tells the two apart. So each new connection asks for the
+// identity. Where it is another than before, all connections are closed, those to
+// the old server too, and the node is verified before it votes again.
+//
+// That costs one command for each connection, and one atomic read for a flush. A run_id
+// in each vote would cost tens of microseconds a call. The clients that New is given are not
+// hooked: there the look behind the votes tells (identity.go). A client that was not there
+// when another server voted takes the first one, come back, for the member that its record
+// says.
+type ServerIdentity struct {
+	turns atomic.Int64 // how often the server was seen to be another
+
+	mu    sync.Mutex // guards the fields below
+	run   string     // of the server that the connections lead to; empty: not known yet
+	conns []net.Conn
+}
+
+// ErrNoCredentials is a provider of credentials that failed: nothing was sent.
+var ErrNoCredentials = errors.New("no credentials for the connection")
+
+// Identify makes a client's connections ask the provider who they are, unless it is nil.
+// The writer waits for it, so it is given no longer than the dial.
+func Identify(o *redis.Options, provider func(context.Context) (username, password string, err error)) {
+	if provider == nil {
+		return
+	}
+	o.CredentialsProviderContext = func(ctx context.Context) (username, password string, err error) {
+		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
+		defer cancel()
+		if username, password, err = provider(ctx); err != nil {
+			err = fmt.Errorf("%w: %w", ErrNoCredentials, err)
+		}
+		return username, password, err
+	}
+}
+
+// Guard puts a ServerIdentity into a client's options.
+func Guard(o *redis.Options) *ServerIdentity {
+	s, dial := &ServerIdentity{}, o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(o)
+	}
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err == nil {
+			s.note(c)
+		}
+		return c, err
+	}
+	o.OnConnect = s.admit
+	return s
+}
+
+// note keeps a new connection, and forgets those that were closed.
+func (s *ServerIdentity) note(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := s.conns[:0]
+	for _, old := range s.conns {
+		if !closed(old) {
+			live = append(live, old)
+		}
+	}
+	clear(s.conns[len(live):])
+	s.conns = append(live, c)
+}
+
+// admit lets a connection in that leads to the server of the others.
+func (s *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
+	info, err := c.Info(ctx, "server", "replication").Result()
+	if err != nil && !IsReply(err) {
+		return err
+	}
+	run := infoField(info, "run_id") // empty: the verification, which asks the same, says what is wrong
+	if run != "" {
+		run = membership.IdentityOf(run, infoField(info, "master_replid"))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.run
+	s.run = run
+	if before == run || before == "" {
+		return nil
+	}
+	s.turns.Add(1)
+	for _, c := range s.conns {
+		_ = c.Close() // who uses it gets an error, which is all that is wanted
+	}
+	clear(s.conns)
+	s.conns = s.conns[:0]
+	return errExchanged
+}
+
+// closed tells whether this side closed the connection.
+func closed(c net.Conn) bool {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
+}
+
+// turn is how often the node's server was seen to be another; without a
+// ServerIdentity nobody looks.
+func (n *Node) turn() int64 {
+	if n.Server == nil {
+		return 0
+	}
+	return n.Server.turns.Load()
+}
+
+const (
+	// turnPoll is how often a command that found no connection tries to get one.
+	turnPoll = time.Millisecond
+	// turnGiven is how long the writer sends nothing where somebody waits for a
+	// connection: time enough for a few tries.
+	turnGiven = 4 * turnPoll
+)
+
+// turnstile has commands wait for a connection of a pool that has no more. A pool
+// with MaxActiveConns refuses at once what it has no connection for, and nothing was
+// sent then, so a second try is no second command. It is a hook of the node's own
+// copy of the client, not of the program's, and only where MaxActiveConns is set.
+type turnstile struct {
+	longest time.Duration // that a command waits; the node timeout bounds it all
+	clock   *clock.Clock
+	waiting atomic.Int64
+}
+
+// DialHook changes nothing.
+func (*turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook has one command wait.
+func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return t.pass(ctx, func() error { return next(ctx, cmd) }, cmd)
+	}
+}
+
+// ProcessPipelineHook has a pipeline wait.
+func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return t.pass(ctx, func() error { return next(ctx, cmds) }, cmds...)
+	}
+}
+
+// pass sends as soon as there is a connection. Out of time, the pool's refusal stays.
+func (t *turnstile) pass(ctx context.Context, send func() error, cmds ...redis.Cmder) error {
+	err := send()
+	if !errors.Is(err, redis.ErrPoolExhausted) {
+		return err
+	}
+	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
+	until := t.clock.Early().Add(t.longest)
+	for errors.Is(err, redis.ErrPoolExhausted) && t.clock.Early() < until && t.pause(ctx, turnPoll) {
+		for _, c := range cmds {
+			c.SetErr(nil)
+		}
+		err = send()
+	}
+	return err
+}
+
+// pause returns false when ctx was done first.
+func (t *turnstile) pause(ctx context.Context, d time.Duration) bool {
+	timer := t.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
