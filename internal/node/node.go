@@ -1,3 +1,6 @@
+// Package node is one Redis master as a Locker uses it: what is sent there, in which order,
+// and what its replies mean. What a node's vote is worth is decided elsewhere, by pure
+// rules (internal/quorum, internal/membership).
 package node
 
 import (
