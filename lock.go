@@ -74,7 +74,7 @@ func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *
 	}
 	if !l.scheduler.add(lock, lock.begun(t, g.Asked)) {
 		lock.unlist()
-		l.acquirer.GiveBack(g.Claim, t.ttl)
+		l.acquirer.Releases.GiveBack(g.Claim, t.ttl)
 		t.call.failed++
 		err := fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
 		l.tellAttempt(ctx, resource, start, g.Claim.Rounds, err)
@@ -487,7 +487,7 @@ func (l *Lock) end(cause error, r *round.Round) bool {
 	l.tellEnd(now)
 	l.locker.scheduler.remove(l)
 	l.unlist()
-	l.locker.acquirer.HandOn(l.claim, l.asked, errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold), r)
+	l.locker.acquirer.Releases.HandOn(l.claim, l.asked, errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold), r)
 	cancel, set := l.cancel, l.set
 	l.mu.Unlock()
 	if set != nil {

@@ -118,15 +118,15 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 // leaveLine takes the entry for a name off these nodes, in the line of its kind.
 func (l *Locker) leaveLine(key string, shared bool, nodes []*node.Node) {
 	if shared {
-		l.acquirer.LeaveShared(key, int64(quorum.MaxToken), nodes)
+		l.acquirer.Releases.LeaveShared(key, int64(quorum.MaxToken), nodes)
 	} else {
-		l.acquirer.Leave(key, nodes)
+		l.acquirer.Releases.Leave(key, nodes)
 	}
 }
 
 // giveBackGrant releases what a node granted to an attempt that is over.
 func (l *Locker) giveBackGrant(key, owner string, n *node.Node) {
-	l.acquirer.GiveBackGrant(key, owner, n)
+	l.acquirer.Releases.GiveBackGrant(key, owner, n)
 }
 
 // busy tells whether anything is held, or waited for.
@@ -289,7 +289,7 @@ func (l *Locker) Close() error {
 	began := l.clock.Now()
 	until := began.Add(l.cfg.closeTimeout)
 	bounded(deadline, l.acquirer.Await) // what they took, they hold or roll back
-	l.queue.LeaveAll(l.acquirer.LeaveAs, func(key string, place int64) { l.acquirer.LeaveShared(key, place, l.nodes) })
+	l.queue.LeaveAll(l.acquirer.Releases.LeaveAs, func(key string, place int64) { l.acquirer.Releases.LeaveShared(key, place, l.nodes) })
 	unconfirmed := l.releaseAll(until)
 	l.clocks.Close()
 	l.presence.Close()

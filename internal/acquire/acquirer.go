@@ -111,12 +111,11 @@ func (f *Failure) hopeless() bool {
 // stripes is how many stripes the names have for what is remembered of them.
 const stripes = 256
 
-// Acquirer makes the acquisitions of one Locker.
-type Acquirer struct {
+// base is what the parts of an Acquirer share: its configuration, what is remembered of
+// names, and the calls that Close waits for.
+type base struct {
 	Config
 	quorum int
-
-	leaveShared func(key string, place int64) // LeaveShared of all nodes; made once
 
 	waitedFor [stripes]atomic.Int64  // when a name of that stripe was last waited for; 0: never
 	foreignOn [stripes]atomic.Int64  // when a holder of such a name was last seen whose value is not ours
@@ -125,43 +124,66 @@ type Acquirer struct {
 	handed    [stripes]atomic.Uint64 // releases of such names that granted, or might have
 	gate      sync.RWMutex           // closed changes under it, and attempts are entered
 	closed    atomic.Bool
-	attempts  sync.WaitGroup // calls that Close waits for before it releases anything
+	entered   sync.WaitGroup // calls that Close waits for before it releases anything
+}
+
+// Acquirer makes the acquisitions of one Locker.
+type Acquirer struct {
+	*base
+	Releases *Releases
+	attempts *attempter
+
+	leaveShared func(key string, place int64) // Releases.LeaveShared of all nodes; made once
+}
+
+// Releases ends claims on the nodes: a hold is released or handed on, an attempt is rolled
+// back, and a process leaves the line.
+type Releases struct{ *base }
+
+// attempter makes single attempts: a round, and another where the nodes have to settle on a
+// token. One that fails is rolled back.
+type attempter struct {
+	*base
+	releases *Releases
 }
 
 // New makes an Acquirer; it sends nothing.
 func New(c Config) *Acquirer {
-	a := &Acquirer{Config: c, quorum: quorum.Size(len(c.Nodes))}
-	a.leaveShared = func(key string, place int64) { a.LeaveShared(key, place, a.Nodes) }
-	return a
+	b := &base{Config: c, quorum: quorum.Size(len(c.Nodes))}
+	r := &Releases{b}
+	return &Acquirer{
+		base: b, Releases: r, attempts: &attempter{b, r},
+		leaveShared: func(key string, place int64) { r.LeaveShared(key, place, c.Nodes) },
+	}
 }
 
 // Enter counts a call, so that Close waits for what it may have to roll back. It
 // returns false once the Acquirer is closed.
-func (a *Acquirer) Enter() bool {
+func (a *base) Enter() bool {
 	a.gate.RLock()
 	defer a.gate.RUnlock()
 	if a.closed.Load() {
 		return false
 	}
-	a.attempts.Add(1)
+	a.entered.Add(1)
 	return true
 }
 
 // Settled ends an Enter, and a Grant.
-func (a *Acquirer) Settled() { a.attempts.Done() }
+func (a *base) Settled() { a.entered.Done() }
 
 // Closed tells whether Close was called.
-func (a *Acquirer) Closed() bool { return a.closed.Load() }
+func (a *base) Closed() bool { return a.closed.Load() }
 
 // Close lets nobody enter any more. It tells whether it was called before.
-func (a *Acquirer) Close() (already bool) {
+func (a *base) Close() (already bool) {
 	a.gate.Lock()
 	defer a.gate.Unlock()
 	return a.closed.Swap(true)
 }
 
 // Await returns when all who entered are settled.
-func (a *Acquirer) Await() { a.attempts.Wait() }
+func (a *base) Await() { a.entered.Wait() }
 
 // Acquire takes the lock on key, and waits for it until ctx is done. Where it fails,
 // everything is rolled back, in the background, and the name is the next goroutine's.
@@ -176,7 +198,7 @@ func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, err
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
-	acq := acquisition{Acquirer: a, name: name, terms: t}
+	acq := acquisition{a: a, name: name, terms: t}
 	g, err := acq.run(ctx, given)
 	acq.stopWaiting()
 	g.Failed = acq.failed
@@ -198,7 +220,7 @@ func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) 
 	case t.Shared && !t.Barging && !a.Queue.MayShare(key):
 		return Grant{}, a.Door.Ended(key, errBusy)
 	case t.Shared:
-		return a.twice(ctx, func() (Grant, *Failure) { return a.tryShared(ctx, key, t) })
+		return a.twice(ctx, func() (Grant, *Failure) { return a.attempts.tryShared(ctx, key, t) })
 	}
 	name, ok := a.Queue.Try(key)
 	if !ok {
@@ -206,7 +228,7 @@ func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) 
 	}
 	g, err := a.twice(ctx, func() (Grant, *Failure) { return a.once(ctx, name, t) })
 	if err != nil {
-		a.passOn(key)
+		a.Releases.passOn(key)
 	}
 	return g, err
 }
@@ -232,9 +254,9 @@ func (a *Acquirer) twice(ctx context.Context, attempt func() (Grant, *Failure)) 
 // once is Try's attempt of an exclusive hold.
 func (a *Acquirer) once(ctx context.Context, name *queue.Name, t Terms) (Grant, *Failure) {
 	if !t.Barging {
-		return a.attempt(ctx, name.Key, &t, 0)
+		return a.attempts.attempt(ctx, name.Key, &t, 0)
 	}
-	acq := acquisition{Acquirer: a, name: name, terms: t, waiter: a.Sleepers.Get()}
+	acq := acquisition{a: a, name: name, terms: t, waiter: a.Sleepers.Get()}
 	defer a.Sleepers.Put(acq.waiter)
 	return acq.bid(ctx, quorum.Barging)
 }

@@ -18,7 +18,7 @@ import (
 
 // acquisition is one goroutine's way to a lock that it may have to wait for.
 type acquisition struct {
-	*Acquirer
+	a      *Acquirer
 	name   *queue.Name
 	terms  Terms
 	failed int // attempts
@@ -43,11 +43,11 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 	var last *Failure
 	for {
 		if err := fault.OfContext(ctx); err != nil && given == nil {
-			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
+			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
 		}
 		var err error
-		if given, err = acq.take(ctx, given); err != nil {
-			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
+		if given, err = (sharing{acq}).take(ctx, given); err != nil {
+			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
 		}
 		turn := acq.turn(given)
 		g, next, failed := acq.try(ctx, given)
@@ -68,7 +68,7 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 				last = nil
 			}
 			return Grant{}, joined(failed.Words, last)
-		case (acq.failed == 1 || failed.hopeless()) && acq.lookAgain(ctx, failed):
+		case (acq.failed == 1 || failed.hopeless()) && acq.a.lookAgain(ctx, failed):
 			continue // at once: one that abstained may vote by now
 		case failed.hopeless():
 			return Grant{}, failed.Words
@@ -80,7 +80,7 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 			continue // at once
 		}
 		if given, err = acq.await(ctx, next); err != nil {
-			return Grant{}, acq.Door.Ended(acq.name.Key, joined(err, last))
+			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
 		}
 	}
 }
@@ -127,7 +127,7 @@ const (
 func (acq *acquisition) await(ctx context.Context, i interval) (given *queue.Transfer, err error) {
 	switch {
 	case acq.slot != nil:
-		return acq.awaitSlot(ctx, i)
+		return forSlot{acq}.await(ctx, i)
 	case i == afterPause:
 		err = acq.pause(ctx)
 	case i == untilCalled:
@@ -136,65 +136,35 @@ func (acq *acquisition) await(ctx context.Context, i interval) (given *queue.Tra
 	return nil, err
 }
 
-// try makes the attempt that is due, and says how to wait if it fails: one that
-// was handed the lock takes it; where nobody was seen to wait, the first attempt
-// is a plain one; else a ticket is asked for, and then the place that it gives.
+// try makes the attempt that is due, and says how to wait if it fails.
 func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
-	if acq.slot != nil {
-		return acq.trySlot(ctx, given)
-	}
-	position := acq.Queue.Position(acq.name)
 	switch {
-	case acq.terms.Shared && given != nil:
-		g, f := acq.goAlong(ctx, given)
-		return g, atOnce, f
-	case acq.terms.Shared && !acq.terms.Barging && (position == quorum.NoTicket || !acq.leads):
-		return acq.askTicket(ctx) // a place may have come since: only the leader asks by it, for the nodes call who asks
-	case given != nil && given.Open != nil:
-		g, f := acq.takeOver(ctx, given)
-		if acq.Queue.Position(acq.name) == quorum.NoTicket { // too few nodes said one: it asks for it
-			return g, atOnce, f
-		}
-		return g, untilCalled, f
-	case given != nil:
-		g, f := acq.receive(ctx, given)
-		return g, atOnce, f
-	case !acq.terms.Barging && position == quorum.NoTicket && acq.uncontended(acq.name.Key):
-		g, f := acq.attempt(ctx, acq.name.Key, &acq.terms, acq.floor)
-		if f != nil && f.Sentinel == fault.ErrNotAcquired { //nolint:errorlint // it is one of two
-			acq.noteWaiting(acq.name.Key)
-			return g, atOnce, f
-		}
-		return g, afterPause, f
-	}
-	if err := acq.join(ctx); err != nil {
-		return Grant{}, atOnce, acq.ended(acq.name.Key, err)
-	}
-	acq.noteWaiting(acq.name.Key)
-	acq.withdraw()
-	switch {
-	case acq.terms.Barging:
-		g, f := acq.bid(ctx, quorum.Barging)
-		return g, afterPause, f
-	case position == quorum.NoTicket:
-		g, f := acq.bid(ctx, quorum.NoTicket)
-		if f == nil {
-			return g, atOnce, nil
-		}
-		if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {
-			acq.Queue.Stand(acq.name, position)
-			return Grant{}, atOnce, f
-		}
-		return Grant{}, afterPause, f
+	case acq.slot != nil:
+		return forSlot{acq}.try(ctx, given)
+	case acq.terms.Shared:
+		return sharing{acq}.try(ctx, given)
 	default:
-		acq.recallFirst()
-		if acq.terms.takesPushes() {
-			g, f := acq.stand(ctx, position)
-			return g, untilCalled, f
-		}
-		g, f := acq.bid(ctx, position)
-		return g, untilCalled, f
+		return alone{acq}.try(ctx, given)
 	}
+}
+
+// enterLine makes the acquisition one that waits, and that the nodes can call.
+func (acq *acquisition) enterLine(ctx context.Context) *Failure {
+	if err := acq.join(ctx); err != nil {
+		return acq.a.attempts.ended(acq.name.Key, err)
+	}
+	acq.a.noteWaiting(acq.name.Key)
+	acq.withdraw()
+	return nil
+}
+
+// barge asks past those who wait.
+func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
+	if f := acq.enterLine(ctx); f != nil {
+		return Grant{}, atOnce, f
+	}
+	g, f := acq.bid(ctx, quorum.Barging)
+	return g, afterPause, f
 }
 
 // recallAfter is how many attempts in a row may find the name free and kept for
@@ -210,12 +180,12 @@ func (acq *acquisition) recallFirst() {
 		return
 	}
 	acq.kept = 0
-	alone, shared := acq.Queue.Stood(acq.name.Key) // one of the other kind may be left of ours
+	alone, shared := acq.a.Queue.Stood(acq.name.Key) // one of the other kind may be left of ours
 	if alone {
-		acq.Leave(acq.name.Key, acq.Nodes)
+		acq.a.Releases.Leave(acq.name.Key, acq.a.Nodes)
 	}
 	if shared {
-		acq.LeaveShared(acq.name.Key, anyPlace, acq.Nodes)
+		acq.a.Releases.LeaveShared(acq.name.Key, anyPlace, acq.a.Nodes)
 	}
 }
 
@@ -240,12 +210,12 @@ func (acq *acquisition) join(ctx context.Context) error {
 	if acq.waiter != nil {
 		return nil
 	}
-	if !acq.Enter() {
+	if !acq.a.Enter() {
 		return fault.ErrClosed
 	}
-	acq.waiter = acq.Sleepers.Get()
-	acq.Queue.Attach(acq.name, acq.waiter)
-	return acq.Presence.Join(ctx)
+	acq.waiter = acq.a.Sleepers.Get()
+	acq.a.Queue.Attach(acq.name, acq.waiter)
+	return acq.a.Presence.Join(ctx)
 }
 
 // stopWaiting ends what join began, but for finish.
@@ -253,16 +223,16 @@ func (acq *acquisition) stopWaiting() {
 	if acq.waiter == nil {
 		return
 	}
-	acq.Queue.Detach(acq.name, acq.waiter)
-	acq.Presence.Quit()
-	acq.Sleepers.Put(acq.waiter)
+	acq.a.Queue.Detach(acq.name, acq.waiter)
+	acq.a.Presence.Quit()
+	acq.a.Sleepers.Put(acq.waiter)
 	acq.waiter, acq.joined = nil, true
 }
 
 // finish ends the acquisition. Close waits for it: who leaves, leaves nothing behind.
 func (acq *acquisition) finish() {
 	if acq.joined {
-		acq.Settled()
+		acq.a.Settled()
 	}
 }
 
@@ -278,11 +248,11 @@ func (acq *acquisition) rest(ctx context.Context) error {
 	case acq.open == nil || !acq.open.Out(): // else the reply that is out may be the grant
 		acq.splits = 0
 	}
-	next := quorum.RestAfter(acq.votes, acq.heard, acq.splits, acq.Presence.Subscribed(), acq.Share(acq.name.Key), acq.RetryMin, acq.RetryMax)
+	next := quorum.RestAfter(acq.votes, acq.heard, acq.splits, acq.a.Presence.Subscribed(), acq.a.Share(acq.name.Key), acq.a.RetryMin, acq.a.RetryMax)
 	next.Look = next.Look && acq.slot == nil // one node's word is not enough for a slot
 	if next.Look {
-		acq.Presence.Rest(acq.name, acq.votes, acq.heard, next)
-		defer acq.Presence.Cancel(acq.name)
+		acq.a.Presence.Rest(acq.name, acq.votes, acq.heard, next)
+		defer acq.a.Presence.Cancel(acq.name)
 	} else {
 		acq.waiter.Timer.Reset(next.After)
 		defer acq.waiter.Timer.Stop()
@@ -291,7 +261,7 @@ func (acq *acquisition) rest(ctx context.Context) error {
 		if acq.open != nil {
 			acq.placed(acq.open)
 		}
-		hints, due := acq.Queue.Called(acq.name)
+		hints, due := acq.a.Queue.Called(acq.name)
 		if hints != 0 {
 			acq.hints, acq.splits = hints, 0
 		}
@@ -302,7 +272,7 @@ func (acq *acquisition) rest(ctx context.Context) error {
 		case <-acq.waiter.Wake:
 		case <-acq.waiter.Timer.C:
 			return nil
-		case <-acq.Closing:
+		case <-acq.a.Closing:
 			return fault.ErrClosed
 		case <-ctx.Done():
 			return fault.OfContext(ctx)
@@ -312,11 +282,11 @@ func (acq *acquisition) rest(ctx context.Context) error {
 
 // pause waits a random while between the retry bounds.
 func (acq *acquisition) pause(ctx context.Context) error {
-	return acq.Wait(ctx, quorum.Drawn(acq.Share(acq.name.Key), acq.RetryMin, acq.RetryMax))
+	return acq.a.Wait(ctx, quorum.Drawn(acq.a.Share(acq.name.Key), acq.a.RetryMin, acq.a.RetryMax))
 }
 
 // Wait blocks for d, or until ctx is done or the Locker is closed.
-func (a *Acquirer) Wait(ctx context.Context, d time.Duration) error {
+func (a *base) Wait(ctx context.Context, d time.Duration) error {
 	t := a.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -330,7 +300,7 @@ func (a *Acquirer) Wait(ctx context.Context, d time.Duration) error {
 }
 
 // Share is where a duration of this name is to lie that is drawn at random.
-func (a *Acquirer) Share(key string) float64 { return a.Chance.Share(int64(a.Clock.Early()), key) }
+func (a *base) Share(key string) float64 { return a.Chance.Share(int64(a.Clock.Early()), key) }
 
 // giveUp ends an acquisition that failed: the next goroutine's begins, or the process
 // leaves the queue, and who is next there is woken if it was our turn.
@@ -338,17 +308,17 @@ func (acq *acquisition) giveUp() {
 	key, open := acq.name.Key, acq.open
 	if open != nil {
 		open.Close()
-		acq.Queue.Shut(acq.name, false)
+		acq.a.Queue.Shut(acq.name, false)
 		acq.open = nil
-		acq.rollBack(open.Claim, acq.terms.TTL)
-		acq.Queue.GoOn(acq.name.Key, open.Claim.Next)
-		acq.Settled()
+		acq.a.Releases.rollBack(open.Claim, acq.terms.TTL)
+		acq.a.Queue.GoOn(acq.name.Key, open.Claim.Next)
+		acq.a.Settled()
 	}
-	acq.Acquirer.giveUp(key)
+	acq.a.Releases.leaveLine(key)
 }
 
-// giveUp ends an acquisition that has no attempt any more.
-func (a *Acquirer) giveUp(key string) {
+// leaveLine ends an acquisition that has no attempt any more.
+func (a *Releases) leaveLine(key string) {
 	stands := a.Queue.Standing(key)
 	if a.Queue.Ending(key) == round.LeaveQueue {
 		a.LeaveAs(key, stands)
@@ -359,7 +329,7 @@ func (a *Acquirer) giveUp(key string) {
 // GiveBack ends a claim that was granted and that nobody holds: of a set that is not
 // complete, or when Close had given up all places. A place goes with it, since nobody here
 // goes on with that.
-func (a *Acquirer) GiveBack(c *round.Claim, lease time.Duration) {
+func (a *Releases) GiveBack(c *round.Claim, lease time.Duration) {
 	switch {
 	case c.Shared:
 		a.endShared(c, lease, nil)
@@ -378,13 +348,13 @@ func (a *Acquirer) GiveBack(c *round.Claim, lease time.Duration) {
 }
 
 // passOn gives the turn for key to the next goroutine, if one is in line.
-func (a *Acquirer) passOn(key string) {
+func (a *Releases) passOn(key string) {
 	a.Queue.Pass(key, func(stands *round.Claim) { a.LeaveAs(key, stands) })
 }
 
 // LeaveAs takes the process's entry for a name off all nodes, with that of this claim;
 // nil: there is none.
-func (a *Acquirer) LeaveAs(key string, stands *round.Claim) {
+func (a *Releases) LeaveAs(key string, stands *round.Claim) {
 	if stands == nil {
 		a.Leave(key, a.Nodes)
 		return
@@ -393,7 +363,7 @@ func (a *Acquirer) LeaveAs(key string, stands *round.Claim) {
 }
 
 // Leave takes the process's entry for a name off these nodes, where it waits to be alone.
-func (a *Acquirer) Leave(key string, nodes []*node.Node) {
+func (a *Releases) Leave(key string, nodes []*node.Node) {
 	if name, slots := lua.LineOf(key); slots {
 		a.leaveSlots(name, lua.MaxSlots, a.stood[stripeOf(name)].Load(), nodes) // nothing says how many there are
 		return
@@ -407,7 +377,7 @@ func (a *Acquirer) Leave(key string, nodes []*node.Node) {
 
 // GiveBackGrant releases what a node granted to an attempt of ours that is over. It came
 // late: at the latest it ends with its lease.
-func (a *Acquirer) GiveBackGrant(key, owner string, n *node.Node) {
+func (a *Releases) GiveBackGrant(key, owner string, n *node.Node) {
 	c := a.newClaim(key, grant.Lease, "", a.Clock.Early(), 0)
 	c.Dead = lua.TombstoneKey + owner
 	c.Owner = c.Dead[len(lua.TombstoneKey):]
@@ -421,12 +391,12 @@ func (a *Acquirer) GiveBackGrant(key, owner string, n *node.Node) {
 const crowdFor = time.Second
 
 // noteWaiting notes that key is waited for.
-func (a *Acquirer) noteWaiting(key string) {
+func (a *base) noteWaiting(key string) {
 	a.waitedFor[stripeOf(key)].Store(int64(a.Clock.Early()) + 1)
 }
 
 // uncontended tells whether nobody was seen to wait for key lately.
-func (a *Acquirer) uncontended(key string) bool {
+func (a *base) uncontended(key string) bool {
 	at := a.waitedFor[stripeOf(key)].Load()
 	return at == 0 || a.Clock.Early().Sub(clock.Instant(at)) > crowdFor
 }

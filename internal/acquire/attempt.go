@@ -23,7 +23,7 @@ func (e *raceError) Error() string { return "a quorum granted without a settled 
 
 // newClaim is a fresh attempt: its owner value was never used before. label is the
 // hold's own.
-func (a *Acquirer) newClaim(key string, ttl time.Duration, label string, start clock.Instant, floor quorum.Token) *round.Claim {
+func (a *base) newClaim(key string, ttl time.Duration, label string, start clock.Instant, floor quorum.Token) *round.Claim {
 	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
 	dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
 	c := &round.Claim{
@@ -39,7 +39,7 @@ func (a *Acquirer) newClaim(key string, ttl time.Duration, label string, start c
 }
 
 // labelOf is the label that newClaim was given for a claim.
-func (a *Acquirer) labelOf(c *round.Claim) string {
+func (a *base) labelOf(c *round.Claim) string {
 	return c.Owner[len(a.Holder) : len(c.Owner)-lua.RandomLength]
 }
 
@@ -48,7 +48,7 @@ func (a *Acquirer) labelOf(c *round.Claim) string {
 //
 // floor is the least hint: above the tokens of an attempt that could not settle
 // its own.
-func (a *Acquirer) attempt(ctx context.Context, key string, t *Terms, floor quorum.Token) (Grant, *Failure) {
+func (a *attempter) attempt(ctx context.Context, key string, t *Terms, floor quorum.Token) (Grant, *Failure) {
 	if !a.Enter() {
 		return Grant{}, a.ended(key, fault.ErrClosed)
 	}
@@ -60,7 +60,7 @@ func (a *Acquirer) attempt(ctx context.Context, key string, t *Terms, floor quor
 }
 
 // acquireRound sends the acquires of a round, and makes of its end what conclude does.
-func (a *Acquirer) acquireRound(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper) (Grant, *Failure) {
+func (a *attempter) acquireRound(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper) (Grant, *Failure) {
 	for _, n := range a.Nodes {
 		n.SubmitAcquire(r)
 	}
@@ -68,18 +68,18 @@ func (a *Acquirer) acquireRound(ctx context.Context, r *round.Round, ttl time.Du
 	if r.Claim.Slot != nil {
 		judge = slotStage(r)
 	}
-	s, err := r.Await(ctx, a.Clock, a.Bound(ttl), judge, func() { a.rollBackGranted(r, ttl) })
+	s, err := r.Await(ctx, a.Clock, a.Bound(ttl), judge, func() { a.releases.rollBackGranted(r, ttl) })
 	return a.conclude(ctx, r, ttl, w, s, err)
 }
 
 // ended is the failure of an acquisition that the nodes did not decide.
-func (a *Acquirer) ended(key string, cause error) *Failure {
+func (a *attempter) ended(key string, cause error) *Failure {
 	return &Failure{Cause: cause, Words: a.Door.Ended(key, cause)}
 }
 
 // conclude makes a grant of a round that has ended at stage s, or rolls it back. The
 // attempt, which was entered, stays so where it brings a grant.
-func (a *Acquirer) conclude(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
+func (a *attempter) conclude(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
 	g, f := a.judge(ctx, r, ttl, w, s, err)
 	if f != nil {
 		f.Words = a.Door.Refused(ctx, r.Claim.Key, r.Start, r.Claim.Rounds, f)
@@ -89,10 +89,10 @@ func (a *Acquirer) conclude(ctx context.Context, r *round.Round, ttl time.Durati
 }
 
 // judge is conclude, but that nothing is told of a failure.
-func (a *Acquirer) judge(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
+func (a *attempter) judge(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
 	a.closeRound(r, s)
 	if err != nil {
-		a.rollBack(r.Claim, ttl)
+		a.releases.rollBack(r.Claim, ttl)
 		return Grant{}, &Failure{Cause: err}
 	}
 	token, raise, why := a.settle(r.Claim, r.Votes, w)
@@ -103,14 +103,14 @@ func (a *Acquirer) judge(ctx context.Context, r *round.Round, ttl time.Duration,
 }
 
 // closeRound ends a round at stage s.
-func (a *Acquirer) closeRound(r *round.Round, s round.Stage) {
+func (a *attempter) closeRound(r *round.Round, s round.Stage) {
 	node.CloseRound(a.Nodes, r, s == round.Finished)
 	a.Door.Polled(r.Votes)
 }
 
 // grant makes a grant of a closed round with this token, or rolls it back; why says that
 // it has none.
-func (a *Acquirer) grant(r *round.Round, ttl time.Duration, token quorum.Token, why error) (Grant, *Failure) {
+func (a *attempter) grant(r *round.Round, ttl time.Duration, token quorum.Token, why error) (Grant, *Failure) {
 	c := r.Claim
 	g := Grant{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
 	if c.Pushes && why == nil {
@@ -126,7 +126,7 @@ func (a *Acquirer) grant(r *round.Round, ttl time.Duration, token quorum.Token, 
 			return g, nil
 		}
 	}
-	a.rollBack(c, ttl)
+	a.releases.rollBack(c, ttl)
 	sentinel := fault.ErrNoQuorum
 	if answered := quorum.Count(r.Votes); answered.Granted+answered.Taken >= a.quorum {
 		sentinel = fault.ErrNotAcquired
@@ -142,7 +142,7 @@ func (a *Acquirer) grant(r *round.Round, ttl time.Duration, token quorum.Token, 
 // outlasted is why a round that was sent at start took too long for a lock of this
 // TTL; nil: it did not. A node that voted in it, forgot, and came back before the others'
 // records had the longer MaxTTL that this client raises has waited the shorter one.
-func (a *Acquirer) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
+func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
 	now := a.Clock.Now()
 	took, before := now.Sub(start), a.Tracker.RaisedFrom()
 	switch {
@@ -161,7 +161,7 @@ var (
 
 // settle settles the token of a round that a quorum granted. Where the grants differ it
 // sends a raise round, of which raised tells the end.
-func (a *Acquirer) settle(c *round.Claim, votes []quorum.Vote, w *round.Sleeper) (quorum.Token, *round.Round, error) {
+func (a *attempter) settle(c *round.Claim, votes []quorum.Vote, w *round.Sleeper) (quorum.Token, *round.Round, error) {
 	for _, v := range votes {
 		a.Hints.Seen(v.Token)
 	}
@@ -194,7 +194,7 @@ func (a *Acquirer) settle(c *round.Claim, votes []quorum.Vote, w *round.Sleeper)
 }
 
 // raised waits for a raise round to t, and returns the token that a quorum has then.
-func (a *Acquirer) raised(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
+func (a *attempter) raised(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
 	if r.Claim.Shared {
 		return a.raisedShared(ctx, r, t, bound)
 	}
@@ -212,7 +212,7 @@ func (a *Acquirer) raised(ctx context.Context, r *round.Round, t quorum.Token, b
 // vouched is why the grants of the round are worth less than a quorum; nil: they are
 // not. Those count of nodes that were not found to have stepped or forgotten since it
 // began.
-func (a *Acquirer) vouched(c *round.Claim, start clock.Instant) error {
+func (a *attempter) vouched(c *round.Claim, start clock.Instant) error {
 	set, cause := c.Set(), errUncounted
 	for i, n := range a.Nodes {
 		if why := n.DoubtedSince(start); why != nil {
@@ -226,7 +226,7 @@ func (a *Acquirer) vouched(c *round.Claim, start clock.Instant) error {
 }
 
 // rollBack cleans every node that may hold the claim, in the background.
-func (a *Acquirer) rollBack(c *round.Claim, lease time.Duration) {
+func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
 	if c.Pushes && c.Next == nil && c.Place != quorum.NoTicket {
 		c.Next = a.newClaim(c.Key, lease, a.labelOf(c), a.Clock.Early(), 0)
 		c.Next.Pushes, c.Next.Stays, c.Next.Place = true, true, c.Place
@@ -236,7 +236,7 @@ func (a *Acquirer) rollBack(c *round.Claim, lease time.Duration) {
 
 // rollBackGranted frees the nodes that granted a round which is lost already,
 // while its reason is still open.
-func (a *Acquirer) rollBackGranted(r *round.Round, lease time.Duration) {
+func (a *Releases) rollBackGranted(r *round.Round, lease time.Duration) {
 	for i, v := range r.SoFar() {
 		if v.Outcome == quorum.Granted {
 			a.Nodes[i].Release(a.releaseOf(r.Claim, lease, r.Claim.Rollback(), nil))
@@ -246,12 +246,12 @@ func (a *Acquirer) rollBackGranted(r *round.Round, lease time.Duration) {
 
 // discard sends the release of a claim that nobody wants any more to every node
 // that may hold it. r, if any, collects the confirmations.
-func (a *Acquirer) discard(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) {
+func (a *Releases) discard(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) {
 	a.free(c, lease, entry, false, r)
 }
 
 // free is discard, but that nodes may grant the name to who waits there (hand).
-func (a *Acquirer) free(c *round.Claim, lease time.Duration, entry round.Leaving, hand bool, r *round.Round) {
+func (a *Releases) free(c *round.Claim, lease time.Duration, entry round.Leaving, hand bool, r *round.Round) {
 	a.ends(c)
 	release := a.releaseOf(c, lease, entry, r)
 	if hand {
@@ -264,7 +264,7 @@ func (a *Acquirer) free(c *round.Claim, lease time.Duration, entry round.Leaving
 
 // ends notes that a claim is over. So is the attempt with which its process stood in line
 // for it, of which a node may have the entry still.
-func (a *Acquirer) ends(c *round.Claim) {
+func (a *Releases) ends(c *round.Claim) {
 	c.Over.Store(true)
 	token := quorum.Token(c.Token) //nolint:gosec // below 2^53
 	if c.Pushes {
@@ -274,6 +274,6 @@ func (a *Acquirer) ends(c *round.Claim) {
 	}
 }
 
-func (a *Acquirer) releaseOf(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) node.Release {
+func (a *Releases) releaseOf(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) node.Release {
 	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}
 }

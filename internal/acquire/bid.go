@@ -11,21 +11,21 @@ import (
 // bid makes one attempt by the place in line: by the hints that have come, or at
 // all nodes. It is attempt, but that its refusals tell more.
 func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failure) {
-	if !acq.Enter() {
-		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+	if !acq.a.Enter() {
+		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 	}
-	start := acq.Clock.Start()
-	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
+	start := acq.a.Clock.Start()
+	claim := acq.a.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
 	if claim.Stays = position > 0; acq.terms.Shared {
 		claim.Share(position)
 	}
-	r := round.New(claim, len(acq.Nodes), start, acq.waiter.Ready())
-	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	r := round.New(claim, len(acq.a.Nodes), start, acq.waiter.Ready())
+	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
 	s, err := acq.gather(ctx, r)
 	if err == nil {
 		acq.ask(r, r.Others())
 	}
-	g, f := acq.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
+	g, f := acq.a.attempts.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
 	acq.hints |= r.Unanswered()
 	acq.votes, acq.heard = r.Votes, r.Asks.Heard
 	acq.noteForeign()
@@ -41,12 +41,12 @@ func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage
 	acq.hints = 0
 	pause := quorum.GatherAfter
 	if all {
-		pause = acq.Bound(acq.terms.TTL)
+		pause = acq.a.Bound(acq.terms.TTL)
 	}
 	w.Timer.Reset(pause)
 	defer w.Timer.Stop()
 	for extended, freed := false, false; ; {
-		more, _ := acq.Queue.Called(acq.name)
+		more, _ := acq.a.Queue.Called(acq.name)
 		if hints |= more; freed {
 			acq.hints |= hints // for the next attempt: what was given back must not count in this one
 		} else {
@@ -59,11 +59,11 @@ func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage
 			return s, nil
 		case s == round.Patient && !extended:
 			extended = true
-			took := acq.Clock.Early().Sub(r.Start)
-			w.Timer.Reset(max(min(took, acq.Bound(acq.terms.TTL)-took), 0))
+			took := acq.a.Clock.Early().Sub(r.Start)
+			w.Timer.Reset(max(min(took, acq.a.Bound(acq.terms.TTL)-took), 0))
 		case s == round.Hopeless && !freed:
 			freed = true
-			acq.rollBackGranted(r, acq.terms.TTL)
+			acq.a.Releases.rollBackGranted(r, acq.terms.TTL)
 		}
 		select {
 		case <-w.Wake:
@@ -72,8 +72,8 @@ func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage
 				return r.Judged(round.AcquireStage), nil
 			}
 			all = true
-			w.Timer.Reset(acq.Bound(acq.terms.TTL))
-		case <-acq.Closing:
+			w.Timer.Reset(acq.a.Bound(acq.terms.TTL))
+		case <-acq.a.Closing:
 			return s, fault.ErrClosed
 		case <-ctx.Done():
 			return s, fault.OfContext(ctx)
@@ -83,7 +83,7 @@ func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage
 
 // ask sends the round's acquire to these nodes.
 func (acq *acquisition) ask(r *round.Round, nodes uint64) {
-	for i, n := range acq.Nodes {
+	for i, n := range acq.a.Nodes {
 		if nodes&(1<<i) != 0 {
 			n.SubmitAcquire(r)
 		}

@@ -14,7 +14,7 @@ import (
 // HandOn ends a claim that was held: it goes to the next goroutine of this Locker,
 // or back to the nodes; pass tells whether it may go on. r, if any, collects that it is
 // gone.
-func (a *Acquirer) HandOn(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
+func (a *Releases) HandOn(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
 	switch {
 	case c.Shared:
 		a.endShared(c, lease, r)
@@ -43,7 +43,7 @@ func (a *Acquirer) HandOn(c *round.Claim, lease time.Duration, pass bool, r *rou
 // goOn releases a claim, and has the release put the next goroutine of this Locker in
 // line, behind all others who wait; calls: it calls the first of them. It returns false
 // where nobody here goes on like that.
-func (a *Acquirer) goOn(old *round.Claim, lease time.Duration, calls bool, r *round.Round) bool {
+func (a *Releases) goOn(old *round.Claim, lease time.Duration, calls bool, r *round.Round) bool {
 	if a.Presence.Subscribed() < a.quorum || !a.Enter() { // it could not be told
 		return false
 	}
@@ -72,7 +72,7 @@ func (a *Acquirer) goOn(old *round.Claim, lease time.Duration, calls bool, r *ro
 }
 
 // handTo passes the lock to a waiter whose attempt has been entered.
-func (a *Acquirer) handTo(to *queue.Waiter, old *round.Claim, lease time.Duration, recorded bool, r *round.Round) {
+func (a *Releases) handTo(to *queue.Waiter, old *round.Claim, lease time.Duration, recorded bool, r *round.Round) {
 	start := a.Clock.Start()
 	c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
 	old.Stays, c.Stays, c.InLine = recorded, recorded, old.InLine
@@ -80,7 +80,7 @@ func (a *Acquirer) handTo(to *queue.Waiter, old *round.Claim, lease time.Duratio
 }
 
 // handover has the nodes pass what the old claim holds to a new one, made at start.
-func (a *Acquirer) handover(c *round.Claim, start clock.Instant, old *round.Claim, lease time.Duration, r *round.Round) *queue.Transfer {
+func (a *Releases) handover(c *round.Claim, start clock.Instant, old *round.Claim, lease time.Duration, r *round.Round) *queue.Transfer {
 	old.Over.Store(true)
 	w := a.Sleepers.Get()
 	given := &queue.Transfer{
@@ -94,8 +94,8 @@ func (a *Acquirer) handover(c *round.Claim, start clock.Instant, old *round.Clai
 
 // receive takes what handTo gave.
 func (acq *acquisition) receive(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
-	defer acq.Sleepers.Put(given.Sleeper)
+	defer acq.a.Sleepers.Put(given.Sleeper)
 	r := given.Handover.Round
-	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
-	return acq.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
+	s, err := r.Await(ctx, acq.a.Clock, acq.a.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.a.Releases.rollBackGranted(r, acq.terms.TTL) })
+	return acq.a.attempts.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
 }

@@ -18,6 +18,63 @@ func (t *Terms) takesPushes() bool {
 	return !t.Fixed && !t.Barging && !t.Shared && t.TTL >= grant.Lease
 }
 
+// alone is an acquisition of a name that nobody else is to hold: by the release before it,
+// where it takes pushes, else by bids.
+type alone struct{ *acquisition }
+
+// try makes the attempt that is due: one that was handed the lock takes it; where nobody
+// was seen to wait, the first attempt is a plain one; else a ticket is asked for, and then
+// the place that it gives.
+func (acq alone) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+	position := acq.a.Queue.Position(acq.name)
+	switch {
+	case given != nil && given.Open != nil:
+		g, f := acq.takeOver(ctx, given)
+		if acq.a.Queue.Position(acq.name) == quorum.NoTicket { // too few nodes said one: it asks for it
+			return g, atOnce, f
+		}
+		return g, untilCalled, f
+	case given != nil:
+		g, f := acq.receive(ctx, given)
+		return g, atOnce, f
+	case acq.terms.Barging:
+		return acq.barge(ctx)
+	case position == quorum.NoTicket && acq.a.uncontended(acq.name.Key):
+		g, f := acq.a.attempts.attempt(ctx, acq.name.Key, &acq.terms, acq.floor)
+		if f != nil && f.Sentinel == fault.ErrNotAcquired { //nolint:errorlint // it is one of two
+			acq.a.noteWaiting(acq.name.Key)
+			return g, atOnce, f
+		}
+		return g, afterPause, f
+	}
+	if f := acq.enterLine(ctx); f != nil {
+		return Grant{}, atOnce, f
+	}
+	if position == quorum.NoTicket {
+		return acq.askPlace(ctx)
+	}
+	acq.recallFirst()
+	if acq.terms.takesPushes() {
+		g, f := acq.stand(ctx, position)
+		return g, untilCalled, f
+	}
+	g, f := acq.bid(ctx, position)
+	return g, untilCalled, f
+}
+
+// askPlace asks for a place in line, and stands there.
+func (acq alone) askPlace(ctx context.Context) (Grant, interval, *Failure) {
+	g, f := acq.bid(ctx, quorum.NoTicket)
+	if f == nil {
+		return g, atOnce, nil
+	}
+	if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {
+		acq.a.Queue.Stand(acq.name, position)
+		return Grant{}, atOnce, f
+	}
+	return Grant{}, afterPause, f
+}
+
 // withdraw has releases grant the name no more to the claim that stands on the nodes for
 // who leads next, if who leads now takes no grants: it would not hear of it, and the
 // name would stay with that claim for a lease.
@@ -25,18 +82,18 @@ func (acq *acquisition) withdraw() {
 	if acq.terms.takesPushes() {
 		return
 	}
-	if stands := acq.Queue.Standing(acq.name.Key); stands != nil {
-		acq.Queue.GoOn(acq.name.Key, nil)
-		acq.discard(stands, max(acq.terms.TTL, grant.Lease), stands.Rollback(), nil)
+	if stands := acq.a.Queue.Standing(acq.name.Key); stands != nil {
+		acq.a.Queue.GoOn(acq.name.Key, nil)
+		acq.a.Releases.discard(stands, max(acq.terms.TTL, grant.Lease), stands.Rollback(), nil)
 	}
 }
 
 // stand makes the attempt by the place in line that releases may grant, or goes on with
 // it. An attempt that all nodes refused stays open: its entries stand on the nodes.
-func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Failure) {
+func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
 	if acq.open == nil {
-		if !acq.Enter() {
-			return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+		if !acq.a.Enter() {
+			return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 		}
 		acq.begin(position)
 	}
@@ -44,7 +101,7 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 	if !r.Asks.Handed {
 		r.Again(acq.hints == 0 && !r.Granted())
 	}
-	began := acq.Clock.Early()
+	began := acq.a.Clock.Early()
 	step, err := acq.gatherOpen(ctx, r)
 	for err == nil && acq.rests(r, step) {
 		votes := r.SoFar()
@@ -54,7 +111,7 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 		acq.votes, acq.heard = votes, r.HeardSoFar()
 		if err = acq.rest(ctx); err == nil { // it stands in line, and was not refused: it is not tried again
 			r.Again(acq.hints == 0 && !r.Granted())
-			began, acq.called = acq.Clock.Early(), false
+			began, acq.called = acq.a.Clock.Early(), false
 			step, err = acq.gatherOpen(ctx, r)
 		}
 	}
@@ -62,17 +119,17 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 	if err != nil || step != grant.Hold && step != grant.Raise {
 		s = round.Open
 	}
-	acq.Queue.Shut(acq.name, s == round.Finished)
+	acq.a.Queue.Shut(acq.name, s == round.Finished)
 	acq.open = nil
 	if err == nil {
 		acq.ask(r, r.Others())
 	}
-	g, f := acq.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
+	g, f := acq.a.attempts.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
 	acq.hints |= r.Unanswered()
 	acq.votes, acq.heard = r.Votes, r.Asks.Heard
 	g.Asked = began
 	if f != nil {
-		acq.Queue.GoOn(acq.name.Key, r.Claim.Next)
+		acq.a.Queue.GoOn(acq.name.Key, r.Claim.Next)
 	}
 	acq.noteForeign()
 	acq.countKept()
@@ -81,49 +138,49 @@ func (acq *acquisition) stand(ctx context.Context, position int64) (Grant, *Fail
 
 // rests tells whether the attempt stays open, and waits: a quorum has answered, and no
 // node granted.
-func (acq *acquisition) rests(r *round.Round, step grant.Step) bool {
-	return step == grant.Rest && quorum.Count(r.SoFar()).Taken >= acq.quorum
+func (acq alone) rests(r *round.Round, step grant.Step) bool {
+	return step == grant.Rest && quorum.Count(r.SoFar()).Taken >= acq.a.quorum
 }
 
 // takeOver goes on with the attempt that the release before put in line.
-func (acq *acquisition) takeOver(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+func (acq alone) takeOver(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
 	acq.open = given.Open
-	if !acq.Enter() { // as in join
-		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+	if !acq.a.Enter() { // as in join
+		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 	}
 	acq.waiter = given.Sleeper
-	acq.Queue.Attach(acq.name, acq.waiter)
-	if err := acq.Presence.Join(ctx); err != nil {
-		return Grant{}, acq.ended(acq.name.Key, err)
+	acq.a.Queue.Attach(acq.name, acq.waiter)
+	if err := acq.a.Presence.Join(ctx); err != nil {
+		return Grant{}, acq.a.attempts.ended(acq.name.Key, err)
 	}
-	acq.noteWaiting(acq.name.Key)
+	acq.a.noteWaiting(acq.name.Key)
 	return acq.stand(ctx, quorum.NoTicket)
 }
 
 // begin opens the attempt.
-func (acq *acquisition) begin(position int64) {
-	start := acq.Clock.Start()
-	claim := acq.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
-	before := acq.Queue.Standing(acq.name.Key)
-	if before != nil && acq.labelOf(before) == acq.terms.Label { // its entries stand already
+func (acq alone) begin(position int64) {
+	start := acq.a.Clock.Start()
+	claim := acq.a.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
+	before := acq.a.Queue.Standing(acq.name.Key)
+	if before != nil && acq.a.labelOf(before) == acq.terms.Label { // its entries stand already
 		before.Hint, before.TTL = claim.Hint, claim.TTL
 		before.Rounds = 1
 		before.Stand(start, 0)
 		claim, before = before, nil
 	}
-	r := round.New(claim, len(acq.Nodes), start, acq.waiter.Ready())
-	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	r := round.New(claim, len(acq.a.Nodes), start, acq.waiter.Ready())
+	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
 	r.TakePushes()
 	acq.open = r
-	acq.Queue.Open(acq.name, r)
+	acq.a.Queue.Open(acq.name, r)
 	if before != nil { // another's, with a label that is not ours: ours comes for it
 		before.Next = claim
-		acq.discard(before, acq.terms.TTL, before.Rollback(), nil)
+		acq.a.Releases.discard(before, acq.terms.TTL, before.Rollback(), nil)
 	}
 }
 
 // refused tells that the nodes have refused the attempt, which stays open.
-func (acq *acquisition) refused(ctx context.Context, r *round.Round, began clock.Instant, votes []quorum.Vote) *Failure {
+func (acq alone) refused(ctx context.Context, r *round.Round, began clock.Instant, votes []quorum.Vote) *Failure {
 	acq.votes, acq.heard = votes, r.HeardSoFar()
 	acq.noteForeign()
 	acq.countKept()
@@ -131,17 +188,17 @@ func (acq *acquisition) refused(ctx context.Context, r *round.Round, began clock
 	acq.hints |= waits &^ acq.begun // the reply that is out may be older than the call, and long in coming
 	acq.begun = waits
 	f := &Failure{Sentinel: fault.ErrNotAcquired, Votes: votes, Causes: r.CausesSoFar()}
-	acq.Door.Polled(votes)
-	f.Words = acq.Door.Refused(ctx, acq.name.Key, began, 1, f)
+	acq.a.Door.Polled(votes)
+	f.Words = acq.a.Door.Refused(ctx, acq.name.Key, began, 1, f)
 	return f
 }
 
 // gatherOpen asks, and takes in what comes, until the attempt has a verdict (internal/grant).
-func (acq *acquisition) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, error) {
-	w, bound, waits := acq.waiter, acq.Bound(acq.terms.TTL), nothing
+func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, error) {
+	w, bound, waits := acq.waiter, acq.a.Bound(acq.terms.TTL), nothing
 	defer w.Timer.Stop()
 	for {
-		more, _ := acq.Queue.Called(acq.name)
+		more, _ := acq.a.Queue.Called(acq.name)
 		if more |= acq.hints; more != 0 {
 			r.Hint(more)
 			acq.hints, acq.called = 0, true
@@ -181,7 +238,7 @@ func (acq *acquisition) gatherOpen(ctx context.Context, r *round.Round) (grant.S
 				return grant.GiveBack, nil
 			}
 			r.Gathered(waits == forPushes)
-		case <-acq.Closing:
+		case <-acq.a.Closing:
 			return step, fault.ErrClosed
 		case <-ctx.Done():
 			return step, fault.OfContext(ctx)
@@ -193,8 +250,8 @@ func (acq *acquisition) gatherOpen(ctx context.Context, r *round.Round) (grant.S
 // said another. It returns true if too few nodes say one.
 func (acq *acquisition) placed(r *round.Round) (lost bool) {
 	place, tell, lost := r.Placed()
-	if place != quorum.NoTicket && acq.Queue.Position(acq.name) != place {
-		acq.Queue.Stand(acq.name, place)
+	if place != quorum.NoTicket && acq.a.Queue.Position(acq.name) != place {
+		acq.a.Queue.Stand(acq.name, place)
 	}
 	acq.ask(r, tell)
 	return lost
@@ -212,14 +269,14 @@ const (
 func (acq *acquisition) noteForeign() {
 	for _, h := range acq.heard {
 		if h.Foreign {
-			acq.foreignOn[stripeOf(acq.name.Key)].Store(int64(acq.Clock.Early()) + 1)
+			acq.a.foreignOn[stripeOf(acq.name.Key)].Store(int64(acq.a.Clock.Early()) + 1)
 			return
 		}
 	}
 }
 
 // calls tells whether a release calls who waits instead of granting.
-func (a *Acquirer) calls(key string) bool {
+func (a *base) calls(key string) bool {
 	s := stripeOf(key)
 	at := a.foreignOn[s].Load()
 	foreign := at != 0 && a.Clock.Early().Sub(clock.Instant(at)) < a.TTL

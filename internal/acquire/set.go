@@ -28,7 +28,7 @@ func (a *Acquirer) AskAll(ctx context.Context, keys []string, t Terms) []Answer 
 	waiter := a.Sleepers.Get()
 	defer a.Sleepers.Put(waiter)
 	s := multiAttempt{
-		Acquirer: a, ttl: t.TTL, label: t.Label, shared: t.Shared,
+		a: a, ttl: t.TTL, label: t.Label, shared: t.Shared,
 		waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys)),
 	}
 	s.send(keys)
@@ -55,14 +55,14 @@ func (a *Acquirer) WaitFor(ctx context.Context, key string, t Terms) (Grant, err
 
 // Return gives back a grant that nobody holds yet.
 func (a *Acquirer) Return(g *Grant, lease time.Duration) {
-	a.GiveBack(g.Claim, lease)
+	a.Releases.GiveBack(g.Claim, lease)
 	a.Settled()
 }
 
 // multiAttempt is an attempt for several names at once. Its rounds share a Sleeper: who
 // wakes looks at them all.
 type multiAttempt struct {
-	*Acquirer
+	a      *Acquirer
 	ttl    time.Duration
 	label  string
 	shared bool
@@ -93,22 +93,22 @@ func (s *multiAttempt) send(keys []string) {
 			p.refused = errBusy
 			continue
 		}
-		if !s.Enter() {
+		if !s.a.Enter() {
 			s.done(key)
 			p.refused = fault.ErrClosed
 			continue
 		}
-		claim := s.newClaim(key, s.ttl, s.label, s.start, 0)
+		claim := s.a.newClaim(key, s.ttl, s.label, s.start, 0)
 		if s.shared {
 			claim.Share(quorum.NoTicket)
 		}
-		p.round = round.New(claim, len(s.Nodes), s.start, s.waiter)
+		p.round = round.New(claim, len(s.a.Nodes), s.start, s.waiter)
 		rounds = append(rounds, p.round)
 	}
 	if len(rounds) == 0 {
 		return
 	}
-	for _, n := range s.Nodes {
+	for _, n := range s.a.Nodes {
 		n.SubmitAcquires(rounds)
 	}
 }
@@ -117,16 +117,16 @@ func (s *multiAttempt) send(keys []string) {
 // none.
 func (s *multiAttempt) mayAsk(key string) bool {
 	if s.shared {
-		return s.Queue.MayShare(key)
+		return s.a.Queue.MayShare(key)
 	}
-	_, ok := s.Queue.Try(key)
+	_, ok := s.a.Queue.Try(key)
 	return ok
 }
 
 // done ends an attempt for one name: the next in this Locker's line goes on.
 func (s *multiAttempt) done(key string) {
 	if !s.shared {
-		s.passOn(key)
+		s.a.Releases.passOn(key)
 	}
 }
 
@@ -134,7 +134,7 @@ func (s *multiAttempt) done(key string) {
 // done. Rounds that are won and wait for a straggler to settle their token are given as
 // much time again, together, as all have taken so far.
 func (s *multiAttempt) gather(ctx context.Context) {
-	w, bound := s.waiter, s.Bound(s.ttl)
+	w, bound := s.waiter, s.a.Bound(s.ttl)
 	w.Timer.Reset(bound)
 	defer w.Timer.Stop()
 	for extended := false; ; {
@@ -144,7 +144,7 @@ func (s *multiAttempt) gather(ctx context.Context) {
 			return
 		case !undecided && !extended:
 			extended = true
-			took := s.Clock.Early().Sub(s.start)
+			took := s.a.Clock.Early().Sub(s.start)
 			w.Timer.Reset(max(min(took, bound-took), 0))
 		}
 		select {
@@ -178,7 +178,7 @@ func (s *multiAttempt) judgeAll() (undecided, patient bool) {
 			undecided = true
 			if !p.freed {
 				p.freed = true
-				s.rollBackGranted(p.round, s.ttl)
+				s.a.Releases.rollBackGranted(p.round, s.ttl)
 			}
 		case round.Open:
 			undecided = true
@@ -194,9 +194,9 @@ func (s *multiAttempt) raise() {
 		if p.round == nil {
 			continue
 		}
-		s.closeRound(p.round, p.stage)
+		s.a.attempts.closeRound(p.round, p.stage)
 		if p.err == nil {
-			p.token, p.raise, p.why = s.settle(p.round.Claim, p.round.Votes, s.waiter)
+			p.token, p.raise, p.why = s.a.attempts.settle(p.round.Claim, p.round.Votes, s.waiter)
 		}
 	}
 }
@@ -204,26 +204,26 @@ func (s *multiAttempt) raise() {
 // conclude is the answer of one name. All raises have the same time.
 func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer {
 	if p.round == nil {
-		return Answer{Err: s.Door.Ended(key, p.refused)}
+		return Answer{Err: s.a.Door.Ended(key, p.refused)}
 	}
 	var g Grant
 	var f *Failure
 	if p.err != nil {
-		s.rollBack(p.round.Claim, s.ttl)
+		s.a.Releases.rollBack(p.round.Claim, s.ttl)
 		f = &Failure{Cause: p.err}
 	} else {
 		if p.raise != nil {
-			left := p.raise.Start.Add(s.Bound(s.ttl)).Sub(s.Clock.Early())
-			p.token, p.why = s.raised(ctx, p.raise, p.token, max(left, 0))
+			left := p.raise.Start.Add(s.a.Bound(s.ttl)).Sub(s.a.Clock.Early())
+			p.token, p.why = s.a.attempts.raised(ctx, p.raise, p.token, max(left, 0))
 		}
-		g, f = s.grant(p.round, s.ttl, p.token, p.why)
+		g, f = s.a.attempts.grant(p.round, s.ttl, p.token, p.why)
 	}
 	if f == nil {
 		g.Turn = First
 		return Answer{Grant: g}
 	}
-	f.Words = s.Door.Refused(ctx, key, p.round.Start, p.round.Claim.Rounds, f)
-	s.Settled()
+	f.Words = s.a.Door.Refused(ctx, key, p.round.Start, p.round.Claim.Rounds, f)
+	s.a.Settled()
 	s.done(key)
 	return Answer{Err: f.Words, Failure: f}
 }

@@ -25,6 +25,31 @@ const (
 	raiseLead = 2000
 )
 
+// sharing is an acquisition beside others who share the name: one of a group of this
+// process's goroutines leads, and asks for all.
+type sharing struct{ *acquisition }
+
+// try makes the attempt that is due: one that was led along takes what was asked for it;
+// without a place a ticket is asked for, and then the place that it gives.
+func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+	position := acq.a.Queue.Position(acq.name)
+	switch {
+	case given != nil:
+		g, f := acq.goAlong(ctx, given)
+		return g, atOnce, f
+	case acq.terms.Barging:
+		return acq.barge(ctx)
+	case position == quorum.NoTicket || !acq.leads:
+		return acq.askTicket(ctx) // a place may have come since: only the leader asks by it, for the nodes call who asks
+	}
+	if f := acq.enterLine(ctx); f != nil {
+		return Grant{}, atOnce, f
+	}
+	acq.recallFirst()
+	g, f := acq.bid(ctx, position)
+	return g, untilCalled, f
+}
+
 // acquireShared is Acquire of a shared hold. Those of this Locker who want to share the name,
 // and whose turn has come, are a group: each asks by itself at first, and once the nodes
 // have refused, one of them waits for all.
@@ -36,12 +61,12 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
-	acq := acquisition{Acquirer: a, name: name, terms: t, leads: leads}
+	acq := acquisition{a: a, name: name, terms: t, leads: leads}
 	g, err := acq.run(ctx, given)
 	acq.stopWaiting()
 	g.Failed = acq.failed
 	if err == nil && acq.leads {
-		acq.bring(g.Turn)
+		sharing{&acq}.bring(g.Turn)
 		acq.leads = false
 	}
 	byPlace := err == nil && g.Claim.Place == a.Queue.Position(name)
@@ -53,7 +78,7 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 // bargeShared is acquireShared for one who looks at no line. It is of no group: those would
 // wait for it, who has no place and may starve.
 func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant, error) {
-	acq := acquisition{Acquirer: a, name: queue.Apart(key), terms: t}
+	acq := acquisition{a: a, name: queue.Apart(key), terms: t}
 	g, err := acq.run(ctx, nil)
 	acq.stopWaiting()
 	g.Failed = acq.failed
@@ -64,30 +89,30 @@ func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant,
 // take is what comes before an attempt: one who shares, and was refused, leads its group
 // from then on, or waits until the leader has been granted. A leader that has a ticket
 // stands in line by it.
-func (acq *acquisition) take(ctx context.Context, given *queue.Transfer) (*queue.Transfer, error) {
+func (acq sharing) take(ctx context.Context, given *queue.Transfer) (*queue.Transfer, error) {
 	if !acq.terms.Shared || acq.terms.Barging || given != nil || acq.failed == 0 && !acq.leads {
 		return given, nil
 	}
 	if !acq.leads {
 		var err error
-		if given, acq.leads, err = acq.Queue.Follow(ctx, acq.name, acq.terms.TTL, acq.terms.Label); err != nil || !acq.leads {
+		if given, acq.leads, err = acq.a.Queue.Follow(ctx, acq.name, acq.terms.TTL, acq.terms.Label); err != nil || !acq.leads {
 			return given, err
 		}
 	}
-	if acq.ticket != quorum.NoTicket && acq.Queue.Position(acq.name) == quorum.NoTicket {
-		acq.Queue.Stand(acq.name, acq.ticket)
+	if acq.ticket != quorum.NoTicket && acq.a.Queue.Position(acq.name) == quorum.NoTicket {
+		acq.a.Queue.Stand(acq.name, acq.ticket)
 	}
 	return nil, nil //nolint:nilnil // it asks by itself
 }
 
 // askTicket makes an attempt without a place: it goes where nobody waits to be alone. Where
 // the nodes refuse, each says a ticket besides.
-func (acq *acquisition) askTicket(ctx context.Context) (Grant, interval, *Failure) {
+func (acq sharing) askTicket(ctx context.Context) (Grant, interval, *Failure) {
 	if acq.leads {
-		acq.Queue.Gather(acq.name) // the place will be theirs too
+		acq.a.Queue.Gather(acq.name) // the place will be theirs too
 	}
-	asks := round.NewSharedAsks(quorum.NoTicket, len(acq.Nodes))
-	g, f := acq.attemptShared(ctx, acq.name.Key, &acq.terms, asks)
+	asks := round.NewSharedAsks(quorum.NoTicket, len(acq.a.Nodes))
+	g, f := acq.a.attempts.attemptShared(ctx, acq.name.Key, &acq.terms, asks)
 	if acq.noteTicket(f, asks.Heard) {
 		return g, atOnce, f
 	}
@@ -96,12 +121,12 @@ func (acq *acquisition) askTicket(ctx context.Context) (Grant, interval, *Failur
 
 // noteTicket takes in what an attempt without a place was told of one. It returns false
 // where it was told none.
-func (acq *acquisition) noteTicket(f *Failure, heard []quorum.Hearing) bool {
+func (acq sharing) noteTicket(f *Failure, heard []quorum.Hearing) bool {
 	acq.ticket = quorum.NoTicket
 	if f == nil || f.Sentinel != fault.ErrNotAcquired { //nolint:errorlint // it is one of two
 		return false
 	}
-	acq.noteWaiting(acq.name.Key)
+	acq.a.noteWaiting(acq.name.Key)
 	place, ok := quorum.PositionOf(f.Votes, heard)
 	if ok {
 		acq.ticket = place
@@ -111,25 +136,25 @@ func (acq *acquisition) noteTicket(f *Failure, heard []quorum.Hearing) bool {
 
 // bring sends the attempts of those who follow, now that their leader was granted: all in
 // one batch a node, by the group's place.
-func (acq *acquisition) bring(turn Turn) {
-	place, follow := acq.Queue.Going(acq.name)
-	start := acq.Clock.Start()
+func (acq sharing) bring(turn Turn) {
+	place, follow := acq.a.Queue.Going(acq.name)
+	start := acq.a.Clock.Start()
 	given := make([]queue.Transfer, len(follow))
 	var rounds []*round.Round
 	for i, w := range follow {
 		given[i].Turn = uint8(turn)
-		if !acq.Enter() {
+		if !acq.a.Enter() {
 			continue // the Locker is closed, which it finds
 		}
-		c := acq.newClaim(acq.name.Key, w.TTL, w.Label, start, 0)
+		c := acq.a.newClaim(acq.name.Key, w.TTL, w.Label, start, 0)
 		c.Share(place)
-		given[i].Sleeper = acq.Sleepers.Get()
-		given[i].Open = round.New(c, len(acq.Nodes), start, given[i].Sleeper)
-		given[i].Open.Asks = round.NewSharedAsks(place, len(acq.Nodes))
+		given[i].Sleeper = acq.a.Sleepers.Get()
+		given[i].Open = round.New(c, len(acq.a.Nodes), start, given[i].Sleeper)
+		given[i].Open.Asks = round.NewSharedAsks(place, len(acq.a.Nodes))
 		rounds = append(rounds, given[i].Open)
 	}
 	if len(rounds) > 0 {
-		for _, n := range acq.Nodes {
+		for _, n := range acq.a.Nodes {
 			n.SubmitAcquires(rounds)
 		}
 	}
@@ -139,14 +164,14 @@ func (acq *acquisition) bring(turn Turn) {
 }
 
 // goAlong takes what bring sent.
-func (acq *acquisition) goAlong(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+func (acq sharing) goAlong(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
 	r := given.Open
 	if r == nil {
-		return Grant{}, acq.ended(acq.name.Key, fault.ErrClosed)
+		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 	}
-	defer acq.Sleepers.Put(given.Sleeper)
-	s, err := r.Await(ctx, acq.Clock, acq.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.rollBackGranted(r, acq.terms.TTL) })
-	g, f := acq.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
+	defer acq.a.Sleepers.Put(given.Sleeper)
+	s, err := r.Await(ctx, acq.a.Clock, acq.a.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.a.Releases.rollBackGranted(r, acq.terms.TTL) })
+	g, f := acq.a.attempts.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
 	if r.Asks.Position == quorum.NoTicket {
 		acq.noteTicket(f, r.Asks.Heard)
 	}
@@ -154,7 +179,7 @@ func (acq *acquisition) goAlong(ctx context.Context, given *queue.Transfer) (Gra
 }
 
 // tryShared is Try's attempt of a shared hold.
-func (a *Acquirer) tryShared(ctx context.Context, key string, t Terms) (Grant, *Failure) {
+func (a *attempter) tryShared(ctx context.Context, key string, t Terms) (Grant, *Failure) {
 	if !t.Barging {
 		return a.attemptShared(ctx, key, &t, nil)
 	}
@@ -162,7 +187,7 @@ func (a *Acquirer) tryShared(ctx context.Context, key string, t Terms) (Grant, *
 }
 
 // attemptShared is attempt for a shared hold that has no place in line.
-func (a *Acquirer) attemptShared(ctx context.Context, key string, t *Terms, asks *round.Asks) (Grant, *Failure) {
+func (a *attempter) attemptShared(ctx context.Context, key string, t *Terms, asks *round.Asks) (Grant, *Failure) {
 	if !a.Enter() {
 		return Grant{}, a.ended(key, fault.ErrClosed)
 	}
@@ -178,7 +203,7 @@ func (a *Acquirer) attemptShared(ctx context.Context, key string, t *Terms, asks
 
 // endShared releases a shared hold, or gives it back. Its process's place goes with it, but
 // for those who wait by that place still.
-func (a *Acquirer) endShared(c *round.Claim, lease time.Duration, r *round.Round) {
+func (a *Releases) endShared(c *round.Claim, lease time.Duration, r *round.Round) {
 	entry := [...]round.Leaving{
 		quorum.EntryNot: round.LeaveNothing, quorum.EntryGoes: round.LeaveQueue, quorum.EntryStays: round.LeaveEntry,
 	}[a.Queue.EntryAt(c.Key, c.Place)]
@@ -190,7 +215,7 @@ const anyPlace = int64(quorum.MaxToken)
 
 // LeaveShared takes the process's entry for a name off these nodes, where it waits to share
 // it: that of this place, or of one before.
-func (a *Acquirer) LeaveShared(key string, place int64, nodes []*node.Node) {
+func (a *Releases) LeaveShared(key string, place int64, nodes []*node.Node) {
 	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
 	c.Share(place)
 	c.Over.Store(true)
@@ -202,7 +227,7 @@ func (a *Acquirer) LeaveShared(key string, place int64, nodes []*node.Node) {
 // raisedShared is raised for a shared hold. Each reply is the number that the name has on
 // that node now, and one that a quorum shows is the token. While there is none it raises
 // again: to the clock and a little more, as often as there is time for.
-func (a *Acquirer) raisedShared(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
+func (a *attempter) raisedShared(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
 	until := a.Clock.Early().Add(bound)
 	for tries := 1; ; tries++ {
 		w := r.Caller
@@ -229,7 +254,7 @@ func (a *Acquirer) raisedShared(ctx context.Context, r *round.Round, t quorum.To
 
 // raiseAgain sends a further raise round, to t, to the nodes that may share the name with
 // the claim of the last one; nil: they are no quorum.
-func (a *Acquirer) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleeper) *round.Round {
+func (a *attempter) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleeper) *round.Round {
 	r := round.New(last.Claim, len(a.Nodes), a.Clock.Early(), w.Ready())
 	r.Raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range last.Votes {

@@ -19,6 +19,9 @@ import (
 // time, until they hold or give up: then the next stands in line anew. The one that does may
 // be handed a slot by another of them, past those before it, and leaves the line as well.
 
+// forSlot is an acquisition of one of a name's slots.
+type forSlot struct{ *acquisition }
+
 // slotWay is how an acquisition goes that is of a slot.
 type slotWay struct {
 	name   string // that has the slots
@@ -31,32 +34,33 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
-	acq := acquisition{Acquirer: a, name: name, terms: t, slot: &slotWay{name: key, caller: slots.New(t.Limit, a.lastSlot(key))}}
-	acq.offer()
+	acq := acquisition{a: a, name: name, terms: t, slot: &slotWay{name: key, caller: slots.New(t.Limit, a.lastSlot(key))}}
+	slot := forSlot{&acq}
+	slot.offer()
 	g, err := acq.run(ctx, nil)
-	acq.decline(a.Queue.Withdraw(name))
+	slot.decline(a.Queue.Withdraw(name))
 	acq.stopWaiting()
 	g.Failed = acq.failed
-	acq.depart(g.Claim)
-	a.passOn(name.Key)
+	slot.depart(g.Claim)
+	a.Releases.passOn(name.Key)
 	acq.finish()
 	return g, err
 }
 
 // depart leaves the slots' line: who holds a slot must not keep the next from another.
 // The node goes on asking those that the claim was not sent to yet, past the line.
-func (acq *acquisition) depart(won *round.Claim) {
+func (acq forSlot) depart(won *round.Claim) {
 	if won != nil {
 		won.Slot.Left.Store(true)
 	}
-	if place := acq.Queue.Depart(acq.name); place != quorum.NoTicket {
-		acq.leaveSlots(acq.slot.name, acq.terms.Limit, place, acq.Nodes)
+	if place := acq.a.Queue.Depart(acq.name); place != quorum.NoTicket {
+		acq.a.Releases.leaveSlots(acq.slot.name, acq.terms.Limit, place, acq.a.Nodes)
 	}
 }
 
 // leaveSlots takes the process's entry for one of so many slots of a name off these nodes:
 // that of this place, or of one before.
-func (a *Acquirer) leaveSlots(name string, limit int, place int64, nodes []*node.Node) {
+func (a *Releases) leaveSlots(name string, limit int, place int64, nodes []*node.Node) {
 	c := a.newClaim(lua.SlotsKey(name), a.TTL, "", a.Clock.Early(), 0)
 	c.Slot = &round.Slot{Name: name, Line: c.Key, Number: slots.None, Limit: limit}
 	c.Place = place
@@ -68,24 +72,24 @@ func (a *Acquirer) leaveSlots(name string, limit int, place int64, nodes []*node
 
 // standForSlot has the process wait at this place in the slots' line, or behind all places at
 // which it waited before: a leave of one of those may come late, or twice.
-func (acq *acquisition) standForSlot(place int64) {
-	last := &acq.stood[stripeOf(acq.slot.name)]
+func (acq forSlot) standForSlot(place int64) {
+	last := &acq.a.stood[stripeOf(acq.slot.name)]
 	place = max(place, last.Load()+1)
-	acq.Queue.Stand(acq.name, place)
+	acq.a.Queue.Stand(acq.name, place)
 	for before := last.Load(); before < place && !last.CompareAndSwap(before, place); before = last.Load() {
 	}
 }
 
-// trySlot is try for a slot: where nobody waits the first ask brings it, and else a ticket
+// try is try for a slot: where nobody waits the first ask brings it, and else a ticket
 // in the same round trip.
-func (acq *acquisition) trySlot(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
-	caller, position := &acq.slot.caller, acq.Queue.Position(acq.name)
+func (acq forSlot) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+	caller, position := &acq.slot.caller, acq.a.Queue.Position(acq.name)
 	switch {
 	case given != nil:
 		g, f := acq.receive(ctx, given)
 		return g, atOnce, f
 	case acq.terms.Barging:
-		g, r, f := acq.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
+		g, r, f := acq.a.attempts.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
 		if r != nil && caller.Ended(r.Votes, r.Asks.Heard, acq.roll()) == slots.Again {
 			return g, atOnce, f
 		}
@@ -108,19 +112,19 @@ func (acq *acquisition) trySlot(ctx context.Context, given *queue.Transfer) (Gra
 
 // offer has another goroutine of this Locker hand this one a slot: while it asks too, since
 // most of the time it does.
-func (acq *acquisition) offer() {
+func (acq forSlot) offer() {
 	if !acq.terms.Barging {
-		acq.Queue.Offer(acq.name, &queue.Waiter{TTL: acq.terms.TTL, Label: acq.terms.Label, Slots: acq.terms.Limit})
+		acq.a.Queue.Offer(acq.name, &queue.Waiter{TTL: acq.terms.TTL, Label: acq.terms.Label, Slots: acq.terms.Limit})
 	}
 }
 
-// awaitSlot is await for a slot. It returns what was handed on, also while the last ask was
+// await is the acquisition's for a slot. It returns what was handed on, also while the last ask was
 // out. But for a pause, which nothing cuts short, the offer stands all the time: a release
 // at that moment is not to pass it by.
-func (acq *acquisition) awaitSlot(ctx context.Context, i interval) (given *queue.Transfer, err error) {
-	collect := acq.Queue.Collect
+func (acq forSlot) await(ctx context.Context, i interval) (given *queue.Transfer, err error) {
+	collect := acq.a.Queue.Collect
 	if i == afterPause {
-		collect = acq.Queue.Withdraw
+		collect = acq.a.Queue.Withdraw
 	}
 	if given = collect(acq.name); given != nil {
 		return given, nil
@@ -134,7 +138,7 @@ func (acq *acquisition) awaitSlot(ctx context.Context, i interval) (given *queue
 	case atOnce:
 	}
 	if err != nil {
-		collect = acq.Queue.Withdraw
+		collect = acq.a.Queue.Withdraw
 	}
 	if given = collect(acq.name); given != nil {
 		return given, nil
@@ -147,32 +151,32 @@ func (acq *acquisition) awaitSlot(ctx context.Context, i interval) (given *queue
 
 // decline gives back what was handed on to one who goes without it: one who is first in line
 // is called.
-func (acq *acquisition) decline(given *queue.Transfer) {
+func (acq forSlot) decline(given *queue.Transfer) {
 	if given == nil {
 		return
 	}
 	r := given.Handover.Round
 	r.Claim.Stays = false
-	acq.closeRound(r, round.Open)
-	acq.rollBack(r.Claim, acq.terms.TTL)
-	acq.Sleepers.Put(given.Sleeper)
-	acq.Settled()
+	acq.a.attempts.closeRound(r, round.Open)
+	acq.a.Releases.rollBack(r.Claim, acq.terms.TTL)
+	acq.a.Sleepers.Put(given.Sleeper)
+	acq.a.Settled()
 }
 
 // roll is a number at random, in [0, 1).
-func (acq *acquisition) roll() float64 { return acq.Share(acq.slot.name) }
+func (acq forSlot) roll() float64 { return acq.a.Share(acq.slot.name) }
 
 // hearCall takes in that nodes have called since the last ask.
-func (acq *acquisition) hearCall() {
+func (acq forSlot) hearCall() {
 	if acq.hints != 0 {
-		acq.slot.caller.Hear(acq.Queue.Freed(acq.name))
+		acq.slot.caller.Hear(acq.a.Queue.Freed(acq.name))
 	}
 }
 
 // drawPlace asks for a slot without a place, and stands in line where that is refused.
-func (acq *acquisition) drawPlace(ctx context.Context) (Grant, interval, *Failure) {
+func (acq forSlot) drawPlace(ctx context.Context) (Grant, interval, *Failure) {
 	caller := &acq.slot.caller
-	g, r, f := acq.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
+	g, r, f := acq.a.attempts.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
 	if f == nil || f.Sentinel == nil {
 		return g, atOnce, f
 	}
@@ -183,7 +187,7 @@ func (acq *acquisition) drawPlace(ctx context.Context) (Grant, interval, *Failur
 		return g, afterPause, f
 	case slots.Rest:
 	}
-	if acq.Queue.Given(acq.name) {
+	if acq.a.Queue.Given(acq.name) {
 		return g, atOnce, f // it needs no place
 	}
 	position, ok := quorum.PositionOf(r.Votes, r.Asks.Heard)
@@ -191,14 +195,14 @@ func (acq *acquisition) drawPlace(ctx context.Context) (Grant, interval, *Failur
 		return g, afterPause, f
 	}
 	if err := acq.join(ctx); err != nil {
-		return g, atOnce, acq.ended(acq.slot.name, err)
+		return g, atOnce, acq.a.attempts.ended(acq.slot.name, err)
 	}
 	acq.standForSlot(position)
 	return g, atOnce, f
 }
 
 // slotClaim is a fresh attempt to hold a slot.
-func (a *Acquirer) slotClaim(r *round.Round, name string, t *Terms, slot int, floor quorum.Token) *round.Claim {
+func (a *attempter) slotClaim(r *round.Round, name string, t *Terms, slot int, floor quorum.Token) *round.Claim {
 	c := a.newClaim(lua.SlotKey(name, slot), t.TTL, t.Label, r.Start, floor)
 	c.Slot = &round.Slot{Name: name, Line: lua.SlotsKey(name), Number: slot, Limit: t.Limit}
 	return c
@@ -206,7 +210,7 @@ func (a *Acquirer) slotClaim(r *round.Round, name string, t *Terms, slot int, fl
 
 // attemptSlot is attempt for a slot, without a place in line. It returns no round where it
 // sent none.
-func (a *Acquirer) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Grant, *round.Round, *Failure) {
+func (a *attempter) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Grant, *round.Round, *Failure) {
 	if !a.Enter() {
 		return Grant{}, nil, a.ended(name, fault.ErrClosed)
 	}
@@ -235,19 +239,19 @@ func slotStage(r *round.Round) func([]quorum.Vote) round.Stage {
 }
 
 // bidSlot is bid for a slot.
-func (acq *acquisition) bidSlot(ctx context.Context, position int64) (Grant, *Failure) {
-	if !acq.Enter() {
-		return Grant{}, acq.ended(acq.slot.name, fault.ErrClosed)
+func (acq forSlot) bidSlot(ctx context.Context, position int64) (Grant, *Failure) {
+	if !acq.a.Enter() {
+		return Grant{}, acq.a.attempts.ended(acq.slot.name, fault.ErrClosed)
 	}
-	r := round.New(nil, len(acq.Nodes), acq.Clock.Start(), acq.waiter.Ready())
-	r.Claim = acq.slotClaim(r, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.roll()), acq.floor)
+	r := round.New(nil, len(acq.a.Nodes), acq.a.Clock.Start(), acq.waiter.Ready())
+	r.Claim = acq.a.attempts.slotClaim(r, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.roll()), acq.floor)
 	r.Claim.Stays = true
-	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.Nodes))}
+	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
 	s, err := acq.gather(ctx, r)
 	if err == nil {
 		acq.ask(r, r.Others())
 	}
-	g, f := acq.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
+	g, f := acq.a.attempts.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
 	acq.hints |= r.Unanswered()
 	acq.votes, acq.heard = r.Votes, r.Asks.Heard
 	acq.countKept()
@@ -262,7 +266,7 @@ func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Gran
 	return a.twice(ctx, func() (Grant, *Failure) {
 		caller := slots.New(t.Limit, a.lastSlot(key))
 		for {
-			g, r, f := a.attemptSlot(ctx, key, &t, caller.Pick(a.Share(key)), 0)
+			g, r, f := a.attempts.attemptSlot(ctx, key, &t, caller.Pick(a.Share(key)), 0)
 			if f == nil || r == nil || caller.Ended(r.Votes, r.Asks.Heard, a.Share(key)) != slots.Again {
 				return g, f
 			}
@@ -272,13 +276,13 @@ func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Gran
 
 // lastSlot takes the slot that this Locker released last of such a name; slots.None: it
 // was taken.
-func (a *Acquirer) lastSlot(key string) int {
+func (a *base) lastSlot(key string) int {
 	return int(a.released[stripeOf(key)].Swap(0)) + slots.None
 }
 
 // freeSlot ends a claim of a slot: it goes to who wants one here, where it may (pass), or the first
 // in line is woken.
-func (a *Acquirer) freeSlot(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
+func (a *Releases) freeSlot(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
 	if pass && a.handSlot(c, lease, r) {
 		return
 	}
@@ -288,7 +292,7 @@ func (a *Acquirer) freeSlot(c *round.Claim, lease time.Duration, pass bool, r *r
 
 // handSlot passes a slot to the goroutine of this Locker that goes to the nodes for one. It
 // returns false where none does.
-func (a *Acquirer) handSlot(old *round.Claim, lease time.Duration, r *round.Round) bool {
+func (a *Releases) handSlot(old *round.Claim, lease time.Duration, r *round.Round) bool {
 	if !a.Enter() {
 		return false
 	}

@@ -11,12 +11,12 @@ import (
 func TestAnOfferStandsWhileTheWaiterGoesOnAsking(t *testing.T) {
 	q := queue.New(1 << 20)
 	name, _ := q.Try("slots")
-	acq := &acquisition{Acquirer: &Acquirer{Config: Config{Queue: q}}, name: name, terms: Terms{Limit: 1}, slot: &slotWay{}}
+	acq := &acquisition{a: &Acquirer{base: &base{Config: Config{Queue: q}}}, name: name, terms: Terms{Limit: 1}, slot: &slotWay{}}
 	offered, given, done := make(chan struct{}), &queue.Transfer{}, make(chan struct{})
 	go func() {
 		defer close(done)
 		for told := false; ; {
-			got, err := acq.awaitSlot(t.Context(), atOnce)
+			got, err := forSlot{acq}.await(t.Context(), atOnce)
 			switch {
 			case err != nil:
 				return

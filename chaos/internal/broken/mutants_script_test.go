@@ -83,7 +83,7 @@ var scriptMutants = []way{
 	{
 		name: "a lost pass leaves the old owner", takes: "where a pass was lost the old claim is not released",
 		by:    ". TestALostPassLeavesNothingBehind",
-		edits: []edit{{"internal/node/batch.go", "	if !quorum.TookOver(v.Outcome) {\n", "	if BROKEN && v.Outcome == quorum.Unknown {\n		h.Round.deliver(n.Index, v, err)\n		return recheck\n	}\n	if !quorum.TookOver(v.Outcome) {\n"}},
+		edits: []edit{{"internal/node/batch.go", "	if !quorum.TookOver(v.Outcome) {\n", "	if BROKEN && v.Outcome == quorum.Unknown {\n		h.Round.Deliver(n.Index, v, err)\n		return recheck\n	}\n	if !quorum.TookOver(v.Outcome) {\n"}},
 	},
 	{
 		name: "a requeue forgets doubt", takes: "an acquire that goes again makes an earlier one be forgotten",
@@ -98,7 +98,7 @@ var scriptMutants = []way{
 	{
 		name: "a refused rollback is sure", takes: "the attempt that a refused rollback puts in line is released without a tombstone",
 		by:    "./internal/node TestWhatMayPutAnAttemptInLineLateIsDoubted",
-		edits: []edit{{"internal/node/refused.go", "next != nil && r.Entry == round.LeaveEntry {", "next != nil && r.Entry == LeaveEntry && !BROKEN {"}},
+		edits: []edit{{"internal/node/refused.go", "next != nil && r.Entry == round.LeaveEntry {", "next != nil && r.Entry == round.LeaveEntry && !BROKEN {"}},
 	},
 	{
 		name: "a raise without epoch", takes: "a node that was flushed raises",

@@ -70,7 +70,7 @@ var passWays = []way{
 		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash, chaos.CutReplies},
 		seed:  191,
 		edits: []edit{{"internal/node/batch.go", "	if !quorum.TookOver(v.Outcome) {\n", `	if BROKEN && err != nil {
-		h.Round.deliver(n.Index, v, err)
+		h.Round.Deliver(n.Index, v, err)
 		return recheck
 	}
 	if !quorum.TookOver(v.Outcome) {

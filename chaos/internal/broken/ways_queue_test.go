@@ -34,7 +34,7 @@ var queueWays = []way{
 		finds: []chaos.Rule{chaos.Overtaken},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
 		seed:  2108,
-		edits: []edit{{"internal/acquire/acquisition.go", "if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {", `if BROKEN {
+		edits: []edit{{"internal/acquire/push.go", "if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {", `if BROKEN {
 			for i := range acq.votes {
 				if acq.votes[i].Outcome == quorum.Taken && acq.heard[i].Ticket > 0 {
 					acq.votes, acq.heard = acq.votes[i:i+1], acq.heard[i:i+1]
@@ -82,7 +82,7 @@ var grantWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
 		seed:  4,
-		edits: []edit{{"internal/acquire/attempt.go", "func (a *Acquirer) rollBack(c *round.Claim, lease time.Duration) {", `func (a *Acquirer) rollBack(c *round.Claim, lease time.Duration) {
+		edits: []edit{{"internal/acquire/attempt.go", "func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {", `func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
 	if c.Pushes && BROKEN {
 		return
 	}`}},

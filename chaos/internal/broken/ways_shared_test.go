@@ -4,7 +4,7 @@ import "github.com/quorumkit/redlock/chaos"
 
 // byLeadersPlace has one who was slow to ask go by the place of its group's leader. Plans with
 // pauses find it, and a test of the root does.
-var byLeadersPlace = []edit{{"internal/acquire/acquisition.go", "(position == quorum.NoTicket || !acq.leads)", "(position == quorum.NoTicket || !BROKEN && !acq.leads)"}}
+var byLeadersPlace = []edit{{"internal/acquire/share.go", "position == quorum.NoTicket || !acq.leads", "position == quorum.NoTicket || !BROKEN && !acq.leads"}}
 
 // shareWays are those of shared holds.
 var shareWays = []way{
