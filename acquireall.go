@@ -85,7 +85,7 @@ func setLabel(n int) string { return fmt.Sprintf("a set of %d", n) }
 // setCall is one call that wants a set. But for the first, its slices are in the order
 // of the set.
 type setCall struct {
-	locker    *Locker
+	locker    *core
 	terms     terms
 	given     []string // the names, in the caller's order
 	resources []string
@@ -125,7 +125,7 @@ func (l *Locker) takeAllOf(ctx context.Context, c *setCall, wait bool) (*MultiLo
 
 // requestAll checks a call's arguments, before anything is sent.
 func (l *Locker) requestAll(resources []string, opts []AcquireOption) (*setCall, error) {
-	c := &setCall{locker: l, given: append([]string(nil), resources...), locks: make([]*Lock, len(resources))}
+	c := &setCall{locker: l.core, given: append([]string(nil), resources...), locks: make([]*Lock, len(resources))}
 	if err := checkSet(resources, l.cfg.prefix); err != nil {
 		return nil, err
 	}

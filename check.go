@@ -128,7 +128,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 }
 
 // reportOf puts what the doctor found into public words.
-func (l *Locker) reportOf(seen doctor.Report) Report {
+func (l *core) reportOf(seen doctor.Report) Report {
 	r := Report{Nodes: len(l.nodes), Answered: seen.Answered, Quorum: l.quorum, Servers: seen.Servers}
 	for _, f := range seen.Findings {
 		name := ""

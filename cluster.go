@@ -18,11 +18,11 @@ import (
 // are set up for it. It has no state of its own, and is safe for use by many
 // goroutines at once.
 type Cluster struct {
-	locker *Locker
+	locker *core
 }
 
 // Cluster returns the nodes' side. It sends nothing.
-func (l *Locker) Cluster() *Cluster { return &Cluster{locker: l} }
+func (l *Locker) Cluster() *Cluster { return &Cluster{locker: l.core} }
 
 // NodeState is what a node is to the cluster, as far as this client knows.
 type NodeState uint8
@@ -123,7 +123,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 }
 
 // statusFor is what is known of the nodes, to the client that proposes p.
-func (l *Locker) statusFor(p membership.Proposal) ClusterStatus {
+func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 	v, now := l.tracker.View(), l.clock.Now()
 	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names))}
 	for i, name := range v.Names {
@@ -193,7 +193,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 // endJoin ends a Join that has no node left to wait for; left is why some do not
 // vote. After a wait for one (late), those who hold locks are given the time to
 // confirm them there.
-func (l *Locker) endJoin(ctx context.Context, late bool, left error) error {
+func (l *core) endJoin(ctx context.Context, late bool, left error) error {
 	if late {
 		if err := l.wait(ctx, confirmTime); err != nil {
 			return fault.Errorf("redlock: join: locks that are held may not be on all nodes that vote yet: %w", errors.Join(err, left))
@@ -360,7 +360,7 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 var errMarks = errors.New("some of the marks are missing")
 
 // usable refuses what is asked of a closed Locker, or under a ctx that is done.
-func (l *Locker) usable(ctx context.Context, op string) error {
+func (l *core) usable(ctx context.Context, op string) error {
 	if l.acquirer.Closed() {
 		return fault.Errorf("redlock: %s: %w", op, ErrClosed)
 	}

@@ -82,7 +82,7 @@ func (l *Locker) reign(ctx context.Context, lock *Lock, lead func(ctx context.Co
 
 // announce publishes a hold on all nodes, and waits for none. It is a hint: observers
 // look sooner for it, and miss nothing without.
-func (l *Locker) announce(ctx context.Context, lock *Lock) {
+func (l *core) announce(ctx context.Context, lock *Lock) {
 	if !l.acquirer.Enter() {
 		return
 	}

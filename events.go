@@ -59,7 +59,7 @@ func (l *Locker) tellFailure(ctx context.Context, resource string, t *terms, err
 }
 
 // tellAttempt tells that an attempt brought no lock.
-func (l *Locker) tellAttempt(ctx context.Context, resource string, start clock.Instant, rounds int, err error) {
+func (l *core) tellAttempt(ctx context.Context, resource string, start clock.Instant, rounds int, err error) {
 	l.cfg.recorder.tell(Event{
 		Kind: AttemptFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
 		Duration: l.clock.Early().Sub(start), Rounds: rounds, Context: ctx,
@@ -109,7 +109,7 @@ func (l *Lock) tell(e Event) {
 
 // attemptEvents makes events of what becomes of attempts, and puts into words why they
 // failed.
-type attemptEvents struct{ locker *Locker }
+type attemptEvents struct{ locker *core }
 
 // Polled counts what the nodes had answered.
 func (o *attemptEvents) Polled(votes []quorum.Vote) { o.locker.cfg.recorder.counters.poll(votes) }
@@ -160,7 +160,7 @@ func (o *attemptEvents) resource(key string) string {
 // nodeEvents makes events of what the nodes notice, and has the Locker draw its
 // conclusions.
 type nodeEvents struct {
-	locker *Locker
+	locker *core
 	names  []string
 }
 

@@ -147,7 +147,7 @@ func (i *Inspection) unmark() {
 // sockets: a client that is not ours may read for much longer, and go-redis
 // notices no cancellation while it reads. A call that is left behind ends by its
 // client's bounds; Close waits for it.
-func (l *Locker) look(ctx context.Context, in *Inspection) {
+func (l *core) look(ctx context.Context, in *Inspection) {
 	type answer struct {
 		node int
 		said NodeInspection

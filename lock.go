@@ -22,7 +22,7 @@ import (
 // held for its maximum (ErrMaxHold), or its Locker was closed (ErrClosed). It is
 // safe for use by many goroutines at once.
 type Lock struct {
-	locker   *Locker
+	locker   *core
 	resource string
 	claim    *round.Claim
 	values   context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
@@ -41,7 +41,7 @@ type Lock struct {
 	ctx      context.Context //nolint:containedctx // what Context returns, made when it is first asked for
 	cancel   context.CancelCauseFunc
 	turn     chan struct{} // an extension or renewal is under way until it closes; nil: none
-	set      *MultiLock    // that ends with it; nil: it is in none
+	set      ends          // the MultiLock that ends with it; nil if it is in none
 
 	due   clock.Instant // guarded by the scheduler's mu
 	place int           // in the scheduler's heap, guarded by its mu; -1: not in it
@@ -50,7 +50,7 @@ type Lock struct {
 }
 
 // hold makes a lock of what a quorum granted.
-func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *terms) (*Lock, error) {
+func (l *core) hold(ctx context.Context, resource string, g acquire.Grant, t *terms) (*Lock, error) {
 	defer l.acquirer.Settled()
 	start := g.Start
 	lock := &Lock{
@@ -73,7 +73,7 @@ func (l *Locker) hold(ctx context.Context, resource string, g acquire.Grant, t *
 		l.presence.Listen()
 	}
 	if !l.scheduler.add(lock, lock.begun(t, g.Asked)) {
-		lock.unlist()
+		lock.unregister()
 		l.acquirer.Releases.GiveBack(g.Claim, t.ttl)
 		t.call.failed++
 		err := fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), ErrClosed)
@@ -114,7 +114,7 @@ func (l *Lock) doubt(start clock.Instant) {
 
 // distrust takes a node out of what every held lock stands on that it vouched for in
 // a round since then.
-func (l *Locker) distrust(node int, since clock.Instant, cause error) {
+func (l *core) distrust(node int, since clock.Instant, cause error) {
 	for _, lock := range l.scheduler.held() {
 		lock.discount(node, since, cause)
 	}
@@ -486,7 +486,7 @@ func (l *Lock) end(cause error, r *round.Round) bool {
 	l.cause = cause
 	l.tellEnd(now)
 	l.locker.scheduler.remove(l)
-	l.unlist()
+	l.unregister()
 	l.locker.acquirer.Releases.HandOn(l.claim, l.asked, errors.Is(cause, ErrReleased) || errors.Is(cause, ErrMaxHold), r)
 	cancel, set := l.cancel, l.set
 	l.mu.Unlock()
@@ -499,8 +499,11 @@ func (l *Lock) end(cause error, r *round.Round) bool {
 	return true
 }
 
-// join has the set end with the lock.
-func (l *Lock) join(set *MultiLock) {
+// ends is what ends with a lock: to be asked why makes it look.
+type ends interface{ Err() error }
+
+// attach ends the set when the lock ends.
+func (l *Lock) attach(set ends) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.set = set; l.cause != nil {
@@ -508,15 +511,15 @@ func (l *Lock) join(set *MultiLock) {
 	}
 }
 
-// part has the lock end without its set.
-func (l *Lock) part() {
+// detach lets the lock end without its set.
+func (l *Lock) detach() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.set = nil
 }
 
-// unlist has the lock be none that can be asked for.
-func (l *Lock) unlist() {
+// unregister ends the requests to give the lock up.
+func (l *Lock) unregister() {
 	if l.revoked != nil {
 		l.locker.revocable.end(l.claim.Owner)
 	}

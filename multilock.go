@@ -16,7 +16,7 @@ import (
 // first of its holds does, for the same causes as a Lock; the others are released then.
 // Each name has a fencing token of its own. It is safe for use by many goroutines at once.
 type MultiLock struct {
-	locker    *Locker
+	locker    *core
 	resources []string        // in the caller's order
 	locks     []*Lock         // in the order of the set
 	values    context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
@@ -36,7 +36,7 @@ func newMultiLock(values context.Context, c *setCall) *MultiLock {
 	defer m.mu.Unlock()
 	for _, lock := range m.locks {
 		if lock.shared == nil {
-			lock.join(m)
+			lock.attach(m)
 			continue
 		}
 		m.stops = append(m.stops, context.AfterFunc(lock.Context(), func() { _ = m.Err() }))
@@ -269,7 +269,7 @@ func (m *MultiLock) end(cause error, confirmed bool) (releases []release, ok boo
 	}
 	m.cause = cause
 	for _, lock := range m.locks {
-		lock.part()
+		lock.detach()
 	}
 	for _, stop := range m.stops {
 		stop()

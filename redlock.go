@@ -27,6 +27,13 @@ import (
 // Locker takes locks over one list of nodes. It is safe for use by many
 // goroutines at once; a process needs one for each list of nodes.
 type Locker struct {
+	*core
+
+	own []io.Closer // the clients that Open built
+}
+
+// core is what a Locker, its locks and its Cluster stand on.
+type core struct {
 	cfg       config
 	clock     *clock.Clock
 	names     []string // of the nodes
@@ -43,7 +50,6 @@ type Locker struct {
 	revocable *revocable
 	watcher   *observe.Watcher
 	closing   chan struct{}
-	own       []io.Closer // the clients that Open built
 }
 
 // New makes a Locker over the caller's clients, one for each node, in any order.
@@ -78,7 +84,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	}
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
-	l := &Locker{
+	l := &core{
 		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}), revocable: newRevocable(),
 	}
 	l.clock.WallOff(clock.WallOf(first))
@@ -112,11 +118,11 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		go n.Write()
 	}
 	go l.tracker.Run()
-	return l, nil
+	return &Locker{core: l}, nil
 }
 
 // leaveLine takes the entry for a name off these nodes, in the line of its kind.
-func (l *Locker) leaveLine(key string, shared bool, nodes []*node.Node) {
+func (l *core) leaveLine(key string, shared bool, nodes []*node.Node) {
 	if shared {
 		l.acquirer.Releases.LeaveShared(key, int64(quorum.MaxToken), nodes)
 	} else {
@@ -125,15 +131,15 @@ func (l *Locker) leaveLine(key string, shared bool, nodes []*node.Node) {
 }
 
 // giveBackGrant releases what a node granted to an attempt that is over.
-func (l *Locker) giveBackGrant(key, owner string, n *node.Node) {
+func (l *core) giveBackGrant(key, owner string, n *node.Node) {
 	l.acquirer.Releases.GiveBackGrant(key, owner, n)
 }
 
 // busy tells whether anything is held, or waited for.
-func (l *Locker) busy() bool { return l.scheduler.busy() || l.presence.Busy() }
+func (l *core) busy() bool { return l.scheduler.busy() || l.presence.Busy() }
 
 // nodeConfig is what each node knows of the Locker, which waits under this id.
-func (l *Locker) nodeConfig(process string) node.Config {
+func (l *core) nodeConfig(process string) node.Config {
 	c := &l.cfg
 	return node.Config{
 		Timeout: c.nodeTimeout, Drift: c.drift, TrustClocks: c.trustClocks, Unprotected: c.unprotected, Chance: c.chance, Process: process,

@@ -68,7 +68,7 @@ func (s *sharedHold) handle(ctx context.Context) *Lock {
 
 // reenter returns a handle on the hold of key that ctx carries; errOutside if
 // there is none that could be entered; or why it has ended, or can't be entered.
-func (l *Locker) reenter(ctx context.Context, key string, shared bool) (*Lock, error) {
+func (l *core) reenter(ctx context.Context, key string, shared bool) (*Lock, error) {
 	link, _ := ctx.Value(holdChainKey{}).(*holdChain)
 	for ; link != nil; link = link.outer {
 		// The innermost decides: one hold of a name follows another.

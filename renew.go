@@ -53,7 +53,7 @@ func confirmationAfter(now clock.Instant, share float64) clock.Instant {
 // and ends them when their validity, or their longest hold, has passed. It is
 // one heap and one timer, for any number of locks.
 type scheduler struct {
-	locker *Locker
+	locker *core
 	work   sync.WaitGroup // renewals under way
 
 	mu      sync.Mutex // guards the fields below, and due and place of every lock
@@ -64,7 +64,7 @@ type scheduler struct {
 	stopped bool
 }
 
-func newScheduler(l *Locker) *scheduler {
+func newScheduler(l *core) *scheduler {
 	return &scheduler{locker: l, beside: map[string]int{}}
 }
 
@@ -247,7 +247,7 @@ func together(locks []*Lock) [][]*Lock {
 }
 
 // extend sends the extension of locks to ttls, and returns at once.
-func (l *Locker) extend(locks []*Lock, ttls []time.Duration) *node.Extension {
+func (l *core) extend(locks []*Lock, ttls []time.Duration) *node.Extension {
 	claims, leases := make([]*round.Claim, len(locks)), make([]int64, len(locks))
 	for i, lock := range locks {
 		claims[i], leases[i] = lock.claim, clock.Milliseconds(ttls[i])

@@ -81,7 +81,7 @@ func (l *Locker) Revoke(ctx context.Context, resource string) error {
 		return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	defer l.acquirer.Settled()
-	c := revokeCall{locker: l, resource: resource, key: key}
+	c := revokeCall{locker: l.core, resource: resource, key: key}
 	err = c.run(ctx)
 	if _, whole := err.(*QuorumError); err == nil || whole { //nolint:errorlint // it says all by itself
 		return err
@@ -91,7 +91,7 @@ func (l *Locker) Revoke(ctx context.Context, resource string) error {
 
 // revokeCall is one call of Revoke.
 type revokeCall struct {
-	locker   *Locker
+	locker   *core
 	resource string
 	key      string
 	request  revocation.Request

@@ -178,7 +178,7 @@ type hold interface {
 
 // releaseAt releases what Do held: now, or in the background when its time has come.
 // Whether that is confirmed is an event.
-func (l *Locker) releaseAt(ctx context.Context, h hold, at clock.Instant) {
+func (l *core) releaseAt(ctx context.Context, h hold, at clock.Instant) {
 	left := time.Duration(0)
 	if at != 0 {
 		left = at.Sub(l.clock.Early())
