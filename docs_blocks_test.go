@@ -46,11 +46,11 @@ var codeOfPages = map[string][]string{
 
 // drawn are the beginnings of the blocks that nobody could run, and what they are.
 var drawn = map[string]string{
-	"docs/ARCHITECTURE.md redlock, the root":    "a picture of the packages",
-	"docs/ARCHITECTURE.md MultiLock.mu ":        "the order of the mutexes",
-	"docs/FENCING.md holder 41 ":                "a picture of two holders",
-	"docs/HOW.md locker.Acquire(ctx, ":          "a picture of an acquisition",
-	"docs/OPERATIONS.md ACL SETUSER redlock on": "rights: TestTheRightsThatThePageListsAreEnough gives them to a server",
+	"docs/ARCHITECTURE.md redlock, the root":      "a picture of the packages",
+	"docs/evidence/ARCHITECTURE.md MultiLock.mu ": "the order of the mutexes",
+	"docs/FENCING.md holder 41 ":                  "a picture of two holders",
+	"docs/HOW.md locker.Acquire(ctx, ":            "a picture of an acquisition",
+	"docs/OPERATIONS.md ACL SETUSER redlock on":   "rights: TestTheRightsThatThePageListsAreEnough gives them to a server",
 }
 
 // Each fenced block of each page is run by a test. Go is text of a test's file. Commands
