@@ -1,3 +1,13 @@
+// Package contenders plays the same failures to redlock and to the locks of other
+// systems, on servers that it starts and kills itself. These are etcd, ZooKeeper,
+// PostgreSQL, MariaDB, memcached, and other clients of Redis; one is a row with a
+// version, which locks nobody out. It writes one table, and a page of pictures for each
+// failure.
+//
+// Holders are processes of their own: the program runs itself again. They write what
+// they believe as JSON lines, by the clock that all processes of a machine share, so
+// that SIGSTOP stops a holder with its timers, its library and its connections. Command
+// redlock-compare is the program.
 package contenders
 
 import (
@@ -11,7 +21,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -144,12 +153,17 @@ func (r *run) all(ctx context.Context) []*result {
 
 // one plays all scenarios with one contender, over one start of its servers.
 func (r *run) one(ctx context.Context, s spec) *result {
-	system, err := s.start(ctx)
+	system, err := s.servers.start(ctx)
+	if err == nil {
+		defer system.close()
+		if s.prepare != nil {
+			err = s.prepare(ctx, system)
+		}
+	}
 	if err != nil {
 		r.say("%s: %v", s.name, err)
 		return &result{spec: s, missing: err}
 	}
-	defer system.close()
 	res := &result{spec: s, servers: *system}
 	for i, sc := range r.scenarios {
 		o := playOne(ctx, s, system, sc, fmt.Sprint("resource-", i))
@@ -171,17 +185,13 @@ func playOne(ctx context.Context, s spec, system *system, sc scenario, name stri
 	sc.play(p)
 	p.leave()
 	if err := p.failed(); errors.Is(err, errors.ErrUnsupported) {
-		o = was
-		o.Skipped = strings.TrimSuffix(oneLine(err), ": "+errors.ErrUnsupported.Error())
-		return &o
+		was.Skipped = strings.TrimSuffix(oneLine(err), ": "+errors.ErrUnsupported.Error())
+		return &was
 	} else if err != nil {
-		was.zero, o = o.zero, was
-		o.Failed = oneLine(err)
+		was.zero, was.Failed = o.zero, oneLine(err)
+		o = was
 	}
 	o.Records = p.trace()
-	select {
-	case <-ctx.Done():
-	case <-time.After(settleFor):
-	}
+	_ = wait(ctx, settleFor) // the caller looks whether ctx is done
 	return &o
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+
+	"github.com/quorumkit/redlock"
 )
 
 // lease is every contender's: short, so that a run of all of them takes minutes. It is
@@ -109,17 +111,6 @@ const (
 	pgx  = "github.com/jackc/pgx/v5"
 )
 
-// start starts the contender's servers.
-func (s spec) start(ctx context.Context) (*system, error) {
-	system, err := s.servers.start(ctx)
-	if err == nil && s.prepare != nil {
-		if err = s.prepare(ctx, system); err != nil {
-			system.close()
-		}
-	}
-	return system, err
-}
-
 // opener makes one process's end of a contender. It is closed with the process.
 type opener func(ctx context.Context, addrs []string) (acquirer, error)
 
@@ -132,8 +123,18 @@ type lock struct {
 	by      string                                  // who says so when held is false
 	told    <-chan string                           // gets one word of who says so when the lock is lost; nil: nobody ever does
 	ask     func(ctx context.Context) (bool, error) // asks the servers whether it is still held; nil: there is no such call
-	fence   string                                  // a number that is greater than that of every earlier hold; empty if there is none
+	fence   redlock.Token                           // a number that is greater than that of every earlier hold; 0 if there is none
 	release func(ctx context.Context) error
+}
+
+// teller is who says that the lock is lost, where held says so.
+func (l *lock) teller() string {
+	select {
+	case by := <-l.told:
+		return by
+	default:
+		return l.by
+	}
 }
 
 // Who tells of a loss.
@@ -176,64 +177,60 @@ type renewed struct {
 	until atomic.Int64 // by monotonic
 	over  atomic.Bool  // it was not held at some look
 	news  chan string
-	stop  chan struct{}
+	stop  context.CancelFunc
 	done  chan struct{}
 }
 
 // renew begins to renew what was asked for at sent. A renewal that fails with an error
 // that is errNotHeld is the end; after any other it is tried again.
-func renew(sent int64, who string, f func(ctx context.Context) error) *renewed {
-	r := &renewed{news: make(chan string, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	r.until.Store(sent + int64(countedLease))
+func renew(sent time.Duration, who string, f func(ctx context.Context) error) *renewed {
+	ctx, stop := context.WithCancel(context.Background())
+	r := &renewed{news: make(chan string, 1), stop: stop, done: make(chan struct{})}
+	r.until.Store(int64(sent + countedLease))
 	go func() {
 		defer close(r.done)
-		r.run(who, f)
+		for tick := time.Tick(lease / 3); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick:
+				if !r.again(who, f) {
+					return
+				}
+			}
+		}
 	}()
 	return r
 }
 
-func (r *renewed) run(who string, f func(ctx context.Context) error) {
-	tick := time.NewTicker(lease / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.stop:
-			return
-		case <-tick.C:
-		}
-		over, sent := r.over.Load(), monotonic()
-		ctx, cancel := context.WithTimeout(context.Background(), lease)
-		err := f(ctx)
-		cancel()
-		switch {
-		case errors.Is(err, errNotHeld):
-			r.news <- who // first, so that who finds it over also finds who says so
-			r.over.Store(true)
-			return
-		case err == nil && over: // it is ours again, to nobody's use
-			return
-		case err == nil:
-			r.until.Store(sent + int64(countedLease))
-		}
+// again sends a renewal, and tells whether another one is to follow.
+func (r *renewed) again(who string, f func(ctx context.Context) error) bool {
+	over, sent := r.over.Load(), monotonic()
+	ctx, cancel := context.WithTimeout(context.Background(), lease)
+	defer cancel()
+	err := f(ctx)
+	switch {
+	case errors.Is(err, errNotHeld):
+		r.news <- who // first, so that who finds it over also finds who says so
+		r.over.Store(true)
+		return false
+	case err == nil:
+		r.until.Store(int64(sent + countedLease))
 	}
+	return err != nil || !over // one that comes too late is to nobody's use
 }
 
 func (r *renewed) held() bool {
-	if monotonic() >= r.until.Load() {
+	if monotonic() >= time.Duration(r.until.Load()) {
 		r.over.Store(true)
 	}
 	return !r.over.Load()
 }
 
 // end stops the renewals, and waits for the one that is under way: to break it off
-// would break the session that some locks live by. It is called once or again, by one
-// goroutine.
+// would break the session that some locks live by.
 func (r *renewed) end() {
-	select {
-	case <-r.stop:
-	default:
-		close(r.stop)
-	}
+	r.stop()
 	<-r.done
 }
 
@@ -255,18 +252,26 @@ func answer(err error) (bool, error) {
 
 // poll tries until it has a lock: again after pollEvery while somebody else has it. It
 // returns when the attempt was sent that won.
-func poll[T any](ctx context.Context, try func() (got T, taken bool, err error)) (T, int64, error) {
+func poll[T any](ctx context.Context, try func() (got T, taken bool, err error)) (T, time.Duration, error) {
 	for {
 		sent := monotonic()
 		got, taken, err := try()
 		if !taken {
 			return got, sent, err
 		}
-		select {
-		case <-ctx.Done():
-			return got, 0, ctx.Err()
-		case <-time.After(pollEvery):
+		if err := wait(ctx, pollEvery); err != nil {
+			return got, 0, err
 		}
+	}
+}
+
+// wait blocks for d, or until ctx is done.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

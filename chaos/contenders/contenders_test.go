@@ -19,9 +19,9 @@ func TestEveryContenderPassesTheLockOnWhileItsHolderStandsStill(t *testing.T) {
 			if o.Next == 0 {
 				t.Errorf("got nobody within %v; want the next holder", patience)
 			}
-			fenced := res.spec.open != nil && o.Fences[0] != "" && !o.Optimistic
+			fenced := res.spec.open != nil && o.Fences[0] != 0 && !o.Optimistic
 			if fenced && !o.Rising {
-				t.Errorf("got the numbers %q; want them to rise", o.Fences)
+				t.Errorf("got the numbers %v; want them to rise", o.Fences)
 			}
 			if o.Optimistic && (o.Two == 0 || o.Write != writeRefused || o.Told != byWrite) {
 				t.Errorf("got %s, told by %q; want two at work, and the late write refused", o, o.Told)
@@ -85,7 +85,7 @@ func TestAFailoverToALaggingReplicaMakesTwoHoldersOnOneMaster(t *testing.T) {
 			t.Parallel()
 			o, ours := outcomeOf(t, res), res.spec.name == ours
 			if o.Kept != ours || (o.Two == 0) != ours || o.Next == 0 || ours && !o.Rising {
-				t.Errorf("got %s, tokens %q; want redlock to keep its lock, and two holders of another's", o, o.Fences)
+				t.Errorf("got %s, tokens %v; want redlock to keep its lock, and two holders of another's", o, o.Fences)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestRedlockHasOneHolderWhateverHappensToServersAndLinks(t *testing.T) {
 		case o.Skipped != "":
 			t.Logf("%s was not played: %s", o.Scenario, o.Skipped)
 		case o.Failed != "" || o.Two > 0 || !o.Rising || o.Next == 0:
-			t.Errorf("%s: got %s, tokens %q; want one holder at a time, rising tokens and the next holder", o.Scenario, o, o.Fences)
+			t.Errorf("%s: got %s, tokens %v; want one holder at a time, rising tokens and the next holder", o.Scenario, o, o.Fences)
 		}
 	}
 	for _, o := range []*outcome{res.outcomes[1], res.outcomes[4]} {

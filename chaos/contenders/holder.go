@@ -1,7 +1,6 @@
 package contenders
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // holderEnv has the part of a holder, in JSON: this program runs itself with it.
@@ -24,7 +25,6 @@ const lookEvery = 10 * time.Millisecond
 // callBound bounds each question, and each release that has no bound of its own.
 const callBound = 5 * time.Second
 
-// part is what a holder is told.
 type part struct {
 	Contender string
 	Who       string
@@ -32,7 +32,6 @@ type part struct {
 	Plain     bool // library and client as they come
 }
 
-// command is what a holder does next.
 type command struct {
 	Do    string
 	Name  string
@@ -46,7 +45,6 @@ const (
 	doAsk     = "ask"
 )
 
-// holder is the process's state.
 type holder struct {
 	who   string
 	take  acquirer
@@ -75,15 +73,16 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 	}
 	h := &holder{who: p.Who, take: take, out: json.NewEncoder(out)}
 	h.say(ready, "")
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
+	lines := json.NewDecoder(in)
+	for {
 		var c command
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+		if err := lines.Decode(&c); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 		h.obey(ctx, c)
 	}
-	return lines.Err()
 }
 
 // opened is a client that has had a lock. On a machine that is busy with everything
@@ -97,32 +96,29 @@ func opened(ctx context.Context, s spec, p part) (take acquirer, err error) {
 		take, err = open(ctx, p.Addrs)
 		return err
 	})
-	if err == nil {
-		err = eventually(ctx, "take a first lock", func(context.Context) error { return warm(ctx, take, "warm-"+p.Who) })
-	}
-	return take, err
-}
-
-// warm takes a lock of the holder's own and gives it back.
-func warm(ctx context.Context, take acquirer, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*callBound)
-	defer cancel()
-	l, err := take(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return l.release(ctx)
+	return take, eventually(ctx, "take a first lock", func(context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*callBound)
+		defer cancel()
+		l, err := take(ctx, "warm-"+p.Who)
+		if err != nil {
+			return err
+		}
+		return l.release(ctx)
+	})
 }
 
 // say writes a record of now.
-func (h *holder) say(what, text string) {
-	h.write(record{At: monotonic(), What: what, Text: text})
+func (h *holder) say(what trace.Kind, text string) {
+	h.write(record{At: monotonic(), Kind: what, Text: text})
 }
 
 func (h *holder) write(r record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r.Who = h.who
+	r.Client = h.who
 	if err := h.out.Encode(r); err != nil {
 		os.Exit(1) // nobody listens any more
 	}
@@ -133,13 +129,13 @@ func (h *holder) obey(ctx context.Context, c command) {
 	case c.Do == doAcquire:
 		h.acquire(ctx, c)
 	case h.lock == nil:
-		h.say(failed, "there is no lock to "+c.Do)
+		h.say(trace.Noted, "there is no lock to "+c.Do)
 	case c.Do == doRelease:
 		h.release(ctx, c)
 	case c.Do == doAsk:
 		h.ask(ctx)
 	default:
-		h.say(failed, "no such command: "+c.Do)
+		h.say(trace.Noted, "no such command: "+c.Do)
 	}
 }
 
@@ -147,7 +143,7 @@ func (h *holder) obey(ctx context.Context, c command) {
 func (h *holder) acquire(ctx context.Context, c command) {
 	ctx, cancel := context.WithTimeout(ctx, c.Bound)
 	defer cancel()
-	h.say(asking, "")
+	h.say(trace.Asked, "")
 	var last error
 	for ctx.Err() == nil {
 		l, err := h.take(ctx, c.Name)
@@ -156,17 +152,14 @@ func (h *holder) acquire(ctx context.Context, c command) {
 			return
 		}
 		last = err
-		select {
-		case <-ctx.Done():
-		case <-time.After(2 * lookEvery):
-		}
+		_ = wait(ctx, 2*lookEvery) // the loop looks whether ctx is done
 	}
-	h.say(gaveUp, oneLine(last))
+	h.say(trace.Quit, oneLine(last))
 }
 
 // hold watches a lock until it is lost or released.
 func (h *holder) hold(l *lock) {
-	h.write(record{At: monotonic(), What: acquired, Fence: l.fence})
+	h.write(record{At: monotonic(), Kind: trace.Held, Token: l.fence})
 	ctx, cancel := context.WithCancel(context.Background())
 	h.lock, h.halt = l, cancel
 	h.watch.Go(func() { h.look(ctx, l) })
@@ -176,36 +169,23 @@ func (h *holder) hold(l *lock) {
 // who holds at the look held then, and a process that is stopped between the two
 // claims nothing that was not so.
 func (h *holder) look(ctx context.Context, l *lock) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	believed := true
-	for {
+	for tick := time.Tick(lookEvery); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case by := <-l.told:
-			h.say(told, by)
+			h.say(trace.Told, by)
 			return
-		case <-tick.C:
+		case <-tick:
 		}
-		from := monotonic()
-		believes := l.held()
+		from, believes := monotonic(), l.held()
 		if believes {
-			h.write(record{At: from, What: holds})
+			h.write(record{At: from, Kind: trace.Extended})
 		} else if believed {
-			h.stopBelieving(l)
+			h.say(trace.Told, l.teller())
 		}
 		believed = believes
-	}
-}
-
-// stopBelieving says who says so.
-func (h *holder) stopBelieving(l *lock) {
-	select {
-	case by := <-l.told:
-		h.say(told, by)
-	default:
-		h.say(ended, l.by)
 	}
 }
 
@@ -214,13 +194,13 @@ func (h *holder) release(ctx context.Context, c command) {
 	h.watch.Wait()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Bound, callBound))
 	defer cancel()
-	h.say(releasing, "")
+	h.say(trace.Released, "")
 	err := h.lock.release(ctx)
 	if errors.Is(err, errLate) {
-		h.say(told, byWrite)
+		h.say(trace.Told, byWrite)
 	}
 	h.lock = nil
-	h.say(released, oneLine(err))
+	h.say(returned, oneLine(err))
 }
 
 // ask says what the servers say; where there is no such call, what the library does.
@@ -241,7 +221,6 @@ func (h *holder) ask(ctx context.Context) {
 	}
 }
 
-// oneLine is an error in a record.
 func oneLine(err error) string {
 	if err == nil {
 		return ""

@@ -11,8 +11,8 @@ const part = JSON.parse(process.env.REDLOCK_CONTENDERS_HOLDER);
 // now is CLOCK_MONOTONIC, which processes of a machine share.
 const now = () => process.hrtime.bigint();
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-const say = (what, text = "", at = now()) => // JSON has no bigint
-  process.stdout.write(`{"at":${at},${JSON.stringify({ who: part.Who, what, text }).slice(1)}\n`);
+const say = (kind, text = "", at = now()) => // JSON has no bigint
+  process.stdout.write(`{"at":${at},${JSON.stringify({ client: part.Who, kind, text }).slice(1)}\n`);
 
 const clients = part.Addrs.map((addr) => {
   const at = addr.lastIndexOf(":");
@@ -42,12 +42,12 @@ const take = (name, wanted) =>
 // acquire asks again where the library gives up. The library takes nothing that would
 // end a call, so the bound is the caller's own.
 async function acquire({ Name, Bound }) {
-  say("asking");
+  say("asked");
   let wanted = true;
   let last = "";
   const bound = setTimeout(() => {
     wanted = false;
-    say("gave up", last);
+    say("quit", last);
   }, Bound / 1e6);
   while (wanted) {
     try {
@@ -68,28 +68,28 @@ async function acquire({ Name, Bound }) {
 // aborted.
 function watch(mine) {
   hold = mine;
-  say("acquired");
+  say("held");
   mine.signal.addEventListener("abort", () => mine.watch && say("told", "library"));
   mine.watch = setInterval(() => {
     const from = now();
-    if (!mine.signal.aborted) say("holds", "", from);
+    if (!mine.signal.aborted) say("extended", "", from);
   }, lookEvery);
 }
 
 async function release() {
-  if (!hold) return say("failed", "nothing to release");
+  if (!hold) return say("noted", "nothing to release");
   const mine = hold;
   hold = undefined;
   clearInterval(mine.watch);
   mine.watch = undefined;
-  say("releasing");
+  say("released");
   mine.letGo();
-  await mine.over.then(() => say("released"), (e) => say("released", String(e.message)));
+  await mine.over.then(() => say("returned"), (e) => say("returned", String(e.message)));
 }
 
 // There is no call that asks the servers; the signal is what there is.
 function ask() {
-  if (!hold) return say("failed", "nothing to ask for");
+  if (!hold) return say("noted", "nothing to ask for");
   say("answered", hold.signal.aborted ? "lost" : "held");
 }
 

@@ -1,12 +1,22 @@
 package contenders
 
 import (
-	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"math/big"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/page"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // outcome is what a scenario showed of a contender.
@@ -15,15 +25,15 @@ type outcome struct {
 	Skipped             string // why it was not played; empty: it was
 	Failed              string // why it has no result; empty: it has one
 
-	Two    time.Duration // two believed at once, for so long; 0: never
-	Told   string        // who told the holder first; empty: nobody
-	After  time.Duration // of the fault, or of going on
-	Late   bool          // the next one held before the holder knew
-	Kept   bool          // the holder had the lock to the end
-	Answer string        // what a question at the end brought
-	Next   time.Duration // until the next one held; 0: it did not. Of hand-over it is the median
-	Fences []string      // the numbers of the holds, as they came
-	Rising bool          // each was greater than the one before
+	Two    time.Duration   // two believed at once, for so long; 0: never
+	Told   string          // who told the holder first; empty: nobody
+	After  time.Duration   // of the fault, or of going on
+	Late   bool            // the next one held before the holder knew
+	Kept   bool            // the holder had the lock to the end
+	Answer string          // what a question at the end brought
+	Next   time.Duration   // until the next one held; 0: it did not. Of hand-over it is the median
+	Fences []redlock.Token // the numbers of the holds, as they came
+	Rising bool            // each was greater than the one before
 
 	Optimistic bool   // nobody was locked out: Next is until a write, and two at work are no breach
 	Write      string // what became of the late write, where nobody is locked out; empty: there was none
@@ -34,15 +44,15 @@ type outcome struct {
 	PlainNext, PlainGivenBack time.Duration // the same with these; 0: it did not come about
 
 	Records []record
-	zero    int64 // the fault, by which pictures are aligned
+	zero    time.Duration // the fault, by which pictures are aligned
 }
 
 // span is a hold, by what its holder believed.
 type span struct {
 	who    string
-	fence  string
-	begin  int64   // when its acquire returned
-	claims []int64 // the moments at which it believed
+	fence  redlock.Token
+	begin  time.Duration   // when its acquire returned
+	claims []time.Duration // the moments at which it believed
 }
 
 // spans are the holds of a trace, in the order in which they began.
@@ -50,23 +60,22 @@ func spans(records []record) []span {
 	var all []span
 	open := map[string]int{} // the last of each holder
 	for _, r := range inOrder(records) {
-		switch r.What {
-		case acquired:
-			open[r.Who] = len(all)
-			all = append(all, span{who: r.Who, fence: r.Fence, begin: r.At})
-		case holds:
-			if i, ok := open[r.Who]; ok {
-				all[i].claims = append(all[i].claims, r.At)
-			}
-		case releasing:
-			delete(open, r.Who)
+		i, isOpen := open[r.Client]
+		switch {
+		case r.Kind == trace.Held:
+			open[r.Client] = len(all)
+			all = append(all, span{who: r.Client, fence: r.Token, begin: r.At})
+		case r.Kind == trace.Extended && isOpen:
+			all[i].claims = append(all[i].claims, r.At)
+		case r.Kind == trace.Released:
+			delete(open, r.Client)
 		}
 	}
 	return all
 }
 
 func inOrder(records []record) []record {
-	return slices.SortedStableFunc(slices.Values(records), func(a, b record) int { return cmp.Compare(a.At, b.At) })
+	return slices.SortedStableFunc(slices.Values(records), trace.ByTime)
 }
 
 // twoHolders is for how long two holders of the trace believed at once. A belief is
@@ -90,20 +99,20 @@ func within(a, b span) time.Duration {
 	if len(b.claims) == 0 {
 		return 0
 	}
-	inside := slices.DeleteFunc(slices.Clone(a.claims), func(at int64) bool {
+	inside := slices.DeleteFunc(slices.Clone(a.claims), func(at time.Duration) bool {
 		return at < b.claims[0] || at > b.claims[len(b.claims)-1]
 	})
 	if len(inside) == 0 {
 		return 0
 	}
-	return between(inside[0], inside[len(inside)-1]) + lookEvery
+	return inside[len(inside)-1] - inside[0] + lookEvery
 }
 
 // learned is who first told the holder that it holds no longer, not before from, and
 // when.
-func learned(records []record, who string, from int64) (by string, at int64) {
+func learned(records []record, who string, from time.Duration) (by string, at time.Duration) {
 	for _, r := range inOrder(records) {
-		if r.Who == who && r.At >= from && (r.What == told || r.What == ended) {
+		if r.Client == who && r.At >= from && r.Kind == trace.Told {
 			return r.Text, r.At
 		}
 	}
@@ -112,21 +121,20 @@ func learned(records []record, who string, from int64) (by string, at int64) {
 
 // rising tells whether each hold's number is greater than the one before. Without
 // numbers it is not.
-func rising(fences []string) bool {
-	var last *big.Int
-	for _, text := range fences {
-		n, ok := new(big.Int).SetString(text, 10)
-		if !ok || last != nil && n.Cmp(last) <= 0 {
+func rising(fences []redlock.Token) bool {
+	var last redlock.Token
+	for _, n := range fences {
+		if n <= last {
 			return false
 		}
 		last = n
 	}
-	return last != nil
+	return last != 0
 }
 
 // judge fills in what follows from the trace. The holder is who had the lock at the
 // fault; told is the moment from which it can learn of a loss.
-func (o *outcome) judge(records []record, holder string, told int64) {
+func (o *outcome) judge(records []record, holder string, told time.Duration) {
 	all := spans(records)
 	o.Two = twoHolders(all)
 	for _, s := range all {
@@ -138,7 +146,7 @@ func (o *outcome) judge(records []record, holder string, told int64) {
 	}
 	by, at := learned(records, holder, told)
 	if at != 0 {
-		o.Told, o.After = by, between(told, at)
+		o.Told, o.After = by, at-told
 	}
 	o.Late = slices.ContainsFunc(all, func(s span) bool {
 		return s.who != holder && s.begin > o.zero && (at == 0 || s.begin < at)
@@ -247,4 +255,196 @@ func short(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
+}
+
+// write writes a run into a folder: the table, a page of pictures for each scenario, and
+// the outcomes with their traces as JSON lines.
+func write(dir string, results []*result, scenarios []scenario) error {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	errs := []error{
+		os.WriteFile(filepath.Join(dir, "table.md"), []byte(table(results, scenarios, time.Now())), 0o600),
+		create(dir, "traces.jsonl", func(w io.Writer) (err error) {
+			lines := json.NewEncoder(w)
+			for _, r := range results {
+				for _, o := range r.outcomes {
+					err = errors.Join(err, lines.Encode(o))
+				}
+			}
+			return err
+		}),
+	}
+	for i, s := range scenarios {
+		var runs []chaos.Run
+		for _, r := range results {
+			if i < len(r.outcomes) && r.outcomes[i].zero != 0 {
+				runs = append(runs, r.outcomes[i].shown(s))
+			}
+		}
+		errs = append(errs, create(dir, s.name+".html", func(w io.Writer) error { return page.Write(w, runs...) }))
+	}
+	return errors.Join(errs...)
+}
+
+func create(dir, name string, fill func(w io.Writer) error) error {
+	f, err := os.Create(filepath.Join(dir, name)) //nolint:gosec // the user's own folder
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(f), f.Close())
+}
+
+// table is a run as Markdown: what each contender is, and what it showed.
+func table(results []*result, scenarios []scenario, day time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "One run of `redlock-compare` on %s, %s, %d cores; the lease is %s.\n\n",
+		day.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), short(lease))
+	b.WriteString("| contender | servers | versions | number that can fence | who tells of a loss | memory | start |\n|---|---|---|---|---|---|---|\n")
+	for _, r := range results {
+		versions, memory, took := r.versions(), fmt.Sprintf("%d MB", r.servers.memory>>20), short(r.servers.took)
+		if r.missing != nil {
+			versions, memory, took = "not played: "+oneLine(r.missing), "", ""
+		}
+		row(&b, r.spec.name, r.spec.servers.words, versions, r.fence(), r.spec.notice, memory, took)
+	}
+	b.WriteString("\n")
+	heads := []string{"contender"}
+	for _, s := range scenarios {
+		heads = append(heads, s.name)
+	}
+	row(&b, heads...)
+	b.WriteString(strings.Repeat("|---", len(heads)) + "|\n")
+	for _, r := range results {
+		cells := []string{r.spec.name}
+		for _, o := range r.outcomes {
+			cells = append(cells, o.String())
+		}
+		if r.missing == nil {
+			row(&b, cells...)
+		}
+	}
+	b.WriteString("\n")
+	for _, s := range scenarios {
+		fmt.Fprintf(&b, "- **%s**: %s. Next counts from: %s.\n", s.name, s.what, s.next)
+	}
+	return b.String()
+}
+
+func row(b *strings.Builder, cells ...string) {
+	fmt.Fprintf(b, "| %s |\n", strings.NewReplacer("\n", " ", "\x00", " | ", "|", "\\|").Replace(strings.Join(cells, "\x00")))
+}
+
+// versions is that of the library with which this program was built, and the servers'.
+func (r *result) versions() string {
+	if r.spec.module == "" {
+		return r.servers.version
+	}
+	library := "this tree"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Path == r.spec.module && d.Replace == nil {
+				library = strings.TrimPrefix(d.Path, "github.com/") + " " + d.Version
+			}
+		}
+	}
+	return library + "; " + r.servers.version
+}
+
+// fence is the number, and whether it rose in every trace of the run; where nobody is
+// locked out, whether every late write was refused.
+func (r *result) fence() string {
+	good, bad := "; rose in all", "; not rising in "
+	if r.spec.optimistic {
+		good, bad = "; refused every late write", "; late write not refused in "
+	}
+	fenced, broken := 0, []string{}
+	for _, o := range r.outcomes {
+		is, ok := len(o.Fences) > 1 && o.Fences[0] != 0, o.Rising
+		if r.spec.optimistic {
+			is, ok = o.Write != "", o.Write == writeRefused
+		}
+		if is {
+			fenced++
+		}
+		if is && !ok {
+			broken = append(broken, o.Scenario)
+		}
+	}
+	switch {
+	case fenced == 0:
+		return r.spec.fence
+	case len(broken) > 0:
+		return r.spec.fence + bad + strings.Join(broken, ", ")
+	default:
+		return r.spec.fence + good
+	}
+}
+
+// faultAt is where each picture has the fault, or what else its times count from.
+const faultAt = 5 * time.Second
+
+// shown is an outcome as chaos draws runs. A belief lasts from look to look of its holder:
+// a gap without a break is a busy machine's. The judgement is this package's own, and
+// where nobody is locked out two at work share the name.
+func (o *outcome) shown(s scenario) chaos.Run {
+	run := chaos.Run{About: trace.About{
+		Scenario: s.name, Claim: fmt.Sprintf("%s, at %v", s.what, faultAt), Contender: o.Contender, Guarded: true, Backend: string(chaos.Real), Nodes: []string{servers},
+	}}
+	if !o.Optimistic {
+		run.Verdict.Overlap = o.Two
+	}
+	run.Verdict.LongestWait = o.Next
+	if o.breach() {
+		v := chaos.Violation{Rule: chaos.TwoHolders, At: faultAt, Text: o.String()}
+		if o.Optimistic {
+			v.Rule, v.Text = chaos.StaleWrite, o.Write
+		}
+		run.Verdict.Violations = []chaos.Violation{v}
+	}
+	d := drawing{run: &run, open: map[string]int{}, hold: map[string]int64{}}
+	for _, r := range inOrder(o.Records) {
+		r.At += faultAt - o.zero
+		r.Shared, r.Resource = o.Optimistic, "the name"
+		if s.name == "hung-server" { // each asks for a name of its own
+			r.Resource += " of " + r.Client
+		}
+		d.take(r)
+	}
+	run.Records = append(run.Records, chaos.Record{At: run.Records[len(run.Records)-1].At, Kind: trace.Noted, Text: o.String()})
+	return run
+}
+
+// drawing is a run whose records are being written.
+type drawing struct {
+	run  *chaos.Run
+	open map[string]int   // the record of each holder's belief, which goes on
+	hold map[string]int64 // its last attempt
+}
+
+func (d *drawing) take(r record) {
+	v, i := &d.run.Verdict, len(d.run.Records)
+	switch {
+	case r.Kind == trace.Asked:
+		v.Rounds++
+		d.hold[r.Client] = int64(v.Rounds)
+	case r.Kind == trace.Held || r.Kind == trace.Extended:
+		if at, is := d.open[r.Client]; is && r.Kind == trace.Extended {
+			d.run.Records[at].Until = r.At
+			return
+		}
+		d.open[r.Client], r.Until = i, r.At
+		if r.Kind == trace.Held {
+			v.Won++
+		}
+	case r.Kind == trace.Told:
+		r.Text = "by " + r.Text
+		delete(d.open, r.Client)
+	case r.Kind == trace.Released || r.Kind == trace.Broke && r.Fault.Kind == trace.Suspend:
+		delete(d.open, r.Client)
+	case r.Kind == ready || r.Kind == answered || r.Kind == returned:
+		r.Kind, r.Text = trace.Noted, strings.TrimSpace(string(r.Kind)+" "+r.Text)
+	}
+	r.Hold = d.hold[r.Client]
+	d.run.Records = append(d.run.Records, r)
 }

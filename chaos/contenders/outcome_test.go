@@ -2,31 +2,37 @@ package contenders
 
 import (
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // line is a record, in milliseconds.
 type line struct {
-	who, what string
-	ms        int
-	text      string
+	who  string
+	kind trace.Kind
+	ms   int
+	text string // of one that is held: the number
 }
 
 func parsed(lines ...line) []record {
 	var records []record
 	for _, l := range lines {
-		r := record{At: int64(l.ms) * int64(time.Millisecond), Who: l.who, What: l.what}
-		if l.what == acquired {
-			r.Fence = l.text
-		} else {
-			r.Text = l.text
+		r := record{At: time.Duration(l.ms) * time.Millisecond, Client: l.who, Kind: l.kind, Text: l.text}
+		switch {
+		case l.kind == trace.Held:
+			n, _ := strconv.ParseUint(l.text, 10, 64)
+			r.Token, r.Text = redlock.Token(n), ""
+		case l.kind == trace.Broke || l.kind == trace.Mended:
+			r.Fault = &trace.Fault{Kind: trace.Suspend, Client: l.who}
 		}
 		records = append(records, r)
 	}
@@ -37,13 +43,13 @@ func parsed(lines ...line) []record {
 func believes(who string, from, until int) []line {
 	var lines []line
 	for ms := from; ms <= until; ms += int(lookEvery / time.Millisecond) {
-		lines = append(lines, line{who: who, what: holds, ms: ms})
+		lines = append(lines, line{who: who, kind: trace.Extended, ms: ms})
 	}
 	return lines
 }
 
 func TestTwoHoldersAreWhoBelieveAtOneMoment(t *testing.T) {
-	a, b := line{who: first, what: acquired, ms: 100}, line{who: second, what: acquired, ms: 1000}
+	a, b := line{who: first, kind: trace.Held, ms: 100}, line{who: second, kind: trace.Held, ms: 1000}
 	for _, c := range []struct {
 		name string
 		more [][]line
@@ -53,13 +59,13 @@ func TestTwoHoldersAreWhoBelieveAtOneMoment(t *testing.T) {
 		{"the first goes on for 200 ms", [][]line{{a}, believes(first, 100, 1200), {b}, believes(second, 1000, 2000)}, 210 * time.Millisecond},
 		{"the first was stopped, and wakes for 50 ms", [][]line{{a}, believes(first, 100, 500), {b}, believes(second, 1000, 3000), believes(first, 2000, 2050)}, 60 * time.Millisecond},
 		{"the first was stopped, and wakes when the second has given up", [][]line{
-			{a}, believes(first, 100, 500), {b}, believes(second, 1000, 1500), {{who: second, what: releasing, ms: 1500}}, believes(first, 2000, 2050),
+			{a}, believes(first, 100, 500), {b}, believes(second, 1000, 1500), {{who: second, kind: trace.Released, ms: 1500}}, believes(first, 2000, 2050),
 		}, 0},
 		{"the same one twice", [][]line{
 			{a},
 			believes(first, 100, 500),
-			{{who: first, what: releasing, ms: 505}},
-			{{who: first, what: acquired, ms: 600}},
+			{{who: first, kind: trace.Released, ms: 505}},
+			{{who: first, kind: trace.Held, ms: 600}},
 			believes(first, 610, 700),
 		}, 0},
 	} {
@@ -74,12 +80,12 @@ func TestTwoHoldersAreWhoBelieveAtOneMoment(t *testing.T) {
 
 func TestWhoToldIsTheFirstAfterTheFault(t *testing.T) {
 	records := parsed(
-		line{first, ended, 50, byCount}, line{second, told, 150, byLibrary},
-		line{first, told, 300, bySession}, line{first, ended, 200, byCount},
+		line{first, trace.Told, 50, byCount}, line{second, trace.Told, 150, byLibrary},
+		line{first, trace.Told, 300, bySession}, line{first, trace.Told, 200, byCount},
 	)
-	by, at := learned(records, first, 100*int64(time.Millisecond))
-	if by != byCount || at != 200*int64(time.Millisecond) {
-		t.Errorf("got %q at %v; want its own count at 200ms", by, time.Duration(at))
+	by, at := learned(records, first, 100*time.Millisecond)
+	if by != byCount || at != 200*time.Millisecond {
+		t.Errorf("got %q at %v; want its own count at 200ms", by, at)
 	}
 	if by, _ := learned(records, third, 0); by != "" {
 		t.Errorf("got %q; want nobody", by)
@@ -88,19 +94,19 @@ func TestWhoToldIsTheFirstAfterTheFault(t *testing.T) {
 
 func TestNumbersFenceOnlyWhereEachIsGreater(t *testing.T) {
 	for _, c := range []struct {
-		fences []string
+		fences []redlock.Token
 		want   bool
 	}{
 		{nil, false},
-		{[]string{"", ""}, false},
-		{[]string{"9", "10"}, true},
-		{[]string{"9", "9"}, false},
-		{[]string{"10", "9"}, false},
-		{[]string{"3", ""}, false},
-		{[]string{"18446744073709551614", "18446744073709551615"}, true},
+		{[]redlock.Token{0, 0}, false},
+		{[]redlock.Token{9, 10}, true},
+		{[]redlock.Token{9, 9}, false},
+		{[]redlock.Token{10, 9}, false},
+		{[]redlock.Token{3, 0}, false},
+		{[]redlock.Token{math.MaxUint64 - 1, math.MaxUint64}, true},
 	} {
 		if got := rising(c.fences); got != c.want {
-			t.Errorf("%q: got %v; want %v", c.fences, got, c.want)
+			t.Errorf("%v: got %v; want %v", c.fences, got, c.want)
 		}
 	}
 }
@@ -112,9 +118,9 @@ func TestLateIsWhoLearnsWhenTheNextOneHolds(t *testing.T) {
 	}{{900, false}, {1100, true}} {
 		o := &outcome{}
 		o.judge(parsed(
-			line{first, acquired, 100, "1"}, line{first, holds, 110, ""},
-			line{second, acquired, 1000, "2"}, line{first, told, c.told, byLibrary},
-		), first, 500*int64(time.Millisecond))
+			line{first, trace.Held, 100, "1"}, line{first, trace.Extended, 110, ""},
+			line{second, trace.Held, 1000, "2"}, line{first, trace.Told, c.told, byLibrary},
+		), first, 500*time.Millisecond)
 		if o.Late != c.want || !o.Rising || o.After != time.Duration(c.told-500)*time.Millisecond {
 			t.Errorf("told at %d ms: got late %v, rising %v, after %v", c.told, o.Late, o.Rising, o.After)
 		}
@@ -124,7 +130,7 @@ func TestLateIsWhoLearnsWhenTheNextOneHolds(t *testing.T) {
 func TestTheTableSaysWhatWasNotPlayedAndWhoHeldTwice(t *testing.T) {
 	results := []*result{
 		{spec: spec{name: "one", fence: "token"}, servers: system{version: "one 1", memory: 5 << 20}, outcomes: []*outcome{
-			{Scenario: "pause", Two: 56 * time.Millisecond, Next: 3100 * time.Millisecond, Told: byLibrary, After: 60 * time.Millisecond, Late: true, Fences: []string{"2", "1"}},
+			{Scenario: "pause", Two: 56 * time.Millisecond, Next: 3100 * time.Millisecond, Told: byLibrary, After: 60 * time.Millisecond, Late: true, Fences: []redlock.Token{2, 1}},
 			{Scenario: "hung-server", Next: 150 * time.Millisecond, GivenBack: 5 * time.Second, Plain: true},
 		}},
 		{spec: spec{name: "two"}, missing: errors.New("etcd: not installed")},
@@ -153,7 +159,7 @@ func TestWhereNobodyIsLockedOutALateWriteCounts(t *testing.T) {
 		{writeDone, "two at work; next one's write after 5 ms; **late write: accepted**", "version; late write not refused in pause", true},
 		{"no answer", "two at work; next one's write after 5 ms; **late write: no answer**", "version; late write not refused in pause", true},
 	} {
-		o := &outcome{Scenario: "pause", Optimistic: true, Two: time.Second, Next: 5 * time.Millisecond, Write: c.write, Fences: []string{"1", "1"}}
+		o := &outcome{Scenario: "pause", Optimistic: true, Two: time.Second, Next: 5 * time.Millisecond, Write: c.write, Fences: []redlock.Token{1, 1}}
 		r := &result{spec: s, outcomes: []*outcome{o}}
 		if got := o.String(); got != c.said || r.fence() != c.fence || o.breach() != c.breach {
 			t.Errorf("got %q, %q, a breach: %v; want %q, %q, %v", got, r.fence(), o.breach(), c.said, c.fence, c.breach)
@@ -170,11 +176,11 @@ func TestWhereNobodyIsLockedOutALateWriteCounts(t *testing.T) {
 }
 
 func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
-	o := &outcome{Contender: "one", Scenario: "pause", zero: int64(time.Second), Next: time.Second, Records: parsed(slices.Concat(
-		[]line{{first, asking, 400, ""}, {first, acquired, 500, ""}}, believes(first, 500, 1000),
-		[]line{{first, stopped, 1000, ""}, {first, continued, 5000, ""}}, believes(first, 5000, 5100), []line{{first, told, 5100, byLibrary}})...)}
+	o := &outcome{Contender: "one", Scenario: "pause", zero: time.Second, Next: time.Second, Records: parsed(slices.Concat(
+		[]line{{first, trace.Asked, 400, ""}, {first, trace.Held, 500, ""}}, believes(first, 500, 1000),
+		[]line{{first, trace.Broke, 1000, ""}, {first, trace.Mended, 5000, ""}}, believes(first, 5000, 5100), []line{{first, trace.Told, 5100, byLibrary}})...)}
 	o.Records = slices.DeleteFunc(o.Records, func(r record) bool { // a busy machine: it stood nowhere still, and looked late
-		return r.What == holds && r.At > 6e8 && r.At < 9e8
+		return r.Kind == trace.Extended && r.At > 6e8 && r.At < 9e8
 	})
 	run := o.shown(scenario{name: "pause"})
 	held, again := kinds(run, trace.Held), kinds(run, trace.Extended)
@@ -200,9 +206,9 @@ func kinds(run chaos.Run, kind trace.Kind) []chaos.Record {
 }
 
 func TestThePageDrawsWhatIsUnderWay(t *testing.T) {
-	o := &outcome{zero: int64(time.Second), Records: parsed(
-		line{second, asking, 1000, ""}, line{third, asking, 1000, ""}, line{second, acquired, 2000, ""}, line{second, releasing, 3000, ""},
-		line{second, released, 8000, ""}, line{third, gaveUp, 9000, ""}, line{servers, continued, 20000, ""},
+	o := &outcome{zero: time.Second, Records: parsed(
+		line{second, trace.Asked, 1000, ""}, line{third, trace.Asked, 1000, ""}, line{second, trace.Held, 2000, ""}, line{second, trace.Released, 3000, ""},
+		line{second, returned, 8000, ""}, line{third, trace.Quit, 9000, ""}, line{"", trace.Mended, 20000, ""},
 	)}
 	run := o.shown(scenario{name: "hung-server"})
 	asked, held, quit := kinds(run, trace.Asked), kinds(run, trace.Held), kinds(run, trace.Quit)
@@ -232,9 +238,9 @@ func TestARunInWhichRedlockHoldsTwiceIsAnError(t *testing.T) {
 		o    outcome
 		want bool
 	}{
-		{"redlock", outcome{Fences: []string{"1", "2"}, Rising: true}, false},
+		{"redlock", outcome{Fences: []redlock.Token{1, 2}, Rising: true}, false},
 		{"redlock", outcome{Two: time.Millisecond}, true},
-		{"redlock", outcome{Fences: []string{"2", "1"}}, true},
+		{"redlock", outcome{Fences: []redlock.Token{2, 1}}, true},
 		{"redlock", outcome{Failed: "it did not start"}, true},
 		{"redsync", outcome{Two: time.Millisecond}, false},
 	} {

@@ -1,16 +1,13 @@
 package contenders
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,52 +16,29 @@ import (
 
 	"github.com/quorumkit/redlock/internal/lab/process"
 	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// What a record tells. The first group is written by holders, the second by the play.
+// record is a line of a trace, by CLOCK_MONOTONIC, which processes of a machine share. An
+// Extended one is a look at which the holder believed, and the Text of one that is Told says
+// by whom.
+type record = trace.Record
+
+// What the records of holders tell beside what those of other traces do.
 const (
-	ready     = "ready"
-	asking    = "asking"    // a call to acquire begins
-	acquired  = "acquired"  // it has returned with the lock
-	holds     = "holds"     // at that instant the holder believed that it holds
-	ended     = "ended"     // it stopped believing by its own count of the lease
-	told      = "told"      // it was told that it holds no longer; the text says by whom
-	answered  = "answered"  // what the servers said when it asked whether it still holds
-	releasing = "releasing" // a call to release begins
-	released  = "released"
-	gaveUp    = "gave up" // a call to acquire ended without the lock
-	failed    = "failed"
-
-	stopped   = "stopped" // SIGSTOP
-	continued = "continued"
-	killed    = "killed" // SIGKILL
-	cut       = "cut"    // its connections deliver nothing
-	healed    = "healed"
-	down      = "down" // servers were killed
-	up        = "up"   // they run again
-	stepped   = "stepped"
+	ready    trace.Kind = "ready"
+	answered trace.Kind = "answered" // what the servers said when it asked whether it still holds
+	returned trace.Kind = "returned" // a call to release did
 )
-
-// record is a line of a trace.
-type record struct {
-	At    int64  `json:"at"` // nanoseconds of CLOCK_MONOTONIC, which processes of a machine share
-	Who   string `json:"who"`
-	What  string `json:"what"`
-	Text  string `json:"text,omitempty"`
-	Fence string `json:"fence,omitempty"` // the number of the hold that a resource can compare
-}
 
 // monotonic is the time of records.
-func monotonic() int64 {
+func monotonic() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
 		panic(fmt.Sprintf("contenders: CLOCK_MONOTONIC: %v", err)) // every system that has SIGSTOP has it
 	}
-	return t.Nano()
+	return time.Duration(t.Nano())
 }
-
-// between is the time from one record's instant to another's.
-func between(from, to int64) time.Duration { return time.Duration(to - from) }
 
 // play is one scenario with one contender: its servers, its holders, its trace, and what
 // it showed. After the first error its steps do nothing, so that a scenario reads as what
@@ -106,9 +80,18 @@ func (p *play) step(f func() error) {
 	}
 }
 
-// note writes a record of the play itself.
-func (p *play) note(who, what string) int64 {
-	r := record{At: monotonic(), Who: who, What: what}
+// note writes that something of a holder breaks or is mended, or of the servers, where who is
+// empty.
+func (p *play) note(kind trace.Kind, who string, what trace.Break) time.Duration {
+	f := trace.Fault{Kind: what, Client: who}
+	if who != "" {
+		f.Node = trace.Everything
+	}
+	if what == trace.Step {
+		f.Delay = anHour * time.Second
+	}
+	r := f.Record(kind, []string{servers})
+	r.At, r.Client = monotonic(), who
 	p.add(r)
 	return r.At
 }
@@ -130,7 +113,7 @@ func (p *play) trace() []record {
 
 // seen returns the first record of a holder that is one of these, not before from, and
 // waits for it for so long. That there is none is no error.
-func (p *play) seen(a *actor, from int64, bound time.Duration, what ...string) (record, bool) {
+func (p *play) seen(a *actor, from time.Duration, bound time.Duration, what ...trace.Kind) (record, bool) {
 	if p.failed() != nil {
 		return record{}, false
 	}
@@ -141,7 +124,7 @@ func (p *play) seen(a *actor, from int64, bound time.Duration, what ...string) (
 		records, heard := p.records, p.heard
 		p.mu.Unlock()
 		for _, r := range records {
-			if r.Who == a.who && r.At >= from && slices.Contains(what, r.What) {
+			if r.Client == a.who && r.At >= from && slices.Contains(what, r.Kind) {
 				return r, true
 			}
 		}
@@ -155,31 +138,24 @@ func (p *play) seen(a *actor, from int64, bound time.Duration, what ...string) (
 }
 
 // await waits for a record that must come.
-func (p *play) await(a *actor, from int64, bound time.Duration, what ...string) record {
+func (p *play) await(a *actor, from time.Duration, bound time.Duration, what ...trace.Kind) record {
 	r, ok := p.seen(a, from, bound, what...)
 	if !ok {
-		p.fail(fmt.Errorf("%s: %s within %v: it did not come about", a.who, strings.Join(what, " or "), bound))
+		p.fail(fmt.Errorf("%s: %s within %v: it did not come about", a.who, what, bound))
 	}
 	return r
 }
 
 // pause lets time pass.
 func (p *play) pause(d time.Duration) {
-	if p.failed() != nil {
-		return
-	}
-	select {
-	case <-p.ctx.Done():
-		p.fail(p.ctx.Err())
-	case <-time.After(d):
-	}
+	p.step(func() error { return wait(p.ctx, d) })
 }
 
 // actor is a holder: its process, and the proxies between it and the servers.
 type actor struct {
 	who     string
 	cmd     *exec.Cmd // nil: it was not started
-	in      io.WriteCloser
+	in      *json.Encoder
 	proxies []*tcpproxy.Proxy
 	read    chan struct{} // closed when all that it wrote has been read
 }
@@ -201,23 +177,15 @@ func (p *play) enter(who string, plain bool) *actor {
 		})
 	}
 	p.step(func() error {
-		program, err := p.program()
-		if err != nil {
-			return err
+		program, err := os.Executable()
+		args := []string{program}
+		if p.spec.holder != nil {
+			args = p.spec.holder(p.system)
 		}
-		return a.start(program, is, p.add)
+		return errors.Join(err, a.start(args, is, p.add))
 	})
 	p.await(a, 0, startBound, ready)
 	return a
-}
-
-// program is what a holder is a process of: this program, or another one.
-func (p *play) program() ([]string, error) {
-	if p.spec.holder != nil {
-		return p.spec.holder(p.system), nil
-	}
-	self, err := os.Executable()
-	return []string{self}, err
 }
 
 // start runs a program as a holder.
@@ -238,15 +206,16 @@ func (a *actor) start(program []string, is part, heard func(record)) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	a.cmd, a.in = cmd, in
+	a.cmd, a.in = cmd, json.NewEncoder(in)
 	go func() {
 		defer close(a.read)
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
+		lines := json.NewDecoder(out)
+		for {
 			var r record
-			if json.Unmarshal(lines.Bytes(), &r) == nil { // the last line of one that was killed may be half
-				heard(r)
+			if lines.Decode(&r) != nil { // at the end; the last line of one that was killed may be half
+				return
 			}
+			heard(r)
 		}
 	}()
 	return nil
@@ -254,13 +223,7 @@ func (a *actor) start(program []string, is part, heard func(record)) error {
 
 // do gives a holder its next command.
 func (p *play) do(a *actor, c command) {
-	p.step(func() error {
-		text, err := json.Marshal(c)
-		if err == nil {
-			_, err = a.in.Write(append(text, '\n'))
-		}
-		return err
-	})
+	p.step(func() error { return a.in.Encode(c) })
 }
 
 // acquire asks for the play's lock on behalf of a holder.
@@ -270,26 +233,26 @@ func (p *play) acquire(a *actor, bound time.Duration) { p.do(a, command{doAcquir
 func (p *play) hold(a *actor) record {
 	from := monotonic()
 	p.acquire(a, startBound)
-	return p.await(a, from, startBound, acquired)
+	return p.await(a, from, startBound, trace.Held)
 }
 
 // release gives the lock back, and returns when its call began.
-func (p *play) release(a *actor) int64 {
+func (p *play) release(a *actor) time.Duration {
 	from := monotonic()
 	p.do(a, command{Do: doRelease})
-	return p.await(a, from, patience, releasing).At
+	return p.await(a, from, patience, trace.Released).At
 }
 
 // signal stops, continues or kills a holder's process, and writes what was done: for
 // a stop the moment after it, for the others the moment before.
-func (p *play) signal(a *actor, sig syscall.Signal, what string) (at int64) {
+func (p *play) signal(a *actor, sig syscall.Signal, kind trace.Kind) (at time.Duration) {
 	p.step(func() error {
 		if sig != syscall.SIGSTOP {
-			at = p.note(a.who, what)
+			at = p.note(kind, a.who, trace.Suspend)
 		}
 		err := a.cmd.Process.Signal(sig)
 		if sig == syscall.SIGSTOP {
-			at = p.note(a.who, what)
+			at = p.note(kind, a.who, trace.Suspend)
 		}
 		return err
 	})
@@ -297,8 +260,8 @@ func (p *play) signal(a *actor, sig syscall.Signal, what string) (at int64) {
 }
 
 // cut holds back all that goes between a holder and the servers.
-func (p *play) cut(a *actor) int64 {
-	at := p.note(a.who, cut)
+func (p *play) cut(a *actor) time.Duration {
+	at := p.note(trace.Broke, a.who, trace.Cut)
 	for _, proxy := range a.proxies {
 		proxy.Hold(tcpproxy.Both)
 	}
@@ -306,7 +269,7 @@ func (p *play) cut(a *actor) int64 {
 }
 
 func (p *play) heal(a *actor) {
-	p.note(a.who, healed)
+	p.note(trace.Mended, a.who, trace.Cut)
 	for _, proxy := range a.proxies {
 		p.step(proxy.Heal)
 	}
@@ -325,8 +288,8 @@ func (p *play) before(n *node) []*tcpproxy.Proxy {
 }
 
 // down kills nodes.
-func (p *play) down(nodes []*node) int64 {
-	at := p.note(servers, down)
+func (p *play) down(nodes []*node) time.Duration {
+	at := p.note(trace.Broke, "", trace.Crash)
 	for _, n := range nodes {
 		p.step(n.kill)
 		for _, proxy := range p.before(n) {
@@ -337,13 +300,13 @@ func (p *play) down(nodes []*node) int64 {
 }
 
 // up starts them again, and waits until the system answers.
-func (p *play) up(nodes []*node) int64 {
+func (p *play) up(nodes []*node) time.Duration {
 	for _, n := range nodes {
 		for _, proxy := range p.before(n) {
 			p.step(proxy.Heal)
 		}
 	}
-	at := p.note(servers, up)
+	at := p.note(trace.Mended, "", trace.Crash)
 	p.step(func() error { return p.system.up(p.ctx, nodes) })
 	return at
 }

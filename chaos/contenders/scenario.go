@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // scenario is one failure, the same for all contenders.
@@ -19,8 +20,8 @@ type scenario struct {
 	play func(p *play)
 }
 
-// The holder, the one who waits, the one who gives up, and who records of the servers are
-// of.
+// The holder, the one who waits, the one who gives up, and what is the node of records of
+// the servers.
 const (
 	first   = "A"
 	second  = "B"
@@ -82,7 +83,7 @@ func (p *play) both() (a, b *actor) {
 	p.hold(a)
 	p.acquire(b, 2*patience)
 	if p.spec.optimistic { // nobody waits: it is at work too
-		p.await(b, 0, startBound, acquired)
+		p.await(b, 0, startBound, trace.Held)
 	}
 	p.pause(warmUp)
 	return a, b
@@ -106,31 +107,31 @@ func (p *play) several() {
 
 // next waits until the second has the lock, and notes how long it took. Where nobody was
 // locked out, it is until its write.
-func (p *play) next(b *actor, from int64) {
-	if p.spec.optimistic {
-		p.nextWrite(b, from)
-	} else {
+func (p *play) next(b *actor, from time.Duration) {
+	if !p.spec.optimistic {
 		p.nextHold(b, from)
+	} else if became, at := p.write(b); became == writeDone {
+		p.o.Next = took(from, at)
 	}
 }
 
-func (p *play) nextHold(b *actor, from int64) {
-	if r, ok := p.seen(b, from, patience, acquired); ok {
+func (p *play) nextHold(b *actor, from time.Duration) {
+	if r, ok := p.seen(b, from, patience, trace.Held); ok {
 		p.o.Next = took(from, r.At)
 	}
 }
 
 // took is a time that is not 0: 0 stands for what did not come about.
-func took(from, to int64) time.Duration { return max(between(from, to), time.Microsecond) }
+func took(from, to time.Duration) time.Duration { return max(to-from, time.Microsecond) }
 
 // close waits for the holder to learn of its loss, not before learns, and asks it what
 // the servers say, at the end.
-func (p *play) close(a *actor, learns int64) {
+func (p *play) close(a *actor, learns time.Duration) {
 	if p.spec.optimistic {
 		p.o.Write, _ = p.write(a) // after the second one did
 		return
 	}
-	p.seen(a, learns, learnFor, told, ended)
+	p.seen(a, learns, learnFor, trace.Told)
 	from := monotonic()
 	p.do(a, command{Do: doAsk})
 	r, _ := p.seen(a, from, 2*callBound, answered)
@@ -138,7 +139,7 @@ func (p *play) close(a *actor, learns int64) {
 }
 
 // judge fills in what follows from the trace.
-func (p *play) judge(holder string, told int64) {
+func (p *play) judge(holder string, told time.Duration) {
 	if p.failed() == nil {
 		p.o.judge(p.trace(), holder, told)
 	}
@@ -164,7 +165,7 @@ func playHandOver(p *play) {
 		if i == 0 {
 			p.o.zero = from
 		}
-		times = append(times, between(from, p.await(b, from, patience, acquired).At))
+		times = append(times, p.await(b, from, patience, trace.Held).At-from)
 		p.acquire(a, patience)
 		a, b = b, a
 	}
@@ -173,9 +174,9 @@ func playHandOver(p *play) {
 
 func playPause(p *play) {
 	a, b := p.both()
-	p.o.zero = p.signal(a, syscall.SIGSTOP, stopped)
+	p.o.zero = p.signal(a, syscall.SIGSTOP, trace.Broke)
 	p.outlast(b)
-	on := p.signal(a, syscall.SIGCONT, continued)
+	on := p.signal(a, syscall.SIGCONT, trace.Mended)
 	p.pause(watchFor)
 	p.close(a, on)
 	p.judge(a.who, on)
@@ -185,13 +186,13 @@ func playPause(p *play) {
 // outlast waits for the next one, and for longer than the lease in any case.
 func (p *play) outlast(b *actor) {
 	p.next(b, p.o.zero)
-	p.pause(outage - between(p.o.zero, monotonic()))
+	p.pause(outage - (monotonic() - p.o.zero))
 	p.pause(warmUp)
 }
 
 func playHolderKilled(p *play) {
 	a, b := p.both()
-	p.o.zero = p.signal(a, syscall.SIGKILL, killed)
+	p.o.zero = p.signal(a, syscall.SIGKILL, trace.Broke)
 	p.next(b, p.o.zero)
 	p.pause(warmUp) // for the picture
 	p.judge("", 0)
@@ -214,14 +215,14 @@ func playGivenUp(p *play) {
 	for _, n := range nodes {
 		p.step(n.hang)
 	}
-	p.note(servers, stopped)
+	p.note(trace.Broke, "", trace.Stall)
 	p.acquire(c, time.Second)
 	p.pause(2 * time.Second)
 	for _, n := range nodes {
 		p.fail(n.wake()) // in any case
 	}
-	p.o.zero = p.note(servers, continued)
-	if p.await(c, 0, patience, gaveUp, acquired).What == acquired {
+	p.o.zero = p.note(trace.Mended, "", trace.Stall)
+	if p.await(c, 0, patience, trace.Quit, trace.Held).Kind == trace.Held {
 		p.fail(errUnbounded)
 	}
 	p.acquire(b, patience)
@@ -246,14 +247,14 @@ func playHungServer(p *play) {
 		return
 	}
 	p.step(nodes[0].hang)
-	p.o.zero = p.note(servers, stopped)
+	p.o.zero = p.note(trace.Broke, "", trace.Stall)
 	var both sync.WaitGroup
 	if plain != nil {
 		both.Go(func() { p.o.PlainNext, p.o.PlainGivenBack = p.roundTrip(plain, p.name+"-plain") })
 	}
 	p.o.Next, p.o.GivenBack = p.roundTrip(b, p.name)
 	both.Wait()
-	p.note(servers, continued)
+	p.note(trace.Mended, "", trace.Stall)
 	p.fail(nodes[0].wake()) // in any case
 }
 
@@ -262,14 +263,14 @@ func playHungServer(p *play) {
 func (p *play) roundTrip(a *actor, name string) (taken, back time.Duration) {
 	from := monotonic()
 	p.do(a, command{doAcquire, name, hungBound})
-	asked := p.await(a, from, patience, asking)
-	got, ok := p.seen(a, from, hungBound+callBound, acquired, gaveUp)
-	if !ok || got.What == gaveUp {
+	asked := p.await(a, from, patience, trace.Asked)
+	got, ok := p.seen(a, from, hungBound+callBound, trace.Held, trace.Quit)
+	if !ok || got.Kind == trace.Quit {
 		return 0, 0
 	}
 	p.do(a, command{Do: doRelease, Bound: hungBound})
-	begun := p.await(a, from, patience, releasing)
-	ended := p.await(a, from, hungBound+callBound, released)
+	begun := p.await(a, from, patience, trace.Released)
+	ended := p.await(a, from, hungBound+callBound, returned)
 	return took(asked.At, got.At), took(begun.At, ended.At)
 }
 
@@ -295,7 +296,7 @@ func (p *play) outage(nodes []*node) {
 		return
 	}
 	back := p.up(nodes)
-	if r, ok := p.seen(b, p.o.zero, 0, acquired); ok && r.At < back {
+	if r, ok := p.seen(b, p.o.zero, 0, trace.Held); ok && r.At < back {
 		back = p.o.zero
 	}
 	p.aftermath(a, b, back)
@@ -309,7 +310,7 @@ func (p *play) giveUp(a, b *actor) {
 
 // holdsNow is whether a holder believes.
 func (p *play) holdsNow(a *actor) bool {
-	_, ok := p.seen(a, monotonic(), 50*lookEvery, holds)
+	_, ok := p.seen(a, monotonic(), 50*lookEvery, trace.Extended)
 	return ok
 }
 
@@ -323,7 +324,7 @@ func playRestart(p *play) {
 
 // playFailover: what a lagging replica has not seen is not there after its promotion.
 func playFailover(p *play) {
-	if p.system.kind.replica == nil {
+	if !p.system.kind.redis {
 		p.fail(errNoReplica)
 		return
 	}
@@ -344,7 +345,7 @@ func playFailover(p *play) {
 	a, b := p.both()
 	p.o.zero = p.down([]*node{old})
 	line.Close()
-	p.step(func() error { return p.system.kind.promote(p.ctx, replica.addr) })
+	p.step(func() error { return replica.promote(p.ctx) })
 	if p.failed() != nil {
 		p.fail(replica.kill())
 		return
@@ -354,7 +355,7 @@ func playFailover(p *play) {
 		p.step(proxy.Heal)
 	}
 	p.system.nodes[0] = replica
-	p.note(servers, up)
+	p.note(trace.Mended, "", trace.Crash)
 	p.aftermath(a, b, p.o.zero)
 }
 
@@ -373,7 +374,7 @@ func (p *play) stepClocks(nodes []*node) {
 		p.step(func() error { return n.step(0) })
 	}
 	a, b := p.both()
-	p.o.zero = p.note(servers, stepped)
+	p.o.zero = p.note(trace.Broke, "", trace.Step)
 	for _, n := range nodes {
 		p.step(func() error { return n.step(anHour) })
 	}
@@ -383,16 +384,16 @@ func (p *play) stepClocks(nodes []*node) {
 // aftermath watches for longer than a lease who has the lock, and whether the holder
 // knows. If it is still the holder's, it gives up. Where nobody was locked out, both
 // write.
-func (p *play) aftermath(a, b *actor, from int64) {
+func (p *play) aftermath(a, b *actor, from time.Duration) {
 	if p.spec.optimistic {
-		p.nextWrite(b, from)
+		p.next(b, from)
 		p.pause(watchFor) // for the picture
 		p.close(a, from)
 		p.judge(a.who, p.o.zero)
 		return
 	}
 	p.pause(outage)
-	if _, taken := p.seen(b, p.o.zero, 0, acquired); !taken && p.holdsNow(a) {
+	if _, taken := p.seen(b, p.o.zero, 0, trace.Held); !taken && p.holdsNow(a) {
 		p.giveUp(a, b)
 	} else {
 		p.next(b, from)
@@ -408,10 +409,10 @@ const (
 )
 
 // write has one who is at work write. The time is that of the answer.
-func (p *play) write(a *actor) (became string, at int64) {
+func (p *play) write(a *actor) (became string, at time.Duration) {
 	from := monotonic()
 	p.do(a, command{Do: doRelease, Bound: patience})
-	r := p.await(a, from, patience+callBound, released)
+	r := p.await(a, from, patience+callBound, returned)
 	switch r.Text {
 	case errLate.Error():
 		return writeRefused, r.At
@@ -419,13 +420,6 @@ func (p *play) write(a *actor) (became string, at int64) {
 		return writeDone, r.At
 	default:
 		return r.Text, r.At
-	}
-}
-
-// nextWrite lets the second holder, at work beside the first, write.
-func (p *play) nextWrite(b *actor, from int64) {
-	if became, at := p.write(b); became == writeDone {
-		p.o.Next = took(from, at)
 	}
 }
 
@@ -447,7 +441,7 @@ func (p *play) takeTurns(a, b *actor) {
 		if became, _ = p.write(b); became != writeRefused {
 			p.o.Write = became
 		}
-		times = append(times, between(from, p.hold(b).At))
+		times = append(times, p.hold(b).At-from)
 		p.hold(a) // beside it
 		a, b = b, a
 	}

@@ -1,7 +1,6 @@
 package contenders
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,17 +38,13 @@ type kind struct {
 	ports int  // of each node; the first is the clients'
 	clock bool // the program reads its wall clock by the C library, so it can be set
 	root  bool // it may run as root
+	redis bool // it can have a replica here
 
-	find    func() (string, error)                     // the servers' program
-	prepare func(ctx context.Context, s *system) error // their data; nil: they need none
-	args    func(s *system, i int) []string            // of node i
-	ready   func(ctx context.Context, s *system) error // no error: they answer
-	leader  func(ctx context.Context, addrs []string) (int, error)
-	// replica is the arguments by which a node follows the one at an address, and promote
-	// ends that; nil: no node has a replica here.
-	replica func(addr string) []string
-	synced  func(ctx context.Context, addr string) error // no error: it has all that the node has
-	promote func(ctx context.Context, addr string) error
+	find    func() (string, error)                               // the servers' program
+	prepare func(ctx context.Context, s *system) error           // their data; nil: they need none
+	args    func(s *system, i int) []string                      // of node i
+	ready   func(ctx context.Context, s *system) error           // no error: they answer
+	leads   func(ctx context.Context, addr string) (bool, error) // nil: none of them leads
 }
 
 // system is the servers of one contender, in a directory of its own.
@@ -85,18 +80,15 @@ func (k kind) start(ctx context.Context) (*system, error) {
 }
 
 func (s *system) begin(ctx context.Context) error {
-	if !s.kind.root {
-		if err := s.unprivileged(); err != nil {
-			return err
-		}
+	err := s.takePorts(s.kind.nodes * s.kind.ports)
+	if err == nil && !s.kind.root {
+		err = s.unprivileged()
 	}
-	if err := s.takePorts(s.kind.nodes * s.kind.ports); err != nil {
+	if err == nil && s.kind.prepare != nil {
+		err = s.kind.prepare(ctx, s)
+	}
+	if err != nil {
 		return err
-	}
-	if s.kind.prepare != nil {
-		if err := s.kind.prepare(ctx, s); err != nil {
-			return err
-		}
 	}
 	for i := range s.kind.nodes {
 		s.nodes = append(s.nodes, s.node(i))
@@ -112,27 +104,8 @@ func (s *system) begin(ctx context.Context) error {
 	return nil
 }
 
-// node is node i, which does not run yet.
 func (s *system) node(i int) *node {
 	return &node{system: s, addr: s.local(i, 0), args: s.kind.args(s, i), clock: s.kind.clock}
-}
-
-// follow starts a replica of the node at an address, and returns when it has all that the
-// node has.
-func (s *system) follow(ctx context.Context, addr string) (*node, error) {
-	if err := s.takePorts(s.kind.ports); err != nil {
-		return nil, err
-	}
-	r := s.node(len(s.ports)/s.kind.ports - 1)
-	r.args = append(r.args, s.kind.replica(addr)...)
-	err := r.start()
-	if err == nil {
-		err = eventually(ctx, "the replica has no copy", func(ctx context.Context) error { return s.kind.synced(ctx, r.addr) })
-	}
-	if err != nil {
-		return nil, errors.Join(err, r.kill())
-	}
-	return r, nil
 }
 
 // unprivileged runs the servers as nobody where this program is root: databases
@@ -145,10 +118,9 @@ func (s *system) unprivileged() error {
 	if err != nil {
 		return fmt.Errorf("%w: it does not run as root, and there is no user nobody", errNotInstalled)
 	}
-	uid, err1 := strconv.ParseUint(nobody.Uid, 10, 32)
-	gid, err2 := strconv.ParseUint(nobody.Gid, 10, 32)
-	s.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	return errors.Join(err1, err2, os.Chown(s.dir, int(uid), int(gid)))
+	s.cred = &syscall.Credential{}
+	_, err = fmt.Sscan(nobody.Uid+" "+nobody.Gid, &s.cred.Uid, &s.cred.Gid)
+	return errors.Join(err, os.Chown(s.dir, int(s.cred.Uid), int(s.cred.Gid)))
 }
 
 // installed finds a program in PATH or at the pattern; pkg is Debian's package of it.
@@ -183,18 +155,13 @@ func (s *system) takePorts(n int) error {
 	return nil
 }
 
-// port is one of node i's.
-func (s *system) port(i, which int) int { return s.ports[i*s.kind.ports+which] }
-
-// local is the address of that port.
+func (s *system) port(i, which int) int     { return s.ports[i*s.kind.ports+which] }
 func (s *system) local(i, which int) string { return fmt.Sprint("127.0.0.1:", s.port(i, which)) }
 
-// file is a name in the system's directory.
 func (s *system) file(name ...any) string { return filepath.Join(s.dir, fmt.Sprint(name...)) }
 
 func (s *system) env() []string { return append(os.Environ(), "HOME="+s.dir, "TMPDIR="+s.dir) }
 
-// runOnce runs a program that prepares the servers' data.
 func (s *system) runOnce(ctx context.Context, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // a database's own program
 	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, s.env(), time.Second
@@ -237,10 +204,8 @@ func eventually(ctx context.Context, what string, try func(ctx context.Context) 
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if wait(ctx, 10*time.Millisecond) != nil {
 			return fmt.Errorf("%s: %w", what, err)
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
@@ -253,17 +218,13 @@ func says(ctx context.Context, addr, text string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		err = conn.SetDeadline(deadline)
-	}
-	if err == nil {
-		_, err = io.WriteString(conn, text)
-	}
-	if err != nil {
+	deadline, _ := ctx.Deadline() // without one it is zero, and bounds nothing
+	if err := conn.SetDeadline(deadline); err != nil {
 		return "", err
 	}
-	said, err := io.ReadAll(conn)
-	return string(said), err
+	_, err = io.WriteString(conn, text)
+	said, errRead := io.ReadAll(conn)
+	return string(said), errors.Join(err, errRead)
 }
 
 // expect is an error where the answer has not that in it.
@@ -285,21 +246,25 @@ func (s *system) addrs() []string {
 
 // most is more than half of the nodes: the one that leads, or the first where there is no
 // leader, and then the others.
-func (s *system) most(ctx context.Context) (nodes []*node, err error) {
-	lead := 0
-	if s.kind.leader != nil {
-		lead, err = s.kind.leader(ctx, s.addrs())
-	}
-	nodes = append(nodes, s.nodes[lead])
-	for i, n := range s.nodes {
-		if i != lead && len(nodes) < s.majority() {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes, err
+func (s *system) most(ctx context.Context) ([]*node, error) {
+	lead, err := s.leader(ctx)
+	others := slices.Delete(slices.Clone(s.nodes), lead, lead+1)
+	return append([]*node{s.nodes[lead]}, others[:s.majority()-1]...), err
 }
 
-// majority is how many nodes are more than half of all.
+// leader is the number of the node that leads; where none does by design, the first.
+func (s *system) leader(ctx context.Context) (int, error) {
+	if s.kind.leads == nil {
+		return 0, nil
+	}
+	for i, n := range s.nodes {
+		if is, err := s.kind.leads(ctx, n.addr); is || err != nil {
+			return i, err
+		}
+	}
+	return 0, errors.New("no server leads")
+}
+
 func (s *system) majority() int { return len(s.nodes)/2 + 1 }
 
 func (s *system) close() {
@@ -331,7 +296,6 @@ type node struct {
 	process *process.Process
 }
 
-// file is a file of this node in the system's directory.
 func (n *node) file(name string) string {
 	return n.system.file(name, "-", strings.ReplaceAll(n.addr, ":", "-"))
 }
@@ -377,7 +341,6 @@ func (n *node) signal(sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// pids are its process and the children of that.
 func (n *node) pids() []int {
 	if pid := n.process.PID(); pid != 0 {
 		return family(pid)
@@ -385,22 +348,17 @@ func (n *node) pids() []int {
 	return nil
 }
 
-// clockEnv is the environment of a process that reads its wall clock from a file. What is preloaded, and the
-// file, must be in a directory that the server's user can read.
+// clockEnv has a process read its wall clock from a file. What is preloaded, and the file,
+// must be in a directory that the server's user can read.
 func (n *node) clockEnv() ([]string, error) {
 	library, err := process.FakeClock()
 	if errors.Is(err, process.ErrNoFakeClock) {
 		n.clock = false
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	code, err := os.ReadFile(library) //nolint:gosec // what was built for this
-	if err == nil {
-		err = os.WriteFile(n.file("fakeclock.so"), code, 0o644) //nolint:gosec // for the server's user
-	}
-	return []string{"LD_PRELOAD=" + n.file("fakeclock.so"), "REDLOCK_FAKE_CLOCK=" + n.file("clock")}, errors.Join(err, n.step(0))
+	code, errRead := os.ReadFile(library)                         //nolint:gosec // what was built for this
+	errWrite := os.WriteFile(n.file("fakeclock.so"), code, 0o644) //nolint:gosec // for the server's user
+	return []string{"LD_PRELOAD=" + n.file("fakeclock.so"), "REDLOCK_FAKE_CLOCK=" + n.file("clock")}, errors.Join(err, errRead, errWrite, n.step(0))
 }
 
 // step sets its wall clock by so many seconds off; errors.ErrUnsupported where it can't
@@ -416,18 +374,12 @@ func (n *node) step(seconds int) error {
 // is none.
 func family(pid int) []int {
 	children := map[int][]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		stat, err := os.ReadFile(name) //nolint:gosec // of /proc
-		if err != nil {
-			continue // gone
-		}
-		own, err1 := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // behind a name that may have anything in it
-		if err1 != nil || len(fields) < 2 {
-			continue
-		}
-		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+	names, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, name := range names {
+		status, _ := os.ReadFile(name) //nolint:gosec // of /proc; of one that is gone it is empty
+		_, ids, _ := strings.Cut(string(status), "\nPid:")
+		var own, parent int
+		if n, _ := fmt.Sscanf(ids, "%d\nPPid: %d", &own, &parent); n == 2 {
 			children[parent] = append(children[parent], own)
 		}
 	}

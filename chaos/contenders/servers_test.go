@@ -86,7 +86,7 @@ func TestARenewalThatFailsTellsBeforeTheHoldIsOver(t *testing.T) {
 // Without an answer the holder stops by its own count, though it is told nothing.
 func TestAHolderWhoseRenewalsFailStopsByItsOwnCount(t *testing.T) {
 	t.Parallel()
-	r := renew(monotonic()-int64(countedLease)+int64(100*time.Millisecond), byRenewal, func(context.Context) error { return errors.New("no answer") })
+	r := renew(monotonic()-countedLease+100*time.Millisecond, byRenewal, func(context.Context) error { return errors.New("no answer") })
 	defer r.end()
 	for begun := time.Now(); r.held(); {
 		if time.Since(begun) > lease {

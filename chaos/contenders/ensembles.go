@@ -9,9 +9,100 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/quorumkit/redlock"
 )
+
+// etcdServers are for busy machines: an election takes two seconds. The ports are for
+// clients and for peers.
+var etcdServers = kind{
+	words: "3 servers, on disk", label: "etcd", nodes: 3, ports: 2, root: true,
+	find: installed("etcd", "etcd-server", ""),
+	args: func(s *system, i int) []string {
+		var members []string
+		for j := range s.kind.nodes {
+			members = append(members, fmt.Sprintf("n%d=http://%s", j, s.local(j, 1)))
+		}
+		client, peer := "http://"+s.local(i, 0), "http://"+s.local(i, 1)
+		return []string{
+			"--name", fmt.Sprint("n", i), "--data-dir", s.file("n", i),
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+			"--listen-client-urls", client, "--advertise-client-urls", client,
+			"--initial-cluster", strings.Join(members, ","), "--initial-cluster-state", "new", "--initial-cluster-token", s.dir,
+			"--heartbeat-interval", "200", "--election-timeout", "2000",
+			"--logger", "zap", "--log-level", "error",
+		}
+	},
+	// A write is the sign that the cluster has a leader.
+	ready: func(ctx context.Context, s *system) error {
+		c, err := etcdClient(ctx, s.addrs(), 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		_, err = c.Put(ctx, "ready", "yes")
+		return err
+	},
+	leads: func(ctx context.Context, addr string) (bool, error) {
+		c, err := etcdClient(ctx, []string{addr}, 0)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = c.Close() }()
+		is, err := c.Status(ctx, addr)
+		return err == nil && is.Leader == is.Header.MemberId, err
+	},
+}
+
+// etcdPings is how often a client asks a connection whether it lives: grpc has no less.
+const etcdPings = 10 * time.Second
+
+// etcdClient asks its connections so often whether they live; with 0 never, as it comes.
+func etcdClient(ctx context.Context, addrs []string, pings time.Duration) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: addrs, DialTimeout: startBound, Context: context.WithoutCancel(ctx), Logger: zap.NewNop(),
+		DialKeepAliveTime: pings, DialKeepAliveTimeout: lease / 3,
+	})
+}
+
+// openEtcd takes a session for each hold: its lease, which the client keeps alive, is the
+// lock's.
+func openEtcd(pings time.Duration) opener {
+	return func(ctx context.Context, addrs []string) (acquirer, error) {
+		c, err := etcdClient(ctx, addrs, pings)
+		return func(ctx context.Context, name string) (*lock, error) {
+			// A lease that was granted to nobody who keeps it alive ends by itself.
+			granted, err := c.Grant(ctx, int64(lease/time.Second))
+			if err != nil {
+				return nil, err
+			}
+			s, err := concurrency.NewSession(c, concurrency.WithLease(granted.ID))
+			if err != nil {
+				return nil, err
+			}
+			m := concurrency.NewMutex(s, "/locks/"+name)
+			if err := m.Lock(ctx); err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+			l := ofLibrary(s.Done(), func(ctx context.Context) error { return errors.Join(m.Unlock(ctx), s.Close()) })
+			l.ask = func(ctx context.Context) (bool, error) {
+				r, err := c.Txn(ctx).If(m.IsOwner()).Commit()
+				return err == nil && r.Succeeded, err
+			}
+			got, err := c.Get(ctx, m.Key())
+			if err == nil && len(got.Kvs) == 1 {
+				l.fence = redlock.Token(got.Kvs[0].CreateRevision) //nolint:gosec // it counts up from 1
+			}
+			return l, err
+		}, err
+	}
+}
 
 // zookeeperServers have ports for clients, peers and elections.
 var zookeeperServers = kind{
@@ -35,11 +126,14 @@ var zookeeperServers = kind{
 	},
 	ready: func(ctx context.Context, s *system) (err error) {
 		if s.version, err = srvr(ctx, s.addrs()[0], "version"); err == nil {
-			_, err = zookeeperLeader(ctx, s.addrs())
+			_, err = s.leader(ctx)
 		}
 		return err
 	},
-	leader: zookeeperLeader,
+	leads: func(ctx context.Context, addr string) (bool, error) {
+		mode, err := srvr(ctx, addr, "mode")
+		return mode == "leader", err
+	},
 }
 
 // zookeeperJars is where Debian has what its server needs.
@@ -97,20 +191,6 @@ func readSrvr(said, what string) (string, error) {
 	return "", fmt.Errorf("ZooKeeper does not serve: its srvr has no %s", what)
 }
 
-// zookeeperLeader is the number of the server that leads.
-func zookeeperLeader(ctx context.Context, addrs []string) (int, error) {
-	for i, addr := range addrs {
-		mode, err := srvr(ctx, addr, "mode")
-		if err != nil {
-			return 0, err
-		}
-		if mode == "leader" {
-			return i, nil
-		}
-	}
-	return 0, errors.New("ZooKeeper has no leader")
-}
-
 // openZooKeeper opens a session for each hold.
 func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 	return func(ctx context.Context, name string) (*lock, error) {
@@ -126,7 +206,7 @@ func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 		if !bounded() {
 			return nil, errors.Join(ctx.Err(), err)
 		}
-		var czxid int64
+		var czxid redlock.Token
 		if err == nil {
 			czxid, err = l.number()
 		}
@@ -134,7 +214,7 @@ func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 			conn.Close()
 			return nil, err
 		}
-		return &lock{held: l.held, by: byLibrary, told: l.news, ask: l.ask, fence: fmt.Sprint(czxid), release: func(context.Context) error {
+		return &lock{held: l.held, by: byLibrary, told: l.news, ask: l.ask, fence: czxid, release: func(context.Context) error {
 			defer conn.Close()
 			return mutex.Unlock()
 		}}, nil
@@ -159,12 +239,10 @@ func (l *zookeeperLock) follow(events <-chan zk.Event) {
 		case zk.StateDisconnected, zk.StateConnecting:
 			l.off.Store(true)
 		case zk.StateExpired:
-			if !l.gone.Swap(true) {
-				l.news <- byLibrary
-			}
+			l.end()
 		case zk.StateHasSession:
-			if own := l.mine.Load(); own != 0 && own != l.conn.SessionID() && !l.gone.Swap(true) {
-				l.news <- byLibrary
+			if own := l.mine.Load(); own != 0 && own != l.conn.SessionID() {
+				l.end()
 			}
 			l.off.Store(false)
 		case zk.StateUnknown, zk.StateAuthFailed, zk.StateConnectedReadOnly, zk.StateSaslAuthenticated, zk.StateConnected, zk.StateSyncConnected:
@@ -172,14 +250,17 @@ func (l *zookeeperLock) follow(events <-chan zk.Event) {
 	}
 }
 
-// number finds the lock's node, which is the first of them, and when it was created.
-func (l *zookeeperLock) number() (int64, error) {
-	names, _, err := l.conn.Children(l.path)
-	if err != nil {
-		return 0, err
+func (l *zookeeperLock) end() {
+	if !l.gone.Swap(true) {
+		l.news <- byLibrary
 	}
-	if len(names) == 0 {
-		return 0, errNotHeld
+}
+
+// number finds the lock's node, which is the first of them, and when it was created.
+func (l *zookeeperLock) number() (redlock.Token, error) {
+	names, _, err := l.conn.Children(l.path)
+	if err != nil || len(names) == 0 {
+		return 0, errors.Join(errNotHeld, err)
 	}
 	l.own = l.path + "/" + slices.MinFunc(names, func(a, b string) int {
 		return strings.Compare(a[strings.LastIndex(a, "-"):], b[strings.LastIndex(b, "-"):]) // they end in a number of ten digits
@@ -189,7 +270,7 @@ func (l *zookeeperLock) number() (int64, error) {
 		return 0, err
 	}
 	l.mine.Store(l.conn.SessionID())
-	return stat.Czxid, nil
+	return redlock.Token(stat.Czxid), nil //nolint:gosec // it counts up from 1
 }
 
 func (l *zookeeperLock) held() bool { return !l.gone.Load() && !l.off.Load() }

@@ -6,14 +6,18 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/bradfitz/gomemcache/memcache"
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+
+	"github.com/quorumkit/redlock"
 )
 
 var postgres = kind{
@@ -189,7 +193,7 @@ func openRow(_ context.Context, addrs []string) (acquirer, error) {
 	db, err := postgresAt(addrs[0])
 	owner, ms := uuid.NewString(), lease.Milliseconds()
 	return func(ctx context.Context, name string) (*lock, error) {
-		token, sent, err := poll(ctx, func() (token int64, taken bool, err error) {
+		token, sent, err := poll(ctx, func() (token redlock.Token, taken bool, err error) {
 			err = db.QueryRowContext(ctx, `INSERT INTO locks AS l (name, owner, token, until)
 				VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 ms')
 				ON CONFLICT (name) DO UPDATE SET owner = $2, token = l.token + 1, until = clock_timestamp() + $3 * interval '1 ms'
@@ -209,7 +213,7 @@ func openRow(_ context.Context, addrs []string) (acquirer, error) {
 		}, func(ctx context.Context) error {
 			return one(errNotHeld)(db.ExecContext(ctx, "UPDATE locks SET until = '-infinity'"+own+" AND until > clock_timestamp()", name, owner, token))
 		})
-		l.fence = fmt.Sprint(token)
+		l.fence = token
 		return l, nil
 	}, err
 }
@@ -243,7 +247,7 @@ func openVersions(_ context.Context, addrs []string) (acquirer, error) {
 			return nil, err
 		}
 		// It is at work until its write, and nobody tells it before.
-		return &lock{held: func() bool { return true }, by: byWrite, ask: w.ask, fence: strconv.FormatInt(w.version, 10), release: w.release}, nil
+		return &lock{held: func() bool { return true }, by: byWrite, ask: w.ask, fence: w.version, release: w.release}, nil
 	}, err
 }
 
@@ -252,7 +256,7 @@ type versionWork struct {
 	*versions
 
 	name    string
-	version int64
+	version redlock.Token
 }
 
 // begin begins work: it waits for nobody.
@@ -277,10 +281,8 @@ func (w *versionWork) release(ctx context.Context) error {
 		if err == nil || errors.Is(err, errLate) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if wait(ctx, pollEvery) != nil {
 			return err
-		case <-time.After(pollEvery):
 		}
 	}
 }
@@ -293,11 +295,80 @@ func (w *versionWork) write(ctx context.Context, again bool) error {
 		return err
 	}
 	own := false
-	if asked := w.db.QueryRowContext(ctx, "SELECT version = $2 + 1 AND writer = $3 FROM versions WHERE name = $1", w.name, w.version, w.writer).Scan(&own); asked != nil {
+	asked := w.db.QueryRowContext(ctx, "SELECT version = $2 + 1 AND writer = $3 FROM versions WHERE name = $1", w.name, w.version, w.writer).Scan(&own)
+	if own || asked != nil {
 		return asked
 	}
-	if own {
-		return nil
+	return err
+}
+
+// memcachedExpiry is the lease in its whole seconds, and one more: its clock ticks once
+// a second, and an item may end that much early.
+const memcachedExpiry = int32(lease/time.Second) + 1
+
+var memcachedServer = kind{
+	words: "1 server, in memory", label: "memcached", nodes: 1, ports: 1, clock: true,
+	find: installed("memcached", "memcached", ""),
+	args: func(s *system, i int) []string {
+		return []string{"--listen=127.0.0.1", fmt.Sprint("--port=", s.port(i, 0)), "--udp-port=0", "--memory-limit=16", "--threads=1"}
+	},
+	ready: func(ctx context.Context, s *system) error {
+		return expect(ctx, s.addrs()[0], "version\r\nquit\r\n", "VERSION")
+	},
+}
+
+// openMemcached opens a client whose timeout a loaded machine can keep.
+func openMemcached(_ context.Context, addrs []string) (acquirer, error) {
+	c := memcache.New(addrs...)
+	c.Timeout = time.Second
+	c.DialContext = (&net.Dialer{Timeout: time.Second}).DialContext
+	return func(ctx context.Context, name string) (*lock, error) {
+		m := memcachedLock{c, name, uuid.NewString()}
+		_, sent, err := poll(ctx, func() (struct{}, bool, error) {
+			err := c.Add(&memcache.Item{Key: name, Value: []byte(m.owner), Expiration: memcachedExpiry})
+			return struct{}{}, errors.Is(err, memcache.ErrNotStored), err
+		})
+		if err != nil {
+			return nil, err
+		}
+		item, asked := m.own()
+		l := renew(sent, byRenewal, func(context.Context) error { return m.set(memcachedExpiry) }).lock(
+			func(context.Context) (bool, error) {
+				_, err := m.own()
+				return answer(err)
+			},
+			func(context.Context) error { return m.set(-1) })
+		if asked == nil {
+			l.fence = redlock.Token(item.CasID) // of the item as it was added
+		}
+		return l, nil
+	}, nil
+}
+
+type memcachedLock struct {
+	client      *memcache.Client
+	name, owner string
+}
+
+// own is the item, if it is this holder's.
+func (l memcachedLock) own() (*memcache.Item, error) {
+	item, err := l.client.Get(l.name)
+	if errors.Is(err, memcache.ErrCacheMiss) || err == nil && string(item.Value) != l.owner {
+		return nil, errNotHeld
+	}
+	return item, err
+}
+
+// set gives the item another expiry, if it is this holder's; in the past: it removes it.
+func (l memcachedLock) set(expiry int32) error {
+	item, err := l.own()
+	if err != nil {
+		return err
+	}
+	item.Expiration = expiry
+	err = l.client.CompareAndSwap(item)
+	if errors.Is(err, memcache.ErrCASConflict) || errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCacheMiss) {
+		return errNotHeld
 	}
 	return err
 }
