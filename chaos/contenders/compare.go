@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"strings"
@@ -45,14 +46,14 @@ func Main() int {
 }
 
 // compare plays what the arguments say, and writes the table, the pages and the traces.
-func compare(ctx context.Context, args []string, log io.Writer) error {
-	r := &run{log: log}
+func compare(ctx context.Context, args []string, out io.Writer) error {
+	r := &run{log: log.New(out, "", 0)}
 	flags := flag.NewFlagSet("redlock-compare", flag.ContinueOnError)
-	flags.SetOutput(log)
+	flags.SetOutput(out)
 	contenders := flags.String("contenders", "", "play only these, by name, with commas between (default: all)")
 	scenarios := flags.String("scenarios", "", "play only these (default: all)")
 	flags.IntVar(&r.parallel, "parallel", 2, "so many contenders at a time")
-	out := flags.String("out", "comparison", "the folder for the table, the pages and the traces")
+	dir := flags.String("out", "comparison", "the folder for the table, the pages and the traces")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func compare(ctx context.Context, args []string, log io.Writer) error {
 		return err
 	}
 	results := r.all(ctx)
-	return errors.Join(write(*out, results, r.scenarios), convicted(results), ctx.Err())
+	return errors.Join(write(*dir, results, r.scenarios), convicted(results), ctx.Err())
 }
 
 // convicted is the error of a run in which redlock broke what it promises, or has no
@@ -85,9 +86,7 @@ type run struct {
 	contenders []spec
 	scenarios  []scenario
 	parallel   int // contenders at a time
-
-	mu  sync.Mutex // guards log
-	log io.Writer
+	log        *log.Logger
 }
 
 // choose finds the names in two lists; an empty list is all that there are.
@@ -129,12 +128,6 @@ type result struct {
 	outcomes []*outcome
 }
 
-func (r *run) say(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fmt.Fprintf(r.log, format+"\n", args...)
-}
-
 // all plays everything, and returns the results in the order of the contenders.
 func (r *run) all(ctx context.Context) []*result {
 	results := make([]*result, len(r.contenders))
@@ -161,14 +154,14 @@ func (r *run) one(ctx context.Context, s spec) *result {
 		}
 	}
 	if err != nil {
-		r.say("%s: %v", s.name, err)
+		r.log.Printf("%s: %v", s.name, err)
 		return &result{spec: s, missing: err}
 	}
 	res := &result{spec: s, servers: *system}
 	for i, sc := range r.scenarios {
 		o := playOne(ctx, s, system, sc, fmt.Sprint("resource-", i))
 		res.outcomes = append(res.outcomes, o)
-		r.say("%s, %s: %s", s.name, sc.name, o)
+		r.log.Printf("%s, %s: %s", s.name, sc.name, o)
 		if ctx.Err() != nil {
 			break
 		}

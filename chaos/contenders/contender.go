@@ -119,21 +119,23 @@ type acquirer func(ctx context.Context, name string) (*lock, error)
 
 // lock is a hold, as its holder sees it.
 type lock struct {
-	held    func() bool                             // what the holder may believe by what it knows, without asking anybody
-	by      string                                  // who says so when held is false
-	told    <-chan string                           // gets one word of who says so when the lock is lost; nil: nobody ever does
-	ask     func(ctx context.Context) (bool, error) // asks the servers whether it is still held; nil: there is no such call
-	fence   redlock.Token                           // a number that is greater than that of every earlier hold; 0 if there is none
+	told    <-chan struct{}                         // closed when the holder is told of its loss; nil: nobody ever does
+	teller  string                                  // who tells
+	sure    func() bool                             // false: what the holder knows by itself says that the lock is lost; nil: it knows nothing
+	by      string                                  // who says so then
+	ask     func(ctx context.Context) (bool, error) // asks the servers, where nobody tells and the holder knows nothing
+	fence   redlock.Token                           // greater than that of every earlier hold; 0 if there is none
 	release func(ctx context.Context) error
 }
 
-// teller is who says that the lock is lost, where held says so.
-func (l *lock) teller() string {
+// held is what the holder may believe, without asking anybody, and who says so where it may
+// not.
+func (l *lock) held() (bool, string) {
 	select {
-	case by := <-l.told:
-		return by
+	case <-l.told:
+		return false, l.teller
 	default:
-		return l.by
+		return l.sure == nil || l.sure(), l.by
 	}
 }
 
@@ -152,102 +154,63 @@ var errNotHeld = errors.New("the lock is not held any more")
 // errLate means that a write was refused: somebody else wrote since the work began.
 var errLate = errors.New("somebody else wrote first")
 
-// ofLibrary is a lock whose library closes a channel when it is lost.
-func ofLibrary(done <-chan struct{}, release func(ctx context.Context) error) *lock {
-	news := make(chan string, 1)
-	go func() {
-		<-done
-		news <- byLibrary
-	}()
-	held := func() bool {
-		select {
-		case <-done:
-			return false
-		default:
-			return true
-		}
-	}
-	return &lock{held: held, by: byLibrary, told: news, release: release}
-}
-
-// renewed is the holder's own code around a lock that somebody must renew: it sends a
+// renewal is the holder's own code around a lock that somebody must renew: it sends a
 // renewal each third of the lease, counts the lease from when the last one was sent
 // that succeeded, and stops believing at the end.
-type renewed struct {
+type renewal struct {
 	until atomic.Int64 // by monotonic
-	over  atomic.Bool  // it was not held at some look
-	news  chan string
-	stop  context.CancelFunc
-	done  chan struct{}
+	over  atomic.Bool  // at some look it was
+	f     func(ctx context.Context) error
 }
 
-// renew begins to renew what was asked for at sent. A renewal that fails with an error
-// that is errNotHeld is the end; after any other it is tried again.
-func renew(sent time.Duration, who string, f func(ctx context.Context) error) *renewed {
+// renewed is a lock that was asked for at sent, and is renewed by f. A renewal that fails
+// with an error that is errNotHeld is the end, of which who tells; after any other it is
+// tried again. The release comes after the last renewal: to break that off would break the
+// session that some locks live by.
+func renewed(sent time.Duration, who string, f, release func(ctx context.Context) error) *lock {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &renewed{news: make(chan string, 1), stop: stop, done: make(chan struct{})}
+	r, lost, done := &renewal{f: f}, make(chan struct{}), make(chan struct{})
 	r.until.Store(int64(sent + countedLease))
 	go func() {
-		defer close(r.done)
+		defer close(done)
 		for tick := time.Tick(lease / 3); ; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick:
-				if !r.again(who, f) {
-					return
-				}
+			}
+			if again, err := r.send(); errors.Is(err, errNotHeld) {
+				close(lost)
+				return
+			} else if !again {
+				return
 			}
 		}
 	}()
-	return r
-}
-
-// again sends a renewal, and tells whether another one is to follow.
-func (r *renewed) again(who string, f func(ctx context.Context) error) bool {
-	over, sent := r.over.Load(), monotonic()
-	ctx, cancel := context.WithTimeout(context.Background(), lease)
-	defer cancel()
-	err := f(ctx)
-	switch {
-	case errors.Is(err, errNotHeld):
-		r.news <- who // first, so that who finds it over also finds who says so
-		r.over.Store(true)
-		return false
-	case err == nil:
-		r.until.Store(int64(sent + countedLease))
-	}
-	return err != nil || !over // one that comes too late is to nobody's use
-}
-
-func (r *renewed) held() bool {
-	if monotonic() >= time.Duration(r.until.Load()) {
-		r.over.Store(true)
-	}
-	return !r.over.Load()
-}
-
-// end stops the renewals, and waits for the one that is under way: to break it off
-// would break the session that some locks live by.
-func (r *renewed) end() {
-	r.stop()
-	<-r.done
-}
-
-// lock is the lock that is renewed. Its release comes after the last renewal.
-func (r *renewed) lock(ask func(ctx context.Context) (bool, error), release func(ctx context.Context) error) *lock {
-	return &lock{held: r.held, by: byCount, told: r.news, ask: ask, release: func(ctx context.Context) error {
-		r.end()
+	return &lock{told: lost, teller: who, sure: r.sure, by: byCount, release: func(ctx context.Context) error {
+		stop()
+		<-done
 		return release(ctx)
 	}}
 }
 
-// answer is what an error of a renewal, or of a look, says of the lock.
-func answer(err error) (bool, error) {
-	if errors.Is(err, errNotHeld) {
-		return false, nil
+// send sends a renewal. None follows one that succeeds when the lease is over: it is ours
+// again, to nobody's use.
+func (r *renewal) send() (again bool, err error) {
+	over, sent := r.over.Load(), monotonic()
+	ctx, cancel := context.WithTimeout(context.Background(), lease)
+	defer cancel()
+	if err = r.f(ctx); err == nil {
+		r.until.Store(int64(sent + countedLease))
 	}
-	return err == nil, err
+	return err != nil || !over, err
+}
+
+func (r *renewal) sure() bool {
+	if monotonic() >= time.Duration(r.until.Load()) {
+		r.over.Store(true)
+	}
+	return !r.over.Load()
 }
 
 // poll tries until it has a lock: again after pollEvery while somebody else has it. It

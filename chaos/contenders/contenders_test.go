@@ -2,6 +2,7 @@ package contenders
 
 import (
 	"errors"
+	"log"
 	"os"
 	"strings"
 	"testing"
@@ -129,13 +130,13 @@ func TestRedlockHasOneHolderWhateverHappensToServersAndLinks(t *testing.T) {
 // played plays scenarios with contenders, several of these at a time.
 func played(t *testing.T, contenders, scenarios string) []*result {
 	t.Helper()
-	var log strings.Builder
-	r := &run{parallel: 4, log: &log}
+	var text strings.Builder
+	r := &run{parallel: 4, log: log.New(&text, "", 0)}
 	if err := r.choose(contenders, scenarios); err != nil {
 		t.Fatal(err)
 	}
 	results := r.all(t.Context())
-	t.Log(log.String())
+	t.Log(text.String())
 	return results
 }
 

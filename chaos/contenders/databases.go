@@ -165,14 +165,11 @@ func (c sessionLocks) acquire(ctx context.Context, name string) (*lock, error) {
 	if err != nil {
 		return nil, errors.Join(err, discard(conn))
 	}
-	return renew(sent, bySession, func(ctx context.Context) error {
+	return renewed(sent, bySession, func(ctx context.Context) error {
 		if err := query(ctx); err != nil {
 			return errors.Join(errNotHeld, err) // what is left of the session is not this one
 		}
 		return nil
-	}).lock(func(ctx context.Context) (bool, error) { // as long as the session answers, it has its locks
-		err := query(ctx)
-		return err == nil, err
 	}, func(ctx context.Context) error {
 		return errors.Join(c.give(ctx, conn, name), discard(conn))
 	}), nil
@@ -203,15 +200,12 @@ func openRow(_ context.Context, addrs []string) (acquirer, error) {
 		if err != nil {
 			return nil, err
 		}
-		const own = " WHERE name = $1 AND owner = $2 AND token = $3"
-		l := renew(sent, byRenewal, func(ctx context.Context) error {
+		const own = " WHERE name = $1 AND owner = $2 AND token = $3 AND until > clock_timestamp()"
+		l := renewed(sent, byRenewal, func(ctx context.Context) error {
 			return one(errNotHeld)(db.ExecContext(ctx,
-				"UPDATE locks SET until = clock_timestamp() + $4 * interval '1 ms'"+own+" AND until > clock_timestamp()", name, owner, token, ms))
-		}).lock(func(ctx context.Context) (is bool, err error) {
-			err = db.QueryRowContext(ctx, "SELECT owner = $2 AND token = $3 AND until > clock_timestamp() FROM locks WHERE name = $1", name, owner, token).Scan(&is)
-			return is, err
+				"UPDATE locks SET until = clock_timestamp() + $4 * interval '1 ms'"+own, name, owner, token, ms))
 		}, func(ctx context.Context) error {
-			return one(errNotHeld)(db.ExecContext(ctx, "UPDATE locks SET until = '-infinity'"+own+" AND until > clock_timestamp()", name, owner, token))
+			return one(errNotHeld)(db.ExecContext(ctx, "UPDATE locks SET until = '-infinity'"+own, name, owner, token))
 		})
 		l.fence = token
 		return l, nil
@@ -247,7 +241,7 @@ func openVersions(_ context.Context, addrs []string) (acquirer, error) {
 			return nil, err
 		}
 		// It is at work until its write, and nobody tells it before.
-		return &lock{held: func() bool { return true }, by: byWrite, ask: w.ask, fence: w.version, release: w.release}, nil
+		return &lock{fence: w.version, release: w.release}, nil
 	}, err
 }
 
@@ -267,11 +261,6 @@ func (c *versions) begin(ctx context.Context, name string) (*versionWork, error)
 		err = c.db.QueryRowContext(ctx, "SELECT version FROM versions WHERE name = $1", name).Scan(&w.version)
 	}
 	return w, err
-}
-
-func (w *versionWork) ask(ctx context.Context) (is bool, err error) {
-	err = w.db.QueryRowContext(ctx, "SELECT version = $2 FROM versions WHERE name = $1", w.name, w.version).Scan(&is)
-	return is, err
 }
 
 // release writes. A write whose answer did not come is sent again.
@@ -332,12 +321,7 @@ func openMemcached(_ context.Context, addrs []string) (acquirer, error) {
 			return nil, err
 		}
 		item, asked := m.own()
-		l := renew(sent, byRenewal, func(context.Context) error { return m.set(memcachedExpiry) }).lock(
-			func(context.Context) (bool, error) {
-				_, err := m.own()
-				return answer(err)
-			},
-			func(context.Context) error { return m.set(-1) })
+		l := renewed(sent, byRenewal, func(context.Context) error { return m.set(memcachedExpiry) }, func(context.Context) error { return m.set(-1) })
 		if asked == nil {
 			l.fence = redlock.Token(item.CasID) // of the item as it was added
 		}

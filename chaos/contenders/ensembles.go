@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,11 +91,7 @@ func openEtcd(pings time.Duration) opener {
 			if err := m.Lock(ctx); err != nil {
 				return nil, errors.Join(err, s.Close())
 			}
-			l := ofLibrary(s.Done(), func(ctx context.Context) error { return errors.Join(m.Unlock(ctx), s.Close()) })
-			l.ask = func(ctx context.Context) (bool, error) {
-				r, err := c.Txn(ctx).If(m.IsOwner()).Commit()
-				return err == nil && r.Succeeded, err
-			}
+			l := &lock{told: s.Done(), teller: byLibrary, release: func(ctx context.Context) error { return errors.Join(m.Unlock(ctx), s.Close()) }}
 			got, err := c.Get(ctx, m.Key())
 			if err == nil && len(got.Kvs) == 1 {
 				l.fence = redlock.Token(got.Kvs[0].CreateRevision) //nolint:gosec // it counts up from 1
@@ -109,7 +106,7 @@ var zookeeperServers = kind{
 	words: "3 servers, on disk", nodes: 3, ports: 3, clock: true, root: true,
 	find: installed("java", "default-jre-headless", ""),
 	prepare: func(_ context.Context, s *system) error {
-		if _, err := os.Stat(filepath.Join(zookeeperJars, "zookeeper.jar")); err != nil {
+		if _, err := os.Stat(zookeeperJar); err != nil {
 			return fmt.Errorf("zookeeper.jar: %w; Debian's package is libzookeeper-java", errNotInstalled)
 		}
 		var errs []error
@@ -121,7 +118,7 @@ var zookeeperServers = kind{
 	args: func(s *system, i int) []string {
 		return []string{
 			"-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
-			"-cp", zookeeperClasspath(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", s.file("server", i, "/zoo.cfg"),
+			"-cp", zookeeperJar + ":" + zookeeperLog, "org.apache.zookeeper.server.quorum.QuorumPeerMain", s.file("server", i, "/zoo.cfg"),
 		}
 	},
 	ready: func(ctx context.Context, s *system) (err error) {
@@ -136,8 +133,12 @@ var zookeeperServers = kind{
 	},
 }
 
-// zookeeperJars is where Debian has what its server needs.
-const zookeeperJars = "/usr/share/java"
+// Debian's zookeeper.jar names the others that the server needs; slf4j-simple prints why
+// a server did not start.
+const (
+	zookeeperJar = "/usr/share/java/zookeeper.jar"
+	zookeeperLog = "/usr/share/java/slf4j-simple.jar"
+)
 
 // configureZooKeeper writes the directory and the configuration of a server.
 func (s *system) configureZooKeeper(i int) error {
@@ -153,19 +154,6 @@ func (s *system) configureZooKeeper(i int) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "myid"), fmt.Append(nil, i+1), 0o600),
 		os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(text), 0o600))
-}
-
-// zookeeperClasspath is the server's own jar, and what Debian's package depends on.
-func zookeeperClasspath() string {
-	jars := []string{
-		"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "netty-common", "netty-buffer", "netty-handler",
-		"netty-transport", "netty-resolver", "netty-codec", "netty-transport-native-epoll", "metrics-core", "snappy-java", "jackson-core", "jackson-databind", "jackson-annotations",
-		"commons-cli", "commons-io", "guava", "spotbugs-annotations",
-	}
-	for i, jar := range jars {
-		jars[i] = filepath.Join(zookeeperJars, jar+".jar")
-	}
-	return strings.Join(jars, ":")
 }
 
 // srvr asks a server by these four letters for its version or its mode.
@@ -198,7 +186,7 @@ func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := &zookeeperLock{conn: conn, path: "/locks-" + name, news: make(chan string, 1)}
+		l := &zookeeperLock{conn: conn, path: "/locks-" + name, lost: make(chan struct{})}
 		go l.follow(events)
 		mutex := zk.NewLock(conn, l.path, zk.WorldACL(zk.PermAll))
 		bounded := context.AfterFunc(ctx, conn.Close) // and the session with it, with all that it has put there
@@ -214,7 +202,7 @@ func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 			conn.Close()
 			return nil, err
 		}
-		return &lock{held: l.held, by: byLibrary, told: l.news, ask: l.ask, fence: czxid, release: func(context.Context) error {
+		return &lock{told: l.lost, teller: byLibrary, sure: func() bool { return !l.off.Load() }, by: byLibrary, fence: czxid, release: func(context.Context) error {
 			defer conn.Close()
 			return mutex.Unlock()
 		}}, nil
@@ -224,35 +212,28 @@ func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 type zookeeperLock struct {
 	conn *zk.Conn
 	path string
-	own  string // the lock's node
-	news chan string
-	mine atomic.Int64 // the session in which it was taken; 0: not yet
-	off  atomic.Bool  // not connected, so nothing is sure
-	gone atomic.Bool  // the session has expired
+	lost chan struct{} // closed when the session has expired
+	mine atomic.Int64  // the session in which it was taken; 0: not yet
+	off  atomic.Bool   // not connected, so nothing is sure
 }
 
 // follow hears what the connection says. It says nothing of a lock, but a session
 // that has expired has no lock any more; and one that is not connected can't know.
 func (l *zookeeperLock) follow(events <-chan zk.Event) {
+	var lost sync.Once
 	for e := range events {
 		switch e.State {
 		case zk.StateDisconnected, zk.StateConnecting:
 			l.off.Store(true)
-		case zk.StateExpired:
-			l.end()
 		case zk.StateHasSession:
 			if own := l.mine.Load(); own != 0 && own != l.conn.SessionID() {
-				l.end()
+				lost.Do(func() { close(l.lost) })
 			}
 			l.off.Store(false)
+		case zk.StateExpired:
+			lost.Do(func() { close(l.lost) })
 		case zk.StateUnknown, zk.StateAuthFailed, zk.StateConnectedReadOnly, zk.StateSaslAuthenticated, zk.StateConnected, zk.StateSyncConnected:
 		}
-	}
-}
-
-func (l *zookeeperLock) end() {
-	if !l.gone.Swap(true) {
-		l.news <- byLibrary
 	}
 }
 
@@ -262,20 +243,12 @@ func (l *zookeeperLock) number() (redlock.Token, error) {
 	if err != nil || len(names) == 0 {
 		return 0, errors.Join(errNotHeld, err)
 	}
-	l.own = l.path + "/" + slices.MinFunc(names, func(a, b string) int {
+	_, stat, err := l.conn.Get(l.path + "/" + slices.MinFunc(names, func(a, b string) int {
 		return strings.Compare(a[strings.LastIndex(a, "-"):], b[strings.LastIndex(b, "-"):]) // they end in a number of ten digits
-	})
-	_, stat, err := l.conn.Get(l.own)
+	}))
 	if err != nil {
 		return 0, err
 	}
 	l.mine.Store(l.conn.SessionID())
 	return redlock.Token(stat.Czxid), nil //nolint:gosec // it counts up from 1
-}
-
-func (l *zookeeperLock) held() bool { return !l.gone.Load() && !l.off.Load() }
-
-func (l *zookeeperLock) ask(context.Context) (bool, error) {
-	is, _, err := l.conn.Exists(l.own)
-	return is, err
 }

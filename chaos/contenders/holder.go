@@ -174,16 +174,17 @@ func (h *holder) look(ctx context.Context, l *lock) {
 		select {
 		case <-ctx.Done():
 			return
-		case by := <-l.told:
-			h.say(trace.Told, by)
+		case <-l.told:
+			h.say(trace.Told, l.teller)
 			return
 		case <-tick:
 		}
-		from, believes := monotonic(), l.held()
+		from := monotonic()
+		believes, by := l.held()
 		if believes {
 			h.write(record{At: from, Kind: trace.Extended})
 		} else if believed {
-			h.say(trace.Told, l.teller())
+			h.say(trace.Told, by)
 		}
 		believed = believes
 	}
@@ -207,7 +208,8 @@ func (h *holder) release(ctx context.Context, c command) {
 func (h *holder) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	is, err := h.lock.held(), error(nil)
+	var err error
+	is, _ := h.lock.held()
 	if h.lock.ask != nil {
 		is, err = h.lock.ask(ctx)
 	}

@@ -123,10 +123,10 @@ func openRedlock(ctx context.Context, addrs []string) (acquirer, error) {
 		if err != nil {
 			return nil, err
 		}
-		is := ofLibrary(l.Done(), l.Release)
-		is.held = func() bool { return l.Err() == nil }
-		is.fence = l.Token()
-		return is, nil
+		return &lock{
+			told: l.Done(), teller: byLibrary, sure: func() bool { return l.Err() == nil }, by: byLibrary,
+			fence: l.Token(), release: l.Release,
+		}, nil
 	}, nil
 }
 
@@ -158,11 +158,7 @@ func openRedsync(clientOf func(addr string) *redis.Client, opts ...redsync.Optio
 				}
 			}
 			sent := monotonic() + time.Until(m.Until()) - countedLease // of the last try
-			r := renew(sent, byRenewal, extend)
-			return r.lock(func(ctx context.Context) (bool, error) {
-				r.end()
-				return answer(extend(ctx))
-			}, func(ctx context.Context) error {
+			return renewed(sent, byRenewal, extend, func(ctx context.Context) error {
 				ok, err := m.UnlockContext(ctx)
 				if ok {
 					return nil // it tells of the masters that failed beside a quorum, too
@@ -185,15 +181,12 @@ func openBSM(_ context.Context, addrs []string) (acquirer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return renew(sent, byRenewal, func(ctx context.Context) error {
+		return renewed(sent, byRenewal, func(ctx context.Context) error {
 			err := l.Refresh(ctx, lease, nil)
 			if errors.Is(err, redislock.ErrNotObtained) {
 				return errNotHeld
 			}
 			return err
-		}).lock(func(ctx context.Context) (bool, error) {
-			left, err := l.TTL(ctx)
-			return left > 0, err
 		}, l.Release), nil
 	}, nil
 }
@@ -222,11 +215,11 @@ func openRueidis(_ context.Context, addrs []string) (acquirer, error) {
 			giveUp()
 			return nil, err
 		}
-		return ofLibrary(held.Done(), func(context.Context) error {
+		return &lock{told: held.Done(), teller: byLibrary, release: func(context.Context) error {
 			give() // returns when every key is deleted
 			giveUp()
 			return nil
-		}), nil
+		}}, nil
 	}, nil
 }
 
@@ -269,11 +262,8 @@ func openRedisson(_ context.Context, addrs []string) (acquirer, error) {
 		}
 		// The watchdog tells nobody when it finds the lock with somebody else, and nothing in
 		// the process knows better until somebody asks the server: so it is with Redisson.
-		watchdog := renew(monotonic(), "", l.renew)
-		return &lock{held: func() bool { return !l.gone.Load() }, by: byLibrary, ask: l.ask, release: func(ctx context.Context) error {
-			watchdog.end()
-			return l.give(ctx)
-		}}, nil
+		watched := renewed(monotonic(), "", l.renew, l.give)
+		return &lock{sure: func() bool { return !l.gone.Load() }, by: byLibrary, ask: l.ask, release: watched.release}, nil
 	}, nil
 }
 

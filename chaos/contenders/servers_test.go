@@ -69,26 +69,31 @@ func TestZooKeepersClockCanBeStepped(t *testing.T) {
 // the holder knows by whom.
 func TestARenewalThatFailsTellsBeforeTheHoldIsOver(t *testing.T) {
 	t.Parallel()
-	r := renew(monotonic(), byRenewal, func(context.Context) error { return errors.Join(errNotHeld, errors.New("gone")) })
-	defer r.end()
-	if !r.held() {
+	l := renewed(monotonic(), byRenewal, func(context.Context) error { return errors.Join(errNotHeld, errors.New("gone")) }, given)
+	defer l.release(t.Context())
+	if is, _ := l.held(); !is {
 		t.Error("got no hold before the first renewal; want one")
 	}
-	if by := <-r.news; by != byRenewal {
-		t.Errorf("got %q; want %q", by, byRenewal)
-	}
-	<-r.done
-	if r.held() {
-		t.Error("got a hold after the renewal that failed; want none")
+	<-l.told
+	if is, by := l.held(); is || by != byRenewal {
+		t.Errorf("got a hold after the renewal that failed: %v, by %q; want none, by %q", is, by, byRenewal)
 	}
 }
+
+func given(context.Context) error { return nil }
 
 // Without an answer the holder stops by its own count, though it is told nothing.
 func TestAHolderWhoseRenewalsFailStopsByItsOwnCount(t *testing.T) {
 	t.Parallel()
-	r := renew(monotonic()-countedLease+100*time.Millisecond, byRenewal, func(context.Context) error { return errors.New("no answer") })
-	defer r.end()
-	for begun := time.Now(); r.held(); {
+	l := renewed(monotonic()-countedLease+100*time.Millisecond, byRenewal, func(context.Context) error { return errors.New("no answer") }, given)
+	defer l.release(t.Context())
+	for begun := time.Now(); ; {
+		if is, by := l.held(); !is {
+			if by != byCount {
+				t.Errorf("got %q; want %q", by, byCount)
+			}
+			return
+		}
 		if time.Since(begun) > lease {
 			t.Fatal("got a hold beyond the lease")
 		}
