@@ -23,7 +23,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // Main is the command redlock-compare, or a holder that it has started as a process of
@@ -31,7 +31,7 @@ import (
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	redis.SetLogger(silent{})
+	logging.Disable() // go-redis writes each refused connection to standard error
 	var err error
 	if text := os.Getenv(holderEnv); text != "" {
 		err = playHolder(ctx, text, os.Stdin, os.Stdout)

@@ -3,6 +3,8 @@ package contenders
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -238,15 +240,5 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// quiet is a logger of clients that writes nothing: what a holder is told is in its
-// records.
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-func (quiet) Print(...any)          {}
-
-// silent is the same for go-redis, which writes each refused connection to standard
-// error.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
+// quiet is the logger of clients: what a holder is told is in its records.
+var quiet = log.New(io.Discard, "", 0)

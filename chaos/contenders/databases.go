@@ -70,7 +70,7 @@ func postgresAt(addr string) (*sql.DB, error) {
 }
 
 func mariadbAt(addr string) (*sql.DB, error) {
-	if err := mysql.SetLogger(quiet{}); err != nil { // it writes each broken connection to standard error
+	if err := mysql.SetLogger(quiet); err != nil { // it writes each broken connection to standard error
 		return nil, err
 	}
 	return sql.Open("mysql", "root@tcp("+addr+")/?timeout=5s")
@@ -109,11 +109,37 @@ func runs(statements ...string) inSession {
 
 // sessions is locks that live by a session with a database: the server ends them when it
 // ends the session, and it does that when a lease has passed without a query. settle has
-// it do so.
+// it do so. Who waits does so in the server, on a connection of its own.
 func sessions(at func(addr string) (*sql.DB, error), settle string, take, give inSession) opener {
 	return func(_ context.Context, addrs []string) (acquirer, error) {
 		db, err := at(addrs[0])
-		return sessionLocks{db, settle, take, give}.acquire, err
+		return func(ctx context.Context, name string) (*lock, error) {
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return nil, err
+			}
+			query := func(ctx context.Context) error { return runs("SELECT 1")(ctx, conn, "") }
+			if err = runs(settle)(ctx, conn, ""); err == nil {
+				err = take(ctx, conn, name)
+			}
+			// When the lock came is not known to the millisecond, so the lease is counted from
+			// the next query.
+			sent := monotonic()
+			if err == nil {
+				err = query(ctx)
+			}
+			if err != nil {
+				return nil, errors.Join(err, discard(conn))
+			}
+			return renewed(sent, bySession, func(ctx context.Context) error {
+				if err := query(ctx); err != nil {
+					return errors.Join(errNotHeld, err) // what is left of the session is not this one
+				}
+				return nil
+			}, func(ctx context.Context) error {
+				return errors.Join(give(ctx, conn, name), discard(conn))
+			}), nil
+		}, err
 	}
 }
 
@@ -138,41 +164,6 @@ func getLock(ctx context.Context, conn *sql.Conn, name string) error {
 		}
 	}
 	return ctx.Err()
-}
-
-type sessionLocks struct {
-	db         *sql.DB
-	settle     string
-	take, give inSession
-}
-
-// acquire waits in the server, on a connection of its own.
-func (c sessionLocks) acquire(ctx context.Context, name string) (*lock, error) {
-	conn, err := c.db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	query := func(ctx context.Context) error { return runs("SELECT 1")(ctx, conn, "") }
-	if err = runs(c.settle)(ctx, conn, ""); err == nil {
-		err = c.take(ctx, conn, name)
-	}
-	// When the lock came is not known to the millisecond, so the lease is counted from
-	// the next query.
-	sent := monotonic()
-	if err == nil {
-		err = query(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, discard(conn))
-	}
-	return renewed(sent, bySession, func(ctx context.Context) error {
-		if err := query(ctx); err != nil {
-			return errors.Join(errNotHeld, err) // what is left of the session is not this one
-		}
-		return nil
-	}, func(ctx context.Context) error {
-		return errors.Join(c.give(ctx, conn, name), discard(conn))
-	}), nil
 }
 
 // discard closes the connection, rather than to give it back to the pool.
@@ -225,46 +216,35 @@ func one(none error) func(sql.Result, error) error {
 	}
 }
 
-// versions is no lock: a row for each name, whose version each write raises. Who begins
+// work is no lock: a row for each name, whose version each write raises. Who begins work
 // reads it, nobody is locked out, and a write counts if the version is still the same.
-type versions struct {
-	db     *sql.DB
-	writer string
+type work struct {
+	db           *sql.DB
+	writer, name string
+	version      redlock.Token
 }
 
 func openVersions(_ context.Context, addrs []string) (acquirer, error) {
 	db, err := postgresAt(addrs[0])
-	c := &versions{db, uuid.NewString()}
+	writer := uuid.NewString()
 	return func(ctx context.Context, name string) (*lock, error) {
-		w, err := c.begin(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		// It is at work until its write, and nobody tells it before.
-		return &lock{fence: w.version, release: w.release}, nil
+		w := &work{db: db, writer: writer, name: name}
+		err := w.begin(ctx)
+		return &lock{fence: w.version, release: w.release}, err
 	}, err
 }
 
-// versionWork is work that was begun at a version.
-type versionWork struct {
-	*versions
-
-	name    string
-	version redlock.Token
-}
-
-// begin begins work: it waits for nobody.
-func (c *versions) begin(ctx context.Context, name string) (*versionWork, error) {
-	w := &versionWork{versions: c, name: name}
-	_, err := c.db.ExecContext(ctx, "INSERT INTO versions (name) VALUES ($1) ON CONFLICT DO NOTHING", name)
+// begin waits for nobody.
+func (w *work) begin(ctx context.Context) error {
+	_, err := w.db.ExecContext(ctx, "INSERT INTO versions (name) VALUES ($1) ON CONFLICT DO NOTHING", w.name)
 	if err == nil {
-		err = c.db.QueryRowContext(ctx, "SELECT version FROM versions WHERE name = $1", name).Scan(&w.version)
+		err = w.db.QueryRowContext(ctx, "SELECT version FROM versions WHERE name = $1", w.name).Scan(&w.version)
 	}
-	return w, err
+	return err
 }
 
 // release writes. A write whose answer did not come is sent again.
-func (w *versionWork) release(ctx context.Context) error {
+func (w *work) release(ctx context.Context) error {
 	for again := false; ; again = true {
 		err := w.write(ctx, again)
 		if err == nil || errors.Is(err, errLate) {
@@ -278,7 +258,7 @@ func (w *versionWork) release(ctx context.Context) error {
 
 // write finds no row where it comes late, or, sent again, where it had been done before:
 // the row says whose write it was.
-func (w *versionWork) write(ctx context.Context, again bool) error {
+func (w *work) write(ctx context.Context, again bool) error {
 	err := one(errLate)(w.db.ExecContext(ctx, "UPDATE versions SET version = version + 1, writer = $3 WHERE name = $1 AND version = $2", w.name, w.version, w.writer))
 	if !again || !errors.Is(err, errLate) {
 		return err

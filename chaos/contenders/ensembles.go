@@ -106,9 +106,11 @@ var zookeeperServers = kind{
 	words: "3 servers, on disk", nodes: 3, ports: 3, clock: true, root: true,
 	find: installed("java", "default-jre-headless", ""),
 	prepare: func(_ context.Context, s *system) error {
-		if _, err := os.Stat(zookeeperJar); err != nil {
+		jars, _ := filepath.Glob(zookeeperJars)
+		if len(jars) == 0 {
 			return fmt.Errorf("zookeeper.jar: %w; Debian's package is libzookeeper-java", errNotInstalled)
 		}
+		s.version = "ZooKeeper " + number.FindString(jars[0])
 		var errs []error
 		for i := range s.kind.nodes {
 			errs = append(errs, s.configureZooKeeper(i))
@@ -118,26 +120,24 @@ var zookeeperServers = kind{
 	args: func(s *system, i int) []string {
 		return []string{
 			"-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
-			"-cp", zookeeperJar + ":" + zookeeperLog, "org.apache.zookeeper.server.quorum.QuorumPeerMain", s.file("server", i, "/zoo.cfg"),
+			"-cp", zookeeperClasspath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", s.file("server", i, "/zoo.cfg"),
 		}
 	},
-	ready: func(ctx context.Context, s *system) (err error) {
-		if s.version, err = srvr(ctx, s.addrs()[0], "version"); err == nil {
-			_, err = s.leader(ctx)
-		}
+	ready: func(ctx context.Context, s *system) error {
+		_, err := s.leader(ctx)
 		return err
 	},
 	leads: func(ctx context.Context, addr string) (bool, error) {
-		mode, err := srvr(ctx, addr, "mode")
-		return mode == "leader", err
+		said, err := says(ctx, addr, "srvr")
+		return strings.Contains(said, "\nMode: leader\n"), err
 	},
 }
 
 // Debian's zookeeper.jar names the others that the server needs; slf4j-simple prints why
 // a server did not start.
 const (
-	zookeeperJar = "/usr/share/java/zookeeper.jar"
-	zookeeperLog = "/usr/share/java/slf4j-simple.jar"
+	zookeeperJars      = "/usr/share/java/zookeeper-[0-9]*.jar" // with its version
+	zookeeperClasspath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 )
 
 // configureZooKeeper writes the directory and the configuration of a server.
@@ -156,33 +156,10 @@ func (s *system) configureZooKeeper(i int) error {
 		os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(text), 0o600))
 }
 
-// srvr asks a server by these four letters for its version or its mode.
-func srvr(ctx context.Context, addr, what string) (string, error) {
-	said, err := says(ctx, addr, "srvr")
-	if err != nil {
-		return "", err
-	}
-	return readSrvr(said, what)
-}
-
-func readSrvr(said, what string) (string, error) {
-	for line := range strings.Lines(said) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		switch {
-		case what == "version" && key == "Zookeeper version":
-			number, _, _ := strings.Cut(value, "-")
-			return "ZooKeeper " + number, nil
-		case what == "mode" && key == "Mode":
-			return value, nil
-		}
-	}
-	return "", fmt.Errorf("ZooKeeper does not serve: its srvr has no %s", what)
-}
-
 // openZooKeeper opens a session for each hold.
 func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 	return func(ctx context.Context, name string) (*lock, error) {
-		conn, events, err := zk.Connect(addrs, lease, zk.WithLogger(quiet{}))
+		conn, events, err := zk.Connect(addrs, lease, zk.WithLogger(quiet))
 		if err != nil {
 			return nil, err
 		}

@@ -66,7 +66,7 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 	}
 }
 
-func opens(t *testing.T, addr string) *versions {
+func opens(t *testing.T, addr string) work {
 	t.Helper()
 	db, err := postgresAt(addr)
 	if err != nil {
@@ -77,14 +77,14 @@ func opens(t *testing.T, addr string) *versions {
 			t.Error(err)
 		}
 	})
-	return &versions{db, uuid.NewString()}
+	return work{db: db, writer: uuid.NewString()}
 }
 
-func begins(t *testing.T, c *versions, name string) *versionWork {
+func begins(t *testing.T, w work, name string) *work {
 	t.Helper()
-	w, err := c.begin(t.Context(), name)
-	if err != nil {
+	w.name = name
+	if err := w.begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return w
+	return &w
 }

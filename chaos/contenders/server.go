@@ -33,7 +33,7 @@ var errNoClock = fmt.Errorf("its clock can't be set here: %w", errors.ErrUnsuppo
 // kind is servers of one kind, as one contender needs them.
 type kind struct {
 	words string // in the table
-	label string // before the version that the program tells; empty: ready sets the version
+	label string // before the version that the program tells; empty: prepare sets the version
 	nodes int
 	ports int  // of each node; the first is the clients'
 	clock bool // the program reads its wall clock by the C library, so it can be set
@@ -136,10 +136,13 @@ func installed(name, pkg, pattern string) func() (string, error) {
 	}
 }
 
-// versionOf is the first number with a point in what the program says of itself.
+// number is a version.
+var number = regexp.MustCompile(`\d+(\.\d+)+`)
+
+// versionOf is the first number in what the program says of itself.
 func versionOf(ctx context.Context, program string) string {
 	said, _ := exec.CommandContext(ctx, program, "--version").Output()
-	return string(regexp.MustCompile(`\d+(\.\d+)+`).Find(said))
+	return string(number.Find(said))
 }
 
 // takePorts takes n ports that are the system's until it is closed.
