@@ -24,6 +24,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
 // Main is the command redlock-compare, or a holder that it has started as a process of
@@ -174,10 +176,8 @@ func (r *run) one(ctx context.Context, s spec) *result {
 func playOne(ctx context.Context, s spec, system *system, sc scenario, name string) *outcome {
 	was := outcome{Contender: s.name, Scenario: sc.name, Optimistic: s.optimistic}
 	o := was
-	p := &play{ctx: ctx, spec: s, system: system, name: name, o: &o, heard: make(chan struct{})}
-	sc.play(p)
-	p.leave()
-	if err := p.failed(); errors.Is(err, errors.ErrUnsupported) {
+	p := &play{ctx: ctx, spec: s, system: system, name: name, o: &o, before: map[*node][]*tcpproxy.Proxy{}, heard: make(chan struct{})}
+	if err := p.run(sc.play); errors.Is(err, errors.ErrUnsupported) {
 		was.Skipped = strings.TrimSuffix(oneLine(err), ": "+errors.ErrUnsupported.Error())
 		return &was
 	} else if err != nil {

@@ -154,7 +154,7 @@ const (
 var errNotHeld = errors.New("the lock is not held any more")
 
 // errLate means that a write was refused: somebody else wrote since the work began.
-var errLate = errors.New("somebody else wrote first")
+var errLate = errors.New(writeRefused)
 
 // renewal is the holder's own code around a lock that somebody must renew: it sends a
 // renewal each third of the lease, counts the lease from when the last one was sent

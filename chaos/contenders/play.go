@@ -1,12 +1,14 @@
 package contenders
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -41,43 +43,43 @@ func monotonic() time.Duration {
 }
 
 // play is one scenario with one contender: its servers, its holders, its trace, and what
-// it showed. After the first error its steps do nothing, so that a scenario reads as what
-// happens.
+// it showed. Its first error ends it, as FailNow ends a test.
 type play struct {
 	ctx    context.Context //nolint:containedctx // a play is one call
 	spec   spec
 	system *system
 	name   string // the lock's
 	o      *outcome
+	actors []*actor
+	before map[*node][]*tcpproxy.Proxy
 
-	mu      sync.Mutex // guards the next three
+	mu      sync.Mutex // guards the rest
 	err     error
 	records []record
 	heard   chan struct{} // closed at the next record
-
-	actors []*actor
 }
 
-// fail ends the play with an error, if it is one and the first.
-func (p *play) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err == nil {
-		p.err = err
-	}
-}
-
-func (p *play) failed() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// run plays a scenario, and returns when it has ended.
+func (p *play) run(scenario func(p *play)) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer p.leave()
+		scenario(p)
+	}()
+	<-done
 	return p.err
 }
 
-// step does one thing, if nothing has failed.
-func (p *play) step(f func() error) {
-	if p.failed() == nil {
-		p.fail(f())
+// must ends the goroutine of the play with an error, if it is one.
+func (p *play) must(err error) {
+	if err == nil {
+		return
 	}
+	p.mu.Lock()
+	p.err = cmp.Or(p.err, err)
+	p.mu.Unlock()
+	runtime.Goexit()
 }
 
 // note writes that something of a holder breaks or is mended, or of the servers, where who is
@@ -114,9 +116,6 @@ func (p *play) trace() []record {
 // seen returns the first record of a holder that is one of these, not before from, and
 // waits for it for so long. That there is none is no error.
 func (p *play) seen(a *actor, from time.Duration, bound time.Duration, what ...trace.Kind) (record, bool) {
-	if p.failed() != nil {
-		return record{}, false
-	}
 	ctx, cancel := context.WithTimeout(p.ctx, bound)
 	defer cancel()
 	for {
@@ -131,7 +130,7 @@ func (p *play) seen(a *actor, from time.Duration, bound time.Duration, what ...t
 		select {
 		case <-heard:
 		case <-ctx.Done():
-			p.fail(p.ctx.Err())
+			p.must(p.ctx.Err())
 			return record{}, false
 		}
 	}
@@ -141,15 +140,12 @@ func (p *play) seen(a *actor, from time.Duration, bound time.Duration, what ...t
 func (p *play) await(a *actor, from time.Duration, bound time.Duration, what ...trace.Kind) record {
 	r, ok := p.seen(a, from, bound, what...)
 	if !ok {
-		p.fail(fmt.Errorf("%s: %s within %v: it did not come about", a.who, what, bound))
+		p.must(fmt.Errorf("%s: %s within %v: it did not come about", a.who, what, bound))
 	}
 	return r
 }
 
-// pause lets time pass.
-func (p *play) pause(d time.Duration) {
-	p.step(func() error { return wait(p.ctx, d) })
-}
+func (p *play) pause(d time.Duration) { p.must(wait(p.ctx, d)) }
 
 // actor is a holder: its process, and the proxies between it and the servers.
 type actor struct {
@@ -166,24 +162,19 @@ func (p *play) enter(who string, plain bool) *actor {
 	a := &actor{who: who, read: make(chan struct{})}
 	p.actors = append(p.actors, a)
 	is := part{Contender: p.spec.name, Who: who, Plain: plain}
-	for _, addr := range p.system.addrs() {
-		p.step(func() error {
-			proxy, err := tcpproxy.New(addr)
-			if err == nil {
-				a.proxies = append(a.proxies, proxy)
-				is.Addrs = append(is.Addrs, proxy.Addr())
-			}
-			return err
-		})
+	for _, n := range p.system.nodes {
+		proxy, err := tcpproxy.New(n.addr)
+		p.must(err)
+		a.proxies, p.before[n] = append(a.proxies, proxy), append(p.before[n], proxy)
+		is.Addrs = append(is.Addrs, proxy.Addr())
 	}
-	p.step(func() error {
-		program, err := os.Executable()
-		args := []string{program}
-		if p.spec.holder != nil {
-			args = p.spec.holder(p.system)
-		}
-		return errors.Join(err, a.start(args, is, p.add))
-	})
+	program, err := os.Executable()
+	p.must(err)
+	args := []string{program}
+	if p.spec.holder != nil {
+		args = p.spec.holder(p.system)
+	}
+	p.must(a.start(args, is, p.add))
 	p.await(a, 0, startBound, ready)
 	return a
 }
@@ -221,12 +212,8 @@ func (a *actor) start(program []string, is part, heard func(record)) error {
 	return nil
 }
 
-// do gives a holder its next command.
-func (p *play) do(a *actor, c command) {
-	p.step(func() error { return a.in.Encode(c) })
-}
+func (p *play) do(a *actor, c command) { p.must(a.in.Encode(c)) }
 
-// acquire asks for the play's lock on behalf of a holder.
 func (p *play) acquire(a *actor, bound time.Duration) { p.do(a, command{doAcquire, p.name, bound}) }
 
 // hold has it take the lock, which is free.
@@ -246,16 +233,13 @@ func (p *play) release(a *actor) time.Duration {
 // signal stops, continues or kills a holder's process, and writes what was done: for
 // a stop the moment after it, for the others the moment before.
 func (p *play) signal(a *actor, sig syscall.Signal, kind trace.Kind) (at time.Duration) {
-	p.step(func() error {
-		if sig != syscall.SIGSTOP {
-			at = p.note(kind, a.who, trace.Suspend)
-		}
-		err := a.cmd.Process.Signal(sig)
-		if sig == syscall.SIGSTOP {
-			at = p.note(kind, a.who, trace.Suspend)
-		}
-		return err
-	})
+	if sig != syscall.SIGSTOP {
+		at = p.note(kind, a.who, trace.Suspend)
+	}
+	p.must(a.cmd.Process.Signal(sig))
+	if sig == syscall.SIGSTOP {
+		at = p.note(kind, a.who, trace.Suspend)
+	}
 	return at
 }
 
@@ -271,28 +255,16 @@ func (p *play) cut(a *actor) time.Duration {
 func (p *play) heal(a *actor) {
 	p.note(trace.Mended, a.who, trace.Cut)
 	for _, proxy := range a.proxies {
-		p.step(proxy.Heal)
+		p.must(proxy.Heal())
 	}
-}
-
-// before is the proxies before a node.
-func (p *play) before(n *node) []*tcpproxy.Proxy {
-	var found []*tcpproxy.Proxy
-	i := slices.Index(p.system.nodes, n)
-	for _, a := range p.actors {
-		if i >= 0 && i < len(a.proxies) { // one that could not enter has none
-			found = append(found, a.proxies[i])
-		}
-	}
-	return found
 }
 
 // down kills nodes.
 func (p *play) down(nodes []*node) time.Duration {
 	at := p.note(trace.Broke, "", trace.Crash)
 	for _, n := range nodes {
-		p.step(n.kill)
-		for _, proxy := range p.before(n) {
+		p.must(n.kill())
+		for _, proxy := range p.before[n] {
 			proxy.Refuse()
 		}
 	}
@@ -302,17 +274,20 @@ func (p *play) down(nodes []*node) time.Duration {
 // up starts them again, and waits until the system answers.
 func (p *play) up(nodes []*node) time.Duration {
 	for _, n := range nodes {
-		for _, proxy := range p.before(n) {
-			p.step(proxy.Heal)
+		for _, proxy := range p.before[n] {
+			p.must(proxy.Heal())
 		}
 	}
 	at := p.note(trace.Mended, "", trace.Crash)
-	p.step(func() error { return p.system.up(p.ctx, nodes) })
+	p.must(p.system.up(p.ctx, nodes))
 	return at
 }
 
-// leave ends all holders.
+// leave ends all holders, and wakes the servers that a play which failed left hung.
 func (p *play) leave() {
+	for _, n := range p.system.nodes {
+		_ = n.wake() // it may have ended
+	}
 	for _, a := range p.actors {
 		if a.cmd != nil {
 			_ = a.cmd.Process.Kill() // it may have ended

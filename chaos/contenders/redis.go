@@ -37,13 +37,7 @@ var (
 func redisKind(words string, n int) kind {
 	return kind{
 		words: words, label: "Redis", nodes: n, ports: 1, clock: true, root: true, redis: true,
-		find: func() (string, error) {
-			program, err := process.Find("")
-			if err != nil {
-				return "", errors.Join(errNotInstalled, err)
-			}
-			return program, nil
-		},
+		find: func() (string, error) { return process.Find("") },
 		args: func(s *system, i int) []string {
 			return []string{
 				"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port(i, 0)), "--save", "", "--appendonly", "no",
@@ -252,35 +246,38 @@ redis.call('publish', KEYS[2], '0')
 return 1`)
 )
 
-// openRedisson does what Redisson's client does for one thread.
+// rlock is what Redisson's client has for one thread.
+type rlock struct {
+	client *redis.Client
+	thread string
+	keys   []string // the lock, and its channel
+}
+
 func openRedisson(_ context.Context, addrs []string) (acquirer, error) {
 	client, thread := goRedis(addrs[0]), uuid.NewString()+":1"
 	return func(ctx context.Context, name string) (*lock, error) {
-		l := &rlock{client: client, thread: thread, keys: []string{name, "redisson_lock__channel:{" + name + "}"}}
+		l := rlock{client, thread, []string{name, "redisson_lock__channel:{" + name + "}"}}
 		if err := l.take(ctx); err != nil {
 			return nil, err
 		}
 		// The watchdog tells nobody when it finds the lock with somebody else, and nothing in
 		// the process knows better until somebody asks the server: so it is with Redisson.
+		var gone atomic.Bool
 		watched := renewed(monotonic(), "", l.renew, l.give)
-		return &lock{sure: func() bool { return !l.gone.Load() }, by: byLibrary, ask: l.ask, release: watched.release}, nil
+		return &lock{sure: func() bool { return !gone.Load() }, by: byLibrary, release: watched.release, ask: func(ctx context.Context) (bool, error) {
+			is, err := client.HExists(ctx, name, thread).Result()
+			gone.Store(err == nil && !is)
+			return is, err
+		}}, nil
 	}, nil
 }
 
-// rlock is a thread's hold.
-type rlock struct {
-	client *redis.Client
-	thread string
-	keys   []string    // the lock, and its channel
-	gone   atomic.Bool // an answer said so
-}
-
-func (l *rlock) run(ctx context.Context, script *redis.Script) *redis.Cmd {
+func (l rlock) run(ctx context.Context, script *redis.Script) *redis.Cmd {
 	return script.Run(ctx, l.client, l.keys, lease.Milliseconds(), l.thread)
 }
 
 // take subscribes, and waits for a message or for the end of the holder's lease.
-func (l *rlock) take(ctx context.Context) error {
+func (l rlock) take(ctx context.Context) error {
 	sub := l.client.Subscribe(ctx, l.keys[1])
 	defer func() { _ = sub.Close() }()
 	calls := sub.Channel()
@@ -301,7 +298,7 @@ func (l *rlock) take(ctx context.Context) error {
 	}
 }
 
-func (l *rlock) renew(ctx context.Context) error {
+func (l rlock) renew(ctx context.Context) error {
 	is, err := l.run(ctx, rlockRenew).Int()
 	if err == nil && is == 0 {
 		return errNotHeld
@@ -309,15 +306,7 @@ func (l *rlock) renew(ctx context.Context) error {
 	return err
 }
 
-func (l *rlock) ask(ctx context.Context) (bool, error) {
-	is, err := l.client.HExists(ctx, l.keys[0], l.thread).Result()
-	if err == nil && !is {
-		l.gone.Store(true)
-	}
-	return is, err
-}
-
-func (l *rlock) give(ctx context.Context) error {
+func (l rlock) give(ctx context.Context) error {
 	err := l.run(ctx, rlockGive).Err()
 	if errors.Is(err, redis.Nil) {
 		return fmt.Errorf("attempt to unlock lock, not locked by current thread: %w", errNotHeld)
@@ -341,10 +330,6 @@ const nodeHolderName = "holder.mjs"
 
 // fetchNode puts the library and the holder into the system's directory.
 func fetchNode(ctx context.Context, s *system) error {
-	node, err := installed("node", "nodejs", "")()
-	if err != nil {
-		return err
-	}
 	npm, err := installed("npm", "npm", "")()
 	if err != nil {
 		return err
@@ -360,6 +345,6 @@ func fetchNode(ctx context.Context, s *system) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: npm could not fetch %s: %w: %s", errNotInstalled, nodeRedlock, err, out)
 	}
-	s.version = fmt.Sprintf("npm %s, %s; node v%s; %s", nodeRedlock, nodeRedis, versionOf(ctx, node), s.version)
+	s.version = fmt.Sprintf("npm %s, %s; node v%s; %s", nodeRedlock, nodeRedis, versionOf(ctx, "node"), s.version)
 	return nil
 }

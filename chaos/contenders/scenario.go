@@ -1,6 +1,7 @@
 package contenders
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -89,19 +90,16 @@ func (p *play) both() (a, b *actor) {
 	return a, b
 }
 
-// most is more than half of the nodes, the leading one first.
-func (p *play) most() (nodes []*node) {
-	p.step(func() (err error) {
-		nodes, err = p.system.most(p.ctx)
-		return err
-	})
+func (p *play) most() []*node {
+	nodes, err := p.system.most(p.ctx)
+	p.must(err)
 	return nodes
 }
 
 // several ends the play where there is one server.
 func (p *play) several() {
 	if len(p.system.nodes) == 1 {
-		p.fail(errOneServer)
+		p.must(errOneServer)
 	}
 }
 
@@ -138,12 +136,7 @@ func (p *play) close(a *actor, learns time.Duration) {
 	p.o.Answer = r.Text
 }
 
-// judge fills in what follows from the trace.
-func (p *play) judge(holder string, told time.Duration) {
-	if p.failed() == nil {
-		p.o.judge(p.trace(), holder, told)
-	}
-}
+func (p *play) judge(holder string, told time.Duration) { p.o.judge(p.trace(), holder, told) }
 
 // repeated notes the median.
 func (p *play) repeated(times []time.Duration) {
@@ -213,17 +206,17 @@ func playGivenUp(p *play) {
 	c, b := p.enter(third, false), p.enter(second, false)
 	nodes := p.most()
 	for _, n := range nodes {
-		p.step(n.hang)
+		p.must(n.hang())
 	}
 	p.note(trace.Broke, "", trace.Stall)
 	p.acquire(c, time.Second)
 	p.pause(2 * time.Second)
 	for _, n := range nodes {
-		p.fail(n.wake()) // in any case
+		p.must(n.wake())
 	}
 	p.o.zero = p.note(trace.Mended, "", trace.Stall)
 	if p.await(c, 0, patience, trace.Quit, trace.Held).Kind == trace.Held {
-		p.fail(errUnbounded)
+		p.must(errUnbounded)
 	}
 	p.acquire(b, patience)
 	p.nextHold(b, p.o.zero)
@@ -236,26 +229,24 @@ func playGivenUp(p *play) {
 // a name of its own, and there is nobody to judge.
 func playHungServer(p *play) {
 	p.several()
-	nodes := p.most()
+	hung := p.most()[0]
 	b := p.enter(second, false)
+	var both sync.WaitGroup
+	defer both.Wait()
 	var plain *actor
 	if p.o.Plain = p.spec.plain != nil; p.o.Plain {
 		plain = p.enter(third, true)
 	}
 	p.pause(warmUp)
-	if p.failed() != nil {
-		return
-	}
-	p.step(nodes[0].hang)
+	p.must(hung.hang())
 	p.o.zero = p.note(trace.Broke, "", trace.Stall)
-	var both sync.WaitGroup
 	if plain != nil {
 		both.Go(func() { p.o.PlainNext, p.o.PlainGivenBack = p.roundTrip(plain, p.name+"-plain") })
 	}
 	p.o.Next, p.o.GivenBack = p.roundTrip(b, p.name)
 	both.Wait()
 	p.note(trace.Mended, "", trace.Stall)
-	p.fail(nodes[0].wake()) // in any case
+	p.must(hung.wake())
 }
 
 // roundTrip is how long a holder takes to get the lock, and to give it back; 0 for what
@@ -325,34 +316,28 @@ func playRestart(p *play) {
 // playFailover: what a lagging replica has not seen is not there after its promotion.
 func playFailover(p *play) {
 	if !p.system.kind.redis {
-		p.fail(errNoReplica)
-		return
+		p.must(errNoReplica)
 	}
 	old := p.system.nodes[0]
 	line, err := tcpproxy.New(old.addr) // between the node and its replica
-	if err != nil {
-		p.fail(err)
-		return
-	}
+	p.must(err)
 	defer line.Close()
 	replica, err := p.system.follow(p.ctx, line.Addr())
-	if err != nil {
-		p.fail(err)
-		return
-	}
+	p.must(err)
+	defer func() {
+		if p.system.nodes[0] == old { // the play failed
+			_ = replica.kill()
+		}
+	}()
 	p.pause(settleFor) // a master that has its first replica may have to abstain
 	line.Hold(tcpproxy.Both)
 	a, b := p.both()
 	p.o.zero = p.down([]*node{old})
 	line.Close()
-	p.step(func() error { return replica.promote(p.ctx) })
-	if p.failed() != nil {
-		p.fail(replica.kill())
-		return
-	}
-	for _, proxy := range p.before(old) {
+	p.must(replica.promote(p.ctx))
+	for _, proxy := range p.before[old] {
 		proxy.Aim(replica.addr)
-		p.step(proxy.Heal)
+		p.must(proxy.Heal())
 	}
 	p.system.nodes[0] = replica
 	p.note(trace.Mended, "", trace.Crash)
@@ -371,12 +356,12 @@ func playClock(p *play) { p.stepClocks(p.most()) }
 
 func (p *play) stepClocks(nodes []*node) {
 	for _, n := range nodes { // to what they are: can they be set at all?
-		p.step(func() error { return n.step(0) })
+		p.must(n.step(0))
 	}
 	a, b := p.both()
 	p.o.zero = p.note(trace.Broke, "", trace.Step)
 	for _, n := range nodes {
-		p.step(func() error { return n.step(anHour) })
+		p.must(n.step(anHour))
 	}
 	p.aftermath(a, b, p.o.zero)
 }
@@ -389,15 +374,14 @@ func (p *play) aftermath(a, b *actor, from time.Duration) {
 		p.next(b, from)
 		p.pause(watchFor) // for the picture
 		p.close(a, from)
-		p.judge(a.who, p.o.zero)
-		return
-	}
-	p.pause(outage)
-	if _, taken := p.seen(b, p.o.zero, 0, trace.Held); !taken && p.holdsNow(a) {
-		p.giveUp(a, b)
 	} else {
-		p.next(b, from)
-		p.close(a, p.o.zero)
+		p.pause(outage)
+		if _, taken := p.seen(b, p.o.zero, 0, trace.Held); !taken && p.holdsNow(a) {
+			p.giveUp(a, b)
+		} else {
+			p.next(b, from)
+			p.close(a, p.o.zero)
+		}
 	}
 	p.judge(a.who, p.o.zero)
 }
@@ -413,14 +397,7 @@ func (p *play) write(a *actor) (became string, at time.Duration) {
 	from := monotonic()
 	p.do(a, command{Do: doRelease, Bound: patience})
 	r := p.await(a, from, patience+callBound, returned)
-	switch r.Text {
-	case errLate.Error():
-		return writeRefused, r.At
-	case "":
-		return writeDone, r.At
-	default:
-		return r.Text, r.At
-	}
+	return cmp.Or(r.Text, writeDone), r.At
 }
 
 // takeTurns is the hand-over where nobody is locked out: one writes, the other one's write
@@ -433,7 +410,7 @@ func (p *play) takeTurns(a, b *actor) {
 		from := monotonic()
 		became, at := p.write(a)
 		if became != writeDone {
-			p.fail(errors.New("the first write: " + became))
+			p.must(errors.New("the first write: " + became))
 		}
 		if i == 0 {
 			p.o.zero = at

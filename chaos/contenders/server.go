@@ -65,7 +65,7 @@ type system struct {
 func (k kind) start(ctx context.Context) (*system, error) {
 	program, err := k.find()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, errNotInstalled)
 	}
 	dir, err := os.MkdirTemp("", "contenders-")
 	if err != nil {
