@@ -19,13 +19,111 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
+	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
+)
+
+// lease is every contender's: short, so that a run of all of them takes minutes. It is
+// the shortest that etcd grants with an election timeout of two seconds.
+const lease = 3 * time.Second
+
+// countedLease is what a holder counts of a lease that it counts itself: one in a
+// hundred less, for clocks that drift.
+const countedLease = lease * 99 / 100
+
+type spec struct {
+	name    string
+	module  string // of the client library; empty: written here, by its documents
+	servers kind
+	fence   string // the number that a resource can compare, in words
+	notice  string // who tells a holder of its loss
+	// prepare makes what it needs on its servers, or beside them; nil: nothing.
+	prepare func(ctx context.Context, s *system) error
+	open    opener
+	// plain opens it with all options of library and client as they come, where open sets
+	// some; nil: it does not.
+	plain opener
+	// optimistic: it locks nobody out. A hold is work that was begun, a release is the write
+	// of it, and the write that comes late is refused.
+	optimistic bool
+	// holder is the program of its holders, with its arguments; nil: this one.
+	holder func(s *system) []string
+}
+
+// field is all contenders, in the order of the table.
+var field = []spec{
+	{
+		name: ours, module: "github.com/quorumkit/redlock", servers: redisMasters,
+		fence: "token", notice: "library: `Lock.Done`, `Lock.Context`, before the lease ends",
+		prepare: admitAll, open: openRedlock,
+	},
+	{
+		name: "redsync", module: "github.com/go-redsync/redsync/v4", servers: redisMasters,
+		fence: "none", notice: "nobody; `Until` can be looked at, `Extend` called",
+		open: openRedsync(goRedis, redsync.WithExpiry(lease)), plain: openRedsync(plainRedis),
+	},
+	{
+		name: "node-redlock", servers: redisMasters,
+		fence: "none", notice: "library: the signal of `using` is aborted",
+		prepare: fetchNode, holder: func(s *system) []string { return []string{"node", filepath.Join(s.dir, nodeHolderName)} },
+	},
+	{
+		name: "rueidislock", module: "github.com/redis/rueidis", servers: redisMaster,
+		fence: "none", notice: "library: the lock's context ends", open: openRueidis,
+	},
+	{
+		name: "bsm/redislock", module: "github.com/bsm/redislock", servers: redisMaster,
+		fence: "none", notice: "nobody; `TTL` and `Refresh` can be called", open: openBSM,
+	},
+	{
+		name: "Redisson RLock, by its scripts", servers: redisMaster,
+		fence: "none (RFencedLock has one)", notice: "nobody; `isHeldByCurrentThread` can be called", open: openRedisson,
+	},
+	{
+		name: "etcd", module: "go.etcd.io/etcd/client/v3", servers: etcdServers,
+		fence: "create revision", notice: "library: `Session.Done`", open: openEtcd(etcdPings), plain: openEtcd(0),
+	},
+	{
+		name: "ZooKeeper", module: "github.com/go-zookeeper/zk", servers: zookeeperServers,
+		fence: "czxid of the lock's node", notice: "library: an event of the connection, not of the lock", open: openZooKeeper,
+	},
+	{
+		name: "PostgreSQL advisory lock", module: pgx, servers: postgres,
+		fence: "none", notice: "nobody; the session's next query fails", open: openAdvisory,
+	},
+	{
+		name: "PostgreSQL FOR UPDATE", module: pgx, servers: postgres,
+		fence: "the transaction itself, for what is written in it", notice: "nobody; the transaction's next query fails", open: openForUpdate,
+	},
+	{
+		name: "PostgreSQL row with expiry", module: pgx, servers: postgres,
+		fence: "a column that counts", notice: "nobody; the next UPDATE finds no row", open: openRow,
+	},
+	{
+		name: "PostgreSQL optimistic version", module: pgx, servers: postgres,
+		fence: "the row's version; no lock", notice: "nobody; a late write finds no row", open: openVersions, optimistic: true,
+	},
+	{
+		name: "MariaDB GET_LOCK", module: "github.com/go-sql-driver/mysql", servers: mariadb,
+		fence: "none", notice: "nobody; the session's next query fails", open: openMariaDB,
+	},
+	{
+		name: "memcached, add with expiry", module: "github.com/bradfitz/gomemcache", servers: memcachedServer,
+		fence: "CAS id, until the server restarts", notice: "nobody; a `get` can be sent", open: openMemcached,
+	},
+}
+
+const (
+	ours = "redlock"
+	pgx  = "github.com/jackc/pgx/v5"
 )
 
 // Main is the command redlock-compare, or a holder that it has started as a process of
@@ -47,7 +145,6 @@ func Main() int {
 	return 0
 }
 
-// compare plays what the arguments say, and writes the table, the pages and the traces.
 func compare(ctx context.Context, args []string, out io.Writer) error {
 	r := &run{log: log.New(out, "", 0)}
 	flags := flag.NewFlagSet("redlock-compare", flag.ContinueOnError)
@@ -83,7 +180,6 @@ func convicted(results []*result) error {
 	return errors.Join(errs...)
 }
 
-// run is what is played.
 type run struct {
 	contenders []spec
 	scenarios  []scenario
@@ -91,7 +187,6 @@ type run struct {
 	log        *log.Logger
 }
 
-// choose finds the names in two lists; an empty list is all that there are.
 func (r *run) choose(contenders, names string) (err error) {
 	if r.contenders, err = chosen("contender", field, contenders, func(s spec) string { return s.name }); err != nil {
 		return err
@@ -122,7 +217,6 @@ func chosen[T any](what string, all []T, list string, name func(T) string) ([]T,
 	return found, nil
 }
 
-// result is what a run has of one contender.
 type result struct {
 	spec     spec
 	servers  system // what they were
@@ -130,7 +224,6 @@ type result struct {
 	outcomes []*outcome
 }
 
-// all plays everything, and returns the results in the order of the contenders.
 func (r *run) all(ctx context.Context) []*result {
 	results := make([]*result, len(r.contenders))
 	slots := make(chan struct{}, r.parallel)

@@ -234,7 +234,6 @@ func openVersions(_ context.Context, addrs []string) (acquirer, error) {
 	}, err
 }
 
-// begin waits for nobody.
 func (w *work) begin(ctx context.Context) error {
 	_, err := w.db.ExecContext(ctx, "INSERT INTO versions (name) VALUES ($1) ON CONFLICT DO NOTHING", w.name)
 	if err == nil {
@@ -314,7 +313,6 @@ type memcachedLock struct {
 	name, owner string
 }
 
-// own is the item, if it is this holder's.
 func (l memcachedLock) own() (*memcache.Item, error) {
 	item, err := l.client.Get(l.name)
 	if errors.Is(err, memcache.ErrCacheMiss) || err == nil && string(item.Value) != l.owner {

@@ -140,7 +140,6 @@ const (
 	zookeeperClasspath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 )
 
-// configureZooKeeper writes the directory and the configuration of a server.
 func (s *system) configureZooKeeper(i int) error {
 	dir := s.file("server", i)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -156,7 +155,6 @@ func (s *system) configureZooKeeper(i int) error {
 		os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(text), 0o600))
 }
 
-// openZooKeeper opens a session for each hold.
 func openZooKeeper(_ context.Context, addrs []string) (acquirer, error) {
 	return func(ctx context.Context, name string) (*lock, error) {
 		conn, events, err := zk.Connect(addrs, lease, zk.WithLogger(quiet))

@@ -7,19 +7,151 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
+
+// opener makes one process's end of a contender. It is closed with the process.
+type opener func(ctx context.Context, addrs []string) (acquirer, error)
+
+// acquirer waits until it has the lock on name, or until ctx is done.
+type acquirer func(ctx context.Context, name string) (*lock, error)
+
+const pollEvery = 100 * time.Millisecond
+
+// lock is a hold, as its holder sees it.
+type lock struct {
+	told    <-chan struct{}                         // closed when the holder is told of its loss; nil: nobody ever does
+	teller  string                                  // who tells
+	sure    func() bool                             // false: what the holder knows by itself says that the lock is lost; nil: it knows nothing
+	by      string                                  // who says so then
+	ask     func(ctx context.Context) (bool, error) // asks the servers, where nobody tells and the holder knows nothing
+	fence   redlock.Token                           // greater than that of every earlier hold; 0 if there is none
+	release func(ctx context.Context) error
+}
+
+// held is what the holder may believe, without asking anybody, and who says so where it may
+// not.
+func (l *lock) held() (bool, string) {
+	select {
+	case <-l.told:
+		return false, l.teller
+	default:
+		return l.sure == nil || l.sure(), l.by
+	}
+}
+
+const (
+	byLibrary = "library"   // unasked: a channel closes, a context ends, a state changes
+	byCount   = "own count" // the holder's own code, which counts the lease
+	byRenewal = "renewal"   // the renewal that the holder's own code sent
+	bySession = "session"   // the connection or session that the lock lives by
+	byWrite   = "its write" // the write of its work, which was refused
+)
+
+// errNotHeld means that a renewal found the lock with nobody, or with somebody else.
+var errNotHeld = errors.New("the lock is not held any more")
+
+// errLate means that a write was refused: somebody else wrote since the work began.
+var errLate = errors.New(writeRefused)
+
+// renewal is the holder's own code around a lock that somebody must renew: it sends a
+// renewal each third of the lease, counts the lease from when the last one was sent
+// that succeeded, and stops believing at the end.
+type renewal struct {
+	until atomic.Int64 // by monotonic
+	over  atomic.Bool  // at some look it was
+	f     func(ctx context.Context) error
+}
+
+// renewed is a lock that was asked for at sent, and is renewed by f. A renewal that fails
+// with an error that is errNotHeld is the end, of which who tells; after any other it is
+// tried again. The release comes after the last renewal: to break that off would break the
+// session that some locks live by.
+func renewed(sent time.Duration, who string, f, release func(ctx context.Context) error) *lock {
+	ctx, stop := context.WithCancel(context.Background())
+	r, lost, done := &renewal{f: f}, make(chan struct{}), make(chan struct{})
+	r.until.Store(int64(sent + countedLease))
+	go func() {
+		defer close(done)
+		for tick := time.Tick(lease / 3); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick:
+			}
+			if again, err := r.send(); errors.Is(err, errNotHeld) {
+				close(lost)
+				return
+			} else if !again {
+				return
+			}
+		}
+	}()
+	return &lock{told: lost, teller: who, sure: r.sure, by: byCount, release: func(ctx context.Context) error {
+		stop()
+		<-done
+		return release(ctx)
+	}}
+}
+
+// send sends a renewal. None follows one that succeeds when the lease is over: it is ours
+// again, to nobody's use.
+func (r *renewal) send() (again bool, err error) {
+	over, sent := r.over.Load(), monotonic()
+	ctx, cancel := context.WithTimeout(context.Background(), lease)
+	defer cancel()
+	if err = r.f(ctx); err == nil {
+		r.until.Store(int64(sent + countedLease))
+	}
+	return err != nil || !over, err
+}
+
+func (r *renewal) sure() bool {
+	if monotonic() >= time.Duration(r.until.Load()) {
+		r.over.Store(true)
+	}
+	return !r.over.Load()
+}
+
+// poll tries until it has a lock: again after pollEvery while somebody else has it. It
+// returns when the attempt was sent that won.
+func poll[T any](ctx context.Context, try func() (got T, taken bool, err error)) (T, time.Duration, error) {
+	for {
+		sent := monotonic()
+		got, taken, err := try()
+		if !taken {
+			return got, sent, err
+		}
+		if err := wait(ctx, pollEvery); err != nil {
+			return got, 0, err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// quiet is the logger of clients: what a holder is told is in its records.
+var quiet = log.New(io.Discard, "", 0)
 
 // holderEnv has the part of a holder, in JSON: this program runs itself with it.
 const holderEnv = "REDLOCK_CONTENDERS_HOLDER"
 
-// lookEvery is how often a holder looks whether it still believes.
 const lookEvery = 10 * time.Millisecond
 
 // callBound bounds each question, and each release that has no bound of its own.
@@ -38,7 +170,6 @@ type command struct {
 	Bound time.Duration // of an acquire or a release; 0: callBound
 }
 
-// What holders do.
 const (
 	doAcquire = "acquire"
 	doRelease = "release"
@@ -110,7 +241,6 @@ func opened(ctx context.Context, s spec, p part) (take acquirer, err error) {
 	})
 }
 
-// say writes a record of now.
 func (h *holder) say(what trace.Kind, text string) {
 	h.write(record{At: monotonic(), Kind: what, Text: text})
 }
@@ -134,8 +264,6 @@ func (h *holder) obey(ctx context.Context, c command) {
 		h.release(ctx, c)
 	case c.Do == doAsk:
 		h.ask(ctx)
-	default:
-		h.say(trace.Noted, "no such command: "+c.Do)
 	}
 }
 
@@ -157,7 +285,6 @@ func (h *holder) acquire(ctx context.Context, c command) {
 	h.say(trace.Quit, oneLine(last))
 }
 
-// hold watches a lock until it is lost or released.
 func (h *holder) hold(l *lock) {
 	h.write(record{At: monotonic(), Kind: trace.Held, Token: l.fence})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -19,7 +19,6 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// outcome is what a scenario showed of a contender.
 type outcome struct {
 	Contender, Scenario string
 	Skipped             string // why it was not played; empty: it was
@@ -94,7 +93,6 @@ func twoHolders(all []span) time.Duration {
 	return longest
 }
 
-// within is how long a's looks lie within b's hold.
 func within(a, b span) time.Duration {
 	if len(b.claims) == 0 {
 		return 0
@@ -194,7 +192,6 @@ func (o *outcome) String() string {
 	return strings.Join(words, "; ")
 }
 
-// roundTrip is how long it took to get a lock and to give it back.
 func roundTrip(taken, back time.Duration) string {
 	if taken == 0 {
 		return "nobody held within " + short(hungBound)
@@ -205,27 +202,25 @@ func roundTrip(taken, back time.Duration) string {
 // nextWords is how long the next one waited; where nobody is locked out, until its write
 // counted.
 func (o *outcome) nextWords() string {
+	nobody, next := "nobody held", "next"
+	if o.Optimistic {
+		nobody, next = "no write of the next one", "next one's write"
+	}
 	switch {
-	case o.Next == 0 && o.Optimistic:
-		return "no write of the next one within " + short(patience)
 	case o.Next == 0:
-		return "nobody held within " + short(patience)
-	case o.Scenario == "hand-over": // of those whom nobody locks out
-		return "nobody waits: at work again after " + short(o.Next)
-	case o.Scenario == "given-up" && o.Optimistic:
-		return "at work after " + short(o.Next)
-	case o.Optimistic:
-		return "next one's write after " + short(o.Next)
+		return nobody + " within " + short(patience)
 	case o.Kept:
 		return "kept, then handed on in " + short(o.Next)
+	case o.Scenario == "hand-over": // of those whom nobody locks out
+		next = "nobody waits: at work again"
+	case o.Scenario == "given-up" && o.Optimistic:
+		next = "at work"
 	case o.Scenario == "given-up":
-		return "free after " + short(o.Next)
-	default:
-		return "next after " + short(o.Next)
+		next = "free"
 	}
+	return next + " after " + short(o.Next)
 }
 
-// toldWords is who told the holder, in the scenarios in which it lives and loses.
 func (o *outcome) toldWords() string {
 	switch {
 	case o.Optimistic || o.Kept && o.Told == "" || o.Scenario == "holder-killed" || o.Scenario == "given-up":
@@ -241,7 +236,6 @@ func (o *outcome) toldWords() string {
 	}
 }
 
-// short is a duration to two figures.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -295,7 +289,6 @@ func create(dir, name string, fill func(w io.Writer) error) error {
 	return errors.Join(fill(f), f.Close())
 }
 
-// table is a run as Markdown: what each contender is, and what it showed.
 func table(results []*result, scenarios []scenario, day time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "One run of `redlock-compare` on %s, %s, %d cores; the lease is %s.\n\n",
@@ -415,7 +408,6 @@ func (o *outcome) shown(s scenario) chaos.Run {
 	return run
 }
 
-// drawing is a run whose records are being written.
 type drawing struct {
 	run  *chaos.Run
 	open map[string]int   // the record of each holder's belief, which goes on

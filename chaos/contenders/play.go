@@ -33,7 +33,6 @@ const (
 	returned trace.Kind = "returned" // a call to release did
 )
 
-// monotonic is the time of records.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -59,7 +58,6 @@ type play struct {
 	heard   chan struct{} // closed at the next record
 }
 
-// run plays a scenario, and returns when it has ended.
 func (p *play) run(scenario func(p *play)) error {
 	done := make(chan struct{})
 	go func() {
@@ -106,7 +104,6 @@ func (p *play) add(r record) {
 	p.heard = make(chan struct{})
 }
 
-// trace is the records up to now.
 func (p *play) trace() []record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +133,6 @@ func (p *play) seen(a *actor, from time.Duration, bound time.Duration, what ...t
 	}
 }
 
-// await waits for a record that must come.
 func (p *play) await(a *actor, from time.Duration, bound time.Duration, what ...trace.Kind) record {
 	r, ok := p.seen(a, from, bound, what...)
 	if !ok {
@@ -179,7 +175,6 @@ func (p *play) enter(who string, plain bool) *actor {
 	return a
 }
 
-// start runs a program as a holder.
 func (a *actor) start(program []string, is part, heard func(record)) error {
 	text, err := json.Marshal(is)
 	if err != nil {
@@ -243,7 +238,6 @@ func (p *play) signal(a *actor, sig syscall.Signal, kind trace.Kind) (at time.Du
 	return at
 }
 
-// cut holds back all that goes between a holder and the servers.
 func (p *play) cut(a *actor) time.Duration {
 	at := p.note(trace.Broke, a.who, trace.Cut)
 	for _, proxy := range a.proxies {
@@ -259,7 +253,6 @@ func (p *play) heal(a *actor) {
 	}
 }
 
-// down kills nodes.
 func (p *play) down(nodes []*node) time.Duration {
 	at := p.note(trace.Broke, "", trace.Crash)
 	for _, n := range nodes {
@@ -271,7 +264,6 @@ func (p *play) down(nodes []*node) time.Duration {
 	return at
 }
 
-// up starts them again, and waits until the system answers.
 func (p *play) up(nodes []*node) time.Duration {
 	for _, n := range nodes {
 		for _, proxy := range p.before[n] {

@@ -77,7 +77,6 @@ func (s *system) follow(ctx context.Context, addr string) (*node, error) {
 	return r, nil
 }
 
-// promote makes a replica a master.
 func (n *node) promote(ctx context.Context) error {
 	return expect(ctx, n.addr, "REPLICAOF NO ONE\r\nQUIT\r\n", "+OK")
 }
@@ -321,14 +320,11 @@ const (
 	fetchBound  = time.Minute
 )
 
-// nodeHolder is a holder in JavaScript.
-//
 //go:embed node.mjs
 var nodeHolder []byte
 
 const nodeHolderName = "holder.mjs"
 
-// fetchNode puts the library and the holder into the system's directory.
 func fetchNode(ctx context.Context, s *system) error {
 	npm, err := installed("npm", "npm", "")()
 	if err != nil {

@@ -96,7 +96,6 @@ func (p *play) most() []*node {
 	return nodes
 }
 
-// several ends the play where there is one server.
 func (p *play) several() {
 	if len(p.system.nodes) == 1 {
 		p.must(errOneServer)
@@ -138,7 +137,6 @@ func (p *play) close(a *actor, learns time.Duration) {
 
 func (p *play) judge(holder string, told time.Duration) { p.o.judge(p.trace(), holder, told) }
 
-// repeated notes the median.
 func (p *play) repeated(times []time.Duration) {
 	slices.Sort(times)
 	p.o.Next = times[len(times)/2]
@@ -293,13 +291,11 @@ func (p *play) outage(nodes []*node) {
 	p.aftermath(a, b, back)
 }
 
-// giveUp releases what the holder has kept; the next one takes it.
 func (p *play) giveUp(a, b *actor) {
 	p.o.Kept = true
 	p.next(b, p.release(a))
 }
 
-// holdsNow is whether a holder believes.
 func (p *play) holdsNow(a *actor) bool {
 	_, ok := p.seen(a, monotonic(), 50*lookEvery, trace.Extended)
 	return ok
@@ -351,7 +347,6 @@ func playClockOne(p *play) {
 	p.stepClocks(p.system.nodes[len(p.system.nodes)-1:])
 }
 
-// playClock steps the clocks of most servers.
 func playClock(p *play) { p.stepClocks(p.most()) }
 
 func (p *play) stepClocks(nodes []*node) {
@@ -386,7 +381,6 @@ func (p *play) aftermath(a, b *actor, from time.Duration) {
 	p.judge(a.who, p.o.zero)
 }
 
-// What became of a write.
 const (
 	writeDone    = "accepted"
 	writeRefused = "refused"

@@ -23,7 +23,6 @@ import (
 // startBound bounds the start of a system's servers.
 const startBound = 45 * time.Second
 
-// errNotInstalled means that a contender's servers can't be had here.
 var errNotInstalled = errors.New("not installed")
 
 // errNoClock is why no clock is stepped: of a program that does not read it by the C
@@ -61,7 +60,6 @@ type system struct {
 	ports []int
 }
 
-// start starts the servers, and returns when they answer.
 func (k kind) start(ctx context.Context) (*system, error) {
 	program, err := k.find()
 	if err != nil {
@@ -136,7 +134,6 @@ func installed(name, pkg, pattern string) func() (string, error) {
 	}
 }
 
-// number is a version.
 var number = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // versionOf is the first number in what the program says of itself.
@@ -145,7 +142,6 @@ func versionOf(ctx context.Context, program string) string {
 	return string(number.Find(said))
 }
 
-// takePorts takes n ports that are the system's until it is closed.
 func (s *system) takePorts(n int) error {
 	for range n {
 		port, err := loopback.Port()
@@ -230,7 +226,6 @@ func says(ctx context.Context, addr, text string) (string, error) {
 	return string(said), errors.Join(err, errRead)
 }
 
-// expect is an error where the answer has not that in it.
 func expect(ctx context.Context, addr, text, want string) error {
 	said, err := says(ctx, addr, text)
 	if err == nil && !strings.Contains(said, want) {
@@ -280,7 +275,6 @@ func (s *system) close() {
 	_ = os.RemoveAll(s.dir) // it is a temporary directory
 }
 
-// logs is the end of what the servers have printed.
 func (s *system) logs() string {
 	var b strings.Builder
 	for i, n := range s.nodes {
@@ -320,7 +314,6 @@ func (n *node) start() (err error) {
 	return err
 }
 
-// kill ends it at once (SIGKILL), and waits for that.
 func (n *node) kill() error {
 	if !n.process.Running() {
 		return nil
@@ -394,18 +387,16 @@ func family(pid int) []int {
 }
 
 // memoryOf is what the nodes' processes have in memory, in bytes: their proportional
-// set size, so that what they share counts once. 0 where the system does not tell.
+// set size, so that what they share counts once.
 func memoryOf(nodes []*node) int64 {
 	var total int64
 	for _, n := range nodes {
 		for _, pid := range n.pids() {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-			for line := range strings.Lines(string(text)) {
-				var kilobytes int64
-				if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kilobytes); n == 1 {
-					total += kilobytes << 10
-				}
-			}
+			_, rest, _ := strings.Cut(string(text), "\nPss:")
+			var kilobytes int64
+			_, _ = fmt.Sscan(rest, &kilobytes) // it stays 0 where the system does not tell
+			total += kilobytes << 10
 		}
 	}
 	return total
