@@ -19,7 +19,6 @@ const (
 	returnBound = 15 * time.Second       // for a node to take part again
 )
 
-// fault is something that happens to some of the masters, and ends again.
 type fault struct {
 	name    string
 	nodes   []int
@@ -48,7 +47,6 @@ func refuse(_ *server, p *tcpproxy.Proxy) error { p.Refuse(); p.Reset(); return 
 func slow(_ *server, p *tcpproxy.Proxy) error   { p.Delay(tcpproxy.Replies, slowness); return nil }
 func cut(_ *server, p *tcpproxy.Proxy) error    { p.Hold(tcpproxy.Both); return nil }
 
-// ops are the operations of a cycle.
 var ops = [3]string{"acquire", "extend", "release"}
 
 // ordeal is a Locker under one fault, with the fault's proxies before its nodes, and
@@ -73,7 +71,6 @@ type peak struct {
 	heap       float64 // MB
 }
 
-// faultRuns measures every fault, each over a Locker of its own.
 func (r *run) faultRuns(ctx context.Context) error {
 	const name = "faults"
 	table := section{
@@ -104,7 +101,6 @@ func (r *run) faultRuns(ctx context.Context) error {
 	return nil
 }
 
-// under does something while the fault is there.
 func (o *ordeal) under(do func() error) error {
 	each := func(f func(*server, *tcpproxy.Proxy) error) (err error) {
 		for i, node := range o.nodes {
@@ -118,7 +114,6 @@ func (o *ordeal) under(do func() error) error {
 	return errors.Join(do(), each(o.end))
 }
 
-// endure puts one Locker through the rounds of one fault.
 func (r *run) endure(ctx context.Context, f fault) (o *ordeal, err error) {
 	o = &ordeal{fault: f, servers: r.servers, proxies: make([]*tcpproxy.Proxy, len(f.nodes))}
 	addrs := r.servers.addrs()
@@ -153,7 +148,6 @@ func (r *run) endure(ctx context.Context, f fault) (o *ordeal, err error) {
 	})
 }
 
-// round is n cycles without the fault, n cycles with it, and its end.
 func (o *ordeal) round(ctx context.Context, n int) error {
 	healthy, err := o.cycles(ctx, n)
 	if err != nil {
@@ -177,13 +171,11 @@ func (o *ordeal) round(ctx context.Context, n int) error {
 	return err
 }
 
-// fresh is a name that nobody had before.
 func (o *ordeal) fresh() string {
 	o.serial++
 	return "job:" + strconv.Itoa(o.serial)
 }
 
-// cycles acquires, extends and releases n fresh names, one after another.
 func (o *ordeal) cycles(ctx context.Context, n int) (took [len(ops)][]time.Duration, err error) {
 	for range n {
 		name, start := o.fresh(), time.Now()
@@ -247,7 +239,6 @@ func (o *ordeal) takesPart(ctx context.Context, resource string) (bool, error) {
 	return false, nil
 }
 
-// watch runs 64 goroutines and returns the most that the process held meanwhile.
 func watch(ctx context.Context, c *contender, d time.Duration) (p peak) {
 	runtime.GC()
 	until := time.Now().Add(d)

@@ -13,7 +13,6 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// crowdArg makes this program one process of a crowd.
 const crowdArg = "-crowd-child"
 
 const (
@@ -57,8 +56,6 @@ func handoverField() []*crowdRunner {
 	}
 }
 
-// handover measures how fast a name goes from one goroutine to a different one,
-// how fairly, and what that costs the servers.
 func (r *run) handover(ctx context.Context) error {
 	const name = "handover"
 	field, d := handoverField(), time.Duration(r.scale(1200, 700))*time.Millisecond
@@ -97,7 +94,6 @@ func (r *run) handover(ctx context.Context) error {
 	return nil
 }
 
-// holdRecord is one hold of the name.
 type holdRecord struct {
 	At    int64  // when it began, by the machine's clock, in ns
 	Wait  int64  // since it was asked for, in ns
@@ -105,8 +101,6 @@ type holdRecord struct {
 	Token uint64 // 0: the library has none
 }
 
-// crowdChild takes and releases the name with all its goroutines, for as long as
-// it is told.
 func crowdChild(ctx context.Context, p *part, c *contender, parent *wire) error {
 	var d time.Duration
 	if err := parent.in.Decode(&d); err != nil {
@@ -123,7 +117,6 @@ func crowdChild(ctx context.Context, p *part, c *contender, parent *wire) error 
 	return parent.out.Encode(slices.Concat(holds...))
 }
 
-// crowdWorker is one goroutine of them.
 func crowdWorker(ctx context.Context, c *contender, name string, who int) (holds []holdRecord) {
 	asked := time.Now()
 	for ctx.Err() == nil {
@@ -143,7 +136,6 @@ func crowdWorker(ctx context.Context, c *contender, name string, who int) (holds
 	return holds
 }
 
-// crowdSlice is what a crowd made of a while.
 type crowdSlice struct {
 	perSecond float64   // hand-overs from one goroutine to a different one
 	longest   []float64 // the longest wait of each window, in mean waits of the window

@@ -16,7 +16,6 @@ import (
 // failed.
 const pairBound = 5 * time.Second
 
-// slice is one contender's share of one round.
 type slice struct {
 	acquires []time.Duration
 	pairs    []time.Duration // acquire and release together
@@ -27,7 +26,6 @@ type slice struct {
 	last     error   // of the failures
 }
 
-// perSecond is the throughput.
 func (s *slice) perSecond() float64 { return float64(len(s.pairs)) / s.wall.Seconds() }
 
 // entrant is a contender in a workload, with what its slices showed.
@@ -74,7 +72,6 @@ func (t *entrant) noFailures(workload string) gate {
 	return demand(workload, "failed pairs", float64(n), atMost, 0, "")
 }
 
-// entrants are a workload's contenders by name.
 type entrants []*entrant
 
 func (ts entrants) named(name string) *entrant {
@@ -117,7 +114,6 @@ func (r *run) race(ctx context.Context, specs []spec, g int, d time.Duration, pa
 	return ts, nil
 }
 
-// measure lets g goroutines take and release locks on names of their own.
 func measure(ctx context.Context, c cluster, t *entrant, g int, d time.Duration, pairs int) (s slice, err error) {
 	masters := c[:t.masters]
 	before, err := masters.usage(ctx)
@@ -148,7 +144,6 @@ func measure(ctx context.Context, c cluster, t *entrant, g int, d time.Duration,
 	return s, err
 }
 
-// work is one goroutine of measure.
 func work(ctx context.Context, c *contender, name string, until time.Time, pairs int) slice {
 	room := max(pairs, 4096)
 	s := slice{acquires: make([]time.Duration, 0, room), pairs: make([]time.Duration, 0, room)}
@@ -164,7 +159,6 @@ func work(ctx context.Context, c *contender, name string, until time.Time, pairs
 	return s
 }
 
-// pair takes and releases one lock.
 func pair(ctx context.Context, c *contender, name string) (acquired time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pairBound)
 	defer cancel()
@@ -214,7 +208,6 @@ func (r *run) pairs(ctx context.Context, workload string, g int, specs []spec, b
 	return ts, s, nil
 }
 
-// uncontended is one goroutine that takes and releases one lock after another.
 func (r *run) uncontended(ctx context.Context) error {
 	const name = "uncontended"
 	ts, s, err := r.pairs(ctx, name, 1, slices.Insert(slices.Clone(field), 1, bareSpec), nameRedsync)
@@ -232,7 +225,6 @@ func (r *run) uncontended(ctx context.Context) error {
 	return nil
 }
 
-// many is g goroutines on names of their own.
 func (r *run) many(ctx context.Context, g int) error {
 	name := "load" + strconv.Itoa(g)
 	ts, s, err := r.pairs(ctx, name, g, field, nameRedsync)
@@ -263,7 +255,7 @@ func busyNote(l load) string {
 func (r *run) oneMaster(ctx context.Context) (err error) {
 	five := r.servers
 	defer func() { r.servers = five }()
-	if r.servers, err = startCluster(ctx, r.program, 1); err != nil {
+	if r.servers, err = startCluster(ctx, 1); err != nil {
 		return err
 	}
 	one := r.servers

@@ -18,7 +18,6 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 )
 
-// nodes is how many masters a run has.
 const nodes = 5
 
 // farDelay is what a proxy adds each way to a master that is far away.
@@ -31,14 +30,12 @@ type server struct {
 	control *redis.Client
 }
 
-// cluster is the masters of a run.
 type cluster []*server
 
-// startCluster starts n masters of a server program. The caller stops them.
-func startCluster(ctx context.Context, program string, n int) (cluster, error) {
+// startCluster starts n masters. The caller stops them.
+func startCluster(ctx context.Context, n int) (cluster, error) {
 	started, err := redisserver.StartAll(n, redisserver.Config{ //nolint:contextcheck // a start is bounded by chaos itself
-		Binary: program,
-		Args:   []string{"--maxclients", "20000", "--latency-tracking", "no"},
+		Args: []string{"--maxclients", "20000", "--latency-tracking", "no"},
 	})
 	if err != nil {
 		return nil, err
@@ -67,7 +64,6 @@ func (c cluster) stop() error {
 	return redisserver.CloseAll(started)
 }
 
-// addrs lists the masters' addresses.
 func (c cluster) addrs() []string {
 	var out []string
 	for _, s := range c {
@@ -144,7 +140,6 @@ func (c cluster) usage(ctx context.Context) (usage, error) {
 	return u, nil
 }
 
-// total is the sum of the named commands' counters.
 func total(counters map[string]int64, commands []string) (n int64) {
 	for _, name := range commands {
 		n += counters[name]
@@ -152,7 +147,6 @@ func total(counters map[string]int64, commands []string) (n int64) {
 	return n
 }
 
-// ownCPU is what this process and its ended children have used.
 func ownCPU() (total time.Duration) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var r syscall.Rusage
@@ -182,10 +176,10 @@ var sentByRedlock = []string{"evalsha", "time", "info", "subscribe", "ping"}
 // load is what ran between two readings: the mean number of processors in use, and what
 // this library sent.
 type load struct {
-	Self    float64 `json:"client"`
-	Servers float64 `json:"servers"`
-	Others  float64 `json:"others"`
-	Cores   int     `json:"cores"`
+	Self    float64
+	Servers float64
+	Others  float64
+	Cores   int
 
 	busiest  float64 // server's part of Servers
 	commands float64 // a second, at all masters together
@@ -212,7 +206,6 @@ func (l load) String() string {
 		l.Cores, l.Self, l.Servers, l.Others)
 }
 
-// during is the load while do runs.
 func (c cluster) during(ctx context.Context, do func() error) (load, error) {
 	from, err := c.usage(ctx)
 	if err == nil {
@@ -225,7 +218,6 @@ func (c cluster) during(ctx context.Context, do func() error) (load, error) {
 	return to.since(from), err
 }
 
-// wait blocks for d, or until ctx is done.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
