@@ -40,7 +40,6 @@ type contender struct {
 	locker  *redlock.Locker // of this library; nil of the others
 }
 
-// env is what a contender is built on.
 type env struct {
 	servers cluster
 	addrs   []string         // the servers' addresses, or of proxies before them

@@ -64,7 +64,6 @@ type ordeal struct {
 	storm    peak // with it
 }
 
-// peak is the most of what a process held at once.
 type peak struct {
 	goroutines int
 	failures   int64

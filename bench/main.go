@@ -100,7 +100,6 @@ func start(ctx context.Context, args []string) error {
 	return nil
 }
 
-// choose returns the workloads that the arguments name; all without arguments.
 func choose(args []string) (chosen []workload, err error) {
 	var names []string
 	for _, w := range workloads {

@@ -28,7 +28,6 @@ type slice struct {
 
 func (s *slice) perSecond() float64 { return float64(len(s.pairs)) / s.wall.Seconds() }
 
-// entrant is a contender in a workload, with what its slices showed.
 type entrant struct {
 	spec
 	contender *contender
