@@ -27,11 +27,11 @@ func parsed(lines ...line) []record {
 	var records []record
 	for _, l := range lines {
 		r := record{At: time.Duration(l.ms) * time.Millisecond, Client: l.who, Kind: l.kind, Text: l.text}
-		switch {
-		case l.kind == trace.Held:
+		if l.kind == trace.Held {
 			n, _ := strconv.ParseUint(l.text, 10, 64)
 			r.Token, r.Text = redlock.Token(n), ""
-		case l.kind == trace.Broke || l.kind == trace.Mended:
+		}
+		if l.kind == trace.Broke || l.kind == trace.Mended {
 			r.Fault = &trace.Fault{Kind: trace.Suspend, Client: l.who}
 		}
 		records = append(records, r)

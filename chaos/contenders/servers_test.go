@@ -62,7 +62,7 @@ func TestZooKeepersClockCanBeStepped(t *testing.T) {
 func TestARenewalThatFailsTellsBeforeTheHoldIsOver(t *testing.T) {
 	t.Parallel()
 	l := renewed(monotonic(), byRenewal, func(context.Context) error { return errors.Join(errNotHeld, errors.New("gone")) }, given)
-	defer l.release(t.Context())
+	defer func() { _ = l.release(t.Context()) }() // it gives nothing back
 	if is, _ := l.held(); !is {
 		t.Error("got no hold before the first renewal; want one")
 	}
@@ -78,7 +78,7 @@ func given(context.Context) error { return nil }
 func TestAHolderWhoseRenewalsFailStopsByItsOwnCount(t *testing.T) {
 	t.Parallel()
 	l := renewed(monotonic()-countedLease+100*time.Millisecond, byRenewal, func(context.Context) error { return errors.New("no answer") }, given)
-	defer l.release(t.Context())
+	defer func() { _ = l.release(t.Context()) }() // it gives nothing back
 	for begun := time.Now(); ; {
 		if is, by := l.held(); !is {
 			if by != byCount {
