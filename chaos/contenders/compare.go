@@ -146,18 +146,14 @@ func Main() int {
 }
 
 func compare(ctx context.Context, args []string, out io.Writer) error {
-	r := &run{log: log.New(out, "", 0)}
+	r := &run{log: log.New(out, "", 0), parallel: 2}
 	flags := flag.NewFlagSet("redlock-compare", flag.ContinueOnError)
 	flags.SetOutput(out)
 	contenders := flags.String("contenders", "", "play only these, by name, with commas between (default: all)")
 	scenarios := flags.String("scenarios", "", "play only these (default: all)")
-	flags.IntVar(&r.parallel, "parallel", 2, "so many contenders at a time")
 	dir := flags.String("out", "comparison", "the folder for the table, the pages and the traces")
 	if err := flags.Parse(args); err != nil {
 		return err
-	}
-	if r.parallel < 1 {
-		return errors.New("-parallel must be 1 or more")
 	}
 	if err := r.choose(*contenders, *scenarios); err != nil {
 		return err

@@ -269,27 +269,23 @@ func (h *holder) obey(ctx context.Context, c command) {
 
 // acquire asks until it has the lock: again, where the library gives up by itself.
 func (h *holder) acquire(ctx context.Context, c command) {
-	ctx, cancel := context.WithTimeout(ctx, c.Bound)
+	bounded, cancel := context.WithTimeout(ctx, c.Bound)
 	defer cancel()
 	h.say(trace.Asked, "")
 	var last error
-	for ctx.Err() == nil {
-		l, err := h.take(ctx, c.Name)
+	for bounded.Err() == nil {
+		l, err := h.take(bounded, c.Name)
 		if err == nil {
-			h.hold(l)
+			h.write(record{At: monotonic(), Kind: trace.Held, Token: l.fence})
+			ctx, h.halt = context.WithCancel(ctx)
+			h.lock = l
+			h.watch.Go(func() { h.look(ctx, l) })
 			return
 		}
 		last = err
-		_ = wait(ctx, 2*lookEvery) // the loop looks whether ctx is done
+		_ = wait(bounded, 2*lookEvery) // the loop looks whether it is over
 	}
 	h.say(trace.Quit, oneLine(last))
-}
-
-func (h *holder) hold(l *lock) {
-	h.write(record{At: monotonic(), Kind: trace.Held, Token: l.fence})
-	ctx, cancel := context.WithCancel(context.Background())
-	h.lock, h.halt = l, cancel
-	h.watch.Go(func() { h.look(ctx, l) })
 }
 
 // look tells what the holder believes. A belief is dated before the look, not after:
@@ -340,14 +336,11 @@ func (h *holder) ask(ctx context.Context) {
 	if h.lock.ask != nil {
 		is, err = h.lock.ask(ctx)
 	}
-	switch {
-	case err != nil:
-		h.say(answered, "error: "+oneLine(err))
-	case is:
-		h.say(answered, "held")
-	default:
-		h.say(answered, "lost")
+	said := map[bool]string{true: "held", false: "lost"}[is]
+	if err != nil {
+		said = "error: " + oneLine(err)
 	}
+	h.say(answered, said)
 }
 
 func oneLine(err error) string {

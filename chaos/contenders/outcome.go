@@ -238,8 +238,6 @@ func (o *outcome) toldWords() string {
 
 func short(d time.Duration) string {
 	switch {
-	case d < 0:
-		return "-" + short(-d)
 	case d < time.Millisecond:
 		return "under 1 ms"
 	case d < 100*time.Millisecond:
@@ -351,27 +349,24 @@ func (r *result) fence() string {
 	if r.spec.optimistic {
 		good, bad = "; refused every late write", "; late write not refused in "
 	}
-	fenced, broken := 0, []string{}
+	fenced, broken := false, []string(nil)
 	for _, o := range r.outcomes {
 		is, ok := len(o.Fences) > 1 && o.Fences[0] != 0, o.Rising
 		if r.spec.optimistic {
 			is, ok = o.Write != "", o.Write == writeRefused
 		}
-		if is {
-			fenced++
-		}
+		fenced = fenced || is
 		if is && !ok {
 			broken = append(broken, o.Scenario)
 		}
 	}
 	switch {
-	case fenced == 0:
-		return r.spec.fence
 	case len(broken) > 0:
 		return r.spec.fence + bad + strings.Join(broken, ", ")
-	default:
+	case fenced:
 		return r.spec.fence + good
 	}
+	return r.spec.fence
 }
 
 // faultAt is where each picture has the fault, or what else its times count from.

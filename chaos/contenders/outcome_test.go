@@ -252,7 +252,7 @@ func TestARunInWhichRedlockHoldsTwiceIsAnError(t *testing.T) {
 }
 
 func TestUnknownNamesAreRefusedWithThoseThatThereAre(t *testing.T) {
-	for _, args := range [][]string{{"-contenders", "chubby"}, {"-scenarios", "flood"}, {"-parallel", "0"}} {
+	for _, args := range [][]string{{"-contenders", "chubby"}, {"-scenarios", "flood"}} {
 		err := compare(t.Context(), args, &strings.Builder{})
 		if err == nil {
 			t.Errorf("%q: got no error", args)

@@ -238,21 +238,6 @@ func (p *play) signal(a *actor, sig syscall.Signal, kind trace.Kind) (at time.Du
 	return at
 }
 
-func (p *play) cut(a *actor) time.Duration {
-	at := p.note(trace.Broke, a.who, trace.Cut)
-	for _, proxy := range a.proxies {
-		proxy.Hold(tcpproxy.Both)
-	}
-	return at
-}
-
-func (p *play) heal(a *actor) {
-	p.note(trace.Mended, a.who, trace.Cut)
-	for _, proxy := range a.proxies {
-		p.must(proxy.Heal())
-	}
-}
-
 func (p *play) down(nodes []*node) time.Duration {
 	at := p.note(trace.Broke, "", trace.Crash)
 	for _, n := range nodes {

@@ -59,9 +59,6 @@ var (
 	errNoReplica = fmt.Errorf("it has no replica here: %w", errors.ErrUnsupported)
 )
 
-// errUnbounded is that nobody gave up, so there is nothing to look for.
-var errUnbounded = errors.New("the call did not end with its context, and got the lock when the servers went on")
-
 // scenarios is all of them. Those that leave servers in another state come last.
 var scenarios = []scenario{
 	{"hand-over", "the holder gives up, and another one waits", "the release", playHandOver},
@@ -70,12 +67,12 @@ var scenarios = []scenario{
 	{"holder-cut", "nothing gets from the holder to the servers or back, and its connections stay open", "the cut", playHolderCut},
 	{"given-up", "most servers stand still for two seconds, and meanwhile somebody asks for a free name and gives up", "when they go on", playGivenUp},
 	{"hung-server", "the leading server stands still, or the first where none leads: it accepts connections and does not answer, and somebody asks for a free name", "the ask", playHungServer},
-	{"one-server", "the leading server is killed, or the first where none leads, for four seconds", "the release, where the lock was kept; otherwise when the server is back, or the kill, if the next one held before", playOneServer},
+	{"one-server", "the leading server is killed, or the first where none leads, for four seconds", "the release, where the lock was kept; otherwise when the server is back, or the kill, if the next one held before", func(p *play) { p.outage(p.most()[:1]) }},
 	{"majority", "more than half of the servers are killed for four seconds", "the same", playMajority},
 	{"restart", "more than half of the servers are killed and started again at once", "the restart", playRestart},
 	{"failover", "a replica of the first server lags, the lock is taken, the server is killed, and clients are led to the replica", "the kill, or the release, where the lock was kept", playFailover},
 	{"clock-one", "the wall clock of one server of several steps ahead by an hour", "the step, or the release, where the lock was kept", playClockOne},
-	{"clock", "the wall clocks of more than half of the servers step ahead by an hour", "the step", playClock},
+	{"clock", "the wall clocks of more than half of the servers step ahead by an hour", "the step", func(p *play) { p.stepClocks(p.most()) }},
 }
 
 // both brings in a holder and one who waits for it.
@@ -191,9 +188,15 @@ func playHolderKilled(p *play) {
 
 func playHolderCut(p *play) {
 	a, b := p.both()
-	p.o.zero = p.cut(a)
+	p.o.zero = p.note(trace.Broke, a.who, trace.Cut)
+	for _, proxy := range a.proxies {
+		proxy.Hold(tcpproxy.Both)
+	}
 	p.outlast(b)
-	p.heal(a)
+	p.note(trace.Mended, a.who, trace.Cut)
+	for _, proxy := range a.proxies {
+		p.must(proxy.Heal())
+	}
 	p.pause(watchFor)
 	p.close(a, p.o.zero)
 	p.judge(a.who, p.o.zero)
@@ -214,7 +217,7 @@ func playGivenUp(p *play) {
 	}
 	p.o.zero = p.note(trace.Mended, "", trace.Stall)
 	if p.await(c, 0, patience, trace.Quit, trace.Held).Kind == trace.Held {
-		p.must(errUnbounded)
+		p.must(errors.New("the call did not end with its context, and got the lock when the servers went on"))
 	}
 	p.acquire(b, patience)
 	p.nextHold(b, p.o.zero)
@@ -262,9 +265,6 @@ func (p *play) roundTrip(a *actor, name string) (taken, back time.Duration) {
 	ended := p.await(a, from, hungBound+callBound, returned)
 	return took(asked.At, got.At), took(begun.At, ended.At)
 }
-
-// playOneServer: a system goes on without one server, or it has no other.
-func playOneServer(p *play) { p.outage(p.most()[:1]) }
 
 func playMajority(p *play) {
 	p.several()
@@ -340,14 +340,12 @@ func playFailover(p *play) {
 	p.aftermath(a, b, p.o.zero)
 }
 
-// playClockOne steps the clock of a server that is not among most: playClock finds those
-// as they were.
+// playClockOne steps the clock of a server that is not among most: the next scenario finds
+// those as they were.
 func playClockOne(p *play) {
 	p.several()
 	p.stepClocks(p.system.nodes[len(p.system.nodes)-1:])
 }
-
-func playClock(p *play) { p.stepClocks(p.most()) }
 
 func (p *play) stepClocks(nodes []*node) {
 	for _, n := range nodes { // to what they are: can they be set at all?

@@ -172,20 +172,16 @@ func (s *system) runOnce(ctx context.Context, path string, args ...string) error
 }
 
 // up starts these nodes, and waits until the system answers. A node that ended at its
-// start is started once more: what the last process left may have been in the way, such
-// as its port or its shared memory.
+// start is started again: what the last process left may have been in the way, such as its
+// port or its shared memory.
 func (s *system) up(ctx context.Context, nodes []*node) error {
-	for _, n := range nodes {
-		if err := n.start(); err != nil {
-			return err
-		}
-	}
 	return eventually(ctx, "the servers do not answer", func(ctx context.Context) error {
 		for _, n := range nodes {
-			if !n.process.Running() {
-				if err := n.start(); err != nil {
-					return err
-				}
+			if n.process.Running() {
+				continue
+			}
+			if err := n.start(); err != nil {
+				return err
 			}
 		}
 		return s.kind.ready(ctx, s)
@@ -299,16 +295,12 @@ func (n *node) file(name string) string {
 
 // start runs the process, with what the last one left on its disk.
 func (n *node) start() (err error) {
-	env := n.system.env()
-	if n.clock {
-		clock, err := n.clockEnv()
-		if err != nil {
-			return err
-		}
-		env = append(env, clock...)
+	clock, err := n.clockEnv()
+	if err != nil {
+		return err
 	}
 	n.process, err = process.Start(process.Config{
-		Binary: n.system.program, Args: n.args, Env: env, Dir: n.system.dir, Log: n.file("log"),
+		Binary: n.system.program, Args: n.args, Env: append(n.system.env(), clock...), Dir: n.system.dir, Log: n.file("log"),
 		Attr: &syscall.SysProcAttr{Credential: n.system.cred, Setpgid: true},
 	})
 	return err
@@ -348,7 +340,7 @@ func (n *node) pids() []int {
 // must be in a directory that the server's user can read.
 func (n *node) clockEnv() ([]string, error) {
 	library, err := process.FakeClock()
-	if errors.Is(err, process.ErrNoFakeClock) {
+	if !n.clock || errors.Is(err, process.ErrNoFakeClock) {
 		n.clock = false
 		return nil, nil
 	}
