@@ -235,7 +235,6 @@ func (r *run) all(ctx context.Context) []*result {
 	return results
 }
 
-// one plays all scenarios with one contender, over one start of its servers.
 func (r *run) one(ctx context.Context, s spec) *result {
 	system, err := s.servers.start(ctx)
 	if err == nil {

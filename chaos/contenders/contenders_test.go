@@ -65,12 +65,12 @@ func TestAHungServerHoldsUpOnlyRedsync(t *testing.T) {
 			t.Parallel()
 			o := outcomeOf(t, res)
 			if res.spec.name != "redsync" {
-				if o.Next == 0 || o.Next >= time.Second || o.GivenBack == 0 || o.GivenBack >= time.Second {
+				if o.Trip.Taken == 0 || o.Trip.Taken >= time.Second || o.Trip.Back == 0 || o.Trip.Back >= time.Second {
 					t.Errorf("got %s; want the lock within a second, and given back within another", o)
 				}
 				return
 			}
-			if o.Next == 0 || o.PlainNext+o.PlainGivenBack <= 9*time.Second {
+			if o.Trip.Taken == 0 || o.Plain.Taken+o.Plain.Back <= 9*time.Second {
 				t.Errorf("got %s; want ten seconds of redsync's as it comes", o)
 			}
 		})

@@ -76,7 +76,6 @@ func mariadbAt(addr string) (*sql.DB, error) {
 	return sql.Open("mysql", "root@tcp("+addr+")/?timeout=5s")
 }
 
-// answers is that the first server takes some SQL.
 func answers(at func(addr string) (*sql.DB, error), text string) func(ctx context.Context, s *system) error {
 	return func(ctx context.Context, s *system) error {
 		db, err := at(s.addrs()[0])
@@ -129,7 +128,8 @@ func sessions(at func(addr string) (*sql.DB, error), settle string, take, give i
 				err = query(ctx)
 			}
 			if err != nil {
-				return nil, errors.Join(err, discard(conn))
+				discard(conn)
+				return nil, err
 			}
 			return renewed(sent, bySession, func(ctx context.Context) error {
 				if err := query(ctx); err != nil {
@@ -137,7 +137,8 @@ func sessions(at func(addr string) (*sql.DB, error), settle string, take, give i
 				}
 				return nil
 			}, func(ctx context.Context) error {
-				return errors.Join(give(ctx, conn, name), discard(conn))
+				defer discard(conn)
+				return give(ctx, conn, name)
 			}), nil
 		}, err
 	}
@@ -166,14 +167,8 @@ func getLock(ctx context.Context, conn *sql.Conn, name string) error {
 	return ctx.Err()
 }
 
-// discard closes the connection, rather than to give it back to the pool.
-func discard(conn *sql.Conn) error {
-	err := conn.Raw(func(any) error { return driver.ErrBadConn }) // so the pool drops it
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-		return nil
-	}
-	return err
-}
+// discard has the pool close the connection, rather than keep it.
+func discard(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
 
 // openRow keeps a row for each name, with an owner, an expiry by the server's clock, and a
 // number that each new owner raises.

@@ -40,16 +40,7 @@ var etcdServers = kind{
 			"--logger", "zap", "--log-level", "error",
 		}
 	},
-	// A write is the sign that the cluster has a leader.
-	ready: func(ctx context.Context, s *system) error {
-		c, err := etcdClient(ctx, s.addrs(), 0)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
-		_, err = c.Put(ctx, "ready", "yes")
-		return err
-	},
+	ready: led,
 	leads: func(ctx context.Context, addr string) (bool, error) {
 		c, err := etcdClient(ctx, []string{addr}, 0)
 		if err != nil {
@@ -59,6 +50,12 @@ var etcdServers = kind{
 		is, err := c.Status(ctx, addr)
 		return err == nil && is.Leader == is.Header.MemberId, err
 	},
+}
+
+// led is that a server leads, which a majority has elected.
+func led(ctx context.Context, s *system) error {
+	_, err := s.leader(ctx)
+	return err
 }
 
 // etcdPings is how often a client asks a connection whether it lives: grpc has no less.
@@ -72,8 +69,7 @@ func etcdClient(ctx context.Context, addrs []string, pings time.Duration) (*clie
 	})
 }
 
-// openEtcd takes a session for each hold: its lease, which the client keeps alive, is the
-// lock's.
+// openEtcd takes a session for each hold, whose lease is the lock's.
 func openEtcd(pings time.Duration) opener {
 	return func(ctx context.Context, addrs []string) (acquirer, error) {
 		c, err := etcdClient(ctx, addrs, pings)
@@ -123,10 +119,7 @@ var zookeeperServers = kind{
 			"-cp", zookeeperClasspath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", s.file("server", i, "/zoo.cfg"),
 		}
 	},
-	ready: func(ctx context.Context, s *system) error {
-		_, err := s.leader(ctx)
-		return err
-	},
+	ready: led,
 	leads: func(ctx context.Context, addr string) (bool, error) {
 		said, err := says(ctx, addr, "srvr")
 		return strings.Contains(said, "\nMode: leader\n"), err

@@ -38,8 +38,7 @@ type lock struct {
 	release func(ctx context.Context) error
 }
 
-// held is what the holder may believe, without asking anybody, and who says so where it may
-// not.
+// held is what the holder may believe by itself, and who says so where it may not.
 func (l *lock) held() (bool, string) {
 	select {
 	case <-l.told:
@@ -194,10 +193,7 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(field, func(s spec) bool { return s.name == p.Contender })
-	if i < 0 {
-		return fmt.Errorf("no contender %q", p.Contender)
-	}
+	i := slices.IndexFunc(field, func(s spec) bool { return s.name == p.Contender }) // it is one: this program said so
 	take, err := opened(ctx, field[i], p)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.Contender, err)
@@ -212,7 +208,16 @@ func playHolder(ctx context.Context, text string, in io.Reader, out io.Writer) e
 		} else if err != nil {
 			return err
 		}
-		h.obey(ctx, c)
+		switch {
+		case c.Do == doAcquire:
+			h.acquire(ctx, c)
+		case h.lock == nil:
+			h.say(trace.Noted, "there is no lock to "+c.Do)
+		case c.Do == doRelease:
+			h.release(ctx, c)
+		case c.Do == doAsk:
+			h.ask(ctx)
+		}
 	}
 }
 
@@ -254,19 +259,6 @@ func (h *holder) write(r record) {
 	}
 }
 
-func (h *holder) obey(ctx context.Context, c command) {
-	switch {
-	case c.Do == doAcquire:
-		h.acquire(ctx, c)
-	case h.lock == nil:
-		h.say(trace.Noted, "there is no lock to "+c.Do)
-	case c.Do == doRelease:
-		h.release(ctx, c)
-	case c.Do == doAsk:
-		h.ask(ctx)
-	}
-}
-
 // acquire asks until it has the lock: again, where the library gives up by itself.
 func (h *holder) acquire(ctx context.Context, c command) {
 	bounded, cancel := context.WithTimeout(ctx, c.Bound)
@@ -277,9 +269,9 @@ func (h *holder) acquire(ctx context.Context, c command) {
 		l, err := h.take(bounded, c.Name)
 		if err == nil {
 			h.write(record{At: monotonic(), Kind: trace.Held, Token: l.fence})
-			ctx, h.halt = context.WithCancel(ctx)
-			h.lock = l
-			h.watch.Go(func() { h.look(ctx, l) })
+			watched, halt := context.WithCancel(ctx)
+			h.lock, h.halt = l, halt
+			h.watch.Go(func() { h.look(watched, l) })
 			return
 		}
 		last = err

@@ -1,7 +1,6 @@
 package contenders
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,16 +36,13 @@ type outcome struct {
 	Optimistic bool   // nobody was locked out: Next is until a write, and two at work are no breach
 	Write      string // what became of the late write, where nobody is locked out; empty: there was none
 
-	GivenBack time.Duration // how long the release took; of hung-server
-	// Plain tells whether it was measured with library and client as they come, too.
-	Plain                     bool
-	PlainNext, PlainGivenBack time.Duration // the same with these; 0: it did not come about
+	Trip  *trip // of hung-server
+	Plain *trip // the same with library and client as they come; nil: it was not measured
 
 	Records []record
 	zero    time.Duration // the fault, by which pictures are aligned
 }
 
-// span is a hold, by what its holder believed.
 type span struct {
 	who    string
 	fence  redlock.Token
@@ -106,8 +102,7 @@ func within(a, b span) time.Duration {
 	return inside[len(inside)-1] - inside[0] + lookEvery
 }
 
-// learned is who first told the holder that it holds no longer, not before from, and
-// when.
+// learned is who first told the holder of its loss, not before from, and when.
 func learned(records []record, who string, from time.Duration) (by string, at time.Duration) {
 	for _, r := range inOrder(records) {
 		if r.Client == who && r.At >= from && r.Kind == trace.Told {
@@ -117,8 +112,7 @@ func learned(records []record, who string, from time.Duration) (by string, at ti
 	return "", 0
 }
 
-// rising tells whether each hold's number is greater than the one before. Without
-// numbers it is not.
+// rising tells whether each number is greater than the one before; 0 is none.
 func rising(fences []redlock.Token) bool {
 	var last redlock.Token
 	for _, n := range fences {
@@ -173,10 +167,10 @@ func (o *outcome) String() string {
 	case o.Optimistic:
 	case o.Scenario == "hand-over":
 		return short(o.Next)
-	case o.Scenario == "hung-server" && o.Plain:
-		return roundTrip(o.Next, o.GivenBack) + "; as it comes: " + roundTrip(o.PlainNext, o.PlainGivenBack)
-	case o.Scenario == "hung-server":
-		return roundTrip(o.Next, o.GivenBack)
+	case o.Plain != nil:
+		return o.Trip.String() + "; as it comes: " + o.Plain.String()
+	case o.Trip != nil:
+		return o.Trip.String()
 	case o.Two > lookEvery:
 		two = "**two holders for " + short(o.Two) + "**"
 	case o.Two > 0:
@@ -192,15 +186,18 @@ func (o *outcome) String() string {
 	return strings.Join(words, "; ")
 }
 
-func roundTrip(taken, back time.Duration) string {
-	if taken == 0 {
+// trip is how long it took to get a lock, and to give it back; 0 if that did not come about
+// within hungBound.
+type trip struct{ Taken, Back time.Duration }
+
+func (t trip) String() string {
+	if t.Taken == 0 {
 		return "nobody held within " + short(hungBound)
 	}
-	return fmt.Sprintf("held after %s, given back in %s", short(taken), short(back))
+	return fmt.Sprintf("held after %s, given back in %s", short(t.Taken), short(t.Back))
 }
 
-// nextWords is how long the next one waited; where nobody is locked out, until its write
-// counted.
+// nextWords is how long the next one waited: to hold, or for its write to count.
 func (o *outcome) nextWords() string {
 	nobody, next := "nobody held", "next"
 	if o.Optimistic {
@@ -249,24 +246,13 @@ func short(d time.Duration) string {
 	}
 }
 
-// write writes a run into a folder: the table, a page of pictures for each scenario, and
-// the outcomes with their traces as JSON lines.
+// write writes a run into a folder: the table, a page for each scenario, and the traces.
 func write(dir string, results []*result, scenarios []scenario) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	errs := []error{
-		os.WriteFile(filepath.Join(dir, "table.md"), []byte(table(results, scenarios, time.Now())), 0o600),
-		create(dir, "traces.jsonl", func(w io.Writer) (err error) {
-			lines := json.NewEncoder(w)
-			for _, r := range results {
-				for _, o := range r.outcomes {
-					err = errors.Join(err, lines.Encode(o))
-				}
-			}
-			return err
-		}),
-	}
+	var errs []error
+	var all []chaos.Run
 	for i, s := range scenarios {
 		var runs []chaos.Run
 		for _, r := range results {
@@ -274,9 +260,12 @@ func write(dir string, results []*result, scenarios []scenario) error {
 				runs = append(runs, r.outcomes[i].shown(s))
 			}
 		}
+		all = append(all, runs...)
 		errs = append(errs, create(dir, s.name+".html", func(w io.Writer) error { return page.Write(w, runs...) }))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs,
+		os.WriteFile(filepath.Join(dir, "table.md"), []byte(table(results, scenarios, time.Now())), 0o600),
+		create(dir, "traces.jsonl", func(w io.Writer) error { return trace.WriteRuns(w, all...) }))...)
 }
 
 func create(dir, name string, fill func(w io.Writer) error) error {
@@ -291,13 +280,13 @@ func table(results []*result, scenarios []scenario, day time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "One run of `redlock-compare` on %s, %s, %d cores; the lease is %s.\n\n",
 		day.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), short(lease))
-	b.WriteString("| contender | servers | versions | number that can fence | who tells of a loss | memory | start |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| contender | servers | versions | number that can fence | who tells of a loss | memory |\n|---|---|---|---|---|---|\n")
 	for _, r := range results {
-		versions, memory, took := r.versions(), fmt.Sprintf("%d MB", r.servers.memory>>20), short(r.servers.took)
+		versions, memory := r.versions(), fmt.Sprintf("%d MB", r.servers.memory>>20)
 		if r.missing != nil {
-			versions, memory, took = "not played: "+oneLine(r.missing), "", ""
+			versions, memory = "not played: "+oneLine(r.missing), ""
 		}
-		row(&b, r.spec.name, r.spec.servers.words, versions, r.fence(), r.spec.notice, memory, took)
+		row(&b, r.spec.name, r.spec.servers.words, versions, r.fence(), r.spec.notice, memory)
 	}
 	b.WriteString("\n")
 	heads := []string{"contender"}

@@ -131,7 +131,7 @@ func TestTheTableSaysWhatWasNotPlayedAndWhoHeldTwice(t *testing.T) {
 	results := []*result{
 		{spec: spec{name: "one", fence: "token"}, servers: system{version: "one 1", memory: 5 << 20}, outcomes: []*outcome{
 			{Scenario: "pause", Two: 56 * time.Millisecond, Next: 3100 * time.Millisecond, Told: byLibrary, After: 60 * time.Millisecond, Late: true, Fences: []redlock.Token{2, 1}},
-			{Scenario: "hung-server", Next: 150 * time.Millisecond, GivenBack: 5 * time.Second, Plain: true},
+			{Scenario: "hung-server", Trip: &trip{150 * time.Millisecond, 5 * time.Second}, Plain: &trip{}},
 		}},
 		{spec: spec{name: "two"}, missing: errors.New("etcd: not installed")},
 	}

@@ -80,8 +80,7 @@ func (p *play) must(err error) {
 	runtime.Goexit()
 }
 
-// note writes that something of a holder breaks or is mended, or of the servers, where who is
-// empty.
+// note writes that something breaks or is mended: of the servers, where who is empty.
 func (p *play) note(kind trace.Kind, who string, what trace.Break) time.Duration {
 	f := trace.Fault{Kind: what, Client: who}
 	if who != "" {
@@ -152,8 +151,7 @@ type actor struct {
 	read    chan struct{} // closed when all that it wrote has been read
 }
 
-// enter starts a holder, and waits until it is ready. A plain one has library and client
-// as they come.
+// enter starts a holder. A plain one has library and client as they come.
 func (p *play) enter(who string, plain bool) *actor {
 	a := &actor{who: who, read: make(chan struct{})}
 	p.actors = append(p.actors, a)
@@ -211,7 +209,6 @@ func (p *play) do(a *actor, c command) { p.must(a.in.Encode(c)) }
 
 func (p *play) acquire(a *actor, bound time.Duration) { p.do(a, command{doAcquire, p.name, bound}) }
 
-// hold has it take the lock, which is free.
 func (p *play) hold(a *actor) record {
 	from := monotonic()
 	p.acquire(a, startBound)

@@ -56,8 +56,7 @@ func redisKind(words string, n int) kind {
 	}
 }
 
-// follow starts a replica of the master at an address, and returns when it has all that the
-// master has.
+// follow returns when a new replica has all that the master at an address has.
 func (s *system) follow(ctx context.Context, addr string) (*node, error) {
 	if err := s.takePorts(s.kind.ports); err != nil {
 		return nil, err
@@ -65,16 +64,13 @@ func (s *system) follow(ctx context.Context, addr string) (*node, error) {
 	host, port, _ := net.SplitHostPort(addr)
 	r := s.node(len(s.ports) - 1)
 	r.args = append(r.args, "--replicaof", host, port)
-	err := r.start()
-	if err == nil {
-		err = eventually(ctx, "the replica has no copy", func(ctx context.Context) error {
-			return expect(ctx, r.addr, "INFO replication\r\nQUIT\r\n", "master_link_status:up")
-		})
+	s.spare = append(s.spare, r)
+	if err := r.start(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, r.kill())
-	}
-	return r, nil
+	return r, eventually(ctx, "the replica has no copy", func(ctx context.Context) error {
+		return expect(ctx, r.addr, "INFO replication\r\nQUIT\r\n", "master_link_status:up")
+	})
 }
 
 func (n *node) promote(ctx context.Context) error {
@@ -216,33 +212,14 @@ func openRueidis(_ context.Context, addrs []string) (acquirer, error) {
 	}, nil
 }
 
-// The scripts of Redisson's RLock, by its source: a hash of who holds it and how often,
-// and a channel for those who wait.
+// The scripts of Redisson's RLock, by its source.
 var (
-	rlockTake = redis.NewScript(`
-if (redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
-	redis.call('hincrby', KEYS[1], ARGV[2], 1)
-	redis.call('pexpire', KEYS[1], ARGV[1])
-	return nil
-end
-return redis.call('pttl', KEYS[1])`)
-	rlockRenew = redis.NewScript(`
-if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
-	redis.call('pexpire', KEYS[1], ARGV[1])
-	return 1
-end
-return 0`)
-	rlockGive = redis.NewScript(`
-if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
-	return nil
-end
-if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then
-	redis.call('pexpire', KEYS[1], ARGV[1])
-	return 0
-end
-redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], '0')
-return 1`)
+	//go:embed lua/rlock_take.lua
+	rlockTake string
+	//go:embed lua/rlock_renew.lua
+	rlockRenew string
+	//go:embed lua/rlock_give.lua
+	rlockGive string
 )
 
 // rlock is what Redisson's client has for one thread.
@@ -271,8 +248,8 @@ func openRedisson(_ context.Context, addrs []string) (acquirer, error) {
 	}, nil
 }
 
-func (l rlock) run(ctx context.Context, script *redis.Script) *redis.Cmd {
-	return script.Run(ctx, l.client, l.keys, lease.Milliseconds(), l.thread)
+func (l rlock) run(ctx context.Context, script string) *redis.Cmd {
+	return redis.NewScript(script).Run(ctx, l.client, l.keys, lease.Milliseconds(), l.thread)
 }
 
 // take subscribes, and waits for a message or for the end of the holder's lease.
@@ -317,7 +294,6 @@ func (l rlock) give(ctx context.Context) error {
 const (
 	nodeRedlock = "redlock@5.0.0-beta.2"
 	nodeRedis   = "ioredis@5.11.1"
-	fetchBound  = time.Minute
 )
 
 //go:embed node.mjs
@@ -333,7 +309,7 @@ func fetchNode(ctx context.Context, s *system) error {
 	if err := os.WriteFile(s.file(nodeHolderName), nodeHolder, 0o600); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchBound)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	// With the user's own environment: npm's cache is in it.
 	cmd := exec.CommandContext(ctx, npm, "install", "--prefix", s.dir, "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline", nodeRedlock, nodeRedis) //nolint:gosec // from PATH

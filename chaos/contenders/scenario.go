@@ -13,7 +13,6 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// scenario is one failure, the same for all contenders.
 type scenario struct {
 	name string
 	what string // happens
@@ -53,7 +52,6 @@ const (
 	anHour = 3600
 )
 
-// Why a scenario is not played.
 var (
 	errOneServer = fmt.Errorf("it has one server: %w", errors.ErrUnsupported)
 	errNoReplica = fmt.Errorf("it has no replica here: %w", errors.ErrUnsupported)
@@ -118,8 +116,7 @@ func (p *play) nextHold(b *actor, from time.Duration) {
 // took is a time that is not 0: 0 stands for what did not come about.
 func took(from, to time.Duration) time.Duration { return max(to-from, time.Microsecond) }
 
-// close waits for the holder to learn of its loss, not before learns, and asks it what
-// the servers say, at the end.
+// close waits for the holder to learn of its loss, from learns on, and asks it at the end.
 func (p *play) close(a *actor, learns time.Duration) {
 	if p.spec.optimistic {
 		p.o.Write, _ = p.write(a) // after the second one did
@@ -132,12 +129,10 @@ func (p *play) close(a *actor, learns time.Duration) {
 	p.o.Answer = r.Text
 }
 
-func (p *play) judge(holder string, told time.Duration) { p.o.judge(p.trace(), holder, told) }
-
 func (p *play) repeated(times []time.Duration) {
 	slices.Sort(times)
 	p.o.Next = times[len(times)/2]
-	p.judge("", 0)
+	p.o.judge(p.trace(), "", 0)
 }
 
 func playHandOver(p *play) {
@@ -167,7 +162,7 @@ func playPause(p *play) {
 	on := p.signal(a, syscall.SIGCONT, trace.Mended)
 	p.pause(watchFor)
 	p.close(a, on)
-	p.judge(a.who, on)
+	p.o.judge(p.trace(), a.who, on)
 	p.o.Late = p.o.Two > 0 // a process that stands still does nothing
 }
 
@@ -183,7 +178,7 @@ func playHolderKilled(p *play) {
 	p.o.zero = p.signal(a, syscall.SIGKILL, trace.Broke)
 	p.next(b, p.o.zero)
 	p.pause(warmUp) // for the picture
-	p.judge("", 0)
+	p.o.judge(p.trace(), "", 0)
 }
 
 func playHolderCut(p *play) {
@@ -199,7 +194,7 @@ func playHolderCut(p *play) {
 	}
 	p.pause(watchFor)
 	p.close(a, p.o.zero)
-	p.judge(a.who, p.o.zero)
+	p.o.judge(p.trace(), a.who, p.o.zero)
 }
 
 // playGivenUp looks for what an attempt leaves behind that was given up.
@@ -222,12 +217,11 @@ func playGivenUp(p *play) {
 	p.acquire(b, patience)
 	p.nextHold(b, p.o.zero)
 	p.pause(warmUp) // for the picture
-	p.judge("", 0)
+	p.o.judge(p.trace(), "", 0)
 }
 
-// playHungServer has two ask: one whose client is as in the other scenarios, and one
-// with all options of library and client as they come, where these differ. Each asks for
-// a name of its own, and there is nobody to judge.
+// playHungServer has two ask, each for a name of its own: one as in the other scenarios,
+// and one with library and client as they come, where these differ.
 func playHungServer(p *play) {
 	p.several()
 	hung := p.most()[0]
@@ -235,35 +229,34 @@ func playHungServer(p *play) {
 	var both sync.WaitGroup
 	defer both.Wait()
 	var plain *actor
-	if p.o.Plain = p.spec.plain != nil; p.o.Plain {
+	if p.spec.plain != nil {
 		plain = p.enter(third, true)
 	}
 	p.pause(warmUp)
 	p.must(hung.hang())
 	p.o.zero = p.note(trace.Broke, "", trace.Stall)
 	if plain != nil {
-		both.Go(func() { p.o.PlainNext, p.o.PlainGivenBack = p.roundTrip(plain, p.name+"-plain") })
+		both.Go(func() { p.o.Plain = p.roundTrip(plain, p.name+"-plain") })
 	}
-	p.o.Next, p.o.GivenBack = p.roundTrip(b, p.name)
+	p.o.Trip = p.roundTrip(b, p.name)
+	p.o.Next = p.o.Trip.Taken
 	both.Wait()
 	p.note(trace.Mended, "", trace.Stall)
 	p.must(hung.wake())
 }
 
-// roundTrip is how long a holder takes to get the lock, and to give it back; 0 for what
-// did not come about within hungBound.
-func (p *play) roundTrip(a *actor, name string) (taken, back time.Duration) {
+func (p *play) roundTrip(a *actor, name string) *trip {
 	from := monotonic()
 	p.do(a, command{doAcquire, name, hungBound})
 	asked := p.await(a, from, patience, trace.Asked)
 	got, ok := p.seen(a, from, hungBound+callBound, trace.Held, trace.Quit)
 	if !ok || got.Kind == trace.Quit {
-		return 0, 0
+		return &trip{}
 	}
 	p.do(a, command{Do: doRelease, Bound: hungBound})
 	begun := p.await(a, from, patience, trace.Released)
 	ended := p.await(a, from, hungBound+callBound, returned)
-	return took(asked.At, got.At), took(begun.At, ended.At)
+	return &trip{took(asked.At, got.At), took(begun.At, ended.At)}
 }
 
 func playMajority(p *play) {
@@ -281,7 +274,7 @@ func (p *play) outage(nodes []*node) {
 	if len(nodes) < p.system.majority() && p.holdsNow(a) {
 		p.giveUp(a, b)
 		p.up(nodes)
-		p.judge(a.who, p.o.zero)
+		p.o.judge(p.trace(), a.who, p.o.zero)
 		return
 	}
 	back := p.up(nodes)
@@ -320,11 +313,6 @@ func playFailover(p *play) {
 	defer line.Close()
 	replica, err := p.system.follow(p.ctx, line.Addr())
 	p.must(err)
-	defer func() {
-		if p.system.nodes[0] == old { // the play failed
-			_ = replica.kill()
-		}
-	}()
 	p.pause(settleFor) // a master that has its first replica may have to abstain
 	line.Hold(tcpproxy.Both)
 	a, b := p.both()
@@ -359,9 +347,8 @@ func (p *play) stepClocks(nodes []*node) {
 	p.aftermath(a, b, p.o.zero)
 }
 
-// aftermath watches for longer than a lease who has the lock, and whether the holder
-// knows. If it is still the holder's, it gives up. Where nobody was locked out, both
-// write.
+// aftermath watches for longer than a lease who has the lock. A holder that still has it
+// gives up; where nobody was locked out, both write.
 func (p *play) aftermath(a, b *actor, from time.Duration) {
 	if p.spec.optimistic {
 		p.next(b, from)
@@ -376,7 +363,7 @@ func (p *play) aftermath(a, b *actor, from time.Duration) {
 			p.close(a, p.o.zero)
 		}
 	}
-	p.judge(a.who, p.o.zero)
+	p.o.judge(p.trace(), a.who, p.o.zero)
 }
 
 const (

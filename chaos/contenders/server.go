@@ -20,7 +20,6 @@ import (
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
-// startBound bounds the start of a system's servers.
 const startBound = 45 * time.Second
 
 var errNotInstalled = errors.New("not installed")
@@ -29,7 +28,6 @@ var errNotInstalled = errors.New("not installed")
 // library, or where there is no C compiler.
 var errNoClock = fmt.Errorf("its clock can't be set here: %w", errors.ErrUnsupported)
 
-// kind is servers of one kind, as one contender needs them.
 type kind struct {
 	words string // in the table
 	label string // before the version that the program tells; empty: prepare sets the version
@@ -52,8 +50,8 @@ type system struct {
 	program string
 	version string
 	nodes   []*node
-	took    time.Duration // to start, up to the first answer
-	memory  int64         // bytes of all its processes, after the start
+	spare   []*node // replicas
+	memory  int64   // bytes of all its processes, after the start
 
 	dir   string
 	cred  *syscall.Credential // nil: as this program
@@ -91,11 +89,10 @@ func (s *system) begin(ctx context.Context) error {
 	for i := range s.kind.nodes {
 		s.nodes = append(s.nodes, s.node(i))
 	}
-	began := time.Now()
 	if err := s.up(ctx, s.nodes); err != nil {
 		return fmt.Errorf("%w\n%s", err, s.logs())
 	}
-	s.took, s.memory = time.Since(began), memoryOf(s.nodes)
+	s.memory = memoryOf(s.nodes)
 	if s.kind.label != "" {
 		s.version = s.kind.label + " " + versionOf(ctx, s.program)
 	}
@@ -106,8 +103,7 @@ func (s *system) node(i int) *node {
 	return &node{system: s, addr: s.local(i, 0), args: s.kind.args(s, i), clock: s.kind.clock}
 }
 
-// unprivileged runs the servers as nobody where this program is root: databases
-// refuse to run as root.
+// unprivileged runs the servers as nobody where this program is root: databases refuse root.
 func (s *system) unprivileged() error {
 	if os.Getuid() != 0 {
 		return nil
@@ -205,8 +201,7 @@ func eventually(ctx context.Context, what string, try func(ctx context.Context) 
 	}
 }
 
-// says is what a server at an address answers to some bytes, until it closes the
-// connection.
+// says is what a server answers to a text, until it closes the connection.
 func says(ctx context.Context, addr, text string) (string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -238,8 +233,7 @@ func (s *system) addrs() []string {
 	return addrs
 }
 
-// most is more than half of the nodes: the one that leads, or the first where there is no
-// leader, and then the others.
+// most is more than half of the nodes, the leader first.
 func (s *system) most(ctx context.Context) ([]*node, error) {
 	lead, err := s.leader(ctx)
 	others := slices.Delete(slices.Clone(s.nodes), lead, lead+1)
@@ -262,7 +256,7 @@ func (s *system) leader(ctx context.Context) (int, error) {
 func (s *system) majority() int { return len(s.nodes)/2 + 1 }
 
 func (s *system) close() {
-	for _, n := range s.nodes {
+	for _, n := range slices.Concat(s.nodes, s.spare) {
 		_ = n.kill() // it may have ended
 	}
 	for _, port := range s.ports {
@@ -293,7 +287,6 @@ func (n *node) file(name string) string {
 	return n.system.file(name, "-", strings.ReplaceAll(n.addr, ":", "-"))
 }
 
-// start runs the process, with what the last one left on its disk.
 func (n *node) start() (err error) {
 	clock, err := n.clockEnv()
 	if err != nil {
@@ -349,8 +342,7 @@ func (n *node) clockEnv() ([]string, error) {
 	return []string{"LD_PRELOAD=" + n.file("fakeclock.so"), "REDLOCK_FAKE_CLOCK=" + n.file("clock")}, errors.Join(err, errRead, errWrite, n.step(0))
 }
 
-// step sets its wall clock by so many seconds off; errors.ErrUnsupported where it can't
-// be.
+// step sets its wall clock so many seconds off, if it can be set.
 func (n *node) step(seconds int) error {
 	if !n.clock {
 		return errNoClock
@@ -358,8 +350,7 @@ func (n *node) step(seconds int) error {
 	return process.SetClock(n.file("clock"), fmt.Sprintf("%+d", seconds))
 }
 
-// family is a process and all its descendants, by /proc; the process alone where there
-// is none.
+// family is a process and, where there is a /proc, all its descendants.
 func family(pid int) []int {
 	children := map[int][]int{}
 	names, _ := filepath.Glob("/proc/[0-9]*/status")
@@ -378,8 +369,7 @@ func family(pid int) []int {
 	return all
 }
 
-// memoryOf is what the nodes' processes have in memory, in bytes: their proportional
-// set size, so that what they share counts once.
+// memoryOf is the nodes' proportional set size, in bytes: what they share counts once.
 func memoryOf(nodes []*node) int64 {
 	var total int64
 	for _, n := range nodes {
