@@ -35,8 +35,7 @@ import (
 // the shortest that etcd grants with an election timeout of two seconds.
 const lease = 3 * time.Second
 
-// countedLease is what a holder counts of a lease that it counts itself: one in a
-// hundred less, for clocks that drift.
+// countedLease is what a holder counts itself: one in a hundred less, for drift.
 const countedLease = lease * 99 / 100
 
 type spec struct {
@@ -48,8 +47,7 @@ type spec struct {
 	// prepare makes what it needs on its servers, or beside them; nil: nothing.
 	prepare func(ctx context.Context, s *system) error
 	open    opener
-	// plain opens it with all options of library and client as they come, where open sets
-	// some; nil: it does not.
+	// plain opens it with library and client as they come; nil: open does.
 	plain opener
 	// optimistic: it locks nobody out. A hold is work that was begun, a release is the write
 	// of it, and the write that comes late is refused.
@@ -126,8 +124,7 @@ const (
 	pgx  = "github.com/jackc/pgx/v5"
 )
 
-// Main is the command redlock-compare, or a holder that it has started as a process of
-// its own. It returns the exit status.
+// Main is the command redlock-compare, or a holder of it, and returns the exit status.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

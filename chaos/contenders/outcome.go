@@ -1,6 +1,7 @@
 package contenders
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -246,13 +247,12 @@ func short(d time.Duration) string {
 	}
 }
 
-// write writes a run into a folder: the table, a page for each scenario, and the traces.
+// write writes a run into a folder: the table, a page for each scenario, and the outcomes.
 func write(dir string, results []*result, scenarios []scenario) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	var errs []error
-	var all []chaos.Run
 	for i, s := range scenarios {
 		var runs []chaos.Run
 		for _, r := range results {
@@ -260,12 +260,16 @@ func write(dir string, results []*result, scenarios []scenario) error {
 				runs = append(runs, r.outcomes[i].shown(s))
 			}
 		}
-		all = append(all, runs...)
 		errs = append(errs, create(dir, s.name+".html", func(w io.Writer) error { return page.Write(w, runs...) }))
 	}
 	return errors.Join(append(errs,
 		os.WriteFile(filepath.Join(dir, "table.md"), []byte(table(results, scenarios, time.Now())), 0o600),
-		create(dir, "traces.jsonl", func(w io.Writer) error { return trace.WriteRuns(w, all...) }))...)
+		create(dir, "traces.jsonl", func(w io.Writer) (err error) {
+			for _, r := range results {
+				err = errors.Join(err, json.NewEncoder(w).Encode(r.outcomes))
+			}
+			return err
+		}))...)
 }
 
 func create(dir, name string, fill func(w io.Writer) error) error {

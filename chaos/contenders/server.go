@@ -24,8 +24,7 @@ const startBound = 45 * time.Second
 
 var errNotInstalled = errors.New("not installed")
 
-// errNoClock is why no clock is stepped: of a program that does not read it by the C
-// library, or where there is no C compiler.
+// errNoClock: the program reads no clock of the C library, or there is no compiler.
 var errNoClock = fmt.Errorf("its clock can't be set here: %w", errors.ErrUnsupported)
 
 type kind struct {
