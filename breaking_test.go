@@ -254,7 +254,7 @@ func keysOn(t *testing.T, s *redisserver.Server) []string {
 	return slices.DeleteFunc(all, func(key string) bool { return strings.HasPrefix(key, "redlock:") })
 }
 
-// scriptOf names the script that an intercepted command runs; empty: none.
+// scriptOf names the script that an intercepted command runs; empty if none.
 func scriptOf(args []string) string {
 	if len(args) < 2 || args[0] != "EVALSHA" {
 		return ""

@@ -56,7 +56,7 @@ func (s NodeState) String() string { return membership.State(s).String() }
 
 // ClusterStatus is what the nodes are to the cluster, as one client sees them.
 type ClusterStatus struct {
-	ID     string // the cluster's id, that a quorum of nodes carries; empty: none does
+	ID     string // the cluster's id, that a quorum of nodes carries; empty if none does
 	Quorum int
 	Nodes  []NodeStatus
 }
@@ -77,8 +77,8 @@ type NodeStatus struct {
 	Name   string
 	State  NodeState
 	Cause  string        // why it does not vote, and what would admit it
-	Left   time.Duration // of the wait of a joining node; 0: none
-	MaxTTL time.Duration // that its record says, that of before while it is lowered; 0: it has none
+	Left   time.Duration // of the wait of a joining node; 0 if none
+	MaxTTL time.Duration // of its record, the earlier one while it is lowered; 0 if it has none
 
 	// Strict tells that its record has strict recovery: while one such record is left,
 	// no client founds the cluster anew by itself, with or without the option.

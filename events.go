@@ -286,7 +286,7 @@ const (
 // entry is what was last written about a topic.
 type entry struct {
 	at   time.Time
-	held *Event // the last one that was not written; nil: none
+	held *Event // the last one that was not written; nil if none
 	left int    // events that were not written since, without it
 }
 

@@ -40,7 +40,7 @@ type Lock struct {
 	cause    error           // why it ended; nil: it has not
 	ctx      context.Context //nolint:containedctx // what Context returns, made when it is first asked for
 	cancel   context.CancelCauseFunc
-	turn     chan struct{} // an extension or renewal is under way until it closes; nil: none
+	turn     chan struct{} // an extension or renewal is under way until it closes; nil if none
 	set      ends          // the MultiLock that ends with it; nil if it is in none
 
 	due   clock.Instant // guarded by the scheduler's mu
@@ -439,7 +439,7 @@ func (l *Lock) letGo(cause error) *round.Round {
 }
 
 // leave is letGo for a lock of a set: it ends the hold, or the part that this handle has
-// in it. It returns the hold whose release was sent, and its round; nil: none was, or it
+// in it. It returns the hold whose release was sent, and its round; nil if none was, or it
 // is not to be confirmed.
 func (l *Lock) leave(cause error, confirmed bool) (*Lock, *round.Round) {
 	hold := l

@@ -20,7 +20,7 @@ type MultiLock struct {
 	resources []string        // in the caller's order
 	locks     []*Lock         // in the order of the set
 	values    context.Context //nolint:containedctx // Context keeps the acquisition's values, never its cancellation
-	revoked   chan struct{}   // closed once one of the locks was asked for; nil: none can be
+	revoked   chan struct{}   // closed once one of the locks was asked for; nil if none can be
 
 	mu     sync.Mutex      // guards the fields below
 	cause  error           // why it ended; nil: it has not
@@ -184,7 +184,7 @@ func passTurns(holds []*Lock) {
 	}
 }
 
-// extendBy is Extend, but that it has the turn to extend each of the holds, and passes
+// extendBy is Extend for a caller that has the turn to extend each of the holds. It passes
 // it on.
 func (m *MultiLock) extendBy(ctx context.Context, holds []*Lock, ttl time.Duration) error {
 	if left := m.most(); ttl < left {

@@ -65,7 +65,7 @@ type terms struct {
 	ttl     time.Duration
 	fixed   bool
 	maxHold time.Duration // 0: no bound
-	minHold time.Duration // 0: none
+	minHold time.Duration // 0 if none
 	wait    time.Duration // 0: no bound
 	barging bool
 	reentry bool

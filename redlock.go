@@ -203,8 +203,7 @@ func (l *Locker) takeOn(ctx context.Context, resource, key string, wait bool, t 
 	return lock, err
 }
 
-// acquire is take, but that nothing is told of its failure. How far it came is in t
-// then.
+// acquire acquires without telling observers of a failure; t records how far it came.
 func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t *terms) (*Lock, error) {
 	if err := fault.OfContext(ctx); err != nil {
 		return nil, fault.Errorf("redlock: acquire %s: %w", fault.Printable(resource), err)

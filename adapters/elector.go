@@ -44,7 +44,7 @@ type Elector struct {
 
 	mu        sync.Mutex // guards the fields below
 	candidate *candidate // nil: it does not campaign
-	last      *reign     // that began last; nil: none did
+	last      *reign     // that began last; nil if none did
 }
 
 // candidate is one campaign of an Elector, with all the times that it leads.
@@ -58,7 +58,7 @@ type candidate struct {
 	told    bool       // known is closed
 	reign   *reign     // nil: it does not lead
 	failure error      // of the last campaign that ended
-	since   time.Time  // when the campaign that goes on began; zero: none does
+	since   time.Time  // when the campaign that goes on began; zero if none does
 	sight   error      // why nobody can say who leads; nil: somebody can
 }
 
@@ -204,7 +204,7 @@ func (c *candidate) leading() *reign {
 	return c.reign
 }
 
-// token is the token of the reign that goes on; 0: none does. mu is held.
+// token is the token of the reign that goes on; 0 if none does. mu is held.
 func (c *candidate) token() redlock.Token {
 	if r := c.leading(); r != nil {
 		return r.held.lock.Token()

@@ -66,8 +66,8 @@ func textbookRedlock() Kit {
 type plain struct {
 	nodes      []redis.UniversalClient
 	quorum     int
-	timeout    time.Duration // of a command to one node; 0: none
-	driftShare time.Duration // of a lease, by which a validity is shorter; 0: none
+	timeout    time.Duration // of a command to one node; 0 if none
+	driftShare time.Duration // of a lease, by which a validity is shorter; 0 if none
 	driftFloor time.Duration
 }
 

@@ -16,7 +16,7 @@ import (
 
 // payInRedis and payAsSharer are docs/FENCING.md's.
 func payInRedis(ctx context.Context, client redis.UniversalClient, lock *redlock.Lock) error {
-	guard := fencing.NewRedis(client) // the target: none of the lock's nodes
+	guard := fencing.NewRedis(client) // the target, which is none of the lock's nodes
 	err := guard.Do(ctx, "invoice:7", lock.Token(), "HSET", "invoices", "7", "paid").Err()
 	return err
 }

@@ -25,7 +25,7 @@ type stream struct {
 	frozen   bool
 	eof      bool // the writer closed: EOF after what was written
 	broken   bool // the reader closed: writes fail
-	limit    int  // of buf and held together; 0: none
+	limit    int  // of buf and held together; 0 if none
 	readable chan struct{}
 	writable chan struct{}
 }

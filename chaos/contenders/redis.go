@@ -77,7 +77,7 @@ func (n *node) promote(ctx context.Context) error {
 	return expect(ctx, n.addr, "REPLICAOF NO ONE\r\nQUIT\r\n", "+OK")
 }
 
-// goRedis is a client as it comes, but that a context bounds its calls: without that
+// goRedis is a client as it comes, with calls that a context bounds: without that
 // who gives up is held until the server answers.
 func goRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})

@@ -40,7 +40,7 @@ type kind struct {
 	prepare func(ctx context.Context, s *system) error           // their data; nil: they need none
 	args    func(s *system, i int) []string                      // of node i
 	ready   func(ctx context.Context, s *system) error           // no error: they answer
-	leads   func(ctx context.Context, addr string) (bool, error) // nil: none of them leads
+	leads   func(ctx context.Context, addr string) (bool, error) // nil if none of them leads
 }
 
 // system is the servers of one contender, in a directory of its own.

@@ -22,7 +22,7 @@ type child struct {
 	ended  bool // the leader
 	status syscall.WaitStatus
 	alone  bool           // this program has no children at all
-	stop   syscall.Signal // that stopped the leader, not yet looked at; 0: none
+	stop   syscall.Signal // that stopped the leader, not yet looked at; 0 if none
 	// What was below this program before: a script that has started something in
 	// the background and then execs this program leaves it its children.
 	before map[int]bool

@@ -29,7 +29,7 @@ type lockFlags struct {
 	holder   string
 	value    string
 	shared   bool
-	limit    int  // 0: none
+	limit    int  // 0 if none
 	lets     bool // --revocable
 	keys     []string
 	waitSet  func() bool

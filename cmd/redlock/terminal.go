@@ -16,7 +16,7 @@ import (
 type terminal struct {
 	fd    int
 	group int // this program's
-	lent  int // the group that has it from us; 0: none
+	lent  int // the group that has it from us; 0 if none
 	saved *unix.Termios
 }
 

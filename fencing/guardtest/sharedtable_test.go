@@ -60,7 +60,7 @@ func TestMigrateWithoutSharedTokensMakesAndAltersNoOtherColumn(t *testing.T) {
 	}
 }
 
-// The table goes on as it was for the one who knows one number, and rows of before keep
+// The table goes on as it was for the one who knows one number, and earlier rows keep
 // theirs.
 func TestAnAlteredTableServesGuardsOfOneNumber(t *testing.T) {
 	for _, s := range stores() {

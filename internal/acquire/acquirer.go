@@ -90,7 +90,7 @@ type Failure struct {
 	Sentinel error // ErrNotAcquired or ErrNoQuorum; nil: Cause ended it, and not the nodes
 	Cause    error // nil: the votes say it all
 	Votes    []quorum.Vote
-	Causes   []error // of the votes; nil: none has one
+	Causes   []error // of the votes; nil if none has one
 	Words    error   // what the Door made of it
 }
 
@@ -119,8 +119,8 @@ type base struct {
 
 	waitedFor [stripes]atomic.Int64  // when a name of that stripe was last waited for; 0: never
 	foreignOn [stripes]atomic.Int64  // when a holder of such a name was last seen whose value is not ours
-	released  [stripes]atomic.Int32  // one more than the slot of such a name that was released last; 0: none
-	stood     [stripes]atomic.Int64  // the last place in line at which this process waited for a slot of such a name; 0: none
+	released  [stripes]atomic.Int32  // one more than the slot of such a name that was released last; 0 if none
+	stood     [stripes]atomic.Int64  // the last place in line at which this process waited for a slot of such a name; 0 if none
 	handed    [stripes]atomic.Uint64 // releases of such names that granted, or might have
 	gate      sync.RWMutex           // closed changes under it, and attempts are entered
 	closed    atomic.Bool

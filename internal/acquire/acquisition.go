@@ -23,11 +23,11 @@ type acquisition struct {
 	terms  Terms
 	failed int // attempts
 	floor  quorum.Token
-	open   *round.Round   // the attempt that releases may grant; nil: none
+	open   *round.Round   // the attempt that releases may grant; nil if none
 	waiter *round.Sleeper // nil until it waits for the nodes, and after
 	joined bool           // it has waited
 	leads  bool           // of those who share: it asks for all of its group
-	ticket int64          // of those who share: the place that the last ask brought; NoTicket: none
+	ticket int64          // of those who share: the place that the last ask brought; NoTicket if none
 	hints  uint64         // nodes that called it, and were not asked yet
 	called bool           // the attempt that is open asks because nodes called it
 	begun  uint64         // nodes that called while their reply was out: it was asked anew for that

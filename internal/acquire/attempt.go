@@ -88,7 +88,7 @@ func (a *attempter) conclude(ctx context.Context, r *round.Round, ttl time.Durat
 	return g, f
 }
 
-// judge is conclude, but that nothing is told of a failure.
+// judge concludes without telling anybody of a failure.
 func (a *attempter) judge(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
 	a.closeRound(r, s)
 	if err != nil {
@@ -250,7 +250,7 @@ func (a *Releases) discard(c *round.Claim, lease time.Duration, entry round.Leav
 	a.free(c, lease, entry, false, r)
 }
 
-// free is discard, but that nodes may grant the name to who waits there (hand).
+// free is discard; with hand, nodes may grant the name to a waiter there.
 func (a *Releases) free(c *round.Claim, lease time.Duration, entry round.Leaving, hand bool, r *round.Round) {
 	a.ends(c)
 	release := a.releaseOf(c, lease, entry, r)

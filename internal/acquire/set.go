@@ -14,7 +14,7 @@ import (
 type Answer struct {
 	Grant   Grant
 	Err     error    // why there is none; nil: it was granted
-	Failure *Failure // the attempt that brought none; nil: none was made
+	Failure *Failure // the attempt that brought none; nil if none was made
 }
 
 // AskAll makes one attempt for each of these names: one round for all, in which each
@@ -79,7 +79,7 @@ type part struct {
 	err     error // the caller's context ended before the round did
 	freed   bool  // what a lost round was granted is given back
 	token   quorum.Token
-	raise   *round.Round // of a token that the nodes have to settle on; nil: none
+	raise   *round.Round // of a token that the nodes have to settle on; nil if none
 	why     error        // it has no token
 }
 

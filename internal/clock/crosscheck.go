@@ -44,7 +44,7 @@ type CrossCheck struct {
 	factor float64    // of the drift
 	latest []Sample   // by node
 	around [][]Sample // around[i] is of all nodes, at about latest[i]
-	gaps   []gap      // by node; to.at is 0: none
+	gaps   []gap      // by node; to.at is 0 if none
 }
 
 // NewCrossCheck is of so many nodes that have shown nothing yet.

@@ -71,7 +71,7 @@ func (m movement) within(slack time.Duration) bool { return m.least >= -slack &&
 // StepError is why a node abstains whose clock stepped. A step forward ends
 // leases early, so the node may have forgotten locks that are held; a step back
 // keeps keys beyond their leases. Either way it is not believed until every lease
-// of before is over: for MaxTTL, by the record as it was read after the step. What
+// taken earlier is over: for MaxTTL, by the record as it was read after the step. What
 // was read before may be out of date, because any client may raise it.
 type StepError struct {
 	By      time.Duration

@@ -95,7 +95,7 @@ func readAt(at, trip time.Duration, rate float64) sample {
 }
 
 // firstStep reads a clock again and again, as a node's is, and returns how many
-// samples it took to see a step; 0: none was seen.
+// samples it took to see a step; 0 if none was seen.
 func firstStep(factor float64, samples []sample) int {
 	var known clock.Sample
 	for i, s := range samples {

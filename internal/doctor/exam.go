@@ -47,7 +47,7 @@ type exam struct {
 	faults  []failedUse // what it refused when it was proved
 	hidden  error       // why a script there can't learn which server it runs on
 	trips   []trip
-	later   trip // a second look at its clock; zero: none
+	later   trip // a second look at its clock; zero if none
 	lost    int  // pings without a reply
 	timeErr error
 }

@@ -44,7 +44,7 @@ func PlaceOf(said []Standing) (place int64, tell uint64, ok bool) {
 	return place, tell, true
 }
 
-// at is the place that a standing stands for; 0: none.
+// at is the place that a standing stands for; 0 if none.
 func (s Standing) at() int64 {
 	switch {
 	case !s.Known:

@@ -135,7 +135,7 @@ type process struct {
 	split  bool   // it has given something back, and looks again soon
 	token  number // of the lock, or that it raises to
 	until  tick   // of the lock
-	extend tick   // when its extension was sent, from 1; 0: none is out
+	extend tick   // when its extension was sent, from 1; 0 if none is out
 	more   uint8  // turns that are left after this one
 	held   uint8  // in a row, since it took its place
 	stood  owner  // of a lock: that with which the process stood in line, before it passed it on; Nobody: it did not

@@ -18,7 +18,7 @@ import (
 // lower.lua keeps that true in two steps. The first writes the new MaxTTL, keeps the
 // old one beside it, and begins a new epoch: one who voted before reads the record
 // again, and raises MaxTTL before it votes if it takes longer leases. When the old
-// MaxTTL has passed since, every lease of before is over: the second step drops the
+// MaxTTL has passed since, every earlier lease is over: the second step drops the
 // old one. It begins an epoch as well, so that every client reads of it. What ends
 // between the two, a node or who lowers, leaves the waits as they were.
 
@@ -52,7 +52,7 @@ const (
 	lowerNot                   // it can't be lowered now
 	lowerBy                    // somebody else's doing stands against it
 	lowerFirst
-	lowerWait // for the leases of before
+	lowerWait // for the earlier leases
 	lowerSecond
 )
 

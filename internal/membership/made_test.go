@@ -8,7 +8,7 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// observed is a node that answered: a record (nil: none), a run_id, a largest number
+// observed is a node that answered: a record (nil if none), a run_id, a largest number
 // and a notice, read at an instant.
 func observed(at clock.Instant, run string, rec *membership.Record, largest quorum.Token, n membership.Notice) membership.Observation {
 	o := membership.Observation{Sent: at, Seen: at, Answered: true, Run: run, Counted: true, Largest: largest, Notice: n}

@@ -28,7 +28,7 @@ type Record struct {
 	N       int
 	Names   []string      // of all N nodes, sorted
 	MaxTTL  time.Duration // no vote is for a longer lease, since the epoch began
-	Was     time.Duration // MaxTTL of before, while it is lowered; 0: it is not
+	Was     time.Duration // the earlier MaxTTL, while it is lowered; 0 if it is not
 	Run     string        // the identity under which it was installed
 	Base    quorum.Token  // every stripe is at least this
 	Strict  bool          // beyond the table only an operator decides, no matter who asks

@@ -47,7 +47,7 @@ const (
 	mistakeMarkIgnored  // a founder does not look at the records' mark of strict recovery
 	mistakeMarkLost     // an install does not have the mark
 	mistakeMarkLater    // a client with the option counts votes of nodes without it
-	mistakeOldReads     // a founder believes reads of before its waits
+	mistakeOldReads     // a founder believes reads from before its waits
 	mistakeNoneLeft     // of the property: a founding where no record is left counts too
 )
 
@@ -103,7 +103,7 @@ type memberSystem struct {
 // data is all that a server would write to its disk.
 type data struct {
 	node                       scriptmodel.Node
-	cluster, run, nonce, onRun uint8 // the record (cluster 0: none) and the notice
+	cluster, run, nonce, onRun uint8 // the record (cluster 0 if none) and the notice
 	maxTTL, was                uint8 // of the record, in units, where MaxTTL is lowered; else 0
 	strict, granted            bool  // of the record; it has granted the lock to a client with the option
 }

@@ -29,7 +29,7 @@ type Tracker struct {
 	raised []bool        // MaxTTL, on each node: told. Of who has the slot
 	bound  []bool        // strict recovery: the same
 	stale  []atomic.Bool // to be verified before the next flush
-	least  atomic.Int64  // the smallest MaxTTL below ours that a record had, in ns; 0: none had
+	least  atomic.Int64  // the smallest MaxTTL below ours that a record had, in ns; 0 if none had
 	nudge  chan struct{}
 	asked  chan struct{} // a look is asked for
 	stop   chan struct{}
@@ -42,7 +42,7 @@ type Tracker struct {
 	known        []bool          // looked at since the start, with or without an answer
 	voting       []bool          // its writer votes
 	faults       []error         // what the last action for a node failed with
-	until        []clock.Instant // of the waits that are running, by the last plan; 0: none
+	until        []clock.Instant // of the waits that are running, by the last plan; 0 if none
 	cluster      string          // that a quorum carries
 	knew         string          // the strict cluster that this client knows
 	longest      time.Duration   // the longest lease that anyone may have taken
@@ -241,7 +241,7 @@ func (a *AbstentionError) Unwrap() []error {
 }
 
 // RaisedFrom is the smallest MaxTTL that a record was seen to have before this client
-// raised it; 0: none was below ours.
+// raised it; 0 if none was below ours.
 func (t *Tracker) RaisedFrom() time.Duration { return time.Duration(t.least.Load()) }
 
 // MayVote tells whether node i may, by what was seen last.

@@ -99,7 +99,7 @@ type View struct {
 	Config
 	Nodes  []Observation
 	Waits  []Wait
-	Faults []error   // what the last action on each node failed with; nil: none of ours failed
+	Faults []error   // what the last action on each node failed with; nil if none of ours failed
 	Knew   string    // the strict cluster that this client knows, or ""
 	IDs    []Carried // that the records found show
 	ours   string    // the id that a quorum of the nodes carries, or ""
@@ -234,7 +234,7 @@ func (v View) Voter(i int) (Voter, string) {
 	return Voter{Epoch: v.Nodes[i].Record.Epoch, Run: v.Nodes[i].Run}, ""
 }
 
-// Fault is what this client's last action on node i failed with; nil: none did.
+// Fault is what this client's last action on node i failed with; nil if none did.
 func (v View) Fault(i int) error {
 	if v.Faults == nil {
 		return nil

@@ -89,7 +89,7 @@ type call struct {
 	group    *group
 	pass     *Handover
 	poll     Poll
-	claims   []*round.Claim // that the poll puts in line; nil: none at that name
+	claims   []*round.Claim // that the poll puts in line; nil if none at that name
 	identity bool           // it is the look at the node's identity
 }
 

@@ -141,7 +141,7 @@ func (n *Node) sampleIsOld() bool {
 
 // sample takes in a reading of the node's clock that was asked for at sent. A
 // step beyond the drift allowed makes the node abstain for MaxTTL from now, for
-// this client: until then leases of before it may still be trusted elsewhere.
+// this client: until then earlier leases may still be trusted elsewhere.
 func (n *Node) sample(sent clock.Instant, server time.Time) {
 	now := n.Clock.Now()
 	next, last := clock.SampleOf(sent, now, server), n.sampled

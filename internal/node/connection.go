@@ -41,7 +41,7 @@ type connection struct {
 	asking  sync.WaitGroup        // looks that are out
 	waits   atomic.Bool           // for a connection of a pool that has none left
 
-	pinned   *redis.Conn // nil: none
+	pinned   *redis.Conn // nil if none
 	pipeline redis.Pipeliner
 	idler    *time.Timer
 	lastUse  clock.Instant // of the pinned one

@@ -209,7 +209,7 @@ func (e *Extension) reseed(i int, locks []int) {
 	}
 }
 
-// lost are those of the locks of one kind that are to be put back on node i; nil: none.
+// lost are those of the locks of one kind that are to be put back on node i; nil if none.
 // mu is held.
 func (e *Extension) lost(i int, locks []int, shared bool) (g *group) {
 	for _, k := range locks {

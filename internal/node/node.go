@@ -36,7 +36,7 @@ type Node struct {
 	observer Observer
 	siblings *Siblings
 	Tracker  *membership.Tracker
-	ReadAt   atomic.Int64                    // the instant of the last sample of its clock; 0: none
+	ReadAt   atomic.Int64                    // the instant of the last sample of its clock; 0 if none
 	Returned atomic.Int64                    // the instant when it was last seen to vote again; 0: never
 	distrust atomic.Pointer[clock.StepError] // why it abstains since its clock stepped; nil: it does not
 	Server   *ServerIdentity                 // of a client that Open made; else nil
@@ -56,7 +56,7 @@ type Node struct {
 	ended     bool          // the writer sends nothing any more
 	queue     pending
 	sending   []Release     // the releases of the flush that is out
-	busySince clock.Instant // when the flush that is out was sent; 0: none
+	busySince clock.Instant // when the flush that is out was sent; 0 if none
 	down      outage
 	doubted   clock.Instant // when the node was last found to have stepped or forgotten; 0: never
 	doubtedBy error         // what it was
@@ -70,7 +70,7 @@ type Node struct {
 	away     bool          // it did not vote when it was last talked to, or was down before
 	met      int64         // turn() as of the last verification
 	identity string        // as of then
-	unproven clock.Instant // the earliest round that it vouched for something in since; 0: none
+	unproven clock.Instant // the earliest round that it vouched for something in since; 0 if none
 	rechecks int           // verifications in a row that NOSCRIPT or an epoch asked for
 	sampled  clock.Sample  // what the samples of its clock say, as of the last one
 	shared   clock.Instant // when the other nodes were last told of one; 0: never

@@ -57,7 +57,7 @@ type Release struct {
 	Round *round.Round  // who waits for it; nil: nobody
 	Hand  bool          // the node may grant the name on, to who waits there
 	Hint  int64         // with Hand: the least token of such a grant; or Calls
-	Next  *round.Round  // with Hand: the attempt with which the process stands in line from then on; nil: none
+	Next  *round.Round  // with Hand: the attempt with which the process stands in line from then on; nil if none
 
 	doubtful bool       // as of when it was taken: it must leave a tombstone
 	rejected *rejection // by the node; nil: it was not refused yet
@@ -237,7 +237,7 @@ func (q *pending) empty(now clock.Instant) pending {
 // places in line that the node is told of.
 type Poll interface {
 	// Wanted are the names that are still to be looked at, and the process's places
-	// there (with a minus sign: among those who wait to share), with the claims that take a grant there by push (nil: none). It is asked when
+	// there (with a minus sign: among those who wait to share), with the claims that take a grant there by push (nil if none). It is asked when
 	// the call is sent.
 	Wanted() (keys []string, positions []int64, claims []*round.Claim)
 	// Answer takes in what the node said, a number for each name behind one for the
@@ -291,7 +291,7 @@ func (n *Node) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
 
 var errNotPlaced = errors.New("not in line: the release before did not put it there")
 
-// next is the owner that a hand puts in line; empty: none.
+// next is the owner that a hand puts in line; empty if none.
 func (r *Release) next() any {
 	if r.Next == nil {
 		return ""

@@ -83,7 +83,7 @@ func (q *pending) retake(now clock.Instant) {
 
 // keepEntries has no release that goes again take an entry away that is wanted by now:
 // the process stands in line again, and a look may have told the node so meanwhile.
-// No ask has: they wait for the release. Where the node still has the entry of before,
+// No ask has: they wait for the release. Where the node still has the earlier entry,
 // the process has its old place until it asks.
 func (n *Node) keepEntries() {
 	for i := range n.batch.releases {
@@ -181,7 +181,7 @@ func (n *Node) Unreleased(now clock.Instant) (names []string, cause error) {
 }
 
 // unreleased are the names whose releases wait, or are in the flush that is out, and why
-// one of them was refused; nil: none was.
+// one of them was refused; nil if none was.
 func (q *pending) unreleased(sending []Release, now clock.Instant) (names []string, cause error) {
 	add := func(r *Release) {
 		if r.Until <= now || q.clear(r) {

@@ -37,7 +37,7 @@ type Subscription struct {
 
 	mu       sync.Mutex // guards the fields below
 	channels map[string]bool
-	open     *redis.PubSub // which is subscribed to some of them; nil: none is
+	open     *redis.PubSub // which is subscribed to some of them; nil if none is
 
 	up      atomic.Bool
 	settled chan struct{} // closed when it is up for the first time, or has failed

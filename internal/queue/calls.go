@@ -77,7 +77,7 @@ func (q *Queue) Standing(key string) *round.Claim {
 	return nil
 }
 
-// standing is the claim that releases may grant; nil: none.
+// standing is the claim that releases may grant; nil if none.
 func (q *Queue) standing(name *Name) *round.Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -31,7 +31,7 @@ type Presence struct {
 	waiting   int // goroutines
 	hangUp    context.CancelFunc
 	resting   pollHeap
-	beats     []clock.Instant // when each node's next sign of life is due; never: none is
+	beats     []clock.Instant // when each node's next sign of life is due; never if none is
 	nextLooks clock.Instant   // no looks before
 	turn      int             // the node that the next look goes to
 }
@@ -47,7 +47,7 @@ type Config struct {
 	Leave   func(key string, shared bool, nodes []*node.Node) // takes the process's entry for a name off these nodes, of that kind
 	// GiveBack releases what a node granted to an attempt of ours that is over.
 	GiveBack func(key, owner string, n *node.Node)
-	Asked    func(message string) bool // takes in a message that asks for a hold; false: it is none, or of no hold; nil: none ever is
+	Asked    func(message string) bool // takes in a message that asks for a hold; false: it is none, or of no hold; nil if none ever is
 }
 
 // NewPresence makes the presence of a Locker; nothing runs before the first wait.

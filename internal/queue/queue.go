@@ -42,7 +42,7 @@ type Name struct {
 	queue     list.List    // of *Waiter; one who quits is taken out without a search
 	group     quorum.Group // whose turn it is; without members: one goroutine's, who wants to be alone
 	following list.List    // of *Waiter: those of the group that go when its leader was granted
-	position  int64        // the process's place among all processes; NoTicket: none yet
+	position  int64        // the process's place among all processes; NoTicket if none yet
 	recorded  bool         // nodes may have an entry of ours
 	held      int          // in a row, since the position was taken
 	barged    bool         // the hold went past those who wait: it is handed to nobody here
@@ -50,9 +50,9 @@ type Name struct {
 	due       bool         // a look found it free
 	contended bool         // it was waited for
 	sleeper   *round.Sleeper
-	open      *round.Round // the attempt that releases may grant, while somebody leads it; nil: none
+	open      *round.Round // the attempt that releases may grant, while somebody leads it; nil if none
 	won       string       // the owner of the last attempt that brought the lock: its late grants say nothing new
-	next      *round.Claim // the one that goes on with the place when nobody leads; nil: none
+	next      *round.Claim // the one that goes on with the place when nobody leads; nil if none
 	slot      int          // that the last call said is free, and one; 0: it said none
 	rests     *Waiter      // of slots: who has the turn, while it would take one that is handed on; nil: nobody
 	given     *Transfer    // what it was given then; nil: nothing
@@ -249,7 +249,7 @@ func (q *Queue) Ending(key string) round.Leaving {
 // Pass gives the turn for key to the next in line. Where nobody is, and the process
 // still has an entry, it calls leave: one who it was kept for has quit meanwhile.
 // leave runs before anybody here can ask for the name again. It gets the claim that
-// stands there; nil: none.
+// stands there; nil if none.
 func (q *Queue) Pass(key string, leave func(stands *round.Claim)) {
 	if q.Freeing != nil {
 		q.Freeing()
@@ -293,7 +293,7 @@ func (n *Name) giveUp() {
 }
 
 // LeaveAll gives up every place that the process has: it calls leave for each name, with
-// the claim that stands there for the one who would have led next; nil: none. For a place among
+// the claim that stands there for the one who would have led next; nil if none. For a place among
 // those who wait to share it calls leaveShared.
 // Nobody here comes any more when it is called.
 func (q *Queue) LeaveAll(leave func(key string, stands *round.Claim), leaveShared func(key string, place int64)) {

@@ -23,7 +23,7 @@ package quorum
 type Group struct {
 	Undecided int   // how many they are
 	Led       bool  // one of them waits for the nodes, for all
-	Place     int64 // its place in line on the nodes; NoTicket: none
+	Place     int64 // its place in line on the nodes; NoTicket if none
 }
 
 // Admits tells whether one more may ask the nodes at once, beside those who do. behind is
@@ -45,7 +45,7 @@ func (g *Group) Granted() { g.Led = false }
 type Decision struct {
 	Leads bool  // the first who follows leads from now on
 	Over  bool  // it was the last: the process's line moves on
-	Leave int64 // the place that is given up on the nodes; NoTicket: none
+	Leave int64 // the place that is given up on the nodes; NoTicket if none
 }
 
 // Decided takes in that one of the group is done: granted by the group's place (byPlace),

@@ -69,7 +69,7 @@ func lineFrees(m uint8) bool { return m >= freeNothing }
 type lineLink struct {
 	sent   [lineMessages]uint8
 	of     [lineMessages]scriptmodel.Number // the place that each is sent by
-	reply  quorum.Outcome                   // Pending: none
+	reply  quorum.Outcome                   // Pending if none
 	said   scriptmodel.Number               // the ticket of the reply
 	hint   bool                             // on its way
 	vote   quorum.Outcome                   // in the attempt that is open

@@ -39,7 +39,7 @@ type Claim struct {
 	Place  int64         // of an entry that takes pushes; of a shared hold, or a leave of the slots' line, the place that goes
 	InLine string        // the owner value with which its process stood in line; empty: in none, or with its id alone
 	Slot   *Slot         // of a slot (slot.go); nil: of a name
-	Next   *Claim        // with Pushes: whose entry comes for this one's when it is rolled back; nil: none
+	Next   *Claim        // with Pushes: whose entry comes for this one's when it is rolled back; nil if none
 	Marks  []quorum.Mark // marks[i] is guarded by node i's mu
 	Room   [FewNodes]quorum.Mark
 
@@ -152,7 +152,7 @@ func (r *Round) blame(i int, cause error) {
 }
 
 // Cause is what node i gave as the reason of its vote, once the round is closed;
-// nil: none.
+// nil if none.
 func (r *Round) Cause(i int) error {
 	if r.Causes == nil {
 		return nil

@@ -334,7 +334,7 @@ type LineRelease struct {
 	Push    bool
 	Reading Tick
 	Place   Number
-	Next    Owner // Nobody: none
+	Next    Owner // Nobody if none
 	Flaw    Flaw
 }
 

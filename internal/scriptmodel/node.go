@@ -50,7 +50,7 @@ type Node struct {
 	Base    Number
 	Stripes [Stripes]Number
 	Keys    [Names]Key
-	Dead    [Owners]Tick // until when a tombstone lies on an owner; 0: none
+	Dead    [Owners]Tick // until when a tombstone lies on an owner; 0 if none
 }
 
 // Flaw is something that the scripts do right, left out: for positive controls.

@@ -226,7 +226,7 @@ type SlotReply struct {
 	Ticket int
 	First  bool
 	Free   uint8 // one bit for each slot
-	Ends   int   // until the first of them ends; -1: none does
+	Ends   int   // until the first of them ends; -1 if none does
 }
 
 // AskSlot grants a slot that is free, if nobody living is before the waiter.

@@ -51,7 +51,7 @@ const (
 	kinds     = 8
 	placed    = 1 << 7
 	byWhom    = 1 << 8  // the owner value, of three
-	fromWhom  = 1 << 10 // and that of before
+	fromWhom  = 1 << 10 // and the earlier one
 )
 
 // sent is one message: its kind, the slot, whether it is an ask with a place, and the owner
@@ -90,7 +90,7 @@ type reply struct {
 
 // hold is a slot that a goroutine of a process holds, or is handed.
 type hold struct {
-	slot   uint8 // and one; 0: none
+	slot   uint8 // and one; 0 if none
 	by     uint8 // its owner value
 	passed uint8 // how often it was handed on in a row, as its claim says
 }
@@ -104,7 +104,7 @@ type caller struct {
 	given  hold               // what that one has handed on, and this one has not taken
 	told   uint8              // nodes that have passed that, a bit each
 	slot   uint8              // that it asks for, or holds
-	place  scriptmodel.Number // in line; 0: none
+	place  scriptmodel.Number // in line; 0 if none
 	was    scriptmodel.Number // the place that asks on their way have, of a line that it has left
 	stood  scriptmodel.Number // the last place that it had
 	out    [nodes][mostSent]sent

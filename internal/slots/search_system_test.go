@@ -17,7 +17,7 @@ type system struct {
 	deaths  uint8
 	leaves  uint8
 	doubles uint8
-	row     int  // holds in a row, of goroutines of a process that hand a slot on (WithTurns); 0: none hands on
+	row     int  // holds in a row, of goroutines of a process that hand a slot on (WithTurns); 0 if none hands on
 	early   bool // a round is judged as soon as it is decided, not when all have answered
 	flaw    scriptmodel.Flaw
 	// What is wrong on purpose.

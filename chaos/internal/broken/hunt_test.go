@@ -39,7 +39,7 @@ type order struct {
 	Load       load
 	Loads      bool   // every other plan has one of the loads, in turn, and is aimed at what drawn plans seldom reach
 	Pauses     bool   // the library stands still between its steps
-	Scenario   string // this one, in the place of plans; empty: none
+	Scenario   string // this one, in the place of plans; empty if none
 }
 
 // load is how the clients of the plans get their locks.
@@ -116,7 +116,7 @@ type found struct {
 	Virtual time.Duration
 	Took    time.Duration
 	Seed    uint64       // of the plan that broke a rule
-	Broken  []chaos.Rule // that it broke; empty: none
+	Broken  []chaos.Rule // that it broke; empty if none
 	First   string       // what broke first
 	Plan    string       // it, or what it shrank to
 	Small   int          // how many faults that has

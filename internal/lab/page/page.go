@@ -189,7 +189,7 @@ func Leave(t *testing.T, run trace.Run) string {
 	return cmp.Or(words(errors.Join(errs...)), "look at it: "+base+".html")
 }
 
-// words is an error in words; nil: none.
+// words is an error in words; nil if none.
 func words(err error) string {
 	if err == nil {
 		return ""

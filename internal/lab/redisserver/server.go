@@ -87,7 +87,7 @@ type Server struct {
 	port   int
 
 	life    sync.Mutex       // taken by all that starts, ends or signals the process
-	process *process.Process // nil: none; guarded by life
+	process *process.Process // nil if none; guarded by life
 
 	setting sync.Mutex // taken by all that write the clock's file
 

@@ -83,7 +83,7 @@ func (c *conn) connect(ctx context.Context) (net.Conn, error) {
 	return nil, err
 }
 
-// reach is connect, but that it takes no time.
+// reach connects at once: it takes no time.
 func (c *conn) reach() (net.Conn, error) {
 	node, err := c.link.node()
 	if err != nil {

@@ -25,7 +25,7 @@ type peer struct {
 	reply  *bufio.Reader
 	suffix string // of every script: with one, no script is known by its hash
 	run    string // its identity
-	ear    *peer  // a connection that hears what some waiters are told; nil: none
+	ear    *peer  // a connection that hears what some waiters are told; nil if none
 }
 
 // listen has another connection to the peer hear what all waiters but the last are

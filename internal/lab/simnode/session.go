@@ -22,7 +22,7 @@ type Session struct {
 	args     [][]byte   // room for those of one command
 	call     serverCall // room for one
 	reply    reply
-	multi    *transaction // open; nil: none
+	multi    *transaction // open; nil if none
 }
 
 // Feed takes in what has arrived, executes the commands that are complete, and

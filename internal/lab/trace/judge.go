@@ -95,7 +95,7 @@ type attempt struct {
 	resource   *resourceState
 	asksBeside bool      // it asked to share
 	shared     bool      // it shares what it got
-	set        *setState // nil: none
+	set        *setState // nil if none
 	limit      int       // of slots; 0: it asked for none
 	value      string    // that observers are told
 	of         *place    // what it got

@@ -254,7 +254,7 @@ func (s *setState) besideSince(now time.Duration) time.Duration {
 	return since
 }
 
-// setOf is the set of an attempt that begins; nil: none.
+// setOf is the set of an attempt that begins; nil if none.
 func (t *trial) setOf(r Record) *setState {
 	if r.Set == 0 {
 		return nil

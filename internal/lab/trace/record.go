@@ -114,7 +114,7 @@ type Record struct {
 	// Shared: beside other shared holds, never beside an exclusive one.
 	Shared bool `json:"shared,omitempty"`
 	// Set is the number of a set of resources that are asked for together: each has an
-	// attempt of its own, and those of one set have one number. 0: none.
+	// attempt of its own, and those of one set have one number. 0 if none.
 	Set int64 `json:"set,omitempty"`
 	// Limit is how many may hold the resource at once, each of them a slot of its own. 0: it
 	// has no slots. Who is alone or shares excludes nobody who has a slot.

@@ -11,7 +11,7 @@ type request struct {
 	at     time.Duration // when it began to
 	since  time.Duration // the healthy time then
 	shared bool
-	set    *setState // as of the latest attempt; nil: none
+	set    *setState // as of the latest attempt; nil if none
 }
 
 // wants notes that a client asks, if it did not before.

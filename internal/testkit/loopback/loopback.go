@@ -45,7 +45,7 @@ func Listen() (net.Listener, error) {
 type ports struct {
 	mu    sync.Mutex // guards the rest
 	claim net.Listener
-	first int // zero: none was asked for yet
+	first int // zero if none was asked for yet
 	given int // so far
 }
 
