@@ -47,6 +47,10 @@ explore-cover: ## functions of the protocol that PLANS (300) random plans do not
 mutants: ## the protocol broken by hand, each way seen to fail its test; FILES='lock.go renew.go': the ways in these files
 	REDLOCK_MUTANTS=$(or $(FILES),all) REDLOCK_REQUIRE_SERVERS=1 go test -run TestEachMutant -count=1 -timeout 0 -v ./chaos/internal/broken
 
+.PHONY: shape
+shape: ## lines, files, words, circles and names of the tree, held to their bars
+	go run ./.ci/shape
+
 .PHONY: exec-hundred
 exec-hundred: ## `redlock exec` under stopped, cut-off and refusing masters: its command is dead in time, COUNT (100) times
 	REDLOCK_TEST=full REDLOCK_TEST_DEAD=$$((($(or $(COUNT),100) + 2) / 3)) REDLOCK_REQUIRE_SERVERS=1 go test -run TestTheCommandIsDead -count=1 -timeout 60m -v ./cmd/redlock

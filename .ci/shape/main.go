@@ -1,0 +1,310 @@
+// Command shape measures the tree, and fails where it is past a bar: `make shape`.
+//
+// A bar that is not reached yet stands at the figure of the day, so that it can only fall.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// bar is the most, or the least, that a figure may be.
+type bar struct {
+	what  string
+	most  int
+	aim   int // what it is to be; 0 if it is there
+	count func(t *tree) int
+}
+
+var bars = []bar{
+	{"lines of Go outside tests", 63000, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
+	{"lines of Go tests", 80900, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"test files at the root", 156, 50, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
+	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
+	{"lines of the root", 6000, 5000, func(t *tree) int { return t.lines(isCode, inRoot) }},
+	{"lines of the root's largest circle", 1200, 0, func(t *tree) int { return circle(".") }},
+	{"methods of Acquirer and acquisition", 50, 0, func(*tree) int { return methods("internal/acquire", "Acquirer", "acquisition") }},
+	{"methods of Node", 91, 45, func(*tree) int { return methods("internal/node", "Node") }},
+	{"files of internal/node", 17, 16, func(t *tree) int { return len(t.goFiles(isCode, within("internal/node/"))) }},
+	{"exported names of chaos, as go doc -short lists them", 45, 0, func(*tree) int { return exported("chaos") }},
+	{"lines of the longest file outside tests", 600, 0, func(t *tree) int { return t.longest() }},
+	{"words of the pages for users, without their index", 28000, 0, func(t *tree) int {
+		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
+	}},
+	{"words of the evidence, ARCHITECTURE.md with it", 17000, 0, func(t *tree) int { return t.words(evidence) }},
+	{"words of CHANGELOG.md", 700, 0, func(t *tree) int { return t.words(func(f string) bool { return f == "CHANGELOG.md" }) }},
+}
+
+func main() {
+	t, err := read()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "shape:", err)
+		os.Exit(2)
+	}
+	failed := false
+	for _, b := range bars {
+		got, aim := b.count(t), ""
+		if b.aim != 0 {
+			aim = fmt.Sprintf("; to be %d", b.aim)
+		}
+		verdict := "ok  "
+		if got > b.most {
+			verdict, failed = "FAIL", true
+		}
+		fmt.Printf("%s %-55s %6d, at most %d%s\n", verdict, b.what, got, b.most, aim)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// tree is the text of each file that git knows.
+type tree struct{ text map[string][]byte }
+
+func read() (*tree, error) {
+	out, err := exec.Command("git", "ls-files", "*.go", "*.md").Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	t := &tree{text: map[string][]byte{}}
+	for name := range strings.FieldsSeq(string(out)) {
+		if t.text[name], err = os.ReadFile(name); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func evidence(f string) bool {
+	return strings.HasPrefix(f, "docs/evidence/") || f == "docs/ARCHITECTURE.md"
+}
+
+func isTest(f string) bool { return strings.HasSuffix(f, "_test.go") }
+func isCode(f string) bool { return !isTest(f) }
+func inRoot(f string) bool { return !strings.Contains(f, "/") }
+
+func within(dir string) func(string) bool {
+	return func(f string) bool { return strings.HasPrefix(f, dir) }
+}
+
+// goFiles are the Go files of which all of these are true.
+func (t *tree) goFiles(are ...func(string) bool) (files []string) {
+	for f := range t.text {
+		if strings.HasSuffix(f, ".go") && !slices.ContainsFunc(are, func(is func(string) bool) bool { return !is(f) }) {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+func (t *tree) lines(are ...func(string) bool) (n int) {
+	for _, f := range t.goFiles(are...) {
+		n += bytes.Count(t.text[f], []byte("\n"))
+	}
+	return n
+}
+
+func (t *tree) longest() (most int) {
+	for _, f := range t.goFiles(isCode) {
+		most = max(most, bytes.Count(t.text[f], []byte("\n")))
+	}
+	return most
+}
+
+func (t *tree) words(is func(string) bool) (n int) {
+	for f, text := range t.text {
+		if strings.HasSuffix(f, ".md") && is(f) {
+			n += len(bytes.Fields(text))
+		}
+	}
+	return n
+}
+
+// parsed is the package of a folder, without its tests.
+func parsed(dir string) (*token.FileSet, []*ast.File) {
+	fset := token.NewFileSet()
+	names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	var files []*ast.File
+	for _, name := range names {
+		if isTest(name) {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "shape:", err)
+			os.Exit(2)
+		}
+		files = append(files, f)
+	}
+	return fset, files
+}
+
+// receiver is the type that a declaration is a method of; empty if it is none.
+func receiver(d ast.Decl) string {
+	f, ok := d.(*ast.FuncDecl)
+	if !ok || f.Recv == nil {
+		return ""
+	}
+	of := f.Recv.List[0].Type
+	if p, ok := of.(*ast.StarExpr); ok {
+		of = p.X
+	}
+	if g, ok := of.(*ast.IndexExpr); ok {
+		of = g.X
+	}
+	if id, ok := of.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
+}
+
+// methods counts those of these types.
+func methods(dir string, types ...string) (n int) {
+	_, files := parsed(dir)
+	for _, f := range files {
+		for _, d := range f.Decls {
+			if slices.Contains(types, receiver(d)) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// exported counts the lines of go doc -short.
+func exported(dir string) (n int) {
+	fset, files := parsed(dir)
+	p, err := doc.NewFromFiles(fset, files, dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "shape:", err)
+		os.Exit(2)
+	}
+	n = len(p.Consts) + len(p.Vars) + len(p.Funcs) + len(p.Types)
+	for _, t := range p.Types {
+		n += len(t.Consts) + len(t.Vars) + len(t.Funcs)
+	}
+	return n
+}
+
+// circle is how many lines the largest circle of a package's declarations has: a type with
+// its methods is one of them.
+func circle(dir string) int {
+	fset, files := parsed(dir)
+	info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", compiled(dir))}
+	pkg, err := conf.Check(dir, fset, files, info)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "shape:", err)
+		os.Exit(2)
+	}
+	lines, uses := map[string]int{}, map[string]map[string]bool{}
+	add := func(unit string, node ast.Node) {
+		lines[unit] += fset.Position(node.End()).Line - fset.Position(node.Pos()).Line + 1
+		if uses[unit] == nil {
+			uses[unit] = map[string]bool{}
+		}
+		ast.Inspect(node, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				if of := unitOf(pkg, info.Uses[id]); of != "" && of != unit {
+					uses[unit][of] = true
+				}
+			}
+			return true
+		})
+	}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				add(cmp.Or(receiver(d), d.Name.Name), d)
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						add(s.Name.Name, s)
+					case *ast.ValueSpec:
+						add(s.Names[0].Name, s)
+					}
+				}
+			}
+		}
+	}
+	most := 0
+	for unit := range lines {
+		size := 0
+		for other := range reach(uses, unit) {
+			if reach(uses, other)[unit] {
+				size += lines[other]
+			}
+		}
+		most = max(most, size)
+	}
+	return most
+}
+
+// unitOf is the declaration of the package that an object belongs to; empty if it is none's.
+func unitOf(pkg *types.Package, o types.Object) string {
+	switch {
+	case o == nil || o.Pkg() != pkg:
+		return ""
+	case o.Parent() == pkg.Scope():
+		return o.Name()
+	}
+	f, ok := o.(*types.Func)
+	if !ok || f.Signature().Recv() == nil {
+		return ""
+	}
+	of := f.Signature().Recv().Type()
+	if p, ok := of.(*types.Pointer); ok {
+		of = p.Elem()
+	}
+	if named, ok := of.(*types.Named); ok {
+		return named.Obj().Name()
+	}
+	return ""
+}
+
+// compiled finds what a package imports, as the go command compiled it.
+func compiled(dir string) func(path string) (io.ReadCloser, error) {
+	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./"+dir).Output()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "shape: go list:", err)
+		os.Exit(2)
+	}
+	at := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		at[path] = file
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(at[path]) }
+}
+
+// reach is what a unit uses, itself and by others.
+func reach(uses map[string]map[string]bool, from string) map[string]bool {
+	seen, next := map[string]bool{from: true}, []string{from}
+	for len(next) > 0 {
+		unit := next[len(next)-1]
+		next = next[:len(next)-1]
+		for of := range uses[unit] {
+			if !seen[of] {
+				seen[of] = true
+				next = append(next, of)
+			}
+		}
+	}
+	return seen
+}
