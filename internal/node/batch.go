@@ -443,7 +443,7 @@ var errNotPassed = errors.New("not sent: what this node holds of the lock is not
 // settlePass hands out the reply to a pass. Where it did not happen, or may not
 // have, the old claim is released; the new one's own rollback, if it comes to
 // that, follows it.
-func (n *Node) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
+func (n *writer) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
 	c := h.Round.Claim
 	var v quorum.Vote
 	switch reply := replyAt(cmd, 0, 1); {

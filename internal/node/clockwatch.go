@@ -135,14 +135,14 @@ func (n *Node) SubmitSample(now clock.Instant) {
 }
 
 // sampleIsOld tells whether other traffic carries a sample along.
-func (n *Node) sampleIsOld() bool {
+func (n *writer) sampleIsOld() bool {
 	return n.sampled.At == 0 || n.Clock.Early().Sub(n.sampled.At) > sampleEvery
 }
 
 // sample takes in a reading of the node's clock that was asked for at sent. A
 // step beyond the drift allowed makes the node abstain for MaxTTL from now, for
 // this client: until then earlier leases may still be trusted elsewhere.
-func (n *Node) sample(sent clock.Instant, server time.Time) {
+func (n *writer) sample(sent clock.Instant, server time.Time) {
 	now := n.Clock.Now()
 	next, last := clock.SampleOf(sent, now, server), n.sampled
 	n.ReadAt.Store(int64(now))

@@ -391,8 +391,8 @@ type push struct {
 // node votes, and where its epoch is the one that we have of it.
 func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
 	n.mu.Lock()
-	if n.idle && n.ready() {
-		n.settlePush(push{p, r}, n.silence())
+	if n.idle && n.writer.ready() {
+		n.writer.settlePush(push{p, r}, n.writer.silence())
 		n.mu.Unlock()
 		return
 	}
@@ -401,12 +401,12 @@ func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
 }
 
 // ready tells whether prepare would do nothing; mu is held, and the writer sleeps.
-func (n *Node) ready() bool {
+func (n *writer) ready() bool {
 	return n.loaded && n.epoch != "" && n.down.cause == nil && n.met == n.turn() && !n.Tracker.OutOfDate(n.Index)
 }
 
 // settlePushes takes in what releases granted.
-func (n *Node) settlePushes() {
+func (n *writer) settlePushes() {
 	b := &n.batch
 	for _, p := range b.pushes {
 		n.mu.Lock()
@@ -416,7 +416,7 @@ func (n *Node) settlePushes() {
 }
 
 // settlePush takes in one of them; silent is why the node does not vote. mu is held.
-func (n *Node) settlePush(p push, silent error) {
+func (n *writer) settlePush(p push, silent error) {
 	if silent != nil || n.doubt() != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
 		return // a look finds it, once the node votes
 	}

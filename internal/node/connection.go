@@ -250,7 +250,7 @@ const (
 
 // quiet tells whether the node's last reply is too old to trust its idle connections.
 // A node that never told its time was not talked to yet.
-func (n *Node) quiet() bool {
+func (n *writer) quiet() bool {
 	heard := n.ReadAt.Load()
 	return heard != 0 && n.Clock.Early().Sub(clock.Instant(heard)) > trustIdle
 }

@@ -61,14 +61,14 @@ func (infoCall) NoRetry() bool { return true }
 
 // identityIsOld tells whether the batch looks at the node's identity: the last look is
 // not of just now and of this connection.
-func (n *Node) identityIsOld() bool {
+func (n *writer) identityIsOld() bool {
 	fresh := n.conn.proven != 0 && n.Clock.Early().Sub(n.conn.proven) <= IdentityEvery
 	return !n.Cfg.Unprotected && n.epoch != "" && !fresh
 }
 
 // settleIdentity judges the look of this batch, before anything that the node
 // granted in it counts, and what any command says of its role.
-func (n *Node) settleIdentity() {
+func (n *writer) settleIdentity() {
 	b := &n.batch
 	b.doubt, b.proven = nil, false
 	if n.Cfg.Unprotected {
@@ -87,7 +87,7 @@ func (n *Node) settleIdentity() {
 
 // judgeIdentity compares what INFO said with the server that was verified. What it
 // leaves open counts for nothing in this batch.
-func (n *Node) judgeIdentity(c infoCall) {
+func (n *writer) judgeIdentity(c infoCall) {
 	switch info, err := c.Result(); {
 	case err != nil:
 		n.batch.doubt = fmt.Errorf("who it is was not learned: %w", Explain(err))
@@ -103,7 +103,7 @@ func (n *Node) judgeIdentity(c infoCall) {
 // recognize compares a node that is verified with what it was before. A new process
 // has lost its connections with the old one, and what that granted stands: the node
 // abstains from now on.
-func (n *Node) recognize(o membership.Observation) {
+func (n *writer) recognize(o membership.Observation) {
 	before := n.identity
 	n.identity = o.Run
 	switch {
@@ -116,7 +116,7 @@ func (n *Node) recognize(o membership.Observation) {
 
 // forgot takes note that the node's data may be others than when it was last
 // looked at: it must be installed anew, and nothing counts that it granted since.
-func (n *Node) forgot(why error) {
+func (n *writer) forgot(why error) {
 	n.batch.doubt = why
 	n.Tracker.Forgot(n.Index, n.voted)
 	n.verifyAgain()
@@ -130,7 +130,7 @@ func (n *Node) forgot(why error) {
 // meetAgain asks a node that was down who it is: its address may lead to another
 // server by now, even to another node of ours. One that is not known as this node is
 // verified before it votes. It returns an error if the node can't be talked to.
-func (n *Node) meetAgain() error {
+func (n *writer) meetAgain() error {
 	if n.Cfg.Unprotected || n.epoch == "" {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (n *Node) meetAgain() error {
 // vouch notes that the node vouched for something in the round that was sent at
 // start. Without a look behind it, it counts until one says that the node was
 // another.
-func (n *Node) vouch(start clock.Instant) {
+func (n *writer) vouch(start clock.Instant) {
 	if !n.batch.proven && (n.unproven == 0 || start < n.unproven) {
 		n.unproven = start
 	}

@@ -61,7 +61,14 @@ type Node struct {
 	doubted   clock.Instant // when the node was last found to have stepped or forgotten; 0: never
 	doubtedBy error         // what it was
 
-	// The writer's own; nobody else touches them.
+	writer *writer
+}
+
+// writer is the goroutine that talks to a node, and what is its own: nobody else touches it.
+// SubmitPush does, under mu, while the writer sleeps.
+type writer struct {
+	*Node
+
 	loaded   bool          // the keeping scripts are there
 	epoch    string        // empty: the node does not vote for us
 	voted    string        // the last epoch that was not empty
@@ -118,11 +125,12 @@ type Observer interface {
 func New(index int, name string, client redis.UniversalClient, cfg Config, t *clock.Clock, s *Siblings, seen *membership.Tracker, o Observer) *Node {
 	n := &Node{
 		Index: index, Name: name, Client: client, Timeout: cfg.Timeout,
-		Clock: t, observer: o, siblings: s, Tracker: seen, Cfg: cfg, due: true,
+		Clock: t, observer: o, siblings: s, Tracker: seen, Cfg: cfg,
 		looking: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), Stopped: make(chan struct{}),
 	}
-	n.conn.init(client, cfg.Timeout, t, cfg.Busy)
-	n.Calls, n.batch.process, n.queue.node = n.conn.calls, cfg.Process, index
+	n.writer = &writer{Node: n, due: true}
+	n.writer.conn.init(client, cfg.Timeout, t, cfg.Busy)
+	n.Calls, n.writer.batch.process, n.queue.node = n.writer.conn.calls, cfg.Process, index
 	s.stepped[index] = n.stepBy
 	return n
 }
@@ -238,7 +246,7 @@ func CloseRound(nodes []*Node, r *round.Round, decided bool) {
 	for i, n := range nodes {
 		if r.Votes[i].Outcome == quorum.Pending {
 			why := round.ErrNotSent
-			if n.conn.waits.Load() {
+			if n.writer.conn.waits.Load() {
 				why = errNoConnection
 			}
 			r.Miss(i, n.sent(r.Claim), why)

@@ -262,7 +262,7 @@ func (n *Node) SubmitPoll(k Poll) {
 }
 
 // settlePoll hands out the reply to a poll.
-func (n *Node) settlePoll(c *call, err error) {
+func (n *writer) settlePoll(c *call, err error) {
 	if err != nil {
 		n.doubtPlaces(c.claims, Classify(err))
 		c.poll.Answer(n.Index, false, nil, err)
@@ -273,7 +273,7 @@ func (n *Node) settlePoll(c *call, err error) {
 }
 
 // doubtPlaces notes that a look of unknown outcome may still put these claims in line.
-func (n *Node) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
+func (n *writer) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
 	if o != quorum.Unknown {
 		return
 	}
@@ -326,7 +326,7 @@ func (q *pending) unplaced(r *Release) {
 }
 
 // settleNext tells the next attempts what the reply to their hands said.
-func (n *Node) settleNext(c *call, err error) {
+func (n *writer) settleNext(c *call, err error) {
 	for i := range c.releases {
 		r := &c.releases[i]
 		if r.Next == nil {
@@ -345,7 +345,7 @@ func (n *Node) settleNext(c *call, err error) {
 
 // standing is settleNext for one. What a hand grants to its own process needs no reading
 // of the clock behind it: it takes the place of a key that was there.
-func (n *Node) standing(next *round.Round, reply, more int64) {
+func (n *writer) standing(next *round.Round, reply, more int64) {
 	s, h := grant.StandingOf(more), quorum.Hearing{Left: grant.Lease, Free: reply == 1}
 	outcome := quorum.Taken
 	if s.Token > 0 {

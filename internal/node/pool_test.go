@@ -13,8 +13,8 @@ import (
 // that was not sent for another reason does not.
 func TestAnAttemptThatEndsBeforeThePoolHasAConnectionNamesThePool(t *testing.T) {
 	for waits, want := range map[bool]error{true: errNoConnection, false: round.ErrNotSent} {
-		n := &Node{Clock: clock.New()}
-		n.conn.waits.Store(waits)
+		n := &Node{Clock: clock.New(), writer: &writer{}}
+		n.writer.conn.waits.Store(waits)
 		r := round.New(&round.Claim{Owner: "owner", Marks: make([]quorum.Mark, 1)}, 1, n.Clock.Early(), round.NewSleeper(n.Clock))
 		CloseRound([]*Node{n}, r, false)
 		if got := r.Cause(0); !errors.Is(got, want) || r.Votes[0].Outcome != quorum.Failed {

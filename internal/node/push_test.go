@@ -28,17 +28,18 @@ func TestTheLookOfTheBatchBeforeProvesNoPush(t *testing.T) {
 		"at once": func(n *Node, p push) { n.idle = true; n.SubmitPush(p.Push, p.round) },
 		"in the writer's turn": func(n *Node, p push) {
 			n.SubmitPush(p.Push, p.round)
-			n.take(n.Clock.Early())
-			n.settlePushes()
+			n.writer.take(n.Clock.Early())
+			n.writer.settlePushes()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				told := &disowned{}
-				n := &Node{Clock: clock.New(), observer: told, loaded: true, epoch: "epoch", wake: make(chan struct{}, 1)}
+				n := &Node{Clock: clock.New(), observer: told, wake: make(chan struct{}, 1)}
+				n.writer = &writer{Node: n, loaded: true, epoch: "epoch"}
 				n.Tracker = membership.NewTracker(membership.NewConfig([]string{"a"}, time.Second, false), "", n.Clock, nil)
 				time.Sleep(time.Second)
-				n.batch.proven = true
+				n.writer.batch.proven = true
 				r := round.New(&round.Claim{Owner: "owner", Marks: make([]quorum.Mark, 1)}, 1, n.Clock.Early(), &round.Sleeper{Wake: make(chan struct{}, 1)})
 				r.Asks = &round.Asks{Heard: make([]quorum.Hearing, 1)}
 				r.TakePushes()
@@ -46,7 +47,7 @@ func TestTheLookOfTheBatchBeforeProvesNoPush(t *testing.T) {
 				if !r.Granted() {
 					t.Fatal("the push does not count: this test shows nothing")
 				}
-				n.forgot(errHistory)
+				n.writer.forgot(errHistory)
 				if want := clock.Instant(900 * time.Millisecond); len(told.since) != 1 || told.since[0] != want {
 					t.Errorf("nothing counts since %v; want since %v, the push's reading", told.since, want)
 				}

@@ -179,7 +179,7 @@ func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
 // gives a Voter, it loads the voting scripts on that same connection, so that no
 // restart can come between. It returns the epoch to send with every vote, or why
 // the node abstains, or an error if the node can't be talked to.
-func (n *Node) verify() (epoch string, abstains, err error) {
+func (n *writer) verify() (epoch string, abstains, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Timeout)
 	defer cancel()
 	n.met = n.turn() // an exchange from here on has it verified again
@@ -240,7 +240,7 @@ func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 }
 
 // silence is why the node does not vote; nil: it does.
-func (n *Node) silence() error {
+func (n *writer) silence() error {
 	switch {
 	case n.epoch == "":
 		return n.abstains

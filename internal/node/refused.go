@@ -85,7 +85,7 @@ func (q *pending) retake(now clock.Instant) {
 // the process stands in line again, and a look may have told the node so meanwhile.
 // No ask has: they wait for the release. Where the node still has the earlier entry,
 // the process has its old place until it asks.
-func (n *Node) keepEntries() {
+func (n *writer) keepEntries() {
 	for i := range n.batch.releases {
 		r := &n.batch.releases[i]
 		if r.rejected == nil || r.Entry != round.LeaveQueue || r.Claim.Pushes || !n.Cfg.Recorded(r.Claim.Key, r.Claim.Shared) {

@@ -15,7 +15,7 @@ import (
 // handOut gives each reply to whom it concerns, and draws the node's own
 // conclusions: a lost connection is probed before it carries another vote, a
 // missing script or another epoch is verified.
-func (n *Node) handOut() {
+func (n *writer) handOut() {
 	b := &n.batch
 	b.findUnreleased()
 	var broken error
@@ -72,9 +72,9 @@ func (n *Node) handOut() {
 
 // again tells whether what the node refused for want of a script or for another
 // epoch goes to the node a second time: it did not happen, so that is safe.
-func (n *Node) again() bool { return n.rechecks == 0 }
+func (n *writer) again() bool { return n.rechecks == 0 }
 
-func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (recheck bool) {
+func (n *writer) settleAcquires(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	if IsMissingScript(err) && n.again() {
 		n.requeue(c.acquires)
 		return true
@@ -120,7 +120,7 @@ func (n *Node) settleAcquires(c *call, outcome quorum.Outcome, err error) (reche
 }
 
 // settleAcquire delivers what the reply to an acquire, or to an ask, is worth.
-func (n *Node) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
+func (n *writer) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 	v, cause := n.acquireVote(reply)
 	cause = ofKind(r.Claim, cause)
 	n.markAfter(r.Claim, v.Outcome)
@@ -137,7 +137,7 @@ func (n *Node) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 
 // counted is a vote as it counts: a grant of a node that is in doubt is none. For what
 // counts, the node vouches.
-func (n *Node) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vote, error) {
+func (n *writer) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vote, error) {
 	if v.Outcome != quorum.Granted {
 		return v, cause
 	}
@@ -155,7 +155,7 @@ func (n *Node) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vote,
 
 // acquireVote reads a reply of acquire.lua. Before a lease is called longer than anyone
 // may take, the node's record is read again: another client may have raised MaxTTL.
-func (n *Node) acquireVote(reply int64) (quorum.Vote, error) {
+func (n *writer) acquireVote(reply int64) (quorum.Vote, error) {
 	v, cause := acquireVote(reply, n.Tracker.LongestLease)
 	taken, ok := cause.(*takenError) //nolint:errorlint // as it was made
 	if !ok || !taken.beyond() || n.Cfg.Unprotected || n.Tracker.ReadSince(n.Index, n.Clock.Early().Add(-sampleEvery)) {
@@ -174,13 +174,13 @@ func (n *Node) markAfter(c *round.Claim, o quorum.Outcome) {
 	c.Marks[n.Index] = c.Marks[n.Index].After(o)
 }
 
-func (n *Node) requeue(rounds []*round.Round) {
+func (n *writer) requeue(rounds []*round.Round) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.requeue(rounds)
 }
 
-func (n *Node) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck bool) {
+func (n *writer) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	r := c.raise
 	if err != nil {
 		r.Deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
@@ -199,7 +199,7 @@ func (n *Node) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck 
 	return reply == -1
 }
 
-func (n *Node) settleGroup(c *call, outcome quorum.Outcome, err error) (recheck bool) {
+func (n *writer) settleGroup(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	g := c.group
 	stale := IsMissingScript(err) || err == nil && replyAt(c.cmd, 0, len(g.claims)) == -1
 	if stale && n.again() {
@@ -223,7 +223,7 @@ func (n *Node) settleGroup(c *call, outcome quorum.Outcome, err error) (recheck 
 
 // settleReleases confirms what was answered, and queues the rest again: at once
 // where only the script was missing, and after a pause where the node refuses.
-func (n *Node) settleReleases(c *call, err error) {
+func (n *writer) settleReleases(c *call, err error) {
 	n.settleNext(c, err)
 	if err == nil {
 		n.mu.Lock()
@@ -256,7 +256,7 @@ func (n *Node) settleReleases(c *call, err error) {
 	}
 }
 
-func (n *Node) settleTime(c *call, outcome quorum.Outcome, err error) {
+func (n *writer) settleTime(c *call, outcome quorum.Outcome, err error) {
 	n.timeless = nil
 	denied := saysFirst(err, "NOPERM")
 	switch {

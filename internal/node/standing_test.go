@@ -12,7 +12,7 @@ import (
 // release leave a tombstone.
 func TestWhatMayPutAnAttemptInLineLateIsDoubted(t *testing.T) {
 	claim := func() *round.Claim { return &round.Claim{Marks: make([]quorum.Mark, 1)} }
-	n, looked := &Node{}, claim()
+	n, looked := &writer{Node: &Node{}}, claim()
 	n.doubtPlaces([]*round.Claim{nil, looked}, quorum.Failed)
 	if looked.Marks[0].Doubtful() {
 		t.Error("a look that was refused may not come late")

@@ -239,18 +239,18 @@ func pinnable(bounded *redis.Client, timeout time.Duration) *redis.Client {
 // Watch runs f on one connection of the client, bounded by the node timeout where it can
 // be. Unlike most of a Node, it may be called by anyone.
 func (n *Node) Watch(ctx context.Context, f func(*redis.Tx) error) error {
-	if n.conn.pins == nil {
-		return n.conn.watchOther(ctx, f)
+	if n.writer.conn.pins == nil {
+		return n.writer.conn.watchOther(ctx, f)
 	}
-	if n.Server == nil && n.conn.pins.Options().OnConnect != nil { // the program's may SELECT
-		return n.conn.watch(ctx, func(tx *redis.Tx) error {
+	if n.Server == nil && n.writer.conn.pins.Options().OnConnect != nil { // the program's may SELECT
+		return n.writer.conn.watch(ctx, func(tx *redis.Tx) error {
 			if err := judgeConnection(ctx, tx); err != nil {
 				return err
 			}
 			return f(tx)
 		})
 	}
-	return n.conn.watch(ctx, f)
+	return n.writer.conn.watch(ctx, f)
 }
 
 func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {

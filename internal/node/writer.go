@@ -15,8 +15,12 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// Write is the writer: it sleeps until there is something to send, and sends it.
-func (n *Node) Write() {
+// Write is the writer's goroutine. It ends once Close was called and the releases are
+// answered.
+func (n *Node) Write() { n.writer.write() }
+
+// write sleeps until there is something to send, and sends it.
+func (n *writer) write() {
 	defer close(n.Stopped)
 	for n.sleep() {
 		n.flush()
@@ -28,7 +32,7 @@ func (n *Node) Write() {
 
 // sleep blocks until there is work that may be sent now. It returns false when the
 // node was closed, and is owed nothing that is still to be tried.
-func (n *Node) sleep() bool {
+func (n *writer) sleep() bool {
 	for {
 		n.mu.Lock()
 		now := n.Clock.Early()
@@ -59,7 +63,7 @@ func (n *Node) sleep() bool {
 
 // tries tells whether a node that was closed is sent something more: what it was
 // never sent, and for as long as Close has time what it did not take; mu is held.
-func (n *Node) tries(now clock.Instant) bool {
+func (n *writer) tries(now clock.Instant) bool {
 	if n.down.cause == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
 		return true
 	}
@@ -68,7 +72,7 @@ func (n *Node) tries(now clock.Instant) bool {
 
 // pause is how long the node is left alone: between two probes of one that is
 // down, and between two tries of rollbacks that it refuses; mu is held.
-func (n *Node) pause(now clock.Instant) time.Duration {
+func (n *writer) pause(now clock.Instant) time.Duration {
 	switch {
 	case n.down.cause != nil:
 		return n.down.until.Sub(now)
@@ -80,7 +84,7 @@ func (n *Node) pause(now clock.Instant) time.Duration {
 }
 
 // doze waits out a pause between two probes of a node that is owed releases.
-func (n *Node) doze(pause time.Duration, closed bool) {
+func (n *writer) doze(pause time.Duration, closed bool) {
 	t := n.Clock.NewTimer(pause)
 	defer t.Stop()
 	stop := n.stop
@@ -95,7 +99,7 @@ func (n *Node) doze(pause time.Duration, closed bool) {
 }
 
 // probe asks a node that was down for its TIME: the cheapest thing to lose.
-func (n *Node) probe() error {
+func (n *writer) probe() error {
 	n.conn.unpin() // the pool may have no other connection
 	cmd := TimeCall{redis.NewTimeCmd(context.Background(), "TIME")}
 	sent := n.Clock.Now()
@@ -117,7 +121,7 @@ func (n *Node) probe() error {
 
 // prepare makes sure that the scripts are there and that it is known whether the
 // node votes. It returns an error if the node can't be talked to.
-func (n *Node) prepare() error {
+func (n *writer) prepare() error {
 	if !n.loaded {
 		if err := n.conn.load(lua.KeepingScripts); err != nil {
 			return err
@@ -158,13 +162,13 @@ func (n *Node) prepare() error {
 }
 
 // verifyAgain has the node verified before it votes again.
-func (n *Node) verifyAgain() {
+func (n *writer) verifyAgain() {
 	n.epoch, n.due = "", true
 	n.Tracker.Void(n.Index)
 }
 
 // flush sends what has gathered, and hands out the replies.
-func (n *Node) flush() {
+func (n *writer) flush() {
 	now := n.Clock.Early()
 	n.mu.Lock()
 	n.busySince = now
@@ -214,7 +218,7 @@ func (n *Node) flush() {
 
 // attend notes whether the node votes in the batch that was taken, and tells when
 // it does so again.
-func (n *Node) attend(now clock.Instant) {
+func (n *writer) attend(now clock.Instant) {
 	votes := n.batch.silent == nil
 	if votes && n.away {
 		n.Returned.Store(int64(now))
@@ -224,7 +228,7 @@ func (n *Node) attend(now clock.Instant) {
 }
 
 // take moves what may be sent now into the batch.
-func (n *Node) take(now clock.Instant) {
+func (n *writer) take(now clock.Instant) {
 	b := &n.batch
 	b.reset()
 	b.epoch, b.silent = n.epoch, n.silence() // once: what is taken is marked by it
@@ -235,7 +239,7 @@ func (n *Node) take(now clock.Instant) {
 }
 
 // send puts the batch on the wire and hands out the replies.
-func (n *Node) send() {
+func (n *writer) send() {
 	b := &n.batch
 	b.at = n.Clock.Early()
 	b.reading = reading(b.at)
@@ -270,7 +274,7 @@ func (n *Node) send() {
 
 // abstain answers all that asks for a vote: the node gives none. A bid is recorded
 // there all the same, by a look, so that the node knows who waits when it votes again.
-func (n *Node) abstain(cause error) {
+func (n *writer) abstain(cause error) {
 	b := &n.batch
 	for _, rounds := range [][]*round.Round{b.raises, b.acquires, b.bids, b.shares, b.slots} {
 		for _, r := range rounds {
@@ -332,7 +336,7 @@ func (o *outage) end(now clock.Instant) time.Duration {
 
 // failed notes that the node can't be talked to, and fails all that waits for it
 // but the rollbacks.
-func (n *Node) failed(err error) {
+func (n *writer) failed(err error) {
 	err = Explain(n.conn.blame(err))
 	n.observer.Erred(n.Index)
 	n.Tracker.Missed(n.Index, n.Clock.Now(), err)
@@ -351,7 +355,7 @@ func (n *Node) markDown(err error) {
 	}
 }
 
-func (n *Node) recovered() {
+func (n *writer) recovered() {
 	now := n.Clock.Early()
 	n.mu.Lock()
 	lasted := n.down.end(now)
@@ -390,7 +394,7 @@ func (n *Node) failQueued(err error) {
 
 // doubt is why what the node answers in this batch does not count, though it was
 // asked; nil: it does.
-func (n *Node) doubt() error {
+func (n *writer) doubt() error {
 	switch {
 	case n.met != n.turn():
 		return errExchanged
@@ -406,7 +410,7 @@ func (n *Node) doubt() error {
 }
 
 // ungranted is why what the node granted in this batch does not count; nil: it does.
-func (n *Node) ungranted() error {
+func (n *writer) ungranted() error {
 	if doubt := n.doubt(); doubt != nil {
 		return doubt
 	}
