@@ -306,7 +306,7 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	return nil
 }
 
-// Retire has a node abstain for ever, so that another can take its place. It
+// Retire makes a node abstain for ever, so that another can take its place. It
 // clears the node's own vote, and marks its name on a quorum of the other
 // members. After it, stop the server, wait MaxTTL, then roll out the list with
 // the new, blank node in the place of the old. In the other order two quorums may

@@ -228,7 +228,7 @@ func (o *nodeEvents) Disowned(node int, since clock.Instant, cause error) {
 	o.locker.distrust(node, since, cause)
 }
 
-// Returned has the held locks confirmed on the node.
+// Returned makes the scheduler confirm the held locks on the node.
 func (o *nodeEvents) Returned(node int) { o.locker.scheduler.confirmOn(node) }
 
 // logEvery is the least time between two lines about the same thing: one node's

@@ -306,7 +306,7 @@ func (l *Lock) beginRenewal(now clock.Instant) bool {
 	return true
 }
 
-// confirmOn has all held locks confirmed soon that a node has not vouched for: it
+// confirmOn hastens the confirmation of all held locks that a node has not vouched for: it
 // votes again, and may hold none of them. Else a restart of the next node of three takes
 // locks away: all of twenty at a TTL of 6 s, and a fixed lease would never come back.
 //

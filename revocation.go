@@ -255,7 +255,7 @@ func readingOf(n *NodeInspection) (r revocation.Reading, silent error) {
 	return r, nil
 }
 
-// ask has all nodes pass on that these are asked for, once in revocation.AskEvery; and
+// ask makes all nodes pass on that these are asked for, once in revocation.AskEvery, and
 // waits for none.
 func (c *revokeCall) ask(ctx context.Context, owners []string) {
 	l, now := c.locker, c.locker.clock.Early()
@@ -332,8 +332,8 @@ func (r *revocable) hear(message string) bool {
 	return stands
 }
 
-// also has a set told as well when this hold is asked for, at once if it was. What it
-// returns ends that.
+// also tells a set as well when this hold is asked for, at once if it was; stop ends
+// that.
 func (r *revocable) also(owner string, set any, f func()) (stop func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -109,17 +109,17 @@ func (t *terms) checkLimit(key string) error {
 	return nil
 }
 
-// WithMinHold has Do and DoAll keep the lock for at least d from when it was acquired,
+// WithMinHold makes Do and DoAll keep the lock for at least d from when it was acquired,
 // though fn returns earlier. It is for a short job that several machines begin at the
-// same time by clocks that differ: who comes late finds the name taken, and leaves the
+// same time by clocks that differ: a latecomer finds the name taken, and leaves the
 // job out. So d is longer than the clocks are apart, and shorter than the job's period.
-// ShedLock has it as lockAtLeastFor.
+// ShedLock calls it lockAtLeastFor.
 //
 // Do does not wait for d: it returns when fn does. The lock is renewed meanwhile, taken
 // for this Locker as well, and released in the background when d has passed. It is kept
 // with any result of fn, also if it panics or ctx ends, for the job may have been done. It
 // is not kept any more when fn releases it, when it is lost, and when the Locker is
-// closed: who closes it at the end of a process does so after d. A loss that comes after
+// closed: at the end of a process, close it after d. A loss that comes after
 // fn has returned is an event, not Do's error.
 //
 // Where Do enters a hold that ctx carries (WithReentry), that one lasts for at least d

@@ -24,7 +24,7 @@ import (
 // Locks are renewed for as long as they are held.
 //
 // A storage unlocks by the name alone. So where a lock was lost, and another goroutine
-// here has the name before the loser has unlocked it, nobody can tell which of them calls.
+// here takes the name before the loser has unlocked it, nobody can tell which of them calls.
 // The first Unlock is then taken for the loser's in any case, and the second releases:
 // no lock is released under a goroutine that works. A loser that never unlocks leaves the
 // name locked behind the next.

@@ -82,7 +82,7 @@ type leftToClose struct {
 	tenures []*Tenure
 }
 
-// leaveToClose has the tenure end when the actor closes, and be released by that.
+// leaveToClose leaves the tenure to end, and to be released, when the actor closes.
 func (t *Tenure) leaveToClose() {
 	left := t.actor.left
 	left.mu.Lock()
@@ -219,7 +219,7 @@ func (a *actor) Beside(i int) *actor {
 	}
 }
 
-// Wait has the actor's library wait for the resource. Where it can't, it is
+// Wait waits for the resource by the actor's library. Where the library can't, Wait is
 // actor.Insist. On failure the actor has quit; the error is ctx's, joined with
 // the library's.
 func (a *actor) Wait(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
@@ -383,8 +383,8 @@ type campaign struct {
 	once  bool // it does not stand again after a loss
 }
 
-// Campaign has the actor's library stand for an election, and runs lead while it leads.
-// Where it can't, the actor insists, leads once, and releases. What lead is given ends with
+// Campaign stands for an election by the actor's library, and runs lead while it leads.
+// Where the library can't, the actor insists, leads once, and releases. The tenure ends with
 // lead, and must not be released. On failure the actor has quit; the error is lead's or the
 // library's.
 func (a *actor) Campaign(ctx context.Context, election string, lease time.Duration, pause func() time.Duration, lead func(context.Context, *Tenure) error) error {

@@ -174,7 +174,7 @@ func (h redlockEntered) Reenter(ctx context.Context) (Hold, error) {
 	return redlockHold{lock}, nil
 }
 
-// Reenter has the actor enter the tenure again, write, and leave it, if its library can:
+// Reenter enters the tenure again, writes, and leaves it, if the actor's library can:
 // the tenure stays.
 func (t *Tenure) Reenter(ctx context.Context) error {
 	hold, ok := t.hold.(one)
@@ -194,8 +194,8 @@ func (t *Tenure) Reenter(ctx context.Context) error {
 	return err
 }
 
-// Do has the actor's library hold what is wanted while work runs, which it waits for. Where
-// it can't, the actor waits, works and releases. On failure the actor has quit.
+// Do holds the resources by the actor's library while work runs, and waits for work. Where
+// the library can't, the actor waits, works and releases. On failure the actor has quit.
 func (a *actor) Do(ctx context.Context, w request, lease time.Duration, pause func() time.Duration, work func(context.Context, *Tenure) error) error {
 	chooser, ok := a.contender.(chooser)
 	if !ok {
@@ -323,7 +323,7 @@ func can(c Contender, w request) request {
 	return w
 }
 
-// take has the contender's library take what it can do of a want.
+// take takes as much of a want as the contender's library can do.
 func take(ctx context.Context, c Contender, w request, lease time.Duration, wait bool) (setHold, error) {
 	var (
 		hold Hold

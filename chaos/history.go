@@ -124,7 +124,7 @@ type witness struct {
 	listens bool     // they are its own
 }
 
-// attest has a witness follow the history until the function that it returns is
+// attest lets a witness follow the history until the function that it returns is
 // called. Actors that are made in between tell it what they send. connect is the stage's,
 // or another way in.
 func attest(stage Stage, history *history, connect func(client string) ([]redis.UniversalClient, error)) (func(), error) {
@@ -151,8 +151,8 @@ func attest(stage Stage, history *history, connect func(client string) ([]redis.
 	}, nil
 }
 
-// overhear has the witness, if there is one, note what a client's connections
-// send from now on, and what releases grant it.
+// overhear makes the witness, if there is one, note the commands of a client's
+// connections from now on, and the grants that releases bring it.
 func (w *witness) overhear(client string, nodes []redis.UniversalClient, names []string) {
 	if w == nil {
 		return

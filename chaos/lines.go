@@ -144,7 +144,7 @@ func (ls *lines) left(process string, of inLineOf) time.Duration {
 	return oldest
 }
 
-// overhear has the lines know the id of a client's Locker, once it subscribes.
+// overhear tells the lines the id of a client's Locker, once it subscribes.
 func (ls *lines) overhear(client string, nodes []redis.UniversalClient) {
 	if ls != nil {
 		overhear(nodes, ears{sent: func(data []byte) { ls.heard(client, data) }})
@@ -187,8 +187,8 @@ func newSenders(h *history) *senders { return &senders{history: h, first: map[st
 // what is shorter would not be random enough.
 const shortestOwner = 16
 
-// overhear has the senders, if there are any, note what a client's connections send from
-// now on.
+// overhear makes the senders, if there are any, note the commands of a client's
+// connections from now on.
 func (s *senders) overhear(client string, nodes []redis.UniversalClient) {
 	if s != nil {
 		overhear(nodes, ears{sent: func(data []byte) { s.heard(client, data) }})

@@ -73,9 +73,9 @@ func WithSetup(setup func()) TestOption {
 	return testOption(func(o *ownCode) { o.setup = setup })
 }
 
-// WithConviction has the test fail unless the code breaks that rule: it is for code that
-// is broken on purpose, to show that the plan would find it. What else is broken is
-// nothing to it.
+// WithConviction makes the test fail unless the code breaks that rule: it is for code that
+// is broken on purpose, to show that the plan would find it. Other broken rules do not
+// matter to it.
 func WithConviction(rule Rule) TestOption {
 	return testOption(func(o *ownCode) { o.guilty = rule })
 }

@@ -35,8 +35,8 @@ type Plan struct {
 	Waits bool `json:"waits,omitempty"`
 	// Threads is how many goroutines each of them has that wait. 0: one.
 	Threads int `json:"threads,omitempty"`
-	// Renews has the library lengthen the leases; else clients do, and a lease that
-	// nobody lengthened ends. Releases grant only such locks to who waits in line.
+	// Renews makes the library lengthen the leases; else clients do, and a lease that
+	// nobody lengthened ends. Releases grant only such locks to waiters in line.
 	Renews bool `json:"renews,omitempty"`
 	// Shares is how seldom clients ask to share what they want: one ask in so many.
 	// 0: never.
@@ -228,7 +228,7 @@ const (
 	stayLooks  = 4
 )
 
-// stay has a holder whose lease is renewed stay, and work, for much longer than a lease.
+// stay keeps a holder with a renewed lease at work for much longer than a lease.
 func (p *Plan) stay(ctx context.Context, random *rand.Rand, t *Tenure) {
 	if t.want.Reentry {
 		_ = t.Reenter(ctx) // what comes of it is in the trace
@@ -262,8 +262,8 @@ const (
 	burstThreads = 1000
 )
 
-// burst has the process ask for several names at one instant, each by a goroutine of its
-// own, and give back at once what that brings. In a plan whose clients wait, these do at
+// burst asks, as the process, for several names at one instant, each by a goroutine of its
+// own, and gives back at once what that brings. In a plan whose clients wait, these wait at
 // times.
 func (r *run) burst(ctx context.Context, a *actor, random *rand.Rand) {
 	size := 2 << random.IntN(6)

@@ -63,7 +63,7 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 	return r.history.Records(), errors.Join(errs...)
 }
 
-// witnessed has a witness follow the history, aside of all clients where that can be.
+// witnessed lets a witness follow the history, apart from all clients where that can be.
 func witnessed(stage Stage, history *history) (func(), error) {
 	if v, ok := stage.(*virtual); ok {
 		return attest(stage, history, v.connectAside)

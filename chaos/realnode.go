@@ -66,7 +66,7 @@ func (r *replica) close() error {
 	return r.server.Close()
 }
 
-// nodeConfig has a server write every command to its file before it answers, and
+// nodeConfig makes a server write every command to its file before it answers, and
 // leave it to the kernel when that reaches the disk: a process that is killed
 // loses nothing.
 func nodeConfig(program string) redisserver.Config {

@@ -230,7 +230,7 @@ func (s *scene) leaves(c io.Closer) {
 	s.leaving = append(s.leaving, c)
 }
 
-// pair has the two come on that most scenarios are about, and rehearse.
+// pair brings on the two actors of most scenarios, and rehearses with them.
 func (s *scene) pair(ctx context.Context) (ann, bob *actor, err error) {
 	if ann, err = s.enter("ann"); err != nil {
 		return nil, nil, err
@@ -274,7 +274,7 @@ func (s *scene) lockOnce(ctx context.Context, a *actor) error {
 	}
 }
 
-// close has all leave, when those have ended who still wait, work, or stand still:
+// close closes every contender, once all who still wait, work, or stand still have ended:
 // nobody outlives the play.
 func (s *scene) close() {
 	s.mu.Lock()

@@ -193,7 +193,7 @@ func revokedLate(ctx context.Context, s *scene) error {
 	return errors.Join(err, <-revoked)
 }
 
-// revokes has the actor's library ask for the scene's resource.
+// revokes asks for the scene's resource by the actor's library.
 func (a *actor) revokes(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	r, ok := a.contender.(revoker)

@@ -54,7 +54,7 @@ func heirStops() Scenario {
 	}
 }
 
-// stopTheHeir has the next one hold while the first one wakes.
+// stopTheHeir lets the next waiter hold while the first one wakes.
 func stopTheHeir(ctx context.Context, s *scene) error {
 	l, err := s.line(ctx, "bob", "cara", "dave")
 	if err != nil {
@@ -121,7 +121,7 @@ func splitGrant() Scenario {
 	}
 }
 
-// splitTheGrant has the release reach the other three nodes a while later.
+// splitTheGrant delays the release to the other three nodes for a while.
 func splitTheGrant(ctx context.Context, s *scene) error {
 	l, err := s.line(ctx, "bob", "cara")
 	if err != nil {

@@ -413,7 +413,7 @@ func (s *scene) waitsFor(ctx context.Context, a *actor, w request) (*Tenure, err
 	return a.WaitFor(ctx, w, scenarioLease, nil)
 }
 
-// dies has a client's connections end for good.
+// dies ends a client's connections for good.
 func (s *scene) dies(client string) error {
 	for _, k := range []Break{Refuse, Reset} {
 		if err := s.breakNow(Fault{Kind: k, Client: client, Node: Everything}); err != nil {

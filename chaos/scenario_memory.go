@@ -188,7 +188,7 @@ func evictedKeys() Scenario {
 	}
 }
 
-// lose has a majority lose keys while ann holds.
+// lose makes a majority lose keys while ann holds.
 func (s *scene) lose(ctx context.Context, f Fault) error {
 	_, bob, first, err := s.opening(ctx)
 	if err != nil {

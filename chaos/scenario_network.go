@@ -206,7 +206,7 @@ func messageDelayed() Scenario {
 	}
 }
 
-// late has the requests of one attempt of ann's arrive after a delay; with held,
+// late delays the requests of one attempt of ann's; with held, they arrive
 // while bob holds.
 func (s *scene) late(ctx context.Context, delay time.Duration, held bool) error {
 	ann, bob, err := s.pair(ctx)

@@ -296,7 +296,7 @@ func (l *line) leaves(w *inLineFor) {
 	w.quit(w.wants)
 }
 
-// dies has the process of one who waits be gone: its connections end, there are no
+// dies ends the process of a waiter: its connections end, there are no
 // new ones, and it asks no more.
 func (l *line) dies(w *inLineFor) error {
 	if err := l.scene.dies(w.Name); err != nil {
@@ -331,7 +331,7 @@ func (l *line) waitsNext(ctx context.Context, a *actor, seed uint64) error {
 	return l.keep(ctx, aWhile)
 }
 
-// keep has the holder hold on for d.
+// keep extends the holder's lease again and again for d.
 func (l *line) keep(ctx context.Context, d time.Duration) error {
 	for until := time.Now().Add(d); time.Now().Before(until); {
 		_ = l.holder.Extend(ctx, scenarioLease) // or not: the old lease stands
@@ -344,7 +344,7 @@ func (l *line) keep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// keepUntil has the holder hold on until something is done.
+// keepUntil extends the holder's lease until do returns.
 func (l *line) keepUntil(ctx context.Context, do func(context.Context) error) error {
 	done := make(chan error, 1)
 	l.scene.work.Go(func() { done <- do(ctx) })
@@ -360,8 +360,8 @@ func (l *line) keepUntil(ctx context.Context, do func(context.Context) error) er
 	}
 }
 
-// handOver has the holder give up, and returns when all have had their turn that
-// are still there.
+// handOver releases the holder's lock, and returns when every waiter that is still
+// there has had its turn.
 func (l *line) handOver(ctx context.Context) error {
 	_ = l.holder.Release(ctx) // nodes may be broken
 	var errs []error

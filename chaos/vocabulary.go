@@ -52,7 +52,7 @@ const (
 	HalfOpen = trace.HalfOpen
 	// Refuse lets no new connection of a link in; those that there are go on.
 	Refuse = trace.Refuse
-	// OtherList has the client's list of nodes name node To in the place of Node:
+	// OtherList makes the client's list of nodes name node To in the place of Node:
 	// the connections break, and new ones lead there. Mended, they lead to Node
 	// again. Two such faults of one client and Node do not add up: the later holds.
 	OtherList = trace.OtherList
@@ -64,7 +64,7 @@ const (
 	// Old copies a node's data while the node runs on; mended, its process has
 	// crashed and is back with the copy: For is how old the data are.
 	Old = trace.Old
-	// Failover has a node's replica fall behind while the node runs on; mended, the
+	// Failover makes a node's replica fall behind while the node runs on; mended, the
 	// node is gone and the replica, another process, has its address: For is how
 	// far it lags.
 	Failover = trace.Failover
@@ -74,7 +74,7 @@ const (
 	// Step moves a node's clock by Delay, which may be negative; mended, it is
 	// right again.
 	Step = trace.Step
-	// Drift has a node's clock gain Delay a second, or lose it if negative;
+	// Drift makes a node's clock gain Delay a second, or lose it if negative;
 	// mended, it is right again, at once.
 	Drift = trace.Drift
 	// Pause stops a client's own code, as a garbage collection does, at the step

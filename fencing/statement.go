@@ -246,7 +246,7 @@ const shareMySQL = `ON DUPLICATE KEY UPDATE
 	shared = IF(VALUES(token) > token, VALUES(token), shared),
 	token = GREATEST(token, VALUES(token))`
 
-// mysqlFamily has the column as bytes: a text column compares by a collation
+// mysqlFamily stores the column as bytes: a text column compares by a collation
 // that takes "A" for "a" and "a " for "a", which would mix two resources up.
 func mysqlFamily(name string) Dialect {
 	return Dialect{

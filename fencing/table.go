@@ -195,7 +195,7 @@ type sharedOption struct{}
 
 func (sharedOption) applySQL(g *SQL) { g.shared = true }
 
-// WithShared has the guard take tokens of shared holds, and keep two numbers for
+// WithShared makes the guard take tokens of shared holds, and keep two numbers for
 // each resource (see Seen). The table needs two columns more: Migrate adds them,
 // or a tool of yours with Alterations. Without it the guard keeps one number, uses
 // no other column, and answers a shared token with ErrShared.

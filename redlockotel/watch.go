@@ -21,7 +21,7 @@ type gauges struct {
 	time                     metric.Float64ObservableCounter
 }
 
-// Watch has the Locker's Stats read whenever metrics are collected, until stop is
+// Watch reads the Locker's Stats whenever metrics are collected, until stop is
 // called. attrs go onto each of these metrics: give them where the program has more
 // than one Locker, to tell them apart.
 func (o *Observer) Watch(l *redlock.Locker, attrs ...attribute.KeyValue) (stop func() error, err error) {

@@ -167,7 +167,7 @@ func getLock(ctx context.Context, conn *sql.Conn, name string) error {
 	return ctx.Err()
 }
 
-// discard has the pool close the connection, rather than keep it.
+// discard makes the pool close the connection, rather than keep it.
 func discard(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
 
 // openRow keeps a row for each name, with an owner, an expiry by the server's clock, and a

@@ -148,7 +148,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // quiet is the logger of clients: what a holder is told is in its records.
 var quiet = log.New(io.Discard, "", 0)
 
-// holderEnv has the part of a holder, in JSON: this program runs itself with it.
+// holderEnv names the variable with a holder's part, in JSON: this program runs itself with it.
 const holderEnv = "REDLOCK_CONTENDERS_HOLDER"
 
 const lookEvery = 10 * time.Millisecond

@@ -328,8 +328,8 @@ func (n *node) pids() []int {
 	return nil
 }
 
-// clockEnv has a process read its wall clock from a file. What is preloaded, and the file,
-// must be in a directory that the server's user can read.
+// clockEnv makes a process read its wall clock from a file. The preloaded library and the
+// file must be in a directory that the server's user can read.
 func (n *node) clockEnv() ([]string, error) {
 	library, err := process.FakeClock()
 	if !n.clock || errors.Is(err, process.ErrNoFakeClock) {

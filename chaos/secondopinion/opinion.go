@@ -24,7 +24,7 @@ type Opinion struct {
 // Sound tells whether everything has a legal order.
 func (o Opinion) Sound() bool { return len(o.Locks)+len(o.Tokens)+len(o.Writes) == 0 }
 
-// Ask has a trace checked. It takes what a [trace.Judge] takes; of the judge's
+// Ask checks a trace. It takes what a [trace.Judge] takes; of the judge's
 // rules it knows those that are about the order of things: two holders, tokens,
 // stale writes. The trace must not be malformed.
 //

@@ -129,7 +129,7 @@ type sample struct {
 	first            error
 }
 
-// run has the workers take and release locks until the time is over.
+// run makes the workers take and release locks until the time is over.
 func (m *measurement) run(ctx context.Context, s *session, nodes string) phaseShows {
 	ctx, cancel := context.WithTimeout(ctx, m.duration)
 	defer cancel()

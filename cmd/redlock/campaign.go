@@ -93,8 +93,8 @@ func (c *candidate) stand(ctx context.Context, locker *redlock.Locker) error {
 	}
 }
 
-// lead has the command run, and returns when it is dead. ctx ends with the lock, and with
-// the campaign; the command is then ended by who runs it.
+// lead lets the command run, and returns when it is dead. ctx ends with the lock, and with
+// the campaign; the command's runner then ends it.
 func (c *candidate) lead(ctx context.Context, lock *redlock.Lock) error {
 	r := &reign{lock: holdingOf(lock), since: startWatch(), over: make(chan struct{})}
 	if err := lengthen(ctx, r.lock, c.execution.ttl); err != nil {

@@ -168,14 +168,14 @@ type ending struct{ event }
 
 func newEnding() *ending { return &ending{event{Event: "ended"}} }
 
-// of has the end tell of the keys that were asked for.
+// of makes the end tell of the keys that were asked for.
 func (e *ending) of(keys []string) {
 	if e != nil && len(keys) > 0 {
 		e.Key = keys[0]
 	}
 }
 
-// after has the end tell of what was held.
+// after makes the end tell of the hold by its last event.
 func (e *ending) after(last event) {
 	if e != nil {
 		e.event = last

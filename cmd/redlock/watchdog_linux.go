@@ -103,7 +103,7 @@ func (d *watchdog) acted() bool {
 	return d != nil && d.pipe != nil && d.until > 0 && sinceBoot() >= d.until
 }
 
-// rest has it kill nothing at the end of the validity, until extend.
+// rest keeps it from killing at the end of the validity, until extend.
 func (d *watchdog) rest() {
 	if d != nil {
 		d.until = 0

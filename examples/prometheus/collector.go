@@ -11,7 +11,7 @@ import (
 type collector struct{ locker *redlock.Locker }
 
 // The names follow Prometheus's habits: seconds, and _total for what only grows. No
-// label has the name of a resource: there may be millions.
+// label contains the name of a resource: there may be millions.
 var (
 	held      = prometheus.NewDesc("redlock_locks_held", "Locks that are held.", nil, nil)
 	acquiring = prometheus.NewDesc("redlock_acquiring", "Calls that want a lock.", nil, nil)

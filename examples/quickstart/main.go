@@ -100,7 +100,7 @@ func demonstrate(ctx context.Context, m *masters, show func(string, ...any)) err
 	return nil
 }
 
-// contend has the second worker wait for a lock that the first one holds for
+// contend makes the second worker wait for a lock that the first one holds for
 // longer than a lease, and then releases.
 func contend(ctx context.Context, worker *redlock.Locker, first *redlock.Lock, show func(string, ...any)) (*redlock.Lock, error) {
 	type result struct {

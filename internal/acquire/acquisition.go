@@ -171,10 +171,10 @@ func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
 // another, who has been called, before that one is called again: some 2.5 s.
 const recallAfter = 10
 
-// recallFirst has the first in line called again. It may be a process that lives and
+// recallFirst calls the first in line again. It may be a process that lives and
 // does not want the name any more: its leave was lost in an outage, or a late look
-// put it back. A call makes it leave; asks call nobody, so one has to leave and
-// come back, at the same place: that calls the first in line.
+// put it back. A call makes it leave. Asks call nobody, so this process leaves and
+// comes back, at the same place: that calls the first in line.
 func (acq *acquisition) recallFirst() {
 	if acq.kept < recallAfter {
 		return

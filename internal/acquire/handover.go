@@ -79,7 +79,7 @@ func (a *Releases) handTo(to *queue.Waiter, old *round.Claim, lease time.Duratio
 	to.Give(a.handover(c, start, old, lease, r))
 }
 
-// handover has the nodes pass what the old claim holds to a new one, made at start.
+// handover makes the nodes pass the old claim's hold to a new one, made at start.
 func (a *Releases) handover(c *round.Claim, start clock.Instant, old *round.Claim, lease time.Duration, r *round.Round) *queue.Transfer {
 	old.Over.Store(true)
 	w := a.Sleepers.Get()

@@ -24,7 +24,7 @@ type forSlot struct{ *acquisition }
 
 // slotWay is how an acquisition goes that is of a slot.
 type slotWay struct {
-	name   string // that has the slots
+	name   string // the name with the slots
 	caller slots.Caller
 }
 
@@ -70,8 +70,8 @@ func (a *Releases) leaveSlots(name string, limit int, place int64, nodes []*node
 	}
 }
 
-// standForSlot has the process wait at this place in the slots' line, or behind all places at
-// which it waited before: a leave of one of those may come late, or twice.
+// standForSlot makes the process wait at this place in the slots' line, or behind all its
+// earlier places: a leave of one of those may come late, or twice.
 func (acq forSlot) standForSlot(place int64) {
 	last := &acq.a.stood[stripeOf(acq.slot.name)]
 	place = max(place, last.Load()+1)

@@ -91,8 +91,8 @@ func (c *Clock) Wall() time.Time {
 	return time.Now()
 }
 
-// WallOff has the wall clock be off by what f says from now on, for simulations; nil: it is
-// the system's. Nobody may read the clock meanwhile.
+// WallOff sets the wall clock off by the result of f from now on, for simulations; with nil
+// it is the system's. Nobody may read the clock meanwhile.
 func (c *Clock) WallOff(f func() time.Duration) { c.off = f }
 
 // Over tells whether ctx is done, or is about to be: a socket may notice its

@@ -39,7 +39,7 @@ type gap struct {
 	others   []Sample // by node, at about from
 }
 
-// CrossCheck has the samples of all nodes, as far as they are of use to judge one.
+// CrossCheck keeps the samples of all nodes, as far as they are of use to judge one.
 type CrossCheck struct {
 	factor float64    // of the drift
 	latest []Sample   // by node

@@ -90,7 +90,7 @@ func (d *Dispatcher[E]) run() {
 	}
 }
 
-// Close has the rest told, and waits for that.
+// Close waits until the observers are told of the remaining events.
 func (d *Dispatcher[E]) Close() {
 	if d.done == nil {
 		return

@@ -155,7 +155,7 @@ func (p *probe) wait() {
 	p.steps[len(p.steps)-1].wakes = true
 }
 
-// send has the steps done in one pipeline, on one connection.
+// send does the steps in one pipeline, on one connection.
 func send(ctx context.Context, tx *redis.Tx, steps []step) error {
 	_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, s := range steps {

@@ -296,7 +296,7 @@ func (t *Tracker) Outdated(i int) bool { return t.stale[i].Swap(false) }
 // OutOfDate is what Outdated will say.
 func (t *Tracker) OutOfDate(i int) bool { return t.stale[i].Load() }
 
-// wake has the loop look.
+// wake makes the loop look.
 func (t *Tracker) wake() {
 	select {
 	case t.nudge <- struct{}{}:

@@ -265,7 +265,7 @@ func (b *batch) addSample(now clock.Instant) {
 	b.add(call{cmd: b.one.timeCall()})
 }
 
-// addIdentity has the batch look at the node's identity.
+// addIdentity makes the batch look at the node's identity.
 func (b *batch) addIdentity() { b.add(call{cmd: b.one.identityCall(), identity: true}) }
 
 // addPolls makes a call of each poll.
@@ -378,7 +378,7 @@ func (n *Node) SubmitPass(h *Handover) {
 	}
 }
 
-// keep has the node release the old claim: it did not pass it on. The new one's
+// keep makes the node release the old claim: it did not pass it on. The new one's
 // release follows it, and is not confirmed before.
 func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
 	n.Release(h.Old)
@@ -418,7 +418,7 @@ func (q *pending) takePasses(b *batch) {
 	q.passes = drop(q.passes, len(q.passes))
 }
 
-// onward has a later handover in the queue begin at h's old claim: the one between
+// onward makes a later handover in the queue begin at h's old claim: the one between
 // has passed the lock on before this node heard of it. A node that is slower than
 // the hand-overs stays among those that hold the lock; else one turn would thin
 // them out to a bare quorum.

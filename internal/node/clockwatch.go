@@ -69,9 +69,9 @@ func (w *ClockWatch) arm(after time.Duration) {
 	}
 }
 
-// tick has the nodes looked at whose last reading is old enough. It looks at one after
-// another, spread over WatchEvery, some of them early: what a caller sends in the same
-// moment waits for one node's reply at most, and not for all of them.
+// tick looks at the nodes whose last reading is old enough. It looks at one after
+// another, spread over WatchEvery, some of them early: a caller's commands of the same
+// moment wait for one node's reply at most, and not for all of them.
 func (w *ClockWatch) tick() {
 	w.armed.Store(false) // before it is asked who is busy: one who begins after that starts it again
 	if !w.busy() {
@@ -123,7 +123,7 @@ func (w *ClockWatch) Close() {
 // traffic, of any kind; grants have one of their own.
 const sampleEvery = 100 * time.Millisecond
 
-// SubmitSample has the node's clock read. It does nothing where the node is not
+// SubmitSample queues a reading of the node's clock. It does nothing where the node is not
 // talked to now: the next look comes soon, and a node that is down is sampled before
 // it is believed again.
 func (n *Node) SubmitSample(now clock.Instant) {

@@ -227,14 +227,14 @@ type turnstile struct {
 // DialHook changes nothing.
 func (*turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook has one command wait.
+// ProcessHook makes one command wait.
 func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return t.pass(ctx, func() error { return next(ctx, cmd) }, cmd)
 	}
 }
 
-// ProcessPipelineHook has a pipeline wait.
+// ProcessPipelineHook makes a pipeline wait.
 func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return t.pass(ctx, func() error { return next(ctx, cmds) }, cmds...)

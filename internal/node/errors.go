@@ -177,7 +177,7 @@ func parting(first []byte) error {
 	return nil
 }
 
-// Listen has a client's connections keep what a server says before it closes one. go-redis
+// Listen makes a client's connections keep what a server says before it closes one. go-redis
 // reads it as the reply to its HELLO, takes it for that of an old server, and tells only
 // that the next command was not sent: a refusal looks like a network that is dead.
 func Listen(o *redis.Options) {

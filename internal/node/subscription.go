@@ -66,7 +66,7 @@ func (s *Subscription) Settled() <-chan struct{} { return s.settled }
 // Stopped is closed when Run has ended.
 func (s *Subscription) Stopped() <-chan struct{} { return s.stopped }
 
-// Add has it subscribe to one more channel. Where the node is reached it blocks until
+// Add subscribes to one more channel. Where the node is reached it blocks until
 // that is sent, and renewed is called when the node has taken it in.
 func (s *Subscription) Add(ctx context.Context, channel string) {
 	s.mu.Lock()

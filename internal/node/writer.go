@@ -161,7 +161,7 @@ func (n *writer) prepare() error {
 	return nil
 }
 
-// verifyAgain has the node verified before it votes again.
+// verifyAgain makes the writer verify the node before it votes again.
 func (n *writer) verifyAgain() {
 	n.epoch, n.due = "", true
 	n.Tracker.Void(n.Index)
@@ -327,7 +327,7 @@ func (o *outage) fail(cause error, now clock.Instant) (first bool) {
 	return false
 }
 
-// end has the node talked to, and returns how long it was not.
+// end ends the outage, and returns how long the node was not talked to.
 func (o *outage) end(now clock.Instant) time.Duration {
 	lasted := now.Sub(o.since)
 	*o = outage{}
@@ -417,8 +417,8 @@ func (n *writer) ungranted() error {
 	return n.batch.unread
 }
 
-// disown has nothing count that the node vouched for in rounds since then, in
-// attempts that are under way neither.
+// disown voids all that the node vouched for in rounds since then, also in
+// attempts that are under way.
 func (n *Node) disown(since clock.Instant, why error) {
 	n.mu.Lock()
 	n.doubted, n.doubtedBy = n.Clock.Now(), why

@@ -70,7 +70,7 @@ func (w *Watcher) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// follow has the subscription be to the channels of the names that are observed.
+// follow subscribes to the channels of the names that are observed, and to no others.
 func (w *Watcher) follow(ctx context.Context, sub *node.Subscription, followed map[string]bool) {
 	wanted := make(map[string]bool)
 	w.mu.Lock()

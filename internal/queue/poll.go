@@ -195,8 +195,8 @@ func (o *pollSchedule) heard(node int, now, end clock.Instant, slack time.Durati
 	return now, o.vague >= len(o.ends)
 }
 
-// Rest has a name looked at as r says, and then at least every so often: more rarely for
-// one whose turn is next, whom a release calls. votes and heard are what the last ask
+// Rest plans looks at a name as r says, and then at least every so often: more rarely for
+// a waiter whose turn is next, as a release calls it. votes and heard are what the last ask
 // brought.
 func (w *Presence) Rest(name *Name, votes []quorum.Vote, heard []quorum.Hearing, r quorum.Rest) {
 	w.mu.Lock()

@@ -287,7 +287,7 @@ func (n *Name) goesOn() bool {
 	return first != nil && !first.Value.(*Waiter).Shared
 }
 
-// giveUp has the name without a place; mu is held.
+// giveUp gives up the name's place; mu is held.
 func (n *Name) giveUp() {
 	n.position, n.recorded, n.held, n.next = quorum.NoTicket, false, 0, nil
 }
@@ -369,9 +369,9 @@ func (q *Queue) Stand(name *Name, position int64) {
 	q.waited.add(name.Key)
 }
 
-// Listen has the nodes call this process from now on, though nobody in it waits: they may
+// Listen makes the nodes call this process from now on, though nobody in it waits: they may
 // pass on that a hold is asked for. It does not block until they do. Nothing else is sent
-// to them for it: signs of life are for who waits. What it opens stays open until Close,
+// to them for it: signs of life are for waiters. Its subscriptions stay open until Close,
 // as after a wait.
 func (w *Presence) Listen() {
 	w.mu.Lock()

@@ -12,7 +12,7 @@ import (
 type Reading struct {
 	Answered bool     // it says something, and what it says counts: it may vote
 	Owners   []string // the owner values that have the name there, alone or beside others
-	Foreign  bool     // something has it that no client of this library wrote
+	Foreign  bool     // a value that no client of this library wrote has the name
 }
 
 // Action is what comes next.

@@ -52,7 +52,7 @@ func (a *Asks) asked() *quorum.Asked {
 	return &a.bid
 }
 
-// TakePushes has the round's claim granted by releases as well.
+// TakePushes lets releases grant the round's claim as well.
 func (r *Round) TakePushes() {
 	r.Claim.Pushes, r.Claim.Stays, r.Claim.Place, r.Claim.InLine = true, true, r.Asks.Position, r.Claim.Owner
 	r.Asks.attempt = grant.NewAttempt(len(r.Votes))
@@ -123,16 +123,16 @@ func (r *Round) Hint(nodes uint64) {
 	r.Asks.attempt.Hinted |= nodes
 }
 
-// Gathered has all nodes asked from now on; with last, the time for the last pushes is
-// over as well.
+// Gathered makes the attempt ask all nodes from now on; with last, the time for the last
+// pushes is over as well.
 func (r *Round) Gathered(last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Asks.attempt.All, r.Asks.attempt.Late = true, last
 }
 
-// Again has the nodes asked anew that have not granted: what they said before says
-// nothing of now.
+// Again makes the attempt ask anew the nodes that have not granted: their earlier replies
+// say nothing of now.
 func (r *Round) Again(all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -335,7 +335,7 @@ func (r *Round) SlotPosition() int64 {
 	return r.Asks.Position
 }
 
-// GoOn has the round's claim put in line by the releases of the one before it: no node is
+// GoOn lets the releases of the claim before put the round's claim in line: no node is
 // asked for a place.
 func (r *Round) GoOn() {
 	r.TakePushes()
@@ -497,7 +497,7 @@ func NewSharedAsks(position int64, nodes int) *Asks {
 // Slot is what a claim is of that is no name's, but a slot's of a name; or, of a leave of
 // the slots' line, none.
 type Slot struct {
-	Name   string // that has the slots, prefix included
+	Name   string // the name with the slots, prefix included
 	Line   string // what is waited for where a slot is
 	Number int
 	Limit  int         // how many slots there are

@@ -17,7 +17,7 @@ type vouchers struct {
 	nodes uint64          // one bit each
 }
 
-// Stand has the claim stand on the round that was sent at start, for which these
+// Stand puts the claim on the round that was sent at start, for which these
 // nodes vouch.
 func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
 	v.mu.Lock()

@@ -79,7 +79,7 @@ func (n *Node) prune(now Tick, s *Sharers, name uint8) {
 	}
 }
 
-// lengthen has a member end then, and the key no earlier.
+// lengthen makes a member end at until, and the key no earlier.
 func (n *Node) lengthen(s *Sharers, name uint8, o Owner, until Tick, flaw Flaw) {
 	latest := max(s.Latest(), until)
 	s.Ends[o-1] = until

@@ -18,12 +18,12 @@ var turns struct {
 	limit      int64 // its memory limit
 }
 
-// TakeTurns has all goroutines of the process share one processor until the
+// TakeTurns makes all goroutines of the process share one processor until the
 // function that it returns is called, of several plays the last one's. Virtual
 // time stands still while anybody is at work: of two goroutines with something to
-// do at one moment, which is first is Go's choice, and on one processor it makes
-// the same one each time, or nearly so. Nothing is lost by it: a bubble has seldom
-// work for two. For the same reason the collector of garbage, which stops
+// do at one moment, Go chooses the first, and on one processor it makes
+// the same choice each time, or nearly so. Nothing is lost by it: a bubble has seldom
+// work for two. For the same reason the garbage collector, which stops
 // goroutines wherever they are, rests meanwhile: see [tidyUp].
 func TakeTurns() (end func()) {
 	turns.mu.Lock()

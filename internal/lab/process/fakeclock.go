@@ -70,7 +70,7 @@ func compileFakeClock(library string) error {
 	return nil
 }
 
-// ClockEnv has a process read its wall clock through fakeclock.c, by a file. The
+// ClockEnv makes a process read its wall clock through fakeclock.c, by a file. The
 // monotonic clock stays true, as it does when an operator or NTP sets a clock.
 func ClockEnv(file string) ([]string, error) {
 	library, err := FakeClock()

@@ -109,8 +109,8 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Stop has the process end in good order, and waits for it. One that does not end in
-// time is killed, which is no error; nor is it that it has ended.
+// Stop ends the process in good order, and waits for it. One that does not end in
+// time is killed: that is no error, and neither is a process that has ended already.
 func (p *Process) Stop() error {
 	if !p.Running() {
 		return nil

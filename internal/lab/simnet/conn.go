@@ -67,8 +67,7 @@ func (c *conn) own(t time.Time) time.Time {
 	return t.Add(grid - past)
 }
 
-// connect has the node take the connection; if it does not, the news takes its
-// time.
+// connect connects to the node; the news of a failure takes as long as a reply.
 func (c *conn) connect(ctx context.Context) (net.Conn, error) {
 	conn, err := c.reach()
 	if err == nil {
@@ -295,7 +294,7 @@ func (c *conn) tick() {
 	c.arm()
 }
 
-// deliver has the node execute what has arrived there. All replies that set out
+// deliver makes the node execute what has arrived there. All replies that set out
 // at one moment have one latency, so that a reader finds them together.
 func (c *conn) deliver(now time.Time) {
 	var replies []byte
@@ -334,7 +333,7 @@ func (c *conn) pushed(data []byte) {
 	time.AfterFunc(latency/2, c.push)
 }
 
-// push has the first of these messages set out: of several that are due at one
+// push sends the first of these messages: of several that are due at one
 // instant any timer may be first.
 func (c *conn) push() {
 	c.link.mu.Lock()
@@ -376,7 +375,7 @@ func (c *conn) readable(now time.Time) bool {
 	return c.end != nil && due(c.endDue)
 }
 
-// wake has a reader look again.
+// wake makes a reader look again.
 func (c *conn) wake() {
 	c.waiting = false
 	select {

@@ -81,7 +81,7 @@ func length(data []byte, kind byte) (n int, rest []byte, ok bool) {
 	return n, rest, err == nil && n >= 0
 }
 
-// again has the node execute what it was delivered, a second time where the
+// again delivers the data to the node a second time where the
 // link does that: now, or later. The link's mutex is held, here and below.
 func (c *conn) again(data []byte) {
 	if !c.link.is.Requests.Twice {
@@ -101,7 +101,7 @@ func (c *conn) again(data []byte) {
 	c.twice = append(c.twice, segment{data: data, due: due})
 }
 
-// deliverTwice has the node execute the copies that are due, over connections of their
+// deliverTwice makes the node execute the copies that are due, over connections of their
 // own: nobody reads the replies. A node that is down, or gone, gets nothing.
 func (c *conn) deliverTwice(now time.Time) {
 	for len(c.twice) > 0 && !now.Before(c.twice[0].due) {

@@ -2,7 +2,7 @@
 // out, and nothing else: no goroutine, no socket, no timer. Anyone who carries the
 // bytes decides when a command is executed.
 //
-// It has the commands that lock clients send, expiries as Redis has them (a
+// It offers the commands that lock clients send, expiries as Redis has them (a
 // point in time by the node's own wall clock, which can step and drift), and a
 // process that can crash, and come back with its data, without, or with older
 // ones. The scripts of redlock that are called often are Go functions here, each known
@@ -159,7 +159,7 @@ func (n *Node) Step(by time.Duration) {
 	n.clock.ahead += by
 }
 
-// Drift has the clock gain so much a second from now on, besides what it gains
+// Drift makes the clock gain so much a second from now on, besides what it gains
 // already.
 func (n *Node) Drift(gain time.Duration) {
 	n.mu.Lock()
