@@ -155,8 +155,8 @@ func TestADoubtAboutAnAskOutlivesTheReplyToTheNext(t *testing.T) {
 	}
 }
 
-// doubtedAsk has the first ask to a node lost, the second brought to that end, and
-// what the node granted then given back.
+// doubtedAsk loses the first ask to a node, brings the second to that end, and
+// checks that the node's grant is given back.
 func doubtedAsk(t *testing.T, second redlocktest.Verdict) {
 	t.Helper()
 	l, nodes := newLocker(t, 3)

@@ -318,7 +318,7 @@ type segment struct {
 	bytes []byte
 }
 
-// deliver has the nodes execute what was sent while the cable was cut, as a
+// deliver makes the nodes execute what was sent while the cable was cut, as a
 // server does that was stopped, or a router with a long queue.
 func (c *cable) deliver(t *testing.T) {
 	t.Helper()

@@ -212,7 +212,7 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNowOnRealServers(t *testing.T) {
 	}
 }
 
-// ahead has the clocks of nodes, in a bubble, run ahead by so much until it is undone:
+// ahead makes the clocks of nodes, in a bubble, run ahead by so much until undo is called:
 // SetTime by itself makes a clock stand still.
 func ahead(by time.Duration, nodes ...*redlocktest.Node) (undo func()) {
 	set := func() {

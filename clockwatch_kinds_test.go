@@ -34,7 +34,7 @@ func newOneClock(t *testing.T, watched bool) *oneClock {
 	return c
 }
 
-// loses has the requests to one node get lost, and those to the others arrive.
+// loses drops the requests to one node, and lets those to the others arrive.
 func (c *oneClock) loses(node int) {
 	for i, n := range c.nodes.Nodes() {
 		n.Intercept(nil)
@@ -44,7 +44,7 @@ func (c *oneClock) loses(node int) {
 	}
 }
 
-// steps has it happen, and other see it; until it is undone.
+// steps makes the second clock jump, and lets other see it; undo ends the jump.
 func (c *oneClock) steps(t *testing.T) (undo func()) {
 	t.Helper()
 	synctest.Wait()

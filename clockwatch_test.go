@@ -21,7 +21,7 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// sampled has the Locker, in a bubble, look at the clock of each of its nodes.
+// sampled makes the Locker, in a bubble, look at the clock of each of its nodes.
 func sampled(t *testing.T, l *redlock.Locker) {
 	t.Helper()
 	for range 3 { // a straggler need not be sampled the first time

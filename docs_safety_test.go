@@ -27,7 +27,7 @@ func TestEveryFaultOfTheTableNamesItsTest(t *testing.T) {
 	}
 }
 
-// So has a row of each table of docs/BESIDE.md that says what redlock does: of the same
+// The same holds for each table of docs/BESIDE.md that says what redlock does: of the same
 // faults with other libraries, and of the known attacks.
 func TestEveryComparisonNamesItsTest(t *testing.T) {
 	page := read(t, "docs/BESIDE.md")
@@ -114,7 +114,7 @@ func TestEveryPromiseOfAPrimitiveNamesItsTest(t *testing.T) {
 	}
 }
 
-// So has a row of the page that says which test shows what. Its long parts are counted each
+// The same holds for the page that says which test shows what. Its long parts are counted each
 // by itself: a part whose rows are not seen has none that could fail.
 func TestEveryClaimOfThePageOfTestsNamesOne(t *testing.T) {
 	least := map[string]int{

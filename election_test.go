@@ -23,7 +23,7 @@ type seen struct {
 	at  time.Time
 }
 
-// observes has a goroutine observe jobs until the test ends.
+// observes observes jobs, in a goroutine, until the test ends.
 func observes(t *testing.T, l *redlock.Locker) <-chan seen {
 	t.Helper()
 	told := make(chan seen, 100)
@@ -81,7 +81,7 @@ type candidate struct {
 	cancel context.CancelFunc
 }
 
-// campaigns has a goroutine campaign for jobs. Its lead ends when it is told to resign, or
+// campaigns campaigns for jobs in a goroutine. Its lead ends when it is told to resign, or
 // with its context.
 func campaigns(t *testing.T, l *redlock.Locker, value string) *candidate {
 	t.Helper()

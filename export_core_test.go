@@ -9,7 +9,7 @@ import (
 
 // What the tests that try to break the core need of the inside.
 
-// SetSuspend has the Locker's clock take the time spent suspended from f, as if
+// SetSuspend makes the Locker's clock take the time spent suspended from f, as if
 // the system had told it. Call it in a bubble, before the Locker holds anything.
 func SetSuspend(l *Locker, f func() time.Duration) {
 	synctest.Wait() // nobody looks at the clock meanwhile
@@ -27,10 +27,10 @@ func KeepNames(l *Locker) (free func()) {
 // WarmUp is what Open does once it has its clients.
 func WarmUp(ctx context.Context, l *Locker) error { return l.warmUp(ctx) }
 
-// Own has the Locker close c in the end, as a client of Open's.
+// Own makes the Locker close c in the end, as a client of Open's.
 func Own(l *Locker, c io.Closer) { l.own = append(l.own, c) }
 
-// CallEnded has all nodes call a Locker that is closed, and says what it has not released.
+// CallEnded calls a closed Locker from all nodes, and returns what it has not released.
 func CallEnded(l *Locker, key string) error {
 	for i := range l.nodes {
 		l.presence.Hear(i, key)

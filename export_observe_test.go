@@ -1,6 +1,6 @@
 package redlock
 
-// Tell has a Locker tell an event.
+// Tell makes a Locker tell an event.
 func Tell(l *Locker, e Event) { l.cfg.recorder.tell(e) }
 
 // RefusalOf and EndingOf are the reasons that an error and the cause of an end stand

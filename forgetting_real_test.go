@@ -74,7 +74,7 @@ func stand(t *testing.T, s *redisserver.Server) {
 	must(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
-// handOver has a master and its replica change places, as FAILOVER does: no data is
+// handOver swaps a master and its replica, by FAILOVER: no data is
 // lost, and no snapshot sent.
 func handOver(t *testing.T, master, replica *redisserver.Server) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// foreignOn has a client that is not redlock's hold orders/42 on these nodes.
+// foreignOn holds orders/42 on these nodes as a client that is not redlock's.
 func foreignOn(t *testing.T, nodes *redlocktest.Cluster, which ...int) {
 	t.Helper()
 	for _, i := range which {

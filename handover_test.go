@@ -85,7 +85,7 @@ func TestAReleaseIsNotConfirmedByWhatAHandOverHasYetToTake(t *testing.T) {
 	})
 }
 
-// handOnPastSlowNodes has a lock handed on twice while the first hand-over is still
+// handOnPastSlowNodes hands a lock on twice while the first hand-over is still
 // on its way to nodes 3 and 4: the second waits there.
 func handOnPastSlowNodes(t *testing.T, l *redlock.Locker, nodes *redlocktest.Cluster) *redlock.Lock {
 	t.Helper()

@@ -35,7 +35,7 @@ func (a *address) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, err
 }
 
-// lead has the address lead to a node, or to none, and breaks all connections.
+// lead makes the address lead to a node, or to none, and breaks all connections.
 func (a *address) lead(to *redlocktest.Node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 // Why a node is not taken in is for the one who asks, in its server's words.
 
-// full has a server refuse to write for want of memory; roomAgain has it write again.
+// full makes a server refuse to write for want of memory; roomAgain makes it write again.
 func full(t *testing.T, s *redisserver.Server) {
 	t.Helper()
 	must(t, s.Client().ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())

@@ -14,7 +14,7 @@ import (
 
 // What half of the nodes say is not enough, in each kind of round.
 
-// answeredBy has the first so many nodes answer these scripts, and no other.
+// answeredBy lets the first so many nodes answer these scripts, and no other.
 func answeredBy(nodes *redlocktest.Cluster, some int, scripts string) {
 	for i, n := range nodes.Nodes() {
 		n.Intercept(nil)

@@ -242,7 +242,7 @@ type referee struct {
 	disorder               atomic.Int32
 }
 
-// plays has a client take the lock again and again until ctx is done.
+// plays takes the lock again and again, as a client, until ctx is done.
 func (r *referee) plays(ctx context.Context, l *redlock.Locker) {
 	for ctx.Err() == nil {
 		_ = l.Do(ctx, "orders/42", func(_ context.Context, lock *redlock.Lock) error {

@@ -33,7 +33,7 @@ type gainedAll struct {
 	at    time.Time
 }
 
-// wantsAll has a goroutine acquire a set, and returns once it waits.
+// wantsAll acquires a set in a goroutine, and returns once it waits.
 func wantsAll(t *testing.T, ctx context.Context, l *redlock.Locker, names []string, opts ...redlock.AcquireOption) <-chan gainedAll { //nolint:revive // t comes first in this package
 	t.Helper()
 	done := make(chan gainedAll, 1)

@@ -23,7 +23,7 @@ func library(name string) string {
 	return fmt.Sprintf("#!lua name=%s\nredis.register_function{function_name='%s', callback=function() return '%s' end, flags={'no-writes'}}", name, name, name)
 }
 
-// load has a server know a script by SCRIPT LOAD, one by EVAL, and a function.
+// load teaches a server a script by SCRIPT LOAD, one by EVAL, and a function.
 func load(t *testing.T, c *redis.Client, name string) (hashes []string) {
 	t.Helper()
 	loaded, evaluated := fmt.Sprintf("return '%s, loaded'", name), fmt.Sprintf("return '%s, evaluated'", name)

@@ -152,7 +152,7 @@ func freePorts(t *testing.T, n int) pagePorts {
 	return ports
 }
 
-// requireThisTree has the module in dir use this tree.
+// requireThisTree makes the module in dir use this tree.
 func requireThisTree(t *testing.T, dir string) {
 	t.Helper()
 	root, err := os.Getwd()

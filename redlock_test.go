@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// besideServers has a test run beside those that wait for servers, and so saves its own
+// besideServers runs a test beside those that wait for servers, and so saves its own
 // time; not under the race detector, where it would keep the cores from them.
 func besideServers(t *testing.T) {
 	t.Helper()

@@ -26,7 +26,7 @@ func isAsked(c <-chan struct{}) bool {
 	}
 }
 
-// revokes has a goroutine ask for orders/42, for so long.
+// revokes asks for orders/42 in a goroutine, for so long.
 func revokes(t *testing.T, l *redlock.Locker, patience time.Duration) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)

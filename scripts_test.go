@@ -58,7 +58,7 @@ func still(owner string, ms int) map[string]string {
 	return map[string]string{"GET name": owner, "PTTL name": strconv.Itoa(ms)}
 }
 
-// counting has the counter be at this number, too.
+// counting adds the counter, at this number.
 func counting(what map[string]string, at int) map[string]string {
 	if what = maps.Clone(what); what == nil {
 		what = map[string]string{}
@@ -239,7 +239,7 @@ func TestWhatEachScriptRefuses(t *testing.T) {
 	}
 }
 
-// withKeys has the cases call their script with these keys.
+// withKeys makes the cases call their script with these keys.
 func withKeys(keys string, cases []scriptCase) []scriptCase {
 	for i := range cases {
 		cases[i].keys = keys

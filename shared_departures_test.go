@@ -23,7 +23,7 @@ func sharersOf(n *redlocktest.Node) []string {
 	return line
 }
 
-// leaves has a goroutine want orders/42 beside others, and returns what ends its wait.
+// leaves wants orders/42 beside others in a goroutine, and returns the end of its wait.
 func leaves(t *testing.T, l *redlock.Locker) (<-chan gained, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

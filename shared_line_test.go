@@ -18,7 +18,7 @@ import (
 
 // The line of those who want to share a name, beside that of those who want to be alone.
 
-// standsToShare has a goroutine acquire orders/42 beside others, once it waits.
+// standsToShare acquires orders/42 beside others in a goroutine, and returns once it waits.
 func standsToShare(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
 	t.Helper()
 	return wants(t, l, append(opts, redlock.WithShared())...)

@@ -52,7 +52,7 @@ func (o *onlooker) inLine(n int) {
 	})
 }
 
-// comes has a process wait, and returns when it stands in line as the n-th.
+// comes makes a process wait, and returns when it stands in line as the n-th.
 func (o *onlooker) comes(l *redlock.Locker, who string, n int, opts ...redlock.AcquireOption) <-chan *redlock.Lock {
 	o.Helper()
 	done := make(chan *redlock.Lock, 1)
@@ -74,7 +74,7 @@ func (o *onlooker) comes(l *redlock.Locker, who string, n int, opts ...redlock.A
 	return done
 }
 
-// turns has the lock released, and returns the next one's, who must be soon there.
+// turns releases the lock, and returns the next holder's, which must come soon.
 func (o *onlooker) turns(from *redlock.Lock, to <-chan *redlock.Lock, within time.Duration) *redlock.Lock {
 	o.Helper()
 	released := time.Now()
@@ -94,8 +94,8 @@ func (o *onlooker) turns(from *redlock.Lock, to <-chan *redlock.Lock, within tim
 	}
 }
 
-// dies has all who stand in line be dead: their entries are dropped by the one who meets
-// them, and may stay where nobody asks any more.
+// dies counts all processes in line as dead: the next one that meets their entries drops
+// them, and they may stay where nobody asks any more.
 func (o *onlooker) dies() {
 	o.dead = make(map[string]bool)
 	for _, c := range o.eyes {

@@ -28,7 +28,7 @@ type departure struct {
 	nodes   *redlocktest.Cluster
 	lock    *redlock.Lock
 	leaver  <-chan gained
-	goes    func() // what has the leaver go
+	goes    func() // makes the leaver go
 	next    <-chan gained
 	ordered bool // nothing is lost on the way
 	mute    bool // who goes says so once, and sees nothing through
@@ -154,7 +154,7 @@ func (d *departure) play(t *testing.T, scene func(*departure), faulty []int, k i
 	return fired
 }
 
-// run has the leaver go at the k-th command of the nodes, and sees what becomes of
+// run makes the leaver go at the k-th command of the nodes, and sees what becomes of
 // the others.
 func (d *departure) run(faulty []int, k int, verdict redlocktest.Verdict) (fired bool) {
 	var mu sync.Mutex
@@ -206,7 +206,7 @@ func (d *departure) run(faulty []int, k int, verdict redlocktest.Verdict) (fired
 	return fired
 }
 
-// finish has the next in line take the lock, and sees what is left behind.
+// finish lets the next in line take the lock, and sees what is left behind.
 func (d *departure) finish(released time.Time, limit time.Duration) {
 	d.Helper()
 	g := <-d.next

@@ -24,7 +24,7 @@ type gained struct {
 	at   time.Time
 }
 
-// wants has a goroutine acquire orders/42, and returns once it waits for the nodes.
+// wants acquires orders/42 in a goroutine, and returns once it waits for the nodes.
 func wants(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
 	t.Helper()
 	return wantsUnder(t.Context(), l, opts...)

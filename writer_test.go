@@ -215,7 +215,7 @@ func reloadOver(t *testing.T, others int) {
 	}
 }
 
-// occupy has the program take a connection of each pool for the test.
+// occupy takes, as the program, a connection of each pool for the test.
 func occupy(t *testing.T, clients []redis.UniversalClient) {
 	t.Helper()
 	for _, c := range clients {

@@ -24,7 +24,7 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// frozenVariable has the addresses of the nodes, and a process of this binary that has it is a
+// frozenVariable holds the addresses of the nodes: a process of this binary that has it is a
 // client.
 const frozenVariable = "REDLOCK_CHAOS_FROZEN"
 

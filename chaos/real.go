@@ -244,7 +244,7 @@ func (n *realNode) dismiss(l *realLink) {
 	n.links = slices.DeleteFunc(n.links, func(other *realLink) bool { return other == l })
 }
 
-// open opens a link to new connections, or makes it refuse them, as its state says; n.mu is held.
+// open makes a link take new connections, or refuse them, as its state says; n.mu is held.
 func (n *realNode) open(l *realLink) error {
 	l.proxy.Tap(n.answered)
 	if n.downs > 0 || l.refuses {

@@ -53,7 +53,7 @@ type ruleSystem struct {
 	rule  rule
 	holds int8
 	// repeats: once, when nobody holds, the nodes lose their memory, and the next
-	// hold has the last number again.
+	// hold gets the last number again.
 	repeats bool
 	// forgets: a sharer's token may reach the guard without its kind.
 	forgets bool

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumkit/redlock/fencing"
 )
 
-// What has a transaction's methods, and is none.
+// These types offer a transaction's methods, and are none.
 type (
 	wrappedPool struct{ *sql.DB }
 	twoMethods  struct{ db *sql.DB }

@@ -28,7 +28,7 @@ var (
 	_ certmagic.Storage          = storage{}
 )
 
-// files has the Lock and Unlock of a FileStorage, one level below storage's.
+// files puts the Lock and Unlock of a FileStorage one level below storage's.
 type files struct{ *certmagic.FileStorage }
 
 // storage keeps files, and locks over Redis masters.
@@ -111,7 +111,7 @@ func TestGocronRunsAJobInOneOfThreeSchedulers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Shutdown() }) // who has the lock keeps it
+		t.Cleanup(func() { _ = s.Shutdown() }) // the holder keeps the lock
 		if _, err := s.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(o.work), gocron.WithName("report")); err != nil {
 			t.Fatal(err)
 		}

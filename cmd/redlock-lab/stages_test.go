@@ -40,7 +40,7 @@ func TestLabPlaysEveryScenarioInRealTime(t *testing.T) {
 	}
 }
 
-// playsAsClaimed has the command play a scenario with its contenders.
+// playsAsClaimed makes the command play a scenario with its contenders.
 func playsAsClaimed(t *testing.T, s chaos.Scenario, b chaos.Backend) {
 	t.Helper()
 	r := run(t, "play", s.Name, "--backend", string(b), "--json")

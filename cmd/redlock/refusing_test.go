@@ -47,7 +47,7 @@ func parts(t *testing.T, words string) (addr string) {
 	return l.Addr().String()
 }
 
-// wantNamed has the nodes, the doctor and an acquire name what is wrong, and what to do.
+// wantNamed checks that nodes, doctor and exec each name the fault and its remedy.
 func wantNamed(t *testing.T, nodes string, words ...string) {
 	t.Helper()
 	for _, args := range [][]string{{"nodes"}, {"doctor"}, {"exec", "-n", "k", "true"}} {

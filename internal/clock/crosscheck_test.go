@@ -118,7 +118,7 @@ func TestWitnessesInventNoStep(t *testing.T) {
 	}
 }
 
-// stepsWitnessed has the nodes witness the samples, one after another, and
+// stepsWitnessed lets the nodes witness the samples, one after another, and
 // returns the steps that they brought to light.
 func stepsWitnessed(nodes int, factor float64, samples []sample) map[int]time.Duration {
 	w, found := clock.NewCrossCheck(nodes, factor), map[int]time.Duration{}

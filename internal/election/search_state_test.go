@@ -163,7 +163,7 @@ func (s *state) observer() *election.Observer {
 	return o
 }
 
-// age has a tick go by.
+// age lets a tick go by.
 func (s *state) age() {
 	up := func(a *uint8) { *a = min(*a+1, old) }
 	for i := range s.key {

@@ -238,7 +238,7 @@ func (sys *system) hint(n *state, i uint8, h hinted) {
 	}
 }
 
-// tell has the observer look at what is to be told.
+// tell asks the observer for its next state, and tells it if it changed.
 func (sys *system) tell(n *state) {
 	v, at := n.view(), now
 	if sys.mistake == goesByOldLooks {
@@ -296,7 +296,7 @@ func (sys *system) misjudge(n *state, v *election.View, s election.Sight, change
 	return s, changed
 }
 
-// lead has the observer told of a leader, and checks that.
+// lead tells the observer of a leader, and checks that.
 func (s *state) lead(owner, token uint8) {
 	s.told = told{any: true, state: uint8(election.Led), owner: owner, token: token}
 	if s.held[owner] > staleTicks {
@@ -354,8 +354,8 @@ func (s *state) sampled() bool {
 	return h>>16%64 == 0
 }
 
-// settles has nothing change any more on the nodes, and looks and hints arrive: the
-// observer must be told what is, then.
+// settles lets nothing change any more on the nodes, while looks and hints arrive: the
+// observer must then be told the true state.
 func (sys *system) settles(s state) error {
 	s.glances = [nodes]glance{}
 	leader := uint8(0)

@@ -29,7 +29,7 @@ func (sys *system) remembers(s *state, n uint8, yield yieldState) {
 		return
 	}
 	if s.forgot == sys.forgets || c.node.Keys[0].Owner == scriptmodel.Nobody && c.node.Places == [scriptmodel.Waiters]number{} {
-		return // it has nothing that anybody would miss
+		return // nobody would miss anything of it
 	}
 	deaf := c.node.Deaf
 	for i := range sys.nodes {
@@ -69,9 +69,9 @@ func (sys *system) owesNothing(s *state, n uint8) bool {
 	return true
 }
 
-// rejoin has a node vote again: it counts from what as many of the others have as share
-// a node with every quorum that had this one. Who waits has told it so. What is under
-// way is of the epoch before.
+// rejoin makes a node vote again: it counts from what as many of the others have as share
+// a node with every quorum that had this one. Each waiter has told it so. Messages under
+// way are of the earlier epoch.
 func (sys *system) rejoin(s *state, n uint8) {
 	c := &s.columns[n]
 	var counters []number

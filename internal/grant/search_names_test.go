@@ -52,7 +52,7 @@ func (sys *namesSystem) Next(s twoNames, yield func(search.Step, twoNames)) {
 	}
 }
 
-// share has the nodes keep of both names what they keep once.
+// share copies, on each node, the state kept once for both names to the other name.
 func (sys *namesSystem) share(s *twoNames, from int) {
 	for n := range sys.nodes {
 		has, other := &s.names[from].columns[n].node, &s.names[1-from].columns[n].node
@@ -71,7 +71,7 @@ func (sys *namesSystem) carriesBoth(s *twoNames, p, n uint8) bool {
 	return true
 }
 
-// handBoth has a node do what both hands say, in one call.
+// handBoth makes a node do both hands, in one call.
 func (sys *namesSystem) handBoth(s *twoNames, p, n uint8) {
 	var replies [2]answer
 	for i := range s.names {

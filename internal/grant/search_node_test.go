@@ -13,7 +13,7 @@ func (sys *system) life(ticks tick) tick {
 	return ticks
 }
 
-// execute has the node do what a message says. heard tells whether those whom it has told
+// execute makes the node do what a message says. heard tells whether the told processes
 // hear it.
 func (sys *system) execute(s *state, p, n uint8, m message, heard bool) (a answer) {
 	c := &s.columns[n]

@@ -41,7 +41,7 @@ func (sys *system) pass(s *state, p uint8) {
 	}
 }
 
-// takePass has the writer come to a pass.
+// takePass lets the writer come to a pass.
 func (sys *system) takePass(s *state, p, n uint8) {
 	me, l := &s.processes[p], &s.columns[n].links[p]
 	m := l.sent[0]
@@ -74,7 +74,7 @@ func (sys *system) takePass(s *state, p, n uint8) {
 	}
 }
 
-// onward has a later pass begin at the first one's old owner.
+// onward makes a later pass begin at the first one's old owner.
 func (l *link) onward() bool {
 	first := l.sent[0]
 	for i, m := range l.sent[1:] {

@@ -184,7 +184,7 @@ func (sys *system) holdsOf(s *state, p, n uint8) bool {
 	return o != scriptmodel.Nobody && sys.processOf(o) == p
 }
 
-// mended has a process look at what a node may have said in vain.
+// mended makes a process look at what a node may have said in vain.
 func (sys *system) mended(s *state, p, n uint8) {
 	me, node := &s.processes[p], &s.columns[n].node
 	if me.phase != inLine || me.place == 0 {

@@ -97,7 +97,7 @@ func TestSearchGrantBeside(t *testing.T) {
 	}
 }
 
-// TestSearchGrantClosed has the instances that are small enough to be walked whole. Two
+// TestSearchGrantClosed walks the instances that are small enough to be walked whole. Two
 // processes of two turns each are not: they have more than twenty million states.
 func TestSearchGrantClosed(t *testing.T) {
 	t.Parallel()

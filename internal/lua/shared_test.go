@@ -37,7 +37,7 @@ func newSharing(t *testing.T, addr string) *sharing {
 	return s
 }
 
-// begins has the case begin now, with nothing there.
+// begins starts the case now, on an empty server.
 func (s *sharing) begins() {
 	s.t.Helper()
 	s.do("FLUSHALL")

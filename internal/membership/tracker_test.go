@@ -75,7 +75,7 @@ func (n *partyNode) shown() membership.Observation {
 	return n.shows
 }
 
-// show has the node show something else.
+// show makes the node show something else.
 func (n *partyNode) show(o membership.Observation) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

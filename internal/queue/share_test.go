@@ -19,7 +19,7 @@ type sharer struct {
 	err   error
 }
 
-// comes has a goroutine want to share, and returns once it has its turn or waits.
+// comes starts a goroutine that wants to share, and returns once it has its turn or waits.
 func comes(ctx context.Context, q *Queue) chan sharer {
 	done := make(chan sharer, 1)
 	go func() {

@@ -269,7 +269,7 @@ func (sys *lineSystem) lineRelease(s *lineState, g uint8) {
 	sys.comeBack(s, g)
 }
 
-// comeBack has a goroutine that is done come another time.
+// comeBack makes a goroutine that is done come another time.
 func (sys *lineSystem) comeBack(s *lineState, g uint8) {
 	if me := &s.gs[g]; me.turns < sys.more {
 		*me = lineGoroutine{turns: me.turns + 1}
@@ -329,7 +329,7 @@ func (sys *lineSystem) counted(s *lineState, g uint8) {
 	}
 }
 
-// look has a goroutine look at one node: where it may go by that, it asks all.
+// look makes a goroutine look at one node: if that may be its turn, it asks all.
 func (sys *lineSystem) look(s *lineState, g, n uint8) {
 	node := &s.columns[n].node
 	me, w := &s.gs[g], sys.waiter(g)

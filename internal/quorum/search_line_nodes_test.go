@@ -49,8 +49,8 @@ func (l *lineLink) staleLine() (out bool) {
 	return out
 }
 
-// lineDeliver has the node do what the first message of the line says, and tells whom it
-// woke, one bit each.
+// lineDeliver makes the node do what the first message of the line says, and returns the
+// waiters that it woke, one bit each.
 func (sys *lineSystem) lineDeliver(s *lineState, g, n uint8) (woken uint8) {
 	c := &s.columns[n]
 	m, place := c.links[g].take(0)
@@ -64,7 +64,7 @@ func (sys *lineSystem) lineDeliver(s *lineState, g, n uint8) (woken uint8) {
 	return 0
 }
 
-// lineFree has the node do a release.
+// lineFree makes the node do a release.
 func (sys *lineSystem) lineFree(c *lineColumn, g, m uint8, place scriptmodel.Number) uint8 {
 	if m == leaseEnds {
 		c.lapse(g)

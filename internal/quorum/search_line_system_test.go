@@ -263,7 +263,7 @@ func (sys *lineSystem) holders(s *lineState) (n int) {
 	return n
 }
 
-// calm has all arrive that is under way, and nothing else happen.
+// calm lets all messages under way arrive, and nothing else happen.
 func (sys *lineSystem) calm(s lineState) lineState {
 	for moved := true; moved; {
 		moved = false

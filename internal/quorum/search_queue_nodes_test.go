@@ -79,7 +79,7 @@ func (l *queueLink) stale() (out bool) {
 	return out
 }
 
-// deliver has the node do what the first message of the line says.
+// deliver makes the node do what the first message of the line says.
 func (sys *queueSystem) deliver(s *queueState, p, n uint8) (woken scriptmodel.Waiter) {
 	c := &s.columns[n]
 	m := c.links[p].take(0)
@@ -100,7 +100,7 @@ func (sys *queueSystem) deliver(s *queueState, p, n uint8) (woken scriptmodel.Wa
 	return woken
 }
 
-// freed has the node do a release. It leaves a tombstone where a command may still
+// freed makes the node do a release. It leaves a tombstone where a command may still
 // come that puts the claim there.
 func (sys *queueSystem) freed(s *queueState, p, n uint8, m queueMessage) (woken scriptmodel.Waiter) {
 	c, w := &s.columns[n], scriptmodel.Waiter(p)
@@ -132,7 +132,7 @@ func (sys *queueSystem) freed(s *queueState, p, n uint8, m queueMessage) (woken 
 	return woken
 }
 
-// asked has the node answer an ask.
+// asked makes the node answer an ask.
 func (sys *queueSystem) asked(s *queueState, p, n uint8, m queueMessage) {
 	l := &s.columns[n].links[p]
 	r := sys.answer(s, p, n, m)

@@ -137,7 +137,7 @@ func (sys *queueSystem) passArrives(s *queueState, p, n uint8, yield yieldQueue)
 	}
 }
 
-// taken has the writer come to a handover.
+// taken lets the writer come to a handover.
 func (sys *queueSystem) taken(s *queueState, p, n uint8) {
 	me, l := &s.processes[p], &s.columns[n].links[p]
 	claim, old := l.sent[0].claim(), l.sent[0].old()
@@ -167,7 +167,7 @@ func (sys *queueSystem) taken(s *queueState, p, n uint8) {
 	}
 }
 
-// onward has a later handover begin at the first one's old claim.
+// onward makes a later handover begin at the first one's old claim.
 func (l *queueLink) onward() bool {
 	first := l.sent[0]
 	for i, m := range l.sent[1:] {
@@ -180,7 +180,7 @@ func (l *queueLink) onward() bool {
 	return false
 }
 
-// swap has the node do a pass.
+// swap makes the node do a pass.
 func (sys *queueSystem) swap(s *queueState, p, n uint8, m queueMessage) quorum.Outcome {
 	node := &s.columns[n].node
 	if old := node.Keys[0].Owner; sys.makes(passesAnyKey) && old != scriptmodel.Nobody {

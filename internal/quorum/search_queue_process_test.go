@@ -252,7 +252,7 @@ func (sys *queueSystem) hinted(s *queueState, p, n uint8) {
 	}
 }
 
-// renewed has a process look at what a node may have said in vain (presence.renewed):
+// renewed makes a process look at what a node may have said in vain (presence.renewed):
 // while it rests, whether the name is free there; while it asks, by asking again.
 func (sys *queueSystem) renewed(s *queueState, p, n uint8) {
 	me, c := &s.processes[p], &s.columns[n]

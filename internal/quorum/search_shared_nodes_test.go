@@ -69,7 +69,7 @@ func (sys *sharedSystem) arriveAsk(s *sharedState, a, n uint8, yield yieldShared
 	}
 }
 
-// ask has the node answer an ask. It tells whether the reply can mean anything to the client.
+// ask makes the node answer an ask. It tells whether the reply can mean anything to the client.
 func (sys *sharedSystem) ask(s *sharedState, a, n uint8, hint scriptmodel.Number) (learned bool) {
 	c := &s.columns[n]
 	l := &c.links[a]
@@ -245,7 +245,7 @@ func (sys *sharedSystem) outdate(c *shareColumn) {
 	}
 }
 
-// rejoin has a node vote again: it counts from what as many of the others have as share a
+// rejoin makes a node vote again: it counts from what as many of the others have as share a
 // node with every quorum that had this one.
 func (sys *sharedSystem) rejoin(s *sharedState, n uint8) {
 	var counters []scriptmodel.Number

@@ -64,7 +64,7 @@ const (
 // state is all of it.
 type state struct {
 	key    [nodes]uint8 // who has each slot; of a name without slots, the first
-	second uint8        // who has the second slot, when it has any: a bit each, never changed
+	second uint8        // the owners with the second slot, if there is one: a bit each, never changed
 	mute   [nodes]uint8 // why the request gets nothing from it
 	deaf   [nodes]bool  // the holders' subscription there is broken
 	sent   [owners + 1][nodes]command

@@ -32,7 +32,7 @@ const (
 	oneRefuses            // one node that shows who can't be asked is believed
 	oldVotes              // a node that forgot counts as one that has nothing
 	asksWhoHolds          // who holds by then is asked, and waited for
-	oneSlot               // who has the first slot is all that a node shows
+	oneSlot               // a node shows the first slot's owner only
 	oneOfThem             // one of those who were asked is gone: that is believed of all
 )
 
@@ -234,7 +234,7 @@ func (sys *system) ofKey(s *state, i uint8, do doer) {
 	}
 }
 
-// lose has a node lose a key. Who has no quorum left has lost its hold before the key goes.
+// lose makes a node lose a key. An owner without a quorum has lost its hold before the key goes.
 func (s *state) lose(i, slot uint8) {
 	if k := s.ownerAt(i, slot); s.life[k] == held && s.on(k) <= nodes/2+1 {
 		s.endOwner(k)
@@ -277,7 +277,7 @@ func (sys *system) ofChannel(s *state, i uint8, do doer) {
 	}
 }
 
-// deliver has a node pass on what is on its way, which stays so.
+// deliver makes a node pass on the messages on their way, which stay so.
 func (sys *system) deliver(n *state, i uint8) {
 	holds := revocation.Holds{}
 	for k := uint8(1); k <= 2; k++ {
@@ -357,7 +357,7 @@ func (sys *system) read(n *state, i uint8) {
 	}
 }
 
-// decide has the request decide by what it has read.
+// decide makes the request decide by its readings.
 func (sys *system) decide(n *state) {
 	r := n.request()
 	if sys.mistake == asksWhoHolds {
@@ -394,7 +394,7 @@ func (sys *system) decide(n *state) {
 // passesOn tells whether node i passes on messages.
 func (sys *system) passesOn(i uint8) bool { return !sys.still && (i == 0 || !sys.narrow) }
 
-// publish has the nodes pass on that these are asked for.
+// publish makes the nodes pass on that these are asked for.
 func (sys *system) publish(n *state, owners uint8) {
 	if owners&n.late != 0 {
 		n.broken = newcomer
@@ -515,7 +515,7 @@ func (sys *system) settles(s state) bool {
 	return false
 }
 
-// calm has all that is under way arrive, and those give up who have no quorum.
+// calm lets all commands under way arrive, and makes the owners without a quorum give up.
 func (s *state) calm() {
 	s.mute = [nodes]uint8{}
 	for k := uint8(1); k <= owners; k++ {

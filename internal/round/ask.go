@@ -335,7 +335,7 @@ func (r *Round) SlotPosition() int64 {
 	return r.Asks.Position
 }
 
-// GoOn lets the releases of the claim before put the round's claim in line: no node is
+// GoOn lets the earlier claim's releases put the round's claim in line: no node is
 // asked for a place.
 func (r *Round) GoOn() {
 	r.TakePushes()

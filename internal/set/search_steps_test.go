@@ -4,7 +4,7 @@ import (
 	"github.com/quorumkit/redlock/internal/set"
 )
 
-// decide has the caller do what the rule says of what it holds.
+// decide makes the caller do what the rule says of its holds.
 func (sys *system) decide(s *state, c uint8) {
 	me := &s.callers[c]
 	order := sys.orderOf(c)
@@ -104,7 +104,7 @@ func (s *state) dropped(name, number uint8) {
 	s.line[name] = rest
 }
 
-// told has the caller know that what it waited for is its own.
+// told tells the caller that the name it waited for is its own.
 func (sys *system) told(s *state, c uint8) {
 	me := &s.callers[c]
 	me.held |= 1 << me.wait

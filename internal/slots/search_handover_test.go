@@ -31,7 +31,7 @@ func (sys *system) leave(s *state, c uint8) {
 	s.sendAll(c, pass(old.slot-1, old.by, me.given.by))
 }
 
-// receive has the caller hold what it was handed, past those who stand before it.
+// receive makes the caller hold the slot that it was handed, past the callers before it.
 func (sys *system) receive(s *state, c uint8) {
 	me := &s.callers[c]
 	me.slot, me.by, me.passed = me.given.slot-1, me.given.by, me.given.passed

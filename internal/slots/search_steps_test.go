@@ -188,7 +188,7 @@ func (sys *system) heedOrder(s *state, c uint8) {
 	}
 }
 
-// take has the caller hold the slot, and leave the line.
+// take makes the caller hold the slot, and leave the line.
 func (sys *system) take(s *state, c uint8) {
 	me := &s.callers[c]
 	for other := range s.callers {

@@ -21,7 +21,7 @@ type system struct {
 	early   bool // a round is judged as soon as it is decided, not when all have answered
 	flaw    scriptmodel.Flaw
 	// What is wrong on purpose.
-	stays     bool // who has a slot leaves the line when it releases
+	stays     bool // a caller with a slot leaves the line when it releases
 	forgets   bool // a call is forgotten that comes while an ask is out
 	anySlot   bool // a quorum of any slots is one of the name
 	samePlace bool // who waits anew may have the place at which it waited before

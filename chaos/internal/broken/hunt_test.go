@@ -20,9 +20,9 @@ const (
 	variable = "REDLOCK_CHAOS_BROKEN"
 	// nothing is its value where the broken build is to behave as the sound one.
 	nothing = "nothing"
-	// orderVariable has a process of the broken build explore.
+	// orderVariable makes a process of the broken build explore.
 	orderVariable = "REDLOCK_CHAOS_ORDER"
-	// planVariable has it play one plan.
+	// planVariable makes it play one plan.
 	planVariable = "REDLOCK_CHAOS_PLAN"
 	// planLength is how long every plan of an exploration is.
 	planLength = 30 * time.Second
@@ -59,8 +59,8 @@ const (
 	loads     = iota        // how many there are
 )
 
-// on has a plan's clients get their locks so. Shared ones, and sets, are where the load
-// says so: without, it is the plan that it was before there were any.
+// on makes a plan's clients get their locks so. Shared ones, and sets, come only where the
+// load says so: without, it is the plan that it was before there were any.
 func (l load) on(p *chaos.Plan) {
 	if l == drawn {
 		return
@@ -89,7 +89,7 @@ func (l load) on(p *chaos.Plan) {
 	}
 }
 
-// aims has a plan of this load reach, in each play, what drawn plans seldom do.
+// aims makes a plan of this load reach, in each play, states that drawn plans seldom reach.
 func (l load) aims(p *chaos.Plan) {
 	switch l {
 	case asking: // a clock that drifts is read again after long, beside those that do not

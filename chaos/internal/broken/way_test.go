@@ -20,7 +20,7 @@ type way struct {
 	// would take too long to find it. The sound protocol is explored with them too.
 	kinds []chaos.Break
 	load  load
-	// pauses has the library stand still between its steps, see pauses_test.go. A plan then
+	// pauses makes the library stand still between its steps, see pauses_test.go. A plan then
 	// shows it in some plays.
 	pauses bool
 	// scenario shows it, where plans are drawn for longer than a minute without.

@@ -61,7 +61,7 @@ func TestThePicturesOfAPageHaveOneScaleOfTime(t *testing.T) {
 	}
 }
 
-// What has the mark is the failover; that the replica lags before is its cause.
+// The failover gets the mark; the replica's earlier lag is its cause.
 func TestAFailoverIsMarkedWhenItHappens(t *testing.T) {
 	run := story()
 	f := trace.Fault{Kind: trace.Failover, Node: 0}

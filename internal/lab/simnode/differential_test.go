@@ -425,7 +425,7 @@ func record(rnd *source) step {
 	}[rnd.IntN(20)]
 }
 
-// send has a peer do a step.
+// take makes a peer do a step.
 func (p *peer) take(s step) string {
 	p.t.Helper()
 	if body := bodies[s[0]]; body == "" {
