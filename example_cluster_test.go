@@ -2,10 +2,17 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // The cluster is the nodes' side of a Locker.
@@ -75,4 +82,260 @@ func ExampleFinding_String() {
 func ExampleSeverity_String() {
 	fmt.Println(redlock.SeverityInfo, redlock.SeverityError)
 	// Output: info error
+}
+
+// newNodes starts servers on which nobody has ever locked anything.
+func newNodes(n int) *redlocktest.Cluster {
+	nodes, err := redlocktest.Run(n, redlocktest.WithoutFounding())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return nodes
+}
+
+// Status says which nodes vote, and why the others do not.
+func ExampleCluster_Status() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	nodes.Node(1).Restart() // it comes back with nothing
+	nodes.Node(4).Stop()
+
+	status, err := locker.Cluster().Status(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, n := range status.Nodes {
+		fmt.Println(n.Name, n.State)
+	}
+	// Output:
+	// node-0 member
+	// node-1 blank
+	// node-2 member
+	// node-3 member
+	// node-4 unreachable
+}
+
+// Before a quorum votes there are no locks.
+func ExampleClusterStatus_Votes() {
+	nodes := newNodes(3)
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	ctx := context.Background()
+
+	before, err := locker.Cluster().Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := locker.Cluster().Admit(ctx); err != nil {
+		log.Fatal(err)
+	}
+	after, err := locker.Cluster().Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d votes, then %d; a quorum is %d\n", before.Votes(), after.Votes(), after.Quorum)
+	// Output: 0 votes, then 3; a quorum is 2
+}
+
+// A program that would end before the wait of a new cluster is over has to ask
+// for it.
+func ExampleCluster_Join() {
+	nodes := newNodes(3)
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithTTL(600*time.Millisecond), redlock.WithMaxTTL(700*time.Millisecond),
+		redlock.WithNodeTimeout(500*time.Millisecond))
+	defer locker.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	start := time.Now()
+	err := locker.Cluster().Join(ctx)
+	fmt.Println(err, time.Since(start) >= 700*time.Millisecond)
+	// Output: <nil> true
+}
+
+// On new servers no lock can be held: the operator says so, and nobody waits.
+func ExampleCluster_Admit() {
+	nodes := newNodes(5)
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	ctx := context.Background()
+
+	_, err := locker.TryAcquire(ctx, "orders/42")
+	fmt.Println(errors.Is(err, redlock.ErrNoQuorum))
+	fmt.Println(locker.Cluster().Admit(ctx))
+	_, err = locker.TryAcquire(ctx, "orders/42")
+	fmt.Println(err)
+	// Output:
+	// true
+	// <nil>
+	// <nil>
+}
+
+// To replace a server: retire it, stop it, wait MaxTTL, then give all clients the
+// list with the new one in its place.
+func ExampleCluster_Retire() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	ctx := context.Background()
+
+	if err := locker.Cluster().Retire(ctx, 4); err != nil {
+		log.Fatal(err)
+	}
+	nodes.Node(4).Stop()
+
+	spare := newNodes(1)
+	defer spare.Close()
+	clients := append(nodes.NewClients()[:4], spare.Client(0))
+	renewed, err := redlock.New(clients, redlock.WithNodeTimeout(enough),
+		redlock.WithNodeNames("node-0", "node-1", "node-2", "node-3", "node-5"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer renewed.Close()
+	if err := renewed.Cluster().Admit(ctx); err != nil { // nothing is locked here
+		log.Fatal(err)
+	}
+	status, err := renewed.Cluster().Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status.Votes(), "votes;", status.Nodes[4].Name, status.Nodes[4].State)
+	// Output: 5 votes; node-5 member
+}
+
+// A client that takes longer leases raised MaxTTL for all. Once it is gone, MaxTTL
+// comes down again, in as much time as it says.
+func ExampleCluster_LowerMaxTTL() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	ctx := context.Background()
+	long := lockerOn(nodes, redlock.WithMaxTTL(time.Hour))
+	if err := long.Do(ctx, "orders/42", func(context.Context, *redlock.Lock) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+	if err := long.Close(); err != nil {
+		log.Fatal(err)
+	}
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // an hour and more would do
+	defer cancel()
+	err := locker.Cluster().LowerMaxTTL(ctx, redlock.DefaultMaxTTL)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
+}
+
+// Who knows that no lock has a longer lease needs no wait.
+func ExampleCluster_LowerMaxTTLNow() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithTTL(600*time.Millisecond), redlock.WithMaxTTL(10*time.Second), redlock.WithNodeTimeout(500*time.Millisecond))
+	defer locker.Close()
+	ctx := context.Background()
+
+	if err := locker.Cluster().LowerMaxTTLNow(ctx, 10*time.Second); err != nil { // nothing is locked here
+		log.Fatal(err)
+	}
+	status, err := locker.Cluster().Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status.Nodes[0].MaxTTL, status.Nodes[4].MaxTTL)
+	// Output: 10s 10s
+}
+
+// Under strict recovery nobody but an operator founds a cluster, or brings back
+// one whose majority lost its memory: tokens then never lean on a clock.
+func ExampleWithStrictRecovery() {
+	nodes := newNodes(3)
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithStrictRecovery(), redlock.WithTTL(600*time.Millisecond),
+		redlock.WithMaxTTL(700*time.Millisecond), redlock.WithNodeTimeout(500*time.Millisecond))
+	defer locker.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond) // more than MaxTTL
+	defer cancel()
+	err := locker.Cluster().Join(ctx)
+	fmt.Println(errors.Is(err, redlock.ErrNoQuorum))
+	fmt.Println(locker.Cluster().Admit(context.Background()))
+	// Output:
+	// true
+	// <nil>
+}
+
+// Without membership a server that has just lost its memory votes, and so a lock
+// that is held is given to somebody else.
+func ExampleWithoutMembership() {
+	nodes := newNodes(3)
+	defer nodes.Close()
+	holder := lockerOn(nodes, redlock.WithoutMembership())
+	defer holder.Close()
+	other := lockerOn(nodes, redlock.WithoutMembership())
+	defer other.Close()
+
+	first := acquire(holder, "orders/42")
+	for _, n := range []int{0, 1} { // Acquire does not wait for the last node
+		for !nodes.Node(n).Miniredis().Exists("orders/42") {
+			runtime.Gosched()
+		}
+		nodes.Node(n).Restart()
+	}
+	second := acquire(other, "orders/42")
+	fmt.Println(first.Err() == nil, second.Err() == nil)
+	// Output: true true
+}
+
+// Run Check when a service starts, or from an operator's command. Here one
+// server stands in the list under two names, so that a quorum of five entries may
+// be two servers.
+func ExampleCluster_Check_oneServerTwice() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	clients := nodes.NewClients()
+	clients[4] = redis.NewClient(nodes.Node(0).Options())
+	locker, err := redlock.New(clients,
+		redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(enough))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	report, err := locker.Cluster().Check(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d of %d nodes answered; the worst finding: %v\n", report.Answered, report.Nodes, report.Worst())
+	for _, f := range report.AtLeast(redlock.SeverityWarning) {
+		if f.Code == redlock.FindingPersistence {
+			continue // in-process nodes keep nothing on disk
+		}
+		fmt.Printf("%v, node %d: %s\n", f.Severity, f.Node, f.Code)
+	}
+	// Output:
+	// 5 of 5 nodes answered; the worst finding: error
+	// error, node 4: same-server
+}
+
+// A service that would rather not start than run with a fault decides by
+// severity and code: what is an error always counts, and some warnings are known.
+func ExampleReport_AtLeast_atStart() {
+	report := redlock.Report{Findings: []redlock.Finding{
+		{Severity: redlock.SeverityError, Code: redlock.FindingEviction, Node: 1, Name: "green"},
+		{Severity: redlock.SeverityWarning, Code: redlock.FindingPersistence, Node: 0, Name: "red"},
+		{Severity: redlock.SeverityUnknown, Code: redlock.FindingACL, Node: 2, Name: "blue"},
+	}}
+	known := []redlock.FindingCode{redlock.FindingPersistence}
+	for _, f := range report.AtLeast(redlock.SeverityWarning) {
+		if !slices.Contains(known, f.Code) {
+			fmt.Println("not starting:", f.Name, f.Code)
+		}
+	}
+	// Output: not starting: green eviction
 }

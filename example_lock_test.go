@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/fencing"
 )
 
 func ExampleLock_Resource() {
@@ -208,4 +209,325 @@ func ExampleLock_Release_unconfirmed() {
 func ExampleToken_String() {
 	fmt.Println(redlock.Token(1700000000000042))
 	// Output: 1700000000000042
+}
+
+// At most two hold a name at once. Who comes third waits with Acquire, or is told so.
+func ExampleWithLimit() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker, other := lockerOn(nodes), lockerOn(nodes)
+	defer locker.Close()
+	defer other.Close()
+	ctx := context.Background()
+
+	var held []*redlock.Lock
+	for _, l := range []*redlock.Locker{locker, other} {
+		lock, err := l.Acquire(ctx, "exports", redlock.WithLimit(2))
+		if err != nil {
+			log.Fatal(err)
+		}
+		held = append(held, lock)
+	}
+	fmt.Println("two slots:", held[0].Slot()+held[1].Slot() == 1)
+	_, err := other.TryAcquire(ctx, "exports", redlock.WithLimit(2))
+	fmt.Println("all are taken:", errors.Is(err, redlock.ErrNotAcquired))
+
+	_ = held[0].Release(ctx)
+	lock, err := other.Acquire(ctx, "exports", redlock.WithLimit(2))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the freed one:", lock.Slot() == held[0].Slot())
+	// Output:
+	// two slots: true
+	// all are taken: true
+	// the freed one: true
+}
+
+// A resource that several use at once keeps the largest token of each slot.
+func ExampleLock_Slot() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	largest := map[int]redlock.Token{} // the resource's, by slot
+	err := locker.Do(context.Background(), "exports", func(_ context.Context, lock *redlock.Lock) error {
+		if lock.Token() >= largest[lock.Slot()] {
+			largest[lock.Slot()] = lock.Token()
+			fmt.Println("written by the holder of slot", lock.Slot())
+		}
+		return nil
+	}, redlock.WithLimit(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: written by the holder of slot 0
+}
+
+// Inspect shows who holds which slot.
+func ExampleInspection_Slots() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithHolder("exporter/"))
+	defer locker.Close()
+	ctx := context.Background()
+	if _, err := locker.Acquire(ctx, "exports", redlock.WithLimit(1)); err != nil {
+		log.Fatal(err)
+	}
+
+	seen, err := locker.Inspect(ctx, "exports")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, one := range seen.Slots() {
+		fmt.Println(one.Slot, one.Owner[:9], one.Remaining > 0)
+	}
+	// Output: 0 exporter/ true
+}
+
+// Two who read share a name. Who writes is kept out until both have released, and has a
+// greater token.
+func ExampleWithShared() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker, other := lockerOn(nodes), lockerOn(nodes)
+	defer locker.Close()
+	defer other.Close()
+	ctx := context.Background()
+
+	first, err := locker.TryAcquire(ctx, "catalogue", redlock.WithShared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	second, err := other.TryAcquire(ctx, "catalogue", redlock.WithShared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = other.TryAcquire(ctx, "catalogue")
+	fmt.Println("somebody writes beside them:", !errors.Is(err, redlock.ErrNotAcquired))
+	_, _ = first.Release(ctx), second.Release(ctx)
+
+	writer := acquire(other, "catalogue")
+	fmt.Println("the writer's token is greater:", writer.Token() > first.Token() && writer.Token() > second.Token())
+	// Output:
+	// somebody writes beside them: false
+	// the writer's token is greater: true
+}
+
+func ExampleLock_Shared() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	lock, err := locker.TryAcquire(context.Background(), "catalogue", redlock.WithShared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(lock.Shared(), acquire(locker, "orders/42").Shared())
+	// Output: true false
+}
+
+// Inspect shows each who shares a name, with what remains of its own lease.
+func ExampleInspection_Sharers() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes, redlock.WithHolder("reader/"))
+	defer locker.Close()
+	ctx := context.Background()
+	for range 2 {
+		if _, err := locker.TryAcquire(ctx, "catalogue", redlock.WithShared()); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	seen, err := locker.Inspect(ctx, "catalogue")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, alone := seen.Holder()
+	fmt.Println("somebody holds it alone:", alone)
+	for _, sharer := range seen.Sharers() {
+		fmt.Println(sharer.Owner[:7], sharer.Remaining > 0)
+	}
+	// Output:
+	// somebody holds it alone: false
+	// reader/ true
+	// reader/ true
+}
+
+// acquireAll takes names that nobody holds.
+func acquireAll(locker *redlock.Locker, resources ...string) *redlock.MultiLock {
+	locks, err := locker.AcquireAll(context.Background(), resources)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return locks
+}
+
+// A transfer takes both accounts. Another one in the other direction gives them in the
+// other order, and nobody waits for ever.
+func ExampleLocker_AcquireAll() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	ctx := context.Background()
+
+	done := make(chan string)
+	transfer := func(from, to string) {
+		locks, err := locker.AcquireAll(ctx, []string{from, to})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer func() { _ = locks.Release(ctx) }()
+		done <- "transferred"
+	}
+	go transfer("accounts/alice", "accounts/bob")
+	go transfer("accounts/bob", "accounts/alice")
+	fmt.Println(<-done)
+	fmt.Println(<-done)
+	// Output:
+	// transferred
+	// transferred
+}
+
+func ExampleLocker_TryAcquireAll() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	ctx := context.Background()
+
+	lock := acquire(locker, "accounts/bob")
+	_, err := locker.TryAcquireAll(ctx, []string{"accounts/alice", "accounts/bob"})
+	fmt.Println(errors.Is(err, redlock.ErrNotAcquired))
+	_ = lock.Release(ctx)
+	// Output: true
+}
+
+func ExampleLocker_DoAll() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	accounts := []string{"accounts/alice", "accounts/bob"}
+	err := locker.DoAll(context.Background(), accounts, func(ctx context.Context, locks *redlock.MultiLock) error {
+		for _, account := range locks.Resources() {
+			token, err := fencing.FromContext(ctx, account) // send it with every write to that account
+			fmt.Println(account, err == nil && token == locks.Token(account))
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// accounts/alice true
+	// accounts/bob true
+	// <nil>
+}
+
+func ExampleMultiLock_Resources() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	fmt.Println(acquireAll(locker, "b", "a").Resources()) // as they were given
+	// Output: [b a]
+}
+
+func ExampleMultiLock_Token() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	locks := acquireAll(locker, "a", "b")
+	fmt.Println(locks.Token("a") > 0, locks.Token("b") > 0, locks.Token("c"))
+	// Output: true true 0
+}
+
+func ExampleMultiLock_Remaining() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	locks := acquireAll(locker, "a", "b")
+	fmt.Println(locks.Remaining() > 5*time.Second)
+	_ = locks.Release(context.Background())
+	fmt.Println(locks.Remaining())
+	// Output:
+	// true
+	// 0s
+}
+
+func ExampleMultiLock_Err() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	locks := acquireAll(locker, "a", "b")
+	fmt.Println(locks.Err())
+	_ = locks.Release(context.Background())
+	fmt.Println(locks.Err())
+	// Output:
+	// <nil>
+	// redlock: released
+}
+
+// What is done under the locks runs with their context: it is over when one of them is.
+func ExampleMultiLock_Context() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	locks := acquireAll(locker, "a", "b")
+	ctx := locks.Context()
+	_ = locks.Release(context.Background())
+	<-ctx.Done()
+	fmt.Println(context.Cause(ctx))
+	// Output: redlock: released
+}
+
+func ExampleMultiLock_Done() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	locks := acquireAll(locker, "a", "b")
+	_ = locks.Release(context.Background())
+	<-locks.Done()
+	fmt.Println("over")
+	// Output: over
+}
+
+func ExampleMultiLock_Extend() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	locks := acquireAll(locker, "a", "b")
+	if err := locks.Extend(context.Background(), 20*time.Second); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(locks.Remaining() > 15*time.Second)
+	// Output: true
+}
+
+func ExampleMultiLock_Release() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	locks := acquireAll(locker, "a", "b")
+	fmt.Println(locks.Release(context.Background()))
+	// Output: <nil>
 }

@@ -1,6 +1,8 @@
 package redlock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -366,4 +368,170 @@ func TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node that was away for longer than a release is repeated may have an entry in line of
+// an attempt that is over. The next release there grants the name to it, and the process
+// that hears of it gives it back; else that node would keep the key for three seconds.
+func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
+	testkit.Unraced(t)
+	for _, tt := range []struct {
+		name                  string
+		handedOn, wantedAgain bool
+		turns                 int
+	}{
+		{name: "of a name that is not wanted"},
+		{name: "of one that is", wantedAgain: true},
+		{name: "of a lock that was handed on", handedOn: true},
+		{name: "of one whose process went on in line", handedOn: true, turns: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				holder, nodes := newLocker(t, 5)
+				var opts []redlock.Option
+				if tt.turns > 0 {
+					opts = append(opts, redlock.WithTurns(tt.turns))
+				}
+				l := separateLocker(t, nodes, opts...)
+				warm(t, l)
+				lock := mustAcquire(t, holder, "orders/42")
+				synctest.Wait()
+				next := standing(t, nodes, l)
+				var second <-chan gained
+				if tt.handedOn {
+					second = wants(t, l)
+				}
+				node := nodes.Node(3).Miniredis()
+				entry, err := node.ZMembers("redlock:queue:orders/42")
+				must(t, err)
+				place, err := node.ZScore("redlock:queue:orders/42", entry[0])
+				must(t, err)
+				mustRelease(t, lock)
+				mustRelease(t, got(t, next).lock)
+				if tt.handedOn {
+					mustRelease(t, got(t, second).lock)
+				}
+				synctest.Wait() // a node that is not yet free would refuse the next
+				another := mustAcquire(t, holder, "orders/41")
+				lives := make(chan *redlock.Lock, 1)
+				go func() {
+					lock, err := l.Acquire(t.Context(), "orders/41")
+					if err != nil {
+						t.Error(err)
+					}
+					lives <- lock
+				}()
+				lock = mustAcquire(t, holder, "orders/42")
+				synctest.Wait() // one that it has not reached may grant the next attempt
+				if tt.wantedAgain {
+					next = wants(t, l)
+				}
+				time.Sleep(2500 * time.Millisecond) // signs of life are under way
+				if held, _ := node.Get("orders/42"); held == "" {
+					t.Fatal("the node has not granted the lock; its release would show nothing")
+				}
+				for _, member := range entry {
+					_, err = node.ZAdd("redlock:queue:orders/42", place, member)
+					must(t, err)
+				}
+				at := slices.IndexFunc(entry, func(m string) bool { return strings.Contains(m, " ") })
+				if at < 0 {
+					t.Fatalf("got %q; want an attempt in line", entry)
+				}
+				_, owner, _ := strings.Cut(entry[at], " ")
+				mustRelease(t, lock)
+				synctest.Wait()
+				time.Sleep(10 * time.Millisecond)
+				if key, _ := node.Get("orders/42"); key == owner {
+					t.Errorf("the node keeps %q, of an attempt that is over", key)
+				}
+				if tt.wantedAgain {
+					mustRelease(t, got(t, next).lock)
+				}
+				mustRelease(t, another)
+				mustRelease(t, <-lives)
+			})
+		})
+	}
+}
+
+// foreignOn holds orders/42 on these nodes as a client that is not redlock's.
+func foreignOn(t *testing.T, nodes *redlocktest.Cluster, which ...int) {
+	t.Helper()
+	for _, i := range which {
+		must(t, nodes.Node(i).Miniredis().Set("orders/42", "c29tZWJvZHkgZWxzZQ=="))
+	}
+}
+
+// Clients that stand in no line find the name free where one of them was seen on it
+// lately: the release calls who waits. It may have been seen by any attempt.
+func TestAReleaseCallsWhereAForeignHolderWasSeen(t *testing.T) {
+	for name, take := range map[string]func(*testing.T, *redlock.Locker, *redlocktest.Cluster) *redlock.Lock{
+		"by an attempt that no release can grant":      seenByABid,
+		"by an attempt that was refused, and given up": seenByARefusal,
+		"by the attempt that brought the lock":         seenByAGrant,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				told := &events{}
+				l, nodes := newLocker(t, 5, redlock.WithTurns(1))
+				next := separateLocker(t, nodes, told.option())
+				warm(t, l)
+				warm(t, next)
+				lock := take(t, l, nodes)
+				synctest.Wait()
+				waits := wants(t, next)
+				time.Sleep(500 * time.Millisecond)
+				mustRelease(t, lock)
+				mustRelease(t, got(t, waits).lock)
+				synctest.Wait()
+				if got := told.of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
+					t.Errorf("got %+v; want a lock that was called for", got[len(got)-1])
+				}
+			})
+		})
+	}
+}
+
+// seenByABid gives up an attempt whose lease is too short for a grant.
+func seenByABid(t *testing.T, l *redlock.Locker, nodes *redlocktest.Cluster) *redlock.Lock {
+	t.Helper()
+	return seenInVain(t, l, nodes, redlock.WithTTL(2*time.Second))
+}
+
+// seenByARefusal gives up an attempt that a release could have granted.
+func seenByARefusal(t *testing.T, l *redlock.Locker, nodes *redlocktest.Cluster) *redlock.Lock {
+	t.Helper()
+	return seenInVain(t, l, nodes)
+}
+
+func seenInVain(t *testing.T, l *redlock.Locker, nodes *redlocktest.Cluster, opts ...redlock.AcquireOption) *redlock.Lock {
+	t.Helper()
+	foreignOn(t, nodes, 0, 1, 2, 3, 4)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := l.Acquire(ctx, "orders/42", opts...); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v; want the end of the context", err)
+	}
+	synctest.Wait()
+	freed(nodes, 0, 1, 2, 3, 4)
+	return mustAcquire(t, l, "orders/42")
+}
+
+// seenByAGrant has two nodes become a foreign client's while the lock is waited for, and
+// the others free.
+func seenByAGrant(t *testing.T, l *redlock.Locker, nodes *redlocktest.Cluster) *redlock.Lock {
+	t.Helper()
+	holder := separateLocker(t, nodes)
+	warm(t, holder)
+	mustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second), redlock.WithFixedLease())
+	synctest.Wait()
+	next := standing(t, nodes, l)
+	foreignOn(t, nodes, 3, 4)
+	freed(nodes, 0, 1, 2)
+	nodes.Node(2).Intercept(slowly("ask", 5*time.Millisecond)) // so that the others are asked, and answer
+	calls(t, nodes, 0, 1)
+	lock := got(t, next).lock
+	freed(nodes, 3, 4)
+	return lock
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -213,4 +217,280 @@ func replicate(t *testing.T, servers []*redisserver.Server) {
 	host, port, _ := strings.Cut(testserver.NeedOne(t, redisserver.Config{}).Addr(), ":")
 	must(t, c.ReplicaOf(t.Context(), host, port).Err())
 	awaitInfo(t, c, "role:slave")
+}
+
+// Nodes that forget while their process lives: run_id and scripts stay.
+
+// The data of a node are swapped, and swapped back once the node votes with the
+// others: the first are a member's by their own record, and do not know what was
+// granted since. Who has seen both epochs vote lets them wait.
+func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
+	t.Parallel()
+	servers := testserver.Need(t, 3, redisserver.Config{})
+	opts := []redlock.Option{redlock.WithMaxTTL(redlock.DefaultTTL), redlock.WithFixedLease()}
+	holder, contender := openWithout(t, servers, []int{2}, opts...), openWithout(t, servers, nil, opts...)
+	admitted(t, contender)
+	warm(t, contender)
+	warm(t, holder)
+	swap := func() { must(t, servers[0].Client().Do(t.Context(), "SWAPDB", 0, 1).Err()) }
+	swap()
+	admitted(t, contender)
+	warm(t, contender)
+	wantVotes(t, "with the other data", contender, 3)
+	held := mustAcquire(t, holder, "orders/42") // on the swapped node and one more
+	if keyOn(t, servers[0], "orders/42") == "" {
+		t.Fatal("the lock is not on the node whose data are swapped: this test shows nothing")
+	}
+	swap()
+
+	for range 20 {
+		lock, err := contender.TryAcquire(t.Context(), "orders/42")
+		if err == nil {
+			t.Fatalf("got token %v beside the holder of %v (%v)", lock.Token(), held.Token(), held.Err())
+		}
+	}
+	must(t, held.Err())
+	wantVotes(t, "with the first data again", contender, 2)
+	wantText(t, "its Status", status(t, contender).Nodes[0].Cause, "an epoch that has ended")
+	admitted(t, contender)
+	wantVotes(t, "under a new epoch", contender, 3)
+}
+
+// follow makes a server a replica of a master, and waits until it is in step.
+func follow(t *testing.T, replica, master *redisserver.Server) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	c := replica.Client()
+	must(t, c.ReplicaOf(t.Context(), host, port).Err())
+	pollUntil(t, 15*time.Second, "the replica is in step", func() bool {
+		info, err := c.Info(t.Context(), "replication").Result()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+}
+
+func stand(t *testing.T, s *redisserver.Server) {
+	t.Helper()
+	must(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
+}
+
+// handOver swaps a master and its replica, by FAILOVER: no data is
+// lost, and no snapshot sent.
+func handOver(t *testing.T, master, replica *redisserver.Server) {
+	t.Helper()
+	must(t, master.Client().Do(t.Context(), "FAILOVER").Err())
+	pollUntil(t, 15*time.Second, "they have changed places", func() bool {
+		old, err := master.Client().Info(t.Context(), "replication").Result()
+		if err != nil || !strings.Contains(old, "master_link_status:up") {
+			return false
+		}
+		return infoOf(t, replica.Client(), "role") == "master" && strings.Contains(replica.Client().Info(t.Context(), "replication").Val(), "state=online")
+	})
+}
+
+// A standby follows each of two nodes, is cut off, and a lock is taken. Then both
+// nodes take their standbys' data, and are masters again: run_id, scripts, record
+// and epoch are as before, and the lock is gone.
+func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []bool{true, false} {
+		t.Run(fmt.Sprintf("traffic meanwhile: %v", busy), func(t *testing.T) {
+			t.Parallel()
+			servers, standbys := testserver.Need(t, 3, redisserver.Config{}), testserver.Need(t, 2, redisserver.Config{})
+			for i, s := range standbys {
+				follow(t, s, servers[i])
+			}
+			opts := []redlock.Option{redlock.WithMaxTTL(30 * time.Second), redlock.WithTTL(30 * time.Second), redlock.WithFixedLease()}
+			contender, holder := openWithout(t, servers, nil, opts...), openWithout(t, servers, nil, opts...)
+			admitted(t, contender)
+			warm(t, contender)
+			wantVotes(t, "with standbys in step", contender, 3)
+			looked := time.Now()
+			for i, s := range standbys {
+				all := servers[i].Client().HGetAll(t.Context(), lua.NodeKey).Val()
+				pollUntil(t, 15*time.Second, "the standby has all", func() bool {
+					return maps.Equal(s.Client().HGetAll(t.Context(), lua.NodeKey).Val(), all)
+				})
+				stand(t, s)
+			}
+			held := mustAcquire(t, holder, "orders/42")
+			pollUntil(t, time.Second, "the contender's look is older than a failover in place may be quick (SAFETY, Limits)", func() bool {
+				return time.Since(looked) > 2*node.IdentityEvery
+			})
+			traffic := func() {
+				if busy {
+					if lock, err := contender.TryAcquire(t.Context(), "orders/1"); err == nil {
+						mustRelease(t, lock)
+					}
+				}
+			}
+			traffic()
+			for i, s := range standbys {
+				follow(t, servers[i], s)
+				traffic()
+				stand(t, servers[i])
+				traffic()
+			}
+			for range 40 {
+				lock, err := contender.TryAcquire(t.Context(), "orders/42")
+				if err == nil {
+					t.Fatalf("got token %v beside the holder of %v (%v)", lock.Token(), held.Token(), held.Err())
+				}
+				pause(10 * time.Millisecond)
+			}
+			must(t, held.Err())
+			for _, n := range status(t, contender).Nodes[:2] {
+				if n.State != redlock.NodeJoining || n.Left <= 0 {
+					t.Errorf("%s: got %v, %v left, %q; want it joining, for MaxTTL", n.Name, n.State, n.Left, n.Cause)
+				}
+			}
+		})
+	}
+}
+
+// What a node does that is made a replica, and a master again, whether or not its
+// data changed: it has another replication id, so every client has it join anew.
+func TestEveryWayToAnotherMastersDataMakesAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	t.Run("one channel", func(t *testing.T) {
+		t.Parallel()
+		servers := testserver.Need(t, 2, redisserver.Config{})
+		everyWay(t, servers[0], servers[1])
+	})
+	t.Run("two channels", func(t *testing.T) {
+		t.Parallel()
+		servers := testserver.Need(t, 2, redisserver.Config{})
+		secondChannel(t, servers)
+		everyWay(t, servers[0], servers[1])
+	})
+}
+
+func everyWay(t *testing.T, node, other *redisserver.Server) {
+	t.Helper()
+	identity := func() string {
+		info := node.Client().InfoMap(t.Context(), "server", "replication")
+		must(t, info.Err())
+		return info.Item("Server", "run_id") + "." + info.Item("Replication", "master_replid")
+	}
+	for _, way := range []struct {
+		name    string
+		do      func()
+		changes bool
+	}{
+		{"nothing", func() {}, false},
+		{"a master that is told to be one", func() { stand(t, node) }, false},
+		{"a replica of nobody who answers, and back", func() {
+			must(t, node.Client().ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+			stand(t, node)
+		}, true},
+		{"another master's data, and back", func() { follow(t, node, other); stand(t, node) }, true},
+		{"its own replica's data, and back", func() {
+			follow(t, other, node)
+			stand(t, other)
+			follow(t, node, other)
+			stand(t, node)
+		}, true},
+		// Nothing is forgotten in these.
+		{"a replica attaches that is not the first", func() { follow(t, other, node) }, false},
+		{"it leaves", func() { stand(t, other) }, false},
+		{"the backlog is given up", func() {
+			must(t, node.Client().ConfigSet(t.Context(), "repl-backlog-ttl", "1").Err())
+			pollUntil(t, 15*time.Second, "no backlog", func() bool {
+				info, err := node.Client().Info(t.Context(), "replication").Result()
+				return err == nil && strings.Contains(info, "repl_backlog_active:0")
+			})
+		}, true},
+		{"a first replica attaches", func() { follow(t, other, node) }, true},
+		{"it changes places with its replica, twice", func() { handOver(t, node, other); handOver(t, other, node) }, true},
+	} {
+		before := identity()
+		way.do()
+		if after := identity(); (after != before) != way.changes {
+			t.Errorf("%s: got identity %s after %s; want another one: %v", way.name, after, before, way.changes)
+		}
+	}
+}
+
+// Two nodes of three grant by a release, each since the sign of life that it had, and the
+// third is stopped. One of the two is another's replica for a moment, right behind its
+// push. Its vote is void at the next look, whichever of the two signs is older. A look, or
+// the first extension, that comes in between proves the vote: then it is tried again.
+// (TestAPushIsVoidWhoseNodeForgotRightBehindIt has the order of all this for sure.)
+func TestAPushIsVoidWhoseServerChangedItsHistoryRightBehindIt(t *testing.T) {
+	t.Parallel()
+	for name, newer := range map[string]bool{"the older sign": false, "the newer sign": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 5 {
+				if lost := grantedAndChanged(t, newer); lost {
+					return
+				}
+			}
+			t.Error("the lock was held on in each of five tries; want it lost within a second")
+		})
+	}
+}
+
+// grantedAndChanged has servers 0 and 1 of three grant a lock by a release, and the one of
+// them that had the newer sign of life, or the older, change its history right behind
+// that. It returns whether the lock is lost soon.
+func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
+	t.Helper()
+	servers := testserver.Need(t, 3, redisserver.Config{})
+	holder, heir := openServers(t, servers), openServers(t, servers)
+	warm(t, heir)
+	lock, granted := mustAcquire(t, holder, "orders/42"), make(chan *redlock.Lock, 1)
+	go func() {
+		defer close(granted)
+		if l, err := heir.Acquire(t.Context(), "orders/42"); err == nil {
+			granted <- l
+		}
+	}()
+	var first, signs []int64
+	pollUntil(t, 15*time.Second, "it stands in line", func() bool {
+		first = signsOfLife(t, servers[:2])
+		return !slices.Contains(first, 0)
+	})
+	pollUntil(t, 15*time.Second, "each has had its next sign, at its own time", func() bool {
+		signs = signsOfLife(t, servers[:2])
+		return signs[0] != first[0] && signs[1] != first[1] && max(signs[0]-signs[1], signs[1]-signs[0]) > 50
+	})
+	server := servers[1]
+	if (signs[0] > signs[1]) == newer {
+		server = servers[0]
+	}
+	change := func(masters ...[2]string) {
+		_, err := server.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for _, m := range masters {
+				p.ReplicaOf(t.Context(), m[0], m[1])
+			}
+			return nil
+		})
+		must(t, err)
+	}
+	change([2]string{"NO", "ONE"}) // a master it is; its connection is there now
+	must(t, servers[2].Pause())
+	mustRelease(t, lock)
+	lock = <-granted
+	change([2]string{"127.0.0.1", "1"}, [2]string{"NO", "ONE"})
+	for deadline := time.Now().Add(time.Second); lock.Err() == nil && time.Now().Before(deadline); {
+		pause(time.Millisecond)
+	}
+	lost = errors.Is(lock.Err(), redlock.ErrLost)
+	must(t, servers[2].Resume())
+	return lost
+}
+
+// signsOfLife are, by server, the readings of the one process that waits for orders/42; 0:
+// it does not know of one.
+func signsOfLife(t *testing.T, servers []*redisserver.Server) []int64 {
+	t.Helper()
+	signs := make([]int64, len(servers))
+	for i, s := range servers {
+		members := s.Client().ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val()
+		if len(members) == 2 { // its id, and that with the owner of its attempt
+			signs[i], _ = s.Client().Get(t.Context(), lua.LiveKey+members[0]).Int64()
+		}
+	}
+	return signs
 }

@@ -3,9 +3,12 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
@@ -174,4 +177,374 @@ func TestAnOperatorTakesStrictRecoveryBack(t *testing.T) {
 		must(t, err)
 		mustRelease(t, lock)
 	})
+}
+
+// A node that votes again has none of the locks that were taken meanwhile. Their
+// holders put them there at once, not at the next renewal.
+
+// givenWithin is how soon: a look of the reconcile loop, the spread, and a round trip.
+const givenWithin = 1600 * time.Millisecond
+
+// untilVotes blocks until a node votes again, by the word of an event.
+func untilVotes(t *testing.T, told *events, before int) {
+	t.Helper()
+	for range 60_000 {
+		if len(told.of(redlock.NodeVotes)) > before {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("a minute later no node votes again")
+}
+
+// absence makes node 0 of three restart, and returns when it has two seconds left to
+// wait, and how many events there were of nodes that vote.
+func absence(t *testing.T, nodes *redlocktest.Cluster, told *events) (votes int) {
+	t.Helper()
+	votes = len(told.of(redlock.NodeVotes))
+	nodes.Node(0).Restart()
+	time.Sleep(redlock.DefaultMaxTTL - 2*time.Second) // it is noticed by the next look, at once
+	return votes
+}
+
+func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &events{}
+		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
+		renewed := mustAcquire(t, l, "renewed")
+		before := absence(t, nodes, told)
+		fixed := mustAcquire(t, l, "fixed", redlock.WithFixedLease())
+		synctest.Wait()
+		if len(told.of(redlock.NodeVotes)) > before {
+			t.Fatal("the node votes already; the test wants it to abstain")
+		}
+		until := time.Now().Add(fixed.Remaining())
+		untilVotes(t, told, before)
+		time.Sleep(givenWithin)
+		for _, lock := range []*redlock.Lock{renewed, fixed} {
+			if !nodes.Node(0).Miniredis().Exists(lock.Resource()) {
+				t.Errorf("%v after it votes the node lacks %q", givenWithin, lock.Resource())
+			}
+			must(t, lock.Err())
+		}
+		if left, want := fixed.Remaining(), time.Until(until); (left - want).Abs() > time.Millisecond { // the clock of a suspend is real
+			t.Errorf("the fixed lease has %v left; want %v, as if nothing had happened", left, want)
+		}
+		if ttl, most := nodes.Node(0).Miniredis().TTL("fixed"), time.Until(until)*102/100+time.Second; ttl > most {
+			t.Errorf("the node keeps the fixed lease for %v; want at most %v", ttl, most)
+		}
+		for _, e := range told.of(redlock.LockExtended) {
+			if e.Resource == "fixed" {
+				t.Errorf("an event says that the fixed lease was extended: %+v", e)
+			}
+		}
+		nodes.Node(1).Stop() // now both rest on the node that was restarted
+		must(t, fixed.Extend(t.Context(), redlock.DefaultMaxTTL))
+		must(t, renewed.Extend(t.Context(), redlock.DefaultMaxTTL))
+	})
+}
+
+// Locks that go from one goroutine to the next in that moment are not forgotten. They are
+// confirmed at different times: some before they are handed on, and some not.
+func TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const locks = 10
+		told := &events{}
+		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
+		var first [locks]*redlock.Lock
+		var next [locks]chan *redlock.Lock
+		for i := range first {
+			first[i] = mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+		}
+		before := absence(t, nodes, told)
+		for i := range next {
+			next[i] = make(chan *redlock.Lock, 1)
+			go func() {
+				lock, err := l.Acquire(context.Background(), fmt.Sprintf("orders/%d", i), redlock.WithFixedLease())
+				if err != nil {
+					t.Error(err)
+				}
+				next[i] <- lock
+			}()
+		}
+		synctest.Wait()
+		untilVotes(t, told, before)
+		for i := range first {
+			mustRelease(t, first[i])
+			first[i] = <-next[i]
+		}
+		time.Sleep(givenWithin)
+		for _, lock := range first {
+			if !nodes.Node(0).Miniredis().Exists(lock.Resource()) {
+				t.Errorf("%v after it votes the node lacks %s, which was handed on", givenWithin, lock.Resource())
+			}
+			mustRelease(t, lock)
+		}
+	})
+}
+
+// A thousand locks go in batches, at several times.
+func TestTheLocksThatANodeIsGivenGoInBatches(t *testing.T) {
+	testkit.Unraced(t)
+	synctest.Test(t, func(t *testing.T) {
+		const locks = 1000
+		told := &events{}
+		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
+		for i := range locks {
+			mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+		}
+		before := absence(t, nodes, told)
+		untilVotes(t, told, before)
+		calls := nodes.Node(1).Calls("EVALSHA")
+		time.Sleep(givenWithin)
+		calls = nodes.Node(1).Calls("EVALSHA") - calls
+		if got := len(locksOn(nodes.Node(0))); got != locks {
+			t.Errorf("%v after it votes the node has %d locks of %d", givenWithin, got, locks)
+		}
+		if calls < 3 || calls > 20 {
+			t.Errorf("%d locks took %d calls to another node; want several, in batches", locks, calls)
+		}
+	})
+}
+
+// Join waits for those who hold locks, where anybody can hold any.
+func TestJoinGivesHoldersTheTimeToPutTheirLocksOnTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holder, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL))
+		operator := lockerOver(t, nodes)
+		lock := mustAcquire(t, holder, "orders/42")
+		nodes.Node(0).Restart()
+		time.Sleep(11 * time.Second) // the holder knows
+		must(t, operator.Cluster().Join(t.Context()))
+		if !nodes.Node(0).Miniredis().Exists("orders/42") {
+			t.Error("Join returned, and the node that votes again lacks the lock")
+		}
+		began := time.Now()
+		must(t, operator.Cluster().Join(t.Context()))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("with nothing to wait for Join took %v; want it at once", took)
+		}
+		mustRelease(t, lock)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		l := lockerOver(t, nodes)
+		began := time.Now()
+		must(t, l.Cluster().Join(t.Context()))
+		if took := time.Since(began); took > redlock.DefaultMaxTTL+2*time.Second {
+			t.Errorf("a new cluster, where nobody holds anything: Join took %v; want MaxTTL", took)
+		}
+	})
+}
+
+// A node that answers nobody for a while, soon after it votes again, misses what it was
+// to be given just then: that is tried again, for fixed leases too.
+func TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const locks = 100
+		told := &events{}
+		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
+		mustAcquire(t, l, "renewed")
+		before := absence(t, nodes, told)
+		for i := range locks - 1 {
+			mustAcquire(t, l, fmt.Sprintf("orders/%d", i), redlock.WithFixedLease())
+		}
+		untilVotes(t, told, before)
+		voted := time.Now()
+		node := nodes.Node(0)
+		for len(locksOn(node)) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		node.Hang()
+		time.Sleep(350 * time.Millisecond)
+		node.Resume()
+		if n := len(locksOn(node)); n > locks/2 {
+			t.Fatalf("the node has %d locks of %d already; the test shows nothing", n, locks)
+		}
+		time.Sleep(time.Until(voted.Add(3 * time.Second))) // as Join does
+		if n := len(locksOn(node)); n != locks {
+			t.Errorf("three seconds after it votes the node has %d locks of %d", n, locks)
+		}
+	})
+}
+
+// foreign writes the record of a cluster of other nodes.
+func foreign(nodes *redlocktest.Cluster, i int, n string) {
+	node := nodes.Node(i)
+	node.Miniredis().HSet(lua.NodeKey, "format", "1", "epoch", "theirs", "cluster", "theirs",
+		"n", n, "names", "x\ny\nz", "maxttl", "30000", "run", identity(node), "base", "7")
+}
+
+// identity is what a record names the node by.
+func identity(node *redlocktest.Node) string {
+	c := redis.NewClient(node.Options())
+	defer func() { _ = c.Close() }()
+	info := c.InfoMap(context.Background(), "server", "replication").Item
+	return info("Server", "run_id") + "." + info("Replication", "master_replid")
+}
+
+// What only an operator can mend is told apart from what a wait mends.
+func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		misconfigured bool
+		client        func(t *testing.T) *redlock.Locker
+	}{
+		{"a node of another cluster", true, func(t *testing.T) *redlock.Locker {
+			t.Helper()
+			nodes := redlocktest.Start(t, 3)
+			foreign(nodes, 2, "3")
+			return lockerOver(t, nodes)
+		}},
+		{"a record of another N", true, func(t *testing.T) *redlock.Locker {
+			t.Helper()
+			nodes := redlocktest.Start(t, 5)
+			foreign(nodes, 2, "3")
+			return lockerOver(t, nodes)
+		}},
+		{"a name that was not retired", true, func(t *testing.T) *redlock.Locker {
+			t.Helper()
+			nodes, spare := redlocktest.Start(t, 3), redlocktest.Start(t, 1, redlocktest.WithoutFounding())
+			clients := []redis.UniversalClient{nodes.Client(0), nodes.Client(1), spare.Client(0)}
+			return lockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
+		}},
+		{"a foreign node where every node must have its say", true, func(t *testing.T) *redlock.Locker {
+			t.Helper()
+			nodes := redlocktest.Start(t, 3)
+			foreign(nodes, 2, "2")
+			nodes.Node(0).Restart()
+			return lockerOver(t, nodes)
+		}},
+		{"a node missing from a new cluster", false, func(t *testing.T) *redlock.Locker {
+			t.Helper()
+			nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+			nodes.Node(2).Stop()
+			return lockerOver(t, nodes)
+		}},
+		{"a retired node", false, func(t *testing.T) *redlock.Locker {
+			t.Helper()
+			l := lockerOver(t, redlocktest.Start(t, 5))
+			must(t, l.Cluster().Retire(t.Context(), 4))
+			return l
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := tt.client(t)
+				for what, call := range map[string]func(context.Context) error{"Admit": l.Cluster().Admit, "Join": l.Cluster().Join} {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*redlock.DefaultMaxTTL)
+					defer cancel()
+					err := call(ctx)
+					if err == nil || errors.Is(err, redlock.ErrMisconfigured) != tt.misconfigured {
+						t.Errorf("%s: got %v; want an error, ErrMisconfigured: %v", what, err, tt.misconfigured)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A node that is not to be taken in is looked at now and then: somebody may have
+// put it right.
+func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
+	for name, spoil := range map[string]func(*redlocktest.Cluster){
+		"foreign": func(nodes *redlocktest.Cluster) { foreign(nodes, 2, "3") },
+		"damaged": func(nodes *redlocktest.Cluster) { nodes.Node(2).Miniredis().HSet(lua.NodeKey, "n", "three") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := redlocktest.Start(t, 3)
+				spoil(nodes)
+				l := lockerOver(t, nodes)
+				warm(t, l)
+				time.Sleep(time.Minute)
+				if got := len(nodes.Node(2).Keys()); got != 1 {
+					t.Fatalf("got %d keys on the node; want what was there", got)
+				}
+				nodes.Node(2).FlushAll()
+				time.Sleep(redlock.DefaultMaxTTL + 15*time.Second) // nobody asks for anything meanwhile
+				if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got == "" {
+					t.Error("a quarter of a minute after its wait the node that was emptied has no record")
+				}
+				wantVotes(t, "after it was emptied", l, 3)
+			})
+		})
+	}
+}
+
+// Marks that can't reach a quorum are not begun: the node would be lost for
+// nothing.
+func TestARetirementThatCanNotBeFinishedLeavesTheNodeUnharmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		before := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch")
+		nodes.Node(0).Stop()
+		wantError(t, "Retire", l.Cluster().Retire(t.Context(), 2), redlock.ErrNoQuorum)
+		if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got != before || got == "" {
+			t.Errorf("the node's epoch: got %q; want it as it was, %q", got, before)
+		}
+		if got := nodes.Node(1).Miniredis().HGet(lua.NodeKey, "retired"); got != "" {
+			t.Errorf("a mark on another node: got %q; want none", got)
+		}
+		mustRelease(t, mustAcquire(t, l, "orders/42")) // a quorum of two needs it
+		nodes.Node(0).Start()
+		warm(t, l)
+		wantVotes(t, "with all nodes", l, 3)
+	})
+}
+
+// Records count MaxTTL in whole milliseconds.
+func TestAMaxTTLMayHaveAFractionOfAMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const maxTTL = 2*time.Second + 300*time.Microsecond
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		l := lockerOver(t, nodes, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))
+		must(t, l.Cluster().Admit(t.Context()))
+		wantVotes(t, "founded with it", l, 3)
+		lock, err := l.TryAcquire(t.Context(), "orders/42")
+		must(t, err)
+		mustRelease(t, lock)
+		if got := status(t, l).Nodes[0].MaxTTL; got < maxTTL {
+			t.Errorf("the record says %v; want no less than %v, which somebody may take", got, maxTTL)
+		}
+	})
+}
+
+// When nobody is left who remembers, numbers come from a clock, and the clock may
+// be behind. By itself that happens only without WithStrictRecovery.
+func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
+	testkit.Unraced(t)
+	for _, strict := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var seen events
+			opts := []redlock.Option{seen.option()}
+			if strict {
+				opts = append(opts, redlock.WithStrictRecovery())
+			}
+			l, nodes := newLocker(t, 5, opts...)
+			ahead := fmt.Sprint(time.Now().Add(24 * time.Hour).UnixMicro()) // as a clock that was a day ahead gave
+			for _, n := range nodes.Nodes() {
+				n.Miniredis().HSet(lua.NodeKey, fmt.Sprint(lua.StripeOf("orders/42")), ahead)
+			}
+			first := mustAcquire(t, l, "orders/42")
+			mustRelease(t, first)
+			for _, n := range nodes.Nodes() {
+				n.Restart()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*redlock.DefaultMaxTTL)
+			defer cancel()
+			second, err := l.Acquire(ctx, "orders/42")
+			switch {
+			case strict && !errors.Is(err, redlock.ErrNoQuorum):
+				t.Errorf("strict: got %v; want ErrNoQuorum until an operator decides", err)
+			case !strict && (err != nil || second.Token() >= first.Token()):
+				t.Errorf("not strict: got %v; want a lock whose token went back, or this test shows nothing", err)
+			}
+			synctest.Wait() // it is told by a goroutine of its own
+			if told := len(seen.of(redlock.ClusterFounded)) > 0; told == strict {
+				t.Errorf("strict %v: got ClusterFounded told: %v; want it where tokens lean on a clock", strict, told)
+			}
+		})
+	}
 }

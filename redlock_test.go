@@ -2,20 +2,36 @@ package redlock_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"flag"
+	"math/big"
+	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/loopback"
 	"github.com/quorumkit/redlock/internal/testkit/quietredis"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -183,4 +199,207 @@ func TestTheProtectionsCostOneSampleForEachAcquireInTheSteadyState(t *testing.T)
 			}
 		})
 	}
+}
+
+func TestTokenIsDecimal(t *testing.T) {
+	if got, want := redlock.MaxToken.String(), "9007199254740991"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+}
+
+// A black hole takes connections for ever: Open says that the node was not
+// reached, waits for it no longer than for others, and longer only where a quorum
+// depends on it.
+func TestOpenSaysThatANodeWasNotReached(t *testing.T) {
+	for _, tt := range []struct {
+		holes int
+		after time.Duration // at the most
+		want  error
+	}{
+		{1, 4 * redlock.DefaultNodeTimeout, nil},
+		{2, 3 * time.Second, redlock.ErrNoQuorum},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := redlocktest.Start(t, 3)
+			clients := nodes.NewClients()
+			end := make(chan struct{})
+			t.Cleanup(func() { close(end) })
+			for i := range tt.holes {
+				o := nodes.Node(i).Options()
+				o.Dialer = func(context.Context, string, string) (net.Conn, error) {
+					<-end
+					return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+				}
+				c := redis.NewClient(o)
+				t.Cleanup(func() { _ = c.Close() })
+				clients[i] = c
+			}
+			l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+			began := time.Now()
+			err := redlock.WarmUp(t.Context(), l)
+			took := time.Since(began)
+			if tt.want == nil {
+				must(t, err)
+			} else {
+				wantError(t, "Open", err, tt.want)
+			}
+			if took > tt.after+redlock.DefaultNodeTimeout {
+				t.Errorf("%d of 3 are black holes: took %v; want about %v", tt.holes, took, tt.after)
+			}
+			var failed *redlock.QuorumError
+			if errors.As(err, &failed) {
+				for _, n := range failed.Nodes[:tt.holes] {
+					if text := n.Err.Error(); !strings.Contains(text, "not reached") || strings.Contains(text, "not sent") {
+						t.Errorf("%s: got %q; want that it was not reached", n.Name, text)
+					}
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			err = redlock.WarmUp(ctx, l)
+			wantError(t, "Open with little time", err, context.DeadlineExceeded)
+			wantError(t, "Open with little time", err, redlock.ErrNoQuorum)
+		})
+	}
+}
+
+// A client that Open makes has at most eight connections, no matter what is asked.
+func TestOpenNeedsNoMoreThanEightConnections(t *testing.T) {
+	s := testserver.NeedOne(t, redisserver.Config{})
+	l := openServers(t, []*redisserver.Server{s})
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			_, _ = l.Inspect(t.Context(), "orders/"+strconv.Itoa(i)) // some find no connection in time
+		})
+	}
+	wg.Wait()
+	list, err := s.Client().ClientList(t.Context()).Result()
+	must(t, err)
+	if got := strings.Count(list, "\n") - 1; got > 8 { // less the one that asks
+		t.Errorf("got %d connections after 64 inspections at once; want at most 8", got)
+	}
+}
+
+// authority is a CA of the test's own.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redlock test CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a := authority{cert: template}
+	_, a.cert, a.key = a.sign(t, template, true)
+	return a
+}
+
+// sign makes a certificate, by itself if it is to be the first.
+func (a authority) sign(t *testing.T, template *x509.Certificate, self bool) (der []byte, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	signer := a.key
+	if self {
+		signer = key
+	}
+	der, err = x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, signer)
+	must(t, err)
+	cert, err = x509.ParseCertificate(der)
+	must(t, err)
+	return der, cert, key
+}
+
+func (a authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// files are a certificate for loopback, its key and the CA's certificate, where a
+// server can read them.
+func (a authority) files(t *testing.T) (cert, key, ca string) {
+	t.Helper()
+	der, _, private := a.sign(t, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, false)
+	secret, err := x509.MarshalECPrivateKey(private)
+	must(t, err)
+	dir := t.TempDir()
+	write := func(name, kind string, bytes []byte) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", secret), write("ca.pem", "CERTIFICATE", a.cert.Raw)
+}
+
+// needTLS starts a server that speaks TLS on a port of its own, and asks for a
+// client's certificate. It skips where the server was built without TLS.
+func needTLS(t *testing.T, a authority) (s *redisserver.Server, url string, client tls.Certificate) {
+	t.Helper()
+	port, err := loopback.Port()
+	must(t, err)
+	cert, key, ca := a.files(t)
+	config := redisserver.Config{Args: []string{
+		"--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca,
+	}}
+	if probe, err := redisserver.StartAll(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
+		t.Skipf("the server speaks no TLS: %v", err)
+	} else if err == nil {
+		must(t, redisserver.CloseAll(probe))
+	}
+	client, err = tls.LoadX509KeyPair(cert, key)
+	must(t, err)
+	return testserver.NeedOne(t, config), "rediss://127.0.0.1:" + strconv.Itoa(port), client
+}
+
+func TestOpenSpeaksTLSAndSaysWhatIsWrongWithACertificate(t *testing.T) {
+	a := newAuthority(t)
+	s, url, client := needTLS(t, a)
+	right := &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{client}, MinVersion: tls.VersionTLS12}
+	l, err := redlock.Open(t.Context(), []string{url}, redlock.WithTLS(right))
+	must(t, err)
+	defer l.Close()
+	admitted(t, l)
+	lock := mustAcquire(t, l, "orders/42")
+	if keyOn(t, s, "orders/42") == "" {
+		t.Error("the server has no key; want the lock's")
+	}
+	mustRelease(t, lock)
+	for name, tt := range map[string]struct {
+		opts []redlock.Option
+	}{
+		"another CA":            {opts(redlock.WithTLS(&tls.Config{RootCAs: newAuthority(t).pool(), MinVersion: tls.VersionTLS12}))},
+		"the system's CAs":      {nil},
+		"no client certificate": {opts(redlock.WithTLS(&tls.Config{RootCAs: a.pool(), MinVersion: tls.VersionTLS12}))},
+		"another name":          {opts(redlock.WithTLS(&tls.Config{RootCAs: a.pool(), ServerName: "other", MinVersion: tls.VersionTLS12}))},
+	} {
+		began := time.Now()
+		l, err := redlock.Open(t.Context(), []string{url}, tt.opts...)
+		if l != nil {
+			must(t, l.Close())
+		}
+		wantError(t, name, err, redlock.ErrMisconfigured)
+		if err != nil && !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s: got %v; want it to speak of the certificate", name, err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%s: took %v; want it at once, since waiting does not mend it", name, took)
+		}
+	}
+}
+
+func TestWithTLSIsRefusedWhereItCanDoNothing(t *testing.T) {
+	_, err := redlock.Open(t.Context(), []string{"127.0.0.1:1", "redis://127.0.0.1:2"}, redlock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
+	wantError(t, "Open without a rediss:// URL", err, redlock.ErrInvalidOption)
+	_, err = redlock.New(defaultClients(t, "127.0.0.1:1"), redlock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
+	wantError(t, "New", err, redlock.ErrInvalidOption)
 }

@@ -1,15 +1,24 @@
 package redlock_test
 
 import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -187,4 +196,296 @@ func TestWhoseEntryWasDeletedIsServedByALook(t *testing.T) {
 		}
 		mustRelease(t, g.lock)
 	})
+}
+
+// Two nodes of five are so slow that each round has ended before its ask has left for
+// them. They are told of who waits all the same: else the line stands on a bare quorum
+// until the next looks, which are up to 8 s apart and go to one node each.
+func TestASlowNodeIsToldWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		first, second := separateLocker(t, nodes), separateLocker(t, nodes)
+		warm(t, l)
+		warm(t, first)
+		warm(t, second)
+		wants := func(l *redlock.Locker, slow []*redlocktest.Node) <-chan gained {
+			for _, n := range slow {
+				n.Intercept(slowly("ask", 50*time.Millisecond))
+			}
+			next := wants(t, l)
+			time.Sleep(300 * time.Millisecond)
+			for _, n := range slow {
+				n.Intercept(nil)
+			}
+			return next
+		}
+		lock := mustAcquire(t, l, "orders/42")
+		synctest.Wait() // it is on all nodes
+		a, b := wants(first, nodes.Nodes()[3:]), wants(second, nodes.Nodes()[:2])
+		for i, n := range nodes.Nodes() {
+			if there, _ := n.Miniredis().ZMembers("redlock:queue:orders/42"); len(processes(there)) != 2 {
+				t.Errorf("node %d knows of %d who wait; want both", i, len(there))
+			}
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, a).lock)
+		mustRelease(t, got(t, b).lock)
+		time.Sleep(time.Second) // an ask that a slow node took may still be there
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %v", keys)
+		}
+	})
+}
+
+// One process waits for many names that stay held: what it costs the nodes is
+// few signs of life, and few looks; and nothing is left when it goes. The
+// looks of 250 names are one command: with ten thousand it was tried once, and is
+// too slow for nodes in memory to be tried each time.
+func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
+	testkit.Unraced(t)
+	names := 300
+	if testkit.Deep() {
+		names = 2000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		warm(t, l)
+		for i := range names {
+			for _, n := range nodes.Nodes() {
+				key := fmt.Sprintf("orders/%d", i)
+				must(t, n.Miniredis().Set(key, "00000000-0000-4000-8000-000000000000"))
+				n.Miniredis().SetTTL(key, time.Hour)
+			}
+		}
+		before := footprint()
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range names {
+			all.Go(func() {
+				if lock, err := l.Acquire(ctx, fmt.Sprintf("orders/%d", i)); err == nil {
+					t.Errorf("a name that is held was granted, token %d", lock.Token())
+				}
+			})
+		}
+		time.Sleep(30 * time.Second) // all stand in line
+		each := (footprint() - before) / names
+		sent := func() (n int) {
+			for _, node := range nodes.Nodes() {
+				n += node.Calls()
+			}
+			return n
+		}
+		const idle = 30
+		start := sent()
+		time.Sleep(idle * time.Second)
+		persecond := float64(sent()-start) / idle
+		t.Logf("%d waiters: %d B each, that of the nodes in memory included; %.1f commands a second over five nodes", names, each, persecond)
+		if persecond >= 55 { // 40 of them look at the clocks, and at who answers; 12.5 are signs of life
+			t.Errorf("got %.1f commands a second; want fewer than 55", persecond)
+		}
+		if each > 32<<10 {
+			t.Errorf("got %d B a waiter; want 32 KiB at most", each)
+		}
+		leave()
+		all.Wait()
+		time.Sleep(redlock.DefaultTTL)
+		if keys := queueKeys(nodes); keys != nil {
+			t.Errorf("left behind: %d queues", len(keys))
+		}
+	})
+}
+
+// footprint is what the heap and the stacks hold.
+func footprint() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapInuse + m.StackInuse)
+}
+
+// A node that forgot is told again who waits, long before it votes: else somebody
+// who comes later may get its vote first.
+func TestANodeThatForgotSoonKnowsWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 5)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		next := wants(t, other)
+		time.Sleep(time.Second) // a sign of life on every node
+		for _, i := range []int{1, 4} {
+			m := nodes.Node(i).Miniredis()
+			m.FlushAll()
+			time.Sleep(1100 * time.Millisecond) // one more
+			if !m.Exists("redlock:queue:orders/42") {
+				t.Errorf("node %d was flushed, and a sign of life later it does not know who waits", i)
+			}
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, next).lock)
+	})
+}
+
+// Nor does it record who comes while it abstains, by his ask.
+func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		warm(t, other)
+		lock, another := mustAcquire(t, l, "orders/42"), mustAcquire(t, l, "orders/43")
+		synctest.Wait() // the third node's grant too: a lock on two of three ends with the first of them that forgets
+		nodes.Node(0).Restart()
+		ctx := t.Context()
+		go func() { _, _ = other.Acquire(ctx, "orders/43", redlock.WithWait(10*time.Second)) }()
+		time.Sleep(2 * time.Second) // the node knows that it lives, and nothing of what comes now
+		var asks atomic.Int64
+		for _, n := range nodes.Nodes() {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if scriptOf(args) == "ask" {
+					asks.Add(1)
+				}
+				return redlocktest.Pass()
+			})
+		}
+		next := wants(t, other)
+		time.Sleep(100 * time.Millisecond) // no matter what the others said, and when: before its first look
+		if !nodes.Node(0).Miniredis().Exists("redlock:queue:orders/42") {
+			t.Error("a node that abstains was not told who came to wait")
+		}
+		time.Sleep(time.Second)
+		if n := asks.Load(); n > 6 {
+			t.Errorf("%d asks in a second; want a place's, and no more: that the name is free on a node that abstains is no news", n)
+		}
+		mustRelease(t, lock)
+		mustRelease(t, got(t, next).lock)
+		mustRelease(t, another)
+	})
+}
+
+// Anyone who may publish can name anything in a call. A Locker sends nothing for a name
+// that it never stood in line for, and leaves the line of one that it did.
+func TestACallForANameThatWasNeverWaitedForIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := separateLocker(t, nodes)
+		lock := mustAcquire(t, l, "orders/42")
+		left := mustAcquire(t, l, "orders/41")
+		go func() { _, _ = other.Acquire(t.Context(), "orders/41", redlock.WithWait(time.Second)) }()
+		waiting := wants(t, other)
+		mustRelease(t, mustAcquire(t, other, "orders/40")) // held, and never waited for
+		time.Sleep(2 * time.Second)
+		must(t, left.Release(t.Context()))
+		time.Sleep(time.Second)
+		sent := map[string]*atomic.Int64{"secret/1": {}, "orders/40": {}, "orders/41": {}, "": {}}
+		at := slices.IndexFunc(nodes.Nodes(), func(n *redlocktest.Node) bool { // one may have found the name free, and keep no entry
+			return n.Miniredis().Exists("redlock:queue:orders/42")
+		})
+		node := nodes.Node(at)
+		node.Intercept(func(args []string) redlocktest.Verdict {
+			for name, n := range sent {
+				if strings.HasPrefix(scriptOf(args), "release") && slices.Contains(args, name) {
+					n.Add(1)
+				}
+			}
+			return redlocktest.Pass()
+		})
+		id, err := node.Miniredis().ZMembers("redlock:queue:orders/42")
+		must(t, err)
+		for name := range sent {
+			if heard := node.Miniredis().Publish("redlock:wake:"+id[0], name); heard != 1 {
+				t.Fatalf("%d heard the call; want the process that waits", heard)
+			}
+		}
+		time.Sleep(time.Second)
+		for name, n := range sent {
+			if want := map[bool]int64{true: 1}[name == "orders/41"]; n.Load() != want {
+				t.Errorf("a call for %q sent %d commands; want %d", name, n.Load(), want)
+			}
+		}
+		node.Intercept(nil)
+		mustRelease(t, lock)
+		mustRelease(t, got(t, waiting).lock)
+	})
+}
+
+// On a server whose ACL lacks the name, a call for it took the node from all names
+// until the leave's lease was over.
+func TestAForgedCallTakesNoServerFromAnyName(t *testing.T) {
+	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"lock on >secret &* ~redlock:* ~orders/* ~warm +@all"}})
+	var clients []redis.UniversalClient
+	for _, s := range servers {
+		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
+	}
+	l, other := lockerWith(t, clients), lockerWith(t, clients)
+	admitted(t, l)
+	warm(t, l)
+	mustAcquire(t, l, "orders/42")
+	go func() { _, _ = other.Acquire(t.Context(), "orders/42") }()
+	admins := make([]redis.UniversalClient, len(servers))
+	for i, s := range servers {
+		admins[i] = clientOf(t, s)
+	}
+	var server *redisserver.Server // one that was told who waits: one whose reply nobody waited for may not be
+	var admin redis.UniversalClient
+	var id []string
+	pollUntil(t, 5*time.Second, "the other stands in line", func() bool {
+		for i := range servers {
+			server, admin = servers[i], admins[i]
+			if id = admin.ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val(); len(processes(id)) == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	before := scriptCalls(t, server)
+	for _, name := range []string{"secret/1", "orders/42"} { // the second has the node asked, behind what the first brings
+		must(t, admin.Publish(t.Context(), "redlock:wake:"+id[0], name).Err())
+	}
+	pollUntil(t, 5*time.Second, "the second call was answered by an ask", func() bool { return scriptCalls(t, server) > before })
+	stats := admin.Info(t.Context(), "commandstats").Val()
+	for line := range strings.Lines(stats) {
+		if strings.HasPrefix(line, "cmdstat_evalsha:") && !strings.Contains(line, "rejected_calls=0") {
+			t.Errorf("the server refused a script: %s; want none sent for a name that nobody wanted", line)
+		}
+	}
+	pollUntil(t, 5*time.Second, "the server votes for another name", func() bool {
+		lock := mustAcquire(t, other, "orders/99")
+		defer mustRelease(t, lock)
+		return keyOn(t, server, "orders/99") != ""
+	})
+}
+
+// BenchmarkPairWhileAnotherNamesWaitersLeave is the longest that a pair took while
+// 50,000 waiters of another name were cancelled together.
+func BenchmarkPairWhileAnotherNamesWaitersLeave(b *testing.B) {
+	l := realLocker(b, 3)
+	lock, err := l.Acquire(b.Context(), "crowded")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer lock.Release(context.Background()) //nolint:errcheck // the benchmark is over
+	longest := time.Duration(0)
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(b.Context())
+		var all sync.WaitGroup
+		for range 50_000 {
+			all.Go(func() { _, _ = l.Acquire(ctx, "crowded") })
+		}
+		for l.Stats().Acquiring < 50_000 {
+			time.Sleep(time.Millisecond)
+		}
+		gone := make(chan struct{})
+		go func() { all.Wait(); close(gone) }()
+		cancel()
+		for left := false; !left; {
+			start := time.Now()
+			pair(b, l, "orders/42")
+			longest = max(longest, time.Since(start))
+			select {
+			case <-gone:
+				left = true
+			default:
+			}
+		}
+	}
+	b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
 }
