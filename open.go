@@ -137,7 +137,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		for i, v := range r.Votes {
 			cause := r.Cause(i)
 			switch {
-			case errors.Is(cause, node.ErrTwice):
+			case errors.Is(cause, node.ErrDuplicateServer):
 				return fault.Errorf("redlock: open: %w", cause)
 			case v.Outcome == quorum.Granted || v.Outcome == quorum.Abstained:
 				answered++

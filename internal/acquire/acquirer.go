@@ -220,21 +220,21 @@ func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) 
 	case t.Shared && !t.Barging && !a.Queue.MayShare(key):
 		return Grant{}, a.Door.Ended(key, errBusy)
 	case t.Shared:
-		return a.twice(ctx, func() (Grant, *Failure) { return a.attempts.tryShared(ctx, key, t) })
+		return a.retryAfterLook(ctx, func() (Grant, *Failure) { return a.attempts.tryShared(ctx, key, t) })
 	}
 	name, ok := a.Queue.Try(key)
 	if !ok {
 		return Grant{}, a.Door.Ended(key, errBusy)
 	}
-	g, err := a.twice(ctx, func() (Grant, *Failure) { return a.once(ctx, name, t) })
+	g, err := a.retryAfterLook(ctx, func() (Grant, *Failure) { return a.tryOnce(ctx, name, t) })
 	if err != nil {
 		a.Releases.passOn(key)
 	}
 	return g, err
 }
 
-// twice makes Try's attempts.
-func (a *Acquirer) twice(ctx context.Context, attempt func() (Grant, *Failure)) (Grant, error) {
+// retryAfterLook makes Try's attempts.
+func (a *Acquirer) retryAfterLook(ctx context.Context, attempt func() (Grant, *Failure)) (Grant, error) {
 	g, f := attempt()
 	failed := 0
 	if f != nil {
@@ -251,8 +251,8 @@ func (a *Acquirer) twice(ctx context.Context, attempt func() (Grant, *Failure)) 
 	return g, nil
 }
 
-// once is Try's attempt of an exclusive hold.
-func (a *Acquirer) once(ctx context.Context, name *queue.Name, t Terms) (Grant, *Failure) {
+// tryOnce is Try's attempt of an exclusive hold.
+func (a *Acquirer) tryOnce(ctx context.Context, name *queue.Name, t Terms) (Grant, *Failure) {
 	if !t.Barging {
 		return a.attempts.attempt(ctx, name.Key, &t, 0)
 	}
@@ -274,15 +274,15 @@ func (a *Acquirer) lookAgain(ctx context.Context, f *Failure) bool {
 	}
 	for i := range f.Votes {
 		if judged(i) {
-			return a.Tracker.LookAgain(ctx, a.Timeout) && a.otherwise(f, judged)
+			return a.Tracker.LookAgain(ctx, a.Timeout) && a.standingChanged(f, judged)
 		}
 	}
 	return false
 }
 
-// otherwise tells whether a node that was judged may vote by now, or is known by now not to
+// standingChanged tells whether a judged node may vote by now, or is known by now not to
 // vote for good, which its refusal is to say.
-func (a *Acquirer) otherwise(f *Failure, judged func(i int) bool) bool {
+func (a *Acquirer) standingChanged(f *Failure, judged func(i int) bool) bool {
 	for i := range f.Votes {
 		if !judged(i) {
 			continue

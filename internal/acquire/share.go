@@ -35,7 +35,7 @@ func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Grant, inter
 	position := acq.a.Queue.Position(acq.name)
 	switch {
 	case given != nil:
-		g, f := acq.goAlong(ctx, given)
+		g, f := acq.followLeader(ctx, given)
 		return g, atOnce, f
 	case acq.terms.Barging:
 		return acq.barge(ctx)
@@ -66,7 +66,7 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 	acq.stopWaiting()
 	g.Failed = acq.failed
 	if err == nil && acq.leads {
-		sharing{&acq}.bring(g.Turn)
+		sharing{&acq}.serveFollowers(g.Turn)
 		acq.leads = false
 	}
 	byPlace := err == nil && g.Claim.Place == a.Queue.Position(name)
@@ -134,9 +134,9 @@ func (acq sharing) noteTicket(f *Failure, heard []quorum.Hearing) bool {
 	return ok
 }
 
-// bring sends the attempts of those who follow, now that their leader was granted: all in
+// serveFollowers sends the attempts of those who follow, now that their leader was granted: all in
 // one batch a node, by the group's place.
-func (acq sharing) bring(turn Turn) {
+func (acq sharing) serveFollowers(turn Turn) {
 	place, follow := acq.a.Queue.Going(acq.name)
 	start := acq.a.Clock.Start()
 	given := make([]queue.Transfer, len(follow))
@@ -163,8 +163,8 @@ func (acq sharing) bring(turn Turn) {
 	}
 }
 
-// goAlong takes what bring sent.
-func (acq sharing) goAlong(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+// followLeader takes what serveFollowers sent.
+func (acq sharing) followLeader(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
 	r := given.Open
 	if r == nil {
 		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)

@@ -41,15 +41,15 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 	slot.decline(a.Queue.Withdraw(name))
 	acq.stopWaiting()
 	g.Failed = acq.failed
-	slot.depart(g.Claim)
+	slot.leaveLine(g.Claim)
 	a.Releases.passOn(name.Key)
 	acq.finish()
 	return g, err
 }
 
-// depart leaves the slots' line: who holds a slot must not keep the next from another.
+// leaveLine leaves the slots' line: who holds a slot must not keep the next from another.
 // The node goes on asking those that the claim was not sent to yet, past the line.
-func (acq forSlot) depart(won *round.Claim) {
+func (acq forSlot) leaveLine(won *round.Claim) {
 	if won != nil {
 		won.Slot.Left.Store(true)
 	}
@@ -89,8 +89,8 @@ func (acq forSlot) try(ctx context.Context, given *queue.Transfer) (Grant, inter
 		g, f := acq.receive(ctx, given)
 		return g, atOnce, f
 	case acq.terms.Barging:
-		g, r, f := acq.a.attempts.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
-		if r != nil && caller.Ended(r.Votes, r.Asks.Heard, acq.roll()) == slots.Again {
+		g, r, f := acq.a.attempts.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.drawRandom()), acq.floor)
+		if r != nil && caller.Ended(r.Votes, r.Asks.Heard, acq.drawRandom()) == slots.Again {
 			return g, atOnce, f
 		}
 		return g, afterPause, f
@@ -98,13 +98,13 @@ func (acq forSlot) try(ctx context.Context, given *queue.Transfer) (Grant, inter
 		return acq.drawPlace(ctx)
 	}
 	acq.recallFirst()
-	acq.hearCall()
+	acq.noteCalls()
 	g, f := acq.bidSlot(ctx, position)
 	if f == nil {
 		return g, atOnce, nil
 	}
-	acq.hearCall()
-	if caller.Ended(acq.votes, acq.heard, acq.roll()) == slots.Again {
+	acq.noteCalls()
+	if caller.Ended(acq.votes, acq.heard, acq.drawRandom()) == slots.Again {
 		return g, atOnce, f
 	}
 	return g, untilCalled, f
@@ -163,11 +163,11 @@ func (acq forSlot) decline(given *queue.Transfer) {
 	acq.a.Settled()
 }
 
-// roll is a number at random, in [0, 1).
-func (acq forSlot) roll() float64 { return acq.a.Share(acq.slot.name) }
+// drawRandom is a number at random, in [0, 1).
+func (acq forSlot) drawRandom() float64 { return acq.a.Share(acq.slot.name) }
 
-// hearCall takes in that nodes have called since the last ask.
-func (acq forSlot) hearCall() {
+// noteCalls takes in that nodes have called since the last ask.
+func (acq forSlot) noteCalls() {
 	if acq.hints != 0 {
 		acq.slot.caller.Hear(acq.a.Queue.Freed(acq.name))
 	}
@@ -176,11 +176,11 @@ func (acq forSlot) hearCall() {
 // drawPlace asks for a slot without a place, and stands in line where that is refused.
 func (acq forSlot) drawPlace(ctx context.Context) (Grant, interval, *Failure) {
 	caller := &acq.slot.caller
-	g, r, f := acq.a.attempts.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.roll()), acq.floor)
+	g, r, f := acq.a.attempts.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.drawRandom()), acq.floor)
 	if f == nil || f.Sentinel == nil {
 		return g, atOnce, f
 	}
-	switch caller.Ended(r.Votes, r.Asks.Heard, acq.roll()) {
+	switch caller.Ended(r.Votes, r.Asks.Heard, acq.drawRandom()) {
 	case slots.Again:
 		return g, atOnce, f
 	case slots.Take: // that came to nothing
@@ -244,7 +244,7 @@ func (acq forSlot) bidSlot(ctx context.Context, position int64) (Grant, *Failure
 		return Grant{}, acq.a.attempts.ended(acq.slot.name, fault.ErrClosed)
 	}
 	r := round.New(nil, len(acq.a.Nodes), acq.a.Clock.Start(), acq.waiter.Ready())
-	r.Claim = acq.a.attempts.slotClaim(r, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.roll()), acq.floor)
+	r.Claim = acq.a.attempts.slotClaim(r, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.drawRandom()), acq.floor)
 	r.Claim.Stays = true
 	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
 	s, err := acq.gather(ctx, r)
@@ -263,7 +263,7 @@ func (acq forSlot) bidSlot(ctx context.Context, position int64) (Grant, *Failure
 // moment may ask for the same slots one after another; the caller's own bound is as many
 // attempts more as there are slots.
 func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Grant, error) {
-	return a.twice(ctx, func() (Grant, *Failure) {
+	return a.retryAfterLook(ctx, func() (Grant, *Failure) {
 		caller := slots.New(t.Limit, a.lastSlot(key))
 		for {
 			g, r, f := a.attempts.attemptSlot(ctx, key, &t, caller.Pick(a.Share(key)), 0)

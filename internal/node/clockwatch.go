@@ -171,7 +171,7 @@ func (n *Node) stepBy(by time.Duration) {
 	n.distrust.Store(why)
 	n.Tracker.Outdate(n.Index)
 	n.observer.Stepped(n.Index, why)
-	n.disown(0, why)
+	n.revokeVotes(0, why)
 }
 
 // Stepped tells whether it abstains since its clock stepped.

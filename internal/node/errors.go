@@ -164,8 +164,8 @@ func HasAnyPrefix(s string, prefixes ...string) bool {
 // any version of the protocol (RFC 8446, 5.1).
 var alert = []byte{21, 3}
 
-// parting is what the first bytes that a server says mean, where they are all that it says.
-func parting(first []byte) error {
+// classifyGoodbye is what the first bytes that a server says mean, where they are all that it says.
+func classifyGoodbye(first []byte) error {
 	switch {
 	case bytes.HasPrefix(first, []byte("-DENIED")):
 		return ErrProtected
@@ -210,7 +210,7 @@ func (c *listening) SyscallConn() (syscall.RawConn, error) { return c.raw.Syscal
 func (c *listening) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.spoke.Load() && c.spoke.CompareAndSwap(false, true) {
-		if words := parting(p[:n]); words != nil {
+		if words := classifyGoodbye(p[:n]); words != nil {
 			c.words.Store(words)
 		}
 	}

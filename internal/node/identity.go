@@ -123,7 +123,7 @@ func (n *writer) forgot(why error) {
 	since := n.unproven
 	n.conn.proven, n.unproven = 0, 0
 	if since != 0 {
-		n.disown(since, why)
+		n.revokeVotes(since, why)
 	}
 }
 
@@ -156,8 +156,8 @@ func (n *writer) vouch(start clock.Instant) {
 	}
 }
 
-// ErrTwice is why a node does not vote whose server another node of the list is.
-var ErrTwice = errors.New("one server listed twice")
+// ErrDuplicateServer is why a node does not vote whose server another node of the list is.
+var ErrDuplicateServer = errors.New("one server listed twice")
 
 // Siblings is what the nodes of one Locker need to know of each other: their clocks,
 // and which servers they are.
@@ -222,7 +222,7 @@ func (s *Siblings) serves(node int, runID string) error {
 	defer s.mu.Unlock()
 	for i, other := range s.runs {
 		if i != node && other == runID && other != "" {
-			return fmt.Errorf("%w: %w: %s is %s", fault.ErrMisconfigured, ErrTwice, s.names[node], s.names[i])
+			return fmt.Errorf("%w: %w: %s is %s", fault.ErrMisconfigured, ErrDuplicateServer, s.names[node], s.names[i])
 		}
 	}
 	s.runs[node] = runID

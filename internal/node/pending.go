@@ -45,8 +45,8 @@ func (q *pending) len() int {
 	return sample + len(q.groups) + len(q.raises) + len(q.passes) + len(q.acquires) + len(q.probes) + len(q.polls) + len(q.pushes)
 }
 
-// owes tells whether the node is owed releases, be it of what is to be handed on.
-func (q *pending) owes() bool { return len(q.releases)+len(q.refused)+len(q.passes) > 0 }
+// hasReleases tells whether releases or hand-overs are queued.
+func (q *pending) hasReleases() bool { return len(q.releases)+len(q.refused)+len(q.passes) > 0 }
 
 // Release is a release that a node still owes.
 type Release struct {

@@ -36,7 +36,7 @@ func (n *writer) sleep() bool {
 	for {
 		n.mu.Lock()
 		now := n.Clock.Early()
-		work := n.queue.len() > 0 || n.queue.owes()
+		work := n.queue.len() > 0 || n.queue.hasReleases()
 		pause := n.pause(now)
 		if n.closed {
 			if !n.tries(now) {
@@ -67,7 +67,7 @@ func (n *writer) tries(now clock.Instant) bool {
 	if n.down.cause == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
 		return true
 	}
-	return n.queue.owes() && now < n.until
+	return n.queue.hasReleases() && now < n.until
 }
 
 // pause is how long the node is left alone: between two probes of one that is
@@ -417,9 +417,9 @@ func (n *writer) ungranted() error {
 	return n.batch.unread
 }
 
-// disown voids all that the node vouched for in rounds since then, also in
+// revokeVotes voids all that the node vouched for in rounds since then, also in
 // attempts that are under way.
-func (n *Node) disown(since clock.Instant, why error) {
+func (n *Node) revokeVotes(since clock.Instant, why error) {
 	n.mu.Lock()
 	n.doubted, n.doubtedBy = n.Clock.Now(), why
 	n.mu.Unlock()

@@ -44,7 +44,7 @@ var nodeMutants = []way{
 	{
 		name: "what was granted before still counts", takes: "what a node granted before its data were found to be exchanged still counts",
 		by:    ". TestWhatANodeGrantedBeforeItWasSeenToHaveForgottenDoesNotCount",
-		edits: []edit{{"internal/node/identity.go", "	if since != 0 {\n		n.disown(", "	if since != 0 && !BROKEN {\n		n.disown("}},
+		edits: []edit{{"internal/node/identity.go", "	if since != 0 {\n		n.revokeVotes(", "	if since != 0 && !BROKEN {\n		n.revokeVotes("}},
 	},
 	{
 		name: "a grant is void since the first", takes: "where nodes granted one by one, what they granted is proven by when the first of them did",
@@ -115,7 +115,7 @@ var nodeMutants = []way{
 	{
 		name: "a step leaves held locks alone", takes: "a lock stands on a node whose clock stepped",
 		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
-		edits: []edit{{"internal/node/clockwatch.go", "	n.disown(0, why)", "	if !BROKEN {\n		n.disown(0, why)\n	}"}},
+		edits: []edit{{"internal/node/clockwatch.go", "	n.revokeVotes(0, why)", "	if !BROKEN {\n		n.revokeVotes(0, why)\n	}"}},
 	},
 	{
 		name: "clocks are looked at seldom", takes: "a holder looks at the nodes' clocks every ten seconds",

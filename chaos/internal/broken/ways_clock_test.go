@@ -30,7 +30,7 @@ var stepWays = []way{
 		seed:  153, far: true,
 		edits: []edit{
 			{"internal/node/writer.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"},
-			{"internal/node/clockwatch.go", "	n.disown(0, why)", "	if !BROKEN {\n		n.disown(0, why)\n	}"},
+			{"internal/node/clockwatch.go", "	n.revokeVotes(0, why)", "	if !BROKEN {\n		n.revokeVotes(0, why)\n	}"},
 		},
 	},
 }
