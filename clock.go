@@ -9,7 +9,7 @@ import (
 // counts what the machine spent suspended, where the system can tell. What decides
 // about a validity asks its Now; a lease begins at a reading of Start, which may be
 // too early, never too late. Wall clocks never enter a validity: they only
-// suggest tokens (internal/node, hints.go), and date what is logged.
+// suggest tokens (internal/round, ask.go), and date what is logged.
 //
 // The rules are in internal/clock; here is how a Locker waits by it.
 

@@ -466,8 +466,8 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 		}
 		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
 		_, err = l.TryAcquire(t.Context(), "orders/42")
-		wantError(t, "after the MaxTTL of before", err, redlock.ErrNoQuorum)
-		wantText(t, "after the MaxTTL of before", fmt.Sprint(err), "MaxTTL (2m0s)")
+		wantError(t, "after the earlier MaxTTL", err, redlock.ErrNoQuorum)
+		wantText(t, "after the earlier MaxTTL", fmt.Sprint(err), "MaxTTL (2m0s)")
 		time.Sleep(2*time.Minute - redlock.DefaultMaxTTL)
 		mustRelease(t, mustAcquire(t, l, "orders/42"))
 		if got, want := abstain(), make([]bool, 3); !slices.Equal(got, want) {

@@ -227,7 +227,7 @@ var smoke = map[string]bool{"bench_test.go": true, "replay_test.go": true}
 // that starts servers has them by testserver, which leaves it to the full tier.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	tests := map[string]bool{}
-	starts := regexp.MustCompile(`chaos\.NeedServers?\(`)
+	starts, starters := regexp.MustCompile(`redisserver\.Need(All)?\(`), 0
 	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
@@ -238,6 +238,9 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 			for _, m := range decl.FindAllStringSubmatch(text, -1) {
 				tests[m[1]] = true
 			}
+			if starts.MatchString(text) {
+				starters++
+			}
 			if starts.MatchString(text) && !smoke[path] && !strings.HasPrefix(path, "bench"+string(filepath.Separator)) && !strings.HasPrefix(path, filepath.Join("chaos", "contenders")) {
 				t.Errorf("%s starts servers in the quick tier: use testserver.Need", path)
 			}
@@ -246,6 +249,9 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if starters == 0 {
+		t.Error("no test starts servers by itself: mend the pattern")
 	}
 	for _, page := range pages(t) {
 		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(read(t, page), -1) {

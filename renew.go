@@ -27,7 +27,7 @@ const (
 	renewalGrid  = 200
 	// retryRenewal is the longest pause after a renewal that failed.
 	retryRenewal = 250 * time.Millisecond
-	// A node that votes again gets each held lock within confirmSpread, on this grid:
+	// A node that votes again gets each held lock within node.ConfirmSpread, on this grid:
 	// the locks of one holder go in batches.
 	confirmGrid = 50 * time.Millisecond
 	// confirmTime is what all holders are given for that: until the loop of each
@@ -255,7 +255,7 @@ func (l *core) extend(locks []*Lock, ttls []time.Duration) *node.Extension {
 	return node.Extend(l.nodes, claims, leases, l.clock.Early())
 }
 
-// renew makes one round for up to extendBatchSize locks. A lock that no quorum
+// renew makes one round for up to lua.ExtendBatchSize locks. A lock that no quorum
 // confirmed is tried again, as often as fits into what is left of its validity.
 func (s *scheduler) renew(locks []*Lock) {
 	ttls := make([]time.Duration, len(locks))

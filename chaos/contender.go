@@ -95,7 +95,7 @@ type requestTerms struct {
 	Reentry bool
 }
 
-// chooser is a [Contender] whose library knows [Terms].
+// chooser is a [Contender] whose library knows the terms of a request.
 type chooser interface {
 	Contender
 

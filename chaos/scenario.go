@@ -27,7 +27,8 @@ type Scenario struct {
 
 	// Nodes is how many nodes the stage must have.
 	Nodes int
-	// Showings are what it shows of each contender: the claim, as a table that can
+	// Showings are what it shows of each contender, guarded or not: the rules that it breaks,
+	// or may break, and how many writes are refused: the claim, as a table that can
 	// be held against a run.
 	Showings []trace.Showing
 
@@ -77,8 +78,8 @@ func FindScenario(name string) (s Scenario, ok bool) {
 func (s Scenario) Judge() trace.Judge { return s.judge }
 
 // Fit says whether the scenario can be played on a backend, here: nil, or why
-// not. All of them fit all backends, if the machine has what [Real] needs:
-// ErrNoServer, ErrNoFakeClock.
+// not. All of them fit all backends, if the machine has what [Real] needs: a
+// server in PATH and, for a scenario that moves clocks, Linux and a C compiler.
 func (s Scenario) Fit(b Backend) error {
 	if !slices.Contains(backends(), b) {
 		return fmt.Errorf("chaos: %s: no backend %q: there are %q", s.Name, b, backends())
@@ -99,7 +100,7 @@ func (s Scenario) Fit(b Backend) error {
 // Play runs the scenario on a stage that was just made, with Nodes nodes, and
 // returns the trace. With guarded, the resource checks the tokens of a kit that
 // has them. It fails if a step can't be done; what the steps showed is for the
-// scenario's [Judge].
+// scenario's Judge.
 func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) ([]Record, error) {
 	if n := len(stage.Names()); n < s.Nodes {
 		return nil, fmt.Errorf("chaos: %s: %d nodes: it needs %d", s.Name, n, s.Nodes)

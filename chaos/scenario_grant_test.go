@@ -49,7 +49,7 @@ func TestScenariosOfGrantsAreAboutGrants(t *testing.T) {
 			woken, cara := when(t, records, trace.Mended, "", chaos.Suspend), when(t, records, trace.Held, "cara", "")
 			held, mended := when(t, records, trace.Held, "bob", ""), when(t, records, trace.Mended, "", chaos.Pause)
 			if n := granted(records, "bob", woken, mended); cara > woken || n < 3 || held < mended {
-				t.Errorf("%d nodes told bob of a grant of before, cara had the lock at %v, and bob at %v; want three, before %v, and after %v", n, cara, held, woken, mended)
+				t.Errorf("%d nodes told bob of an earlier grant, cara had the lock at %v, and bob at %v; want three, before %v, and after %v", n, cara, held, woken, mended)
 			}
 			if after := cara - when(t, records, trace.Broke, "", chaos.Suspend); after < 2900*time.Millisecond {
 				t.Errorf("cara has it after %v; want the grant to last three seconds", after)

@@ -27,8 +27,8 @@ type Stage interface {
 	// be used once.
 	Connect(client string) ([]redis.UniversalClient, error)
 	// Break begins a fault at once: its At and For are not looked at. It fails with
-	// errors.ErrUnsupported if this backend does not know the fault, or with
-	// ErrUnknownTarget.
+	// errors.ErrUnsupported if this backend does not know the fault, and where the fault names
+	// a node, a client or a moment that there is not.
 	Break(f Fault) error
 	// Mend ends it.
 	Mend(f Fault) error

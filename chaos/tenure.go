@@ -13,7 +13,8 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Tenure is a lock that an actor got, or a set of them. It may believe in it no longer.
+// Tenure is a lock that a client got, or a set of them: see [Client.Enter]. The client may
+// believe in it no longer.
 type Tenure struct {
 	actor *actor
 	work  *Client // whose own code is at work up to Leave; nil: a contender's, which ends with its validity
@@ -31,7 +32,7 @@ type Tenure struct {
 	givenUp bool // by its client, who believed in it
 }
 
-// begin records that the actor holds, and watches over the tenure: what its
+// begin records that the client holds, and watches over the tenure: what its
 // library says of a loss, and whether it has renewed by the time that the
 // recorded validity ends, is in the trace though nobody looks.
 func (a *actor) begin(hold setHold, w request, set int64, ids []int64) *Tenure {
@@ -164,7 +165,7 @@ func (t *Tenure) add(r Record) {
 	t.actor.history.addAll(records)
 }
 
-// Remaining is how long the actor may believe that it holds. What the look
+// Remaining is how long the client may believe that it holds. What the look
 // finds is recorded: a renewal by the library itself, and the first time that
 // nothing is left, the loss.
 func (t *Tenure) Remaining() time.Duration {
@@ -182,7 +183,7 @@ func (t *Tenure) Remaining() time.Duration {
 	return left
 }
 
-// end records that the actor gives the tenure up, if it still believes in it, or is at
+// end records that the client gives the tenure up, if it still believes in it, or is at
 // work.
 func (t *Tenure) end() {
 	if t.Remaining() == 0 && t.work == nil {
@@ -197,14 +198,14 @@ func (t *Tenure) end() {
 	}
 }
 
-// Lost is closed when the actor's library says that it holds no longer; nil if
+// Lost is closed when the client's library says that it holds no longer; nil if
 // it never says so.
 func (t *Tenure) Lost() <-chan struct{} { return t.hold.Lost() }
 
-// Write writes to the resource if the actor believes that it holds it, to each of a set:
+// Write writes to the resource if the client believes that it holds it, to each of a set:
 // between the look and the write it rests, if it is paused. It reports whether the
 // resource accepted the write; the error is fencing.ErrStale where the guard
-// refused it, or errNotLocked where the actor knew by itself.
+// refused it, and another where the client knew by itself that it holds no longer.
 func (t *Tenure) Write(ctx context.Context) error {
 	if t.Remaining() == 0 {
 		return fmt.Errorf("%w any more: nothing was written", errNotLocked)
@@ -217,7 +218,7 @@ func (t *Tenure) Write(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// restToWrite blocks while the actor is paused before it writes.
+// restToWrite blocks while the client is paused before it writes.
 func (t *Tenure) restToWrite() {
 	if t.work != nil {
 		t.work.rest()
@@ -320,7 +321,7 @@ func (c *Client) Enter(lock *redlock.Lock) *Tenure {
 	return t
 }
 
-// Leave says that the actor is no longer at work; it does not release the lock.
+// Leave says that the client is no longer at work; it does not release the lock.
 func (t *Tenure) Leave() {
 	t.end()
 	if c := t.work; c != nil {

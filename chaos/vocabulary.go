@@ -10,7 +10,8 @@ import (
 // Break is a kind of fault: a string.
 type Break = trace.Break
 
-// The kinds. A fault of a link is between one client and one node, or all of
+// The kinds. A plan's JSON has each as a string, as [Plan.String] shows it. A fault of a link
+// is between one client and one node, or all of
 // either; what it holds back arrives when it is mended.
 const (
 	// Crash ends a node's process; mended, it is back with its data.
@@ -114,7 +115,8 @@ const (
 // Rule is something that a trace must keep: a string.
 type Rule = trace.Rule
 
-// The rules.
+// The rules. Judge is what [Plan.Judge] and [Scenario.Judge] return: a field of it is a bound,
+// and where it is 0 its rule is not judged.
 const (
 	// TwoHolders: two clients believed at one moment that they hold a resource,
 	// each by its own validity, and not both share it.
@@ -180,9 +182,24 @@ const Everything = trace.Everything
 // and, a second, Drift; To, of OtherList; and Where, a [Moment], of Pause, AtWrite if empty.
 type Fault = trace.Fault
 
-// Record is one thing that happened: At, since the trace began; Kind, such as "asked",
-// "held", "released", "wrote" or "broke"; who (Client, Node), and of what (Resource, Hold,
-// Token and more). [WriteTrace] writes each as a line of JSON.
+// Record is one thing that happened: At, since the trace began; Kind; and what that kind needs
+// of the fields below. JSON has them by these names in lower case, times in nanoseconds, and
+// leaves out what is zero, but for at and kind.
+//
+//   - asked, failed, quit: an attempt begins, brings no lock, or is not made again (Client,
+//     Resource, Hold: the number of the attempt, and of the lock that comes of it).
+//   - held, extended: the client believes that it holds (Client, Resource, Hold), up to Until.
+//   - released, lost, told: it gives the lock up, learns that it holds no longer, or is told
+//     so unasked (Hold).
+//   - wrote, refused: the resource took a write, or refused it as stale (Resource, Hold, Token).
+//   - broke, mended: a fault begins or ends (Fault; Node; Text says it in words).
+//   - stored, turned, shown, cleaned, granted: what a node has, is, shows, has executed or
+//     grants (Node, and Resource, Client, Owner, Token, Until or Text).
+//   - saw: an observer was told who holds (Value). queued, unqueued: in line, or no longer
+//     (Since). sick, well: whether the cluster must make progress. began: a run (About).
+//     noted: a line (Text).
+//
+// Shared, Set, Limit, Slot, Barging and Ends say of which kind the hold is.
 type Record = trace.Record
 
 // Run is one play of something on a stage: what it was (About), its trace (Records), and

@@ -22,7 +22,7 @@
 // What a node is not: a Redis for performance figures (a script costs it tens
 // of microseconds), nor one for settings (CONFIG, ACL and replication are
 // absent). Its Lua prints large integers exactly, where a real server's rounds
-// them above 14 digits. Use real servers for these; package chaos starts them.
+// them above 14 digits. Use real servers for these; a stage of chaos.NewReal has some.
 package redlocktest
 
 import (

@@ -383,7 +383,7 @@ func lowerCommand(a *app) cli.Command {
 		Name: "nodes lower", Synopsis: "MAXTTL --wait [flags]", Summary: "bring the cluster's longest lease (MaxTTL) down again",
 		About: `Brings down the longest lease that anyone may take, for which every node that restarts
 waits, after a client with a larger --max-ttl raised it. With --wait it writes the new one,
-waits until every longer lease of before is over, which takes as long as the old one says,
+waits until every earlier, longer lease is over, which takes as long as the old one says,
 and only then lets restarts wait the shorter time. Locks are held and taken meanwhile. It
 relies on nobody's word: a client that takes longer leases raises it again before it gets a
 lock, and then this says so. If it is interrupted, restarts wait as long as before: run it
@@ -439,9 +439,9 @@ func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes
 		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
-		return cli.Usagef("nodes lower: nothing done: give --wait, which waits until every lease of before is over (%v); or --yes, at once, if nobody holds a lock with a lease above %v, or is about to get one", now, to)
+		return cli.Usagef("nodes lower: nothing done: give --wait, which waits until every earlier lease is over (%v); or --yes, at once, if nobody holds a lock with a lease above %v, or is about to get one", now, to)
 	case now > to:
-		a.complain("nodes lower waits " + cli.Short(now) + ", until " + until(now) + ", when every lease of before is over; restarts wait as long as before until then, also if this is interrupted")
+		a.complain("nodes lower waits " + cli.Short(now) + ", until " + until(now) + ", when every earlier lease is over; restarts wait as long as before until then, also if this is interrupted")
 	}
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()

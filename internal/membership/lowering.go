@@ -12,8 +12,8 @@ import (
 //
 // A node that forgot waits for the longest lease of any lock that may rest on it. The
 // nodes of each lock say how long that may be: no lock that is valid has a longer
-// lease than the record of a node that it rests on says, by its MaxTTL or by that of
-// before (record.longest).
+// lease than the record of a node that it rests on says, by its MaxTTL or by the
+// earlier one (Record.Longest).
 //
 // lower.lua keeps that true in two steps. The first writes the new MaxTTL, keeps the
 // old one beside it, and begins a new epoch: one who voted before reads the record

@@ -38,7 +38,7 @@ func (sys *queueSystem) steps(s *queueState, yield yieldQueue) {
 
 // remembers yields what becomes of a node's memory: one at a time forgets, and
 // votes again when all that it may have promised is over, as membership has it.
-// Meanwhile those who wait have told it so (internal/queue, schedule.go), whether they stand on a
+// Meanwhile those who wait have told it so (internal/queue, poll.go), whether they stand on a
 // quorum yet or not. Or a key goes, which leaves its owner a quorum.
 func (sys *queueSystem) remembers(s *queueState, n uint8, yield yieldQueue) {
 	node := &s.columns[n].node

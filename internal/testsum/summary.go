@@ -23,7 +23,7 @@ type summary struct {
 }
 
 // failedToDial is what go-redis writes to stderr where a server can't be reached. Tests that
-// break servers on purpose silence it (internal/quietredis): 2,000 such lines hide all else.
+// break servers on purpose silence it (internal/testkit/quietredis): 2,000 such lines hide all else.
 const failedToDial = "failed to dial"
 
 // mostDials is how many of these lines a run may have.
@@ -34,7 +34,7 @@ func (s *summary) failLoud(out io.Writer) {
 	if s.Dials <= mostDials {
 		return
 	}
-	what := fmt.Sprintf("%d lines say %q; want at most %d: see internal/quietredis", s.Dials, failedToDial, mostDials)
+	what := fmt.Sprintf("%d lines say %q; want at most %d: see internal/testkit/quietredis", s.Dials, failedToDial, mostDials)
 	fmt.Fprintln(out, "FAIL", what)
 	s.Failed = append(s.Failed, failure{Name: what})
 }

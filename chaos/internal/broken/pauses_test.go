@@ -28,7 +28,10 @@ func pausesIn(pauses bool) []string {
 const pausing = "internal/acquire"
 
 // mayBlock is the first line of a method that takes a context. No caller has a mutex then.
-var mayBlock = regexp.MustCompile(`(?m)^func \(\w+ \*\w+\) \w+\(ctx context\.Context.*\{$`)
+var mayBlock = regexp.MustCompile(`(?m)^func \(\w+ \*?\w+\) \w+\(ctx context\.Context.*\{$`)
+
+// takesContext is any function that takes one.
+var takesContext = regexp.MustCompile(`(?m)^func .*\bctx context\.Context`)
 
 // addPauses adds them to these files, and to those of the package that are not among them.
 func addPauses(top string, files map[string]string) error {
@@ -36,7 +39,7 @@ func addPauses(top string, files map[string]string) error {
 	if err != nil {
 		return err
 	}
-	place := 0
+	place, all := 0, 0
 	for _, path := range names {
 		name := filepath.Join(pausing, filepath.Base(path))
 		if strings.HasSuffix(name, "_test.go") {
@@ -49,13 +52,14 @@ func addPauses(top string, files map[string]string) error {
 			}
 			files[name] = string(text)
 		}
+		all += len(takesContext.FindAllString(files[name], -1))
 		files[name] = mayBlock.ReplaceAllStringFunc(files[name], func(line string) string {
 			place++
 			return fmt.Sprintf("%s\n\tpause(%d)", line, place)
 		})
 	}
-	if place == 0 {
-		return fmt.Errorf("%s has no function that takes a context: mend the pattern", pausing)
+	if place == 0 || place != all {
+		return fmt.Errorf("%s has %d functions that take a context, and %d may pause: mend the pattern", pausing, all, place)
 	}
 	files[filepath.Join(pausing, "pauses.go")] = pauses
 	return nil

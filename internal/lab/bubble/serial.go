@@ -24,7 +24,7 @@ var turns struct {
 // do at one moment, Go chooses the first, and on one processor it makes
 // the same choice each time, or nearly so. Nothing is lost by it: a bubble has seldom
 // work for two. For the same reason the garbage collector, which stops
-// goroutines wherever they are, rests meanwhile: see [tidyUp].
+// goroutines wherever they are, rests meanwhile: see [TidyUp].
 func TakeTurns() (end func()) {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 // pageEvents is how many records of a run the page lists as text.
 const pageEvents = 2000
 
-// Write writes the page of package chaos.
+// Write writes one self-contained HTML page about the runs, as chaos.WritePage says. It
+// returns w's error.
 func Write(w io.Writer, runs ...trace.Run) error { return written(pageOf(runs).WriteHTML(w)) }
 
 // WritePicture writes the same pictures, one below the other, as an SVG file,
@@ -89,7 +90,7 @@ func judgement(v trace.Verdict) string {
 	return strings.Join(words, ", ")
 }
 
-// flags are the violations that a picture has to say: two holders it shows.
+// flagsOf are the violations that a picture has to say: two holders it shows.
 func flagsOf(v trace.Verdict) (flags []report.Flag) {
 	for _, b := range v.Violations {
 		if b.Rule != trace.TwoHolders {

@@ -270,7 +270,7 @@ func TestRunsAreReadAsTheyWereWritten(t *testing.T) {
 		t.Errorf("got %+v; want %+v", runs[1].About, second.About)
 	}
 	if got, want := written(t, page.WritePicture, runs...), written(t, page.WritePicture, first, second); got != want {
-		t.Error("the pictures differ from those of before")
+		t.Error("the pictures differ from the earlier ones")
 	}
 	if _, err := trace.ReadRuns(strings.NewReader("")); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("no record: got %v; want io.ErrUnexpectedEOF", err)

@@ -1,4 +1,4 @@
-// Package process runs the server processes of chaos: it starts one and waits until it
+// Package process runs the server processes of the lab: it starts one and waits until it
 // answers, signals and ends it, and changes what it has on its disk meanwhile.
 package process
 

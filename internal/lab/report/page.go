@@ -1,6 +1,6 @@
 // Package report draws runs, on one page or as one picture: what each client believed,
 // what each node stored and was, the writes, and what was broken. It knows no trace and
-// no judge: package chaos tells it what there is to see.
+// no judge: package page tells it what there is to see.
 package report
 
 import (

@@ -62,7 +62,7 @@ type Judge struct {
 	Limit int
 }
 
-// Judge returns its verdict on a trace: of chaos, of [Read], or one
+// Judge returns its verdict on a trace: of a stage, of [Read], or one
 // that the caller's own program wrote. Records out of the order of time are
 // sorted first; those of one time keep their order. It is a sweep over the
 // records and one over the holds: n log n at worst.

@@ -106,7 +106,7 @@ func Contenders() []string {
 
 // Showing is what a scenario claims of one contender.
 type Showing struct {
-	Contender string // the name of a kit, as ScenarioKit knows it
+	Contender string // the name of a kit, as chaos.ScenarioKit knows it
 	Guarded   bool   // whether the resource checks tokens
 	Breaks    []Rule // the rules that it breaks, sorted; none: it holds
 	May       []Rule // rules that it breaks at times, beside these
