@@ -536,7 +536,7 @@ func TestOneMasterThatRestartsGivesNoLockForMaxTTL(t *testing.T) {
 				began := time.Now()
 				restart(nodes.Node(0))
 				<-held.Done()
-				wantError(t, "the lock of before", held.Err(), redlock.ErrLost)
+				wantError(t, "the earlier lock", held.Err(), redlock.ErrLost)
 				if took := time.Since(began); took > redlock.DefaultTTL {
 					t.Errorf("the holder learned after %v; want a TTL at most", took)
 				}

@@ -502,7 +502,7 @@ func TestASecondReplicationChannelChangesNothing(t *testing.T) {
 		t.Fatalf("the replica used no second channel (%v): %s", err, log)
 	}
 	if infoOf(t, c, "run_id") != run || infoOf(t, c, "master_replid") == history {
-		t.Error("want the process of before, with another replication id")
+		t.Error("want the same process, with another replication id")
 	}
 	pollUntil(t, 10*maxTTL, "the node votes again, under another epoch", func() bool {
 		return status(t, l).Nodes[0].State == redlock.NodeMember && epoch() != before

@@ -381,7 +381,7 @@ func TestOverlappingSharersOfAProcessLetAnotherGo(t *testing.T) {
 		one := got(t, first)
 		later := standsToShare(t, readers)
 		time.Sleep(time.Second)
-		wantWaiting(t, "while one of before shares", alone, waiting, later)
+		wantWaiting(t, "while an earlier one shares", alone, waiting, later)
 		now := time.Now()
 		mustRelease(t, one.lock)
 		synctest.Wait()

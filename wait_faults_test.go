@@ -242,7 +242,7 @@ func TestALeaveThatWasRefusedTakesNoLaterEntryAway(t *testing.T) {
 		for range 100 {
 			time.Sleep(10 * time.Millisecond)
 			if !m.Exists("redlock:queue:orders/42") {
-				t.Fatal("the entry of one who waits was taken away by the leave of before")
+				t.Fatal("the entry of one who waits was taken away by the earlier leave")
 			}
 		}
 		mustRelease(t, lock)

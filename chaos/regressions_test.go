@@ -43,7 +43,7 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 				"linger":2,"threads":1,"shares":5,"sets":4,"tries":4,"does":3,"bounds":4,"reopens":2,"turns":1}`,
 		},
 		{
-			was: "three nodes were stalled for longer than a release is repeated, then took acquires of before, and were taken for free",
+			was: "three nodes were stalled for longer than a release is repeated, then took earlier acquires, and were taken for free",
 			plan: `{"seed":688,"nodes":5,"clients":2,"names":2,"lease":3000000000,"for":30000000000,"maxTTL":4000000000,"faults":[
 				{"kind":"stall","at":9934133561,"for":2755943639,"node":2},{"kind":"stall","at":12311574206,"for":2181788362,"node":4},
 				{"kind":"stall","at":12522904557,"for":3043498342,"node":2},{"kind":"stall","at":13201781985,"for":4184925012,"node":0},

@@ -111,7 +111,7 @@ type Dialect struct {
 	begun string
 	same  string
 	// marks tells errors apart without the driver's types: by SQLSTATE where the
-	// driver has the method, else by what the message always contains.
+	// driver offers the method, else by what the message always contains.
 	marks marks
 }
 

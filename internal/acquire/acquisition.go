@@ -46,8 +46,10 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
 		}
 		var err error
-		if given, err = (sharing{acq}).take(ctx, given); err != nil {
-			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
+		if acq.terms.Shared {
+			if given, err = (sharing{acq}).take(ctx, given); err != nil {
+				return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
+			}
 		}
 		turn := acq.turn(given)
 		g, next, failed := acq.try(ctx, given)

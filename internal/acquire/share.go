@@ -90,7 +90,7 @@ func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant,
 // from then on, or waits until the leader has been granted. A leader that has a ticket
 // stands in line by it.
 func (acq sharing) take(ctx context.Context, given *queue.Transfer) (*queue.Transfer, error) {
-	if !acq.terms.Shared || acq.terms.Barging || given != nil || acq.failed == 0 && !acq.leads {
+	if acq.terms.Barging || given != nil || acq.failed == 0 && !acq.leads {
 		return given, nil
 	}
 	if !acq.leads {

@@ -268,7 +268,7 @@ func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
 			{"by who wants more", "lower", []any{"c1", "e3", "e4", 5000}, 1, "e4", time.Second, time.Minute, time.Minute},
 			{"raised again", "amend", []any{"e4", 90000, ""}, 1, "e4", 90 * time.Second, time.Minute, 90 * time.Second},
 			{"down again", "lower", []any{"c1", "e4", "e5", 1000}, 1, "e5", time.Second, 90 * time.Second, 90 * time.Second},
-			{"the second step of before", "lower", []any{"c1", "e2", "e6", 0}, -1, "e5", time.Second, 90 * time.Second, 90 * time.Second},
+			{"the earlier second step", "lower", []any{"c1", "e2", "e6", 0}, -1, "e5", time.Second, 90 * time.Second, 90 * time.Second},
 			{"the second step", "lower", []any{"c1", "e5", "e6", 0}, 1, "e6", time.Second, 0, time.Second},
 		} {
 			if got := s.run(step.script, step.args...); got != step.want {

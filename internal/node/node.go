@@ -64,8 +64,9 @@ type Node struct {
 	writer *writer
 }
 
-// writer is the goroutine that talks to a node, and what is its own: nobody else touches it.
-// SubmitPush does, under mu, while the writer sleeps.
+// writer is the goroutine that talks to a node, and what is its own. Others touch it where
+// that is safe: SubmitPush under mu, while the writer sleeps; Watch the clients of conn, which
+// never change; CloseRound conn.waits, which is atomic.
 type writer struct {
 	*Node
 

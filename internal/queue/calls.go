@@ -178,7 +178,7 @@ func (n *Name) signal() {
 const mostEnded = 256
 
 // endedOwners are the owner values of the latest attempts of ours that stood in line and
-// are over, be it by the end of their hold. A node that was away may have an entry of one
+// are over, also by the end of their hold. A node that was away may have an entry of one
 // still, and then a release grants the name to nobody. What a push says may be forged, and
 // an owner value does not say whose it is: so only what is here is given back.
 //

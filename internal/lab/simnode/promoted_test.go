@@ -83,7 +83,7 @@ func TestAPromotedReplicaIsAnotherProcessWithItsData(t *testing.T) {
 		})
 	}
 	if !strings.Contains(want, "BEFORE") || !strings.Contains(want, "NOSCRIPT") || !strings.Contains(want, `"owner-0"`) {
-		t.Errorf("got\n%s; want the record of before, no script, and the lock: else this shows nothing", want)
+		t.Errorf("got\n%s; want the earlier record, no script, and the lock: else this shows nothing", want)
 	}
 }
 

@@ -172,7 +172,7 @@ func (c *call) add(by int64) {
 	c.reply.int(n + by)
 }
 
-// fields are those of a key's hash: none if there is no key, and not ok if it has
+// fields are those of a key's hash; there are none if there is no key, and not ok if it has
 // another type.
 func (c *call) fields(key []byte) (f map[string]string, ok bool) {
 	e := c.find(key)
