@@ -57,8 +57,10 @@ func TestTheWorkerBearsEveryPlan(t *testing.T) {
 }
 
 // The worker that does not heed the loss of its lock is convicted: two are at work at once.
+// Pauses show it. In the other plan, servers that crash each second may leave so few votes
+// that nobody gets the lock behind it.
 func TestTheUnheedingWorkerIsConvicted(t *testing.T) {
 	var store *Store
-	chaos.Test(t, plans(10)[1], underFaults(&store, func(w Worker) reporter { return &unheeding{w} }),
+	chaos.Test(t, plans(0)[0], underFaults(&store, func(w Worker) reporter { return &unheeding{w} }),
 		chaos.WithSetup(func() { store = &Store{} }), chaos.WithConviction(chaos.TwoHolders))
 }
