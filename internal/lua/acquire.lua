@@ -8,7 +8,7 @@
 --     0   abstained: the epoch is missing or another
 --    -1   dead: this owner value has been released before
 --    -2   abstained: the counter is at its end
---    -3   free, and kept for a process that waits for it
+--    -3   free, but reserved for a waiter
 --    -9   taken, without an end
 --  <= -10 taken: -10 - the remaining lease in ms
 -- atomic because the counter must be recorded before the key is set and nothing
@@ -16,10 +16,9 @@
 -- holder with an old token.
 -- The lease is a duration (PX): with a moment (PXAT) a wall clock that was read earlier
 -- would decide how long the lock is held. NX makes data of any other type taken.
--- Besides KEYS it reads what is waited with (see ask.lua): only where somebody
--- waits for something on this node, which costs one more key in EXISTS to know. A name
--- that is shared (share.lua) is taken, and nothing is counted: EXISTS counts it, MGET
--- shows no string.
+-- Besides KEYS it reads the queues (see ask.lua), but only while this node has waiters:
+-- one more key in EXISTS tells. A shared name (share.lua) is taken, and the counter stays:
+-- EXISTS counts such a key, while MGET returns no string for it.
 local call = redis.call
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', ARGV[4])
 if rec[1] ~= ARGV[5] then return 0 end
@@ -29,24 +28,24 @@ local function taken()
   local left = call('PTTL', KEYS[1])
   return left < 0 and -9 or -10 - left
 end
-local there = call('EXISTS', KEYS[1], KEYS[3], 'redlock:waiting')
-if there > 0 then
+local present = call('EXISTS', KEYS[1], KEYS[3], 'redlock:waiting')
+if present > 0 then
   local val = call('MGET', KEYS[1], KEYS[3], 'redlock:waiting')
   if val[1] == ARGV[1] then return c end
   if val[1] then return taken() end
-  if (val[2] and 1 or 0) + (val[3] and 1 or 0) < there and redis.pcall('ZRANGE', KEYS[1], '0', '0')[1] == 'redlock:shared' then
+  if (val[2] and 1 or 0) + (val[3] and 1 or 0) < present and redis.pcall('ZRANGE', KEYS[1], '0', '0')[1] == 'redlock:shared' then
     return taken()
   end
   if val[2] then return -1 end
-  local function kept(line)
-    local head = call('ZRANGE', line, '0', '0')[1]
+  local function hasWaiter(queue)
+    local head = call('ZRANGE', queue, '0', '0')[1]
     while head do
       if call('EXISTS', 'redlock:live:' .. head) > 0 then return true end
-      call('ZREM', line, head)
-      head = call('ZRANGE', line, '0', '0')[1]
+      call('ZREM', queue, head)
+      head = call('ZRANGE', queue, '0', '0')[1]
     end
   end
-  if val[3] and (kept('redlock:queue:' .. KEYS[1]) or call('EXISTS', 'redlock:sharing') > 0 and kept('redlock:sharers:' .. KEYS[1])) then
+  if val[3] and (hasWaiter('redlock:queue:' .. KEYS[1]) or call('EXISTS', 'redlock:sharing') > 0 and hasWaiter('redlock:sharers:' .. KEYS[1])) then
     return -3
   end
 end

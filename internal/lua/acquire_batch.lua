@@ -6,11 +6,11 @@
 -- atomic as acquire.lua: all reads first, then one HSET of every counter, then
 -- the SETs. The same name twice is one granted and one taken; two names on one
 -- stripe get different numbers.
--- Nearly always every name is free, every owner alive and nobody waits: one
--- EXISTS says so. Then SET needs no condition, and no value is looked at. The same name
--- twice, or two on one counter, go the long way. A hint goes back as it came, because
--- turning a number into a string costs more than a command's look-up. Of names that are
--- shared it says what acquire.lua does.
+-- Nearly always every name is free, every owner alive and nobody waits: one EXISTS says
+-- so. Then SET needs no condition, and no value is read. A call with the same name twice,
+-- or with two names on one counter, takes the long way. A hint is stored as the string
+-- that came, because turning a number into a string costs more than a command's look-up.
+-- A shared name gets acquire.lua's reply.
 local call, n = redis.call, (#KEYS - 1) / 2
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))
 if rec[1] ~= ARGV[1] then
@@ -19,8 +19,8 @@ if rec[1] ~= ARGV[1] then
 end
 local base, hints = tonumber(rec[2] or 0), 1 + 3 * n
 KEYS[2 * n + 2] = 'redlock:waiting'
-local there = call('EXISTS', unpack(KEYS, 2))
-if there == 0 then
+local present = call('EXISTS', unpack(KEYS, 2))
+if present == 0 then
   local keys, argv, tonumber, counted, counters, out, plain = KEYS, ARGV, tonumber, {}, {}, {}, true
   for i = 1, n do
     local key, stripe, hint = keys[1 + i], argv[1 + i], argv[hints + i]
@@ -46,39 +46,39 @@ if there == 0 then
   end
 end
 local val, waiting, sharing, shared
-local function kept(line)
-  local head = call('ZRANGE', line, '0', '0')[1]
+local function hasWaiter(queue)
+  local head = call('ZRANGE', queue, '0', '0')[1]
   while head do
     if call('EXISTS', 'redlock:live:' .. head) > 0 then return true end
-    call('ZREM', line, head)
-    head = call('ZRANGE', line, '0', '0')[1]
+    call('ZREM', queue, head)
+    head = call('ZRANGE', queue, '0', '0')[1]
   end
 end
-if there > 0 then
+if present > 0 then
   val = call('MGET', unpack(KEYS, 2))
   waiting = val[2 * n + 1]
   sharing = waiting and call('EXISTS', 'redlock:sharing') > 0
   for i = 1, 2 * n + 1 do
-    if val[i] then there = there - 1 end
+    if val[i] then present = present - 1 end
   end
-  shared = there > 0 and {} -- some have another type
+  shared = present > 0 and {} -- some keys have another type
   for i = 1, shared and n or 0 do
     shared[i] = not val[i] and redis.pcall('ZRANGE', KEYS[1 + i], '0', '0')[1] == 'redlock:shared'
   end
 end
-local last, mine, counters, won, wanted = {}, {}, {}, {}, 0
+local last, granted, counters, won, wanted = {}, {}, {}, {}, 0
 for i = 1, n do
   local stripe, hint = ARGV[1 + i], ARGV[hints + i]
   local c, least = last[stripe] or tonumber(rec[2 + i] or 0), tonumber(hint)
   if c < base then c = base end
-  local holder = mine[KEYS[1 + i]] or val and val[i]
+  local holder = granted[KEYS[1 + i]] or val and val[i]
   if holder then
     c = holder == ARGV[1 + n + i] and c
   elseif shared and shared[i] then
     c = false
   elseif val and val[n + i] then
     c = -1
-  elseif waiting and (kept('redlock:queue:' .. KEYS[1 + i]) or sharing and kept('redlock:sharers:' .. KEYS[1 + i])) then
+  elseif waiting and (hasWaiter('redlock:queue:' .. KEYS[1 + i]) or sharing and hasWaiter('redlock:sharers:' .. KEYS[1 + i])) then
     c = -3
   elseif c >= 9007199254740990 or least >= 9007199254740991 then
     c = -2
@@ -93,7 +93,7 @@ for i = 1, n do
     last[stripe] = c
     wanted = wanted + 1
     won[wanted] = i
-    mine[KEYS[1 + i]] = ARGV[1 + n + i]
+    granted[KEYS[1 + i]] = ARGV[1 + n + i]
   end
   rec[2 + i] = c
 end

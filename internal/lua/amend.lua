@@ -1,13 +1,13 @@
--- amend: write on a member's record what the cluster has learned.
+-- amend: add the cluster's news to a member's record.
 -- KEYS[1] redlock:node
 -- ARGV    epoch, maxttl (ms; 0: as it is), retired: names, one a line,
---         strict (1, or empty: as it is), old and new names, in turns
+--         strict (1, or empty: as it is), old and new names, alternating
 -- returns 1 done (or it stood there already)
 --         0 refused: the old name is not retired here, or another has its place
 --        -1 abstained: the epoch is missing or another
 -- atomic because the record must be the one that was read. MaxTTL does not fall, a
--- mark never goes, strict neither, and a place is given once: what is refused
--- changes nothing.
+-- mark never goes, nor does strict, and a place is given once. A refused call changes
+-- nothing.
 local function has(list, line) return string.find('\n' .. list .. '\n', '\n' .. line .. '\n', 1, true) end
 local function add(list, line) return list == '' and line or list .. '\n' .. line end
 local rec = redis.call('HMGET', KEYS[1], 'epoch', 'maxttl', 'names', 'retired', 'replaced')

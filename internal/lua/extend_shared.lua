@@ -3,11 +3,11 @@
 -- KEYS[2..] n resources
 -- ARGV      epoch, n owners, n ttls (ms)
 -- returns n integers: 1 confirmed; 0 gone: it has ended, or nobody shares the name
---         2 an exclusive holder's, or another program's data
+--         2 an exclusive holder has the name, or another program's data is there
 --        -1 abstained: the epoch is missing or another
--- atomic as extend.lua: it puts nobody back (reseed_shared.lua does), and never shortens a
--- lease. What is stored is in share.lua. The key's end goes first: behind it a server
--- whose memory is full lets the member's pass, as it lets a plain lock be renewed.
+-- atomic as extend.lua: it restores no hold (reseed_shared.lua does), and never shortens a
+-- lease. share.lua tells the format. The key's end moves first: after that command a
+-- server whose memory is full accepts the member's, as it accepts a plain lock's renewal.
 local call, n, out = redis.call, #KEYS - 1, {}
 if call('HMGET', KEYS[1], 'epoch')[1] ~= ARGV[1] then
   for i = 1, n do out[i] = -1 end
@@ -21,13 +21,13 @@ for i = 1, n do
   if mark[1] ~= 'redlock:shared' then
     out[i] = (mark[1] or mark.err) and 2 or 0
   else
-    local mine = tonumber(call('ZSCORE', key, owner) or 0)
-    if mine < now then
+    local ownEnd = tonumber(call('ZSCORE', key, owner) or 0)
+    if ownEnd < now then
       out[i] = 0
     else
       local latest = tonumber(call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2])
       call('PEXPIREAT', key, string.format('%.0f', math.max(latest, ends)))
-      call('ZADD', key, string.format('%.0f', math.max(mine, ends)), owner)
+      call('ZADD', key, string.format('%.0f', math.max(ownEnd, ends)), owner)
       out[i] = 1
     end
   end

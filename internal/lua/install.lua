@@ -3,18 +3,18 @@
 -- ARGV    nonce, identity, format, epoch, cluster, n, names, maxttl (ms), base,
 --         retired, replaced, strict (1, or empty: as it is)
 -- returns 1 installed
---         0 refused: the notice is not the one that was waited for
---        -1 refused: the server is another since (it restarted, or took over the
---           data of another), or it is a replica
---        -2 refused: the node is retired, or its record is of another format
+--         0 refused: the notice is not the joiner's
+--        -1 refused: the server is no longer the same (it restarted, or took over
+--           another server's data), or it is a replica
+--        -2 refused: the node is retired, or its record has another format
 -- atomic because the notice proves that nothing was installed, flushed or
--- restarted since the joiner began to wait, and it is used up by this. The
--- identity written is the one that was waited under. Keys and stripes that are there
--- stay, and so does strict; no number falls.
+-- restarted since the joiner began to wait, and this call uses it up. The record gets the
+-- identity under which the joiner waited. Existing keys and stripes stay, and so does
+-- strict; no number falls.
 local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local replication = redis.call('INFO', 'replication')
-local run = process .. '.' .. (string.match(replication, 'master_replid:(%w+)') or '')
-if run ~= ARGV[2] or not string.find(replication, 'role:master') then return -1 end
+local identity = process .. '.' .. (string.match(replication, 'master_replid:(%w+)') or '')
+if identity ~= ARGV[2] or not string.find(replication, 'role:master') then return -1 end
 local old = redis.call('HMGET', KEYS[1], 'nonce', 'nonce_run', 'format', 'gone', 'base')
 if old[4] or (old[3] and old[3] ~= ARGV[3]) then return -2 end
 if old[1] ~= ARGV[1] or old[2] ~= ARGV[2] then return 0 end

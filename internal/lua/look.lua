@@ -1,29 +1,29 @@
--- look: the sign of life of a process that waits, and n names that it waits for.
--- KEYS n resources; none: a sign of life only
--- ARGV id, n positions (less than 0: it waits to share that name, at the place without the
---   sign; share.lua); and of a process that takes grants by push, its clock's reading (ms)
---   and n owners of the attempts that wait (empty: takes none so)
--- returns n + 1 integers: 1 if the last sign of life was still there, and no call
+-- look: a waiting process's sign of life, and n names that it waits for.
+-- KEYS n resources; none for a sign of life only
+-- ARGV id, n positions (below 0: the process waits to share that name, at the place
+--   without the minus; share.lua); from a process that accepts pushed grants, also its
+--   clock's reading (ms) and n owners of the waiting attempts (empty: accepts no push)
+-- returns n + 1 integers: 1 if the last sign of life was still there, and no wake-up
 --   had shortened it since (release.lua), else 0; then for each name the remaining
---   lease in ms (-1 without an end, -2 free, -3 held by that owner: it was granted; or,
---   of one who waits to share, shared, and no living exclusive is before: ask)
--- It stores the process's entries again: a node that forgot, that heard nothing of
--- the process for long, or that called it in vain, says 0 and is told of all, before
--- it votes. Atomic so that no entry is without its sign of life. An owner that has
--- been granted the name, or is dead, gets no entry.
+--   lease in ms (-1 without an end, -2 free, -3 ask now: that owner was granted the name;
+--   or the process waits to share a shared name, and no living exclusive waiter is first)
+-- It stores the process's entries again. A node that forgot them, heard nothing from the
+-- process for long, or woke it in vain replies 0, and is told all entries before it votes.
+-- Atomic so that no entry is without its sign of life. An owner that has been granted the
+-- name, or is dead, gets no entry.
 local call, n, live = redis.call, #KEYS, 'redlock:live:' .. ARGV[1]
-local out, sign = {call('PTTL', live) > 700 and 1 or 0}, ARGV[2 + n]
-call('SET', live, sign or '1', 'PX', '3000')
+local out, reading = {call('PTTL', live) > 700 and 1 or 0}, ARGV[2 + n]
+call('SET', live, reading or '1', 'PX', '3000')
 call('SET', 'redlock:waiting', '1', 'PX', '3000')
 
--- beside stores an entry of one who waits to share. It tells whether that one may go where
--- others share the name.
+-- enterShared stores the entry of a waiter that wants to share. It tells whether the name
+-- is shared and the waiter may join now.
 local sharing
-local function beside(key, place, owner)
-  local line, queue = 'redlock:sharers:' .. key, 'redlock:queue:' .. key
+local function enterShared(key, place, owner)
+  local sharers, queue = 'redlock:sharers:' .. key, 'redlock:queue:' .. key
   if owner ~= '' and call('EXISTS', 'redlock:dead:' .. owner) == 1 then return false end
-  call('ZADD', line, place, ARGV[1])
-  call('PEXPIRE', line, '300000')
+  call('ZADD', sharers, place, ARGV[1])
+  call('PEXPIRE', sharers, '300000')
   sharing = sharing or call('SET', 'redlock:sharing', '1', 'PX', '300000')
   if redis.pcall('ZRANGE', key, '0', '0')[1] ~= 'redlock:shared' then return false end
   while true do
@@ -35,10 +35,10 @@ local function beside(key, place, owner)
 end
 
 for i = 1, n do
-  local queue, owner, stands = 'redlock:queue:' .. KEYS[i], sign and ARGV[2 + n + i] or '', true
+  local queue, owner, stands = 'redlock:queue:' .. KEYS[i], reading and ARGV[2 + n + i] or '', true
   if string.sub(ARGV[1 + i], 1, 1) == '-' then
     stands = false
-    if beside(KEYS[i], string.sub(ARGV[1 + i], 2), owner) then out[1 + i] = -3 end
+    if enterShared(KEYS[i], string.sub(ARGV[1 + i], 2), owner) then out[1 + i] = -3 end
   elseif owner ~= '' then
     local val = call('MGET', KEYS[i], 'redlock:dead:' .. owner)
     if val[1] == owner then

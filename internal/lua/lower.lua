@@ -1,13 +1,13 @@
 -- lower: bring a record's MaxTTL down, in two steps.
 -- KEYS[1] redlock:node
--- ARGV    cluster, epoch (empty: it has none), new epoch, maxttl (ms; 0: the second
+-- ARGV    cluster, epoch (empty if the record has none), new epoch, maxttl (ms; 0: the second
 --         step)
 -- returns 1 done
---        -1 refused: another cluster's, or the epoch is another
--- atomic because whoever voted under the old epoch must find the new one together
--- with the new MaxTTL: a client that takes more raises it before it votes. The first
--- step keeps the old MaxTTL beside the new one, for those who wait; the second, when
--- leases of before are over, takes it away. Neither raises MaxTTL.
+--        -1 refused: another cluster's record, or the epoch differs
+-- atomic because a client that voted under the old epoch must find the new one together
+-- with the new MaxTTL: a client with a longer lease raises it before it votes. The first
+-- step keeps the old MaxTTL beside the new one: a joiner waits for the longer of both.
+-- The second step removes it, once all earlier leases are over. Neither raises MaxTTL.
 local rec = redis.call('HMGET', KEYS[1], 'cluster', 'epoch', 'maxttl', 'maxttl_was')
 if rec[1] ~= ARGV[1] or (rec[2] or '') ~= ARGV[2] then return -1 end
 if ARGV[4] == '0' then

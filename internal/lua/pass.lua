@@ -3,10 +3,10 @@
 -- KEYS[2] redlock:node
 -- KEYS[3] redlock:dead:<the new owner value>
 -- ARGV    old owner, new owner, ttl (ms), hint, stripe, epoch
--- returns an integer, as acquire.lua, but that
+-- returns an integer, as acquire.lua, and
 --    -4   the old owner's key is no longer there
--- atomic as acquire.lua: the name is never free in between, so nobody who waits
--- is asked or woken. The lease is the new owner's own.
+-- atomic as acquire.lua: the name is never free in between, so the queues are not read
+-- and no waiter is woken. The lease is the new owner's own.
 local call = redis.call
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', ARGV[5])
 if rec[1] ~= ARGV[6] then return 0 end

@@ -2,13 +2,13 @@
 -- KEYS[1] the resource
 -- KEYS[2] redlock:node
 -- ARGV    owner, stripe, number, epoch
--- returns > 0 the generation's number now: raised, where it is the one asked for
+-- returns > 0 the generation's number now; if it is the requested one, it was raised
 --           0 refused: the owner does not share the name (any more)
 --          -1 abstained: the epoch is missing or another
 -- atomic because the owner must still share the name when the stripe moves (raise.lua).
--- The number need not be one that was granted: any that is not below the stripe is new to
--- this name here. So who is refused because other names moved the stripe goes on with a
--- larger one.
+-- The number need not have been granted: any number that is not below the stripe is new
+-- to this name here. So a caller that is refused because other names moved the stripe
+-- tries again with a larger number.
 local call = redis.call
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', ARGV[2])
 if rec[1] ~= ARGV[4] then return -1 end

@@ -1,12 +1,12 @@
--- read: what a node says of itself: who it is, its record, its largest number.
+-- read: a node's identity, its record and its largest number.
 -- KEYS[1] redlock:node
 -- ARGV    1 to also find the largest number (reads every stripe), or 0
 -- returns its identity (<run_id>.<master_replid>); its role; the largest number
---         (0: none, or not asked for); then the fields below, nil where absent;
---         CROSSSLOT in cluster mode, as the first script over more keys would say
--- atomic because a record is worth something only beside the identity of the very
--- server that shows it: between two commands it may have restarted, or have taken
--- over another server's data (REPLICAOF).
+--         (0 if none, or not requested); then the fields below, nil if absent;
+--         CROSSSLOT in cluster mode, as the first script over several keys would say
+-- atomic because a record counts only together with the identity of the server that
+-- shows it: between two commands the server may restart, or take over another server's
+-- data (REPLICAOF).
 local server = redis.call('INFO', 'server')
 if string.find(server, '_mode:cluster') then return redis.error_reply('CROSSSLOT redlock: the server runs in cluster mode') end
 local process = string.match(server, 'run_id:(%w+)')

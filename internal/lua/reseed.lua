@@ -4,8 +4,8 @@
 -- ARGV      epoch, n stripes, n owners, n ttls (ms), n tokens
 -- returns n integers: 1 done (or ours already); 0 refused
 --        -1 abstained: the epoch is missing or another
--- atomic as acquire.lua: the stripe is recorded before the key is set. Sent only
--- once a quorum confirmed the lock in the same round; its reply never counts
+-- atomic as acquire.lua: the stripe is recorded before the key is set. The client sends it
+-- only once a quorum confirmed the lock in the same round, and never counts its reply
 -- towards a quorum.
 local n, out = (#KEYS - 1) / 2, {}
 local rec = redis.call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))

@@ -4,10 +4,10 @@
 -- ARGV      epoch, n stripes, n owners, n ttls (ms), n tokens
 -- returns n integers: 1 done (or there already); 0 refused
 --        -1 abstained: the epoch is missing or another
--- atomic as share.lua, which says what is stored. Sent only as reseed.lua is. It joins who
--- shares the name, or begins a generation: with its own token where the counter is below
--- that, else above the counter. An older number would come back by late ones, and a new
--- sharer be below an exclusive that is done.
+-- atomic as share.lua, which tells the format. It is sent only when reseed.lua would be. It
+-- joins the sharers of the name, or begins a generation: with its own token if the counter
+-- is below that, else above the counter. With an older number, late calls would restore an
+-- old generation, and a new sharer would be numbered below an exclusive hold that has ended.
 local call, pcall, n, out = redis.call, redis.pcall, (#KEYS - 1) / 2, {}
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))
 if rec[1] ~= ARGV[1] then

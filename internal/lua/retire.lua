@@ -1,10 +1,9 @@
 -- retire: make this node abstain for ever.
 -- KEYS[1] redlock:node
 -- ARGV    cluster
--- returns 1 retired (now, or before); 0 refused: it is another cluster's
--- atomic because the epoch, the run and the notice must go together: without the
--- first two nobody's vote counts here, without the last no join that is under
--- way can end.
+-- returns 1 retired (now, or earlier); 0 refused: another cluster's node
+-- atomic because the epoch, the run and the notice must go together: without the first
+-- two this node's votes do not count, without the last no join under way can end.
 local rec = redis.call('HMGET', KEYS[1], 'cluster', 'gone')
 if rec[2] then return 1 end
 if rec[1] and rec[1] ~= ARGV[1] then return 0 end

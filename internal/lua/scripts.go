@@ -25,11 +25,11 @@ func newScript(name, body string) *Script {
 //go:embed head.lua
 var headBody string
 
-//go:embed rouse.lua
-var rouseBody string
+//go:embed wake.lua
+var wakeBody string
 
 // included puts a part that several scripts have in the place of the line that names it.
-var included = strings.NewReplacer("-- include head.lua\n", headBody, "-- include rouse.lua\n", rouseBody)
+var included = strings.NewReplacer("-- include head.lua\n", headBody, "-- include wake.lua\n", wakeBody)
 
 //go:embed acquire.lua
 var acquireBody string

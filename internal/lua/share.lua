@@ -1,42 +1,41 @@
--- share: take n names beside others who share them, never beside an exclusive holder.
+-- share: take n names together with other sharers, never beside an exclusive holder.
 -- KEYS[1]   redlock:node
 -- KEYS[2..] n resources, then their n redlock:dead:<owner value>
 -- ARGV      epoch, the process's id, its clock's reading (ms), n stripes, n owners,
---           n ttls (ms), n positions: 0 asks for a ticket, -1 looks at no line
--- returns 2n integers: n of the names
---   > 0   granted: the generation's number, the same for all who share the name here
+--           n ttls (ms), n positions: 0 asks for a ticket, -1 looks at no queue
+-- returns 2n integers: n for the names
+--   > 0   granted: the generation's number, the same for all sharers of the name here
 --     0   abstained: the epoch is missing or another
 --    -1   dead: this owner value has been released before
 --    -2   abstained: the counter is at its end
---    -3   free, and kept for an exclusive that waits before
+--    -3   free, but an exclusive waiter is first
 --    -9   taken, without an end
---  <= -10 taken: -10 - the remaining lease in ms; of a shared name, for which an
---         exclusive waits before, that of the last who shares it
---   then n that say more of a refusal:
+--  <= -10 taken: -10 - the remaining lease in ms; for a shared name with an exclusive
+--         waiter first, the lease of its last sharer
+--   then n details of a refusal:
 --   without a position: a ticket
 --   with one: 1 this process is the first of all here, plus 2 the holder is foreign
 -- atomic as acquire.lua: the counter is recorded before the set is there. A shared name
 -- is a sorted set under the name itself:
 --   member <owner value>   score: the end of its lease, in ms by this node's TIME
 --   member redlock:shared  score: minus the generation's number
--- The key ends with the last of its members, kept exact at each change, so for all other
--- scripts and clients a key is there as long as anybody shares. A member that has ended is
--- gone, though still in the set; whoever joins removes it. The mark has the lowest
--- score, and is looked at before anything is changed: another program's sorted set is
--- taken, and stays as it is.
--- The first begins a generation, and counts up: its number is above all that were given
--- here. Who joins gets the same number. There is no hint: clocks would number a
+-- The key ends with the last of its members, exactly, at each change. So for all other
+-- scripts and clients the key is there as long as anybody shares. An ended member is gone,
+-- though still in the set; the next join removes it. The mark has the lowest score, and is
+-- read before any write: another program's sorted set is taken, and stays as it is.
+-- The first sharer begins a generation, and counts up: its number is above all earlier ones
+-- here. A sharer that joins gets the same number. There is no hint: clocks would number a
 -- generation differently on each node.
--- Who waits to share is kept beside those that ask.lua has:
+-- Waiters that want to share are stored beside ask.lua's:
 --   redlock:sharers:<resource>  a sorted set: the processes' ids by position
---   redlock:sharing             while anybody may stand in such a line here
--- There is one order of both lines: position, then exclusive first, then id. A sharer
--- goes where no living exclusive stands at its position or before; without a position,
--- where none waits. Who is granted keeps its entry, until release_shared takes it.
--- Who has the name already keeps it for the lease from now on, at least.
+--   redlock:sharing             while such a queue may have an entry here
+-- Both queues have one order: position, then exclusive first, then id. A sharer may go if
+-- no living exclusive waiter stands at its position or before; without a position, if none
+-- waits. A granted sharer keeps its entry until release_shared removes it.
+-- A sharer that has the name already keeps it for the lease from now on, at least.
 -- Nearly always every name is free and nobody waits: one EXISTS says so. Then nothing else
--- is looked at, and one HSET records every counter before the first set is there. The
--- same name twice, or two on one counter, go the long way, one after another.
+-- is read, and one HSET records every counter before the first set is there. A call with
+-- the same name twice, or with two names on one counter, takes them one after another.
 local call, pcall, n = redis.call, redis.pcall, (#KEYS - 1) / 2
 local out = {}
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 4, n + 3))
@@ -81,27 +80,27 @@ local waiting = val[2 * n + 1]
 
 local function whole(number) return string.format('%.0f', number) end
 
--- taken is the reply that a key gives which is in the way.
+-- taken is the reply for a key that is in the way.
 local function taken(key)
   local left = call('PTTL', key)
   return left < 0 and -9 or -10 - left
 end
 
--- shares tells whether anybody shares the name still, and removes who has ended: who is
--- the first of those, and until when.
-local function shares(key, who, ends)
-  while who do
+-- isShared tells whether anybody still shares the name, and removes ended members. The
+-- first member of the set, and its end, are given.
+local function isShared(key, member, ends)
+  while member do
     if tonumber(ends) >= now then return true end
-    call('ZREM', key, who)
+    call('ZREM', key, member)
     local pair = call('ZRANGE', key, '1', '1', 'WITHSCORES')
-    who, ends = pair[1], pair[2]
+    member, ends = pair[1], pair[2]
   end
   call('DEL', key)
   return false
 end
 
--- alone is the place of the first living process that waits to be alone.
-local function alone(key)
+-- queueHead is the place of the first living exclusive waiter.
+local function queueHead(key)
   local queue = 'redlock:queue:' .. key
   while waiting do
     local head = call('ZRANGE', queue, '0', '0', 'WITHSCORES')
@@ -111,28 +110,28 @@ local function alone(key)
   end
 end
 
--- first tells whether this process stands before all that live, and wait to share.
-local function first(line)
+-- isFirst tells whether this process stands before all other living sharers.
+local function isFirst(sharers)
   while true do
-    local head = call('ZRANGE', line, '0', '0')[1]
+    local head = call('ZRANGE', sharers, '0', '0')[1]
     if not head or head == id then return head == id end
     if call('EXISTS', 'redlock:live:' .. head) == 1 then return false end
-    call('ZREM', line, head)
+    call('ZREM', sharers, head)
   end
 end
 
-local function record(line, position)
+local function record(sharers, position)
   if not alive then
     call('SET', 'redlock:live:' .. id, ARGV[3], 'PX', '3000')
     call('SET', 'redlock:waiting', '1', 'PX', '3000')
     call('SET', 'redlock:sharing', '1', 'PX', '300000')
     alive, waiting = true, true
   end
-  call('ZADD', line, position, id)
-  call('PEXPIRE', line, '300000')
+  call('ZADD', sharers, position, id)
+  call('PEXPIRE', sharers, '300000')
 end
 
--- lengthen has a member end then, and the key no earlier.
+-- lengthen moves a member's end, and the key's end if that would be earlier.
 local function lengthen(key, owner, ends)
   local latest = call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2]
   call('ZADD', key, whole(ends), owner)
@@ -142,30 +141,30 @@ end
 for i = 1, n do
   local key, stripe, owner = KEYS[1 + i], ARGV[3 + i], ARGV[3 + n + i]
   local position, ends = tonumber(ARGV[3 + 3 * n + i]), now + tonumber(ARGV[3 + 2 * n + i])
-  local line = 'redlock:sharers:' .. key
+  local sharers = 'redlock:sharers:' .. key
   local c = last[stripe] or math.max(base, tonumber(rec[2 + i] or 0))
   local holder, dead = val[i], val[n + i]
-  local more, reply, number, before = 0, nil, nil, nil
+  local detail, reply, number, ahead = 0, nil, nil, nil
   if holder then
     reply = taken(key)
-    if string.sub(holder, -13, -13) ~= '-' or string.sub(holder, -18, -18) ~= '-' then more = 2 end
+    if string.sub(holder, -13, -13) ~= '-' or string.sub(holder, -18, -18) ~= '-' then detail = 2 end
   else
     local mark = pcall('ZRANGE', key, '0', '1', 'WITHSCORES')
     if mark[1] == 'redlock:shared' then
-      number = shares(key, mark[3], mark[4]) and -tonumber(mark[2])
+      number = isShared(key, mark[3], mark[4]) and -tonumber(mark[2])
     elseif mark[1] or mark.err then
-      reply, more = taken(key), 2
+      reply, detail = taken(key), 2
     end
   end
-  local mine = number and call('ZSCORE', key, owner)
-  if mine then
-    lengthen(key, owner, math.max(tonumber(mine), ends))
+  local ownEnd = number and call('ZSCORE', key, owner)
+  if ownEnd then
+    lengthen(key, owner, math.max(tonumber(ownEnd), ends))
     reply = number
   elseif not reply and dead then
     reply = -1
   elseif not reply and position >= 0 then
-    before = alone(key)
-    if before and (position == 0 or before <= position) then reply = number and taken(key) or -3 end
+    ahead = queueHead(key)
+    if ahead and (position == 0 or ahead <= position) then reply = number and taken(key) or -3 end
   end
   if not reply and number then
     lengthen(key, owner, ends)
@@ -186,14 +185,14 @@ for i = 1, n do
   end
   if reply <= -3 and position > 0 then
     if not dead then
-      record(line, ARGV[3 + 3 * n + i])
-      before = alone(key)
-      if not (before and before <= position) and first(line) then more = more + 1 end
+      record(sharers, ARGV[3 + 3 * n + i])
+      ahead = queueHead(key)
+      if not (ahead and ahead <= position) and isFirst(sharers) then detail = detail + 1 end
     end
   elseif reply <= -3 then
     local top = tonumber(call('ZRANGE', 'redlock:queue:' .. key, '-1', '-1', 'WITHSCORES')[2] or 0)
-    more = math.max(top, tonumber(call('ZRANGE', line, '-1', '-1', 'WITHSCORES')[2] or 0), c) + 1
+    detail = math.max(top, tonumber(call('ZRANGE', sharers, '-1', '-1', 'WITHSCORES')[2] or 0), c) + 1
   end
-  out[i], out[n + i] = reply, more
+  out[i], out[n + i] = reply, detail
 end
 return out

@@ -3,7 +3,7 @@ package scriptmodel
 // The second line of name 0: who waits to share it (share.lua). There is one order of both
 // lines: place, then exclusive first, then the waiter.
 
-// free is for rouse: nobody has the name.
+// free is for wake: nobody has the name.
 const free = -1
 
 // Woken is who was called: the exclusive, if any, and those who wait to share, one bit each.
@@ -70,10 +70,10 @@ func (n *Granting) sharerBefore(place Number) bool {
 	return false
 }
 
-// rouse calls who may go, in their order: the first that hears it, or, where that one waits
-// to share, all such before the next exclusive. from: others share the name, so only those
-// may go who wait to share it, at that place or behind; free: nobody has it.
-func (n *Granting) rouse(me Waiter, from int, flaw Flaw) Woken {
+// wake wakes the waiters whose turn it is, in order: the first that hears it, or, if that
+// one wants to share, all sharers before the next exclusive waiter. from: others share the
+// name, so only sharers are woken, from that place on; free if nobody has it.
+func (n *Granting) wake(me Waiter, from int, flaw Flaw) Woken {
 	woken, at, behind := nobodyWoken, 0, 0
 	for {
 		m, ok := n.at(at)
@@ -271,11 +271,11 @@ func (n *Sharing) EndIn(now Tick, r EndBeside) (gone int, woken Woken) {
 	if r.Named {
 		me = r.Waiter
 	}
-	return gone, n.rouseBeside(me, r.Named && r.Entry == EntryStays && !r.Flaw.has(RollbackWakes), r.Flaw)
+	return gone, n.wakeShared(me, r.Named && r.Entry == EntryStays && !r.Flaw.has(RollbackWakes), r.Flaw)
 }
 
-// rouseBeside is what release_shared.lua calls. rollback: no sharer is called.
-func (n *Sharing) rouseBeside(me Waiter, rollback bool, flaw Flaw) Woken {
+// wakeShared is release_shared.lua's wake. rollback: no sharer is woken.
+func (n *Sharing) wakeShared(me Waiter, rollback bool, flaw Flaw) Woken {
 	woken, at, behind := nobodyWoken, 0, 0
 	for {
 		m, ok := n.at(at)

@@ -179,21 +179,21 @@ var besideEdits = []struct {
 	name, script, old, new string
 	seed                   uint64 // the first that tells it
 }{
-	{"a share that looks for no exclusive", "share", "    before = alone(key)\n    if before and (position", "    before = nil\n    if before and (position", 0},
-	{"a ticket that looks at one line", "share", "more = math.max(top, ", "more = math.max(", 2},
-	{"an ask that looks for nobody who waits to share", "ask", "if not reply and before(key, position) then", "if false then", 1},
-	{"an ask that calls itself the first", "ask", " and not before(key, position) then more", " then more", 0},
+	{"a share that looks for no exclusive", "share", "    ahead = queueHead(key)\n    if ahead and (position", "    ahead = nil\n    if ahead and (position", 0},
+	{"a ticket that looks at one line", "share", "detail = math.max(top, ", "detail = math.max(", 2},
+	{"an ask that looks for nobody who waits to share", "ask", "if not reply and sharerBefore(key, position) then", "if false then", 1},
+	{"an ask that calls itself the first", "ask", " and not sharerBefore(key, position) then detail", " then detail", 0},
 	{"an ask that knows no shared name", "ask", "elseif pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' then", "elseif false then", 0},
-	{"a hand past those who wait to share", "hand", "if beside and not (place and place <= beside) then", "if false then", 2},
-	{"a hand of one past them", "hand_one", "if beside and not (place and place <= beside) then", "if false then", 2},
+	{"a hand past those who wait to share", "hand", "if sharedPlace and not (place and place <= sharedPlace) then", "if false then", 2},
+	{"a hand of one past them", "hand_one", "if sharedPlace and not (place and place <= sharedPlace) then", "if false then", 2},
 	{"an acquire past them", "acquire", "or call('EXISTS', 'redlock:sharing') > 0 and", "or false and", 11},
-	{"a leave that wakes nobody behind it", "release_batch", "      from = not wake and at", "      from = not wake and false", 33},
-	{"a leave that wakes those before it", "release_batch", "place < from then", "false then", 33},
-	{"a release that wakes one sharer", "release_shared", "if heard then together = together + 1 end", "if heard then return end", 10},
-	{"a release of an exclusive that wakes one", "release", "      elseif of == line then\n        beside, together = beside + 1, together + 1\n", "", 33},
-	{"a rollback that wakes sharers", "release_shared", " or of == line and rollback then", " then", 20},
+	{"a leave that wakes nobody behind it", "release_batch", "      minPlace = not freed and place", "      minPlace = not freed and false", 33},
+	{"a leave that wakes those before it", "release_batch", "place < minPlace then", "false then", 33},
+	{"a release that wakes one sharer", "release_shared", "if heard then woken = woken + 1 end", "if heard then return end", 10},
+	{"a release of an exclusive that wakes one", "release", "      elseif queue == sharers then\n        sharerIndex, woken = sharerIndex + 1, woken + 1\n", "", 33},
+	{"a rollback that wakes sharers", "release_shared", " or queue == sharers and rollback then", " then", 20},
 	{"a leave that takes a later entry", "release_shared", "tonumber(place) <= tonumber(ARGV[modes + n + i])", "true", 0},
-	{"a look that never says: ask", "look", "if beside(KEYS[i], string.sub(ARGV[1 + i], 2), owner) then", "if not beside(KEYS[i], string.sub(ARGV[1 + i], 2), owner) and false then", 0},
+	{"a look that never says: ask", "look", "if enterShared(KEYS[i], string.sub(ARGV[1 + i], 2), owner) then", "if not enterShared(KEYS[i], string.sub(ARGV[1 + i], 2), owner) and false then", 0},
 }
 
 func TestModelOfBothLinesTellsWrongScripts(t *testing.T) {

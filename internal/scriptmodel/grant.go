@@ -368,7 +368,7 @@ func (n *Granting) ReleaseBoth(now Tick, r LineRelease) (gone int, woken Woken) 
 	if !wake || !waited || r.Flaw.has(CallsNobody) {
 		return gone, nobodyWoken
 	}
-	return gone, n.rouse(r.Waiter, from, r.Flaw)
+	return gone, n.wake(r.Waiter, from, r.Flaw)
 }
 
 // leaveLine takes out the entry of one that leaves, and says where it stood.
@@ -439,7 +439,7 @@ func (n *Granting) Hand(now Tick, h Hand) Handed {
 		if out.Reply == 0 {
 			n.Drop(0)
 			out.Reply = Done
-			out.woke(n.rouse(me, free, h.Flaw))
+			out.woke(n.wake(me, free, h.Flaw))
 		}
 	case next != Nobody && k.Owner == next:
 		out.More = -int(n.Number(h.Stripe))
@@ -471,10 +471,10 @@ func (n *Granting) leaveBehind(h Hand, me Waiter, next Owner, out *Handed) {
 	}
 	switch n.Keys[0].Owner {
 	case Nobody, Alien:
-		out.woke(n.rouse(me, free, h.Flaw))
+		out.woke(n.wake(me, free, h.Flaw))
 	case Shared:
 		if !h.Flaw.has(LeavesSilently) {
-			out.woke(n.rouse(me, int(at), h.Flaw))
+			out.woke(n.wake(me, int(at), h.Flaw))
 		}
 	}
 }

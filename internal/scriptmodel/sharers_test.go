@@ -277,7 +277,7 @@ var sharedEdits = []struct {
 	{"a release that never lowers the end", "release_shared", "call('PEXPIREAT', key, string.format('%.0f', latest))", "", 0},
 	{"a release that deletes the key", "release_shared", "if latest < now then", "if true then", 0},
 	{"a first sharer that does not count", "share", "    c = c + 1\n    local number", "    local number", 0},
-	{"one that has ended is extended", "extend_shared", "if mine < now then", "if mine == 0 then", 0},
+	{"one that has ended is extended", "extend_shared", "if ownEnd < now then", "if ownEnd == 0 then", 0},
 	{"one that has ended is not removed", "share", "    if tonumber(ends) >= now then return true end\n", "    if true then return true end\n", 1},
 	{"a raise of one that has ended", "raise_shared", "call('ZSCORE', KEYS[1], ARGV[1]) or 0) < now", "call('ZSCORE', KEYS[1], ARGV[1]) or 0) == 0", 32},
 	{"a raise down", "raise_shared", "> tonumber(ARGV[3]) then", "> math.huge then", 1},

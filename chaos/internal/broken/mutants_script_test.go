@@ -11,7 +11,7 @@ var scriptMutants = []way{
 	{
 		name: "a batch past the line", takes: "batches of locks go before those who wait",
 		by:    ". TestWhatEachScriptRefuses",
-		edits: []edit{script("acquire_batch", "elseif waiting and (kept(", "elseif false and (kept(")},
+		edits: []edit{script("acquire_batch", "elseif waiting and (hasWaiter(", "elseif false and (hasWaiter(")},
 	},
 	{
 		name: "a batch past tombstones", takes: "a batch of locks grants what was released before",
@@ -220,8 +220,8 @@ var scriptMutants = []way{
 		name: "signs of life too short", takes: "a sign of life lasts for less than the time to the next",
 		by: ". TestWhatEachScriptRefuses",
 		edits: []edit{
-			script("look", "call('SET', live, sign or '1', 'PX', '3000')", "call('SET', live, sign or '1', 'PX', '300')"),
-			script("ask", "call('SET', 'redlock:live:' .. id, sign, 'PX', '3000')", "call('SET', 'redlock:live:' .. id, sign, 'PX', '300')"),
+			script("look", "call('SET', live, reading or '1', 'PX', '3000')", "call('SET', live, reading or '1', 'PX', '300')"),
+			script("ask", "call('SET', 'redlock:live:' .. id, reading, 'PX', '3000')", "call('SET', 'redlock:live:' .. id, reading, 'PX', '300')"),
 		},
 	},
 	{
@@ -229,7 +229,7 @@ var scriptMutants = []way{
 		by: ". TestWhatEachScriptRefuses",
 		edits: []edit{
 			script("hand", "call('SET', key, holder, 'PX', '3000')", "call('SET', key, holder, 'PX', '30000')"),
-			script("hand_one", "call('SET', key, heir, 'PX', '3000')", "call('SET', key, heir, 'PX', '30000')"),
+			script("hand_one", "call('SET', key, newOwner, 'PX', '3000')", "call('SET', key, newOwner, 'PX', '30000')"),
 		},
 	},
 	{

@@ -25,7 +25,7 @@ var queueWays = []way{
 		seed:  2,
 		edits: []edit{
 			script("acquire", "while head do", "while false do"),
-			script("acquire_batch", "elseif waiting and (kept(", "elseif false and (kept("),
+			script("acquire_batch", "elseif waiting and (hasWaiter(", "elseif false and (hasWaiter("),
 			script("ask", "elseif position >= 0 then", "elseif position > 0 then"),
 		},
 	},
@@ -96,16 +96,16 @@ var grantWays = []way{
 		name: "grants do not count", takes: "a release grants with the number that the counter has already",
 		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
 		edits: []edit{
-			script("hand", "local to = math.max(c + 1, tonumber(ARGV[1 + 2 * n + i]), place or 0)", "local to = c"),
-			script("hand_one", "local to = math.max(c + 1, tonumber(ARGV[3]), place or 0)", "local to = c"),
+			script("hand", "local nextToken = math.max(c + 1, tonumber(ARGV[1 + 2 * n + i]), place or 0)", "local nextToken = c"),
+			script("hand_one", "local nextToken = math.max(c + 1, tonumber(ARGV[3]), place or 0)", "local nextToken = c"),
 		},
 	},
 	{
 		name: "grants that nobody heard", takes: "a grant stays, though its heir hears nothing",
 		finds: []chaos.Rule{chaos.NoProgress}, scenario: "dead-head",
 		edits: []edit{
-			script("hand", "if reply == 0 then\n      reply, holder = call('DEL', key), false", "if reply == 0 and not with then\n      reply, holder = call('DEL', key), false"),
-			script("hand_one", "if reply == 0 then\n    reply = call('DEL', key)", "if reply == 0 and not with then\n    reply = call('DEL', key)"),
+			script("hand", "if reply == 0 then\n      reply, holder = call('DEL', key), false", "if reply == 0 and not claim then\n      reply, holder = call('DEL', key), false"),
+			script("hand_one", "if reply == 0 then\n    reply = call('DEL', key)", "if reply == 0 and not claim then\n    reply = call('DEL', key)"),
 		},
 	},
 }

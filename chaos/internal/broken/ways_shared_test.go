@@ -42,7 +42,7 @@ var shareWays = []way{
 		name: "sharer ignores the queue", takes: "who shares goes before those who wait to be alone",
 		finds: []chaos.Rule{chaos.Overtaken},
 		seed:  2,
-		edits: []edit{script("share", "if before and (position == 0 or before <= position) then", "if false then")},
+		edits: []edit{script("share", "if ahead and (position == 0 or ahead <= position) then", "if false then")},
 	},
 	{
 		name: "sharer joins a plain lock", takes: "who shares takes the key of one who is alone",
@@ -53,7 +53,7 @@ var shareWays = []way{
 		name: "shared extension past the end", takes: "a renewal brings one back whose lease has ended, or who was released",
 		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders, chaos.KeyEnd},
 		seed:  6,
-		edits: []edit{script("extend_shared", "if mine < now then", "if false then")},
+		edits: []edit{script("extend_shared", "if ownEnd < now then", "if false then")},
 	},
 	{
 		name: "exclusive takes a shared key", takes: "who is alone takes the key of those who share",
@@ -68,7 +68,7 @@ var shareWays = []way{
 		name: "last sharer wakes nobody", takes: "the release of the last who shares calls none of those who wait",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		seed:  10,
-		edits: []edit{script("release_shared", "if wake then rouse(", "if false then rouse(")},
+		edits: []edit{script("release_shared", "if isFree then wake(", "if false then wake(")},
 	},
 	{
 		name: "shared release takes another", takes: "a release takes the one who shares for longest",

@@ -40,16 +40,16 @@ type room struct {
 // one runs it in the interpreter, until its function here does the same and the
 // differential test has said so.
 var natives = map[string]func(*scriptCall){
-	"cb2860bb9afbae1a091079956a8e3ac43586fb45": (*scriptCall).acquire,
-	"a8dabe9dbbf939a2328e279d9333ff7fd7db382c": (*scriptCall).acquireBatch,
-	"860fcd946361f66fd5017f08cfcdba991b63b93c": (*scriptCall).raise,
-	"765e3b591b27e730e56adaa2ed71a4f1d7feb9e5": (*scriptCall).extend,
-	"6e7133fb2805cca9e52bb3cfbfa00315ea2ade14": (*scriptCall).reseed,
-	"a73a865f961538f7e2095d239620cec1c493dc40": (*scriptCall).release,
-	"1ba093cc11ec89830b35643db46080f31653f603": (*scriptCall).releaseBatch,
-	"7d2609fa9506ea0856a1c7654f7c3ea7d9db8ffb": (*scriptCall).hand,
-	"ebbeb2ec501fbd6e83bb6d1604cfed654261a7c9": (*scriptCall).handOne,
-	"0cfa2febea0e0d0667127094d9047e5fe97cf3ae": (*scriptCall).readRecord,
+	"ef074926d3f7ae84f92ba411ad016940242facd0": (*scriptCall).acquire,
+	"bcf0231cac049e221b2a58cae4329c8a12f0128b": (*scriptCall).acquireBatch,
+	"e233f4a7a92835f48f9fe8b897428660d51d72fd": (*scriptCall).raise,
+	"6fc8c4e722f13495f6f7a20e64c6134f29f4f868": (*scriptCall).extend,
+	"ddb36c17b2882abd39085d4484ac421ee0b9a6bc": (*scriptCall).reseed,
+	"b539672722a8153e83ebfcfec9ace67e4ec6dfd9": (*scriptCall).release,
+	"8252d90d0dcf0a842327af36f22096ebd6fd389f": (*scriptCall).releaseBatch,
+	"99a0284ddbfe1ce09f74185fb35342703d65514f": (*scriptCall).hand,
+	"fa2e329e457aba6d5042799cdf9f5933790e3f98": (*scriptCall).handOne,
+	"9a4f09585b27c70985dab243dc1e3b13adb72aa1": (*scriptCall).readRecord,
 	// chaos/kits.go
 	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*scriptCall).deleteIfOurs,
 	"a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf": (*scriptCall).expireIfOurs,
@@ -58,12 +58,12 @@ var natives = map[string]func(*scriptCall){
 // queueing are the natives that do only what is done where nobody waits, and with how
 // many arguments, by the number of keys, such a call says nothing of who does.
 var queueing = map[string]func(keys int) int{
-	"cb2860bb9afbae1a091079956a8e3ac43586fb45": func(int) int { return 5 },
-	"a8dabe9dbbf939a2328e279d9333ff7fd7db382c": func(keys int) int { return 1 + 4*(keys-1)/2 },
-	"a73a865f961538f7e2095d239620cec1c493dc40": func(keys int) int { return keys },
-	"1ba093cc11ec89830b35643db46080f31653f603": func(keys int) int { return 1 + keys },
-	"7d2609fa9506ea0856a1c7654f7c3ea7d9db8ffb": func(keys int) int { return 1 + 3*(keys-1) },
-	"ebbeb2ec501fbd6e83bb6d1604cfed654261a7c9": func(int) int { return 4 },
+	"ef074926d3f7ae84f92ba411ad016940242facd0": func(int) int { return 5 },
+	"bcf0231cac049e221b2a58cae4329c8a12f0128b": func(keys int) int { return 1 + 4*(keys-1)/2 },
+	"b539672722a8153e83ebfcfec9ace67e4ec6dfd9": func(keys int) int { return keys },
+	"8252d90d0dcf0a842327af36f22096ebd6fd389f": func(keys int) int { return 1 + keys },
+	"99a0284ddbfe1ce09f74185fb35342703d65514f": func(keys int) int { return 1 + 3*(keys-1) },
+	"fa2e329e457aba6d5042799cdf9f5933790e3f98": func(int) int { return 4 },
 }
 
 // IsNative tells whether a script is a Go function here.
