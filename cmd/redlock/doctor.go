@@ -173,11 +173,3 @@ func severityColor(s redlock.Severity) cli.Paint {
 	}
 	return cli.Plain
 }
-
-// plural is a count with its noun.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -7,13 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
@@ -206,138 +202,20 @@ func skipped(err error) error {
 	return err
 }
 
-// tellLeftOut says which nodes are left out for now. Who ends before their wait is
-// over does not take them in; if all clients are that short, nobody does.
-func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
-	if !s.abstaining() && !abstained(err) {
-		return
+// checkKeys says what is wrong with the keys of a command, before a node is asked.
+func checkKeys(keys []string) error {
+	if n := len(keys); n > redlock.MaxSet {
+		return cli.Usagef("%d keys: at most %d are held together", n, redlock.MaxSet)
 	}
-	status, err := s.locker.Cluster().Status(ctx)
-	if err != nil {
-		return
-	}
-	var out []string
-	for _, n := range status.Nodes {
-		switch n.State {
-		case redlock.NodeJoining:
-			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, cli.Short(n.Left)))
-		case redlock.NodeBlank:
-			out = append(out, fmt.Sprintf("%s (%s)", n.Name, n.Cause))
-		case redlock.NodeUnreachable, redlock.NodeMember, redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured:
+	seen := map[string]bool{}
+	for _, key := range keys {
+		switch {
+		case key == "":
+			return cli.Usagef("a KEY is empty: give each a name")
+		case seen[key]:
+			return cli.Usagef("the key %q is given twice: give each key once", key)
 		}
+		seen[key] = true
 	}
-	if len(out) > 0 {
-		a.complain(worded(strings.Join(out, ", ")) + ": new or returned, and not voting; this command ended before it could be taken in. Run: redlock nodes join --wait")
-	}
-}
-
-// abstained tells whether an error names a node that answered and did not vote:
-// the observer may be told of it later than the caller.
-func abstained(err error) bool {
-	var round *redlock.QuorumError
-	if !errors.As(err, &round) {
-		return false
-	}
-	return slices.ContainsFunc(round.Nodes, func(n redlock.NodeResult) bool { return n.Outcome == redlock.Abstained })
-}
-
-// endedBy is the error of a lock that ended under its holder.
-func endedBy(key string, cause error) error {
-	if cause == nil {
-		cause = errors.New("its validity was about to end")
-	}
-	code := exitLost
-	if errors.Is(cause, redlock.ErrMaxHold) {
-		code = exitMaxHold
-	}
-	return &cli.StatusError{Code: code, Cause: fmt.Errorf("%s: %w", key, cause)}
-}
-
-// password finds the user information of a URL: all up to the last @ before the
-// next comma or blank. A password may hold an @, and, against the rules, a slash.
-var password = regexp.MustCompile(`(://)[^,\s]*@`)
-
-// redact takes user names and passwords out of a message.
-func redact(s string) string { return password.ReplaceAllString(s, "${1}***@") }
-
-// takeArguments returns a copy of the arguments, and blots out in the original
-// what may be a password. On Unix the original is the memory that ps shows; a
-// password given there is seen for the milliseconds before this runs, and stays in
-// the shell's history: hence the advice to use --nodes-file.
-func takeArguments(args []string) []string {
-	taken := make([]string, len(args))
-	for i, s := range args {
-		taken[i] = strings.Clone(s)
-		// All between the first and the last, so that no odd password is left over.
-		if from, to := strings.Index(s, "://"), strings.LastIndex(s, "@"); from >= 0 && to > from {
-			blot(args[i], from+len("://"), to)
-		}
-	}
-	return taken
-}
-
-// blot overwrites a part of an argument in place.
-func blot(s string, from, to int) {
-	memory := unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // G103: argv is writable memory of this process, and nobody else has read it yet
-	for i := from; i < to; i++ {
-		memory[i] = '*'
-	}
-}
-
-// flagsOf are the flags of what the library's messages call options. An option that is
-// not here has no flag, and keeps its name.
-var flagsOf = map[string]string{
-	"WithHolder":         "--holder",
-	"WithLimit":          "--limit",
-	"WithMaxHold":        "--max-hold",
-	"WithMaxTTL":         "--max-ttl",
-	"WithNodeNames":      "--node-names",
-	"WithNodeTimeout":    "--node-timeout",
-	"WithPrefix":         "--prefix",
-	"WithRevocation":     "--revocable",
-	"WithShared":         "--shared",
-	"WithStrictRecovery": "--strict-recovery",
-	"WithTLS":            "--cacert",
-	"WithTTL":            "--ttl",
-	"WithValue":          "--value",
-	"WithWait":           "--wait",
-}
-
-var (
-	option = regexp.MustCompile(`\bWith[A-Z][A-Za-z]*\b`)
-	// both are messages that name the flag as well.
-	both = strings.NewReplacer(
-		"WithNodeNames, or --node-names", "--node-names",
-		"--cacert, WithTLS, or the client's TLSConfig", "--cacert",
-		"--cert and --key, WithTLS", "--cert and --key",
-	)
-)
-
-// worded is a message of the library as the command says it: with its flags, and without
-// passwords.
-func worded(message string) string {
-	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
-		if f := flagsOf[name]; f != "" {
-			return f
-		}
-		return name
-	}))
-}
-
-// advice is worded for who configures programs as well: it names both.
-func advice(message string) string {
-	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
-		if f := flagsOf[name]; f != "" {
-			return f + " (" + name + ")"
-		}
-		return name
-	}))
-}
-
-// oneLine is an error without the line breaks of joined ones.
-func oneLine(err error) string {
-	if err == nil {
-		return ""
-	}
-	return worded(strings.ReplaceAll(err.Error(), "\n", "; "))
+	return nil
 }

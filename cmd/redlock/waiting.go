@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -96,154 +96,37 @@ func quorumWords(status redlock.ClusterStatus) (cause, words string) {
 		status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, strings.Join(nodes, "; "))) + remedy
 }
 
-// dial is how go-redis connects.
-type dial func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// stall makes a node's connections fall silent while it lasts: what is written is lost,
-// as it is to a node that hangs, and the reader waits.
-type stall struct {
-	mu    sync.Mutex
-	lasts bool
-	owed  map[net.Conn]struct{} // those that lost something, on which no reply will come
-}
-
-// begin has what is written be lost from now on.
-func (s *stall) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lasts, s.owed = true, make(map[net.Conn]struct{})
-}
-
-// end closes the connections that lost something: nobody waits for a timeout on them.
-func (s *stall) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lasts = false
-	for c := range s.owed {
-		_ = c.Close()
+// tellLeftOut says which nodes are left out for now. Who ends before their wait is
+// over does not take them in; if all clients are that short, nobody does.
+func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
+	if !s.abstaining() && !abstained(err) {
+		return
 	}
-	s.owed = nil
-}
-
-// loses tells whether what is written to c now is lost.
-func (s *stall) loses(c net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lasts {
-		s.owed[c] = struct{}{}
+	status, err := s.locker.Cluster().Status(ctx)
+	if err != nil {
+		return
 	}
-	return s.lasts
-}
-
-// of has connections be subject to the stall.
-func (s *stall) of(base dial) dial {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := base(ctx, network, addr)
-		if err != nil {
-			return nil, err
+	var out []string
+	for _, n := range status.Nodes {
+		switch n.State {
+		case redlock.NodeJoining:
+			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, cli.Short(n.Left)))
+		case redlock.NodeBlank:
+			out = append(out, fmt.Sprintf("%s (%s)", n.Name, n.Cause))
+		case redlock.NodeUnreachable, redlock.NodeMember, redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured:
 		}
-		return stalledConn{c, s}, nil
+	}
+	if len(out) > 0 {
+		a.complain(worded(strings.Join(out, ", ")) + ": new or returned, and not voting; this command ended before it could be taken in. Run: redlock nodes join --wait")
 	}
 }
 
-// stalledConn is a connection that may fall silent.
-type stalledConn struct {
-	net.Conn
-
-	stall *stall
-}
-
-// Write sends p, or loses it.
-func (c stalledConn) Write(p []byte) (int, error) {
-	if c.stall.loses(c.Conn) {
-		return len(p), nil
+// abstained tells whether an error names a node that answered and did not vote:
+// the observer may be told of it later than the caller.
+func abstained(err error) bool {
+	var round *redlock.QuorumError
+	if !errors.As(err, &round) {
+		return false
 	}
-	return c.Conn.Write(p)
-}
-
-// ending is the last event of a command that takes a lock: with --json, every end of exec,
-// lead and hold has a line on stderr with its event, key and status. What is told of it
-// grows while the command goes on.
-type ending struct{ event }
-
-func newEnding() *ending { return &ending{event{Event: "ended"}} }
-
-// of makes the end tell of the keys that were asked for.
-func (e *ending) of(keys []string) {
-	if e != nil && len(keys) > 0 {
-		e.Key = keys[0]
-	}
-}
-
-// after makes the end tell of the hold by its last event.
-func (e *ending) after(last event) {
-	if e != nil {
-		e.event = last
-	}
-}
-
-// tellEnd says how a command ended: as an event where those are wanted, in words
-// otherwise, if there are any.
-func (a *app) tellEnd(code int, message string) {
-	switch {
-	case a.JSON && a.ending != nil:
-		e := a.ending.event
-		e.Status, e.Message = &code, unnamed(message)
-		w := newEventWriter(a.Console)
-		w.tell(e)
-		w.close()
-	case message != "":
-		a.complain(message)
-	}
-}
-
-const (
-	// A lock is renewed at a third of its TTL, so two thirds are left of it in good
-	// times. --kill-after is half of the TTL at most.
-	renewedShare = 3
-	// lengthenPause is the longest pause after an extension that no quorum confirmed;
-	// it is shorter when little is left.
-	lengthenPause = 250 * time.Millisecond
-)
-
-// lengthen returns when the lock has at least two thirds of ttl left, as one that is
-// renewed in time has. A lock that the release of another granted has two to three
-// seconds at first, no matter its TTL: what is planned by that, or told to a script,
-// would be wrong a moment later. It sends nothing where enough is left.
-//
-// It blocks for one round trip, or until the lock ends where no quorum answers. Where
-// the lock has ended its error has exit status 124. Any other error leaves the lock
-// held: ctx's, with the last extension's, or Extend's.
-//
-// A missing quorum is no loss yet: a command that runs goes on meanwhile, and its lock
-// is tried again until its validity ends. So it is here too. A lost message does not
-// cost a lock that may have been waited for long. Nothing is started with the little
-// that is left, because it would have to be ended at once. When that has passed, it is
-// a lock that was lost before the start.
-func lengthen(ctx context.Context, lock *holding, ttl time.Duration) error {
-	var unconfirmed error
-	for lock.Remaining() < ttl-ttl/renewedShare {
-		err := lock.Extend(ctx, ttl)
-		if err == nil {
-			return nil
-		}
-		cause := lock.Err()
-		switch {
-		case cause != nil && unconfirmed != nil:
-			return endedBy(lock.label(), fmt.Errorf("%w; it was not lengthened: %w", cause, unconfirmed))
-		case cause != nil:
-			return endedBy(lock.label(), cause)
-		case ctx.Err() != nil || !errors.Is(err, redlock.ErrNoQuorum):
-			return err
-		}
-		unconfirmed = err
-		t := newTimer(max(min(lengthenPause, lock.Remaining()/4), time.Millisecond))
-		select {
-		case <-t.C:
-		case <-lock.Done():
-		case <-ctx.Done():
-		}
-		t.Stop()
-	}
-	return nil
+	return slices.ContainsFunc(round.Nodes, func(n redlock.NodeResult) bool { return n.Outcome == redlock.Abstained })
 }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/cli"
+)
+
+// grip is a lock, or a set of locks that are held as one.
+type grip interface {
+	Remaining() time.Duration
+	Err() error
+	Done() <-chan struct{}
+	Revoked() <-chan struct{}
+	Extend(ctx context.Context, ttl time.Duration) error
+	Release(ctx context.Context) error
+}
+
+// holding is the keys that a command holds.
+type holding struct {
+	grip
+
+	keys   []heldKey // in the order in which they were given
+	shared bool
+	slot   int // of --limit; -1: there is none
+}
+
+// heldKey is one of them, as --json shows it.
+type heldKey struct {
+	Key   string `json:"key"`
+	Token uint64 `json:"token"`
+}
+
+func holdingOf(lock *redlock.Lock) *holding {
+	return &holding{lock, []heldKey{{lock.Resource(), uint64(lock.Token())}}, lock.Shared(), lock.Slot()}
+}
+
+func holdingAll(set *redlock.MultiLock, shared bool) *holding {
+	h := &holding{grip: set, shared: shared, slot: -1}
+	for _, key := range set.Resources() {
+		h.keys = append(h.keys, heldKey{key, uint64(set.Token(key))})
+	}
+	return h
+}
+
+// tells makes an event of what is held. The first key stands where a single one does.
+func (h *holding) tells(name string) event {
+	e := event{Event: name, Key: h.keys[0].Key, Token: h.keys[0].Token, Shared: h.shared, Left: h.Remaining().Milliseconds()}
+	if len(h.keys) > 1 {
+		e.Keys = h.keys
+	}
+	if h.slot >= 0 {
+		e.Slot = &h.slot
+	}
+	return e
+}
+
+// label is what messages call the keys.
+func (h *holding) label() string {
+	keys := make([]string, len(h.keys))
+	for i, k := range h.keys {
+		keys[i] = k.Key
+	}
+	return labelOf(keys)
+}
+
+func labelOf(keys []string) string {
+	if len(keys) == 1 {
+		return keys[0]
+	}
+	return fmt.Sprintf("%s and %d more", keys[0], len(keys)-1)
+}
+
+// endedBy is the error of a lock that ended under its holder.
+func endedBy(key string, cause error) error {
+	if cause == nil {
+		cause = errors.New("its validity was about to end")
+	}
+	code := exitLost
+	if errors.Is(cause, redlock.ErrMaxHold) {
+		code = exitMaxHold
+	}
+	return &cli.StatusError{Code: code, Cause: fmt.Errorf("%s: %w", key, cause)}
+}
+
+const (
+	// A lock is renewed at a third of its TTL, so two thirds are left of it in good
+	// times. --kill-after is half of the TTL at most.
+	renewedShare = 3
+	// lengthenPause is the longest pause after an extension that no quorum confirmed;
+	// it is shorter when little is left.
+	lengthenPause = 250 * time.Millisecond
+)
+
+// lengthen returns when the lock has at least two thirds of ttl left, as one that is
+// renewed in time has. A lock that the release of another granted has two to three
+// seconds at first, no matter its TTL: what is planned by that, or told to a script,
+// would be wrong a moment later. It sends nothing where enough is left.
+//
+// It blocks for one round trip, or until the lock ends where no quorum answers. Where
+// the lock has ended its error has exit status 124. Any other error leaves the lock
+// held: ctx's, with the last extension's, or Extend's.
+//
+// A missing quorum is no loss yet: a command that runs goes on meanwhile, and its lock
+// is tried again until its validity ends. So it is here too. A lost message does not
+// cost a lock that may have been waited for long. Nothing is started with the little
+// that is left, because it would have to be ended at once. When that has passed, it is
+// a lock that was lost before the start.
+func lengthen(ctx context.Context, lock *holding, ttl time.Duration) error {
+	var unconfirmed error
+	for lock.Remaining() < ttl-ttl/renewedShare {
+		err := lock.Extend(ctx, ttl)
+		if err == nil {
+			return nil
+		}
+		cause := lock.Err()
+		switch {
+		case cause != nil && unconfirmed != nil:
+			return endedBy(lock.label(), fmt.Errorf("%w; it was not lengthened: %w", cause, unconfirmed))
+		case cause != nil:
+			return endedBy(lock.label(), cause)
+		case ctx.Err() != nil || !errors.Is(err, redlock.ErrNoQuorum):
+			return err
+		}
+		unconfirmed = err
+		t := newTimer(max(min(lengthenPause, lock.Remaining()/4), time.Millisecond))
+		select {
+		case <-t.C:
+		case <-lock.Done():
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+	return nil
+}

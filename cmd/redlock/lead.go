@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"flag"
+
+	"github.com/quorumkit/redlock/internal/cli"
+)
+
+func leadCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "lead", Synopsis: "[flags] KEY [--] CMD [ARG...]", Summary: "run a command while this process leads",
+		Verbatim: true,
+		About: `Stands for the election KEY, and runs CMD while it is elected: of all that run it with the
+same KEY, one runs its CMD. The holder of that name's lock leads. Flags stand before
+KEY. There is no shell: for one, run sh -c '...'.
+
+CMD and everything it started are dead before the lead ends, by the rule that exec has (see:
+redlock help exec): when --kill-after is left of the lock's validity, because no quorum
+confirms it any more, they get --signal; shortly before the end they are killed. A lead that
+was taken away kills them at once. Only then lead campaigns again, at the end of the line,
+and starts CMD anew when it is elected; --max-hold ends a lead in the same way.
+
+When CMD ends by itself, lead resigns, which lets the next one lead at once, and ends with
+the status of CMD: one that is to run for ever is started again by the program that started lead. A lead
+that dies is followed within its TTL and some round trips.
+
+HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group of
+CMD. While it waits to lead, the first four end lead, and the others do nothing, but that
+TSTP stops it. After INT, QUIT or TERM it does not campaign again, however CMD ends.
+
+With --revocable, others may ask for the lead (redlock revoke). The group of CMD gets
+--revoked-signal then, once; when CMD ends, lead resigns.
+
+CMD's environment has REDLOCK_KEY, REDLOCK_TOKEN (the fencing token, larger in each lead:
+have the resource refuse a smaller one than the largest it has seen) and
+REDLOCK_VALIDITY_MS. Others see who leads by: redlock observe KEY. --value is what they
+are told.
+
+With --json, what happens is told on stderr, one value a line: "held", "ending", "killed",
+"revoked", "ended" as by exec, and "waiting" before each campaign.`,
+		Define: func(fs *flag.FlagSet) cli.Action {
+			e := &execution{command: "lead"}
+			e.defineHold(fs)
+			e.defineEnd(fs)
+			cli.DurationFlag(fs, &e.maxHold, "max-hold", 0, "lead for this `DURATION` at most, then end CMD and campaign again")
+			return func(ctx context.Context, args []string) error {
+				err := e.takeLead(args)
+				a.ending.of(e.keys)
+				if err != nil {
+					return err
+				}
+				e.listen()
+				return a.withLocks(ctx, &e.lockFlags, func(ctx context.Context, s *session) error { return campaign(ctx, a, s, e) }, e.options()...)
+			}
+		},
+	}
+}
+
+// takeLead checks the arguments.
+func (e *execution) takeLead(args []string) error {
+	if err := e.take(args); err != nil {
+		return err
+	}
+	if e.now {
+		return cli.Usagef("--wait %v: lead waits for its turn: give a positive duration, or run exec -n for one attempt", e.wait)
+	}
+	return nil
+}

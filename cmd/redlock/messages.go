@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/quorumkit/redlock/internal/cli"
+)
+
+// event is what exec, lead and hold tell. Without --json only the message is shown.
+type event struct {
+	Event   string    `json:"event"`
+	Key     string    `json:"key"`
+	Token   uint64    `json:"token,omitempty"` // none: nothing is held
+	Keys    []heldKey `json:"keys,omitempty"`  // of several
+	Shared  bool      `json:"shared,omitempty"`
+	Slot    *int      `json:"slot,omitempty"` // of --limit
+	Left    int64     `json:"validity_ms"`
+	Status  *int      `json:"status,omitempty"`
+	Message string    `json:"message,omitempty"`
+}
+
+const (
+	// eventQueue is how many messages may wait for a slow reader; more are lost.
+	eventQueue = 64
+	// eventPatience bounds the wait for a reader at the end.
+	eventPatience = time.Second
+)
+
+// names takes out the library's name where it stands inside a message.
+var names = strings.NewReplacer(": redlock: ", ": ", "\nredlock: ", "\n")
+
+// eventWriter writes messages to stderr from a goroutine of its own: nobody who reads
+// slowly, or has stopped to, may keep a command from being killed in time.
+type eventWriter struct {
+	console *cli.Console
+	lines   chan string
+	done    chan struct{}
+}
+
+func newEventWriter(c *cli.Console) *eventWriter {
+	w := &eventWriter{console: c, lines: make(chan string, eventQueue), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for line := range w.lines {
+			_, _ = io.WriteString(c.Err, line)
+		}
+	}()
+	return w
+}
+
+// tell hands on an event, or drops it.
+func (w *eventWriter) tell(e event) {
+	line := cli.JSONLine(e)
+	if !w.console.JSON {
+		if e.Message == "" {
+			return
+		}
+		line = w.line(e.Message)
+	}
+	w.write(line)
+}
+
+// write hands on a line, or drops it.
+func (w *eventWriter) write(line string) {
+	select {
+	case w.lines <- line:
+	default:
+	}
+}
+
+// line is a message as it is written to stderr. The library's errors in it begin with
+// its name, which is the command's too; that is said once.
+func (w *eventWriter) line(message string) string { return w.console.Line(unnamed(message)) }
+
+// unnamed is a message without the library's name.
+func unnamed(message string) string {
+	return names.Replace(strings.TrimPrefix(message, "redlock: "))
+}
+
+// close waits until all is written, within its patience.
+func (w *eventWriter) close() {
+	close(w.lines)
+	t := newTimer(eventPatience)
+	defer t.Stop()
+	select {
+	case <-w.done:
+	case <-t.C:
+	}
+}
+
+// ending is the last event of a command that takes a lock: with --json, every end of exec,
+// lead and hold has a line on stderr with its event, key and status. What is told of it
+// grows while the command goes on.
+type ending struct{ event }
+
+func newEnding() *ending { return &ending{event{Event: "ended"}} }
+
+// of makes the end tell of the keys that were asked for.
+func (e *ending) of(keys []string) {
+	if e != nil && len(keys) > 0 {
+		e.Key = keys[0]
+	}
+}
+
+// after makes the end tell of the hold by its last event.
+func (e *ending) after(last event) {
+	if e != nil {
+		e.event = last
+	}
+}
+
+// tellEnd says how a command ended: as an event where those are wanted, in words
+// otherwise, if there are any.
+func (a *app) tellEnd(code int, message string) {
+	switch {
+	case a.JSON && a.ending != nil:
+		e := a.ending.event
+		e.Status, e.Message = &code, unnamed(message)
+		w := newEventWriter(a.Console)
+		w.tell(e)
+		w.close()
+	case message != "":
+		a.complain(message)
+	}
+}
+
+// password finds the user information of a URL: all up to the last @ before the
+// next comma or blank. A password may hold an @, and, against the rules, a slash.
+var password = regexp.MustCompile(`(://)[^,\s]*@`)
+
+// redact takes user names and passwords out of a message.
+func redact(s string) string { return password.ReplaceAllString(s, "${1}***@") }
+
+// takeArguments returns a copy of the arguments, and blots out in the original
+// what may be a password. On Unix the original is the memory that ps shows; a
+// password given there is seen for the milliseconds before this runs, and stays in
+// the shell's history: hence the advice to use --nodes-file.
+func takeArguments(args []string) []string {
+	taken := make([]string, len(args))
+	for i, s := range args {
+		taken[i] = strings.Clone(s)
+		// All between the first and the last, so that no odd password is left over.
+		if from, to := strings.Index(s, "://"), strings.LastIndex(s, "@"); from >= 0 && to > from {
+			blot(args[i], from+len("://"), to)
+		}
+	}
+	return taken
+}
+
+// blot overwrites a part of an argument in place.
+func blot(s string, from, to int) {
+	memory := unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // G103: argv is writable memory of this process, and nobody else has read it yet
+	for i := from; i < to; i++ {
+		memory[i] = '*'
+	}
+}
+
+// flagsOf are the flags of what the library's messages call options. An option that is
+// not here has no flag, and keeps its name.
+var flagsOf = map[string]string{
+	"WithHolder":         "--holder",
+	"WithLimit":          "--limit",
+	"WithMaxHold":        "--max-hold",
+	"WithMaxTTL":         "--max-ttl",
+	"WithNodeNames":      "--node-names",
+	"WithNodeTimeout":    "--node-timeout",
+	"WithPrefix":         "--prefix",
+	"WithRevocation":     "--revocable",
+	"WithShared":         "--shared",
+	"WithStrictRecovery": "--strict-recovery",
+	"WithTLS":            "--cacert",
+	"WithTTL":            "--ttl",
+	"WithValue":          "--value",
+	"WithWait":           "--wait",
+}
+
+var (
+	option = regexp.MustCompile(`\bWith[A-Z][A-Za-z]*\b`)
+	// both are messages that name the flag as well.
+	both = strings.NewReplacer(
+		"WithNodeNames, or --node-names", "--node-names",
+		"--cacert, WithTLS, or the client's TLSConfig", "--cacert",
+		"--cert and --key, WithTLS", "--cert and --key",
+	)
+)
+
+// worded is a message of the library as the command says it: with its flags, and without
+// passwords.
+func worded(message string) string {
+	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
+		if f := flagsOf[name]; f != "" {
+			return f
+		}
+		return name
+	}))
+}
+
+// advice is worded for who configures programs as well: it names both.
+func advice(message string) string {
+	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
+		if f := flagsOf[name]; f != "" {
+			return f + " (" + name + ")"
+		}
+		return name
+	}))
+}
+
+// oneLine is an error without the line breaks of joined ones.
+func oneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	return worded(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// plural is a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
