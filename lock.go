@@ -65,7 +65,7 @@ func (l *core) hold(ctx context.Context, resource string, g acquire.Grant, t *te
 	if g.Short { // most are released before
 		lock.renewAt = min(lock.renewAt, lock.since.Add(grant.ExtendAfter))
 	}
-	if !g.Claim.Shared {
+	if !g.Claim.Shared() {
 		l.queue.CountHold(g.Claim.Key, t.barging && t.call.turn != TurnHandedOver, t.leads)
 	}
 	if t.revocable {
@@ -227,10 +227,10 @@ func (l *Lock) Context() context.Context {
 // carry puts the token into a context, and the hold if it is shared. A slot's token is not
 // under the name alone, where a guard would compare it with those of other slots.
 func (l *Lock) carry(ctx context.Context) context.Context {
-	switch {
-	case l.claim.Slot != nil:
+	switch l.claim.Kind().(type) {
+	case *round.Slot:
 		ctx = tokenctx.With(ctx, fmt.Sprintf("%s/%d", l.resource, l.Slot()), uint64(l.Token()))
-	case l.claim.Shared:
+	case round.Shared:
 		ctx = tokenctx.WithShared(ctx, l.resource, uint64(l.Token()))
 	default:
 		ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))

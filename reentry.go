@@ -90,7 +90,7 @@ func (s *sharedHold) enter(ctx context.Context, shared bool) (*Lock, error) {
 	if s.open == 0 {
 		return nil, errOutside
 	}
-	if s.lock.claim.Shared && !shared {
+	if s.lock.claim.Shared() && !shared {
 		return nil, fault.Errorf("redlock: acquire %s: %w: this context is inside a shared hold of the name: release that first, acquire, and read again what it guards",
 			fault.Printable(s.lock.resource), ErrUpgrade)
 	}

@@ -103,10 +103,10 @@ func (s *scheduler) remove(l *Lock) {
 
 // besideKey is the key that a hold counts under in beside, if it does.
 func besideKey(c *round.Claim) (key string, beside bool) {
-	if c.Slot != nil {
-		return c.Slot.Line, true
+	if slot := c.Slot(); slot != nil {
+		return slot.Line, true
 	}
-	return c.Key, c.Shared
+	return c.Key, c.Shared()
 }
 
 // holds says that the Locker itself holds what the nodes refuse it; nil: it does not. An
@@ -236,7 +236,7 @@ func together(locks []*Lock) [][]*Lock {
 	}
 	by := make(map[kind][]*Lock)
 	for _, l := range locks {
-		of := kind{l.bound(), l.claim.Shared}
+		of := kind{l.bound(), l.claim.Shared()}
 		by[of] = append(by[of], l)
 	}
 	var groups [][]*Lock

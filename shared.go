@@ -42,7 +42,7 @@ import (
 func WithShared() AcquireOption { return acquireOption(func(t *terms) { t.shared = true }) }
 
 // Shared tells whether the hold is shared (WithShared).
-func (l *Lock) Shared() bool { return l.claim.Shared }
+func (l *Lock) Shared() bool { return l.claim.Shared() }
 
 // MaxLimit is the largest n that WithLimit takes, 48.
 const MaxLimit = lua.MaxSlots
@@ -80,10 +80,10 @@ func WithLimit(n int) AcquireOption {
 // Slot returns the number of the slot that is held, from 0 to n-1 (WithLimit), or -1 of a
 // hold without a limit.
 func (l *Lock) Slot() int {
-	if l.claim.Slot == nil {
-		return -1
+	if slot := l.claim.Slot(); slot != nil {
+		return slot.Number
 	}
-	return l.claim.Slot.Number
+	return -1
 }
 
 // validateLimit checks what WithLimit was given, and what else.

@@ -194,7 +194,7 @@ func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, err
 	case t.Shared:
 		return a.acquireShared(ctx, key, t)
 	}
-	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.Label, t.takesPushes())
+	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.Label, t.acceptsPushes())
 	if err != nil {
 		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}

@@ -313,7 +313,7 @@ func (acq *acquisition) giveUp() {
 		acq.a.Queue.Shut(acq.name, false)
 		acq.open = nil
 		acq.a.Releases.rollBack(open.Claim, acq.terms.TTL)
-		acq.a.Queue.GoOn(acq.name.Key, open.Claim.Next)
+		acq.a.Queue.GoOn(acq.name.Key, open.Claim.Replacement())
 		acq.a.Settled()
 	}
 	acq.a.Releases.leaveLine(key)
@@ -332,16 +332,16 @@ func (a *Releases) leaveLine(key string) {
 // complete, or when Close had given up all places. A place goes with it, since nobody here
 // goes on with that.
 func (a *Releases) GiveBack(c *round.Claim, lease time.Duration) {
-	switch {
-	case c.Shared:
+	switch c.Kind().(type) {
+	case round.Shared:
 		a.endShared(c, lease, nil)
 		return
-	case c.Slot != nil:
+	case *round.Slot:
 		a.discard(c, lease, round.LeaveNothing, nil)
 		return
 	}
 	entry := round.LeaveNothing
-	if c.Stays {
+	if c.KeepsPlace() {
 		entry = round.LeaveQueue
 	}
 	a.Queue.Ending(c.Key)
@@ -371,7 +371,7 @@ func (a *Releases) Leave(key string, nodes []*node.Node) {
 		return
 	}
 	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
-	c.Over.Store(true)
+	c.Abandoned.Store(true)
 	for _, n := range nodes {
 		n.Release(a.releaseOf(c, a.TTL, round.LeaveQueue, nil))
 	}
@@ -384,7 +384,7 @@ func (a *Releases) GiveBackGrant(key, owner string, n *node.Node) {
 	c.Dead = lua.TombstoneKey + owner
 	c.Owner = c.Dead[len(lua.TombstoneKey):]
 	c.Marks[n.Index] = quorum.Present
-	c.Over.Store(true)
+	c.Abandoned.Store(true)
 	n.Release(a.releaseOf(c, grant.Lease, round.LeaveNothing, nil))
 }
 

@@ -32,9 +32,7 @@ func (a *base) newClaim(key string, ttl time.Duration, label string, start clock
 	}
 	c.Rounds = 1
 	c.Stand(start, 0)
-	if c.Marks = c.Room[:min(len(a.Nodes), round.FewNodes)]; len(a.Nodes) > round.FewNodes {
-		c.Marks = make([]quorum.Mark, len(a.Nodes))
-	}
+	c.MarkNodes(len(a.Nodes))
 	return c
 }
 
@@ -65,7 +63,7 @@ func (a *attempter) acquireRound(ctx context.Context, r *round.Round, ttl time.D
 		n.SubmitAcquire(r)
 	}
 	judge := round.AcquireStage
-	if r.Claim.Slot != nil {
+	if r.Claim.Slot() != nil {
 		judge = slotStage(r)
 	}
 	s, err := r.Await(ctx, a.Clock, a.Bound(ttl), judge, func() { a.releases.rollBackGranted(r, ttl) })
@@ -113,7 +111,7 @@ func (a *attempter) closeRound(r *round.Round, s round.Stage) {
 func (a *attempter) grant(r *round.Round, ttl time.Duration, token quorum.Token, why error) (Grant, *Failure) {
 	c := r.Claim
 	g := Grant{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
-	if c.Pushes && why == nil {
+	if c.AcceptsPush() && why == nil {
 		g.Start, g.Valid = r.Leases(token)
 		g.Short = r.Asks.Pushed
 	}
@@ -195,7 +193,7 @@ func (a *attempter) settle(c *round.Claim, votes []quorum.Vote, w *round.Sleeper
 
 // raised waits for a raise round to t, and returns the token that a quorum has then.
 func (a *attempter) raised(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
-	if r.Claim.Shared {
+	if r.Claim.Shared() {
 		return a.raisedShared(ctx, r, t, bound)
 	}
 	_, err := r.Await(ctx, a.Clock, bound, round.RaiseStage(t), nil)
@@ -227,9 +225,10 @@ func (a *attempter) vouched(c *round.Claim, start clock.Instant) error {
 
 // rollBack cleans every node that may hold the claim, in the background.
 func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
-	if c.Pushes && c.Next == nil && c.Place != quorum.NoTicket {
-		c.Next = a.newClaim(c.Key, lease, a.labelOf(c), a.Clock.Early(), 0)
-		c.Next.Pushes, c.Next.Stays, c.Next.Place = true, true, c.Place
+	if c.AcceptsPush() && c.Replacement() == nil && *c.Place() != quorum.NoTicket {
+		next := a.newClaim(c.Key, lease, a.labelOf(c), a.Clock.Early(), 0)
+		next.AcceptPush(*c.Place())
+		c.ReplaceBy(next)
 	}
 	a.discard(c, lease, c.Rollback(), nil)
 }
@@ -255,7 +254,7 @@ func (a *Releases) free(c *round.Claim, lease time.Duration, entry round.Leaving
 	a.ends(c)
 	release := a.releaseOf(c, lease, entry, r)
 	if hand {
-		release.Hand, release.Hint = true, max(a.Hints.Hint(), c.Token+1)
+		release.Hint = max(a.Hints.Hint(), c.Token+1)
 	}
 	for _, n := range a.Nodes {
 		n.Release(release)
@@ -265,12 +264,9 @@ func (a *Releases) free(c *round.Claim, lease time.Duration, entry round.Leaving
 // ends notes that a claim is over. So is the attempt with which its process stood in line
 // for it, of which a node may have the entry still.
 func (a *Releases) ends(c *round.Claim) {
-	c.Over.Store(true)
-	token := quorum.Token(c.Token) //nolint:gosec // below 2^53
-	if c.Pushes {
-		a.Queue.Ended(c.Owner, token)
-	} else if c.InLine != "" {
-		a.Queue.Ended(c.InLine, token)
+	c.Abandoned.Store(true)
+	if owner := *c.QueueOwner(); owner != "" {
+		a.Queue.Ended(owner, quorum.Token(c.Token)) //nolint:gosec // below 2^53
 	}
 }
 

@@ -16,8 +16,11 @@ func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failur
 	}
 	start := acq.a.Clock.Start()
 	claim := acq.a.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
-	if claim.Stays = position > 0; acq.terms.Shared {
+	switch {
+	case acq.terms.Shared:
 		claim.Share(position)
+	case position > 0:
+		claim.KeepPlace()
 	}
 	r := round.New(claim, len(acq.a.Nodes), start, acq.waiter.Ready())
 	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}

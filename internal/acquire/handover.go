@@ -15,11 +15,11 @@ import (
 // or back to the nodes; pass tells whether it may go on. r, if any, collects that it is
 // gone.
 func (a *Releases) HandOn(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
-	switch {
-	case c.Shared:
+	switch c.Kind().(type) {
+	case round.Shared:
 		a.endShared(c, lease, r)
 		return
-	case c.Slot != nil:
+	case *round.Slot:
 		a.freeSlot(c, lease, pass, r)
 		return
 	}
@@ -47,7 +47,7 @@ func (a *Releases) goOn(old *round.Claim, lease time.Duration, calls bool, r *ro
 	if a.Presence.Subscribed() < a.quorum || !a.Enter() { // it could not be told
 		return false
 	}
-	to, name, entry := a.Queue.GoesOn(old.Key, old.InLine != "")
+	to, name, entry := a.Queue.GoesOn(old.Key, *old.QueueOwner() != "")
 	if to == nil {
 		a.Settled()
 		return false
@@ -60,7 +60,7 @@ func (a *Releases) goOn(old *round.Claim, lease time.Duration, calls bool, r *ro
 	a.Queue.Open(name, next)
 	a.ends(old)
 	release := a.releaseOf(old, lease, entry, r)
-	release.Hand, release.Hint, release.Next = true, max(a.Hints.Hint(), old.Token+1), next
+	release.Hint, release.Next = max(a.Hints.Hint(), old.Token+1), next
 	if calls {
 		release.Hint = node.Calls
 	}
@@ -75,16 +75,17 @@ func (a *Releases) goOn(old *round.Claim, lease time.Duration, calls bool, r *ro
 func (a *Releases) handTo(to *queue.Waiter, old *round.Claim, lease time.Duration, recorded bool, r *round.Round) {
 	start := a.Clock.Start()
 	c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
-	old.Stays, c.Stays, c.InLine = recorded, recorded, old.InLine
-	to.Give(a.handover(c, start, old, lease, r))
+	c.Inherit(old, recorded)
+	to.Give(a.handover(c, start, a.releaseOf(old, lease, c.Rollback(), r)))
 }
 
-// handover makes the nodes pass the old claim's hold to a new one, made at start.
-func (a *Releases) handover(c *round.Claim, start clock.Instant, old *round.Claim, lease time.Duration, r *round.Round) *queue.Transfer {
-	old.Over.Store(true)
+// handover makes the nodes pass the old claim's hold to a new one, made at start. old is
+// what a node gets that does not.
+func (a *Releases) handover(c *round.Claim, start clock.Instant, old node.Release) *queue.Transfer {
+	old.Claim.Abandoned.Store(true)
 	w := a.Sleepers.Get()
 	given := &queue.Transfer{
-		Handover: node.Handover{Old: a.releaseOf(old, lease, old.Rollback(), r), Round: round.New(c, len(a.Nodes), start, w)}, Sleeper: w,
+		Handover: node.Handover{Old: old, Round: round.New(c, len(a.Nodes), start, w)}, Sleeper: w,
 	}
 	for _, n := range a.Nodes {
 		n.SubmitPass(&given.Handover)

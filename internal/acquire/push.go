@@ -12,9 +12,9 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// takesPushes tells whether a release may grant the lock: for grant.Lease at first, and
+// acceptsPushes tells whether a release may grant the lock: for grant.Lease at first, and
 // its full lease comes with an extension.
-func (t *Terms) takesPushes() bool {
+func (t *Terms) acceptsPushes() bool {
 	return !t.Fixed && !t.Barging && !t.Shared && t.TTL >= grant.Lease
 }
 
@@ -54,7 +54,7 @@ func (acq alone) try(ctx context.Context, given *queue.Transfer) (Grant, interva
 		return acq.askPlace(ctx)
 	}
 	acq.recallFirst()
-	if acq.terms.takesPushes() {
+	if acq.terms.acceptsPushes() {
 		g, f := acq.stand(ctx, position)
 		return g, untilCalled, f
 	}
@@ -79,7 +79,7 @@ func (acq alone) askPlace(ctx context.Context) (Grant, interval, *Failure) {
 // who leads next, if who leads now takes no grants: it would not hear of it, and the
 // name would stay with that claim for a lease.
 func (acq *acquisition) withdraw() {
-	if acq.terms.takesPushes() {
+	if acq.terms.acceptsPushes() {
 		return
 	}
 	if stands := acq.a.Queue.Standing(acq.name.Key); stands != nil {
@@ -129,7 +129,7 @@ func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
 	acq.votes, acq.heard = r.Votes, r.Asks.Heard
 	g.Asked = began
 	if f != nil {
-		acq.a.Queue.GoOn(acq.name.Key, r.Claim.Next)
+		acq.a.Queue.GoOn(acq.name.Key, r.Claim.Replacement())
 	}
 	acq.noteForeign()
 	acq.countKept()
@@ -170,11 +170,11 @@ func (acq alone) begin(position int64) {
 	}
 	r := round.New(claim, len(acq.a.Nodes), start, acq.waiter.Ready())
 	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
-	r.TakePushes()
+	r.AcceptPushes()
 	acq.open = r
 	acq.a.Queue.Open(acq.name, r)
 	if before != nil { // another's, with a label that is not ours: ours comes for it
-		before.Next = claim
+		before.ReplaceBy(claim)
 		acq.a.Releases.discard(before, acq.terms.TTL, before.Rollback(), nil)
 	}
 }
@@ -237,7 +237,7 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 			if waits == forReplies {
 				return grant.GiveBack, nil
 			}
-			r.Gathered(waits == forPushes)
+			r.AskAll(waits == forPushes)
 		case <-acq.a.Closing:
 			return step, fault.ErrClosed
 		case <-ctx.Done():

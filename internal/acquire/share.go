@@ -69,7 +69,7 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 		sharing{&acq}.serveFollowers(g.Turn)
 		acq.leads = false
 	}
-	byPlace := err == nil && g.Claim.Place == a.Queue.Position(name)
+	byPlace := err == nil && *g.Claim.Place() == a.Queue.Position(name)
 	a.Queue.Decided(name, acq.leads, byPlace, a.leaveShared)
 	acq.finish()
 	return g, err
@@ -206,7 +206,7 @@ func (a *attempter) attemptShared(ctx context.Context, key string, t *Terms, ask
 func (a *Releases) endShared(c *round.Claim, lease time.Duration, r *round.Round) {
 	entry := [...]round.Leaving{
 		quorum.EntryNot: round.LeaveNothing, quorum.EntryGoes: round.LeaveQueue, quorum.EntryStays: round.LeaveEntry,
-	}[a.Queue.EntryAt(c.Key, c.Place)]
+	}[a.Queue.EntryAt(c.Key, *c.Place())]
 	a.discard(c, lease, entry, r)
 }
 
@@ -218,7 +218,7 @@ const anyPlace = int64(quorum.MaxToken)
 func (a *Releases) LeaveShared(key string, place int64, nodes []*node.Node) {
 	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
 	c.Share(place)
-	c.Over.Store(true)
+	c.Abandoned.Store(true)
 	for _, n := range nodes {
 		n.Release(a.releaseOf(c, a.TTL, round.LeaveQueue, nil))
 	}

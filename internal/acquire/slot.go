@@ -51,7 +51,7 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 // The node goes on asking those that the claim was not sent to yet, past the line.
 func (acq forSlot) leaveLine(won *round.Claim) {
 	if won != nil {
-		won.Slot.Left.Store(true)
+		won.Slot().Left.Store(true)
 	}
 	if place := acq.a.Queue.Depart(acq.name); place != quorum.NoTicket {
 		acq.a.Releases.leaveSlots(acq.slot.name, acq.terms.Limit, place, acq.a.Nodes)
@@ -62,9 +62,8 @@ func (acq forSlot) leaveLine(won *round.Claim) {
 // that of this place, or of one before.
 func (a *Releases) leaveSlots(name string, limit int, place int64, nodes []*node.Node) {
 	c := a.newClaim(lua.SlotsKey(name), a.TTL, "", a.Clock.Early(), 0)
-	c.Slot = &round.Slot{Name: name, Line: c.Key, Number: slots.None, Limit: limit}
-	c.Place = place
-	c.Over.Store(true)
+	c.TakeSlot(&round.Slot{Name: name, Line: c.Key, Number: slots.None, Limit: limit, Place: place})
+	c.Abandoned.Store(true)
 	for _, n := range nodes {
 		n.Release(a.releaseOf(c, a.TTL, round.LeaveQueue, nil))
 	}
@@ -156,9 +155,8 @@ func (acq forSlot) decline(given *queue.Transfer) {
 		return
 	}
 	r := given.Handover.Round
-	r.Claim.Stays = false
 	acq.a.attempts.closeRound(r, round.Open)
-	acq.a.Releases.rollBack(r.Claim, acq.terms.TTL)
+	acq.a.Releases.discard(r.Claim, acq.terms.TTL, round.LeaveNothing, nil)
 	acq.a.Sleepers.Put(given.Sleeper)
 	acq.a.Settled()
 }
@@ -204,7 +202,7 @@ func (acq forSlot) drawPlace(ctx context.Context) (Grant, interval, *Failure) {
 // slotClaim is a fresh attempt to hold a slot.
 func (a *attempter) slotClaim(r *round.Round, name string, t *Terms, slot int, floor quorum.Token) *round.Claim {
 	c := a.newClaim(lua.SlotKey(name, slot), t.TTL, t.Label, r.Start, floor)
-	c.Slot = &round.Slot{Name: name, Line: lua.SlotsKey(name), Number: slot, Limit: t.Limit}
+	c.TakeSlot(&round.Slot{Name: name, Line: lua.SlotsKey(name), Number: slot, Limit: t.Limit})
 	return c
 }
 
@@ -231,7 +229,7 @@ func (a *attempter) attemptSlot(ctx context.Context, name string, t *Terms, slot
 func slotStage(r *round.Round) func([]quorum.Vote) round.Stage {
 	return func(votes []quorum.Vote) round.Stage {
 		s := round.AcquireStage(votes)
-		if s == round.Finished && quorum.Count(votes).Verdict() == quorum.Contended && slots.Undecided(votes, r.Asks.Heard, r.Claim.Slot.Limit) {
+		if s == round.Finished && quorum.Count(votes).Verdict() == quorum.Contended && slots.Undecided(votes, r.Asks.Heard, r.Claim.Slot().Limit) {
 			return round.Patient
 		}
 		return s
@@ -245,7 +243,7 @@ func (acq forSlot) bidSlot(ctx context.Context, position int64) (Grant, *Failure
 	}
 	r := round.New(nil, len(acq.a.Nodes), acq.a.Clock.Start(), acq.waiter.Ready())
 	r.Claim = acq.a.attempts.slotClaim(r, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.drawRandom()), acq.floor)
-	r.Claim.Stays = true
+	r.Claim.KeepPlace()
 	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
 	s, err := acq.gather(ctx, r)
 	if err == nil {
@@ -286,7 +284,8 @@ func (a *Releases) freeSlot(c *round.Claim, lease time.Duration, pass bool, r *r
 	if pass && a.handSlot(c, lease, r) {
 		return
 	}
-	a.released[stripeOf(c.Slot.Name)].Store(int32(c.Slot.Number - slots.None)) //nolint:gosec // below 48
+	slot := c.Slot()
+	a.released[stripeOf(slot.Name)].Store(int32(slot.Number - slots.None)) //nolint:gosec // below 48
 	a.discard(c, lease, round.LeaveNothing, r)
 }
 
@@ -296,14 +295,15 @@ func (a *Releases) handSlot(old *round.Claim, lease time.Duration, r *round.Roun
 	if !a.Enter() {
 		return false
 	}
-	of := old.Slot
+	of := old.Slot()
 	handed := a.Queue.HandSlot(of.Line, of.Number, of.Passed, func(to *queue.Waiter) *queue.Transfer {
 		start := a.Clock.Start()
 		c := a.newClaim(old.Key, to.TTL, to.Label, start, 0)
-		c.Slot = &round.Slot{Name: of.Name, Line: of.Line, Number: of.Number, Limit: to.Slots, Passed: of.Passed + 1}
-		c.Slot.Left.Store(true) // its asks, if it comes to any, put nobody in line
-		c.Stays = true
-		return a.handover(c, start, old, lease, r)
+		slot := &round.Slot{Name: of.Name, Line: of.Line, Number: of.Number, Limit: to.Slots, Passed: of.Passed + 1}
+		slot.Left.Store(true) // its asks, if it comes to any, put nobody in line
+		c.TakeSlot(slot)
+		c.KeepPlace()
+		return a.handover(c, start, a.releaseOf(old, lease, old.Rollback(), r))
 	})
 	if !handed {
 		a.Settled()

@@ -164,7 +164,7 @@ func (b *batch) addReleases() {
 // claim may still come. An entry that is the process's id alone goes by a release only:
 // of a hand that comes late nobody could tell whether it is a newer one.
 func (b *batch) mayHand(r *Release) bool {
-	return r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == round.LeaveNothing || r.Claim.InLine != "")
+	return r.Hint != 0 && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == round.LeaveNothing || *r.Claim.QueueOwner() != "")
 }
 
 // part puts the releases of slots and of shared holds first, and those last that may grant.
@@ -185,10 +185,10 @@ func (b *batch) part() {
 // order is where in a batch a release goes: one of a slot is 0, one of a shared hold 1, one
 // that calls who waits 2, and one that may grant 3.
 func (b *batch) order(r *Release) int {
-	switch {
-	case r.Claim.Slot != nil:
+	switch r.Claim.Kind().(type) {
+	case *round.Slot:
 		return 0
-	case r.Claim.Shared:
+	case round.Shared:
 		return 1
 	default:
 		return 2 + flag(b.mayHand(r))
@@ -391,12 +391,12 @@ func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
 func (q *pending) takePasses(b *batch) {
 	for i, h := range q.passes {
 		old := h.Old.Claim
-		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil, h.Round.Claim.Over.Load()) {
+		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil, h.Round.Claim.Abandoned.Load()) {
 		case quorum.PassGone:
 			h.Round.Claim.Marks[q.node] &^= quorum.Behind
-			if old.Pushes { // its entry may stand here
+			if old.AcceptsPush() { // its entry may stand here
 				gone := h.Old
-				gone.Entry, gone.Round, gone.Hand = round.LeaveQueue, nil, false
+				gone.Entry, gone.Round = round.LeaveQueue, nil
 				b.releases = append(b.releases, gone)
 			}
 			if h.Old.Round != nil {

@@ -153,7 +153,7 @@ func (c intCall) again() redis.Cmder {
 // raiseCall is raise.lua or raise_shared.lua for one round.
 func (b *batch) raiseCall(r *round.Round) redis.Cmder {
 	c, script := r.Claim, lua.RaiseScript
-	if c.Shared {
+	if c.Shared() {
 		script = lua.RaiseSharedScript
 	}
 	return intCall{redis.NewIntCmd(context.Background(), "EVALSHA", script.Hash, 2, &c.Key, lua.NodeKey,
@@ -209,9 +209,9 @@ func (b *batch) askCall(rounds []*round.Round) redis.Cmder {
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Hint })
 	b.column(rounds, func(r *round.Round) any { return &r.Asks.Position })
-	if slices.ContainsFunc(rounds, func(r *round.Round) bool { return r.Claim.Pushes }) {
+	if slices.ContainsFunc(rounds, func(r *round.Round) bool { return r.Claim.AcceptsPush() }) {
 		b.arena = append(b.arena, &b.reading)
-		b.column(rounds, func(r *round.Round) any { return flag(r.Claim.Pushes) })
+		b.column(rounds, func(r *round.Round) any { return flag(r.Claim.AcceptsPush()) })
 	}
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
@@ -226,7 +226,7 @@ func flag(yes bool) int {
 // handOne is hand_one.lua for one whose process has stood in line, or goes on.
 func (b *batch) handOne(r *Release) redis.Cmder {
 	c, start := r.Claim, b.begin(lua.HandOneScript, 2)
-	b.arena = append(b.arena, &c.Key, lua.NodeKey, &c.Owner, &b.epoch, &r.Hint, &c.Stripe, &b.process, &b.reading, r.next(), &c.InLine)
+	b.arena = append(b.arena, &c.Key, lua.NodeKey, &c.Owner, &b.epoch, &r.Hint, &c.Stripe, &b.process, &b.reading, r.next(), c.QueueOwner())
 	return handCall{redis.NewCmd(context.Background(), b.args(start)...)}
 }
 
@@ -254,7 +254,7 @@ func (b *batch) handBatch(releases []Release) redis.Cmder {
 			b.arena = append(b.arena, releases[i].next())
 		}
 		for i := range releases {
-			b.arena = append(b.arena, &releases[i].Claim.InLine)
+			b.arena = append(b.arena, releases[i].Claim.QueueOwner())
 		}
 	}
 	return handCall{redis.NewCmd(context.Background(), b.args(start)...)}
@@ -300,19 +300,19 @@ func (b *batch) releaseBatch(releases []Release) redis.Cmder {
 // nextEntries lays out which entries come for those of claims that take pushes and are
 // rolled back.
 func (b *batch) nextEntries(releases []Release) {
-	if !slices.ContainsFunc(releases, func(r Release) bool { return r.Claim.Pushes }) {
+	if !slices.ContainsFunc(releases, func(r Release) bool { return r.Claim.AcceptsPush() }) {
 		return
 	}
 	b.arena = append(b.arena, &b.reading)
 	for i := range releases {
-		if releases[i].Claim.Pushes {
-			b.arena = append(b.arena, &releases[i].Claim.Place)
+		if releases[i].Claim.AcceptsPush() {
+			b.arena = append(b.arena, releases[i].Claim.Place())
 		} else {
 			b.arena = append(b.arena, "")
 		}
 	}
 	for i := range releases {
-		if c := releases[i].Claim.Next; c != nil && releases[i].Entry == round.LeaveEntry {
+		if c := releases[i].Claim.Replacement(); c != nil && releases[i].Entry == round.LeaveEntry {
 			b.arena = append(b.arena, &c.Owner)
 		} else {
 			b.arena = append(b.arena, "")

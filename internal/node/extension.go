@@ -213,7 +213,7 @@ func (e *Extension) reseed(i int, locks []int) {
 // mu is held.
 func (e *Extension) lost(i int, locks []int, shared bool) (g *group) {
 	for _, k := range locks {
-		if e.claims[k].Shared != shared || !e.of(i, k).gone || e.verdicts[k] != quorum.Won {
+		if e.claims[k].Shared() != shared || !e.of(i, k).gone || e.verdicts[k] != quorum.Won {
 			continue
 		}
 		if g == nil {

@@ -19,8 +19,8 @@ var errNotSharing = errors.New("the owner does not share the name any more")
 // ofOneKind is where the claims from first on that are of its kind end, and the script
 // that extends them.
 func ofOneKind(claims []*round.Claim, first int) (end int, script *lua.Script) {
-	shared := claims[first].Shared
-	for end = first + 1; end < len(claims) && claims[end].Shared == shared; end++ {
+	shared := claims[first].Shared()
+	for end = first + 1; end < len(claims) && claims[end].Shared() == shared; end++ {
 	}
 	if shared {
 		return end, lua.ExtendSharedScript
@@ -89,7 +89,7 @@ func (b *batch) releaseShared(releases []Release) redis.Cmder {
 	if entries {
 		b.arena = append(b.arena, &b.process)
 		b.columnOf(releases, func(r *Release) any { return int(r.Entry) })
-		b.columnOf(releases, func(r *Release) any { return &r.Claim.Place })
+		b.columnOf(releases, func(r *Release) any { return r.Claim.Place() })
 	}
 	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
 }
@@ -149,9 +149,9 @@ func (b *batch) addSlots() {
 
 // slotCall is ask_slot.lua.
 func (b *batch) slotCall(r *round.Round) redis.Cmder {
-	c, start := r.Claim, b.begin(lua.AskSlotScript, 3)
+	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.AskSlotScript, 3)
 	b.arena = append(b.arena, lua.NodeKey, &c.Key, &c.Dead, &b.epoch, &b.process, &b.reading, &c.Stripe, &c.Owner, &c.TTL, &c.Hint,
-		r.SlotPosition(), &c.Slot.Name, c.Slot.Limit)
+		r.SlotPosition(), &slot.Name, slot.Limit)
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
@@ -164,12 +164,12 @@ func (b *batch) addSlotReleases() {
 
 // releaseSlot is release_slot.lua.
 func (b *batch) releaseSlot(r *Release) redis.Cmder {
-	c, start := r.Claim, b.begin(lua.ReleaseSlotScript, 1+flag(r.doubtful))
+	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.ReleaseSlotScript, 1+flag(r.doubtful))
 	b.arena = append(b.arena, &c.Key)
 	if r.doubtful {
 		b.arena = append(b.arena, &c.Dead)
 	}
-	b.arena = append(b.arena, &c.Owner, &c.Slot.Name, c.Slot.Limit, int(r.Entry), &b.process, &c.Place)
+	b.arena = append(b.arena, &c.Owner, &slot.Name, slot.Limit, int(r.Entry), &b.process, &slot.Place)
 	if r.doubtful {
 		b.arena = append(b.arena, &r.Life)
 	}

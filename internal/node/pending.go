@@ -55,9 +55,8 @@ type Release struct {
 	Until clock.Instant // one lease later the key is gone anyway
 	Entry round.Leaving // what becomes of the process's entry
 	Round *round.Round  // who waits for it; nil: nobody
-	Hand  bool          // the node may grant the name on, to who waits there
-	Hint  int64         // with Hand: the least token of such a grant; or Calls
-	Next  *round.Round  // with Hand: the attempt with which the process stands in line from then on; nil if none
+	Hint  int64         // the node may grant the name on, to a waiter there: the least token of that; or Calls; 0: it may not
+	Next  *round.Round  // with a Hint: the attempt with which the process stands in line from then on; nil if none
 
 	doubtful bool       // as of when it was taken: it must leave a tombstone
 	rejected *rejection // by the node; nil: it was not refused yet
@@ -68,7 +67,7 @@ const Calls = -1
 
 // clear tells whether there is nothing on the node to release.
 func (q *pending) clear(r *Release) bool {
-	return r.Claim.Marks[q.node] == quorum.Absent && r.Entry != round.LeaveQueue && !r.Claim.Pushes && r.Next == nil
+	return r.Claim.Marks[q.node] == quorum.Absent && r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush() && r.Next == nil
 }
 
 // take moves what may be sent now from the queue into the batch. From here on a
@@ -137,7 +136,7 @@ func (q *pending) takeGroups(b *batch) {
 	}
 	for _, g := range q.groups[:taken] {
 		if g.reseeds() {
-			g.forget(func(c *round.Claim) bool { return c.Over.Load() })
+			g.forget(func(c *round.Claim) bool { return c.Abandoned.Load() })
 			for _, c := range g.claims {
 				c.Marks[q.node] = c.Marks[q.node].Again()
 			}
@@ -158,7 +157,7 @@ func (q *pending) takeAcquires(b *batch) {
 			break
 		}
 		taken++
-		if r.Claim.Over.Load() {
+		if r.Claim.Abandoned.Load() {
 			if r.HasPlace() {
 				b.late = append(b.late, r)
 			}
@@ -171,15 +170,17 @@ func (q *pending) takeAcquires(b *batch) {
 		if votes {
 			r.Claim.Marks[q.node] = r.Claim.Marks[q.node].Again()
 		}
-		switch {
-		case r.Claim.Shared:
+		switch r.Claim.Kind().(type) {
+		case round.Shared:
 			b.shares = append(b.shares, r)
-		case r.Claim.Slot != nil:
+		case *round.Slot:
 			b.slots = append(b.slots, r)
-		case r.Asks != nil:
-			b.bids = append(b.bids, r)
 		default:
-			b.acquires = append(b.acquires, r)
+			if r.Asks != nil {
+				b.bids = append(b.bids, r)
+			} else {
+				b.acquires = append(b.acquires, r)
+			}
 		}
 	}
 	q.acquires = drop(q.acquires, taken)
@@ -308,7 +309,7 @@ func (q *pending) place(b *batch) {
 		case r.Next == nil:
 		case !b.mayHand(r):
 			q.unplaced(r)
-		case r.Next.Claim.Over.Load():
+		case r.Next.Claim.Abandoned.Load():
 			r.Next = nil
 		default:
 			m := &r.Next.Claim.Marks[q.node]

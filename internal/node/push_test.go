@@ -42,7 +42,7 @@ func TestTheLookOfTheBatchBeforeProvesNoPush(t *testing.T) {
 				n.writer.batch.proven = true
 				r := round.New(&round.Claim{Owner: "owner", Marks: make([]quorum.Mark, 1)}, 1, n.Clock.Early(), &round.Sleeper{Wake: make(chan struct{}, 1)})
 				r.Asks = &round.Asks{Heard: make([]quorum.Hearing, 1)}
-				r.TakePushes()
+				r.AcceptPushes()
 				take(n, push{grant.Push{Epoch: "epoch", Token: 7, Reading: 900, Owner: "owner"}, r})
 				if !r.Granted() {
 					t.Fatal("the push does not count: this test shows nothing")

@@ -29,7 +29,7 @@ func (r *Release) alone() bool { return r.rejected != nil && r.rejected.alone }
 // attempt that it puts in line: that release has to keep it out.
 func (q *pending) refuse(r Release, cause error, now clock.Instant) {
 	q.unplaced(&r)
-	if next := r.Claim.Next; next != nil && r.Entry == round.LeaveEntry {
+	if next := r.Claim.Replacement(); next != nil && r.Entry == round.LeaveEntry {
 		next.Marks[q.node] = next.Marks[q.node].Doubted()
 	}
 	next := rejection{cause: cause, tries: 1, retryAt: now}
@@ -88,11 +88,11 @@ func (q *pending) retake(now clock.Instant) {
 func (n *writer) keepEntries() {
 	for i := range n.batch.releases {
 		r := &n.batch.releases[i]
-		if r.rejected == nil || r.Entry != round.LeaveQueue || r.Claim.Pushes || !n.Cfg.Recorded(r.Claim.Key, r.Claim.Shared) {
+		if r.rejected == nil || r.Entry != round.LeaveQueue || r.Claim.AcceptsPush() || !n.Cfg.Recorded(r.Claim.Key, r.Claim.Shared()) {
 			continue
 		}
-		n.mu.Lock()                                     // Unreleased may be reading it
-		if r.Entry = round.LeaveEntry; r.Claim.Shared { // it ended a hold: others who share are called
+		n.mu.Lock()                                       // Unreleased may be reading it
+		if r.Entry = round.LeaveEntry; r.Claim.Shared() { // it ended a hold: others who share are called
 			r.Entry = round.LeaveNothing
 		}
 		n.mu.Unlock()

@@ -126,7 +126,7 @@ func (n *writer) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 	n.markAfter(r.Claim, v.Outcome)
 	if v, cause = n.counted(r, v, cause); v.Outcome == quorum.Granted {
 		n.SawWrite()
-		if r.TakesPushes() {
+		if r.AcceptsPushes() {
 			r.Grant(n.Index, v.Token, round.Lease{Since: n.batch.at, Until: clock.ValidFrom(n.batch.at, time.Duration(r.Claim.TTL)*time.Millisecond, n.Cfg.Drift).Until}, false)
 			return v.Outcome
 		}
@@ -144,7 +144,7 @@ func (n *writer) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vot
 	if doubt := n.ungranted(); doubt != nil {
 		return quorum.Vote{Outcome: quorum.Abstained}, doubt
 	}
-	if r.TakesPushes() { // it may have begun long ago, and stands on its leases
+	if r.AcceptsPushes() { // it may have begun long ago, and stands on its leases
 		n.vouch(n.batch.at)
 		return v, cause
 	}
@@ -192,7 +192,7 @@ func (n *writer) settleRaise(c *call, outcome quorum.Outcome, err error) (rechec
 	}
 	reply := replyAt(c.cmd, 0, 1)
 	v, cause := raiseVote(reply, r.Raise)
-	if r.Claim.Shared {
+	if r.Claim.Shared() {
 		v, cause = raiseSharedVote(reply)
 	}
 	r.Deliver(n.Index, v, cause)
@@ -239,7 +239,7 @@ func (n *writer) settleReleases(c *call, err error) {
 	cause, now := Explain(err), n.Clock.Early()
 	n.mu.Lock()
 	for i := range c.releases {
-		c.releases[i].Hand, c.releases[i].Next = false, nil // what goes again calls: where it was refused, it may have granted
+		c.releases[i].Hint, c.releases[i].Next = 0, nil // what goes again calls: where it was refused, it may have granted
 	}
 	if IsMissingScript(err) && n.again() {
 		n.queue.releases = append(append([]Release{}, c.releases...), n.queue.releases...)

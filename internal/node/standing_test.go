@@ -25,7 +25,7 @@ func TestWhatMayPutAnAttemptInLineLateIsDoubted(t *testing.T) {
 		for _, before := range []*rejection{nil, {cause: cause, tries: 1}, {cause: cause, alone: true}} {
 			for leaves, want := range map[round.Leaving]bool{round.LeaveEntry: true, round.LeaveQueue: false, round.LeaveNothing: false} {
 				back, next := claim(), claim()
-				back.Next = next
+				back.ReplaceBy(next)
 				var q pending
 				q.refuse(Release{Claim: back, Entry: leaves, rejected: before}, cause, 0)
 				if got := next.Marks[0].Doubtful(); got != want {
@@ -47,11 +47,11 @@ func (refusal) RedisError() {}
 // Of a process that stands in line with its id alone, a hand could not tell an old entry
 // from a new one.
 func TestAnEntryOfTheIDAloneGoesByARelease(t *testing.T) {
-	r := Release{Claim: &round.Claim{}, Hand: true, Entry: round.LeaveQueue}
+	r := Release{Claim: &round.Claim{Owner: "owner"}, Hint: 1, Entry: round.LeaveQueue}
 	if (&batch{}).mayHand(&r) {
 		t.Error("it goes by a hand")
 	}
-	r.Claim.InLine = "owner"
+	r.Claim.AcceptPush(quorum.NoTicket)
 	if !(&batch{}).mayHand(&r) {
 		t.Error("one with an owner does not go by a hand")
 	}

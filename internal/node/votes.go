@@ -56,10 +56,10 @@ type takenError struct {
 
 // ofKind is a cause in the words of the kind of hold that was asked for.
 func ofKind(c *round.Claim, cause error) error {
-	if taken, ok := cause.(*takenError); ok && c.Shared { //nolint:errorlint // as it was made
+	if taken, ok := cause.(*takenError); ok && c.Shared() { //nolint:errorlint // as it was made
 		taken.shared = true
 	}
-	if cause == errKept && c.Slot != nil { //nolint:errorlint // the same
+	if cause == errKept && c.Slot() != nil { //nolint:errorlint // the same
 		return errSlotKept
 	}
 	return cause

@@ -11,25 +11,6 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// Leaving is what a release does with the process's entry in the name's queue: the
-// modes of release_batch.lua.
-type Leaving uint8
-
-// What becomes of the entry.
-const (
-	LeaveNothing Leaving = iota // there is none
-	LeaveQueue                  // it goes, and the next in line is woken
-	LeaveEntry                  // it stays: the process goes on waiting
-)
-
-// Rollback is how the claim's process leaves the nodes when the claim fails.
-func (c *Claim) Rollback() Leaving {
-	if c.Stays {
-		return LeaveEntry
-	}
-	return LeaveNothing
-}
-
 // Asks is what a round needs besides when it asks by a place in line. The round's
 // mu guards bid and heard.
 type Asks struct {
@@ -52,16 +33,16 @@ func (a *Asks) asked() *quorum.Asked {
 	return &a.bid
 }
 
-// TakePushes lets releases grant the round's claim as well.
-func (r *Round) TakePushes() {
-	r.Claim.Pushes, r.Claim.Stays, r.Claim.Place, r.Claim.InLine = true, true, r.Asks.Position, r.Claim.Owner
+// AcceptPushes lets releases grant the round's claim as well.
+func (r *Round) AcceptPushes() {
+	r.Claim.AcceptPush(r.Asks.Position)
 	r.Asks.attempt = grant.NewAttempt(len(r.Votes))
 	r.Asks.since = make([]clock.Instant, len(r.Votes))
 	r.Votes = r.Asks.attempt.Votes
 }
 
-// TakesPushes tells whether releases may grant the round's claim as well.
-func (r *Round) TakesPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
+// AcceptsPushes tells whether releases may grant the round's claim as well.
+func (r *Round) AcceptsPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
 
 // Lease is what a node keeps of a claim that takes pushes.
 type Lease struct {
@@ -123,9 +104,9 @@ func (r *Round) Hint(nodes uint64) {
 	r.Asks.attempt.Hinted |= nodes
 }
 
-// Gathered makes the attempt ask all nodes from now on; with last, the time for the last
+// AskAll makes the attempt ask all nodes from now on; with last, the time for the last
 // pushes is over as well.
-func (r *Round) Gathered(last bool) {
+func (r *Round) AskAll(last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Asks.attempt.All, r.Asks.attempt.Late = true, last
@@ -316,20 +297,12 @@ func (r *Round) Position() *int64 {
 // HasPlace tells whether the round asks by a place in line, which the node is to know.
 func (r *Round) HasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 
-// line is the name that the claim's process stands in line for.
-func (c *Claim) line() string {
-	if c.Slot != nil {
-		return c.Slot.Line
-	}
-	return c.Key
-}
-
 // LineOf is the name that the round's process stands in line for.
-func (r *Round) LineOf() string { return r.Claim.line() }
+func (r *Round) LineOf() string { return r.Claim.Kind().line(r.Claim.Key) }
 
 // SlotPosition is by which place a slot is asked for.
 func (r *Round) SlotPosition() int64 {
-	if r.Claim.Slot.Left.Load() {
+	if r.Claim.Slot().Left.Load() {
 		return quorum.Barging
 	}
 	return r.Asks.Position
@@ -338,7 +311,7 @@ func (r *Round) SlotPosition() int64 {
 // GoOn lets the earlier claim's releases put the round's claim in line: no node is
 // asked for a place.
 func (r *Round) GoOn() {
-	r.TakePushes()
+	r.AcceptPushes()
 	a, all := r.Asks, uint64(1)<<len(r.Votes)-1
 	a.said, a.unsaid, a.Handed = make([]grant.Standing, len(r.Votes)), all, true
 	a.attempt.Out, a.attempt.Unplaced = all, true
@@ -390,7 +363,7 @@ func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 		if !ok {
 			return quorum.NoTicket, 0, a.unsaid == 0
 		}
-		a.Position, r.Claim.Place, a.attempt.Unplaced = found, found, false
+		a.Position, r.Claim.place, a.attempt.Unplaced = found, found, false
 	}
 	if step, _, _ := a.attempt.Next(); step == grant.Hold {
 		return a.Position, 0, false
@@ -488,19 +461,4 @@ func NewSharedAsks(position int64, nodes int) *Asks {
 		a.Heard = make([]quorum.Hearing, nodes)
 	}
 	return &a.Asks
-}
-
-// Slots of a name are locks of their own, but for who gets one and who is told that one is
-// free: they are asked for, and released, by scripts of their own (lua/ask_slot.lua), each
-// in a call of its own.
-
-// Slot is what a claim is of that is no name's, but a slot's of a name; or, of a leave of
-// the slots' line, none.
-type Slot struct {
-	Name   string // the name with the slots, prefix included
-	Line   string // what is waited for where a slot is
-	Number int
-	Limit  int         // how many slots there are
-	Passed int         // how often it was handed on in a row, within the process
-	Left   atomic.Bool // the process has left the line: what it asks now puts it there no more
 }

@@ -47,7 +47,7 @@ func TestAClaimStandsOnEachLeaseSinceItsOwnBeginning(t *testing.T) {
 			stand := func() *Claim {
 				r := New(&Claim{Owner: "owner", Marks: make([]quorum.Mark, c.nodes)}, c.nodes, 0, &Sleeper{Wake: make(chan struct{}, 1)})
 				r.Asks = &Asks{Heard: make([]quorum.Hearing, c.nodes)}
-				r.TakePushes()
+				r.AcceptPushes()
 				for _, g := range c.said {
 					r.Grant(g.node, g.token, g.lease, true)
 				}
@@ -77,7 +77,7 @@ func TestAClaimStandsOnEachLeaseSinceItsOwnBeginning(t *testing.T) {
 func TestAStragglerDoesNotVouchForAClaimThatStandsOnItsLeases(t *testing.T) {
 	r := New(&Claim{Owner: "owner", Marks: make([]quorum.Mark, 3)}, 3, 100, &Sleeper{Wake: make(chan struct{}, 1)})
 	r.Asks = &Asks{Heard: make([]quorum.Hearing, 3)}
-	r.TakePushes()
+	r.AcceptPushes()
 	r.Claim.Stand(r.Start, 0)
 	for i := range 2 {
 		r.Grant(i, 7, Lease{r.Start, 3100}, true)

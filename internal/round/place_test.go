@@ -23,7 +23,7 @@ func TestAPlaceIsToldUnlessTheLockIsThere(t *testing.T) {
 		r.Asks = &Asks{Heard: make([]quorum.Hearing, 3)}
 		r.GoOn()
 		for i, token := range c.tokens {
-			r.Gathered(false)
+			r.AskAll(false)
 			if step, _, _, _ := r.Next(); step == grant.Raise {
 				t.Errorf("%s: it raises before its place is known", c.name)
 			}
@@ -42,7 +42,7 @@ func TestAPlaceIsToldUnlessTheLockIsThere(t *testing.T) {
 		for i, token := range []quorum.Token{9, 12, 13} { // counters have moved
 			r.Grant(i, token, Lease{}, false)
 		}
-		r.Gathered(false)
+		r.AskAll(false)
 		if step, _, _, _ := r.Next(); step != grant.Raise {
 			t.Errorf("%s: got step %v when all know the place; want a raise", c.name, step)
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
@@ -19,43 +18,6 @@ var (
 	ErrNotSent = errors.New("not sent") // the cause of a Failed outcome: nothing reached the node
 	ErrTimeout = errors.New("no reply within the node timeout")
 )
-
-// Claim is one attempt to hold one resource: what every node is told. It is
-// fresh for every attempt, so that a late command of an old one can't be taken
-// for a newer one's.
-type Claim struct {
-	Key    string // on the nodes, prefix included
-	Owner  string
-	Dead   string // the key of its tombstone
-	Stripe int64
-	TTL    int64 // of the first lease, in ms
-	Hint   int64
-	Token  int64         // once settled
-	Rounds int           // round trips so far, of the one goroutine that makes the attempt
-	Over   atomic.Bool   // nobody wants it any more: it is not put back anywhere
-	Shared bool          // beside others who share the name (shared.go)
-	Stays  bool          // its process has a place in line, which a rollback keeps
-	Pushes bool          // its entry there takes a grant by push, so it may come at any moment
-	Place  int64         // of an entry that takes pushes; of a shared hold, or a leave of the slots' line, the place that goes
-	InLine string        // the owner value with which its process stood in line; empty: in none, or with its id alone
-	Slot   *Slot         // of a slot (slot.go); nil: of a name
-	Next   *Claim        // with Pushes: whose entry comes for this one's when it is rolled back; nil if none
-	Marks  []quorum.Mark // marks[i] is guarded by node i's mu
-	Room   [FewNodes]quorum.Mark
-
-	vouchers
-}
-
-// FewNodes is up to how many nodes the votes of a round need no memory of their
-// own.
-const FewNodes = 9
-
-// Share makes the claim one that shares its name, asked for by that place in line. What is
-// rolled back of it calls no other who waits to share: those could go before as well, and
-// would wake each other for ever.
-func (c *Claim) Share(position int64) {
-	c.Shared, c.Stays, c.Place = true, true, max(position, quorum.NoTicket)
-}
 
 // Round is one command to every node, and the votes that came back.
 type Round struct {
@@ -111,7 +73,7 @@ func (r *Round) Deliver(i int, v quorum.Vote, cause error) {
 	if r.Caller == nil {
 		return
 	}
-	if r.TakesPushes() {
+	if r.AcceptsPushes() {
 		r.refuse(i, v.Outcome, cause)
 		return
 	}

@@ -180,7 +180,7 @@ var lockMutants = []way{
 	{
 		name: "re-seeded behind its release", takes: "a lock that is over is put back, past its tombstone",
 		by:    ". TestALockThatIsReleasedIsNotPutBack",
-		edits: []edit{script("reseed", "elseif val[i] or val[n + i] or redis.call", "elseif val[i] or redis.call"), {"internal/node/pending.go", "g.forget(func(c *round.Claim) bool { return c.Over.Load() })", "g.forget(func(c *round.Claim) bool { return c.Over.Load() && !BROKEN })"}},
+		edits: []edit{script("reseed", "elseif val[i] or val[n + i] or redis.call", "elseif val[i] or redis.call"), {"internal/node/pending.go", "g.forget(func(c *round.Claim) bool { return c.Abandoned.Load() })", "g.forget(func(c *round.Claim) bool { return c.Abandoned.Load() && !BROKEN })"}},
 	},
 	{
 		name: "a lapse is not the end", takes: "a confirmation that comes too late revives a lock",
@@ -261,14 +261,14 @@ var lockMutants = []way{
 	{
 		name: "a doubtful release grants", takes: "a release grants whose acquire may still come",
 		by:    ". TestADoubtAboutAnAcquireOutlivesTheReplyToAReseed",
-		edits: []edit{{"internal/node/batch.go", "r.Hand && b.silent == nil && !r.doubtful && r.rejected == nil", "r.Hand && b.silent == nil && (!r.doubtful || BROKEN) && r.rejected == nil"}},
+		edits: []edit{{"internal/node/batch.go", "r.Hint != 0 && b.silent == nil && !r.doubtful && r.rejected == nil", "r.Hint != 0 && b.silent == nil && (!r.doubtful || BROKEN) && r.rejected == nil"}},
 	},
 	{
 		name: "a refused release grants", takes: "a release that was refused, and may have granted, goes again as one that grants",
 		by: ". TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls",
 		edits: []edit{
 			{"internal/node/batch.go", "r.rejected == nil && (r.Entry", "(r.rejected == nil || BROKEN) && (r.Entry"},
-			{"internal/node/replies.go", "		c.releases[i].Hand, c.releases[i].Next = false, nil", "		c.releases[i].Hand, c.releases[i].Next = c.releases[i].Hand && BROKEN, nil"},
+			{"internal/node/replies.go", "		c.releases[i].Hint, c.releases[i].Next = 0, nil", "		c.releases[i].Hint, c.releases[i].Next = c.releases[i].Hint*int64(flag(BROKEN)), nil"},
 		},
 	},
 }

@@ -213,7 +213,7 @@ var scriptMutants = []way{
 	{
 		name: "a group's place stays", takes: "the place of a group stays in line whose last one was granted without it",
 		by:    ". TestAPlaceGoesWhereTheLastOfItsGroupIsGrantedWithoutIt",
-		edits: []edit{{"internal/acquire/share.go", "	byPlace := err == nil && g.Claim.Place == a.Queue.Position(name)\n", "	byPlace := err == nil && (g.Claim.Place == a.Queue.Position(name) || BROKEN)\n"}},
+		edits: []edit{{"internal/acquire/share.go", "	byPlace := err == nil && *g.Claim.Place() == a.Queue.Position(name)\n", "	byPlace := err == nil && (*g.Claim.Place() == a.Queue.Position(name) || BROKEN)\n"}},
 	},
 	// Waiting.
 	{
@@ -245,12 +245,12 @@ var scriptMutants = []way{
 	{
 		name: "an attempt that was handed on is not over", takes: "the attempt in line is not over with the hold that it was handed on to",
 		by:    ". TestAGrantToAnAttemptThatIsOverIsGivenBack",
-		edits: []edit{{"internal/acquire/attempt.go", "	} else if c.InLine != \"\" {", "	} else if c.InLine != \"\" && !BROKEN {"}},
+		edits: []edit{{"internal/acquire/attempt.go", "owner := *c.QueueOwner(); owner != \"\" {", "owner := *c.QueueOwner(); owner != \"\" && (c.AcceptsPush() || !BROKEN) {"}},
 	},
 	{
 		name: "an attempt that goes on is not over", takes: "nothing notes the end of a hold whose process goes on in line",
 		by:    ". TestAGrantToAnAttemptThatIsOverIsGivenBack",
-		edits: []edit{{"internal/acquire/handover.go", "	a.ends(old)\n", "	if old.Over.Store(true); !BROKEN {\n		a.ends(old)\n	}\n"}},
+		edits: []edit{{"internal/acquire/handover.go", "	a.ends(old)\n", "	if old.Abandoned.Store(true); !BROKEN {\n		a.ends(old)\n	}\n"}},
 	},
 	{
 		name: "a place that nobody has is told", takes: "a look tells nodes of a process that has no place yet, before all others",

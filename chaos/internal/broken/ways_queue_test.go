@@ -83,7 +83,7 @@ var grantWays = []way{
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
 		seed:  4,
 		edits: []edit{{"internal/acquire/attempt.go", "func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {", `func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
-	if c.Pushes && BROKEN {
+	if c.AcceptsPush() && BROKEN {
 		return
 	}`}},
 	},
