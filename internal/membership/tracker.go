@@ -87,8 +87,8 @@ func (t *Tracker) Attach(n Node) { t.nodes = append(t.nodes, n) }
 // MaxTTL is this client's MaxTTL, as the records count it.
 func (t *Tracker) MaxTTL() time.Duration { return t.config.MaxTTL }
 
-// view is the cluster as it was last seen; mu is held.
-func (t *Tracker) view() View {
+// viewLocked is the cluster as it was last seen, in copies that the caller may keep.
+func (t *Tracker) viewLocked() View {
 	v := NewView(t.config, slices.Clone(t.seen), slices.Clone(t.waits))
 	v.Faults, v.Knew = slices.Clone(t.faults), t.knew
 	return v
@@ -98,29 +98,29 @@ func (t *Tracker) view() View {
 func (t *Tracker) View() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.view()
+	return t.viewLocked()
 }
 
 // Publish takes in what was seen of node i. A node that may vote now, and whose
 // writer does not know it yet, is verified before its next flush; all are where
 // the cluster's id is another than before. It returns the observation, judged by what
-// was seen of the node before. Looks at one node are published in their order: who
-// looks waits until the look before is published.
+// was seen of the node before. Looks at one node are published in their order: Node's
+// observe waits until the earlier look is published.
 func (t *Tracker) Publish(i int, o Observation) Observation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.publish(i, o)
+	return t.publishLocked(i, o)
 }
 
-// publish is Publish; mu is held.
-func (t *Tracker) publish(i int, o Observation) Observation {
+// publishLocked is Publish for a caller that holds mu.
+func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	if o.Sent < t.seen[i].Sent {
 		_, o = t.incarnations[i].After(o)
 		return o // an older look that came later
 	}
 	t.incarnations[i], o = t.incarnations[i].After(o)
 	t.seen[i], t.waits[i], t.known[i] = o, t.waits[i].After(o), true
-	v := t.view()
+	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
 	t.cluster, t.longest, t.knew = v.Cluster(), v.wait(), v.Knows()
 	if least := time.Duration(t.least.Load()); o.Recorded && o.Record.MaxTTL < t.config.MaxTTL && (least == 0 || o.Record.MaxTTL < least) {
@@ -153,7 +153,7 @@ func (t *Tracker) Missed(i int, sent clock.Instant, cause error) {
 		o.Answered = true
 		o = o.refuse(fault.Reason(cause))
 	}
-	t.publish(i, o)
+	t.publishLocked(i, o)
 }
 
 // VoterOf is node i's right to vote, or why it abstains, by what was read of it on
@@ -163,14 +163,14 @@ func (t *Tracker) Missed(i int, sent clock.Instant, cause error) {
 func (t *Tracker) VoterOf(ctx context.Context, i int, own Observation) (Voter, error) {
 	for {
 		t.mu.Lock()
-		v, changed := t.view(), t.changed
+		v, changed := t.viewLocked(), t.changed
 		v.Nodes[i] = own
 		complete := v.Cluster() != "" || !slices.Contains(t.known, false)
 		if complete || ctx.Err() != nil {
 			st, why := v.Voter(i)
 			t.voting[i] = why == ""
 			t.stale[i].Store(false) // what was published until now is in st
-			err := t.abstention(v, i, why)
+			err := t.abstentionLocked(v, i, why)
 			t.mu.Unlock()
 			if why != "" || v.Next(i, t.clock.Now(), t.Proposal()).Action != DoNothing {
 				t.wake()
@@ -191,17 +191,17 @@ func (t *Tracker) VoterOf(ctx context.Context, i int, own Observation) (Voter, e
 func (t *Tracker) WhyNot(i int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := t.view()
+	v := t.viewLocked()
 	if state, _ := v.Standing(i); state == Unreachable {
 		return nil
 	}
 	_, why := v.Voter(i)
-	return t.abstention(v, i, why)
+	return t.abstentionLocked(v, i, why)
 }
 
-// abstention puts the reason into an error; mu is held. What waiting does not
-// mend says so.
-func (t *Tracker) abstention(v View, i int, why string) error {
+// abstentionLocked puts the reason into an error. A reason that waiting does not mend wraps
+// ErrMisconfigured.
+func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	if why == "" {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (t *Tracker) RaisedFrom() time.Duration { return time.Duration(t.least.Load
 func (t *Tracker) MayVote(i int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, why := t.view().Voter(i)
+	_, why := t.viewLocked().Voter(i)
 	return why == ""
 }
 

@@ -420,7 +420,7 @@ func known[T comparable](v View, of func(Record) []T) []T {
 func (t *Tracker) Known(i int) (st Voter, answered bool, changed <-chan struct{}, why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := t.view()
+	v := t.viewLocked()
 	st, reason := v.Voter(i)
-	return st, v.Nodes[i].Answered, t.changed, t.abstention(v, i, reason)
+	return st, v.Nodes[i].Answered, t.changed, t.abstentionLocked(v, i, reason)
 }
