@@ -11,10 +11,10 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// What the nodes tell a process of the names that it waits for, and whom it wakes: calls,
+// This file passes on what the nodes tell a process of the names that it waits for: calls,
 // looks that found a change, and grants by releases.
 
-// Attach makes w what hints and looks wake.
+// Attach makes hints and looks wake w.
 func (q *Queue) Attach(name *Name, w *round.Sleeper) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -39,7 +39,7 @@ func (q *Queue) Called(name *Name) (hints uint64, due bool) {
 	return hints, due
 }
 
-// Open has releases grant the attempt of this round, which the name's first goroutine
+// Open lets releases grant the attempt of this round, which the name's first goroutine
 // makes.
 func (q *Queue) Open(name *Name, r *round.Round) {
 	q.mu.Lock()
@@ -47,8 +47,8 @@ func (q *Queue) Open(name *Name, r *round.Round) {
 	name.open, name.next = r, nil
 }
 
-// Shut ends Open. What a release still grants to that attempt has its node asked, unless
-// it has brought the lock.
+// Shut ends Open. If a release still grants that attempt, its node is asked again, unless
+// the attempt has brought the lock (won).
 func (q *Queue) Shut(name *Name, won bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,7 +58,7 @@ func (q *Queue) Shut(name *Name, won bool) {
 	name.open = nil
 }
 
-// GoOn keeps the claim that has the place on the nodes for the one who leads next.
+// GoOn keeps the claim that has the place on the nodes for the goroutine that leads next.
 func (q *Queue) GoOn(key string, c *round.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,7 +88,8 @@ func (q *Queue) standing(name *Name) *round.Claim {
 }
 
 // push takes in that a node granted a name to the attempt that is open, or to the one that
-// has brought the lock. It returns false of any other: that says no more than a call does.
+// has brought the lock. It returns false for any other attempt: such a push says no more
+// than a call does. The node's mu is taken under the queue's, never the other way round.
 func (q *Queue) push(n *node.Node, p grant.Push) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,16 +106,15 @@ func (q *Queue) push(n *node.Node, p grant.Push) bool {
 }
 
 // hint takes in that node i called us for key. It calls leave when the entry that
-// the node called is of no use to anybody here any more, as pass does: in either line
-// where one of ours may be. A name that
-// this process never stood in line for has no entry of ours: the call is stray or
-// forged, and nothing is sent for it.
+// the node called is of no use to anybody here any more, as Pass does: in either line
+// where one of ours may be. A name that this process never stood in line for has no
+// entry of ours: the call is stray or forged, and nothing is sent for it.
 func (q *Queue) hint(key string, i int, leave func(shared bool)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
 	if name != nil && name.recorded {
-		name.call(i)
+		name.callLocked(i)
 		return
 	}
 	if q.waited.has(key) {
@@ -125,8 +125,9 @@ func (q *Queue) hint(key string, i int, leave func(shared bool)) {
 	}
 }
 
-// recall makes up for what node i may have said in vain: one who is asking for a
-// name, or is about to, asks there again. Who rests until a look is told by that.
+// recall makes up for calls of node i that may have been lost: a goroutine that is asking
+// for a name, or is about to, asks there again. A goroutine that rests until a look
+// (resting) learns it by that look.
 func (q *Queue) recall(i int, resting []*Name) {
 	looked := make(map[*Name]bool, len(resting))
 	for _, name := range resting {
@@ -136,34 +137,34 @@ func (q *Queue) recall(i int, resting []*Name) {
 	defer q.mu.Unlock()
 	for _, name := range q.names {
 		if name.recorded && name.sleeper != nil && !looked[name] {
-			name.call(i)
+			name.callLocked(i)
 		}
 	}
 }
 
-// granted says that a look found a name ours on node i.
+// granted takes in that a look found a name ours on node i.
 func (q *Queue) granted(name *Name, i int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	name.call(i)
+	name.callLocked(i)
 }
 
-// changed says that a look found the name free.
+// changed takes in that a look found the name free.
 func (q *Queue) changed(name *Name) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name.due = true
-	name.signal()
+	name.signalLocked()
 }
 
-// call notes that node i says it is our turn; mu is held.
-func (n *Name) call(i int) {
+// callLocked notes that node i says it is our turn.
+func (n *Name) callLocked(i int) {
 	n.hints |= 1 << i
-	n.signal()
+	n.signalLocked()
 }
 
-// signal wakes the goroutine that waits for the nodes, if one does; mu is held.
-func (n *Name) signal() {
+// signalLocked wakes the goroutine that waits for the nodes, if one does.
+func (n *Name) signalLocked() {
 	if n.sleeper == nil {
 		return
 	}
@@ -186,7 +187,7 @@ const mostEnded = 256
 // that node. Its token is seldom greater than the hold's, and then it is given back for
 // nothing. That of each later grant is greater.
 type endedOwners struct {
-	mu     sync.Mutex // guards the rest: a leave is sent with the queue's held
+	mu     sync.Mutex // guards the rest; taken under the queue's mu, under which a leave is sent
 	owners []endedOwner
 	next   int
 }
@@ -230,7 +231,7 @@ const filterBits = 1 << 16
 // sent for it then does nothing on the node.
 //
 // It is for forged calls. A client that may publish can call for any name, and each call
-// would have a leave sent.
+// would make us send a leave.
 type nameFilter struct{ bits *[filterBits / 64]uint64 }
 
 func (f *nameFilter) add(key string) {

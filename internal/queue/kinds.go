@@ -8,7 +8,7 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// Those who want to share a name stand in the same line as all others of their Locker.
+// Goroutines that want to share a name stand in the same line as all others of their Locker.
 // When the turn is theirs they are a group (quorum.Group says what is decided of it), and
 // the line moves on when the attempts of all of them are decided.
 
@@ -18,18 +18,18 @@ import (
 func (q *Queue) Share(ctx context.Context, key string, ttl time.Duration, label string) (name *Name, given *Transfer, leads bool, err error) {
 	q.mu.Lock()
 	if name = q.names[key]; name == nil {
-		name = q.named(key)
+		name = q.namedLocked(key)
 		name.group.Undecided = 1
 		q.mu.Unlock()
 		return name, nil, false, nil
 	}
-	if name.admits() {
+	if name.admitsLocked() {
 		name.group.Undecided++
 		q.mu.Unlock()
 		return name, nil, false, nil
 	}
 	w := &Waiter{TTL: ttl, Label: label, Shared: true, ready: make(chan struct{})}
-	name.join(w)
+	name.joinLocked(w)
 	q.mu.Unlock()
 	if err = q.turnOf(ctx, name, w); err != nil {
 		return nil, nil, false, err
@@ -45,12 +45,12 @@ func (q *Queue) MayShare(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	return name == nil || name.admits()
+	return name == nil || name.admitsLocked()
 }
 
-// Follow is for one of a group whom the nodes have refused: it leads from now on, or blocks
-// as Share does until its turn to lead has come, or an attempt was sent for it. Where ctx
-// ends first it is one of the group still.
+// Follow is for a member of a group that the nodes have refused: it leads from now on, or
+// blocks as Share does until its turn to lead has come, or an attempt was sent for it. If ctx
+// ends first, it is still a member: Decided takes it out.
 func (q *Queue) Follow(ctx context.Context, name *Name, ttl time.Duration, label string) (given *Transfer, leads bool, err error) {
 	q.mu.Lock()
 	name.contended = true
@@ -59,7 +59,7 @@ func (q *Queue) Follow(ctx context.Context, name *Name, ttl time.Duration, label
 		return nil, true, nil
 	}
 	w := &Waiter{TTL: ttl, Label: label, Shared: true, refused: true, ready: make(chan struct{})}
-	name.follow(w)
+	name.followLocked(w)
 	q.mu.Unlock()
 	if err = q.turnOf(ctx, name, w); err != nil {
 		return nil, false, err
@@ -67,15 +67,15 @@ func (q *Queue) Follow(ctx context.Context, name *Name, ttl time.Duration, label
 	return w.given, w.given == nil, nil
 }
 
-// Gather has those go with the group who want to share, and stand first in line. Its leader
-// calls it before it asks for a place.
+// Gather takes the waiters that want to share, and stand first in line, into the group. Its
+// leader calls it before it asks for a place, so that they all go by that one place.
 func (q *Queue) Gather(name *Name) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	name.gather()
+	name.gatherLocked()
 }
 
-// Going ends the leading of a group whose leader was granted. It takes out those who follow:
+// Going ends the leading of a group whose leader was granted. It takes out the followers:
 // the caller gives each its attempt, by the group's place.
 func (q *Queue) Going(name *Name) (place int64, follow []*Waiter) {
 	q.mu.Lock()
@@ -88,9 +88,9 @@ func (q *Queue) Going(name *Name) (place int64, follow []*Waiter) {
 }
 
 // Decided takes in that one of a group has been granted, by the group's place (byPlace) or by
-// none, or has given up; leads: it leads the group still. It has the next lead, or the line move on, as it is due. It calls leave
-// where the place of the group is to be given up, before anybody here can ask for the
-// name again.
+// none, or has given up; leads: it leads the group still. The next member leads then, or
+// the line moves on. Decided calls leave where the group's place is to be given up, before
+// anybody here can ask for the name again.
 func (q *Queue) Decided(name *Name, leads, byPlace bool, leave func(key string, place int64)) {
 	if q.Freeing != nil {
 		q.Freeing()
@@ -105,8 +105,8 @@ func (q *Queue) Decided(name *Name, leads, byPlace bool, leave func(key string, 
 		leave(name.Key, d.Leave)
 	}
 	if d.Over {
-		name.giveUp()
-		q.moveOn(name, nil)
+		name.giveUpLocked()
+		q.moveOnLocked(name, nil)
 	}
 }
 
@@ -117,7 +117,7 @@ func (q *Queue) Stood(key string) (alone, shared bool) {
 	return q.waited.has(key), q.shared.has(key)
 }
 
-// EntryAt is what the release of a shared hold that was come by at this place does with the
+// EntryAt is what the release of a shared hold that this place brought does with the
 // process's entry.
 func (q *Queue) EntryAt(key string, place int64) quorum.Entry {
 	q.mu.Lock()
@@ -128,45 +128,45 @@ func (q *Queue) EntryAt(key string, place int64) quorum.Entry {
 	return (&quorum.Group{}).EntryAt(place)
 }
 
-// beginGroup gives the turn to those who want to share, and stand first; mu is held.
-func (n *Name) beginGroup() {
-	leader := n.first()
+// beginGroupLocked gives the turn to the waiters that want to share, and stand first.
+func (n *Name) beginGroupLocked() {
+	leader := n.firstLocked()
 	n.group = quorum.Group{Undecided: 1, Led: true}
-	n.gather()
+	n.gatherLocked()
 	close(leader.ready)
 }
 
-// gather is Gather with mu held.
-func (n *Name) gather() {
-	for n.queue.Len() > 0 && !n.goesOn() {
+// gatherLocked is Gather for a caller that holds mu.
+func (n *Name) gatherLocked() {
+	for n.queue.Len() > 0 && !n.goesOnLocked() {
 		n.group.Undecided++
-		n.follow(n.first())
+		n.followLocked(n.firstLocked())
 	}
 }
 
-// follow has one go when the leader was granted; mu is held.
-func (n *Name) follow(w *Waiter) {
+// followLocked makes a waiter go when the leader was granted.
+func (n *Name) followLocked(w *Waiter) {
 	w.follows, w.at = true, n.following.PushBack(w)
 }
 
-// admits tells whether the turn is that of a group which takes one more in; mu is held.
-func (n *Name) admits() bool { return n.shares() && n.group.Admits(n.queue.Len()) }
+// admitsLocked tells whether a group has the turn, and takes one more in.
+func (n *Name) admitsLocked() bool { return n.sharesLocked() && n.group.Admits(n.queue.Len()) }
 
-// shares tells whether the turn is that of who wants to share; mu is held.
-func (n *Name) shares() bool { return n.group.Undecided > 0 }
+// sharesLocked tells whether a group that shares has the turn.
+func (n *Name) sharesLocked() bool { return n.group.Undecided > 0 }
 
-// signed is Position, with a minus sign where it is among those who wait to share.
+// signed is Position, with a minus sign if the place is in the line of sharers.
 func (q *Queue) signed(name *Name) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if name.shares() {
+	if name.sharesLocked() {
 		return -name.position
 	}
 	return name.position
 }
 
-// freed takes in which slot a call says is free, and returns the name that is waited for
-// where one is. Any other call's name stays as it is.
+// freed takes in which slot a call says is free, and returns the name under which waiters
+// of slots stand in line. It returns the name of any other call as it is.
 func (q *Queue) freed(key string) string {
 	name, slot, ok := lua.SlotOf(key)
 	if !ok {
@@ -181,7 +181,7 @@ func (q *Queue) freed(key string) string {
 	return key
 }
 
-// Freed takes the slot that the last call said is free; -1: it said none.
+// Freed takes the slot that the last call said is free; -1 if it said none.
 func (q *Queue) Freed(name *Name) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -190,20 +190,20 @@ func (q *Queue) Freed(name *Name) int {
 	return slot
 }
 
-// Depart gives up the process's place for the name, no matter who waits here, and returns it;
-// NoTicket: it had none.
+// Depart gives up the process's place for the name, even if others wait here, and returns it;
+// NoTicket if it had none.
 func (q *Queue) Depart(name *Name) (place int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if name.recorded {
 		place = name.position
 	}
-	name.giveUp()
+	name.giveUpLocked()
 	return place
 }
 
-// Offer has who has the turn for a slot take one that another goroutine of its Locker ends
-// the hold of, until Withdraw. w says what it asks for.
+// Offer lets the goroutine whose turn it is take over a slot that another goroutine of its
+// Locker releases, until Withdraw. w says what it asks for.
 func (q *Queue) Offer(name *Name, w *Waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -212,7 +212,7 @@ func (q *Queue) Offer(name *Name, w *Waiter) {
 	}
 }
 
-// Collect returns what was given since Offer; nil: nothing. The offer stands until then.
+// Collect returns what was given since Offer; nil if nothing. The offer stands until then.
 func (q *Queue) Collect(name *Name) *Transfer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,7 +221,7 @@ func (q *Queue) Collect(name *Name) *Transfer {
 	return given
 }
 
-// Withdraw ends Offer, and returns what was given; nil: nothing.
+// Withdraw ends Offer, and returns what was given; nil if nothing.
 func (q *Queue) Withdraw(name *Name) *Transfer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -250,6 +250,6 @@ func (q *Queue) HandSlot(key string, slot, passed int, send func(to *Waiter) *Tr
 	}
 	name.given = send(name.rests)
 	name.rests, name.due = nil, true
-	name.signal()
+	name.signalLocked()
 	return true
 }

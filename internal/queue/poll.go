@@ -22,8 +22,9 @@ type poll struct {
 	told     int            // how many of these are in the call
 }
 
-// pollsOf makes looks of names; mu is held.
-func (w *Presence) pollsOf(names []*Name) []node.Poll {
+// pollsOfLocked makes looks of names, and notes in which rest each name is: an answer to an
+// earlier rest is dropped.
+func (w *Presence) pollsOfLocked(names []*Name) []node.Poll {
 	var looks []node.Poll
 	for batch := range slices.Chunk(names, lua.LookBatchSize) {
 		k := &poll{presence: w, names: batch, rounds: make([]int, len(batch))}
@@ -64,9 +65,9 @@ func (k *poll) Singly() (looks []node.Poll) {
 	return looks
 }
 
-// Wanted leaves out what nobody rests for any more, and the places that were given
-// up: a look must not put back an entry that was taken away. A place among those who wait
-// to share has a minus sign.
+// Wanted leaves out names that nobody rests for any more, and places that were given
+// up: a look must not put back an entry that was taken away. A place in the line of
+// sharers has a minus sign.
 func (k *poll) Wanted() (keys []string, positions []int64, claims []*round.Claim) {
 	k.presence.mu.Lock()
 	kept := 0
@@ -108,8 +109,8 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*round.Claim
 
 // Answer takes in what a node said of the names, in milliseconds, behind whether it
 // still knew that we live: one that did not has forgotten, or dropped, our entries,
-// and is asked about everything. Who waits for a name is woken if it is free there, or
-// ought to be free on a quorum by now. That it is free on a node that does not vote is
+// and is asked about everything. Answer wakes the waiter for a name that is free there, or
+// ought to be free on a quorum by now. That a name is free on a node that does not vote is
 // no news: such a node may have forgotten the holder.
 func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
 	w := k.presence
@@ -122,13 +123,13 @@ func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
 		}
 		switch {
 		case err != nil || len(replies) != 1+len(k.names)+k.told:
-			w.arm(name, now.Add(lookAgain))
+			w.armLocked(name, now.Add(lookAgain))
 		case votes && replies[1+i] == -3:
 			ours = append(ours, name)
 		case votes && replies[1+i] == -2:
 			free = append(free, name)
 		case votes && replies[1+i] < 0:
-			w.arm(name, now.Add(name.polls.most))
+			w.armLocked(name, now.Add(name.polls.most))
 		default:
 			end := clock.Instant(0)
 			if votes {
@@ -139,7 +140,7 @@ func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
 				free = append(free, name)
 				continue
 			}
-			w.arm(name, min(next, now.Add(name.polls.most)))
+			w.armLocked(name, min(next, now.Add(name.polls.most)))
 		}
 	}
 	w.mu.Unlock()
@@ -176,12 +177,12 @@ type pollSchedule struct {
 	vague int             // looks in a row, since then, that told nothing
 }
 
-// heard takes in that a node's lease lasts until end. It returns when the next
-// look is due by that, or that all nodes are to be asked now. Of a lease that was
-// lengthened it is the end: the holder lives. Else it is what was known before:
-// this one node may be held by somebody who never had a quorum, and died. Once
-// that has passed, a node that was not heard before, shows no change, or has no vote
-// (end is 0) tells nothing; the next is looked at, which costs less than to ask them all.
+// heard takes in that a node's lease lasts until end. It returns when the next look is due
+// by that, or that all nodes are to be asked now (ask). If the lease was lengthened, the
+// next look is due at its end: the holder lives. Else it is due when it was before: this
+// one node may be held by a client that never had a quorum, and died. Once that has
+// passed, a node that was not heard before, shows no change, or has no vote (end is 0)
+// tells nothing; the next node is looked at, which costs less than to ask them all.
 func (o *pollSchedule) heard(node int, now, end clock.Instant, slack time.Duration) (next clock.Instant, ask bool) {
 	if before := o.ends[node]; before != 0 && end.Sub(before) > slack {
 		o.free = end
@@ -195,9 +196,8 @@ func (o *pollSchedule) heard(node int, now, end clock.Instant, slack time.Durati
 	return now, o.vague >= len(o.ends)
 }
 
-// Rest plans looks at a name as r says, and then at least every so often: more rarely for
-// a waiter whose turn is next, as a release calls it. votes and heard are what the last ask
-// brought.
+// Rest plans looks at a name as r says: the first after r.After, each later one after r.Most
+// at the latest. votes and heard are what the last ask brought.
 func (w *Presence) Rest(name *Name, votes []quorum.Vote, heard []quorum.Hearing, r quorum.Rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,11 +212,11 @@ func (w *Presence) Rest(name *Name, votes []quorum.Vote, heard []quorum.Hearing,
 		name.polls.ends = append(name.polls.ends, end)
 	}
 	name.polls.round++
-	w.arm(name, now.Add(r.After))
+	w.armLocked(name, now.Add(r.After))
 }
 
-// arm sets the date of a name's next look; mu is held.
-func (w *Presence) arm(name *Name, at clock.Instant) {
+// armLocked sets the date of a name's next look.
+func (w *Presence) armLocked(name *Name, at clock.Instant) {
 	name.polls.at = at
 	if name.polls.place < 0 {
 		heap.Push(&w.resting, name)
@@ -238,9 +238,9 @@ func (w *Presence) Cancel(name *Name) {
 	}
 }
 
-// dueLooks takes the looks that are due, for the nodes from number first on; mu
-// is held. What they look at is due again a while later, if no answer comes.
-func (w *Presence) dueLooks(now clock.Instant) (looks []node.Poll, first int) {
+// dueLooksLocked takes the looks that are due, for the nodes from number first on. Each
+// name is due again a node timeout and lookAgain later, should no answer come.
+func (w *Presence) dueLooksLocked(now clock.Instant) (looks []node.Poll, first int) {
 	first = w.turn
 	if now < w.nextLooks {
 		return nil, first
@@ -256,7 +256,7 @@ func (w *Presence) dueLooks(now clock.Instant) (looks []node.Poll, first int) {
 		return nil, first
 	}
 	w.nextLooks = now.Add(min(time.Duration(len(w.resting))*lookPace, lookPaceMost))
-	looks = w.pollsOf(names)
+	looks = w.pollsOfLocked(names)
 	w.turn += len(looks)
 	if len(looks)%len(w.cfg.Nodes) == 0 { // else each would be looked at on the same node again
 		w.turn++

@@ -43,11 +43,11 @@ type Config struct {
 	Clock   *clock.Clock
 	Timeout time.Duration // of a node
 	Closing <-chan struct{}
-	Watch   func()                                            // has the nodes' clocks watched while anybody waits
+	Watch   func()                                            // starts the clock watch, which runs while anybody waits
 	Leave   func(key string, shared bool, nodes []*node.Node) // takes the process's entry for a name off these nodes, of that kind
 	// GiveBack releases what a node granted to an attempt of ours that is over.
 	GiveBack func(key, owner string, n *node.Node)
-	Asked    func(message string) bool // takes in a message that asks for a hold; false: it is none, or of no hold; nil if none ever is
+	Asked    func(message string) bool // takes in a message that asks for a hold; false if it is none, or of no hold; nil if none ever comes
 }
 
 // NewPresence makes the presence of a Locker; nothing runs before the first wait.
@@ -60,8 +60,8 @@ func NewPresence(c Config, queue *Queue) *Presence {
 	return w
 }
 
-// Join counts a goroutine that waits, and returns when the nodes can call it: one
-// that is asked before would take its entry for a dead one's.
+// Join counts a goroutine that waits, and returns when the nodes can call it: a node
+// that is asked earlier would take its entry for that of a dead process.
 func (w *Presence) Join(ctx context.Context) error {
 	w.mu.Lock()
 	w.waiting++
@@ -71,7 +71,7 @@ func (w *Presence) Join(ctx context.Context) error {
 			w.beats[i] = w.cfg.Clock.Early()
 		}
 	}
-	w.open() //nolint:contextcheck // it outlives the one who waits first
+	w.openLocked() //nolint:contextcheck // it outlives the first waiter
 	closed := w.closed
 	w.mu.Unlock()
 	if closed {
@@ -84,8 +84,8 @@ func (w *Presence) Join(ctx context.Context) error {
 	return w.settled(ctx)
 }
 
-// open subscribes, the first time; mu is held.
-func (w *Presence) open() {
+// openLocked subscribes, the first time.
+func (w *Presence) openLocked() {
 	if w.started || w.closed {
 		return
 	}
@@ -157,7 +157,7 @@ func (w *Presence) signal() {
 	}
 }
 
-// Hear takes in a node's hint. A process that nobody waits in any more leaves
+// Hear takes in a node's hint. A process without waiters for that name leaves
 // that node's queue, so that the next in line is called.
 func (w *Presence) Hear(i int, key string) {
 	if p, ok := grant.ParsePush(key); ok {
@@ -177,8 +177,8 @@ func (w *Presence) Hear(i int, key string) {
 	}
 }
 
-// renewed tells one node at once that we live, and has it asked about everything: it
-// may have called in vain.
+// renewed tells one node at once that we live, and asks it about everything: it may have
+// called in vain.
 func (w *Presence) renewed(i int) {
 	w.mu.Lock()
 	if now := w.cfg.Clock.Early(); w.beats[i] > now && w.waiting > 0 {
@@ -189,12 +189,12 @@ func (w *Presence) renewed(i int) {
 	w.askAll(i)
 }
 
-// askAll has one node asked about everything. Names that are being asked about are
-// asked about there once more.
+// askAll asks one node about every name. A name that a goroutine is asking for now is asked
+// for there once more.
 func (w *Presence) askAll(i int) {
 	w.mu.Lock()
 	resting := slices.Clone(w.resting)
-	looks := w.pollsOf(slices.Clone(resting)) // which the writer cuts down
+	looks := w.pollsOfLocked(slices.Clone(resting)) // a clone of its own: Wanted filters it in place
 	w.mu.Unlock()
 	for _, k := range looks {
 		w.cfg.Nodes[i].SubmitPoll(k)
@@ -202,7 +202,7 @@ func (w *Presence) askAll(i int) {
 	w.queue.recall(i, resting)
 }
 
-// run says that we live, and looks, as it is due.
+// run sends the signs of life and the looks when they are due.
 func (w *Presence) run() {
 	defer close(w.done)
 	t := w.cfg.Clock.NewTimer(time.Hour)
@@ -222,11 +222,11 @@ func (w *Presence) run() {
 	}
 }
 
-// step does what is due, and returns when the next thing is; negative: nothing is.
+// step does what is due, and returns how long until the next; negative if nothing is planned.
 func (w *Presence) step(now clock.Instant) time.Duration {
 	w.mu.Lock()
-	beats := w.dueBeats(now)
-	looks, first := w.dueLooks(now)
+	beats := w.dueBeatsLocked(now)
+	looks, first := w.dueLooksLocked(now)
 	next := slices.Min(w.beats)
 	if len(w.resting) > 0 {
 		next = min(next, max(w.resting[0].polls.at, w.nextLooks))
@@ -244,9 +244,9 @@ func (w *Presence) step(now clock.Instant) time.Duration {
 	return max(next.Sub(now), 0)
 }
 
-// dueBeats takes the signs of life that are due, and says when the next ones are;
-// mu is held. The one that is due when nobody waits any more is still sent.
-func (w *Presence) dueBeats(now clock.Instant) (nodes []int) {
+// dueBeatsLocked takes the signs of life that are due, and says when the next ones are. The
+// one that is due when nobody waits any more is still sent.
+func (w *Presence) dueBeatsLocked(now clock.Instant) (nodes []int) {
 	for i, at := range w.beats {
 		if at > now {
 			continue
@@ -282,7 +282,7 @@ func (w *Presence) Close() {
 	}
 }
 
-// Await returns when what Close ended has stopped.
+// Await blocks until everything that Close ended has stopped.
 func (w *Presence) Await() {
 	w.mu.Lock()
 	started := w.started

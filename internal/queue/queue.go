@@ -1,6 +1,6 @@
-// Package queue has who waits for a lock, and how they learn that it is their turn.
-// That is the goroutines of one Locker in line for a name, the signs of life that it gives
-// to the nodes, the calls that it hears from them, and when it looks without a call.
+// Package queue orders the waiters for a lock, and tells them that it is their turn. It
+// keeps the line of one Locker's goroutines for each name, gives the nodes signs of life,
+// hears their calls, and looks at names without a call.
 package queue
 
 import (
@@ -28,24 +28,25 @@ type Queue struct {
 	names  map[string]*Name
 	spare  []*Name    // of names that nobody waited for, to be used again
 	waited nameFilter // the names that nodes may have an entry of ours for
-	shared nameFilter // the same, of those who wait to share it
+	shared nameFilter // the same, for entries in the line of sharers
 	ended  endedOwners
 }
 
 // mostSpare is how many names are kept for use again.
 const mostSpare = 128
 
-// Name is one name that this Locker holds or waits for. One goroutine has its turn, or
-// several who want to share it (share.go): position and what follows are theirs.
+// Name is one name that this Locker holds or waits for. One goroutine has its turn, or a
+// group that shares it (kinds.go): position and what follows are theirs. The callers of its
+// Locked methods hold the Queue's mu.
 type Name struct {
 	Key       string
-	queue     list.List    // of *Waiter; one who quits is taken out without a search
-	group     quorum.Group // whose turn it is; without members: one goroutine's, who wants to be alone
+	queue     list.List    // of *Waiter; one that quits is taken out without a search
+	group     quorum.Group // whose turn it is; without members if one goroutine has it, for an exclusive hold
 	following list.List    // of *Waiter: those of the group that go when its leader was granted
 	position  int64        // the process's place among all processes; NoTicket if none yet
 	recorded  bool         // nodes may have an entry of ours
 	held      int          // in a row, since the position was taken
-	barged    bool         // the hold went past those who wait: it is handed to nobody here
+	barged    bool         // the hold went past the waiters: it is handed to nobody here
 	hints     uint64       // nodes that said it is our turn, one bit each
 	due       bool         // a look found it free
 	contended bool         // it was waited for
@@ -53,9 +54,9 @@ type Name struct {
 	open      *round.Round // the attempt that releases may grant, while somebody leads it; nil if none
 	won       string       // the owner of the last attempt that brought the lock: its late grants say nothing new
 	next      *round.Claim // the one that goes on with the place when nobody leads; nil if none
-	slot      int          // that the last call said is free, and one; 0: it said none
-	rests     *Waiter      // of slots: who has the turn, while it would take one that is handed on; nil: nobody
-	given     *Transfer    // what it was given then; nil: nothing
+	slot      int          // one more than the slot that the last call said is free; 0 if it said none
+	rests     *Waiter      // of slots: the goroutine that has the turn, while it takes a slot that is handed on; nil if none does
+	given     *Transfer    // what it was given then; nil if nothing
 	polls     pollSchedule
 }
 
@@ -68,7 +69,7 @@ type Waiter struct {
 	Slots   int           // of a name that has slots, how many
 	follows bool          // it goes when the leader of its group was granted
 	refused bool          // it has asked, and is decided when it gives up
-	at      *list.Element // in the name's queue, or among those who follow; nil: its turn has come
+	at      *list.Element // in the name's queue, or in following; nil: its turn has come
 	ready   chan struct{} // closed when it is its turn
 	given   *Transfer     // what it was given then; nil: the turn only
 }
@@ -79,10 +80,10 @@ type Transfer struct {
 	Handover node.Handover
 	Open     *round.Round // the attempt that the release before put in line, or that is sent; nil: it is handed the lock
 	Sleeper  *round.Sleeper
-	Turn     uint8 // how the lock was come by whose leader sent it; 0: no leader did
+	Turn     uint8 // how the leader that sent it was granted; 0: no leader did
 }
 
-// Give lets a waiter go on that Next took out, with what was sent for it.
+// Give lets a waiter that Next took out go on, with what was sent for it.
 func (w *Waiter) Give(t *Transfer) {
 	w.given = t
 	close(w.ready)
@@ -98,11 +99,11 @@ func (q *Queue) Try(key string) (*Name, bool) {
 	if q.names[key] != nil {
 		return nil, false
 	}
-	return q.named(key), true
+	return q.namedLocked(key), true
 }
 
-// named makes a name, whose turn somebody has; mu is held.
-func (q *Queue) named(key string) *Name {
+// namedLocked makes a name, whose turn the caller has.
+func (q *Queue) namedLocked(key string) *Name {
 	var name *Name
 	if last := len(q.spare) - 1; last >= 0 {
 		name = q.spare[last]
@@ -129,7 +130,7 @@ func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, label s
 		return q.Take(ctx, key, ttl, label, pushes)
 	}
 	mine := &Waiter{TTL: ttl, Label: label, Pushes: pushes, ready: make(chan struct{})}
-	name.join(mine)
+	name.joinLocked(mine)
 	q.mu.Unlock()
 	if err := q.turnOf(ctx, name, mine); err != nil {
 		return nil, nil, err
@@ -137,8 +138,8 @@ func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, label s
 	return name, mine.given, nil
 }
 
-// turnOf blocks until a goroutine that is in line has its turn, or ctx is done: then it is
-// not in line any more.
+// turnOf blocks until a goroutine that is in line has its turn, or ctx is done: then turnOf
+// takes it out of the line.
 func (q *Queue) turnOf(ctx context.Context, name *Name, w *Waiter) error {
 	select {
 	case <-w.ready:
@@ -170,17 +171,17 @@ func (q *Queue) quit(name *Name, w *Waiter) bool {
 	return true
 }
 
-// Next is who the holder may hand the lock to: the first in line, while the turn
-// lasts; and whether the process has an entry to keep. The caller gives it what it
-// has for it by Give. A hold that went past those who wait began no turn.
+// Next takes out the waiter to which the holder may hand the lock: the first in line, while
+// the turn lasts. It also tells whether the process has an entry to keep. The caller lets
+// the waiter go on by Give. A hold that went past the waiters began no turn.
 func (q *Queue) Next(key string) (w *Waiter, recorded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	if name == nil || !name.goesOn() || name.barged || !quorum.TurnLeft(name.held, q.turns) {
+	if name == nil || !name.goesOnLocked() || name.barged || !quorum.TurnLeft(name.held, q.turns) {
 		return nil, false
 	}
-	return name.first(), name.recorded
+	return name.firstLocked(), name.recorded
 }
 
 // GoesOn ends the turn of the process, where somebody is in line here whom a release may
@@ -191,7 +192,7 @@ func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry rou
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name = q.names[key]
-	if name == nil || !name.goesOn() || !name.barged && quorum.TurnLeft(name.held, q.turns) || name.recorded && !stood {
+	if name == nil || !name.goesOnLocked() || !name.barged && quorum.TurnLeft(name.held, q.turns) || name.recorded && !stood {
 		return nil, nil, 0
 	}
 	if first := name.queue.Front().Value.(*Waiter); !first.Pushes {
@@ -202,12 +203,12 @@ func (q *Queue) GoesOn(key string, stood bool) (w *Waiter, name *Name, entry rou
 	}
 	name.position, name.recorded, name.held, name.next = quorum.NoTicket, true, 0, nil
 	q.waited.add(key)
-	return name.first(), name, entry
+	return name.firstLocked(), name, entry
 }
 
-// CountHold notes that the process has the lock once more. One that went past those who
-// wait (barged) is not of the process's turn: it leaves the place to the others as it was.
-// One that leads is all of the turn.
+// CountHold notes that the process has the lock once more. A hold that went past the
+// waiters (barged) is not of the process's turn: it leaves the place to the others as it was.
+// A leader's hold (leads: an election's reign) is all of the turn.
 func (q *Queue) CountHold(key string, barged, leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -225,7 +226,7 @@ func (q *Queue) CountHold(key string, barged, leads bool) {
 	}
 }
 
-// Ending is how the holder's release, or the rollback of who gives up, is to leave
+// Ending is how the holder's release, or the rollback of a waiter that gives up, is to leave
 // the process's entry. While others of the process wait and its turn is not over,
 // it keeps its place. Else the place is given up, no matter what the release brings.
 func (q *Queue) Ending(key string) round.Leaving {
@@ -235,19 +236,19 @@ func (q *Queue) Ending(key string) round.Leaving {
 	if name == nil {
 		return round.LeaveNothing
 	}
-	if name.recorded && name.goesOn() && quorum.TurnLeft(name.held, q.turns) {
+	if name.recorded && name.goesOnLocked() && quorum.TurnLeft(name.held, q.turns) {
 		return round.LeaveEntry
 	}
 	recorded := name.recorded
-	name.giveUp()
+	name.giveUpLocked()
 	if recorded {
 		return round.LeaveQueue
 	}
 	return round.LeaveNothing
 }
 
-// Pass gives the turn for key to the next in line. Where nobody is, and the process
-// still has an entry, it calls leave: one who it was kept for has quit meanwhile.
+// Pass gives the turn for key to the next in line. If there is none, and the process
+// still has an entry, it calls leave: the waiter that it was kept for has quit meanwhile.
 // leave runs before anybody here can ask for the name again. It gets the claim that
 // stands there; nil if none.
 func (q *Queue) Pass(key string, leave func(stands *round.Claim)) {
@@ -257,22 +258,23 @@ func (q *Queue) Pass(key string, leave func(stands *round.Claim)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if name := q.names[key]; name != nil {
-		q.moveOn(name, leave)
+		q.moveOnLocked(name, leave)
 	}
 }
 
-// moveOn is Pass with mu held. Those who want to share, and stand first, go together: the
-// first of them leads. They go on with no place of one who wanted to be alone.
-func (q *Queue) moveOn(name *Name, leave func(stands *round.Claim)) {
-	if name.recorded && !name.goesOn() {
+// moveOnLocked is Pass for a caller that holds mu. Waiters that want to share, and stand
+// first, go together: the first of them leads. They do not keep a place that was taken for
+// an exclusive hold.
+func (q *Queue) moveOnLocked(name *Name, leave func(stands *round.Claim)) {
+	if name.recorded && !name.goesOnLocked() {
 		leave(name.next)
-		name.giveUp()
+		name.giveUpLocked()
 	}
 	switch {
-	case name.goesOn():
-		close(name.first().ready)
+	case name.goesOnLocked():
+		close(name.firstLocked().ready)
 	case name.queue.Len() > 0:
-		name.beginGroup()
+		name.beginGroupLocked()
 	default:
 		delete(q.names, name.Key)
 		if !name.contended && len(q.spare) < mostSpare {
@@ -281,21 +283,22 @@ func (q *Queue) moveOn(name *Name, leave func(stands *round.Claim)) {
 	}
 }
 
-// goesOn tells whether the first in line wants to be alone, as who has the turn; mu is held.
-func (n *Name) goesOn() bool {
+// goesOnLocked tells whether the first in line wants an exclusive hold: only such a waiter
+// keeps the place of an exclusive turn.
+func (n *Name) goesOnLocked() bool {
 	first := n.queue.Front()
 	return first != nil && !first.Value.(*Waiter).Shared
 }
 
-// giveUp gives up the name's place; mu is held.
-func (n *Name) giveUp() {
+// giveUpLocked gives up the name's place.
+func (n *Name) giveUpLocked() {
 	n.position, n.recorded, n.held, n.next = quorum.NoTicket, false, 0, nil
 }
 
 // LeaveAll gives up every place that the process has: it calls leave for each name, with
-// the claim that stands there for the one who would have led next; nil if none. For a place among
-// those who wait to share it calls leaveShared.
-// Nobody here comes any more when it is called.
+// the claim that stands there for the goroutine that would have led next; nil if none. For
+// a place in the line of sharers it calls leaveShared. The Locker is closed by then, so no
+// goroutine joins behind it.
 func (q *Queue) LeaveAll(leave func(key string, stands *round.Claim), leaveShared func(key string, place int64)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -305,8 +308,8 @@ func (q *Queue) LeaveAll(leave func(key string, stands *round.Claim), leaveShare
 			continue
 		}
 		place, stands := name.position, name.next
-		name.giveUp()
-		if name.shares() {
+		name.giveUpLocked()
+		if name.sharesLocked() {
 			name.group.Place = quorum.NoTicket
 			leaveShared(key, place)
 		} else {
@@ -315,23 +318,23 @@ func (q *Queue) LeaveAll(leave func(key string, stands *round.Claim), leaveShare
 	}
 }
 
-// stands tells whether the process still has this place for key, of that kind. Who asks for
-// one has none: a look that told a node of it would put the process before all others.
+// stands tells whether the process still has this place for key, of that kind. NoTicket is
+// none: a look that told a node of it would put the process before all others.
 func (q *Queue) stands(key string, position int64, shared bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	return position != quorum.NoTicket && name != nil && name.recorded && name.position == position && name.shares() == shared
+	return position != quorum.NoTicket && name != nil && name.recorded && name.position == position && name.sharesLocked() == shared
 }
 
-// join puts a goroutine at the end of the line; mu is held.
-func (n *Name) join(w *Waiter) {
+// joinLocked puts a goroutine at the end of the line.
+func (n *Name) joinLocked(w *Waiter) {
 	n.contended = true
 	w.at = n.queue.PushBack(w)
 }
 
-// first takes out the first goroutine, whose turn has come; mu is held.
-func (n *Name) first() *Waiter { return take(&n.queue) }
+// firstLocked takes out the first goroutine, whose turn has come.
+func (n *Name) firstLocked() *Waiter { return take(&n.queue) }
 
 // take takes the first out of a line.
 func take(line *list.List) *Waiter {
@@ -345,10 +348,10 @@ func (q *Queue) Recorded(key string, shared bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name := q.names[key]
-	return name != nil && name.recorded && name.shares() == shared
+	return name != nil && name.recorded && name.sharesLocked() == shared
 }
 
-// Position returns the process's place for the name; NoTicket: it has none.
+// Position returns the process's place for the name; NoTicket if it has none.
 func (q *Queue) Position(name *Name) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -361,7 +364,7 @@ func (q *Queue) Stand(name *Name, position int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name.position, name.recorded = position, true
-	if name.shares() {
+	if name.sharesLocked() {
 		name.group.Place = position
 		q.shared.add(name.Key)
 		return
@@ -371,15 +374,15 @@ func (q *Queue) Stand(name *Name, position int64) {
 
 // Listen makes the nodes call this process from now on, though nobody in it waits: they may
 // pass on that a hold is asked for. It does not block until they do. Nothing else is sent
-// to them for it: signs of life are for waiters. Its subscriptions stay open until Close,
-// as after a wait.
+// to them for it: signs of life are for waiters. The subscriptions stay open until Close,
+// as they do after a wait.
 func (w *Presence) Listen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.open()
+	w.openLocked()
 }
 
-// asked tells whether a message asks for a hold that there is, which has been told then.
+// asked tells whether a message asks for a hold of ours. Config.Asked has told the hold then.
 func (w *Presence) asked(message string) bool {
 	return w.cfg.Asked != nil && w.cfg.Asked(message)
 }

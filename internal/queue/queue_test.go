@@ -16,7 +16,7 @@ func fillLine(waiters int) (leave func()) {
 	stand := make([]*Waiter, waiters)
 	for i := range stand {
 		stand[i] = &Waiter{}
-		name.join(stand[i])
+		name.joinLocked(stand[i])
 	}
 	return func() {
 		for i := waiters - 1; i >= 0; i-- {
@@ -69,7 +69,7 @@ func TestAReignThatBargedLeavesThePlace(t *testing.T) {
 	q := New(8)
 	name, _ := q.Try("jobs")
 	q.Stand(name, 1)
-	name.join(&Waiter{})
+	name.joinLocked(&Waiter{})
 	if q.CountHold("jobs", true, true); q.Ending("jobs") != round.LeaveEntry {
 		t.Error("the place was given up")
 	}
