@@ -11,8 +11,8 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// Asks is what a round needs besides when it asks by a place in line. The round's
-// mu guards bid and heard.
+// Asks is what a round needs besides when it asks by a place in line. The round's mu guards
+// bid and all that follows it: nodes' writers change that while the caller reads it.
 type Asks struct {
 	Position int64
 	bid      quorum.Asked
@@ -21,12 +21,13 @@ type Asks struct {
 	since    []clock.Instant  // its leases began no earlier, by node; until when they may be trusted is the attempt's
 	Pushed   bool             // a release granted it on a node
 	Handed   bool             // the release before put it in line, and nothing was asked since
-	said     []grant.Standing // what the nodes said then; nil: it asked for its place
-	unsaid   uint64           // nodes that have not said it yet
+	said     []grant.Standing // the replies to that release; nil if it asked for its place
+	unsaid   uint64           // nodes whose reply to that release is out
 }
 
-// asked is which nodes were asked; mu is held.
-func (a *Asks) asked() *quorum.Asked {
+// askedLocked is which nodes were asked: an attempt that takes pushes keeps that itself. The
+// caller holds the round's mu.
+func (a *Asks) askedLocked() *quorum.Asked {
 	if a.attempt != nil {
 		return &a.attempt.Asked
 	}
@@ -44,7 +45,8 @@ func (r *Round) AcceptPushes() {
 // AcceptsPushes tells whether releases may grant the round's claim as well.
 func (r *Round) AcceptsPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
 
-// Lease is what a node keeps of a claim that takes pushes.
+// Lease is for how long a node keeps a claim that takes pushes. Each node's lease begins by
+// itself, with the push or the ask that granted it.
 type Lease struct {
 	Since clock.Instant // it began no earlier
 	Until clock.Instant // for how long it may be trusted
@@ -63,13 +65,13 @@ func (r *Round) Grant(i int, t quorum.Token, l Lease, pushed bool) {
 	if !pushed {
 		a.attempt.Answered(i)
 	}
-	r.granted(i, t, l)
+	r.grantedLocked(i, t, l)
 	a.Pushed = a.Pushed || pushed
-	r.wake()
+	r.wakeLocked()
 }
 
-// granted notes a grant; mu is held.
-func (r *Round) granted(i int, t quorum.Token, l Lease) {
+// grantedLocked notes a grant, and keeps the later of two leases of one node.
+func (r *Round) grantedLocked(i int, t quorum.Token, l Lease) {
 	a := r.Asks
 	if l.Until > a.attempt.Until[i] {
 		a.since[i] = l.Since
@@ -78,19 +80,21 @@ func (r *Round) granted(i int, t quorum.Token, l Lease) {
 	r.blame(i, nil)
 }
 
-// refuse takes in what else an ask of such a claim came to.
-func (r *Round) refuse(i int, o quorum.Outcome, cause error) {
+// refuseLocked takes in the reply to an ask of a claim that takes pushes, if that granted
+// nothing. A grant that came before it stays: it was pushed behind the ask.
+func (r *Round) refuseLocked(i int, o quorum.Outcome, cause error) {
 	a := r.Asks.attempt
 	a.Answered(i)
 	if a.Votes[i].Outcome != quorum.Granted {
 		r.blame(i, cause)
 	}
 	a.Refused(i, o)
-	r.wake()
+	r.wakeLocked()
 }
 
-// wake wakes the caller; mu is held.
-func (r *Round) wake() {
+// wakeLocked wakes the caller. A wake-up that was not taken yet serves for this one too: the
+// caller judges all votes again when it wakes.
+func (r *Round) wakeLocked() {
 	select {
 	case r.Caller.Wake <- struct{}{}:
 	default:
@@ -112,8 +116,8 @@ func (r *Round) AskAll(last bool) {
 	r.Asks.attempt.All, r.Asks.attempt.Late = true, last
 }
 
-// Again makes the attempt ask anew the nodes that have not granted: their earlier replies
-// say nothing of now.
+// Again makes the attempt ask the nodes that have not granted once more: their earlier
+// replies are old by now.
 func (r *Round) Again(all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +126,8 @@ func (r *Round) Again(all bool) {
 	a.Sent, a.All, a.Late = a.Out, all, false
 }
 
-// Next is what the attempt does next. The nodes that it asks are noted as asked.
+// Next is what the attempt does next. It notes the nodes of an Ask as asked: the caller must
+// send to all of them.
 func (r *Round) Next() (s grant.Step, nodes uint64, granted, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,14 +141,15 @@ func (r *Round) Next() (s grant.Step, nodes uint64, granted, all bool) {
 	return s, nodes, quorum.Count(a.Votes).Granted > 0, a.All
 }
 
-// Out tells whether any ask has no reply yet.
+// Out tells whether the reply to any ask is still out.
 func (r *Round) Out() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.Asks.attempt.Out != 0
 }
 
-// Refused tells whether a quorum has refused it as it was asked last, and no node granted.
+// Refused tells whether a quorum refused the last ask, and no node granted. A refusal whose
+// node was asked again since does not count.
 func (r *Round) Refused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,8 +168,8 @@ func (r *Round) Refused() bool {
 	return refused >= quorum.Size(len(r.Votes))
 }
 
-// GoesOn tells whether an attempt that rests has something to do: a node granted it, or
-// one that called while an ask was out has answered that.
+// GoesOn tells whether an attempt that rests has something to do: a node granted it, or a
+// node that called while an ask was out has answered that ask.
 func (r *Round) GoesOn() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,10 +184,11 @@ func (r *Round) Granted() bool {
 	return quorum.Count(r.Votes).Granted > 0
 }
 
-// Leases are, of a closed round that has this token, since when its leases count and
-// until when a quorum of them may be trusted. Where the token was raised, that is until
-// when all may be that granted. The claim stands on the nodes whose leases last so long,
-// on each since its own lease began, and on none that grants it later.
+// Leases returns since when the leases of a closed round with this token count, and until
+// when a quorum of them may be trusted. If the token was raised, it returns until when all
+// granted leases may be trusted: any of them may be needed for the quorum. The claim then
+// stands on the nodes whose leases last so long, on each since its own lease began, and on
+// no node that grants it later.
 func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validity) {
 	since, valid.Until = clock.Never, clock.Never
 	for i, v := range r.Votes {
@@ -202,7 +209,7 @@ func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validit
 	return since, valid
 }
 
-// HeardSoFar is what the refusals say besides, while more may come.
+// HeardSoFar is what the refusals said of the line, while more may come.
 func (r *Round) HeardSoFar() []quorum.Hearing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +223,8 @@ func (r *Round) CausesSoFar() []error {
 	return slices.Clone(r.Causes)
 }
 
-// Hear notes what node i's refusal says besides, before its vote is delivered.
+// Hear notes what node i's refusal says of the line. It is called before the vote is
+// delivered, which may wake the caller to read it.
 func (r *Round) Hear(i int, h quorum.Hearing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,30 +254,31 @@ func (r *Round) Due(hints uint64, all bool) uint64 {
 	return now
 }
 
-// Unanswered are the nodes that called us while our ask to them was out, in a round
-// that ended before their reply: it may be older than the call. They begin the next.
+// Unanswered are the nodes that called us while our ask to them was out, in a round that
+// ended before their reply. The reply may be older than the call, so the next round begins
+// with these nodes.
 func (r *Round) Unanswered() (hints uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, v := range r.Votes {
 		if v.Outcome != quorum.Granted {
-			hints |= r.Asks.asked().Hinted & (1 << i)
+			hints |= r.Asks.askedLocked().Hinted & (1 << i)
 		}
 	}
 	return hints
 }
 
-// Others are the nodes that a round has won without asking them: the name is free
-// there too, or will be, and a lock that rests on a bare quorum is lost with the
-// first node of it that fails. Nobody waits for their replies. Of what a release granted
-// there are none: pushes are on their way, and an extension follows.
+// Others are the nodes that a round has won without, for the caller to ask: the name is free
+// there too, or will be, and a lock that rests on a bare quorum is lost with the first node
+// of it that fails. Nobody waits for their replies. There are none if a release granted the
+// lock: pushes are on their way, and an extension follows.
 func (r *Round) Others() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if quorum.Count(r.Votes).Verdict() != quorum.Won {
 		return 0
 	}
-	b := r.Asks.asked()
+	b := r.Asks.askedLocked()
 	nodes := b.Unasked(len(r.Votes))
 	if r.Asks.Pushed {
 		return 0
@@ -286,7 +295,7 @@ func (r *Round) Others() uint64 {
 	return nodes
 }
 
-// Position is the round's place in line: NoTicket where it has none.
+// Position is the round's place in line; NoTicket if it has none.
 func (r *Round) Position() *int64 {
 	if r.Asks == nil {
 		return &noTicket
@@ -294,13 +303,15 @@ func (r *Round) Position() *int64 {
 	return &r.Asks.Position
 }
 
-// HasPlace tells whether the round asks by a place in line, which the node is to know.
+// HasPlace tells whether the round asks by a place in line. Each node is told of that place,
+// even one that gives no vote: it orders the line when it votes again.
 func (r *Round) HasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 
 // LineOf is the name that the round's process stands in line for.
 func (r *Round) LineOf() string { return r.Claim.Kind().line(r.Claim.Key) }
 
-// SlotPosition is by which place a slot is asked for.
+// SlotPosition is the place by which the round asks for a slot: none once the process has
+// left the line, since an ask by a place would put it there again.
 func (r *Round) SlotPosition() int64 {
 	if r.Claim.Slot().Left.Load() {
 		return quorum.Barging
@@ -308,8 +319,8 @@ func (r *Round) SlotPosition() int64 {
 	return r.Asks.Position
 }
 
-// GoOn lets the earlier claim's releases put the round's claim in line: no node is
-// asked for a place.
+// GoOn lets the earlier claim's releases put the round's claim in line: each node's reply
+// to the release is the reply to an ask, so all nodes count as asked.
 func (r *Round) GoOn() {
 	r.AcceptPushes()
 	a, all := r.Asks, uint64(1)<<len(r.Votes)-1
@@ -317,7 +328,8 @@ func (r *Round) GoOn() {
 	a.attempt.Out, a.attempt.Unplaced = all, true
 }
 
-// Stand takes in what node i's reply to that release said.
+// Stand takes in node i's reply to the release of GoOn: a grant (s.Token), a place, or
+// neither, for this cause.
 func (r *Round) Stand(i int, s grant.Standing, h quorum.Hearing, l Lease, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -329,28 +341,28 @@ func (r *Round) Stand(i int, s grant.Standing, h quorum.Hearing, l Lease, cause 
 	a.unsaid &^= 1 << i
 	switch {
 	case s.Token > 0:
-		r.granted(i, s.Token, l)
+		r.grantedLocked(i, s.Token, l)
 		a.attempt.Answered(i)
 		a.Pushed = true
-		r.wake()
+		r.wakeLocked()
 	case s.Known:
-		r.refuse(i, quorum.Taken, nil)
+		r.refuseLocked(i, quorum.Taken, nil)
 	default:
-		r.refuse(i, quorum.Failed, cause)
+		r.refuseLocked(i, quorum.Failed, cause)
 	}
 }
 
-// Unplaced tells whether its place is not known yet.
+// Unplaced tells whether the round's place is still unknown.
 func (r *Round) Unplaced() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.Asks.Position == quorum.NoTicket
 }
 
-// Placed takes in the places that the nodes have said so far. place is the one that is the
-// same on all; 0: it is not known yet. The nodes that said another are noted as asked:
-// they are to be told of it, unless the lock is there already. lost says that too few
-// nodes say one.
+// Placed takes in the places that the nodes have said so far. place is the one that goes for
+// all nodes; 0 if it is unknown. tell are the nodes that said another place: Placed notes
+// them as asked, and the caller asks them by this place. There are none once the lock is
+// held. lost says that too few nodes said a place.
 func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -387,7 +399,8 @@ func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 // are far ahead, tokens are large, and still unique and growing.
 const HintLead = time.Minute
 
-// Hints are the tokens that one Locker suggests to its nodes.
+// Hints are the tokens that one Locker suggests to its nodes. A hint is a proposal only: a
+// node that has counted further grants a larger token.
 type Hints struct {
 	clock *clock.Clock
 	lead  atomic.Int64 // how far a hint may be ahead of the Clock, in microseconds; 0: no sample yet
@@ -416,9 +429,9 @@ func (h *Hints) Hint() int64 {
 	}
 }
 
-// Seen notes a token, so that the next hint is above it. One that is further
-// ahead than a hint may be is some node's damage, or some name's past: it must not
-// carry all other names along.
+// Seen notes a token, so that the next hint is above it. A token that is further ahead than
+// a hint may be comes from one damaged node, or from one name's past: it must not carry all
+// other names along.
 func (h *Hints) Seen(t quorum.Token) {
 	if lead := h.lead.Load(); lead != 0 && int64(t) > int64(h.clock.Early())/1000+lead { //nolint:gosec // below 2^53
 		return
@@ -431,7 +444,7 @@ func (h *Hints) Seen(t quorum.Token) {
 	}
 }
 
-// Sleepers are the Sleepers of one Locker that nobody sleeps on.
+// Sleepers is a Locker's pool of Sleepers that no caller sleeps on.
 type Sleepers struct{ pool sync.Pool }
 
 // NewSleepers is an empty pool.
@@ -454,7 +467,7 @@ type sharedAsks struct {
 	room [FewNodes]quorum.Hearing
 }
 
-// NewSharedAsks is what a round of so many nodes needs that asks to share, by this place.
+// NewSharedAsks makes the Asks of a round that asks so many nodes to share, by this place.
 func NewSharedAsks(position int64, nodes int) *Asks {
 	a := &sharedAsks{Asks: Asks{Position: position}}
 	if a.Heard = a.room[:min(nodes, FewNodes)]; nodes > FewNodes {

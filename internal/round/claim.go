@@ -57,11 +57,12 @@ type (
 )
 
 // Slot is a hold of one of a name's slots, or the leave of their queue. Slots are locks of
-// their own, but for who gets one and who is told that one is free: they are asked for, and
-// released, by scripts of their own (lua/ask_slot.lua), each in a call of its own.
+// their own, except that they have one line: a node grants a free slot to the first in it.
+// They have their own scripts (lua/ask_slot.lua), and each ask or release of a slot is a
+// call of its own.
 type Slot struct {
 	Name   string // the name with the slots, prefix included
-	Line   string // what is waited for where a slot is
+	Line   string // the name under which waiters for a slot stand in line
 	Number int
 	Limit  int         // how many slots there are
 	Passed int         // how often it was handed on in a row, within the process
@@ -92,9 +93,9 @@ func (c *Claim) Slot() *Slot {
 	return s
 }
 
-// Share makes the claim one that shares its name, asked for by that place in line. What is
-// rolled back of it calls no other who waits to share: those could go before as well, and
-// would wake each other for ever.
+// Share makes the claim one that shares its name, asked for by that place in line. Its
+// rollback calls no other sharer: none was kept out by it, and they would wake each other
+// for ever.
 func (c *Claim) Share(position int64) {
 	c.kind, c.entry, c.place = Shared{}, keepsPlace, max(position, quorum.NoTicket)
 }

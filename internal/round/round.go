@@ -13,7 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// Why a command has no reply.
+// The reasons for which a command has no reply.
 var (
 	ErrNotSent = errors.New("not sent") // the cause of a Failed outcome: nothing reached the node
 	ErrTimeout = errors.New("no reply within the node timeout")
@@ -66,7 +66,7 @@ func (w *Sleeper) Ready() *Sleeper {
 }
 
 // Deliver records node i's vote, and wakes the caller when the votes may have
-// decided something. A vote that comes late changes nothing.
+// decided something. A second vote of the node, or one after Close, changes nothing.
 func (r *Round) Deliver(i int, v quorum.Vote, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *Round) Deliver(i int, v quorum.Vote, cause error) {
 		return
 	}
 	if r.AcceptsPushes() {
-		r.refuse(i, v.Outcome, cause)
+		r.refuseLocked(i, v.Outcome, cause)
 		return
 	}
 	if r.Votes[i].Outcome != quorum.Pending {
@@ -90,7 +90,7 @@ func (r *Round) Deliver(i int, v quorum.Vote, cause error) {
 	if quorum.Count(r.Votes).Verdict() == quorum.Undecided && !again {
 		return
 	}
-	r.wake()
+	r.wakeLocked()
 }
 
 // Note keeps the cause of a try that will be repeated.
@@ -102,7 +102,8 @@ func (r *Round) Note(i int, cause error) {
 	}
 }
 
-// blame notes a cause; mu is held.
+// blame notes the cause of node i's vote. Its caller holds mu, or has closed the round: the
+// votes stand then, and only one goroutine reads them.
 func (r *Round) blame(i int, cause error) {
 	if r.Causes == nil {
 		if cause == nil {
@@ -122,7 +123,7 @@ func (r *Round) Cause(i int) error {
 	return r.Causes[i]
 }
 
-// SoFar are the votes that have come, while more may.
+// SoFar returns a copy of the votes that have come, while more may come.
 func (r *Round) SoFar() []quorum.Vote {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +171,8 @@ func (r *Round) Await(ctx context.Context, c *clock.Clock, limit time.Duration, 
 	}
 }
 
-// Judged is what judge says of the votes so far.
+// Judged returns the judgement of the votes so far. judge runs under mu: it must not keep
+// them.
 func (r *Round) Judged(judge func([]quorum.Vote) Stage) Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,9 +187,9 @@ func (r *Round) Close() {
 	r.Caller = nil
 }
 
-// Miss says of node i, once the round is closed, what it means that its time ended
-// without a reply: the outcome is unknown where something was sent. Else why says what
-// kept it.
+// Miss says of node i, once the round is closed, what it means that its time ended without
+// a reply. If something was sent, the outcome is unknown: the command may still arrive, so
+// the node is cleaned. Else why says what kept it from being sent.
 func (r *Round) Miss(i int, sent bool, why error) {
 	if !sent {
 		r.Votes[i].Outcome = quorum.Failed
@@ -218,7 +220,8 @@ func AcquireStage(votes []quorum.Vote) Stage {
 	return Open
 }
 
-// RaiseStage judges a raise: the votes count where they stand exactly at t.
+// RaiseStage judges a raise: only votes with exactly the token t count. A node that has
+// counted further is above t, and another attempt with a larger token must settle it.
 func RaiseStage(t quorum.Token) func([]quorum.Vote) Stage {
 	return func(votes []quorum.Vote) Stage {
 		at := quorum.SameToken(votes, t)
@@ -229,8 +232,8 @@ func RaiseStage(t quorum.Token) func([]quorum.Vote) Stage {
 	}
 }
 
-// ReleaseStage judges a release: only confirmations count, and nothing but its
-// bound ends the wait for them.
+// ReleaseStage judges a release: only confirmations count, and nothing but the caller's
+// limit ends the wait for them. A node that refuses may still take a later try.
 func ReleaseStage(votes []quorum.Vote) Stage {
 	if quorum.Count(votes).Verdict() == quorum.Won {
 		return Finished

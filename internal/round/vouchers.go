@@ -13,7 +13,7 @@ import (
 type vouchers struct {
 	mu    sync.Mutex      // guards the fields below; nothing else is taken under it
 	round clock.Instant   // when the round was sent
-	since []clock.Instant // by node, of leases that began one by one: no earlier than this; nil: with the round
+	since []clock.Instant // by node: its lease began no earlier; nil if all began with the round
 	nodes uint64          // one bit each
 }
 
@@ -43,8 +43,9 @@ func (v *vouchers) Vouch(i int, start clock.Instant) {
 	}
 }
 
-// Discount takes node i out if what it vouched for was sent since then, and returns
-// whether it vouched and how many are left.
+// Discount takes node i out if what it vouched for was sent at since or later: of nothing
+// since then is it known that the node has it still. It returns whether the node vouched,
+// and how many are left.
 func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,7 +61,7 @@ func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int)
 	return vouched, bits.OnesCount64(v.nodes)
 }
 
-// Set are the nodes that vouch, one bit each.
+// Set returns the nodes that vouch, one bit each.
 func (v *vouchers) Set() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
