@@ -367,12 +367,12 @@ type Handover struct {
 // SubmitPass queues the handover, or the old claim's release.
 func (n *Node) SubmitPass(h *Handover) {
 	n.mu.Lock()
-	err := n.refusal(h.Round.Start)
+	err := n.refusalLocked(h.Round.Start)
 	h.Round.Claim.Marks[n.Index] |= quorum.Behind
 	if err == nil {
 		n.queue.passes = append(n.queue.passes, h)
 	}
-	n.nudge()
+	n.unlockAndWake()
 	if err != nil {
 		n.keep(h, quorum.Vote{Outcome: quorum.Failed}, err)
 	}

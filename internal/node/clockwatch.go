@@ -128,10 +128,10 @@ const sampleEvery = 100 * time.Millisecond
 // it is believed again.
 func (n *Node) SubmitSample(now clock.Instant) {
 	n.mu.Lock()
-	if n.refusal(now) == nil {
+	if n.refusalLocked(now) == nil {
 		n.queue.sample = true
 	}
-	n.nudge()
+	n.unlockAndWake()
 }
 
 // sampleIsOld tells whether other traffic carries a sample along.

@@ -391,17 +391,18 @@ type push struct {
 // node votes, and where its epoch is the one that we have of it.
 func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
 	n.mu.Lock()
-	if n.idle && n.writer.ready() {
-		n.writer.settlePush(push{p, r}, n.writer.silence())
+	if n.idle && n.writer.readyLocked() {
+		n.writer.settlePushLocked(push{p, r}, n.writer.silence())
 		n.mu.Unlock()
 		return
 	}
 	n.queue.pushes = append(n.queue.pushes, push{p, r})
-	n.nudge()
+	n.unlockAndWake()
 }
 
-// ready tells whether prepare would do nothing; mu is held, and the writer sleeps.
-func (n *writer) ready() bool {
+// readyLocked tells whether prepare would do nothing. It reads what is the writer's own: the
+// caller has seen under mu that the writer sleeps, and it can not wake before mu is free.
+func (n *writer) readyLocked() bool {
 	return n.loaded && n.epoch != "" && n.down.cause == nil && n.met == n.turn() && !n.Tracker.OutOfDate(n.Index)
 }
 
@@ -410,13 +411,13 @@ func (n *writer) settlePushes() {
 	b := &n.batch
 	for _, p := range b.pushes {
 		n.mu.Lock()
-		n.settlePush(p, b.silent)
+		n.settlePushLocked(p, b.silent)
 		n.mu.Unlock()
 	}
 }
 
-// settlePush takes in one of them; silent is why the node does not vote. mu is held.
-func (n *writer) settlePush(p push, silent error) {
+// settlePushLocked takes in one push; silent is why the node does not vote, nil if it does.
+func (n *writer) settlePushLocked(p push, silent error) {
 	if silent != nil || n.doubt() != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
 		return // a look finds it, once the node votes
 	}

@@ -95,8 +95,8 @@ func Extend(nodes []*Node, claims []*round.Claim, ttls []int64, start clock.Inst
 	return e
 }
 
-// of is what node i said of lock k; mu is held.
-func (e *Extension) of(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
+// saidLocked is what node i said of lock k.
+func (e *Extension) saidLocked(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
 
 // answer takes in what one node said of some locks. What comes when a lock is
 // decided still tells whether the node vouches for it, or has lost it.
@@ -105,7 +105,7 @@ func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 	defer e.mu.Unlock()
 	var fresh, settled []int
 	for k := g.first; k < g.first+len(g.claims); k++ {
-		c := e.of(i, k)
+		c := e.saidLocked(i, k)
 		if c.outcome != quorum.Pending {
 			continue
 		}
@@ -115,7 +115,7 @@ func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 		}
 		switch e.verdicts[k] {
 		case quorum.Undecided:
-			if e.decide(k) == quorum.Won {
+			if e.decideLocked(k) == quorum.Won {
 				fresh = append(fresh, k)
 			}
 		case quorum.Won:
@@ -126,27 +126,27 @@ func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 		}
 	}
 	for j := range e.nodes {
-		e.reseed(j, fresh)
+		e.reseedLocked(j, fresh)
 	}
-	e.reseed(i, settled)
-	e.call()
+	e.reseedLocked(i, settled)
+	e.wakeLocked()
 }
 
-// decide judges lock k, and notes it if it is decided; mu is held.
-func (e *Extension) decide(k int) quorum.Verdict {
-	v := quorum.Count(e.votes(k)).Extension()
+// decideLocked judges lock k. Once it is decided, Wait gets it to conclude (fresh).
+func (e *Extension) decideLocked(k int) quorum.Verdict {
+	v := quorum.Count(e.votesLocked(k)).Extension()
 	if v == quorum.Undecided {
 		return v
 	}
 	e.verdicts[k], e.open, e.fresh = v, e.open-1, append(e.fresh, k)
 	if v == quorum.Won {
-		e.claims[k].Stand(e.Start, e.confirmers(k))
+		e.claims[k].Stand(e.Start, e.confirmersLocked(k))
 	}
 	return v
 }
 
-// call wakes the one who waits if locks were decided; mu is held.
-func (e *Extension) call() {
+// wakeLocked wakes Wait if locks were decided. One wake-up serves for many: take empties fresh.
+func (e *Extension) wakeLocked() {
 	if len(e.fresh) == 0 {
 		return
 	}
@@ -156,23 +156,23 @@ func (e *Extension) call() {
 	}
 }
 
-// confirmers are the nodes that confirmed lock k, one bit each; mu is held.
-func (e *Extension) confirmers(k int) uint64 {
+// confirmersLocked are the nodes that confirmed lock k, one bit each.
+func (e *Extension) confirmersLocked(k int) uint64 {
 	set := uint64(0)
 	for i := range e.nodes {
-		if e.of(i, k).outcome == quorum.Granted {
+		if e.saidLocked(i, k).outcome == quorum.Granted {
 			set |= 1 << i
 		}
 	}
 	return set
 }
 
-// votes are the nodes' votes on lock k; mu is held.
-func (e *Extension) votes(k int) []quorum.Vote {
+// votesLocked are the nodes' votes on lock k. Up to nine nodes cost no memory (room).
+func (e *Extension) votesLocked(k int) []quorum.Vote {
 	var room [9]quorum.Vote
 	votes := append(room[:0], make([]quorum.Vote, len(e.nodes))...)
 	for i := range votes {
-		votes[i].Outcome = e.of(i, k).outcome
+		votes[i].Outcome = e.saidLocked(i, k).outcome
 	}
 	return votes
 }
@@ -196,24 +196,24 @@ func confirmationOf(replies []int64, k int) confirmation {
 	}
 }
 
-// reseed puts back on node i those of the locks that it has lost and a quorum
-// confirmed in this round; mu is held.
-func (e *Extension) reseed(i int, locks []int) {
+// reseedLocked puts back on node i those of the locks that it has lost and a quorum
+// confirmed in this round. A lock that lives on fewer nodes than it was taken on is closer to
+// its end; a re-seed takes the node in again. It never counts as a vote (ADR 13).
+func (e *Extension) reseedLocked(i int, locks []int) {
 	// A goroutine of the node may be holding our mu: its own queue's mu comes
 	// below ours, never above.
-	if g := e.lost(i, locks, false); g != nil {
+	if g := e.lostLocked(i, locks, false); g != nil {
 		e.nodes[i].submitReseed(g, lua.ReseedScript)
 	}
-	if g := e.lost(i, locks, true); g != nil {
+	if g := e.lostLocked(i, locks, true); g != nil {
 		e.nodes[i].submitReseed(g, lua.ReseedSharedScript)
 	}
 }
 
-// lost are those of the locks of one kind that are to be put back on node i; nil if none.
-// mu is held.
-func (e *Extension) lost(i int, locks []int, shared bool) (g *group) {
+// lostLocked are those of the locks of one kind that are to be put back on node i; nil if none.
+func (e *Extension) lostLocked(i int, locks []int, shared bool) (g *group) {
 	for _, k := range locks {
-		if e.claims[k].Shared() != shared || !e.of(i, k).gone || e.verdicts[k] != quorum.Won {
+		if e.claims[k].Shared() != shared || !e.saidLocked(i, k).gone || e.verdicts[k] != quorum.Won {
 			continue
 		}
 		if g == nil {
@@ -279,11 +279,11 @@ func (e *Extension) expire(cause error) {
 			continue
 		}
 		for i := range e.nodes {
-			if c := e.of(i, k); c.outcome == quorum.Pending {
+			if c := e.saidLocked(i, k); c.outcome == quorum.Pending {
 				*c = confirmation{outcome: quorum.Unknown, cause: cause}
 			}
 		}
-		e.decide(k)
+		e.decideLocked(k)
 	}
 }
 
@@ -300,7 +300,7 @@ func (e *Extension) Result(k int) (votes []quorum.Vote, causes []error) {
 	defer e.mu.Unlock()
 	causes = make([]error, len(e.nodes))
 	for i := range causes {
-		causes[i] = e.of(i, k).cause
+		causes[i] = e.saidLocked(i, k).cause
 	}
-	return e.votes(k), causes
+	return e.votesLocked(k), causes
 }

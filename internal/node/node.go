@@ -143,11 +143,11 @@ func (n *Node) SubmitAcquire(r *round.Round) { n.submit(r, &n.queue.acquires) }
 // them all, or fails them at once.
 func (n *Node) SubmitAcquires(rounds []*round.Round) {
 	n.mu.Lock()
-	err := n.refusal(rounds[0].Start)
+	err := n.refusalLocked(rounds[0].Start)
 	if err == nil {
 		n.queue.acquires = append(n.queue.acquires, rounds...)
 	}
-	n.nudge()
+	n.unlockAndWake()
 	if err == nil {
 		return
 	}
@@ -168,11 +168,11 @@ func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 		now = n.Clock.Early()
 	}
 	n.mu.Lock()
-	err := n.refusal(now)
+	err := n.refusalLocked(now)
 	if err == nil {
 		*to = append(*to, r)
 	}
-	n.nudge()
+	n.unlockAndWake()
 	if err != nil {
 		r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
@@ -181,11 +181,11 @@ func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 // submitGroup queues an extension or re-seed of many locks, or fails it at once.
 func (n *Node) submitGroup(g *group, now clock.Instant) {
 	n.mu.Lock()
-	err := n.refusal(now)
+	err := n.refusalLocked(now)
 	if err == nil {
 		n.queue.groups = append(n.queue.groups, g)
 	}
-	n.nudge()
+	n.unlockAndWake()
 	if err != nil {
 		g.answer(g, n.Index, quorum.Failed, nil, err)
 	}
@@ -201,14 +201,15 @@ func (n *Node) Release(r Release) {
 	if !gone {
 		n.queue.releases = append(n.queue.releases, r)
 	}
-	n.nudge()
+	n.unlockAndWake()
 	if gone && r.Round != nil {
 		r.Round.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 	}
 }
 
-// nudge wakes the writer if it sleeps, and unlocks mu.
-func (n *Node) nudge() {
+// unlockAndWake unlocks mu, and wakes the writer if it sleeps. idle is cleared under mu, so
+// that one of many callers wakes it; wake has room for one, so that none blocks.
+func (n *Node) unlockAndWake() {
 	asleep := n.idle
 	n.idle = false
 	n.mu.Unlock()
@@ -220,8 +221,10 @@ func (n *Node) nudge() {
 	}
 }
 
-// refusal says why nothing is queued for this node now; mu is held.
-func (n *Node) refusal(now clock.Instant) error {
+// refusalLocked says why nothing is queued for this node now; nil if something may be. A
+// caller is refused at once instead of waiting for a node that is down, hangs or is late:
+// the other nodes may still be a quorum.
+func (n *Node) refusalLocked(now clock.Instant) error {
 	switch {
 	case n.closed:
 		return fault.ErrClosed

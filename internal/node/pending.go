@@ -252,11 +252,11 @@ type Poll interface {
 // SubmitPoll queues a poll, or fails it at once.
 func (n *Node) SubmitPoll(k Poll) {
 	n.mu.Lock()
-	err := n.refusal(n.Clock.Early())
+	err := n.refusalLocked(n.Clock.Early())
 	if err == nil {
 		n.queue.polls = append(n.queue.polls, k)
 	}
-	n.nudge()
+	n.unlockAndWake()
 	if err != nil {
 		k.Answer(n.Index, false, nil, err)
 	}

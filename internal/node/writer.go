@@ -37,9 +37,9 @@ func (n *writer) sleep() bool {
 		n.mu.Lock()
 		now := n.Clock.Early()
 		work := n.queue.len() > 0 || n.queue.hasReleases()
-		pause := n.pause(now)
+		pause := n.pauseLocked(now)
 		if n.closed {
-			if !n.tries(now) {
+			if !n.triesLocked(now) {
 				n.ended = true
 				n.mu.Unlock()
 				return false
@@ -61,18 +61,19 @@ func (n *writer) sleep() bool {
 	}
 }
 
-// tries tells whether a node that was closed is sent something more: what it was
-// never sent, and for as long as Close has time what it did not take; mu is held.
-func (n *writer) tries(now clock.Instant) bool {
+// triesLocked tells whether a node that was closed is sent something more: what it was
+// never sent, and for as long as Close has time what it did not take. Any key that stays
+// behind ends with its lease.
+func (n *writer) triesLocked(now clock.Instant) bool {
 	if n.down.cause == nil && len(n.queue.releases)+len(n.queue.passes) > 0 {
 		return true
 	}
 	return n.queue.hasReleases() && now < n.until
 }
 
-// pause is how long the node is left alone: between two probes of one that is
-// down, and between two tries of rollbacks that it refuses; mu is held.
-func (n *writer) pause(now clock.Instant) time.Duration {
+// pauseLocked is how long the node is left alone: between two probes of one that is
+// down, and between two tries of rollbacks that it refuses; 0 or less if it is due now.
+func (n *writer) pauseLocked(now clock.Instant) time.Duration {
 	switch {
 	case n.down.cause != nil:
 		return n.down.until.Sub(now)

@@ -36,7 +36,7 @@ var stayWays = []way{
 		name: "Close drops releases", takes: "a Locker that is closed does not send the releases that are out",
 		finds: []chaos.Rule{chaos.Orphan, chaos.NoProgress},
 		seed:  19,
-		edits: []edit{{"internal/node/writer.go", "			if !n.tries(now) {", "			if BROKEN || !n.tries(now) {"}},
+		edits: []edit{{"internal/node/writer.go", "			if !n.triesLocked(now) {", "			if BROKEN || !n.triesLocked(now) {"}},
 	},
 	{
 		name: "nobody says that it is lost", takes: "Done stays open where a lock is lost",
