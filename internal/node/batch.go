@@ -94,27 +94,26 @@ type call struct {
 }
 
 func (b *batch) reset() {
-	b.unread = nil
-	clear(b.calls)
-	clear(b.cmds)
-	b.cmds = b.cmds[:0]
-	clear(b.arena)
-	clear(b.releases)
-	clear(b.groups)
-	clear(b.raises)
-	clear(b.acquires)
-	clear(b.passes)
-	clear(b.bids)
-	clear(b.shares)
-	clear(b.slots)
-	clear(b.late)
-	clear(b.polls)
-	clear(b.pushes)
-	b.sharers, b.hands, b.pushes, b.shares = nil, nil, b.pushes[:0], b.shares[:0]
-	b.slotters, b.slots = nil, b.slots[:0]
-	b.releases, b.groups, b.raises, b.passes = b.releases[:0], b.groups[:0], b.raises[:0], b.passes[:0]
-	b.acquires, b.bids, b.late, b.probes, b.polls = b.acquires[:0], b.bids[:0], b.late[:0], b.probes[:0], b.polls[:0]
-	b.calls, b.arena, b.singly = b.calls[:0], b.arena[:0], 0
+	b.unread, b.singly = nil, 0
+	b.slotters, b.sharers, b.hands = nil, nil, nil // parts of releases
+	for _, rounds := range []*[]*round.Round{&b.raises, &b.acquires, &b.bids, &b.shares, &b.slots, &b.late, &b.probes} {
+		empty(rounds)
+	}
+	empty(&b.releases)
+	empty(&b.pushes)
+	empty(&b.groups)
+	empty(&b.passes)
+	empty(&b.polls)
+	empty(&b.calls)
+	empty(&b.cmds)
+	empty(&b.arena)
+}
+
+// empty empties a list, and lets go of what its elements point to: the memory stays for the
+// next batch, and must keep no attempt alive that is over.
+func empty[T any](list *[]T) {
+	clear(*list)
+	*list = (*list)[:0]
 }
 
 // addCalls lays out all that is taken, in the order in which it goes: rollbacks first,
@@ -151,13 +150,21 @@ func (b *batch) addReleases() {
 		return
 	}
 	for len(rest) > 0 {
-		next := rest[:1]
-		for k := 1; k < min(len(rest), lua.ReleaseBatchSize) && !next[0].alone() && !rest[k].alone(); k++ {
-			next = rest[:k+1]
-		}
+		next := together(rest, lua.ReleaseBatchSize)
 		rest = rest[len(next):]
 		b.add(call{cmd: b.releaseBatch(next), releases: next})
 	}
+}
+
+// together are the first of these releases that go in one call, most at a time. One that
+// was refused in a call with others goes alone: should it be refused again, that call
+// delays no other name.
+func together(releases []Release, most int) []Release {
+	k := 1
+	for k < min(len(releases), most) && !releases[0].alone() && !releases[k].alone() {
+		k++
+	}
+	return releases[:k]
 }
 
 // mayHand tells whether a release may grant: where the node votes, and nothing of the

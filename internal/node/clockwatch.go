@@ -127,11 +127,7 @@ const sampleEvery = 100 * time.Millisecond
 // talked to now: the next look comes soon, and a node that is down is sampled before
 // it is believed again.
 func (n *Node) SubmitSample(now clock.Instant) {
-	n.mu.Lock()
-	if n.refusalLocked(now) == nil {
-		n.queue.sample = true
-	}
-	n.unlockAndWake()
+	_ = n.enqueue(now, func(q *pending) { q.sample = true })
 }
 
 // sampleIsOld tells whether other traffic carries a sample along.

@@ -239,15 +239,9 @@ func (b *batch) handBatch(releases []Release) redis.Cmder {
 		entries = entries || releases[i].Entry != round.LeaveNothing || releases[i].Next != nil
 	}
 	b.arena = append(b.arena, &b.epoch)
-	for i := range releases {
-		b.arena = append(b.arena, &releases[i].Claim.Stripe)
-	}
-	for i := range releases {
-		b.arena = append(b.arena, &releases[i].Claim.Owner)
-	}
-	for i := range releases {
-		b.arena = append(b.arena, &releases[i].Hint)
-	}
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Stripe })
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Owner })
+	b.columnOf(releases, func(r *Release) any { return &r.Hint })
 	if entries {
 		b.arena = append(b.arena, &b.process, &b.reading)
 		for i := range releases {
@@ -262,36 +256,8 @@ func (b *batch) handBatch(releases []Release) redis.Cmder {
 
 // releaseBatch is release_batch.lua.
 func (b *batch) releaseBatch(releases []Release) redis.Cmder {
-	keys, entries := len(releases), false
-	for _, r := range releases {
-		if r.doubtful {
-			keys++
-		}
-		entries = entries || r.Entry != round.LeaveNothing
-	}
-	start := b.begin(lua.ReleaseBatchScript, keys)
-	for i := range releases {
-		b.arena = append(b.arena, &releases[i].Claim.Key)
-	}
-	for i := range releases {
-		if releases[i].doubtful {
-			b.arena = append(b.arena, &releases[i].Claim.Dead)
-		}
-	}
-	b.arena = append(b.arena, len(releases))
-	for i := range releases {
-		b.arena = append(b.arena, &releases[i].Claim.Owner)
-	}
-	for i := range releases {
-		if releases[i].doubtful {
-			b.arena = append(b.arena, &releases[i].Life)
-		}
-	}
+	start, entries := b.beginRelease(lua.ReleaseBatchScript, releases)
 	if entries {
-		b.arena = append(b.arena, &b.process)
-		for i := range releases {
-			b.arena = append(b.arena, int(releases[i].Entry))
-		}
 		b.nextEntries(releases)
 	}
 	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()

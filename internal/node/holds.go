@@ -64,10 +64,7 @@ func (b *batch) addSharedReleases() {
 		return
 	}
 	for rest := b.sharers; len(rest) > 0; {
-		next := rest[:1]
-		for k := 1; k < min(len(rest), lua.ShareBatchSize) && !next[0].alone() && !rest[k].alone(); k++ {
-			next = rest[:k+1]
-		}
+		next := together(rest, lua.ShareBatchSize)
 		rest = rest[len(next):]
 		b.add(call{cmd: b.releaseShared(next), releases: next})
 	}
@@ -75,12 +72,23 @@ func (b *batch) addSharedReleases() {
 
 // releaseShared is release_shared.lua.
 func (b *batch) releaseShared(releases []Release) redis.Cmder {
-	keys, entries := len(releases), false
+	start, entries := b.beginRelease(lua.ReleaseSharedScript, releases)
+	if entries {
+		b.columnOf(releases, func(r *Release) any { return r.Claim.Place() })
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+}
+
+// beginRelease lays out what release_batch.lua and release_shared.lua have in common: which
+// keys go, of which owners, and for how long a tombstone keeps a late acquire out. It tells
+// whether the process's entries follow.
+func (b *batch) beginRelease(s *lua.Script, releases []Release) (start int, entries bool) {
+	keys := len(releases)
 	for i := range releases {
 		keys += flag(releases[i].doubtful)
 		entries = entries || releases[i].Entry != round.LeaveNothing
 	}
-	start := b.begin(lua.ReleaseSharedScript, keys)
+	start = b.begin(s, keys)
 	b.columnOf(releases, func(r *Release) any { return &r.Claim.Key })
 	b.columnOf(releases, func(r *Release) any { return r.ifDoubtful(&r.Claim.Dead) })
 	b.arena = append(b.arena, len(releases))
@@ -89,9 +97,8 @@ func (b *batch) releaseShared(releases []Release) redis.Cmder {
 	if entries {
 		b.arena = append(b.arena, &b.process)
 		b.columnOf(releases, func(r *Release) any { return int(r.Entry) })
-		b.columnOf(releases, func(r *Release) any { return r.Claim.Place() })
 	}
-	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+	return start, entries
 }
 
 // ifDoubtful is arg, where the release leaves a tombstone; else nil.

@@ -142,12 +142,7 @@ func (n *Node) SubmitAcquire(r *round.Round) { n.submit(r, &n.queue.acquires) }
 // SubmitAcquires queues acquires that were made in one moment, so that one flush takes
 // them all, or fails them at once.
 func (n *Node) SubmitAcquires(rounds []*round.Round) {
-	n.mu.Lock()
-	err := n.refusalLocked(rounds[0].Start)
-	if err == nil {
-		n.queue.acquires = append(n.queue.acquires, rounds...)
-	}
-	n.unlockAndWake()
+	err := n.enqueue(rounds[0].Start, func(q *pending) { q.acquires = append(q.acquires, rounds...) })
 	if err == nil {
 		return
 	}
@@ -167,28 +162,29 @@ func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 	if r.Asks != nil { // it may have begun long ago
 		now = n.Clock.Early()
 	}
-	n.mu.Lock()
-	err := n.refusalLocked(now)
-	if err == nil {
-		*to = append(*to, r)
-	}
-	n.unlockAndWake()
-	if err != nil {
+	if err := n.enqueue(now, func(*pending) { *to = append(*to, r) }); err != nil {
 		r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
 }
 
 // submitGroup queues an extension or re-seed of many locks, or fails it at once.
 func (n *Node) submitGroup(g *group, now clock.Instant) {
+	if err := n.enqueue(now, func(q *pending) { q.groups = append(q.groups, g) }); err != nil {
+		g.answer(g, n.Index, quorum.Failed, nil, err)
+	}
+}
+
+// enqueue lets put add to the queue, and wakes the writer; or returns why nothing is queued
+// now. The caller answers that refusal once mu is free: an answer may take the mutexes of a
+// round or of an Extension.
+func (n *Node) enqueue(now clock.Instant, put func(*pending)) error {
 	n.mu.Lock()
 	err := n.refusalLocked(now)
 	if err == nil {
-		n.queue.groups = append(n.queue.groups, g)
+		put(&n.queue)
 	}
 	n.unlockAndWake()
-	if err != nil {
-		g.answer(g, n.Index, quorum.Failed, nil, err)
-	}
+	return err
 }
 
 // Release queues a rollback. It is never refused: it is repeated until the node

@@ -251,12 +251,7 @@ type Poll interface {
 
 // SubmitPoll queues a poll, or fails it at once.
 func (n *Node) SubmitPoll(k Poll) {
-	n.mu.Lock()
-	err := n.refusalLocked(n.Clock.Early())
-	if err == nil {
-		n.queue.polls = append(n.queue.polls, k)
-	}
-	n.unlockAndWake()
+	err := n.enqueue(n.Clock.Early(), func(q *pending) { q.polls = append(q.polls, k) })
 	if err != nil {
 		k.Answer(n.Index, false, nil, err)
 	}
