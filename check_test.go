@@ -1,24 +1,23 @@
 package redlock_test
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
-	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
+	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // patient is a node timeout that a busy machine keeps.
@@ -100,106 +99,6 @@ func check(t *testing.T, clients []redis.UniversalClient, opts ...redlock.Option
 	return r
 }
 
-// plantRecord makes each node a member, as install.lua leaves it, but for the
-// fields given, and takes the record away with the test.
-func plantRecord(t *testing.T, clients []redis.UniversalClient, n int, fields ...string) {
-	t.Helper()
-	for _, c := range clients {
-		run := infoField(t, c, "server", "run_id") + "." + infoField(t, c, "replication", "master_replid")
-		record := append([]string{
-			"format", "1", "epoch", "e", "cluster", "c", "n", fmt.Sprint(n), "names", strings.Join(letters(n), "\n"),
-			"maxttl", fmt.Sprint(redlock.DefaultMaxTTL.Milliseconds()), "run", run, "base", "7", "retired", "", "replaced", "",
-		}, fields...)
-		if err := c.HSet(t.Context(), "redlock:node", record).Err(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Del(context.Background(), "redlock:node") })
-	}
-}
-
-func infoField(t *testing.T, c redis.UniversalClient, section, field string) string {
-	t.Helper()
-	info, err := c.Info(t.Context(), section).Result()
-	must(t, err)
-	_, rest, _ := strings.Cut(info, field+":")
-	value, _, _ := strings.Cut(rest, "\r\n")
-	return value
-}
-
-func TestCheckInventsNothingOnAGoodSet(t *testing.T) {
-	clients := goodClients(t, 5)
-	r := check(t, clients)
-	if r.Nodes != 5 || r.Answered != 5 || r.Quorum != 3 {
-		t.Errorf("got %d nodes, %d answered, quorum %d; want 5, 5, 3", r.Nodes, r.Answered, r.Quorum)
-	}
-	wantFound(t, r, redlock.SeverityUnknown)
-	plantRecord(t, clients, 5)
-	wantFound(t, check(t, clients), redlock.SeverityInfo)
-}
-
-func TestCheckCountsTheNodes(t *testing.T) {
-	clients := goodClients(t, 4)
-	even, few := inAll(faultWarning, redlock.FindingEvenNodes), inAll(faultWarning, redlock.FindingFewNodes)
-	for n, want := range map[int][]found{1: {few}, 2: {even, few}, 3: nil, 4: {even}} {
-		wantFound(t, check(t, clients[:n]), faultUnknown, want...)
-	}
-}
-
-// TestCheckFindsManyFaultsAtOnce is a set of twelve servers with nineteen
-// findings.
-func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
-	t.Parallel()
-	clients := goodClients(t, 12)
-	plantRecord(t, clients[8:], 12)
-	in := func(i int, p plant) {
-		s := &set{t, []redis.UniversalClient{nil, clients[0], nil, nil, clients[i]}}
-		p(s)
-		if clients[i] = s.clients[4]; s.clients[3] != nil {
-			clients[i-1] = s.clients[3]
-		}
-	}
-	in(2, serverFaults()[4].plant) // a replica of node 1
-	in(3, instead(redisserver.Config{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}))
-	in(4, asUser("~* +@all -script|load -config"))
-	in(5, infoSays(redisVersion, "redis_version:6.2.1"))
-	in(6, instead(redisserver.Config{AOF: redisserver.FsyncAlways, Password: "secret"}, func(o *redis.Options) { o.Password = "" }))
-	in(7, instead(redisserver.Config{AOF: redisserver.FsyncAlways, Args: []string{"--cluster-enabled", "yes"}}))
-	plantRecord(t, clients[8:9], 12, "n", "3", "names", "a\nb\nc")
-	plantRecord(t, clients[9:10], 12, "format", "9")
-	plantRecord(t, clients[10:11], 12, "gone", "1")
-	plantRecord(t, clients[11:], 12, "maxttl", "60000")
-	in(11, serverFaults()[3].plant) // the same server as node 0
-	in(10, withClient(func(o *redis.Options) { o.DialTimeout = time.Minute }))
-	in(9, withClient(func(o *redis.Options) { o.PoolSize = 1 }))
-	slowly, err := tcpproxy.New(clients[8].(*redis.Client).Options().Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(slowly.Close)
-	slowly.Delay(tcpproxy.Requests, patient*3/5)
-	in(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
-	r := check(t, clients)
-	wantFound(t, r, faultUnknown,
-		inAll(faultWarning, redlock.FindingEvenNodes),
-		found{faultWarning, redlock.FindingHasReplicas, 1},
-		found{faultWarning, redlock.FindingBacklog, 1},
-		found{faultError, redlock.FindingReplica, 2}, found{faultError, redlock.FindingRefuses, 2},
-		found{faultError, redlock.FindingEviction, 3}, found{faultWarning, redlock.FindingPersistence, 3},
-		found{faultError, redlock.FindingACL, 4}, found{faultUnknown, redlock.FindingPersistence, 4},
-		found{faultError, redlock.FindingVersion, 5},
-		found{faultError, redlock.FindingCredentials, 6},
-		found{faultError, redlock.FindingMode, 7}, found{faultError, redlock.FindingRefuses, 7}, found{faultUnknown, redlock.FindingRecord, 7},
-		found{faultError, redlock.FindingOtherNodes, 8}, found{faultWarning, redlock.FindingRoundTrip, 8},
-		found{faultWarning, redlock.FindingTTLRound, 8},
-		found{faultError, redlock.FindingRecord, 9}, found{faultWarning, redlock.FindingPool, 9},
-		found{faultWarning, redlock.FindingRetired, 10}, found{faultWarning, redlock.FindingDial, 10},
-		found{faultError, redlock.FindingSameServer, 11},
-	)
-	if !slices.IsSortedFunc(r.Findings, func(a, b redlock.Finding) int { return int(b.Severity) - int(a.Severity) }) {
-		t.Error("the report does not begin with the worst")
-	}
-}
-
 func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 	var urls []string
 	for _, s := range testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways}) {
@@ -218,135 +117,9 @@ func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 		t.Fatalf("Check: %v", err)
 	}
 	wantFound(t, r, faultInfo)
-}
-
-// The report names the server of each node as the server does. Valkey says that it is
-// a Redis 7.2 as well.
-func TestCheckNamesTheServerOfEachNode(t *testing.T) {
-	server := testserver.NeedOne(t, redisserver.Config{AOF: redisserver.FsyncAlways})
-	told, err := exec.CommandContext(t.Context(), server.Program(), "--version").Output()
-	must(t, err)
-	m := regexp.MustCompile(`^(Redis|Valkey) server v=(\S+)`).FindStringSubmatch(string(told))
-	if m == nil {
-		t.Fatalf("--version says %q", told)
+	if r.Nodes != 5 || r.Answered != 5 || r.Quorum != 3 || len(r.Servers) != 5 || slices.Contains(r.Servers, "") {
+		t.Errorf("got %+v; want five nodes that answered, each with its server, and a quorum of 3", r)
 	}
-	down := testserver.NeedOne(t, redisserver.Config{})
-	must(t, down.Kill())
-	clients := []redis.UniversalClient{clientOf(t, server), clientOf(t, down), clientOf(t, testserver.NeedOne(t, redisserver.Config{}))}
-	s := &set{t, make([]redis.UniversalClient, 5)}
-	s.clients[4] = clients[2]
-	infoSays(`redis_git_sha1:\S+`, "valkey_version:9.0.1")(s)
-	clients[2] = s.clients[4]
-	if got, want := check(t, clients).Servers, []string{m[1] + " " + m[2], "", "Valkey 9.0.1"}; !slices.Equal(got, want) {
-		t.Errorf("got the servers %q; want %q", got, want)
-	}
-}
-
-// planted is one fault in an otherwise good set of five, at node 4 unless want
-// says otherwise.
-type planted struct {
-	name  string
-	plant plant
-	want  []found
-}
-
-// set is what a fault is planted in.
-type set struct {
-	*testing.T
-	clients []redis.UniversalClient
-}
-
-// plant changes a node of the set, or returns options to check it with.
-type plant func(s *set) []redlock.Option
-
-// instead puts another server in node 4's place.
-func instead(config redisserver.Config, change ...func(*redis.Options)) plant {
-	return func(s *set) []redlock.Option {
-		s.clients[4] = clientOf(s.T, testserver.NeedOne(s.T, config), change...)
-		return nil
-	}
-}
-
-// infoSays gives node 4 a client that reads something else in INFO: what servers
-// say that are not installed. The new text may not be longer than the old.
-func infoSays(old, text string) plant {
-	return withClient(func(o *redis.Options) {
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return &liar{c, regexp.MustCompile(old), text}, err
-		}
-	})
-}
-
-type liar struct {
-	net.Conn
-	old  *regexp.Regexp
-	text string
-}
-
-func (l *liar) Read(p []byte) (int, error) {
-	n, err := l.Conn.Read(p)
-	if at := l.old.FindIndex(p[:n]); at != nil {
-		copy(p[at[0]:at[1]], l.text+strings.Repeat(" ", at[1]-at[0]-len(l.text)))
-	}
-	return n, err
-}
-
-// importing gives node 4 a server that imports data. One that can't is asked for a
-// setting that is as long, and on, in the place of that.
-func importing(s *set) []redlock.Option {
-	server := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways})
-	s.clients[4] = clientOf(s.T, server, func(o *redis.Options) {
-		if server.Client().ConfigSet(s.Context(), "import-mode", "yes").Err() == nil {
-			return
-		}
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return renamer{&liar{c, regexp.MustCompile("disable-thp"), "import-mode"}}, err
-		}
-	})
-	return nil
-}
-
-type renamer struct{ net.Conn }
-
-func (r renamer) Write(p []byte) (int, error) {
-	return r.Conn.Write(bytes.ReplaceAll(p, []byte("import-mode"), []byte("disable-thp")))
-}
-
-func asUser(user string) plant {
-	return instead(redisserver.Config{AOF: redisserver.FsyncAlways, Users: []string{"lock on >secret &* " + user}},
-		func(o *redis.Options) { o.Username, o.Password = "lock", "secret" })
-}
-
-func withOptions(opts ...redlock.Option) plant {
-	return func(*set) []redlock.Option { return opts }
-}
-
-// withClient changes the options of node 4's client.
-func withClient(change func(*redis.Options)) plant {
-	return func(s *set) []redlock.Option {
-		o := *s.clients[4].(*redis.Client).Options()
-		change(&o)
-		c := redis.NewClient(&o)
-		s.Cleanup(func() { _ = c.Close() })
-		s.clients[4] = c
-		return nil
-	}
-}
-
-// withRecords makes members of all, the last with other fields.
-func withRecords(fields ...string) plant {
-	return func(s *set) []redlock.Option {
-		plantRecord(s.T, s.clients[:4], 5)
-		plantRecord(s.T, s.clients[4:], 5, fields...)
-		return nil
-	}
-}
-
-func at4(s redlock.Severity, code redlock.FindingCode) found { return found{s, code, 4} }
-func inAll(s redlock.Severity, code redlock.FindingCode) found {
-	return found{s, code, -1}
 }
 
 const (
@@ -355,87 +128,6 @@ const (
 	faultWarning = redlock.SeverityWarning
 	faultError   = redlock.SeverityError
 )
-
-// TestCheckFindsEachFaultAndNoOther plants one fault after another in the same
-// good set, and compares all findings from SeverityUnknown up: all from
-// SeverityInfo up where an info is what was planted.
-func TestCheckFindsEachFaultAndNoOther(t *testing.T) { //nolint:tparallel // its faults share four servers
-	besideServers(t)
-	good := goodClients(t, 5)
-	faults := slices.Concat(serverFaults(), refusalFaults(), silentFaults(), diskFaults(), rightFaults(), timeFaults(), clusterFaults(), clientFaults())
-	// The number of nodes has a test of its own, and so have the clocks' rates.
-	tested := map[redlock.FindingCode]bool{redlock.FindingEvenNodes: true, redlock.FindingFewNodes: true, redlock.FindingClockRate: true}
-	for _, f := range faults {
-		for _, w := range f.want {
-			tested[w.code] = true
-		}
-		t.Run(f.name, func(t *testing.T) {
-			clients := slices.Clone(good)
-			opts := f.plant(&set{t, clients})
-			least := faultUnknown
-			for _, w := range f.want {
-				least = min(least, w.severity)
-			}
-			r := check(t, clients, opts...)
-			if least == faultInfo { // the set is new, which is worth a word
-				r.Findings = slices.DeleteFunc(r.Findings, func(g redlock.Finding) bool {
-					return g.Code == redlock.FindingBlank && !slices.Contains(f.want, found{g.Severity, g.Code, g.Node})
-				})
-			}
-			wantFound(t, r, least, f.want...)
-			if !cures(r, cure[f.name]) {
-				t.Errorf("no finding has %q in its remedy or its reason: %v", cure[f.name], r.Findings)
-			}
-		})
-	}
-	for name := range cure {
-		if !slices.ContainsFunc(faults, func(f planted) bool { return f.name == name }) {
-			t.Errorf("no fault is named %q", name)
-		}
-	}
-	for _, code := range findingCodes(t) {
-		if !tested[code] {
-			t.Errorf("no fault is planted for the code %q", code)
-		}
-	}
-}
-
-// cure is what the remedy, or the reason, of a finding must have: a wrong one sends the
-// operator elsewhere.
-var cure = map[string]string{
-	"a full memory":             "Raise maxmemory",
-	"replicas that are missing": "min-replicas-to-write 0",
-	"EVALSHA renamed away, and no right to ask for rights": "rename-command",
-	"data are imported": "CONFIG SET import-mode no",
-	"an append-only file that the default user may not write again": "default off ~* &* +@all",
-	"no right to wake":                              "nothing else says that it is missing",
-	"no right to wake, nor to ask for rights":       "wakes nobody",
-	"a script that does not end":                    "SCRIPT KILL",
-	"all connections taken":                         "Raise maxclients",
-	"a certificate that has expired":                "Renew the server's certificate",
-	"a certificate of nobody known":                 "Name the authority",
-	"a certificate of another host":                 "an address that the server's certificate is for",
-	"a certificate that the server does not accept": "this client's certificate",
-	"TLS to a port without it":                      "tls-port",
-	"lists of two clusters mixed":                   "Give all clients the same list",
-}
-
-// cures tells whether a finding about node 4 has the words.
-func cures(r redlock.Report, words string) bool {
-	return words == "" || slices.ContainsFunc(r.Findings, func(f redlock.Finding) bool {
-		return f.Node == 4 && strings.Contains(f.Why+f.Remedy, words)
-	})
-}
-
-// findingCodes are all codes that there are.
-func findingCodes(t *testing.T) []redlock.FindingCode {
-	t.Helper()
-	var out []redlock.FindingCode
-	for _, code := range codesIn(t, "check.go") {
-		out = append(out, redlock.FindingCode(code.text))
-	}
-	return out
-}
 
 // namedCode is a constant with its text.
 type namedCode struct{ name, text string }
@@ -462,48 +154,19 @@ func TestThePublicCodesAreTheDoctors(t *testing.T) {
 	}
 }
 
-// slewed are clients of five servers, of which those that slewed names have a clock
-// of that rate.
-func slewed(t *testing.T, rate string, nodes ...int) []redis.UniversalClient {
-	t.Helper()
-	var out []redis.UniversalClient
-	for i, s := range testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true}) {
-		if slices.Contains(nodes, i) {
-			must(t, s.SetClock("+0 x"+rate))
-		}
-		out = append(out, clientOf(t, s))
-	}
-	return out
-}
-
-// A time service that slews faster than the drift factor looks like a clock that
-// steps, again and again.
-func TestCheckTellsClocksThatRunTooFastOrTooSlow(t *testing.T) {
-	for _, c := range []struct {
-		rate string
-		at   []int
-		want []found
-	}{
-		{"1.0", nil, nil},
-		{"1.0005", []int{4}, nil}, // ntpd's fastest
-		{"1.0833", []int{4}, []found{at4(faultError, redlock.FindingClockRate)}}, // chronyd's
-		{"0.9167", []int{4}, []found{at4(faultError, redlock.FindingClockRate)}},
-		{"1.0833", []int{0, 1, 2, 3, 4}, []found{inAll(faultError, redlock.FindingClockRate)}},
-	} {
-		t.Run(c.rate, func(t *testing.T) {
-			r := check(t, slewed(t, c.rate, c.at...))
-			r.Findings = slices.DeleteFunc(r.Findings, func(f redlock.Finding) bool { return f.Code != redlock.FindingClockRate })
-			wantFound(t, r, faultInfo, c.want...)
-		})
-	}
-}
-
 // What doctor warns of is so: a quorum whose clocks run a twelfth too fast grants
 // nothing, and within the drift factor it does.
 func TestAQuorumThatIsSlewedBeyondTheDriftStopsLocking(t *testing.T) {
 	for rate, stops := range map[string]bool{"1.0833": true, "1.002": false} {
 		t.Run(rate, func(t *testing.T) {
-			l, err := redlock.New(slewed(t, rate, 2, 3, 4), redlock.WithNodeNames(letters(5)...), redlock.WithNodeTimeout(patient))
+			var clients []redis.UniversalClient
+			for i, s := range testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true}) {
+				if i > 1 {
+					must(t, s.SetClock("+0 x"+rate))
+				}
+				clients = append(clients, clientOf(t, s))
+			}
+			l, err := redlock.New(clients, redlock.WithNodeNames(letters(5)...), redlock.WithNodeTimeout(patient))
 			must(t, err)
 			defer l.Close()
 			must(t, l.Cluster().Admit(t.Context()))
@@ -529,3 +192,171 @@ func TestAQuorumThatIsSlewedBeyondTheDriftStopsLocking(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that was founded, and filled up: what operators see of it.
+func TestNodesThatRefuseWritesAreSeenEverywhere(t *testing.T) {
+	for _, fault := range []struct{ setting, value, says string }{
+		{"maxmemory", "1", "OOM"}, {"min-replicas-to-write", "1", "NOREPLICAS"},
+	} {
+		t.Run(fault.says, func(t *testing.T) {
+			servers := testserver.Need(t, 3, redisserver.Config{AOF: redisserver.FsyncAlways})
+			var urls []string
+			for _, s := range servers {
+				urls = append(urls, s.URL())
+			}
+			told := &events{}
+			l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(patient), redlock.WithTTL(4*patient), told.option())
+			must(t, err)
+			defer l.Close()
+			must(t, l.Cluster().Admit(t.Context()))
+			mustRelease(t, mustAcquire(t, l, "orders/42"))
+			set := func(value string) {
+				for _, s := range servers[1:] {
+					must(t, s.Client().ConfigSet(t.Context(), fault.setting, value).Err())
+				}
+			}
+			set(fault.value)
+			report, err := l.Cluster().Check(t.Context())
+			must(t, err)
+			refused := 0
+			for _, f := range report.Findings {
+				if f.Code == redlock.FindingRefuses && f.Severity == redlock.SeverityError && strings.Contains(f.What, "take a lock: "+fault.says) {
+					refused++
+				}
+			}
+			if refused != 2 {
+				t.Errorf("Check: got %v; want that two nodes refuse to take a lock", report.Findings)
+			}
+			status, err := l.Cluster().Status(t.Context())
+			must(t, err)
+			if status.Votes() != 1 || status.Nodes[0].Refuses != "" || !strings.Contains(status.Nodes[2].Refuses, fault.says) {
+				t.Errorf("Status: got %+v; want one vote, and why", status)
+			}
+			for i := range 3 {
+				_, err = l.TryAcquire(t.Context(), "orders/42")
+				wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+				if n := len(told.of(redlock.NodeRefusesWrites)); i == 2 && n != 2 {
+					t.Errorf("got %d events; want one of each node", n)
+				}
+			}
+			set("0")
+			status, err = l.Cluster().Status(t.Context())
+			must(t, err)
+			if status.Votes() != 3 {
+				t.Errorf("Status after it was mended: got %+v; want three votes", status)
+			}
+			eventually(t, 10*time.Second, func() bool { return len(told.of(redlock.NodeTakesWrites)) == 2 })
+			mustRelease(t, mustAcquire(t, l, "orders/42"))
+		})
+	}
+}
+
+// The doctor judges by the Locker's own options.
+func TestCheckJudgesByTheLockersOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3, redlock.WithoutMembership(), redlock.WithNodeTimeout(4*time.Second), redlock.WithMaxTTL(time.Hour))
+		must(t, nodes.Client(0).HSet(t.Context(), "redlock:node", "format", "9").Err()) // which matters to members alone
+		r, err := l.Cluster().Check(t.Context())
+		must(t, err)
+		r.Findings = slices.DeleteFunc(r.Findings, func(f redlock.Finding) bool { return f.Node >= 0 && f.Code != redlock.FindingRecord })
+		wantFound(t, r, faultInfo, found{faultWarning, redlock.FindingNodeTimeout, -1}, found{faultInfo, redlock.FindingMaxTTL, -1})
+	})
+}
+
+func TestCheckNamesTwoEntriesThatAreOneNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		clients := nodes.NewClients()
+		clients[2] = nodes.NewClients()[0]
+		l, err := redlock.New(clients, redlock.WithNodeNames("a", "b", "c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		for range 2 { // the order is the same every time
+			r, err := l.Cluster().Check(t.Context())
+			if err != nil {
+				t.Fatalf("Check: %v", err)
+			}
+			if f := r.Findings[0]; f.Code != redlock.FindingSameServer || f.Node != 2 || f.Name != "c" || !strings.Contains(f.What, "node 0 (a)") {
+				t.Errorf("the first finding is %v; want node 2 (c) as node 0 (a)", f)
+			}
+			if r.Worst() != faultError {
+				t.Errorf("the worst is %v; want error", r.Worst())
+			}
+		}
+	})
+}
+
+func TestCheckFailsWhenNothingCanBeLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		for _, n := range nodes.Nodes() {
+			n.Hang()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		if _, err := l.Cluster().Check(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redlock.ErrNoQuorum) {
+			t.Errorf("when ctx ends: got %v; want its error", err)
+		}
+		if _, err := l.Cluster().Check(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a ctx that is done: got %v; want its error", err)
+		}
+		if took := time.Since(begin); took > 10*time.Millisecond {
+			t.Errorf("Check returned %v after its ctx had ended", took-10*time.Millisecond)
+		}
+		for _, n := range nodes.Nodes() {
+			n.Resume()
+			n.Stop()
+		}
+		r, err := l.Cluster().Check(t.Context())
+		var none *redlock.QuorumError
+		if !errors.Is(err, redlock.ErrNoQuorum) || !errors.As(err, &none) || len(none.Nodes) != 3 {
+			t.Errorf("when no node answers: got %v; want *QuorumError with ErrNoQuorum", err)
+		}
+		wantFound(t, r, faultUnknown, found{faultError, redlock.FindingUnreachable, 0},
+			found{faultError, redlock.FindingUnreachable, 1}, found{faultError, redlock.FindingUnreachable, 2})
+		if err := l.Close(); err != nil {
+			t.Logf("Close: %v", err)
+		}
+		if _, err := l.Cluster().Check(t.Context()); !errors.Is(err, redlock.ErrClosed) {
+			t.Errorf("after Close: got %v; want ErrClosed", err)
+		}
+	})
+}
+
+func TestOpensOwnClientsHaveNoFault(t *testing.T) {
+	nodes := redlocktest.Start(t, 3, redlocktest.WithTCP())
+	l, err := redlock.Open(t.Context(), nodes.URLs(), redlock.WithNodeTimeout(2*time.Second), redlock.WithTTL(8*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := l.Cluster().Check(t.Context())
+	if err != nil {
+		t.Fatalf("Check: %v", err)
+	}
+	for _, f := range r.Findings {
+		if strings.HasPrefix(string(f.Code), "client") {
+			t.Errorf("got %v; want nothing about a client", f)
+		}
+	}
+}
+
+// awaitInfo waits until INFO has the text.
+func awaitInfo(t *testing.T, c redis.UniversalClient, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		info, err := c.Info(t.Context()).Result()
+		if strings.Contains(info, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q in INFO (%v)", text, err)
+		}
+	}
+}
+
+// wrapped hides what a client is.
+type wrapped struct{ redis.UniversalClient }

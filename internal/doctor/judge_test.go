@@ -1,0 +1,407 @@
+package doctor
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
+)
+
+// noon is what every good clock shows at the Clock's origin.
+var noon = time.Date(2026, time.July, 1, 12, 0, 0, 0, time.UTC)
+
+// goodDoctor has seen n members that have no fault.
+func goodDoctor(n int) *doctor {
+	d := &doctor{
+		cfg:    Config{TTL: 10 * time.Second, MaxTTL: 30 * time.Second, NodeTimeout: 250 * time.Millisecond, Drift: 0.01},
+		failed: make([]error, n), origin: noon,
+	}
+	for i := range n {
+		d.names = append(d.names, string(rune('a'+i)))
+	}
+	for _, name := range d.names {
+		d.exams = append(d.exams, exam{
+			options: &redis.Options{
+				DialTimeout: time.Second, DialerRetries: 1, PoolSize: 10, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
+			},
+			run: name,
+			info: map[string]string{
+				"run_id": name, "master_replid": "h", "role": "master", "redis_version": "7.2.4", "redis_mode": "standalone",
+				"maxmemory": "0", "maxmemory_policy": "noeviction", "aof_enabled": "1",
+			},
+			record: recordOf("format", "1", "epoch", "e", "cluster", "c", "n", fmt.Sprint(n), "names", strings.Join(d.names, "\n"),
+				"maxttl", "30000", "run", name+".h", "base", "7", "retired", "", "replaced", ""),
+			config: map[string]string{"appendfsync": "always", "save": ""},
+			user:   "default",
+			trips:  []trip{{time.Millisecond, 1, noon}},
+			later:  trip{time.Millisecond, 1 + clock.Instant(time.Second), noon},
+		})
+	}
+	return d
+}
+
+// recordOf is a reply to HMGET of the record with these fields.
+func recordOf(fields ...string) []any {
+	r := make([]any, len(membership.RecordFields))
+	for i := 0; i < len(fields); i += 2 {
+		r[slices.Index(membership.RecordFields[:], fields[i])] = fields[i+1]
+	}
+	return r
+}
+
+// reply is an error that a server replied with.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
+
+// change plants a fault, at node 4 of five: e is what that showed.
+type change func(d *doctor, e *exam)
+
+func info(fields ...string) change   { return func(_ *doctor, e *exam) { put(e.info, fields) } }
+func config(fields ...string) change { return func(_ *doctor, e *exam) { put(e.config, fields) } }
+
+func put(to map[string]string, fields []string) {
+	for i := 0; i < len(fields); i += 2 {
+		to[fields[i]] = fields[i+1]
+	}
+}
+
+// setting is of the client.
+func setting(set func(o *redis.Options)) change {
+	return func(_ *doctor, e *exam) { set(e.options) }
+}
+
+// option is of the Locker.
+func option(set func(c *Config)) change { return func(d *doctor, _ *exam) { set(&d.cfg) } }
+
+// records changes the records of these nodes, in the order of fields.
+func records(nodes string, fields ...string) change {
+	return func(d *doctor, _ *exam) {
+		for _, i := range nodes {
+			for k, v := range recordOf(fields...) {
+				if v != nil {
+					d.exams[i-'0'].record[k] = v
+				}
+			}
+		}
+	}
+}
+
+// unfounded takes the records of these nodes away.
+func unfounded(nodes string) change {
+	return func(d *doctor, _ *exam) {
+		for _, i := range nodes {
+			d.exams[i-'0'].record = recordOf()
+		}
+	}
+}
+
+func silence(err error) change { return func(_ *doctor, e *exam) { e.err = err } }
+
+// refused is what the node refused when it was proved.
+func refused(use, text string) change {
+	return func(_ *doctor, e *exam) { e.faults = append(e.faults, failedUse{use, use == "wake", reply(text)}) }
+}
+
+func lacks(right ...denial) change { return func(_ *doctor, e *exam) { e.denied = right } }
+
+// all are several of these.
+func all(changes ...change) change {
+	return func(d *doctor, e *exam) {
+		for _, c := range changes {
+			c(d, e)
+		}
+	}
+}
+
+// offClock is of clocks that are off by so much.
+func offClock(nodes string, by time.Duration) change {
+	return func(d *doctor, _ *exam) {
+		for _, i := range nodes {
+			e := &d.exams[i-'0']
+			e.trips[0].offset, e.later.offset = noon.Add(by), noon.Add(by)
+		}
+	}
+}
+
+// fastClock is of clocks that gain so much in the second between two looks.
+func fastClock(nodes string, gain time.Duration) change {
+	return func(d *doctor, _ *exam) {
+		for _, i := range nodes {
+			d.exams[i-'0'].later.offset = noon.Add(gain)
+		}
+	}
+}
+
+// noFields forgets what it showed under these names.
+func noFields(fields ...string) change {
+	return func(_ *doctor, e *exam) {
+		for _, f := range fields {
+			delete(e.info, f)
+			delete(e.config, f)
+		}
+		e.run = e.info["run_id"]
+	}
+}
+
+const otherNames = "v\nw\nx\ny\nz"
+
+// judged are exams, each with all that it is to show and no more.
+var judged = []struct {
+	name   string
+	change change
+	want   string // of WantFound
+}{
+	{"nothing", all(), ""},
+
+	{"a server that is down", silence(errors.New("connection refused")), "error unreachable 4: Start it"},
+	{"a server that loads", silence(reply("LOADING Redis is loading")), "error unreachable 4: Wait"},
+	{"protected mode", silence(reply("DENIED Redis is running in protected mode")), "error unreachable 4: protected-mode no"},
+	{"protected mode, behind TLS", silence(fmt.Errorf("x: %w", node.ErrProtected)), "error unreachable 4: protected-mode no"},
+	{"a password that is missing", silence(reply("NOAUTH Authentication required.")), "error credentials 4: the user and the password"},
+	{"a password that is wrong", silence(reply("WRONGPASS invalid")), "error credentials 4: the user and the password"},
+	{"a script that does not end", silence(reply("BUSY Redis is busy running a script")), "error busy 4: SCRIPT KILL"},
+	{"all connections taken", silence(reply("ERR max number of clients reached")), "error max-clients 4: Raise maxclients"},
+	{"a certificate that has expired", silence(x509.CertificateInvalidError{Reason: x509.Expired}), "error tls 4: Renew the server's certificate"},
+	{"a certificate of nobody known", silence(x509.UnknownAuthorityError{}), "error tls 4: Name the authority"},
+	{"a certificate of another host", silence(x509.HostnameError{Certificate: &x509.Certificate{}}), "error tls 4: an address that the server's certificate is for"},
+	{"a certificate that the server does not accept", silence(&net.OpError{Op: "remote error", Err: errors.New("bad certificate")}), "error tls 4: this client's certificate"},
+	{"a certificate that is not accepted otherwise", silence(&tls.CertificateVerificationError{Err: errors.New("x")}), "error tls 4: See what the server's certificate"},
+	{"TLS to a port without it", silence(tls.RecordHeaderError{Msg: "x"}), "error tls 4: tls-port"},
+	{"no TLS to a port with it", silence(fmt.Errorf("x: %w", node.ErrSpeaksTLS)), "error tls 4: rediss://"},
+
+	{"an old Redis", info("redis_version", "6.2.1"), "error version 4"},
+	{"an old Valkey", info("valkey_version", "7.1.9"), "error version 4"},
+	{"a new Valkey", info("valkey_version", "8.1.0"), ""},
+	{"a version that can't be read", info("redis_version", "next"), "unknown version 4"},
+	{"no run_id", noFields("run_id"), "error run-id 4"},
+	{"no run_id, where nobody will miss it", all(noFields("run_id"), option(func(c *Config) { c.Unprotected = true })), "warning run-id 4"},
+	{"no run_id for a script", func(_ *doctor, e *exam) { e.hidden = reply("ERR not allowed from script") }, "error run-id 4: scripts"},
+	{"two addresses that are one server", func(d *doctor, e *exam) { e.run = d.exams[1].run }, "error same-server 4: a proxy; info blank 4"},
+	{"a replica", info("role", "slave"), "error replica 4: stands alone; info blank 4"},
+	{"it has replicas", info("connected_slaves", "1"), "warning has-replicas 4"},
+	{"it had replicas", all(info("repl_backlog_active", "1"), config("repl-backlog-ttl", "3600")), "warning repl-backlog 4: repl-backlog-ttl 0"},
+	{"it had replicas, of no consequence", all(info("repl_backlog_active", "1"), config("repl-backlog-ttl", "0")), ""},
+	{"DEBUG is enabled", config("enable-debug-command", "local"), "warning debug-command 4"},
+	{"DEBUG is enabled for all", config("enable-debug-command", "yes"), "warning debug-command 4"},
+	{"cluster mode", info("redis_mode", "cluster", "cluster_enabled", "1"), "error mode 4"},
+	{"a Sentinel", info("redis_mode", "sentinel"), "error mode 4"},
+	{"data are imported", config("import-mode", "yes"), "warning import-mode 4: CONFIG SET import-mode no"},
+	{"keys that may be evicted", info("maxmemory", "100", "maxmemory_policy", "volatile-ttl"), "error eviction 4: noeviction"},
+	{"keys that may be evicted once there is a limit", info("maxmemory_policy", "allkeys-lru"), "warning eviction 4"},
+	{"a limit, and nothing evicted", info("maxmemory", "1000", "used_memory", "899"), ""},
+	{"a policy that is not told", noFields("maxmemory_policy"), "unknown eviction 4"},
+	{"a memory that is nearly full", info("maxmemory", "1000", "used_memory", "900"), "warning memory 4: Raise maxmemory"},
+	{"a full memory", info("maxmemory", "1000", "used_memory", "1000"), "error memory 4: Raise maxmemory"},
+	{"many connections", info("maxclients", "10", "connected_clients", "8"), ""},
+	{"nearly all connections taken", info("maxclients", "10", "connected_clients", "9"), "warning max-clients 4: Raise maxclients"},
+	{"replicas that are missing", all(info("min_slaves_good_slaves", "1"), config("min-replicas-to-write", "2")), "error min-replicas 4: min-replicas-to-write 0"},
+	{"replicas that are there", all(info("min_slaves_good_slaves", "1"), config("min-replicas-to-write", "1")), "warning min-replicas 4"},
+	{"replicas, of which it is not told how many", info("min_slaves_good_slaves", "1"), "warning min-replicas 4"},
+	{"INFO refused", func(_ *doctor, e *exam) { e.infoErr = reply("NOPERM") }, "unknown version 4"},
+
+	{"an append-only file that is never forced to the disk", config("appendfsync", "no"), "warning persistence 4: appendfsync everysec"},
+	{"an append-only file that is not forced while it is rewritten", config("no-appendfsync-on-rewrite", "yes"), "warning persistence 4: no-appendfsync-on-rewrite no"},
+	{"an append-only file that is forced each second", config("appendfsync", "everysec"), "info persistence 4"},
+	{"an append-only file, and no word how", noFields("appendfsync"), "unknown persistence 4"},
+	{"no word of an append-only file", noFields("aof_enabled"), "unknown persistence 4"},
+	{"nothing on disk", info("aof_enabled", "0"), "warning persistence 4: appendonly yes"},
+	{"snapshots only", all(info("aof_enabled", "0"), config("save", "3600 1")), "warning persistence 4: appendonly yes"},
+	{"an append-only file that the default user may not write again", func(_ *doctor, e *exam) { e.replay = "no permissions" }, "warning aof-default-user 4: default off ~* &* +@all"},
+	{"an append-only file that the default user may write again", func(_ *doctor, e *exam) { e.replay = "OK" }, ""},
+	{"an append-only file that can't be written", info("aof_last_write_status", "err"), "error writes-failed 4: Make room"},
+	{
+		"a snapshot that failed", all(info("rdb_last_bgsave_status", "err"), config("save", "3600 1", "stop-writes-on-bgsave-error", "yes")),
+		"error writes-failed 4: Make room",
+	},
+	{
+		"a snapshot that failed, of no consequence", all(info("rdb_last_bgsave_status", "err"), config("save", "3600 1", "stop-writes-on-bgsave-error", "no")),
+		"warning writes-failed 4",
+	},
+
+	{"no right to vote", lacks(denial{"EVALSHA", "vote", true, false}), "error acl 4: +evalsha"},
+	{"no lesser right", lacks(denial{"PUBLISH", "wake", false, false}), "warning acl 4: nothing else says that it is missing"},
+	{"a right to some names", lacks(denial{"MGET", "take a lock", true, true}), "info acl-names 4: WithPrefix"},
+	{"rights that are not told", func(_ *doctor, e *exam) { e.aclErr = reply("NOPERM") }, "unknown acl 4: +acl|dryrun"},
+	{"a command that is not known", func(_ *doctor, e *exam) { e.unknown = []right{{"x", true, []any{"EVALSHA"}}} }, "error command 4: rename-command"},
+
+	{"memory refused", refused("take a lock", "OOM command not allowed"), "error refuses 4: Raise maxmemory"},
+	{"too few replicas", refused("take a lock", "NOREPLICAS Not enough good replicas"), "error refuses 4: min-replicas-to-write 0"},
+	{"a disk that failed", refused("take a lock", "MISCONF Errors writing"), "error refuses 4: Make room"},
+	{"read only", refused("take a lock", "READONLY You can't write"), "error refuses 4: a master that stands alone"},
+	{"no right, as it was proved", refused("wait in line", "NOPERM no permissions"), "error refuses 4: ACL SETUSER"},
+	{"a command that is missing, as it was proved", refused("take a lock", "ERR unknown command 'EVALSHA'"), "error refuses 4: rename-command"},
+	{"something else refused", refused("take a lock", "ERR something"), "error refuses 4: the server's log"},
+	{"a refusal that its rights tell already", all(lacks(denial{"PTTL", "take a lock", true, false}), refused("take a lock", "NOPERM x")), "error acl 4"},
+	{"a refusal that the rights to names do not tell", all(lacks(denial{"PTTL", "take a lock", true, true}), refused("take a lock", "NOPERM x")), "info acl-names 4; error refuses 4"},
+	{"nobody is woken", refused("wake", "NOPERM x"), "warning refuses 4: wakes nobody"},
+
+	{"a clock ahead", offClock("4", 20*time.Second), "warning clock 4: NTP"},
+	{"a clock behind", offClock("4", -20*time.Second), "warning clock 4: NTP"},
+	{"a clock that is off by less than would step", offClock("4", 128*time.Millisecond), ""},
+	{"this client's own clock", offClock("01234", 2*time.Minute), "info clock: this machine"},
+	{"TIME refused", func(_ *doctor, e *exam) { e.trips, e.timeErr = nil, reply("NOPERM") }, "unknown clock 4"},
+	{"a clock that ntpd slews", fastClock("4", 500*time.Microsecond), ""},
+	{"a clock that chronyd slews", fastClock("4", 83*time.Millisecond), "error clock-rate 4: maxslewrate"},
+	{"a clock that is slewed back", fastClock("4", -83*time.Millisecond), "error clock-rate 4: maxslewrate"},
+	{"this client's own rate", fastClock("01234", 83*time.Millisecond), "error clock-rate"},
+	{"round trips of half the node timeout", func(_ *doctor, e *exam) { e.trips[0].took = 125 * time.Millisecond }, ""},
+	{"round trips above half the node timeout", func(_ *doctor, e *exam) { e.trips[0].took = 126 * time.Millisecond }, "warning round-trip 4: Put the node nearer"},
+	{"a reply that was lost", func(_ *doctor, e *exam) { e.lost, e.timeErr = 1, node.ErrNoReply }, "warning round-trip 4"},
+	{"replies that were lost", func(_ *doctor, e *exam) { e.trips, e.lost, e.timeErr = nil, 2, node.ErrNoReply }, "error round-trip 4"},
+	{
+		"round trips beside the TTL", all(option(func(c *Config) { c.TTL, c.NodeTimeout = 3*time.Second, time.Second }), func(_ *doctor, e *exam) { e.trips[0].took = 334 * time.Millisecond }),
+		"warning ttl-roundtrip 4: Raise WithTTL",
+	},
+	{"a node timeout beside the TTL", option(func(c *Config) { c.NodeTimeout = 4 * time.Second }), "warning node-timeout: Lower WithNodeTimeout"},
+	{"a MaxTTL far above the TTL", all(option(func(c *Config) { c.MaxTTL = time.Hour }), records("01234", "maxttl", "3600000")), "info max-ttl: redlock nodes lower"},
+
+	{"another cluster's node", records("4", "cluster", "z", "names", otherNames), "error other-cluster 4: Give all clients the same list"},
+	{"another number of nodes", records("4", "n", "3", "names", "a\nb\ne"), "error other-n 4"},
+	{"a record of another format", records("4", "format", "2"), "error record 4"},
+	{"a damaged record", records("4", "maxttl", "soon"), "error record 4"},
+	{"another program's key", func(_ *doctor, e *exam) { e.record, e.recErr = nil, reply("WRONGTYPE x") }, "error record 4"},
+	{"a record that may not be read", func(_ *doctor, e *exam) { e.record, e.recErr = nil, reply("NOPERM x") }, "unknown record 4"},
+	{"lists of two clusters mixed", all(records("0123", "names", "a\nb\nc\nd\nz"), records("4", "cluster", "z", "names", "e\nv\nw\nx\ny")), "error other-cluster 4: Give all clients the same list"},
+	{
+		"lists of two clusters mixed, and no quorum",
+		all(unfounded("012"), records("3", "names", "d\nq\nr\ns\nt"), records("4", "cluster", "z", "names", "e\nv\nw\nx\ny")),
+		"error no-cluster; error other-cluster 3; error other-cluster 4; info blank 0; info blank 1; info blank 2",
+	},
+	{"two lists found at once", all(records("01", "cluster", "y"), records("23", "cluster", "z"), unfounded("4")), "error no-cluster: Give all clients the same list; info blank 2; info blank 3; info blank 4"},
+	{"names that differ", records("4", "names", "a\nb\nc\nd\nelsewhere"), "warning node-names 4"},
+	{"a retired node", records("4", "gone", "1"), "warning retired 4"},
+	{"a node that restarted", records("4", "run", "another"), "info blank 4: Nothing"},
+	{"a MaxTTL that another client raised", records("4", "maxttl", "60000"), "warning max-ttl 4"},
+	{"a MaxTTL that this client raises", records("4", "maxttl", "20000"), "info max-ttl 4"},
+	{
+		"a node that restarted, and refuses to be taken in", all(records("4", "run", "another"), func(d *doctor, _ *exam) { d.failed[4] = reply("NOPERM x") }),
+		"warning blank 4: Mend what keeps it out",
+	},
+
+	{"a dial that takes long", setting(func(o *redis.Options) { o.DialTimeout = 20 * time.Second }), "warning client-dial 4"},
+	{"a dial that nothing bounds", setting(func(o *redis.Options) { o.DialTimeout = -1 }), "warning client-dial 4"},
+	{
+		"a dial that is tried often", setting(func(o *redis.Options) {
+			o.DialerRetries, o.DialerRetryBackoff = 2, func(int) time.Duration { return 20 * time.Second }
+		}), "warning client-dial 4",
+	},
+	{"one connection", setting(func(o *redis.Options) { o.PoolSize = 1 }), "warning client-pool 4"},
+	{"a limiter", setting(func(o *redis.Options) { o.Limiter = closedLimiter{} }), "warning client-limiter 4"},
+	{"maintenance notifications", setting(func(o *redis.Options) {
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeEnabled}
+	}), "warning client-maintenance 4"},
+	{"no read timeout", setting(func(o *redis.Options) { o.ReadTimeout = -1 }), "info client 4"},
+	{"retries", setting(func(o *redis.Options) { o.MaxRetries = 3 }), "info client 4"},
+	{"a client of another kind", func(_ *doctor, e *exam) { e.options = nil }, "unknown client 4"},
+}
+
+// closedLimiter is a Limiter that lets everything through.
+type closedLimiter struct{}
+
+func (closedLimiter) Allow() error       { return nil }
+func (closedLimiter) ReportResult(error) {}
+
+// reportWith is the doctor's word on five good exams with a change.
+func reportWith(c change) Report {
+	d := goodDoctor(5)
+	c(d, &d.exams[4])
+	d.seen = d.readRecords()
+	return d.report()
+}
+
+func TestEachExamIsJudgedAndNoOther(t *testing.T) {
+	source, err := os.ReadFile("doctor.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := regexp.MustCompile(`FindingCode += "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1)
+	tested := map[FindingCode]bool{FindingEvenNodes: true, FindingFewNodes: true} // the test below
+	for _, c := range judged {
+		r := reportWith(c.change)
+		for _, f := range r.Findings {
+			tested[f.Code] = true
+		}
+		t.Run(c.name, func(t *testing.T) { WantFound(t, r, SeverityInfo, c.want) })
+	}
+	for _, c := range codes {
+		if !tested[FindingCode(c[1])] {
+			t.Errorf("no exam has the code %q", c[1])
+		}
+	}
+	if len(codes) < 12 {
+		t.Errorf("doctor.go shows %d codes", len(codes))
+	}
+}
+
+func TestCheckCountsTheNodes(t *testing.T) {
+	for n, want := range map[int]string{1: "warning few-nodes", 2: "warning even-nodes; warning few-nodes", 3: "", 4: "warning even-nodes", 5: ""} {
+		d := goodDoctor(n)
+		d.seen = d.readRecords()
+		WantFound(t, d.report(), SeverityInfo, want)
+	}
+}
+
+// The report begins with the worst, tells who answered, and names the server of each node as
+// the server does. Valkey says that it is a Redis 7.2 as well.
+func TestTheReportTellsOfAllNodes(t *testing.T) {
+	why := errors.New("connection refused")
+	r := reportWith(all(silence(why), func(d *doctor, _ *exam) {
+		d.exams[1].info["valkey_version"] = "9.0.1"
+		delete(d.exams[2].info, "redis_version")
+		d.exams[3].config["appendfsync"] = "no"
+	}))
+	WantFound(t, r, SeverityInfo, "error unreachable 4; warning persistence 3; unknown version 2")
+	if !slices.IsSortedFunc(r.Findings, func(a, b Finding) int { return int(b.Severity) - int(a.Severity) }) {
+		t.Errorf("got %v; want the worst first", r.Findings)
+	}
+	if want := []string{"Redis 7.2.4", "Valkey 9.0.1", "", "Redis 7.2.4", ""}; !slices.Equal(r.Servers, want) {
+		t.Errorf("got the servers %q; want %q", r.Servers, want)
+	}
+	if r.Answered != 4 || !slices.Equal(r.Silent, []error{nil, nil, nil, nil, why}) {
+		t.Errorf("got %d that answered, and %v; want four, and why the last did not", r.Answered, r.Silent)
+	}
+}
+
+// Half of the drift factor is a node's, the other half a client's; what the looks
+// can't tell is nobody's fault.
+func TestARateIsWarnedOfBeyondHalfTheDriftAndAnErrorBeyondAllOfIt(t *testing.T) {
+	const factor = 0.01
+	for _, c := range []struct {
+		by, bound float64
+		want      Severity
+	}{
+		{0, 0, 0},
+		{0.0049, 0, 0},
+		{0.0051, 0, SeverityWarning},
+		{0.0099, 0, SeverityWarning},
+		{0.0101, 0, SeverityError},
+		{0.0833, 0.005, SeverityError},
+		{0.0069, 0.002, 0},
+		{0.0071, 0.002, SeverityWarning},
+		{0.0119, 0.002, SeverityWarning},
+		{0.0121, 0.002, SeverityError},
+		{0.004, 0.05, 0},
+	} {
+		for _, by := range []float64{c.by, -c.by} {
+			if got := (rate{by: by, bound: c.bound}).severity(factor); got != c.want {
+				t.Errorf("%v, give or take %v, of a drift factor of %v: got severity %v; want %v", by, c.bound, factor, got, c.want)
+			}
+		}
+	}
+}
