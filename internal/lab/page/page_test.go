@@ -2,7 +2,6 @@ package page_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -68,6 +67,14 @@ func written(t *testing.T, write func(io.Writer, ...trace.Run) error, runs ...tr
 	return b.String()
 }
 
+// found are the first groups of all matches.
+func found(text, expression string) (all []string) {
+	for _, m := range regexp.MustCompile(expression).FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(m[1], "\n", " "))
+	}
+	return all
+}
+
 // What each kind of record becomes: a mark of its own shape that says all there is.
 func TestAPictureShowsWhatHappened(t *testing.T) {
 	html := written(t, page.Write, story())
@@ -85,12 +92,7 @@ func TestAPictureShowsWhatHappened(t *testing.T) {
 		{"wrote", "bob writes to &#34;report&#34; at 150 ms token 6, #2 of 2 is accepted"},
 		{"refused", "ann writes to &#34;report&#34; at 170 ms token 5, #1 of 2 is refused: the guard has seen a greater token"},
 	} {
-		mark := regexp.MustCompile(`<g class="mark ` + want.shape + ` ?c?\d?"[^>]*><title>([^<]*)</title>`)
-		says := []string{}
-		for _, m := range mark.FindAllStringSubmatch(html, -1) {
-			says = append(says, strings.ReplaceAll(m[1], "\n", " "))
-		}
-		if !slices.Contains(says, want.says) {
+		if says := found(html, `<g class="mark `+want.shape+` ?c?\d?"[^>]*><title>([^<]*)</title>`); !slices.Contains(says, want.says) {
 			t.Errorf("%s: got %q; want %q among them", want.shape, says, want.says)
 		}
 	}
@@ -106,44 +108,6 @@ func TestAPageSaysWhatIsNotAsClaimed(t *testing.T) {
 	run.About.Claimed = &trace.Showing{Contender: "kit"}
 	if html := written(t, page.Write, run); !strings.Contains(html, "<small>not as claimed</small>") {
 		t.Error("got a page without the words")
-	}
-}
-
-// A page is opened from a disk, years later, and mailed around.
-func TestAPageNeedsNoNetwork(t *testing.T) {
-	for name, text := range map[string]string{
-		"page": written(t, page.Write, story()), "picture": written(t, page.WritePicture, story()),
-	} {
-		for _, bad := range []string{"http:", "https:", "src=", "@import", "url(//", "<link rel=\"stylesheet\""} {
-			clean := strings.ReplaceAll(text, "http://www.w3.org/2000/svg", "") // a name, not an address
-			if strings.Contains(clean, bad) {
-				t.Errorf("the %s has %q", name, bad)
-			}
-		}
-	}
-}
-
-// Two writes of one instant lay upon each other, and their labels too: bob's was not to be seen.
-func TestWritesOfOneInstantAreOneMarkThatNamesAll(t *testing.T) {
-	run := story()
-	var writes []trace.Record
-	for hold, client := range map[int64]string{91: "cid", 92: "dan"} {
-		writes = append(writes,
-			at(0, trace.Record{Kind: trace.Asked, Client: client, Resource: "alone", Hold: hold}),
-			at(1, trace.Record{Kind: trace.Held, Client: client, Resource: "alone", Hold: hold, Token: redlock.Token(hold)}),
-			at(2, trace.Record{Kind: trace.Wrote, Client: client, Resource: "alone", Hold: hold, Token: redlock.Token(hold)}))
-	}
-	slices.SortStableFunc(writes, func(a, b trace.Record) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Hold, b.Hold)) })
-	run.Records = writes
-	run.Verdict = trace.Judge{}.Judge(run.Records)
-	svg := written(t, page.WritePicture, run)
-	if !strings.Contains(svg, "2 writes: cid, dan") {
-		t.Error("got a picture without \"2 writes: cid, dan\"")
-	}
-	for _, client := range []string{"cid", "dan"} {
-		if !strings.Contains(svg, client+" writes to") {
-			t.Errorf("got no tip of the write of %s", client)
-		}
 	}
 }
 
@@ -218,10 +182,7 @@ func TestAPictureShowsWhatAReleaseGranted(t *testing.T) {
 		tells(301, "node-2", "dave", 9), // who is in no lane
 	}
 	html := written(t, page.Write, trace.Run{About: trace.About{Nodes: []string{"node-0", "node-1", "node-2"}}, Records: records})
-	got := []string{}
-	for _, m := range regexp.MustCompile(`<g class="mark grant[^>]*><title>([^<]*)</title>`).FindAllStringSubmatch(html, -1) {
-		got = append(got, strings.ReplaceAll(m[1], "\n", " "))
-	}
+	got := found(html, `<g class="mark grant[^>]*><title>([^<]*)</title>`)
 	if want := []string{
 		"ann releases &#34;report&#34; at 100 ms, which grants it to bob 2 of 3 nodes tell it from 101 ms to 102 ms",
 		"ann releases &#34;report&#34; at 100 ms, which grants it to bob 1 of 3 nodes tell it at 300 ms",
@@ -320,5 +281,21 @@ func TestAPictureShowsWhoSharesWhoHasASlotAndWhoIsSeen(t *testing.T) {
 	}
 	if html := written(t, page.Write, story()); strings.Contains(html, `<li class="shares">`) || strings.Contains(html, `<li class="observes">`) {
 		t.Error("got a legend of what is not in the picture")
+	}
+}
+
+// The failover gets the mark; the replica's earlier lag is its cause.
+func TestAFailoverIsMarkedWhenItHappens(t *testing.T) {
+	run := story()
+	f := trace.Fault{Kind: trace.Failover, Node: 0}
+	run.Records = append(run.Records,
+		at(601, trace.Record{Kind: trace.Broke, Fault: &f}), at(700, trace.Record{Kind: trace.Mended, Fault: &f}), at(701, trace.Record{Kind: trace.Noted}))
+	html := written(t, page.Write, run)
+	title := `"[^>]*><title>(failover[^<]*)</title>`
+	if got, want := found(html, `<g class="mark bolt c\d`+title), []string{"failover to a replica that lags of node 0 at 700 ms"}; !slices.Equal(got, want) {
+		t.Errorf("got the marks %q; want %q", got, want)
+	}
+	if got, want := found(html, `<g class="mark fault c\d`+title), []string{"failover to a replica that lags of node 0 its replica lags from 601 ms to 700 ms"}; !slices.Equal(got, want) {
+		t.Errorf("got the spans %q; want %q", got, want)
 	}
 }
