@@ -1,15 +1,11 @@
 package redisserver_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -297,55 +293,6 @@ func TestCloseRemovesEverything(t *testing.T) {
 		}
 		if p, err := os.FindProcess(pids[i]); err == nil && p.Signal(syscall.Signal(0)) == nil {
 			t.Errorf("process %d is still there", pids[i])
-		}
-	}
-}
-
-const orphanVar = "REDLOCK_TEST_ORPHAN"
-
-// The test runs itself as a program that starts a server and is then killed.
-func TestServersDieWithAProgramThatIsKilled(t *testing.T) {
-	if os.Getenv(orphanVar) != "" {
-		s := testserver.NeedOne(t, redisserver.Config{})
-		fmt.Printf("pid=%d dir=%s\n", s.PID(), s.Dir())
-		<-t.Context().Done() // until it is killed
-		return
-	}
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("only Linux ends children with their parent")
-	}
-	testserver.NeedOne(t, redisserver.Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestServersDieWithAProgramThatIsKilled$", "-test.v")
-	cmd.Env = append(os.Environ(), orphanVar+"=1")
-	out, err := cmd.StdoutPipe()
-	testkit.Must(t, err, cmd.Start())
-	var pid int
-	var dir string
-	buf := make([]byte, 4096)
-	for text := ""; dir == ""; {
-		n, err := out.Read(buf)
-		text += string(buf[:n])
-		if i := strings.Index(text, "pid="); i >= 0 && strings.Contains(text[i:], "\n") {
-			if _, err := fmt.Sscanf(text[i:], "pid=%d dir=%s", &pid, &dir); err != nil {
-				t.Fatal(err)
-			}
-		} else if err != nil {
-			t.Fatalf("%v in %q", err, text)
-		}
-	}
-	defer os.RemoveAll(dir)
-	testkit.Must(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		// A zombie whose new parent does not reap it has no command line.
-		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if err != nil || len(line) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("server %d outlived its parent", pid)
 		}
 	}
 }
