@@ -88,15 +88,6 @@ func TestCheckRefusesAServerThatHidesItsRunID(t *testing.T) {
 	doctor.WantFound(t, examine(t, []string{"a"}, []redis.UniversalClient{plain}), doctor.SeverityError, "error run-id 0")
 }
 
-func TestCheckLeavesMembershipAloneWhereItIsSwitchedOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := examined(t, 3, func(nodes *redlocktest.Cluster) {
-			testkit.Must(t, nodes.Client(0).HSet(t.Context(), lua.NodeKey, "format", "9").Err())
-		}, func(c *doctor.Config) { c.Unprotected = true })
-		doctor.WantFound(t, r, doctor.SeverityInfo, inMemory)
-	})
-}
-
 func TestCheckLeavesNothingAndSendsNothingTwice(t *testing.T) {
 	lost := []string{"", "INFO", "HMGET", "EVALSHA", "ACL", "CONFIG", "TIME"}
 	for _, lose := range lost {

@@ -504,20 +504,6 @@ func TestCheckFindsEachFaultAndNoOther(t *testing.T) { //nolint:tparallel // its
 	}
 }
 
-// slewed are clients of five servers, of which those that slewed names have a clock
-// of that rate.
-func slewed(t *testing.T, rate string, nodes ...int) []redis.UniversalClient {
-	t.Helper()
-	var out []redis.UniversalClient
-	for i, s := range testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true}) {
-		if slices.Contains(nodes, i) {
-			testkit.Must(t, s.SetClock("+0 x"+rate))
-		}
-		out = append(out, clientOf(t, s))
-	}
-	return out
-}
-
 // A time service that slews faster than the drift factor looks like a clock that
 // steps, again and again.
 func TestCheckTellsClocksThatRunTooFastOrTooSlow(t *testing.T) {
@@ -533,7 +519,14 @@ func TestCheckTellsClocksThatRunTooFastOrTooSlow(t *testing.T) {
 		{"1.0833", []int{0, 1, 2, 3, 4}, "error clock-rate"},
 	} {
 		t.Run(c.rate, func(t *testing.T) {
-			r := check(t, slewed(t, c.rate, c.at...))
+			var clients []redis.UniversalClient
+			for i, own := range testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true}) {
+				if slices.Contains(c.at, i) {
+					testkit.Must(t, own.SetClock("+0 x"+c.rate))
+				}
+				clients = append(clients, clientOf(t, own))
+			}
+			r := check(t, clients)
 			r.Findings = slices.DeleteFunc(r.Findings, func(f doctor.Finding) bool { return f.Code != doctor.FindingClockRate })
 			doctor.WantFound(t, r, doctor.SeverityInfo, c.want)
 		})

@@ -271,6 +271,7 @@ var judged = []struct {
 	{"a node timeout beside the TTL", option(func(c *Config) { c.NodeTimeout = 4 * time.Second }), "warning node-timeout: Lower WithNodeTimeout"},
 	{"a MaxTTL far above the TTL", all(option(func(c *Config) { c.MaxTTL = time.Hour }), records("01234", "maxttl", "3600000")), "info max-ttl: redlock nodes lower"},
 
+	{"no membership", all(unfounded("3"), records("4", "format", "9"), option(func(c *Config) { c.Unprotected = true })), ""},
 	{"another cluster's node", records("4", "cluster", "z", "names", otherNames), "error other-cluster 4: Give all clients the same list"},
 	{"another number of nodes", records("4", "n", "3", "names", "a\nb\ne"), "error other-n 4"},
 	{"a record of another format", records("4", "format", "2"), "error record 4"},
@@ -402,6 +403,54 @@ func TestARateIsWarnedOfBeyondHalfTheDriftAndAnErrorBeyondAllOfIt(t *testing.T) 
 			if got := (rate{by: by, bound: c.bound}).severity(factor); got != c.want {
 				t.Errorf("%v, give or take %v, of a drift factor of %v: got severity %v; want %v", by, c.bound, factor, got, c.want)
 			}
+		}
+	}
+}
+
+// ACL DRYRUN's sentences are of a command, of a key of the library's own, of the name that was
+// tried, or of a channel.
+func TestWhatTheUserMayNotIsReadOffTheServersSentence(t *testing.T) {
+	take := right{"take a lock", true, []any{"MGET", triedName, triedOwner}}
+	wake := right{"wake", false, []any{"PUBLISH", "redlock:wake:id", triedName}}
+	for text, want := range map[string]denial{
+		"User x has no permissions to run the 'mget' command":               {"MGET", "take a lock", true, false},
+		"User x has no permissions to access the 'redlock:dead:check' key":  {"MGET on redlock:dead:*", "take a lock", true, false},
+		"User x has no permissions to access the 'redlock-check' key":       {"MGET", "take a lock", true, true},
+		"User x has no permissions to access the 'redlock:wake:id' channel": {"PUBLISH on redlock:wake:*", "wake", false, false},
+	} {
+		of := take
+		if !want.votes {
+			of = wake
+		}
+		if got := newDenial(of, text, triedName); got != want {
+			t.Errorf("%s: got %+v; want %+v", text, got, want)
+		}
+	}
+}
+
+// A node that answers any question has answered, were it with a refusal; one that refuses the
+// client itself, or has one word for everything, told nothing.
+func TestANodeHasAnsweredThatAnswersAnyQuestion(t *testing.T) {
+	down := errors.New("connection refused")
+	for _, c := range []struct {
+		replies []error
+		want    error
+	}{
+		{[]error{nil, nil}, nil},
+		{[]error{down, down}, down},
+		{[]error{reply("BUSY x"), reply("BUSY x")}, reply("BUSY x")},
+		{[]error{reply("NOPERM x"), nil}, nil},
+		{[]error{reply("NOPERM x"), reply("NOPERM y")}, nil},
+		{[]error{nil, reply("NOAUTH x")}, reply("NOAUTH x")},
+	} {
+		var all []question
+		for _, err := range c.replies {
+			q := ask(t.Context(), "INFO")
+			q.SetErr(err)
+			all = append(all, q)
+		}
+		if got := told(all); !errors.Is(got, c.want) {
+			t.Errorf("%v: got %v; want %v", c.replies, got, c.want)
 		}
 	}
 }
