@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -49,9 +50,7 @@ func lockers(t *testing.T, n int) (*redlocktest.Cluster, []*redlock.Locker) {
 	var all []*redlock.Locker
 	for range n {
 		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = l.Close() }) // some tests leave it no quorum
 		all = append(all, l)
 	}
@@ -68,9 +67,7 @@ func hang(nodes *redlocktest.Cluster) {
 func gocronLocks(t *testing.T, l *redlock.Locker, opts ...adapters.Option) *adapters.Gocron[unlock] {
 	t.Helper()
 	g, err := adapters.NewGocron[unlock](l, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return g
 }
 
@@ -79,9 +76,7 @@ func TestGocronRunsAJobOnceAndUnlocksWithACancelledContext(t *testing.T) {
 		_, all := lockers(t, 2)
 		here, there := gocronLocks(t, all[0]), gocronLocks(t, all[1])
 		held, err := here.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := there.Lock(t.Context(), "job"); !errors.Is(err, redlock.ErrNotAcquired) {
 			t.Errorf("got %v; want ErrNotAcquired", err)
 		}
@@ -102,9 +97,7 @@ func TestHoldAtLeastOutlivesTheUnlock(t *testing.T) {
 		_, all := lockers(t, 2)
 		here, there := gocronLocks(t, all[0], adapters.WithHoldAtLeast(least)), gocronLocks(t, all[1])
 		held, err := here.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		start := time.Now()
 		if err := held.Unlock(t.Context()); err != nil || time.Since(start) > time.Second {
 			t.Errorf("got %v after %v; want nil at once", err, time.Since(start))
@@ -126,9 +119,7 @@ func TestThatCloseEndsAHoldThatIsKeptIsNotReported(t *testing.T) {
 		_, all := lockers(t, 1)
 		var told reports
 		held, err := gocronLocks(t, all[0], adapters.WithHoldAtLeast(time.Minute), adapters.WithReport(told.add)).Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := errors.Join(held.Unlock(t.Context()), all[0].Close()); err != nil {
 			t.Error(err)
 		}
@@ -143,9 +134,7 @@ func TestALockThatIsLostIsReportedOnceAndByUnlock(t *testing.T) {
 		nodes, all := lockers(t, 1)
 		var told reports
 		held, err := gocronLocks(t, all[0], adapters.WithReport(told.add)).Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		hang(nodes)
 		time.Sleep(redlock.DefaultTTL)
 		if !told.is(redlock.ErrLost) {
@@ -166,15 +155,11 @@ func TestElectorLeadsUntilItResignsOrLoses(t *testing.T) {
 		var told reports
 		for _, l := range all {
 			e, err := adapters.NewElector(l, "leader", adapters.WithReport(told.add))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			electors = append(electors, e)
 		}
 		here, there := electors[0], electors[1]
-		if err := here.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, here.IsLeader(t.Context()))
 		first := here.Token()
 		time.Sleep(3 * redlock.DefaultTTL) // renewed
 		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) || there.Token() != 0 {
@@ -207,15 +192,11 @@ func TestCertmagicLocksByName(t *testing.T) {
 		var stores []*adapters.Certmagic
 		for _, l := range all {
 			c, err := adapters.NewCertmagic(l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			stores = append(stores, c)
 		}
 		here, there := stores[0], stores[1]
-		if err := here.Lock(t.Context(), "issue_cert_a"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, here.Lock(t.Context(), "issue_cert_a"))
 		if ok, err := there.TryLock(t.Context(), "issue_cert_a"); ok || err != nil {
 			t.Errorf("got %t, %v; want false, nil", ok, err)
 		}
@@ -246,12 +227,8 @@ func TestALateUnlockOfALostLockReleasesNoOther(t *testing.T) {
 		nodes, all := lockers(t, 2)
 		var told reports
 		here, err := adapters.NewCertmagic(all[0], adapters.WithReport(told.add))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := here.Lock(t.Context(), "cert"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, here.Lock(t.Context(), "cert"))
 		hang(nodes)
 		time.Sleep(redlock.DefaultTTL)
 		if !told.is(redlock.ErrLost) {
@@ -287,9 +264,7 @@ func TestCertmagicReleasesEachHandleOfAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := lockers(t, 1)
 		store, err := adapters.NewCertmagic(all[0], adapters.WithAcquireOptions(redlock.WithReentry()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := all[0].Do(t.Context(), "cert", func(ctx context.Context, _ *redlock.Lock) error {
 			return errors.Join(store.Lock(ctx, "cert"), store.Lock(ctx, "cert"), store.Unlock(ctx, "cert"), store.Unlock(ctx, "cert"))
 		}, redlock.WithReentry()); err != nil {
@@ -305,9 +280,7 @@ func TestCertmagicTellsThatNobodyAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 1)
 		store, err := adapters.NewCertmagic(all[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		hang(nodes)
 		if ok, err := store.TryLock(t.Context(), "x"); ok || !errors.Is(err, redlock.ErrNoQuorum) {
 			t.Errorf("got %t, %v; want ErrNoQuorum", ok, err)
@@ -326,9 +299,7 @@ func TestAJobRunsWhereItGetsTheLockAndReleasesWhenItPanics(t *testing.T) {
 		var told reports
 		ran := 0
 		there, err := adapters.NewJob(all[1], "nightly", func(context.Context) { ran++ }, adapters.WithReport(told.add))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		here, err := adapters.NewJob(all[0], "nightly", func(ctx context.Context) {
 			there.Run() // another process, at the same time
 			if token, err := fencing.FromContext(ctx, "nightly"); err != nil || token == 0 {
@@ -336,9 +307,7 @@ func TestAJobRunsWhereItGetsTheLockAndReleasesWhenItPanics(t *testing.T) {
 			}
 			panic("in the work")
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -368,9 +337,7 @@ func TestAJobLearnsOfItsLossAndTellsThatItCouldNotRun(t *testing.T) {
 				t.Errorf("got cause %v; want ErrLost", err)
 			}
 		}, adapters.WithReport(told.add))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		job.Run()
 		synctest.Wait()
 		if !told.is(redlock.ErrLost) {
@@ -390,9 +357,7 @@ func TestACronChainRunsAJobInOneProcess(t *testing.T) {
 		ran := ""
 		alone := func(l *redlock.Locker, work func()) runner {
 			wrap, err := adapters.NewCron[runner](l, "nightly")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return wrap(job(work))
 		}
 		there := alone(all[1], func() { ran += "there " })
@@ -414,9 +379,7 @@ func TestAShortCronJobRunsOnceATick(t *testing.T) {
 		jobs := make([]runner, len(all))
 		for i, l := range all {
 			alone, err := adapters.NewCron[runner](l, "nightly")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			jobs[i] = alone(job(func() { runs[i]++ }))
 		}
 		for range ticks {
@@ -435,9 +398,7 @@ func TestAShortCronJobRunsOnceATick(t *testing.T) {
 func TestACronWrapperPanicsForASecondJob(t *testing.T) {
 	_, all := lockers(t, 1)
 	alone, err := adapters.NewCron[runner](all[0], "nightly")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	alone(job(func() {}))
 	defer func() {
 		if err, _ := recover().(error); !errors.Is(err, adapters.ErrOption) {

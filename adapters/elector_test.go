@@ -11,15 +11,14 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 func elector(t *testing.T, l *redlock.Locker, opts ...adapters.Option) *adapters.Elector {
 	t.Helper()
 	e, err := adapters.NewElector(l, "leader", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return e
 }
 
@@ -29,9 +28,7 @@ func TestAnElectorLeadsWithoutBeingAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 2)
 		here, there := elector(t, all[0]), elector(t, all[1])
-		if err := here.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, here.IsLeader(t.Context()))
 		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) {
 			t.Errorf("got %v; want ErrNotAcquired", err)
 		}
@@ -65,9 +62,7 @@ func TestCloseGivesUpWhatAnElectorKeepsAfterItHasResigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := lockers(t, 2)
 		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Hour)), elector(t, all[1])
-		if err := errors.Join(here.IsLeader(t.Context()), here.Resign(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(here.IsLeader(t.Context()), here.Resign(t.Context())))
 		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) {
 			t.Errorf("the other, while the lock is kept: got %v; want ErrNotAcquired", err)
 		}
@@ -87,9 +82,7 @@ func TestAClosedElectorHasResignedAndStaysOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := lockers(t, 2)
 		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Hour)), elector(t, all[1])
-		if err := here.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, here.IsLeader(t.Context()))
 		if err := errors.Join(here.Close(), here.Close()); err != nil {
 			t.Error(err)
 		}
@@ -125,18 +118,14 @@ func TestAnElectorSaysWhyItDoesNotLead(t *testing.T) {
 			t.Errorf("WithShared: got %v; want ErrInvalidOption", err)
 		}
 		for _, c := range nodes.Clients() {
-			if err := c.Set(t.Context(), "leader", "another program's", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.Set(t.Context(), "leader", "another program's", 0).Err())
 		}
 		e := elector(t, all[0])
 		if err := e.IsLeader(t.Context()); !errors.Is(err, redlock.ErrForeign) {
 			t.Errorf("foreign data: got %v; want ErrForeign", err)
 		}
 		for _, c := range nodes.Clients() {
-			if err := c.Del(t.Context(), "leader").Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.Del(t.Context(), "leader").Err())
 		}
 		time.Sleep(2 * time.Second)
 		if err := e.IsLeader(t.Context()); err != nil {
@@ -164,9 +153,7 @@ func TestAnElectorThatResignedIsOutWhenItsLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 2)
 		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Minute)), elector(t, all[1])
-		if err := here.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, here.IsLeader(t.Context()))
 		first := here.Token()
 		if err := here.Resign(t.Context()); err != nil {
 			t.Error(err)
@@ -202,9 +189,7 @@ func TestAnElectorThatStoodStillAsksTheClock(t *testing.T) {
 		nodes, all := lockers(t, 1)
 		e := elector(t, all[0])
 		defer func() { _ = e.Close() }()
-		if err := e.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, e.IsLeader(t.Context()))
 		if token, leads := e.LeadsAfter(0); !leads || token != e.Hold().Token() {
 			t.Errorf("got %v, token %d; want it to lead by that of its lock, as the lease is not over", leads, token)
 		}
@@ -226,13 +211,9 @@ func TestAnElectorForgetsAFailureThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 1)
 		there := elector(t, all[0])
-		if err := there.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, there.IsLeader(t.Context()))
 		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithHolder("here:"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = l.Close() }()
 		intercept := func(f redlocktest.Interceptor) {
 			for _, n := range nodes.Nodes() {

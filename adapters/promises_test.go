@@ -20,39 +20,27 @@ var holders = map[string]holder{
 	"gocron's Locker": func(t *testing.T, l *redlock.Locker, opts ...adapters.Option) func(context.Context) {
 		t.Helper()
 		held, err := gocronLocks(t, l, opts...).Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return func(ctx context.Context) { _ = held.Unlock(ctx) }
 	},
 	"gocron's Elector": func(t *testing.T, l *redlock.Locker, opts ...adapters.Option) func(context.Context) {
 		t.Helper()
 		e, err := adapters.NewElector(l, "job", opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, e.IsLeader(t.Context()))
 		return func(ctx context.Context) { _ = e.Resign(ctx) }
 	},
 	"certmagic's Lock": func(t *testing.T, l *redlock.Locker, opts ...adapters.Option) func(context.Context) {
 		t.Helper()
 		c, err := adapters.NewCertmagic(l, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Lock(t.Context(), "job"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, c.Lock(t.Context(), "job"))
 		return func(ctx context.Context) { _ = c.Unlock(ctx, "job") }
 	},
 	"certmagic's TryLock": func(t *testing.T, l *redlock.Locker, opts ...adapters.Option) func(context.Context) {
 		t.Helper()
 		c, err := adapters.NewCertmagic(l, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if ok, err := c.TryLock(t.Context(), "job"); !ok {
 			t.Fatal(err)
 		}
@@ -61,9 +49,7 @@ var holders = map[string]holder{
 	"cron's wrapper": func(t *testing.T, l *redlock.Locker, opts ...adapters.Option) func(context.Context) {
 		t.Helper()
 		wrap, err := adapters.NewCron[runner](l, "job", opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return running(func(work func()) { wrap(job(work)).Run() })
 	},
 	"a Job": func(t *testing.T, l *redlock.Locker, opts ...adapters.Option) func(context.Context) {

@@ -7,18 +7,15 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/tokenctx"
 )
 
 func TestAContextCarriesATokenForEachResource(t *testing.T) {
 	ctx, err := fencing.NewContext(t.Context(), "a", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, err = fencing.NewContext(ctx, "b", 3) // smaller, and another resource's
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for resource, want := range map[string]redlock.Token{"a": 5, "b": 3} {
 		if got, err := fencing.FromContext(ctx, resource); got != want || err != nil {
 			t.Errorf("%s: got %d, %v; want %d", resource, got, err, want)
@@ -38,9 +35,7 @@ func TestAContextTakesTheTokenThatTheLockSet(t *testing.T) {
 
 func TestAContextRefusesWhatIsNoTokenAndOneThatGoesBackwards(t *testing.T) {
 	ctx, err := fencing.NewContext(t.Context(), "a", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		name     string
 		resource string
@@ -66,9 +61,7 @@ func TestAContextRefusesWhatIsNoTokenAndOneThatGoesBackwards(t *testing.T) {
 
 func TestATokenSurvivesDerivedContexts(t *testing.T) {
 	ctx, err := fencing.NewContext(t.Context(), "a", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if got, err := fencing.FromContext(ctx, "a"); got != 5 || err != nil {
@@ -78,25 +71,15 @@ func TestATokenSurvivesDerivedContexts(t *testing.T) {
 
 func TestAContextCarriesTheKindOfItsToken(t *testing.T) {
 	shared, err := fencing.NewSharedContext(t.Context(), "a", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	exclusive, err := fencing.NewContext(t.Context(), "a", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again, err := fencing.NewContext(shared, "a", 5) // the same hold
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	next, err := fencing.NewContext(shared, "a", 6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	raised, err := fencing.NewSharedContext(shared, "a", 6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	derived, cancel := context.WithCancel(shared)
 	defer cancel()
 	for _, tt := range []struct {
@@ -130,9 +113,7 @@ func TestAContextCarriesTheKindOfItsToken(t *testing.T) {
 
 func TestAContextMakesNoSharedTokenOfAnExclusiveOne(t *testing.T) {
 	ctx, err := fencing.NewContext(t.Context(), "a", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		name     string
 		resource string

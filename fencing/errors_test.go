@@ -9,27 +9,22 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // A message says once whose it is, at its beginning.
 func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
 	ctx, err := fencing.NewContext(t.Context(), "7", 42)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	var guard fencing.Memory
 	write := func(ctx context.Context, resource string, token redlock.Token) error {
 		return guard.Write(ctx, resource, token, func(context.Context) error { return nil })
 	}
-	if err := write(ctx, "7", 42); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, write(ctx, "7", 42))
 	sql, err := fencing.NewSQL(fencing.PostgreSQL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, backwards := fencing.NewContext(ctx, "7", 41)
 	_, none := fencing.FromContext(ctx, "8")
 	_, missing := fencing.ParseHeader(http.Header{})
@@ -43,9 +38,7 @@ func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
 	_, tooLarge := fencing.ParseHeader(http.Header{fencing.Header: {"9007199254740992"}})
 	_, noDialect := fencing.NewSQL(fencing.Dialect{})
 	mysql, err := fencing.NewSQL(fencing.MySQL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, many := mysql.Statement(ctx, "7", 43)
 	sent := &http.Request{Header: http.Header{fencing.Header: {"41"}}}
 	for what, err := range map[string]error{

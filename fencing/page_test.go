@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -37,18 +38,14 @@ func TestTheGuardsOfThePageRefuseWhoIsLate(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	nodes := redlocktest.Start(t, 3)
 	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = locker.Close() }()
 	var locks [2]*redlock.Lock
 	for i := range locks {
 		if locks[i], err = locker.Acquire(t.Context(), "invoice:7"); err != nil {
 			t.Fatal(err)
 		}
-		if err := locks[i].Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, locks[i].Release(t.Context()))
 	}
 	if err := payInRedis(t.Context(), client, locks[1]); err != nil || target.HGet("invoices", "7") != "paid" {
 		t.Errorf("the newest holder: got %v", err)

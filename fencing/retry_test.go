@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // state is an error of PostgreSQL's drivers.
@@ -19,9 +20,7 @@ func (s state) SQLState() string { return string(s) }
 func postgresGuard(t *testing.T, opts ...fencing.SQLOption) *fencing.SQL {
 	t.Helper()
 	guard, err := fencing.NewSQL(fencing.PostgreSQL(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return guard
 }
 

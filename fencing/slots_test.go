@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -24,25 +25,19 @@ func TestAGuardByNameAndSlotRefusesWhoIsLateOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = locker.Close() }()
 		var held [2]*redlock.Lock
 		acquire := func() *redlock.Lock {
 			lock, err := locker.Acquire(t.Context(), "exports", redlock.WithLimit(2))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			held[lock.Slot()] = lock
 			return lock
 		}
 		acquire()
 		late := acquire()
 		for range 3 { // the slot that was released last is taken first
-			if err := held[late.Slot()].Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, held[late.Slot()].Release(t.Context()))
 			if next := acquire(); next.Slot() != late.Slot() {
 				t.Fatalf("got slot %d; want %d again", next.Slot(), late.Slot())
 			}
@@ -59,9 +54,7 @@ func TestAGuardByNameAndSlotRefusesWhoIsLateOnly(t *testing.T) {
 		}
 
 		byName := new(fencing.Memory)
-		if err := byName.Write(newest.Context(), "exports", newest.Token(), write); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, byName.Write(newest.Context(), "exports", newest.Token(), write))
 		if err := byName.Write(other.Context(), "exports", other.Token(), write); other.Err() != nil || !errors.Is(err, fencing.ErrStale) {
 			t.Errorf("by the name alone: got %v; want a holder refused that holds its slot", err)
 		}

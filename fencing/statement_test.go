@@ -8,19 +8,16 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestAStatementIsWhatCheckSends(t *testing.T) {
 	sharer, err := fencing.NewSharedContext(t.Context(), "r", 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, dialect := range []fencing.Dialect{fencing.PostgreSQL(), fencing.MariaDB()} {
 		for _, opts := range [][]fencing.SQLOption{nil, {fencing.WithShared()}} {
 			guard, err := fencing.NewSQL(dialect, opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			ctx := t.Context()
 			if opts != nil {
 				ctx = sharer
@@ -28,17 +25,11 @@ func TestAStatementIsWhatCheckSends(t *testing.T) {
 			var r recorder
 			db := sql.OpenDB(&r)
 			tx, err := db.BeginTx(ctx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			_ = guard.Check(ctx, tx, "r", 7) // the recorder has one column
-			if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(tx.Rollback(), db.Close()))
 			s, err := guard.Statement(ctx, "r", 7)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got := s.SQL()
 			for i, a := range s.Args() {
 				got += fmt.Sprintf("\n  -- %d: %v", i+1, a)
@@ -75,9 +66,7 @@ func TestAStatementJudgesTheRowThatItIsGiven(t *testing.T) {
 		"what is unknown": {fails(broken), broken},
 	} {
 		s, err := guard.Statement(t.Context(), "r", 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := s.Accept(tt.scan); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v; want %v", name, err, tt.want)
 		}
@@ -86,9 +75,7 @@ func TestAStatementJudgesTheRowThatItIsGiven(t *testing.T) {
 
 func TestAStatementRefusesBadInputAndDialectsOfMany(t *testing.T) {
 	sharer, err := fencing.NewSharedContext(t.Context(), "r", 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	guard := postgresGuard(t)
 	_, zero := guard.Statement(t.Context(), "r", 0)
 	_, large := guard.Statement(t.Context(), "r", redlock.MaxToken+1)
@@ -103,9 +90,7 @@ func TestAStatementRefusesBadInputAndDialectsOfMany(t *testing.T) {
 	}
 	for _, dialect := range []fencing.Dialect{fencing.SQLite(), fencing.MySQL()} {
 		guard, err := fencing.NewSQL(dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := guard.Statement(t.Context(), "r", 7); !errors.Is(err, fencing.ErrManyStatements) {
 			t.Errorf("%s: got %v; want ErrManyStatements", dialect, err)
 		}

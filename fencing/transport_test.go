@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // roundTrip is a RoundTripper that keeps what it was sent.
@@ -32,9 +33,7 @@ func TestTransportSendsTheTokenOfItsResourceOrNothing(t *testing.T) {
 	var base roundTrip
 	transport := fencing.NewTransport(&base, guarded)
 	ctx, err := fencing.NewContext(t.Context(), "7", 42)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		name   string
 		ctx    context.Context //nolint:containedctx // a table of contexts is what is tested
@@ -54,9 +53,7 @@ func TestTransportSendsTheTokenOfItsResourceOrNothing(t *testing.T) {
 			base.sent = nil
 			body := &closeable{Reader: strings.NewReader("x")}
 			req, err := http.NewRequestWithContext(tt.ctx, tt.method, "http://example.test"+tt.path, body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, v := range tt.header {
 				req.Header.Add(fencing.Header, v)
 			}
@@ -86,9 +83,7 @@ func TestTransportSendsTheKindOfASharedTokenOnly(t *testing.T) {
 	var base roundTrip
 	transport := fencing.NewTransport(&base, guarded)
 	exclusive, err := fencing.NewContext(t.Context(), "7", 42)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		name   string
 		ctx    context.Context //nolint:containedctx // a table of contexts is what is tested
@@ -105,9 +100,7 @@ func TestTransportSendsTheKindOfASharedTokenOnly(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			base.sent = nil
 			req, err := http.NewRequestWithContext(tt.ctx, tt.method, "http://example.test/docs/7", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if tt.preset != "" {
 				req.Header.Set(fencing.KindHeader, tt.preset)
 			}
@@ -135,17 +128,11 @@ func TestTransportJudgesEachHopOfARedirect(t *testing.T) {
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
 	ctx, err := fencing.NewContext(t.Context(), "7", 42)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, srv.URL+"/old", strings.NewReader("moved"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	resp, err := (&http.Client{Transport: fencing.NewTransport(nil, guarded)}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || doc.value != "moved" || guard.Highest("7") != 42 {
 		t.Errorf("got %d, %q, %d; want 200, moved, 42", resp.StatusCode, doc.value, guard.Highest("7"))

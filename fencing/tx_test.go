@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // These types offer a transaction's methods, and are none.
@@ -31,9 +32,7 @@ type wrappedTx struct{ *sql.Tx }
 func TestAPoolIsNoTransactionAndIsToldNothing(t *testing.T) {
 	for _, dialect := range []fencing.Dialect{fencing.PostgreSQL(), fencing.SQLite(), fencing.MariaDB(), fencing.MySQL()} {
 		guard, err := fencing.NewSQL(dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var r recorder
 		db := sql.OpenDB(&r)
 		for _, pool := range []fencing.Tx{db, wrappedPool{db}, &wrappedPool{db}, twoMethods{db}} {
@@ -58,14 +57,10 @@ func TestWhatIsNoSQLTxIsAskedForItsTransactionFirst(t *testing.T) {
 	db := sql.OpenDB(&r)
 	defer db.Close()
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	tx, err := conn.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.said = nil
 	for _, tt := range []struct {
 		in   fencing.Tx

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -136,9 +137,7 @@ func TestScriptsNeedLoadingAndARestartDropsThem(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		node, client, ctx := c.Node(0), c.Client(0), t.Context()
 		sha, err := client.ScriptLoad(ctx, ttlScript).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got, err := client.EvalSha(ctx, sha, []string{"k", "h"}, "owner", 5000).Int64Slice()
 		if err != nil || len(got) != 4 || got[0] != 1<<53-1 || got[1] != 1 || got[2] < 9000 || got[3] < time.Now().Unix()-5 {
 			t.Fatalf("got %v, %v; want 2^53-1, 1, about 10000, now", got, err)
@@ -277,13 +276,9 @@ func TestAWriteIntoAHungNodeKeepsItsDeadline(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		c.Node(0).Hang()
 		conn, err := c.Node(0).Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
-		if err := conn.SetWriteDeadline(time.Now().Add(short)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, conn.SetWriteDeadline(time.Now().Add(short)))
 		n, err := conn.Write(make([]byte, 4<<20))
 		var timeout net.Error
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -325,28 +320,20 @@ func TestConnectionsMadeWhileHungAreServedOnResume(t *testing.T) {
 		node := c.Node(0)
 		node.Hang()
 		abandoned, err := node.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		waiting, err := node.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer waiting.Close()
 		if _, err := io.WriteString(abandoned, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if err := abandoned.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, abandoned.Close())
 		if _, err := io.WriteString(waiting, "*1\r\n$4\r\nPING\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		node.Resume()
 		eventually(t, func() bool { return slices.Contains(node.Keys(), "k") })
-		if err := waiting.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, waiting.SetReadDeadline(time.Now().Add(10*time.Second)))
 		reply := make([]byte, 7)
 		if _, err := io.ReadFull(waiting, reply); err != nil || string(reply) != "+PONG\r\n" {
 			t.Errorf("got %q, %v; want PONG", reply, err)
@@ -359,9 +346,7 @@ func TestStoppingAHungNodeLosesWhatItHadNotRead(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		node := c.Node(0)
 		conn, err := node.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		node.Hang()
 		if _, err := io.WriteString(conn, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"); err != nil {
@@ -388,9 +373,7 @@ func TestCloseLeavesNoGoroutineAndIsIdempotent(t *testing.T) {
 	// A bubble panics when it ends with goroutines in it.
 	synctest.Test(t, func(t *testing.T) {
 		c, err := redlocktest.Run(5, redlocktest.WithoutFounding())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, client := range append(c.Clients(), c.NewClients()...) {
 			mustSet(t, client, "k", "v", time.Minute)
 		}

@@ -12,15 +12,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 func tcpClient(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	opts, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	opts.MaxRetries, opts.DialerRetries, opts.ReadTimeout = -1, 1, short
 	client := redis.NewClient(opts)
 	t.Cleanup(func() {
@@ -69,9 +68,7 @@ func TestATCPNodeIsOneNodeByBothWays(t *testing.T) {
 func TestStoppingATCPNodeResetsItsConnections(t *testing.T) {
 	c := redlocktest.Start(t, 1, redlocktest.WithTCP(), redlocktest.WithoutFounding())
 	conn, err := net.Dial("tcp", c.Node(0).Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
 		t.Fatal(err)

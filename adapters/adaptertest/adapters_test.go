@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -44,9 +45,7 @@ func lockers(t *testing.T, n int) []*redlock.Locker {
 	var all []*redlock.Locker
 	for range n {
 		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(2*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() {
 			if err := l.Close(); err != nil {
 				t.Error(err)
@@ -61,9 +60,7 @@ func lockers(t *testing.T, n int) []*redlock.Locker {
 func nodesReady(t *testing.T, all []*redlock.Locker) []*redlock.Locker {
 	t.Helper()
 	for _, l := range all {
-		if err := l.Cluster().Join(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Cluster().Join(t.Context()))
 	}
 	return all
 }
@@ -103,14 +100,10 @@ func TestGocronRunsAJobInOneOfThreeSchedulers(t *testing.T) {
 	var refused sync.WaitGroup
 	for _, l := range lockers(t, 3) {
 		locks, err := adapters.NewGocron[gocron.Lock](l, adapters.WithHoldAtLeast(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		refused.Add(refusals)
 		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(&counted{Locker: locks, ran: o.runs.Load, refused: &refused}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = s.Shutdown() }) // the holder keeps the lock
 		if _, err := s.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(o.work), gocron.WithName("report")); err != nil {
 			t.Fatal(err)
@@ -150,13 +143,9 @@ func TestGocronsLeaderRunsAndAnotherTakesOver(t *testing.T) {
 	var ran []*one
 	for _, l := range lockers(t, 2) {
 		e, err := adapters.NewElector(l, "leader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s, err := gocron.NewScheduler(gocron.WithDistributedElector(e))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = s.Shutdown() })
 		o := newOne()
 		if _, err := s.NewJob(gocron.DurationJob(20*time.Millisecond), gocron.NewTask(o.work)); err != nil {
@@ -174,9 +163,7 @@ func TestGocronsLeaderRunsAndAnotherTakesOver(t *testing.T) {
 	}
 	// The first may be elected again: it resigns until the second leads.
 	for electors[1].Token() == 0 {
-		if err := electors[0].Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, electors[0].Resign(t.Context()))
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -200,15 +187,11 @@ func TestCertmagicLocksItsStorage(t *testing.T) {
 	var stores []storage
 	for _, l := range lockers(t, 2) {
 		locks, err := adapters.NewCertmagic(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		stores = append(stores, storage{files{&certmagic.FileStorage{Path: dir}}, locks})
 	}
 	key := certmagic.StorageKeys.CertsPrefix("acme")
-	if err := stores[0].Lock(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, stores[0].Lock(t.Context(), key))
 	if ok, err := stores[1].TryLock(t.Context(), key); ok || err != nil {
 		t.Errorf("got %t, %v; want false: the other instance issues", ok, err)
 	}
@@ -224,9 +207,7 @@ func TestCertmagicLocksItsStorage(t *testing.T) {
 		}
 		got <- errors.Join(err, stores[1].Unlock(t.Context(), key))
 	}()
-	if err := stores[0].Store(t.Context(), key+"/cert", []byte("certificate")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, stores[0].Store(t.Context(), key+"/cert", []byte("certificate")))
 	if err := stores[0].RenewLockLease(t.Context(), key, 15*time.Second); err != nil {
 		t.Error(err)
 	}
@@ -242,9 +223,7 @@ func TestCronRunsAJobInOneOfTwoProcesses(t *testing.T) {
 	o, asked := newOne(), newOne()
 	for _, l := range lockers(t, 2) {
 		alone, err := adapters.NewCron[cron.Job](l, "every-second", adapters.WithHoldAtLeast(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		after := func(inner cron.Job) cron.Job {
 			return cron.FuncJob(func() { inner.Run(); asked.work() })
 		}
@@ -266,9 +245,7 @@ func TestTwoJobsOfOneCronBothRun(t *testing.T) {
 	var jobs []*one
 	for _, name := range []string{"report", "cleanup"} {
 		alone, err := adapters.NewCron[cron.Job](locker, name, adapters.WithReport(func(err error) { t.Error(err) }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		o := newOne()
 		if _, err := c.AddJob("@every 1s", cron.NewChain(alone).Then(cron.FuncJob(o.work))); err != nil {
 			t.Fatal(err)
@@ -290,9 +267,7 @@ func TestTwoJobsOfOneCronBothRun(t *testing.T) {
 // The wrapper of a whole cron: it says so before anything runs.
 func TestAWrapperOfAWholeCronPanicsAtItsSecondJob(t *testing.T) {
 	alone, err := adapters.NewCron[cron.Job](lockers(t, 1)[0], "report")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c := cron.New(cron.WithChain(alone))
 	c.Schedule(cron.Every(time.Second), cron.FuncJob(func() {}))
 	defer func() {

@@ -30,9 +30,7 @@ func TestABrokenConnectionIsNoFailureOfTheCommand(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return brokenAtTheEnd{conn}, err
 		}})
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Ping(t.Context()).Err())
 		return c
 	}
 	if err := client().Close(); err == nil {

@@ -63,9 +63,7 @@ func wire(t *testing.T) *wires {
 	for _, s := range servers {
 		w.eyes = append(w.eyes, s.Client())
 		p, err := tcpproxy.New(s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(p.Close)
 		w.proxies = append(w.proxies, p)
 		through = append(through, p.Addr())
@@ -84,9 +82,7 @@ func (w *wires) expiry(t *testing.T, keys ...string) time.Duration {
 		for _, key := range keys {
 			asked := sinceBoot()
 			left, err := c.PTTL(t.Context(), key).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if left > 0 && (earliest == 0 || asked+left < earliest) {
 				earliest = asked + left
 			}

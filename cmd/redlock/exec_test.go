@@ -45,9 +45,7 @@ func exists(t *testing.T, servers []*redisserver.Server, key string) int {
 	found := 0
 	for _, s := range servers {
 		n, err := s.Client().Exists(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found += int(n)
 	}
 	return found
@@ -95,9 +93,7 @@ func TestExecHasTheStatusOfItsCommand(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	script := filepath.Join(t.TempDir(), "script")
 	for file, mode := range map[string]os.FileMode{plain: 0o600, script: 0o700} {
-		if err := os.WriteFile(file, []byte("exit 0\n"), mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("exit 0\n"), mode))
 	}
 	for _, c := range []struct {
 		args []string
@@ -133,9 +129,7 @@ func TestExecIsBusyWhileAnotherHolds(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	lock, err := open(t, nodes).Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	execute(t, nodes, "-n", "k", "echo", "started").want(t, 75, "not acquired")
 	execute(t, nodes, "--wait", "0", "k", "echo", "started").want(t, 75)
 	execute(t, nodes, "--wait", "1s", "k", "echo", "started").want(t, 75, "not acquired")
@@ -147,15 +141,11 @@ func TestExecIsBusyWhileAnotherHolds(t *testing.T) {
 	}
 	waiting := start(t, prepare(t, nodes, append(execFlags[:3:3], "--wait", "20s", "k", "echo", "started")...))
 	eventually(t, "the wait", func() bool { return waits(t, waiting) })
-	if err := lock.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Release(t.Context()))
 	waiting.wait(t).want(t, 0, "started")
 
 	for _, s := range servers[1:] {
-		if err := s.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Kill())
 	}
 	execute(t, nodes, "-n", "k", "echo", "started").want(t, 69, "no quorum")
 	execute(t, nodes, "--wait", "2s", "k", "echo", "started").want(t, 69, "no quorum")
@@ -266,9 +256,7 @@ func TestDefectSignalsAreIgnoredWhileWaiting(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
 	lock, err := open(t, nodes).Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, sig := range []syscall.Signal{sigHUP, sigINT, sigQUIT, sigTERM} {
 		if signal.Ignored(sig) {
 			t.Logf("%v is left out: the one who began this test has it ignored, and so do all commands that it begins", sig)
@@ -330,15 +318,11 @@ func TestDefectAChildIsStartedDuringShutdown(t *testing.T) {
 	}
 	for i := range 15 { // at once, at each of three grants, and when the child speaks: three times each
 		lock, err := locker.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p := start(t, prepare(t, nodes, append(execFlags[:3:3], "k", "sh", "-c", "echo $$; exec sleep 1000")...))
 		eventually(t, "the wait", func() bool { return waits(t, p) })
 		before := owners(t, servers, "k")
-		if err := lock.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lock.Release(t.Context()))
 		come := func() bool { return i%5 == 0 || granted(i%5, before) || p.stdout() != "" }
 		if i%5 == 4 {
 			come = func() bool { return p.stdout() != "" }
@@ -456,9 +440,7 @@ func TestExecKillsAtOnceWhenTheLockIsTakenAway(t *testing.T) {
 func TestExecSaysWhichNodesItLeavesOut(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	if err := servers[1].RestartEmpty(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servers[1].RestartEmpty())
 	execute(t, nodes, "k", "sleep", "3").want(t, 0, servers[1].Addr(), "redlock nodes join --wait")
 	if r := execute(t, nodes, "k", "true"); r.code != 0 {
 		t.Errorf("got %+v; want it run", r)

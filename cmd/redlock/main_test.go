@@ -140,19 +140,12 @@ func open(t *testing.T, nodes string, opts ...redlock.Option) *redlock.Locker {
 	t.Helper()
 	opts = append([]redlock.Option{redlock.WithNodeTimeout(nodeTimeout), redlock.WithTTL(10 * time.Second)}, opts...)
 	l, err := redlock.Open(t.Context(), strings.Split(nodes, ","), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, so func() bool) {
@@ -288,9 +281,7 @@ func TestPasswordsAreShownNowhere(t *testing.T) {
 	_, nodes := blanks(t, 3, redisserver.Config{Password: secret})
 	wrong := strings.ReplaceAll(nodes, secret, secret+"-wrong")
 	file := filepath.Join(t.TempDir(), "nodes")
-	if err := os.WriteFile(file, []byte("# the masters\n"+strings.ReplaceAll(nodes, ",", "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("# the masters\n"+strings.ReplaceAll(nodes, ",", "\n")+"\n"), 0o600))
 	run(t, "", "nodes", "admit", "--yes", "--node-timeout", "1s", "--nodes-file", file).want(t, 0, "3 votes")
 	for _, args := range [][]string{
 		{"nodes"},

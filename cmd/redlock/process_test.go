@@ -54,9 +54,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 		cmd.Stdout = p.out
 	}
 	cmd.Stderr = p.errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	go func() {
 		_ = cmd.Wait()
 		close(p.ended)

@@ -20,9 +20,7 @@ func TestReleaseTakesAllSlotsAwayAndTellsWhoWaits(t *testing.T) {
 	for i, opts := range [][]redlock.AcquireOption{{redlock.WithRevocation()}, nil} {
 		l := open(t, nodes, redlock.WithHolder(fmt.Sprintf("victim%d:", i)), redlock.WithTTL(9*time.Second), redlock.WithPrefix("app/"))
 		lock, err := l.Acquire(t.Context(), "k", append(opts, redlock.WithLimit(2))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		held = append(held, lock)
 	}
 	next := make(chan error, 1)

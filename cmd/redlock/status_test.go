@@ -52,9 +52,7 @@ func TestStatusTellsHeldFreeSplitAndUnknown(t *testing.T) {
 		t.Errorf("nobody holds it: got %+v; want free", s)
 	}
 	lock, err := open(t, nodes, redlock.WithHolder("worker:")).Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var s shown
 	eventually(t, "held by three", func() bool {
 		s = status(t, nodes, "k")
@@ -69,22 +67,16 @@ func TestStatusTellsHeldFreeSplitAndUnknown(t *testing.T) {
 		}
 	}
 	run(t, nodes, "status", "k", "other", "--node-timeout", "1s").want(t, 0, `"k": held 3/3`, `"other": free`, "worker:")
-	if err := lock.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Release(t.Context()))
 
 	for i, owner := range []string{"a", "b", "c"} {
-		if err := servers[i].Client().Set(t.Context(), "k", owner, time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, servers[i].Client().Set(t.Context(), "k", owner, time.Minute).Err())
 	}
 	if s := status(t, nodes, "k"); s.Verdict != "split" {
 		t.Errorf("three owners: got %+v; want split", s)
 	}
 	for _, server := range servers[:2] {
-		if err := server.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Kill())
 	}
 	if s := status(t, nodes, "k"); s.Verdict != "unknown" {
 		t.Errorf("one node left: got %+v; want unknown", s)
@@ -96,9 +88,7 @@ func TestStatusShowsWhoStandsInLine(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
 	lock, err := open(t, nodes).Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := start(t, prepare(t, nodes, "hold", "--node-timeout", "1s", "k"))
 	var s shown
 	eventually(t, "one in line on a quorum", func() bool {
@@ -182,9 +172,7 @@ func TestReleaseTakesASharedKeyAwayFromAllWhoShareIt(t *testing.T) {
 	var held []*redlock.Lock
 	for _, label := range []string{"reader:", "other:"} {
 		lock, err := open(t, nodes, redlock.WithHolder(label), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k", redlock.WithShared(), redlock.WithRevocation())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		held = append(held, lock)
 	}
 	eventually(t, "both on three nodes", func() bool {
@@ -241,9 +229,7 @@ func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 	redlockWith("nodes", "list").want(t, 0, "3 votes", "member", "4s")
 	redlockWith("nodes", "join", "--wait").want(t, 0, "3 votes")
 
-	if err := servers[2].RestartEmpty(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servers[2].RestartEmpty())
 	var list struct {
 		Cluster string
 		Votes   int
@@ -276,9 +262,7 @@ func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 	t.Parallel()
 	servers, nodes := blanks(t, 3, redisserver.Config{Args: []string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}})
 	for _, s := range servers[1:] {
-		if err := s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
 	}
 	flags := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
 	run(t, nodes, append([]string{"nodes", "join", "--timeout", "2s"}, flags...)...).want(t, 69, "notice", "OOM", servers[0].Addr())
@@ -342,9 +326,7 @@ func TestMaxTTLIsBroughtDownAgain(t *testing.T) {
 	}
 
 	// A node that restarts waits the smaller time, until somebody raises it again.
-	if err := servers[0].RestartEmpty(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servers[0].RestartEmpty())
 	p := start(t, prepare(t, nodes, "nodes", "join", "--wait", "--node-timeout", "1s", "--max-ttl", "4s"))
 	eventually(t, "the wait", func() bool {
 		_, left := longest(0)
@@ -379,9 +361,7 @@ func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
 	if len(report.Servers) != 3 || !strings.Contains(r.out, report.Servers[0]+" on 3 nodes") {
 		t.Errorf("got the servers %q; want three alike, and the name in %s", report.Servers, r.out)
 	}
-	if err := servers[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servers[0].Kill())
 	run(t, nodes, flags...).want(t, 2, "unreachable", servers[0].Addr(), "2 of 3")
 }
 
@@ -391,17 +371,13 @@ func TestNodesThatRefuseWritesGiveNoVote(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	for _, s := range servers[1:] {
-		if err := s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	}
 	run(t, nodes, "nodes", "--node-timeout", "1s").want(t, 69, "1 vote of 3 nodes", "refuses writes", "OOM")
 	run(t, nodes, "nodes", "--json", "--node-timeout", "1s").want(t, 69, `"votes":1`, `"refuses":"out of memory: OOM`)
 	run(t, nodes, "doctor", "--node-timeout", "1s").want(t, 2, "take a lock: OOM")
 	for _, s := range servers[1:] {
-		if err := s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
 	}
 	run(t, nodes, "nodes", "--node-timeout", "1s").want(t, 0, "3 votes of 3 nodes")
 }
@@ -410,9 +386,7 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	lock, err := open(t, nodes, redlock.WithHolder("victim:"), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k", redlock.WithRevocation())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eventually(t, "held by three", func() bool { return status(t, nodes, "k").Held == 3 })
 	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "victim:", "--yes")
 	if lock.Err() != nil || status(t, nodes, "k").Held != 3 {
@@ -435,13 +409,9 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 		}
 	}
 	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "nothing there")
-	if err := servers[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servers[0].Kill())
 	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "failed")
-	if err := servers[1].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servers[1].Kill())
 	run(t, nodes, "release", "k", "--force", "--yes").want(t, 69, "may stand")
 }
 

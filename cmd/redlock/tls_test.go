@@ -26,9 +26,7 @@ import (
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redlock test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
@@ -36,19 +34,13 @@ func certificate(t *testing.T) (cert, key string) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	write := func(name, kind string, bytes []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
 		return path
 	}
 	return write("cert.pem", "CERTIFICATE", public), write("key.pem", "EC PRIVATE KEY", secret)
@@ -58,18 +50,14 @@ func TestNodesWithCertificatesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t)
 	port, err := loopback.Port()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := redisserver.Config{Args: []string{
 		"--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
 	}}
 	if probe, err := redisserver.StartAll(1, config); err != nil && strings.Contains(err.Error(), "tls-port") {
 		t.Skipf("the server speaks no TLS: %v", err)
 	} else if err == nil {
-		if err := redisserver.CloseAll(probe); err != nil {
-			t.Fatal(err)
-		}
+		must(t, redisserver.CloseAll(probe))
 	}
 	testserver.NeedOne(t, config)
 	nodes := "rediss://127.0.0.1:" + strconv.Itoa(port)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestBadInputIsRefusedAndNothingIsWritten(t *testing.T) {
@@ -70,9 +71,7 @@ func TestAMissingTableIsNamed(t *testing.T) {
 			if _, err := s.guard.Highest(ctx, s.db, account); !errors.Is(err, fencing.ErrNoTable) {
 				t.Errorf("Highest: got %v; want ErrNoTable", err)
 			}
-			if err := s.guard.Migrate(ctx, s.db); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.guard.Migrate(ctx, s.db))
 			s.wantUntouched(t)
 		})
 	}
@@ -92,9 +91,7 @@ func TestAnAbortedTransactionIsRefused(t *testing.T) {
 			s.wantUntouched(t)
 
 			done := s.begin(t, nil)
-			if err := done.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, done.Rollback())
 			for name, tx := range map[string]*sql.Tx{"rolled back": done, "nil": nil} {
 				if err := s.guard.Check(ctx, tx, account, 9); !errors.Is(err, fencing.ErrTxAborted) {
 					t.Errorf("%s: got %v; want ErrTxAborted", name, err)
@@ -139,9 +136,7 @@ func (s *store) deadlock(t *testing.T, victim *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE "+locks+" SET n = n + 1 WHERE "+where)
 		return err
 	}
-	if err := errors.Join(change(ctx, other, "id >= 2"), change(ctx, victim, "id = 1")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(change(ctx, other, "id >= 2"), change(ctx, victim, "id = 1")))
 	survivor := make(chan error, 1)
 	go func() { survivor <- change(ctx, other, "id = 1") }()
 	s.awaitWaiter(t)
@@ -162,24 +157,16 @@ func TestSQLiteRefusesAReaderThatWritesTooLate(t *testing.T) {
 	s.prepare(t)
 	ctx := t.Context()
 	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	deferred, err := sql.Open("sqlite3", sqliteFile(t, conn)+"?_txlock=deferred")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer deferred.Close()
 	tx, err := deferred.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = tx.Rollback() }()
 	var seen int64
-	if err := tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance).Scan(&seen); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance).Scan(&seen))
 	if _, err := s.writeOften(ctx, nil, hold{token: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -195,9 +182,7 @@ func sqliteFile(t *testing.T, conn *sql.Conn) string {
 	t.Helper()
 	var seq int
 	var name, file string
-	if err := conn.QueryRowContext(t.Context(), "PRAGMA database_list").Scan(&seq, &name, &file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, conn.QueryRowContext(t.Context(), "PRAGMA database_list").Scan(&seq, &name, &file))
 	return "file:" + file
 }
 
@@ -209,9 +194,7 @@ func TestADeadlineEndsTheWaitForAnOpenTransaction(t *testing.T) {
 				return // BEGIN IMMEDIATE is what waits there, and by its own timeout
 			}
 			tx := s.begin(t, nil)
-			if err := s.guard.Check(t.Context(), tx, account, 5); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.guard.Check(t.Context(), tx, account, 5))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() {
@@ -224,9 +207,7 @@ func TestADeadlineEndsTheWaitForAnOpenTransaction(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v; want the context's error", err)
 			}
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tx.Commit())
 			if got, err := s.guard.Highest(t.Context(), s.db, account); got != 5 || err != nil {
 				t.Errorf("got %d, %v; want 5", got, err)
 			}
@@ -249,9 +230,7 @@ func TestMigrateMayRunTwiceAndByManyAtOnce(t *testing.T) {
 			}
 			for round := range 5 {
 				guard, err := fencing.NewSQL(s.dialect, fencing.WithTable(fmt.Sprintf("%s_%d", s.fences, round)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				var wg sync.WaitGroup
 				for range 6 {
 					wg.Go(func() {
@@ -278,9 +257,7 @@ func TestMigrateNeedsNoPrivilegeForATableThatIsThere(t *testing.T) {
 		t.Errorf("got %v; want nil", err)
 	}
 	missing, err := fencing.NewSQL(s.dialect, fencing.WithTable(s.fences+"_missing"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := missing.Migrate(t.Context(), plain); err == nil {
 		t.Error("got nil; want the privilege to be missed")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // ---- what docs/FENCING.md shows, word for word
@@ -100,9 +101,7 @@ func openInvoices(t *testing.T) *invoices {
 	s := stores()[0]
 	s.prepare(t)
 	pool, err := pgxpool.New(t.Context(), dsnOf(t, postgres))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(pool.Close)
 	s.exec(t, "DROP TABLE IF EXISTS invoices")
 	s.exec(t, "CREATE TABLE invoices (id bigint PRIMARY KEY, state text NOT NULL)")
@@ -112,18 +111,14 @@ func openInvoices(t *testing.T) *invoices {
 
 func (i *invoices) state(t *testing.T) (state string) {
 	t.Helper()
-	if err := i.db.QueryRowContext(t.Context(), "SELECT state FROM invoices WHERE id = 7").Scan(&state); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, i.db.QueryRowContext(t.Context(), "SELECT state FROM invoices WHERE id = 7").Scan(&state))
 	return state
 }
 
 func (i *invoices) gorm(t *testing.T, prepared bool) *gorm.DB {
 	t.Helper()
 	db, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: i.db}), &gorm.Config{PrepareStmt: prepared, Logger: logger.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return db
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // end is a way in which a statement of Write's function ends the transaction,
@@ -92,9 +93,7 @@ func TestPostgreSQLCommitsNothingAfterASwallowedError(t *testing.T) {
 	s.prepare(t)
 	ctx := t.Context()
 	err := s.guard.Write(ctx, s.db, nil, account, 41, func(tx *sql.Tx) error {
-		if err := s.write(ctx, tx, 41, "before"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.write(ctx, tx, 41, "before"))
 		if _, err := tx.ExecContext(ctx, "SELECT 1/0"); err == nil {
 			t.Fatal("got nil; want an error")
 		}
@@ -142,9 +141,7 @@ func TestASwallowedSnapshotErrorIsNoSuccess(t *testing.T) {
 			}
 			err := s.guard.Write(ctx, strict, opts, account, 41, func(tx *sql.Tx) error {
 				var id int
-				if err := tx.QueryRowContext(ctx, "SELECT id FROM "+s.balance+"_other").Scan(&id); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, tx.QueryRowContext(ctx, "SELECT id FROM "+s.balance+"_other").Scan(&id))
 				s.exec(t, "UPDATE "+s.balance+"_other SET id = 2")
 				if _, err := tx.ExecContext(ctx, "UPDATE "+s.balance+"_other SET id = 3"); !s.guard.Retryable(err) {
 					t.Fatalf("got %v; want error 1020", err)
@@ -202,9 +199,7 @@ func TestAWriteThatKeepsItsTransactionSucceeds(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := s.applied(t); !slices.Equal(got, []int64{41}) {
 				t.Errorf("got %d; want [41]", got)
 			}
@@ -226,9 +221,7 @@ func TestASecondCheckMissesATransactionThatHasEnded(t *testing.T) {
 			ctx := context.Background()
 			s.exec(t, "CREATE TABLE "+s.balance+"_other (id integer PRIMARY KEY)")
 			tx := s.begin(t, nil)
-			if err := s.guard.Check(ctx, tx, account, 41); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.guard.Check(ctx, tx, account, 41))
 			s.apply(t, tx, s.ends()[0])
 			if err := s.guard.Check(ctx, tx, account, 41); !errors.Is(err, fencing.ErrTxAborted) {
 				t.Errorf("got %v; want ErrTxAborted", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // The history is numbered while the transaction has the resource to itself, so
@@ -144,9 +145,7 @@ func (s *store) race(t *testing.T, opts *sql.TxOptions, first, second hold, comm
 	if err := s.guard.Check(first.under(ctx), tx, account, first.token); err != nil {
 		t.Fatalf("first: %v", err)
 	}
-	if err := s.write(ctx, tx, int64(first.token), "first"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.write(ctx, tx, int64(first.token), "first"))
 	result := make(chan error, 1)
 	go func() {
 		result <- s.guard.Write(second.under(ctx), s.db, opts, account, second.token, func(tx *sql.Tx) error {
@@ -163,9 +162,7 @@ func (s *store) race(t *testing.T, opts *sql.TxOptions, first, second hold, comm
 	if commit {
 		end = tx.Commit
 	}
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, end())
 	return <-result
 }
 
@@ -185,9 +182,7 @@ func (s *store) awaitWaiter(t *testing.T) {
 	}
 	eventually(t, "the second transaction waits", func() bool {
 		var n int
-		if err := s.db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.db.QueryRowContext(t.Context(), query).Scan(&n))
 		return n > 0
 	})
 }
@@ -238,9 +233,7 @@ func TestWhatWasReadBeforeTheCheckMayBeOld(t *testing.T) {
 			}
 			tx := s.begin(t, opts)
 			read := func() (value string) {
-				if err := tx.QueryRowContext(ctx, "SELECT value FROM "+s.balance+" WHERE id = 1").Scan(&value); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, tx.QueryRowContext(ctx, "SELECT value FROM "+s.balance+" WHERE id = 1").Scan(&value))
 				return value
 			}
 			before := read()
@@ -283,9 +276,7 @@ func TestMariaDBWithSnapshotIsolationRefusesAnOldSnapshot(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback() }()
 	var seen int64
-	if err := tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance).Scan(&seen); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, tx.QueryRowContext(ctx, "SELECT token FROM "+s.balance).Scan(&seen))
 	if _, err := s.writeOften(ctx, nil, hold{token: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -307,9 +298,7 @@ func TestWhatIsReadAfterTheCheckIsNew(t *testing.T) {
 			if _, err := s.writeOften(ctx, nil, hold{token: 2}); err != nil { // after begin, before Check
 				t.Fatal(err)
 			}
-			if err := s.guard.Check(ctx, tx, account, 3); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.guard.Check(ctx, tx, account, 3))
 			var value string
 			if err := tx.QueryRowContext(ctx, "SELECT value FROM "+s.balance+" WHERE id = 1").Scan(&value); err != nil || value != "2" {
 				t.Errorf("got %q, %v; want 2", value, err)

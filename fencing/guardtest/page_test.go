@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -38,31 +39,19 @@ func payAgain(db *sql.DB, guard *fencing.SQL, lock *redlock.Lock, write func(*sq
 
 func TestTheFirstGuardOfThePageRefusesWhoIsLate(t *testing.T) {
 	db, done, err := openExample()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer done()
 	nodes := redlocktest.Start(t, 3)
 	locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = locker.Close() }()
 	late, err := locker.Acquire(t.Context(), "invoice:7")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := late.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, late.Release(t.Context()))
 	lock, err := locker.Acquire(t.Context(), "invoice:7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	guard, err := payInSQL(t.Context(), db, lock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var state string
 	if err := db.QueryRow("SELECT state FROM invoices WHERE id = 7").Scan(&state); err != nil || state != "paid" {
 		t.Errorf("got %q, %v; want it paid", state, err)

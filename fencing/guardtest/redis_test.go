@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
@@ -73,9 +74,7 @@ func TestRedisWritersLeaveANonDecreasingHistory(t *testing.T) {
 	var history []uint64
 	for _, text := range client.LRange(ctx, "history", 0, -1).Val() {
 		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		history = append(history, n)
 	}
 	if !slices.IsSorted(history) || len(history) == 0 || history[len(history)-1] != most.Load() {
@@ -125,9 +124,7 @@ func TestRedisScriptsSeeTheirOwnKeysAndArguments(t *testing.T) {
 	// The prologue by other means than Run: the reply's first word is the code.
 	err := client.Eval(ctx, fencing.RedisPrologue()+"return redis.call('SET', KEYS[1], ARGV[1])",
 		[]string{guard.TokenKey("loaded"), "doc"}, 5, "five").Err()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	err = client.Eval(ctx, fencing.RedisPrologue()+"return 1", []string{guard.TokenKey("loaded")}, 4).Err()
 	if err == nil || err.Error() != "FENCED 5" {
 		t.Errorf("got %v; want the reply FENCED 5", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // sharing has s make its table as a version without shared tokens did, and gives
@@ -96,9 +97,7 @@ func (s *store) agrees(t *testing.T, name string, writes []hold, older func() bo
 	t.Helper()
 	s.prepare(t)
 	one, two := s.guard, s.both(t, s.fences)
-	if err := one.Write(t.Context(), s.db, nil, account, 3, nothing); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, one.Write(t.Context(), s.db, nil, account, 3, nothing))
 	if err := two.Migrate(t.Context(), s.db); err != nil {
 		t.Fatal(err)
 	}
@@ -180,9 +179,7 @@ func TestOneNumberRefusesASharerBehindANewerOne(t *testing.T) {
 	for _, s := range stores() {
 		t.Run(s.name, func(t *testing.T) {
 			s.prepare(t)
-			if err := s.guard.Write(t.Context(), s.db, nil, account, 6, nothing); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.guard.Write(t.Context(), s.db, nil, account, 6, nothing))
 			if err := s.guard.Write(t.Context(), s.db, nil, account, 5, nothing); !errors.Is(err, fencing.ErrStale) {
 				t.Errorf("got %v; want ErrStale", err)
 			}
@@ -274,9 +271,7 @@ func TestAGuardOfOneNumberRefusesSharedTokensAndWritesNothing(t *testing.T) {
 			if err := s.guard.Check(ctx, tx, account, 5); !errors.Is(err, fencing.ErrShared) {
 				t.Errorf("Check: got %v; want ErrShared", err)
 			}
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tx.Commit())
 			s.wantUntouched(t)
 			// Another token in the same context is none of sharers.
 			if err := s.guard.Write(ctx, s.db, nil, account, 6, nothing); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // columns are the names of the table's.
@@ -34,15 +35,11 @@ func TestMigrateWithoutSharedTokensMakesAndAltersNoOtherColumn(t *testing.T) {
 	for _, s := range stores() {
 		t.Run(s.name, func(t *testing.T) {
 			s.prepare(t)
-			if err := s.guard.Migrate(t.Context(), s.db); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.guard.Migrate(t.Context(), s.db))
 			if got := s.columns(t); !slices.Equal(got, one) {
 				t.Errorf("got %q; want %q", got, one)
 			}
-			if err := s.both(t, s.fences).Migrate(t.Context(), s.db); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.both(t, s.fences).Migrate(t.Context(), s.db))
 			if got := s.columns(t); !slices.Equal(got, three) {
 				t.Errorf("altered: got %q; want %q", got, three)
 			}
@@ -50,9 +47,7 @@ func TestMigrateWithoutSharedTokensMakesAndAltersNoOtherColumn(t *testing.T) {
 				t.Errorf("a guard of one number over the altered table: %v", err)
 			}
 			s.exec(t, "DROP TABLE "+s.fences)
-			if err := s.both(t, s.fences).Migrate(t.Context(), s.db); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.both(t, s.fences).Migrate(t.Context(), s.db))
 			if got := s.columns(t); !slices.Equal(got, three) {
 				t.Errorf("new: got %q; want %q", got, three)
 			}
@@ -224,9 +219,7 @@ func TestMigrateNeedsNoPrivilegeForColumnsThatAreThere(t *testing.T) {
 			if err == nil || errors.Is(err, fencing.ErrBadTable) || !strings.Contains(err.Error(), "SQL.Alterations") {
 				t.Errorf("got %v; want the privilege to be missed, and the remedy", err)
 			}
-			if err := both.Migrate(t.Context(), s.db); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, both.Migrate(t.Context(), s.db))
 			if err := both.Migrate(t.Context(), plain); err != nil {
 				t.Errorf("got %v; want nil", err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // table is one that somebody else has made under the guard's name.
@@ -133,9 +134,7 @@ func TestATableThatCannotGuardLetsAStaleTokenPass(t *testing.T) {
 				return s.guard.Write(t.Context(), s.db, nil, resource, token, func(*sql.Tx) error { return nil })
 			}
 			for _, w := range tt.before {
-				if err := show(w.resource, w.token); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, show(w.resource, w.token))
 			}
 			if err := show(account, tt.stale); err != nil {
 				t.Errorf("got %v; want the stale token %d accepted", err, tt.stale)
@@ -169,9 +168,7 @@ func TestMigrateLooksAtTheTableThatTheGuardUses(t *testing.T) {
 	inApp := openDB(t, "mysql", dsnOf(t, mariadb)+"app")
 	for name, db := range map[string]*sql.DB{"looked": inApp, "app.looked": s.db} {
 		guard, err := fencing.NewSQL(s.dialect, fencing.WithTable(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := guard.Migrate(t.Context(), db); err != nil {
 			t.Errorf("%s: got %v; want nil", name, err)
 		}

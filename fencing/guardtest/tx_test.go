@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 const invoice = "invoice:7"
@@ -62,15 +63,11 @@ func TestWritesOfPGXAndSQLCAndGORMWaitForAnothersTransaction(t *testing.T) {
 		for token, want := range map[redlock.Token]error{49: fencing.ErrStale, 51: nil} {
 			i.exec(t, "DELETE FROM "+i.fences)
 			tx := i.begin(t, nil)
-			if err := i.guard.Check(t.Context(), tx, invoice, 50); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, i.guard.Check(t.Context(), tx, invoice, 50))
 			result := make(chan error, 1)
 			go func() { result <- pay(t.Context(), token) }()
 			i.awaitWaiter(t)
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tx.Commit())
 			if err := <-result; !errors.Is(err, want) {
 				t.Errorf("%s, token %d: got %v; want %v", name, token, err, want)
 			}
@@ -84,9 +81,7 @@ func TestRetryMendsADeadlockOfPGX(t *testing.T) {
 	i := openInvoices(t)
 	attempts := 0
 	other := i.begin(t, nil)
-	if err := i.guard.Check(t.Context(), other, "other", 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, i.guard.Check(t.Context(), other, "other", 1))
 	result := make(chan error, 1)
 	err := i.guard.Retry(t.Context(), func(ctx context.Context) error {
 		attempts++
@@ -133,9 +128,7 @@ func TestAConnectionIsGuardedInItsTransactionAndRefusedOutsideOfIt(t *testing.T)
 			s.prepare(t)
 			ctx := t.Context()
 			conn, err := s.db.Conn(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer conn.Close()
 			say := func(statement string) {
 				if _, err := conn.ExecContext(ctx, statement); err != nil {
@@ -171,12 +164,8 @@ func TestAStatementDecidesAsCheckDoes(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			s.prepare(t)
 			guard, err := fencing.NewSQL(s.dialect, fencing.WithTable(s.fences), fencing.WithShared())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := guard.Migrate(t.Context(), s.db); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, guard.Migrate(t.Context(), s.db))
 			byStatement := s.byStatement(t, guard)
 			rng := rand.New(rand.NewPCG(1, uint64(len(s.name))))
 			refused := 0
@@ -214,9 +203,7 @@ func under(t *testing.T, h hold, resource string) context.Context {
 		carry = fencing.NewSharedContext
 	}
 	ctx, err := carry(t.Context(), resource, h.token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ctx
 }
 
@@ -226,9 +213,7 @@ func (s *store) byStatement(t *testing.T, guard *fencing.SQL) judge {
 	t.Helper()
 	if s.name == "PostgreSQL" {
 		conn, err := pgx.Connect(t.Context(), dsnOf(t, postgres))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		return func(ctx context.Context, resource string, token redlock.Token) error {
 			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return checkPGX(ctx, tx, guard, resource, token) })
@@ -255,9 +240,7 @@ func TestMariaDBsStatementLooksForItsTransaction(t *testing.T) {
 	s := stores()[1]
 	s.prepare(t)
 	check, err := s.guard.Statement(t.Context(), account, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := check.Accept(s.db.QueryRowContext(t.Context(), check.SQL(), check.Args()...).Scan); !errors.Is(err, fencing.ErrTxAborted) {
 		t.Errorf("on a pool: got %v; want ErrTxAborted", err)
 	}
@@ -267,13 +250,9 @@ func TestMariaDBsStatementLooksForItsTransaction(t *testing.T) {
 // The page's code is this module's, so that it compiles and runs.
 func TestThePageShowsTheCodeThatRunsHere(t *testing.T) {
 	page, err := os.ReadFile("../../docs/FENCING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	code, err := os.ReadFile("drivers_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	functions := regexp.MustCompile(`(?ms)^func (checkPGX|payPGX|paySQLC|payGORM)\(.*?^}\n`).FindAllString(string(code), -1)
 	if len(functions) != 4 {
 		t.Fatalf("got %d functions; want four", len(functions))

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // play is a program whose commands say what they were called with.
@@ -37,9 +38,7 @@ func play(t *testing.T, args string) (ran string, begun int, err error) {
 		Commands: []cli.Command{command("a", false), command("a b", false), command("run", true)},
 	}
 	console.Out, err = os.Create(t.TempDir() + "/out")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer console.Out.Close()
 	if err = p.Run(t.Context(), strings.Fields(args)); err == nil && ran == "" {
 		text, _ := os.ReadFile(console.Out.Name())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // party is a Tracker over nodes that keep what is written on them.
@@ -214,9 +215,7 @@ func TestOneAtATimeChangesNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParty(t)
 		done, err := p.Alone(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, _ = p.verify(t, 2) // wakes the loop
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

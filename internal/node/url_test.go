@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 func TestParseURLTakesFourForms(t *testing.T) {
@@ -52,9 +53,7 @@ func TestNoPartOfABadURLIsShown(t *testing.T) {
 func TestHardenBoundsEveryCallAndSendsNothingTwice(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	o, err := node.ParseURL("redis://h?max_retries=5&read_timeout=9&pool_size=1000&pipeline_pool_size=50")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	node.Harden(o, timeout)
 	if o.MaxRetries != -1 || o.DialerRetries != 1 {
 		t.Errorf("got %d retries and %d dials; want none, and one", o.MaxRetries, o.DialerRetries)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/search"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // peterson is Peterson's mutual exclusion of two processes, whose states are
@@ -62,9 +63,7 @@ func (peterson) Describe(st search.Step) string {
 func TestClosedSeesEveryState(t *testing.T) {
 	for _, workers := range []int{1, 2, 5} {
 		r := search.Closed(peterson{}, search.Options{Workers: workers})
-		if err := r.Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Err())
 		if want := petersonStates(); r.States != want {
 			t.Errorf("%d workers: got %d states; want %d", workers, r.States, want)
 		}
