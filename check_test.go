@@ -20,9 +20,6 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// patient is a node timeout that a busy machine keeps.
-const patient = 3 * time.Second
-
 // found is what a test compares of a finding.
 type found struct {
 	severity redlock.Severity
@@ -56,19 +53,6 @@ func wantFound(t *testing.T, r redlock.Report, s redlock.Severity, want ...found
 			t.Log(f)
 		}
 	}
-}
-
-// clientOf is a client of a server that Check finds no fault with.
-func clientOf(t *testing.T, s *redisserver.Server, change ...func(*redis.Options)) redis.UniversalClient {
-	t.Helper()
-	o := s.Options()
-	o.DialTimeout = time.Second
-	for _, f := range change {
-		f(o)
-	}
-	c := redis.NewClient(o)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 // goodClients are clients of n servers that Check finds no fault with.

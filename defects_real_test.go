@@ -111,24 +111,6 @@ func allTakePart(t *testing.T, l *redlock.Locker, servers []*redisserver.Server)
 	t.Fatal("after 50 acquisitions: never on all servers")
 }
 
-// scriptCalls is how many scripts a server has run.
-func scriptCalls(t *testing.T, s *redisserver.Server) int {
-	t.Helper()
-	c := redis.NewClient(s.Options())
-	defer c.Close()
-	info, err := c.Info(t.Context(), "commandstats").Result()
-	must(t, err)
-	for line := range strings.Lines(info) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
-			calls, _, _ := strings.Cut(rest, ",")
-			n, err := strconv.Atoi(calls)
-			must(t, err)
-			return n
-		}
-	}
-	return 0
-}
-
 func TestDefectOneRedisUnderTwoAddressesIsRefused(t *testing.T) {
 	servers := testserver.Need(t, 2, redisserver.Config{})
 	proxy, err := tcpproxy.New(servers[0].Addr())

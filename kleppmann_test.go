@@ -15,6 +15,7 @@ import (
 	"github.com/quorumkit/redlock/fencing"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -169,9 +170,9 @@ func TestKleppmannTheClockOfCJumps(t *testing.T) {
 		if !watched {
 			opts = append(opts, redlock.WithoutClockWatch())
 		}
-		var log eventLog
+		var log locktest.Events
 		first := lockerWith(t, defaultClients(t, one.addresses()...), append(opts, redlock.WithTTL(15*time.Second))...)
-		second := lockerWith(t, defaultClients(t, two.addresses()...), append(opts, redlock.WithObserver(log.observe))...)
+		second := lockerWith(t, defaultClients(t, two.addresses()...), append(opts, log.Option())...)
 		admitted(t, first)
 		for made := time.Now(); time.Since(made) < 300*time.Millisecond; {
 			allTakePart(t, first, servers)
@@ -186,7 +187,7 @@ func TestKleppmannTheClockOfCJumps(t *testing.T) {
 				if l, err := second.TryAcquire(t.Context(), "another"); err == nil {
 					_ = l.Release(t.Context())
 				}
-				return slices.Contains(log.nodes(redlock.NodeClockStepped), 2)
+				return slices.Contains(log.Nodes(redlock.NodeClockStepped), 2)
 			})
 		}
 		next, err := second.TryAcquire(t.Context(), "orders/42")

@@ -496,7 +496,7 @@ func TestCloseLeavesEveryQueueItStandsIn(t *testing.T) {
 					mustRelease(t, lock)
 				}
 				closed := time.Now()
-				mustRelease(t, got(t, behind).lock)
+				mustRelease(t, got(t, behind).Lock)
 				if took := time.Since(closed); took > time.Second {
 					t.Errorf("the next had it %v after the end; want at once", took)
 				}
@@ -541,7 +541,7 @@ func TestACallThatComesWhenCloseHasEndedLeavesNothingToRelease(t *testing.T) {
 		waiting := separateLocker(t, nodes)
 		next := wants(t, waiting)
 		mustRelease(t, lock)
-		mustRelease(t, got(t, next).lock)
+		mustRelease(t, got(t, next).Lock)
 		must(t, waiting.Close())
 		if err := redlock.CallEnded(waiting, "orders/42"); err != nil {
 			t.Errorf("got %v; want nothing that is not released", err)

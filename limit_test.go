@@ -17,18 +17,6 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// slotKeys are the keys of slots, and of their lines, that are left on the nodes.
-func slotKeys(nodes *redlocktest.Cluster) (keys []string) {
-	for _, n := range nodes.Nodes() {
-		for _, key := range n.Keys() {
-			if strings.HasPrefix(key, "redlock:slot:") {
-				keys = append(keys, n.Name()+" "+key)
-			}
-		}
-	}
-	return append(keys, queueKeys(nodes)...)
-}
-
 // evals is how many scripts were called on the nodes.
 func evals(nodes *redlocktest.Cluster) (n int) {
 	for _, node := range nodes.Nodes() {
@@ -170,11 +158,11 @@ func TestADeadHoldersSlotComesBackWithItsLease(t *testing.T) {
 		granted := time.Now()
 		closeAll(clients)
 		g := got(t, next)
-		if took := g.at.Sub(granted); took > redlock.DefaultTTL+50*time.Millisecond {
+		if took := g.At.Sub(granted); took > redlock.DefaultTTL+50*time.Millisecond {
 			t.Errorf("the next had it after %v; want with the lease, after %v", took, redlock.DefaultTTL)
 		}
-		if g.lock.Slot() != lock.Slot() {
-			t.Errorf("the next has slot %d; want that of the dead holder, %d", g.lock.Slot(), lock.Slot())
+		if g.Lock.Slot() != lock.Slot() {
+			t.Errorf("the next has slot %d; want that of the dead holder, %d", g.Lock.Slot(), lock.Slot())
 		}
 	})
 }
@@ -201,7 +189,7 @@ func TestTryAcquireTakesAFreeSlotAndNeverWaits(t *testing.T) {
 		if took := time.Since(began); took > 50*time.Millisecond { // it may have asked between the releases of two nodes
 			t.Errorf("it took %v; want a moment", took)
 		}
-		mustRelease(t, g.lock)
+		mustRelease(t, g.Lock)
 		synctest.Wait() // a quorum has released it by now, and the others are about to
 		if lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithLimit(3), redlock.WithBarging()); err != nil {
 			t.Errorf("barging: %v", err)
@@ -363,7 +351,7 @@ func TestInspectShowsWhoHoldsTheSlots(t *testing.T) {
 		}
 		mustRelease(t, held[0])
 		mustRelease(t, held[1])
-		mustRelease(t, got(t, next).lock)
+		mustRelease(t, got(t, next).Lock)
 	})
 }
 
@@ -483,7 +471,7 @@ func TestASmallerLimitSeesItsFirstSlotsAlone(t *testing.T) {
 		}
 		wantTaken(t, "two of two slots are held", third, redlock.WithLimit(2))
 		mustRelease(t, held[0])
-		small := got(t, next).lock
+		small := got(t, next).Lock
 		if small.Slot() != 0 {
 			t.Errorf("with a limit of 1 it got slot %d; want 0", small.Slot())
 		}
@@ -524,7 +512,7 @@ func TestOneLineIsBeforeTheSlotsOfAllLimits(t *testing.T) {
 		wantWaiting(t, "behind one who waits for the only slot", small, large)
 		mustRelease(t, held)
 		for _, from := range []<-chan gained{small, large} {
-			mustRelease(t, got(t, from).lock)
+			mustRelease(t, got(t, from).Lock)
 		}
 	})
 }

@@ -100,13 +100,6 @@ func wantNothingLeft(t *testing.T, nodes *redlocktest.Cluster) {
 	}
 }
 
-// remove takes a name away on all nodes, as an operator might.
-func remove(nodes *redlocktest.Cluster, name string) {
-	for _, n := range nodes.Nodes() {
-		n.Miniredis().Del(name)
-	}
-}
-
 func TestASetIsHeldByOneAndThenByTheNextWithGreaterTokens(t *testing.T) {
 	for _, n := range []int{1, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {

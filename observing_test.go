@@ -20,10 +20,8 @@ import (
 
 // kinds are the kinds of the events about locks, in order.
 func (e *events) kinds() []redlock.EventKind {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var out []redlock.EventKind
-	for _, ev := range e.all {
+	for _, ev := range e.All() {
 		if ev.Node < 0 {
 			out = append(out, ev.Kind)
 		}
@@ -33,9 +31,7 @@ func (e *events) kinds() []redlock.EventKind {
 
 // forget drops what was collected so far.
 func (e *events) forget() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = nil
+	e.Forget()
 }
 
 func TestAHoldIsToldFromItsBeginningToItsEnd(t *testing.T) {
@@ -60,12 +56,12 @@ func TestAHoldIsToldFromItsBeginningToItsEnd(t *testing.T) {
 		if got := told.kinds(); !slices.Equal(got, want) {
 			t.Fatalf("got %v; want %v", got, want)
 		}
-		for _, e := range told.all {
+		for _, e := range told.All() {
 			if e.Resource != "orders/42" || e.Token != lock.Token() || e.Context.Value(key{}) != "a trace" || e.Time.IsZero() {
 				t.Errorf("%v: got %+v; want the resource, the token, the context's values and the time", e.Kind, e)
 			}
 		}
-		e := told.all
+		e := told.All()
 		if e[0].Attempts != 1 || e[0].Rounds != 1 || e[0].Turn != redlock.TurnFirst || e[0].Validity < 9*time.Second {
 			t.Errorf("got %+v; want one attempt of one round trip, and its validity", e[0])
 		}

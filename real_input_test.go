@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -458,24 +457,6 @@ func TestARestartLeavesOutWhatTheDefaultUserMayNotWrite(t *testing.T) {
 	must(t, s.Restart())
 	if after := c.HLen(t.Context(), "redlock:node").Val(); after >= before {
 		t.Errorf("the record had %d fields, and has %d after a restart: where servers keep them, %s is not needed", before, after, redlock.FindingReplay)
-	}
-}
-
-// secondChannel has servers send and take snapshots by a connection of its own, which
-// they then call a second replica, while the first one has the commands already.
-func secondChannel(t *testing.T, servers []*redisserver.Server) {
-	t.Helper()
-	settings := map[string]string{"dual-channel-replication-enabled": "yes"} // Valkey
-	if len(servers[0].Client().ConfigGet(t.Context(), "repl-rdb-channel").Val()) > 0 {
-		settings = map[string]string{"repl-rdb-channel": "yes", "repl-diskless-load": "on-empty-db"} // Redis 8
-	}
-	settings["repl-diskless-sync-delay"] = "0"
-	for _, s := range servers {
-		for _, name := range slices.Sorted(maps.Keys(settings)) {
-			if err := s.Client().ConfigSet(t.Context(), name, settings[name]).Err(); err != nil {
-				t.Skipf("%s has no second channel: %v", s.Program(), err)
-			}
-		}
 	}
 }
 

@@ -361,7 +361,7 @@ func TestAPlaceThatWasLeftIsGoneOnWithUnderTheNextOnesValue(t *testing.T) {
 		wantError(t, "who left", <-gone, context.Canceled)
 		synctest.Wait()
 		mustRelease(t, held)
-		lock := got(t, next).lock
+		lock := got(t, next).Lock
 		if got := shownValue(t, l); got != "next#4#" {
 			t.Errorf("got %q; want the value of who holds it", got)
 		}

@@ -97,7 +97,7 @@ func TestASetThatWaitsGivesBackWhatIsAskedFor(t *testing.T) {
 		wantLocked(t, nodes, "orders/41", "orders/42", "orders/421", "orders/43")
 		waits := wants(t, other)
 		must(t, <-revokes(t, other, time.Second))
-		lock := (<-waits).lock
+		lock := (<-waits).Lock
 		wantLocked(t, nodes, "orders/41", "orders/42", "orders/43")
 		mustRelease(t, lock)
 		wantLocked(t, nodes, "orders/41", "orders/42", "orders/421", "orders/43")
@@ -148,7 +148,7 @@ func TestTheMarkIsNotShown(t *testing.T) {
 		time.Sleep(time.Second)
 		mustRelease(t, first)
 		for i, next := range line {
-			lock := got(t, next).lock
+			lock := got(t, next).Lock
 			if got, want := shownValue(t, other), strings.Repeat("h", 200)+value+"#56#"; got != want {
 				t.Errorf("hold %d: got %q; want %q", i, got, want)
 			}
@@ -222,7 +222,7 @@ func TestHoldersOfSlotsAreAsked(t *testing.T) {
 			<-lock.Revoked()
 		}
 		mustRelease(t, a)
-		later := got(t, next).lock // has the slot of one that was asked
+		later := got(t, next).Lock // has the slot of one that was asked
 		mustRelease(t, b)
 		time.Sleep(3 * time.Second)
 		select {

@@ -256,7 +256,7 @@ func TestAMessageThatComesLateReachesNoOther(t *testing.T) {
 		done := revokes(t, other, time.Minute)
 		message := <-late
 		mustRelease(t, first)
-		second := got(t, next).lock
+		second := got(t, next).Lock
 		must(t, <-done) // the one that was meant is gone
 		for i, n := range nodes.Nodes() {
 			n.Intercept(nil)

@@ -20,42 +20,6 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// shares takes a shared hold of orders/42.
-func shares(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) *redlock.Lock {
-	t.Helper()
-	return mustAcquire(t, l, "orders/42", append(opts, redlock.WithShared())...)
-}
-
-// wantTaken checks that nobody gets orders/42 exclusively now.
-func wantTaken(t *testing.T, when string, l *redlock.Locker, opts ...redlock.AcquireOption) {
-	t.Helper()
-	if lock, err := l.TryAcquire(t.Context(), "orders/42", opts...); !errors.Is(err, redlock.ErrNotAcquired) {
-		t.Fatalf("%s: TryAcquire: got %v, %v; want ErrNotAcquired", when, lock, err)
-	}
-}
-
-// members are the owner values that share orders/42 on a node.
-func members(t *testing.T, n *redlocktest.Node) []string {
-	t.Helper()
-	if !n.Miniredis().Exists("orders/42") {
-		return nil
-	}
-	all, err := n.Miniredis().ZMembers("orders/42")
-	must(t, err)
-	return slices.DeleteFunc(all, func(m string) bool { return m == lua.SharedMark })
-}
-
-// number is the generation's number of orders/42 on a node; 0: nobody shares it there.
-func number(t *testing.T, n *redlocktest.Node) redlock.Token {
-	t.Helper()
-	if !n.Miniredis().Exists("orders/42") {
-		return 0
-	}
-	score, err := n.Miniredis().ZScore("orders/42", lua.SharedMark)
-	must(t, err)
-	return redlock.Token(-score)
-}
-
 func TestThoseWhoShareHoldTogetherAndExcludeAllOthers(t *testing.T) {
 	testkit.Unraced(t)
 	for _, n := range []int{1, 2, 3, 4, 5, 10} {
@@ -168,11 +132,11 @@ func TestASharerThatDiedIsWaitedForNoLongerThanItsLease(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		mustRelease(t, living)
 		g := got(t, wants(t, third))
-		waited := g.at.Sub(began)
+		waited := g.At.Sub(began)
 		if waited < 20*time.Second || waited > 21*time.Second {
 			t.Errorf("an exclusive hold came %v after the death of a sharer; want its lease of 20s, and no more than a look longer", waited)
 		}
-		mustRelease(t, g.lock)
+		mustRelease(t, g.Lock)
 	})
 }
 
@@ -483,20 +447,20 @@ func TestAnExclusiveHoldIsCalledWhenTheLastWhoSharesReleases(t *testing.T) {
 		time.Sleep(time.Minute)
 		select {
 		case g := <-next:
-			t.Fatalf("got %v, %v beside a sharer", g.lock, g.err)
+			t.Fatalf("got %v, %v beside a sharer", g.Lock, g.Err)
 		default:
 		}
 		wantTaken(t, "while an exclusive hold is waited for", l, redlock.WithShared())
 		released := time.Now()
 		mustRelease(t, second)
 		g := got(t, next)
-		if took := g.at.Sub(released); took > 50*time.Millisecond {
+		if took := g.At.Sub(released); took > 50*time.Millisecond {
 			t.Errorf("had it %v after the last release; want it to be called", took)
 		}
-		if g.lock.Token() <= second.Token() {
-			t.Errorf("got token %v after %v", g.lock.Token(), second.Token())
+		if g.Lock.Token() <= second.Token() {
+			t.Errorf("got token %v after %v", g.Lock.Token(), second.Token())
 		}
-		mustRelease(t, g.lock)
+		mustRelease(t, g.Lock)
 		synctest.Wait()
 		if keys := queueKeys(nodes); keys != nil {
 			t.Errorf("left behind: %v", keys)
@@ -517,10 +481,10 @@ func TestASharedAcquireWaitsForAnExclusiveHold(t *testing.T) {
 		mustRelease(t, lock)
 		for _, from := range next {
 			g := got(t, from)
-			if took := g.at.Sub(released); took > redlock.DefaultRetryMax {
+			if took := g.At.Sub(released); took > redlock.DefaultRetryMax {
 				t.Errorf("had it %v after the release; want %v at most", took, redlock.DefaultRetryMax)
 			}
-			defer mustRelease(t, g.lock)
+			defer mustRelease(t, g.Lock)
 		}
 	})
 }
@@ -545,8 +509,8 @@ func TestASharedHoldIsHandedToNobody(t *testing.T) {
 		if len(next[1]) != 0 {
 			t.Fatal("two hold it exclusively")
 		}
-		mustRelease(t, first.lock)
-		mustRelease(t, got(t, next[1]).lock)
+		mustRelease(t, first.Lock)
+		mustRelease(t, got(t, next[1]).Lock)
 	})
 }
 
@@ -560,7 +524,7 @@ func TestBargingSharesPastThoseWhoWait(t *testing.T) {
 		must(t, err)
 		mustRelease(t, lock)
 		mustRelease(t, beside)
-		mustRelease(t, got(t, next).lock)
+		mustRelease(t, got(t, next).Lock)
 	})
 }
 
@@ -590,10 +554,10 @@ func TestThoseWhoShareDoNotWaitForOneWhoBarges(t *testing.T) {
 			}
 			behind := wants(t, separateLocker(t, nodes))
 			mustRelease(t, held)
-			shared := got(t, next).lock
-			mustRelease(t, got(t, barging).lock) // which shares past the one behind
+			shared := got(t, next).Lock
+			mustRelease(t, got(t, barging).Lock) // which shares past the one behind
 			mustRelease(t, shared)
-			mustRelease(t, got(t, behind).lock)
+			mustRelease(t, got(t, behind).Lock)
 		})
 	}
 }
@@ -614,10 +578,10 @@ func TestOneWhoBargesWaitsForNobodyOfItsLocker(t *testing.T) {
 			if len(barging) == 0 {
 				t.Fatal("it waits")
 			}
-			mustRelease(t, got(t, barging).lock)
+			mustRelease(t, got(t, barging).Lock)
 			mustRelease(t, held)
-			mustRelease(t, got(t, alone).lock)
-			mustRelease(t, got(t, next).lock)
+			mustRelease(t, got(t, alone).Lock)
+			mustRelease(t, got(t, next).Lock)
 		})
 	}
 }

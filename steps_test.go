@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,59 +12,10 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
-
-// log keeps the events that a Locker tells.
-type eventLog struct {
-	mu     sync.Mutex // guards the field below
-	events []redlock.Event
-}
-
-func (l *eventLog) observe(e redlock.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.events = append(l.events, e)
-}
-
-func (l *eventLog) nodes(k redlock.EventKind) []int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var nodes []int
-	for _, e := range l.events {
-		if e.Kind == k && !slices.Contains(nodes, e.Node) {
-			nodes = append(nodes, e.Node)
-		}
-	}
-	slices.Sort(nodes)
-	return nodes
-}
-
-// fakeClockLocker is a Locker over real servers whose clocks can be set.
-func fakeClockLocker(t *testing.T, servers []*redisserver.Server, opts ...redlock.Option) *redlock.Locker {
-	t.Helper()
-	var urls []string
-	for _, s := range servers {
-		urls = append(urls, s.URL())
-	}
-	l, err := redlock.Open(t.Context(), urls, append([]redlock.Option{redlock.WithNodeTimeout(time.Second)}, opts...)...)
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	admitted(t, l)
-	return l
-}
-
-func setClocks(t *testing.T, servers []*redisserver.Server, offset string) {
-	t.Helper()
-	for _, s := range servers {
-		if err := s.SetClock(offset); err != nil {
-			t.Fatalf("SetClock(%q): %v", offset, err)
-		}
-	}
-}
 
 func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 	t.Parallel()
@@ -73,12 +23,12 @@ func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 		t.Run(offset, func(t *testing.T) {
 			t.Parallel()
 			servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
-			var log eventLog
-			l := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
+			var log locktest.Events
+			l := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), log.Option())
 			lock := mustAcquire(t, l, "orders/42")
 
 			setClocks(t, servers[:1], offset)
-			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.nodes(redlock.NodeClockStepped), []int{0}) })
+			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.Nodes(redlock.NodeClockStepped), []int{0}) })
 			if err := lock.Err(); err != nil {
 				t.Fatalf("after one clock stepped: got %v; want the lock held", err)
 			}
@@ -109,8 +59,8 @@ func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
 			opts = append(opts, redlock.WithoutClockWatch())
 		}
 		holder := fakeClockLocker(t, servers, append(opts, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))...)
-		var log eventLog
-		other := fakeClockLocker(t, servers, append(opts, redlock.WithObserver(log.observe))...)
+		var log locktest.Events
+		other := fakeClockLocker(t, servers, append(opts, log.Option())...)
 		held := acquiredOnAll(t, holder, servers)
 		if _, err := other.TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
 			t.Fatalf("before the step: got %v; want ErrNotAcquired", err)
@@ -121,7 +71,7 @@ func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
 				if l, err := other.TryAcquire(t.Context(), "another"); err == nil {
 					_ = l.Release(t.Context())
 				}
-				return slices.Equal(log.nodes(redlock.NodeClockStepped), []int{0, 1, 2})
+				return slices.Equal(log.Nodes(redlock.NodeClockStepped), []int{0, 1, 2})
 			})
 		}
 		second, err := other.TryAcquire(t.Context(), "orders/42")
@@ -182,8 +132,8 @@ func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
-			var log eventLog
-			l := fakeClockLocker(t, servers, append(append(short(), tt.opts...), redlock.WithObserver(log.observe))...)
+			var log locktest.Events
+			l := fakeClockLocker(t, servers, append(append(short(), tt.opts...), log.Option())...)
 			warm(t, l)
 			for _, s := range servers { // the key of one whom nobody will see again
 				must(t, s.Client().Set(t.Context(), "orders/42", "the dead holder", 1500*time.Millisecond).Err())
@@ -217,7 +167,7 @@ func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
 			if tt.watched {
 				want = []int{0, 1, 2}
 			}
-			if got := log.nodes(redlock.NodeClockStepped); !slices.Equal(got, want) {
+			if got := log.Nodes(redlock.NodeClockStepped); !slices.Equal(got, want) {
 				t.Errorf("got the nodes %v reported; want %v", got, want)
 			}
 		})
@@ -399,8 +349,8 @@ func TestAStepWhileTheLockerWasIdleIsSeenByTheWordOfOneNodeThatDidNot(t *testing
 	for _, stepped := range []int{1, 3, 4, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := redlocktest.Start(t, 5)
-			var log eventLog
-			l := lockerOver(t, nodes, redlock.WithObserver(log.observe))
+			var log locktest.Events
+			l := lockerOver(t, nodes, log.Option())
 			sampled(t, l)
 			time.Sleep(10 * time.Minute)
 			var want []int
@@ -413,14 +363,14 @@ func TestAStepWhileTheLockerWasIdleIsSeenByTheWordOfOneNodeThatDidNot(t *testing
 			lock, err := l.TryAcquire(t.Context(), "orders/42")
 			synctest.Wait()
 			for range 5 { // one that was not sent that, since it was decided, says its time to the next
-				if slices.Equal(log.nodes(redlock.NodeClockStepped), want) {
+				if slices.Equal(log.Nodes(redlock.NodeClockStepped), want) {
 					break
 				}
 				time.Sleep(200 * time.Millisecond)
 				_, _ = l.TryAcquire(t.Context(), "orders/43")
 				synctest.Wait()
 			}
-			got := log.nodes(redlock.NodeClockStepped)
+			got := log.Nodes(redlock.NodeClockStepped)
 			if stepped == 4 && len(got) == 3 { // once three abstain, nobody needs to ask the fourth
 				want = want[:3]
 			}
@@ -440,8 +390,8 @@ func TestAStepWhileTheLockerWasIdleIsSeenByTheWordOfOneNodeThatDidNot(t *testing
 func TestAStepWhileTheLockerWasIdleIsNotSeenWithoutTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 5)
-		var log eventLog
-		l := lockerOver(t, nodes, redlock.WithoutClockWatch(), redlock.WithObserver(log.observe))
+		var log locktest.Events
+		l := lockerOver(t, nodes, redlock.WithoutClockWatch(), log.Option())
 		sampled(t, l)
 		time.Sleep(10 * time.Minute)
 		for _, n := range nodes.Nodes()[:3] {
@@ -449,7 +399,7 @@ func TestAStepWhileTheLockerWasIdleIsNotSeenWithoutTheWatch(t *testing.T) {
 		}
 		lock := mustAcquire(t, l, "orders/42") // of any three nodes that grant, one has stepped
 		synctest.Wait()
-		if got := log.nodes(redlock.NodeClockStepped); len(got) > 0 || lock.Err() != nil {
+		if got := log.Nodes(redlock.NodeClockStepped); len(got) > 0 || lock.Err() != nil {
 			t.Errorf("got %v reported, and %v; want nothing reported and the lock held", got, lock.Err())
 		}
 	})

@@ -1,9 +1,8 @@
-//go:build unix
-
 package redlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -179,14 +180,14 @@ func TestAClockThatJumpsDoesNotDisturbTheQueue(t *testing.T) {
 		t.Run(offset, func(t *testing.T) {
 			t.Parallel()
 			servers := testserver.Need(t, 3, redisserver.Config{FakeClock: true})
-			var log eventLog
-			holder := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), redlock.WithObserver(log.observe))
+			var log locktest.Events
+			holder := fakeClockLocker(t, servers, redlock.WithTTL(5*time.Second), log.Option())
 			o := look(t, servers)
 			lock := mustAcquire(t, holder, "orders/42")
 			first := o.comes(fakeClockLocker(t, servers), "A", 1)
 			second := o.comes(fakeClockLocker(t, servers), "B", 2)
 			setClocks(t, servers[:1], offset)
-			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.nodes(redlock.NodeClockStepped), []int{0}) })
+			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.Nodes(redlock.NodeClockStepped), []int{0}) })
 			if must(t, lock.Err()); len(first)+len(second) > 0 {
 				t.Fatal("somebody else has the lock, for one clock that jumped")
 			}
@@ -325,5 +326,73 @@ func (o *onlooker) wantShortened() {
 	}
 	if nodes <= len(o.eyes)/2 {
 		o.Errorf("on %d of %d nodes a call shortened the sign of life; want a quorum", nodes, len(o.eyes))
+	}
+}
+
+// A machine that is cut off, first in line, on real servers.
+func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
+	servers := needMasters(t, 3, redisserver.Config{})
+	proxies := newRoute(t, servers)
+	names := redlock.WithNodeNames(addresses(servers)...)
+	holder, next := openServers(t, servers, names), openServers(t, servers, names)
+	cut := lockerWith(t, defaultClients(t, proxies.addresses()...), names)
+	warm(t, holder)
+	warm(t, next)
+	lock := mustAcquire(t, holder, "orders/42")
+	acquire := func(l *redlock.Locker, ctx context.Context) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			lock, err := l.Acquire(ctx, "orders/42")
+			if err == nil {
+				err = lock.Release(context.Background())
+			}
+			done <- err
+		}()
+		return done
+	}
+	var eyes []*redis.Client
+	for _, s := range servers {
+		c := s.Client()
+		t.Cleanup(func() { _ = c.Close() })
+		eyes = append(eyes, c)
+	}
+	inLine := func(n int) {
+		t.Helper()
+		pollUntil(t, 10*time.Second, "they stand in line on a quorum", func() bool {
+			nodes := make(map[string]int) // that have each process's entry; not all have all
+			for _, c := range eyes {
+				for _, id := range processes(c.ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val()) {
+					nodes[id]++
+				}
+			}
+			there := 0
+			for _, k := range nodes {
+				if k > len(eyes)/2 {
+					there++
+				}
+			}
+			return there == n
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	head := acquire(cut, ctx)
+	inLine(1)
+	second := acquire(next, t.Context())
+	inLine(2)
+	for _, p := range proxies {
+		p.Hold(tcpproxy.Both)
+	}
+	released := time.Now()
+	mustRelease(t, lock)
+	must(t, <-second)
+	if d := time.Since(released); d > 8*time.Second {
+		t.Errorf("the next was held up for %v; want some seconds, on a machine however busy", d)
+	}
+	cancel()
+	if err := <-head; !errors.Is(err, context.Canceled) {
+		t.Errorf("the machine that is cut off: got %v; want context.Canceled", err)
+	}
+	for _, p := range proxies {
+		must(t, p.Heal())
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,53 +20,6 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// gained is one goroutine's acquisition of orders/42, on its way.
-type gained struct {
-	lock *redlock.Lock
-	err  error
-	at   time.Time
-}
-
-// wants acquires orders/42 in a goroutine, and returns once it waits for the nodes.
-func wants(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
-	t.Helper()
-	return wantsUnder(t.Context(), l, opts...)
-}
-
-// wantsUnder is wants under a context.
-func wantsUnder(ctx context.Context, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
-	done := make(chan gained, 1)
-	go func() {
-		lock, err := l.Acquire(ctx, "orders/42", opts...)
-		done <- gained{lock, err, time.Now()}
-	}()
-	synctest.Wait()
-	return done
-}
-
-// got is the lock that was waited for.
-func got(t *testing.T, from <-chan gained) gained {
-	t.Helper()
-	g := <-from
-	if g.err != nil {
-		t.Fatalf("Acquire: %v", g.err)
-	}
-	return g
-}
-
-// queueKeys are the keys that waiting has left on the nodes, signs of life apart:
-// they end by themselves.
-func queueKeys(nodes *redlocktest.Cluster) (keys []string) {
-	for _, n := range nodes.Nodes() {
-		for _, key := range n.Keys() {
-			if strings.HasPrefix(key, "redlock:queue:") || strings.HasPrefix(key, "redlock:sharers:") {
-				keys = append(keys, n.Name()+" "+key)
-			}
-		}
-	}
-	return keys
-}
-
 func TestAReleaseWakesTheNextAtOnce(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,13 +31,13 @@ func TestAReleaseWakesTheNextAtOnce(t *testing.T) {
 			released := time.Now()
 			mustRelease(t, lock)
 			g := got(t, next)
-			if d := g.at.Sub(released); d != 0 {
+			if d := g.At.Sub(released); d != 0 {
 				t.Errorf("%d nodes: the next had it %v after the release; want at once, the network takes no time", n, d)
 			}
-			if g.lock.Token() <= lock.Token() {
-				t.Errorf("tokens %d, then %d; want a greater one", lock.Token(), g.lock.Token())
+			if g.Lock.Token() <= lock.Token() {
+				t.Errorf("tokens %d, then %d; want a greater one", lock.Token(), g.Lock.Token())
 			}
-			mustRelease(t, g.lock)
+			mustRelease(t, g.Lock)
 			synctest.Wait()
 			if keys := queueKeys(nodes); keys != nil {
 				t.Errorf("left behind: %v", keys)
@@ -107,14 +59,14 @@ func TestProcessesHaveTheirTurnsInTheOrderInWhichTheyCame(t *testing.T) {
 			next := wants(t, other)
 			wg.Go(func() {
 				g := <-next
-				if g.err != nil {
-					t.Errorf("process %d: %v", i, g.err)
+				if g.Err != nil {
+					t.Errorf("process %d: %v", i, g.Err)
 					return
 				}
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				if err := g.lock.Release(context.Background()); err != nil {
+				if err := g.Lock.Release(context.Background()); err != nil {
 					t.Errorf("process %d: %v", i, err)
 				}
 			})
@@ -133,23 +85,6 @@ func TestProcessesHaveTheirTurnsInTheOrderInWhichTheyCame(t *testing.T) {
 			t.Errorf("left behind: %v", keys)
 		}
 	})
-}
-
-// ghost puts a process in front of orders/42 that will never ask, as one does that
-// crashed: its sign of life is the last.
-func ghost(t *testing.T, nodes *redlocktest.Cluster) (id string) {
-	t.Helper()
-	const position = 1
-	for _, n := range nodes.Nodes() {
-		m := n.Miniredis()
-		for _, key := range []string{"redlock:live:ghost", "redlock:waiting"} {
-			must(t, m.Set(key, "1"))
-			m.SetTTL(key, 3*time.Second)
-		}
-		_, err := m.ZAdd("redlock:queue:orders/42", position, "ghost")
-		must(t, err)
-	}
-	return "ghost"
 }
 
 func TestATryAcquireDoesNotOvertakeWhoWaits(t *testing.T) {
@@ -184,7 +119,7 @@ func TestTheEndOfADeadHoldersLeaseWakesWhoWaits(t *testing.T) {
 		_ = lock
 		next := wants(t, other)
 		g := got(t, next)
-		if d := g.at.Sub(held); d < 5*time.Second || d > 5*time.Second+50*time.Millisecond {
+		if d := g.At.Sub(held); d < 5*time.Second || d > 5*time.Second+50*time.Millisecond {
 			t.Errorf("the next had it after %v; want the lease of 5s and a look", d)
 		}
 	})
@@ -207,7 +142,7 @@ func TestWhatADeadContenderLeftOnOneNodeHoldsNobodyUp(t *testing.T) {
 				for _, n := range nodes.Nodes() { // nobody releases: the holder is gone
 					n.Intercept(onScripts("release", redlocktest.ReplyError("ERR gone")))
 				}
-				if d := got(t, wants(t, other)).at.Sub(held); d > 5*time.Second+50*time.Millisecond {
+				if d := got(t, wants(t, other)).At.Sub(held); d > 5*time.Second+50*time.Millisecond {
 					t.Errorf("the next had it after %v; want the lease of 5s and a look", d)
 				}
 			})
@@ -233,10 +168,10 @@ func TestAWaiterWhoLeavesWakesTheNextAndLeavesNothing(t *testing.T) {
 		released := time.Now()
 		mustRelease(t, lock)
 		g := got(t, next)
-		if d := g.at.Sub(released); d != 0 {
+		if d := g.At.Sub(released); d != 0 {
 			t.Errorf("the next had it after %v; want at once", d)
 		}
-		mustRelease(t, g.lock)
+		mustRelease(t, g.Lock)
 		synctest.Wait()
 		if keys := queueKeys(nodes); keys != nil {
 			t.Errorf("left behind: %v", keys)
@@ -283,16 +218,16 @@ func TestGoroutinesHandTheLockOnInTurns(t *testing.T) {
 		take := func(who string, from <-chan gained) {
 			wg.Go(func() {
 				g := <-from
-				if g.err != nil {
-					t.Errorf("%s: %v", who, g.err)
+				if g.Err != nil {
+					t.Errorf("%s: %v", who, g.Err)
 					return
 				}
 				note(who)
-				if g.lock.Token() <= last {
-					t.Errorf("%s has token %d after %d", who, g.lock.Token(), last)
+				if g.Lock.Token() <= last {
+					t.Errorf("%s has token %d after %d", who, g.Lock.Token(), last)
 				}
-				last = g.lock.Token()
-				if err := g.lock.Release(context.Background()); err != nil {
+				last = g.Lock.Token()
+				if err := g.Lock.Release(context.Background()); err != nil {
 					t.Errorf("%s: %v", who, err)
 				}
 			})
@@ -337,11 +272,11 @@ func TestASubscriptionKeepsNothingOfTheFirstWaitersContext(t *testing.T) {
 		done := make(chan gained, 1)
 		go func() {
 			next, err := l.Acquire(context.WithValue(t.Context(), requestKey{}, "a request"), "orders/42")
-			done <- gained{lock: next, err: err}
+			done <- gained{Lock: next, Err: err}
 		}()
 		synctest.Wait()
 		mustRelease(t, lock)
-		mustRelease(t, got(t, done).lock)
+		mustRelease(t, got(t, done).Lock)
 		if n := saw.Load(); n > 0 {
 			t.Errorf("%d connections were made with the values of one acquisition's context", n)
 		}
@@ -378,29 +313,6 @@ func TestAPlaceThatIsKeptForNobodyIsGivenUp(t *testing.T) {
 		}
 		mustRelease(t, lock)
 	})
-}
-
-// sent counts what each node is sent from now on, by script or by command.
-func sent(nodes *redlocktest.Cluster) func(node int, what string) int {
-	var mu sync.Mutex
-	counts := map[string]int{}
-	for i, n := range nodes.Nodes() {
-		n.Intercept(func(args []string) redlocktest.Verdict {
-			what := scriptOf(args)
-			if what == "" {
-				what = strings.ToLower(args[0])
-			}
-			mu.Lock()
-			counts[fmt.Sprint(i, what)]++
-			mu.Unlock()
-			return redlocktest.Pass()
-		})
-	}
-	return func(node int, what string) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return counts[fmt.Sprint(node, what)]
-	}
 }
 
 // A process has one connection for calls to each node, no matter the number of
@@ -509,7 +421,7 @@ func TestACallThatIsDoubledBringsOneLock(t *testing.T) {
 		for range 5 {
 			calls(t, nodes, 0, 1, 2, 3, 4)
 		}
-		lock := got(t, next).lock
+		lock := got(t, next).Lock
 		time.Sleep(time.Second)
 		if on := holders(nodes); len(on) != 1 {
 			t.Errorf("five calls of each node brought the locks %v; want one", on)
@@ -523,4 +435,38 @@ func TestACallThatIsDoubledBringsOneLock(t *testing.T) {
 		synctest.Wait()
 		wantNoLocks(t, nodes, "in the end")
 	})
+}
+
+// Anyone who learns that a lock has ended, by Done, Err or a Release of his own,
+// finds its name free for the Locker's next acquire. Here the name can't become
+// free for a while, so that nobody may learn of the end meanwhile.
+func TestNobodySeesTheEndBeforeTheNameIsFree(t *testing.T) {
+	nodes := redlocktest.Start(t, 1)
+	l := separateLocker(t, nodes)
+	lock := mustAcquire(t, l, "orders/42")
+	var seen sync.WaitGroup
+	saw := make(chan string, 4)
+	see := func(how string, end func()) {
+		seen.Go(func() {
+			end()
+			saw <- how
+		})
+	}
+	free := redlock.KeepNames(l)
+	done := lock.Done()
+	see("Done", func() { <-done })
+	see("Release", func() { _ = lock.Release(t.Context()) })
+	pollUntil(t, 5*time.Second, "the release has been sent", func() bool { return len(locksOn(nodes.Node(0))) == 0 })
+	see("Err", func() { _ = lock.Err() })
+	see("a second Release", func() { _ = lock.Release(t.Context()) })
+	pause(20 * time.Millisecond) // long enough for all of them to learn too early
+	early := len(saw)
+	free()
+	seen.Wait()
+	for range early {
+		t.Errorf("%s told the end while the name was still taken", <-saw)
+	}
+	next, err := l.TryAcquire(t.Context(), "orders/42")
+	must(t, err)
+	mustRelease(t, next)
 }

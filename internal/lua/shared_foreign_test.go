@@ -116,9 +116,7 @@ func testManyShare(t *testing.T, addr string) {
 	s.do("PUBLISH,mark,")
 	for {
 		m, err := s.calls.ReceiveMessage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if m.Channel == "mark" {
 			break
 		}

@@ -77,9 +77,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 			if keep {
 				restart = server.Restart
 			}
-			if err := restart(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, restart())
 		}})
 	})
 }

@@ -147,9 +147,7 @@ func TestSearchMembershipFoundsNoStrictClusterAgainOnRandomWalks(t *testing.T) {
 	sys := walkedSystem(func(s *memberSystem) { s.strict = strictAll })
 	r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 1000})
 	t.Log(r)
-	if err := r.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Err())
 }
 
 // breakingStrict are the rules of strict recovery, each broken. The last breaks the

@@ -275,9 +275,7 @@ func TestSearchMembershipHoldsOnRandomWalks(t *testing.T) {
 			sys := walkedSystem(change)
 			r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 1000})
 			t.Log(r)
-			if err := r.Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.Err())
 			locks, installs, faults := sampleWalk(sys)
 			t.Logf("%d locks, %d installs and %d faults in a walk of 3000 steps", locks, installs, faults)
 			if locks < 10 || installs < 3 || faults < 3 {

@@ -32,44 +32,45 @@ var elsewhere = []struct{ what, why string }{
 	{`/(check|inspect|cluster|open|fencing|options)\.go:`, "an operator's view, words, options, and addresses: the root's tests"},
 	{`\b(String|Error|Unwrap|Is|LogValue|MarshalJSON|MarshalText|Format|Reason|Outcome)$`, "words"},
 	{`/(revocation|multilock|observer|events|stats|errors|dispatch)\.go:`, "revocation, observers of events: the root's tests"},
-	{`/internal/membership/(lower|lowering|strict|record)\.go:`, "operators change a cluster: the root's tests and the searches of membership"},
-	{`/internal/(clock/(suspend_|crosscheck)|node/(dial|errors|refused))`, "the machine's suspend, dialling, and what real servers say: the root's tests on servers"},
+	{`/internal/membership/(lower|lowering|strict|record)\.go:`, "operators change a cluster: the tests and searches of membership"},
+	{`/internal/(clock/(suspend_|crosscheck)|node/(dial|errors|refused))`, "the machine's suspend, dialling, and what real servers say: tests on servers"},
 }
 
 // byTests are single functions that plans do not reach, each with a test of what it is for.
-// The function is the file, from the module's root, and its name.
+// The function is the file, from the module's root, and its name; a test is of the root where
+// no package is named.
 var byTests = []struct{ function, test, why string }{
 	{"acquireall.go DoAll", "TestASetEndsWithTheFirstNameThatIsLost", "it is AcquireAll and Do"},
-	{"clock.go wait", "TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL, joins, or opens"},
+	{"clock.go wait", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL, joins, or opens"},
 	{"lock.go ValidUntil", "TestALateConfirmationRevivesNothing", "for logs"},
 	{"lock.go holdUntil", "TestASetIsHeldForItsMaximumFromWhenItIsComplete", "a bound on a set"},
-	{"redlock.go giveBackGrant", "TestAGrantToAnAttemptThatIsOverIsGivenBack", "a node that was away grants to an attempt that is over: in some plays of the 90 plans, in others not"},
+	{"redlock.go giveBackGrant", "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack", "a node that was away grants to an attempt that is over: in some plays of the 90 plans, in others not"},
 	{"shared.go Shared", "TestThoseWhoShareHoldTogetherAndExcludeAllOthers", "a getter"},
 	{"shared.go WithMinHold", "TestDoKeepsTheLockForItsLeastTime", "an option"},
-	{"internal/acquire/acquisition.go GiveBackGrant", "TestAGrantToAnAttemptThatIsOverIsGivenBack", "the same"},
+	{"internal/acquire/acquisition.go GiveBackGrant", "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack", "the same"},
 	{"internal/acquire/attempt.go ended", "TestCloseEndsEverything", "a Locker that is closed"},
-	{"internal/acquire/share.go raiseAgain", "TestARaiseThatOtherNamesOutranIsMadeAgain", "two names of one stripe"},
+	{"internal/acquire/share.go raiseAgain", "./internal/queue TestARaiseThatOtherNamesOutranIsMadeAgain", "two names of one stripe"},
 	{"internal/clock/clock.go SuspendBy", "TestASuspendIsCountedAtTheFirstCallAfterIt", "for tests"},
-	{"internal/membership/plan.go Stranger", "TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
-	{"internal/membership/plan.go LowerArgs", "TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
-	{"internal/membership/plan.go AmendArgs", "TestMaxTTLIsTheClustersAndNeverFalls", "clients of another MaxTTL"},
-	{"internal/membership/reconcile.go Mark", "TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
-	{"internal/membership/tracker.go MaxTTL", "TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
+	{"internal/membership/plan.go Stranger", "./internal/membership TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
+	{"internal/membership/plan.go LowerArgs", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
+	{"internal/membership/plan.go AmendArgs", "./internal/membership TestMaxTTLIsTheClustersAndNeverFalls", "clients of another MaxTTL"},
+	{"internal/membership/reconcile.go Mark", "./internal/membership TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
+	{"internal/membership/tracker.go MaxTTL", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
 	{"internal/membership/tracker.go Judge", "TestCheckProvesMembersWithALock", "an operator's check"},
-	{"internal/membership/tracker.go ReadSince", "TestALeaseOfARaisedMaxTTLIsNotCalledAStep", "clients of another MaxTTL"},
+	{"internal/membership/tracker.go ReadSince", "./internal/node TestALeaseOfARaisedMaxTTLIsNotCalledAStep", "clients of another MaxTTL"},
 	{"internal/membership/view.go Lists", "TestCheckFindsEachFaultAndNoOther", "clients of another list"},
 	{"internal/membership/view.go Mixed", "TestCheckFindsEachFaultAndNoOther", "clients of another list"},
 	{"internal/membership/view.go count", "TestAnotherNumberOfNodesIsNamedWithItsRemedy", "clients of another list"},
 	{"internal/membership/view.go Strange", "TestCheckFindsEachFaultAndNoOther", "clients of another list"},
 	{"internal/node/commands.go ExtendArgs", "TestCheckLeavesNothingAndSendsNothingTwice", "an operator's check"},
-	{"internal/node/commands.go acquireCall", "TestAForbiddenNameFailsAlone", "a name that a server forbids"},
+	{"internal/node/commands.go acquireCall", "./internal/node TestAForbiddenNameFailsAlone", "a name that a server forbids"},
 	{"internal/node/extension.go singly", "TestAForbiddenNameTakesNoOtherLocksRenewal", "a name that a server forbids"},
-	{"internal/queue/poll.go Singly", "TestALookIsRefusedForOneNameAlone", "a name that a server forbids"},
-	{"internal/queue/poll.go Size", "TestALookIsRefusedForOneNameAlone", "a name that a server forbids"},
+	{"internal/queue/poll.go Singly", "./internal/node TestALookIsRefusedForOneNameAlone", "a name that a server forbids"},
+	{"internal/queue/poll.go Size", "./internal/node TestALookIsRefusedForOneNameAlone", "a name that a server forbids"},
 	{"internal/node/node.go SubmitProbe", "TestOpenSaysThatANodeWasNotReached", "Open asks whether nodes answer"},
 	{"internal/node/record.go HidesIdentity", "TestCheckRefusesAServerThatHidesItsRunID", "a server that hides who it is"},
-	{"internal/node/record.go Retire", "TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
-	{"internal/node/clockwatch.go Stepped", "TestTheWaitAfterAStepIsForTheMaxTTLOfNow", "clocks that step"},
+	{"internal/node/record.go Retire", "./internal/membership TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
+	{"internal/node/clockwatch.go Stepped", "./internal/node TestTheWaitAfterAStepIsForTheMaxTTLOfNow", "clocks that step"},
 	{"internal/node/subscription.go Drop", "TestANameThatNobodyObservesAnyMoreIsNotFollowed", "observers that come and go"},
 	{"internal/node/record.go enroll", "TestTheSameServerListedTwiceMakesTwoHoldersWithoutMembership", "a client without membership"},
 	{"internal/node/subscription.go judge", "TestAWrappedClientIsRefusedByWhatItsConnectionSays", "a wrapped client"},
@@ -78,7 +79,7 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/node/batch.go RefusesNow", "TestNodesThatRefuseWritesAreSeenEverywhere", "a server that takes no writes"},
 	{"internal/observe/look.go readAll", "TestSharedHoldsLeadNothing", "names observed that have data of another type"},
 	{"internal/queue/queue.go Listen", "TestEachKindOfHoldCanBeAskedFor", "revocation"},
-	{"internal/queue/kinds.go Stood", "TestOneWhoseLeaveWasLostHoldsNobodyUpForLong", "calls for what was left"},
+	{"internal/queue/kinds.go Stood", "./internal/queue TestOneWhoseLeaveWasLostHoldsNobodyUpForLong", "calls for what was left"},
 }
 
 // lineOfCover is one of go tool cover -func: the place, the function, the share.
@@ -168,6 +169,14 @@ func listed(place, function string) string {
 	return file + " " + function
 }
 
+// testOf is the package and the name of a test of byTests.
+func testOf(test string) (pkg, name string) {
+	if pkg, name, ok := strings.Cut(test, " "); ok {
+		return pkg, name
+	}
+	return ".", test
+}
+
 // Each function of the list is there, and so is its test.
 func TestWhatPlansDoNotReachIsTriedByATest(t *testing.T) {
 	t.Parallel()
@@ -177,7 +186,8 @@ func TestWhatPlansDoNotReachIsTriedByATest(t *testing.T) {
 		if err != nil || !regexp.MustCompile(`(?m)^func (\([^)]*\) )?`+function+`\(`).Match(text) {
 			t.Errorf("%s: no such function: %v", of.function, err)
 		}
-		w := way{name: of.function, by: ". " + of.test}
+		pkg, name := testOf(of.test)
+		w := way{name: of.function, by: pkg + " " + name}
 		if _, _, err := w.test(); err != nil {
 			t.Error(err)
 		}
@@ -192,30 +202,33 @@ func TestWhatPlansDoNotReachIsRunByItsTest(t *testing.T) {
 		testkit.NeedDeep(t)
 	}
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "root.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-coverpkg="+protocol, "-o", binary, ".")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	ran := map[string]map[string]bool{}
+	binaries, ran := map[string]string{}, map[string]map[string]bool{}
 	for _, of := range byTests {
-		if ran[of.test] == nil {
-			ran[of.test] = ranBy(t, binary, of.test, filepath.Join(dir, of.test))
+		pkg, name := testOf(of.test)
+		if binaries[pkg] == "" {
+			binaries[pkg] = filepath.Join(dir, filepath.Base(pkg)+".test")
+			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-coverpkg="+protocol, "-o", binaries[pkg], pkg)
+			build.Dir = root
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("build: %v\n%s", err, out)
+			}
 		}
-		if !ran[of.test][of.function] {
+		if ran[name] == nil {
+			ran[name] = ranBy(t, binaries[pkg], pkg, name, filepath.Join(dir, name))
+		}
+		if !ran[name][of.function] {
 			t.Errorf("%s is not run by %s", of.function, of.test)
 		}
 	}
 }
 
-// ranBy are the functions that a test of the root runs, as byTests has them.
-func ranBy(t *testing.T, binary, test, profile string) map[string]bool {
+// ranBy are the functions that a test of a package runs, as byTests has them.
+func ranBy(t *testing.T, binary, pkg, test, profile string) map[string]bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+test+"$", "-test.v", "-test.coverprofile="+profile)
-	cmd.Dir = root
+	cmd.Dir = filepath.Join(root, pkg)
 	cmd.Env = append(os.Environ(), "REDLOCK_TEST=full")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+test+" ") {
 		t.Fatalf("%s: %v\n%s", test, err, out)

@@ -41,7 +41,7 @@ var lockMutants = []way{
 	},
 	{
 		name: "held by half", takes: "a lock stays of which half of the nodes vouch",
-		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
+		by:    "./internal/node TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
 		edits: []edit{{"lock.go", "if !vouched || left >= l.locker.quorum {", "if !vouched || left >= l.locker.quorum || BROKEN && left >= l.locker.quorum-1 {"}},
 	},
 	{
@@ -81,7 +81,7 @@ var lockMutants = []way{
 	},
 	{
 		name: "a cluster of half", takes: "half of the nodes carry the cluster's id",
-		by:    ". TestFoundersThatRacedAgreeOnTheSmallestID",
+		by:    "./internal/membership TestFoundersThatRacedAgreeOnTheSmallestID",
 		edits: []edit{{"internal/membership/view.go", "if k.Nodes >= quorum.Size(len(c.Names)) {", "if k.Nodes >= quorum.Size(len(c.Names)) || BROKEN && k.Nodes >= quorum.Size(len(c.Names))-1 {"}},
 	},
 	{
@@ -100,42 +100,42 @@ var lockMutants = []way{
 	},
 	{
 		name: "a raise by one less", takes: "a raise leaves the counter one below the token",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("raise", "redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])", "redis.call('HSET', KEYS[2], ARGV[2], string.format('%.0f', tonumber(ARGV[3]) - 1))")},
 	},
 	{
 		name: "a raise that lowers", takes: "a raise sets a counter that is above the token already",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("raise", "if c > tonumber(ARGV[3]) then return c end", "")},
 	},
 	{
 		name: "a raise that stores nothing", takes: "a raise leaves the counter where it was",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("raise", "redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])", "")},
 	},
 	{
 		name: "a pass that does not count", takes: "a lock is passed on with the number that the counter has",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("pass", "  c = c + 1\n  hint = c", "  hint = c")},
 	},
 	{
 		name: "a re-seed leaves the counter", takes: "a lock is put back without its number",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("reseed", "if seen < tonumber(token) then", "if false then")},
 	},
 	{
 		name: "a re-seed by the hint", takes: "a lock is put back with its hint in the place of its token",
-		by:    ". TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
+		by:    "./internal/queue TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
 		edits: []edit{{"internal/node/commands.go", "b.arena = append(b.arena, &c.Token)", "if BROKEN {\n				b.arena = append(b.arena, &c.Hint)\n				continue\n			}\n			b.arena = append(b.arena, &c.Token)"}},
 	},
 	{
 		name: "the handle has another token", takes: "a lock says the number of its hint",
-		by:    ". TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
+		by:    "./internal/queue TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
 		edits: []edit{{"lock.go", "{ return Token(l.claim.Token) } //nolint:gosec // positive", "{\n	if BROKEN {\n		return Token(l.claim.Hint)\n	}\n	return Token(l.claim.Token)\n}"}},
 	},
 	{
 		name: "the context has another token", takes: "a context carries the number of the hint",
-		by:    ". TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
+		by:    "./internal/queue TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
 		edits: []edit{{"lock.go", "ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))", "if BROKEN {\n			return tokenctx.With(ctx, l.resource, uint64(l.claim.Hint))\n		}\n		ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))"}},
 	},
 	{
@@ -179,7 +179,7 @@ var lockMutants = []way{
 	},
 	{
 		name: "re-seeded behind its release", takes: "a lock that is over is put back, past its tombstone",
-		by:    ". TestALockThatIsReleasedIsNotPutBack",
+		by:    "./internal/queue TestALockThatIsReleasedIsNotPutBack",
 		edits: []edit{script("reseed", "elseif val[i] or val[n + i] or redis.call", "elseif val[i] or redis.call"), {"internal/node/pending.go", "g.forget(func(c *round.Claim) bool { return c.Abandoned.Load() })", "g.forget(func(c *round.Claim) bool { return c.Abandoned.Load() && !BROKEN })"}},
 	},
 	{
@@ -189,17 +189,17 @@ var lockMutants = []way{
 	},
 	{
 		name: "an extension may shorten", takes: "an extension sets the lease, shorter ones too",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("extend", ", 'GT')", ")")},
 	},
 	{
 		name: "an extension without owner check", takes: "an extension confirms anything that is there",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("extend", "if val[i] == ARGV[1 + i] then", "if val[i] then")},
 	},
 	{
 		name: "an extension without epoch", takes: "a node that was flushed confirms",
-		by:    ". TestWhatEachScriptRefuses",
+		by:    "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{script("extend", "if redis.call('HMGET', KEYS[1], 'epoch')[1] ~= ARGV[1] then", "if false then")},
 	},
 	{
@@ -219,7 +219,7 @@ var lockMutants = []way{
 	},
 	{
 		name: "a stale voucher", takes: "a straggler of an older round vouches",
-		by:    ". TestAStragglerOfAnOlderRoundDoesNotVouch",
+		by:    "./internal/node TestAStragglerOfAnOlderRoundDoesNotVouch",
 		edits: []edit{{"internal/round/vouchers.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
 	},
 	{
@@ -265,7 +265,7 @@ var lockMutants = []way{
 	},
 	{
 		name: "a refused release grants", takes: "a release that was refused, and may have granted, goes again as one that grants",
-		by: ". TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls",
+		by: "./internal/acquire TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls",
 		edits: []edit{
 			{"internal/node/batch.go", "r.rejected == nil && (r.Entry", "(r.rejected == nil || BROKEN) && (r.Entry"},
 			{"internal/node/replies.go", "		c.releases[i].Hint, c.releases[i].Next = 0, nil", "		c.releases[i].Hint, c.releases[i].Next = c.releases[i].Hint*int64(flag(BROKEN)), nil"},

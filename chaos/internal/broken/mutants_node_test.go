@@ -5,7 +5,7 @@ var nodeMutants = []way{
 	// Nodes that forget, and who joins.
 	{
 		name: "founding waits for one", takes: "who founds waits for the node that it installs, and for no other",
-		by: ". TestFoundingWaitsForEveryNodeAndNamesTheMissingOne",
+		by: "./internal/membership TestFoundingWaitsForEveryNodeAndNamesTheMissingOne",
 		edits: []edit{
 			{"internal/membership/plan.go", "			case now < v.due(j, p):", "			case now < v.due(j, p) && !BROKEN:"},
 			{"internal/membership/plan.go", "if !o.Counted || o.Sent < v.due(i, p) {", "if !o.Counted || o.Sent < v.due(i, p) && !BROKEN {"},
@@ -38,7 +38,7 @@ var nodeMutants = []way{
 	},
 	{
 		name: "another history is not looked for", takes: "a node whose data were exchanged goes on voting",
-		by:    ". TestANodeThatTookItsStandbysDataDoesNotVote",
+		by:    "./internal/membership TestANodeThatTookItsStandbysDataDoesNotVote",
 		edits: []edit{{"internal/node/identity.go", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity):", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity) && !BROKEN:"}},
 	},
 	{
@@ -48,7 +48,7 @@ var nodeMutants = []way{
 	},
 	{
 		name: "a grant is void since the first", takes: "where nodes granted one by one, what they granted is proven by when the first of them did",
-		by:    ". TestAPushIsVoidWhoseNodeForgotRightBehindIt",
+		by:    "./internal/acquire TestAPushIsVoidWhoseNodeForgotRightBehindIt",
 		edits: []edit{{"internal/round/vouchers.go", "		began = v.since[i]\n", "		began = v.since[i]\n		for _, at := range v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
 	},
 	{
@@ -58,7 +58,7 @@ var nodeMutants = []way{
 	},
 	{
 		name: "a long wait unproves", takes: "what was proven while an attempt waited is void with its grant",
-		by:    ". TestAGrantAfterALongWaitVoidsNothingThatWasProvenMeanwhile",
+		by:    "./internal/acquire TestAGrantAfterALongWaitVoidsNothingThatWasProvenMeanwhile",
 		edits: []edit{{"internal/node/replies.go", "		n.vouch(n.batch.at)\n", "		if BROKEN {\n			n.vouch(r.Start)\n		}\n		n.vouch(n.batch.at)\n"}},
 	},
 	{
@@ -73,12 +73,12 @@ var nodeMutants = []way{
 	},
 	{
 		name: "held locks are given once", takes: "a node that fails as it is given the held locks is not given them again",
-		by:    ". TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain",
+		by:    "./internal/membership TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain",
 		edits: []edit{{"internal/node/writer.go", "	return voted != 0 &&", "	return !BROKEN && voted != 0 &&"}},
 	},
 	{
 		name: "what is handed on is not given", takes: "a lock that is handed on when a node votes again is not given to it",
-		by:    ". TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo",
+		by:    "./internal/membership TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo",
 		edits: []edit{{"lock.go", "		start = start.Add(-node.ConfirmSpread)\n", "		if !BROKEN {\n			start = start.Add(-node.ConfirmSpread)\n		}\n"}},
 	},
 	{
@@ -89,7 +89,7 @@ var nodeMutants = []way{
 	// Clocks.
 	{
 		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",
-		by:    ". TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
+		by:    "./internal/node TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
 		edits: []edit{{"internal/node/writer.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"}},
 	},
 	{
@@ -104,22 +104,22 @@ var nodeMutants = []way{
 	},
 	{
 		name: "who stepped is believed soon", takes: "a node whose clock stepped votes again after a tenth of MaxTTL",
-		by:    ". TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
+		by:    "./internal/node TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
 		edits: []edit{{"internal/clock/step.go", "{ return e.At.Add(e.Longest()) }", "{\n	if BROKEN {\n		return e.At.Add(e.Longest() / 10)\n	}\n	return e.At.Add(e.Longest())\n}"}},
 	},
 	{
 		name: "grants without a reading", takes: "a grant counts behind which the clock was not read",
-		by:    ". TestAGrantWithoutItsSampleDoesNotCount",
+		by:    "./internal/node TestAGrantWithoutItsSampleDoesNotCount",
 		edits: []edit{{"internal/node/writer.go", "	return n.batch.unread", "	if BROKEN {\n		return nil\n	}\n	return n.batch.unread"}},
 	},
 	{
 		name: "a step leaves held locks alone", takes: "a lock stands on a node whose clock stepped",
-		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
+		by:    "./internal/node TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
 		edits: []edit{{"internal/node/clockwatch.go", "	n.revokeVotes(0, why)", "	if !BROKEN {\n		n.revokeVotes(0, why)\n	}"}},
 	},
 	{
 		name: "clocks are looked at seldom", takes: "a holder looks at the nodes' clocks every ten seconds",
-		by:    ". TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
+		by:    "./internal/node TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
 		edits: []edit{{"internal/node/clockwatch.go", "	w.arm(max(dueIn(left), leastPause))", "	if BROKEN {\n		w.arm(40 * WatchEvery)\n		return\n	}\n	w.arm(max(dueIn(left), leastPause))"}},
 	},
 	{

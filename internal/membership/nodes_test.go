@@ -1,10 +1,9 @@
-package redlock_test
+package membership_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,37 +14,12 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // Membership on in-process nodes, in virtual time: what takes MaxTTL and more,
 // and faults at a chosen command.
-
-// status is what the nodes are, as the Locker sees them.
-func status(t *testing.T, l *redlock.Locker) redlock.ClusterStatus {
-	t.Helper()
-	s, err := l.Cluster().Status(t.Context())
-	must(t, err)
-	return s
-}
-
-// wantVotes fails the test unless so many nodes vote.
-func wantVotes(t *testing.T, when string, l *redlock.Locker, want int) {
-	t.Helper()
-	if s := status(t, l); s.Votes() != want {
-		t.Errorf("%s: got %d votes; want %d: %+v", when, s.Votes(), want, s.Nodes)
-	}
-}
-
-// wantText fails the test unless the text says all of it.
-func wantText(t *testing.T, what, got string, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		if !strings.Contains(got, w) {
-			t.Errorf("%s: got %q; want it to say %q", what, got, w)
-		}
-	}
-}
 
 // Of three nodes one is down and one forgot: the third alone knows too little,
 // for however long.
@@ -56,22 +30,22 @@ func TestNothingIsAdmittedByATimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, nodes := newLocker(t, 3)
-				warm(t, l)
+				l, nodes := locktest.NewLocker(t, 3)
+				locktest.Warm(t, l)
 				synctest.Wait() // all three have been verified
 				away(nodes.Node(2))
 				nodes.Node(1).Restart()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*redlock.DefaultMaxTTL)
 				defer cancel()
 				_, err := l.Acquire(ctx, "orders/42")
-				wantError(t, "Acquire", err, redlock.ErrNoQuorum)
-				wantText(t, "Acquire", fmt.Sprint(err), "node-2", "every node must answer")
-				wantVotes(t, "after five times MaxTTL", l, 1)
+				locktest.WantError(t, "Acquire", err, redlock.ErrNoQuorum)
+				locktest.WantText(t, "Acquire", fmt.Sprint(err), "node-2", "every node must answer")
+				locktest.WantVotes(t, "after five times MaxTTL", l, 1)
 				nodes.Node(2).Start()
 				nodes.Node(2).Resume()
-				mustRelease(t, mustAcquire(t, l, "orders/42"))
+				locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 				time.Sleep(3 * time.Second) // a node that waits to join is looked at once a second, and then verified
-				wantVotes(t, "with all nodes", l, 3)
+				locktest.WantVotes(t, "with all nodes", l, 3)
 			})
 		})
 	}
@@ -81,33 +55,33 @@ func TestNothingIsAdmittedByATimeout(t *testing.T) {
 // every node. That is also what a majority's loss takes, for any N.
 func TestAnyNumberOfNodesThatForgotComesBackOnceEveryNodeAnswers(t *testing.T) {
 	testkit.Unraced(t)
-	besideServers(t)
+	locktest.BesideServers(t)
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		for blank := 1; blank <= n; blank++ {
 			synctest.Test(t, func(t *testing.T) {
-				var seen events
-				l, nodes := newLocker(t, n, seen.option())
-				warm(t, l)
-				first := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+				var seen locktest.Events
+				l, nodes := locktest.NewLocker(t, n, seen.Option())
+				locktest.Warm(t, l)
+				first := locktest.MustAcquire(t, l, "orders/42", redlock.WithFixedLease())
 				for i := range blank {
 					nodes.Node(i).Restart()
 				}
 				time.Sleep(time.Second)
-				if _, err := lockerOver(t, nodes, seen.option()).TryAcquire(t.Context(), "orders/42"); err == nil {
+				if _, err := locktest.LockerOver(t, nodes, seen.Option()).TryAcquire(t.Context(), "orders/42"); err == nil {
 					t.Fatalf("%d of %d forgot: another holds the lock as well", blank, n)
 				}
 				time.Sleep(redlock.DefaultTTL)
-				second := mustAcquire(t, l, "orders/42")
+				second := locktest.MustAcquire(t, l, "orders/42")
 				if second.Token() <= first.Token() {
 					t.Errorf("%d of %d forgot: got token %v after %v; want it greater", blank, n, second.Token(), first.Token())
 				}
 				time.Sleep(redlock.DefaultMaxTTL + time.Second)
-				wantVotes(t, fmt.Sprintf("%d of %d forgot", blank, n), l, n)
+				locktest.WantVotes(t, fmt.Sprintf("%d of %d forgot", blank, n), l, n)
 				q := n/2 + 1
-				if founded, beyond := len(seen.of(redlock.ClusterFounded)) > 0, n-blank < n-q+1; founded != beyond {
+				if founded, beyond := len(seen.Of(redlock.ClusterFounded)) > 0, n-blank < n-q+1; founded != beyond {
 					t.Errorf("%d of %d forgot: got a founding: %v; want %v", blank, n, founded, beyond)
 				}
-				mustRelease(t, second)
+				locktest.MustRelease(t, second)
 			})
 		}
 	}
@@ -119,16 +93,16 @@ func TestAWaitStartsAgainWhenTheNodeForgetsAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, nodes := newLocker(t, 3)
-				held := mustAcquire(t, l, "orders/42") // its renewals are the traffic
+				l, nodes := locktest.NewLocker(t, 3)
+				held := locktest.MustAcquire(t, l, "orders/42") // its renewals are the traffic
 				nodes.Node(0).Restart()
 				time.Sleep(redlock.DefaultMaxTTL - time.Second)
 				forget(nodes.Node(0))
 				time.Sleep(redlock.DefaultMaxTTL - time.Second)
-				wantVotes(t, "less than MaxTTL after it forgot again", l, 2)
+				locktest.WantVotes(t, "less than MaxTTL after it forgot again", l, 2)
 				time.Sleep(5 * time.Second)
-				wantVotes(t, "more than MaxTTL after it forgot again", l, 3)
-				mustRelease(t, held)
+				locktest.WantVotes(t, "more than MaxTTL after it forgot again", l, 3)
+				locktest.MustRelease(t, held)
 			})
 		})
 	}
@@ -141,14 +115,14 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 5)
 		for i := range 6 {
-			l := lockerOver(t, nodes)
-			mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+			l := locktest.LockerOver(t, nodes)
+			locktest.MustAcquire(t, l, fmt.Sprintf("orders/%d", i))
 		}
-		l := lockerOver(t, nodes)
-		warm(t, l)
+		l := locktest.LockerOver(t, nodes)
+		locktest.Warm(t, l)
 		nodes.Node(0).Restart()
 		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
-		wantVotes(t, "six joiners", l, 5)
+		locktest.WantVotes(t, "six joiners", l, 5)
 		epoch := nodes.Node(0).Miniredis().HGet(lua.NodeKey, "epoch")
 		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
 		if got := nodes.Node(0).Miniredis().HGet(lua.NodeKey, "epoch"); got != epoch || epoch == "" {
@@ -162,7 +136,7 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 // and no lock is ever held twice.
 func TestAnyCommandOfAJoinMayFail(t *testing.T) {
 	testkit.Unraced(t)
-	besideServers(t)
+	locktest.BesideServers(t)
 	verdicts := []redlocktest.Verdict{
 		redlocktest.LoseReply(), redlocktest.ReplyError("ERR no"), redlocktest.LoseRequest(), redlocktest.BreakBefore(), redlocktest.BreakAfter(),
 	}
@@ -192,8 +166,8 @@ func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
 	}
 	const maxTTL = 2 * time.Second
 	opts := []redlock.Option{redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL)}
-	l := lockerOver(t, nodes, opts...)
-	first := mustAcquire(t, l, "orders/42")
+	l := locktest.LockerOver(t, nodes, opts...)
+	first := locktest.MustAcquire(t, l, "orders/42")
 	time.Sleep(2 * maxTTL) // it is on all three: on a bare quorum it has no spare
 	if sent.Load() >= k {
 		time.Sleep(maxTTL) // the renewal that failed has been made again
@@ -201,12 +175,12 @@ func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
 	nodes.Node(1).Restart()
 	time.Sleep(3 * maxTTL)
 	fired := sent.Swap(k) >= k // the rest of the run is not swept
-	wantVotes(t, fmt.Sprintf("command %d failed", k), l, 3)
-	if _, err := lockerOver(t, nodes, opts...).TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
+	locktest.WantVotes(t, fmt.Sprintf("command %d failed", k), l, 3)
+	if _, err := locktest.LockerOver(t, nodes, opts...).TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
 		t.Errorf("command %d failed: TryAcquire of a held lock: got %v; want ErrNotAcquired", k, err)
 	}
-	must(t, first.Err())
-	mustRelease(t, first)
+	testkit.Must(t, first.Err())
+	locktest.MustRelease(t, first)
 	return fired
 }
 
@@ -221,8 +195,8 @@ func TestANodeThatSomebodyElseFoundIsTakenIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, nodes := newLocker(t, 3)
-				lock := mustAcquire(t, l, "orders/42")
+				l, nodes := locktest.NewLocker(t, 3)
+				lock := locktest.MustAcquire(t, l, "orders/42")
 				synctest.Wait()
 				nodes.Node(0).Restart()
 				time.Sleep(5 * time.Second) // a renewal finds it without a record
@@ -233,8 +207,8 @@ func TestANodeThatSomebodyElseFoundIsTakenIn(t *testing.T) {
 				defer cancel()
 				_ = looks(ctx, l.Cluster()) // in time, or not
 				time.Sleep(5 * time.Minute)
-				wantVotes(t, "after five minutes", l, 3)
-				mustRelease(t, lock)
+				locktest.WantVotes(t, "after five minutes", l, 3)
+				locktest.MustRelease(t, lock)
 			})
 		})
 	}
@@ -249,24 +223,24 @@ func TestJoinIsForProgramsThatEndSoon(t *testing.T) {
 		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
 		for range 100 { // each a process of its own
 			l, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
-			must(t, err)
+			testkit.Must(t, err)
 			_, err = l.TryAcquire(t.Context(), "orders/42")
-			wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+			locktest.WantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
 			time.Sleep(time.Second)
-			must(t, l.Close())
+			testkit.Must(t, l.Close())
 		}
-		l := lockerOver(t, nodes)
+		l := locktest.LockerOver(t, nodes)
 		start := time.Now()
-		must(t, l.Cluster().Join(t.Context()))
+		testkit.Must(t, l.Cluster().Join(t.Context()))
 		if took := time.Since(start); took < redlock.DefaultMaxTTL-time.Millisecond || took > redlock.DefaultMaxTTL+2*time.Second {
 			t.Errorf("Join took %v; want MaxTTL", took)
 		}
 		lock, err := l.TryAcquire(t.Context(), "orders/42")
-		must(t, err)
-		mustRelease(t, lock)
+		testkit.Must(t, err)
+		locktest.MustRelease(t, lock)
 		start = time.Now()
-		must(t, l.Cluster().Join(t.Context()))
-		must(t, l.Cluster().Admit(t.Context()))
+		testkit.Must(t, l.Cluster().Join(t.Context()))
+		testkit.Must(t, l.Cluster().Admit(t.Context()))
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("Join and Admit where nothing is to be done took %v", took)
 		}
@@ -276,23 +250,23 @@ func TestJoinIsForProgramsThatEndSoon(t *testing.T) {
 func TestJoinEndsWithItsContextAndSaysWhoDoesNotVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
-		l := lockerOver(t, nodes)
+		l := locktest.LockerOver(t, nodes)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := l.Cluster().Join(ctx)
-		wantError(t, "Join", err, context.DeadlineExceeded)
-		wantError(t, "Join", err, redlock.ErrNoQuorum)
-		wantText(t, "Join", fmt.Sprint(err), "node-0", "node-1", "node-2", "Admit")
+		locktest.WantError(t, "Join", err, context.DeadlineExceeded)
+		locktest.WantError(t, "Join", err, redlock.ErrNoQuorum)
+		locktest.WantText(t, "Join", fmt.Sprint(err), "node-0", "node-1", "node-2", "Admit")
 
 		ended := make(chan error)
 		go func() { ended <- l.Cluster().Join(context.Background()) }()
 		synctest.Wait()
-		must(t, l.Close())
-		wantError(t, "Join of a Locker that was closed meanwhile", <-ended, redlock.ErrClosed)
+		testkit.Must(t, l.Close())
+		locktest.WantError(t, "Join of a Locker that was closed meanwhile", <-ended, redlock.ErrClosed)
 		for what, err := range map[string]error{
 			"Join": l.Cluster().Join(t.Context()), "Admit": l.Cluster().Admit(t.Context()), "Retire": l.Cluster().Retire(t.Context(), 0),
 		} {
-			wantError(t, what+" after Close", err, redlock.ErrClosed)
+			locktest.WantError(t, what+" after Close", err, redlock.ErrClosed)
 		}
 	})
 }
@@ -300,47 +274,47 @@ func TestJoinEndsWithItsContextAndSaysWhoDoesNotVote(t *testing.T) {
 func TestMaxTTLIsTheClustersAndNeverFalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		l := lockerOver(t, nodes)
-		warm(t, l)
-		more := lockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		l := locktest.LockerOver(t, nodes)
+		locktest.Warm(t, l)
+		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
 		lock, err := more.Acquire(t.Context(), "orders/42", redlock.WithTTL(90*time.Second))
-		must(t, err)
+		testkit.Must(t, err)
 		time.Sleep(time.Second)
-		for _, n := range status(t, l).Nodes {
+		for _, n := range locktest.Status(t, l).Nodes {
 			if n.MaxTTL != 2*time.Minute {
 				t.Errorf("%s: got MaxTTL %v; want it raised before anyone takes more", n.Name, n.MaxTTL)
 			}
 		}
-		mustRelease(t, lock)
-		must(t, more.Close())
+		locktest.MustRelease(t, lock)
+		testkit.Must(t, more.Close())
 		// The client with the smaller value waits the larger.
-		held := mustAcquire(t, l, "orders/42")
+		held := locktest.MustAcquire(t, l, "orders/42")
 		nodes.Node(0).Restart()
 		time.Sleep(2*time.Minute - time.Second)
-		wantVotes(t, "before the larger MaxTTL is over", l, 2)
+		locktest.WantVotes(t, "before the larger MaxTTL is over", l, 2)
 		time.Sleep(10 * time.Second)
-		wantVotes(t, "after the larger MaxTTL", l, 3)
-		if got := status(t, l).Nodes[0].MaxTTL; got != 2*time.Minute {
+		locktest.WantVotes(t, "after the larger MaxTTL", l, 3)
+		if got := locktest.Status(t, l).Nodes[0].MaxTTL; got != 2*time.Minute {
 			t.Errorf("the record of the node that came back: got MaxTTL %v; want the larger", got)
 		}
-		mustRelease(t, held)
+		locktest.MustRelease(t, held)
 	})
 }
 
 func TestAClientWithOtherNamesLocksAndRejoinsNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		l := lockerWith(t, nodes.NewClients(), redlock.WithNodeNames("a", "b", "c"))
-		held := mustAcquire(t, l, "orders/42")
+		l := locktest.LockerWith(t, nodes.NewClients(), redlock.WithNodeNames("a", "b", "c"))
+		held := locktest.MustAcquire(t, l, "orders/42")
 		nodes.Node(0).Restart()
 		time.Sleep(5 * redlock.DefaultMaxTTL)
-		wantVotes(t, "only a client with other names runs", l, 2)
-		wantText(t, "its Status", status(t, l).Nodes[0].Cause, "node-0", "not this client's")
-		must(t, held.Err())
-		other := lockerOver(t, nodes)
-		must(t, other.Cluster().Join(t.Context()))
-		wantVotes(t, "after a client with the names of the records", l, 3)
-		mustRelease(t, held)
+		locktest.WantVotes(t, "only a client with other names runs", l, 2)
+		locktest.WantText(t, "its Status", locktest.Status(t, l).Nodes[0].Cause, "node-0", "not this client's")
+		testkit.Must(t, held.Err())
+		other := locktest.LockerOver(t, nodes)
+		testkit.Must(t, other.Cluster().Join(t.Context()))
+		locktest.WantVotes(t, "after a client with the names of the records", l, 3)
+		locktest.MustRelease(t, held)
 	})
 }
 
@@ -348,63 +322,63 @@ func TestReplacingANodeKeepsItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		spare := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
-		l := lockerOver(t, nodes)
-		warm(t, l)
+		l := locktest.LockerOver(t, nodes)
+		locktest.Warm(t, l)
 		clients := []redis.UniversalClient{nodes.Client(0), nodes.Client(1), spare.Client(0)}
-		fresh := lockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
+		fresh := locktest.LockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
 
 		err := fresh.Cluster().Admit(t.Context())
-		wantText(t, "Admit before Retire", fmt.Sprint(err), "node-2", "not retired")
-		must(t, l.Cluster().Retire(t.Context(), 2))
-		s := status(t, l)
+		locktest.WantText(t, "Admit before Retire", fmt.Sprint(err), "node-2", "not retired")
+		testkit.Must(t, l.Cluster().Retire(t.Context(), 2))
+		s := locktest.Status(t, l)
 		if s.Votes() != 2 || s.Nodes[2].State != redlock.NodeRetired {
 			t.Errorf("after Retire: got %+v; want two votes, node 2 retired", s)
 		}
 		nodes.Node(2).Restart() // it comes back with nothing: its name is marked elsewhere
 		time.Sleep(3 * redlock.DefaultMaxTTL)
-		if got := status(t, l).Nodes[2].State; got != redlock.NodeRetired {
+		if got := locktest.Status(t, l).Nodes[2].State; got != redlock.NodeRetired {
 			t.Errorf("the retired node, back and blank: got %v; want it retired", got)
 		}
 		err = l.Cluster().Admit(t.Context())
-		wantText(t, "Admit of a retired node", fmt.Sprint(err), "node-2", "retired")
-		must(t, fresh.Cluster().Join(t.Context()))
-		wantVotes(t, "the new list", fresh, 3)
-		wantVotes(t, "the old list", l, 2)
-		lock := mustAcquire(t, l, "orders/42")
+		locktest.WantText(t, "Admit of a retired node", fmt.Sprint(err), "node-2", "retired")
+		testkit.Must(t, fresh.Cluster().Join(t.Context()))
+		locktest.WantVotes(t, "the new list", fresh, 3)
+		locktest.WantVotes(t, "the old list", l, 2)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		_, err = fresh.TryAcquire(t.Context(), "orders/42")
-		wantError(t, "the new list, while the old one holds", err, redlock.ErrNotAcquired)
-		mustRelease(t, lock)
+		locktest.WantError(t, "the new list, while the old one holds", err, redlock.ErrNotAcquired)
+		locktest.MustRelease(t, lock)
 	})
 }
 
 func TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 5)
+		locktest.Warm(t, l)
 		nodes.Node(4).Stop()
 		err := l.Cluster().Retire(t.Context(), 4)
-		wantText(t, "Retire", fmt.Sprint(err), "node-4", "marks stand", "dead")
+		locktest.WantText(t, "Retire", fmt.Sprint(err), "node-4", "marks stand", "dead")
 		nodes.Node(4).Start()
 		_, _ = l.TryAcquire(t.Context(), "orders/42")
-		if s := status(t, l); s.Nodes[4].State != redlock.NodeRetired || s.Votes() != 4 {
+		if s := locktest.Status(t, l); s.Nodes[4].State != redlock.NodeRetired || s.Votes() != 4 {
 			t.Errorf("the node is back: got %+v; want it retired by its name", s)
 		}
-		must(t, l.Cluster().Retire(t.Context(), 4))
+		testkit.Must(t, l.Cluster().Retire(t.Context(), 4))
 
 		nodes.Node(0).Stop()
 		nodes.Node(1).Stop()
 		err = l.Cluster().Retire(t.Context(), 3)
-		wantError(t, "Retire with two other members left", err, redlock.ErrNoQuorum)
-		wantError(t, "Retire of no node", l.Cluster().Retire(t.Context(), 5), redlock.ErrInvalidNode)
+		locktest.WantError(t, "Retire with two other members left", err, redlock.ErrNoQuorum)
+		locktest.WantError(t, "Retire of no node", l.Cluster().Retire(t.Context(), 5), redlock.ErrInvalidNode)
 	})
 }
 
 func TestWithoutMembershipThereIsNothingToAskOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, 3, redlock.WithoutMembership())
+		l, _ := locktest.NewLocker(t, 3, redlock.WithoutMembership())
 		_, err := l.Cluster().Status(t.Context())
-		wantError(t, "Status", err, redlock.ErrInvalidOption)
-		wantError(t, "Admit", l.Cluster().Admit(t.Context()), redlock.ErrInvalidOption)
-		wantError(t, "Join", l.Cluster().Join(t.Context()), redlock.ErrInvalidOption)
+		locktest.WantError(t, "Status", err, redlock.ErrInvalidOption)
+		locktest.WantError(t, "Admit", l.Cluster().Admit(t.Context()), redlock.ErrInvalidOption)
+		locktest.WantError(t, "Join", l.Cluster().Join(t.Context()), redlock.ErrInvalidOption)
 	})
 }

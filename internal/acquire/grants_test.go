@@ -1,4 +1,4 @@
-package redlock_test
+package acquire_test
 
 import (
 	"context"
@@ -14,16 +14,17 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // standing has l wait for orders/42, which another Locker holds, until all nodes know.
-func standing(t *testing.T, nodes *redlocktest.Cluster, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
+func standing(t *testing.T, nodes *redlocktest.Cluster, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan locktest.Gained {
 	t.Helper()
-	next := wants(t, l, opts...)
+	next := locktest.Wants(t, l, opts...)
 	time.Sleep(2500 * time.Millisecond) // signs of life are under way
 	for i, n := range nodes.Nodes() {
-		if on, _ := n.Miniredis().ZMembers("redlock:queue:orders/42"); len(processes(on)) != 1 {
+		if on, _ := n.Miniredis().ZMembers("redlock:queue:orders/42"); len(locktest.Processes(on)) != 1 {
 			t.Fatalf("node %d knows of %q; want one who waits", i, on)
 		}
 	}
@@ -34,16 +35,16 @@ func standing(t *testing.T, nodes *redlocktest.Cluster, l *redlock.Locker, opts 
 // it has at first is short, and is lengthened soon.
 func TestAReleaseGrantsToTheFirstInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &events{}
-		holder, nodes := newLocker(t, 5)
-		l := separateLocker(t, nodes, told.option())
-		warm(t, l)
-		lock := mustAcquire(t, holder, "orders/42")
+		told := &locktest.Events{}
+		holder, nodes := locktest.NewLocker(t, 5)
+		l := locktest.SeparateLocker(t, nodes, told.Option())
+		locktest.Warm(t, l)
+		lock := locktest.MustAcquire(t, holder, "orders/42")
 		synctest.Wait()
 		next := standing(t, nodes, l)
-		count := sent(nodes)
-		mustRelease(t, lock)
-		lock = got(t, next).lock
+		count := locktest.CountSent(nodes)
+		locktest.MustRelease(t, lock)
+		lock = locktest.Got(t, next).Lock
 		// The last sign of life is 100 ms old, and a hundredth of the lease is for drift.
 		if left := lock.Remaining(); left > 2900*time.Millisecond || left < 1900*time.Millisecond {
 			t.Errorf("%v are left at first; want less than three seconds from the last sign of life", left)
@@ -58,12 +59,12 @@ func TestAReleaseGrantsToTheFirstInLine(t *testing.T) {
 		if left := lock.Remaining(); left < 9*time.Second {
 			t.Errorf("%v are left after 50ms; want the whole lease", left)
 		}
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
-		if got := told.of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnGranted {
+		if got := told.Of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnGranted {
 			t.Errorf("got %+v; want a lock that was granted", got[len(got)-1])
 		}
-		wantNoLocks(t, nodes, "in the end")
+		locktest.WantNoLocks(t, nodes, "in the end")
 	})
 }
 
@@ -73,17 +74,17 @@ func TestAShortOrFixedLeaseIsNotGrantedByARelease(t *testing.T) {
 	for name, o := range map[string]redlock.AcquireOption{"short": redlock.WithTTL(2 * time.Second), "fixed": redlock.WithFixedLease()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				told := &events{}
-				holder, nodes := newLocker(t, 3)
-				l := separateLocker(t, nodes, told.option())
-				warm(t, l)
-				lock := mustAcquire(t, holder, "orders/42")
+				told := &locktest.Events{}
+				holder, nodes := locktest.NewLocker(t, 3)
+				l := locktest.SeparateLocker(t, nodes, told.Option())
+				locktest.Warm(t, l)
+				lock := locktest.MustAcquire(t, holder, "orders/42")
 				synctest.Wait()
 				next := standing(t, nodes, l, o)
-				mustRelease(t, lock)
-				mustRelease(t, got(t, next).lock)
+				locktest.MustRelease(t, lock)
+				locktest.MustRelease(t, locktest.Got(t, next).Lock)
 				synctest.Wait()
-				if got := told.of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
+				if got := told.Of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
 					t.Errorf("got %+v; want a lock that was called for", got[len(got)-1])
 				}
 			})
@@ -95,15 +96,15 @@ func TestAShortOrFixedLeaseIsNotGrantedByARelease(t *testing.T) {
 // open. Any other brings about a question at most.
 func TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		holder, nodes := newLocker(t, 5)
-		l := separateLocker(t, nodes)
-		warm(t, l)
-		lock := mustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second))
+		holder, nodes := locktest.NewLocker(t, 5)
+		l := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, l)
+		lock := locktest.MustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second))
 		synctest.Wait()
 		next := standing(t, nodes, l)
 		for i, n := range nodes.Nodes() {
 			members, err := n.Miniredis().ZMembers("redlock:queue:orders/42")
-			must(t, err)
+			testkit.Must(t, err)
 			at := slices.IndexFunc(members, func(m string) bool { return strings.Contains(m, " ") })
 			if at < 0 {
 				t.Fatalf("node %d has %q; want an attempt in line", i, members)
@@ -111,7 +112,7 @@ func TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant(t *testing.T) {
 			id, owner, _ := strings.Cut(members[at], " ")
 			epoch := n.Miniredis().HGet("redlock:node", "epoch")
 			sign, err := n.Miniredis().Get("redlock:live:" + id)
-			must(t, err)
+			testkit.Must(t, err)
 			for _, p := range [][]any{{"another", sign, owner}, {epoch, sign, "another"}, {epoch, "-99999999", owner}, {epoch, "99999999999999", owner}} {
 				n.Miniredis().Publish("redlock:wake:"+id, fmt.Sprintf("redlock:push\n%v\n946684802000123\n%v\n%v\norders/42", p...))
 			}
@@ -123,8 +124,8 @@ func TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant(t *testing.T) {
 			t.Fatalf("got %+v; want nobody to hold what another holds", g)
 		default:
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, next).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, next).Lock)
 	})
 }
 
@@ -133,22 +134,22 @@ func TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant(t *testing.T) {
 func TestOneReleaseInThirtyTwoLeavesTheNameFree(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		told := &events{}
-		a, nodes := newLocker(t, 3, told.option())
-		b := separateLocker(t, nodes, told.option())
-		warm(t, b)
-		lock := mustAcquire(t, a, "orders/42")
+		told := &locktest.Events{}
+		a, nodes := locktest.NewLocker(t, 3, told.Option())
+		b := locktest.SeparateLocker(t, nodes, told.Option())
+		locktest.Warm(t, b)
+		lock := locktest.MustAcquire(t, a, "orders/42")
 		for i := range 64 {
-			next := wants(t, []*redlock.Locker{b, a}[i%2])
+			next := locktest.Wants(t, []*redlock.Locker{b, a}[i%2])
 			time.Sleep(500 * time.Millisecond)
-			mustRelease(t, lock)
-			lock = got(t, next).lock
+			locktest.MustRelease(t, lock)
+			lock = locktest.Got(t, next).Lock
 			time.Sleep(100 * time.Millisecond)
 		}
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
 		turns := map[redlock.Turn]int{}
-		for _, e := range told.of(redlock.LockAcquired) {
+		for _, e := range told.Of(redlock.LockAcquired) {
 			turns[e.Turn]++
 		}
 		if turns[redlock.TurnGranted] < 56 || turns[redlock.TurnCalled] < 2 {
@@ -161,33 +162,33 @@ func TestOneReleaseInThirtyTwoLeavesTheNameFree(t *testing.T) {
 // stands there then is its next attempt, which the release grants.
 func TestASplitGrantIsGivenBackAndThePlaceIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &events{}
-		holder, nodes := newLocker(t, 5)
-		l := separateLocker(t, nodes, told.option())
-		warm(t, l)
-		lock := mustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second), redlock.WithFixedLease())
+		told := &locktest.Events{}
+		holder, nodes := locktest.NewLocker(t, 5)
+		l := locktest.SeparateLocker(t, nodes, told.Option())
+		locktest.Warm(t, l)
+		lock := locktest.MustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second), redlock.WithFixedLease())
 		synctest.Wait()
 		next := standing(t, nodes, l)
 		inLine := func(i int) []string {
 			members, err := nodes.Node(i).Miniredis().ZMembers("redlock:queue:orders/42")
-			must(t, err)
+			testkit.Must(t, err)
 			return members
 		}
 		before := inLine(4)
-		freed(nodes, 0, 1)
-		calls(t, nodes, 0, 1)
+		locktest.FreeName(nodes, 0, 1)
+		locktest.CallWaiters(t, nodes, 0, 1)
 		time.Sleep(200 * time.Millisecond)
 		after := inLine(4)
-		if len(before) != 2 || len(after) != 2 || processes(before)[0] != processes(after)[0] {
+		if len(before) != 2 || len(after) != 2 || locktest.Processes(before)[0] != locktest.Processes(after)[0] {
 			t.Fatalf("node 4 had %q in line, and has %q; want the process, with an attempt", before, after)
 		}
 		if slices.Equal(before, after) {
 			t.Errorf("%q stand in line still; want another attempt, since that one was given back", after)
 		}
-		must(t, lock.Release(t.Context()))
-		mustRelease(t, got(t, next).lock)
+		testkit.Must(t, lock.Release(t.Context()))
+		locktest.MustRelease(t, locktest.Got(t, next).Lock)
 		synctest.Wait()
-		wantNoLocks(t, nodes, "in the end")
+		locktest.WantNoLocks(t, nodes, "in the end")
 	})
 }
 
@@ -195,29 +196,29 @@ func TestASplitGrantIsGivenBackAndThePlaceIsKept(t *testing.T) {
 // again: nobody asks for a place, or by it.
 func TestAReleasePutsTheNextGoroutineInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &events{}
-		a, nodes := newLocker(t, 5, told.option(), redlock.WithTurns(1))
-		b := separateLocker(t, nodes, told.option(), redlock.WithTurns(1))
-		warm(t, b)
+		told := &locktest.Events{}
+		a, nodes := locktest.NewLocker(t, 5, told.Option(), redlock.WithTurns(1))
+		b := locktest.SeparateLocker(t, nodes, told.Option(), redlock.WithTurns(1))
+		locktest.Warm(t, b)
 		var count func(int, string) int
 		for _, heard := range []bool{false, true} { // by the first of these, both processes can be told
-			lock := mustAcquire(t, a, "orders/42")
+			lock := locktest.MustAcquire(t, a, "orders/42")
 			synctest.Wait()
 			held := make(chan string, 5)
 			for i, l := range []*redlock.Locker{b, a, b, a, b} {
 				go func() {
 					time.Sleep(time.Duration(i) * time.Millisecond)
-					g := mustAcquire(t, l, "orders/42")
+					g := locktest.MustAcquire(t, l, "orders/42")
 					held <- string("ba"[i%2])
 					time.Sleep(5 * time.Millisecond)
-					mustRelease(t, g)
+					locktest.MustRelease(t, g)
 				}()
 			}
 			time.Sleep(500 * time.Millisecond)
 			if heard {
-				count = sent(nodes)
+				count = locktest.CountSent(nodes)
 			}
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 			order := ""
 			for range 5 {
 				order += <-held
@@ -232,13 +233,13 @@ func TestAReleasePutsTheNextGoroutineInLine(t *testing.T) {
 				t.Errorf("node %d: %d asks and %d acquires; want none", i, n, m)
 			}
 		}
-		all := told.of(redlock.LockAcquired)
+		all := told.Of(redlock.LockAcquired)
 		for _, e := range all[len(all)-5:] {
 			if e.Turn != redlock.TurnGranted {
 				t.Errorf("got %+v; want a lock that was granted", e)
 			}
 		}
-		wantNoLocks(t, nodes, "in the end")
+		locktest.WantNoLocks(t, nodes, "in the end")
 	})
 }
 
@@ -247,18 +248,18 @@ func TestAReleasePutsTheNextGoroutineInLine(t *testing.T) {
 func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		told := &events{}
-		a, nodes := newLocker(t, 5, told.option(), redlock.WithTurns(1))
-		b := separateLocker(t, nodes, told.option(), redlock.WithTurns(1))
-		warm(t, a)
-		warm(t, b)
+		told := &locktest.Events{}
+		a, nodes := locktest.NewLocker(t, 5, told.Option(), redlock.WithTurns(1))
+		b := locktest.SeparateLocker(t, nodes, told.Option(), redlock.WithTurns(1))
+		locktest.Warm(t, a)
+		locktest.Warm(t, b)
 		var all sync.WaitGroup
 		for i := range 6 {
 			all.Go(func() {
 				for range 40 {
-					g := mustAcquire(t, []*redlock.Locker{a, b}[i%2], "orders/42")
+					g := locktest.MustAcquire(t, []*redlock.Locker{a, b}[i%2], "orders/42")
 					time.Sleep(2 * time.Millisecond)
-					mustRelease(t, g)
+					locktest.MustRelease(t, g)
 				}
 			})
 		}
@@ -266,7 +267,7 @@ func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
 		var tickets atomic.Int64
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				if strings.HasPrefix(scriptOf(args), "ask") && args[12] == "0" {
+				if strings.HasPrefix(locktest.ScriptOf(args), "ask") && args[12] == "0" {
 					tickets.Add(1)
 				}
 				return redlocktest.Pass()
@@ -274,7 +275,7 @@ func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
 		}
 		time.Sleep(250 * time.Millisecond) // and are still, in the end
 		called := 0
-		for _, e := range told.of(redlock.LockAcquired) {
+		for _, e := range told.Of(redlock.LockAcquired) {
 			if e.Turn == redlock.TurnCalled {
 				called++
 			}
@@ -284,7 +285,7 @@ func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
 		}
 		all.Wait()
 		synctest.Wait()
-		wantNoLocks(t, nodes, "in the end")
+		locktest.WantNoLocks(t, nodes, "in the end")
 	})
 }
 
@@ -292,39 +293,39 @@ func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
 // waits for the others: nobody is asked meanwhile.
 func TestWhoIsPutInLineBySlowNodesAsksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, nodes := newLocker(t, 5, redlock.WithTurns(1))
-		b := separateLocker(t, nodes, redlock.WithTurns(1))
-		warm(t, b)
-		lock := mustAcquire(t, b, "orders/42")
+		a, nodes := locktest.NewLocker(t, 5, redlock.WithTurns(1))
+		b := locktest.SeparateLocker(t, nodes, redlock.WithTurns(1))
+		locktest.Warm(t, b)
+		lock := locktest.MustAcquire(t, b, "orders/42")
 		synctest.Wait()
-		first, second := wants(t, a), wants(t, a)
+		first, second := locktest.Wants(t, a), locktest.Wants(t, a)
 		time.Sleep(500 * time.Millisecond)
-		mustRelease(t, lock)
-		lock = got(t, first).lock
-		third := wants(t, b) // so that the next of a's is behind it
+		locktest.MustRelease(t, lock)
+		lock = locktest.Got(t, first).Lock
+		third := locktest.Wants(t, b) // so that the next of a's is behind it
 		time.Sleep(500 * time.Millisecond)
 		asks := make([]atomic.Int32, 5)
 		for i, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
 				switch {
-				case strings.HasPrefix(scriptOf(args), "hand"):
+				case strings.HasPrefix(locktest.ScriptOf(args), "hand"):
 					time.Sleep(10 * time.Millisecond)
-				case strings.HasPrefix(scriptOf(args), "ask"):
+				case strings.HasPrefix(locktest.ScriptOf(args), "ask"):
 					asks[i].Add(1)
 				}
 				return redlocktest.Pass()
 			})
 		}
-		mustRelease(t, lock)
-		lock = got(t, third).lock
+		locktest.MustRelease(t, lock)
+		lock = locktest.Got(t, third).Lock
 		time.Sleep(15 * time.Millisecond)
 		for i := range asks {
 			if n := asks[i].Load(); n != 0 {
 				t.Errorf("node %d was asked %d times; want never", i, n)
 			}
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, second).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, second).Lock)
 	})
 }
 
@@ -337,16 +338,16 @@ func TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				holder, nodes := newLocker(t, 3)
-				l := separateLocker(t, nodes)
-				warm(t, l)
-				lock := mustAcquire(t, holder, "orders/42")
+				holder, nodes := locktest.NewLocker(t, 3)
+				l := locktest.SeparateLocker(t, nodes)
+				locktest.Warm(t, l)
+				lock := locktest.MustAcquire(t, holder, "orders/42")
 				synctest.Wait()
 				next := standing(t, nodes, l)
 				grants := make([]atomic.Int64, len(nodes.Nodes()))
 				for i, n := range nodes.Nodes() {
 					n.Intercept(func(args []string) redlocktest.Verdict {
-						if !strings.HasPrefix(scriptOf(args), "hand") {
+						if !strings.HasPrefix(locktest.ScriptOf(args), "hand") {
 							return redlocktest.Pass()
 						}
 						grants[i].Add(1)
@@ -354,8 +355,8 @@ func TestAReleaseThatMayHaveGrantedGoesAgainAsOneThatCalls(t *testing.T) {
 					})
 				}
 				released := time.Now()
-				mustRelease(t, lock)
-				got(t, next)
+				locktest.MustRelease(t, lock)
+				locktest.Got(t, next)
 				if d := time.Since(released); d > time.Second {
 					t.Errorf("the next one had it after %v; want it within a second", d)
 				}
@@ -387,32 +388,32 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				holder, nodes := newLocker(t, 5)
+				holder, nodes := locktest.NewLocker(t, 5)
 				var opts []redlock.Option
 				if tt.turns > 0 {
 					opts = append(opts, redlock.WithTurns(tt.turns))
 				}
-				l := separateLocker(t, nodes, opts...)
-				warm(t, l)
-				lock := mustAcquire(t, holder, "orders/42")
+				l := locktest.SeparateLocker(t, nodes, opts...)
+				locktest.Warm(t, l)
+				lock := locktest.MustAcquire(t, holder, "orders/42")
 				synctest.Wait()
 				next := standing(t, nodes, l)
-				var second <-chan gained
+				var second <-chan locktest.Gained
 				if tt.handedOn {
-					second = wants(t, l)
+					second = locktest.Wants(t, l)
 				}
 				node := nodes.Node(3).Miniredis()
 				entry, err := node.ZMembers("redlock:queue:orders/42")
-				must(t, err)
+				testkit.Must(t, err)
 				place, err := node.ZScore("redlock:queue:orders/42", entry[0])
-				must(t, err)
-				mustRelease(t, lock)
-				mustRelease(t, got(t, next).lock)
+				testkit.Must(t, err)
+				locktest.MustRelease(t, lock)
+				locktest.MustRelease(t, locktest.Got(t, next).Lock)
 				if tt.handedOn {
-					mustRelease(t, got(t, second).lock)
+					locktest.MustRelease(t, locktest.Got(t, second).Lock)
 				}
 				synctest.Wait() // a node that is not yet free would refuse the next
-				another := mustAcquire(t, holder, "orders/41")
+				another := locktest.MustAcquire(t, holder, "orders/41")
 				lives := make(chan *redlock.Lock, 1)
 				go func() {
 					lock, err := l.Acquire(t.Context(), "orders/41")
@@ -421,10 +422,10 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 					}
 					lives <- lock
 				}()
-				lock = mustAcquire(t, holder, "orders/42")
+				lock = locktest.MustAcquire(t, holder, "orders/42")
 				synctest.Wait() // one that it has not reached may grant the next attempt
 				if tt.wantedAgain {
-					next = wants(t, l)
+					next = locktest.Wants(t, l)
 				}
 				time.Sleep(2500 * time.Millisecond) // signs of life are under way
 				if held, _ := node.Get("orders/42"); held == "" {
@@ -432,24 +433,24 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 				}
 				for _, member := range entry {
 					_, err = node.ZAdd("redlock:queue:orders/42", place, member)
-					must(t, err)
+					testkit.Must(t, err)
 				}
 				at := slices.IndexFunc(entry, func(m string) bool { return strings.Contains(m, " ") })
 				if at < 0 {
 					t.Fatalf("got %q; want an attempt in line", entry)
 				}
 				_, owner, _ := strings.Cut(entry[at], " ")
-				mustRelease(t, lock)
+				locktest.MustRelease(t, lock)
 				synctest.Wait()
 				time.Sleep(10 * time.Millisecond)
 				if key, _ := node.Get("orders/42"); key == owner {
 					t.Errorf("the node keeps %q, of an attempt that is over", key)
 				}
 				if tt.wantedAgain {
-					mustRelease(t, got(t, next).lock)
+					locktest.MustRelease(t, locktest.Got(t, next).Lock)
 				}
-				mustRelease(t, another)
-				mustRelease(t, <-lives)
+				locktest.MustRelease(t, another)
+				locktest.MustRelease(t, <-lives)
 			})
 		})
 	}
@@ -459,7 +460,7 @@ func TestAGrantToAnAttemptThatIsOverIsGivenBack(t *testing.T) {
 func foreignOn(t *testing.T, nodes *redlocktest.Cluster, which ...int) {
 	t.Helper()
 	for _, i := range which {
-		must(t, nodes.Node(i).Miniredis().Set("orders/42", "c29tZWJvZHkgZWxzZQ=="))
+		testkit.Must(t, nodes.Node(i).Miniredis().Set("orders/42", "c29tZWJvZHkgZWxzZQ=="))
 	}
 }
 
@@ -473,19 +474,19 @@ func TestAReleaseCallsWhereAForeignHolderWasSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				told := &events{}
-				l, nodes := newLocker(t, 5, redlock.WithTurns(1))
-				next := separateLocker(t, nodes, told.option())
-				warm(t, l)
-				warm(t, next)
+				told := &locktest.Events{}
+				l, nodes := locktest.NewLocker(t, 5, redlock.WithTurns(1))
+				next := locktest.SeparateLocker(t, nodes, told.Option())
+				locktest.Warm(t, l)
+				locktest.Warm(t, next)
 				lock := take(t, l, nodes)
 				synctest.Wait()
-				waits := wants(t, next)
+				waits := locktest.Wants(t, next)
 				time.Sleep(500 * time.Millisecond)
-				mustRelease(t, lock)
-				mustRelease(t, got(t, waits).lock)
+				locktest.MustRelease(t, lock)
+				locktest.MustRelease(t, locktest.Got(t, waits).Lock)
 				synctest.Wait()
-				if got := told.of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
+				if got := told.Of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
 					t.Errorf("got %+v; want a lock that was called for", got[len(got)-1])
 				}
 			})
@@ -514,24 +515,24 @@ func seenInVain(t *testing.T, l *redlock.Locker, nodes *redlocktest.Cluster, opt
 		t.Fatalf("got %v; want the end of the context", err)
 	}
 	synctest.Wait()
-	freed(nodes, 0, 1, 2, 3, 4)
-	return mustAcquire(t, l, "orders/42")
+	locktest.FreeName(nodes, 0, 1, 2, 3, 4)
+	return locktest.MustAcquire(t, l, "orders/42")
 }
 
 // seenByAGrant has two nodes become a foreign client's while the lock is waited for, and
 // the others free.
 func seenByAGrant(t *testing.T, l *redlock.Locker, nodes *redlocktest.Cluster) *redlock.Lock {
 	t.Helper()
-	holder := separateLocker(t, nodes)
-	warm(t, holder)
-	mustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second), redlock.WithFixedLease())
+	holder := locktest.SeparateLocker(t, nodes)
+	locktest.Warm(t, holder)
+	locktest.MustAcquire(t, holder, "orders/42", redlock.WithTTL(20*time.Second), redlock.WithFixedLease())
 	synctest.Wait()
 	next := standing(t, nodes, l)
 	foreignOn(t, nodes, 3, 4)
-	freed(nodes, 0, 1, 2)
-	nodes.Node(2).Intercept(slowly("ask", 5*time.Millisecond)) // so that the others are asked, and answer
-	calls(t, nodes, 0, 1)
-	lock := got(t, next).lock
-	freed(nodes, 3, 4)
+	locktest.FreeName(nodes, 0, 1, 2)
+	nodes.Node(2).Intercept(locktest.Slowly("ask", 5*time.Millisecond)) // so that the others are asked, and answer
+	locktest.CallWaiters(t, nodes, 0, 1)
+	lock := locktest.Got(t, next).Lock
+	locktest.FreeName(nodes, 3, 4)
 	return lock
 }

@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"context"
@@ -11,12 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -24,29 +23,6 @@ import (
 // What membership is worth: each fault once with it and once without, on real
 // servers. Without it the second holder, or the old token, must be seen; else the
 // experiment shows nothing.
-
-const nowhere = "127.0.0.1:1" // nothing listens there
-
-// openWithout is a Locker over real servers, some of which it can't reach. It
-// admits nothing.
-func openWithout(t *testing.T, servers []*redisserver.Server, unreachable []int, opts ...redlock.Option) *redlock.Locker {
-	t.Helper()
-	clients := make([]redis.UniversalClient, len(servers))
-	for i, s := range servers {
-		o := s.Options()
-		for _, u := range unreachable {
-			if i == u {
-				o.Addr = nowhere
-			}
-		}
-		c := redis.NewClient(o)
-		t.Cleanup(func() { _ = c.Close() })
-		clients[i] = c
-	}
-	return lockerWith(t, clients, append([]redlock.Option{
-		redlock.WithNodeNames(addresses(servers)...), redlock.WithNodeTimeout(time.Second),
-	}, opts...)...)
-}
 
 // forgetting is a way in which servers lose a lock that they granted.
 type forgetting struct {
@@ -63,7 +39,7 @@ func each(forget func(s *redisserver.Server) error) func(*testing.T, []*redisser
 		t.Helper()
 		return func() {
 			for _, s := range lost {
-				must(t, forget(s))
+				testkit.Must(t, forget(s))
 			}
 		}
 	}
@@ -88,12 +64,12 @@ func fromSnapshot(t *testing.T, lost, _ []*redisserver.Server) func() {
 	old := make([]string, len(lost))
 	for i, s := range lost {
 		dir, err := s.Snapshot(t.Context())
-		must(t, err)
+		testkit.Must(t, err)
 		old[i] = dir
 	}
 	return func() {
 		for i, s := range lost {
-			must(t, s.RestartWithDataFrom(old[i]))
+			testkit.Must(t, s.RestartWithDataFrom(old[i]))
 		}
 	}
 }
@@ -103,7 +79,7 @@ func powerCut(t *testing.T, lost, _ []*redisserver.Server) func() {
 	t.Helper()
 	size := func(s *redisserver.Server) int64 {
 		n, err := s.AOFSize()
-		must(t, err)
+		testkit.Must(t, err)
 		return n
 	}
 	before := make([]int64, len(lost))
@@ -112,10 +88,10 @@ func powerCut(t *testing.T, lost, _ []*redisserver.Server) func() {
 	}
 	return func() {
 		for i, s := range lost {
-			pollUntil(t, 10*time.Second, "the lock is in the append-only file", func() bool { return size(s) > before[i] })
-			must(t, s.Kill())
-			must(t, s.TruncateAOF(size(s)-before[i]))
-			must(t, s.Restart())
+			locktest.PollUntil(t, 10*time.Second, "the lock is in the append-only file", func() bool { return size(s) > before[i] })
+			testkit.Must(t, s.Kill())
+			testkit.Must(t, s.TruncateAOF(size(s)-before[i]))
+			testkit.Must(t, s.Restart())
 		}
 	}
 }
@@ -132,13 +108,13 @@ func promoted(t *testing.T, lost, others []*redisserver.Server) func() {
 		for i, s := range lost {
 			c := s.Client()
 			host, port, err := net.SplitHostPort(masters[i].Addr())
-			must(t, err)
-			must(t, c.ReplicaOf(t.Context(), host, port).Err())
-			pollUntil(t, 15*time.Second, "the replica is in step", func() bool {
+			testkit.Must(t, err)
+			testkit.Must(t, c.ReplicaOf(t.Context(), host, port).Err())
+			locktest.PollUntil(t, 15*time.Second, "the replica is in step", func() bool {
 				info, err := c.Info(t.Context(), "replication").Result()
 				return err == nil && strings.Contains(info, "master_link_status:up")
 			})
-			must(t, c.ReplicaOf(t.Context(), "NO", "ONE").Err())
+			testkit.Must(t, c.ReplicaOf(t.Context(), "NO", "ONE").Err())
 		}
 	}
 }
@@ -167,34 +143,34 @@ func (f forgetting) run(t *testing.T, protected bool) {
 	if !protected {
 		opts = append(opts, redlock.WithoutMembership())
 	}
-	knows := openWithout(t, servers, nil, opts...)
+	knows := locktest.OpenWithout(t, servers, nil, opts...)
 	if protected {
-		admitted(t, knows)
+		locktest.Admit(t, knows)
 	}
-	warm(t, knows)
-	holder := openWithout(t, servers, []int{3, 4}, opts...)
+	locktest.Warm(t, knows)
+	holder := locktest.OpenWithout(t, servers, []int{3, 4}, opts...)
 	lost := servers[1:3]
 	if f.all {
 		lost = servers
 	}
 	forget := f.prepare(t, lost, servers[3:])
-	first := mustAcquire(t, holder, "orders/42")
-	pollUntil(t, 5*time.Second, "the lock is on the first three", func() bool {
-		return keyOn(t, servers[0], "orders/42") != "" && keyOn(t, servers[1], "orders/42") != "" && keyOn(t, servers[2], "orders/42") != ""
+	first := locktest.MustAcquire(t, holder, "orders/42")
+	locktest.PollUntil(t, 5*time.Second, "the lock is on the first three", func() bool {
+		return locktest.KeyOn(t, servers[0], "orders/42") != "" && locktest.KeyOn(t, servers[1], "orders/42") != "" && locktest.KeyOn(t, servers[2], "orders/42") != ""
 	})
 	forget()
 
-	fresh := openWithout(t, servers, nil, opts...)
+	fresh := locktest.OpenWithout(t, servers, nil, opts...)
 	if !protected {
-		pollUntil(t, ttl/2, "there is a second holder", func() bool {
+		locktest.PollUntil(t, ttl/2, "there is a second holder", func() bool {
 			_, err := fresh.TryAcquire(t.Context(), "orders/42")
 			if err != nil {
 				t.Logf("not yet: %v", err)
-				pause(100 * time.Millisecond)
+				locktest.Pause(100 * time.Millisecond)
 			}
 			return err == nil
 		})
-		must(t, first.Err()) // both at once
+		testkit.Must(t, first.Err()) // both at once
 		return
 	}
 	for range 8 {
@@ -207,11 +183,11 @@ func (f forgetting) run(t *testing.T, protected bool) {
 				t.Errorf("%s: got %v; want ErrNoQuorum or ErrNotAcquired", who, err)
 			}
 		}
-		pause(50 * time.Millisecond)
+		locktest.Pause(50 * time.Millisecond)
 	}
-	must(t, first.Err())
+	testkit.Must(t, first.Err())
 	s, err := fresh.Cluster().Status(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	for _, n := range s.Nodes[1:3] {
 		if n.State != redlock.NodeJoining || n.Left <= 0 || !strings.Contains(n.Cause, "Cluster.Admit") {
 			t.Errorf("%s: got %v, %v left, %q; want it joining, its wait, and what would end it", n.Name, n.State, n.Left, n.Cause)
@@ -232,30 +208,30 @@ func TestATokenDoesNotGoBackwardsThroughALossOfMemory(t *testing.T) {
 			if !protected {
 				opts = append(opts, redlock.WithoutMembership())
 			}
-			l := openWithout(t, servers, nil, opts...)
+			l := locktest.OpenWithout(t, servers, nil, opts...)
 			if protected {
-				admitted(t, l)
+				locktest.Admit(t, l)
 			}
-			warm(t, l)
+			locktest.Warm(t, l)
 			stripe := fmt.Sprint(lua.StripeOf("orders/42"))
 			for _, s := range servers[:3] {
-				must(t, s.Client().HSet(t.Context(), lua.NodeKey, stripe, ahead).Err())
+				testkit.Must(t, s.Client().HSet(t.Context(), lua.NodeKey, stripe, ahead).Err())
 			}
-			holder := openWithout(t, servers, []int{3, 4}, opts...)
-			first := mustAcquire(t, holder, "orders/42")
+			holder := locktest.OpenWithout(t, servers, []int{3, 4}, opts...)
+			first := locktest.MustAcquire(t, holder, "orders/42")
 			if first.Token() <= ahead {
 				t.Fatalf("got token %v; want one above %v", first.Token(), ahead)
 			}
-			mustRelease(t, first)
+			locktest.MustRelease(t, first)
 			for _, s := range servers[1:3] {
-				must(t, s.RestartEmpty())
+				testkit.Must(t, s.RestartEmpty())
 			}
-			fresh := openWithout(t, servers, nil, opts...)
+			fresh := locktest.OpenWithout(t, servers, nil, opts...)
 			if protected {
-				must(t, fresh.Cluster().Join(t.Context()))
+				testkit.Must(t, fresh.Cluster().Join(t.Context()))
 			}
-			must(t, servers[0].Kill()) // the only one that remembers by itself
-			second := mustAcquire(t, fresh, "orders/42")
+			testkit.Must(t, servers[0].Kill()) // the only one that remembers by itself
+			second := locktest.MustAcquire(t, fresh, "orders/42")
 			if grew := second.Token() > first.Token(); grew != protected {
 				t.Errorf("got token %v after %v; want it greater: %v", second.Token(), first.Token(), protected)
 			}
@@ -270,25 +246,25 @@ func TestFoundingWaitsForEveryNodeAndNamesTheMissingOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
 		nodes.Node(3).Stop()
-		l := lockerOver(t, nodes)
+		l := locktest.LockerOver(t, nodes)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*redlock.DefaultMaxTTL)
 		defer cancel()
 		_, err := l.Acquire(ctx, "orders/42")
-		wantError(t, "Acquire with a node missing", err, redlock.ErrNoQuorum)
-		wantError(t, "Acquire with a node missing", err, context.DeadlineExceeded)
-		wantText(t, "Acquire", err.Error(), "every node must answer", "node-3")
-		s := status(t, l)
+		locktest.WantError(t, "Acquire with a node missing", err, redlock.ErrNoQuorum)
+		locktest.WantError(t, "Acquire with a node missing", err, context.DeadlineExceeded)
+		locktest.WantText(t, "Acquire", err.Error(), "every node must answer", "node-3")
+		s := locktest.Status(t, l)
 		if s.Votes() != 0 || s.ID != "" || s.Nodes[3].State != redlock.NodeUnreachable {
 			t.Errorf("got %+v; want no votes, no cluster, node 3 unreachable", s)
 		}
-		wantText(t, "Status of node 0", s.Nodes[0].Cause, "node-3", "every node must answer")
+		locktest.WantText(t, "Status of node 0", s.Nodes[0].Cause, "node-3", "every node must answer")
 		err = l.Cluster().Admit(t.Context())
-		wantText(t, "Admit", fmt.Sprint(err), "node-3", "unreachable")
-		wantVotes(t, "after Admit with a node missing", l, 0)
+		locktest.WantText(t, "Admit", fmt.Sprint(err), "node-3", "unreachable")
+		locktest.WantVotes(t, "after Admit with a node missing", l, 0)
 		nodes.Node(3).Start()
-		mustRelease(t, mustAcquire(t, l, "orders/42"))
+		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 		time.Sleep(time.Second)
-		wantVotes(t, "with all nodes", l, 5)
+		locktest.WantVotes(t, "with all nodes", l, 5)
 	})
 }
 
@@ -303,30 +279,23 @@ func TestFoundersThatRacedAgreeOnTheSmallestID(t *testing.T) {
 				nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
 				for i, id := range ids {
 					if id != "" {
-						foundedAs(nodes, i, id)
+						locktest.FoundedAs(nodes, i, id)
 					}
 				}
-				lockers := []*redlock.Locker{lockerOver(t, nodes), lockerOver(t, nodes), lockerOver(t, nodes)}
+				lockers := []*redlock.Locker{locktest.LockerOver(t, nodes), locktest.LockerOver(t, nodes), locktest.LockerOver(t, nodes)}
 				joined(t, lockers)
 				want := "aaa"
 				if ids[2] == "bbb" && ids[1] == "bbb" {
 					want = "bbb"
 				}
 				for _, l := range lockers {
-					if s := status(t, l); s.ID != want || s.Votes() != 5 {
+					if s := locktest.Status(t, l); s.ID != want || s.Votes() != 5 {
 						t.Errorf("got cluster %q with %d votes; want %q with 5", s.ID, s.Votes(), want)
 					}
 				}
 			})
 		})
 	}
-}
-
-// foundedAs writes a member's record, as a founder did that got no further.
-func foundedAs(nodes *redlocktest.Cluster, i int, cluster string) {
-	n := nodes.Node(i)
-	n.Miniredis().HSet(lua.NodeKey, "format", "1", "epoch", fmt.Sprintf("epoch %d", i), "cluster", cluster,
-		"n", fmt.Sprint(nodes.Len()), "names", strings.Join(nodes.Names(), "\n"), "maxttl", "30000", "run", identity(n), "base", "7")
 }
 
 // joined waits for all Lockers at the same time.
@@ -357,23 +326,23 @@ func TestStrictRecoveryNeedsAnOperator(t *testing.T) {
 					opts, want = append(opts, redlock.WithStrictRecovery()), 0
 				}
 				nodes := redlocktest.Start(t, 5, redlocktest.WithoutFounding())
-				l := lockerOver(t, nodes, opts...)
+				l := locktest.LockerOver(t, nodes, opts...)
 				_, _ = l.TryAcquire(t.Context(), "orders/42")
 				time.Sleep(3 * redlock.DefaultMaxTTL)
-				wantVotes(t, "a new cluster", l, want)
+				locktest.WantVotes(t, "a new cluster", l, want)
 				if strict {
 					_, err := l.TryAcquire(t.Context(), "orders/42")
-					wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
-					wantText(t, "TryAcquire", fmt.Sprint(err), "WithStrictRecovery", "Cluster.Admit")
+					locktest.WantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+					locktest.WantText(t, "TryAcquire", fmt.Sprint(err), "WithStrictRecovery", "Cluster.Admit")
 				}
-				must(t, l.Cluster().Admit(t.Context()))
-				wantVotes(t, "after Admit", l, 5)
-				warm(t, l)
+				testkit.Must(t, l.Cluster().Admit(t.Context()))
+				locktest.WantVotes(t, "after Admit", l, 5)
+				locktest.Warm(t, l)
 
 				nodes.Node(0).Restart() // by the table: no operator is needed
 				_, _ = l.TryAcquire(t.Context(), "orders/42")
 				time.Sleep(redlock.DefaultMaxTTL + 5*time.Second)
-				wantVotes(t, "after one node forgot", l, 5)
+				locktest.WantVotes(t, "after one node forgot", l, 5)
 				for i := range 3 {
 					nodes.Node(i).Restart()
 				}
@@ -382,9 +351,9 @@ func TestStrictRecoveryNeedsAnOperator(t *testing.T) {
 				if strict {
 					want = 2
 				}
-				wantVotes(t, "after a majority forgot", l, want)
-				must(t, l.Cluster().Admit(t.Context()))
-				wantVotes(t, "after Admit", l, 5)
+				locktest.WantVotes(t, "after a majority forgot", l, want)
+				testkit.Must(t, l.Cluster().Admit(t.Context()))
+				locktest.WantVotes(t, "after Admit", l, 5)
 			})
 		})
 	}

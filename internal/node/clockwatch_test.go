@@ -1,4 +1,4 @@
-package redlock_test
+package node_test
 
 import (
 	"context"
@@ -17,45 +17,36 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
-
-// sampled makes the Locker, in a bubble, look at the clock of each of its nodes.
-func sampled(t *testing.T, l *redlock.Locker) {
-	t.Helper()
-	for range 3 { // a straggler need not be sampled the first time
-		time.Sleep(time.Second)
-		warm(t, l)
-		synctest.Wait()
-	}
-}
 
 // What a node granted to others may be as long as the longest lease in the
 // cluster, not only as long as this client's.
 func TestANodeWhoseClockSteppedAbstainsForTheLongestLeaseOfAnyClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		more := lockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
-		warm(t, more) // the records say two minutes now
-		var seen events
-		l := lockerOver(t, nodes, seen.option())
-		sampled(t, l)
+		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		locktest.Warm(t, more) // the records say two minutes now
+		var seen locktest.Events
+		l := locktest.LockerOver(t, nodes, seen.Option())
+		locktest.SampleClocks(t, l)
 		time.Sleep(time.Second)
 		nodes.Node(0).Miniredis().SetTime(time.Now().Add(20 * time.Second))
-		warm(t, l)
+		locktest.Warm(t, l)
 		synctest.Wait()
-		steps := seen.of(redlock.NodeClockStepped)
+		steps := seen.Of(redlock.NodeClockStepped)
 		if len(steps) == 0 || steps[0].Node != 0 {
 			t.Fatalf("got %v; want the step of node 0", steps)
 		}
-		wantText(t, "the step", steps[0].Err.Error(), "MaxTTL (2m0s)")
+		locktest.WantText(t, "the step", steps[0].Err.Error(), "MaxTTL (2m0s)")
 	})
 }
 
 // A clock that can't be watched is not trusted, and the error says what would do.
 func TestAUserWithoutTIMEIsToldOfWithoutClockWatch(t *testing.T) {
-	servers := needMasters(t, 3, redisserver.Config{Users: []string{"weak on >secret ~* +@all -time"}})
+	servers := locktest.NeedMasters(t, 3, redisserver.Config{Users: []string{"weak on >secret ~* +@all -time"}})
 	over := func(opts ...redlock.Option) *redlock.Locker {
 		clients := make([]redis.UniversalClient, len(servers))
 		for i, s := range servers {
@@ -63,38 +54,38 @@ func TestAUserWithoutTIMEIsToldOfWithoutClockWatch(t *testing.T) {
 			t.Cleanup(func() { _ = c.Close() })
 			clients[i] = c
 		}
-		return lockerWith(t, clients, append(opts, redlock.WithNodeTimeout(time.Second))...)
+		return locktest.LockerWith(t, clients, append(opts, redlock.WithNodeTimeout(time.Second))...)
 	}
 	l := over()
 	_, err := l.TryAcquire(t.Context(), "orders/42")
-	wantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
-	wantText(t, "TryAcquire", fmt.Sprint(err), "WithoutClockWatch", "abstain")
-	pollUntil(t, 5*time.Second, "what was granted before that was known is gone", func() bool {
-		return keyOn(t, servers[0], "orders/42")+keyOn(t, servers[1], "orders/42")+keyOn(t, servers[2], "orders/42") == ""
+	locktest.WantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+	locktest.WantText(t, "TryAcquire", fmt.Sprint(err), "WithoutClockWatch", "abstain")
+	locktest.PollUntil(t, 5*time.Second, "what was granted before that was known is gone", func() bool {
+		return locktest.KeyOn(t, servers[0], "orders/42")+locktest.KeyOn(t, servers[1], "orders/42")+locktest.KeyOn(t, servers[2], "orders/42") == ""
 	})
-	mustRelease(t, mustAcquire(t, over(redlock.WithoutClockWatch()), "orders/42"))
+	locktest.MustRelease(t, locktest.MustAcquire(t, over(redlock.WithoutClockWatch()), "orders/42"))
 }
 
 // One node's damage, or one name's past, must not carry all names to the end of
 // the range.
 func TestADamagedCounterOfOneNameDoesNotDragTheOthersAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		sampled(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.SampleClocks(t, l)
 		nodes.Node(2).Stop() // so that the damaged counter is in every quorum
 		nodes.Node(0).Miniredis().HSet(lua.NodeKey, fmt.Sprint(lua.StripeOf("orders/42")), fmt.Sprint(uint64(redlock.MaxToken)-10))
-		far := mustAcquire(t, l, "orders/42")
+		far := locktest.MustAcquire(t, l, "orders/42")
 		if far.Token() < redlock.MaxToken-10 {
 			t.Fatalf("got token %v; want one above the damaged counter", far.Token())
 		}
 		for i := range 20 {
-			near := mustAcquire(t, l, fmt.Sprintf("others/%d", i))
+			near := locktest.MustAcquire(t, l, fmt.Sprintf("others/%d", i))
 			if most := time.Now().Add(2 * time.Minute).UnixMicro(); near.Token() > redlock.Token(most) {
 				t.Fatalf("another name: got token %v; want one by the clock, below %d", near.Token(), most)
 			}
-			mustRelease(t, near)
+			locktest.MustRelease(t, near)
 		}
-		mustRelease(t, far)
+		locktest.MustRelease(t, far)
 	})
 }
 
@@ -105,10 +96,10 @@ func TestAHolderSeesAStepWithinAQuarterOfASecondOfIt(t *testing.T) {
 	testkit.Unraced(t)
 	for _, names := range []int{1, 300} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+			l, nodes := locktest.NewLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
 			locks := make([]*redlock.Lock, names)
 			for i := range locks {
-				locks[i] = mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+				locks[i] = locktest.MustAcquire(t, l, fmt.Sprintf("orders/%d", i))
 			}
 			synctest.Wait()
 			time.Sleep(5 * time.Second)
@@ -119,8 +110,8 @@ func TestAHolderSeesAStepWithinAQuarterOfASecondOfIt(t *testing.T) {
 			synctest.Wait()
 			for _, lock := range locks {
 				err := lock.Err()
-				wantError(t, "the lock", err, redlock.ErrLost)
-				wantText(t, "the lock", fmt.Sprint(err), "stepped")
+				locktest.WantError(t, "the lock", err, redlock.ErrLost)
+				locktest.WantText(t, "the lock", fmt.Sprint(err), "stepped")
 			}
 		})
 	}
@@ -138,23 +129,23 @@ func TestTheWatchLooksAtEachNodeOnceForAllLocks(t *testing.T) {
 	}
 	for _, names := range []int{1, 300} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 3, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+			l, nodes := locktest.NewLocker(t, 3, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
 			var held []*redlock.Lock
 			for i := range names {
-				held = append(held, mustAcquire(t, l, fmt.Sprintf("orders/%d", i)))
+				held = append(held, locktest.MustAcquire(t, l, fmt.Sprintf("orders/%d", i)))
 			}
 			time.Sleep(time.Second)
 			if times, all := looks(t, nodes.Node(1), 10*time.Second); times < 39 || times > 41 || all != 2*times {
 				t.Errorf("%d locks: got %d looks at a clock and %d commands in ten seconds; want 40, each with who answers beside it", names, times, all)
 			}
 			for _, lock := range held {
-				mustRelease(t, lock)
+				locktest.MustRelease(t, lock)
 			}
 			time.Sleep(time.Second)
 			if _, all := looks(t, nodes.Node(1), 10*time.Second); all != 0 {
 				t.Errorf("an idle Locker: got %d commands; want none", all)
 			}
-			mustAcquire(t, l, "orders/42") // and it begins again
+			locktest.MustAcquire(t, l, "orders/42") // and it begins again
 			time.Sleep(time.Second)
 			if times, _ := looks(t, nodes.Node(1), 10*time.Second); times < 39 || times > 41 {
 				t.Errorf("after a pause: got %d looks in ten seconds; want 40", times)
@@ -162,8 +153,8 @@ func TestTheWatchLooksAtEachNodeOnceForAllLocks(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3, redlock.WithoutClockWatch(), redlock.WithoutMembership(), redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
-		mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 3, redlock.WithoutClockWatch(), redlock.WithoutMembership(), redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+		locktest.MustAcquire(t, l, "orders/42")
 		time.Sleep(time.Second)
 		if times, _ := looks(t, nodes.Node(1), 10*time.Second); times != 0 {
 			t.Errorf("neither clocks nor members: got %d looks; want none", times)
@@ -176,16 +167,16 @@ func TestTheWatchLooksAtEachNodeOnceForAllLocks(t *testing.T) {
 func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
 	for what, is := range map[string]func(args []string) bool{
 		"look at the clock": func(args []string) bool { return strings.EqualFold(args[0], "TIME") },
-		"sign of life":      func(args []string) bool { return strings.HasPrefix(scriptOf(args), "look") && args[2] == "0" },
+		"sign of life":      func(args []string) bool { return strings.HasPrefix(locktest.ScriptOf(args), "look") && args[2] == "0" },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 5)
-			other := separateLocker(t, nodes)
-			lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
+			l, nodes := locktest.NewLocker(t, 5)
+			other := locktest.SeparateLocker(t, nodes)
+			lock := locktest.MustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
 			synctest.Wait() // or a node that it has not reached grants the other
-			var waiting <-chan gained
+			var waiting <-chan locktest.Gained
 			if what == "sign of life" {
-				waiting = wants(t, other)
+				waiting = locktest.Wants(t, other)
 			}
 			time.Sleep(2 * time.Second) // they find their own times
 			var mu sync.Mutex
@@ -213,9 +204,9 @@ func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
 			if sent < 100 || most > 2 {
 				t.Errorf("%s: got %d, up to %d of them within 10 ms; want at least 100, and at most 2 there: not a quorum", what, sent, most)
 			}
-			must(t, lock.Release(t.Context()))
+			testkit.Must(t, lock.Release(t.Context()))
 			if waiting != nil {
-				got(t, waiting)
+				locktest.Got(t, waiting)
 			}
 		})
 	}
@@ -226,12 +217,12 @@ func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
 // has waited.
 func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 	testkit.Unraced(t)
-	besideServers(t)
+	locktest.BesideServers(t)
 	synctest.Test(t, func(t *testing.T) {
-		holder, nodes := newLocker(t, 5)
-		mustAcquire(t, holder, "orders/42")
-		var seen eventLog
-		other := lockerOver(t, nodes, redlock.WithObserver(seen.observe))
+		holder, nodes := locktest.NewLocker(t, 5)
+		locktest.MustAcquire(t, holder, "orders/42")
+		var seen locktest.Events
+		other := locktest.LockerOver(t, nodes, seen.Option())
 		ctx, leave := context.WithCancel(t.Context())
 		var waits sync.WaitGroup
 		waits.Go(func() {
@@ -245,7 +236,7 @@ func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 		}
 		time.Sleep(260 * time.Millisecond)
 		synctest.Wait()
-		if got := seen.nodes(redlock.NodeClockStepped); !slices.Equal(got, []int{0, 1, 2}) {
+		if got := seen.Nodes(redlock.NodeClockStepped); !slices.Equal(got, []int{0, 1, 2}) {
 			t.Errorf("got the steps of %v reported; want those of 0, 1 and 2", got)
 		}
 		leave()
@@ -257,15 +248,15 @@ func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 func quiet(t *testing.T, servers []*redisserver.Server) {
 	t.Helper()
 	last, since := 0, time.Now()
-	pollUntil(t, 20*time.Second, "nobody sends a script", func() bool {
+	locktest.PollUntil(t, 20*time.Second, "nobody sends a script", func() bool {
 		calls := 0
 		for _, s := range servers {
-			calls += scriptCalls(t, s)
+			calls += locktest.ScriptCalls(t, s)
 		}
 		if calls != last {
 			last, since = calls, time.Now()
 		}
-		pause(50 * time.Millisecond)
+		locktest.Pause(50 * time.Millisecond)
 		return time.Since(since) > 3*time.Second
 	})
 }
@@ -275,19 +266,19 @@ func quiet(t *testing.T, servers []*redisserver.Server) {
 // learns of it all the same.
 func TestAHolderLearnsOfAStepBeforeAFreshClientHasHeldForLong(t *testing.T) {
 	servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
-	holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
-	held := mustAcquire(t, holder, "orders/42")
+	holder := locktest.FakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(15*time.Second))
+	held := locktest.MustAcquire(t, holder, "orders/42")
 	quiet(t, servers) // what confirms a lock on nodes that have just begun to vote would notice as well
 	knew := make(chan time.Time, 1)
 	go func() {
 		<-held.Done()
 		knew <- time.Now()
 	}()
-	setClocks(t, servers[:3], "+60")
+	locktest.SetClocks(t, servers[:3], "+60")
 	stepped := time.Now()
-	fresh := fakeClockLocker(t, servers)
+	fresh := locktest.FakeClockLocker(t, servers)
 	var granted time.Time
-	pollUntil(t, 20*time.Second, "the fresh client is granted it", func() bool {
+	locktest.PollUntil(t, 20*time.Second, "the fresh client is granted it", func() bool {
 		_, err := fresh.TryAcquire(t.Context(), "orders/42", redlock.WithFixedLease())
 		granted = time.Now()
 		return err == nil
@@ -314,13 +305,13 @@ func TestWhatAStepGaveAwayIsNotTakenByWhoTriedAMomentAgo(t *testing.T) {
 	for name, opts := range map[string][]redlock.AcquireOption{"plain": nil, "by its place in line": {redlock.WithBarging()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				holder, nodes := newLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
-				mustAcquire(t, holder, "orders/42")
-				other := lockerOver(t, nodes)
-				sampled(t, other)
+				holder, nodes := locktest.NewLocker(t, 5, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+				locktest.MustAcquire(t, holder, "orders/42")
+				other := locktest.LockerOver(t, nodes)
+				locktest.SampleClocks(t, other)
 				for range 3 {
 					_, err := other.TryAcquire(t.Context(), "orders/42", opts...)
-					wantError(t, "before the step", err, redlock.ErrNotAcquired)
+					locktest.WantError(t, "before the step", err, redlock.ErrNotAcquired)
 					synctest.Wait()
 					time.Sleep(10 * time.Millisecond)
 				}
@@ -329,8 +320,8 @@ func TestWhatAStepGaveAwayIsNotTakenByWhoTriedAMomentAgo(t *testing.T) {
 					n.Miniredis().Del("orders/42") // miniredis ends no lease for its clock
 				}
 				_, err := other.TryAcquire(t.Context(), "orders/42", opts...)
-				wantError(t, "just after the step", err, redlock.ErrNoQuorum)
-				if err != nil && causesWith(err, "its clock stepped forward") != 3 {
+				locktest.WantError(t, "just after the step", err, redlock.ErrNoQuorum)
+				if err != nil && locktest.CausesWith(err, "its clock stepped forward") != 3 {
 					t.Errorf("got %v; want it to name the three that stepped", err)
 				}
 			})
@@ -342,13 +333,13 @@ func TestWhatAStepGaveAwayIsNotTakenByWhoTriedAMomentAgo(t *testing.T) {
 // stepped before: the grant counts for nothing, and is given back.
 func TestAGrantWithoutItsSampleDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 5)
+		locktest.Warm(t, l)
 		synctest.Wait()
 		for _, n := range nodes.Nodes()[:3] {
 			granted := false
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				granted = granted || strings.HasPrefix(scriptOf(args), "acquire")
+				granted = granted || strings.HasPrefix(locktest.ScriptOf(args), "acquire")
 				if granted && args[0] == "TIME" {
 					n.Intercept(nil)
 					return redlocktest.ReplyError("ERR not now")
@@ -357,12 +348,12 @@ func TestAGrantWithoutItsSampleDoesNotCount(t *testing.T) {
 			})
 		}
 		_, err := l.TryAcquire(t.Context(), "orders/42")
-		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
-		wantText(t, "TryAcquire", fmt.Sprint(err), "its clock was not read behind the grant")
+		locktest.WantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+		locktest.WantText(t, "TryAcquire", fmt.Sprint(err), "its clock was not read behind the grant")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		wantNoLocks(t, nodes, "given back")
-		mustRelease(t, mustAcquire(t, l, "orders/42"))
+		locktest.WantNoLocks(t, nodes, "given back")
+		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 	})
 }
 
@@ -373,7 +364,7 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 		"its clock was not read behind the grant": func(n *redlocktest.Node) {
 			passed := false
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				passed = passed || scriptOf(args) == "pass"
+				passed = passed || locktest.ScriptOf(args) == "pass"
 				if passed && args[0] == "TIME" {
 					n.Intercept(nil)
 					return redlocktest.ReplyError("ERR not now")
@@ -387,10 +378,10 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var told events
-				l, nodes := newLocker(t, 5, told.option(), redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
-				warm(t, l)
-				lock := mustAcquire(t, l, "orders/42")
+				var told locktest.Events
+				l, nodes := locktest.NewLocker(t, 5, told.Option(), redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+				locktest.Warm(t, l)
+				lock := locktest.MustAcquire(t, l, "orders/42")
 				ctx, leave := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() {
@@ -405,11 +396,11 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 				}
 				_ = lock.Release(t.Context()) // in doubt, a quorum need not confirm it
 				synctest.Wait()
-				failed := told.of(redlock.AttemptFailed)
-				if len(failed) == 0 || causesWith(failed[0].Err, want) != 3 {
+				failed := told.Of(redlock.AttemptFailed)
+				if len(failed) == 0 || locktest.CausesWith(failed[0].Err, want) != 3 {
 					t.Errorf("got %v as the failed attempts; want the hand-over to be the first, with %q of three nodes", failed, want)
 				}
-				for _, e := range told.of(redlock.LockAcquired) {
+				for _, e := range told.Of(redlock.LockAcquired) {
 					if e.Turn == redlock.TurnHandedOver {
 						t.Error("the hand-over counts; want it to end with nothing")
 					}
@@ -418,7 +409,7 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 				<-ended
 				time.Sleep(time.Second)
 				synctest.Wait()
-				wantNoLocks(t, nodes, "given back")
+				locktest.WantNoLocks(t, nodes, "given back")
 			})
 		})
 	}
@@ -428,20 +419,20 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 	for range 3 {
 		servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
-		holder := fakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
-		other := fakeClockLocker(t, servers)
-		held := mustAcquire(t, holder, "orders/42")
+		holder := locktest.FakeClockLocker(t, servers, redlock.WithFixedLease(), redlock.WithTTL(30*time.Second))
+		other := locktest.FakeClockLocker(t, servers)
+		held := locktest.MustAcquire(t, holder, "orders/42")
 		for range 3 {
 			if _, err := other.TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
 				t.Fatalf("before the step: got %v; want ErrNotAcquired", err)
 			}
 		}
-		setClocks(t, servers[:3], "+60")
+		locktest.SetClocks(t, servers[:3], "+60")
 		// What the holder knows by then, this client has seen the clocks before.
 		if second, err := other.TryAcquire(t.Context(), "orders/42"); err == nil {
 			t.Errorf("granted with token %v by clocks that stepped; the holder has %v of its validity left", second.Token(), held.Remaining())
 		}
-		must(t, errors.Join(holder.Close(), other.Close(), redisserver.CloseAll(servers)))
+		testkit.Must(t, errors.Join(holder.Close(), other.Close(), redisserver.CloseAll(servers)))
 	}
 }
 
@@ -449,14 +440,14 @@ func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 // raised it, and its leases are as long.
 func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		sampled(t, l)
-		more := lockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
-		warm(t, more) // the records say two minutes now
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.SampleClocks(t, l)
+		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		locktest.Warm(t, more) // the records say two minutes now
 		time.Sleep(time.Second)
-		defer ahead(20*time.Second, nodes.Nodes()[:2]...)()
+		defer locktest.AdvanceClocks(20*time.Second, nodes.Nodes()[:2]...)()
 		_, err := l.TryAcquire(t.Context(), "orders/42")
-		wantError(t, "after the step", err, redlock.ErrNoQuorum)
+		locktest.WantError(t, "after the step", err, redlock.ErrNoQuorum)
 		abstain := func() []bool {
 			s := l.Stats().Nodes
 			return []bool{s[0].Abstains, s[1].Abstains, s[2].Abstains}
@@ -466,10 +457,10 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 		}
 		time.Sleep(redlock.DefaultMaxTTL + 10*time.Second)
 		_, err = l.TryAcquire(t.Context(), "orders/42")
-		wantError(t, "after the earlier MaxTTL", err, redlock.ErrNoQuorum)
-		wantText(t, "after the earlier MaxTTL", fmt.Sprint(err), "MaxTTL (2m0s)")
+		locktest.WantError(t, "after the earlier MaxTTL", err, redlock.ErrNoQuorum)
+		locktest.WantText(t, "after the earlier MaxTTL", fmt.Sprint(err), "MaxTTL (2m0s)")
 		time.Sleep(2*time.Minute - redlock.DefaultMaxTTL)
-		mustRelease(t, mustAcquire(t, l, "orders/42"))
+		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 		if got, want := abstain(), make([]bool, 3); !slices.Equal(got, want) {
 			t.Errorf("Stats after the wait: abstain %v; want %v", got, want)
 		}
@@ -479,20 +470,20 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 // On real servers: another client raised MaxTTL since the records were read last.
 func TestTheWaitAfterAStepIsForTheMaxTTLOfNowOnRealServers(t *testing.T) {
 	t.Parallel()
-	const raised = 3 * shortMax
+	const raised = 3 * locktest.ShortMax
 	servers := testserver.Need(t, 3, redisserver.Config{FakeClock: true})
-	l := fakeClockLocker(t, servers, short()...)
-	warm(t, l)
-	warm(t, fakeClockLocker(t, servers, redlock.WithTTL(shortMax), redlock.WithMaxTTL(raised))) // the records say six seconds now
-	warm(t, l)
+	l := locktest.FakeClockLocker(t, servers, locktest.ShortLeases()...)
+	locktest.Warm(t, l)
+	locktest.Warm(t, locktest.FakeClockLocker(t, servers, redlock.WithTTL(locktest.ShortMax), redlock.WithMaxTTL(raised))) // the records say six seconds now
+	locktest.Warm(t, l)
 	stepped, said := time.Now(), false
-	setClocks(t, servers[:2], "+20")
-	pollUntil(t, raised+20*time.Second, "it locks again", func() bool {
+	locktest.SetClocks(t, servers[:2], "+20")
+	locktest.PollUntil(t, raised+20*time.Second, "it locks again", func() bool {
 		lock, err := l.TryAcquire(t.Context(), "orders/42")
 		if err == nil {
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 		}
-		said = said || strings.Contains(errorText(err), fmt.Sprintf("MaxTTL (%v)", raised))
+		said = said || strings.Contains(locktest.ErrorText(err), fmt.Sprintf("MaxTTL (%v)", raised))
 		return err == nil
 	})
 	if took := time.Since(stepped); took < raised {
@@ -503,42 +494,16 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNowOnRealServers(t *testing.T) {
 	}
 }
 
-// ahead makes the clocks of nodes, in a bubble, run ahead by so much until undo is called:
-// SetTime by itself makes a clock stand still.
-func ahead(by time.Duration, nodes ...*redlocktest.Node) (undo func()) {
-	set := func() {
-		for _, n := range nodes {
-			n.Miniredis().SetTime(time.Now().Add(by))
-		}
-	}
-	set()
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				set()
-			case <-stop:
-				return
-			}
-		}
-	}()
-	return func() { close(stop); <-stopped }
-}
-
 // A lease of the raised MaxTTL is a healthy one: nobody is told to delete its key.
 func TestALeaseOfARaisedMaxTTLIsNotCalledAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		sampled(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.SampleClocks(t, l)
 		time.Sleep(time.Second)
-		more := lockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
-		mustAcquire(t, more, "orders/42", redlock.WithTTL(2*time.Minute), redlock.WithFixedLease())
+		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		locktest.MustAcquire(t, more, "orders/42", redlock.WithTTL(2*time.Minute), redlock.WithFixedLease())
 		_, err := l.TryAcquire(t.Context(), "orders/42")
-		wantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
+		locktest.WantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
 		if err != nil && (strings.Contains(err.Error(), "beyond MaxTTL") || !strings.Contains(err.Error(), "held by another, ")) {
 			t.Errorf("got %v; want no word of a clock", err)
 		}

@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -28,8 +29,8 @@ const longMax = 2 * time.Minute
 func raisedTo(t *testing.T) (*redlocktest.Cluster, *redlock.Locker) {
 	t.Helper()
 	nodes := redlocktest.Start(t, 3)
-	more := lockerOver(t, nodes, redlock.WithMaxTTL(longMax))
-	warm(t, more)
+	more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(longMax))
+	locktest.Warm(t, more)
 	time.Sleep(time.Second)
 	wantMaxTTL(t, "after it was raised", nodes, longMax)
 	return nodes, more
@@ -38,7 +39,7 @@ func raisedTo(t *testing.T) (*redlocktest.Cluster, *redlock.Locker) {
 // wantMaxTTL fails the test unless every node's waits are that long.
 func wantMaxTTL(t *testing.T, when string, nodes *redlocktest.Cluster, want time.Duration) {
 	t.Helper()
-	for _, n := range status(t, lockerOver(t, nodes)).Nodes {
+	for _, n := range locktest.Status(t, locktest.LockerOver(t, nodes)).Nodes {
 		if n.MaxTTL != want {
 			t.Errorf("%s: %s has MaxTTL %v; want %v", when, n.Name, n.MaxTTL, want)
 		}
@@ -48,29 +49,31 @@ func wantMaxTTL(t *testing.T, when string, nodes *redlocktest.Cluster, want time
 func TestMaxTTLComesDownWhenTheOldOneHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, more := raisedTo(t)
-		must(t, more.Close())
-		l := lockerOver(t, nodes)
-		held := mustAcquire(t, l, "orders/42")
+		testkit.Must(t, more.Close())
+		l := locktest.LockerOver(t, nodes)
+		held := locktest.MustAcquire(t, l, "orders/42")
 		start, lowered := time.Now(), make(chan error)
-		go func() { lowered <- lockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL) }()
+		go func() {
+			lowered <- locktest.LockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
+		}()
 		time.Sleep(time.Minute)
 		wantMaxTTL(t, "while it is lowered", nodes, longMax)
 		nodes.Node(0).Restart()
-		must(t, <-lowered)
+		testkit.Must(t, <-lowered)
 		if took := time.Since(start); took < longMax-time.Millisecond || took > longMax+time.Second {
 			t.Errorf("it took %v; want %v, the old one", took, longMax)
 		}
-		wantVotes(t, "a node that restarted after a minute", l, 2)
+		locktest.WantVotes(t, "a node that restarted after a minute", l, 2)
 		time.Sleep(5 * time.Second) // it was waited for since it restarted
-		wantVotes(t, "a node that restarted 65 seconds ago", l, 3)
+		locktest.WantVotes(t, "a node that restarted 65 seconds ago", l, 3)
 		wantMaxTTL(t, "afterwards", nodes, redlock.DefaultMaxTTL)
 		nodes.Node(1).Restart()
 		time.Sleep(redlock.DefaultMaxTTL - time.Second)
-		wantVotes(t, "before the new MaxTTL has passed", l, 2)
+		locktest.WantVotes(t, "before the new MaxTTL has passed", l, 2)
 		time.Sleep(5 * time.Second)
-		wantVotes(t, "after the new MaxTTL", l, 3)
-		must(t, held.Err())
-		mustRelease(t, held)
+		locktest.WantVotes(t, "after the new MaxTTL", l, 3)
+		testkit.Must(t, held.Err())
+		locktest.MustRelease(t, held)
 	})
 }
 
@@ -84,10 +87,10 @@ func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
 				nodes, more := raisedTo(t)
 				nodes.Node(2).Stop()
 				lock, err := more.Acquire(t.Context(), "orders/42", redlock.WithTTL(longMax), redlock.WithFixedLease())
-				must(t, err)
+				testkit.Must(t, err)
 				synctest.Wait()
 				owner, err := nodes.Node(1).Miniredis().Get("orders/42")
-				must(t, err)
+				testkit.Must(t, err)
 				nodes.Node(2).Start()
 				for i := range 3 { // or the holder, which lives, would raise it again, or put its lock on node 2
 					nodes.Node(i).Intercept(func(args []string) redlocktest.Verdict {
@@ -98,24 +101,24 @@ func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
 					})
 				}
 				nodes.Node(0).Restart() // one of the two that it rests on
-				l := lockerOver(t, nodes)
+				l := locktest.LockerOver(t, nodes)
 				lowered := make(chan error)
 				go func() {
-					lower := lockerOver(t, nodes).Cluster().LowerMaxTTL
+					lower := locktest.LockerOver(t, nodes).Cluster().LowerMaxTTL
 					if vouched { // wrongly
-						lower = lockerOver(t, nodes).Cluster().LowerMaxTTLNow
+						lower = locktest.LockerOver(t, nodes).Cluster().LowerMaxTTLNow
 					}
 					lowered <- lower(t.Context(), redlock.DefaultMaxTTL)
 				}()
 				ctx, cancel := context.WithTimeout(t.Context(), 3*longMax)
 				defer cancel()
 				second, err := l.Acquire(ctx, "orders/42")
-				must(t, err)
+				testkit.Must(t, err)
 				if two := lock.Err() == nil; two != vouched {
 					t.Errorf("got two holders %t; want %t", two, vouched)
 				}
-				must(t, <-lowered)
-				mustRelease(t, second)
+				testkit.Must(t, <-lowered)
+				locktest.MustRelease(t, second)
 			})
 		})
 	}
@@ -124,13 +127,13 @@ func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
 func TestAClientThatTakesLongerLeasesRaisesMaxTTLAgainBeforeItVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		var told events
-		more := lockerOver(t, nodes, redlock.WithMaxTTL(longMax), told.option())
-		warm(t, more)
+		var told locktest.Events
+		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(longMax), told.Option())
+		locktest.Warm(t, more)
 		time.Sleep(time.Second)
-		must(t, lockerOver(t, nodes).Cluster().LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
+		testkit.Must(t, locktest.LockerOver(t, nodes).Cluster().LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
 		wantMaxTTL(t, "lowered", nodes, redlock.DefaultMaxTTL)
-		lock := mustAcquire(t, more, "orders/42", redlock.WithTTL(90*time.Second))
+		lock := locktest.MustAcquire(t, more, "orders/42", redlock.WithTTL(90*time.Second))
 		raised := 0
 		for i := range 3 {
 			if nodes.Node(i).Miniredis().Exists("orders/42") {
@@ -143,18 +146,20 @@ func TestAClientThatTakesLongerLeasesRaisesMaxTTLAgainBeforeItVotes(t *testing.T
 		if raised < 2 {
 			t.Errorf("the lock is on %d nodes", raised)
 		}
-		mustRelease(t, lock)
-		if got := len(told.of(redlock.MaxTTLRaised)); got != 6 {
+		locktest.MustRelease(t, lock)
+		if got := len(told.Of(redlock.MaxTTLRaised)); got != 6 {
 			t.Errorf("got %d events of who raises; want one a node, each time", got)
 		}
 
 		start, lowered := time.Now(), make(chan error)
-		go func() { lowered <- lockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL) }()
+		go func() {
+			lowered <- locktest.LockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
+		}()
 		time.Sleep(20 * time.Second)
-		mustRelease(t, mustAcquire(t, more, "orders/42"))
+		locktest.MustRelease(t, locktest.MustAcquire(t, more, "orders/42"))
 		err := <-lowered
-		wantError(t, "it was raised meanwhile", err, redlock.ErrMisconfigured)
-		wantText(t, "it was raised meanwhile", errorText(err), "node-", "raised MaxTTL again, to 2m0s")
+		locktest.WantError(t, "it was raised meanwhile", err, redlock.ErrMisconfigured)
+		locktest.WantText(t, "it was raised meanwhile", locktest.ErrorText(err), "node-", "raised MaxTTL again, to 2m0s")
 		if took := time.Since(start); took > 31*time.Second {
 			t.Errorf("told after %v; want within 10 s of the raise", took)
 		}
@@ -165,31 +170,31 @@ func TestAClientThatTakesLongerLeasesRaisesMaxTTLAgainBeforeItVotes(t *testing.T
 func TestANodeThatDoesNotAnswerKeepsTheOldMaxTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, more := raisedTo(t)
-		must(t, more.Close())
-		l := lockerOver(t, nodes)
-		warm(t, l)
+		testkit.Must(t, more.Close())
+		l := locktest.LockerOver(t, nodes)
+		locktest.Warm(t, l)
 		nodes.Node(2).Stop()
-		c := lockerOver(t, nodes).Cluster()
+		c := locktest.LockerOver(t, nodes).Cluster()
 		err := c.LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
-		wantText(t, "with a node down", errorText(err), "node-2 is unreachable")
+		locktest.WantText(t, "with a node down", locktest.ErrorText(err), "node-2 is unreachable")
 		nodes.Node(2).Start()
 		time.Sleep(time.Second)
 		for i, want := range []time.Duration{redlock.DefaultMaxTTL, redlock.DefaultMaxTTL, longMax} {
-			if got := status(t, l).Nodes[i].MaxTTL; got != want {
+			if got := locktest.Status(t, l).Nodes[i].MaxTTL; got != want {
 				t.Errorf("node %d: got MaxTTL %v; want %v", i, got, want)
 			}
 		}
 		nodes.Node(0).Restart() // the larger one counts for all
-		lock := mustAcquire(t, l, "orders/42")
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		time.Sleep(time.Second) // it may be decided without that node, which the watch then meets
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		time.Sleep(longMax - 2*time.Second)
-		wantVotes(t, "before the larger MaxTTL has passed", l, 2)
+		locktest.WantVotes(t, "before the larger MaxTTL has passed", l, 2)
 		time.Sleep(5 * time.Second)
-		wantVotes(t, "after it", l, 3)
-		must(t, c.LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
+		locktest.WantVotes(t, "after it", l, 3)
+		testkit.Must(t, c.LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
 		wantMaxTTL(t, "called again", nodes, redlock.DefaultMaxTTL)
-		must(t, c.LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL))
+		testkit.Must(t, c.LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL))
 	})
 }
 
@@ -197,23 +202,25 @@ func TestANodeThatDoesNotAnswerKeepsTheOldMaxTTL(t *testing.T) {
 func TestLoweringThatIsCutShortChangesNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, more := raisedTo(t)
-		must(t, more.Close())
+		testkit.Must(t, more.Close())
 		ctx, cancel := context.WithTimeout(t.Context(), longMax-time.Second)
 		defer cancel()
-		err := lockerOver(t, nodes).Cluster().LowerMaxTTL(ctx, redlock.DefaultMaxTTL)
-		wantError(t, "cut short", err, context.DeadlineExceeded)
-		wantText(t, "cut short", errorText(err), "as long as before")
+		err := locktest.LockerOver(t, nodes).Cluster().LowerMaxTTL(ctx, redlock.DefaultMaxTTL)
+		locktest.WantError(t, "cut short", err, context.DeadlineExceeded)
+		locktest.WantText(t, "cut short", locktest.ErrorText(err), "as long as before")
 		wantMaxTTL(t, "cut short", nodes, longMax)
 
 		lost := make(chan error)
-		go func() { lost <- lockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL) }()
+		go func() {
+			lost <- locktest.LockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
+		}()
 		time.Sleep(time.Minute)
 		start := time.Now()
-		must(t, lockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL))
+		testkit.Must(t, locktest.LockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL))
 		if took := time.Since(start); took < longMax-time.Millisecond {
 			t.Errorf("the second took %v; want the whole old MaxTTL", took)
 		}
-		wantText(t, "the first of two at once", errorText(<-lost), "another client lowers MaxTTL, too")
+		locktest.WantText(t, "the first of two at once", locktest.ErrorText(<-lost), "another client lowers MaxTTL, too")
 		wantMaxTTL(t, "at last", nodes, redlock.DefaultMaxTTL)
 	})
 }
@@ -221,24 +228,24 @@ func TestLoweringThatIsCutShortChangesNoWait(t *testing.T) {
 func TestWhatMaxTTLCanNotBeLoweredTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		c := lockerOver(t, nodes).Cluster()
+		c := locktest.LockerOver(t, nodes).Cluster()
 		for to, want := range map[time.Duration]string{
 			-time.Second: "10ms to 24h", 9 * time.Millisecond: "10ms to 24h", 25 * time.Hour: "10ms to 24h",
 			10 * time.Second: "this client's own MaxTTL, 30s", 31 * time.Second: "the cluster's MaxTTL is 30s",
 		} {
 			for _, lower := range []func(context.Context, time.Duration) error{c.LowerMaxTTL, c.LowerMaxTTLNow} {
 				err := lower(t.Context(), to)
-				wantError(t, fmt.Sprint(to), err, redlock.ErrInvalidTTL)
-				wantText(t, fmt.Sprint(to), errorText(err), want)
+				locktest.WantError(t, fmt.Sprint(to), err, redlock.ErrInvalidTTL)
+				locktest.WantText(t, fmt.Sprint(to), locktest.ErrorText(err), want)
 			}
 		}
-		must(t, c.LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL))
+		testkit.Must(t, c.LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL))
 		wantMaxTTL(t, "afterwards", nodes, redlock.DefaultMaxTTL)
 
 		nodes.Node(0).Stop()
 		nodes.Node(1).Stop()
-		err := lockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
-		wantError(t, "with one node of three", err, redlock.ErrNoQuorum)
+		err := locktest.LockerOver(t, nodes).Cluster().LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
+		locktest.WantError(t, "with one node of three", err, redlock.ErrNoQuorum)
 		if errors.Is(err, redlock.ErrInvalidTTL) {
 			t.Errorf("with one node of three: got %v", err)
 		}
@@ -253,11 +260,11 @@ func TestARoundAsLongAsTheMaxTTLThatWasRaisedBringsNoLock(t *testing.T) {
 		t.Run(took.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := redlocktest.Start(t, 3)
-				more := lockerOver(t, nodes, redlock.WithMaxTTL(longMax), redlock.WithTTL(longMax), redlock.WithNodeTimeout(longMax/2))
-				warm(t, more)
+				more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(longMax), redlock.WithTTL(longMax), redlock.WithNodeTimeout(longMax/2))
+				locktest.Warm(t, more)
 				time.Sleep(time.Second)
-				must(t, lockerOver(t, nodes).Cluster().LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
-				mustRelease(t, mustAcquire(t, more, "orders/41")) // it raises MaxTTL again
+				testkit.Must(t, locktest.LockerOver(t, nodes).Cluster().LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
+				locktest.MustRelease(t, locktest.MustAcquire(t, more, "orders/41")) // it raises MaxTTL again
 				time.Sleep(time.Second)
 				nodes.Node(1).Hang()
 				nodes.Node(2).Hang()
@@ -267,14 +274,14 @@ func TestARoundAsLongAsTheMaxTTLThatWasRaisedBringsNoLock(t *testing.T) {
 				})
 				lock, err := more.TryAcquire(t.Context(), "orders/42")
 				if took < redlock.DefaultMaxTTL {
-					must(t, err)
-					mustRelease(t, lock)
+					testkit.Must(t, err)
+					locktest.MustRelease(t, lock)
 					return
 				}
 				if !errors.Is(err, redlock.ErrNotAcquired) {
 					t.Fatalf("got %v; want no lock of a round of %v", err, took)
 				}
-				wantText(t, "the refusal", err.Error(), "MaxTTL of 30s before this client raised it")
+				locktest.WantText(t, "the refusal", err.Error(), "MaxTTL of 30s before this client raised it")
 				time.Sleep(time.Second)
 				for i := range 3 {
 					if nodes.Node(i).Miniredis().Exists("orders/42") {
@@ -292,37 +299,37 @@ func TestMaxTTLComesDownOnRealServers(t *testing.T) {
 	t.Parallel()
 	const raised = 6 * time.Second
 	servers := testserver.Need(t, 3, redisserver.Config{})
-	l := openWithout(t, servers, nil, short()...)
-	admitted(t, l)
-	more := openWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(raised))
-	warm(t, more)
-	pollUntil(t, 20*time.Second, "MaxTTL is raised", func() bool { return recordedMaxTTL(t, servers[0]) == "6000" })
-	held := mustAcquire(t, l, "orders/1")
+	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
+	locktest.Admit(t, l)
+	more := locktest.OpenWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(raised))
+	locktest.Warm(t, more)
+	locktest.PollUntil(t, 20*time.Second, "MaxTTL is raised", func() bool { return recordedMaxTTL(t, servers[0]) == "6000" })
+	held := locktest.MustAcquire(t, l, "orders/1")
 	busy(t, l)
-	operator := openWithout(t, servers, nil, short()...)
+	operator := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
 	began := time.Now()
-	must(t, operator.Cluster().LowerMaxTTL(t.Context(), shortMax))
+	testkit.Must(t, operator.Cluster().LowerMaxTTL(t.Context(), locktest.ShortMax))
 	if took := time.Since(began); took < raised {
 		t.Errorf("it took %v; want the old MaxTTL, %v", took, raised)
 	}
-	must(t, held.Err())
+	testkit.Must(t, held.Err())
 	for _, s := range servers {
 		if got := recordedMaxTTL(t, s); got != "2000" {
 			t.Errorf("%s: got MaxTTL %s ms; want 2000", s.Addr(), got)
 		}
 	}
-	must(t, servers[2].RestartEmpty())
+	testkit.Must(t, servers[2].RestartEmpty())
 	back := time.Now()
-	pollUntil(t, 30*time.Second, "all three vote", func() bool { return votes(t, l) == 3 })
+	locktest.PollUntil(t, 30*time.Second, "all three vote", func() bool { return locktest.Votes(t, l) == 3 })
 	took := time.Since(back)
 	t.Logf("it voted again %v after its restart", took)
-	if took < shortMax-100*time.Millisecond || took > raised {
-		t.Errorf("it voted again after %v; want %v, the new MaxTTL, and not %v", took, shortMax, raised)
+	if took < locktest.ShortMax-100*time.Millisecond || took > raised {
+		t.Errorf("it voted again after %v; want %v, the new MaxTTL, and not %v", took, locktest.ShortMax, raised)
 	}
-	lock := mustAcquire(t, more, "orders/2", redlock.WithTTL(4*time.Second))
+	lock := locktest.MustAcquire(t, more, "orders/2", redlock.WithTTL(4*time.Second))
 	on := 0
 	for _, s := range servers {
-		if keyOn(t, s, "orders/2") == "" {
+		if locktest.KeyOn(t, s, "orders/2") == "" {
 			continue
 		}
 		on++
@@ -333,8 +340,8 @@ func TestMaxTTLComesDownOnRealServers(t *testing.T) {
 	if on < 2 {
 		t.Errorf("the lock is on %d servers", on)
 	}
-	mustRelease(t, lock)
-	mustRelease(t, held)
+	locktest.MustRelease(t, lock)
+	locktest.MustRelease(t, held)
 }
 
 // recordedMaxTTL is what the server's record says, in ms.
@@ -343,7 +350,7 @@ func recordedMaxTTL(t *testing.T, s *redisserver.Server) string {
 	c := redis.NewClient(s.Options())
 	defer func() { _ = c.Close() }()
 	got, err := c.HGet(t.Context(), lua.NodeKey, "maxttl").Result()
-	must(t, err)
+	testkit.Must(t, err)
 	return got
 }
 
@@ -353,25 +360,25 @@ func TestJoinTakesInTheOthersBeforeItSaysWhichItCouldNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		l, nodes := newLocker(t, 7)
-		warm(t, l)
-		must(t, l.Cluster().Retire(t.Context(), 6))
+		l, nodes := locktest.NewLocker(t, 7)
+		locktest.Warm(t, l)
+		testkit.Must(t, l.Cluster().Retire(t.Context(), 6))
 		nodes.Node(5).Miniredis().HSet(lua.NodeKey, "n", "2", "names", "x\ny")
 		nodes.Node(4).Restart()
 		began := time.Now()
 		err := l.Cluster().Join(ctx)
-		wantError(t, "Join", err, redlock.ErrMisconfigured)
-		wantText(t, "Join", errorText(err), "node-5", "node-6", "retired")
-		if strings.Contains(errorText(err), "node-4") {
+		locktest.WantError(t, "Join", err, redlock.ErrMisconfigured)
+		locktest.WantText(t, "Join", locktest.ErrorText(err), "node-5", "node-6", "retired")
+		if strings.Contains(locktest.ErrorText(err), "node-4") {
 			t.Errorf("Join: got %v; want no word of node-4, which votes", err)
 		}
 		if took := time.Since(began); took < redlock.DefaultMaxTTL-time.Millisecond || took > redlock.DefaultMaxTTL+5*time.Second {
 			t.Errorf("Join took %v; want MaxTTL, for node-4, and little more", took)
 		}
-		wantVotes(t, "after Join", l, 5)
+		locktest.WantVotes(t, "after Join", l, 5)
 
 		began = time.Now()
-		wantError(t, "Join again", l.Cluster().Join(ctx), redlock.ErrMisconfigured)
+		locktest.WantError(t, "Join again", l.Cluster().Join(ctx), redlock.ErrMisconfigured)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("Join with nothing to wait for took %v; want it at once", took)
 		}
@@ -383,8 +390,8 @@ func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
 		other := func(i int) {
 			nodes.Node(i).Miniredis().HSet(lua.NodeKey, "n", "2", "names", "x\ny")
 		}
@@ -393,8 +400,8 @@ func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
 		began := time.Now()
 		time.AfterFunc(10*time.Second, func() { other(1); nodes.Node(1).Start() })
 		err := l.Cluster().Join(ctx)
-		wantError(t, "Join", err, redlock.ErrMisconfigured)
-		wantError(t, "Join", err, redlock.ErrNoQuorum)
+		locktest.WantError(t, "Join", err, redlock.ErrMisconfigured)
+		locktest.WantError(t, "Join", err, redlock.ErrNoQuorum)
 		if took := time.Since(began); took < 10*time.Second || took > 21*time.Second { // at the next look
 			t.Errorf("Join took %v; want it to wait for the node that was down, and no longer: %v", took, err)
 		}
@@ -404,29 +411,29 @@ func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
 // The mark of a name that no record lists would be of nobody.
 func TestRetireRefusesANameThatTheRecordsDoNotList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		warm(t, l)
-		stranger := lockerOver(t, nodes, redlock.WithNodeNames("a", "b", "c", "d", "e"))
+		l, nodes := locktest.NewLocker(t, 5)
+		locktest.Warm(t, l)
+		stranger := locktest.LockerOver(t, nodes, redlock.WithNodeNames("a", "b", "c", "d", "e"))
 		err := stranger.Cluster().Retire(t.Context(), 1)
-		wantError(t, "Retire by a client with other names", err, redlock.ErrMisconfigured)
-		wantText(t, "Retire", errorText(err), "retire b", "node-0", "node-4", "WithNodeNames")
-		wantVotes(t, "after it", l, 5)
+		locktest.WantError(t, "Retire by a client with other names", err, redlock.ErrMisconfigured)
+		locktest.WantText(t, "Retire", locktest.ErrorText(err), "retire b", "node-0", "node-4", "WithNodeNames")
+		locktest.WantVotes(t, "after it", l, 5)
 		for i, n := range nodes.Nodes() {
 			if got := n.Miniredis().HGet(lua.NodeKey, "retired"); got != "" {
 				t.Errorf("node %d: got the marks %q; want none", i, got)
 			}
 		}
-		must(t, l.Cluster().Retire(t.Context(), 1))
-		must(t, l.Cluster().Retire(t.Context(), 1)) // idempotent
-		wantVotes(t, "after the cluster's own client retired it", l, 4)
+		testkit.Must(t, l.Cluster().Retire(t.Context(), 1))
+		testkit.Must(t, l.Cluster().Retire(t.Context(), 1)) // idempotent
+		locktest.WantVotes(t, "after the cluster's own client retired it", l, 4)
 	})
 }
 
 // What one client asks for outlasts it, so it is told before it is done.
 func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
 		full := nodes.Node(2)
 		full.Intercept(func(args []string) redlocktest.Verdict {
 			if strings.EqualFold(args[0], "evalsha") && strings.Contains(strings.Join(args, " "), "60000") {
@@ -434,16 +441,16 @@ func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 			}
 			return redlocktest.Pass()
 		})
-		told, same := &events{}, &events{}
-		warm(t, lockerOver(t, nodes, same.option()))
-		more := lockerOver(t, nodes, told.option(), redlock.WithMaxTTL(time.Minute))
-		warm(t, more)
+		told, same := &locktest.Events{}, &locktest.Events{}
+		locktest.Warm(t, locktest.LockerOver(t, nodes, same.Option()))
+		more := locktest.LockerOver(t, nodes, told.Option(), redlock.WithMaxTTL(time.Minute))
+		locktest.Warm(t, more)
 		time.Sleep(10 * time.Second) // the reconcile loop tries again on the full node
-		raised := told.of(redlock.MaxTTLRaised)
-		if len(raised) != 3 || len(same.of(redlock.MaxTTLRaised)) != 0 {
-			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.of(redlock.MaxTTLRaised)))
+		raised := told.Of(redlock.MaxTTLRaised)
+		if len(raised) != 3 || len(same.Of(redlock.MaxTTLRaised)) != 0 {
+			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.Of(redlock.MaxTTLRaised)))
 		}
-		wantText(t, "the event", raised[0].Err.Error(), "from 30s to 1m0s", "LowerMaxTTL")
+		locktest.WantText(t, "the event", raised[0].Err.Error(), "from 30s to 1m0s", "LowerMaxTTL")
 	})
 }
 
@@ -452,7 +459,7 @@ func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
-		l := lockerOver(t, nodes)
+		l := locktest.LockerOver(t, nodes)
 		for i, f := range blankSaid(t, l, 3) {
 			if !strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityInfo {
 				t.Errorf("node %d: got %v; want nothing to do", i, f)
@@ -467,7 +474,7 @@ func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
 		nodes.Node(1).Restart() // its notice is gone
 		_ = l.Cluster().Admit(t.Context())
 		for i, f := range blankSaid(t, l, 3) {
-			wantText(t, fmt.Sprintf("node %d", i), f.What, "notice", "OOM for a notice")
+			locktest.WantText(t, fmt.Sprintf("node %d", i), f.What, "notice", "OOM for a notice")
 			if strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityWarning {
 				t.Errorf("node %d: got %v; want a warning that nobody else gives", i, f)
 			}

@@ -1,4 +1,4 @@
-package redlock_test
+package acquire_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -20,23 +21,23 @@ func TestAFreedSlotGoesToWhoeverStoodLongestInLine(t *testing.T) {
 	testkit.Unraced(t)
 	for _, n := range []int{1, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, n)
+			l, nodes := locktest.NewLocker(t, n)
 			limit := redlock.WithLimit(2)
-			held := []*redlock.Lock{mustAcquire(t, l, "orders/42", limit), mustAcquire(t, l, "orders/42", limit)}
-			var next []<-chan gained
+			held := []*redlock.Lock{locktest.MustAcquire(t, l, "orders/42", limit), locktest.MustAcquire(t, l, "orders/42", limit)}
+			var next []<-chan locktest.Gained
 			for range 4 {
-				next = append(next, wants(t, separateLocker(t, nodes), limit))
+				next = append(next, locktest.Wants(t, locktest.SeparateLocker(t, nodes), limit))
 				time.Sleep(100 * time.Millisecond)
 			}
 			for i, from := range next {
 				time.Sleep(5 * time.Second)
 				released := time.Now()
-				mustRelease(t, held[i])
-				g := got(t, from)
-				if d := g.at.Sub(released); d != 0 {
+				locktest.MustRelease(t, held[i])
+				g := locktest.Got(t, from)
+				if d := g.At.Sub(released); d != 0 {
 					t.Errorf("%d nodes: number %d had it %v after the release; want at once", n, i, d)
 				}
-				held = append(held, g.lock)
+				held = append(held, g.Lock)
 				for k, later := range next[i+1:] {
 					select {
 					case <-later:
@@ -45,10 +46,10 @@ func TestAFreedSlotGoesToWhoeverStoodLongestInLine(t *testing.T) {
 					}
 				}
 			}
-			mustRelease(t, held[4])
-			mustRelease(t, held[5])
+			locktest.MustRelease(t, held[4])
+			locktest.MustRelease(t, held[5])
 			synctest.Wait()
-			if left := slotKeys(nodes); len(left) > 0 {
+			if left := locktest.SlotKeys(nodes); len(left) > 0 {
 				t.Errorf("left: %q", left)
 			}
 		})
@@ -60,23 +61,23 @@ func TestAFreedSlotGoesToWhoeverStoodLongestInLine(t *testing.T) {
 // later. One who is not called would look after a second.
 func TestTwoSlotsThatAreFreedTogetherGoToTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
+		l, nodes := locktest.NewLocker(t, 5)
 		limit := redlock.WithLimit(3)
 		var held []*redlock.Lock
 		for range 3 {
-			held = append(held, mustAcquire(t, l, "orders/42", limit))
+			held = append(held, locktest.MustAcquire(t, l, "orders/42", limit))
 		}
-		var next []<-chan gained
+		var next []<-chan locktest.Gained
 		for range 3 {
-			next = append(next, wants(t, separateLocker(t, nodes), limit))
+			next = append(next, locktest.Wants(t, locktest.SeparateLocker(t, nodes), limit))
 		}
 		released := time.Now()
 		for _, lock := range held {
 			go func() { _ = lock.Release(t.Context()) }()
 		}
 		for i, from := range next {
-			if g := got(t, from); g.at.Sub(released) > 20*time.Millisecond {
-				t.Errorf("number %d had it after %v; want no look: who holds leaves the line, and so wakes the next", i, g.at.Sub(released))
+			if g := locktest.Got(t, from); g.At.Sub(released) > 20*time.Millisecond {
+				t.Errorf("number %d had it after %v; want no look: who holds leaves the line, and so wakes the next", i, g.At.Sub(released))
 			}
 		}
 	})
@@ -85,21 +86,21 @@ func TestTwoSlotsThatAreFreedTogetherGoToTwo(t *testing.T) {
 func TestADeadFirstInTheSlotsLineDelaysTheNextByALookAtMost(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
+		l, nodes := locktest.NewLocker(t, 5)
 		limit := redlock.WithLimit(1)
-		lock := mustAcquire(t, l, "orders/42", limit)
+		lock := locktest.MustAcquire(t, l, "orders/42", limit)
 		clients := nodes.NewClients()
-		dead := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...), redlock.WithoutMembership())
-		warm(t, dead)
+		dead := locktest.LockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...), redlock.WithoutMembership())
+		locktest.Warm(t, dead)
 		go func() { _, _ = dead.Acquire(t.Context(), "orders/42", limit) }()
 		synctest.Wait()
-		next := wants(t, separateLocker(t, nodes), limit)
+		next := locktest.Wants(t, locktest.SeparateLocker(t, nodes), limit)
 		time.Sleep(time.Minute)
-		closeAll(clients)
+		locktest.CloseAll(clients)
 		released := time.Now()
-		mustRelease(t, lock)
-		wantTaken(t, "while a slot is free, and somebody is in line", l, limit)
-		if took := got(t, next).at.Sub(released); took > 1200*time.Millisecond {
+		locktest.MustRelease(t, lock)
+		locktest.WantTaken(t, "while a slot is free, and somebody is in line", l, limit)
+		if took := locktest.Got(t, next).At.Sub(released); took > 1200*time.Millisecond {
 			t.Errorf("the next had it after %v; want within the 700 ms of a sign of life that a call leaves, and a look", took)
 		}
 	})
@@ -108,10 +109,10 @@ func TestADeadFirstInTheSlotsLineDelaysTheNextByALookAtMost(t *testing.T) {
 func TestWhoGoesLeavesNothingInTheSlotsLine(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 3)
+			l, nodes := locktest.NewLocker(t, 3)
 			limit := redlock.WithLimit(1)
-			lock := mustAcquire(t, l, "orders/42", limit)
-			leaver := separateLocker(t, nodes)
+			lock := locktest.MustAcquire(t, l, "orders/42", limit)
+			leaver := locktest.SeparateLocker(t, nodes)
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
 			go func() {
@@ -119,25 +120,25 @@ func TestWhoGoesLeavesNothingInTheSlotsLine(t *testing.T) {
 				failed <- err
 			}()
 			synctest.Wait()
-			if got := len(queueKeys(nodes)); got != 3 {
+			if got := len(locktest.QueueKeys(nodes)); got != 3 {
 				t.Fatalf("%d nodes have a line; want 3", got)
 			}
 			want := context.Canceled
 			if closes {
 				want = redlock.ErrClosed
-				must(t, leaver.Close())
+				testkit.Must(t, leaver.Close())
 			}
 			cancel()
 			if err := <-failed; !errors.Is(err, want) || !strings.Contains(err.Error(), "orders/42") || strings.Contains(err.Error(), "redlock:slot") {
 				t.Errorf("got %v; want %v of orders/42", err, want)
 			}
 			synctest.Wait()
-			if left := queueKeys(nodes); len(left) > 0 {
+			if left := locktest.QueueKeys(nodes); len(left) > 0 {
 				t.Errorf("left: %q", left)
 			}
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 			synctest.Wait()
-			if left := slotKeys(nodes); len(left) > 0 {
+			if left := locktest.SlotKeys(nodes); len(left) > 0 {
 				t.Errorf("left: %q", left)
 			}
 		})
@@ -157,27 +158,27 @@ func TestASlowNodeKeepsNothingOfASlotsWinner(t *testing.T) {
 
 func slowNode(t *testing.T, at, took time.Duration) {
 	t.Helper()
-	l, nodes := newLocker(t, 3)
+	l, nodes := locktest.NewLocker(t, 3)
 	limit := redlock.WithLimit(1)
-	lock := mustAcquire(t, l, "orders/42", limit)
-	next := wants(t, separateLocker(t, nodes), limit)
+	lock := locktest.MustAcquire(t, l, "orders/42", limit)
+	next := locktest.Wants(t, locktest.SeparateLocker(t, nodes), limit)
 	nodes.Node(2).Intercept(func([]string) redlocktest.Verdict {
 		time.Sleep(took)
 		return redlocktest.Pass()
 	})
 	time.Sleep(at)
 	_ = lock.Release(t.Context())
-	g := got(t, next)
+	g := locktest.Got(t, next)
 	time.Sleep(time.Second)
 	nodes.Node(2).Intercept(nil)
 	time.Sleep(4 * time.Second)
-	if left := queueKeys(nodes); len(left) > 0 {
+	if left := locktest.QueueKeys(nodes); len(left) > 0 {
 		t.Errorf("released after %v, commands took %v: left %q", at, took, left)
 	}
-	must(t, g.lock.Err())
-	mustRelease(t, g.lock)
+	testkit.Must(t, g.Lock.Err())
+	locktest.MustRelease(t, g.Lock)
 	time.Sleep(3 * time.Second)
-	if left := slotKeys(nodes); len(left) > 0 {
+	if left := locktest.SlotKeys(nodes); len(left) > 0 {
 		t.Errorf("released after %v, commands took %v: left %q", at, took, left)
 	}
 }
@@ -207,20 +208,20 @@ func slotSweep(t *testing.T, fate redlocktest.Verdict, faulty []int, k int) (fir
 	t.Helper()
 	nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
 	process := func() *redlock.Locker {
-		l := separateLocker(t, nodes, redlock.WithoutMembership())
-		warm(t, l)
+		l := locktest.SeparateLocker(t, nodes, redlock.WithoutMembership())
+		locktest.Warm(t, l)
 		return l
 	}
 	limit := redlock.WithLimit(2)
-	held := []*redlock.Lock{mustAcquire(t, process(), "orders/42", limit), mustAcquire(t, process(), "orders/42", limit)}
+	held := []*redlock.Lock{locktest.MustAcquire(t, process(), "orders/42", limit), locktest.MustAcquire(t, process(), "orders/42", limit)}
 	ctx, cancel := context.WithCancel(t.Context())
-	leaver, goes := process(), make(chan gained, 1)
+	leaver, goes := process(), make(chan locktest.Gained, 1)
 	go func() {
 		lock, err := leaver.Acquire(ctx, "orders/42", limit)
-		goes <- gained{lock: lock, err: err}
+		goes <- locktest.Gained{Lock: lock, Err: err}
 	}()
 	synctest.Wait()
-	next := wants(t, process(), limit)
+	next := locktest.Wants(t, process(), limit)
 	var mu sync.Mutex
 	for _, i := range faulty {
 		calls := 0
@@ -238,20 +239,20 @@ func slotSweep(t *testing.T, fate redlocktest.Verdict, faulty []int, k int) (fir
 	released := time.Now()
 	_ = held[0].Release(t.Context())
 	g := <-goes
-	if g.err == nil {
-		_ = g.lock.Release(t.Context())
-	} else if !errors.Is(g.err, context.Canceled) {
-		t.Errorf("the leaver: %v", g.err)
+	if g.Err == nil {
+		_ = g.Lock.Release(t.Context())
+	} else if !errors.Is(g.Err, context.Canceled) {
+		t.Errorf("the leaver: %v", g.Err)
 	}
-	after := got(t, next)
-	if took := after.at.Sub(released); took > 3*time.Second {
+	after := locktest.Got(t, next)
+	if took := after.At.Sub(released); took > 3*time.Second {
 		t.Errorf("nodes %v, command %d: the next had it after %v; want long before the lease of 10 s", faulty, k, took)
 	}
 	cancel()
 	_ = held[1].Release(t.Context())
-	_ = after.lock.Release(t.Context())
+	_ = after.Lock.Release(t.Context())
 	time.Sleep(2 * time.Second)
-	if left := slotKeys(nodes); len(left) > 0 {
+	if left := locktest.SlotKeys(nodes); len(left) > 0 {
 		t.Errorf("nodes %v, command %d: left %q", faulty, k, left)
 	}
 	return fired
@@ -287,8 +288,8 @@ func TestALeaveThatComesAgainTakesNoEntryOfALaterWait(t *testing.T) {
 	const line = lua.QueueKey + "redlock:slots:orders/42"
 	for _, stray := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 3)
-			held, other := mustAcquire(t, l, "orders/42", redlock.WithLimit(1)), separateLocker(t, nodes)
+			l, nodes := locktest.NewLocker(t, 3)
+			held, other := locktest.MustAcquire(t, l, "orders/42", redlock.WithLimit(1)), locktest.SeparateLocker(t, nodes)
 			ctx, quit := context.WithCancel(t.Context())
 			left := make(chan error, 1)
 			go func() {
@@ -305,16 +306,16 @@ func TestALeaveThatComesAgainTakesNoEntryOfALaterWait(t *testing.T) {
 				sent[i] = slotReleases(n)
 			}
 			quit()
-			wantError(t, "the first wait", <-left, context.Canceled)
+			locktest.WantError(t, "the first wait", <-left, context.Canceled)
 			synctest.Wait()
 			if stray {
 				for i, n := range nodes.Nodes() {
 					sent[i] = slotReleases(n)
-					must(t, nodes.Clients()[i].Publish(t.Context(), lua.WakeChannel+ids[0], lua.SlotKey("orders/42", 0)).Err())
+					testkit.Must(t, nodes.Clients()[i].Publish(t.Context(), lua.WakeChannel+ids[0], lua.SlotKey("orders/42", 0)).Err())
 				}
 				synctest.Wait()
 			}
-			next := wants(t, other, redlock.WithLimit(1))
+			next := locktest.Wants(t, other, redlock.WithLimit(1))
 			time.Sleep(time.Second)
 			for i, n := range nodes.Nodes() {
 				leaves := sent[i]()
@@ -322,14 +323,14 @@ func TestALeaveThatComesAgainTakesNoEntryOfALaterWait(t *testing.T) {
 					t.Fatalf("stray: %v: node %d was sent no leave", stray, i)
 				}
 				for _, leave := range leaves {
-					must(t, nodes.Clients()[i].Do(t.Context(), leave...).Err())
+					testkit.Must(t, nodes.Clients()[i].Do(t.Context(), leave...).Err())
 				}
 				if in, err := n.Miniredis().ZMembers(line); err != nil || len(in) != 1 {
 					t.Errorf("stray: %v: node %d has the line %q, %v; want the entry of who waits", stray, i, in, err)
 				}
 			}
-			mustRelease(t, held)
-			mustRelease(t, got(t, next).lock)
+			locktest.MustRelease(t, held)
+			locktest.MustRelease(t, locktest.Got(t, next).Lock)
 		})
 	}
 }
@@ -345,37 +346,37 @@ func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			nodes := redlocktest.Start(t, 5)
-			l, other := separateLocker(t, nodes, redlock.WithTurns(turns)), separateLocker(t, nodes)
+			l, other := locktest.SeparateLocker(t, nodes, redlock.WithTurns(turns)), locktest.SeparateLocker(t, nodes)
 			limit := redlock.WithLimit(1)
-			last := mustAcquire(t, l, "orders/42", limit)
-			theirs := wants(t, other, limit)
-			var ours []<-chan gained
+			last := locktest.MustAcquire(t, l, "orders/42", limit)
+			theirs := locktest.Wants(t, other, limit)
+			var ours []<-chan locktest.Gained
 			for range turns + 3 {
-				ours = append(ours, wants(t, l, limit))
+				ours = append(ours, locktest.Wants(t, l, limit))
 			}
 			for i := range turns - 1 {
 				released := time.Now()
 				token := last.Token()
-				mustRelease(t, last)
-				g := got(t, ours[i]) // in their order
-				if took := g.at.Sub(released); took > most || g.lock.Token() <= token {
-					t.Errorf("%d turns: hold %d after %v, with token %v; want it after %v at most, above %v", turns, i+2, took, g.lock.Token(), most, token)
+				locktest.MustRelease(t, last)
+				g := locktest.Got(t, ours[i]) // in their order
+				if took := g.At.Sub(released); took > most || g.Lock.Token() <= token {
+					t.Errorf("%d turns: hold %d after %v, with token %v; want it after %v at most, above %v", turns, i+2, took, g.Lock.Token(), most, token)
 				}
-				last = g.lock
+				last = g.Lock
 				time.Sleep(pause)
-				must(t, last.Err())
+				testkit.Must(t, last.Err())
 			}
-			mustRelease(t, last)
+			locktest.MustRelease(t, last)
 			time.Sleep(time.Second)
 			if len(theirs) == 0 {
 				t.Fatalf("%d turns: the other process has no turn", turns)
 			}
-			mustRelease(t, got(t, theirs).lock)
+			locktest.MustRelease(t, locktest.Got(t, theirs).Lock)
 			for _, from := range ours[turns-1:] {
-				mustRelease(t, got(t, from).lock)
+				locktest.MustRelease(t, locktest.Got(t, from).Lock)
 			}
 			time.Sleep(time.Minute)
-			if left := append(slotKeys(nodes), queueKeys(nodes)...); len(left) > 0 {
+			if left := append(locktest.SlotKeys(nodes), locktest.QueueKeys(nodes)...); len(left) > 0 {
 				t.Errorf("%d turns: left: %q", turns, left)
 			}
 		})
@@ -387,9 +388,9 @@ func TestASlotIsHandedOnAsOftenAsTurnsSay(t *testing.T) {
 func TestASlotThatIsLostOnItsWayComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		l, limit := separateLocker(t, nodes), redlock.WithLimit(1)
-		last := mustAcquire(t, l, "orders/42", limit)
-		next := wants(t, l, limit)
+		l, limit := locktest.SeparateLocker(t, nodes), redlock.WithLimit(1)
+		last := locktest.MustAcquire(t, l, "orders/42", limit)
+		next := locktest.Wants(t, l, limit)
 		time.Sleep(300 * time.Millisecond)
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
@@ -400,11 +401,11 @@ func TestASlotThatIsLostOnItsWayComesBack(t *testing.T) {
 			})
 		}
 		_ = last.Release(t.Context())
-		g := got(t, next)
-		must(t, g.lock.Err())
-		mustRelease(t, g.lock)
+		g := locktest.Got(t, next)
+		testkit.Must(t, g.Lock.Err())
+		locktest.MustRelease(t, g.Lock)
 		time.Sleep(time.Minute)
-		if left := append(slotKeys(nodes), queueKeys(nodes)...); len(left) > 0 {
+		if left := append(locktest.SlotKeys(nodes), locktest.QueueKeys(nodes)...); len(left) > 0 {
 			t.Errorf("left: %q", left)
 		}
 	})
@@ -414,9 +415,9 @@ func TestASlotThatIsLostOnItsWayComesBack(t *testing.T) {
 func TestASlotThatNobodyTakesIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		l, other, limit := separateLocker(t, nodes), separateLocker(t, nodes), redlock.WithLimit(1)
+		l, other, limit := locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes), redlock.WithLimit(1)
 		for range 20 {
-			last := mustAcquire(t, l, "orders/42", limit)
+			last := locktest.MustAcquire(t, l, "orders/42", limit)
 			ctx, cancel := context.WithCancel(t.Context())
 			gone := make(chan error, 1)
 			go func() {
@@ -428,21 +429,21 @@ func TestASlotThatNobodyTakesIsFreed(t *testing.T) {
 			}()
 			time.Sleep(300 * time.Millisecond)
 			go cancel()
-			mustRelease(t, last)
+			locktest.MustRelease(t, last)
 			if err := <-gone; err != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
-			mustRelease(t, mustAcquire(t, other, "orders/42", limit))
+			locktest.MustRelease(t, locktest.MustAcquire(t, other, "orders/42", limit))
 		}
-		last := mustAcquire(t, l, "orders/42", limit)
-		next, theirs := wants(t, l, limit), wants(t, other, limit)
+		last := locktest.MustAcquire(t, l, "orders/42", limit)
+		next, theirs := locktest.Wants(t, l, limit), locktest.Wants(t, other, limit)
 		time.Sleep(300 * time.Millisecond)
 		_ = last
-		must(t, l.Close())
-		if g := <-next; !errors.Is(g.err, redlock.ErrClosed) {
-			t.Errorf("got %v; want ErrClosed", g.err)
+		testkit.Must(t, l.Close())
+		if g := <-next; !errors.Is(g.Err, redlock.ErrClosed) {
+			t.Errorf("got %v; want ErrClosed", g.Err)
 		}
-		mustRelease(t, got(t, theirs).lock)
+		locktest.MustRelease(t, locktest.Got(t, theirs).Lock)
 	})
 }
 
@@ -450,22 +451,22 @@ func TestASlotThatNobodyTakesIsFreed(t *testing.T) {
 func TestASlotIsNotHandedToOneWhoKnowsOfFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		l, two := separateLocker(t, nodes), redlock.WithLimit(2)
-		held := []*redlock.Lock{mustAcquire(t, l, "orders/42", two), mustAcquire(t, l, "orders/42", two)}
+		l, two := locktest.SeparateLocker(t, nodes), redlock.WithLimit(2)
+		held := []*redlock.Lock{locktest.MustAcquire(t, l, "orders/42", two), locktest.MustAcquire(t, l, "orders/42", two)}
 		slices.SortFunc(held, func(a, b *redlock.Lock) int { return a.Slot() - b.Slot() })
-		next := wants(t, l, redlock.WithLimit(1))
+		next := locktest.Wants(t, l, redlock.WithLimit(1))
 		time.Sleep(300 * time.Millisecond)
-		mustRelease(t, held[1])
+		locktest.MustRelease(t, held[1])
 		time.Sleep(300 * time.Millisecond)
 		if len(next) > 0 {
-			t.Fatalf("slot %d was handed to one who asked for the only one", got(t, next).lock.Slot())
+			t.Fatalf("slot %d was handed to one who asked for the only one", locktest.Got(t, next).Lock.Slot())
 		}
-		beside := mustAcquire(t, separateLocker(t, nodes), "orders/42", two, redlock.WithBarging())
-		mustRelease(t, held[0])
-		if slot := got(t, next).lock.Slot(); slot != 0 {
+		beside := locktest.MustAcquire(t, locktest.SeparateLocker(t, nodes), "orders/42", two, redlock.WithBarging())
+		locktest.MustRelease(t, held[0])
+		if slot := locktest.Got(t, next).Lock.Slot(); slot != 0 {
 			t.Errorf("got slot %d; want 0", slot)
 		}
-		must(t, beside.Err())
+		testkit.Must(t, beside.Err())
 	})
 }
 
@@ -473,10 +474,10 @@ func TestASlotIsNotHandedToOneWhoKnowsOfFewer(t *testing.T) {
 func TestOneWhoGetsASlotGivesBackTheOneItWasHanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		l, two := separateLocker(t, nodes), redlock.WithLimit(2)
-		held, other := mustAcquire(t, l, "orders/42", two), separateLocker(t, nodes)
-		beside := mustAcquire(t, other, "orders/42", two)
-		next := wants(t, l, two)
+		l, two := locktest.SeparateLocker(t, nodes), redlock.WithLimit(2)
+		held, other := locktest.MustAcquire(t, l, "orders/42", two), locktest.SeparateLocker(t, nodes)
+		beside := locktest.MustAcquire(t, other, "orders/42", two)
+		next := locktest.Wants(t, l, two)
 		time.Sleep(300 * time.Millisecond)
 		for _, n := range nodes.Nodes() { // the ask that follows the call is out when the slot is handed on
 			n.Intercept(func(args []string) redlocktest.Verdict {
@@ -486,17 +487,17 @@ func TestOneWhoGetsASlotGivesBackTheOneItWasHanded(t *testing.T) {
 				return redlocktest.Pass()
 			})
 		}
-		mustRelease(t, beside)
+		locktest.MustRelease(t, beside)
 		time.Sleep(10 * time.Millisecond)
 		_ = held.Release(t.Context())
-		first := got(t, next).lock
+		first := locktest.Got(t, next).Lock
 		time.Sleep(time.Second)
-		if keys := slotKeys(nodes); len(keys) != 3 {
+		if keys := locktest.SlotKeys(nodes); len(keys) != 3 {
 			t.Errorf("the nodes have %q; want the slot that is held, on three", keys)
 		}
-		mustRelease(t, first)
+		locktest.MustRelease(t, first)
 		time.Sleep(time.Second)
-		if keys := slotKeys(nodes); len(keys) != 0 {
+		if keys := locktest.SlotKeys(nodes); len(keys) != 0 {
 			t.Errorf("left: %q", keys)
 		}
 	})

@@ -1,4 +1,4 @@
-package redlock_test
+package queue_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -26,37 +27,37 @@ func sharersOf(n *redlocktest.Node) []string {
 }
 
 // leaves wants orders/42 beside others in a goroutine, and returns the end of its wait.
-func leaves(t *testing.T, l *redlock.Locker) (<-chan gained, context.CancelFunc) {
+func leaves(t *testing.T, l *redlock.Locker) (<-chan locktest.Gained, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	return wantsUnder(ctx, l, redlock.WithShared()), cancel
+	return locktest.WantsUnder(ctx, l, redlock.WithShared()), cancel
 }
 
 func TestWhoStopsWaitingToShareLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		warm(t, l)
-		lock := mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, l)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		synctest.Wait()
 		leader, end := leaves(t, other)
 		second, endSecond := leaves(t, other)
 		_, err := other.Acquire(t.Context(), "orders/42", redlock.WithShared(), redlock.WithWait(time.Second))
-		wantError(t, "WithWait", err, context.DeadlineExceeded)
-		wantError(t, "WithWait", err, redlock.ErrNotAcquired)
+		locktest.WantError(t, "WithWait", err, context.DeadlineExceeded)
+		locktest.WantError(t, "WithWait", err, redlock.ErrNotAcquired)
 		end()
-		wantError(t, "the leader's Acquire", (<-leader).err, context.Canceled)
+		locktest.WantError(t, "the leader's Acquire", (<-leader).Err, context.Canceled)
 		time.Sleep(time.Second)
 		if got := len(sharersOf(nodes.Node(0))); got != 1 {
 			t.Errorf("%d stand in line when one of two has left; want their process", got)
 		}
 		endSecond()
-		wantError(t, "the other's Acquire", (<-second).err, context.Canceled)
+		locktest.WantError(t, "the other's Acquire", (<-second).Err, context.Canceled)
 		time.Sleep(time.Second)
-		if keys := queueKeys(nodes); keys != nil {
+		if keys := locktest.QueueKeys(nodes); keys != nil {
 			t.Errorf("left behind: %v", keys)
 		}
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		wantLinesEmpty(t, nodes)
 	})
 }
@@ -64,43 +65,43 @@ func TestWhoStopsWaitingToShareLeavesNothing(t *testing.T) {
 // One that leads its group stops waiting: another leads, at the same place.
 func TestAnotherLeadsWhenTheLeaderStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		readers := separateLocker(t, nodes)
-		before := mustAcquire(t, readers, "orders/42") // who comes now stands in its Locker's line
-		alone := wants(t, l)
+		l, nodes := locktest.NewLocker(t, 5)
+		readers := locktest.SeparateLocker(t, nodes)
+		before := locktest.MustAcquire(t, readers, "orders/42") // who comes now stands in its Locker's line
+		alone := locktest.Wants(t, l)
 		leader, end := leaves(t, readers)
 		follower, endFollower := leaves(t, readers)
 		stays := standsToShare(t, readers)
-		mustRelease(t, before)
-		lock := got(t, alone).lock
+		locktest.MustRelease(t, before)
+		lock := locktest.Got(t, alone).Lock
 		synctest.Wait() // they stand in line now
-		writer := wants(t, separateLocker(t, nodes))
+		writer := locktest.Wants(t, locktest.SeparateLocker(t, nodes))
 		endFollower()
-		wantError(t, "the follower's Acquire", (<-follower).err, context.Canceled)
+		locktest.WantError(t, "the follower's Acquire", (<-follower).Err, context.Canceled)
 		end()
-		wantError(t, "the leader's Acquire", (<-leader).err, context.Canceled)
+		locktest.WantError(t, "the leader's Acquire", (<-leader).Err, context.Canceled)
 		synctest.Wait()
 		now := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
-		wantWaiting(t, "behind who shares", writer)
+		locktest.WantWaiting(t, "behind who shares", writer)
 		wantTogether(t, now, stays)
-		mustRelease(t, got(t, writer).lock)
+		locktest.MustRelease(t, locktest.Got(t, writer).Lock)
 		wantLinesEmpty(t, nodes)
 	})
 }
 
 func TestCloseEndsTheWaitToShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
-		all := []<-chan gained{standsToShare(t, other), standsToShare(t, other), wants(t, other), standsToShare(t, other)}
-		behind := wants(t, separateLocker(t, nodes))
-		must(t, other.Close())
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		all := []<-chan locktest.Gained{standsToShare(t, other), standsToShare(t, other), locktest.Wants(t, other), standsToShare(t, other)}
+		behind := locktest.Wants(t, locktest.SeparateLocker(t, nodes))
+		testkit.Must(t, other.Close())
 		for i, from := range all {
-			if g := <-from; !errors.Is(g.err, redlock.ErrClosed) {
-				t.Errorf("waiter %d: got %v, %v; want ErrClosed", i, g.lock, g.err)
+			if g := <-from; !errors.Is(g.Err, redlock.ErrClosed) {
+				t.Errorf("waiter %d: got %v, %v; want ErrClosed", i, g.Lock, g.Err)
 			}
 		}
 		synctest.Wait()
@@ -110,7 +111,7 @@ func TestCloseEndsTheWaitToShare(t *testing.T) {
 			}
 		}
 		now := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
 		wantTogether(t, now, behind)
 		wantLinesEmpty(t, nodes)
@@ -121,27 +122,27 @@ func TestCloseEndsTheWaitToShare(t *testing.T) {
 // called.
 func TestAnEntryThatIsLeftBehindGoesWhenItIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		waits, end := leaves(t, other)
 		time.Sleep(time.Second)
 		id := sharersOf(nodes.Node(2))[0]
 		end()
 		<-waits
-		beside := mustAcquire(t, l, "orders/41") // other's sign of life goes on
+		beside := locktest.MustAcquire(t, l, "orders/41") // other's sign of life goes on
 		go func() { _, _ = other.Acquire(t.Context(), "orders/41", redlock.WithWait(time.Hour)) }()
-		writer := wants(t, separateLocker(t, nodes))
+		writer := locktest.Wants(t, locktest.SeparateLocker(t, nodes))
 		for _, n := range nodes.Nodes() { // a late command puts it back
 			_, err := n.Miniredis().ZAdd("redlock:sharers:orders/42", 1, id)
-			must(t, err)
+			testkit.Must(t, err)
 		}
 		now := time.Now()
-		mustRelease(t, lock)
-		if took := got(t, writer).at.Sub(now); took > 100*time.Millisecond {
+		locktest.MustRelease(t, lock)
+		if took := locktest.Got(t, writer).At.Sub(now); took > 100*time.Millisecond {
 			t.Errorf("the writer had it %v after the release; want the entry that nobody waits by to go at once", took)
 		}
-		mustRelease(t, beside)
+		locktest.MustRelease(t, beside)
 	})
 }
 
@@ -150,40 +151,40 @@ func TestAnEntryThatIsLeftBehindGoesWhenItIsCalled(t *testing.T) {
 func TestASharersRollbackWakesNoSharer(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		warm(t, l)
-		stranger(t, nodes)
-		var waiting []<-chan gained
+		l, nodes := locktest.NewLocker(t, 5)
+		locktest.Warm(t, l)
+		locktest.Stranger(t, nodes)
+		var waiting []<-chan locktest.Gained
 		for range 3 {
-			waiting = append(waiting, standsToShare(t, separateLocker(t, nodes)))
+			waiting = append(waiting, standsToShare(t, locktest.SeparateLocker(t, nodes)))
 		}
 		var asks atomic.Int64
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				if scriptOf(args) == "share" {
+				if locktest.ScriptOf(args) == "share" {
 					asks.Add(1)
 					time.Sleep(time.Millisecond)
 				}
 				return redlocktest.Pass()
 			})
 		}
-		freed(nodes, 0, 1)
+		locktest.FreeName(nodes, 0, 1)
 		for _, i := range []int{0, 1} {
 			for _, id := range sharersOf(nodes.Node(2)) {
-				must(t, nodes.Client(i).Publish(t.Context(), "redlock:wake:"+id, "orders/42").Err())
+				testkit.Must(t, nodes.Client(i).Publish(t.Context(), "redlock:wake:"+id, "orders/42").Err())
 			}
 		}
 		const seconds = 10
 		time.Sleep(seconds * time.Second)
-		wantWaiting(t, "on a minority", waiting...)
+		locktest.WantWaiting(t, "on a minority", waiting...)
 		if got := asks.Load(); got > 3*5*8+3*5*seconds { // a few pauses that double, then a look a second
 			t.Errorf("three who wait asked %d times in %ds; want them to rest", got, seconds)
 		}
-		freed(nodes, 2, 3, 4)
+		locktest.FreeName(nodes, 2, 3, 4)
 		for i, from := range waiting {
-			g := got(t, from)
-			defer func() { mustRelease(t, g.lock) }()
-			if g.lock == nil {
+			g := locktest.Got(t, from)
+			defer func() { locktest.MustRelease(t, g.Lock) }()
+			if g.Lock == nil {
 				t.Errorf("sharer %d has none", i)
 			}
 		}
@@ -195,11 +196,11 @@ func TestASharersRollbackWakesNoSharer(t *testing.T) {
 func TestWhoWaitsToShareStandsInLineAgainOnANodeThatForgot(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := func() *redlock.Locker { return separateLocker(t, nodes) }
-		lock := mustAcquire(t, l, "orders/42")
-		first := []<-chan gained{standsToShare(t, other()), standsToShare(t, other())}
-		writer := wants(t, other())
+		l, nodes := locktest.NewLocker(t, 5)
+		other := func() *redlock.Locker { return locktest.SeparateLocker(t, nodes) }
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		first := []<-chan locktest.Gained{standsToShare(t, other()), standsToShare(t, other())}
+		writer := locktest.Wants(t, other())
 		last := standsToShare(t, other())
 		for _, i := range []int{0, 4} {
 			nodes.Node(i).Restart()
@@ -209,19 +210,19 @@ func TestWhoWaitsToShareStandsInLineAgainOnANodeThatForgot(t *testing.T) {
 			}
 			time.Sleep(redlock.DefaultMaxTTL)
 		}
-		must(t, lock.Err())
+		testkit.Must(t, lock.Err())
 		now := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
-		wantWaiting(t, "behind who shares", writer, last)
+		locktest.WantWaiting(t, "behind who shares", writer, last)
 		wantTogether(t, now, first...)
-		for _, next := range []<-chan gained{writer, last} {
-			g := got(t, next)
-			if late := g.at.Sub(now); late > 100*time.Millisecond { // nodes that were freed one by one may split the first attempt
+		for _, next := range []<-chan locktest.Gained{writer, last} {
+			g := locktest.Got(t, next)
+			if late := g.At.Sub(now); late > 100*time.Millisecond { // nodes that were freed one by one may split the first attempt
 				t.Errorf("the next had it %v later; want it at once, or after a pause or two", late)
 			}
 			now = time.Now()
-			mustRelease(t, g.lock)
+			locktest.MustRelease(t, g.Lock)
 		}
 		wantLinesEmpty(t, nodes)
 	})
@@ -230,9 +231,9 @@ func TestWhoWaitsToShareStandsInLineAgainOnANodeThatForgot(t *testing.T) {
 // The nodes' calls do not arrive: connections for them break in the moment of the release.
 func TestWhoWaitsToShareIsFoundWithoutACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		lock := mustAcquire(t, l, "orders/42")
-		waiting := []<-chan gained{standsToShare(t, separateLocker(t, nodes)), standsToShare(t, separateLocker(t, nodes))}
+		l, nodes := locktest.NewLocker(t, 5)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		waiting := []<-chan locktest.Gained{standsToShare(t, locktest.SeparateLocker(t, nodes)), standsToShare(t, locktest.SeparateLocker(t, nodes))}
 		var broken atomic.Int32
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
@@ -247,13 +248,13 @@ func TestWhoWaitsToShareIsFoundWithoutACall(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		released := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		for i, from := range waiting {
-			g := got(t, from)
-			if took := g.at.Sub(released); took > 1500*time.Millisecond {
+			g := locktest.Got(t, from)
+			if took := g.At.Sub(released); took > 1500*time.Millisecond {
 				t.Errorf("sharer %d had it %v after the release; want it once it is subscribed again, or has looked", i, took)
 			}
-			defer mustRelease(t, g.lock)
+			defer locktest.MustRelease(t, g.Lock)
 		}
 	})
 }
@@ -261,9 +262,9 @@ func TestWhoWaitsToShareIsFoundWithoutACall(t *testing.T) {
 // A set that waits to share a name waits in line, as Acquire does.
 func TestASetWaitsToShareInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		done := make(chan *redlock.MultiLock, 1)
 		go func() {
 			m, err := other.AcquireAll(t.Context(), []string{"orders/41", "orders/42", "orders/43"}, redlock.WithShared())
@@ -273,13 +274,13 @@ func TestASetWaitsToShareInLine(t *testing.T) {
 			done <- m
 		}()
 		synctest.Wait()
-		writer := wants(t, separateLocker(t, nodes))
+		writer := locktest.Wants(t, locktest.SeparateLocker(t, nodes))
 		time.Sleep(5 * time.Second)
 		if at := slices.IndexFunc(nodes.Nodes(), func(n *redlocktest.Node) bool { return len(sharersOf(n)) == 1 }); at < 0 {
 			t.Error("the set does not stand in line")
 		}
 		now := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		m := <-done
 		if m == nil {
 			return
@@ -287,9 +288,9 @@ func TestASetWaitsToShareInLine(t *testing.T) {
 		if took := time.Since(now); took != 0 {
 			t.Errorf("the set had it %v after the release; want it called", took)
 		}
-		wantWaiting(t, "while the set shares", writer)
-		must(t, m.Release(t.Context()))
-		mustRelease(t, got(t, writer).lock)
+		locktest.WantWaiting(t, "while the set shares", writer)
+		testkit.Must(t, m.Release(t.Context()))
+		locktest.MustRelease(t, locktest.Got(t, writer).Lock)
 		wantLinesEmpty(t, nodes)
 	})
 }
@@ -298,8 +299,8 @@ func TestASetWaitsToShareInLine(t *testing.T) {
 // either.
 func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		held := shares(t, l)
+		l, nodes := locktest.NewLocker(t, 5)
+		held := locktest.Shares(t, l)
 		try := func(want bool, when string) {
 			t.Helper()
 			synctest.Wait() // what was done before has reached node 0
@@ -309,7 +310,7 @@ func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
 				t.Fatalf("%s: got %v, %v; want it %v", when, lock, err, want)
 			}
 			if err == nil {
-				mustRelease(t, lock)
+				locktest.MustRelease(t, lock)
 			} else if sent := nodes.Node(0).Calls() - before; sent > 0 && strings.Contains(when, "of this Locker") {
 				t.Errorf("%s: %d commands were sent; want none", when, sent)
 			}
@@ -321,12 +322,12 @@ func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
 			}
 		}
 		try(true, "beside a shared hold")
-		writer := wants(t, l)
+		writer := locktest.Wants(t, l)
 		try(false, "while one of this Locker waits to be alone")
-		mustRelease(t, held)
-		lock := got(t, writer).lock
+		locktest.MustRelease(t, held)
+		lock := locktest.Got(t, writer).Lock
 		try(false, "beside an exclusive hold of this Locker")
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		try(true, "when it is free")
 	})
 }
@@ -334,22 +335,22 @@ func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
 // The entry goes with the release: that takes no command of its own.
 func TestAReleaseTakesThePlaceAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		warm(t, l)
-		warm(t, other)
-		lock := mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, l)
+		locktest.Warm(t, other)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		synctest.Wait() // all nodes have it
 		waits := standsToShare(t, other)
-		writer := wants(t, separateLocker(t, nodes))
-		mustRelease(t, lock)
-		beside := got(t, waits).lock
+		writer := locktest.Wants(t, locktest.SeparateLocker(t, nodes))
+		locktest.MustRelease(t, lock)
+		beside := locktest.Got(t, waits).Lock
 		time.Sleep(time.Second)
-		count := sent(nodes)
+		count := locktest.CountSent(nodes)
 		now := time.Now()
-		mustRelease(t, beside)
-		g := got(t, writer)
-		if took := g.at.Sub(now); took != 0 {
+		locktest.MustRelease(t, beside)
+		g := locktest.Got(t, writer)
+		if took := g.At.Sub(now); took != 0 {
 			t.Errorf("the writer had it %v after the release; want it called", took)
 		}
 		synctest.Wait()
@@ -358,7 +359,7 @@ func TestAReleaseTakesThePlaceAlong(t *testing.T) {
 				t.Errorf("node %d: %d commands took the hold and its place; want one", i, n)
 			}
 		}
-		mustRelease(t, g.lock)
+		locktest.MustRelease(t, g.Lock)
 		wantLinesEmpty(t, nodes)
 	})
 }
@@ -367,19 +368,19 @@ func TestAReleaseTakesThePlaceAlong(t *testing.T) {
 // first question was slow, is granted by that: it has no place, so the place goes.
 func TestAPlaceGoesWhereTheLastOfItsGroupIsGrantedWithoutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		holder, nodes := newLocker(t, 3)
-		l := separateLocker(t, nodes)
-		warm(t, l)
-		lock := mustAcquire(t, holder, "orders/42")
+		holder, nodes := locktest.NewLocker(t, 3)
+		l := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, l)
+		lock := locktest.MustAcquire(t, holder, "orders/42")
 		synctest.Wait()
 		slow := func(d time.Duration, which ...int) {
 			for _, i := range which {
-				nodes.Node(i).Intercept(slowly("share", d))
+				nodes.Node(i).Intercept(locktest.Slowly("share", d))
 			}
 		}
 		slow(10*time.Millisecond, 0, 1, 2)
 		leader, end := leaves(t, l)
-		other := wants(t, l, redlock.WithShared()) // its question goes when the leader's is answered
+		other := locktest.Wants(t, l, redlock.WithShared()) // its question goes when the leader's is answered
 		time.Sleep(5 * time.Millisecond)
 		slow(0, 0)
 		slow(100*time.Millisecond, 1, 2)
@@ -388,14 +389,14 @@ func TestAPlaceGoesWhereTheLastOfItsGroupIsGrantedWithoutIt(t *testing.T) {
 			t.Fatal("node 0 knows of no place, or one of them is done: this test shows nothing")
 		}
 		end()
-		wantError(t, "the leader", (<-leader).err, context.Canceled)
-		mustRelease(t, lock)
-		beside := got(t, other).lock
+		locktest.WantError(t, "the leader", (<-leader).Err, context.Canceled)
+		locktest.MustRelease(t, lock)
+		beside := locktest.Got(t, other).Lock
 		synctest.Wait()
-		if keys := queueKeys(nodes); keys != nil {
+		if keys := locktest.QueueKeys(nodes); keys != nil {
 			t.Errorf("with the last of them granted: left in line: %v", keys)
 		}
-		mustRelease(t, beside)
+		locktest.MustRelease(t, beside)
 		wantLinesEmpty(t, nodes)
 	})
 }
@@ -407,9 +408,9 @@ func stripeOn(n *redlocktest.Node, to int64) {
 
 func TestTheTokenOfASharedHoldIsANumberThatAQuorumShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		last := mustAcquire(t, l, "orders/42")
-		mustRelease(t, last)
+		l, nodes := locktest.NewLocker(t, 5)
+		last := locktest.MustAcquire(t, l, "orders/42")
+		locktest.MustRelease(t, last)
 		synctest.Wait()
 		for i, n := range nodes.Nodes() {
 			stripeOn(n, int64(last.Token())+int64(1000*i))
@@ -426,20 +427,20 @@ func TestTheTokenOfASharedHoldIsANumberThatAQuorumShows(t *testing.T) {
 				t.Errorf("token %v is the number on %d of 5 nodes; want a quorum", lock.Token(), same)
 			}
 		}
-		first := shares(t, l)
+		first := locktest.Shares(t, l)
 		check(first)
-		second := shares(t, separateLocker(t, nodes))
+		second := locktest.Shares(t, locktest.SeparateLocker(t, nodes))
 		check(second)
 		if second.Token() < first.Token() {
 			t.Errorf("shared tokens fall: %v, then %v", first.Token(), second.Token())
 		}
-		mustRelease(t, first)
-		mustRelease(t, second)
-		after := mustAcquire(t, l, "orders/42")
+		locktest.MustRelease(t, first)
+		locktest.MustRelease(t, second)
+		after := locktest.MustAcquire(t, l, "orders/42")
 		if after.Token() <= second.Token() {
 			t.Errorf("got token %v after %v", after.Token(), second.Token())
 		}
-		mustRelease(t, after)
+		locktest.MustRelease(t, after)
 	})
 }
 
@@ -448,9 +449,9 @@ func TestTheTokenOfASharedHoldIsANumberThatAQuorumShows(t *testing.T) {
 func TestARaiseThatOtherNamesOutranIsMadeAgain(t *testing.T) {
 	for _, outrun := range []int{1, 4, 5} { // raises
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 5)
-			last := mustAcquire(t, l, "orders/42")
-			mustRelease(t, last)
+			l, nodes := locktest.NewLocker(t, 5)
+			last := locktest.MustAcquire(t, l, "orders/42")
+			locktest.MustRelease(t, last)
 			synctest.Wait()
 			var raises atomic.Int64
 			for i, n := range nodes.Nodes() {
@@ -473,11 +474,11 @@ func TestARaiseThatOtherNamesOutranIsMadeAgain(t *testing.T) {
 					t.Errorf("five raises outrun: got %v, %v; want ErrNotAcquired that says so", lock, err)
 				}
 			} else {
-				must(t, err)
+				testkit.Must(t, err)
 				if lock.Token() <= last.Token() {
 					t.Errorf("got token %v after %v", lock.Token(), last.Token())
 				}
-				mustRelease(t, lock)
+				locktest.MustRelease(t, lock)
 			}
 			synctest.Wait()
 			rounds := int64(min(outrun+1, 5))
@@ -485,7 +486,7 @@ func TestARaiseThatOtherNamesOutranIsMadeAgain(t *testing.T) {
 				t.Errorf("%d raises outrun: %d were sent; want %d to %d", outrun, raises.Load(), least, most)
 			}
 			for i, n := range nodes.Nodes() {
-				if left := members(t, n); left != nil {
+				if left := locktest.Members(t, n); left != nil {
 					t.Errorf("node %d keeps %v", i, left)
 				}
 			}
@@ -500,9 +501,9 @@ func TestWhatASharedAttemptLeftInDoubtIsCleaned(t *testing.T) {
 		"broken before": redlocktest.BreakBefore, "broken after": redlocktest.BreakAfter,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 5)
-			beside := shares(t, separateLocker(t, nodes))
-			warm(t, l)
+			l, nodes := locktest.NewLocker(t, 5)
+			beside := locktest.Shares(t, locktest.SeparateLocker(t, nodes))
+			locktest.Warm(t, l)
 			synctest.Wait() // that share has reached all nodes
 			for _, n := range nodes.Nodes()[:3] {
 				var once atomic.Bool
@@ -516,18 +517,18 @@ func TestWhatASharedAttemptLeftInDoubtIsCleaned(t *testing.T) {
 			lock, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithShared())
 			switch {
 			case err == nil && name == "broken after": // it was made again, since nodes were seen not to vote
-				mustRelease(t, lock)
+				locktest.MustRelease(t, lock)
 			case !errors.Is(err, redlock.ErrNoQuorum):
 				t.Fatalf("%s: got %v, %v; want ErrNoQuorum", name, lock, err)
 			}
 			time.Sleep(2 * time.Second)
 			for i, n := range nodes.Nodes() {
-				if got := members(t, n); len(got) != 1 {
+				if got := locktest.Members(t, n); len(got) != 1 {
 					t.Errorf("%s: node %d has the members %v; want the one beside only", name, i, got)
 				}
 			}
-			must(t, beside.Err())
-			mustRelease(t, beside)
+			testkit.Must(t, beside.Err())
+			locktest.MustRelease(t, beside)
 		})
 	}
 }
@@ -535,8 +536,8 @@ func TestWhatASharedAttemptLeftInDoubtIsCleaned(t *testing.T) {
 // A command that comes when its attempt was rolled back, and nobody shares any more.
 func TestALateShareMeetsItsTombstone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
 		var late [2]atomic.Pointer[[]any]
 		for i := range late {
 			nodes.Node(i).Intercept(func(args []string) redlocktest.Verdict {
@@ -561,7 +562,7 @@ func TestALateShareMeetsItsTombstone(t *testing.T) {
 			if err != nil || reply[0] != -1 {
 				t.Errorf("node %d: the late command: got %v, %v; want -1, dead", i, reply, err)
 			}
-			if left := members(t, nodes.Node(i)); left != nil {
+			if left := locktest.Members(t, nodes.Node(i)); left != nil {
 				t.Errorf("node %d has %v", i, left)
 			}
 		}
@@ -572,15 +573,15 @@ func TestALateShareMeetsItsTombstone(t *testing.T) {
 // it costs is one command more.
 func TestAShareIsFollowedByAReadingOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
+		l, nodes := locktest.NewLocker(t, 5)
 		for range 3 {
-			mustRelease(t, shares(t, l))
+			locktest.MustRelease(t, locktest.Shares(t, l))
 			synctest.Wait()
 		}
 		const pairs = 20
 		commands, times := nodes.Node(0).Calls(), nodes.Node(0).Calls("TIME")
 		for range pairs {
-			mustRelease(t, shares(t, l))
+			locktest.MustRelease(t, locktest.Shares(t, l))
 			synctest.Wait()
 		}
 		const behind = pairs / 2 // pairs at most for which the node is so far behind the others that it gets the two together
@@ -591,4 +592,15 @@ func TestAShareIsFollowedByAReadingOfTheClock(t *testing.T) {
 			t.Errorf("%d shared pairs: %d commands; want %d or so at most", pairs, got, 3*pairs)
 		}
 	})
+}
+
+// number is the generation's number of orders/42 on a node; 0: nobody shares it there.
+func number(t *testing.T, n *redlocktest.Node) redlock.Token {
+	t.Helper()
+	if !n.Miniredis().Exists("orders/42") {
+		return 0
+	}
+	score, err := n.Miniredis().ZScore("orders/42", lua.SharedMark)
+	testkit.Must(t, err)
+	return redlock.Token(-score)
 }

@@ -1,11 +1,10 @@
-package redlock_test
+package membership_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,8 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -25,13 +26,13 @@ import (
 // full makes a server refuse to write for want of memory; roomAgain makes it write again.
 func full(t *testing.T, s *redisserver.Server) {
 	t.Helper()
-	must(t, s.Client().ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
-	must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	testkit.Must(t, s.Client().ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	testkit.Must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 }
 
 func roomAgain(t *testing.T, s *redisserver.Server) {
 	t.Helper()
-	must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
+	testkit.Must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
 }
 
 // wantReason fails the test unless an acquisition and Join, which both run out of
@@ -41,97 +42,90 @@ func wantReason(t *testing.T, l *redlock.Locker, i int, words ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := l.Acquire(ctx, "orders/42")
-	wantError(t, "Acquire", err, redlock.ErrNoQuorum)
-	wantText(t, "Acquire", errorText(err), words...)
+	locktest.WantError(t, "Acquire", err, redlock.ErrNoQuorum)
+	locktest.WantText(t, "Acquire", locktest.ErrorText(err), words...)
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	wantText(t, "Join", errorText(l.Cluster().Join(ctx)), words...)
-	wantText(t, "Admit", errorText(l.Cluster().Admit(t.Context())), words...)
+	locktest.WantText(t, "Join", locktest.ErrorText(l.Cluster().Join(ctx)), words...)
+	locktest.WantText(t, "Admit", locktest.ErrorText(l.Cluster().Admit(t.Context())), words...)
 	s, err := l.Cluster().Status(t.Context())
-	must(t, err)
-	wantText(t, "Status", s.Nodes[i].Cause, words...)
+	testkit.Must(t, err)
+	locktest.WantText(t, "Status", s.Nodes[i].Cause, words...)
 	if strings.Contains(s.Nodes[i].Cause, "its wait goes on") {
 		t.Errorf("got %q; want no word of a wait that has not begun", s.Nodes[i].Cause)
 	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 func TestANewClusterThatAFullNodeHoldsUpSaysSo(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
 	full(t, servers[2])
-	l := openWithout(t, servers, nil, short()...)
+	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
 	wantReason(t, l, 2, "OOM", "notice")
-	wantReason(t, l, 0, "OOM", servers[2].Addr())                                          // what holds up the others as well
-	pollUntil(t, 10*time.Second, "the server's own error is in the refusal", func() bool { // node 2's vote may come too late for it
+	wantReason(t, l, 0, "OOM", servers[2].Addr())                                                   // what holds up the others as well
+	locktest.PollUntil(t, 10*time.Second, "the server's own error is in the refusal", func() bool { // node 2's vote may come too late for it
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		var reply redis.Error
 		return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "OOM")
 	})
 	roomAgain(t, servers[2])
-	admitted(t, l)
-	for i, n := range status(t, l).Nodes {
+	locktest.Admit(t, l)
+	for i, n := range locktest.Status(t, l).Nodes {
 		if n.State != redlock.NodeMember || n.Cause != "" {
 			t.Errorf("node %d: got %s, %q; want a member, and no cause that is over", i, n.State, n.Cause)
 		}
 	}
-	warm(t, l)
+	locktest.Warm(t, l)
 }
 
 func TestANewClusterThatAReplicaHoldsUpSaysSo(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
 	replicate(t, servers)
-	l := openWithout(t, servers, nil, short()...)
+	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
 	wantReason(t, l, 2, "it is a replica")
 	wantReason(t, l, 0, "it is a replica", servers[2].Addr())
 	c := servers[2].Client()
 	defer c.Close()
-	must(t, c.ReplicaOf(t.Context(), "NO", "ONE").Err())
-	admitted(t, l)
-	if n := status(t, l).Nodes[2]; n.State != redlock.NodeMember || n.Cause != "" {
+	testkit.Must(t, c.ReplicaOf(t.Context(), "NO", "ONE").Err())
+	locktest.Admit(t, l)
+	if n := locktest.Status(t, l).Nodes[2]; n.State != redlock.NodeMember || n.Cause != "" {
 		t.Errorf("got %s, %q; want a member, and no cause that is over", n.State, n.Cause)
 	}
-	warm(t, l)
+	locktest.Warm(t, l)
 }
 
 func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
-	l := openWithout(t, servers, nil, short()...)
-	admitted(t, l)
-	warm(t, l)
-	must(t, servers[1].RestartEmpty())
-	pollUntil(t, 10*time.Second, "the node has its notice", func() bool {
+	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
+	locktest.Admit(t, l)
+	locktest.Warm(t, l)
+	testkit.Must(t, servers[1].RestartEmpty())
+	locktest.PollUntil(t, 10*time.Second, "the node has its notice", func() bool {
 		_, _ = l.TryAcquire(t.Context(), "orders/42", redlock.WithFixedLease())
-		return status(t, l).Nodes[1].State == redlock.NodeJoining
+		return locktest.Status(t, l).Nodes[1].State == redlock.NodeJoining
 	})
 	full(t, servers[1]) // between its notice and its install
-	pollUntil(t, 20*time.Second, "Status says why it does not join", func() bool {
-		n := status(t, l).Nodes[1]
+	locktest.PollUntil(t, 20*time.Second, "Status says why it does not join", func() bool {
+		n := locktest.Status(t, l).Nodes[1]
 		return strings.Contains(n.Cause, "not made a member") && strings.Contains(n.Cause, "OOM")
 	})
 	roomAgain(t, servers[1])
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	must(t, l.Cluster().Join(ctx))
+	testkit.Must(t, l.Cluster().Join(ctx))
 }
 
 func TestMaxTTLThatCanNotBeRaisedSaysWhy(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
-	l := openWithout(t, servers, nil, short()...)
-	admitted(t, l)
+	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
+	locktest.Admit(t, l)
 	for _, s := range servers[:2] {
 		full(t, s)
 	}
-	more := openWithout(t, servers, nil, redlock.WithMaxTTL(2*shortMax), redlock.WithTTL(shortMax))
+	more := locktest.OpenWithout(t, servers, nil, redlock.WithMaxTTL(2*locktest.ShortMax), redlock.WithTTL(locktest.ShortMax))
 	wantReason(t, more, 0, "MaxTTL", "OOM")
 }
 
@@ -142,16 +136,16 @@ func TestARightThatIsMissingToTakeANodeInEndsTheWaitForIt(t *testing.T) {
 	for i, s := range servers {
 		urls[i] = "redis://app:secret@" + s.Addr()
 	}
-	l, err := redlock.Open(t.Context(), urls, append(short(), redlock.WithNodeTimeout(350*time.Millisecond))...)
-	must(t, err)
+	l, err := redlock.Open(t.Context(), urls, append(locktest.ShortLeases(), redlock.WithNodeTimeout(350*time.Millisecond))...)
+	testkit.Must(t, err)
 	defer l.Close()
-	pollUntil(t, 20*time.Second, "the notice was refused by all nodes", func() bool {
-		return !slices.ContainsFunc(status(t, l).Nodes, func(n redlock.NodeStatus) bool { return !strings.Contains(n.Cause, "notice") })
+	locktest.PollUntil(t, 20*time.Second, "the notice was refused by all nodes", func() bool {
+		return !slices.ContainsFunc(locktest.Status(t, l).Nodes, func(n redlock.NodeStatus) bool { return !strings.Contains(n.Cause, "notice") })
 	})
 	_, err = l.Acquire(t.Context(), "orders/42") // returns by itself: waiting mends nothing
-	wantError(t, "Acquire", err, redlock.ErrMisconfigured)
-	wantText(t, "Acquire", errorText(err), "lacks a right")
-	wantError(t, "Join", l.Cluster().Join(t.Context()), redlock.ErrMisconfigured)
+	locktest.WantError(t, "Acquire", err, redlock.ErrMisconfigured)
+	locktest.WantText(t, "Acquire", locktest.ErrorText(err), "lacks a right")
+	locktest.WantError(t, "Join", l.Cluster().Join(t.Context()), redlock.ErrMisconfigured)
 }
 
 // blankSaid are the findings of Check about nodes that are blank, by node; it fails
@@ -159,7 +153,7 @@ func TestARightThatIsMissingToTakeANodeInEndsTheWaitForIt(t *testing.T) {
 func blankSaid(t *testing.T, l *redlock.Locker, want int) map[int]redlock.Finding {
 	t.Helper()
 	r, err := l.Cluster().Check(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	out := map[int]redlock.Finding{}
 	for _, f := range r.Findings {
 		if f.Code == redlock.FindingBlank {
@@ -190,11 +184,11 @@ func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
 			t.Parallel()
 			servers := testserver.Need(t, 3, redisserver.Config{})
 			c.hurt(t, servers)
-			l := openWithout(t, servers, nil, append(c.opts, redlock.WithNodeTimeout(patient), redlock.WithTTL(4*patient))...)
+			l := locktest.OpenWithout(t, servers, nil, append(c.opts, redlock.WithNodeTimeout(locktest.Patient), redlock.WithTTL(4*locktest.Patient))...)
 			for i, f := range blankSaid(t, l, 3) {
-				wantText(t, fmt.Sprintf("node %d", i), f.What, c.own)
+				locktest.WantText(t, fmt.Sprintf("node %d", i), f.What, c.own)
 				if i != 2 && c.opts == nil {
-					wantText(t, fmt.Sprintf("node %d", i), f.What, servers[2].Addr(), "every node must be waited for")
+					locktest.WantText(t, fmt.Sprintf("node %d", i), f.What, servers[2].Addr(), "every node must be waited for")
 				}
 				if f.Severity != c.severity || strings.HasPrefix(f.Remedy, "Nothing") {
 					t.Errorf("node %d: got %s, %q; want %s, and something to do", i, f.Severity, f.Remedy, c.severity)
@@ -215,8 +209,8 @@ func replicate(t *testing.T, servers []*redisserver.Server) {
 	t.Helper()
 	c := servers[2].Client()
 	host, port, _ := strings.Cut(testserver.NeedOne(t, redisserver.Config{}).Addr(), ":")
-	must(t, c.ReplicaOf(t.Context(), host, port).Err())
-	awaitInfo(t, c, "role:slave")
+	testkit.Must(t, c.ReplicaOf(t.Context(), host, port).Err())
+	locktest.PollUntil(t, 20*time.Second, "it is a replica", func() bool { return locktest.InfoOf(t, c, "role") == "slave" })
 }
 
 // Nodes that forget while their process lives: run_id and scripts stay.
@@ -228,17 +222,17 @@ func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
 	opts := []redlock.Option{redlock.WithMaxTTL(redlock.DefaultTTL), redlock.WithFixedLease()}
-	holder, contender := openWithout(t, servers, []int{2}, opts...), openWithout(t, servers, nil, opts...)
-	admitted(t, contender)
-	warm(t, contender)
-	warm(t, holder)
-	swap := func() { must(t, servers[0].Client().Do(t.Context(), "SWAPDB", 0, 1).Err()) }
+	holder, contender := locktest.OpenWithout(t, servers, []int{2}, opts...), locktest.OpenWithout(t, servers, nil, opts...)
+	locktest.Admit(t, contender)
+	locktest.Warm(t, contender)
+	locktest.Warm(t, holder)
+	swap := func() { testkit.Must(t, servers[0].Client().Do(t.Context(), "SWAPDB", 0, 1).Err()) }
 	swap()
-	admitted(t, contender)
-	warm(t, contender)
-	wantVotes(t, "with the other data", contender, 3)
-	held := mustAcquire(t, holder, "orders/42") // on the swapped node and one more
-	if keyOn(t, servers[0], "orders/42") == "" {
+	locktest.Admit(t, contender)
+	locktest.Warm(t, contender)
+	locktest.WantVotes(t, "with the other data", contender, 3)
+	held := locktest.MustAcquire(t, holder, "orders/42") // on the swapped node and one more
+	if locktest.KeyOn(t, servers[0], "orders/42") == "" {
 		t.Fatal("the lock is not on the node whose data are swapped: this test shows nothing")
 	}
 	swap()
@@ -249,42 +243,24 @@ func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
 			t.Fatalf("got token %v beside the holder of %v (%v)", lock.Token(), held.Token(), held.Err())
 		}
 	}
-	must(t, held.Err())
-	wantVotes(t, "with the first data again", contender, 2)
-	wantText(t, "its Status", status(t, contender).Nodes[0].Cause, "an epoch that has ended")
-	admitted(t, contender)
-	wantVotes(t, "under a new epoch", contender, 3)
-}
-
-// follow makes a server a replica of a master, and waits until it is in step.
-func follow(t *testing.T, replica, master *redisserver.Server) {
-	t.Helper()
-	host, port, err := net.SplitHostPort(master.Addr())
-	must(t, err)
-	c := replica.Client()
-	must(t, c.ReplicaOf(t.Context(), host, port).Err())
-	pollUntil(t, 15*time.Second, "the replica is in step", func() bool {
-		info, err := c.Info(t.Context(), "replication").Result()
-		return err == nil && strings.Contains(info, "master_link_status:up")
-	})
-}
-
-func stand(t *testing.T, s *redisserver.Server) {
-	t.Helper()
-	must(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
+	testkit.Must(t, held.Err())
+	locktest.WantVotes(t, "with the first data again", contender, 2)
+	locktest.WantText(t, "its Status", locktest.Status(t, contender).Nodes[0].Cause, "an epoch that has ended")
+	locktest.Admit(t, contender)
+	locktest.WantVotes(t, "under a new epoch", contender, 3)
 }
 
 // handOver swaps a master and its replica, by FAILOVER: no data is
 // lost, and no snapshot sent.
 func handOver(t *testing.T, master, replica *redisserver.Server) {
 	t.Helper()
-	must(t, master.Client().Do(t.Context(), "FAILOVER").Err())
-	pollUntil(t, 15*time.Second, "they have changed places", func() bool {
+	testkit.Must(t, master.Client().Do(t.Context(), "FAILOVER").Err())
+	locktest.PollUntil(t, 15*time.Second, "they have changed places", func() bool {
 		old, err := master.Client().Info(t.Context(), "replication").Result()
 		if err != nil || !strings.Contains(old, "master_link_status:up") {
 			return false
 		}
-		return infoOf(t, replica.Client(), "role") == "master" && strings.Contains(replica.Client().Info(t.Context(), "replication").Val(), "state=online")
+		return locktest.InfoOf(t, replica.Client(), "role") == "master" && strings.Contains(replica.Client().Info(t.Context(), "replication").Val(), "state=online")
 	})
 }
 
@@ -298,37 +274,37 @@ func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
 			t.Parallel()
 			servers, standbys := testserver.Need(t, 3, redisserver.Config{}), testserver.Need(t, 2, redisserver.Config{})
 			for i, s := range standbys {
-				follow(t, s, servers[i])
+				locktest.Replicate(t, s, servers[i])
 			}
 			opts := []redlock.Option{redlock.WithMaxTTL(30 * time.Second), redlock.WithTTL(30 * time.Second), redlock.WithFixedLease()}
-			contender, holder := openWithout(t, servers, nil, opts...), openWithout(t, servers, nil, opts...)
-			admitted(t, contender)
-			warm(t, contender)
-			wantVotes(t, "with standbys in step", contender, 3)
+			contender, holder := locktest.OpenWithout(t, servers, nil, opts...), locktest.OpenWithout(t, servers, nil, opts...)
+			locktest.Admit(t, contender)
+			locktest.Warm(t, contender)
+			locktest.WantVotes(t, "with standbys in step", contender, 3)
 			looked := time.Now()
 			for i, s := range standbys {
 				all := servers[i].Client().HGetAll(t.Context(), lua.NodeKey).Val()
-				pollUntil(t, 15*time.Second, "the standby has all", func() bool {
+				locktest.PollUntil(t, 15*time.Second, "the standby has all", func() bool {
 					return maps.Equal(s.Client().HGetAll(t.Context(), lua.NodeKey).Val(), all)
 				})
-				stand(t, s)
+				locktest.Promote(t, s)
 			}
-			held := mustAcquire(t, holder, "orders/42")
-			pollUntil(t, time.Second, "the contender's look is older than a failover in place may be quick (SAFETY, Limits)", func() bool {
+			held := locktest.MustAcquire(t, holder, "orders/42")
+			locktest.PollUntil(t, time.Second, "the contender's look is older than a failover in place may be quick (SAFETY, Limits)", func() bool {
 				return time.Since(looked) > 2*node.IdentityEvery
 			})
 			traffic := func() {
 				if busy {
 					if lock, err := contender.TryAcquire(t.Context(), "orders/1"); err == nil {
-						mustRelease(t, lock)
+						locktest.MustRelease(t, lock)
 					}
 				}
 			}
 			traffic()
 			for i, s := range standbys {
-				follow(t, servers[i], s)
+				locktest.Replicate(t, servers[i], s)
 				traffic()
-				stand(t, servers[i])
+				locktest.Promote(t, servers[i])
 				traffic()
 			}
 			for range 40 {
@@ -336,10 +312,10 @@ func TestANodeThatTookItsStandbysDataDoesNotVote(t *testing.T) {
 				if err == nil {
 					t.Fatalf("got token %v beside the holder of %v (%v)", lock.Token(), held.Token(), held.Err())
 				}
-				pause(10 * time.Millisecond)
+				locktest.Pause(10 * time.Millisecond)
 			}
-			must(t, held.Err())
-			for _, n := range status(t, contender).Nodes[:2] {
+			testkit.Must(t, held.Err())
+			for _, n := range locktest.Status(t, contender).Nodes[:2] {
 				if n.State != redlock.NodeJoining || n.Left <= 0 {
 					t.Errorf("%s: got %v, %v left, %q; want it joining, for MaxTTL", n.Name, n.State, n.Left, n.Cause)
 				}
@@ -360,7 +336,7 @@ func TestEveryWayToAnotherMastersDataMakesAnotherIdentity(t *testing.T) {
 	t.Run("two channels", func(t *testing.T) {
 		t.Parallel()
 		servers := testserver.Need(t, 2, redisserver.Config{})
-		secondChannel(t, servers)
+		locktest.SecondChannel(t, servers)
 		everyWay(t, servers[0], servers[1])
 	})
 }
@@ -369,7 +345,7 @@ func everyWay(t *testing.T, node, other *redisserver.Server) {
 	t.Helper()
 	identity := func() string {
 		info := node.Client().InfoMap(t.Context(), "server", "replication")
-		must(t, info.Err())
+		testkit.Must(t, info.Err())
 		return info.Item("Server", "run_id") + "." + info.Item("Replication", "master_replid")
 	}
 	for _, way := range []struct {
@@ -378,29 +354,29 @@ func everyWay(t *testing.T, node, other *redisserver.Server) {
 		changes bool
 	}{
 		{"nothing", func() {}, false},
-		{"a master that is told to be one", func() { stand(t, node) }, false},
+		{"a master that is told to be one", func() { locktest.Promote(t, node) }, false},
 		{"a replica of nobody who answers, and back", func() {
-			must(t, node.Client().ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
-			stand(t, node)
+			testkit.Must(t, node.Client().ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+			locktest.Promote(t, node)
 		}, true},
-		{"another master's data, and back", func() { follow(t, node, other); stand(t, node) }, true},
+		{"another master's data, and back", func() { locktest.Replicate(t, node, other); locktest.Promote(t, node) }, true},
 		{"its own replica's data, and back", func() {
-			follow(t, other, node)
-			stand(t, other)
-			follow(t, node, other)
-			stand(t, node)
+			locktest.Replicate(t, other, node)
+			locktest.Promote(t, other)
+			locktest.Replicate(t, node, other)
+			locktest.Promote(t, node)
 		}, true},
 		// Nothing is forgotten in these.
-		{"a replica attaches that is not the first", func() { follow(t, other, node) }, false},
-		{"it leaves", func() { stand(t, other) }, false},
+		{"a replica attaches that is not the first", func() { locktest.Replicate(t, other, node) }, false},
+		{"it leaves", func() { locktest.Promote(t, other) }, false},
 		{"the backlog is given up", func() {
-			must(t, node.Client().ConfigSet(t.Context(), "repl-backlog-ttl", "1").Err())
-			pollUntil(t, 15*time.Second, "no backlog", func() bool {
+			testkit.Must(t, node.Client().ConfigSet(t.Context(), "repl-backlog-ttl", "1").Err())
+			locktest.PollUntil(t, 15*time.Second, "no backlog", func() bool {
 				info, err := node.Client().Info(t.Context(), "replication").Result()
 				return err == nil && strings.Contains(info, "repl_backlog_active:0")
 			})
 		}, true},
-		{"a first replica attaches", func() { follow(t, other, node) }, true},
+		{"a first replica attaches", func() { locktest.Replicate(t, other, node) }, true},
 		{"it changes places with its replica, twice", func() { handOver(t, node, other); handOver(t, other, node) }, true},
 	} {
 		before := identity()
@@ -437,9 +413,9 @@ func TestAPushIsVoidWhoseServerChangedItsHistoryRightBehindIt(t *testing.T) {
 func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
 	t.Helper()
 	servers := testserver.Need(t, 3, redisserver.Config{})
-	holder, heir := openServers(t, servers), openServers(t, servers)
-	warm(t, heir)
-	lock, granted := mustAcquire(t, holder, "orders/42"), make(chan *redlock.Lock, 1)
+	holder, heir := locktest.OpenServers(t, servers), locktest.OpenServers(t, servers)
+	locktest.Warm(t, heir)
+	lock, granted := locktest.MustAcquire(t, holder, "orders/42"), make(chan *redlock.Lock, 1)
 	go func() {
 		defer close(granted)
 		if l, err := heir.Acquire(t.Context(), "orders/42"); err == nil {
@@ -447,11 +423,11 @@ func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
 		}
 	}()
 	var first, signs []int64
-	pollUntil(t, 15*time.Second, "it stands in line", func() bool {
+	locktest.PollUntil(t, 15*time.Second, "it stands in line", func() bool {
 		first = signsOfLife(t, servers[:2])
 		return !slices.Contains(first, 0)
 	})
-	pollUntil(t, 15*time.Second, "each has had its next sign, at its own time", func() bool {
+	locktest.PollUntil(t, 15*time.Second, "each has had its next sign, at its own time", func() bool {
 		signs = signsOfLife(t, servers[:2])
 		return signs[0] != first[0] && signs[1] != first[1] && max(signs[0]-signs[1], signs[1]-signs[0]) > 50
 	})
@@ -466,18 +442,18 @@ func grantedAndChanged(t *testing.T, newer bool) (lost bool) {
 			}
 			return nil
 		})
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	change([2]string{"NO", "ONE"}) // a master it is; its connection is there now
-	must(t, servers[2].Pause())
-	mustRelease(t, lock)
+	testkit.Must(t, servers[2].Pause())
+	locktest.MustRelease(t, lock)
 	lock = <-granted
 	change([2]string{"127.0.0.1", "1"}, [2]string{"NO", "ONE"})
 	for deadline := time.Now().Add(time.Second); lock.Err() == nil && time.Now().Before(deadline); {
-		pause(time.Millisecond)
+		locktest.Pause(time.Millisecond)
 	}
 	lost = errors.Is(lock.Err(), redlock.ErrLost)
-	must(t, servers[2].Resume())
+	testkit.Must(t, servers[2].Resume())
 	return lost
 }
 

@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"context"
@@ -16,26 +16,13 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // Membership on real servers without persistence. The times are short, and the
 // nodes have a second to answer: the machine may be busy.
-
-const shortMax = 2 * time.Second
-
-// short are options under which a test can see MaxTTL pass.
-func short() []redlock.Option {
-	return []redlock.Option{redlock.WithTTL(1500 * time.Millisecond), redlock.WithMaxTTL(shortMax)}
-}
-
-// votes is how many nodes vote for the Locker.
-func votes(t *testing.T, l *redlock.Locker) int {
-	t.Helper()
-	s, err := l.Cluster().Status(t.Context())
-	must(t, err)
-	return s.Votes()
-}
 
 // busy locks and releases names of its own until the test ends.
 func busy(t *testing.T, l *redlock.Locker) {
@@ -48,7 +35,7 @@ func busy(t *testing.T, l *redlock.Locker) {
 			if lock, err := l.Acquire(ctx, fmt.Sprintf("traffic/%d", i%8)); err == nil {
 				_ = lock.Release(ctx) // its expiry does as well
 			}
-			pause(20 * time.Millisecond)
+			locktest.Pause(20 * time.Millisecond)
 		}
 	})
 }
@@ -56,48 +43,48 @@ func busy(t *testing.T, l *redlock.Locker) {
 func TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 5, redisserver.Config{})
-	l := openWithout(t, servers, nil, short()...)
-	admitted(t, l)
-	warm(t, l)
+	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
+	locktest.Admit(t, l)
+	locktest.Warm(t, l)
 	busy(t, l)
-	held := mustAcquire(t, l, "orders/42")
+	held := locktest.MustAcquire(t, l, "orders/42")
 	const tries = 5 // a machine that stood still for a second is forgiven four times
 	for try := 1; ; try++ {
-		must(t, servers[2].RestartEmpty())
+		testkit.Must(t, servers[2].RestartEmpty())
 		back := time.Now()
-		pollUntil(t, shortMax+20*time.Second, "all five vote", func() bool { return votes(t, l) == 5 })
+		locktest.PollUntil(t, locktest.ShortMax+20*time.Second, "all five vote", func() bool { return locktest.Votes(t, l) == 5 })
 		took := time.Since(back)
-		if took < shortMax-100*time.Millisecond { // the wait began when the process did, at the earliest
-			t.Errorf("it voted after %v; want not before MaxTTL (%v)", took, shortMax)
+		if took < locktest.ShortMax-100*time.Millisecond { // the wait began when the process did, at the earliest
+			t.Errorf("it voted after %v; want not before MaxTTL (%v)", took, locktest.ShortMax)
 		}
-		t.Logf("it voted again %v after its restart; MaxTTL is %v", took, shortMax)
-		if took <= shortMax+time.Second {
+		t.Logf("it voted again %v after its restart; MaxTTL is %v", took, locktest.ShortMax)
+		if took <= locktest.ShortMax+time.Second {
 			break
 		}
 		if try == tries {
 			t.Fatalf("it voted again after %v; want at most MaxTTL plus a second", took)
 		}
 	}
-	pollUntil(t, 10*time.Second, "the held lock is on it again", func() bool { return keyOn(t, servers[2], "orders/42") != "" })
-	must(t, held.Err())
-	mustRelease(t, held)
-	pollUntil(t, 10*time.Second, "the lock is on no server", func() bool {
-		return !slices.ContainsFunc(servers, func(s *redisserver.Server) bool { return keyOn(t, s, "orders/42") != "" })
+	locktest.PollUntil(t, 10*time.Second, "the held lock is on it again", func() bool { return locktest.KeyOn(t, servers[2], "orders/42") != "" })
+	testkit.Must(t, held.Err())
+	locktest.MustRelease(t, held)
+	locktest.PollUntil(t, 10*time.Second, "the lock is on no server", func() bool {
+		return !slices.ContainsFunc(servers, func(s *redisserver.Server) bool { return locktest.KeyOn(t, s, "orders/42") != "" })
 	})
 }
 
 func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 5, redisserver.Config{})
-	var seen events
-	l := openWithout(t, servers, nil, seen.option())
-	admitted(t, l)
-	warm(t, l)
-	held := mustAcquire(t, l, "orders/1")
-	told := len(seen.of(redlock.NodeAbstains)) + len(seen.of(redlock.ClusterFounded))
+	var seen locktest.Events
+	l := locktest.OpenWithout(t, servers, nil, seen.Option())
+	locktest.Admit(t, l)
+	locktest.Warm(t, l)
+	held := locktest.MustAcquire(t, l, "orders/1")
+	told := len(seen.Of(redlock.NodeAbstains)) + len(seen.Of(redlock.ClusterFounded))
 	for range 3 {
 		for _, s := range servers {
-			must(t, s.Client().ScriptFlush(t.Context()).Err())
+			testkit.Must(t, s.Client().ScriptFlush(t.Context()).Err())
 		}
 		if err := held.Extend(t.Context(), redlock.DefaultTTL); err != nil {
 			t.Logf("the first round after SCRIPT FLUSH: %v", err)
@@ -106,16 +93,16 @@ func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the round after the first: %v", err)
 		}
-		pollUntil(t, 5*time.Second, "all five have the lock", func() bool {
-			return !slices.ContainsFunc(servers, func(s *redisserver.Server) bool { return keyOn(t, s, "orders/42") == "" })
+		locktest.PollUntil(t, 5*time.Second, "all five have the lock", func() bool {
+			return !slices.ContainsFunc(servers, func(s *redisserver.Server) bool { return locktest.KeyOn(t, s, "orders/42") == "" })
 		})
-		mustRelease(t, lock)
-		must(t, held.Extend(t.Context(), redlock.DefaultTTL))
+		locktest.MustRelease(t, lock)
+		testkit.Must(t, held.Extend(t.Context(), redlock.DefaultTTL))
 	}
-	if got := len(seen.of(redlock.NodeAbstains)) + len(seen.of(redlock.ClusterFounded)); got != told {
+	if got := len(seen.Of(redlock.NodeAbstains)) + len(seen.Of(redlock.ClusterFounded)); got != told {
 		t.Errorf("got %d events of abstention or founding, of which %d before SCRIPT FLUSH; want no more: nothing was forgotten", got, told)
 	}
-	mustRelease(t, held)
+	locktest.MustRelease(t, held)
 }
 
 func TestRacingFoundersOfRealServersAgree(t *testing.T) {
@@ -123,7 +110,7 @@ func TestRacingFoundersOfRealServersAgree(t *testing.T) {
 	servers := testserver.Need(t, 5, redisserver.Config{})
 	founders := make([]*redlock.Locker, 4)
 	for i := range founders {
-		founders[i] = openWithout(t, servers, nil, short()...)
+		founders[i] = locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
 	}
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -137,13 +124,13 @@ func TestRacingFoundersOfRealServersAgree(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if took := time.Since(began); took < shortMax {
+	if took := time.Since(began); took < locktest.ShortMax {
 		t.Errorf("the cluster stood after %v; want not before MaxTTL", took)
 	}
 	ids := map[string]bool{}
 	for _, l := range founders {
 		s, err := l.Cluster().Status(t.Context())
-		must(t, err)
+		testkit.Must(t, err)
 		if s.Votes() != 5 {
 			t.Errorf("got %d votes; want 5: %+v", s.Votes(), s.Nodes)
 		}
@@ -152,10 +139,10 @@ func TestRacingFoundersOfRealServersAgree(t *testing.T) {
 	if len(ids) != 1 || ids[""] {
 		t.Errorf("got the clusters %v; want one", ids)
 	}
-	lock := mustAcquire(t, founders[0], "orders/42")
+	lock := locktest.MustAcquire(t, founders[0], "orders/42")
 	_, err := founders[3].TryAcquire(t.Context(), "orders/42")
-	wantError(t, "TryAcquire by another founder", err, redlock.ErrNotAcquired)
-	mustRelease(t, lock)
+	locktest.WantError(t, "TryAcquire by another founder", err, redlock.ErrNotAcquired)
+	locktest.MustRelease(t, lock)
 }
 
 func TestAServerThatDeniesINFOIsRefusedUnlessMembershipIsOff(t *testing.T) {
@@ -174,15 +161,15 @@ func TestAServerThatDeniesINFOIsRefusedUnlessMembershipIsOff(t *testing.T) {
 		if err == nil {
 			var lock *redlock.Lock
 			if lock, err = l.Acquire(t.Context(), "orders/42"); err == nil {
-				mustRelease(t, lock)
+				locktest.MustRelease(t, lock)
 			}
-			must(t, l.Close())
+			testkit.Must(t, l.Close())
 		}
 		if !protected {
-			must(t, err)
+			testkit.Must(t, err)
 			continue
 		}
-		wantError(t, "without INFO", err, redlock.ErrMisconfigured)
+		locktest.WantError(t, "without INFO", err, redlock.ErrMisconfigured)
 		for _, want := range []string{"INFO", "+info", "WithoutMembership"} {
 			if err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("got %q; want it to say %s", err, want)
@@ -199,30 +186,30 @@ func TestClientsWithDifferentListsNeverBothHold(t *testing.T) {
 		t.Run(fmt.Sprintf("protected %v", protected), func(t *testing.T) {
 			t.Parallel()
 			servers := testserver.Need(t, 5, redisserver.Config{})
-			opts := short()
+			opts := locktest.ShortLeases()
 			if !protected {
 				opts = append(opts, redlock.WithoutMembership())
 			}
-			ours := openWithout(t, servers[:3], nil, opts...)
+			ours := locktest.OpenWithout(t, servers[:3], nil, opts...)
 			if protected {
-				admitted(t, ours)
+				locktest.Admit(t, ours)
 			}
-			warm(t, ours)
-			lock := mustAcquire(t, ours, "orders/42")
-			theirs := openWithout(t, servers[2:], nil, opts...)
+			locktest.Warm(t, ours)
+			lock := locktest.MustAcquire(t, ours, "orders/42")
+			theirs := locktest.OpenWithout(t, servers[2:], nil, opts...)
 			if !protected {
-				pollUntil(t, 10*time.Second, "there is a second holder", func() bool {
+				locktest.PollUntil(t, 10*time.Second, "there is a second holder", func() bool {
 					_, err := theirs.TryAcquire(t.Context(), "orders/42")
 					return err == nil
 				})
-				must(t, lock.Err())
+				testkit.Must(t, lock.Err())
 				return
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*shortMax) // the wait of a new cluster, and more
+			ctx, cancel := context.WithTimeout(t.Context(), 2*locktest.ShortMax) // the wait of a new cluster, and more
 			defer cancel()
 			_, err := theirs.Acquire(ctx, "orders/42")
-			wantError(t, "the other list", err, redlock.ErrNoQuorum)
-			for _, want := range append(addresses(servers[:3]), "not retired", "same list") {
+			locktest.WantError(t, "the other list", err, redlock.ErrNoQuorum)
+			for _, want := range append(locktest.Addresses(servers[:3]), "not retired", "same list") {
 				if err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("got %q; want it to say %q", err, want)
 				}
@@ -230,7 +217,7 @@ func TestClientsWithDifferentListsNeverBothHold(t *testing.T) {
 			if err := theirs.Cluster().Admit(t.Context()); err == nil {
 				t.Error("Admit: got no error; want the rule on names, which no operator's word stands in for")
 			}
-			must(t, lock.Err())
+			testkit.Must(t, lock.Err())
 		})
 	}
 }
@@ -252,7 +239,7 @@ func (r *referee) plays(ctx context.Context, l *redlock.Locker) {
 			if last := r.last.Swap(uint64(lock.Token())); last >= uint64(lock.Token()) {
 				r.disorder.Add(1)
 			}
-			pause(2 * time.Millisecond)
+			locktest.Pause(2 * time.Millisecond)
 			if lock.Err() == nil {
 				r.rounds.Add(1)
 			}
@@ -266,41 +253,41 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 6, redisserver.Config{})
 	before, after := servers[:5], slices.Concat(servers[:4], servers[5:])
-	operator := openWithout(t, before, nil, short()...)
-	admitted(t, operator)
+	operator := locktest.OpenWithout(t, before, nil, locktest.ShortLeases()...)
+	locktest.Admit(t, operator)
 	ctx, cancel := context.WithCancel(t.Context())
 	var r referee
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	play := func(list []*redisserver.Server) {
-		l := openWithout(t, list, nil, short()...)
+		l := locktest.OpenWithout(t, list, nil, locktest.ShortLeases()...)
 		wg.Go(func() { r.plays(ctx, l) })
 	}
 	play(before)
 	play(before)
 
 	// The wrong order: the new list before anybody retired the old server.
-	early := openWithout(t, after, nil, short()...)
-	joinCtx, done := context.WithTimeout(ctx, shortMax+time.Second)
+	early := locktest.OpenWithout(t, after, nil, locktest.ShortLeases()...)
+	joinCtx, done := context.WithTimeout(ctx, locktest.ShortMax+time.Second)
 	err := early.Cluster().Join(joinCtx)
 	done()
 	if err == nil || !strings.Contains(err.Error(), before[4].Addr()) || !strings.Contains(err.Error(), "not retired") {
 		t.Errorf("joining before the other was retired: got %v; want it refused, naming %s", err, before[4].Addr())
 	}
 
-	must(t, operator.Cluster().Retire(ctx, 4))
-	must(t, operator.Cluster().Retire(ctx, 4)) // again, to no effect
-	must(t, before[4].Kill())
-	pause(shortMax) // the order of docs/OPERATIONS.md
+	testkit.Must(t, operator.Cluster().Retire(ctx, 4))
+	testkit.Must(t, operator.Cluster().Retire(ctx, 4)) // again, to no effect
+	testkit.Must(t, before[4].Kill())
+	locktest.Pause(locktest.ShortMax) // the order of docs/OPERATIONS.md
 	play(after)
 	play(after)
-	pollUntil(t, shortMax+30*time.Second, "the new server votes", func() bool { return votes(t, early) == 5 })
+	locktest.PollUntil(t, locktest.ShortMax+30*time.Second, "the new server votes", func() bool { return locktest.Votes(t, early) == 5 })
 	had := r.rounds.Load()
-	pollUntil(t, 30*time.Second, "all go on", func() bool { return r.rounds.Load() >= had+50 })
+	locktest.PollUntil(t, 30*time.Second, "all go on", func() bool { return r.rounds.Load() >= had+50 })
 	// A third list has no place in the cluster, though its new server would be
 	// in that of the retired one.
-	third := openWithout(t, slices.Concat(servers[:4], testserver.Need(t, 1, redisserver.Config{})), nil, short()...)
+	third := locktest.OpenWithout(t, slices.Concat(servers[:4], testserver.Need(t, 1, redisserver.Config{})), nil, locktest.ShortLeases()...)
 	if err := third.Cluster().Admit(ctx); err == nil {
 		t.Error("a second server in the place of the first: got no error; want it refused")
 	}
@@ -315,19 +302,19 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
-	var seen events
-	l := openWithout(t, servers, nil, append(short(), seen.option())...)
-	admitted(t, l)
-	warm(t, l)
-	first := mustAcquire(t, l, "orders/42")
-	founded := len(seen.of(redlock.ClusterFounded))
+	var seen locktest.Events
+	l := locktest.OpenWithout(t, servers, nil, append(locktest.ShortLeases(), seen.Option())...)
+	locktest.Admit(t, l)
+	locktest.Warm(t, l)
+	first := locktest.MustAcquire(t, l, "orders/42")
+	founded := len(seen.Of(redlock.ClusterFounded))
 	for _, s := range servers {
-		must(t, s.RestartEmpty())
+		testkit.Must(t, s.RestartEmpty())
 	}
 	back := time.Now()
-	fresh := openWithout(t, servers, nil, append(short(), seen.option())...)
-	second := mustAcquire(t, fresh, "orders/42") // waits, and founds
-	if took := time.Since(back); took < shortMax {
+	fresh := locktest.OpenWithout(t, servers, nil, append(locktest.ShortLeases(), seen.Option())...)
+	second := locktest.MustAcquire(t, fresh, "orders/42") // waits, and founds
+	if took := time.Since(back); took < locktest.ShortMax {
 		t.Errorf("got the lock after %v; want not before MaxTTL", took)
 	}
 	if !errors.Is(first.Err(), redlock.ErrLost) {
@@ -336,19 +323,19 @@ func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 	if second.Token() <= first.Token() {
 		t.Errorf("got token %v after %v; want it greater", second.Token(), first.Token())
 	}
-	if len(seen.of(redlock.ClusterFounded)) <= founded {
+	if len(seen.Of(redlock.ClusterFounded)) <= founded {
 		t.Error("got no event of a founding; want it told that tokens leaned on the clocks")
 	}
-	mustRelease(t, second)
+	locktest.MustRelease(t, second)
 }
 
 func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
-	l := openWithout(t, servers, nil, short()...)
-	admitted(t, l)
-	more := openWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(4*time.Second))
-	lock := mustAcquire(t, more, "orders/42", redlock.WithTTL(3*time.Second))
+	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
+	locktest.Admit(t, l)
+	more := locktest.OpenWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(4*time.Second))
+	lock := locktest.MustAcquire(t, more, "orders/42", redlock.WithTTL(3*time.Second))
 	recorded := 0
 	for _, s := range servers {
 		c := redis.NewClient(s.Options())
@@ -361,9 +348,9 @@ func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
 		t.Errorf("got MaxTTL raised in %d records when the lease was taken; want a quorum", recorded)
 	}
 	s, err := l.Cluster().Status(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	if s.Votes() < 2 {
 		t.Errorf("the client with the smaller MaxTTL: got %d votes; want a quorum", s.Votes())
 	}
-	mustRelease(t, lock)
+	locktest.MustRelease(t, lock)
 }

@@ -1,4 +1,4 @@
-package redlock_test
+package queue_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -28,16 +29,16 @@ import (
 func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(6*time.Second))
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42", redlock.WithTTL(6*time.Second))
 		synctest.Wait() // it is on all five: a node that an ask finds free is asked again
-		waiting := wants(t, other)
+		waiting := locktest.Wants(t, other)
 		time.Sleep(time.Second)
 		var asks, looks atomic.Int64
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				switch name := scriptOf(args); {
+				switch name := locktest.ScriptOf(args); {
 				case strings.HasPrefix(name, "ask"):
 					asks.Add(1)
 				case strings.HasPrefix(name, "look"):
@@ -54,8 +55,8 @@ func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
 		if got, most := looks.Load(), int64(minutes*60*5*5/2+minutes*60/2); got > most { // 2.5 signs of life a second and node
 			t.Errorf("got %d looks and signs of life in %d minutes; want at most %d", got, minutes, most)
 		}
-		must(t, lock.Release(t.Context()))
-		got(t, waiting)
+		testkit.Must(t, lock.Release(t.Context()))
+		locktest.Got(t, waiting)
 	})
 }
 
@@ -63,17 +64,17 @@ func TestWhoWaitsBehindALiveHolderAsksNobodyAgain(t *testing.T) {
 // second sign goes at once.
 func TestALookThatFindsItsSignGoneIsTheSign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
 		synctest.Wait() // it is on all three: a node that an ask finds free is asked again and again
-		waiting := wants(t, other)
+		waiting := locktest.Wants(t, other)
 		time.Sleep(2 * time.Second)
 		var last time.Time
 		var signs, named, together atomic.Int64
 		nodes.Node(2).Intercept(func(args []string) redlocktest.Verdict {
 			switch {
-			case scriptOf(args) != "look":
+			case locktest.ScriptOf(args) != "look":
 			case args[2] == "0":
 				if signs.Add(1) > 1 && time.Since(last) < 100*time.Millisecond {
 					together.Add(1)
@@ -98,8 +99,8 @@ func TestALookThatFindsItsSignGoneIsTheSign(t *testing.T) {
 		if n := together.Load(); n > 0 {
 			t.Errorf("%d of %d signs of life came at once behind another", n, signs.Load())
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, waiting).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, waiting).Lock)
 	})
 }
 
@@ -107,18 +108,18 @@ func TestALookThatFindsItsSignGoneIsTheSign(t *testing.T) {
 // forgotten the holder. Nobody else is asked for that.
 func TestLooksAtANodeThatAbstainsHaveNobodyAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		warm(t, other)
-		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(6*time.Second))
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, other)
+		lock := locktest.MustAcquire(t, l, "orders/42", redlock.WithTTL(6*time.Second))
 		time.Sleep(3 * time.Second) // it is on all nodes
 		nodes.Node(0).Restart()
-		waiting := wants(t, other)
+		waiting := locktest.Wants(t, other)
 		time.Sleep(time.Second)
 		var asks, free atomic.Int64
 		for i, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				switch name := scriptOf(args); {
+				switch name := locktest.ScriptOf(args); {
 				case strings.HasPrefix(name, "ask"):
 					asks.Add(1)
 				case strings.HasPrefix(name, "look") && i == 0 && args[2] == "1" && !n.Miniredis().Exists("orders/42"):
@@ -139,8 +140,8 @@ func TestLooksAtANodeThatAbstainsHaveNobodyAsked(t *testing.T) {
 		if got := asks.Load(); got != 0 {
 			t.Errorf("got %d asks; want none", got)
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, waiting).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, waiting).Lock)
 	})
 }
 
@@ -148,19 +149,19 @@ func TestLooksAtANodeThatAbstainsHaveNobodyAsked(t *testing.T) {
 // nobody ask for it again and again: a quorum holds it, and is looked at.
 func TestANodeThatIsFreeAloneSetsOffNoAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		head, behind := separateLocker(t, nodes), separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
+		l, nodes := locktest.NewLocker(t, 5)
+		head, behind := locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42", redlock.WithTTL(30*time.Second), redlock.WithFixedLease())
 		synctest.Wait() // it is on all five: an ask that overtakes it would leave two of them free
-		first := wants(t, head)
+		first := locktest.Wants(t, head)
 		time.Sleep(time.Second)
 		nodes.Node(4).Miniredis().Del("orders/42")
-		second := wants(t, behind)
+		second := locktest.Wants(t, behind)
 		time.Sleep(5 * time.Second)
 		var asks atomic.Int64
 		for i, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				if scriptOf(args) == "ask" {
+				if locktest.ScriptOf(args) == "ask" {
 					asks.Add(1)
 					if i < 4 {
 						time.Sleep(time.Millisecond) // the free one answers first
@@ -173,9 +174,9 @@ func TestANodeThatIsFreeAloneSetsOffNoAsks(t *testing.T) {
 		if n := asks.Load(); n > 50 {
 			t.Errorf("%d asks in 20 s; want the two of them to ask all five nodes some three times each", n)
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, first).lock)
-		mustRelease(t, got(t, second).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, first).Lock)
+		locktest.MustRelease(t, locktest.Got(t, second).Lock)
 	})
 }
 
@@ -183,18 +184,18 @@ func TestANodeThatIsFreeAloneSetsOffNoAsks(t *testing.T) {
 // the name is free.
 func TestWhoseEntryWasDeletedIsServedByALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		lock := mustAcquire(t, l, "orders/42")
-		next := wants(t, separateLocker(t, nodes))
+		l, nodes := locktest.NewLocker(t, 3)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		next := locktest.Wants(t, locktest.SeparateLocker(t, nodes))
 		time.Sleep(time.Second)
-		remove(nodes, "redlock:queue:orders/42")
+		locktest.DeleteName(nodes, "redlock:queue:orders/42")
 		released := time.Now()
-		mustRelease(t, lock)
-		g := got(t, next)
-		if took := g.at.Sub(released); took > quorum.HeadLook {
+		locktest.MustRelease(t, lock)
+		g := locktest.Got(t, next)
+		if took := g.At.Sub(released); took > quorum.HeadLook {
 			t.Errorf("it came after %v; want %v at most", took, quorum.HeadLook)
 		}
-		mustRelease(t, g.lock)
+		locktest.MustRelease(t, g.Lock)
 	})
 }
 
@@ -203,35 +204,35 @@ func TestWhoseEntryWasDeletedIsServedByALook(t *testing.T) {
 // until the next looks, which are up to 8 s apart and go to one node each.
 func TestASlowNodeIsToldWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		first, second := separateLocker(t, nodes), separateLocker(t, nodes)
-		warm(t, l)
-		warm(t, first)
-		warm(t, second)
-		wants := func(l *redlock.Locker, slow []*redlocktest.Node) <-chan gained {
+		l, nodes := locktest.NewLocker(t, 5)
+		first, second := locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, l)
+		locktest.Warm(t, first)
+		locktest.Warm(t, second)
+		wants := func(l *redlock.Locker, slow []*redlocktest.Node) <-chan locktest.Gained {
 			for _, n := range slow {
-				n.Intercept(slowly("ask", 50*time.Millisecond))
+				n.Intercept(locktest.Slowly("ask", 50*time.Millisecond))
 			}
-			next := wants(t, l)
+			next := locktest.Wants(t, l)
 			time.Sleep(300 * time.Millisecond)
 			for _, n := range slow {
 				n.Intercept(nil)
 			}
 			return next
 		}
-		lock := mustAcquire(t, l, "orders/42")
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		synctest.Wait() // it is on all nodes
 		a, b := wants(first, nodes.Nodes()[3:]), wants(second, nodes.Nodes()[:2])
 		for i, n := range nodes.Nodes() {
-			if there, _ := n.Miniredis().ZMembers("redlock:queue:orders/42"); len(processes(there)) != 2 {
+			if there, _ := n.Miniredis().ZMembers("redlock:queue:orders/42"); len(locktest.Processes(there)) != 2 {
 				t.Errorf("node %d knows of %d who wait; want both", i, len(there))
 			}
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, a).lock)
-		mustRelease(t, got(t, b).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, a).Lock)
+		locktest.MustRelease(t, locktest.Got(t, b).Lock)
 		time.Sleep(time.Second) // an ask that a slow node took may still be there
-		if keys := queueKeys(nodes); keys != nil {
+		if keys := locktest.QueueKeys(nodes); keys != nil {
 			t.Errorf("left behind: %v", keys)
 		}
 	})
@@ -248,12 +249,12 @@ func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
 		names = 2000
 	}
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 5)
+		locktest.Warm(t, l)
 		for i := range names {
 			for _, n := range nodes.Nodes() {
 				key := fmt.Sprintf("orders/%d", i)
-				must(t, n.Miniredis().Set(key, "00000000-0000-4000-8000-000000000000"))
+				testkit.Must(t, n.Miniredis().Set(key, "00000000-0000-4000-8000-000000000000"))
 				n.Miniredis().SetTTL(key, time.Hour)
 			}
 		}
@@ -289,7 +290,7 @@ func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
 		leave()
 		all.Wait()
 		time.Sleep(redlock.DefaultTTL)
-		if keys := queueKeys(nodes); keys != nil {
+		if keys := locktest.QueueKeys(nodes); keys != nil {
 			t.Errorf("left behind: %d queues", len(keys))
 		}
 	})
@@ -307,10 +308,10 @@ func footprint() int {
 // who comes later may get its vote first.
 func TestANodeThatForgotSoonKnowsWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
-		next := wants(t, other)
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		next := locktest.Wants(t, other)
 		time.Sleep(time.Second) // a sign of life on every node
 		for _, i := range []int{1, 4} {
 			m := nodes.Node(i).Miniredis()
@@ -320,18 +321,18 @@ func TestANodeThatForgotSoonKnowsWhoWaits(t *testing.T) {
 				t.Errorf("node %d was flushed, and a sign of life later it does not know who waits", i)
 			}
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, next).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, next).Lock)
 	})
 }
 
 // Nor does it record who comes while it abstains, by his ask.
 func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		warm(t, other)
-		lock, another := mustAcquire(t, l, "orders/42"), mustAcquire(t, l, "orders/43")
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, other)
+		lock, another := locktest.MustAcquire(t, l, "orders/42"), locktest.MustAcquire(t, l, "orders/43")
 		synctest.Wait() // the third node's grant too: a lock on two of three ends with the first of them that forgets
 		nodes.Node(0).Restart()
 		ctx := t.Context()
@@ -340,13 +341,13 @@ func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
 		var asks atomic.Int64
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				if scriptOf(args) == "ask" {
+				if locktest.ScriptOf(args) == "ask" {
 					asks.Add(1)
 				}
 				return redlocktest.Pass()
 			})
 		}
-		next := wants(t, other)
+		next := locktest.Wants(t, other)
 		time.Sleep(100 * time.Millisecond) // no matter what the others said, and when: before its first look
 		if !nodes.Node(0).Miniredis().Exists("redlock:queue:orders/42") {
 			t.Error("a node that abstains was not told who came to wait")
@@ -355,9 +356,9 @@ func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
 		if n := asks.Load(); n > 6 {
 			t.Errorf("%d asks in a second; want a place's, and no more: that the name is free on a node that abstains is no news", n)
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, next).lock)
-		mustRelease(t, another)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, next).Lock)
+		locktest.MustRelease(t, another)
 	})
 }
 
@@ -365,15 +366,15 @@ func TestANodeThatAbstainsKnowsWhoCameMeanwhile(t *testing.T) {
 // that it never stood in line for, and leaves the line of one that it did.
 func TestACallForANameThatWasNeverWaitedForIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
-		left := mustAcquire(t, l, "orders/41")
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		left := locktest.MustAcquire(t, l, "orders/41")
 		go func() { _, _ = other.Acquire(t.Context(), "orders/41", redlock.WithWait(time.Second)) }()
-		waiting := wants(t, other)
-		mustRelease(t, mustAcquire(t, other, "orders/40")) // held, and never waited for
+		waiting := locktest.Wants(t, other)
+		locktest.MustRelease(t, locktest.MustAcquire(t, other, "orders/40")) // held, and never waited for
 		time.Sleep(2 * time.Second)
-		must(t, left.Release(t.Context()))
+		testkit.Must(t, left.Release(t.Context()))
 		time.Sleep(time.Second)
 		sent := map[string]*atomic.Int64{"secret/1": {}, "orders/40": {}, "orders/41": {}, "": {}}
 		at := slices.IndexFunc(nodes.Nodes(), func(n *redlocktest.Node) bool { // one may have found the name free, and keep no entry
@@ -382,14 +383,14 @@ func TestACallForANameThatWasNeverWaitedForIsDropped(t *testing.T) {
 		node := nodes.Node(at)
 		node.Intercept(func(args []string) redlocktest.Verdict {
 			for name, n := range sent {
-				if strings.HasPrefix(scriptOf(args), "release") && slices.Contains(args, name) {
+				if strings.HasPrefix(locktest.ScriptOf(args), "release") && slices.Contains(args, name) {
 					n.Add(1)
 				}
 			}
 			return redlocktest.Pass()
 		})
 		id, err := node.Miniredis().ZMembers("redlock:queue:orders/42")
-		must(t, err)
+		testkit.Must(t, err)
 		for name := range sent {
 			if heard := node.Miniredis().Publish("redlock:wake:"+id[0], name); heard != 1 {
 				t.Fatalf("%d heard the call; want the process that waits", heard)
@@ -402,8 +403,8 @@ func TestACallForANameThatWasNeverWaitedForIsDropped(t *testing.T) {
 			}
 		}
 		node.Intercept(nil)
-		mustRelease(t, lock)
-		mustRelease(t, got(t, waiting).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, waiting).Lock)
 	})
 }
 
@@ -413,79 +414,43 @@ func TestAForgedCallTakesNoServerFromAnyName(t *testing.T) {
 	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"lock on >secret &* ~redlock:* ~orders/* ~warm +@all"}})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
-		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
+		clients = append(clients, locktest.ClientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
 	}
-	l, other := lockerWith(t, clients), lockerWith(t, clients)
-	admitted(t, l)
-	warm(t, l)
-	mustAcquire(t, l, "orders/42")
+	l, other := locktest.LockerWith(t, clients), locktest.LockerWith(t, clients)
+	locktest.Admit(t, l)
+	locktest.Warm(t, l)
+	locktest.MustAcquire(t, l, "orders/42")
 	go func() { _, _ = other.Acquire(t.Context(), "orders/42") }()
 	admins := make([]redis.UniversalClient, len(servers))
 	for i, s := range servers {
-		admins[i] = clientOf(t, s)
+		admins[i] = locktest.ClientOf(t, s)
 	}
 	var server *redisserver.Server // one that was told who waits: one whose reply nobody waited for may not be
 	var admin redis.UniversalClient
 	var id []string
-	pollUntil(t, 5*time.Second, "the other stands in line", func() bool {
+	locktest.PollUntil(t, 5*time.Second, "the other stands in line", func() bool {
 		for i := range servers {
 			server, admin = servers[i], admins[i]
-			if id = admin.ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val(); len(processes(id)) == 1 {
+			if id = admin.ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val(); len(locktest.Processes(id)) == 1 {
 				return true
 			}
 		}
 		return false
 	})
-	before := scriptCalls(t, server)
+	before := locktest.ScriptCalls(t, server)
 	for _, name := range []string{"secret/1", "orders/42"} { // the second has the node asked, behind what the first brings
-		must(t, admin.Publish(t.Context(), "redlock:wake:"+id[0], name).Err())
+		testkit.Must(t, admin.Publish(t.Context(), "redlock:wake:"+id[0], name).Err())
 	}
-	pollUntil(t, 5*time.Second, "the second call was answered by an ask", func() bool { return scriptCalls(t, server) > before })
+	locktest.PollUntil(t, 5*time.Second, "the second call was answered by an ask", func() bool { return locktest.ScriptCalls(t, server) > before })
 	stats := admin.Info(t.Context(), "commandstats").Val()
 	for line := range strings.Lines(stats) {
 		if strings.HasPrefix(line, "cmdstat_evalsha:") && !strings.Contains(line, "rejected_calls=0") {
 			t.Errorf("the server refused a script: %s; want none sent for a name that nobody wanted", line)
 		}
 	}
-	pollUntil(t, 5*time.Second, "the server votes for another name", func() bool {
-		lock := mustAcquire(t, other, "orders/99")
-		defer mustRelease(t, lock)
-		return keyOn(t, server, "orders/99") != ""
+	locktest.PollUntil(t, 5*time.Second, "the server votes for another name", func() bool {
+		lock := locktest.MustAcquire(t, other, "orders/99")
+		defer locktest.MustRelease(t, lock)
+		return locktest.KeyOn(t, server, "orders/99") != ""
 	})
-}
-
-// BenchmarkPairWhileAnotherNamesWaitersLeave is the longest that a pair took while
-// 50,000 waiters of another name were cancelled together.
-func BenchmarkPairWhileAnotherNamesWaitersLeave(b *testing.B) {
-	l := realLocker(b, 3)
-	lock, err := l.Acquire(b.Context(), "crowded")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer lock.Release(context.Background()) //nolint:errcheck // the benchmark is over
-	longest := time.Duration(0)
-	for b.Loop() {
-		ctx, cancel := context.WithCancel(b.Context())
-		var all sync.WaitGroup
-		for range 50_000 {
-			all.Go(func() { _, _ = l.Acquire(ctx, "crowded") })
-		}
-		for l.Stats().Acquiring < 50_000 {
-			time.Sleep(time.Millisecond)
-		}
-		gone := make(chan struct{})
-		go func() { all.Wait(); close(gone) }()
-		cancel()
-		for left := false; !left; {
-			start := time.Now()
-			pair(b, l, "orders/42")
-			longest = max(longest, time.Since(start))
-			select {
-			case <-gone:
-				left = true
-			default:
-			}
-		}
-	}
-	b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
 }

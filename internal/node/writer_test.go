@@ -1,4 +1,4 @@
-package redlock_test
+package node_test
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -24,7 +25,7 @@ func TestAnIdleLockerGivesItsConnectionsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		clients := nodes.NewClients()
-		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		l := locktest.LockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
 		inUse := func() (n uint32) {
 			for _, c := range clients {
 				s := c.(*redis.Client).PoolStats()
@@ -33,7 +34,7 @@ func TestAnIdleLockerGivesItsConnectionsBack(t *testing.T) {
 			return n
 		}
 		for range 2 { // idle, and idle again
-			warm(t, l)
+			locktest.Warm(t, l)
 			synctest.Wait()
 			if got := inUse(); got < 2 {
 				t.Errorf("after traffic: %d connections are in use; want the one of each writer that was needed", got)
@@ -52,12 +53,12 @@ func TestABusyConnectionIsSeenByItsPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		clients := nodes.NewClients()
-		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
-		warm(t, l)
+		l := locktest.LockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		locktest.Warm(t, l)
 		seen := func(i int) uint32 { s := clients[i].(*redis.Client).PoolStats(); return s.Hits + s.Misses }
 		before := []uint32{seen(0), seen(1), seen(2)}
 		for range 120 { // six seconds without a pause that would give it back
-			warm(t, l)
+			locktest.Warm(t, l)
 			time.Sleep(50 * time.Millisecond)
 		}
 		for i := range clients {
@@ -73,13 +74,13 @@ func TestABusyConnectionIsSeenByItsPool(t *testing.T) {
 func TestAForbiddenNameFailsAlone(t *testing.T) {
 	const denied = "NOPERM this user has no permissions to access one of the keys used as arguments"
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
 		synctest.Wait()
 		var batches atomic.Int64
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				name := scriptOf(args)
+				name := locktest.ScriptOf(args)
 				switch {
 				case name == "acquire" && slices.Contains(args, "busy"):
 					time.Sleep(10 * time.Millisecond)
@@ -101,21 +102,21 @@ func TestAForbiddenNameFailsAlone(t *testing.T) {
 					t.Errorf("orders/%d, beside a forbidden name: %v", i, err)
 					return
 				}
-				mustRelease(t, lock)
+				locktest.MustRelease(t, lock)
 			})
 		}
 		wg.Go(func() {
 			_, err := l.Acquire(t.Context(), "secret/1")
-			wantError(t, "the forbidden name", err, redlock.ErrNoQuorum)
-			wantError(t, "the forbidden name", err, redlock.ErrMisconfigured)
+			locktest.WantError(t, "the forbidden name", err, redlock.ErrNoQuorum)
+			locktest.WantError(t, "the forbidden name", err, redlock.ErrMisconfigured)
 		})
 		wg.Wait()
-		mustRelease(t, <-busy)
+		locktest.MustRelease(t, <-busy)
 		if got := batches.Load(); got < 2 {
 			t.Errorf("%d batches had the forbidden name; want one to each node of a quorum, or this test shows nothing", got)
 		}
 		synctest.Wait()
-		wantNoLocks(t, nodes, "at the end")
+		locktest.WantNoLocks(t, nodes, "at the end")
 	})
 }
 
@@ -123,7 +124,7 @@ func TestAForbiddenNameFailsAlone(t *testing.T) {
 func mustStart(t *testing.T, l *redlock.Locker, resource string) <-chan *redlock.Lock {
 	t.Helper()
 	got := make(chan *redlock.Lock, 1)
-	go func() { got <- mustAcquire(t, l, resource) }()
+	go func() { got <- locktest.MustAcquire(t, l, resource) }()
 	time.Sleep(time.Millisecond)
 	return got
 }
@@ -134,11 +135,11 @@ func mustStart(t *testing.T, l *redlock.Locker, resource string) <-chan *redlock
 func TestAStragglerOfAnOlderRoundDoesNotVouch(t *testing.T) {
 	for _, confirms := range []bool{false, true} { // whether node 2 confirms the newer round as well
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 3)
-			warm(t, l)
+			l, nodes := locktest.NewLocker(t, 3)
+			locktest.Warm(t, l)
 			synctest.Wait()
 			nodes.Node(2).Intercept(func(args []string) redlocktest.Verdict {
-				switch name := scriptOf(args); {
+				switch name := locktest.ScriptOf(args); {
 				case name == "acquire" && slices.Contains(args, "orders/42"):
 					time.Sleep(100 * time.Millisecond)
 				case strings.HasPrefix(name, "extend") && !confirms:
@@ -146,9 +147,9 @@ func TestAStragglerOfAnOlderRoundDoesNotVouch(t *testing.T) {
 				}
 				return redlocktest.Pass()
 			})
-			lock := mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+			lock := locktest.MustAcquire(t, l, "orders/42", redlock.WithFixedLease())
 			time.Sleep(50 * time.Millisecond)
-			must(t, lock.Extend(t.Context(), redlock.DefaultTTL))
+			testkit.Must(t, lock.Extend(t.Context(), redlock.DefaultTTL))
 			time.Sleep(time.Second) // the grant of the first round has come, and perhaps the extension
 			nodes.Node(0).Miniredis().SetTime(time.Now().Add(time.Hour))
 			time.Sleep(time.Second) // the watch has looked at it
@@ -187,15 +188,15 @@ func reloadOver(t *testing.T, others int) {
 	t.Helper()
 	nodes := redlocktest.Start(t, 3)
 	clients := narrow(t, nodes, 1+others)
-	l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
-	warm(t, l)
+	l := locktest.LockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+	locktest.Warm(t, l)
 	for range others {
-		occupy(t, clients)
+		locktest.Occupy(t, clients)
 	}
 	flush := func(n *redlocktest.Node) {
-		must(t, nodes.Client(slices.Index(nodes.Names(), n.Name())).ScriptFlush(t.Context()).Err())
+		testkit.Must(t, nodes.Client(slices.Index(nodes.Names(), n.Name())).ScriptFlush(t.Context()).Err())
 	}
-	lose := func(*redlocktest.Node) { firstOnScripts(nodes, "acquire", redlocktest.BreakBefore()) }
+	lose := func(*redlocktest.Node) { locktest.FirstOnScripts(nodes, "acquire", redlocktest.BreakBefore()) }
 	for _, harm := range []func(*redlocktest.Node){flush, lose} {
 		for _, n := range nodes.Nodes() {
 			harm(n)
@@ -215,25 +216,15 @@ func reloadOver(t *testing.T, others int) {
 	}
 }
 
-// occupy takes, as the program, a connection of each pool for the test.
-func occupy(t *testing.T, clients []redis.UniversalClient) {
-	t.Helper()
-	for _, c := range clients {
-		own := c.(*redis.Client).Conn()
-		t.Cleanup(func() { _ = own.Close() })
-		must(t, own.Ping(t.Context()).Err())
-	}
-}
-
 // A pool that has no connection left has sent nothing: nothing can come late.
 func TestAnExhaustedPoolHasSentNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		clients := narrow(t, nodes, 1)
-		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
-		warm(t, l)
+		l := locktest.LockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		locktest.Warm(t, l)
 		time.Sleep(time.Second) // the writers have given their connections back
-		occupy(t, clients)
+		locktest.Occupy(t, clients)
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		var failed *redlock.QuorumError
 		if !errors.As(err, &failed) {

@@ -1,4 +1,4 @@
-package redlock_test
+package queue_test
 
 import (
 	"context"
@@ -12,22 +12,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/lab/redisserver"
-	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // A call that nobody heard, because the connection for it had just broken.
 func TestASubscriptionMadeAnewLooksAtEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
-		next := wants(t, other)
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		next := locktest.Wants(t, other)
 		var broken atomic.Int32
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
@@ -42,8 +39,8 @@ func TestASubscriptionMadeAnewLooksAtEverything(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		released := time.Now()
-		mustRelease(t, lock)
-		if d := got(t, next).at.Sub(released); d > 500*time.Millisecond {
+		locktest.MustRelease(t, lock)
+		if d := locktest.Got(t, next).At.Sub(released); d > 500*time.Millisecond {
 			t.Errorf("the next had it after %v; want as soon as it is subscribed again", d)
 		}
 	})
@@ -52,18 +49,18 @@ func TestASubscriptionMadeAnewLooksAtEverything(t *testing.T) {
 // A holder that is no redlock client deletes its key and tells nobody.
 func TestAForeignHolderIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
+		l, nodes := locktest.NewLocker(t, 3)
 		for _, n := range nodes.Nodes() {
-			must(t, n.Miniredis().Set("orders/42", "c29tZWJvZHkgZWxzZQ=="))
+			testkit.Must(t, n.Miniredis().Set("orders/42", "c29tZWJvZHkgZWxzZQ=="))
 			n.Miniredis().SetTTL("orders/42", time.Hour)
 		}
-		next := wants(t, l)
+		next := locktest.Wants(t, l)
 		time.Sleep(10 * time.Second)
 		gone := time.Now()
 		for _, n := range nodes.Nodes() {
 			n.Miniredis().Del("orders/42")
 		}
-		if d := got(t, next).at.Sub(gone); d > redlock.DefaultRetryMax {
+		if d := locktest.Got(t, next).At.Sub(gone); d > redlock.DefaultRetryMax {
 			t.Errorf("the next had it after %v; want a pause of WithRetry at most", d)
 		}
 	})
@@ -73,107 +70,39 @@ func TestAForeignHolderIsWaitedFor(t *testing.T) {
 // is called by the first one's release.
 func TestAForeignHolderWithoutAnEndIsWaitedForInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
 		for _, client := range nodes.NewClients() {
-			must(t, client.SetNX(t.Context(), "orders/42", "somebody else", 0).Err())
+			testkit.Must(t, client.SetNX(t.Context(), "orders/42", "somebody else", 0).Err())
 		}
-		first, second := wants(t, l), wants(t, other)
+		first, second := locktest.Wants(t, l), locktest.Wants(t, other)
 		time.Sleep(10 * time.Second)
 		gone := time.Now()
 		for _, n := range nodes.Nodes() {
 			n.Miniredis().Del("orders/42")
 		}
-		g := got(t, first)
-		if d := g.at.Sub(gone); d > redlock.DefaultRetryMax {
+		g := locktest.Got(t, first)
+		if d := g.At.Sub(gone); d > redlock.DefaultRetryMax {
 			t.Errorf("the first had it after %v; want a pause of WithRetry at most", d)
 		}
 		released := time.Now()
-		mustRelease(t, g.lock)
-		g = got(t, second)
-		if d := g.at.Sub(released); d != 0 {
+		locktest.MustRelease(t, g.Lock)
+		g = locktest.Got(t, second)
+		if d := g.At.Sub(released); d != 0 {
 			t.Errorf("the second had it after %v; want at once", d)
 		}
-		mustRelease(t, g.lock)
+		locktest.MustRelease(t, g.Lock)
 	})
-}
-
-// A machine that is cut off, first in line, on real servers.
-func TestACutOffHeadIsPassedOverOnRealServers(t *testing.T) {
-	servers := needMasters(t, 3, redisserver.Config{})
-	proxies := newRoute(t, servers)
-	names := redlock.WithNodeNames(addresses(servers)...)
-	holder, next := openServers(t, servers, names), openServers(t, servers, names)
-	cut := lockerWith(t, defaultClients(t, proxies.addresses()...), names)
-	warm(t, holder)
-	warm(t, next)
-	lock := mustAcquire(t, holder, "orders/42")
-	acquire := func(l *redlock.Locker, ctx context.Context) <-chan error {
-		done := make(chan error, 1)
-		go func() {
-			lock, err := l.Acquire(ctx, "orders/42")
-			if err == nil {
-				err = lock.Release(context.Background())
-			}
-			done <- err
-		}()
-		return done
-	}
-	var eyes []*redis.Client
-	for _, s := range servers {
-		c := s.Client()
-		t.Cleanup(func() { _ = c.Close() })
-		eyes = append(eyes, c)
-	}
-	inLine := func(n int) {
-		t.Helper()
-		pollUntil(t, 10*time.Second, "they stand in line on a quorum", func() bool {
-			nodes := make(map[string]int) // that have each process's entry; not all have all
-			for _, c := range eyes {
-				for _, id := range processes(c.ZRange(t.Context(), "redlock:queue:orders/42", 0, -1).Val()) {
-					nodes[id]++
-				}
-			}
-			there := 0
-			for _, k := range nodes {
-				if k > len(eyes)/2 {
-					there++
-				}
-			}
-			return there == n
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	head := acquire(cut, ctx)
-	inLine(1)
-	second := acquire(next, t.Context())
-	inLine(2)
-	for _, p := range proxies {
-		p.Hold(tcpproxy.Both)
-	}
-	released := time.Now()
-	mustRelease(t, lock)
-	must(t, <-second)
-	if d := time.Since(released); d > 8*time.Second {
-		t.Errorf("the next was held up for %v; want some seconds, on a machine however busy", d)
-	}
-	cancel()
-	if err := <-head; !errors.Is(err, context.Canceled) {
-		t.Errorf("the machine that is cut off: got %v; want context.Canceled", err)
-	}
-	for _, p := range proxies {
-		must(t, p.Heal())
-	}
 }
 
 // A process that gave up during an outage longer than a lease, and lives on for
 // another name: its entry is still there, and nobody repeats the leave any more.
 func TestOneWhoseLeaveWasLostHoldsNobodyUpForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		left, other, holder := separateLocker(t, nodes), separateLocker(t, nodes), separateLocker(t, nodes)
-		mustAcquire(t, holder, "orders/43")
-		mustAcquire(t, l, "orders/42", redlock.WithFixedLease())
+		l, nodes := locktest.NewLocker(t, 3)
+		left, other, holder := locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes)
+		locktest.MustAcquire(t, holder, "orders/43")
+		locktest.MustAcquire(t, l, "orders/42", redlock.WithFixedLease())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		for _, name := range []string{"orders/43", "orders/42"} {
@@ -194,14 +123,14 @@ func TestOneWhoseLeaveWasLostHoldsNobodyUpForLong(t *testing.T) {
 			n.Intercept(nil)
 		}
 		time.Sleep(time.Second)
-		mustAcquire(t, holder, "orders/44") // it lives, and waits for another name
+		locktest.MustAcquire(t, holder, "orders/44") // it lives, and waits for another name
 		go func() { _, _ = left.Acquire(t.Context(), "orders/44", redlock.WithWait(time.Minute)) }()
 		time.Sleep(5 * time.Second)
-		if !strings.Contains(strings.Join(queueKeys(nodes), " "), "redlock:queue:orders/42") {
+		if !strings.Contains(strings.Join(locktest.QueueKeys(nodes), " "), "redlock:queue:orders/42") {
 			t.Fatal("no entry was left; the test wants one that lives on")
 		}
 		asked := time.Now()
-		if d := got(t, wants(t, other, redlock.WithWait(time.Minute))).at.Sub(asked); d > 6*time.Second {
+		if d := locktest.Got(t, locktest.Wants(t, other, redlock.WithWait(time.Minute))).At.Sub(asked); d > 6*time.Second {
 			t.Errorf("the next had it after %v; want some looks", d)
 		}
 	})
@@ -211,9 +140,9 @@ func TestOneWhoseLeaveWasLostHoldsNobodyUpForLong(t *testing.T) {
 // line again, and have told the node so by a look: that entry is not the one to go.
 func TestALeaveThatWasRefusedTakesNoLaterEntryAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		ctx, quit := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() {
@@ -222,14 +151,14 @@ func TestALeaveThatWasRefusedTakesNoLaterEntryAway(t *testing.T) {
 		}()
 		synctest.Wait()
 		refusing := nodes.Node(0)
-		refusing.Intercept(onScripts("release", redlocktest.ReplyError("ERR not now")))
+		refusing.Intercept(locktest.OnScripts("release", redlocktest.ReplyError("ERR not now")))
 		quit()
-		wantError(t, "the first wait", <-left, context.Canceled)
-		next := wants(t, other)
+		locktest.WantError(t, "the first wait", <-left, context.Canceled)
+		next := locktest.Wants(t, other)
 		time.Sleep(time.Second)
 		m := refusing.Miniredis()
 		for i := 0; i == 0 || i < 10 && !m.Exists("redlock:queue:orders/42"); i++ { // not every look falls into the time
-			for _, key := range liveKeys(refusing) { // at the next one it is told of every place
+			for _, key := range locktest.LiveKeys(refusing) { // at the next one it is told of every place
 				m.Del(key)
 			}
 			m.Del("redlock:queue:orders/42")
@@ -245,10 +174,10 @@ func TestALeaveThatWasRefusedTakesNoLaterEntryAway(t *testing.T) {
 				t.Fatal("the entry of one who waits was taken away by the earlier leave")
 			}
 		}
-		mustRelease(t, lock)
-		mustRelease(t, got(t, next).lock)
+		locktest.MustRelease(t, lock)
+		locktest.MustRelease(t, locktest.Got(t, next).Lock)
 		synctest.Wait()
-		if keys := queueKeys(nodes); keys != nil {
+		if keys := locktest.QueueKeys(nodes); keys != nil {
 			t.Errorf("left behind: %v", keys)
 		}
 	})
@@ -263,11 +192,11 @@ func TestWhoTakesNoGrantsIsNotHeldUpByAGrantToWhoGaveUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, nodes := newLocker(t, 5)
-				waiting := separateLocker(t, nodes)
-				warm(t, l)
-				warm(t, waiting)
-				lock := mustAcquire(t, l, "orders/42")
+				l, nodes := locktest.NewLocker(t, 5)
+				waiting := locktest.SeparateLocker(t, nodes)
+				locktest.Warm(t, l)
+				locktest.Warm(t, waiting)
+				lock := locktest.MustAcquire(t, l, "orders/42")
 				ctx, giveUp := context.WithCancel(t.Context())
 				left := make(chan error, 1)
 				go func() {
@@ -275,7 +204,7 @@ func TestWhoTakesNoGrantsIsNotHeldUpByAGrantToWhoGaveUp(t *testing.T) {
 					left <- err
 				}()
 				time.Sleep(100 * time.Millisecond)
-				next := wants(t, waiting, option)
+				next := locktest.Wants(t, waiting, option)
 				time.Sleep(100 * time.Millisecond)
 				giveUp()
 				if err := <-left; err == nil {
@@ -283,12 +212,12 @@ func TestWhoTakesNoGrantsIsNotHeldUpByAGrantToWhoGaveUp(t *testing.T) {
 				}
 				time.Sleep(500 * time.Millisecond)
 				released := time.Now()
-				mustRelease(t, lock)
-				g := got(t, next)
-				if took := g.at.Sub(released); took > 800*time.Millisecond {
+				locktest.MustRelease(t, lock)
+				g := locktest.Got(t, next)
+				if took := g.At.Sub(released); took > 800*time.Millisecond {
 					t.Errorf("it was served %v after the release; want well below the three seconds of a grant", took)
 				}
-				mustRelease(t, g.lock)
+				locktest.MustRelease(t, g.Lock)
 			})
 		})
 	}
@@ -300,24 +229,24 @@ func TestNobodyRidesOnAHoldThatWentPastThoseWhoWait(t *testing.T) {
 	for name, waits := range map[string]redlock.AcquireOption{"to be granted": redlock.WithTTL(5 * time.Second), "to be called": redlock.WithFixedLease()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, nodes := newLocker(t, 5)
-				waiting := separateLocker(t, nodes)
-				warm(t, l)
-				warm(t, waiting)
-				ghost(t, nodes) // the name is free, and kept for it
-				before := wants(t, waiting)
+				l, nodes := locktest.NewLocker(t, 5)
+				waiting := locktest.SeparateLocker(t, nodes)
+				locktest.Warm(t, l)
+				locktest.Warm(t, waiting)
+				locktest.Ghost(t, nodes) // the name is free, and kept for it
+				before := locktest.Wants(t, waiting)
 				barging, err := l.TryAcquire(t.Context(), "orders/42", redlock.WithBarging())
-				must(t, err)
-				behind := wants(t, l, waits)
-				mustRelease(t, barging)
+				testkit.Must(t, err)
+				behind := locktest.Wants(t, l, waits)
+				locktest.MustRelease(t, barging)
 				time.Sleep(time.Second)
 				if len(before) == 0 || len(behind) > 0 {
 					t.Fatal("one who came later, and does not go past those who wait, had it before")
 				}
-				mustRelease(t, got(t, before).lock)
-				mustRelease(t, got(t, behind).lock)
+				locktest.MustRelease(t, locktest.Got(t, before).Lock)
+				locktest.MustRelease(t, locktest.Got(t, behind).Lock)
 				synctest.Wait()
-				if keys := queueKeys(nodes); keys != nil {
+				if keys := locktest.QueueKeys(nodes); keys != nil {
 					t.Errorf("left behind: %v", keys)
 				}
 			})
@@ -335,9 +264,9 @@ type departure struct {
 	name    string
 	nodes   *redlocktest.Cluster
 	lock    *redlock.Lock
-	leaver  <-chan gained
+	leaver  <-chan locktest.Gained
 	goes    func() // makes the leaver go
-	next    <-chan gained
+	next    <-chan locktest.Gained
 	ordered bool // nothing is lost on the way
 	mute    bool // who goes says so once, and sees nothing through
 	crashed bool // he says nothing
@@ -348,67 +277,61 @@ type departure struct {
 var departures = map[string]func(d *departure){
 	"the head's context ends": func(d *departure) {
 		holder, leaver := d.process(), d.process()
-		d.lock = mustAcquire(d.T, holder, "orders/42")
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42")
 		d.leaver, d.goes = d.wants(leaver)
 	},
 	"the head's Locker is closed": func(d *departure) {
 		holder, leaver := d.process(), d.process()
-		d.lock = mustAcquire(d.T, holder, "orders/42")
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42")
 		d.leaver, _ = d.wants(leaver)
 		d.goes, d.mute = func() { _ = leaver.Close() }, true
 	},
 	"the head is cut off for good": func(d *departure) {
 		holder := d.process()
 		clients := d.nodes.NewClients()
-		leaver := lockerWith(d.T, clients, redlock.WithNodeNames(d.nodes.Names()...), redlock.WithoutMembership())
-		warm(d.T, leaver)
-		d.lock = mustAcquire(d.T, holder, "orders/42")
+		leaver := locktest.LockerWith(d.T, clients, redlock.WithNodeNames(d.nodes.Names()...), redlock.WithoutMembership())
+		locktest.Warm(d.T, leaver)
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42")
 		var end func()
 		d.leaver, end = d.wants(leaver)
-		d.goes, d.mute, d.crashed = func() { closeAll(clients); end() }, true, true
+		d.goes, d.mute, d.crashed = func() { locktest.CloseAll(clients); end() }, true, true
 	},
 	"the next goroutine's context ends": func(d *departure) {
 		holder := d.process()
-		d.lock = mustAcquire(d.T, holder, "orders/42")
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42")
 		d.leaver, d.goes = d.wants(holder)
 	},
 	"the head's first goroutine goes, another stays": func(d *departure) {
 		holder, leaver := d.process(), d.process()
-		d.lock = mustAcquire(d.T, holder, "orders/42")
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42")
 		d.leaver, d.goes = d.wants(leaver)
 		second, _ := d.wants(leaver)
 		go func() {
-			if g := <-second; g.err == nil {
-				_ = g.lock.Release(context.Background())
+			if g := <-second; g.Err == nil {
+				_ = g.Lock.Release(context.Background())
 			} else {
-				d.Errorf("the leaver's other goroutine: %v", g.err)
+				d.Errorf("the leaver's other goroutine: %v", g.Err)
 			}
 		}()
 	},
-}
-
-func closeAll(clients []redis.UniversalClient) {
-	for _, c := range clients {
-		_ = c.Close()
-	}
 }
 
 // process is one more Locker, ready to vote. It has no membership, which has
 // proofs of its own: founding takes longer than all the rest.
 func (d *departure) process() *redlock.Locker {
 	d.Helper()
-	l := separateLocker(d.T, d.nodes, redlock.WithoutMembership())
-	warm(d.T, l)
+	l := locktest.SeparateLocker(d.T, d.nodes, redlock.WithoutMembership())
+	locktest.Warm(d.T, l)
 	return l
 }
 
 // wants is a goroutine that acquires, once it waits, and what ends its wait.
-func (d *departure) wants(l *redlock.Locker) (<-chan gained, func()) {
+func (d *departure) wants(l *redlock.Locker) (<-chan locktest.Gained, func()) {
 	ctx, cancel := context.WithCancel(d.Context())
-	done := make(chan gained, 1)
+	done := make(chan locktest.Gained, 1)
 	go func() {
 		lock, err := l.Acquire(ctx, "orders/42")
-		done <- gained{lock, err, time.Now()}
+		done <- locktest.Gained{Lock: lock, Err: err, At: time.Now()}
 	}()
 	synctest.Wait()
 	return done, cancel
@@ -423,7 +346,7 @@ func TestSearchDeparturesOfWaiters(t *testing.T) {
 	t.Parallel()
 	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
 	if testkit.Deep() {
-		fates = maps.Clone(sweptFates)
+		fates = maps.Clone(locktest.SweptFates)
 		fates["pass"] = redlocktest.Pass()
 	}
 	for how, scene := range departures {
@@ -491,10 +414,10 @@ func (d *departure) run(faulty []int, k int, verdict redlocktest.Verdict) (fired
 	released := time.Now()
 	_ = d.lock.Release(d.Context()) // the fault may keep it from being confirmed
 	g := <-d.leaver
-	if g.err == nil {
-		_ = g.lock.Release(d.Context())
-	} else if !errors.Is(g.err, context.Canceled) && !errors.Is(g.err, redlock.ErrClosed) {
-		d.Errorf("the leaver: %v", g.err)
+	if g.Err == nil {
+		_ = g.Lock.Release(d.Context())
+	} else if !errors.Is(g.Err, context.Canceled) && !errors.Is(g.Err, redlock.ErrClosed) {
+		d.Errorf("the leaver: %v", g.Err)
 	}
 	limit := 1500 * time.Millisecond // two node timeouts and two rests
 	switch {
@@ -518,14 +441,14 @@ func (d *departure) run(faulty []int, k int, verdict redlocktest.Verdict) (fired
 func (d *departure) finish(released time.Time, limit time.Duration) {
 	d.Helper()
 	g := <-d.next
-	if g.err != nil {
-		d.Errorf("the next in line: %v", g.err)
+	if g.Err != nil {
+		d.Errorf("the next in line: %v", g.Err)
 		return
 	}
-	if took := g.at.Sub(released); took > limit {
+	if took := g.At.Sub(released); took > limit {
 		d.Errorf("the next in line had it after %v; want within %v", took, limit)
 	}
-	_ = g.lock.Release(d.Context())
+	_ = g.Lock.Release(d.Context())
 	synctest.Wait()
 	for _, n := range d.nodes.Nodes() {
 		n.Intercept(nil)
@@ -534,8 +457,8 @@ func (d *departure) finish(released time.Time, limit time.Duration) {
 	if d.mute || d.shares {
 		time.Sleep(5 * time.Minute) // what is left of a queue that nobody stands in
 	}
-	if keys := queueKeys(d.nodes); keys != nil {
+	if keys := locktest.QueueKeys(d.nodes); keys != nil {
 		d.Errorf("left behind: %v", keys)
 	}
-	wantOnlyRecords(d.T, d.nodes, "at the end")
+	locktest.WantOnlyRecords(d.T, d.nodes, "at the end")
 }

@@ -1,4 +1,4 @@
-package redlock_test
+package node_test
 
 import (
 	"errors"
@@ -16,55 +16,44 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-const noRight = "NOPERM this user has no permissions to access one of the keys used as arguments"
-
-// refusing answers so to every script that is called with the name.
-func refusing(name, reply string) redlocktest.Interceptor {
-	return func(args []string) redlocktest.Verdict {
-		if scriptOf(args) != "" && slices.Contains(args, name) {
-			return redlocktest.ReplyError(reply)
-		}
-		return redlocktest.Pass()
-	}
-}
-
 // A release that a node refuses was repeated with its whole batch, again and again,
 // and until its lease was over no acquire of any name went to that node.
 func TestARefusedReleaseHoldsBackItsOwnNameOnly(t *testing.T) {
-	for _, reply := range []string{noRight, "OOM command not allowed when used memory > 'maxmemory'.", "ERR no word of what happened"} {
+	for _, reply := range []string{locktest.NoRight, "OOM command not allowed when used memory > 'maxmemory'.", "ERR no word of what happened"} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 3)
-			warm(t, l)
+			l, nodes := locktest.NewLocker(t, 3)
+			locktest.Warm(t, l)
 			var locks []*redlock.Lock
 			for _, name := range []string{"orders/1", "secret/1", "orders/2"} {
-				locks = append(locks, mustAcquire(t, l, name))
+				locks = append(locks, locktest.MustAcquire(t, l, name))
 			}
 			synctest.Wait()
 			node := nodes.Node(0)
-			node.Intercept(refusing("secret/1", reply))
+			node.Intercept(locktest.Refusing("secret/1", reply))
 			for _, lock := range locks { // in one call
 				go func() { _ = lock.Release(t.Context()) }()
 			}
 			time.Sleep(time.Second)
-			left := locksOn(node)
-			if reply == noRight && !slices.Equal(left, []string{"secret/1"}) { // any other refusal says nothing of the rest of its call
+			left := locktest.LocksOn(node)
+			if reply == locktest.NoRight && !slices.Equal(left, []string{"secret/1"}) { // any other refusal says nothing of the rest of its call
 				t.Errorf("%s: node 0 has %q; want only the name that it refuses", reply, left)
 			}
-			lock := mustAcquire(t, l, "orders/9")
+			lock := locktest.MustAcquire(t, l, "orders/9")
 			synctest.Wait()
 			if !node.Miniredis().Exists("orders/9") {
 				t.Errorf("%s: another name is not on node 0; want it to vote for all others", reply)
 			}
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 			_, err := l.TryAcquire(t.Context(), "secret/1")
-			must(t, ignore(err, redlock.ErrNoQuorum)) // two nodes are enough, or say why not
+			testkit.Must(t, ignore(err, redlock.ErrNoQuorum)) // two nodes are enough, or say why not
 			node.Intercept(nil)
 			time.Sleep(time.Second)
-			if left := locksOn(node); slices.Contains(left, "orders/1") || slices.Contains(left, "orders/2") {
+			if left := locktest.LocksOn(node); slices.Contains(left, "orders/1") || slices.Contains(left, "orders/2") {
 				t.Errorf("%s: it refuses nothing any more, and has %q; want the releases repeated", reply, left)
 			}
 		})
@@ -82,18 +71,18 @@ func ignore(err, kind error) error {
 // The name itself waits for its release: what is sent of it would meet our own key.
 func TestAnAcquireBehindARefusedReleaseSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
-		lock := mustAcquire(t, l, "secret/1", redlock.WithFixedLease())
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
+		lock := locktest.MustAcquire(t, l, "secret/1", redlock.WithFixedLease())
 		synctest.Wait()
 		for _, n := range nodes.Nodes() {
-			n.Intercept(refusing("secret/1", noRight))
+			n.Intercept(locktest.Refusing("secret/1", locktest.NoRight))
 		}
 		err := lock.Release(t.Context())
-		wantError(t, "Release", err, redlock.ErrMisconfigured)
+		locktest.WantError(t, "Release", err, redlock.ErrMisconfigured)
 		_, err = l.TryAcquire(t.Context(), "secret/1")
-		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
-		wantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+		locktest.WantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+		locktest.WantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
 		if err != nil && !strings.Contains(err.Error(), "an earlier release was refused") {
 			t.Errorf("got %v; want it to say that an earlier release was refused", err)
 		}
@@ -103,7 +92,7 @@ func TestAnAcquireBehindARefusedReleaseSaysSo(t *testing.T) {
 // An acquire travels in one pipeline with the release before it. Where that one is
 // refused, what the acquire finds is our own key, and no contention.
 func TestAnAcquireBehindARefusedReleaseIsNoContention(t *testing.T) {
-	for _, reply := range []string{noRight, "OOM command not allowed when used memory > 'maxmemory'."} {
+	for _, reply := range []string{locktest.NoRight, "OOM command not allowed when used memory > 'maxmemory'."} {
 		for _, alone := range []bool{true, false} { // or in one call with another release
 			for _, once := range []bool{true, false} { // or for good
 				t.Run(fmt.Sprintf("%.4s alone %t once %t", reply, alone, once), func(t *testing.T) {
@@ -116,15 +105,15 @@ func TestAnAcquireBehindARefusedReleaseIsNoContention(t *testing.T) {
 
 func behindRefused(t *testing.T, reply string, alone, once bool) {
 	t.Helper()
-	l, nodes := newLocker(t, 3)
-	warm(t, l)
-	held, other := mustAcquire(t, l, "orders/42"), mustAcquire(t, l, "orders/41")
+	l, nodes := locktest.NewLocker(t, 3)
+	locktest.Warm(t, l)
+	held, other := locktest.MustAcquire(t, l, "orders/42"), locktest.MustAcquire(t, l, "orders/41")
 	synctest.Wait()
 	met := new(atomic.Int64)
 	for _, n := range nodes.Nodes() {
 		refused := false
 		n.Intercept(func(args []string) redlocktest.Verdict {
-			name := scriptOf(args)
+			name := locktest.ScriptOf(args)
 			switch {
 			case slices.Contains(args, "busy") && strings.HasPrefix(name, "acquire"):
 				time.Sleep(10 * time.Millisecond) // the others gather behind it
@@ -152,9 +141,9 @@ func behindRefused(t *testing.T, reply string, alone, once bool) {
 		t.Error("no acquire met our own key; want one, or this test shows nothing")
 	}
 	if err == nil {
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 	}
-	mustRelease(t, <-busy)
+	locktest.MustRelease(t, <-busy)
 	releases.Wait()
 }
 
@@ -163,19 +152,19 @@ func behindRefused(t *testing.T, reply string, alone, once bool) {
 func TestALookIsRefusedForOneNameAlone(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
 		names := []string{"secret/1", "orders/1", "orders/2", "orders/3"}
 		for _, name := range names {
-			mustAcquire(t, l, name)
+			locktest.MustAcquire(t, l, name)
 			go func() { _, _ = other.Acquire(t.Context(), name) }()
 		}
 		time.Sleep(time.Second)
 		var hidden, seen atomic.Int64
 		for _, n := range nodes.Nodes() {
-			forbid := refusing("secret/1", noRight)
+			forbid := locktest.Refusing("secret/1", locktest.NoRight)
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				if scriptOf(args) != "look" { // an ask that is refused everywhere would end the wait
+				if locktest.ScriptOf(args) != "look" { // an ask that is refused everywhere would end the wait
 					return redlocktest.Pass()
 				}
 				v := forbid(args)
@@ -191,7 +180,7 @@ func TestALookIsRefusedForOneNameAlone(t *testing.T) {
 		}
 		for i := 0; i < 30 || hidden.Load() == 0 && i < 600; i++ { // which names go in one look is chance
 			for _, n := range nodes.Nodes() {
-				for _, key := range liveKeys(n) { // without it the node is asked about all names
+				for _, key := range locktest.LiveKeys(n) { // without it the node is asked about all names
 					n.Miniredis().Del(key)
 				}
 			}
@@ -211,29 +200,29 @@ func TestAServerThatForbidsOneNameVotesForAllOthers(t *testing.T) {
 	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"lock on >secret &* ~* +@all"}})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
-		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
+		clients = append(clients, locktest.ClientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
 	}
-	l := lockerWith(t, clients, redlock.WithTTL(30*time.Second)) // no key ends by itself before the polls do
-	admitted(t, l)
-	warm(t, l)
+	l := locktest.LockerWith(t, clients, redlock.WithTTL(30*time.Second)) // no key ends by itself before the polls do
+	locktest.Admit(t, l)
+	locktest.Warm(t, l)
 	var locks []*redlock.Lock
 	for i := range 20 {
-		locks = append(locks, mustAcquire(t, l, fmt.Sprintf("orders/%d", i)))
+		locks = append(locks, locktest.MustAcquire(t, l, fmt.Sprintf("orders/%d", i)))
 	}
-	locks = append(locks, mustAcquire(t, l, "secret/1"))
-	admin := clientOf(t, servers[0])
-	pollUntil(t, 5*time.Second, "server 0, whose vote was not waited for, has the name", func() bool { return keyOn(t, servers[0], "secret/1") != "" })
-	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "lock", "resetkeys", "~redlock:*", "~orders/*", "~warm").Err())
+	locks = append(locks, locktest.MustAcquire(t, l, "secret/1"))
+	admin := locktest.ClientOf(t, servers[0])
+	locktest.PollUntil(t, 5*time.Second, "server 0, whose vote was not waited for, has the name", func() bool { return locktest.KeyOn(t, servers[0], "secret/1") != "" })
+	testkit.Must(t, admin.Do(t.Context(), "ACL", "SETUSER", "lock", "resetkeys", "~redlock:*", "~orders/*", "~warm").Err())
 	for _, lock := range locks {
 		go func() { _ = lock.Release(t.Context()) }()
 	}
-	pollUntil(t, 20*time.Second, "server 0 has nothing but the name that it refuses", func() bool {
-		return slices.Equal(keysOn(t, servers[0]), []string{"secret/1"})
+	locktest.PollUntil(t, 20*time.Second, "server 0 has nothing but the name that it refuses", func() bool {
+		return slices.Equal(locktest.KeysOn(t, servers[0]), []string{"secret/1"})
 	})
-	pollUntil(t, 20*time.Second, "server 0 votes for another name", func() bool {
-		lock := mustAcquire(t, l, "orders/99")
-		defer mustRelease(t, lock)
-		return keyOn(t, servers[0], "orders/99") != ""
+	locktest.PollUntil(t, 20*time.Second, "server 0 votes for another name", func() bool {
+		lock := locktest.MustAcquire(t, l, "orders/99")
+		defer locktest.MustRelease(t, lock)
+		return locktest.KeyOn(t, servers[0], "orders/99") != ""
 	})
 }
 
@@ -244,22 +233,22 @@ func TestAnAcquireBehindARefusedReleaseIsNoContentionOnRealServers(t *testing.T)
 	servers := testserver.Need(t, 3, redisserver.Config{Users: []string{"lock on >secret &* ~* +@all"}})
 	var clients []redis.UniversalClient
 	for _, s := range servers {
-		clients = append(clients, clientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
+		clients = append(clients, locktest.ClientOf(t, s, func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }))
 	}
-	l := lockerWith(t, clients, redlock.WithTTL(30*time.Second))
-	admitted(t, l)
-	warm(t, l)
+	l := locktest.LockerWith(t, clients, redlock.WithTTL(30*time.Second))
+	locktest.Admit(t, l)
+	locktest.Warm(t, l)
 	rights := func(del string) {
 		for _, s := range servers[:2] {
 			c := s.Client()
-			must(t, c.Do(t.Context(), "ACL", "SETUSER", "lock", del).Err())
-			must(t, c.Close())
+			testkit.Must(t, c.Do(t.Context(), "ACL", "SETUSER", "lock", del).Err())
+			testkit.Must(t, c.Close())
 		}
 	}
 	refused := 0
 	for i := range 8 {
 		name := fmt.Sprintf("orders/%d", i)
-		lock := mustAcquire(t, l, name)
+		lock := locktest.MustAcquire(t, l, name)
 		rights("-del")
 		released := make(chan struct{})
 		go func() {
@@ -267,8 +256,8 @@ func TestAnAcquireBehindARefusedReleaseIsNoContentionOnRealServers(t *testing.T)
 			_ = lock.Release(t.Context())
 		}()
 		next, err := l.TryAcquire(t.Context(), name)
-		for ; strings.Contains(errorText(err), "this Locker holds it"); next, err = l.TryAcquire(t.Context(), name) {
-			pause(time.Millisecond) // the release has not begun
+		for ; strings.Contains(locktest.ErrorText(err), "this Locker holds it"); next, err = l.TryAcquire(t.Context(), name) {
+			locktest.Pause(time.Millisecond) // the release has not begun
 		}
 		<-released
 		rights("+del")
@@ -278,7 +267,7 @@ func TestAnAcquireBehindARefusedReleaseIsNoContentionOnRealServers(t *testing.T)
 		case err != nil:
 			refused++
 		default:
-			mustRelease(t, next)
+			locktest.MustRelease(t, next)
 		}
 	}
 	if refused == 0 {
@@ -297,24 +286,24 @@ var writeRefusals = []string{
 func TestANodeThatRefusesWritesIsToldOnceAndWhenItIsOver(t *testing.T) {
 	for _, reply := range writeRefusals {
 		synctest.Test(t, func(t *testing.T) {
-			told := &events{}
-			l, nodes := newLocker(t, 3, told.option())
-			warm(t, l)
+			told := &locktest.Events{}
+			l, nodes := locktest.NewLocker(t, 3, told.Option())
+			locktest.Warm(t, l)
 			nodes.Node(1).Intercept(func(args []string) redlocktest.Verdict {
-				if name := scriptOf(args); name != "" && name != "read" {
+				if name := locktest.ScriptOf(args); name != "" && name != "read" {
 					return redlocktest.ReplyError(reply)
 				}
 				return redlocktest.Pass()
 			})
 			for range 5 {
-				mustRelease(t, mustAcquire(t, l, "orders/42"))
+				locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 				time.Sleep(time.Second)
 			}
-			got := told.of(redlock.NodeRefusesWrites)
+			got := told.Of(redlock.NodeRefusesWrites)
 			if len(got) != 1 || got[0].Node != 1 || got[0].Err == nil || !strings.Contains(got[0].Err.Error(), reply) {
 				t.Fatalf("%s: got %v; want one event of node 1, with the reply", reply, got)
 			}
-			if down := told.of(redlock.NodeDown); len(down) > 0 {
+			if down := told.Of(redlock.NodeDown); len(down) > 0 {
 				t.Errorf("%s: got %v; want no node down: it answers", reply, down)
 			}
 			if s := l.Stats().Nodes; !s[1].Refuses || s[0].Refuses || s[1].Down {
@@ -327,10 +316,10 @@ func TestANodeThatRefusesWritesIsToldOnceAndWhenItIsOver(t *testing.T) {
 			}
 			for range rest / time.Second {
 				time.Sleep(time.Second)
-				mustRelease(t, mustAcquire(t, l, "orders/42"))
+				locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 			}
 			synctest.Wait()
-			over := told.of(redlock.NodeTakesWrites)
+			over := told.Of(redlock.NodeTakesWrites)
 			if len(over) != 1 || over[0].Node != 1 || over[0].Duration < 5*time.Second || over[0].Duration > rest+7*time.Second {
 				t.Errorf("%s: got %v; want that node 1 takes writes, after %v at the most", reply, over, rest+7*time.Second)
 			}
@@ -345,17 +334,17 @@ func TestANodeThatRefusesWritesIsToldOnceAndWhenItIsOver(t *testing.T) {
 // confirms is no sign that it could grant a lock.
 func TestARenewalIsNoSignThatANodeTakesWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &events{}
-		l, nodes := newLocker(t, 3, told.option())
-		lock := mustAcquire(t, l, "orders/42")
-		nodes.Node(1).Intercept(onScripts("acquire", redlocktest.ReplyError(writeRefusals[0])))
-		other := mustAcquire(t, l, "orders/43")
+		told := &locktest.Events{}
+		l, nodes := locktest.NewLocker(t, 3, told.Option())
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		nodes.Node(1).Intercept(locktest.OnScripts("acquire", redlocktest.ReplyError(writeRefusals[0])))
+		other := locktest.MustAcquire(t, l, "orders/43")
 		synctest.Wait() // node 1 was asked, too
-		mustRelease(t, other)
+		locktest.MustRelease(t, other)
 		time.Sleep(8 * time.Second) // two renewals
-		if over := told.of(redlock.NodeTakesWrites); len(over) > 0 || len(told.of(redlock.NodeRefusesWrites)) != 1 {
+		if over := told.Of(redlock.NodeTakesWrites); len(over) > 0 || len(told.Of(redlock.NodeRefusesWrites)) != 1 {
 			t.Errorf("got %v; want node 1 to refuse until it has granted a lock", over)
 		}
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 	})
 }

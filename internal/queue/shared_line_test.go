@@ -1,4 +1,4 @@
-package redlock_test
+package queue_test
 
 import (
 	"context"
@@ -14,15 +14,16 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
 // The line of those who want to share a name, beside that of those who want to be alone.
 
 // standsToShare acquires orders/42 beside others in a goroutine, and returns once it waits.
-func standsToShare(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan gained {
+func standsToShare(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOption) <-chan locktest.Gained {
 	t.Helper()
-	return wants(t, l, append(opts, redlock.WithShared())...)
+	return locktest.Wants(t, l, append(opts, redlock.WithShared())...)
 }
 
 // wantLinesEmpty checks, once all have released, that nobody stands in line, and no lock
@@ -30,10 +31,10 @@ func standsToShare(t *testing.T, l *redlock.Locker, opts ...redlock.AcquireOptio
 func wantLinesEmpty(t *testing.T, nodes *redlocktest.Cluster) {
 	t.Helper()
 	synctest.Wait()
-	if keys := queueKeys(nodes); keys != nil {
+	if keys := locktest.QueueKeys(nodes); keys != nil {
 		t.Errorf("left behind: %v", keys)
 	}
-	wantNoLocks(t, nodes, "in the end")
+	locktest.WantNoLocks(t, nodes, "in the end")
 }
 
 // called is within which one has a name who is called, and those who are called after it.
@@ -42,7 +43,7 @@ func wantLinesEmpty(t *testing.T, nodes *redlocktest.Cluster) {
 const called = 50 * time.Millisecond
 
 // wantTogether checks that all of them were called at this moment, and lets them go.
-func wantTogether(t *testing.T, when time.Time, all ...<-chan gained) {
+func wantTogether(t *testing.T, when time.Time, all ...<-chan locktest.Gained) {
 	t.Helper()
 	time.Sleep(called / 10)
 	synctest.Wait()
@@ -50,17 +51,17 @@ func wantTogether(t *testing.T, when time.Time, all ...<-chan gained) {
 	for i, from := range all {
 		select {
 		case g := <-from:
-			must(t, g.err)
-			if g.at.Sub(when) > called || g.lock.Token() != max(g.lock.Token(), locks0(locks)) {
-				t.Errorf("sharer %d had it %v later, with token %v; want at once", i, g.at.Sub(when), g.lock.Token())
+			testkit.Must(t, g.Err)
+			if g.At.Sub(when) > called || g.Lock.Token() != max(g.Lock.Token(), locks0(locks)) {
+				t.Errorf("sharer %d had it %v later, with token %v; want at once", i, g.At.Sub(when), g.Lock.Token())
 			}
-			locks = append(locks, g.lock)
+			locks = append(locks, g.Lock)
 		default:
 			t.Fatalf("sharer %d of %d does not have it; want all to go together", i, len(all))
 		}
 	}
 	for _, lock := range locks {
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 	}
 }
 
@@ -71,42 +72,32 @@ func locks0(locks []*redlock.Lock) redlock.Token {
 	return locks[0].Token()
 }
 
-func wantWaiting(t *testing.T, when string, all ...<-chan gained) {
-	t.Helper()
-	for i, from := range all {
-		if len(from) != 0 {
-			g := <-from
-			t.Fatalf("%s: waiter %d has %v, %v; want it to wait", when, i, g.lock, g.err)
-		}
-	}
-}
-
 func TestAllWhoWaitToShareGoTogether(t *testing.T) {
 	testkit.Unraced(t)
 	for _, n := range []int{1, 2, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, n)
-			lock := mustAcquire(t, l, "orders/42")
-			var all []<-chan gained
+			l, nodes := locktest.NewLocker(t, n)
+			lock := locktest.MustAcquire(t, l, "orders/42")
+			var all []<-chan locktest.Gained
 			for range 6 { // processes
-				all = append(all, standsToShare(t, separateLocker(t, nodes)))
+				all = append(all, standsToShare(t, locktest.SeparateLocker(t, nodes)))
 			}
-			writer := wants(t, separateLocker(t, nodes))
-			late := standsToShare(t, separateLocker(t, nodes))
+			writer := locktest.Wants(t, locktest.SeparateLocker(t, nodes))
+			late := standsToShare(t, locktest.SeparateLocker(t, nodes))
 			time.Sleep(10 * time.Second)
-			wantWaiting(t, "while it is held alone", slices.Concat(all, []<-chan gained{writer, late})...)
+			locktest.WantWaiting(t, "while it is held alone", slices.Concat(all, []<-chan locktest.Gained{writer, late})...)
 			released := time.Now()
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 			synctest.Wait()
-			wantWaiting(t, "before the writer", writer, late)
+			locktest.WantWaiting(t, "before the writer", writer, late)
 			wantTogether(t, released, all...)
 			synctest.Wait()
-			g := got(t, writer)
-			if took := g.at.Sub(released); took > called {
+			g := locktest.Got(t, writer)
+			if took := g.At.Sub(released); took > called {
 				t.Errorf("%d nodes: the writer had it %v after the last sharer; want it called", n, took)
 			}
-			wantWaiting(t, "beside the writer", late)
-			mustRelease(t, g.lock)
+			locktest.WantWaiting(t, "beside the writer", late)
+			locktest.MustRelease(t, g.Lock)
 			synctest.Wait()
 			wantTogether(t, released, late)
 			wantLinesEmpty(t, nodes)
@@ -117,25 +108,25 @@ func TestAllWhoWaitToShareGoTogether(t *testing.T) {
 // A thousand goroutines that wait to share cost the nodes as much as one.
 func TestThoseWhoWaitToShareHaveOneEntryAProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		other := separateLocker(t, nodes)
-		warm(t, l)
-		warm(t, other)
-		lock := mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 3)
+		other := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, l)
+		locktest.Warm(t, other)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		synctest.Wait() // all nodes have it
-		var all []<-chan gained
+		var all []<-chan locktest.Gained
 		for range 50 {
 			all = append(all, standsToShare(t, other))
 		}
 		time.Sleep(3 * time.Second)
 		for i, n := range nodes.Nodes() {
 			line, err := n.Miniredis().ZMembers("redlock:sharers:orders/42")
-			must(t, err)
+			testkit.Must(t, err)
 			if len(line) != 1 {
 				t.Errorf("node %d: %d entries for 50 goroutines of a process; want one", i, len(line))
 			}
 		}
-		count := sent(nodes)
+		count := locktest.CountSent(nodes)
 		time.Sleep(10 * time.Second)
 		for i := range nodes.Nodes() {
 			if asks, looks := count(i, "share"), count(i, "look"); asks != 0 || looks > 40 {
@@ -143,7 +134,7 @@ func TestThoseWhoWaitToShareHaveOneEntryAProcess(t *testing.T) {
 			}
 		}
 		released := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
 		wantTogether(t, released, all...)
 		synctest.Wait()
@@ -161,14 +152,14 @@ func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const hold = 100 * time.Millisecond
-		l, nodes := newLocker(t, 5)
+		l, nodes := locktest.NewLocker(t, 5)
 		ctx, stop := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
 		reads := 0
 		var mu sync.Mutex
 		for range 4 {
-			other := separateLocker(t, nodes)
-			warm(t, other)
+			other := locktest.SeparateLocker(t, nodes)
+			locktest.Warm(t, other)
 			for i := range 8 {
 				readers.Go(func() {
 					time.Sleep(time.Duration(i) * hold / 8) // they overlap
@@ -194,7 +185,7 @@ func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 20 {
 			began := time.Now()
-			lock := mustAcquire(t, l, "orders/42")
+			lock := locktest.MustAcquire(t, l, "orders/42")
 			if took := time.Since(began); took > 2*hold {
 				t.Errorf("the writer waited %v; want no longer than the holds before it, of %v", took, hold)
 			}
@@ -207,7 +198,7 @@ func TestAWriterAmongReadersHasItsTurn(t *testing.T) {
 				t.Errorf("%d read while it was written", reads-before)
 			}
 			mu.Unlock()
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 			time.Sleep(hold / 2)
 			mu.Lock()
 			if reads-before < 32 {
@@ -241,17 +232,17 @@ func (c *heldUp) Err() error {
 // the leader.
 func TestWhoIsSlowToShareLeavesTheLeadToTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		other := separateLocker(t, nodes)
-		warm(t, l)
-		lock := mustAcquire(t, other, "orders/42")
+		l, nodes := locktest.NewLocker(t, 5)
+		other := locktest.SeparateLocker(t, nodes)
+		locktest.Warm(t, l)
+		lock := locktest.MustAcquire(t, other, "orders/42")
 		slow := &heldUp{Context: t.Context(), gate: make(chan struct{})}
-		follower := wantsUnder(slow, l, redlock.WithShared()) // it has its turn, and is about to ask
+		follower := locktest.WantsUnder(slow, l, redlock.WithShared()) // it has its turn, and is about to ask
 		leader := standsToShare(t, l)
 		var asked atomic.Int64
 		for _, n := range nodes.Nodes() {
 			n.Intercept(func(args []string) redlocktest.Verdict {
-				if scriptOf(args) == "share" {
+				if locktest.ScriptOf(args) == "share" {
 					asked.Add(1)
 				}
 				return redlocktest.Pass()
@@ -263,7 +254,7 @@ func TestWhoIsSlowToShareLeavesTheLeadToTheLeader(t *testing.T) {
 			t.Errorf("%d nodes were asked by the slow one; want a quorum: it was to be admitted before there was a leader", n)
 		}
 		released := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
 		wantTogether(t, released, leader, follower)
 		wantLinesEmpty(t, nodes)
@@ -276,11 +267,11 @@ func TestAReaderAmongWritersHasItsTurn(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const hold = 100 * time.Millisecond
-		l, nodes := newLocker(t, 5)
+		l, nodes := locktest.NewLocker(t, 5)
 		ctx, stop := context.WithCancel(t.Context())
 		var writers sync.WaitGroup
 		for range 2 {
-			other := separateLocker(t, nodes)
+			other := locktest.SeparateLocker(t, nodes)
 			for range 4 {
 				writers.Go(func() {
 					for ctx.Err() == nil {
@@ -297,11 +288,11 @@ func TestAReaderAmongWritersHasItsTurn(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 5 {
 			began := time.Now()
-			lock := shares(t, l)
+			lock := locktest.Shares(t, l)
 			if took := time.Since(began); took > 17*hold { // a turn of 8 holds in each process
 				t.Errorf("the reader waited %v; want no more than a turn of each process, of 8 holds", took)
 			}
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 			time.Sleep(hold)
 		}
 		stop()
@@ -313,27 +304,27 @@ func TestAReaderAmongWritersHasItsTurn(t *testing.T) {
 // Within a Locker, both kinds stand in one line, and sharers who stand together go so.
 func TestBothKindsOfALockerStandInOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		lock := mustAcquire(t, l, "orders/42")
-		first := []<-chan gained{standsToShare(t, l), standsToShare(t, l)}
-		writer := wants(t, l)
-		second := []<-chan gained{standsToShare(t, l), standsToShare(t, l), standsToShare(t, l)}
-		last := wants(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		first := []<-chan locktest.Gained{standsToShare(t, l), standsToShare(t, l)}
+		writer := locktest.Wants(t, l)
+		second := []<-chan locktest.Gained{standsToShare(t, l), standsToShare(t, l), standsToShare(t, l)}
+		last := locktest.Wants(t, l)
 		now := time.Now()
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 		synctest.Wait()
-		wantWaiting(t, "behind the first who share", append(second, writer, last)...)
+		locktest.WantWaiting(t, "behind the first who share", append(second, writer, last)...)
 		time.Sleep(time.Minute)
-		wantWaiting(t, "while it is shared", append(second, writer, last)...)
+		locktest.WantWaiting(t, "while it is shared", append(second, writer, last)...)
 		wantTogether(t, now, first...)
 		synctest.Wait()
-		wantWaiting(t, "beside the writer", append(second, last)...)
+		locktest.WantWaiting(t, "beside the writer", append(second, last)...)
 		now = time.Now()
-		mustRelease(t, got(t, writer).lock)
+		locktest.MustRelease(t, locktest.Got(t, writer).Lock)
 		synctest.Wait()
 		wantTogether(t, now, second...)
 		synctest.Wait()
-		mustRelease(t, got(t, last).lock)
+		locktest.MustRelease(t, locktest.Got(t, last).Lock)
 		wantLinesEmpty(t, nodes)
 	})
 }
@@ -342,25 +333,25 @@ func TestBothKindsOfALockerStandInOneLine(t *testing.T) {
 // who share and stand next to each other go together.
 func TestBothKindsHaveTheirTurnsInOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		lock := mustAcquire(t, l, "orders/42")
-		stand := func(kinds string) (all []<-chan gained) {
+		l, nodes := locktest.NewLocker(t, 5)
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		stand := func(kinds string) (all []<-chan locktest.Gained) {
 			for _, k := range kinds {
-				other := separateLocker(t, nodes)
+				other := locktest.SeparateLocker(t, nodes)
 				if k == 's' {
 					all = append(all, standsToShare(t, other))
 				} else {
-					all = append(all, wants(t, other))
+					all = append(all, locktest.Wants(t, other))
 				}
 			}
 			return all
 		}
 		all := stand("xsssxxssx")
 		now := time.Now()
-		mustRelease(t, lock)
-		for _, turn := range [][]<-chan gained{all[:1], all[1:4], all[4:5], all[5:6], all[6:8], all[8:]} {
+		locktest.MustRelease(t, lock)
+		for _, turn := range [][]<-chan locktest.Gained{all[:1], all[1:4], all[4:5], all[5:6], all[6:8], all[8:]} {
 			synctest.Wait()
-			wantWaiting(t, "behind", all[slices.Index(all, turn[len(turn)-1])+1:]...)
+			locktest.WantWaiting(t, "behind", all[slices.Index(all, turn[len(turn)-1])+1:]...)
 			wantTogether(t, now, turn...)
 		}
 		wantLinesEmpty(t, nodes)
@@ -371,21 +362,21 @@ func TestBothKindsHaveTheirTurnsInOneOrder(t *testing.T) {
 // be alone has its turn, though their process has a place before it.
 func TestOverlappingSharersOfAProcessLetAnotherGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		readers, writer := separateLocker(t, nodes), separateLocker(t, nodes)
-		lock := mustAcquire(t, l, "orders/42")
+		l, nodes := locktest.NewLocker(t, 5)
+		readers, writer := locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes)
+		lock := locktest.MustAcquire(t, l, "orders/42")
 		first := standsToShare(t, readers) // it takes a place
-		alone := wants(t, writer)
+		alone := locktest.Wants(t, writer)
 		waiting := standsToShare(t, readers) // the place is not for it
-		mustRelease(t, lock)
-		one := got(t, first)
+		locktest.MustRelease(t, lock)
+		one := locktest.Got(t, first)
 		later := standsToShare(t, readers)
 		time.Sleep(time.Second)
-		wantWaiting(t, "while an earlier one shares", alone, waiting, later)
+		locktest.WantWaiting(t, "while an earlier one shares", alone, waiting, later)
 		now := time.Now()
-		mustRelease(t, one.lock)
+		locktest.MustRelease(t, one.Lock)
 		synctest.Wait()
-		wantWaiting(t, "behind who came before", waiting, later)
+		locktest.WantWaiting(t, "behind who came before", waiting, later)
 		wantTogether(t, now, alone)
 		synctest.Wait()
 		wantTogether(t, now, waiting, later)
@@ -399,9 +390,9 @@ func TestWhoLeavesWhileOthersShareWakesSharersBehind(t *testing.T) {
 	testkit.Unraced(t)
 	for _, how := range []string{"its context ends", "its Locker is closed"} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nodes := newLocker(t, 5)
-			held := shares(t, l)
-			leaver := separateLocker(t, nodes)
+			l, nodes := locktest.NewLocker(t, 5)
+			held := locktest.Shares(t, l)
+			leaver := locktest.SeparateLocker(t, nodes)
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
 			go func() {
@@ -409,22 +400,22 @@ func TestWhoLeavesWhileOthersShareWakesSharersBehind(t *testing.T) {
 				failed <- err
 			}()
 			synctest.Wait()
-			behind := []<-chan gained{standsToShare(t, separateLocker(t, nodes)), standsToShare(t, separateLocker(t, nodes)), standsToShare(t, l)}
+			behind := []<-chan locktest.Gained{standsToShare(t, locktest.SeparateLocker(t, nodes)), standsToShare(t, locktest.SeparateLocker(t, nodes)), standsToShare(t, l)}
 			time.Sleep(time.Minute)
-			wantWaiting(t, "behind one who waits", behind...)
+			locktest.WantWaiting(t, "behind one who waits", behind...)
 			now := time.Now()
 			if how == "its context ends" {
 				cancel()
 			} else {
-				must(t, leaver.Close())
+				testkit.Must(t, leaver.Close())
 			}
 			if err := <-failed; err == nil {
 				t.Fatal("the leaver has it")
 			}
 			synctest.Wait()
 			wantTogether(t, now, behind...)
-			must(t, held.Err())
-			mustRelease(t, held)
+			testkit.Must(t, held.Err())
+			locktest.MustRelease(t, held)
 			cancel()
 			wantLinesEmpty(t, nodes)
 		})
@@ -436,27 +427,27 @@ func TestWhoLeavesWhileOthersShareWakesSharersBehind(t *testing.T) {
 func TestADeadWaiterKeepsSharersForThreeSeconds(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		held := shares(t, l)
+		l, nodes := locktest.NewLocker(t, 5)
+		held := locktest.Shares(t, l)
 		clients := nodes.NewClients()
-		dead := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
-		alone := wants(t, dead)
-		behind := []<-chan gained{standsToShare(t, separateLocker(t, nodes)), standsToShare(t, separateLocker(t, nodes)), standsToShare(t, l)}
+		dead := locktest.LockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
+		alone := locktest.Wants(t, dead)
+		behind := []<-chan locktest.Gained{standsToShare(t, locktest.SeparateLocker(t, nodes)), standsToShare(t, locktest.SeparateLocker(t, nodes)), standsToShare(t, l)}
 		time.Sleep(10 * time.Second)
-		wantWaiting(t, "behind one who lives", append(behind, alone)...)
-		_, err := separateLocker(t, nodes).TryAcquire(t.Context(), "orders/42", redlock.WithShared())
-		wantText(t, "one who would share", fmt.Sprint(err), "or shared while one waits to hold it alone")
+		locktest.WantWaiting(t, "behind one who lives", append(behind, alone)...)
+		_, err := locktest.SeparateLocker(t, nodes).TryAcquire(t.Context(), "orders/42", redlock.WithShared())
+		locktest.WantText(t, "one who would share", fmt.Sprint(err), "or shared while one waits to hold it alone")
 		died := time.Now()
-		closeAll(clients)
+		locktest.CloseAll(clients)
 		for i, from := range behind {
-			g := got(t, from)
-			if took := g.at.Sub(died); took < 2*time.Second || took > 4500*time.Millisecond {
+			g := locktest.Got(t, from)
+			if took := g.At.Sub(died); took < 2*time.Second || took > 4500*time.Millisecond {
 				t.Errorf("sharer %d went %v after the one before it died; want its sign of life, and a look", i, took)
 			}
-			defer mustRelease(t, g.lock)
+			defer locktest.MustRelease(t, g.Lock)
 		}
-		must(t, held.Err())
-		mustRelease(t, held)
+		testkit.Must(t, held.Err())
+		locktest.MustRelease(t, held)
 	})
 }
 
@@ -464,20 +455,20 @@ func TestADeadWaiterKeepsSharersForThreeSeconds(t *testing.T) {
 // for the first in line, who need not look often: a release calls it.
 func TestOneNodeAloneMakesNobodyTheFirstInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5)
-		held := shares(t, l)
+		l, nodes := locktest.NewLocker(t, 5)
+		held := locktest.Shares(t, l)
 		clients := nodes.NewClients()
-		wants(t, lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...)))
+		locktest.Wants(t, locktest.LockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...)))
 		nodes.Nodes()[0].Miniredis().Del("redlock:queue:orders/42")
-		behind := standsToShare(t, separateLocker(t, nodes))
+		behind := standsToShare(t, locktest.SeparateLocker(t, nodes))
 		died := time.Now()
-		closeAll(clients)
-		g := got(t, behind)
-		if took := g.at.Sub(died); took > 4500*time.Millisecond {
+		locktest.CloseAll(clients)
+		g := locktest.Got(t, behind)
+		if took := g.At.Sub(died); took > 4500*time.Millisecond {
 			t.Errorf("got the lock %v after the one before died; want its sign of life, and a look", took)
 		}
-		mustRelease(t, g.lock)
-		mustRelease(t, held)
+		locktest.MustRelease(t, g.Lock)
+		locktest.MustRelease(t, held)
 	})
 }
 
@@ -489,12 +480,12 @@ func TestOneNodeAloneMakesNobodyTheFirstInLine(t *testing.T) {
 var sharedDepartures = map[string]func(d *departure){
 	"the leader's context ends": func(d *departure) {
 		holder, leaver := d.process(), d.process()
-		d.lock = mustAcquire(d.T, holder, "orders/42")
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42")
 		d.leaver, d.goes = d.sharing(leaver)
 	},
 	"the leader's Locker is closed": func(d *departure) {
 		holder, leaver := d.process(), d.process()
-		d.lock = mustAcquire(d.T, holder, "orders/42")
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42")
 		d.leaver, _ = d.sharing(leaver)
 		d.goes, d.mute = func() { _ = leaver.Close() }, true
 	},
@@ -514,7 +505,7 @@ var sharedDepartures = map[string]func(d *departure){
 	},
 	"who waits to be alone goes while others share": func(d *departure) {
 		holder, leaver := d.process(), d.process()
-		d.lock = mustAcquire(d.T, holder, "orders/42", redlock.WithShared())
+		d.lock = locktest.MustAcquire(d.T, holder, "orders/42", redlock.WithShared())
 		d.leaver, d.goes = d.wants(leaver)
 		d.bystander(d.process())
 	},
@@ -524,21 +515,21 @@ var sharedDepartures = map[string]func(d *departure){
 // come while their process has the name.
 func (d *departure) together(come func(l *redlock.Locker)) {
 	l := d.process()
-	before := mustAcquire(d.T, l, "orders/42")
+	before := locktest.MustAcquire(d.T, l, "orders/42")
 	holder, _ := d.wants(d.process())
 	come(l)
-	mustRelease(d.T, before)
-	d.lock = got(d.T, holder).lock
+	locktest.MustRelease(d.T, before)
+	d.lock = locktest.Got(d.T, holder).Lock
 	synctest.Wait()
 }
 
 // sharing is wants of one who shares.
-func (d *departure) sharing(l *redlock.Locker) (<-chan gained, func()) {
+func (d *departure) sharing(l *redlock.Locker) (<-chan locktest.Gained, func()) {
 	ctx, cancel := context.WithCancel(d.Context())
-	done := make(chan gained, 1)
+	done := make(chan locktest.Gained, 1)
 	go func() {
 		lock, err := l.Acquire(ctx, "orders/42", redlock.WithShared())
-		done <- gained{lock, err, time.Now()}
+		done <- locktest.Gained{Lock: lock, Err: err, At: time.Now()}
 	}()
 	synctest.Wait()
 	return done, cancel
@@ -549,10 +540,10 @@ func (d *departure) bystander(l *redlock.Locker) {
 	from, _ := d.sharing(l)
 	go func() {
 		switch g := <-from; {
-		case g.err == nil:
-			_ = g.lock.Release(context.Background()) // the fault may keep it from being confirmed
-		case !errors.Is(g.err, redlock.ErrClosed):
-			d.Errorf("one who shares beside: %v", g.err)
+		case g.Err == nil:
+			_ = g.Lock.Release(context.Background()) // the fault may keep it from being confirmed
+		case !errors.Is(g.Err, redlock.ErrClosed):
+			d.Errorf("one who shares beside: %v", g.Err)
 		}
 	}()
 }
@@ -563,7 +554,7 @@ func TestSearchDeparturesOfThoseWhoShare(t *testing.T) {
 	t.Parallel()
 	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
 	if testkit.Deep() {
-		fates = maps.Clone(sweptFates)
+		fates = maps.Clone(locktest.SweptFates)
 		fates["pass"] = redlocktest.Pass()
 	}
 	for how, scene := range sharedDepartures {

@@ -1,4 +1,4 @@
-package redlock_test
+package membership_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -23,9 +24,9 @@ import (
 func strictCluster(t *testing.T, n int, opts ...redlock.Option) (*redlock.Locker, *redlocktest.Cluster) {
 	t.Helper()
 	nodes := redlocktest.Start(t, n, redlocktest.WithoutFounding())
-	app := lockerOver(t, nodes, append(opts, redlock.WithStrictRecovery())...)
-	must(t, app.Cluster().Admit(t.Context()))
-	warm(t, app)
+	app := locktest.LockerOver(t, nodes, append(opts, redlock.WithStrictRecovery())...)
+	testkit.Must(t, app.Cluster().Admit(t.Context()))
+	locktest.Warm(t, app)
 	return app, nodes
 }
 
@@ -40,28 +41,28 @@ func TestACommandWithoutTheOptionFoundsNoStrictClusterAgain(t *testing.T) {
 			if strict {
 				app, nodes = strictCluster(t, 5)
 			} else {
-				app, nodes = newLocker(t, 5)
-				warm(t, app)
+				app, nodes = locktest.NewLocker(t, 5)
+				locktest.Warm(t, app)
 			}
-			must(t, app.Close())
+			testkit.Must(t, app.Close())
 			for i := range 4 {
 				nodes.Node(i).Restart()
 			}
-			command := lockerOver(t, nodes)
+			command := locktest.LockerOver(t, nodes)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*redlock.DefaultMaxTTL)
 			defer cancel()
 			lock, err := command.Acquire(ctx, "reports")
 			if !strict {
-				must(t, err) // or this test shows nothing
-				mustRelease(t, lock)
+				testkit.Must(t, err) // or this test shows nothing
+				locktest.MustRelease(t, lock)
 				return
 			}
-			wantError(t, "Acquire", err, redlock.ErrNoQuorum)
-			wantText(t, "Acquire", errorText(err), "the record of node-4 (strict recovery)", "Cluster.Admit")
-			wantVotes(t, "without an operator", command, 1)
-			must(t, command.Cluster().Admit(t.Context()))
-			wantVotes(t, "after an operator", command, 5)
-			for _, n := range status(t, command).Nodes {
+			locktest.WantError(t, "Acquire", err, redlock.ErrNoQuorum)
+			locktest.WantText(t, "Acquire", locktest.ErrorText(err), "the record of node-4 (strict recovery)", "Cluster.Admit")
+			locktest.WantVotes(t, "without an operator", command, 1)
+			testkit.Must(t, command.Cluster().Admit(t.Context()))
+			locktest.WantVotes(t, "after an operator", command, 5)
+			for _, n := range locktest.Status(t, command).Nodes {
 				if !n.Strict {
 					t.Errorf("%s: the record is not strict; want it as before, no matter who admits", n.Name)
 				}
@@ -75,43 +76,43 @@ func TestAStrictClientLocksInNoClusterThatWasFoundedAnewWithoutAnOperator(t *tes
 	testkit.Unraced(t)
 	for _, way := range []string{"its own Admit", "another client with the option"} {
 		synctest.Test(t, func(t *testing.T) {
-			var told events
-			app, nodes := strictCluster(t, 3, told.option())
+			var told locktest.Events
+			app, nodes := strictCluster(t, 3, told.Option())
 			for _, n := range nodes.Nodes() {
 				n.Restart()
 			}
-			command := lockerOver(t, nodes)
+			command := locktest.LockerOver(t, nodes)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*redlock.DefaultMaxTTL)
 			defer cancel()
 			lock, err := command.Acquire(ctx, "reports")
-			must(t, err)
-			mustRelease(t, lock)
+			testkit.Must(t, err)
+			locktest.MustRelease(t, lock)
 			for range 3 {
 				_, err = app.TryAcquire(t.Context(), "orders/42")
-				wantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
-				wantText(t, "TryAcquire", errorText(err), "was founded without strict recovery", "Cluster.Admit")
+				locktest.WantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+				locktest.WantText(t, "TryAcquire", locktest.ErrorText(err), "was founded without strict recovery", "Cluster.Admit")
 				time.Sleep(redlock.DefaultMaxTTL)
 			}
 			joining, stop := context.WithTimeout(t.Context(), 10*redlock.DefaultMaxTTL)
 			defer stop()
-			wantError(t, "Join", app.Cluster().Join(joining), redlock.ErrMisconfigured)
-			for i, n := range status(t, app).Nodes {
+			locktest.WantError(t, "Join", app.Cluster().Join(joining), redlock.ErrMisconfigured)
+			for i, n := range locktest.Status(t, app).Nodes {
 				if n.Strict || n.Cause == "" {
 					t.Errorf("node %d: got %+v; want it not strict, and said", i, n)
 				}
 			}
-			if got := told.of(redlock.StrictRecoverySet); len(got) != 0 {
+			if got := told.Of(redlock.StrictRecoverySet); len(got) != 0 {
 				t.Errorf("got %d events of a client that changed nothing", len(got))
 			}
 			switch way {
 			case "its own Admit":
-				must(t, app.Cluster().Admit(t.Context()))
+				testkit.Must(t, app.Cluster().Admit(t.Context()))
 			default:
-				warm(t, lockerOver(t, nodes, redlock.WithStrictRecovery()))
+				locktest.Warm(t, locktest.LockerOver(t, nodes, redlock.WithStrictRecovery()))
 				time.Sleep(30 * time.Second) // nobody asks for anything
 			}
-			wantVotes(t, way, app, 3)
-			mustRelease(t, mustAcquire(t, app, "orders/42"))
+			locktest.WantVotes(t, way, app, 3)
+			locktest.MustRelease(t, locktest.MustAcquire(t, app, "orders/42"))
 		})
 	}
 }
@@ -119,31 +120,31 @@ func TestAStrictClientLocksInNoClusterThatWasFoundedAnewWithoutAnOperator(t *tes
 // What one client asks for binds all, so it is told before it is done.
 func TestWhoMakesAClusterStrictSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
-		var told, none events
-		warm(t, lockerOver(t, nodes, none.option()))
-		strict := lockerOver(t, nodes, redlock.WithStrictRecovery(), told.option())
-		lock := mustAcquire(t, strict, "orders/42")
-		for _, n := range status(t, l).Nodes {
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
+		var told, none locktest.Events
+		locktest.Warm(t, locktest.LockerOver(t, nodes, none.Option()))
+		strict := locktest.LockerOver(t, nodes, redlock.WithStrictRecovery(), told.Option())
+		lock := locktest.MustAcquire(t, strict, "orders/42")
+		for _, n := range locktest.Status(t, l).Nodes {
 			if !n.Strict {
 				t.Errorf("%s: not strict when a lock was taken", n.Name)
 			}
 		}
-		mustRelease(t, lock)
-		warm(t, lockerOver(t, nodes, redlock.WithStrictRecovery(), none.option()))
-		if got, others := told.of(redlock.StrictRecoverySet), none.of(redlock.StrictRecoverySet); len(got) != 3 || len(others) != 0 {
+		locktest.MustRelease(t, lock)
+		locktest.Warm(t, locktest.LockerOver(t, nodes, redlock.WithStrictRecovery(), none.Option()))
+		if got, others := told.Of(redlock.StrictRecoverySet), none.Of(redlock.StrictRecoverySet); len(got) != 3 || len(others) != 0 {
 			t.Fatalf("got %d events of who makes it strict, %d of the others; want one a node, and none", len(got), len(others))
 		}
-		wantText(t, "the event", told.of(redlock.StrictRecoverySet)[0].Err.Error(), "for good", "Cluster.Admit")
+		locktest.WantText(t, "the event", told.Of(redlock.StrictRecoverySet)[0].Err.Error(), "for good", "Cluster.Admit")
 
 		// A single node forgets: it gets it from the others.
-		must(t, strict.Close())
+		testkit.Must(t, strict.Close())
 		nodes.Node(0).Restart()
 		_, _ = l.TryAcquire(t.Context(), "orders/42")
 		time.Sleep(redlock.DefaultMaxTTL + 5*time.Second)
-		wantVotes(t, "after one forgot", l, 3)
-		if !status(t, l).Nodes[0].Strict {
+		locktest.WantVotes(t, "after one forgot", l, 3)
+		if !locktest.Status(t, l).Nodes[0].Strict {
 			t.Error("the node that came back is not strict")
 		}
 	})
@@ -153,15 +154,15 @@ func TestWhoMakesAClusterStrictSaysSo(t *testing.T) {
 func TestAnOperatorTakesStrictRecoveryBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app, nodes := strictCluster(t, 3)
-		l := lockerOver(t, nodes)
-		warm(t, l)
-		must(t, app.Close())
+		l := locktest.LockerOver(t, nodes)
+		locktest.Warm(t, l)
+		testkit.Must(t, app.Close())
 		for _, n := range nodes.Nodes() {
 			n.Miniredis().HDel(lua.NodeKey, "strict")
 		}
-		warm(t, l)
+		locktest.Warm(t, l)
 		time.Sleep(time.Minute)
-		for _, n := range status(t, l).Nodes {
+		for _, n := range locktest.Status(t, l).Nodes {
 			if n.Strict {
 				t.Errorf("%s: strict again", n.Name)
 			}
@@ -174,8 +175,8 @@ func TestAnOperatorTakesStrictRecoveryBack(t *testing.T) {
 		if errors.Is(err, redlock.ErrNoQuorum) {
 			t.Fatalf("got %v; want it founded anew", err)
 		}
-		must(t, err)
-		mustRelease(t, lock)
+		testkit.Must(t, err)
+		locktest.MustRelease(t, lock)
 	})
 }
 
@@ -186,10 +187,10 @@ func TestAnOperatorTakesStrictRecoveryBack(t *testing.T) {
 const givenWithin = 1600 * time.Millisecond
 
 // untilVotes blocks until a node votes again, by the word of an event.
-func untilVotes(t *testing.T, told *events, before int) {
+func untilVotes(t *testing.T, told *locktest.Events, before int) {
 	t.Helper()
 	for range 60_000 {
-		if len(told.of(redlock.NodeVotes)) > before {
+		if len(told.Of(redlock.NodeVotes)) > before {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -199,9 +200,9 @@ func untilVotes(t *testing.T, told *events, before int) {
 
 // absence makes node 0 of three restart, and returns when it has two seconds left to
 // wait, and how many events there were of nodes that vote.
-func absence(t *testing.T, nodes *redlocktest.Cluster, told *events) (votes int) {
+func absence(t *testing.T, nodes *redlocktest.Cluster, told *locktest.Events) (votes int) {
 	t.Helper()
-	votes = len(told.of(redlock.NodeVotes))
+	votes = len(told.Of(redlock.NodeVotes))
 	nodes.Node(0).Restart()
 	time.Sleep(redlock.DefaultMaxTTL - 2*time.Second) // it is noticed by the next look, at once
 	return votes
@@ -209,13 +210,13 @@ func absence(t *testing.T, nodes *redlocktest.Cluster, told *events) (votes int)
 
 func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &events{}
-		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
-		renewed := mustAcquire(t, l, "renewed")
+		told := &locktest.Events{}
+		l, nodes := locktest.NewLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.Option())
+		renewed := locktest.MustAcquire(t, l, "renewed")
 		before := absence(t, nodes, told)
-		fixed := mustAcquire(t, l, "fixed", redlock.WithFixedLease())
+		fixed := locktest.MustAcquire(t, l, "fixed", redlock.WithFixedLease())
 		synctest.Wait()
-		if len(told.of(redlock.NodeVotes)) > before {
+		if len(told.Of(redlock.NodeVotes)) > before {
 			t.Fatal("the node votes already; the test wants it to abstain")
 		}
 		until := time.Now().Add(fixed.Remaining())
@@ -225,7 +226,7 @@ func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
 			if !nodes.Node(0).Miniredis().Exists(lock.Resource()) {
 				t.Errorf("%v after it votes the node lacks %q", givenWithin, lock.Resource())
 			}
-			must(t, lock.Err())
+			testkit.Must(t, lock.Err())
 		}
 		if left, want := fixed.Remaining(), time.Until(until); (left - want).Abs() > time.Millisecond { // the clock of a suspend is real
 			t.Errorf("the fixed lease has %v left; want %v, as if nothing had happened", left, want)
@@ -233,14 +234,14 @@ func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
 		if ttl, most := nodes.Node(0).Miniredis().TTL("fixed"), time.Until(until)*102/100+time.Second; ttl > most {
 			t.Errorf("the node keeps the fixed lease for %v; want at most %v", ttl, most)
 		}
-		for _, e := range told.of(redlock.LockExtended) {
+		for _, e := range told.Of(redlock.LockExtended) {
 			if e.Resource == "fixed" {
 				t.Errorf("an event says that the fixed lease was extended: %+v", e)
 			}
 		}
 		nodes.Node(1).Stop() // now both rest on the node that was restarted
-		must(t, fixed.Extend(t.Context(), redlock.DefaultMaxTTL))
-		must(t, renewed.Extend(t.Context(), redlock.DefaultMaxTTL))
+		testkit.Must(t, fixed.Extend(t.Context(), redlock.DefaultMaxTTL))
+		testkit.Must(t, renewed.Extend(t.Context(), redlock.DefaultMaxTTL))
 	})
 }
 
@@ -249,12 +250,12 @@ func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
 func TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const locks = 10
-		told := &events{}
-		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
+		told := &locktest.Events{}
+		l, nodes := locktest.NewLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.Option())
 		var first [locks]*redlock.Lock
 		var next [locks]chan *redlock.Lock
 		for i := range first {
-			first[i] = mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+			first[i] = locktest.MustAcquire(t, l, fmt.Sprintf("orders/%d", i))
 		}
 		before := absence(t, nodes, told)
 		for i := range next {
@@ -270,7 +271,7 @@ func TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo(t *testing.T) {
 		synctest.Wait()
 		untilVotes(t, told, before)
 		for i := range first {
-			mustRelease(t, first[i])
+			locktest.MustRelease(t, first[i])
 			first[i] = <-next[i]
 		}
 		time.Sleep(givenWithin)
@@ -278,7 +279,7 @@ func TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo(t *testing.T) {
 			if !nodes.Node(0).Miniredis().Exists(lock.Resource()) {
 				t.Errorf("%v after it votes the node lacks %s, which was handed on", givenWithin, lock.Resource())
 			}
-			mustRelease(t, lock)
+			locktest.MustRelease(t, lock)
 		}
 	})
 }
@@ -288,17 +289,17 @@ func TestTheLocksThatANodeIsGivenGoInBatches(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const locks = 1000
-		told := &events{}
-		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
+		told := &locktest.Events{}
+		l, nodes := locktest.NewLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.Option())
 		for i := range locks {
-			mustAcquire(t, l, fmt.Sprintf("orders/%d", i))
+			locktest.MustAcquire(t, l, fmt.Sprintf("orders/%d", i))
 		}
 		before := absence(t, nodes, told)
 		untilVotes(t, told, before)
 		calls := nodes.Node(1).Calls("EVALSHA")
 		time.Sleep(givenWithin)
 		calls = nodes.Node(1).Calls("EVALSHA") - calls
-		if got := len(locksOn(nodes.Node(0))); got != locks {
+		if got := len(locktest.LocksOn(nodes.Node(0))); got != locks {
 			t.Errorf("%v after it votes the node has %d locks of %d", givenWithin, got, locks)
 		}
 		if calls < 3 || calls > 20 {
@@ -310,27 +311,27 @@ func TestTheLocksThatANodeIsGivenGoInBatches(t *testing.T) {
 // Join waits for those who hold locks, where anybody can hold any.
 func TestJoinGivesHoldersTheTimeToPutTheirLocksOnTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		holder, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL))
-		operator := lockerOver(t, nodes)
-		lock := mustAcquire(t, holder, "orders/42")
+		holder, nodes := locktest.NewLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL))
+		operator := locktest.LockerOver(t, nodes)
+		lock := locktest.MustAcquire(t, holder, "orders/42")
 		nodes.Node(0).Restart()
 		time.Sleep(11 * time.Second) // the holder knows
-		must(t, operator.Cluster().Join(t.Context()))
+		testkit.Must(t, operator.Cluster().Join(t.Context()))
 		if !nodes.Node(0).Miniredis().Exists("orders/42") {
 			t.Error("Join returned, and the node that votes again lacks the lock")
 		}
 		began := time.Now()
-		must(t, operator.Cluster().Join(t.Context()))
+		testkit.Must(t, operator.Cluster().Join(t.Context()))
 		if took := time.Since(began); took > 0 {
 			t.Errorf("with nothing to wait for Join took %v; want it at once", took)
 		}
-		mustRelease(t, lock)
+		locktest.MustRelease(t, lock)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
-		l := lockerOver(t, nodes)
+		l := locktest.LockerOver(t, nodes)
 		began := time.Now()
-		must(t, l.Cluster().Join(t.Context()))
+		testkit.Must(t, l.Cluster().Join(t.Context()))
 		if took := time.Since(began); took > redlock.DefaultMaxTTL+2*time.Second {
 			t.Errorf("a new cluster, where nobody holds anything: Join took %v; want MaxTTL", took)
 		}
@@ -342,27 +343,27 @@ func TestJoinGivesHoldersTheTimeToPutTheirLocksOnTheNode(t *testing.T) {
 func TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const locks = 100
-		told := &events{}
-		l, nodes := newLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.option())
-		mustAcquire(t, l, "renewed")
+		told := &locktest.Events{}
+		l, nodes := locktest.NewLocker(t, 3, redlock.WithTTL(redlock.DefaultMaxTTL), told.Option())
+		locktest.MustAcquire(t, l, "renewed")
 		before := absence(t, nodes, told)
 		for i := range locks - 1 {
-			mustAcquire(t, l, fmt.Sprintf("orders/%d", i), redlock.WithFixedLease())
+			locktest.MustAcquire(t, l, fmt.Sprintf("orders/%d", i), redlock.WithFixedLease())
 		}
 		untilVotes(t, told, before)
 		voted := time.Now()
 		node := nodes.Node(0)
-		for len(locksOn(node)) == 0 {
+		for len(locktest.LocksOn(node)) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		node.Hang()
 		time.Sleep(350 * time.Millisecond)
 		node.Resume()
-		if n := len(locksOn(node)); n > locks/2 {
+		if n := len(locktest.LocksOn(node)); n > locks/2 {
 			t.Fatalf("the node has %d locks of %d already; the test shows nothing", n, locks)
 		}
 		time.Sleep(time.Until(voted.Add(3 * time.Second))) // as Join does
-		if n := len(locksOn(node)); n != locks {
+		if n := len(locktest.LocksOn(node)); n != locks {
 			t.Errorf("three seconds after it votes the node has %d locks of %d", n, locks)
 		}
 	})
@@ -372,15 +373,7 @@ func TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain(t *testing.T) 
 func foreign(nodes *redlocktest.Cluster, i int, n string) {
 	node := nodes.Node(i)
 	node.Miniredis().HSet(lua.NodeKey, "format", "1", "epoch", "theirs", "cluster", "theirs",
-		"n", n, "names", "x\ny\nz", "maxttl", "30000", "run", identity(node), "base", "7")
-}
-
-// identity is what a record names the node by.
-func identity(node *redlocktest.Node) string {
-	c := redis.NewClient(node.Options())
-	defer func() { _ = c.Close() }()
-	info := c.InfoMap(context.Background(), "server", "replication").Item
-	return info("Server", "run_id") + "." + info("Replication", "master_replid")
+		"n", n, "names", "x\ny\nz", "maxttl", "30000", "run", locktest.Identity(node), "base", "7")
 }
 
 // What only an operator can mend is told apart from what a wait mends.
@@ -394,37 +387,37 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 			t.Helper()
 			nodes := redlocktest.Start(t, 3)
 			foreign(nodes, 2, "3")
-			return lockerOver(t, nodes)
+			return locktest.LockerOver(t, nodes)
 		}},
 		{"a record of another N", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes := redlocktest.Start(t, 5)
 			foreign(nodes, 2, "3")
-			return lockerOver(t, nodes)
+			return locktest.LockerOver(t, nodes)
 		}},
 		{"a name that was not retired", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes, spare := redlocktest.Start(t, 3), redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 			clients := []redis.UniversalClient{nodes.Client(0), nodes.Client(1), spare.Client(0)}
-			return lockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
+			return locktest.LockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
 		}},
 		{"a foreign node where every node must have its say", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes := redlocktest.Start(t, 3)
 			foreign(nodes, 2, "2")
 			nodes.Node(0).Restart()
-			return lockerOver(t, nodes)
+			return locktest.LockerOver(t, nodes)
 		}},
 		{"a node missing from a new cluster", false, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
 			nodes.Node(2).Stop()
-			return lockerOver(t, nodes)
+			return locktest.LockerOver(t, nodes)
 		}},
 		{"a retired node", false, func(t *testing.T) *redlock.Locker {
 			t.Helper()
-			l := lockerOver(t, redlocktest.Start(t, 5))
-			must(t, l.Cluster().Retire(t.Context(), 4))
+			l := locktest.LockerOver(t, redlocktest.Start(t, 5))
+			testkit.Must(t, l.Cluster().Retire(t.Context(), 4))
 			return l
 		}},
 	} {
@@ -455,8 +448,8 @@ func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := redlocktest.Start(t, 3)
 				spoil(nodes)
-				l := lockerOver(t, nodes)
-				warm(t, l)
+				l := locktest.LockerOver(t, nodes)
+				locktest.Warm(t, l)
 				time.Sleep(time.Minute)
 				if got := len(nodes.Node(2).Keys()); got != 1 {
 					t.Fatalf("got %d keys on the node; want what was there", got)
@@ -466,7 +459,7 @@ func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
 				if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got == "" {
 					t.Error("a quarter of a minute after its wait the node that was emptied has no record")
 				}
-				wantVotes(t, "after it was emptied", l, 3)
+				locktest.WantVotes(t, "after it was emptied", l, 3)
 			})
 		})
 	}
@@ -476,21 +469,21 @@ func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
 // nothing.
 func TestARetirementThatCanNotBeFinishedLeavesTheNodeUnharmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3)
-		warm(t, l)
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
 		before := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch")
 		nodes.Node(0).Stop()
-		wantError(t, "Retire", l.Cluster().Retire(t.Context(), 2), redlock.ErrNoQuorum)
+		locktest.WantError(t, "Retire", l.Cluster().Retire(t.Context(), 2), redlock.ErrNoQuorum)
 		if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got != before || got == "" {
 			t.Errorf("the node's epoch: got %q; want it as it was, %q", got, before)
 		}
 		if got := nodes.Node(1).Miniredis().HGet(lua.NodeKey, "retired"); got != "" {
 			t.Errorf("a mark on another node: got %q; want none", got)
 		}
-		mustRelease(t, mustAcquire(t, l, "orders/42")) // a quorum of two needs it
+		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42")) // a quorum of two needs it
 		nodes.Node(0).Start()
-		warm(t, l)
-		wantVotes(t, "with all nodes", l, 3)
+		locktest.Warm(t, l)
+		locktest.WantVotes(t, "with all nodes", l, 3)
 	})
 }
 
@@ -499,13 +492,13 @@ func TestAMaxTTLMayHaveAFractionOfAMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxTTL = 2*time.Second + 300*time.Microsecond
 		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
-		l := lockerOver(t, nodes, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))
-		must(t, l.Cluster().Admit(t.Context()))
-		wantVotes(t, "founded with it", l, 3)
+		l := locktest.LockerOver(t, nodes, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))
+		testkit.Must(t, l.Cluster().Admit(t.Context()))
+		locktest.WantVotes(t, "founded with it", l, 3)
 		lock, err := l.TryAcquire(t.Context(), "orders/42")
-		must(t, err)
-		mustRelease(t, lock)
-		if got := status(t, l).Nodes[0].MaxTTL; got < maxTTL {
+		testkit.Must(t, err)
+		locktest.MustRelease(t, lock)
+		if got := locktest.Status(t, l).Nodes[0].MaxTTL; got < maxTTL {
 			t.Errorf("the record says %v; want no less than %v, which somebody may take", got, maxTTL)
 		}
 	})
@@ -517,18 +510,18 @@ func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
 	testkit.Unraced(t)
 	for _, strict := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			var seen events
-			opts := []redlock.Option{seen.option()}
+			var seen locktest.Events
+			opts := []redlock.Option{seen.Option()}
 			if strict {
 				opts = append(opts, redlock.WithStrictRecovery())
 			}
-			l, nodes := newLocker(t, 5, opts...)
+			l, nodes := locktest.NewLocker(t, 5, opts...)
 			ahead := fmt.Sprint(time.Now().Add(24 * time.Hour).UnixMicro()) // as a clock that was a day ahead gave
 			for _, n := range nodes.Nodes() {
 				n.Miniredis().HSet(lua.NodeKey, fmt.Sprint(lua.StripeOf("orders/42")), ahead)
 			}
-			first := mustAcquire(t, l, "orders/42")
-			mustRelease(t, first)
+			first := locktest.MustAcquire(t, l, "orders/42")
+			locktest.MustRelease(t, first)
 			for _, n := range nodes.Nodes() {
 				n.Restart()
 			}
@@ -542,7 +535,7 @@ func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
 				t.Errorf("not strict: got %v; want a lock whose token went back, or this test shows nothing", err)
 			}
 			synctest.Wait() // it is told by a goroutine of its own
-			if told := len(seen.of(redlock.ClusterFounded)) > 0; told == strict {
+			if told := len(seen.Of(redlock.ClusterFounded)) > 0; told == strict {
 				t.Errorf("strict %v: got ClusterFounded told: %v; want it where tokens lean on a clock", strict, told)
 			}
 		})

@@ -1,0 +1,9 @@
+package acquire_test
+
+import (
+	"testing"
+
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
+)
+
+func TestMain(m *testing.M) { locktest.Main(m) }
