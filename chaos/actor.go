@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
@@ -114,15 +112,8 @@ func (a *actor) leave() {
 	a.watching.Wait()
 }
 
-// Ask makes one attempt at a resource.
-func (a *actor) Ask(ctx context.Context, resource string, lease time.Duration) (*Tenure, error) {
-	return a.AskFor(ctx, request{Resources: []string{resource}}, lease)
-}
-
-// AskFor makes one attempt at what is wanted, as far as the actor's library can do that:
-// one that can't share takes a resource alone, and one that knows no sets takes the first
-// of them.
-func (a *actor) AskFor(ctx context.Context, w request, lease time.Duration) (*Tenure, error) {
+// Ask makes one attempt at what is wanted, as far as the actor's library can do that.
+func (a *actor) Ask(ctx context.Context, w request, lease time.Duration) (*Tenure, error) {
 	return a.attempt(ctx, can(a.contender, w), lease, false)
 }
 
@@ -157,12 +148,7 @@ func (a *actor) rest(at Moment) { a.stage.Rest(trace.ProcessOf(a.Name), at) }
 
 // Insist asks again and again, with a pause in between, until it holds or ctx is
 // done; then it quits and returns ctx's error joined with the last one.
-func (a *actor) Insist(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
-	return a.InsistOn(ctx, request{Resources: []string{resource}}, lease, pause)
-}
-
-// InsistOn is Insist for what actor.AskFor asks for.
-func (a *actor) InsistOn(ctx context.Context, w request, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+func (a *actor) Insist(ctx context.Context, w request, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
 	for w = can(a.contender, w); ; {
 		t, err := a.attempt(ctx, w, lease, false)
 		if err == nil {
@@ -173,41 +159,19 @@ func (a *actor) InsistOn(ctx context.Context, w request, lease time.Duration, pa
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			a.quit(w)
+			a.Quit(w)
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-// Quit says that the actor no longer wants these resources.
-func (a *actor) Quit(resources ...string) { a.quit(request{Resources: resources}) }
-
-// quit says that the actor no longer wants this.
-func (a *actor) quit(w request) {
+// Quit says that the actor no longer wants this.
+func (a *actor) Quit(w request) {
 	quit := make([]Record, len(w.Resources))
 	for i, resource := range w.Resources {
 		quit[i] = Record{Kind: trace.Quit, Client: a.Name, Resource: resource, Limit: w.Limit}
 	}
 	a.history.addAll(quit)
-}
-
-// Waiter is a [Contender] whose library waits for a holder by itself. Several
-// goroutines may use it at once.
-type Waiter interface {
-	Contender
-
-	// Wait locks resource for lease, and blocks until it is held or ctx is done.
-	Wait(ctx context.Context, resource string, lease time.Duration) (Hold, error)
-}
-
-// Wait locks resource, and blocks until it is held or ctx is done: in the line
-// that the nodes keep.
-func (c *redlockContender) Wait(ctx context.Context, resource string, lease time.Duration) (Hold, error) {
-	lock, err := c.locker.Acquire(ctx, resource, redlock.WithTTL(lease))
-	if err != nil {
-		return nil, err
-	}
-	return redlockHold{lock}, nil
 }
 
 // Beside is another goroutine of the actor's process: the same client, which its
@@ -219,22 +183,17 @@ func (a *actor) Beside(i int) *actor {
 	}
 }
 
-// Wait waits for the resource by the actor's library. Where the library can't, Wait is
+// Wait waits by the actor's library. Where the library can't, Wait is
 // actor.Insist. On failure the actor has quit; the error is ctx's, joined with
 // the library's.
-func (a *actor) Wait(ctx context.Context, resource string, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
-	return a.WaitFor(ctx, request{Resources: []string{resource}}, lease, pause)
-}
-
-// WaitFor is Wait for what actor.AskFor asks for.
-func (a *actor) WaitFor(ctx context.Context, w request, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
+func (a *actor) Wait(ctx context.Context, w request, lease time.Duration, pause func() time.Duration) (*Tenure, error) {
 	if _, ok := a.contender.(Waiter); !ok {
-		return a.InsistOn(ctx, w, lease, pause)
+		return a.Insist(ctx, w, lease, pause)
 	}
 	w = can(a.contender, w)
 	t, err := a.attempt(ctx, w, lease, true)
 	if err != nil {
-		a.quit(w)
+		a.Quit(w)
 		return nil, errors.Join(ctx.Err(), err)
 	}
 	return t, nil
@@ -313,7 +272,7 @@ func (r *run) waitOnce(ctx context.Context, a *actor, random *rand.Rand) {
 		})
 		return
 	}
-	t, err := a.WaitFor(within, w, lease, pause)
+	t, err := a.Wait(within, w, lease, pause)
 	if err == nil {
 		r.plan.work(ctx, random, t)
 	}
@@ -339,36 +298,12 @@ func (r *run) campaignOnce(ctx context.Context, a *actor, random *rand.Rand) {
 
 // tryOnce asks once, and works if that brought a lock.
 func (r *run) tryOnce(ctx context.Context, a *actor, w request, random *rand.Rand) {
-	t, err := a.AskFor(ctx, w, r.plan.lease(random))
+	t, err := a.Ask(ctx, w, r.plan.lease(random))
 	if err != nil {
-		a.quit(can(a.contender, w))
+		a.Quit(can(a.contender, w))
 		return
 	}
 	r.plan.work(ctx, random, t)
-}
-
-// elector is a [Contender] whose library holds elections.
-type elector interface {
-	Contender
-
-	// Campaign stands for an election, with a value that observers are told. It runs lead
-	// each time that it is elected, with a context that ends with the leadership, and stands
-	// again after a loss. It returns when lead has returned of its own accord, or ctx is done.
-	Campaign(ctx context.Context, election, value string, lease time.Duration, lead func(context.Context, Hold) error) error
-	// Observe yields who leads, at first and at every change, until ctx is done.
-	Observe(ctx context.Context, election string) iter.Seq2[redlock.Leader, error]
-}
-
-// Campaign is elector.Campaign.
-func (c *redlockContender) Campaign(ctx context.Context, election, value string, lease time.Duration, lead func(context.Context, Hold) error) error {
-	return c.locker.Campaign(ctx, election, func(ctx context.Context, lock *redlock.Lock) error {
-		return lead(ctx, redlockHold{lock})
-	}, redlock.WithTTL(lease), redlock.WithValue(value))
-}
-
-// Observe is elector.Observe.
-func (c *redlockContender) Observe(ctx context.Context, election string) iter.Seq2[redlock.Leader, error] {
-	return c.locker.Observe(ctx, election)
 }
 
 // seenWithin is how old what an observer is told may be: so redlock promises.
@@ -389,25 +324,47 @@ type campaign struct {
 // library's.
 func (a *actor) Campaign(ctx context.Context, election string, lease time.Duration, pause func() time.Duration, lead func(context.Context, *Tenure) error) error {
 	a.campaigns++
-	c := &campaign{actor: a, want: request{Resources: []string{election}, Value: fmt.Sprintf("%s/%d", a.Name, a.campaigns)}}
-	elector, ok := a.contender.(elector)
+	w := request{Resources: []string{election}, Value: fmt.Sprintf("%s/%d", a.Name, a.campaigns)}
+	all, ok := a.contender.(library)
 	if !ok {
-		t, err := a.InsistOn(ctx, c.want, lease, pause)
-		if err != nil {
-			return err
-		}
-		err = lead(ctx, t)
-		_ = t.Release(ctx) // what it leaves behind is the trace's matter
+		return workOnce(ctx, lead, func() (*Tenure, error) { return a.Insist(ctx, w, lease, pause) })
+	}
+	c := &campaign{actor: a, want: w}
+	return c.run(ctx, lead, func(lead func(context.Context, Hold) error) error {
+		return all.Campaign(ctx, election, w.Value, lease, lead)
+	})
+}
+
+// Do holds the resources by the actor's library while work runs, and waits for work. Where
+// the library can't, the actor waits, works and releases. On failure the actor has quit.
+func (a *actor) Do(ctx context.Context, w request, lease time.Duration, pause func() time.Duration, work func(context.Context, *Tenure) error) error {
+	all, ok := a.contender.(library)
+	if !ok {
+		return workOnce(ctx, work, func() (*Tenure, error) { return a.Wait(ctx, w, lease, pause) })
+	}
+	c := &campaign{actor: a, want: w, once: true}
+	return c.run(ctx, work, func(work func(context.Context, Hold) error) error { return all.Do(ctx, w, lease, work) })
+}
+
+// workOnce gets a lock, works under it, and releases it.
+func workOnce(ctx context.Context, work func(context.Context, *Tenure) error, get func() (*Tenure, error)) error {
+	t, err := get()
+	if err != nil {
 		return err
 	}
-	a.rest(AtAsk)
+	err = work(ctx, t)
+	_ = t.Release(ctx) // what it leaves behind is the trace's matter
+	return err
+}
+
+// run records what call does, which runs lead each time that the actor holds.
+func (c *campaign) run(ctx context.Context, lead func(context.Context, *Tenure) error, call func(lead func(context.Context, Hold) error) error) error {
+	c.actor.rest(AtAsk)
 	c.asks()
-	err := elector.Campaign(ctx, election, c.want.Value, lease, func(leading context.Context, hold Hold) error {
-		return c.leads(ctx, leading, hold, lead)
-	})
+	err := call(func(leading context.Context, hold Hold) error { return c.leads(ctx, leading, hold, lead) })
 	if c.open {
-		a.history.Add(Record{Kind: trace.Failed, Client: a.Name, Resource: election, Hold: c.ids[0]})
-		a.Quit(election)
+		c.actor.history.Add(Record{Kind: trace.Failed, Client: c.actor.Name, Resource: c.want.Resources[0], Hold: c.ids[0]})
+		c.actor.Quit(c.want)
 	}
 	return err
 }
@@ -441,11 +398,11 @@ func (c *campaign) leads(ctx, leading context.Context, hold Hold, lead func(cont
 // Observe records what the actor's library says of who leads, until ctx is done. Where it
 // can't, it records nothing.
 func (a *actor) Observe(ctx context.Context, election string) {
-	elector, ok := a.contender.(elector)
+	all, ok := a.contender.(library)
 	if !ok {
 		return
 	}
-	for leader, err := range elector.Observe(ctx, election) {
+	for leader, err := range all.Observe(ctx, election) {
 		if err != nil {
 			continue // nobody can say, or ctx is done
 		}

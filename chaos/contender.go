@@ -2,13 +2,13 @@ package chaos
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // Contender is one client of a lock library. It is used by one goroutine at a
@@ -19,6 +19,15 @@ type Contender interface {
 	Acquire(ctx context.Context, resource string, lease time.Duration) (Hold, error)
 	// Close ends the client; it does not close the connections' clients.
 	Close() error
+}
+
+// Waiter is a [Contender] whose library waits for a holder by itself. Several
+// goroutines may use it at once.
+type Waiter interface {
+	Contender
+
+	// Wait locks resource for lease, and blocks until it is held or ctx is done.
+	Wait(ctx context.Context, resource string, lease time.Duration) (Hold, error)
 }
 
 // Hold is a lock as its holder sees it.
@@ -59,167 +68,6 @@ func Redlock(name string, opts ...redlock.Option) Kit {
 	}}
 }
 
-type redlockContender struct{ locker *redlock.Locker }
-
-func (c *redlockContender) Acquire(ctx context.Context, resource string, lease time.Duration) (Hold, error) {
-	lock, err := c.locker.TryAcquire(ctx, resource, redlock.WithTTL(lease))
-	if err != nil {
-		return nil, err
-	}
-	return redlockHold{lock}, nil
-}
-
-func (c *redlockContender) Close() error { return c.locker.Close() }
-
-type redlockHold struct{ lock *redlock.Lock }
-
-func (h redlockHold) Token() redlock.Token { return h.lock.Token() }
-
-func (h redlockHold) Remaining() time.Duration { return h.lock.Remaining() }
-
-func (h redlockHold) Lost() <-chan struct{} { return h.lock.Done() }
-
-func (h redlockHold) Extend(ctx context.Context, lease time.Duration) error {
-	return h.lock.Extend(ctx, lease)
-}
-
-func (h redlockHold) Release(ctx context.Context) error { return h.lock.Release(ctx) }
-
-// requestTerms are what a client may ask for besides, of one resource.
-type requestTerms struct {
-	// Barging: past those who wait for it.
-	Barging bool
-	// MaxHold ends the hold, renewals included, so long after it was asked for. 0: never.
-	MaxHold time.Duration
-	// Reentry lets the hold be entered again.
-	Reentry bool
-}
-
-// chooser is a [Contender] whose library knows the terms of a request.
-type chooser interface {
-	Contender
-
-	// Choose is Acquire or, with wait, Wait, on terms; to share it if w.Shared is set.
-	Choose(ctx context.Context, w request, lease time.Duration, wait bool) (Hold, error)
-	// Do runs fn while it holds, which it waits for, and releases when fn returns.
-	Do(ctx context.Context, w request, lease time.Duration, fn func(context.Context, Hold) error) error
-}
-
-// reentrantHold is a lock that can be entered again.
-type reentrantHold interface {
-	Hold
-
-	// Reenter takes the resource once more, inside the hold.
-	Reenter(ctx context.Context) (Hold, error)
-}
-
-// options are those of a want of one resource.
-func (w request) options(lease time.Duration) []redlock.AcquireOption {
-	opts := []redlock.AcquireOption{redlock.WithTTL(lease)}
-	if w.Shared {
-		opts = append(opts, redlock.WithShared())
-	}
-	if w.Barging {
-		opts = append(opts, redlock.WithBarging())
-	}
-	if w.MaxHold > 0 {
-		opts = append(opts, redlock.WithMaxHold(w.MaxHold))
-	}
-	if w.Reentry {
-		opts = append(opts, redlock.WithReentry())
-	}
-	return opts
-}
-
-// Choose is chooser.Choose.
-func (c *redlockContender) Choose(ctx context.Context, w request, lease time.Duration, wait bool) (Hold, error) {
-	take := c.locker.TryAcquire
-	if wait {
-		take = c.locker.Acquire
-	}
-	lock, err := take(ctx, w.Resources[0], w.options(lease)...)
-	if err != nil {
-		return nil, err
-	}
-	if w.Reentry {
-		return redlockEntered{redlockHold{lock}, c.locker, w.options(lease)}, nil
-	}
-	return redlockHold{lock}, nil
-}
-
-// Do is chooser.Do.
-func (c *redlockContender) Do(ctx context.Context, w request, lease time.Duration, fn func(context.Context, Hold) error) error {
-	return c.locker.Do(ctx, w.Resources[0], func(ctx context.Context, lock *redlock.Lock) error {
-		return fn(ctx, redlockHold{lock})
-	}, w.options(lease)...)
-}
-
-// redlockEntered is a hold that can be entered again.
-type redlockEntered struct {
-	redlockHold
-
-	locker *redlock.Locker
-	opts   []redlock.AcquireOption
-}
-
-// Reenter is reentrantHold.Reenter.
-func (h redlockEntered) Reenter(ctx context.Context) (Hold, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	lock, err := h.locker.TryAcquire(h.lock.Context(), h.lock.Resource(), h.opts...) //nolint:contextcheck // the lock's own says that it is inside
-	if err != nil {
-		return nil, err
-	}
-	return redlockHold{lock}, nil
-}
-
-// Reenter enters the tenure again, writes, and leaves it, if the actor's library can:
-// the tenure stays.
-func (t *Tenure) Reenter(ctx context.Context) error {
-	hold, ok := t.hold.(one)
-	if !ok {
-		return nil
-	}
-	outer, ok := hold.Hold.(reentrantHold)
-	if !ok || t.Remaining() == 0 {
-		return nil
-	}
-	inner, err := outer.Reenter(ctx)
-	if err != nil {
-		return err
-	}
-	err = t.Write(ctx)
-	_ = inner.Release(ctx) // nothing is sent
-	return err
-}
-
-// Do holds the resources by the actor's library while work runs, and waits for work. Where
-// the library can't, the actor waits, works and releases. On failure the actor has quit.
-func (a *actor) Do(ctx context.Context, w request, lease time.Duration, pause func() time.Duration, work func(context.Context, *Tenure) error) error {
-	chooser, ok := a.contender.(chooser)
-	if !ok {
-		t, err := a.WaitFor(ctx, w, lease, pause)
-		if err != nil {
-			return err
-		}
-		err = work(ctx, t)
-		_ = t.Release(ctx) // what it leaves behind is the trace's matter
-		return err
-	}
-	a.rest(AtAsk)
-	c := &campaign{actor: a, want: w, once: true}
-	c.asks()
-	err := chooser.Do(ctx, w, lease, func(inner context.Context, hold Hold) error {
-		return c.leads(ctx, inner, hold, work)
-	})
-	if c.open {
-		a.history.Add(Record{Kind: trace.Failed, Client: a.Name, Resource: w.Resources[0], Hold: c.ids[0]})
-		a.quit(w)
-	}
-	return err
-}
-
 // request is what a client asks for: a resource, or a set of them, of which it is to get all
 // or none.
 type request struct {
@@ -234,22 +82,66 @@ type request struct {
 	requestTerms
 }
 
-// sharer is a [Contender] whose library can share a resource. One that is a [Waiter] too
-// waits for that as well.
-type sharer interface {
-	Contender
-
-	// Share is Acquire or, with wait, Wait, of a shared hold.
-	Share(ctx context.Context, resource string, lease time.Duration, wait bool) (Hold, error)
+// requestTerms are what a client may ask for besides, of one resource.
+type requestTerms struct {
+	// Barging: past those who wait for it.
+	Barging bool
+	// MaxHold ends the hold, renewals included, so long after it was asked for. 0: never.
+	MaxHold time.Duration
+	// Reentry lets the hold be entered again.
+	Reentry bool
 }
 
-// gatherer is a [Contender] whose library takes several resources at once.
-type gatherer interface {
-	Contender
+// only is a request for these resources, and nothing else.
+func only(resources ...string) request { return request{Resources: resources} }
 
-	// Gather takes all of these resources or none, to share them if shared is set. With
-	// wait it blocks until it has them or ctx is done; else it makes one attempt.
-	Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (setHold, error)
+// options are those of a request; of a lease of 0, it is the library's own.
+func (w request) options(lease time.Duration) []redlock.AcquireOption {
+	var opts []redlock.AcquireOption
+	if lease > 0 {
+		opts = append(opts, redlock.WithTTL(lease))
+	}
+	if w.Shared {
+		opts = append(opts, redlock.WithShared())
+	}
+	if w.Limit > 0 {
+		opts = append(opts, redlock.WithLimit(w.Limit))
+	}
+	if w.Revocable {
+		opts = append(opts, redlock.WithRevocation())
+	}
+	if w.Barging {
+		opts = append(opts, redlock.WithBarging())
+	}
+	if w.MaxHold > 0 {
+		opts = append(opts, redlock.WithMaxHold(w.MaxHold))
+	}
+	if w.Reentry {
+		opts = append(opts, redlock.WithReentry())
+	}
+	return opts
+}
+
+// library is a [Contender] that knows all that a request may ask for. Others get a lock on
+// the first resource alone.
+type library interface {
+	Waiter
+
+	// Take is Acquire or, with wait, Wait, for a request of one resource.
+	Take(ctx context.Context, w request, lease time.Duration, wait bool) (Hold, error)
+	// Gather takes all resources of a request or none. With wait it blocks until it has them
+	// or ctx is done; else it makes one attempt.
+	Gather(ctx context.Context, w request, lease time.Duration, wait bool) (setHold, error)
+	// Do runs fn while it holds, which it waits for, and releases when fn returns.
+	Do(ctx context.Context, w request, lease time.Duration, fn func(context.Context, Hold) error) error
+	// Revoke asks who holds a resource to give it up, and blocks until they have.
+	Revoke(ctx context.Context, resource string) error
+	// Campaign stands for an election, with a value that observers are told. It runs lead
+	// each time that it is elected, with a context that ends with the leadership, and stands
+	// again after a loss. It returns when lead has returned of its own accord, or ctx is done.
+	Campaign(ctx context.Context, election, value string, lease time.Duration, lead func(context.Context, Hold) error) error
+	// Observe yields who leads, at first and at every change, until ctx is done.
+	Observe(ctx context.Context, election string) iter.Seq2[redlock.Leader, error]
 }
 
 // setHold is a set of locks as its holder sees it: it is held as a whole.
@@ -263,87 +155,37 @@ type setHold interface {
 	Release(ctx context.Context) error
 }
 
-// Share is sharer.Share.
-func (c *redlockContender) Share(ctx context.Context, resource string, lease time.Duration, wait bool) (Hold, error) {
-	take := c.locker.TryAcquire
-	if wait {
-		take = c.locker.Acquire
-	}
-	lock, err := take(ctx, resource, redlock.WithTTL(lease), redlock.WithShared())
-	if err != nil {
-		return nil, err
-	}
-	return redlockHold{lock}, nil
-}
-
-// Gather is gatherer.Gather.
-func (c *redlockContender) Gather(ctx context.Context, resources []string, shared bool, lease time.Duration, wait bool) (setHold, error) {
-	take := c.locker.TryAcquireAll
-	if wait {
-		take = c.locker.AcquireAll
-	}
-	opts := []redlock.AcquireOption{redlock.WithTTL(lease)}
-	if shared {
-		opts = append(opts, redlock.WithShared())
-	}
-	locks, err := take(ctx, resources, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return redlockSet{locks}, nil
-}
-
-type redlockSet struct{ *redlock.MultiLock }
-
-func (s redlockSet) Lost() <-chan struct{} { return s.Done() }
-
 // one is a hold of one resource, as a set.
 type one struct{ Hold }
 
 func (o one) Token(string) redlock.Token { return o.Hold.Token() }
 
-// can is what of a want the contender's library can do: who can't share is alone, and who
-// can't take a set takes the first of it.
+// can is what of a request the contender's library can do.
 func can(c Contender, w request) request {
-	if _, gathers := c.(gatherer); !gathers && len(w.Resources) > 1 {
-		w.Resources = w.Resources[:1]
+	if _, all := c.(library); !all {
+		return request{Resources: w.Resources[:1], Value: w.Value}
 	}
-	if _, shares := c.(sharer); !shares {
-		w.Shared = false
-	}
-	if _, limits := c.(limiter); !limits {
-		w.Limit = 0
-	}
-	if _, revocable := c.(revoker); !revocable {
-		w.Revocable = false
-	}
-	if _, chooses := c.(chooser); !chooses || len(w.Resources) > 1 || w.Limit > 0 || w.Revocable {
+	if len(w.Resources) > 1 || w.Limit > 0 || w.Revocable {
 		w.requestTerms = requestTerms{}
 	}
 	return w
 }
 
-// take takes as much of a want as the contender's library can do.
+// take takes what a request asks for, as far as the contender's library can do it.
 func take(ctx context.Context, c Contender, w request, lease time.Duration, wait bool) (setHold, error) {
 	var (
 		hold Hold
 		err  error
 	)
-	switch first := w.Resources[0]; {
-	case len(w.Resources) > 1:
-		return c.(gatherer).Gather(ctx, slices.Clone(w.Resources), w.Shared, lease, wait) //nolint:forcetypeassert // it can
-	case w.Limit > 0:
-		hold, err = c.(limiter).Enter(ctx, first, w.Limit, lease, wait) //nolint:forcetypeassert // it can
-	case w.requestTerms != requestTerms{}:
-		hold, err = c.(chooser).Choose(ctx, w, lease, wait) //nolint:forcetypeassert // it can
-	case w.Revocable:
-		hold, err = c.(revoker).Revocable(ctx, first, lease, wait) //nolint:forcetypeassert // it can
-	case w.Shared:
-		hold, err = c.(sharer).Share(ctx, first, lease, wait) //nolint:forcetypeassert // it can
+	switch all, ok := c.(library); {
+	case ok && len(w.Resources) > 1:
+		return all.Gather(ctx, w, lease, wait)
+	case ok:
+		hold, err = all.Take(ctx, w, lease, wait)
 	case wait:
-		hold, err = c.(Waiter).Wait(ctx, first, lease) //nolint:forcetypeassert // it can
+		hold, err = c.(Waiter).Wait(ctx, w.Resources[0], lease) //nolint:forcetypeassert // it can
 	default:
-		hold, err = c.Acquire(ctx, first, lease)
+		hold, err = c.Acquire(ctx, w.Resources[0], lease)
 	}
 	if err != nil {
 		return nil, err
@@ -351,97 +193,87 @@ func take(ctx context.Context, c Contender, w request, lease time.Duration, wait
 	return one{hold}, nil
 }
 
-// limiter is a [Contender] whose library lets several hold a resource at once, each in a
-// slot of its own.
-type limiter interface {
-	Contender
+// redlockContender is the library of this module.
+type redlockContender struct{ locker *redlock.Locker }
 
-	// Enter locks one of limit slots of a resource. With wait it blocks until it has one or
-	// ctx is done; else it makes one attempt.
-	Enter(ctx context.Context, resource string, limit int, lease time.Duration, wait bool) (slotHold, error)
+func (c *redlockContender) Close() error { return c.locker.Close() }
+
+func (c *redlockContender) Acquire(ctx context.Context, resource string, lease time.Duration) (Hold, error) {
+	return c.Take(ctx, only(resource), lease, false)
 }
 
-// slotHold is a slot of a resource, as its holder sees it.
-type slotHold interface {
-	Hold
-
-	// Slot is which one it is, from 0.
-	Slot() int
+// Wait is Waiter.Wait: in the line that the nodes keep.
+func (c *redlockContender) Wait(ctx context.Context, resource string, lease time.Duration) (Hold, error) {
+	return c.Take(ctx, only(resource), lease, true)
 }
 
-// Enter is limiter.Enter.
-func (c *redlockContender) Enter(ctx context.Context, resource string, limit int, lease time.Duration, wait bool) (slotHold, error) {
+func (c *redlockContender) Take(ctx context.Context, w request, lease time.Duration, wait bool) (Hold, error) {
 	take := c.locker.TryAcquire
 	if wait {
 		take = c.locker.Acquire
 	}
-	lock, err := take(ctx, resource, redlock.WithTTL(lease), redlock.WithLimit(limit))
-	if err != nil {
-		return nil, err
-	}
-	return redlockSlot{redlockHold{lock}}, nil
-}
-
-type redlockSlot struct{ redlockHold }
-
-func (s redlockSlot) Slot() int { return s.lock.Slot() }
-
-// slotIn is the slot of what was taken; 0: it is none.
-func slotIn(h setHold) int {
-	if o, ok := h.(one); ok {
-		if s, ok := o.Hold.(slotHold); ok {
-			return s.Slot()
-		}
-	}
-	return 0
-}
-
-// revoker is a [Contender] whose library lets others ask a holder to give up.
-type revoker interface {
-	Contender
-
-	// Revocable locks a resource so that it can be asked for. With wait it blocks until it
-	// has it or ctx is done; else it makes one attempt.
-	Revocable(ctx context.Context, resource string, lease time.Duration, wait bool) (revocableHold, error)
-	// Revoke asks who holds a resource to give it up, and blocks until they have.
-	Revoke(ctx context.Context, resource string) error
-}
-
-// revocableHold is a lock that can be asked for.
-type revocableHold interface {
-	Hold
-
-	// Revoked is closed once it was asked for.
-	Revoked() <-chan struct{}
-}
-
-// Revocable is revoker.Revocable.
-func (c *redlockContender) Revocable(ctx context.Context, resource string, lease time.Duration, wait bool) (revocableHold, error) {
-	take := c.locker.TryAcquire
-	if wait {
-		take = c.locker.Acquire
-	}
-	lock, err := take(ctx, resource, redlock.WithTTL(lease), redlock.WithRevocation())
+	lock, err := take(ctx, w.Resources[0], w.options(lease)...)
 	if err != nil {
 		return nil, err
 	}
 	return redlockHold{lock}, nil
 }
 
-// Revoke is revoker.Revoke.
+func (c *redlockContender) Gather(ctx context.Context, w request, lease time.Duration, wait bool) (setHold, error) {
+	take := c.locker.TryAcquireAll
+	if wait {
+		take = c.locker.AcquireAll
+	}
+	locks, err := take(ctx, slices.Clone(w.Resources), w.options(lease)...)
+	if err != nil {
+		return nil, err
+	}
+	return redlockSet{locks}, nil
+}
+
+func (c *redlockContender) Do(ctx context.Context, w request, lease time.Duration, fn func(context.Context, Hold) error) error {
+	return c.locker.Do(ctx, w.Resources[0], func(ctx context.Context, lock *redlock.Lock) error {
+		return fn(ctx, redlockHold{lock})
+	}, w.options(lease)...)
+}
+
 func (c *redlockContender) Revoke(ctx context.Context, resource string) error {
 	return c.locker.Revoke(ctx, resource)
 }
 
-// Revoked is closed once the hold was asked for; nil: it can't be.
-func (h redlockHold) Revoked() <-chan struct{} { return h.lock.Revoked() }
+func (c *redlockContender) Campaign(ctx context.Context, election, value string, lease time.Duration, lead func(context.Context, Hold) error) error {
+	return c.locker.Campaign(ctx, election, func(ctx context.Context, lock *redlock.Lock) error {
+		return lead(ctx, redlockHold{lock})
+	}, redlock.WithTTL(lease), redlock.WithValue(value))
+}
 
-// Revoked is closed once the tenure was asked for; nil: it can't be.
-func (t *Tenure) Revoked() <-chan struct{} {
-	if o, ok := t.hold.(one); ok {
-		if r, ok := o.Hold.(revocableHold); ok {
-			return r.Revoked()
-		}
+func (c *redlockContender) Observe(ctx context.Context, election string) iter.Seq2[redlock.Leader, error] {
+	return c.locker.Observe(ctx, election)
+}
+
+// redlockHold is a lock of redlock's.
+type redlockHold struct{ *redlock.Lock }
+
+// Lost is Hold.Lost.
+func (h redlockHold) Lost() <-chan struct{} { return h.Done() }
+
+// redlockSet is a set of redlock's.
+type redlockSet struct{ *redlock.MultiLock }
+
+// Lost is setHold.Lost.
+func (s redlockSet) Lost() <-chan struct{} { return s.Done() }
+
+// lockOf is the lock behind a hold of one resource; nil if redlock's is none.
+func lockOf(h setHold) *redlock.Lock {
+	o, _ := h.(one)
+	held, _ := o.Hold.(redlockHold)
+	return held.Lock
+}
+
+// slotIn is the slot of what was taken; 0 if it is none.
+func slotIn(h setHold) int {
+	if lock := lockOf(h); lock != nil {
+		return max(lock.Slot(), 0)
 	}
-	return nil
+	return 0
 }

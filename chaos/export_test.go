@@ -6,7 +6,7 @@ import "time"
 type (
 	Actor   = actor
 	History = history
-	Want    = request
+	Request = request
 	Habits  = habits
 )
 
@@ -27,6 +27,15 @@ var (
 // Observe is observe.
 func Observe(stage Stage, h *history, lease time.Duration) (stop func(all bool)) {
 	return observe(stage, h, lease)
+}
+
+// Only is only.
+func Only(resources ...string) Request { return only(resources...) }
+
+// Ask records that a client asks for a resource, and returns the number of the attempt.
+func (h *history) Ask(client, resource string) int64 {
+	_, ids := h.ask(client, only(resource))
+	return ids[0]
 }
 
 // AttemptAt is attemptAt.

@@ -58,7 +58,7 @@ func renewing() chaos.Kit {
 
 // hold is until a client holds.
 func hold(ctx context.Context, a *chaos.Actor) (*chaos.Tenure, error) {
-	return a.Insist(ctx, "report", frozenLease, func() time.Duration { return 50 * time.Millisecond })
+	return a.Insist(ctx, chaos.Only("report"), frozenLease, func() time.Duration { return 50 * time.Millisecond })
 }
 
 // begun is when a history began, by the machine's wall clock: the latest of a few readings,

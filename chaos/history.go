@@ -59,12 +59,6 @@ func (h *history) addAll(records []Record) {
 	}
 }
 
-// Ask records an [trace.Asked] and returns the number of the attempt.
-func (h *history) Ask(client, resource string) int64 {
-	_, holds := h.ask(client, request{Resources: []string{resource}})
-	return holds[0]
-}
-
 // ask records an attempt at all that is wanted, and returns the number of the set, if it
 // is one, and those of the attempts.
 func (h *history) ask(client string, w request) (set int64, holds []int64) {

@@ -165,11 +165,27 @@ func (h *plainHold) unlock(ctx context.Context) int {
 	})
 }
 
-// guarded is the claim of each of them that, with a guard, it holds.
-func guarded(contenders ...string) []trace.Showing {
+// exclusion are the rules that two holders break which no guard tells apart.
+var exclusion = []Rule{StaleWrite, TwoHolders}
+
+// guarded is the claim of each of them that, with a guard, it keeps all rules.
+func guarded(contenders ...string) []trace.Showing { return breaking(nil, contenders...) }
+
+// breaking is the claim of each of them that, with a guard, it breaks these rules.
+func breaking(rules []Rule, contenders ...string) []trace.Showing {
+	return claimed(trace.Showing{Guarded: true, Breaks: rules}, contenders)
+}
+
+// atTimes is the claim of each of them that, with a guard, it may break these rules.
+func atTimes(rules []Rule, contenders ...string) []trace.Showing {
+	return claimed(trace.Showing{Guarded: true, May: rules}, contenders)
+}
+
+func claimed(claim trace.Showing, contenders []string) []trace.Showing {
 	claims := make([]trace.Showing, len(contenders))
 	for i, name := range contenders {
-		claims[i] = trace.Showing{Contender: name, Guarded: true}
+		claims[i] = claim
+		claims[i].Contender = name
 	}
 	return claims
 }

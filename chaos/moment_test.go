@@ -40,7 +40,7 @@ func TestAPauseStopsAClientAtTheStepThatItNames(t *testing.T) {
 				}
 				var tenure *chaos.Tenure
 				step(chaos.AtAsk, func() (err error) {
-					tenure, err = ann.Ask(t.Context(), "report", 10*time.Second)
+					tenure, err = ann.Ask(t.Context(), chaos.Only("report"), 10*time.Second)
 					return err
 				})
 				if where == chaos.AtReplies {

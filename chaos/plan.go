@@ -290,11 +290,11 @@ func (r *run) burst(ctx context.Context, a *actor, random *rand.Rand) {
 // attemptOf is one of a burst.
 func (r *run) attemptOf(ctx context.Context, a *actor, w request, lease time.Duration, waits bool) (*Tenure, error) {
 	if waits {
-		return a.WaitFor(ctx, w, lease, func() time.Duration { return r.plan.Lease })
+		return a.Wait(ctx, w, lease, func() time.Duration { return r.plan.Lease })
 	}
-	t, err := a.AskFor(ctx, w, lease)
+	t, err := a.Ask(ctx, w, lease)
 	if err != nil {
-		a.quit(w)
+		a.Quit(w)
 	}
 	return t, err
 }

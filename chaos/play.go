@@ -180,7 +180,7 @@ func (r *run) asks(a *actor, i int, ends time.Duration, random *rand.Rand) {
 			continue
 		}
 		w, lease := r.plan.onTerms(random, r.plan.want(random)), r.plan.lease(random)
-		t, err := a.InsistOn(ctx, w, lease, func() time.Duration { return r.plan.pause(random) })
+		t, err := a.Insist(ctx, w, lease, func() time.Duration { return r.plan.pause(random) })
 		if err == nil {
 			r.plan.work(ctx, random, t)
 		}

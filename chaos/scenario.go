@@ -35,7 +35,7 @@ type Scenario struct {
 	judge  trace.Judge
 	clocks bool  // it moves the nodes' clocks
 	list   []int // the nodes of all clients, unless they are given others; nil: all
-	script func(context.Context, *scene) error
+	script func(context.Context, *scene)
 }
 
 // scenarioLease is the lease in every scenario: kits need a MaxTTL of at least
@@ -50,10 +50,9 @@ const scenarioNodes = 5
 // Scenarios returns the catalogue.
 func Scenarios() []Scenario {
 	all := slices.Concat(
-		pauseScenarios(), memoryScenarios(), clockScenarios(), partitionScenarios(),
-		messageScenarios(), nodeScenarios(), listScenarios(), crowdScenarios(), queueScenarios(),
-		grantScenarios(), shareScenarios(), setScenarios(), electionScenarios(),
-		slotScenarios(), revocationScenarios(),
+		pauseScenarios, memoryScenarios, clockScenarios, partitionScenarios, messageScenarios,
+		nodeScenarios, listScenarios, crowdScenarios, queueScenarios, grantScenarios,
+		shareScenarios, setScenarios, electionScenarios, slotScenarios, revocationScenarios,
 	)
 	for i := range all {
 		if all[i].Nodes == 0 {
@@ -121,7 +120,7 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 		sc.guard = &fencing.Memory{}
 	}
 	defer sc.close()
-	err = s.script(ctx, sc)
+	err = try(func() { s.script(ctx, sc) })
 	stop(false)
 	if err != nil {
 		return sc.history.Records(), fmt.Errorf("chaos: %s with %s: %w", s.Name, kit.Name, err)
@@ -197,6 +196,9 @@ const (
 	aWhile = scenarioLease / 8
 )
 
+// everyWhile is the pause between two attempts, as actors take it.
+func everyWhile() time.Duration { return askEvery }
+
 // all is the stage with all its nodes.
 func (s *scene) all() Stage { return whole(s.stage) }
 
@@ -211,17 +213,48 @@ func whole(stage Stage) Stage {
 	}
 }
 
-// enter has an actor come on.
-func (s *scene) enter(name string) (*actor, error) { return s.enterWith(name, s.stage) }
+// failedStep is what a step of a script panics with that can't be done.
+type failedStep struct{ err error }
 
-// enterWith has an actor come on with a list of nodes of its own.
-func (s *scene) enterWith(name string, stage Stage) (*actor, error) {
-	a, err := newActor(name, s.kit, stage, s.history, s.guard)
+// must ends the script, or the part of it that calls, if err is not nil: as t.Fatal ends a
+// test. So do the steps below that return no error; [try] recovers the error.
+func must(err error) {
 	if err != nil {
-		return nil, err
+		panic(failedStep{err})
 	}
+}
+
+// try runs a script, or a part of one, and returns the error of the step that ended it.
+func try(part func()) (err error) {
+	defer func() {
+		switch failed := recover().(type) {
+		case nil:
+		case failedStep:
+			err = failed.err
+		default:
+			panic(failed)
+		}
+	}()
+	part()
+	return nil
+}
+
+// spawn runs a part of the script beside the rest. What it returns yields the part's error.
+func (s *scene) spawn(part func()) <-chan error {
+	done := make(chan error, 1)
+	s.work.Go(func() { done <- try(part) })
+	return done
+}
+
+// enter brings an actor on.
+func (s *scene) enter(name string) *actor { return s.enterWith(name, s.stage) }
+
+// enterWith brings on an actor with a list of nodes of its own.
+func (s *scene) enterWith(name string, stage Stage) *actor {
+	a, err := newActor(name, s.kit, stage, s.history, s.guard)
+	must(err)
 	s.leaves(a)
-	return a, nil
+	return a
 }
 
 // leaves has c closed with the scene.
@@ -232,29 +265,24 @@ func (s *scene) leaves(c io.Closer) {
 }
 
 // pair brings on the two actors of most scenarios, and rehearses with them.
-func (s *scene) pair(ctx context.Context) (ann, bob *actor, err error) {
-	if ann, err = s.enter("ann"); err != nil {
-		return nil, nil, err
-	}
-	if bob, err = s.enter("bob"); err != nil {
-		return nil, nil, err
-	}
-	return ann, bob, s.rehearse(ctx, ann, bob)
+func (s *scene) pair(ctx context.Context) (ann, bob *actor) {
+	ann, bob = s.enter("ann"), s.enter("bob")
+	s.rehearse(ctx, ann, bob)
+	return ann, bob
 }
 
 // rehearse has actors lock something else first, unrecorded, and for as long as
 // their libraries need to know the nodes and their clocks: connections are there
 // then, and what comes next is judged against something.
-func (s *scene) rehearse(ctx context.Context, actors ...*actor) error {
+func (s *scene) rehearse(ctx context.Context, actors ...*actor) {
 	for range 3 {
 		for _, a := range actors {
 			if err := s.lockOnce(ctx, a); err != nil {
-				return fmt.Errorf("%s at the rehearsal: %w", a.Name, err)
+				must(fmt.Errorf("%s at the rehearsal: %w", a.Name, err))
 			}
 		}
 		time.Sleep(sampleEvery)
 	}
-	return nil
 }
 
 // lockOnce has an actor lock a name that nobody else wants.
@@ -294,51 +322,46 @@ func (s *scene) close() {
 }
 
 // operator returns what the nodes' operator has, no matter what the contenders are.
-func (s *scene) operator() (*redlock.Locker, error) {
+func (s *scene) operator() *redlock.Locker {
 	clients, err := s.stage.Connect("operator")
-	if err != nil {
-		return nil, err
-	}
+	must(err)
 	op, err := redlock.New(clients, redlock.WithNodeNames(s.stage.Names()...), redlock.WithTTL(scenarioLease), redlock.WithMaxTTL(scenarioLease))
-	if err != nil {
-		return nil, err
-	}
+	must(err)
 	s.leaves(op)
-	return op, nil
+	return op
 }
 
-func (s *scene) breakNow(f Fault) error {
+// breakNow begins a fault.
+func (s *scene) breakNow(f Fault) {
 	s.history.Add(f.Record(trace.Broke, s.all().Names()))
-	if err := s.stage.Break(f); err != nil || !f.Kind.OfClient() {
-		return err
+	must(s.stage.Break(f))
+	if !f.Kind.OfClient() {
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = append(s.stopped, f)
-	return nil
 }
 
-func (s *scene) mend(f Fault) error {
+// mend ends it.
+func (s *scene) mend(f Fault) {
 	s.mu.Lock()
 	s.stopped = slices.DeleteFunc(s.stopped, func(of Fault) bool { return of == f })
 	s.mu.Unlock()
 	s.history.Add(f.Record(trace.Mended, s.all().Names()))
-	return s.stage.Mend(f)
+	must(s.stage.Mend(f))
 }
 
 // breakAll begins a fault on some nodes.
-func (s *scene) breakAll(f Fault, nodes ...int) error {
+func (s *scene) breakAll(f Fault, nodes ...int) {
 	for _, n := range nodes {
 		f.Node = n
-		if err := s.breakNow(f); err != nil {
-			return err
-		}
+		s.breakNow(f)
 	}
-	return nil
 }
 
 // mendAll ends it, on all of them at once: processes take their time to start.
-func (s *scene) mendAll(f Fault, nodes ...int) error {
+func (s *scene) mendAll(f Fault, nodes ...int) {
 	var all errgroup.Group
 	for _, n := range nodes {
 		f := f
@@ -346,33 +369,46 @@ func (s *scene) mendAll(f Fault, nodes ...int) error {
 		s.history.Add(f.Record(trace.Mended, s.all().Names()))
 		all.Go(func() error { return s.stage.Mend(f) })
 	}
-	return all.Wait()
+	must(all.Wait())
 }
 
 // insist has an actor ask until it holds, or until within has passed.
 func (s *scene) insist(ctx context.Context, a *actor, within time.Duration) (*Tenure, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return a.Insist(ctx, scenarioResource, scenarioLease, func() time.Duration { return askEvery })
+	return a.Insist(ctx, only(scenarioResource), scenarioLease, everyWhile)
+}
+
+// gets is insist where the script can't go on without the lock.
+func (s *scene) gets(ctx context.Context, a *actor, within time.Duration) *Tenure {
+	t, err := s.insist(ctx, a, within)
+	must(err)
+	return t
 }
 
 // holds has an actor get the lock and be at work for a while: what it sent to
 // the nodes that its quorum did not need has arrived then.
-func (s *scene) holds(ctx context.Context, a *actor) (*Tenure, error) {
-	t, err := s.insist(ctx, a, 2*scenarioLease) // a master that gets its first replica has another history, and abstains for a lease
-	if err != nil {
-		return nil, err
-	}
+func (s *scene) holds(ctx context.Context, a *actor) *Tenure {
+	t := s.gets(ctx, a, 2*scenarioLease) // a master that gets its first replica has another history, and abstains for a lease
 	time.Sleep(aWhile)
-	return t, nil
+	return t
 }
 
 // opening is how most scenarios begin: ann and bob are there, and ann holds.
-func (s *scene) opening(ctx context.Context) (ann, bob *actor, first *Tenure, err error) {
-	if ann, bob, err = s.pair(ctx); err == nil {
-		first, err = s.holds(ctx, ann)
+func (s *scene) opening(ctx context.Context) (ann, bob *actor, first *Tenure) {
+	ann, bob = s.pair(ctx)
+	return ann, bob, s.holds(ctx, ann)
+}
+
+// waits has an actor wait until it has what it wants.
+func (s *scene) waits(ctx context.Context, a *actor, w request, within time.Duration) *Tenure {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	t, err := a.Wait(ctx, w, scenarioLease, everyWhile)
+	if err != nil {
+		must(fmt.Errorf("%s: %w", a.Name, err))
 	}
-	return ann, bob, first, err
+	return t
 }
 
 // rival has another actor insist for as long as first believes in its lock. If it
@@ -408,14 +444,15 @@ func (s *scene) prolong(ctx context.Context, t *Tenure) error {
 }
 
 // visit has an actor get the lock, write, and give it back.
-func (s *scene) visit(ctx context.Context, a *actor, within time.Duration) error {
-	t, err := s.insist(ctx, a, within)
-	if err != nil {
-		return err
-	}
-	err = t.Write(ctx)
-	_ = t.Release(ctx) // what it leaves behind is the trace's matter
-	return err
+func (s *scene) visit(ctx context.Context, a *actor, within time.Duration) {
+	s.finish(ctx, s.gets(ctx, a, within))
+}
+
+// finish has the holder write, and give the lock back.
+func (s *scene) finish(ctx context.Context, t *Tenure) {
+	err := t.Write(ctx)
+	_ = t.Release(ctx) // nodes may be broken; what it leaves behind is the trace's matter
+	must(err)
 }
 
 // part is a stage of which clients know some nodes only; nil: all.

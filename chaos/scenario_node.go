@@ -4,111 +4,98 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Nodes that are slow, or come and go.
-func nodeScenarios() []Scenario {
-	return []Scenario{slowNode(), hungNode(), flappingNode(), rollingRestart(), patientRestart()}
-}
-
 // aNodeTimeout is the patience of a client whose attempts last for a node timeout
 // at the most, and some for the machine's.
 const aNodeTimeout = 3 * aWhile
 
-func slowNode() Scenario {
-	return Scenario{
+// Nodes that are slow, or come and go.
+var nodeScenarios = []Scenario{
+	{
 		Name:     "slow-node",
 		Claim:    "a node that takes longer than its timeout delays nobody",
 		Lesson:   "do not wait for the last node: a quorum is enough",
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook),
 		judge:    trace.Judge{Patience: aNodeTimeout},
-		script: func(ctx context.Context, s *scene) error {
-			return s.lame(ctx, Fault{Kind: Slow, Node: 4, Delay: scenarioLease / 4})
-		},
-	}
-}
-
-func hungNode() Scenario {
-	return Scenario{
+		script:   lame(Fault{Kind: Slow, Node: 4, Delay: scenarioLease / 4}),
+	},
+	{
 		Name:     "hung-node",
 		Claim:    "a node that hangs delays nobody for longer than a node timeout",
 		Lesson:   "bound each node by itself; a quorum does not wait for the last one",
 		Showings: guarded(trace.NameRedlock, trace.NameTextbook),
 		judge:    trace.Judge{Patience: aNodeTimeout},
-		script:   func(ctx context.Context, s *scene) error { return s.lame(ctx, Fault{Kind: Stall, Node: 4}) },
-	}
+		script:   lame(Fault{Kind: Stall, Node: 4}),
+	},
+	{
+		Name:     "flapping-node",
+		Claim:    "one node crashes and comes back empty, again and again, while two clients work: the other four carry them",
+		Lesson:   "a node that flaps is worth nothing, and costs nothing: let it abstain until it has stayed",
+		Showings: append(guarded(trace.NameRedlock, trace.NameTextbook), breaking([]Rule{TwoHolders}, trace.NameSingle)...),
+		judge:    trace.Judge{Patience: 2 * scenarioLease},
+		script:   flappingNode,
+	},
+	{
+		Name:   "rolling-restart",
+		Claim:  "all five nodes are restarted one after the other without their data, as fast as they come back: the holder's key is gone from all of them before its lease is over",
+		Lesson: "wait between two restarts until the node votes again; or lose the lock's availability, not its exclusion",
+		Showings: append(guarded(trace.NameRedlock),
+			breaking([]Rule{TwoHolders}, trace.NameWithoutMembership, trace.NameTextbook, trace.NameSingle)...),
+		judge:  trace.Judge{Patience: 6 * scenarioLease},
+		script: rollingRestart,
+	},
+	{
+		Name:     "rolling-restart-patient",
+		Claim:    "the same, with a wait after each node until it votes again: the holder keeps its lock through all five, since each renewal gives the node its key back",
+		Lesson:   "wait for `redlock nodes join --wait` between two restarts",
+		Showings: append(guarded(trace.NameRedlock), breaking([]Rule{TwoHolders}, trace.NameTextbook, trace.NameSingle)...),
+		script:   patientRestart,
+	},
 }
 
 // lame has one node not keep up, and ann lock and release three times.
-func (s *scene) lame(ctx context.Context, f Fault) error {
-	ann, _, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.breakNow(f); err != nil {
-		return err
-	}
-	for range 3 {
-		if err := s.visit(ctx, ann, scenarioLease); err != nil {
-			return err
+func lame(f Fault) func(context.Context, *scene) {
+	return func(ctx context.Context, s *scene) {
+		ann, _ := s.pair(ctx)
+		s.breakNow(f)
+		for range 3 {
+			s.visit(ctx, ann, scenarioLease)
 		}
-	}
-	return s.mend(f)
-}
-
-func flappingNode() Scenario {
-	return Scenario{
-		Name:   "flapping-node",
-		Claim:  "one node crashes and comes back empty, again and again, while two clients work: the other four carry them",
-		Lesson: "a node that flaps is worth nothing, and costs nothing: let it abstain until it has stayed",
-		Showings: []trace.Showing{
-			{Contender: trace.NameRedlock, Guarded: true},
-			{Contender: trace.NameTextbook, Guarded: true},
-			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
-		},
-		judge:  trace.Judge{Patience: 2 * scenarioLease},
-		script: flap,
+		s.mend(f)
 	}
 }
 
 // flaps is how often the node of flapping-node crashes.
 const flaps = 8
 
-func flap(ctx context.Context, s *scene) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
+func flappingNode(ctx context.Context, s *scene) {
+	ann, bob := s.pair(ctx)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	var work sync.WaitGroup
-	for _, a := range []*actor{ann, bob} {
-		work.Go(func() {
+	work := func(a *actor) <-chan error {
+		return s.spawn(func() {
 			for working.Err() == nil {
 				s.shift(working, a, 2*scenarioLease)
 				time.Sleep(aWhile)
 			}
 		})
 	}
+	anns, bobs := work(ann), work(bob)
 	f := Fault{Kind: Forget, Node: 0}
 	for range flaps {
-		if err = s.breakNow(f); err != nil {
-			break
-		}
+		s.breakNow(f)
 		time.Sleep(aWhile / 4)
-		if err = s.mend(f); err != nil {
-			break
-		}
+		s.mend(f)
 		time.Sleep(aWhile / 2)
 	}
 	stop()
-	work.Wait()
-	return err
+	must(errors.Join(<-anns, <-bobs))
 }
 
 // shift has an actor work for half a lease, if it gets the lock.
@@ -122,86 +109,37 @@ func (s *scene) shift(ctx context.Context, a *actor, within time.Duration) {
 	_ = t.Release(ctx) // a node that is down can't confirm it
 }
 
-func rollingRestart() Scenario {
-	return Scenario{
-		Name:   "rolling-restart",
-		Claim:  "all five nodes are restarted one after the other without their data, as fast as they come back: the holder's key is gone from all of them before its lease is over",
-		Lesson: "wait between two restarts until the node votes again; or lose the lock's availability, not its exclusion",
-		Showings: []trace.Showing{
-			{Contender: trace.NameRedlock, Guarded: true},
-			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
-		},
-		judge: trace.Judge{Patience: 6 * scenarioLease},
-		script: func(ctx context.Context, s *scene) error {
-			_, bob, first, err := s.opening(ctx)
-			if err != nil {
-				return err
-			}
-			waited := make(chan struct{})
-			go func() {
-				defer close(waited)
-				s.shift(ctx, bob, 7*scenarioLease)
-			}()
-			for i := range s.stage.Names() {
-				f := Fault{Kind: Forget, Node: i}
-				if err = errors.Join(s.breakNow(f), s.mend(f)); err != nil {
-					break
-				}
-			}
-			<-waited
-			first.Remaining()
-			return err
-		},
+func rollingRestart(ctx context.Context, s *scene) {
+	_, bob, first := s.opening(ctx)
+	waited := s.spawn(func() { s.shift(ctx, bob, 7*scenarioLease) })
+	for i := range s.stage.Names() {
+		s.restart(Fault{Kind: Forget, Node: i})
 	}
+	must(<-waited)
+	first.Remaining()
 }
 
-func patientRestart() Scenario {
-	return Scenario{
-		Name:   "rolling-restart-patient",
-		Claim:  "the same, with a wait after each node until it votes again: the holder keeps its lock through all five, since each renewal gives the node its key back",
-		Lesson: "wait for `redlock nodes join --wait` between two restarts",
-		Showings: []trace.Showing{
-			{Contender: trace.NameRedlock, Guarded: true},
-			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{TwoHolders}},
-			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{TwoHolders}},
-		},
-		script: restartPatiently,
-	}
+// restart begins a fault and ends it at once.
+func (s *scene) restart(f Fault) {
+	s.breakNow(f)
+	s.mend(f)
 }
 
-func restartPatiently(ctx context.Context, s *scene) error {
-	ann, bob, err := s.pair(ctx)
-	if err != nil {
-		return err
-	}
-	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
-	if err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
-	if err != nil {
-		return err
-	}
-	var work sync.WaitGroup
+func patientRestart(ctx context.Context, s *scene) {
+	ann, bob := s.pair(ctx)
+	op := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
+	first := s.holds(ctx, ann)
 	resting, stop := context.WithCancel(ctx)
 	defer stop()
-	work.Go(func() { s.keep(resting, ctx, first) })
-	work.Go(func() { s.shift(ctx, bob, time.Minute) })
+	kept := s.spawn(func() { s.keep(resting, ctx, first) })
+	waited := s.spawn(func() { s.shift(ctx, bob, time.Minute) })
 	for i := range s.stage.Names() {
-		f := Fault{Kind: Forget, Node: i}
-		if err = errors.Join(s.breakNow(f), s.mend(f)); err != nil {
-			break
-		}
-		if err = op.Cluster().Join(ctx); err != nil {
-			break
-		}
+		s.restart(Fault{Kind: Forget, Node: i})
+		must(op.Cluster().Join(ctx))
 		time.Sleep(2 * aWhile) // a renewal
 	}
 	stop()
-	work.Wait()
-	return err
+	must(errors.Join(<-kept, <-waited))
 }
 
 // keep extends a lock for as long as its holder believes in it, or until is done,
@@ -218,55 +156,29 @@ func (s *scene) keep(until, ctx context.Context, t *Tenure) {
 }
 
 // Clients that do not mean the same nodes.
-func listScenarios() []Scenario {
-	return []Scenario{twoLists(), replaceNode()}
+var listScenarios = []Scenario{
+	{
+		Name:     "two-lists",
+		Claim:    "one client has the list 0, 1, 2 and another 2, 3, 4: both hold, unless the node that they share remembers which cluster it belongs to",
+		Lesson:   "give all clients one list; a node that belongs to another list must not vote",
+		Showings: slices.Concat(guarded(trace.NameRedlock), otherTokens, breaking(exclusion, trace.NameTextbook, trace.NameSingle)),
+		list:     []int{0, 1, 2},
+		script:   twoLists,
+	},
+	{
+		Name:     "replace-node",
+		Claim:    "a client holds by nodes 2, 3 and 4 when node 4 is replaced by an empty one: clients of the new list find a quorum at once, unless the new node waits until the old one's leases are over",
+		Lesson:   "retire the old node first, then roll out the new list; the new node sees to the rest",
+		Nodes:    scenarioNodes + 1,
+		Showings: slices.Concat(guarded(trace.NameRedlock), otherTokens, breaking(exclusion, trace.NameTextbook)),
+		list:     []int{0, 1, 2, 3, 4},
+		script:   replaceNode,
+	},
 }
 
-func twoLists() Scenario {
-	return Scenario{
-		Name:   "two-lists",
-		Claim:  "one client has the list 0, 1, 2 and another 2, 3, 4: both hold, unless the node that they share remembers which cluster it belongs to",
-		Lesson: "give all clients one list; a node that belongs to another list must not vote",
-		Showings: []trace.Showing{
-			{Contender: trace.NameRedlock, Guarded: true},
-			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
-			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-		},
-		list: []int{0, 1, 2},
-		script: func(ctx context.Context, s *scene) error {
-			ann, err := s.enter("ann")
-			if err != nil {
-				return err
-			}
-			bob, err := s.enterWith("bob", part{s.all(), []int{2, 3, 4}})
-			if err != nil {
-				return err
-			}
-			first, err := s.holds(ctx, ann)
-			if err != nil {
-				return err
-			}
-			s.rival(ctx, bob, first)
-			return nil
-		},
-	}
-}
-
-func replaceNode() Scenario {
-	return Scenario{
-		Name:   "replace-node",
-		Claim:  "a client holds by nodes 2, 3 and 4 when node 4 is replaced by an empty one: clients of the new list find a quorum at once, unless the new node waits until the old one's leases are over",
-		Lesson: "retire the old node first, then roll out the new list; the new node sees to the rest",
-		Nodes:  scenarioNodes + 1,
-		Showings: []trace.Showing{
-			{Contender: trace.NameRedlock, Guarded: true},
-			{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
-			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{StaleWrite, TwoHolders}},
-		},
-		list:   []int{0, 1, 2, 3, 4},
-		script: replace,
-	}
+func twoLists(ctx context.Context, s *scene) {
+	ann, bob := s.enter("ann"), s.enterWith("bob", part{s.all(), []int{2, 3, 4}})
+	s.rival(ctx, bob, s.holds(ctx, ann))
 }
 
 // retire has an operator retire a node, and call again while others do not answer
@@ -287,49 +199,23 @@ func retire(ctx context.Context, op *redlock.Locker, node int) error {
 	}
 }
 
-// replace has an operator retire node 4 while ann holds by it, and bob come on
+// replaceNode has an operator retire node 4 while ann holds by it, and bob come on
 // with node 5 in its place.
-func replace(ctx context.Context, s *scene) error {
-	ann, err := s.enter("ann")
-	if err != nil {
-		return err
-	}
-	if err := s.rehearse(ctx, ann); err != nil {
-		return err
-	}
-	op, err := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
-	if err != nil {
-		return err
-	}
-	if err := op.Cluster().Join(ctx); err != nil { // it has seen all nodes
-		return err
-	}
-	if err := s.breakAll(Fault{Kind: Cut, Client: ann.Name}, aMinority...); err != nil {
-		return err
-	}
-	first, err := s.holds(ctx, ann)
-	if err != nil {
-		return err
-	}
-	if err := retire(ctx, op, 4); err != nil {
-		return err
-	}
-	if err := s.breakNow(Fault{Kind: Crash, Node: 4}); err != nil {
-		return err
-	}
-	bob, err := s.enterWith("bob", part{s.all(), []int{0, 1, 2, 3, 5}})
-	if err != nil {
-		return err
-	}
+func replaceNode(ctx context.Context, s *scene) {
+	ann := s.enter("ann")
+	s.rehearse(ctx, ann)
+	op := s.operator()           //nolint:contextcheck // a Locker's own goroutines outlive every call
+	must(op.Cluster().Join(ctx)) // it has seen all nodes
+	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, aMinority...)
+	first := s.holds(ctx, ann)
+	must(retire(ctx, op, 4))
+	s.breakNow(Fault{Kind: Crash, Node: 4})
+	bob := s.enterWith("bob", part{s.all(), []int{0, 1, 2, 3, 5}})
 	if s.rival(ctx, bob, first) != nil {
-		return nil // the trace says it
+		return // the trace says it
 	}
-	if err := s.visit(ctx, bob, 3*scenarioLease); err != nil {
-		return err
-	}
+	s.visit(ctx, bob, 3*scenarioLease)
 	time.Sleep(2 * scenarioLease) // node 5 is taken in
-	if err := s.breakAll(Fault{Kind: Crash}, aMinority...); err != nil {
-		return err
-	}
-	return s.visit(ctx, bob, scenarioLease) // by node 5 too
+	s.breakAll(Fault{Kind: Crash}, aMinority...)
+	s.visit(ctx, bob, scenarioLease) // by node 5 too
 }

@@ -10,14 +10,6 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Those who wait in line, and what befalls the line.
-func queueScenarios() []Scenario {
-	return []Scenario{
-		waitingLine(), lostCalls(), deadHead(), silentHead(), cutOffHead(),
-		queueRestart(), queueAmnesia(), queueClockForward(), queueClockBack(),
-	}
-}
-
 const (
 	// Those who wait begin an aWhile apart, and that is more than it takes to stand
 	// in line on a quorum of nodes.
@@ -29,206 +21,133 @@ const (
 	signOfLife = 3 * time.Second
 )
 
-// inOrder are the showings of a scenario in which who asks again and again
-// does not keep the order.
-func inOrder() []trace.Showing {
-	return []trace.Showing{
-		{Contender: trace.NameRedlock, Guarded: true},
-		{Contender: trace.NameTextbook, Guarded: true, May: []Rule{Overtaken}},
-		{Contender: trace.NameSingle, Guarded: true, May: []Rule{Overtaken}},
-	}
-}
-
-func waitingLine() Scenario {
-	return Scenario{
-		Name:   "waiting-line",
-		Claim:  "eight clients begin to wait one after another, and the holder gives up: they have their turns in that order, unless each asks again and again by itself",
-		Lesson: "trying again at random is a lottery: a line needs a place that all nodes agree on",
-		Showings: []trace.Showing{
-			{Contender: trace.NameRedlock, Guarded: true},
-			{Contender: trace.NameTextbook, Guarded: true, Breaks: []Rule{Overtaken}},
-			{Contender: trace.NameSingle, Guarded: true, Breaks: []Rule{Overtaken}},
+// Those who wait in line, and what befalls the line.
+var queueScenarios = []Scenario{
+	{
+		Name:     "waiting-line",
+		Claim:    "eight clients begin to wait one after another, and the holder gives up: they have their turns in that order, unless each asks again and again by itself",
+		Lesson:   "trying again at random is a lottery: a line needs a place that all nodes agree on",
+		Showings: append(guarded(trace.NameRedlock), breaking([]Rule{Overtaken}, trace.NameTextbook, trace.NameSingle)...),
+		judge:    trace.Judge{Order: inLine, Progress: soon},
+		script: func(ctx context.Context, s *scene) {
+			s.line(ctx, "bob", "cara", "dave", "eve", "finn", "gina", "hugo", "ida").handOver(ctx)
 		},
-		judge: trace.Judge{Order: inLine, Progress: soon},
-		script: func(ctx context.Context, s *scene) error {
-			l, err := s.line(ctx, "bob", "cara", "dave", "eve", "finn", "gina", "hugo", "ida")
-			if err != nil {
-				return err
-			}
-			return l.handOver(ctx)
-		},
-	}
-}
-
-func lostCalls() Scenario {
-	return Scenario{
+	},
+	{
 		Name:     "lost-calls",
 		Claim:    "all that the nodes say to those who wait is lost: the next one has the lock when the lease that it was told of is over, at the latest",
 		Lesson:   "a call is a hint: what nobody must miss, one looks at by oneself",
-		Showings: inOrder(),
+		Showings: inOrder(trace.NameRedlock),
 		judge:    trace.Judge{Order: inLine, Progress: scenarioLease + soon},
-		script: ofThree(func(_ context.Context, l *line) error {
-			return l.scene.breakNow(Fault{Kind: LoseCalls, Node: Everything})
+		script: ofThree(func(_ context.Context, l *line) {
+			l.scene.breakNow(Fault{Kind: LoseCalls, Node: Everything})
 		}),
-	}
-}
-
-func deadHead() Scenario {
-	return Scenario{
+	},
+	{
 		Name:     "dead-head",
 		Claim:    "the first in line crashes, and then the holder gives up: the second has the lock within a second, since the call in vain leaves 700 ms of the first one's sign of life",
 		Lesson:   "a missed call is no death: give whom you called a moment, and no more",
-		Showings: inOrder(),
+		Showings: inOrder(trace.NameRedlock),
 		judge:    trace.Judge{Order: inLine, Progress: soon},
-		script:   ofThree(func(_ context.Context, l *line) error { return l.dies(l.first()) }),
-	}
-}
-
-func silentHead() Scenario {
-	return Scenario{
+		script:   ofThree(func(_ context.Context, l *line) { l.dies(l.waits[0]) }),
+	},
+	{
 		Name:     "silent-head",
 		Claim:    "the machine of the first in line stands still, and the holder gives up: the second has the lock within a second of the call that the first one does not answer",
 		Lesson:   "whom nobody hears, the others wait for: let that begin with the call, and be short",
-		Showings: inOrder(),
+		Showings: inOrder(trace.NameRedlock),
 		judge:    trace.Judge{Order: inLine, Progress: 2 * soon},
-		script: func(ctx context.Context, s *scene) error {
-			l, err := s.line(ctx, "bob", "cara", "dave")
-			if err != nil {
-				return err
-			}
-			bob := l.first()
-			still := Fault{Kind: Suspend, Client: bob.Name}
-			if err := s.breakNow(still); err != nil {
-				return err
-			}
-			l.leaves(bob)
-			err = l.handOver(ctx)
-			return errors.Join(err, s.mend(still))
-		},
-	}
-}
-
-func cutOffHead() Scenario {
-	return Scenario{
+		script:   silentHead,
+	},
+	{
 		Name:   "cut-off-head",
 		Claim:  "the first in line is cut off for longer than its sign of life lasts: it delays nobody, and when it is back it still waits, and has its turn",
 		Lesson: "a place in line is kept for who comes back, not held open for who may not",
-		Showings: []trace.Showing{
-			{Contender: trace.NameRedlock, Guarded: true},
-			// What they sent while they were cut off is a lock that nobody wants.
-			{Contender: trace.NameTextbook, Guarded: true, May: []Rule{NoProgress}},
-			{Contender: trace.NameSingle, Guarded: true, May: []Rule{NoProgress}},
-		},
-		judge:  trace.Judge{Progress: soon},
-		script: cutOffTheHead,
-	}
-}
-
-func cutOffTheHead(ctx context.Context, s *scene) error {
-	l, err := s.line(ctx, "bob", "cara")
-	if err != nil {
-		return err
-	}
-	bob := l.first()
-	cut := Fault{Kind: Cut, Client: bob.Name, Node: Everything}
-	if err := s.breakNow(cut); err != nil {
-		return err
-	}
-	if err := l.keep(ctx, signOfLife+aWhile); err != nil {
-		return err
-	}
-	l.leaves(bob) // until he is back
-	err = l.handOver(ctx)
-	if err := errors.Join(err, s.mend(cut)); err != nil {
-		return err
-	}
-	return <-bob.done
-}
-
-func queueRestart() Scenario {
-	return Scenario{
+		// What they sent while they were cut off is a lock that nobody wants.
+		Showings: append(guarded(trace.NameRedlock), atTimes([]Rule{NoProgress}, trace.NameTextbook, trace.NameSingle)...),
+		judge:    trace.Judge{Progress: soon},
+		script:   cutOffHead,
+	},
+	{
 		Name:     "queue-restart",
 		Claim:    "nodes that hold the line are restarted with their data, one after another, until a quorum of them was; a client that comes then meets no other nodes, and does not overtake those who wait",
 		Lesson:   "wait between two restarts until the node votes again: who waits has stored his place there by then",
-		Showings: restarted(),
+		Showings: append(guarded(trace.NameRedlock), atTimes([]Rule{Overtaken, TwoHolders}, trace.NameTextbook)...),
 		judge:    trace.Judge{Order: inLine, Progress: scenarioLease},
-		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Crash) }),
-	}
-}
-
-func queueAmnesia() Scenario {
-	return Scenario{
+		script:   ofThree(func(ctx context.Context, l *line) { l.outlives(ctx, Crash) }),
+	},
+	{
 		Name:     "queue-amnesia",
 		Claim:    "the same, and the nodes come back without their data: those who wait store their places again before the node votes",
 		Lesson:   "what many remember, a node may forget",
-		Showings: restarted(),
+		Showings: append(guarded(trace.NameRedlock), atTimes([]Rule{Overtaken, TwoHolders}, trace.NameTextbook)...),
 		judge:    trace.Judge{Order: inLine, Progress: scenarioLease},
-		script:   ofThree(func(ctx context.Context, l *line) error { return l.outlives(ctx, Forget) }),
-	}
+		script:   ofThree(func(ctx context.Context, l *line) { l.outlives(ctx, Forget) }),
+	},
+	{
+		Name:     "queue-clock-forward",
+		Claim:    "the clock of one node that holds the line jumps forward: nobody lives any more, by that node, and a client that comes then is not served first",
+		Lesson:   "a place counts on a quorum of nodes, and so does its loss",
+		Showings: inOrder(trace.NameRedlock),
+		judge:    trace.Judge{Order: inLine, Progress: soon},
+		clocks:   true,
+		script: ofThree(func(ctx context.Context, l *line) {
+			l.scene.breakNow(Fault{Kind: Step, Delay: 2 * scenarioLease, Node: 1})
+			l.joins(ctx, "zoe")
+		}),
+	},
+	{
+		Name:     "queue-clock-back",
+		Claim:    "the first in line crashes, and the clocks of two nodes are set back, so that its sign of life lasts longer there: the call shortens it all the same, and the second has the lock within a second",
+		Lesson:   "let the call set the time, by the clock of now",
+		Showings: inOrder(trace.NameRedlock),
+		judge:    trace.Judge{Order: inLine, Progress: soon},
+		clocks:   true,
+		script: ofThree(func(_ context.Context, l *line) {
+			l.dies(l.waits[0])
+			l.scene.breakAll(Fault{Kind: Step, Delay: -2 * scenarioLease}, 1, 2)
+		}),
+	},
 }
 
-// restarted is what a restart of a quorum shows, with waits in between.
-func restarted() []trace.Showing {
-	return []trace.Showing{
-		{Contender: trace.NameRedlock, Guarded: true},
-		{Contender: trace.NameTextbook, Guarded: true, May: []Rule{Overtaken, TwoHolders}},
-	}
+// inOrder are the showings of a scenario in which a client that asks again and again
+// does not keep the order.
+func inOrder(waits string) []trace.Showing {
+	return append(guarded(waits), atTimes([]Rule{Overtaken}, trace.NameTextbook, trace.NameSingle)...)
+}
+
+func silentHead(ctx context.Context, s *scene) {
+	l := s.line(ctx, "bob", "cara", "dave")
+	bob := l.waits[0]
+	still := Fault{Kind: Suspend, Client: bob.Name}
+	s.breakNow(still)
+	l.leaves(bob)
+	l.handOver(ctx)
+	s.mend(still)
+}
+
+func cutOffHead(ctx context.Context, s *scene) {
+	l := s.line(ctx, "bob", "cara")
+	bob := l.waits[0]
+	cut := Fault{Kind: Cut, Client: bob.Name, Node: Everything}
+	s.breakNow(cut)
+	l.keep(ctx, signOfLife+aWhile)
+	l.leaves(bob) // until he is back
+	l.handOver(ctx)
+	s.mend(cut)
+	must(<-bob.done)
 }
 
 // outlives restarts three nodes one after another, and takes the other two away:
 // one who comes then meets nothing but nodes that were restarted.
-func (l *line) outlives(ctx context.Context, kind Break) error {
-	op, err := l.scene.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
-	if err != nil {
-		return err
-	}
+func (l *line) outlives(ctx context.Context, kind Break) {
+	op := l.scene.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
 	for _, node := range aMajority {
-		f := Fault{Kind: kind, Node: node}
-		if err := errors.Join(l.scene.breakNow(f), l.scene.mend(f)); err != nil {
-			return err
-		}
-		if err := l.keepUntil(ctx, op.Cluster().Join); err != nil {
-			return err
-		}
+		l.scene.restart(Fault{Kind: kind, Node: node})
+		l.keepUntil(ctx, l.scene.spawn(func() { must(op.Cluster().Join(ctx)) }))
 	}
-	if err := l.scene.breakAll(Fault{Kind: Crash}, aMinority...); err != nil {
-		return err
-	}
-	return l.joins(ctx, "zoe")
-}
-
-func queueClockForward() Scenario {
-	return Scenario{
-		Name:     "queue-clock-forward",
-		Claim:    "the clock of one node that holds the line jumps forward: nobody lives any more, by that node, and a client that comes then is not served first",
-		Lesson:   "a place counts on a quorum of nodes, and so does its loss",
-		Showings: inOrder(),
-		judge:    trace.Judge{Order: inLine, Progress: soon},
-		clocks:   true,
-		script: ofThree(func(ctx context.Context, l *line) error {
-			if err := l.scene.breakNow(Fault{Kind: Step, Delay: 2 * scenarioLease, Node: 1}); err != nil {
-				return err
-			}
-			return l.joins(ctx, "zoe")
-		}),
-	}
-}
-
-func queueClockBack() Scenario {
-	return Scenario{
-		Name:     "queue-clock-back",
-		Claim:    "the first in line crashes, and the clocks of two nodes are set back, so that its sign of life lasts longer there: the call shortens it all the same, and the second has the lock within a second",
-		Lesson:   "let the call set the time, by the clock of now",
-		Showings: inOrder(),
-		judge:    trace.Judge{Order: inLine, Progress: soon},
-		clocks:   true,
-		script: ofThree(func(_ context.Context, l *line) error {
-			if err := l.dies(l.first()); err != nil {
-				return err
-			}
-			return l.scene.breakAll(Fault{Kind: Step, Delay: -2 * scenarioLease}, 1, 2)
-		}),
-	}
+	l.scene.breakAll(Fault{Kind: Crash}, aMinority...)
+	l.joins(ctx, "zoe")
 }
 
 // line is a holder, and clients that wait for it, one after another.
@@ -236,6 +155,7 @@ type line struct {
 	scene  *scene
 	holder *Tenure
 	waits  []*inLineFor
+	sound  bool // the nodes are: a waiter's release has to succeed
 }
 
 // inLineFor is one who waits.
@@ -244,117 +164,97 @@ type inLineFor struct {
 
 	wants request
 	end   context.CancelFunc
-	done  chan error // what came of it
-	gone  bool       // nobody waits for its turn
+	done  <-chan error // what came of it
+	gone  bool         // nobody waits for its turn
 }
 
 // line has ann hold, and the others come on one by one and wait.
-func (s *scene) line(ctx context.Context, names ...string) (*line, error) {
-	ann, err := s.enter("ann")
-	if err != nil {
-		return nil, err
-	}
+func (s *scene) line(ctx context.Context, names ...string) *line {
+	ann := s.enter("ann")
 	actors := []*actor{ann}
 	for _, name := range names {
-		a, err := s.enter(name)
-		if err != nil {
-			return nil, err
-		}
-		actors = append(actors, a)
+		actors = append(actors, s.enter(name))
 	}
-	if err := s.rehearse(ctx, actors...); err != nil {
-		return nil, err
-	}
-	l := &line{scene: s}
-	if l.holder, err = s.holds(ctx, ann); err != nil {
-		return nil, err
-	}
+	s.rehearse(ctx, actors...)
+	l := &line{scene: s, holder: s.holds(ctx, ann)}
 	for i, a := range actors[1:] {
-		if err := l.waitsNext(ctx, a, uint64(i)); err != nil {
-			return nil, err
-		}
+		l.waitsNext(ctx, a, only(scenarioResource), uint64(i))
 	}
-	return l, nil
+	return l
 }
 
 // joins has one more come on and wait.
-func (l *line) joins(ctx context.Context, name string) error {
-	a, err := l.scene.enter(name)
-	if err != nil {
-		return err
-	}
-	return l.waitsNext(ctx, a, uint64(len(l.waits)+1))
+func (l *line) joins(ctx context.Context, name string) {
+	l.waitsNext(ctx, l.scene.enter(name), only(scenarioResource), uint64(len(l.waits)+1))
 }
 
-// first is who was there first.
-func (l *line) first() *inLineFor { return l.waits[0] }
+// wants has one more come on, and wait for something.
+func (l *line) wants(ctx context.Context, name string, w request) *inLineFor {
+	a := l.scene.enter(name)
+	l.scene.rehearse(ctx, a)
+	return l.waitsNext(ctx, a, w, uint64(len(l.waits)+1))
+}
 
 // leaves says that one who waits is not there for its turn, no matter what it goes on
 // asking.
 func (l *line) leaves(w *inLineFor) {
 	w.gone = true
-	w.quit(w.wants)
+	w.Quit(w.wants)
 }
 
 // dies ends the process of a waiter: its connections end, there are no
 // new ones, and it asks no more.
-func (l *line) dies(w *inLineFor) error {
-	if err := l.scene.dies(w.Name); err != nil {
-		return err
-	}
+func (l *line) dies(w *inLineFor) {
+	l.scene.dies(w.Name)
 	l.leaves(w)
 	w.end()
-	return nil
 }
 
 // waitsNext has an actor wait, and work and release when it holds. It returns once
 // the next one may come.
-func (l *line) waitsNext(ctx context.Context, a *actor, seed uint64) error {
+func (l *line) waitsNext(ctx context.Context, a *actor, wants request, seed uint64) *inLineFor {
 	random := rand.New(rand.NewPCG(seed, 0))
 	waiting, end := context.WithTimeout(ctx, 10*scenarioLease)
-	w := &inLineFor{actor: a, wants: request{Resources: []string{scenarioResource}}, end: end, done: make(chan error, 1)}
+	w := &inLineFor{actor: a, wants: wants, end: end}
 	l.waits = append(l.waits, w)
-	l.scene.work.Go(func() {
+	w.done = l.scene.spawn(func() {
 		defer end()
-		t, err := a.Wait(waiting, scenarioResource, scenarioLease, func() time.Duration {
-			return askEvery/2 + spread(random, 4*askEvery)
-		})
+		t, err := a.Wait(waiting, wants, scenarioLease, impatient(random))
 		if err != nil {
-			w.done <- fmt.Errorf("%s: %w", a.Name, err)
-			return
+			must(fmt.Errorf("%s: %w", a.Name, err))
 		}
 		time.Sleep(aWhile / 10)
 		err = t.Write(waiting)
-		_ = t.Release(waiting) // nodes may be broken
-		w.done <- err
+		released := t.Release(waiting)
+		if l.sound {
+			err = errors.Join(err, released)
+		}
+		must(err)
 	})
-	return l.keep(ctx, aWhile)
+	l.keep(ctx, aWhile)
+	return w
 }
 
 // keep extends the holder's lease again and again for d.
-func (l *line) keep(ctx context.Context, d time.Duration) error {
+func (l *line) keep(ctx context.Context, d time.Duration) {
 	for until := time.Now().Add(d); time.Now().Before(until); {
 		_ = l.holder.Extend(ctx, scenarioLease) // or not: the old lease stands
 		select {
 		case <-time.After(min(aWhile/2, time.Until(until))):
 		case <-ctx.Done():
-			return ctx.Err()
+			must(ctx.Err())
 		}
 	}
-	return nil
 }
 
-// keepUntil extends the holder's lease until do returns.
-func (l *line) keepUntil(ctx context.Context, do func(context.Context) error) error {
-	done := make(chan error, 1)
-	l.scene.work.Go(func() { done <- do(ctx) })
+// keepUntil extends the holder's lease until something is done.
+func (l *line) keepUntil(ctx context.Context, done <-chan error) {
 	for {
-		if err := l.keep(ctx, aWhile); err != nil {
-			return err
-		}
+		l.keep(ctx, aWhile)
 		select {
 		case err := <-done:
-			return err
+			must(err)
+			return
 		default:
 		}
 	}
@@ -362,7 +262,7 @@ func (l *line) keepUntil(ctx context.Context, do func(context.Context) error) er
 
 // handOver releases the holder's lock, and returns when every waiter that is still
 // there has had its turn.
-func (l *line) handOver(ctx context.Context) error {
+func (l *line) handOver(ctx context.Context) {
 	_ = l.holder.Release(ctx) // nodes may be broken
 	var errs []error
 	for _, w := range l.waits {
@@ -373,23 +273,25 @@ func (l *line) handOver(ctx context.Context) error {
 		case err := <-w.done:
 			errs = append(errs, err)
 		case <-ctx.Done():
-			return ctx.Err()
+			must(ctx.Err())
 		}
 	}
-	return errors.Join(errs...)
+	must(errors.Join(errs...))
 }
 
 // ofThree is the script in which something befalls a line of three, and the holder
 // gives up then.
-func ofThree(befalls func(context.Context, *line) error) func(context.Context, *scene) error {
-	return func(ctx context.Context, s *scene) error {
-		l, err := s.line(ctx, "bob", "cara", "dave")
-		if err == nil {
-			err = befalls(ctx, l)
-		}
-		if err != nil {
-			return err
-		}
-		return l.handOver(ctx)
+func ofThree(befalls func(context.Context, *line)) func(context.Context, *scene) {
+	return func(ctx context.Context, s *scene) {
+		l := s.line(ctx, "bob", "cara", "dave")
+		befalls(ctx, l)
+		l.handOver(ctx)
+	}
+}
+
+// dies ends a client's connections for good.
+func (s *scene) dies(client string) {
+	for _, k := range []Break{Refuse, Reset} {
+		s.breakNow(Fault{Kind: k, Client: client, Node: Everything})
 	}
 }

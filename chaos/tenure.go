@@ -292,6 +292,34 @@ func (t *Tenure) Release(ctx context.Context) error {
 	return t.hold.Release(ctx)
 }
 
+// Reenter enters the tenure again, writes, and leaves it, if the actor's library can:
+// the tenure stays.
+func (t *Tenure) Reenter(ctx context.Context) error {
+	all, ok := t.actor.contender.(library)
+	outer := lockOf(t.hold)
+	if !ok || outer == nil || !t.want.Reentry || t.Remaining() == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	inner, err := all.Take(outer.Context(), t.want, 0, false) //nolint:contextcheck // the lock's own says that it is inside
+	if err != nil {
+		return err
+	}
+	err = t.Write(ctx)
+	_ = inner.Release(ctx) // nothing is sent
+	return err
+}
+
+// Revoked is closed once the tenure was asked for; nil if it can't be.
+func (t *Tenure) Revoked() <-chan struct{} {
+	if lock := lockOf(t.hold); lock != nil {
+		return lock.Revoked()
+	}
+	return nil
+}
+
 // noticeWithin is what own code is given, after a pause in which its lock ended, to look
 // at the lock, or to have its write refused, before it counts as at work again.
 const noticeWithin = 100 * time.Millisecond
@@ -305,12 +333,12 @@ const noticeWithin = 100 * time.Millisecond
 // Only while the client rests in [Client.Step] or [Tenure.Write] is it not at work. After a
 // pause in which its lock ended it has a tenth of a second to notice that.
 func (c *Client) Enter(lock *redlock.Lock) *Tenure {
-	w, hold := request{Resources: []string{lock.Resource()}, Shared: lock.Shared()}, Hold(redlockHold{lock})
+	w := request{Resources: []string{lock.Resource()}, Shared: lock.Shared()}
 	if slot := lock.Slot(); slot >= 0 {
-		w.Limit, hold = slot+1, redlockSlot{redlockHold{lock}} // how many there are it does not say
+		w.Limit = slot + 1 // how many there are it does not say
 	}
 	set, ids := c.actor.history.ask(c.Name, w)
-	t := &Tenure{actor: c.actor, work: c, hold: one{hold}, want: w, set: set, ids: ids, ended: make(chan struct{})}
+	t := &Tenure{actor: c.actor, work: c, hold: one{redlockHold{lock}}, want: w, set: set, ids: ids, ended: make(chan struct{})}
 	t.mu.Lock()
 	t.record(trace.Held)
 	t.mu.Unlock()

@@ -97,7 +97,7 @@ func TestWhatALibrarySaysIsRecordedWhenItSaysIt(t *testing.T) {
 				history := chaos.NewHistory()
 				ann, err := chaos.NewActor("ann", kit, stage, history, nil)
 				mustDo(t, err)
-				tenure, err := ann.Ask(t.Context(), "report", 5*time.Second)
+				tenure, err := ann.Ask(t.Context(), chaos.Only("report"), 5*time.Second)
 				mustDo(t, err)
 				c.with(h, tenure)
 				mustDo(t, ann.Close())

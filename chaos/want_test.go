@@ -134,10 +134,10 @@ func TestAnActorHasASetAsAWhole(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		w := chaos.Want{Resources: []string{"b", "a"}, Shared: true}
+		w := chaos.Request{Resources: []string{"b", "a"}, Shared: true}
 		var tenures []*chaos.Tenure
 		for _, a := range actors {
-			tenure, err := a.InsistOn(ctx, w, 5*time.Second, func() time.Duration { return 20 * time.Millisecond })
+			tenure, err := a.Insist(ctx, w, 5*time.Second, func() time.Duration { return 20 * time.Millisecond })
 			mustDo(t, err)
 			tenures = append(tenures, tenure)
 		}
@@ -145,7 +145,7 @@ func TestAnActorHasASetAsAWhole(t *testing.T) {
 			mustDo(t, tenures[i].Write(ctx))
 		}
 		mustDo(t, tenures[0].Extend(ctx, 6*time.Second))
-		if _, err := actors[0].AskFor(ctx, chaos.Want{Resources: []string{"c", "b"}}, time.Second); err == nil {
+		if _, err := actors[0].Ask(ctx, chaos.Only("c", "b"), time.Second); err == nil {
 			t.Error("got a set alone of which a name is shared")
 		}
 		for _, tenure := range tenures {
