@@ -17,15 +17,7 @@ import (
 // realStage is a stage of server processes, with a proxy between each client and each
 // node.
 type realStage struct {
-	rests
-	walls walls
-
-	nodes []*realNode
-
-	mu      sync.Mutex // guards the rest
-	links   map[string][]*realLink
-	clients []redis.UniversalClient
-	closed  bool
+	machinery[*realNode, *realLink]
 }
 
 // NewReal returns a stage of n processes of a server program, in real time, where
@@ -41,7 +33,8 @@ type realStage struct {
 // redis-server or valkey-server that is found in PATH.
 func NewReal(program string, n int) (Stage, error) {
 	quieten()
-	r := &realStage{links: map[string][]*realLink{}, nodes: make([]*realNode, n)}
+	r := &realStage{}
+	r.links, r.nodes = map[string][]*realLink{}, make([]*realNode, n)
 	var starts errgroup.Group
 	for i := range r.nodes {
 		starts.Go(func() (err error) {
@@ -55,22 +48,6 @@ func NewReal(program string, n int) (Stage, error) {
 	return r, nil
 }
 
-func (r *realStage) Names() []string {
-	names := make([]string, len(r.nodes))
-	for i, n := range r.nodes {
-		names[i] = n.name
-	}
-	return names
-}
-
-func (r *realStage) observables() []observable {
-	nodes := make([]observable, len(r.nodes))
-	for i, n := range r.nodes {
-		nodes[i] = n
-	}
-	return nodes
-}
-
 // Connect is [Stage.Connect].
 func (r *realStage) Connect(client string) ([]redis.UniversalClient, error) {
 	r.mu.Lock()
@@ -80,17 +57,17 @@ func (r *realStage) Connect(client string) ([]redis.UniversalClient, error) {
 	}
 	var clients []redis.UniversalClient
 	for i, n := range r.nodes {
-		l, opts, err := n.link()
+		l, opts, err := n.link(r.nodes)
 		if err != nil {
 			return nil, fmt.Errorf("chaos: connect %q: %w", client, err)
 		}
 		r.links[client] = append(r.links[client], l)
 		c := redis.NewClient(opts)
-		if clients = append(clients, c); i == 0 {
+		clients, r.clients = append(clients, c), append(r.clients, c)
+		if i == 0 {
 			r.walls.has(client, c)
 		}
 	}
-	r.clients = append(r.clients, clients...)
 	return clients, nil
 }
 
@@ -101,90 +78,27 @@ func (r *realStage) Break(f Fault) error { return r.change(f, true) }
 func (r *realStage) Mend(f Fault) error { return r.change(f, false) }
 
 func (r *realStage) change(f Fault, broken bool) error {
-	switch {
-	case f.Unknown(len(r.nodes)):
-		return noSuch(f)
-	case f.Kind.OfClient():
-		return r.changeClient(f, broken)
-	case f.Kind.OfLink():
-		return r.changeLinks(f, broken)
-	case f.Node == Everything:
+	return r.dispatch(f, broken, func(nodes ...int) error {
 		var all errgroup.Group
-		for _, n := range r.nodes {
-			all.Go(func() error { return n.change(f, broken) })
+		for _, i := range nodes {
+			all.Go(func() error { return r.nodes[i].change(f, broken) })
 		}
 		return all.Wait()
-	}
-	return r.nodes[f.Node].change(f, broken)
-}
-
-// changeClient stops a client's code or lets it go on: all that it sends waits
-// with it if it is suspended.
-func (r *realStage) changeClient(f Fault, broken bool) error {
-	switch {
-	case f.Kind == WallClock:
-		return r.walls.set(f, broken)
-	case broken:
-		r.pause(stopsAt(f))
-	default:
-		defer r.resume(stopsAt(f)) // its messages are there when it wakes
-	}
-	if f.Kind != Suspend && f.Where != AtReplies {
-		return nil
-	}
-	f.Node = Everything
-	return r.changeLinks(f, broken)
-}
-
-// changeLinks breaks or mends the links that the fault names.
-func (r *realStage) changeLinks(f Fault, broken bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var errs []error
-	found := false
-	for client, ofClient := range r.links {
-		for node, l := range ofClient {
-			if (f.Client == "" || f.Client == client) && (f.Node == Everything || f.Node == node) {
-				found = true
-				errs = append(errs, l.change(f, broken, r.nodes))
-			}
-		}
-	}
-	if !found {
-		return noSuch(f)
-	}
-	return errors.Join(errs...)
+	})
 }
 
 // Close is [Stage.Close].
 func (r *realStage) Close() error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
-	}
-	r.closed = true
-	links, clients := r.links, r.clients
-	r.walls.drop()
-	r.links, r.clients = map[string][]*realLink{}, nil
-	r.mu.Unlock()
-	var errs []error
-	for _, c := range clients {
-		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			errs = append(errs, err)
-		}
-	}
-	for _, ofClient := range links {
-		for _, l := range ofClient {
-			l.proxy.Close()
-		}
+	first, err := r.closeLinks(func(*redis.Client) {})
+	if !first {
+		return err
 	}
 	for _, n := range r.nodes {
 		if n != nil { // it may not have started
-			errs = append(errs, n.close())
+			err = errors.Join(err, n.close())
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // realLink is the way of one client to one node: a proxy.
@@ -192,15 +106,22 @@ type realLink struct {
 	proxy *tcpproxy.Proxy
 	home  *realNode // that the client's list has in this place
 
-	// Guarded by realStage.mu.
+	nodes []*realNode // the stage's
+
+	mu     sync.Mutex // guards faults and leads; taken before a node's
 	faults linkFaults
 	leads  *realNode // to which node: home, unless the list is another one
 
 	refuses bool // new connections, by a fault; guarded by the mutex of the node that it leads to
 }
 
-// change begins a fault, or mends it; others stand. nodes are the stage's.
-func (l *realLink) change(f Fault, broken bool, nodes []*realNode) error {
+// Close is stageLink.Close.
+func (l *realLink) Close() { l.proxy.Close() }
+
+// change is stageLink.change.
+func (l *realLink) change(f Fault, broken bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case !f.Kind.Lasts() && !broken:
 		return nil
@@ -212,8 +133,8 @@ func (l *realLink) change(f Fault, broken bool, nodes []*realNode) error {
 		return nil
 	}
 	l.faults.change(f, broken)
-	is := l.faults.condition(slices.Index(nodes, l.home))
-	refuses, leads := is.Refuses, nodes[is.Leads]
+	is := l.faults.condition(slices.Index(l.nodes, l.home))
+	refuses, leads := is.Refuses, l.nodes[is.Leads]
 	l.proxy.Set(is.Requests, is.Replies)
 	if leads == l.leads {
 		return l.leads.lets(l, !refuses)

@@ -84,15 +84,15 @@ func startNode(name, program string) (*realNode, error) {
 	return n, nil
 }
 
-// link makes a way to the node, and the settings of the client that takes it.
-func (n *realNode) link() (*realLink, *redis.Options, error) {
+// link makes a way to the node, one of these, and the settings of the client that takes it.
+func (n *realNode) link(nodes []*realNode) (*realLink, *redis.Options, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p, err := tcpproxy.New(n.server.Addr())
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &realLink{proxy: p, home: n, leads: n}
+	l := &realLink{proxy: p, home: n, nodes: nodes, leads: n}
 	n.links = append(n.links, l)
 	if err := n.open(l); err != nil {
 		return nil, nil, err
@@ -102,7 +102,9 @@ func (n *realNode) link() (*realLink, *redis.Options, error) {
 	return l, opts, nil
 }
 
-// change begins a fault of the node, or mends it.
+func (n *realNode) String() string { return n.name }
+
+// change is stageNode.change.
 func (n *realNode) change(f Fault, broken bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -36,6 +37,146 @@ type Stage interface {
 	Rest(client string, at Moment)
 	// Close ends the stage: nodes, links and clients.
 	Close() error
+}
+
+// machinery is what virtual and real stages share: nodes, the links that lead to them, and
+// what befalls both.
+type machinery[N stageNode, L stageLink] struct {
+	rests
+	walls walls
+
+	nodes []N
+
+	mu      sync.Mutex     // guards the rest
+	links   map[string][]L // by client
+	clients []*redis.Client
+	closed  bool
+}
+
+// stageNode is a node that can be broken.
+type stageNode interface {
+	observable
+
+	String() string // its name
+	// change begins a fault of the node, or mends it.
+	change(f Fault, broken bool) error
+}
+
+// stageLink is the way of one client to one node.
+type stageLink interface {
+	// change begins a fault of the link, or mends it; others stand.
+	change(f Fault, broken bool) error
+	Close()
+}
+
+// Names is [Stage.Names].
+func (m *machinery[N, L]) Names() []string {
+	names := make([]string, len(m.nodes))
+	for i, n := range m.nodes {
+		names[i] = n.String()
+	}
+	return names
+}
+
+func (m *machinery[N, L]) observables() []observable {
+	nodes := make([]observable, len(m.nodes))
+	for i, n := range m.nodes {
+		nodes[i] = n
+	}
+	return nodes
+}
+
+// dispatch begins a fault, or mends it. onNodes does so on nodes.
+func (m *machinery[N, L]) dispatch(f Fault, broken bool, onNodes func(nodes ...int) error) error {
+	switch {
+	case f.Unknown(len(m.nodes)):
+		return noSuch(f)
+	case f.Kind.OfClient():
+		return m.changeClient(f, broken)
+	case f.Kind.OfLink():
+		return m.changeLinks(f, broken)
+	case f.Node != Everything:
+		return onNodes(f.Node)
+	}
+	all := make([]int, len(m.nodes))
+	for i := range all {
+		all[i] = i
+	}
+	return onNodes(all...)
+}
+
+// changeClient stops a client's code or lets it go on, and its links where the
+// fault is more than that.
+func (m *machinery[N, L]) changeClient(f Fault, broken bool) error {
+	switch {
+	case f.Kind == WallClock:
+		return m.walls.set(f, broken)
+	case broken:
+		m.pause(stopsAt(f))
+	default:
+		defer m.resume(stopsAt(f)) // its messages are there when it wakes
+	}
+	if f.Kind != Suspend && f.Where != AtReplies {
+		return nil
+	}
+	f.Node = Everything
+	return m.changeLinks(f, broken)
+}
+
+// changeLinks breaks or mends the links that the fault names.
+func (m *machinery[N, L]) changeLinks(f Fault, broken bool) error {
+	links := m.linksOf(f.Client, f.Node)
+	if len(links) == 0 {
+		return noSuch(f)
+	}
+	var errs []error
+	for _, l := range links {
+		errs = append(errs, l.change(f, broken))
+	}
+	return errors.Join(errs...)
+}
+
+// linksOf are the links between a client, or all, and a node, or all.
+func (m *machinery[N, L]) linksOf(client string, node int) []L {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var links []L
+	for _, name := range slices.Sorted(maps.Keys(m.links)) {
+		for i, l := range m.links[name] {
+			if (client == "" || client == name) && (node == Everything || node == i) {
+				links = append(links, l)
+			}
+		}
+	}
+	return links
+}
+
+// closeLinks closes the clients, each after done was called with it, and the links; false if
+// that was done before.
+func (m *machinery[N, L]) closeLinks(done func(*redis.Client)) (first bool, err error) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return false, nil
+	}
+	m.closed = true
+	m.walls.drop()
+	links, clients := m.links, m.clients
+	m.links, m.clients = map[string][]L{}, nil
+	m.mu.Unlock()
+	var errs []error
+	for _, c := range clients {
+		done(c)
+		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	for _, ofClient := range links {
+		for _, l := range ofClient {
+			l.Close()
+		}
+	}
+	return true, errors.Join(errs...)
 }
 
 // errUnknownTarget means that a fault names a node, a client or a moment that
@@ -254,12 +395,20 @@ func (l *virtualLink) condition() simnet.Condition {
 	return is
 }
 
-// change begins a fault, or mends it; others stand.
-func (l *virtualLink) change(f Fault, broken bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.faults.change(f, broken)
-	l.Set(l.condition())
+// change is stageLink.change.
+func (l *virtualLink) change(f Fault, broken bool) error {
+	switch {
+	case f.Kind.Lasts():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.faults.change(f, broken)
+		l.Set(l.condition())
+	case broken && f.Kind == Reset:
+		l.Reset()
+	case broken && f.Kind == HalfOpen:
+		l.Sever()
+	}
+	return nil
 }
 
 // stalled is told that a node was stalled, or goes on.

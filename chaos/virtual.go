@@ -1,10 +1,7 @@
 package chaos
 
 import (
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,17 +17,11 @@ import (
 // virtual is a stage in memory: nodes that are simulated, behind links with
 // latencies from a seed, real go-redis on top.
 type virtual struct {
-	rests
-	walls walls
+	machinery[*virtualNode, *virtualLink]
 
-	nodes []*virtualNode
-	seed  uint64
-
-	mu      sync.Mutex // guards the rest
-	links   map[string][]*virtualLink
-	clients []*redis.Client
-	aside   []*redis.Client
-	closed  bool
+	// Guarded by mu.
+	seed uint64 // of the last link
+	made int    // links so far, but for those of connectAside
 }
 
 // NewVirtual returns a stage of n nodes in memory. In a testing/synctest bubble
@@ -44,7 +35,8 @@ func NewVirtual(seed uint64, n int) (Stage, error) {
 		return nil, fmt.Errorf("chaos: virtual stage: %d nodes; at least 1 is needed", n)
 	}
 	quieten()
-	v := &virtual{seed: seed, links: map[string][]*virtualLink{}}
+	v := &virtual{seed: seed}
+	v.links = map[string][]*virtualLink{}
 	for i := range n {
 		v.nodes = append(v.nodes, newVirtualNode(virtualName(i)))
 	}
@@ -54,14 +46,6 @@ func NewVirtual(seed uint64, n int) (Stage, error) {
 
 // virtualName is what a node is called.
 func virtualName(i int) string { return fmt.Sprintf("node-%d", i) }
-
-func (v *virtual) Names() []string {
-	var names []string
-	for _, n := range v.nodes {
-		names = append(names, n.name)
-	}
-	return names
-}
 
 const (
 	// virtualPool is above any concurrency a run has. A caller of go-redis that
@@ -102,14 +86,6 @@ func (v *virtual) options(node *virtualNode, l *virtualLink) *redis.Options {
 	}
 }
 
-func (v *virtual) observables() []observable {
-	nodes := make([]observable, len(v.nodes))
-	for i, n := range v.nodes {
-		nodes[i] = n
-	}
-	return nodes
-}
-
 // Connect is [Stage.Connect].
 func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 	v.mu.Lock()
@@ -119,8 +95,8 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 	}
 	var clients []redis.UniversalClient
 	for i, node := range v.nodes {
-		v.seed++
-		l := newVirtualLink(len(v.clients), v.seed, v.nodes, i)
+		l := newVirtualLink(v.made, v.seed+1, v.nodes, i)
+		v.seed, v.made = v.seed+1, v.made+1
 		c := redis.NewClient(v.options(node, l))
 		chance.Sow(c, v.seed)
 		clients, v.clients = append(clients, c), append(v.clients, c)
@@ -155,7 +131,7 @@ func (v *virtual) connectAside(client string) ([]redis.UniversalClient, error) {
 	for i, node := range v.nodes {
 		l := newVirtualLink(asidePlace-i, uint64(i)+1, v.nodes, i)
 		c := redis.NewClient(v.options(node, l))
-		clients, v.aside = append(clients, c), append(v.aside, c)
+		clients, v.clients = append(clients, c), append(v.clients, c)
 		v.links[client] = append(v.links[client], l)
 	}
 	return clients, nil
@@ -168,113 +144,28 @@ func (v *virtual) Break(f Fault) error { return v.change(f, true) }
 func (v *virtual) Mend(f Fault) error { return v.change(f, false) }
 
 func (v *virtual) change(f Fault, broken bool) error {
-	switch {
-	case f.Unknown(len(v.nodes)):
-		return noSuch(f)
-	case f.Kind.OfClient():
-		return v.changeClient(f, broken)
-	case f.Kind.OfLink():
-		return v.changeLinks(f, broken)
-	case f.Node == Everything:
-		for i := range v.nodes {
-			if err := v.changeNode(i, f, broken); err != nil {
+	return v.dispatch(f, broken, func(nodes ...int) error {
+		for _, i := range nodes {
+			if err := v.nodes[i].change(f, broken); err != nil {
 				return err
 			}
-		}
-		return nil
-	}
-	return v.changeNode(f.Node, f, broken)
-}
-
-// changeNode breaks or mends a node.
-func (v *virtual) changeNode(i int, f Fault, broken bool) error {
-	if err := v.nodes[i].change(f, broken); err != nil || f.Kind != Stall {
-		return err
-	}
-	for _, l := range v.linksOf("", Everything) {
-		l.stalled(i)
-	}
-	return nil
-}
-
-// changeClient stops a client's code or lets it go on, and its links where the
-// fault is more than that.
-func (v *virtual) changeClient(f Fault, broken bool) error {
-	switch {
-	case f.Kind == WallClock:
-		return v.walls.set(f, broken)
-	case broken:
-		v.pause(stopsAt(f))
-	default:
-		v.resume(stopsAt(f))
-	}
-	if f.Kind != Suspend && f.Where != AtReplies {
-		return nil
-	}
-	f.Node = Everything
-	return v.changeLinks(f, broken)
-}
-
-// linksOf are the links between a client, or all, and a node, or all.
-func (v *virtual) linksOf(client string, node int) []*virtualLink {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	var links []*virtualLink
-	for _, name := range slices.Sorted(maps.Keys(v.links)) {
-		for i, l := range v.links[name] {
-			if (client == "" || client == name) && (node == Everything || node == i) {
-				links = append(links, l)
+			for _, l := range v.linksOf("", Everything) {
+				if f.Kind == Stall {
+					l.stalled(i)
+				}
 			}
 		}
-	}
-	return links
-}
-
-// changeLinks breaks or mends the links that the fault names.
-func (v *virtual) changeLinks(f Fault, broken bool) error {
-	links := v.linksOf(f.Client, f.Node)
-	if len(links) == 0 {
-		return noSuch(f)
-	}
-	for _, l := range links {
-		switch {
-		case f.Kind.Lasts():
-			l.change(f, broken)
-		case broken && f.Kind == Reset:
-			l.Reset()
-		case broken && f.Kind == HalfOpen:
-			l.Sever()
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Close is [Stage.Close]. Held connections are let go first.
 func (v *virtual) Close() error {
-	v.mu.Lock()
-	if v.closed {
-		v.mu.Unlock()
-		return nil
+	first, err := v.closeLinks(func(c *redis.Client) { chance.Reap(c) })
+	if first {
+		clock.EndSimulation()
 	}
-	v.closed = true
-	clock.EndSimulation()
-	v.walls.drop()
-	links, clients := v.links, append(v.clients, v.aside...)
-	v.links, v.clients, v.aside = map[string][]*virtualLink{}, nil, nil
-	v.mu.Unlock()
-	var errs []error
-	for _, c := range clients {
-		chance.Reap(c)
-		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			errs = append(errs, err)
-		}
-	}
-	for _, ofClient := range links {
-		for _, l := range ofClient {
-			l.Close()
-		}
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // virtualNode is a node of a virtual stage, and the faults of it that are not
@@ -294,7 +185,9 @@ func newVirtualNode(name string) *virtualNode {
 	return &virtualNode{name: name, sim: simnode.New(), copies: map[Fault]simnode.Data{}}
 }
 
-// change begins a fault of the node, or mends it.
+func (n *virtualNode) String() string { return n.name }
+
+// change is stageNode.change.
 func (n *virtualNode) change(f Fault, broken bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
