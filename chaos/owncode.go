@@ -119,42 +119,50 @@ func Test(t *testing.T, p Plan, code func(ctx context.Context, c *Client) error,
 			t.Errorf("got %v\nwant the code to be convicted: %s\nthe plan: %v", v, o.guilty, p)
 		}
 	case len(v.Violations) > 0:
-		t.Errorf("%v", o.convict(t, p, seen))
+		t.Errorf("%v", convicted(t, p, seen, o.play))
 	}
 	return v
-}
-
-// convict is what there is to say of a run that broke a rule.
-func (o *ownCode) convict(t *testing.T, p Plan, seen Run) string {
-	t.Helper()
-	return convicted(t, p, seen, func(p Plan, watched bool) (Run, error) { return o.play(t, p, watched) })
 }
 
 // play runs the code in a bubble, and has the run judged.
 func (o *ownCode) play(t *testing.T, p Plan, watched bool) (Run, error) {
 	t.Helper()
-	defer bubble.TakeTurns()()
 	p = p.stopsProcesses()
-	seen := Run{About: trace.About{
-		Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: "the code under test",
-		Guarded: !o.unguarded, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(),
+	return p.judged(t, "the code under test", !o.unguarded, func(stage Stage) ([]Record, error) {
+		if o.setup != nil {
+			o.setup()
+		}
+		return p.play(stage, watched, func(r *run, i int) error { return r.own(i, o) })
+	})
+}
+
+// judged plays the plan as play does, and has the run judged.
+func (p Plan) judged(t *testing.T, contender string, guarded bool, play func(Stage) ([]Record, error)) (Run, error) {
+	t.Helper()
+	run := Run{About: trace.About{
+		Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: contender,
+		Guarded: guarded, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(), Nodes: nodeNames(p.Nodes),
 	}}
 	var err error
+	run.Records, err = p.inBubble(t, play)
+	run.Verdict = run.About.Judge.Judge(run.Records)
+	return run, err
+}
+
+// inBubble plays the plan as play does, on a virtual stage in a bubble.
+func (p Plan) inBubble(t *testing.T, play func(Stage) ([]Record, error)) (records []Record, err error) {
+	t.Helper()
+	defer bubble.TakeTurns()()
 	synctest.Test(t, func(*testing.T) {
 		defer bubble.TidyUp()()
 		stage, made := NewVirtual(p.Seed, p.Nodes)
 		if err = made; err != nil {
 			return
 		}
-		if o.setup != nil {
-			o.setup()
-		}
-		seen.About.Nodes = stage.Names()
-		seen.Records, err = p.play(stage, watched, func(r *run, i int) error { return r.own(i, o) })
+		records, err = play(stage)
 		err = errors.Join(err, stage.Close())
 	})
-	seen.Verdict = seen.About.Judge.Judge(seen.Records)
-	return seen, err
+	return records, err
 }
 
 // stopsProcesses is the plan whose pauses stop the whole process of a client, as a garbage
@@ -220,11 +228,11 @@ func planned(t *testing.T, p Plan) Plan {
 // convicted is what there is to say of a run that broke a rule: the verdict, a plan that
 // was shrunk for as long as play shows the same, the end of its trace, its page with what the
 // nodes stored, and the command that repeats it in the test's own package.
-func convicted(t *testing.T, p Plan, seen Run, play func(p Plan, watched bool) (Run, error)) string {
+func convicted(t *testing.T, p Plan, seen Run, play func(t *testing.T, p Plan, watched bool) (Run, error)) string {
 	t.Helper()
 	rule := seen.Verdict.Violations[0].Rule
 	again := func(p Plan, watched bool) (Run, bool) {
-		r, err := play(p, watched)
+		r, err := play(t, p, watched)
 		return r, err == nil && r.Verdict.Count(rule) > 0
 	}
 	small, how := shrunk(p, func(p Plan) bool {
@@ -270,33 +278,15 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 const shownOfTrace = 40
 
 // PlayVirtual plays a plan on a virtual stage in a testing/synctest bubble, and
-// returns the trace. That the plan can't be played ends the test. t must not be
+// returns the trace. That the plan can't be played fails the test. t must not be
 // of a bubble. Meanwhile the process has one processor: the same plan then gives
 // the same trace.
 func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
 	t.Helper()
-	return playVirtual(t, p, kit, Plan.Play)
-}
-
-// playVirtual plays a plan as play does.
-func playVirtual(t *testing.T, p Plan, kit Kit, play func(Plan, Stage, Kit) ([]Record, error)) []Record {
-	t.Helper()
-	defer bubble.TakeTurns()()
-	var records []Record
-	synctest.Test(t, func(t *testing.T) {
-		defer bubble.TidyUp()()
-		stage, err := NewVirtual(p.Seed, p.Nodes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		records, err = play(p, stage, kit)
-		if err != nil {
-			t.Error(err)
-		}
-		if err := stage.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	records, err := p.inBubble(t, func(stage Stage) ([]Record, error) { return p.Play(stage, kit) })
+	if err != nil {
+		t.Error(err)
+	}
 	return records
 }
 
@@ -307,19 +297,19 @@ func playVirtual(t *testing.T, p Plan, kit Kit, play func(Plan, Stage, Kit) ([]R
 func Explore(t *testing.T, p Plan, kit Kit) Verdict {
 	t.Helper()
 	p = planned(t, p)
-	play := func(p Plan, watched bool) (Run, error) {
-		play := Plan.Play
-		if watched {
-			play = Plan.PlayWatched
-		}
-		run := Run{About: trace.About{
-			Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: kit.Name,
-			Guarded: true, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(), Nodes: nodeNames(p.Nodes),
-		}, Records: playVirtual(t, p, kit, play)}
-		run.Verdict = run.About.Judge.Judge(run.Records)
-		return run, nil
+	play := func(t *testing.T, p Plan, watched bool) (Run, error) {
+		t.Helper()
+		return p.judged(t, kit.Name, true, func(stage Stage) ([]Record, error) {
+			if watched {
+				return p.PlayWatched(stage, kit)
+			}
+			return p.Play(stage, kit)
+		})
 	}
-	seen, _ := play(p, false)
+	seen, err := play(t, p, false)
+	if err != nil {
+		t.Error(err)
+	}
 	switch {
 	case seen.Verdict.Rounds == 0:
 		t.Errorf("%s: no attempt ended: the run shows nothing\nthe plan: %v", kit.Name, p)

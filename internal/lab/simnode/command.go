@@ -24,8 +24,71 @@ type command struct {
 	outer bool // not for scripts
 }
 
-// commandOf finds a command by its name, in any case.
-func commandOf(name []byte) (command, bool) {
+// commands are what a node knows, by name: what is of no key, and scripts; what takes a key
+// of any type; strings; hashes; sorted sets, as far as a queue needs them; channels. It is no
+// variable, since EVAL runs what is in it.
+func commands() map[string]command {
+	return map[string]command{
+		"EVALSHA":     {-3, (*serverCall).evalSHA, true},
+		"EVAL":        {-3, (*serverCall).eval, true},
+		"SCRIPT":      {-2, (*serverCall).scriptCommand, true},
+		"TIME":        {1, (*serverCall).time, false},
+		"INFO":        {-1, (*serverCall).info, false},
+		"PING":        {-1, (*serverCall).ping, false},
+		"ECHO":        {2, func(c *serverCall) { c.reply.bulk(c.arg(1)) }, false},
+		"HELLO":       {-1, (*serverCall).hello, true},
+		"AUTH":        {-2, (*serverCall).auth, true},
+		"CLIENT":      {-2, (*serverCall).client, true},
+		"SELECT":      {2, (*serverCall).selectDB, false},
+		"CONFIG":      {-2, (*serverCall).config, true},
+		"MULTI":       {1, (*serverCall).begin, true},
+		"EXEC":        {1, (*serverCall).exec, true},
+		"DISCARD":     {1, (*serverCall).discard, true},
+		"UNWATCH":     {1, (*serverCall).ok, true},
+		"DEL":         {-2, (*serverCall).del, false},
+		"UNLINK":      {-2, (*serverCall).del, false},
+		"EXISTS":      {-2, (*serverCall).exists, false},
+		"TYPE":        {2, (*serverCall).typeOf, false},
+		"PTTL":        {2, (*serverCall).pttl, false},
+		"TTL":         {2, (*serverCall).ttl, false},
+		"PEXPIRE":     {-3, func(c *serverCall) { c.expireIn(time.Millisecond) }, false},
+		"EXPIRE":      {-3, func(c *serverCall) { c.expireIn(time.Second) }, false},
+		"PEXPIREAT":   {3, (*serverCall).expireAt, false},
+		"PEXPIRETIME": {2, (*serverCall).expireTime, false},
+		"PERSIST":     {2, (*serverCall).persist, false},
+		"KEYS":        {2, (*serverCall).listKeys, false},
+		"DBSIZE":      {1, (*serverCall).dbSize, false},
+		"FLUSHALL":    {-1, (*serverCall).flushAll, false},
+		"FLUSHDB":     {-1, (*serverCall).flushAll, false},
+		"GET":         {2, (*serverCall).get, false},
+		"MGET":        {-2, (*serverCall).mget, false},
+		"SET":         {-3, (*serverCall).set, false},
+		"SETNX":       {3, (*serverCall).setNX, false},
+		"STRLEN":      {2, (*serverCall).strlen, false},
+		"GETRANGE":    {4, (*serverCall).getRange, false},
+		"INCR":        {2, func(c *serverCall) { c.add(1) }, false},
+		"INCRBY":      {3, func(c *serverCall) { c.addArg(2, c.add) }, false},
+		"HGET":        {3, (*serverCall).hget, false},
+		"HMGET":       {-3, (*serverCall).hmget, false},
+		"HGETALL":     {2, (*serverCall).hgetAll, false},
+		"HEXISTS":     {3, (*serverCall).hexists, false},
+		"HLEN":        {2, (*serverCall).hlen, false},
+		"HSET":        {-4, (*serverCall).hset, false},
+		"HSETNX":      {4, (*serverCall).hsetNX, false},
+		"HDEL":        {-3, (*serverCall).hdel, false},
+		"HINCRBY":     {4, func(c *serverCall) { c.addArg(3, c.hadd) }, false},
+		"ZADD":        {-4, (*serverCall).zadd, false},
+		"ZREM":        {-3, (*serverCall).zrem, false},
+		"ZRANGE":      {-4, (*serverCall).zrange, false},
+		"ZSCORE":      {3, (*serverCall).zscore, false},
+		"SUBSCRIBE":   {-2, (*serverCall).subscribe, true},
+		"UNSUBSCRIBE": {-1, (*serverCall).unsubscribe, true},
+		"PUBLISH":     {3, (*serverCall).publish, false},
+	}
+}
+
+// command finds a command by its name, in any case.
+func (n *Node) command(name []byte) (cmd command, known bool) {
 	var upper [16]byte
 	if len(name) > len(upper) {
 		return command{}, false
@@ -36,138 +99,13 @@ func commandOf(name []byte) (command, bool) {
 		}
 		upper[i] = c
 	}
-	key := upper[:len(name)]
-	for _, family := range [...]func(name []byte) command{serverCommand, keyCommand, stringCommand, hashCommand, sortedSetCommand, pubSubCommand} {
-		if c := family(key); c.run != nil {
-			return c, true
-		}
-	}
-	return command{}, false
-}
-
-// serverCommand knows the ones that are of no key, and scripts.
-func serverCommand(name []byte) command {
-	switch string(name) {
-	case "EVALSHA":
-		return command{-3, (*serverCall).evalSHA, true}
-	case "EVAL":
-		return command{-3, (*serverCall).eval, true}
-	case "SCRIPT":
-		return command{-2, (*serverCall).scriptCommand, true}
-	case "TIME":
-		return command{1, (*serverCall).time, false}
-	case "INFO":
-		return command{-1, (*serverCall).info, false}
-	case "PING":
-		return command{-1, (*serverCall).ping, false}
-	case "ECHO":
-		return command{2, func(c *serverCall) { c.reply.bulk(c.arg(1)) }, false}
-	case "HELLO":
-		return command{-1, (*serverCall).hello, true}
-	case "AUTH":
-		return command{-2, (*serverCall).auth, true}
-	case "CLIENT":
-		return command{-2, (*serverCall).client, true}
-	case "SELECT":
-		return command{2, (*serverCall).selectDB, false}
-	case "CONFIG":
-		return command{-2, (*serverCall).config, true}
-	case "MULTI":
-		return command{1, (*serverCall).begin, true}
-	case "EXEC":
-		return command{1, (*serverCall).exec, true}
-	case "DISCARD":
-		return command{1, (*serverCall).discard, true}
-	case "UNWATCH":
-		return command{1, (*serverCall).ok, true}
-	}
-	return command{}
-}
-
-// keyCommand knows the ones that take a key of any type.
-func keyCommand(name []byte) command {
-	switch string(name) {
-	case "DEL", "UNLINK":
-		return command{-2, (*serverCall).del, false}
-	case "EXISTS":
-		return command{-2, (*serverCall).exists, false}
-	case "TYPE":
-		return command{2, (*serverCall).typeOf, false}
-	case "PTTL":
-		return command{2, (*serverCall).pttl, false}
-	case "TTL":
-		return command{2, (*serverCall).ttl, false}
-	case "PEXPIRE":
-		return command{-3, func(c *serverCall) { c.expireIn(time.Millisecond) }, false}
-	case "EXPIRE":
-		return command{-3, func(c *serverCall) { c.expireIn(time.Second) }, false}
-	case "PEXPIREAT":
-		return command{3, (*serverCall).expireAt, false}
-	case "PEXPIRETIME":
-		return command{2, (*serverCall).expireTime, false}
-	case "PERSIST":
-		return command{2, (*serverCall).persist, false}
-	case "KEYS":
-		return command{2, (*serverCall).listKeys, false}
-	case "DBSIZE":
-		return command{1, (*serverCall).dbSize, false}
-	case "FLUSHALL", "FLUSHDB":
-		return command{-1, (*serverCall).flushAll, false}
-	}
-	return command{}
-}
-
-// stringCommand knows the ones that take strings.
-func stringCommand(name []byte) command {
-	switch string(name) {
-	case "GET":
-		return command{2, (*serverCall).get, false}
-	case "MGET":
-		return command{-2, (*serverCall).mget, false}
-	case "SET":
-		return command{-3, (*serverCall).set, false}
-	case "SETNX":
-		return command{3, (*serverCall).setNX, false}
-	case "STRLEN":
-		return command{2, (*serverCall).strlen, false}
-	case "GETRANGE":
-		return command{4, (*serverCall).getRange, false}
-	case "INCR":
-		return command{2, func(c *serverCall) { c.add(1) }, false}
-	case "INCRBY":
-		return command{3, func(c *serverCall) { c.addArg(2, c.add) }, false}
-	}
-	return command{}
-}
-
-// hashCommand knows the ones that take hashes.
-func hashCommand(name []byte) command {
-	switch string(name) {
-	case "HGET":
-		return command{3, (*serverCall).hget, false}
-	case "HMGET":
-		return command{-3, (*serverCall).hmget, false}
-	case "HGETALL":
-		return command{2, (*serverCall).hgetAll, false}
-	case "HEXISTS":
-		return command{3, (*serverCall).hexists, false}
-	case "HLEN":
-		return command{2, (*serverCall).hlen, false}
-	case "HSET":
-		return command{-4, (*serverCall).hset, false}
-	case "HSETNX":
-		return command{4, (*serverCall).hsetNX, false}
-	case "HDEL":
-		return command{-3, (*serverCall).hdel, false}
-	case "HINCRBY":
-		return command{4, func(c *serverCall) { c.addArg(3, c.hadd) }, false}
-	}
-	return command{}
+	cmd, known = n.commands[string(upper[:len(name)])]
+	return cmd, known
 }
 
 // execute runs the command, or keeps it for the end of a transaction, and writes its reply.
 func (c *serverCall) execute() {
-	cmd, known := commandOf(c.args[0])
+	cmd, known := c.node.command(c.args[0])
 	open := c.session.multi
 	if c.nested {
 		open = nil

@@ -57,14 +57,15 @@ type Node struct {
 	scripts  map[string]*script // that the process has seen, by hash
 	sessions []*Session
 	watch    func(args [][]byte)
-	lua      *interpreter // nil until a script needs it
-	script   scriptCall   // room for the one that is executed
-	room     room         // and for what it works on
+	commands map[string]command // it is only read
+	lua      *interpreter       // nil until a script needs it
+	script   scriptCall         // room for the one that is executed
+	room     room               // and for what it works on
 }
 
 // New returns a node that runs and is empty.
 func New() *Node {
-	n := &Node{data: Data{map[string]*entry{}}, swept: time.Now()}
+	n := &Node{data: Data{map[string]*entry{}}, swept: time.Now(), commands: commands()}
 	n.boot()
 	return n
 }

@@ -218,19 +218,6 @@ func (s *Session) OnPush(push func(data []byte)) {
 	s.push = push
 }
 
-// pubSubCommand knows the ones of channels.
-func pubSubCommand(name []byte) command {
-	switch string(name) {
-	case "SUBSCRIBE":
-		return command{-2, (*serverCall).subscribe, true}
-	case "UNSUBSCRIBE":
-		return command{-1, (*serverCall).unsubscribe, true}
-	case "PUBLISH":
-		return command{3, (*serverCall).publish, false}
-	}
-	return command{}
-}
-
 // listensOnly tells whether it may do nothing but subscribe: in RESP2 a message
 // can't be told from a reply.
 func (s *Session) listensOnly() bool { return len(s.channels) > 0 && !s.resp3 }

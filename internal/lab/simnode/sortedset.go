@@ -10,22 +10,6 @@ import (
 	"time"
 )
 
-// sortedSetCommand knows the ones that take sorted sets, as far as a queue needs
-// them.
-func sortedSetCommand(name []byte) command {
-	switch string(name) {
-	case "ZADD":
-		return command{-4, (*serverCall).zadd, false}
-	case "ZREM":
-		return command{-3, (*serverCall).zrem, false}
-	case "ZRANGE":
-		return command{-4, (*serverCall).zrange, false}
-	case "ZSCORE":
-		return command{3, (*serverCall).zscore, false}
-	}
-	return command{}
-}
-
 // scores are those of a key's sorted set: none if there is no key. It replies
 // with an error if the key has another type.
 func (c *call) scores() (z map[string]float64, ok bool) {
