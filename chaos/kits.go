@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -163,56 +161,4 @@ func (h *plainHold) unlock(ctx context.Context) int {
 		n, err := node.Eval(ctx, deleteIfOurs, []string{h.resource}, h.owner).Int()
 		return err == nil && n == 1
 	})
-}
-
-// exclusion are the rules that two holders break which no guard tells apart.
-var exclusion = []Rule{StaleWrite, TwoHolders}
-
-// guarded is the claim of each of them that, with a guard, it keeps all rules.
-func guarded(contenders ...string) []trace.Showing { return breaking(nil, contenders...) }
-
-// breaking is the claim of each of them that, with a guard, it breaks these rules.
-func breaking(rules []Rule, contenders ...string) []trace.Showing {
-	return claimed(trace.Showing{Guarded: true, Breaks: rules}, contenders)
-}
-
-// atTimes is the claim of each of them that, with a guard, it may break these rules.
-func atTimes(rules []Rule, contenders ...string) []trace.Showing {
-	return claimed(trace.Showing{Guarded: true, May: rules}, contenders)
-}
-
-func claimed(claim trace.Showing, contenders []string) []trace.Showing {
-	claims := make([]trace.Showing, len(contenders))
-	for i, name := range contenders {
-		claims[i] = claim
-		claims[i].Contender = name
-	}
-	return claims
-}
-
-// ScenarioKit is the kit of that name with the lease of the scenarios, three seconds:
-// "redlock", "redlock without membership", "redlock without clock watch", "redlock without
-// protections", "redlock, renewing", "textbook Redlock" or "single master". Redlock's does not
-// renew, but for "redlock, renewing": scenarios extend where they mean to. It fails for another
-// name.
-func ScenarioKit(name string) (Kit, error) {
-	renewed := []redlock.Option{redlock.WithTTL(scenarioLease), redlock.WithMaxTTL(scenarioLease)}
-	lease := append(slices.Clip(renewed), redlock.WithFixedLease())
-	switch name {
-	case trace.NameRedlock:
-		return Redlock(name, lease...), nil
-	case trace.NameWithoutMembership:
-		return Redlock(name, append(lease, redlock.WithoutMembership())...), nil
-	case trace.NameWithoutClockWatch:
-		return Redlock(name, append(lease, redlock.WithoutClockWatch())...), nil
-	case trace.NameWithoutProtections:
-		return Redlock(name, append(lease, redlock.WithoutMembership(), redlock.WithoutClockWatch())...), nil
-	case trace.NameRenewing:
-		return Redlock(name, renewed...), nil
-	case trace.NameTextbook:
-		return textbookRedlock(), nil
-	case trace.NameSingle:
-		return singleMaster(), nil
-	}
-	return Kit{}, fmt.Errorf("chaos: there is no contender %q; there are %s", name, strings.Join(trace.Contenders(), ", "))
 }

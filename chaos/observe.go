@@ -18,19 +18,6 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// observed is a stage whose nodes can be looked into.
-type observed interface{ observables() []observable }
-
-// observable is a node that can be looked into.
-type observable interface {
-	// answers has f see every command that the node answers otherwise than by an
-	// error, one at a time, from now on; nil ends it. f must not keep args.
-	answers(f func(args [][]byte))
-	// stores is what the node stores, and how often its data were replaced so far; ok
-	// is false where it can't be told.
-	stores() (keys []simnode.Key, memory int, ok bool)
-}
-
 // lookEvery is how often keys are looked at.
 const lookEvery = 250*time.Millisecond + 17*time.Nanosecond
 

@@ -342,3 +342,69 @@ func tail(records []Record, v Verdict) string {
 	}
 	return strings.Join(lines[max(0, len(lines)-shownOfTrace):], "\n")
 }
+
+// Enter says that the client is at work under a lock: from here on, up to [Tenure.Leave],
+// nobody else may be, but those who share it where it is shared, or have another slot of
+// it. That holds no matter what the lock's validity is and what the code believes: code that
+// goes on after its lock was lost breaks the rule of [TwoHolders] as soon as another
+// client is at work. So leave before the lock is released.
+//
+// Only while the client rests in [Client.Step] or [Tenure.Write] is it not at work. After a
+// pause in which its lock ended it has a tenth of a second to notice that.
+func (c *Client) Enter(lock *redlock.Lock) *Tenure {
+	w := request{Resources: []string{lock.Resource()}, Shared: lock.Shared()}
+	if slot := lock.Slot(); slot >= 0 {
+		w.Limit = slot + 1 // how many there are it does not say
+	}
+	set, ids := c.actor.history.ask(c.Name, w)
+	t := &Tenure{actor: c.actor, work: c, hold: one{redlockHold{lock}}, want: w, set: set, ids: ids, ended: make(chan struct{})}
+	t.mu.Lock()
+	t.record(trace.Held)
+	t.mu.Unlock()
+	c.mu.Lock()
+	c.atWork = append(c.atWork, t)
+	c.mu.Unlock()
+	c.actor.watching.Go(t.tellLoss)
+	return t
+}
+
+// Step is a step of the client's own code: while a pause or a suspend has stopped the
+// client, it blocks, as all that a process does stands still meanwhile. Call it before
+// what counts, such as between the look at the lock and the write: a garbage collection
+// may come there. It returns ctx's error if ctx is done by then, and else nil; that the
+// lock may be lost it does not say.
+func (c *Client) Step(ctx context.Context) error {
+	c.rest()
+	return ctx.Err()
+}
+
+// rest blocks while the client is stopped. What it was at rests with it.
+func (c *Client) rest() {
+	if s, ok := c.actor.stage.(interface {
+		stops(string, Moment) bool
+	}); !ok || !s.stops(c.Name, AtWrite) {
+		return
+	}
+	resting := c.working()
+	for _, t := range resting {
+		t.pauses()
+	}
+	c.actor.rest(AtWrite)
+	for _, t := range resting {
+		t.goesOn()
+	}
+}
+
+// left is worker.left.
+func (c *Client) left(t *Tenure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.atWork = slices.DeleteFunc(c.atWork, func(of *Tenure) bool { return of == t })
+}
+
+// working is what the client is at.
+func (c *Client) working() []*Tenure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.atWork)
+}

@@ -2,16 +2,47 @@ package chaos
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/quorumkit/redlock"
-	"github.com/quorumkit/redlock/internal/lab/trace"
+)
+
+// The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
+// about every eight seconds.
+const (
+	planNodes    = 5
+	planClients  = 20
+	planNames    = 8
+	planLease    = 3 * time.Second
+	planMaxTTL   = 4 * time.Second
+	planFaults   = 8 * time.Second        // mean time between two
+	planFaultFor = 6 * time.Second        // the longest
+	planPatience = 3 * time.Minute        // of one of ten contenders who draw their pauses
+	planSlow     = 400 * time.Millisecond // the most that a message is late by
+	planUneven   = 4                      // doublings of that, at most, that a reordered message is late by
+	planStep     = 8 * time.Second        // the most that a clock steps, either way: twice the longest lease
+	planDrift    = 10 * time.Millisecond  // the most that a clock gains or loses a second: what leases allow for
+	planWall     = 24 * time.Hour         // the most that a client's wall clock steps, either way
+	planLinger   = 50                     // one pause in so many outlasts the lease
+	planRetry    = 350 * time.Millisecond // the longest pause between two attempts
+
+	// clientsBegin is when every client of a plan is there: faults come later.
+	clientsBegin = time.Second
+)
+
+const (
+	// A goroutine of a plan that waits gives up one wait in so many, after up to
+	// two leases.
+	planLeaves = 4
+	// One ask in so many for a set waits for nobody.
+	planTries = 4
+	// mostWaiting is how many goroutines wait in a plan at most: so many can all
+	// be served within its patience, though each holds for a lease.
+	mostWaiting = 24
 )
 
 // Plan is a run of a cluster under load and faults, all of it decided before:
@@ -53,20 +84,6 @@ type Plan struct {
 	habits
 }
 
-// rejoins is how long a node takes to vote again once it may.
-const rejoins = 2 * time.Second
-
-// recovery is how long a node that may have forgotten need not vote after it was mended.
-func (p *Plan) recovery() time.Duration { return p.MaxTTL + rejoins }
-
-// attemptSlack is what an attempt may take beside the timeouts of its rounds.
-const attemptSlack = 50 * time.Millisecond
-
-// looksAgain is what an attempt takes besides that looks at all nodes again. That of a
-// library which was opened again may: a half-open connection that lay idle in the client's
-// pool is found when that library first uses it, however long after the fault.
-const looksAgain = 2*redlock.DefaultNodeTimeout + 100*time.Millisecond
-
 // Redlock is the kit of that name, with the plan's lease and MaxTTL. Clients extend by
 // themselves, at times that follow from the seed: without renewal, unless the plan has it.
 func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
@@ -75,40 +92,6 @@ func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
 		own = append(own, redlock.WithFixedLease())
 	}
 	return Redlock(name, append(own, opts...)...)
-}
-
-// Judge is the judge of the plan's trace: leases, progress and patience included.
-// Progress is less than a lease, because what a failed attempt leaves behind would
-// keep everybody else out for a whole one; but a client that is stopped asks
-// nobody.
-func (p Plan) Judge() trace.Judge {
-	transit, uneven := time.Duration(0), time.Duration(0)
-	for _, f := range p.Faults {
-		transit = max(transit, f.For)
-	}
-	for i := range p.Nodes {
-		for f, late := range p.delays(i) {
-			if f.Kind == Reorder {
-				uneven = max(uneven, late)
-			}
-		}
-	}
-	j := trace.Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
-	j.Repeated = p.shortest()
-	j.Orphan, j.Notice = 2*redlock.DefaultNodeTimeout+2*lookEvery, redlock.DefaultNodeTimeout
-	if p.Waits {
-		j.Turns = p.turns()
-		j.Seen = seenWithin
-	} else {
-		j.Attempt = 2*redlock.DefaultNodeTimeout + attemptSlack
-		if p.Reopens > 0 && slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == HalfOpen }) {
-			j.Attempt += looksAgain
-		}
-	}
-	if p.Renews {
-		j.Renewed = p.MaxTTL + rejoins
-	}
-	return j
 }
 
 // String returns the plan as one line of JSON: what [ParsePlan] reads.
@@ -221,29 +204,6 @@ func (p *Plan) onTerms(random *rand.Rand, w request) request {
 	return w
 }
 
-// stayLeases is how many leases a holder stays for at most, and stayLooks how many times in
-// a lease it is at work.
-const (
-	stayLeases = 6
-	stayLooks  = 4
-)
-
-// stay keeps a holder with a renewed lease at work for much longer than a lease.
-func (p *Plan) stay(ctx context.Context, random *rand.Rand, t *Tenure) {
-	if t.want.Reentry {
-		_ = t.Reenter(ctx) // what comes of it is in the trace
-	}
-	if !p.Renews || !p.seldom(random, p.Stays) {
-		return
-	}
-	for range 1 + random.IntN(stayLeases*stayLooks) {
-		time.Sleep(spread(random, 2*p.Lease/stayLooks))
-		if ctx.Err() != nil || t.Write(ctx) != nil {
-			return
-		}
-	}
-}
-
 // lifeEnds draws when a client's library is closed and opened again; the plan's end: it
 // is not.
 func (p *Plan) lifeEnds(random *rand.Rand, now time.Duration) time.Duration {
@@ -254,49 +214,6 @@ func (p *Plan) lifeEnds(random *rand.Rand, now time.Duration) time.Duration {
 		return ends
 	}
 	return p.For
-}
-
-// The largest burst, and where the goroutines of its process are named from.
-const (
-	largestBurst = 64
-	burstThreads = 1000
-)
-
-// burst asks, as the process, for several names at one instant, each by a goroutine of its
-// own, and gives back at once what that brings. In a plan whose clients wait, these wait at
-// times.
-func (r *run) burst(ctx context.Context, a *actor, random *rand.Rand) {
-	size := 2 << random.IntN(6)
-	waits, within := r.plan.Waits && random.IntN(2) == 0, spread(random, r.plan.Lease)
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	var work sync.WaitGroup
-	for i := range min(size, largestBurst) {
-		w, one := request{Resources: []string{fmt.Sprintf("name-%d", i)}}, a.Beside(burstThreads+i)
-		lease, rests := r.plan.lease(random), spread(random, r.plan.Lease/stayLooks)
-		work.Go(func() {
-			t, err := r.attemptOf(ctx, one, w, lease, waits)
-			if err != nil {
-				return
-			}
-			time.Sleep(rests)
-			_ = t.Write(ctx)   // the same
-			_ = t.Release(ctx) // what it leaves behind is the trace's matter
-		})
-	}
-	work.Wait()
-}
-
-// attemptOf is one of a burst.
-func (r *run) attemptOf(ctx context.Context, a *actor, w request, lease time.Duration, waits bool) (*Tenure, error) {
-	if waits {
-		return a.Wait(ctx, w, lease, func() time.Duration { return r.plan.Lease })
-	}
-	t, err := a.Ask(ctx, w, lease)
-	if err != nil {
-		a.Quit(w)
-	}
-	return t, err
 }
 
 // name draws a resource: half the load is on the first.
@@ -326,43 +243,6 @@ func (p *Plan) want(random *rand.Rand) request {
 	}
 	return w
 }
-
-// work writes a few times, with pauses that are short as a rule, and at times
-// longer than the lease.
-func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
-	p.toil(ctx, random, t)
-	p.stay(ctx, random, t)
-	breathe(random)
-	if ctx.Err() != nil && p.seldom(random, p.Reopens) {
-		t.leaveToClose()
-		return
-	}
-	_ = t.Release(ctx)
-}
-
-// toil is work without the release.
-func (p *Plan) toil(ctx context.Context, random *rand.Rand, t *Tenure) {
-	for range 1 + random.IntN(3) {
-		pause := p.Lease / 40
-		if random.IntN(cmp.Or(p.Linger, planLinger)) == 0 {
-			pause = p.Lease * 3 / 2
-		}
-		time.Sleep(spread(random, pause))
-		if random.IntN(4) == 0 {
-			_ = t.Extend(ctx, p.lease(random)) // what comes of it is in the trace
-			breathe(random)
-		}
-		if t.Write(ctx) != nil {
-			return
-		}
-	}
-}
-
-// breathe is the time that a client's own code takes between two calls of its
-// lock. Without it the second could begin at the very moment at which the first
-// returned, while goroutines of the library still run for that one: which of them
-// is first would follow from nothing.
-func breathe(random *rand.Rand) { time.Sleep(spread(random, time.Millisecond)) }
 
 // Shrink returns the smallest plan that it finds which still fails: fewer faults
 // first, then fewer clients and less time. fails must be true for p. It asks
@@ -439,3 +319,10 @@ func (p Plan) end() time.Duration {
 	}
 	return end + p.Lease
 }
+
+// spread draws a time up to d, to the nanosecond.
+func spread(random *rand.Rand, d time.Duration) time.Duration {
+	return 1 + time.Duration(random.Int64N(int64(d)))
+}
+
+func clientName(i int) string { return fmt.Sprintf("client-%d", i) }

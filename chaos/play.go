@@ -71,6 +71,9 @@ func witnessed(stage Stage, history *history) (func(), error) {
 	return attest(stage, history, stage.Connect)
 }
 
+// askEvery is the pause between two attempts of a client that waits.
+const askEvery = 50 * time.Millisecond
+
 // foundFor bounds the founding of a cluster: machines that are busy need a few
 // attempts.
 const foundFor = 20 * time.Second
@@ -208,3 +211,202 @@ func unlessUnconfirmed(err error) error {
 	}
 	return err
 }
+
+// work writes a few times, with pauses that are short as a rule, and at times
+// longer than the lease.
+func (p *Plan) work(ctx context.Context, random *rand.Rand, t *Tenure) {
+	p.toil(ctx, random, t)
+	p.stay(ctx, random, t)
+	breathe(random)
+	if ctx.Err() != nil && p.seldom(random, p.Reopens) {
+		t.leaveToClose()
+		return
+	}
+	_ = t.Release(ctx)
+}
+
+// toil is work without the release.
+func (p *Plan) toil(ctx context.Context, random *rand.Rand, t *Tenure) {
+	for range 1 + random.IntN(3) {
+		pause := p.Lease / 40
+		if random.IntN(cmp.Or(p.Linger, planLinger)) == 0 {
+			pause = p.Lease * 3 / 2
+		}
+		time.Sleep(spread(random, pause))
+		if random.IntN(4) == 0 {
+			_ = t.Extend(ctx, p.lease(random)) // what comes of it is in the trace
+			breathe(random)
+		}
+		if t.Write(ctx) != nil {
+			return
+		}
+	}
+}
+
+// breathe is the time that a client's own code takes between two calls of its
+// lock. Without it the second could begin at the very moment at which the first
+// returned, while goroutines of the library still run for that one: which of them
+// is first would follow from nothing.
+func breathe(random *rand.Rand) { time.Sleep(spread(random, time.Millisecond)) }
+
+// stayLeases is how many leases a holder stays for at most, and stayLooks how many times in
+// a lease it is at work.
+const (
+	stayLeases = 6
+	stayLooks  = 4
+)
+
+// stay keeps a holder with a renewed lease at work for much longer than a lease.
+func (p *Plan) stay(ctx context.Context, random *rand.Rand, t *Tenure) {
+	if t.want.Reentry {
+		_ = t.Reenter(ctx) // what comes of it is in the trace
+	}
+	if !p.Renews || !p.seldom(random, p.Stays) {
+		return
+	}
+	for range 1 + random.IntN(stayLeases*stayLooks) {
+		time.Sleep(spread(random, 2*p.Lease/stayLooks))
+		if ctx.Err() != nil || t.Write(ctx) != nil {
+			return
+		}
+	}
+}
+
+// The largest burst, and where the goroutines of its process are named from.
+const (
+	largestBurst = 64
+	burstThreads = 1000
+)
+
+// burst asks, as the process, for several names at one instant, each by a goroutine of its
+// own, and gives back at once what that brings. In a plan whose clients wait, these wait at
+// times.
+func (r *run) burst(ctx context.Context, a *actor, random *rand.Rand) {
+	size := 2 << random.IntN(6)
+	waits, within := r.plan.Waits && random.IntN(2) == 0, spread(random, r.plan.Lease)
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var work sync.WaitGroup
+	for i := range min(size, largestBurst) {
+		w, one := request{Resources: []string{fmt.Sprintf("name-%d", i)}}, a.Beside(burstThreads+i)
+		lease, rests := r.plan.lease(random), spread(random, r.plan.Lease/stayLooks)
+		work.Go(func() {
+			t, err := r.attemptOf(ctx, one, w, lease, waits)
+			if err != nil {
+				return
+			}
+			time.Sleep(rests)
+			_ = t.Write(ctx)   // the same
+			_ = t.Release(ctx) // what it leaves behind is the trace's matter
+		})
+	}
+	work.Wait()
+}
+
+// attemptOf is one of a burst.
+func (r *run) attemptOf(ctx context.Context, a *actor, w request, lease time.Duration, waits bool) (*Tenure, error) {
+	if waits {
+		return a.Wait(ctx, w, lease, func() time.Duration { return r.plan.Lease })
+	}
+	t, err := a.Ask(ctx, w, lease)
+	if err != nil {
+		a.Quit(w)
+	}
+	return t, err
+}
+
+// waiters is the life of one client whose goroutines wait in line.
+func (r *run) waiters(a *actor, client int, ends time.Duration) {
+	var work sync.WaitGroup
+	for i := range max(r.plan.Threads, 1) {
+		one := a
+		if i > 0 {
+			one = a.Beside(i)
+		}
+		random := rand.New(rand.NewPCG(r.plan.Seed+uint64(i)<<32, uint64(client)+1)) //nolint:gosec // they are small
+		work.Go(func() {
+			ctx, cancel := r.while(client, i, ends)
+			defer cancel()
+			for ctx.Err() == nil {
+				time.Sleep(spread(random, time.Second))
+				r.waitOnce(ctx, one, random)
+			}
+		})
+	}
+	if r.plan.Leads > 0 {
+		work.Go(func() {
+			threads := max(r.plan.Threads, 1)
+			ctx, cancel := r.while(client, threads, ends)
+			defer cancel()
+			a.Beside(threads).Observe(ctx, planElection)
+		})
+	}
+	work.Wait()
+}
+
+// waitOnce waits, at times not for long, and works.
+func (r *run) waitOnce(ctx context.Context, a *actor, random *rand.Rand) {
+	if r.plan.Leads > 0 && random.IntN(r.plan.Leads) == 0 {
+		r.campaignOnce(ctx, a, random)
+		return
+	}
+	if r.plan.seldom(random, r.plan.Bursts) {
+		r.burst(ctx, a, random)
+		return
+	}
+	w := r.plan.onTerms(random, r.plan.want(random))
+	if r.plan.Slots > 0 && random.IntN(r.plan.Slots) == 0 {
+		w = request{Resources: w.Resources[:1], Limit: planLimit}
+	}
+	if len(w.Resources) > 1 && random.IntN(planTries) == 0 || r.plan.seldom(random, r.plan.Tries) {
+		r.tryOnce(ctx, a, w, random)
+		return
+	}
+	within := ctx
+	if random.IntN(planLeaves) == 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, spread(random, 2*r.plan.Lease))
+		defer cancel()
+	}
+	lease, pause := r.plan.lease(random), func() time.Duration { return r.plan.pause(random) }
+	if len(w.Resources) == 1 && w.Limit == 0 && r.plan.seldom(random, r.plan.Does) {
+		_ = a.Do(within, w, lease, pause, func(_ context.Context, t *Tenure) error {
+			r.plan.toil(ctx, random, t)
+			breathe(random)
+			return nil
+		})
+		return
+	}
+	t, err := a.Wait(within, w, lease, pause)
+	if err == nil {
+		r.plan.work(ctx, random, t)
+	}
+}
+
+// campaignOnce stands for the election, at times not for long, and resigns after some work;
+// at times it does not hear that it leads no longer.
+func (r *run) campaignOnce(ctx context.Context, a *actor, random *rand.Rand) {
+	within, cancel := context.WithTimeout(ctx, spread(random, planLeaves*r.plan.Lease))
+	defer cancel()
+	_ = a.Campaign(within, planElection, r.plan.Lease, func() time.Duration { return r.plan.pause(random) }, func(ctx context.Context, t *Tenure) error {
+		r.plan.toil(ctx, random, t)
+		breathe(random)
+		return nil
+	})
+}
+
+// tryOnce asks once, and works if that brought a lock.
+func (r *run) tryOnce(ctx context.Context, a *actor, w request, random *rand.Rand) {
+	t, err := a.Ask(ctx, w, r.plan.lease(random))
+	if err != nil {
+		a.Quit(can(a.contender, w))
+		return
+	}
+	r.plan.work(ctx, random, t)
+}
+
+// planLimit is how many may hold a name of a plan at once, by slots.
+const planLimit = 2
+
+// planElection is the election of a plan.
+const planElection = "election"

@@ -5,8 +5,60 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
+
+// rejoins is how long a node takes to vote again once it may.
+const rejoins = 2 * time.Second
+
+// attemptSlack is what an attempt may take beside the timeouts of its rounds.
+const attemptSlack = 50 * time.Millisecond
+
+// looksAgain is what an attempt takes besides that looks at all nodes again. That of a
+// library which was opened again may: a half-open connection that lay idle in the client's
+// pool is found when that library first uses it, however long after the fault.
+const looksAgain = 2*redlock.DefaultNodeTimeout + 100*time.Millisecond
+
+// seenWithin is how old what an observer is told may be: so redlock promises.
+const seenWithin = 2 * time.Second
+
+// recovery is how long a node that may have forgotten need not vote after it was mended.
+func (p *Plan) recovery() time.Duration { return p.MaxTTL + rejoins }
+
+// Judge is the judge of the plan's trace: leases, progress and patience included.
+// Progress is less than a lease, because what a failed attempt leaves behind would
+// keep everybody else out for a whole one; but a client that is stopped asks
+// nobody.
+func (p Plan) Judge() trace.Judge {
+	transit, uneven := time.Duration(0), time.Duration(0)
+	for _, f := range p.Faults {
+		transit = max(transit, f.For)
+	}
+	for i := range p.Nodes {
+		for f, late := range p.delays(i) {
+			if f.Kind == Reorder {
+				uneven = max(uneven, late)
+			}
+		}
+	}
+	j := trace.Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
+	j.Repeated = p.shortest()
+	j.Orphan, j.Notice = 2*redlock.DefaultNodeTimeout+2*lookEvery, redlock.DefaultNodeTimeout
+	if p.Waits {
+		j.Turns = p.turns()
+		j.Seen = seenWithin
+	} else {
+		j.Attempt = 2*redlock.DefaultNodeTimeout + attemptSlack
+		if p.Reopens > 0 && slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == HalfOpen }) {
+			j.Attempt += looksAgain
+		}
+	}
+	if p.Renews {
+		j.Renewed = p.MaxTTL + rejoins
+	}
+	return j
+}
 
 // mark is a point in time where the health of the quorum changes.
 type mark struct {

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
-	"github.com/quorumkit/redlock/internal/lab/bubble"
 	"github.com/quorumkit/redlock/internal/lab/process"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
@@ -46,31 +46,6 @@ const scenarioLease = 3 * time.Second
 
 // scenarioNodes is how many nodes a scenario has that says nothing.
 const scenarioNodes = 5
-
-// Scenarios returns the catalogue.
-func Scenarios() []Scenario {
-	all := slices.Concat(
-		pauseScenarios, memoryScenarios, clockScenarios, partitionScenarios, messageScenarios,
-		nodeScenarios, listScenarios, crowdScenarios, queueScenarios, grantScenarios,
-		shareScenarios, setScenarios, electionScenarios, slotScenarios, revocationScenarios,
-	)
-	for i := range all {
-		if all[i].Nodes == 0 {
-			all[i].Nodes = scenarioNodes
-		}
-	}
-	return all
-}
-
-// FindScenario returns the scenario of that name; ok is false if there is none.
-func FindScenario(name string) (s Scenario, ok bool) {
-	all := Scenarios()
-	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
-	if i < 0 {
-		return Scenario{}, false
-	}
-	return all[i], true
-}
 
 // Judge is the judge of the scenario's traces: what it may take is part of the
 // claim.
@@ -128,49 +103,6 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 	return sc.history.Records(), nil
 }
 
-// scenarioSeed draws the latencies of [PlayScenario]: those that redlock-lab shows.
-const scenarioSeed = 1
-
-// PlayScenario plays a scenario of the catalogue with one kit after the other, on the virtual
-// stage, and has each run judged: what [WritePage] takes. The resource
-// accepts every write, so that the runs show what the locks alone do.
-//
-// It is for a program or an example, and blocks for some seconds at most, in
-// virtual time: meanwhile the process has one processor, and what is printed to os.Stdout is
-// lost. Kits need a MaxTTL of at least three seconds. It fails if
-// there is no scenario of that name, if no kit is given, and where a kit can't be opened.
-func PlayScenario(name string, kits ...Kit) ([]Run, error) {
-	s, ok := FindScenario(name)
-	if !ok {
-		return nil, fmt.Errorf("chaos: there is no scenario %q: Scenarios lists them", name)
-	}
-	if len(kits) == 0 {
-		return nil, fmt.Errorf("chaos: %s: no kit is given: give one at least", name)
-	}
-	var runs []Run
-	for _, kit := range kits {
-		run := Run{About: trace.About{
-			Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: kit.Name,
-			Backend: string(Virtual), Seed: scenarioSeed, Judge: s.Judge(),
-		}}
-		err := bubble.Run(func() error {
-			stage, err := NewVirtual(scenarioSeed, s.Nodes)
-			if err != nil {
-				return err
-			}
-			run.About.Nodes = stage.Names()
-			run.Records, err = s.Play(context.Background(), stage, kit, false)
-			return errors.Join(err, stage.Close())
-		})
-		if err != nil {
-			return nil, fmt.Errorf("chaos: %s with %s: %w", name, kit.Name, err)
-		}
-		run.Verdict = run.About.Judge.Judge(run.Records)
-		runs = append(runs, run)
-	}
-	return runs, nil
-}
-
 // scene is a scenario while it is played.
 type scene struct {
 	stage   Stage
@@ -188,8 +120,6 @@ type scene struct {
 
 const (
 	scenarioResource = "report"
-	// askEvery is the pause between two attempts of a client that waits.
-	askEvery = 50 * time.Millisecond
 	// sampleEvery is more than the age at which redlock asks a node's clock again.
 	sampleEvery = 120 * time.Millisecond
 	// aWhile is for two that both hold to be at work, and for messages to arrive.
@@ -201,17 +131,6 @@ func everyWhile() time.Duration { return askEvery }
 
 // all is the stage with all its nodes.
 func (s *scene) all() Stage { return whole(s.stage) }
-
-// whole is the stage of which clients may know a part.
-func whole(stage Stage) Stage {
-	for {
-		p, ok := stage.(part)
-		if !ok {
-			return stage
-		}
-		stage = p.Stage
-	}
-}
 
 // failedStep is what a step of a script panics with that can't be done.
 type failedStep struct{ err error }
@@ -455,33 +374,99 @@ func (s *scene) finish(ctx context.Context, t *Tenure) {
 	must(err)
 }
 
-// part is a stage of which clients know some nodes only; nil: all.
-type part struct {
-	Stage
-
-	nodes []int
+// ScenarioKit is the kit of that name with the lease of the scenarios, three seconds:
+// "redlock", "redlock without membership", "redlock without clock watch", "redlock without
+// protections", "redlock, renewing", "textbook Redlock" or "single master". Redlock's does not
+// renew, but for "redlock, renewing": scenarios extend where they mean to. It fails for another
+// name.
+func ScenarioKit(name string) (Kit, error) {
+	renewed := []redlock.Option{redlock.WithTTL(scenarioLease), redlock.WithMaxTTL(scenarioLease)}
+	lease := append(slices.Clip(renewed), redlock.WithFixedLease())
+	switch name {
+	case trace.NameRedlock:
+		return Redlock(name, lease...), nil
+	case trace.NameWithoutMembership:
+		return Redlock(name, append(lease, redlock.WithoutMembership())...), nil
+	case trace.NameWithoutClockWatch:
+		return Redlock(name, append(lease, redlock.WithoutClockWatch())...), nil
+	case trace.NameWithoutProtections:
+		return Redlock(name, append(lease, redlock.WithoutMembership(), redlock.WithoutClockWatch())...), nil
+	case trace.NameRenewing:
+		return Redlock(name, renewed...), nil
+	case trace.NameTextbook:
+		return textbookRedlock(), nil
+	case trace.NameSingle:
+		return singleMaster(), nil
+	}
+	return Kit{}, fmt.Errorf("chaos: there is no contender %q; there are %s", name, strings.Join(trace.Contenders(), ", "))
 }
 
-func (p part) Names() []string {
-	names := p.Stage.Names()
-	if p.nodes == nil {
-		return names
-	}
-	return pick(names, p.nodes)
+// exclusion are the rules that two holders break which no guard tells apart.
+var exclusion = []Rule{StaleWrite, TwoHolders}
+
+// guarded is the claim of each of them that, with a guard, it keeps all rules.
+func guarded(contenders ...string) []trace.Showing { return breaking(nil, contenders...) }
+
+// breaking is the claim of each of them that, with a guard, it breaks these rules.
+func breaking(rules []Rule, contenders ...string) []trace.Showing {
+	return claimed(trace.Showing{Guarded: true, Breaks: rules}, contenders)
 }
 
-func (p part) Connect(client string) ([]redis.UniversalClient, error) {
-	clients, err := p.Stage.Connect(client)
-	if err != nil || p.nodes == nil {
-		return clients, err
-	}
-	return pick(clients, p.nodes), nil
+// atTimes is the claim of each of them that, with a guard, it may break these rules.
+func atTimes(rules []Rule, contenders ...string) []trace.Showing {
+	return claimed(trace.Showing{Guarded: true, May: rules}, contenders)
 }
 
-func pick[T any](all []T, which []int) []T {
-	picked := make([]T, len(which))
-	for i, n := range which {
-		picked[i] = all[n]
+func claimed(claim trace.Showing, contenders []string) []trace.Showing {
+	claims := make([]trace.Showing, len(contenders))
+	for i, name := range contenders {
+		claims[i] = claim
+		claims[i].Contender = name
 	}
-	return picked
+	return claims
+}
+
+// otherTokens is what redlock shows whose nodes vote though they forgot all they had: their
+// tokens begin anew.
+var otherTokens = []trace.Showing{
+	{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
+}
+
+// A majority of the five nodes, and a minority.
+var (
+	aMajority = []int{0, 1, 2}
+	aMinority = []int{0, 1}
+)
+
+// restart begins a fault and ends it at once.
+func (s *scene) restart(f Fault) {
+	s.breakNow(f)
+	s.mend(f)
+}
+
+// throughC has ann hold by the first three nodes, and bob insist, who reaches the
+// last three: what they share is the third, and something happens to it.
+func throughC(f Fault) func(context.Context, *scene) {
+	return func(ctx context.Context, s *scene) {
+		ann, bob := s.sides(ctx)
+		first := s.holds(ctx, ann)
+		s.breakNow(f)
+		if f.Kind == Forget {
+			s.mend(f)
+		}
+		s.rival(ctx, bob, first)
+	}
+}
+
+// sides brings on ann, who reaches the first three nodes, and bob, who reaches the last three.
+func (s *scene) sides(ctx context.Context) (ann, bob *actor) {
+	ann, bob = s.pair(ctx)
+	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, 3, 4)
+	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 0, 1)
+	return ann, bob
+}
+
+// impatient draws the pauses of a client that asks again and again.
+func impatient(random *rand.Rand) func() time.Duration {
+	return func() time.Duration { return askEvery/2 + spread(random, 4*askEvery) }
 }

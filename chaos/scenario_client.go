@@ -173,8 +173,3 @@ func (s *scene) rush(ctx context.Context, actors []*actor) {
 		must(<-done)
 	}
 }
-
-// impatient draws the pauses of a client that asks again and again.
-func impatient(random *rand.Rand) func() time.Duration {
-	return func() time.Duration { return askEvery/2 + spread(random, 4*askEvery) }
-}

@@ -84,25 +84,3 @@ func setBack(nodes ...int) func(context.Context, *scene) {
 		must(next.Release(ctx))
 	}
 }
-
-// throughC has ann hold by the first three nodes, and bob insist, who reaches the
-// last three: what they share is the third, and something happens to it.
-func throughC(f Fault) func(context.Context, *scene) {
-	return func(ctx context.Context, s *scene) {
-		ann, bob := s.sides(ctx)
-		first := s.holds(ctx, ann)
-		s.breakNow(f)
-		if f.Kind == Forget {
-			s.mend(f)
-		}
-		s.rival(ctx, bob, first)
-	}
-}
-
-// sides brings on ann, who reaches the first three nodes, and bob, who reaches the last three.
-func (s *scene) sides(ctx context.Context) (ann, bob *actor) {
-	ann, bob = s.pair(ctx)
-	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, 3, 4)
-	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 0, 1)
-	return ann, bob
-}

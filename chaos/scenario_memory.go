@@ -7,12 +7,6 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// A majority of the five nodes, and a minority.
-var (
-	aMajority = []int{0, 1, 2}
-	aMinority = []int{0, 1}
-)
-
 // Nodes that come back with less than they had, and answer as if nothing had
 // happened.
 var memoryScenarios = []Scenario{
@@ -75,12 +69,6 @@ var memoryScenarios = []Scenario{
 		}, breaking(exclusion, trace.NameTextbook, trace.NameSingle)...),
 		script: lose(Fault{Kind: Evict, Key: scenarioResource}),
 	},
-}
-
-// otherTokens is what redlock shows whose nodes vote though they forgot all they had: their
-// tokens begin anew.
-var otherTokens = []trace.Showing{
-	{Contender: trace.NameWithoutMembership, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}, Refused: 1},
 }
 
 // unlessAbstaining are the showings where a node that abstains makes the difference: the

@@ -119,12 +119,6 @@ func rollingRestart(ctx context.Context, s *scene) {
 	first.Remaining()
 }
 
-// restart begins a fault and ends it at once.
-func (s *scene) restart(f Fault) {
-	s.breakNow(f)
-	s.mend(f)
-}
-
 func patientRestart(ctx context.Context, s *scene) {
 	ann, bob := s.pair(ctx)
 	op := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call

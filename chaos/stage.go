@@ -362,64 +362,6 @@ func (l linkFaults) condition(home int) simnet.Condition {
 	return is
 }
 
-// virtualLink is the way of one client to one node of a virtual stage.
-type virtualLink struct {
-	*simnet.Link
-
-	nodes []*virtualNode // of the stage
-	home  int            // the node that the client's list has in this place
-
-	mu     sync.Mutex // guards the rest
-	faults linkFaults
-}
-
-// newVirtualLink returns the nth link of a stage.
-func newVirtualLink(nth int, seed uint64, nodes []*virtualNode, home int) *virtualLink {
-	sims := make([]*simnode.Node, len(nodes))
-	for i, n := range nodes {
-		sims[i] = n.sim
-	}
-	l := &virtualLink{nodes: nodes, home: home}
-	l.Link = simnet.New(nth, seed, sims, l.condition())
-	return l
-}
-
-// condition is that of the link's faults, and of the node that it leads to.
-func (l *virtualLink) condition() simnet.Condition {
-	is := l.faults.condition(l.home)
-	if l.nodes[is.Leads].stalls.Load() > 0 {
-		// A stalled node is one whose links are all held: commands that came
-		// meanwhile then run in an order that follows from the seed.
-		is.Requests.Mode, is.Replies.Mode = max(is.Requests.Mode, simnet.Hold), max(is.Replies.Mode, simnet.Hold)
-	}
-	return is
-}
-
-// change is stageLink.change.
-func (l *virtualLink) change(f Fault, broken bool) error {
-	switch {
-	case f.Kind.Lasts():
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.faults.change(f, broken)
-		l.Set(l.condition())
-	case broken && f.Kind == Reset:
-		l.Reset()
-	case broken && f.Kind == HalfOpen:
-		l.Sever()
-	}
-	return nil
-}
-
-// stalled is told that a node was stalled, or goes on.
-func (l *virtualLink) stalled(node int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.faults.condition(l.home).Leads == node {
-		l.Set(l.condition())
-	}
-}
-
 // walls are the clients' wall clocks: what a client's library takes for that, if it is
 // redlock. Another one has the machine's.
 type walls struct {
@@ -495,4 +437,59 @@ var quiet sync.Once
 // is set later stays.
 func quieten() {
 	quiet.Do(func() { redis.SetLogger(logging.NewBlacklistLogger([]string{"failed to dial"})) })
+}
+
+// whole is the stage of which clients may know a part.
+func whole(stage Stage) Stage {
+	for {
+		p, ok := stage.(part)
+		if !ok {
+			return stage
+		}
+		stage = p.Stage
+	}
+}
+
+// part is a stage of which clients know some nodes only; nil: all.
+type part struct {
+	Stage
+
+	nodes []int
+}
+
+func (p part) Names() []string {
+	names := p.Stage.Names()
+	if p.nodes == nil {
+		return names
+	}
+	return pick(names, p.nodes)
+}
+
+func (p part) Connect(client string) ([]redis.UniversalClient, error) {
+	clients, err := p.Stage.Connect(client)
+	if err != nil || p.nodes == nil {
+		return clients, err
+	}
+	return pick(clients, p.nodes), nil
+}
+
+func pick[T any](all []T, which []int) []T {
+	picked := make([]T, len(which))
+	for i, n := range which {
+		picked[i] = all[n]
+	}
+	return picked
+}
+
+// observed is a stage whose nodes can be looked into.
+type observed interface{ observables() []observable }
+
+// observable is a node that can be looked into.
+type observable interface {
+	// answers has f see every command that the node answers otherwise than by an
+	// error, one at a time, from now on; nil ends it. f must not keep args.
+	answers(f func(args [][]byte))
+	// stores is what the node stores, and how often its data were replaced so far; ok
+	// is false where it can't be told.
+	stores() (keys []simnode.Key, memory int, ok bool)
 }

@@ -2,36 +2,12 @@ package chaos
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/trace"
-)
-
-// The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
-// about every eight seconds.
-const (
-	planNodes    = 5
-	planClients  = 20
-	planNames    = 8
-	planLease    = 3 * time.Second
-	planMaxTTL   = 4 * time.Second
-	planFaults   = 8 * time.Second        // mean time between two
-	planFaultFor = 6 * time.Second        // the longest
-	planPatience = 3 * time.Minute        // of one of ten contenders who draw their pauses
-	planSlow     = 400 * time.Millisecond // the most that a message is late by
-	planUneven   = 4                      // doublings of that, at most, that a reordered message is late by
-	planStep     = 8 * time.Second        // the most that a clock steps, either way: twice the longest lease
-	planDrift    = 10 * time.Millisecond  // the most that a clock gains or loses a second: what leases allow for
-	planWall     = 24 * time.Hour         // the most that a client's wall clock steps, either way
-	planLinger   = 50                     // one pause in so many outlasts the lease
-	planRetry    = 350 * time.Millisecond // the longest pause between two attempts
-
-	// clientsBegin is when every client of a plan is there: faults come later.
-	clientsBegin = time.Second
 )
 
 // Mix says which faults a plan is drawn from. What is zero has a default.
@@ -109,11 +85,6 @@ func (p *Plan) drifts(node int, at time.Duration) bool {
 	})
 }
 
-// spread draws a time up to d, to the nanosecond.
-func spread(random *rand.Rand, d time.Duration) time.Duration {
-	return 1 + time.Duration(random.Int64N(int64(d)))
-}
-
 // draw makes one fault.
 func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 	f := Fault{Kind: mix.Kinds[random.IntN(len(mix.Kinds))], At: at, Node: random.IntN(p.Nodes)}
@@ -166,8 +137,6 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 // recordKey is where a node keeps what it knows of its membership, and the
 // counters: part of the wire format.
 const recordKey = "redlock:node"
-
-func clientName(i int) string { return fmt.Sprintf("client-%d", i) }
 
 // The bounds that [Swarm] draws from.
 const (

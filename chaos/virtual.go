@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lab/simnet"
 	"github.com/quorumkit/redlock/internal/lab/simnode"
 )
 
@@ -278,4 +279,62 @@ func (n *virtualNode) answers(f func(args [][]byte)) { n.sim.Watch(f) }
 func (n *virtualNode) stores() (keys []simnode.Key, memory int, ok bool) {
 	keys, memory = n.sim.Keys()
 	return keys, memory, true
+}
+
+// virtualLink is the way of one client to one node of a virtual stage.
+type virtualLink struct {
+	*simnet.Link
+
+	nodes []*virtualNode // of the stage
+	home  int            // the node that the client's list has in this place
+
+	mu     sync.Mutex // guards the rest
+	faults linkFaults
+}
+
+// newVirtualLink returns the nth link of a stage.
+func newVirtualLink(nth int, seed uint64, nodes []*virtualNode, home int) *virtualLink {
+	sims := make([]*simnode.Node, len(nodes))
+	for i, n := range nodes {
+		sims[i] = n.sim
+	}
+	l := &virtualLink{nodes: nodes, home: home}
+	l.Link = simnet.New(nth, seed, sims, l.condition())
+	return l
+}
+
+// condition is that of the link's faults, and of the node that it leads to.
+func (l *virtualLink) condition() simnet.Condition {
+	is := l.faults.condition(l.home)
+	if l.nodes[is.Leads].stalls.Load() > 0 {
+		// A stalled node is one whose links are all held: commands that came
+		// meanwhile then run in an order that follows from the seed.
+		is.Requests.Mode, is.Replies.Mode = max(is.Requests.Mode, simnet.Hold), max(is.Replies.Mode, simnet.Hold)
+	}
+	return is
+}
+
+// change is stageLink.change.
+func (l *virtualLink) change(f Fault, broken bool) error {
+	switch {
+	case f.Kind.Lasts():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.faults.change(f, broken)
+		l.Set(l.condition())
+	case broken && f.Kind == Reset:
+		l.Reset()
+	case broken && f.Kind == HalfOpen:
+		l.Sever()
+	}
+	return nil
+}
+
+// stalled is told that a node was stalled, or goes on.
+func (l *virtualLink) stalled(node int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.faults.condition(l.home).Leads == node {
+		l.Set(l.condition())
+	}
 }
