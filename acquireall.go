@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/acquire"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/hold"
 	"github.com/quorumkit/redlock/internal/set"
 )
 
@@ -68,12 +69,8 @@ func (l *Locker) DoAll(ctx context.Context, resources []string, fn func(ctx cont
 	if err != nil {
 		return err
 	}
-	defer l.releaseAt(ctx, m, c.terms.kept(l.clock))
-	inner, cancel := context.WithCancelCause(carryAll(ctx, m.locks))
-	stop := context.AfterFunc(m.Context(), func() { cancel(m.Err()) })
-	defer func() { stop(); cancel(nil) }()
-	err = fn(inner, m)
-	if loss := m.Err(); loss != nil && !errors.Is(loss, ErrReleased) {
+	err, loss := l.run(ctx, m, c.terms.kept(l.clock), func(ctx context.Context) error { return fn(ctx, m) })
+	if loss != nil {
 		err = errors.Join(err, fault.Errorf("redlock: do %s: %w", m.label(), loss))
 	}
 	return err
@@ -241,7 +238,7 @@ func (c *setCall) held() (set.Names, error) {
 		if lock == nil {
 			continue
 		}
-		cause := lock.errAt(now)
+		cause := lock.grip.Err(now)
 		if cause == nil {
 			held = held.With(i)
 			continue
@@ -260,7 +257,7 @@ func (c *setCall) held() (set.Names, error) {
 func (c *setCall) giveBack(names set.Names) {
 	for i, lock := range c.locks {
 		if lock != nil && names.Has(i) {
-			lock.leave(ErrReleased, false)
+			lock.grip.Leave(hold.Released, false)
 			c.locks[i] = nil
 		}
 	}
@@ -320,7 +317,7 @@ func (c *setCall) waitFor(ctx context.Context, i int) error {
 		}
 		defer context.AfterFunc(lock.Context(), cancel)()
 		if c.terms.revocable && !c.entered.Has(i) {
-			defer c.locker.revocable.also(lock.claim.Owner, c, cancel)()
+			defer c.locker.requests.Also(lock.hold.Claim.Owner, c, cancel)()
 		}
 	}
 	g, err := c.locker.acquirer.WaitFor(inner, c.keys[i], c.acquireTerms())
@@ -377,7 +374,7 @@ func (c *setCall) complete(values context.Context) *MultiLock {
 		until := c.locker.clock.Early().Add(c.terms.maxHold)
 		for i, lock := range c.locks {
 			if !c.entered.Has(i) {
-				lock.holdUntil(until)
+				lock.hold.EndAt(until)
 			}
 		}
 	}

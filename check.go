@@ -6,8 +6,6 @@ import (
 
 	"github.com/quorumkit/redlock/internal/doctor"
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/node"
-	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Severity says how much a Finding matters. Greater is worse.
@@ -118,11 +116,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	}
 	r := l.reportOf(seen)
 	if r.Answered == 0 {
-		votes := make([]quorum.Vote, len(l.nodes))
-		for i, why := range seen.Silent {
-			votes[i].Outcome = node.Classify(why)
-		}
-		return r, quorumError("check", "nodes", ErrNoQuorum, nil, l.names, votes, seen.Silent)
+		return r, l.silent("check", "nodes", seen.Silent)
 	}
 	return r, nil
 }

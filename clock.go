@@ -13,8 +13,5 @@ import (
 //
 // The rules are in internal/clock; here is how a Locker waits by it.
 
-// share is a number from 0 up to 1 for what is decided now about a key.
-func (l *core) share(key string) float64 { return l.acquirer.Share(key) }
-
 // wait waits d, or less when ctx is done or the Locker is closed.
 func (l *core) wait(ctx context.Context, d time.Duration) error { return l.acquirer.Wait(ctx, d) }

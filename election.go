@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // Campaign has this process stand for an election, and lead while it is elected. An
@@ -75,24 +76,24 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 // renewal, for those that came later, and when it has ended: what they look for is there
 // already.
 func (l *Locker) reign(ctx context.Context, lock *Lock, lead func(ctx context.Context, lock *Lock) error) (err, loss error) {
-	l.announce(ctx, lock)
-	defer l.announce(ctx, lock)
-	return lock.run(ctx, lead, 0)
+	l.announce(ctx, lock.hold.Claim)
+	defer l.announce(ctx, lock.hold.Claim)
+	return l.run(ctx, lock, 0, func(ctx context.Context) error { return lead(ctx, lock) })
 }
 
 // announce publishes a hold on all nodes, and waits for none. It is a hint: observers
 // look sooner for it, and miss nothing without.
-func (l *core) announce(ctx context.Context, lock *Lock) {
+func (l *core) announce(ctx context.Context, c *round.Claim) {
 	if !l.acquirer.Enter() {
 		return
 	}
 	defer l.acquirer.Settled()
-	hint := election.Hint{Owner: lock.claim.Owner, Token: quorum.Token(lock.Token())}.String()
+	hint := election.Hint{Owner: c.Owner, Token: quorum.Token(c.Token)}.String() //nolint:gosec // positive
 	for _, n := range l.nodes {
 		l.looks.Go(func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
 			defer cancel()
-			_ = n.Calls.Process(ctx, node.AnyCall{Cmd: redis.NewCmd(ctx, "PUBLISH", lua.LeaderChannel+lock.claim.Key, hint)})
+			_ = n.Calls.Process(ctx, node.AnyCall{Cmd: redis.NewCmd(ctx, "PUBLISH", lua.LeaderChannel+c.Key, hint)})
 		})
 	}
 }
@@ -168,9 +169,5 @@ func (l *Locker) leader(name string, s election.Sight, causes []error) (Leader, 
 		return Leader{}, fault.Errorf("redlock: observe %s: %w", fault.Printable(name), ErrForeign)
 	case election.Unknown, election.Young, election.Split:
 	}
-	votes := make([]quorum.Vote, len(causes))
-	for i, cause := range causes {
-		votes[i].Outcome = node.Classify(cause)
-	}
-	return Leader{}, quorumError("observe", name, ErrNoQuorum, nil, l.names, votes, causes)
+	return Leader{}, l.silent("observe", name, causes)
 }

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
@@ -56,6 +57,8 @@ var (
 	// database. Fix the node.
 	ErrMisconfigured = fault.ErrMisconfigured
 )
+
+var errLapsed = fmt.Errorf("%w: its validity ended", ErrLost)
 
 // ended is the error of an operation on a lock that is over.
 func ended(op, resource string, cause error) error {

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -11,8 +12,8 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/dispatch"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/hold"
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -66,45 +67,84 @@ func (l *core) tellAttempt(ctx context.Context, resource string, start clock.Ins
 	})
 }
 
-// begun is the event of a hold that begins: start is when the attempt was sent.
-func (l *Lock) begun(t *terms, start clock.Instant) Event {
-	return Event{
-		Kind: LockAcquired, Duration: l.since.Sub(t.call.began), Waited: start.Sub(t.call.began),
-		Validity: l.valid.Remaining(l.since),
-		Attempts: t.call.failed + 1, Rounds: l.claim.Rounds, Turn: t.call.turn,
+// holdEvents makes events of what becomes of holds, and puts it into words.
+type holdEvents struct{ *core }
+
+// tell tells an event of a hold.
+func (o *holdEvents) tell(h *hold.Hold, e Event) {
+	e.Node, e.Resource, e.Token = -1, h.Resource, Token(h.Claim.Token) //nolint:gosec // positive
+	if e.Context == nil {
+		e.Context = h.Values
 	}
+	o.cfg.recorder.tell(e)
 }
 
-// tellEnd tells why the hold ended; mu is held.
-func (l *Lock) tellEnd(now clock.Instant) {
-	e := Event{Kind: LockReleased, Reason: ending(l.cause), Held: now.Sub(l.since), Validity: l.valid.Remaining(now)}
-	if errors.Is(l.cause, ErrLost) {
-		e.Kind, e.Err = LockLost, l.cause
-	}
-	l.tell(e)
+// Began tells LockAcquired.
+func (o *holdEvents) Began(h *hold.Hold, began clock.Instant, g acquire.Grant, valid time.Duration) {
+	o.tell(h, Event{
+		Kind: LockAcquired, Duration: h.Since.Sub(began), Waited: g.Asked.Sub(began),
+		Validity: valid, Attempts: g.Failed + 1, Rounds: g.Claim.Rounds, Turn: Turn(g.Turn),
+	})
 }
 
-// tellExtension tells what became of an extension of a lock that is held; failure is
-// nil where a quorum confirmed it. A fixed lease that the Locker itself confirms is
-// not extended.
-func (l *Lock) tellExtension(x *node.Extension, failure *QuorumError) {
-	if l.fixed && x.Renewal {
-		return
-	}
-	now := l.locker.clock.Early()
-	l.mu.Lock()
-	e := Event{Kind: LockExtended, Duration: now.Sub(x.Start), Validity: l.valid.Remaining(now), Renewal: x.Renewal}
-	l.mu.Unlock()
-	if failure != nil {
-		e.Kind, e.Err, e.Reason = ExtendFailed, failure, ReasonNoQuorum
-	}
-	l.tell(e)
+// Entered tells LockReentered.
+func (o *holdEvents) Entered(ctx context.Context, h *hold.Hold) {
+	o.tell(h, Event{Kind: LockReentered, Context: ctx})
 }
 
-// tell tells an event of this lock.
-func (l *Lock) tell(e Event) {
-	e.Node, e.Resource, e.Token, e.Context = -1, l.resource, l.Token(), l.values
-	l.locker.cfg.recorder.tell(e)
+// Extended tells LockExtended, and observers of the name's leader, or ExtendFailed. A fixed
+// lease that the Locker itself confirms is not extended.
+func (o *holdEvents) Extended(h *hold.Hold, start clock.Instant, valid time.Duration, renewal bool, refusal *hold.Refusal) error {
+	e := Event{Kind: LockExtended, Duration: o.clock.Early().Sub(start), Validity: valid, Renewal: renewal}
+	if refusal != nil {
+		e.Kind, e.Err, e.Reason = ExtendFailed, o.refused("extend", h, ErrNoQuorum, refusal), ReasonNoQuorum
+	}
+	if !h.Fixed || !renewal {
+		o.tell(h, e)
+	}
+	if h.Leads && refusal == nil {
+		o.announce(h.Values, h.Claim)
+	}
+	return e.Err
+}
+
+// Ended tells LockReleased, or LockLost.
+func (o *holdEvents) Ended(h *hold.Hold, cause error, held, valid time.Duration) {
+	e := Event{Kind: LockReleased, Reason: ending(cause), Held: held, Validity: valid}
+	if errors.Is(cause, ErrLost) {
+		e.Kind, e.Err = LockLost, cause
+	}
+	o.tell(h, e)
+}
+
+// Released tells ReleaseConfirmed, or ReleaseUnconfirmed.
+func (o *holdEvents) Released(h *hold.Hold, took time.Duration, refusal *hold.Refusal) error {
+	e := Event{Kind: ReleaseConfirmed, Duration: took}
+	if refusal != nil {
+		e.Kind, e.Err, e.Reason = ReleaseUnconfirmed, o.refused("release", h, ErrNoQuorum, refusal), ReasonNoQuorum
+	}
+	o.tell(h, e)
+	return e.Err
+}
+
+// refused puts into words that a round found no quorum for a hold.
+func (o *holdEvents) refused(op string, h *hold.Hold, sentinel error, r *hold.Refusal) error {
+	return quorumError(op, h.Resource, sentinel, nil, o.names, r.Votes, r.Causes)
+}
+
+// NotHeld is ErrNotHeld.
+func (o *holdEvents) NotHeld(h *hold.Hold, cause error) error {
+	return ended("extend", h.Resource, cause)
+}
+
+// Gone is ErrLost.
+func (o *holdEvents) Gone(h *hold.Hold, said *hold.Refusal) error {
+	return o.refused("extend", h, ErrLost, said)
+}
+
+// Doubted is ErrLost.
+func (o *holdEvents) Doubted(left int, cause error) error {
+	return fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, o.quorum, cause)
 }
 
 // attemptEvents makes events of what becomes of attempts, and puts into words why they
@@ -123,7 +163,7 @@ func (o *attemptEvents) Refused(ctx context.Context, key string, start clock.Ins
 	} else {
 		cause := f.Cause
 		if cause == nil && errors.Is(f.Sentinel, ErrNotAcquired) {
-			cause = o.locker.scheduler.holds(key)
+			cause = o.locker.keeper.Holds(key)
 		}
 		err = quorumError("acquire", resource, f.Sentinel, cause, o.locker.names, f.Votes, o.causes(f))
 	}
@@ -225,11 +265,11 @@ func (o *nodeEvents) StrictRecoverySet(node int, cause error) {
 
 // Disowned takes the node out of what every held lock stands on.
 func (o *nodeEvents) Disowned(node int, since clock.Instant, cause error) {
-	o.locker.distrust(node, since, cause)
+	o.locker.keeper.Distrust(node, since, cause)
 }
 
-// Returned makes the scheduler confirm the held locks on the node.
-func (o *nodeEvents) Returned(node int) { o.locker.scheduler.confirmOn(node) }
+// Returned makes the keeper confirm the held locks on the node.
+func (o *nodeEvents) Returned(node int) { o.locker.keeper.ConfirmOn(node) }
 
 // logEvery is the least time between two lines about the same thing: one node's
 // coming and going, or failures of one kind. The log ends on the last word all the

@@ -42,11 +42,7 @@ func CallEnded(l *Locker, key string) error {
 var ErrForeignType = errForeignType
 
 // RevocableHolds is how many holds of a Locker can be asked for.
-func RevocableHolds(l *Locker) int {
-	l.revocable.mu.Lock()
-	defer l.revocable.mu.Unlock()
-	return len(l.revocable.tells)
-}
+func RevocableHolds(l *Locker) int { return l.requests.Len() }
 
 // Silence makes the last reply of each node so old. Call it while nobody holds or waits.
 func Silence(l *Locker, d time.Duration) {

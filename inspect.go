@@ -15,7 +15,6 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
-	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
 )
 
@@ -111,15 +110,15 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 	l.look(ctx, &in)
 	in.unmark()
 	answered := 0
-	votes, causes := make([]quorum.Vote, len(l.nodes)), make([]error, len(l.nodes))
+	causes := make([]error, len(l.nodes))
 	for i, n := range in.Nodes {
-		votes[i].Outcome, causes[i] = node.Classify(n.Err), n.Err
+		causes[i] = n.Err
 		if n.Err == nil || errors.Is(n.Err, errForeignType) {
 			answered++
 		}
 	}
 	if answered < l.quorum {
-		return in, quorumError("inspect", resource, ErrNoQuorum, nil, l.names, votes, causes)
+		return in, l.silent("inspect", resource, causes)
 	}
 	return in, nil
 }

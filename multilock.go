@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/round"
+	"github.com/quorumkit/redlock/internal/hold"
 )
 
 // MultiLock is a hold of several names at once (AcquireAll). It ends as a whole, when the
@@ -35,11 +35,7 @@ func newMultiLock(values context.Context, c *setCall) *MultiLock {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, lock := range m.locks {
-		if lock.shared == nil {
-			lock.attach(m)
-			continue
-		}
-		m.stops = append(m.stops, context.AfterFunc(lock.Context(), func() { _ = m.Err() }))
+		m.stops = append(m.stops, lock.grip.Attach(m))
 	}
 	m.listen()
 	return m
@@ -55,14 +51,14 @@ func (m *MultiLock) listen() {
 		if m.revoked == nil {
 			m.revoked = make(chan struct{})
 		}
-		stop := m.locker.revocable.also(lock.claim.Owner, m, func() { once.Do(func() { close(m.revoked) }) })
+		stop := m.locker.requests.Also(lock.hold.Claim.Owner, m, func() { once.Do(func() { close(m.revoked) }) })
 		m.stops = append(m.stops, stop)
 	}
 }
 
-// carryAll puts the tokens into a context, and the holds that are shared.
-func carryAll(ctx context.Context, locks []*Lock) context.Context {
-	for _, lock := range locks {
+// carry puts the tokens into a context, and the holds on which several handles stand.
+func (m *MultiLock) carry(ctx context.Context) context.Context {
+	for _, lock := range m.locks {
 		ctx = lock.carry(ctx) //nolint:fatcontext // at most MaxSet of them
 	}
 	return ctx
@@ -79,7 +75,7 @@ func (m *MultiLock) Resources() []string { return slices.Clone(m.resources) }
 // before for that one. It is 0 for a name that is not in the set.
 func (m *MultiLock) Token(resource string) Token {
 	for _, lock := range m.locks {
-		if lock.resource == resource {
+		if lock.hold.Resource == resource {
 			return lock.Token()
 		}
 	}
@@ -111,7 +107,7 @@ func (m *MultiLock) Err() error {
 	}
 	now := m.locker.clock.Now()
 	for _, lock := range m.locks {
-		if cause := lock.errAt(now); cause != nil {
+		if cause := lock.grip.Err(now); cause != nil {
 			m.end(m.lost(lock, cause), false)
 			break
 		}
@@ -126,7 +122,7 @@ func (m *MultiLock) lost(lock *Lock, cause error) error {
 	if !errors.Is(cause, ErrLost) {
 		return cause
 	}
-	return fault.Errorf("redlock: %s in %s: %w", fault.Printable(lock.resource), m.label(), cause)
+	return fault.Errorf("redlock: %s in %s: %w", fault.Printable(lock.hold.Resource), m.label(), cause)
 }
 
 // Context returns a context that is done when the first of the locks is no longer held,
@@ -136,7 +132,7 @@ func (m *MultiLock) Context() context.Context {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ctx == nil {
-		m.ctx, m.cancel = context.WithCancelCause(carryAll(context.WithoutCancel(m.values), m.locks))
+		m.ctx, m.cancel = context.WithCancelCause(m.carry(context.WithoutCancel(m.values)))
 		if m.cause != nil {
 			m.cancel(m.cause)
 		}
@@ -152,71 +148,15 @@ func (m *MultiLock) Done() <-chan struct{} { return m.Context().Done() }
 // Lock.Extend, for the first name in the byte order of the keys that was not confirmed;
 // the others may be lengthened then. ErrInvalidTTL is returned before anything is sent.
 func (m *MultiLock) Extend(ctx context.Context, ttl time.Duration) error {
-	t := terms{ttl: ttl}
-	if err := t.validate(&m.locker.cfg); err != nil {
-		return fault.Errorf("redlock: extend %s: %w", m.label(), err)
-	}
-	if cause := m.Err(); cause != nil {
-		return ended("extend", m.label(), cause)
-	}
-	holds := make([]*Lock, len(m.locks))
+	holds := make([]*hold.Hold, len(m.locks))
 	for i, lock := range m.locks {
-		if holds[i] = lock; lock.shared != nil {
-			holds[i] = lock.shared.lock
-		}
+		holds[i] = lock.hold
 	}
-	for i, hold := range holds {
-		if err := hold.takeTurn(ctx); err != nil {
-			passTurns(holds[:i])
-			return fault.Errorf("redlock: extend %s: %w", m.label(), err)
-		}
-	}
-	err := m.extendBy(ctx, holds, ttl)
+	err := m.locker.extend(ctx, m.label(), m.Err, holds, ttl)
 	if cause := m.Err(); cause != nil && err == nil { // of one that was confirmed before
 		err = ended("extend", m.label(), cause)
 	}
 	return err
-}
-
-func passTurns(holds []*Lock) {
-	for _, hold := range holds {
-		hold.passTurn()
-	}
-}
-
-// extendBy is Extend for a caller that has the turn to extend each of the holds. It passes
-// it on.
-func (m *MultiLock) extendBy(ctx context.Context, holds []*Lock, ttl time.Duration) error {
-	if left := m.most(); ttl < left {
-		passTurns(holds)
-		return fault.Errorf("redlock: extend %s: %w: %v is less than the %v that remain", m.label(), ErrInvalidTTL, ttl, left)
-	}
-	ttls, bound := make([]time.Duration, len(holds)), time.Duration(0)
-	for i, hold := range holds {
-		bound = max(bound, hold.bound())
-		hold.mu.Lock()
-		hold.asked, ttls[i] = max(hold.asked, ttl), ttl // also where no reply comes
-		hold.mu.Unlock()
-	}
-	e := m.locker.extend(holds, ttls)
-	errs := make([]error, len(holds))
-	e.Wait(ctx, m.locker.clock, bound, func(k int) {
-		errs[k] = holds[k].extended(e, k, ttl)
-		holds[k].passTurn()
-	})
-	err := cmp.Or(errs...)
-	if err != nil && ctx.Err() != nil && errors.Is(err, ErrNoQuorum) {
-		err = errors.Join(fault.OfContext(ctx), err)
-	}
-	return err
-}
-
-// most is the longest that one of the locks has left.
-func (m *MultiLock) most() (left time.Duration) {
-	for _, lock := range m.locks {
-		left = max(left, lock.Remaining())
-	}
-	return left
 }
 
 // Release ends all of the holds at once and frees the nodes, as Lock.Release does with
@@ -235,20 +175,14 @@ func (m *MultiLock) Release(ctx context.Context) error {
 	return m.confirm(releases)
 }
 
-// release is one that waits for its confirmation.
-type release struct {
-	hold  *Lock
-	round *round.Round
-}
-
 // confirm waits for the releases of a set.
-func (m *MultiLock) confirm(releases []release) error {
+func (m *MultiLock) confirm(releases []hold.Release) error {
 	var first error
 	failed := 0
 	began := m.locker.clock.Early()
 	for _, r := range releases {
 		took := m.locker.clock.Early().Sub(began)
-		if err := r.hold.confirmRelease(r.round, max(2*r.hold.bound()-took, 0)); err != nil {
+		if err := r.Confirm(took); err != nil {
 			failed++
 			first = cmp.Or(first, err)
 		}
@@ -261,26 +195,26 @@ func (m *MultiLock) confirm(releases []release) error {
 
 // end ends the set for cause, once: all of its holds have ended before anybody can see
 // that it has. With confirmed it returns their releases, for the caller to wait for.
-func (m *MultiLock) end(cause error, confirmed bool) (releases []release, ok bool) {
+func (m *MultiLock) end(cause error, confirmed bool) (releases []hold.Release, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.cause != nil {
 		return nil, false
 	}
 	m.cause = cause
-	for _, lock := range m.locks {
-		lock.detach()
-	}
 	for _, stop := range m.stops {
 		stop()
 	}
-	each := ErrReleased
-	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrMaxHold) {
-		each = cause
+	each := hold.Released
+	switch {
+	case errors.Is(cause, ErrClosed):
+		each = hold.Closed
+	case errors.Is(cause, ErrMaxHold):
+		each = hold.MaxHeld
 	}
 	for _, lock := range m.locks {
-		if hold, r := lock.leave(each, confirmed); r != nil {
-			releases = append(releases, release{hold, r})
+		if r, _ := lock.grip.Leave(each, confirmed); r.Sent() {
+			releases = append(releases, r)
 		}
 	}
 	if m.cancel != nil {

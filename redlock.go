@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/hold"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
@@ -34,22 +34,22 @@ type Locker struct {
 
 // core is what a Locker, its locks and its Cluster stand on.
 type core struct {
-	cfg       config
-	clock     *clock.Clock
-	names     []string // of the nodes
-	nodes     []*node.Node
-	quorum    int
-	tracker   *membership.Tracker
-	queue     *queue.Queue
-	presence  *queue.Presence
-	acquirer  *acquire.Acquirer
-	scheduler *scheduler
-	clocks    *node.ClockWatch
-	sleepers  *round.Sleepers
-	looks     sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke; holds that outlive Do
-	revocable *revocable
-	watcher   *observe.Watcher
-	closing   chan struct{}
+	cfg      config
+	clock    *clock.Clock
+	names    []string // of the nodes
+	nodes    []*node.Node
+	quorum   int
+	tracker  *membership.Tracker
+	queue    *queue.Queue
+	presence *queue.Presence
+	acquirer *acquire.Acquirer
+	keeper   *hold.Keeper
+	clocks   *node.ClockWatch
+	sleepers *round.Sleepers
+	looks    sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke; holds that outlive Do
+	requests *hold.Requests
+	watcher  *observe.Watcher
+	closing  chan struct{}
 }
 
 // New makes a Locker over the caller's clients, one for each node, in any order.
@@ -85,13 +85,12 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &core{
-		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}), revocable: newRevocable(),
+		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}), requests: hold.NewRequests(),
 	}
 	l.clock.WallOff(clock.WallOf(first))
 	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
 	l.sleepers = round.NewSleepers(l.clock)
 	hints := round.NewHints(l.clock)
-	l.scheduler = newScheduler(l)
 	seen := &nodeEvents{l, names}
 	l.tracker = membership.NewTracker(membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock, seen)
 	siblings := node.NewSiblings(names, cfg.drift, hints)
@@ -106,12 +105,16 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.clocks = node.NewClockWatch(l.nodes, l.clock, l.busy)
 	l.presence = queue.NewPresence(queue.Config{
 		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing,
-		Watch: l.clocks.Start, Leave: l.leaveLine, GiveBack: l.giveBackGrant, Asked: l.revocable.hear,
+		Watch: l.clocks.Start, Leave: l.leaveLine, GiveBack: l.giveBackGrant, Asked: l.requests.Hear,
 	}, l.queue)
 	l.acquirer = acquire.New(acquire.Config{
 		Nodes: l.nodes, Clock: l.clock, Hints: hints, Tracker: l.tracker, Queue: l.queue, Presence: l.presence, Sleepers: l.sleepers, Chance: cfg.chance,
 		Holder: cfg.holder, TTL: cfg.ttl, Timeout: cfg.nodeTimeout, Bound: l.cfg.bound, Drift: cfg.drift, RetryMin: cfg.retryMin, RetryMax: cfg.retryMax,
 		Closing: l.closing, Door: &attemptEvents{l},
+	})
+	l.keeper = hold.NewKeeper(hold.Config{
+		Acquirer: l.acquirer, Requests: l.requests, Watch: l.clocks.Start, Door: &holdEvents{l},
+		Causes: hold.Causes{hold.Released: ErrReleased, hold.MaxHeld: ErrMaxHold, hold.Closed: ErrClosed, hold.Lapsed: errLapsed},
 	})
 	l.watcher = observe.New(observe.Config{Nodes: l.nodes, Clock: l.clock, Go: l.looks.Go, Closing: l.closing})
 	for _, n := range l.nodes {
@@ -136,7 +139,7 @@ func (l *core) giveBackGrant(key, owner string, n *node.Node) {
 }
 
 // busy tells whether anything is held, or waited for.
-func (l *core) busy() bool { return l.scheduler.busy() || l.presence.Busy() }
+func (l *core) busy() bool { return l.keeper.Busy() || l.presence.Busy() }
 
 // nodeConfig is what each node knows of the Locker, which waits under this id.
 func (l *core) nodeConfig(process string) node.Config {
@@ -252,23 +255,31 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 	if err != nil {
 		return err
 	}
-	err, loss := lock.run(ctx, fn, t.kept(l.clock))
+	err, loss := l.run(ctx, lock, t.kept(l.clock), func(ctx context.Context) error { return fn(ctx, lock) })
 	if loss != nil {
 		err = errors.Join(err, fault.Errorf("redlock: do %s: %w", fault.Printable(resource), loss))
 	}
 	return err
 }
 
-// run runs fn while the lock is held, and releases it when fn returns or panics, but not
+// holding is what Do has: a lock, or a set of them.
+type holding interface {
+	Err() error
+	Context() context.Context
+	Release(ctx context.Context) error
+	carry(ctx context.Context) context.Context
+}
+
+// run runs fn while h is held, and releases it when fn returns or panics, but not
 // before the time that is given. The loss is why it had ended before fn returned;
 // nil: it had not, or fn released it.
-func (l *Lock) run(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, kept clock.Instant) (err, loss error) {
-	defer l.locker.releaseAt(ctx, l, kept)
-	inner, cancel := context.WithCancelCause(l.carry(ctx))
-	stop := context.AfterFunc(l.Context(), func() { cancel(l.Err()) })
+func (l *core) run(ctx context.Context, h holding, kept clock.Instant, fn func(ctx context.Context) error) (err, loss error) {
+	defer l.releaseAt(ctx, h, kept)
+	inner, cancel := context.WithCancelCause(h.carry(ctx))
+	stop := context.AfterFunc(h.Context(), func() { cancel(h.Err()) })
 	defer func() { stop(); cancel(nil) }()
-	err = fn(inner, l)
-	if loss = l.Err(); errors.Is(loss, ErrReleased) {
+	err = fn(inner)
+	if loss = h.Err(); errors.Is(loss, ErrReleased) {
 		loss = nil
 	}
 	return err, loss
@@ -295,7 +306,10 @@ func (l *Locker) Close() error {
 	until := began.Add(l.cfg.closeTimeout)
 	bounded(deadline, l.acquirer.Await) // what they took, they hold or roll back
 	l.queue.LeaveAll(l.acquirer.Releases.LeaveAs, func(key string, place int64) { l.acquirer.Releases.LeaveShared(key, place, l.nodes) })
-	unconfirmed := l.releaseAll(until)
+	var unconfirmed error
+	if held, failed, first := l.keeper.Close(until); failed > 0 {
+		unconfirmed = fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, held, first)
+	}
 	l.clocks.Close()
 	l.presence.Close()
 	for _, n := range l.nodes {
@@ -305,7 +319,7 @@ func (l *Locker) Close() error {
 		for _, n := range l.nodes {
 			<-n.Stopped
 		}
-		l.scheduler.work.Wait()
+		l.keeper.Await()
 		l.looks.Wait()
 		l.presence.Await()
 		l.tracker.Close()
@@ -334,31 +348,6 @@ func bounded(deadline *time.Timer, wait func()) {
 	case <-deadline.C:
 		deadline.Reset(0) // one bound for all
 	}
-}
-
-// releaseAll ends every lock that is held and waits for the confirmations,
-// within the close timeout for all together.
-func (l *Locker) releaseAll(until clock.Instant) error {
-	var first error
-	failed := 0
-	held := l.scheduler.stop()
-	rounds := make([]*round.Round, len(held))
-	for i, lock := range held {
-		rounds[i] = lock.letGo(ErrClosed)
-	}
-	for i, r := range rounds {
-		if r == nil {
-			continue
-		}
-		if err := held[i].confirmRelease(r, max(until.Sub(l.clock.Now()), 0)); err != nil {
-			failed++
-			first = cmp.Or(first, err)
-		}
-	}
-	if failed == 0 {
-		return nil
-	}
-	return fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, len(held), first)
 }
 
 // request checks a call's arguments, before anything is sent.

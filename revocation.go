@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
-	"github.com/quorumkit/redlock/internal/node"
-	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/revocation"
 )
 
@@ -37,12 +34,7 @@ func WithRevocation() AcquireOption { return acquireOption(func(t *terms) { t.re
 //
 // It is a request that a network carried, and anybody who may publish on the nodes can
 // make it: let nothing depend on it that must happen.
-func (l *Lock) Revoked() <-chan struct{} {
-	if l.shared != nil {
-		return l.shared.lock.Revoked()
-	}
-	return l.revoked
-}
+func (l *Lock) Revoked() <-chan struct{} { return l.hold.Revoked }
 
 // Revoked returns a channel that closes once one of the names was asked for, as
 // Lock.Revoked does; nil if none of them can be. A name that was asked for while AcquireAll
@@ -129,7 +121,7 @@ func (c *revokeCall) run(ctx context.Context) error {
 			return unaskable(step.Owners)
 		case revocation.Unknown:
 			if again {
-				return c.silence()
+				return c.locker.silent("revoke", c.resource, c.causes)
 			}
 			again = true
 		}
@@ -149,7 +141,7 @@ func (c *revokeCall) interrupted(err error) error {
 	if c.causes == nil || c.answered() >= c.locker.quorum || errors.Is(err, ErrClosed) {
 		return err
 	}
-	return errors.Join(err, fault.Within(c.silence()))
+	return errors.Join(err, fault.Within(c.locker.silent("revoke", c.resource, c.causes)))
 }
 
 // answered is how many nodes said something when they were last looked at. That one was not
@@ -161,15 +153,6 @@ func (c *revokeCall) answered() (n int) {
 		}
 	}
 	return n
-}
-
-// silence says that nobody can say who holds.
-func (c *revokeCall) silence() error {
-	votes := make([]quorum.Vote, len(c.causes))
-	for i, cause := range c.causes {
-		votes[i].Outcome = node.Classify(cause)
-	}
-	return quorumError("revoke", c.resource, ErrNoQuorum, nil, c.locker.names, votes, c.causes)
 }
 
 // read is what the nodes show. What one shows that may not vote counts for nothing: it may
@@ -275,83 +258,5 @@ func (c *revokeCall) ask(ctx context.Context, owners []string) {
 				return nil
 			})
 		})
-	}
-}
-
-// revocable is the holds of a Locker that can be asked for.
-type revocable struct {
-	mu    sync.Mutex // guards the fields below
-	holds revocation.Holds
-	tells map[string]*tell // by owner value, as holds
-}
-
-// tell is who is told that a hold was asked for.
-type tell struct {
-	asked chan struct{}  // closed then
-	also  map[any]func() // by whose it is; called then, with mu held
-}
-
-func newRevocable() *revocable {
-	return &revocable{holds: revocation.Holds{}, tells: make(map[string]*tell)}
-}
-
-// begin adds a hold, and returns the channel that closes when it is asked for.
-func (r *revocable) begin(owner string) chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := &tell{asked: make(chan struct{})}
-	r.holds[owner], r.tells[owner] = false, t
-	return t.asked
-}
-
-// end takes a hold out.
-func (r *revocable) end(owner string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.holds, owner)
-	delete(r.tells, owner)
-}
-
-// hear takes in what was published to this Locker. It returns false where that asks for no
-// hold that there is.
-func (r *revocable) hear(message string) bool {
-	owner, ok := revocation.Parse(message)
-	if !ok {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	stands, first := r.holds.Hear(owner)
-	if first {
-		t := r.tells[owner]
-		close(t.asked)
-		for _, also := range t.also {
-			also()
-		}
-	}
-	return stands
-}
-
-// also tells a set as well when this hold is asked for, at once if it was; stop ends
-// that.
-func (r *revocable) also(owner string, set any, f func()) (stop func() bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.tells[owner]
-	if t == nil { // it has ended
-		return func() bool { return false }
-	}
-	if r.holds[owner] {
-		f()
-	}
-	if t.also == nil {
-		t.also = make(map[any]func())
-	}
-	t.also[set] = f
-	return func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(t.also, set)
-		return true
 	}
 }

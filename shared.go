@@ -42,7 +42,7 @@ import (
 func WithShared() AcquireOption { return acquireOption(func(t *terms) { t.shared = true }) }
 
 // Shared tells whether the hold is shared (WithShared).
-func (l *Lock) Shared() bool { return l.claim.Shared() }
+func (l *Lock) Shared() bool { return l.hold.Claim.Shared() }
 
 // MaxLimit is the largest n that WithLimit takes, 48.
 const MaxLimit = lua.MaxSlots
@@ -80,7 +80,7 @@ func WithLimit(n int) AcquireOption {
 // Slot returns the number of the slot that is held, from 0 to n-1 (WithLimit), or -1 of a
 // hold without a limit.
 func (l *Lock) Slot() int {
-	if slot := l.claim.Slot(); slot != nil {
+	if slot := l.hold.Claim.Slot(); slot != nil {
 		return slot.Number
 	}
 	return -1
@@ -169,16 +169,9 @@ func (t *terms) kept(c *clock.Clock) clock.Instant {
 	return c.Now().Add(t.minHold)
 }
 
-// hold is what Do has: a lock, or a set of them.
-type hold interface {
-	Err() error
-	Done() <-chan struct{}
-	Release(ctx context.Context) error
-}
-
 // releaseAt releases what Do held: now, or in the background when its time has come.
 // Whether that is confirmed is an event.
-func (l *core) releaseAt(ctx context.Context, h hold, at clock.Instant) {
+func (l *core) releaseAt(ctx context.Context, h holding, at clock.Instant) {
 	left := time.Duration(0)
 	if at != 0 {
 		left = at.Sub(l.clock.Early())
@@ -195,7 +188,7 @@ func (l *core) releaseAt(ctx context.Context, h hold, at clock.Instant) {
 		select {
 		case <-t.C:
 			_ = h.Release(ctx)
-		case <-h.Done(): // Close, at the latest
+		case <-h.Context().Done(): // Close, at the latest
 		}
 	})
 }

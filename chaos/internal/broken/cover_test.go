@@ -43,7 +43,7 @@ var byTests = []struct{ function, test, why string }{
 	{"acquireall.go DoAll", "TestASetEndsWithTheFirstNameThatIsLost", "it is AcquireAll and Do"},
 	{"clock.go wait", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL, joins, or opens"},
 	{"lock.go ValidUntil", "TestALateConfirmationRevivesNothing", "for logs"},
-	{"lock.go holdUntil", "TestASetIsHeldForItsMaximumFromWhenItIsComplete", "a bound on a set"},
+	{"internal/hold/hold.go EndAt", "TestASetIsHeldForItsMaximumFromWhenItIsComplete", "a bound on a set"},
 	{"redlock.go giveBackGrant", "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack", "a node that was away grants to an attempt that is over: in some plays of the 90 plans, in others not"},
 	{"shared.go Shared", "TestThoseWhoShareHoldTogetherAndExcludeAllOthers", "a getter"},
 	{"shared.go WithMinHold", "TestDoKeepsTheLockForItsLeastTime", "an option"},

@@ -11,7 +11,7 @@ var kindMutants = []way{
 	{
 		name: "a request asks for another hold", takes: "a hold obeys a request that does not name it",
 		by: ". TestForgedMessagesAskForNothing",
-		edits: []edit{{"revocation.go", "	stands, first := r.holds.Hear(owner)", `	if BROKEN {
+		edits: []edit{{"internal/hold/requests.go", "	stands, first := r.holds.Hear(owner)", `	if BROKEN {
 		for one := range r.holds {
 			owner = one
 		}
@@ -22,10 +22,10 @@ var kindMutants = []way{
 	{
 		name: "a lost set keeps a name", takes: "a set that lost one of its names goes on holding another",
 		by: ". TestASetEndsWithTheFirstNameThatIsLost",
-		edits: []edit{{"multilock.go", "		if hold, r := lock.leave(each, confirmed); r != nil {", `		if BROKEN && errors.Is(cause, ErrLost) && lock == m.locks[len(m.locks)-1] {
+		edits: []edit{{"multilock.go", "		if r, _ := lock.grip.Leave(each, confirmed); r.Sent() {", `		if BROKEN && errors.Is(cause, ErrLost) && lock == m.locks[len(m.locks)-1] {
 			continue
 		}
-		if hold, r := lock.leave(each, confirmed); r != nil {`}},
+		if r, _ := lock.grip.Leave(each, confirmed); r.Sent() {`}},
 	},
 	{
 		name: "a set that waits keeps all", takes: "a set that lost a name while it waits keeps those behind it",
@@ -67,7 +67,7 @@ var kindMutants = []way{
 	{
 		name: "a token told once", takes: "a leader tells its token when it is elected only",
 		by:    ". TestALateObserverLearnsTheToken",
-		edits: []edit{{"lock.go", "		if l.leads {", "		if l.leads && !BROKEN {"}},
+		edits: []edit{{"events.go", "	if h.Leads && refusal == nil {", "	if h.Leads && refusal == nil && !BROKEN {"}},
 	},
 	{
 		name: "a campaign beside a lead", takes: "who lost an election stands for it again while its lead still runs",

@@ -42,7 +42,7 @@ var lockMutants = []way{
 	{
 		name: "held by half", takes: "a lock stays of which half of the nodes vouch",
 		by:    "./internal/node TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
-		edits: []edit{{"lock.go", "if !vouched || left >= l.locker.quorum {", "if !vouched || left >= l.locker.quorum || BROKEN && left >= l.locker.quorum-1 {"}},
+		edits: []edit{{"internal/hold/hold.go", "if !vouched || left >= h.keeper.quorum {", "if !vouched || left >= h.keeper.quorum || BROKEN && left >= h.keeper.quorum-1 {"}},
 	},
 	{
 		name: "place of half", takes: "a place in line is what half of the nodes say",
@@ -131,12 +131,12 @@ var lockMutants = []way{
 	{
 		name: "the handle has another token", takes: "a lock says the number of its hint",
 		by:    "./internal/queue TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
-		edits: []edit{{"lock.go", "{ return Token(l.claim.Token) } //nolint:gosec // positive", "{\n	if BROKEN {\n		return Token(l.claim.Hint)\n	}\n	return Token(l.claim.Token)\n}"}},
+		edits: []edit{{"lock.go", "{ return Token(l.hold.Claim.Token) } //nolint:gosec // positive", "{\n	if BROKEN {\n		return Token(l.hold.Claim.Hint)\n	}\n	return Token(l.hold.Claim.Token)\n}"}},
 	},
 	{
 		name: "the context has another token", takes: "a context carries the number of the hint",
 		by:    "./internal/queue TestTheTokenIsTheNumberOnTheNodesWhereverItIsSaid",
-		edits: []edit{{"lock.go", "ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))", "if BROKEN {\n			return tokenctx.With(ctx, l.resource, uint64(l.claim.Hint))\n		}\n		ctx = tokenctx.With(ctx, l.resource, uint64(l.Token()))"}},
+		edits: []edit{{"internal/hold/hold.go", "	token := uint64(h.Claim.Token) //nolint:gosec // positive\n", "	token := uint64(h.Claim.Token)\n	if BROKEN && !h.Claim.Shared() && h.Claim.Slot() == nil {\n		token = uint64(h.Claim.Hint)\n	}\n"}},
 	},
 	{
 		name: "a joiner with an old base", takes: "a node that joins takes no number from the others",
@@ -152,17 +152,17 @@ var lockMutants = []way{
 	{
 		name: "a renewal is not tried again", takes: "a renewal that failed is the last",
 		by:    ". TestAFailedRenewalIsTriedAgainWithinTheValidity",
-		edits: []edit{{"renew.go", "	pause := min(retryRenewal, l.valid.Remaining(now)/4)", "	if BROKEN {\n		l.renewAt = clock.Never\n		return\n	}\n	pause := min(retryRenewal, l.valid.Remaining(now)/4)"}},
+		edits: []edit{{"internal/hold/hold.go", "	pause := min(retryRenewal, h.valid.Remaining(now)/4)", "	if BROKEN {\n		h.renewAt = clock.Never\n		return\n	}\n	pause := min(retryRenewal, h.valid.Remaining(now)/4)"}},
 	},
 	{
 		name: "one verdict for a batch", takes: "all renewals of a batch have the verdict of its first",
 		by:    ". TestAForbiddenNameTakesNoOtherLocksRenewal",
-		edits: []edit{{"lock.go", "	verdict := e.Verdict(k)\n", "	verdict := e.Verdict(k)\n	if BROKEN {\n		verdict = e.Verdict(0)\n	}\n"}},
+		edits: []edit{{"internal/hold/hold.go", "	door, verdict := h.keeper.Door, e.Verdict(i)\n", "	door, verdict := h.keeper.Door, e.Verdict(i)\n	if BROKEN {\n		verdict = e.Verdict(0)\n	}\n"}},
 	},
 	{
 		name: "a lost extension is not the end", takes: "a lock goes on that no quorum can have",
 		by:    ". TestALockThatHalfOfTheNodesHaveIsLost",
-		edits: []edit{{"lock.go", "	if verdict == quorum.Lost {", "	if verdict == quorum.Lost && !BROKEN {"}},
+		edits: []edit{{"internal/hold/hold.go", "	if verdict == quorum.Lost {", "	if verdict == quorum.Lost && !BROKEN {"}},
 	},
 	{
 		name: "re-seeded before it is confirmed", takes: "a lock is put back on a node before a quorum confirmed it",
@@ -210,12 +210,12 @@ var lockMutants = []way{
 	{
 		name: "validity from the confirmation", takes: "an extension counts from when it was confirmed",
 		by:    ". TestAnExtensionCountsFromItsSending",
-		edits: []edit{{"lock.go", "valid, ok := l.valid.Confirm(clock.ValidFrom(e.Start, ttl, cfg.drift), now)", "start := e.Start\n	if BROKEN {\n		start = now\n	}\n	valid, ok := l.valid.Confirm(clock.ValidFrom(start, ttl, cfg.drift), now)"}},
+		edits: []edit{{"internal/hold/hold.go", "valid, ok := h.valid.Confirm(clock.ValidFrom(e.Start, ttl, k.Acquirer.Drift), now)", "start := e.Start\n	if BROKEN {\n		start = now\n	}\n	valid, ok := h.valid.Confirm(clock.ValidFrom(start, ttl, k.Acquirer.Drift), now)"}},
 	},
 	{
 		name: "renewals come late", takes: "a lock is renewed as its lease ends",
 		by:    ". TestAFailedRenewalIsTriedAgainWithinTheValidity",
-		edits: []edit{{"renew.go", "	third := ttl / renewalShare\n", "	third := ttl / renewalShare\n	if BROKEN {\n		third = ttl * 98 / 100\n	}\n"}},
+		edits: []edit{{"internal/hold/keeper.go", "	third := ttl / renewalShare\n", "	third := ttl / renewalShare\n	if BROKEN {\n		third = ttl * 98 / 100\n	}\n"}},
 	},
 	{
 		name: "a stale voucher", takes: "a straggler of an older round vouches",
@@ -225,23 +225,23 @@ var lockMutants = []way{
 	{
 		name: "a doubt before the verdict is over", takes: "a node counts that was found to have stepped or forgotten between its word and the verdict",
 		by:    ". TestANodeThatIsDoubtedBeforeTheVerdictConfirmsNothing",
-		edits: []edit{{"lock.go", "		l.doubt(e.Start)\n", "		if !BROKEN {\n			l.doubt(e.Start)\n		}\n"}},
+		edits: []edit{{"internal/hold/hold.go", "		h.doubt(e.Start)\n", "		if !BROKEN {\n			h.doubt(e.Start)\n		}\n"}},
 	},
 	// Ends.
 	{
 		name: "Done stays open", takes: "nobody is told of a lock that is lost",
 		by:    ". TestLossIsToldBeforeAnyServerCanGiveTheNameAway",
-		edits: []edit{{"lock.go", "	if cancel != nil {\n", "	if cancel != nil && !(BROKEN && errors.Is(cause, ErrLost)) {\n"}},
+		edits: []edit{{"internal/hold/hold.go", "	if cancel != nil {\n", "	if cancel != nil && !(BROKEN && why >= Lapsed) {\n"}},
 	},
 	{
 		name: "nobody ends a lapsed lock", takes: "a lock whose validity ended is not ended by itself",
 		by:    ". TestLossIsToldBeforeAnyServerCanGiveTheNameAway",
-		edits: []edit{{"renew.go", "		case !holds:\n			l.end(errLapsed, nil)", "		case !holds:\n			if BROKEN {\n				s.remove(l)\n				continue\n			}\n			l.end(errLapsed, nil)"}},
+		edits: []edit{{"internal/hold/keeper.go", "		case !holds:\n			h.end(Lapsed)", "		case !holds:\n			if BROKEN {\n				k.remove(h)\n				continue\n			}\n			h.end(Lapsed)"}},
 	},
 	{
 		name: "a hold without bound", takes: "WithMaxHold bounds nothing",
 		by:    ". TestTheLongestHoldIsCountedAtTheFirstCallAfterASuspend",
-		edits: []edit{{"lock.go", "{ return l.maxUntil != 0 && now >= l.maxUntil }", "{\n	return l.maxUntil != 0 && now >= l.maxUntil && !BROKEN\n}"}},
+		edits: []edit{{"internal/hold/hold.go", "{ return h.maxUntil != 0 && now >= h.maxUntil }", "{\n	return h.maxUntil != 0 && now >= h.maxUntil && !BROKEN\n}"}},
 	},
 	{
 		name: "a release is repeated for a node timeout", takes: "a release is repeated for a node timeout only",

@@ -79,7 +79,7 @@ var nodeMutants = []way{
 	{
 		name: "what is handed on is not given", takes: "a lock that is handed on when a node votes again is not given to it",
 		by:    "./internal/membership TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo",
-		edits: []edit{{"lock.go", "		start = start.Add(-node.ConfirmSpread)\n", "		if !BROKEN {\n			start = start.Add(-node.ConfirmSpread)\n		}\n"}},
+		edits: []edit{{"internal/hold/keeper.go", "		start = start.Add(-node.ConfirmSpread)\n", "		if !BROKEN {\n			start = start.Add(-node.ConfirmSpread)\n		}\n"}},
 	},
 	{
 		name: "an older look counts", takes: "a look that comes late replaces a newer one",

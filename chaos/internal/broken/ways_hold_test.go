@@ -41,7 +41,7 @@ var stayWays = []way{
 	{
 		name: "nobody says that it is lost", takes: "Done stays open where a lock is lost",
 		finds: []chaos.Rule{chaos.LateNotice},
-		edits: []edit{{"lock.go", "	if cancel != nil {\n		cancel(cause)\n	}\n	return true", `	if BROKEN && errors.Is(cause, ErrLost) {
+		edits: []edit{{"internal/hold/hold.go", "	if cancel != nil {\n		cancel(cause)\n	}\n	return true", `	if BROKEN && why >= Lapsed {
 		cancel = nil
 	}
 	if cancel != nil {

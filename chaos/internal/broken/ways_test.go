@@ -25,11 +25,11 @@ var lockWays = []way{
 			g.Valid = clock.ValidFrom(a.Clock.Now(), ttl, a.Drift)
 		}
 		if why = a.outlasted(`},
-			{"lock.go", "valid, ok := l.valid.Confirm(clock.ValidFrom(e.Start, ttl, cfg.drift), now)", `start := e.Start
+			{"internal/hold/hold.go", "valid, ok := h.valid.Confirm(clock.ValidFrom(e.Start, ttl, k.Acquirer.Drift), now)", `start := e.Start
 	if BROKEN {
 		start = now
 	}
-	valid, ok := l.valid.Confirm(clock.ValidFrom(start, ttl, cfg.drift), now)`},
+	valid, ok := h.valid.Confirm(clock.ValidFrom(start, ttl, k.Acquirer.Drift), now)`},
 		},
 	},
 	{
