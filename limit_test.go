@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -346,8 +347,8 @@ func TestInspectShowsWhoHoldsTheSlots(t *testing.T) {
 				t.Errorf("node %d: %q wait for a slot, %q for the name; want one, and none", i, n.SlotsWaiting, n.Waiting)
 			}
 		}
-		if got := len(in.Nodes[0].Slots); got != 3 {
-			t.Errorf("node 0 shows %d slots; want the stray too", got)
+		if got := in.Nodes[0].Slots; !slices.ContainsFunc(got, func(s redlock.SlotHolder) bool { return s.Slot == 7 }) {
+			t.Errorf("node 0 shows %+v; want the stray too", got)
 		}
 		mustRelease(t, held[0])
 		mustRelease(t, held[1])
