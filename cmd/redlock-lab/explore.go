@@ -1,5 +1,12 @@
 package main
 
+// explore looks for a plan of faults that breaks a rule; compare runs the comparison with other
+// systems, which is a program of its own.
+//
+// explore ends with 0 if every rule was kept, which says something only beside a run with
+// --protections off that finds a violation; with 1 if one was broken. It then prints the command that
+// repeats it: a finding that nobody can repeat is worth little.
+
 import (
 	"context"
 	"errors"
@@ -60,10 +67,13 @@ Exit status: 0 if every rule was kept, 1 if one was broken.`,
 	}
 }
 
-// explorePlan is how long a plan of an exploration is.
+// explorePlan is how long a plan of an exploration is. It has several leases, so that the
+// effect of a fault shows within it, and is short enough to be played again and again (shrink).
 const explorePlan = 30 * time.Second
 
-// explore plays plans, and shrinks the first one that fails.
+// explore plays plans, and shrinks the first one that fails. Plan n has the seed that was
+// given plus n, so that a longer search repeats the shorter one and goes on. It stops at
+// the first: the next ones would most often be the same fault again.
 func (a *app) explore(e *exploration) error {
 	if err := cli.Positive("--for", e.length); err != nil {
 		return err
@@ -98,7 +108,8 @@ func (a *app) explore(e *exploration) error {
 	return a.explored(e, chaos.Plan{}, sum, all)
 }
 
-// draws tells whether anything is written of the runs.
+// draws tells whether the runs are written to a file: only then are they kept, and watched
+// by a client that reads what nodes store, since both cost memory and time.
 func (e *exploration) draws() bool { return e.html != "" || e.svg != "" || e.trace != "" }
 
 // repeat plays the plan that an exploration printed.
@@ -114,7 +125,7 @@ func (a *app) repeat(e *exploration, name string) error {
 	return a.explored(e, plan, run, []chaos.Run{run})
 }
 
-// added are the figures of two runs that broke nothing.
+// added is the sum of two runs' figures. Neither has a violation: explore stops at the first.
 func added(a, b chaos.Verdict) chaos.Verdict {
 	return chaos.Verdict{
 		Rounds: a.Rounds + b.Rounds, Won: a.Won + b.Won, Writes: a.Writes + b.Writes, Refused: a.Refused + b.Refused,
@@ -122,8 +133,8 @@ func added(a, b chaos.Verdict) chaos.Verdict {
 	}
 }
 
-// explored writes the files and the table, and, of a run that broke a rule, the
-// command that repeats it.
+// explored writes the files and the table, and, if a run broke a rule, the
+// command that repeats it. The plan is printed whole, not its seed: a shrunk plan has none.
 func (a *app) explored(e *exploration, plan chaos.Plan, run chaos.Run, all []chaos.Run) error {
 	a.progress("")
 	if err := errors.Join(a.save(&e.outputs, all), a.report([]chaos.Run{run}, &e.outputs)); err != nil {
@@ -140,7 +151,9 @@ func (a *app) explored(e *exploration, plan chaos.Plan, run chaos.Run, all []cha
 	return cli.Quietly(cli.ExitFailure)
 }
 
-// shrink looks for a smaller plan that breaks the same rule.
+// shrink looks for a smaller plan that breaks the same rule. Another rule would be another
+// fault: it would lead away from what was found. Tries are not watched, for speed. The
+// last play is, for the page; if it does not show the fault, the plan that was found stays.
 func (a *app) shrink(plan chaos.Plan, run chaos.Run, name string) (chaos.Plan, chaos.Run) {
 	rule, tries := run.Verdict.Violations[0].Rule, 0
 	small := chaos.Shrink(plan, func(p chaos.Plan) bool {
@@ -162,7 +175,8 @@ func (a *app) playPlan(p chaos.Plan, name string, watched bool) (chaos.Run, erro
 	return inVirtualTime(p, name, watched)
 }
 
-// inVirtualTime plays a plan in virtual time and has it judged.
+// inVirtualTime plays a plan in virtual time, and judges its records. The judge sees the
+// records only, so a trace from a file is judged in the same way (render).
 func inVirtualTime(p chaos.Plan, name string, watched bool) (chaos.Run, error) {
 	play := chaos.Plan.Play
 	if watched { // a page shows what nodes store
@@ -199,14 +213,16 @@ func without(name string) []redlock.Option {
 	return nil
 }
 
-// comparer is the program that compare runs. It has a module of its own, so that
-// the clients of other systems are no requirements of this one.
+// comparer is the program that compare runs. It has a module of its own, so that this one
+// does not require the clients of other systems. It is looked for in PATH, like git's
+// commands, and its status is passed on.
 const comparer = "redlock-compare"
 
 // comparerFrom is how to get it.
 const comparerFrom = "cd chaos/contenders && go install ./redlock-compare"
 
-// comparerEnds is how long it has after a signal to end what it has started.
+// comparerEnds is how long it has after a signal to end the servers that it has started. A
+// kill at once would leave etcd, databases and their directories behind.
 const comparerEnds = 15 * time.Second
 
 func compareCommand(a *app) cli.Command {
@@ -234,7 +250,8 @@ in PATH.`,
 	}
 }
 
-// compare runs the program with this one's standard streams.
+// compare runs the program with this one's standard streams. Its exit statuses are those of
+// exec in cmd/redlock: the program's own, 127 if it was not found, 126 if it does not start.
 func (a *app) compare(ctx context.Context, out string, args []string) error {
 	path, err := exec.LookPath(comparer)
 	if err != nil {
@@ -244,6 +261,7 @@ func (a *app) compare(ctx context.Context, out string, args []string) error {
 	defer stop()
 	cmd := exec.CommandContext(ctx, path, append([]string{"-out", out}, args...)...) //nolint:gosec // the user's own, by its name
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.Out, a.Err
+	// INT and not the KILL that exec.CommandContext sends: the program cleans up after it.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = comparerEnds
 	err = cmd.Run()
@@ -252,7 +270,7 @@ func (a *app) compare(ctx context.Context, out string, args []string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &ended) && ended.Exited():
-		return cli.Quietly(ended.ExitCode()) // it has said why
+		return cli.Quietly(ended.ExitCode()) // it has told why on stderr
 	case ended != nil:
 		status, _ := ended.Sys().(syscall.WaitStatus)
 		return &cli.StatusError{Code: cli.ExitSignal + int(status.Signal()), Cause: fmt.Errorf("compare: %s: %w", path, err)}

@@ -1,5 +1,11 @@
 package main
 
+// list shows the catalogue, render judges a trace that was written before. Both print what play
+// and explore print too: scenarios, runs, and the files that --html, --svg and --trace name.
+//
+// render ends with 0 if all was as claimed, or nothing is claimed; 1 if not; 66 if the file is not
+// there, 65 if it is no trace. A typing error in a name is thus no verdict.
+
 import (
 	"context"
 	"errors"
@@ -72,7 +78,8 @@ func (a *app) list() error {
 	return a.Flush(p)
 }
 
-// told is what a scenario shows, in paragraphs.
+// told is what a scenario shows, in paragraphs. Contenders that keep all rules come first: a
+// reader looks for a lock to use.
 func told(s chaos.Scenario) []string {
 	var keep, violate []string
 	for _, c := range s.Showings {
@@ -136,9 +143,11 @@ no trace, 66 if it is not there.`,
 	}
 }
 
-// render judges a trace that was written before, and draws it.
+// render judges a trace that was written before, and draws it. It does not believe a verdict
+// in the file: the judge may have learned a rule since, and a program of the user's has none.
 func (a *app) render(name string, o *outputs) error {
 	in := io.ReadCloser(a.In)
+	// "-" is stdin by convention; a file of that name is ./-
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // G304: the file that the user asks for
 		if err != nil {
@@ -180,7 +189,8 @@ func (a *app) save(o *outputs, runs []chaos.Run) error {
 	return errors.Join(errs...)
 }
 
-// saveAs writes one file, or to stdout where it is called "-".
+// saveAs writes one file, or to stdout if its name is "-". Close's error counts: a full disk may
+// be told by it alone.
 func (a *app) saveAs(name string, write func(io.Writer) error) error {
 	if name == "-" {
 		return write(a.Out)
@@ -199,7 +209,7 @@ type runShows struct {
 	Guarded     bool     `json:"guarded"`
 	Backend     string   `json:"backend,omitempty"`
 	Seed        uint64   `json:"seed"`
-	AsClaimed   *bool    `json:"as_claimed"` // null: nothing is claimed
+	AsClaimed   *bool    `json:"as_claimed"` // null if nothing is claimed
 	Broken      []string `json:"broken"`
 	Violations  []string `json:"violations"`
 	TwoHolders  int64    `json:"two_holders_ms"`
@@ -229,8 +239,8 @@ func shownRun(r chaos.Run) runShows {
 	return shows
 }
 
-// report prints the runs side by side, and says by the exit status whether all
-// was as claimed.
+// report prints the runs side by side, and says by the exit status whether all was as
+// claimed. A contender that breaks what the scenario says it breaks is as claimed, and 0.
 func (a *app) report(runs []chaos.Run, o *outputs) error {
 	p, code := a.NewPage(), cli.ExitOK
 	for _, r := range runs {
@@ -244,13 +254,13 @@ func (a *app) report(runs []chaos.Run, o *outputs) error {
 	if !a.JSON {
 		showRuns(p, runs)
 	}
-	if o.toStdout() { // which is the file's then
+	if o.toStdout() { // a table would spoil the page or the trace there
 		p.Reset()
 	}
 	return errors.Join(a.Flush(p), cli.Quietly(code))
 }
 
-// showRuns prints a table, what was found where it was not claimed, and the lesson.
+// showRuns prints a table, the violations that were not claimed, and the lesson.
 func showRuns(p *cli.Page, runs []chaos.Run) {
 	about := runs[0].About
 	if about.Scenario != "" {

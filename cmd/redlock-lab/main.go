@@ -6,6 +6,12 @@
 //	redlock-lab explore --for 10m
 //
 // `redlock-lab help` lists the commands, `redlock-lab help COMMAND` explains one.
+//
+// It is a command of its own so that redlock, which runs in production, links neither chaos
+// nor a Lua interpreter. It never speaks to a user's masters: every node is its own.
+//
+// The exit status answers one question, whether all was as claimed (0) or not (1), so that CI
+// can run a scenario or a search as a test. Usage is 64, and the rest is below.
 package main
 
 import (
@@ -21,11 +27,12 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// The exit statuses beside those of every command, of sysexits.h.
+// The exit statuses beside those of every command, of sysexits.h. exitUnavailable keeps a
+// test on a machine without a server apart from one that failed.
 const (
-	exitBadData     = 65
-	exitNoInput     = 66
-	exitUnavailable = 69
+	exitBadData     = 65 // EX_DATAERR
+	exitNoInput     = 66 // EX_NOINPUT
+	exitUnavailable = 69 // EX_UNAVAILABLE
 )
 
 const exitTable = `Exit status:
@@ -39,6 +46,8 @@ const exitTable = `Exit status:
 func main() {
 	logging.Disable() // go-redis logs each failed dial, and the lab breaks many connections
 	args := os.Args[1:]
+	// Without a command redlock is refused with 64, since a script forgot something. The lab
+	// is for people, who want to see what there is.
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
@@ -75,11 +84,12 @@ func exitCode(err error) int {
 	return cli.ExitFailure
 }
 
-// complain says something on stderr, in the form that was asked for.
+// complain says something on stderr, in the form that was asked for. stdout has the answer
+// only, which may be a page or a trace.
 func (a *app) complain(message string) { _, _ = io.WriteString(a.Err, a.Line(message)) }
 
-// progress shows on a terminal what is being done, on one line that changes;
-// without a format it takes the line away.
+// progress shows on a terminal what is being done, on one line that changes; an empty
+// format takes the line away. In a log each step would be a line, so there it shows nothing.
 func (a *app) progress(format string, args ...any) {
 	if !cli.IsTerminal(a.Err) || a.JSON || a.Getenv("TERM") == "dumb" {
 		return

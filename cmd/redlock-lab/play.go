@@ -1,5 +1,12 @@
 package main
 
+// play shows one scenario, with redlock beside plainer locks: what a reader of the pages is told
+// can be seen, and repeated, on the reader's own machine.
+//
+// It ends with 0 if all was as claimed, or nothing is claimed of what was played; 1 if not; 69 if
+// the backend is not available here (no redis-server, no C compiler for clocks that step);
+// 128+n after a signal, on the backends in real time.
+
 import (
 	"context"
 	"errors"
@@ -61,7 +68,7 @@ type experiment struct {
 	seed        uint64
 	protections string
 	contenders  string
-	guard       *bool // nil: as the scenario says
+	guard       *bool // nil if the scenario decides
 }
 
 func (e *experiment) define(fs *flag.FlagSet) {
@@ -81,7 +88,9 @@ func (e *experiment) define(fs *flag.FlagSet) {
 	})
 }
 
-// play plays a scenario with one contender after the other.
+// play plays a scenario with one contender after the other, never two at a time: they would
+// take the processor from each other, and the figures would be of the machine. Whether the
+// backend can play it is asked first, so that no contender is played in vain.
 func (a *app) play(ctx context.Context, name string, e *experiment) error {
 	s, ok := chaos.FindScenario(name)
 	if !ok {
@@ -91,6 +100,7 @@ func (a *app) play(ctx context.Context, name string, e *experiment) error {
 	if err != nil {
 		return err
 	}
+	// The other backends would ignore it, and the user believe it was that server's result.
 	if e.server != "" && backend != chaos.Real {
 		return cli.Usagef("play: --server %s is for --backend real", e.server)
 	}
@@ -179,8 +189,9 @@ func (e *experiment) play(ctx context.Context, s chaos.Scenario, c trace.Showing
 		run.Records, err = s.Play(ctx, stage, kit, c.Guarded)
 		return errors.Join(err, stage.Close())
 	}
+	// Virtual time needs a bubble round all goroutines of the play (testing/synctest's rule).
 	if backend == chaos.Virtual {
-		// Not with ctx: who waits for something outside the bubble stops its time.
+		// Not with ctx: a goroutine that waits for something outside the bubble stops its time.
 		// A signal ends the program, which has nothing to clean up.
 		err = bubble.Run(func() error { return onStage(context.Background()) }) //nolint:contextcheck // see above
 	} else {
@@ -190,7 +201,7 @@ func (e *experiment) play(ctx context.Context, s chaos.Scenario, c trace.Showing
 	return run, err
 }
 
-// fit says why the scenario can't be played here; nil: it can.
+// fit says why the scenario can't be played here; nil if it can.
 func (e *experiment) fit(s chaos.Scenario, backend chaos.Backend) error {
 	err := s.Fit(backend)
 	if e.server != "" && errors.Is(err, redisserver.ErrNoServer) {
@@ -207,7 +218,8 @@ func (e *experiment) stage(ctx context.Context, backend chaos.Backend, nodes int
 	return chaos.OpenStage(ctx, backend, e.seed, nodes)
 }
 
-// claimOf is what the scenario claims of a contender; nil: nothing.
+// claimOf is what the scenario claims of a contender; nil if nothing. A claim is of a contender
+// with a guard or without: with --guard the other way there is none, and the run can't fail.
 func claimOf(s chaos.Scenario, c trace.Showing) *trace.Showing {
 	for _, claim := range s.Showings {
 		if claim.Contender == c.Contender && claim.Guarded == c.Guarded {
@@ -217,7 +229,8 @@ func claimOf(s chaos.Scenario, c trace.Showing) *trace.Showing {
 	return nil
 }
 
-// cast is who plays: by default all that the scenario claims something about.
+// cast is the contenders to play: by default all that the scenario claims something about.
+// As soon as a flag names one, the guard is on unless --guard says otherwise.
 func (e *experiment) cast(s chaos.Scenario) ([]trace.Showing, error) {
 	if e.contenders == "" && e.protections == "" && e.guard == nil {
 		return s.Showings, nil
@@ -289,7 +302,8 @@ func contenderWords() []string {
 	return words
 }
 
-// protected is the contender with these protections.
+// protected is the contender with these protections. A lock without one has a name of its own
+// on the pages, so that no picture of it can be taken for redlock's.
 func protected(list string) (string, error) {
 	membership, clocks := false, false
 	switch list {

@@ -15,37 +15,48 @@ type app struct {
 
 	connection connection
 	ending     *ending          // what the end of a command that takes a lock tells; nil for others
-	self       string           // the program, as a watchdog is started; empty: there is none
+	self       string           // the program that a watchdog runs; empty for no watchdog
 	started    func()           // called as soon as exec's command runs; nil but in tests
 	options    []redlock.Option // behind those of the flags; none but in tests
 }
 
 func newApp() *app { return &app{Console: cli.NewConsole("redlock")} }
 
-// complain says something on stderr, in the form that was asked for. A reader that has
-// stopped reading is not waited for longer than an eventWriter does.
+// complain says something on stderr, in the form that was asked for: stdout has answers
+// only, so that a pipe gets no warning as data. It waits for a reader that has stopped
+// reading no longer than an eventWriter does.
 func (a *app) complain(message string) {
 	w := newEventWriter(a.Console)
 	w.write(w.line(message))
 	w.close()
 }
 
-// The exit statuses beside those of every command: of sysexits.h and of timeout(1).
+// The exit statuses beside those of every command (internal/cli). A script decides by them
+// whether to try again: after 69 and 75 it may, after 78 somebody must change something.
 const (
-	exitNoQuorum = 69
-	exitBusy     = 75
-	exitConfig   = 78
+	exitNoQuorum = 69 // EX_UNAVAILABLE of sysexits.h
+	exitBusy     = 75 // EX_TEMPFAIL; flock(1) has 1, which any failing command has too
+	exitConfig   = 78 // EX_CONFIG
 	// exitMaxHold is of --max-hold. It is not timeout's 124, which is for lost locks, nor
 	// its 125, and no shell's.
 	exitMaxHold = 123
-	exitLost    = 124
+	// exitLost is timeout(1)'s status of a command whose time was over: so was the lock's.
+	exitLost = 124
 )
 
+// configuration is the error of something that is wrong outside of the command line: files,
+// the environment, the system. What is wrong on the command line is usage (cli.Usagef).
 func configuration(format string, args ...any) error {
 	return &cli.StatusError{Code: exitConfig, Cause: fmt.Errorf(format, args...)}
 }
 
-// exitCode is the status that an error is told with.
+// exitCode is the status that an error is told with. An error may wrap several of the
+// library's, as one of a round wraps those of its nodes, so the order decides:
+//
+//   - a status that was set on purpose goes first, -E among them;
+//   - then what waiting can't mend: too few nodes left for a quorum, a wrong argument;
+//   - then how a held lock ended;
+//   - then a missing quorum, before "busy": nobody knows who holds what no quorum shows.
 func exitCode(err error) int {
 	var known *cli.StatusError
 	var round *redlock.QuorumError
@@ -76,7 +87,8 @@ func exitCode(err error) int {
 	return cli.ExitFailure
 }
 
-// hopeless tells whether too many nodes refuse for good to leave a quorum.
+// hopeless tells whether too many nodes refuse for good to leave a quorum. One node with a
+// wrong password is a warning for an operator, and no reason for a script to give up.
 func hopeless(e *redlock.QuorumError) bool {
 	usable := 0
 	for _, n := range e.Nodes {

@@ -1,5 +1,14 @@
 package main
 
+// bench measures acquire and release on the user's own masters, from where it runs: what a lock
+// costs depends on the network most of all. It takes real locks, through the same Locker as
+// every command, of names that nobody else takes. So it shows the price of a lock, and nothing
+// of contention.
+//
+// Exit status: 0 if it measured, even with failed attempts, which the table counts; 69, 75 or 78
+// if the first lock could not be had; 64 for the arguments; 0 after a signal, with what was
+// measured until then.
+
 import (
 	"context"
 	"errors"
@@ -59,7 +68,8 @@ the lease. Under an ACL give a --prefix that the user may write. The load is rea
 	}
 }
 
-// phaseShows is one measurement, as --json shows it.
+// phaseShows is one measurement, as --json shows it. Percentiles and no mean: a stalled node
+// shows in the slowest calls alone.
 type phaseShows struct {
 	Nodes   string      `json:"nodes"` // "all", or which one hangs
 	Locks   int         `json:"locks"`
@@ -78,7 +88,9 @@ type percentiles struct {
 	Max int64 `json:"max"`
 }
 
-// bench measures once, or twice.
+// bench measures once, or twice: with --stall-node a second time while that node hangs. The
+// stall is in this program's dialer, so no right on the node is needed, and its other clients
+// notice nothing.
 func (a *app) bench(ctx context.Context, m *measurement) error {
 	hang, found := &stall{}, false
 	s, err := a.open(func(node int, o *redis.Options) { //nolint:contextcheck // a Locker lives until it is closed
@@ -98,6 +110,8 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 }
 
 func (a *app) measure(ctx context.Context, s *session, m *measurement, hang *stall) error {
+	// One lock first, for a clear error, and so that connections and scripts are in place
+	// before the clock runs.
 	lock, err := s.locker.TryAcquire(ctx, benchName(rand.Uint64(), 0, 0))
 	if err != nil {
 		if strings.Contains(err.Error(), "ACL lacks a right") {
@@ -119,6 +133,8 @@ func (a *app) measure(ctx context.Context, s *session, m *measurement, hang *sta
 // which nobody can lock.
 const benchNames = "redlock-bench/"
 
+// benchName is a fresh name for each lock: a name that is still taken on one node would
+// measure the wait for it.
 func benchName(run uint64, worker, n int) string {
 	return fmt.Sprintf("%s%x/%d/%d", benchNames, run, worker, n)
 }
@@ -130,7 +146,8 @@ type sample struct {
 	first            error
 }
 
-// run makes the workers take and release locks until the time is over.
+// run makes the workers take and release locks until the time is over. The names have a
+// random part: a lock that a former run left behind must not be waited for.
 func (m *measurement) run(ctx context.Context, s *session, nodes string) phaseShows {
 	ctx, cancel := context.WithTimeout(ctx, m.duration)
 	defer cancel()
@@ -155,7 +172,8 @@ func (m *measurement) run(ctx context.Context, s *session, nodes string) phaseSh
 	}
 }
 
-// fill takes and releases locks of names that nobody else takes.
+// fill takes and releases locks of names that nobody else takes, one after another. Only
+// successes are timed: a failure takes as long as its timeout, which is a setting.
 func (s *sample) fill(ctx context.Context, l *redlock.Locker, run uint64, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		watch := startWatch()
@@ -168,6 +186,7 @@ func (s *sample) fill(ctx context.Context, l *redlock.Locker, run uint64, worker
 				s.release = append(s.release, watch.elapsed())
 			}
 		}
+		// The attempt that the end of the time cut off is no failure.
 		if err != nil && ctx.Err() == nil {
 			s.failed++
 			if s.first == nil {
@@ -177,7 +196,8 @@ func (s *sample) fill(ctx context.Context, l *redlock.Locker, run uint64, worker
 	}
 }
 
-// percentilesOf sorts the durations.
+// percentilesOf sorts the durations. Each figure is one that was measured, not an average of
+// two.
 func percentilesOf(d []time.Duration) percentiles {
 	if len(d) == 0 {
 		return percentiles{}
@@ -225,14 +245,15 @@ func (q percentiles) row(nodes, call string) []cli.Cell {
 type dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // stall makes a node's connections fall silent while it lasts: what is written is lost,
-// as it is to a node that hangs, and the reader waits.
+// as it is to a node that hangs, and the reader waits. Closing them instead would be a node
+// that is down, which is noticed at once and costs no timeout.
 type stall struct {
 	mu    sync.Mutex
 	lasts bool
-	owed  map[net.Conn]struct{} // those that lost something, on which no reply will come
+	owed  map[net.Conn]struct{} // connections that lost a request: no reply will come on them
 }
 
-// begin has what is written be lost from now on.
+// begin starts to lose what is written.
 func (s *stall) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +281,7 @@ func (s *stall) loses(c net.Conn) bool {
 	return s.lasts
 }
 
-// of has connections be subject to the stall.
+// of makes a dialer's connections subject to the stall.
 func (s *stall) of(base dial) dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := base(ctx, network, addr)

@@ -2,6 +2,11 @@
 
 package main
 
+// The life of a candidate: campaign, reign, and campaign again. Two goroutines share it, since
+// each has to be where it is. Campaign of the library calls a function for as long as the lead
+// lasts, so it needs a goroutine that can wait there. Commands must be started by a goroutine
+// that keeps its thread (supervisor.run), so they run in main's.
+
 import (
 	"context"
 	"errors"
@@ -14,8 +19,8 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// errAgain is what the function of a campaign returns when its command is dead. Whether
-// there is another campaign is not its to say: it tries, and finds its context ended.
+// errAgain is what a campaign's function returns when its command is dead. It does not
+// decide whether there is another campaign: stand tries, and finds its context ended if not.
 var errAgain = errors.New("campaign again")
 
 // candidate stands for an election, and runs a command while it leads. Campaigns have a
@@ -28,7 +33,8 @@ type candidate struct {
 	elected   chan *reign
 }
 
-// reign is one time that the candidate leads.
+// reign is one lead, from the election to the command's death. over holds the library's
+// release back: resigning earlier would let the next leader meet this one's command.
 type reign struct {
 	lock  *holding
 	since stopwatch
@@ -36,7 +42,11 @@ type reign struct {
 }
 
 // campaign runs the command while this process leads, until the command ends by itself,
-// a signal ends both, or no lock is to be had. No command runs when it returns.
+// a signal ends both, or no lock can be got. No command runs when it returns.
+//
+// A lead that is lost is no failure, and lead stays: it is a service, and the next election
+// is its remedy. A command that ends by itself ends lead, with its status: a crash loop, its
+// pauses and its limits are the service manager's, as with any program.
 func campaign(ctx context.Context, a *app, over *session, e *execution) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,15 +74,17 @@ func campaign(ctx context.Context, a *app, over *session, e *execution) error {
 			}
 			c.tellWaiting("waiting to lead " + e.keys[0] + " again")
 		case sig := <-e.signals:
+			// USR1 and the like were sent for a command that has ended: they end nothing here.
 			if slices.Contains(cli.Endings, sig) {
 				cancel()
 				<-ended
 				return &cli.StatusError{Code: cli.SignalStatus(sig), Cause: fmt.Errorf("%v while waiting to lead %s", sig, e.keys[0])}
 			}
-			if sig == syscall.SIGTSTP { // as if nobody caught it
+			if sig == syscall.SIGTSTP { // as if nobody caught it: with STOP, which can't be caught
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			}
 		case <-ended:
+			// lead has no -n, so a busy lock means that --wait is over.
 			if exitCode(failure) == exitBusy {
 				failure = &cli.StatusError{Code: e.busyCode, Cause: failure}
 			}
@@ -81,8 +93,8 @@ func campaign(ctx context.Context, a *app, over *session, e *execution) error {
 	}
 }
 
-// stand campaigns until ctx ends, or it can't go on. A command that was ended before its
-// lock was has no loss to show, so Campaign takes it for one that resigned.
+// stand campaigns until ctx ends, or it can't go on. If a command was ended before its lock
+// was, Campaign sees no loss: it takes the end for a resignation, and returns. Hence the loop.
 func (c *candidate) stand(ctx context.Context, locker *redlock.Locker) error {
 	opts := append(c.execution.acquireOptions(), redlock.WithWait(c.execution.wait))
 	for {
@@ -94,7 +106,8 @@ func (c *candidate) stand(ctx context.Context, locker *redlock.Locker) error {
 }
 
 // lead lets the command run, and returns when it is dead. ctx ends with the lock, and with
-// the campaign; the command's runner then ends it.
+// the campaign. It does not return at that moment: the supervisor sees the loss itself, ends
+// the command, and only then over is closed.
 func (c *candidate) lead(ctx context.Context, lock *redlock.Lock) error {
 	r := &reign{lock: holdingOf(lock), since: startWatch(), over: make(chan struct{})}
 	if err := lengthen(ctx, r.lock, c.execution.ttl); err != nil {
@@ -110,7 +123,8 @@ func (c *candidate) lead(ctx context.Context, lock *redlock.Lock) error {
 }
 
 // reign runs the command. It is to be run again if it was ended for the lock's sake, or
-// not started for it, and nobody has asked for the end.
+// not started for it, and nobody has asked for the end. A user who types ^C while the command
+// is being ended for the lock has asked as well (interrupted): it must not come back.
 func (c *candidate) reign(r *reign) (again bool, err error) {
 	c.execution.held = r.since
 	s := newSupervisor(c.app, c.execution, r.lock, c.events)
@@ -118,7 +132,7 @@ func (c *candidate) reign(r *reign) (again bool, err error) {
 	lost := s.early || s.child == nil && exitCode(err) == exitLost
 	again = lost && !s.dismissed && !s.interrupted()
 	c.app.ending.after(s.ended)
-	if again { // one that ends lead is told by who knows its status
+	if again { // the last end is told by tellEnd, which knows lead's status
 		code := exitCode(err)
 		s.ended.Status = &code
 		c.events.tell(s.ended)
@@ -127,6 +141,7 @@ func (c *candidate) reign(r *reign) (again bool, err error) {
 	return again, err
 }
 
+// tellWaiting is quiet at the first campaign: a job's log begins when it does something.
 func (c *candidate) tellWaiting(message string) {
 	c.events.tell(event{Event: "waiting", Key: c.execution.keys[0], Message: message})
 }

@@ -2,6 +2,12 @@
 
 package main
 
+// A command is more than one process: it forks, leaves its group, and is orphaned. This file
+// finds all of them and sends them signals, by what the system offers:
+//
+//   - a process group of its own, which kill(2) reaches at once, on every Unix;
+//   - on Linux also descent, read from /proc, with orphans adopted (reaper_linux.go).
+
 import (
 	"errors"
 	"os"
@@ -16,23 +22,26 @@ import (
 )
 
 // child is the command: the leader of a process group, and everything below it.
-// Nobody else in this program waits for processes.
+// Nobody else in this program waits for processes. So a number stays the process's, as a
+// zombie at least, until reap has seen it.
 type child struct {
 	pid    int
 	ended  bool // the leader
 	status syscall.WaitStatus
 	alone  bool           // this program has no children at all
-	stop   syscall.Signal // that stopped the leader, not yet looked at; 0 if none
+	stop   syscall.Signal // the stop of the leader that followStop has not handled; 0 if none
 	// What was below this program before: a script that has started something in
 	// the background and then execs this program leaves it its children.
 	before map[int]bool
-	halted []int // what halt has stopped
+	halted []int // the processes that halt stopped, and resume continues
 }
 
 // startChild starts the command in a group of its own, with this program's stdin,
-// stdout and stderr.
+// stdout and stderr. It does not use os/exec: Cmd.Wait tells of ends only, and reap must see
+// stops as well.
 func startChild(path string, argv, env []string) (*child, error) {
 	c := &child{before: map[int]bool{}}
+	// Read before the start: what is below this program later, and not in here, is the command's.
 	for _, pid := range descendants(nil) {
 		c.before[pid] = true
 	}
@@ -47,7 +56,9 @@ func startChild(path string, argv, env []string) (*child, error) {
 	return c, nil
 }
 
-// reap takes notice of what ended or stopped.
+// reap takes notice of what ended or stopped. It waits for any child (-1), since orphans
+// that were adopted are children too, and their zombies would never go. WUNTRACED tells of a
+// stop: ^Z in the terminal stops the command's group, and not this program's.
 func (c *child) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -75,6 +86,8 @@ func (c *child) signal(s os.Signal) {
 	if !ok {
 		return
 	}
+	// The leader's zombie keeps the group's number. Once it is reaped, the number is free.
+	// Without adoption the group is all that is known, so it is used even then.
 	if !c.ended || !adopts {
 		_ = syscall.Kill(-c.pid, n)
 		return
@@ -94,6 +107,8 @@ func (c *child) ask(s os.Signal) {
 			_ = syscall.Kill(pid, n)
 		}
 	}
+	// A stopped process keeps TERM pending until it is continued: without this it would
+	// always come to the kill.
 	c.resume()
 }
 
@@ -121,8 +136,9 @@ func (c *child) resume() {
 	}
 }
 
-// kill kills all that there is now. It must be repeated until over: what was being
-// started meanwhile is missed.
+// kill kills all that there is now. It must be repeated until over: a process that is being
+// forked while the list is read is missed. The group goes first, by one call that misses
+// nobody in it; most commands are over with that.
 func (c *child) kill() {
 	if !c.ended || !adopts {
 		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
@@ -133,7 +149,9 @@ func (c *child) kill() {
 }
 
 // over tells whether nothing of the command is left. What it orphans becomes this
-// program's child where adopt works; elsewhere only the group can be asked.
+// program's child where adopt works; elsewhere only the group can be asked. The list of
+// /proc is read only if there were processes before: without them wait4 answers ECHILD
+// (alone), which costs one call, and is exact.
 func (c *child) over() bool {
 	if adopts {
 		return c.ended && (c.alone || len(c.before) > 0 && len(descendants(c.before)) == 0)
@@ -141,7 +159,8 @@ func (c *child) over() bool {
 	return c.ended && errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH)
 }
 
-// exitStatus is the leader's, as a shell gives it.
+// exitStatus is the leader's, as a shell gives it: 128+n after signal n. A caller sees no
+// difference between "redlock exec KEY CMD" and "CMD".
 func (c *child) exitStatus() int {
 	if c.status.Signaled() {
 		return cli.ExitSignal + int(c.status.Signal())
@@ -149,7 +168,8 @@ func (c *child) exitStatus() int {
 	return c.status.ExitStatus()
 }
 
-// parseSignal knows TERM, SIGTERM and 15.
+// parseSignal knows TERM, SIGTERM and 15, as kill(1) and timeout(1) do. A number that names
+// no signal here is refused now: sending it would fail when the command must end.
 func parseSignal(flag, name string) (os.Signal, error) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 && unix.SignalName(syscall.Signal(n)) != "" {
 		return syscall.Signal(n), nil

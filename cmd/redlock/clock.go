@@ -2,8 +2,9 @@ package main
 
 import "time"
 
-// This file alone reads the clock. What decides about a lock's validity asks the
-// Lock instead, whose clock counts a suspend of the machine.
+// This file alone reads the clock; the linter (forbidigo) refuses it elsewhere. Code that
+// decides about a lock's validity asks the Lock instead, whose clock counts a suspend of the
+// machine. On Linux time.Since counts none, which is right for pauses only.
 
 // stopwatch measures from when it was started.
 type stopwatch struct{ started time.Time }

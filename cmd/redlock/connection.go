@@ -22,6 +22,8 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 )
 
+// nodesVariable names the nodes if no flag does: a list with passwords stands neither in
+// ps nor in each crontab line.
 const nodesVariable = "REDLOCK_NODES"
 
 // connection is the flags that every command has: the nodes, and how to speak to
@@ -51,7 +53,8 @@ func (c *connection) define(fs *flag.FlagSet) {
 	c.certificates.define(fs)
 }
 
-// urls are the nodes given, by flag, file or variable.
+// urls are the nodes given, by flag, file or variable. A flag outranks the variable, as
+// everywhere. Two flags are refused: half a list from each would be another cluster.
 func (c *connection) urls(getenv func(string) string) ([]string, error) {
 	if c.nodes != "" && c.nodesFile != "" {
 		return nil, cli.Usagef("give --nodes or --nodes-file, not both")
@@ -72,7 +75,8 @@ func (c *connection) urls(getenv func(string) string) ([]string, error) {
 	return urls, nil
 }
 
-// split takes a list apart at commas and blanks.
+// split takes a list apart at commas and blanks, so that a shell's here-document or YAML's
+// folded text serves as it is.
 func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
 }
@@ -85,15 +89,16 @@ type session struct {
 
 	mu      sync.Mutex // guards the fields below
 	outside map[string]bool
-	lacks   *stopwatch // since when attempts find no quorum; nil: the last did not
+	lacks   *stopwatch // since when attempts find no quorum; nil if the last one found it
 
 	warn   func(string)
-	raises sync.Once // one warning for all nodes
-	binds  sync.Once // the same
+	raises sync.Once // MaxTTLRaised comes from each node: one warning for all
+	binds  sync.Once // StrictRecoverySet likewise
 }
 
-// open makes a Locker. Unlike redlock.Open it demands no quorum: to show what the
-// nodes are is most wanted when there is none, and an acquire waits for one.
+// open makes a Locker. Unlike redlock.Open it demands no quorum: an operator wants most to
+// see the nodes when there is none, and an acquire waits for one. All URLs that do not parse
+// are named at once. change is bench's hook into a node's options; nil if none.
 func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Option) (*session, error) {
 	c := &a.connection
 	urls, err := c.urls(a.Getenv)
@@ -113,6 +118,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 			err = errors.Join(err, fmt.Errorf("%w: node %d of the list: %w", redlock.ErrInvalidNode, i, parseErr))
 			continue
 		}
+		// As redlock.Open treats its clients: a hung node must not hold a command up.
 		node.Harden(o, c.timeout())
 		node.Listen(o)
 		secured = secure(o, config) || secured
@@ -122,6 +128,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 		client := redis.NewClient(o)
 		s.clients, s.names, nodes[i] = append(s.clients, client), append(s.names, o.Addr), client
 	}
+	// Certificates for nodes without TLS would be ignored, and the user believe in them.
 	if err == nil && !secured {
 		err = cli.Usagef("--cacert and --cert are for rediss:// nodes: none is given")
 	}
@@ -137,6 +144,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	return s, nil
 }
 
+// options are those of the connection's flags. A command's own stand behind them, and so win.
 func (c *connection) options(s *session) []redlock.Option {
 	opts := []redlock.Option{
 		redlock.WithTTL(min(redlock.DefaultTTL, c.maxTTL)), // where the command has no flag for it
@@ -151,7 +159,8 @@ func (c *connection) options(s *session) []redlock.Option {
 	return opts
 }
 
-// timeout bounds a client's calls; the Locker bounds its own besides.
+// timeout bounds a client's calls; the Locker bounds its own besides. The clients serve
+// commands without a Locker's call as well: Ping, and the transactions of release.
 func (c *connection) timeout() time.Duration {
 	if c.nodeTimeout > 0 {
 		return c.nodeTimeout
@@ -159,7 +168,8 @@ func (c *connection) timeout() time.Duration {
 	return redlock.DefaultNodeTimeout
 }
 
-// observe notes what is told of nodes and attempts, and warns of what outlasts the command.
+// observe notes events of nodes and attempts, and warns of what outlasts the command: a
+// --max-ttl or --strict-recovery typed once stays in the cluster's records for all clients.
 func (s *session) observe(e redlock.Event) {
 	switch e.Kind { //nolint:exhaustive // the others are nothing to a command
 	case redlock.MaxTTLRaised:
@@ -175,7 +185,8 @@ func (s *session) observe(e redlock.Event) {
 	}
 }
 
-// wanted notes whether a lock is wanted for which there is no quorum.
+// wanted notes whether an attempt for a lock has just found no quorum. The first such
+// attempt starts the clock, and any other outcome stops it: tellWaits asks it how long.
 func (s *session) wanted(lacks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +199,7 @@ func (s *session) wanted(lacks bool) {
 	}
 }
 
-// lacking is for how long a lock has been wanted without a quorum; 0: it is not.
+// lacking is for how long a lock has been wanted without a quorum; 0 if it is not.
 func (s *session) lacking() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +221,9 @@ func (s *session) abstaining() bool {
 	return false
 }
 
-// withSession runs a command over the nodes given.
+// withSession runs a command over the nodes given. It closes the session even after an
+// error: Close releases what is still held. The command's error and Close's
+// are joined, and exitCode takes the first that has a status.
 func (a *app) withSession(ctx context.Context, do func(context.Context, *session) error, opts ...redlock.Option) error {
 	s, err := a.open(nil, append(opts, a.options...)...) //nolint:contextcheck // a Locker lives until it is closed
 	if err != nil {
@@ -226,41 +239,42 @@ func (a *app) withSession(ctx context.Context, do func(context.Context, *session
 	return errors.Join(err, end)
 }
 
-// misdialled asks those nodes of which it is wanted, at the same time, whether TLS is
-// spoken to a port without, or the reverse: nil where neither is seen.
-func (s *session) misdialled(ctx context.Context, wanted []bool) []error {
-	what := make([]error, len(s.clients))
+// each calls do for every node at the same time, and returns when all calls have: a node
+// that hangs costs one ReadTimeout, not one for each node behind it.
+func (s *session) each(ctx context.Context, do func(ctx context.Context, i int, c *redis.Client)) {
 	var asking sync.WaitGroup
 	for i, c := range s.clients {
-		if !wanted[i] {
-			continue
-		}
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, c.Options().ReadTimeout)
 			defer cancel()
-			what[i] = node.Speaks(ctx, c.Options())
+			do(ctx, i, c)
 		})
 	}
 	asking.Wait()
+}
+
+// misdialled finds, of the nodes that are wanted, those where one side speaks TLS and the
+// other does not. An error is nil if neither is seen.
+func (s *session) misdialled(ctx context.Context, wanted []bool) []error {
+	what := make([]error, len(s.clients))
+	s.each(ctx, func(ctx context.Context, i int, c *redis.Client) {
+		if wanted[i] {
+			what[i] = node.Speaks(ctx, c.Options())
+		}
+	})
 	return what
 }
 
-// whoMisdialled adds to the error of a command that found no quorum which nodes are spoken
-// to in the wrong way: it was told itself that a request was not sent.
+// whoMisdialled adds, to the error of a command that found no quorum, the nodes where one
+// side speaks TLS and the other does not. go-redis reports only that a request was not sent,
+// and the fault is one letter of the URL. It asks only nodes that do not answer now, and only
+// after the failure, so that it costs a good command nothing.
 func (s *session) whoMisdialled(ctx context.Context, err error) error {
 	if exitCode(err) != exitNoQuorum && !errors.Is(err, redlock.ErrNoQuorum) || err.Error() == "" {
 		return err
 	}
 	silent := make([]bool, len(s.clients))
-	var asking sync.WaitGroup
-	for i, c := range s.clients {
-		asking.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, c.Options().ReadTimeout)
-			defer cancel()
-			silent[i] = c.Ping(ctx).Err() != nil
-		})
-	}
-	asking.Wait()
+	s.each(ctx, func(ctx context.Context, i int, c *redis.Client) { silent[i] = c.Ping(ctx).Err() != nil })
 	all := []error{err}
 	for i, what := range s.misdialled(ctx, silent) {
 		if what != nil {
@@ -270,10 +284,10 @@ func (s *session) whoMisdialled(ctx context.Context, err error) error {
 	return errors.Join(all...)
 }
 
-// close ends the Locker, then the clients under it. Its error is the Locker's: that
-// something it held was not confirmed to be free. What a socket says to its end is
-// none: a connection that broke while it lay idle is an error to close, under TLS,
-// and would make a failure of a command that has done what it was for.
+// close ends the Locker, then the clients under it, through which the Locker still releases.
+// Its error is the Locker's: something it held was not confirmed to be free. A socket's error
+// is dropped: under TLS, closing a connection that broke while idle is an error, and would
+// turn a command that has done its work into a failure.
 func (s *session) close() error {
 	var err error
 	if s.locker != nil {
@@ -285,8 +299,10 @@ func (s *session) close() error {
 	return err
 }
 
-// certificates are files of PEM, named as redis-cli names them. What is not given
-// is the system's, or goes without.
+// certificates are files of PEM, under the names that redis-cli has for them, so that its
+// command line can be copied. Without --cacert the system's authorities count; without
+// --cert the client shows no certificate. There is no --insecure: a lock over masters that
+// anybody may impersonate excludes nobody.
 type certificates struct{ authorities, own, key string }
 
 func (c *certificates) define(fs *flag.FlagSet) {
@@ -295,12 +311,13 @@ func (c *certificates) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.key, "key", c.key, "the private key of --cert, in `FILE`")
 }
 
-// config is what rediss:// clients get, but for the host's name; nil: nothing was
-// asked for.
+// config is what rediss:// clients get, except the host's name; nil if no flag was given.
+// TLS 1.2 is the oldest that Go's own client takes by default, too.
 func (c *certificates) config() (*tls.Config, error) {
 	if *c == (certificates{}) {
 		return nil, nil //nolint:nilnil // no settings are no fault
 	}
+	// crypto/tls would say that a file has no name.
 	if (c.own == "") != (c.key == "") {
 		return nil, cli.Usagef("give --cert and --key together")
 	}
@@ -325,7 +342,8 @@ func (c *certificates) config() (*tls.Config, error) {
 	return config, nil
 }
 
-// secure gives a client its settings, if it speaks TLS, and tells whether it does.
+// secure gives a client its settings, if it speaks TLS, and tells whether it does. The
+// server's name stays the URL's: each node's certificate is checked for its own host.
 func secure(o *redis.Options, config *tls.Config) bool {
 	if config == nil || o.TLSConfig == nil {
 		return false
@@ -336,7 +354,8 @@ func secure(o *redis.Options, config *tls.Config) bool {
 	return true
 }
 
-// readNodes reads a file of nodes: one a line, "#" begins a comment.
+// readNodes reads a file of nodes: one a line, "#" begins a comment. A file that can't be
+// read is a configuration (78), and the variable is not tried instead: it may name others.
 func readNodes(path string) (string, error) {
 	f, err := os.Open(path) //nolint:gosec // the user's own file is the point
 	if err != nil {
@@ -361,7 +380,8 @@ func readNodes(path string) (string, error) {
 // owner's choice.
 const forOthers = 0o004
 
-// warnOfReaders warns of a password in a file that every user may read.
+// warnOfReaders warns of a password in a file that every user may read. ssh refuses such a
+// key file. Here a refusal could stop a job whose lock is needed, so the command goes on.
 func (a *app) warnOfReaders(urls []string) {
 	path := a.connection.nodesFile
 	if path == "" || runtime.GOOS == "windows" || !secret(urls) { // there the bits say nothing
@@ -372,7 +392,8 @@ func (a *app) warnOfReaders(urls []string) {
 	}
 }
 
-// secret tells whether one of the URLs has a password, or may have one.
+// secret tells whether one of the URLs has a password, or may have one: in a URL that does
+// not parse, what stands before an @ is taken for one.
 func secret(urls []string) bool {
 	for _, text := range urls {
 		u, err := url.Parse(text)

@@ -1,5 +1,10 @@
 package main
 
+// doctor prints the library's report (Cluster.Check) for a person or for monitoring. Its exit
+// status is the convention of monitoring plug-ins (Nagios, Icinga), so that it can be run as a
+// check without a wrapper: 0 OK, 1 warning, 2 critical, 3 unknown. A fault that keeps the report
+// from being made at all has the statuses of every command: 64, 69 if no node answered, 78.
+
 import (
 	"context"
 	"errors"
@@ -13,7 +18,8 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// What the exit status of doctor says: the convention of monitoring plug-ins.
+// The exit statuses of a report. doctorWarning is cli.ExitFailure too: a monitor takes a
+// failure of doctor itself for a warning, which somebody will look at.
 const (
 	doctorWarning = 1
 	doctorError   = 2
@@ -66,6 +72,7 @@ type findingShows struct {
 
 func (a *app) doctor(ctx context.Context, s *session) error {
 	r, err := s.locker.Cluster().Check(ctx)
+	// Even with no node there is a report: it says why each does not answer.
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 		return err
 	}
@@ -80,7 +87,8 @@ func (a *app) doctor(ctx context.Context, s *session) error {
 	return cli.Quietly(severityStatus(r.Worst()))
 }
 
-// severityStatus is the exit status that tells the worst finding.
+// severityStatus is the exit status that tells the worst finding. An info is no reason to
+// wake anybody.
 func severityStatus(s redlock.Severity) int {
 	switch s {
 	case redlock.SeverityError:
@@ -145,7 +153,7 @@ func (a *app) showReport(r redlock.Report) error {
 	return a.Flush(p)
 }
 
-// sameOf is the same of findings that differ by their node alone.
+// sameOf is equal for findings that differ by their node alone.
 func sameOf(f redlock.Finding) string { return fmt.Sprint(f.Severity, f.Code, f.What) }
 
 // serversOf is what the nodes run, each server once, with the number of its nodes.

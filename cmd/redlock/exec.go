@@ -1,5 +1,25 @@
 package main
 
+// exec is flock(1) over a quorum of masters: it holds a key while a command runs. It promises:
+//
+//   - The command, and everything it started, is dead before the lock's validity ends, as far
+//     as the system lets exec find processes. Another holder then never meets them.
+//   - The key is released only when all of them are dead.
+//   - The command does not start after a signal, nor under a lock that is about to end.
+//
+// How they are found is in child.go and reaper_linux.go, when they are ended in supervisor.go,
+// and who ends them when exec itself can't in watchdog_linux.go.
+//
+// Exit status: the command's own; 128+n if signal n killed it, as a shell says it. Otherwise
+//
+//   75   somebody else holds the key (EX_TEMPFAIL; flock's default is 1); -E names another,
+//        and --skip-if-busy means 0
+//   69   no quorum answered within --wait, or none confirmed the release
+//   123  the command was ended for --max-hold
+//   124  the lock was lost: the command was ended for it, had ended before, or never started
+//   126  the command can't be run, 127 it was not found: as sh, env and timeout have it
+//   128+n  a signal ended the wait, and the command was not started
+
 import (
 	"cmp"
 	"context"
@@ -19,12 +39,13 @@ import (
 
 const (
 	// graceShare of the TTL is what a command gets between the first signal and
-	// the last by default: renewals, at a third of the TTL, must have failed for
-	// more than a third of it before the first is sent.
+	// the last by default. Renewals begin at a third of the TTL, so they have failed for
+	// more than a third of it before the first is sent: one lost round ends no command.
 	graceShare = 4
 	// The last signal is sent some time before the validity ends, so that the
 	// processes are gone by then: half of the grace, at most maxMargin. Killing
-	// takes milliseconds; the rest is for a machine that is busy.
+	// takes milliseconds. The rest is for a machine that is busy: of 102 ends on two
+	// busy cores the closest left 280 ms (docs/COMMAND.md).
 	marginShare = 2
 	maxMargin   = time.Second
 )
@@ -33,7 +54,7 @@ const (
 type execution struct {
 	lockFlags
 
-	command     string   // exec or lead
+	command     string   // exec or lead, for messages and for what a signal means (pending)
 	also        []string // keys beside the first
 	argv        []string
 	path        string
@@ -45,7 +66,7 @@ type execution struct {
 	grace       time.Duration // --kill-after
 	margin      time.Duration
 	holdAtLeast time.Duration
-	keeps       bool // --hold-at-least was given
+	keeps       bool // --hold-at-least was given: 0s is refused, though 0 is its default
 }
 
 // execAbout is the help page of exec.
@@ -98,6 +119,7 @@ With --json, what happens is told on stderr, one value a line.`
 func execCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "exec", Synopsis: "[flags] KEY [--] CMD [ARG...]", Summary: "run a command while holding a key",
+		// What follows KEY belongs to the command, with its flags.
 		Verbatim: true,
 		About:    execAbout,
 		Define: func(fs *flag.FlagSet) cli.Action {
@@ -105,6 +127,8 @@ func execCommand(a *app) cli.Command {
 			e.define(fs)
 			e.defineEnd(fs)
 			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
+			// For cron on several machines: the clocks differ by some seconds, so a job that takes
+			// one second would run once on each machine.
 			cli.DurationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
 			fs.Func("also", "hold this `KEY` as well; may be given again, up to 64 keys in all", func(key string) error {
 				e.also = append(e.also, key)
@@ -117,6 +141,8 @@ func execCommand(a *app) cli.Command {
 				if err != nil {
 					return err
 				}
+				// Before the first packet is sent: from here on a signal ends the wait, and a lock
+				// that was granted meanwhile is given back.
 				e.listen()
 				cli.WatchFor(e.signals, uncaught...)
 				return a.withLocks(ctx, &e.lockFlags, func(ctx context.Context, s *session) error { return supervise(ctx, a, s, e) }, e.options()...)
@@ -132,8 +158,10 @@ func (e *execution) defineEnd(fs *flag.FlagSet) {
 	cli.DurationFlag(fs, &e.grace, "kill-after", 0, "between that and the kill, a `DURATION` (default a quarter of the TTL)")
 }
 
-// take checks the arguments, and finds the command before a lock is taken for it.
+// take checks the arguments, and finds the command before a lock is taken for it: a typing
+// error must not make others wait for a lease.
 func (e *execution) take(args []string) error {
+	// One "--" may stand after KEY, as in: env -- CMD. A second one is the command's.
 	if len(args) > 1 && args[1] == "--" {
 		args = slices.Delete(slices.Clone(args), 1, 2)
 	}
@@ -142,12 +170,15 @@ func (e *execution) take(args []string) error {
 		return cli.Usagef("%s: give KEY and a command", e.command)
 	case len(args) == 1:
 		return cli.Usagef("%s: give a command after the key %q", e.command, args[0])
+	// flock takes options after the file. Here all that follows KEY is the command's, so this
+	// is a flag in the wrong place. It may hold a password: --nodes=redis://:secret@host.
 	case strings.HasPrefix(args[1], "-"):
 		return cli.Usagef("%s: %s after the key: flags stand before it", e.command, redact(args[1]))
 	}
 	e.keys, e.argv = append([]string{args[0]}, e.also...), args[1:]
 	if e.skip {
 		e.busyCode = cli.ExitOK
+		// A cron job that skips its turn does not want to wait for it, unless it says so.
 		e.now = e.now || !e.waitSet()
 	}
 	if err := e.validate(); err != nil {
@@ -164,27 +195,33 @@ func (e *execution) take(args []string) error {
 	return cannotRun(e.argv[0], err)
 }
 
-// takeSignals finds the signals that CMD may get.
+// takeSignals finds the signals that CMD may get. TERM is the default of both, as of
+// timeout(1) and kill(1): a program that handles any signal handles that one.
 func (e *execution) takeSignals() (err error) {
 	if e.signal, err = parseSignal("--signal", e.signalName); err != nil {
 		return err
 	}
 	if e.revokedName != "" && !e.lets {
+		// The user believes that the command hears of a request, and none can come.
 		return cli.Usagef("--revoked-signal %s: nobody can ask for the key: give --revocable as well", e.revokedName)
 	}
 	e.revoked, err = parseSignal("--revoked-signal", cmp.Or(e.revokedName, "TERM"))
 	return err
 }
 
-// times relates the durations to each other.
+// times relates the durations to each other. A relation that can't be kept is refused, not
+// repaired: a smaller grace than the user wrote would cut the command's cleaning up short.
 func (e *execution) times() error {
 	if e.grace == 0 {
 		e.grace = e.ttl / graceShare
 	}
 	e.margin = min(e.grace/marginShare, maxMargin)
 	switch {
+	// Two thirds of the TTL are left when a renewal is due. A grace of half of it leaves
+	// a sixth for renewals that fail.
 	case e.grace < 0 || e.grace > e.ttl/2:
 		return cli.Usagef("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
+	// The first signal would be due at the command's start.
 	case e.maxHold > 0 && e.maxHold <= e.grace:
 		return cli.Usagef("--max-hold %v: give more than --kill-after, %v", e.maxHold, e.grace)
 	case e.keeps && e.holdAtLeast <= 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
@@ -194,7 +231,9 @@ func (e *execution) times() error {
 }
 
 // cannotRun is the error of a command that does not start, with the status that
-// shells give it.
+// shells give it: POSIX has 127 for a command that was not found, and 126 for one that was
+// found and is no program. ErrDot is Go's word for a match in the current directory, which
+// a shell does not search.
 func cannotRun(name string, err error) error {
 	switch {
 	case err == nil:
@@ -205,11 +244,14 @@ func cannotRun(name string, err error) error {
 	return &cli.StatusError{Code: cli.ExitCannotRun, Cause: errors.Join(errors.New(name+" can't be run"), err)}
 }
 
-// ownVariable finds what another exec, outside of this one, may have set.
+// ownVariable finds what another exec, outside of this one, may have set. Its token and
+// slot must not reach this command: a guard would compare them with those of another key.
+// REDLOCK_NODES stays, so that the command can call redlock. REDLOCK_FAMILY stays too: the
+// outer exec's watchdog finds the processes by it.
 var ownVariable = regexp.MustCompile(`^REDLOCK_(KEYS|SHARED|SLOT|VALIDITY_MS|(KEY|TOKEN)(_[0-9]+)?)=`)
 
-// environment is what the command sees. The owner value is not in it: who has
-// that can release the lock.
+// environment is what the command sees. The owner value is not in it: a process that has
+// the value can release the lock.
 func environment(held *holding) []string {
 	env := slices.DeleteFunc(os.Environ(), ownVariable.MatchString)
 	for i, k := range held.keys {
@@ -228,5 +270,7 @@ func environment(held *holding) []string {
 	if held.slot >= 0 {
 		env = append(env, "REDLOCK_SLOT="+strconv.Itoa(held.slot))
 	}
+	// Milliseconds from now, not a moment: the command's clock may be another's (a container,
+	// a remote shell), and a wall clock may step.
 	return append(env, "REDLOCK_VALIDITY_MS="+strconv.FormatInt(held.Remaining().Milliseconds(), 10))
 }

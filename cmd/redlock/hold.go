@@ -1,5 +1,13 @@
 package main
 
+// hold is the lock for scripts that can't be run as a command of exec: it prints one line of
+// JSON when it holds the key, and holds until a signal. It kills nothing, so its promise is
+// smaller: it ends when the lock does, and the reader has to stop by itself.
+//
+// Exit status: 0 after HUP, INT, QUIT or TERM, since that is how a hold ends well; 128+n if the
+// signal came while it waited; 75, or -E, if somebody else holds the key; 69 if no quorum
+// answered, or none confirmed the release; 123 for --max-hold; 124 if the lock was lost.
+
 import (
 	"context"
 	"errors"
@@ -46,7 +54,7 @@ exec is safer. With --json, the end is told on stderr as well, as exec tells it.
 	}
 }
 
-// take checks the arguments.
+// take checks the arguments. All are keys: hold has no command that could follow them.
 func (f *lockFlags) take(args []string) error {
 	if len(args) == 0 {
 		return cli.Usagef("hold: give at least one KEY")
@@ -55,13 +63,16 @@ func (f *lockFlags) take(args []string) error {
 	return f.validate()
 }
 
-// hold holds until a signal or a loss.
+// hold holds until a signal or a loss. --max-hold is the library's here (WithMaxHold): no
+// command needs a grace, so the lock may end without notice. "held" is an answer on stdout,
+// with or without --json: a script reads the token from it.
 func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
 	held, err := f.acquire(ctx, s)
 	if err != nil {
 		return skipped(err)
 	}
 	a.ending.after(held.tells("ended"))
+	// A script that has gone would never send the signal: the key would stay taken.
 	if err = a.Answer(held.tells("held")); err != nil {
 		return errors.Join(fmt.Errorf("hold: nobody reads that it is held: %w", err), held.Release(ctx))
 	}
@@ -75,7 +86,7 @@ func (a *app) hold(ctx context.Context, s *session, f *lockFlags) error {
 			return endedBy(held.label(), held.Err())
 		case <-asked:
 			asked = nil
-			_ = a.Answer(held.tells("revoked")) // one who reads no more may still hold on
+			_ = a.Answer(held.tells("revoked")) // a reader that closed the pipe may still hold on
 		}
 	}
 }

@@ -1,5 +1,8 @@
 package main
 
+// What a command holds: one lock, or several that are held as one. The commands look at it in
+// one way, so that exec --also and hold KEY... have the rules of a single key.
+
 import (
 	"context"
 	"errors"
@@ -10,7 +13,8 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// grip is a lock, or a set of locks that are held as one.
+// grip is a lock, or a set of locks that are held as one: *redlock.Lock or
+// *redlock.MultiLock. A set remains for as long as the first of its locks to end.
 type grip interface {
 	Remaining() time.Duration
 	Err() error
@@ -26,7 +30,7 @@ type holding struct {
 
 	keys   []heldKey // in the order in which they were given
 	shared bool
-	slot   int // of --limit; -1: there is none
+	slot   int // of --limit; -1 if there is none
 }
 
 // heldKey is one of them, as --json shows it.
@@ -47,7 +51,8 @@ func holdingAll(set *redlock.MultiLock, shared bool) *holding {
 	return h
 }
 
-// tells makes an event of what is held. The first key stands where a single one does.
+// tells makes an event of what is held. The first key stands where a single one does, so
+// that a reader written for one key finds it.
 func (h *holding) tells(name string) event {
 	e := event{Event: name, Key: h.keys[0].Key, Token: h.keys[0].Token, Shared: h.shared, Left: h.Remaining().Milliseconds()}
 	if len(h.keys) > 1 {
@@ -68,6 +73,7 @@ func (h *holding) label() string {
 	return labelOf(keys)
 }
 
+// labelOf is short: a set has up to 64 keys, and a message has to fit into a log's line.
 func labelOf(keys []string) string {
 	if len(keys) == 1 {
 		return keys[0]
@@ -75,7 +81,9 @@ func labelOf(keys []string) string {
 	return fmt.Sprintf("%s and %d more", keys[0], len(keys)-1)
 }
 
-// endedBy is the error of a lock that ended under its holder.
+// endedBy is the error of a lock that ended under its holder: 123 if it was due to
+// (--max-hold), 124 if not. Any cause but that counts as a loss, since the holder may not
+// have been alone at the end.
 func endedBy(key string, cause error) error {
 	if cause == nil {
 		cause = errors.New("its validity was about to end")

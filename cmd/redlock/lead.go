@@ -1,5 +1,16 @@
 package main
 
+// lead is an election whose winner runs a command: one of many machines runs it at a time. It
+// promises what exec does, of each lead. In addition:
+//
+//   - It campaigns again after a lead that was lost or that --max-hold ended, once the command
+//     is dead. Its place is then the last in the queue, so that others get their turn.
+//   - It ends when the command ends by itself, and resigns at once.
+//
+// Exit status: the command's own, or 128+n, if it ended by itself; 128+n after a signal that
+// ended the wait; 75, or -E, if --wait is over; 69, 78, 64, 126 and 127 as exec has them.
+// Not 123 or 124: after those lead campaigns again, unless a signal asked for the end.
+
 import (
 	"context"
 	"flag"
@@ -57,7 +68,9 @@ With --json, what happens is told on stderr, one value a line: "held", "ending",
 	}
 }
 
-// takeLead checks the arguments.
+// takeLead checks the arguments. lead has no -n, --shared, --limit, --also or
+// --hold-at-least: an election has one winner of one name, and a candidate waits.
+// --wait 0 would be one attempt, so it is refused like -n.
 func (e *execution) takeLead(args []string) error {
 	if err := e.take(args); err != nil {
 		return err

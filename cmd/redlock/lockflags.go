@@ -1,5 +1,10 @@
 package main
 
+// What exec, lead and hold have in common: the flags of a lock, and the way to get one. Flags
+// are named as flock(1) names them where it has them (-n, -E); --wait stands for -w, since
+// durations have units here. A flag without a meaning for the command is not defined, so that
+// package flag refuses it, rather than being ignored.
+
 import (
 	"context"
 	"errors"
@@ -33,7 +38,8 @@ type lockFlags struct {
 	held     stopwatch      // since the lock was granted
 }
 
-// define adds the flags of exec and hold.
+// define adds the flags of exec and hold. --max-hold is not the same as lead's: there it ends
+// a lead, and not the command.
 func (f *lockFlags) define(fs *flag.FlagSet) {
 	f.defineHold(fs)
 	cli.DurationFlag(fs, &f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 123")
@@ -66,7 +72,8 @@ func (f *lockFlags) defineHold(fs *flag.FlagSet) {
 	}
 }
 
-// validate checks the keys, and what the library can't know.
+// validate checks the keys, and what the library can't know. The library checks the rest,
+// TTL against MaxTTL and node timeout, and its errors get status 64 as well (exitCode).
 func (f *lockFlags) validate() error {
 	if err := cli.Positive("--ttl", f.ttl); err != nil {
 		return err
@@ -78,20 +85,24 @@ func (f *lockFlags) validate() error {
 		return cli.Usagef("--max-hold %v: give a positive duration", f.maxHold)
 	case f.now && f.wait > 0:
 		return cli.Usagef("give -n or --wait, not both")
+	// A status has eight bits: 256 would be told as 0, which means done.
 	case f.busyCode < 0 || f.busyCode > 255:
 		return cli.Usagef("-E %d: give a status from 0 to 255", f.busyCode)
+	// A slot is held alone, and a shared hold has no slot: each is refused by the library too,
+	// though with the names of its options.
 	case f.limit > 0 && f.shared:
 		return cli.Usagef("give --limit or --shared, not both")
 	case f.limit > 0 && len(f.keys) > 1:
 		return cli.Usagef("--limit is for one KEY: got %d", len(f.keys))
 	}
+	// --wait 0 is the one attempt of -n: WithWait(0) would mean no bound.
 	f.now = f.now || f.waitSet() && f.wait == 0
 	return checkKeys(f.keys)
 }
 
-// listen has signals kept for acquire, and for what follows it.
+// listen keeps signals for acquire, and for what follows it.
 func (f *lockFlags) listen() {
-	f.signals = make(chan os.Signal, 64) // nobody types faster than it is read
+	f.signals = make(chan os.Signal, 64) // a full channel loses signals; nobody types faster than it is read
 	cli.WatchFor(f.signals, cli.Endings...)
 	keepPipes()
 }
@@ -104,6 +115,7 @@ func keepPipes() {
 
 func (f *lockFlags) options() []redlock.Option {
 	label := f.holder
+	// flock has no holder to show. Here status does, and host and pid lead to the process.
 	if label == "" {
 		host, _ := os.Hostname()
 		label = fmt.Sprintf("%s:%d", host, os.Getpid())
@@ -113,8 +125,9 @@ func (f *lockFlags) options() []redlock.Option {
 
 // acquire takes the keys, and sees to it that they have most of their TTL left (lengthen).
 // A signal that comes before it returns ends the wait; a lock that was granted at the
-// same moment is released, so that nothing is started after the signal. Where it
-// returns an error, no lock is held.
+// same moment is released, so that nothing is started after the signal. If it
+// returns an error, no lock is held. It waits for the request's goroutine even after a
+// signal: only then is it known whether a lock was granted.
 func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -134,6 +147,7 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 		cancel()
 		<-done
 	case <-done:
+		// Both may be ready, and select chooses by chance: the signal has to win.
 		select {
 		case by = <-f.signals:
 		default:
@@ -170,7 +184,9 @@ func (f *lockFlags) acquireOptions() []redlock.AcquireOption {
 	return opts
 }
 
-// request asks for the keys, for as long as --wait says.
+// request asks for the keys, for as long as --wait says. Without --wait it has no bound, as
+// flock has none. Several keys are one call: AcquireAll prevents the deadlock of two callers
+// with other orders.
 func (f *lockFlags) request(ctx context.Context, s *session) (*holding, error) {
 	opts := f.acquireOptions()
 	one, all := s.locker.Acquire, s.locker.AcquireAll
@@ -193,7 +209,8 @@ func (f *lockFlags) request(ctx context.Context, s *session) (*holding, error) {
 	return holdingOf(lock), nil
 }
 
-// skipped says nothing about a busy lock whose status was asked to be 0.
+// skipped drops the error of a busy lock if the user asked for status 0 (--skip-if-busy, or
+// -E 0): cron mails each word on stderr.
 func skipped(err error) error {
 	var known *cli.StatusError
 	if errors.As(err, &known) && known.Code == cli.ExitOK {
@@ -202,7 +219,8 @@ func skipped(err error) error {
 	return err
 }
 
-// checkKeys says what is wrong with the keys of a command, before a node is asked.
+// checkKeys says what is wrong with the keys of a command, before a node is asked. The
+// library would refuse them too, in words about names of a set.
 func checkKeys(keys []string) error {
 	if n := len(keys); n > redlock.MaxSet {
 		return cli.Usagef("%d keys: at most %d are held together", n, redlock.MaxSet)

@@ -7,6 +7,10 @@
 //	redlock doctor
 //
 // `redlock help` lists the commands, `redlock help COMMAND` explains one.
+//
+// Each command's file says at its beginning what the command promises and how it ends. The
+// exit statuses are those that scripts know already: sysexits.h for what a script may act on,
+// timeout(1) and the shells for a command that was run (app.go).
 package main
 
 import (
@@ -24,11 +28,15 @@ import (
 )
 
 func main() {
+	// The watchdog is this same program under another name: first, since none of its
+	// arguments are a command's.
 	if isWatchdog() {
 		return
 	}
 	logging.Disable() // go-redis logs each failed dial; the errors say it once
 	a := newApp()
+	// Not os.Args[0]: the file may have been replaced since, by an upgrade. The link leads
+	// to the running program even then.
 	a.self = "/proc/self/exe"
 	os.Exit(runCommand(context.Background(), a, takeArguments(os.Args)[1:]))
 }
@@ -60,6 +68,7 @@ func program(a *app) *cli.Program {
 			nodesCommand(a), joinCommand(a), admitCommand(a), retireCommand(a), lowerCommand(a),
 			doctorCommand(a), revokeCommand(a), releaseCommand(a), benchCommand(a), versionCommand(a),
 		},
+		// The lab was a command of redlock until it became redlock-lab.
 		Moved: map[string]string{"lab": "the lab is a command of its own: go install github.com/quorumkit/redlock/cmd/redlock-lab@latest, then: redlock-lab help"},
 	}
 }
@@ -70,8 +79,9 @@ func (a *app) define(fs *flag.FlagSet) {
 	fs.BoolVar(&a.JSON, "json", a.JSON, "print JSON, one value a line")
 }
 
-// locking is a command that takes a lock: it tells its end as an event, and knows the
-// flags by which flock and consul bound a wait.
+// locking is a command that takes a lock. It tells its end as an event. It also knows the
+// flags by which flock (-w) and consul lock (-timeout) bound a wait, and names --wait for
+// them: to accept them as well would make two flags for one thing.
 func locking(a *app, c cli.Command) cli.Command {
 	const wait = "to wait no longer than that: --wait"
 	c.Begin = func() { a.ending = newEnding() }
@@ -79,7 +89,8 @@ func locking(a *app, c cli.Command) cli.Command {
 	return c
 }
 
-// runCommand runs one command and returns the exit status.
+// runCommand runs one command and returns the exit status. It alone tells how a command
+// ended: on stderr, once, after all that the command printed itself.
 func runCommand(ctx context.Context, a *app, args []string) int {
 	err := program(a).Run(ctx, args)
 	code, message := exitCode(err), ""
@@ -107,7 +118,8 @@ was not recorded is left out; "(devel)" is a build without a version.`,
 	}
 }
 
-// build is what is known of this program, as --json shows it.
+// build is what is known of this program, as --json shows it. Nothing is set by -ldflags:
+// go install and a build in a clone have the same record, which the go command writes.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`

@@ -1,5 +1,12 @@
 package main
 
+// All that the command says beside its answers: messages for people, events for programs. Both
+// go to stderr. Three rules hold for each of them:
+//
+//   - No password: addresses and errors may have one, and logs are read by others.
+//   - The command's own words: its flags, not the library's options.
+//   - No waiting for the reader: a full pipe must not keep a command from being killed.
+
 import (
 	"fmt"
 	"io"
@@ -11,7 +18,8 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// event is what exec, lead and hold tell. Without --json only the message is shown.
+// event is what exec, lead and hold tell. Without --json only the message is shown. Fields
+// are promised (docs/COMMAND.md); a test compares that page with what is printed.
 type event struct {
 	Event   string    `json:"event"`
 	Key     string    `json:"key"`
@@ -25,23 +33,27 @@ type event struct {
 }
 
 const (
-	// eventQueue is how many messages may wait for a slow reader; more are lost.
+	// eventQueue is how many messages may wait for a slow reader; more are lost. A command
+	// under one lock has a handful of events.
 	eventQueue = 64
-	// eventPatience bounds the wait for a reader at the end.
+	// eventPatience bounds the wait for a reader at the end. The lock of exec or lead is
+	// released by then, so only the program's own end is late.
 	eventPatience = time.Second
 )
 
 // names takes out the library's name where it stands inside a message.
 var names = strings.NewReplacer(": redlock: ", ": ", "\nredlock: ", "\n")
 
-// eventWriter writes messages to stderr from a goroutine of its own: nobody who reads
-// slowly, or has stopped to, may keep a command from being killed in time.
+// eventWriter writes messages to stderr from a goroutine of its own: a reader that is slow,
+// or has stopped reading, must not keep a command from being killed in time.
 type eventWriter struct {
 	console *cli.Console
 	lines   chan string
 	done    chan struct{}
 }
 
+// newEventWriter starts its goroutine; close ends it. One that is blocked in a write when close
+// gives up ends with the program.
 func newEventWriter(c *cli.Console) *eventWriter {
 	w := &eventWriter{console: c, lines: make(chan string, eventQueue), done: make(chan struct{})}
 	go func() {
@@ -100,14 +112,16 @@ type ending struct{ event }
 
 func newEnding() *ending { return &ending{event{Event: "ended"}} }
 
-// of makes the end tell of the keys that were asked for.
+// of gives the end its key before any lock is held: a reader of many jobs' events finds
+// the job, even if the arguments were refused.
 func (e *ending) of(keys []string) {
 	if e != nil && len(keys) > 0 {
 		e.Key = keys[0]
 	}
 }
 
-// after makes the end tell of the hold by its last event.
+// after gives the end the fields of the hold's last event: its token, and the validity that
+// was left.
 func (e *ending) after(last event) {
 	if e != nil {
 		e.event = last
@@ -115,7 +129,8 @@ func (e *ending) after(last event) {
 }
 
 // tellEnd says how a command ended: as an event where those are wanted, in words
-// otherwise, if there are any.
+// otherwise, if there are any. A status without words (cli.Quietly) was explained before:
+// by the command that ran, or by an event.
 func (a *app) tellEnd(code int, message string) {
 	switch {
 	case a.JSON && a.ending != nil:
@@ -133,7 +148,8 @@ func (a *app) tellEnd(code int, message string) {
 // next comma or blank. A password may hold an @, and, against the rules, a slash.
 var password = regexp.MustCompile(`(://)[^,\s]*@`)
 
-// redact takes user names and passwords out of a message.
+// redact takes user names and passwords out of a message. It does not parse URLs: the message
+// may quote one that does not parse, and that is when it is wanted most.
 func redact(s string) string { return password.ReplaceAllString(s, "${1}***@") }
 
 // takeArguments returns a copy of the arguments, and blots out in the original
@@ -152,7 +168,8 @@ func takeArguments(args []string) []string {
 	return taken
 }
 
-// blot overwrites a part of an argument in place.
+// blot overwrites a part of an argument in place. Go has no call for it: os.Args share the
+// memory that the kernel gave the process, and strings are otherwise never written.
 func blot(s string, from, to int) {
 	memory := unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // G103: argv is writable memory of this process, and nobody else has read it yet
 	for i := from; i < to; i++ {
@@ -181,7 +198,7 @@ var flagsOf = map[string]string{
 
 var (
 	option = regexp.MustCompile(`\bWith[A-Z][A-Za-z]*\b`)
-	// both are messages that name the flag as well.
+	// both are messages that name the flag as well: a plain replacement would say it twice.
 	both = strings.NewReplacer(
 		"WithNodeNames, or --node-names", "--node-names",
 		"--cacert, WithTLS, or the client's TLSConfig", "--cacert",
@@ -189,28 +206,31 @@ var (
 	)
 )
 
-// worded is a message of the library as the command says it: with its flags, and without
-// passwords.
+// worded is a message of the library as the command says it: with the command's flags in
+// the place of options, since a user of the command can set no option, and without passwords.
 func worded(message string) string {
-	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
-		if f := flagsOf[name]; f != "" {
-			return f
-		}
-		return name
-	}))
+	return inFlags(message, func(flag, _ string) string { return flag })
 }
 
-// advice is worded for who configures programs as well: it names both.
+// advice is worded for the doctor, whose reader may configure programs as well: it names
+// the flag and the option.
 func advice(message string) string {
+	return inFlags(message, func(flag, option string) string { return flag + " (" + option + ")" })
+}
+
+// inFlags puts flags in the place of options. One without a flag keeps its name: a reader can
+// still look it up.
+func inFlags(message string, named func(flag, option string) string) string {
 	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
 		if f := flagsOf[name]; f != "" {
-			return f + " (" + name + ")"
+			return named(f, name)
 		}
 		return name
 	}))
 }
 
-// oneLine is an error without the line breaks of joined ones.
+// oneLine is an error without the line breaks of joined ones: for a table, or a JSON field
+// that a log shows in one line.
 func oneLine(err error) string {
 	if err == nil {
 		return ""

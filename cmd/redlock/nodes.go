@@ -1,5 +1,19 @@
 package main
 
+// The nodes' membership, as an operator sees and changes it. Listing changes nothing. Each
+// command that changes something says first what it believes and can't check, and does it only
+// with --wait or --yes: a membership that is changed in error can let two holders in.
+//
+//   nodes         0 if a quorum votes, else 69: a health check of the cluster
+//   nodes join    0 if every node that answers votes; 75 without --wait if one would have to be
+//                 waited for; 69 if --timeout is over first
+//   nodes admit   0 if all were taken in
+//   nodes retire  0 if the node abstains and a quorum is marked; 69 if marks are missing
+//   nodes lower   0 if MaxTTL is down on all nodes
+//
+// For all that need a word, 64 says that it is missing, and that nothing was done. 78 says
+// that a configuration keeps nodes out, which no wait mends.
+
 import (
 	"context"
 	"errors"
@@ -82,6 +96,8 @@ records say of the number of nodes, their names, retirement or another cluster.`
 	}
 }
 
+// retireCommand makes a node abstain before it is stopped, and not after: a node that is only
+// stopped may come back with its votes when another has taken its place.
 func retireCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes retire", Synopsis: "ADDR --yes [flags]", Summary: "have one node abstain for ever, to replace it",
@@ -101,8 +117,8 @@ that marks are missing.`,
 	}
 }
 
-// nameMisdialled says of nodes that do not answer whether TLS is spoken to a port without,
-// or the reverse.
+// nameMisdialled puts a better cause to nodes that do not answer, where one side speaks TLS
+// and the other does not: "connection reset" would send the operator to the network.
 func (s *session) nameMisdialled(ctx context.Context, status redlock.ClusterStatus) {
 	silent := make([]bool, len(status.Nodes))
 	for i, n := range status.Nodes {
@@ -171,7 +187,8 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	return a.Flush(p)
 }
 
-// strictWords says how many records have strict recovery, if any.
+// strictWords says how many records have strict recovery, if any: the mark is written node by
+// node, so a node that was away lacks it.
 func strictWords(status redlock.ClusterStatus) string {
 	strict := 0
 	for _, n := range status.Nodes {
@@ -189,7 +206,8 @@ func strictWords(status redlock.ClusterStatus) string {
 	}
 }
 
-// because is why a node does not vote.
+// because is why a node does not vote. A member that refuses writes has two reasons at
+// times, and both need mending.
 func because(n redlock.NodeStatus) string {
 	switch {
 	case n.Refuses == "":
@@ -201,6 +219,8 @@ func because(n redlock.NodeStatus) string {
 	}
 }
 
+// until is a moment by this machine's wall clock, for people: a wait may last a day, and nobody
+// adds hours to the time of a log's line. Nothing is decided by it.
 func until(left time.Duration) string {
 	if left == 0 {
 		return ""
@@ -208,7 +228,8 @@ func until(left time.Duration) string {
 	return wallClock().Add(left).Format(time.RFC3339)
 }
 
-// join waits for the nodes, or says what there is to wait for.
+// join waits for the nodes, or says what there is to wait for. A signal, or --timeout, ends
+// the wait and harms nothing. Each client counts its own wait, so the next one begins anew.
 func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Duration) error {
 	c := s.locker.Cluster()
 	status, err := c.Status(ctx)
@@ -224,6 +245,7 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	if outside > 0 {
 		a.complain(joinBelief(status, outside, a.connection.maxTTL))
 	}
+	// --timeout alone means --wait: nobody bounds a wait that is not wanted.
 	if !wait && timeout == 0 {
 		if err := a.showNodes(status, s); err != nil {
 			return err
@@ -233,13 +255,8 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 		}
 		return nil
 	}
-	ctx, stop := cli.UntilSignal(ctx)
+	ctx, stop := cli.UntilSignalOr(ctx, timeout)
 	defer stop()
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
 	if err := c.Join(ctx); err != nil {
 		return refusedBy(status, err)
 	}
@@ -249,7 +266,8 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	return a.showNodes(status, s)
 }
 
-// joinBelief is what a join relies on.
+// joinBelief is what a join relies on, in numbers: the operator can compare them with the
+// longest --ttl and --max-ttl of all clients, which no node knows.
 func joinBelief(status redlock.ClusterStatus, outside int, maxTTL time.Duration) string {
 	for _, n := range status.Nodes {
 		maxTTL = max(maxTTL, n.MaxTTL)
@@ -262,7 +280,8 @@ func joinBelief(status redlock.ClusterStatus, outside int, maxTTL time.Duration)
 	return text
 }
 
-// admit takes nodes in on the operator's word.
+// admit takes nodes in on the operator's word. The belief is told even with --yes, so that
+// the log of an incident has it.
 func (a *app) admit(ctx context.Context, s *session, yes bool) error {
 	c := s.locker.Cluster()
 	status, err := c.Status(ctx)
@@ -283,8 +302,9 @@ func (a *app) admit(ctx context.Context, s *session, yes bool) error {
 	return err
 }
 
-// refusedBy has an error that too many nodes are misconfigured for a quorum the status of a
-// configuration, as it has for exec.
+// refusedBy gives an error the status of a configuration (78) if too many nodes are
+// misconfigured for a quorum, as it has for exec. The error of join and admit says both that
+// and a missing quorum. By 69 a script would try again for ever.
 func refusedBy(status redlock.ClusterStatus, err error) error {
 	usable := 0
 	for _, n := range status.Nodes {
@@ -298,7 +318,8 @@ func refusedBy(status redlock.ClusterStatus, err error) error {
 	return &cli.StatusError{Code: exitConfig, Cause: err}
 }
 
-// retire finds the node and has it abstain.
+// retire finds the node and makes it abstain. It takes the address or the name: with
+// --node-names, a list shows names, while an operator knows the address.
 func (a *app) retire(ctx context.Context, s *session, name string, yes bool) error {
 	which := -1
 	for i, n := range s.names {
@@ -321,6 +342,8 @@ func (a *app) retire(ctx context.Context, s *session, name string, yes bool) err
 	return err
 }
 
+// lowerCommand exists because any client raises MaxTTL, and it never falls by itself: one
+// client with a long --max-ttl makes every restart wait that long, for ever after.
 func lowerCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes lower", Synopsis: "MAXTTL --wait [flags]", Summary: "bring the cluster's longest lease (MaxTTL) down again",
@@ -351,6 +374,7 @@ about to get one.`,
 				case *timeout < 0 || *timeout > 0 && !*wait:
 					return cli.Usagef("nodes lower: --timeout %v: give what is above 0, with --wait", *timeout)
 				}
+				// Each Locker raises the cluster's MaxTTL to its own before it takes a lock.
 				own := a.connection.maxTTL
 				if to >= 10*time.Millisecond { // what is below is refused as such
 					own = min(own, to) // or this client would raise it again
@@ -362,7 +386,8 @@ about to get one.`,
 	}
 }
 
-// lower brings MaxTTL down, or says what it would rely on.
+// lower brings MaxTTL down, or says what it would rely on. Of --wait nothing has to be
+// believed, since it waits out every earlier lease. --yes needs the operator's word.
 func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes bool, timeout time.Duration) error {
 	c := s.locker.Cluster()
 	status, err := c.Status(ctx)
@@ -386,13 +411,8 @@ func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes
 	case now > to:
 		a.complain("nodes lower waits " + cli.Short(now) + ", until " + until(now) + ", when every earlier lease is over; restarts wait as long as before until then, also if this is interrupted")
 	}
-	ctx, stop := cli.UntilSignal(ctx)
+	ctx, stop := cli.UntilSignalOr(ctx, timeout)
 	defer stop()
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
 	if err := lower(ctx, to); err != nil {
 		return err
 	}

@@ -1,5 +1,12 @@
 package main
 
+// observe tells a program that does not campaign who leads: a proxy that forwards to the leader,
+// a dashboard. It holds nothing and promises nothing of the next moment; the token that it
+// prints is what a reader can compare.
+//
+// Exit status: 0 after a signal, its only good end. A missing quorum is told on stderr, and
+// observe goes on, since it may come back; 64 if KEY can't be the name of a lock.
+
 import (
 	"context"
 	"errors"
@@ -38,7 +45,8 @@ on stderr, and looked at again. Exit status 0 after a signal.`,
 	}
 }
 
-// observed is who leads, as --json shows it.
+// observed is the leader, as --json shows it. held is there even if false: a reader need not
+// conclude it from a missing field.
 type observed struct {
 	Key    string `json:"key"`
 	Held   bool   `json:"held"`
@@ -46,7 +54,8 @@ type observed struct {
 	Token  uint64 `json:"token,omitempty"`
 }
 
-// observe prints who leads until a signal comes.
+// observe prints the leader, at each change, until a signal comes. A write to stdout that
+// fails ends it: nobody reads any more.
 func (a *app) observe(ctx context.Context, s *session, key string) error {
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
@@ -56,6 +65,7 @@ func (a *app) observe(ctx context.Context, s *session, key string) error {
 			return nil
 		case errors.Is(err, redlock.ErrInvalidResource), errors.Is(err, redlock.ErrClosed):
 			return err
+		// The sequence goes on behind such an error (Locker.Observe), and so does the command.
 		case err != nil:
 			a.complain(worded(err.Error()))
 		default:

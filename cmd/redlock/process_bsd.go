@@ -14,7 +14,8 @@ const adopts = false
 
 func adopt() {}
 
-// ownGroup starts the command in a group of its own.
+// ownGroup starts the command in a group of its own. The SysProcAttr that these systems
+// share has no Pdeathsig: if this program is killed, the command goes on.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func descendants(map[int]bool) []int { return nil }
@@ -28,7 +29,8 @@ const (
 	setTermios = unix.TIOCSETA
 )
 
-// watchdog is for Linux: here nobody can tell what a command has started.
+// watchdog is for Linux: here nobody can tell what a command has started. The type is there so
+// that the supervisor is the same on all systems.
 type watchdog struct{}
 
 func familyMark() string { return "" }
@@ -38,7 +40,7 @@ func startWatchdog(string, string) *watchdog { return nil }
 func (*watchdog) watch(*child)         {}
 func (*watchdog) extend(time.Duration) {}
 func (*watchdog) acted() bool          { return false }
-func (*watchdog) rest()                {}
+func (*watchdog) disarm()              {}
 func (*watchdog) dismiss()             {}
 
 func marking(env []string, _ string) []string { return env }

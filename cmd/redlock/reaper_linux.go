@@ -1,5 +1,9 @@
 package main
 
+// How Linux lets a program find all that it has started: orphans are adopted, /proc lists who is
+// whose child, and the kernel kills the command if this program dies. What none of it finds is
+// work that is done by another service or user on the command's behalf (docs/COMMAND.md).
+
 import (
 	"bytes"
 	"os"
@@ -25,14 +29,15 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// process is what the system says of one.
+// process is what /proc says of one.
 type process struct {
 	parent, group int
 	stopped       bool // by a signal
-	dead          bool // and nobody has waited for it
+	dead          bool // a zombie: nobody has waited for it yet
 }
 
-// processes reads who is whose child.
+// processes reads who is whose child. The list is no moment's picture: processes come and go
+// while it is read. A caller that must miss none reads it again until nothing new shows.
 func processes() map[int]process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -72,6 +77,7 @@ func below(all map[int]process, except map[int]bool) []int {
 	var found []int
 	for pid := range all {
 		up := pid
+		// The steps are bounded: numbers that were used again while /proc was read may form a loop.
 		for steps := 0; up > 0 && up != self && !except[up] && steps < len(all); steps++ {
 			up = all[up].parent
 		}
@@ -103,7 +109,9 @@ func halt(except map[int]bool) []int {
 	return halted
 }
 
-// orphans are the processes that became this one's children outside of a group.
+// orphans are the processes that became this one's children outside of a group: daemons that
+// the command has started, and lost. The first signal goes to them too. Children that still
+// have a parent in the family are left to it, as with any program that ends its helpers.
 func orphans(group int, except map[int]bool) []int {
 	var out []int
 	for pid, p := range processes() {

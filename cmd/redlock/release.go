@@ -1,5 +1,17 @@
 package main
 
+// The two ways to end another's hold. release takes it away: by transactions and scripts on
+// each node, without the holder. revoke asks the holder, who decides.
+//
+// release is for a holder that hangs and yet renews. Whether it has stopped is the operator's to
+// know, so it needs --force and --yes. Its holder may believe in the lock until its next renewal
+// fails: the fencing token has to protect the resource for that long.
+//
+// Exit status of release: 0 if a quorum of nodes has no holder now; 69 if fewer answered, so
+// that the lock may stand; 64 without --force, or without --yes, which shows what would go.
+// Exit status of revoke: 0 if all who were asked gave the key up, or nobody held it; 75 if one
+// still holds it when --timeout is over; 1 if a holder can't be asked; 128+n after a signal.
+
 import (
 	"context"
 	"errors"
@@ -16,8 +28,8 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// Who loses a key has a tombstone on the node: it keeps the owner from taking the key
-// again by a command that is still on its way, or by the repair that renewal does.
+// A holder that loses its key gets a tombstone on the node. It keeps the owner from taking the
+// key again, by a command that is still on its way or by the repair that renewal does.
 
 func releaseCommand(a *app) cli.Command {
 	return cli.Command{
@@ -43,7 +55,8 @@ died lapse by themselves. Without --yes it says what it would remove.`,
 	}
 }
 
-// removal is what was removed from one node, or would be.
+// removal is what was removed from one node, or would be: the operator sees whom it hits
+// before --yes, and has it in the log after.
 type removal struct {
 	Node      string   `json:"node"`
 	Holder    string   `json:"holder,omitempty"`
@@ -61,7 +74,10 @@ type removals struct {
 	Nodes []removal `json:"nodes"`
 }
 
+// release asks all nodes at the same time, each with a timeout of its own: the holder must not
+// find half of the nodes still there because one of them hangs.
 func (a *app) release(ctx context.Context, s *session, resource string, yes bool) error {
+	// Too few answers are no reason to stop yet: what is there can be shown, and removed.
 	in, err := s.locker.Inspect(ctx, resource)
 	if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 		return err
@@ -103,7 +119,9 @@ func found(n redlock.NodeInspection) removal {
 	return r
 }
 
-// removeFrom removes what there is from the node that showed n, and notes what it was.
+// removeFrom removes what there is on the node that showed n, and notes it. An exclusive
+// holder goes only if it is still the one that n shows. Of sharers and slots, all that are
+// there at that moment go.
 func (r *removal) removeFrom(ctx context.Context, c *redis.Client, key string, n redlock.NodeInspection, life time.Duration) (err error) {
 	switch {
 	case n.Shared:
@@ -115,8 +133,9 @@ func (r *removal) removeFrom(ctx context.Context, c *redis.Client, key string, n
 	return errors.Join(err, r.removeSlots(ctx, c, key, life))
 }
 
-// tombstoneLife is the longest lease in the cluster: what the holder has
-// under way is over after it.
+// tombstoneLife is the longest lease in the cluster: after it, all commands that the holder
+// has under way are over. The nodes' records count as well as --max-ttl, since the holder may
+// have a larger one than this program.
 func tombstoneLife(ctx context.Context, s *session, life time.Duration) (time.Duration, error) {
 	status, err := s.locker.Cluster().Status(ctx)
 	if err != nil {
@@ -129,11 +148,15 @@ func tombstoneLife(ctx context.Context, s *session, life time.Duration) (time.Du
 }
 
 // remove deletes the key if it is still the owner's, and leaves a tombstone, as
-// the library's release does. A transaction does without a script of its own.
+// the library's release does. A transaction does without a script of its own: WATCH makes it
+// fail if the key changed after it was read. Waiters are not woken; they look again by
+// themselves.
 func remove(ctx context.Context, c *redis.Client, key, owner string, life time.Duration) (bool, error) {
 	removed := false
 	err := c.Watch(ctx, func(tx *redis.Tx) error {
 		held, err := tx.Get(ctx, key).Result()
+		// held includes the mark of WithRevocation, if any. The tombstone needs the
+		// whole value, since that is what the holder's commands name.
 		if errors.Is(err, redis.Nil) || err == nil && lua.Unmarked(held) != owner {
 			return nil // it ended by itself, and another may have it
 		}
@@ -180,7 +203,8 @@ func removeShared(ctx context.Context, c *redis.Client, key string, life time.Du
 	return sharers, changed(err)
 }
 
-// changed explains that a transaction found the key changed.
+// changed explains that a transaction found the key changed. It is not tried again: the
+// holder that is there now is another than the operator decided about.
 func changed(err error) error {
 	if errors.Is(err, redis.TxFailedErr) {
 		return fmt.Errorf("it changed at the same moment: %w", err)
@@ -188,7 +212,8 @@ func changed(err error) error {
 	return err
 }
 
-// removalStatus is a failure where the name is not free for sure.
+// removalStatus is a failure if the name is not free for sure: with fewer than a quorum of
+// nodes cleared, the holder may still renew on the others.
 func removalStatus(out []removal, quorum int, yes bool) error {
 	free := 0
 	for _, r := range out {
@@ -205,6 +230,7 @@ func removalStatus(out []removal, quorum int, yes bool) error {
 	return nil
 }
 
+// showRemovals prints a line for each node, even without --yes: then what would be removed.
 func (a *app) showRemovals(resource string, out []removal, yes bool) error {
 	if a.JSON {
 		return a.Answer(removals{resource, out})
@@ -247,7 +273,7 @@ func (r removal) rows(yes bool, letters *legend) (rows [][]cli.Cell) {
 	return rows
 }
 
-// row shows what became of one thing there.
+// row shows what became of the key or a slot on the node.
 func (r removal) row(holder string, remaining int64, removed, yes bool) []cli.Cell {
 	if holder == "" {
 		return cli.Row(r.Node, "nothing there", "-", "-")
@@ -270,8 +296,8 @@ type slotRemoval struct {
 	Removed   bool   `json:"removed"`
 }
 
-// removeSlots is remove for all slots of the key that are held on a node at that moment. By
-// the library's own release, which wakes the first who waits for one.
+// removeSlots is remove for all slots of the key that are held on a node at that moment. It
+// runs the library's own release, which wakes the first waiter.
 func (r *removal) removeSlots(ctx context.Context, c *redis.Client, key string, life time.Duration) error {
 	shown := r.Slots
 	r.Slots = nil
@@ -345,15 +371,13 @@ type revokeShows struct {
 	Outcome string `json:"outcome"`
 }
 
-// revoke asks for a key until it is given up, a signal comes, or the patience is over.
+// revoke asks for a key until it is given up, a signal comes, or the patience is over. That
+// is told as busy (75), even if the nodes fell silent at the end: a request is out, and the
+// holder may still give the key up.
 func (a *app) revoke(ctx context.Context, s *session, key string, patience time.Duration) error {
-	ctx, stop := cli.UntilSignal(ctx)
+	// A signal's own status (128+n) is in the context's cause: see below.
+	ctx, stop := cli.UntilSignalOr(ctx, patience)
 	defer stop()
-	if patience > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
 	outcome := "gone"
 	switch err := s.locker.Revoke(ctx, key); {
 	case errors.Is(err, redlock.ErrNotHeld):

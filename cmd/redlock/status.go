@@ -1,5 +1,12 @@
 package main
 
+// status shows who holds a key, as the nodes tell it: node by node, and a verdict by the rule
+// that locks are decided by, a quorum. It takes no lock and changes nothing. What it shows may
+// have ended since: a script that needs to know has to take the lock (exec -n).
+//
+// Exit status: 0, with any verdict but unknown; 69 if one is unknown, since a script must not
+// take silence for "free"; with --watch 0 after a signal, which is its only end.
+
 import (
 	"context"
 	"errors"
@@ -59,7 +66,8 @@ It changes nothing. Exit status 69 if a verdict is unknown. With --json, one lin
 	}
 }
 
-// keyStatus is one key, as --json shows it.
+// keyStatus is one key, as --json shows it. Lists are as a quorum shows them: a name that a
+// minority still has is no holder, and is told by by_node alone.
 type keyStatus struct {
 	Key     string      `json:"key"`
 	Verdict keyState    `json:"verdict"`
@@ -81,7 +89,7 @@ type sharer struct {
 	Holder    string `json:"holder"`
 	Remaining int64  `json:"remaining_ms"`
 	Revocable bool   `json:"revocable,omitempty"`
-	On        int    `json:"nodes,omitempty"` // that show it; not told of one node
+	On        int    `json:"nodes,omitempty"` // how many nodes show it; 0 in by_node
 
 	left time.Duration
 }
@@ -103,7 +111,8 @@ type nodeShows struct {
 	left time.Duration
 }
 
-// status shows the keys once, or every so often until a signal comes.
+// status shows the keys once, or every so often until a signal comes. The pause is between
+// two looks, not from start to start: nodes that answer slowly are not asked more for it.
 func (a *app) status(ctx context.Context, s *session, keys []string, every *time.Duration) error {
 	signals := make(chan os.Signal, 1)
 	if every != nil {
@@ -129,7 +138,8 @@ func (a *app) status(ctx context.Context, s *session, keys []string, every *time
 	}
 }
 
-// showKeys looks at every key and prints what it saw.
+// showKeys looks at every key and prints what it saw. The page is written at once, so that
+// --watch does not flicker. The nodes' votes are asked once for all keys.
 func (a *app) showKeys(ctx context.Context, s *session, keys []string, again bool) (known bool, err error) {
 	p := a.NewPage()
 	if again {
@@ -159,7 +169,8 @@ func (a *app) showKeys(ctx context.Context, s *session, keys []string, again boo
 	return known, a.Flush(p)
 }
 
-// assess puts together what the nodes say of a key and whether they vote.
+// assess puts together what the nodes say of a key and whether they vote: a node that shows
+// a holder and does not vote counts for nobody.
 func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 	s := keyStatus{Key: in.Resource, Nodes: len(in.Nodes), Quorum: in.Quorum}
 	views := make([]nodeView, len(in.Nodes))
@@ -188,17 +199,20 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 	for _, one := range in.Sharers() {
 		s.Sharers = append(s.Sharers, sharer{one.Owner, one.Remaining.Milliseconds(), one.Revocable, on[one.Owner], one.Remaining})
 	}
-	s.Waiting = inLine(in)
-	s.Slots, s.SlotsWaiting = slotsOf(in)
+	s.Waiting = onQuorum(in, func(n redlock.NodeInspection) []string { return n.Waiting })
+	s.SlotsWaiting = onQuorum(in, func(n redlock.NodeInspection) []string { return n.SlotsWaiting })
+	for _, one := range in.Slots() {
+		s.Slots = append(s.Slots, slotShows{one.Slot, one.Owner, one.Remaining.Milliseconds(), one.Revocable, one.Remaining})
+	}
 	return s
 }
 
-// inLine is how many stand in line on a quorum of nodes, as all do but those that
-// have just come.
-func inLine(in redlock.Inspection) int {
+// onQuorum counts the waiters that a quorum of nodes shows. A waiter that has just come may
+// be on fewer nodes.
+func onQuorum(in redlock.Inspection, waiting func(redlock.NodeInspection) []string) int {
 	on, count := map[string]int{}, 0
 	for _, n := range in.Nodes {
-		for _, id := range n.Waiting {
+		for _, id := range waiting(n) {
 			if on[id]++; on[id] == in.Quorum {
 				count++
 			}
@@ -207,6 +221,7 @@ func inLine(in redlock.Inspection) int {
 	return count
 }
 
+// print shows the verdict first: it is what most readers want, and the table tells them why.
 func (s keyStatus) print(p *cli.Page) {
 	line := ""
 	if len(s.Sharers) > 0 {
@@ -217,6 +232,7 @@ func (s keyStatus) print(p *cli.Page) {
 	}
 	verdict := s.Verdict.line(s.Held, s.Nodes)
 	if s.Verdict == keyFree && len(s.Slots) > 0 {
+		// Free is true of the key itself, and would mislead: those who ask for a slot may wait.
 		verdict = "held by slots"
 	}
 	p.Printf("%s: %s%s\n", strconv.Quote(s.Key), p.In(s.Verdict.color(), verdict), line)
@@ -231,6 +247,7 @@ func (s keyStatus) print(p *cli.Page) {
 			p.WriteString(cli.Note(n.Node + ": " + n.Error))
 		}
 	}
+	// Slots come last, even if nobody shares the key.
 	defer s.printSlots(p)
 	if len(s.Sharers) == 0 {
 		return
@@ -242,7 +259,7 @@ func (s keyStatus) print(p *cli.Page) {
 	p.Table(rows)
 }
 
-// marked is a holder, and whether it can be asked for what it holds.
+// marked is a holder, with a mark if it can be asked for its hold (redlock revoke).
 func marked(holder string, revocable bool) string {
 	if revocable {
 		return holder + " (revocable)"
@@ -250,6 +267,8 @@ func marked(holder string, revocable bool) string {
 	return holder
 }
 
+// row is the node's line. A node that does not answer shows "?" and not "-", which would say
+// that nothing is there.
 func (n nodeShows) row(letters *legend) []cli.Cell {
 	holder, left, token, waiting := n.Holder, cli.Short(n.left), "-", strconv.Itoa(len(n.Waiting))
 	if n.Token > 0 {
@@ -272,7 +291,8 @@ func (n nodeShows) row(letters *legend) []cli.Cell {
 	return r
 }
 
-// keyState is what the nodes say of one resource, taken together.
+// keyState is what the nodes say of one resource, taken together. Its words are promised:
+// --json shows them.
 type keyState string
 
 const (
@@ -280,19 +300,20 @@ const (
 	keyShared  keyState = "shared"  // a quorum shows one at least of those who share it
 	keyFree    keyState = "free"    // nobody is there with a quorum, and a quorum is empty
 	keySplit   keyState = "split"   // neither: several attempts are under way, or remains lie about
-	keyUnknown keyState = "unknown" // those that say nothing could make the difference
+	keyUnknown keyState = "unknown" // the silent nodes could decide it
 )
 
 // nodeView is what one node contributes.
 type nodeView struct {
 	counts bool     // it answered, and votes
 	shared bool     // its owners share the name
-	owners []string // none: the name is free there
+	owners []string // empty if the name is free there
 }
 
 // judge says the state, and returns on how many nodes the foremost owner stands, and who
-// it is where it holds the name alone. A node that does not vote, or says nothing, may
-// hide either.
+// it is if it holds the name alone. A node that does not vote, or says nothing, may hide
+// either: it is added to both sides, and the verdict is unknown if it could turn it. It is a
+// pure function of the views, so a table tests it.
 func judge(views []nodeView, quorum int) (state keyState, holder string, most int) {
 	type hold struct {
 		owner  string
@@ -333,7 +354,7 @@ func judge(views []nodeView, quorum int) (state keyState, holder string, most in
 	return keySplit, holder, most
 }
 
-// in words, with the count that goes with it.
+// line is the verdict in words, with the count that goes with it.
 func (k keyState) line(most, nodes int) string {
 	switch k {
 	case keyHeld:
@@ -345,7 +366,8 @@ func (k keyState) line(most, nodes int) string {
 	return string(k)
 }
 
-// color is green where all is well, and yellow where somebody should look.
+// color is green if all is well, and yellow if somebody should look. Held is well too: that
+// is what locks are for.
 func (k keyState) color() cli.Paint {
 	switch k {
 	case keyHeld, keyShared, keyFree:
@@ -365,23 +387,6 @@ type slotShows struct {
 	left time.Duration
 }
 
-// slotsOf are the slots of a key that are held on a quorum of nodes, and how many stand in
-// line for one on a quorum.
-func slotsOf(in redlock.Inspection) (slots []slotShows, waiting int) {
-	for _, one := range in.Slots() {
-		slots = append(slots, slotShows{one.Slot, one.Owner, one.Remaining.Milliseconds(), one.Revocable, one.Remaining})
-	}
-	on := map[string]int{}
-	for _, n := range in.Nodes {
-		for _, id := range n.SlotsWaiting {
-			if on[id]++; on[id] == in.Quorum {
-				waiting++
-			}
-		}
-	}
-	return slots, waiting
-}
-
 // printSlots shows the slots that are held, if any is.
 func (s keyStatus) printSlots(p *cli.Page) {
 	if len(s.Slots) == 0 && s.SlotsWaiting == 0 {
@@ -395,7 +400,8 @@ func (s keyStatus) printSlots(p *cli.Page) {
 	p.Table(rows)
 }
 
-// legend gives names that are too long for a table a letter each.
+// legend gives names that are too long for a table a letter each: a holder's stands in the
+// row of each node, and what a reader wants to see is whether they are the same.
 type legend struct{ names []string }
 
 // of is the letter of a name: A to Z, then A' to Z'.
@@ -413,7 +419,7 @@ func letter(i int) string {
 	return letters[i%len(letters):][:1] + strings.Repeat("'", i/len(letters))
 }
 
-// text says which name is whose, one a line.
+// text tells each letter's name, one a line.
 func (l *legend) text() string {
 	var b strings.Builder
 	for i, name := range l.names {

@@ -2,6 +2,18 @@
 
 package main
 
+// The supervisor runs one command under one lock, for exec and for each lead. All times are
+// counted backwards from the end of the lock's validity:
+//
+//	2/3 TTL       a renewal is due; as long as a quorum confirms, nothing below happens
+//	--kill-after  --signal to the command's group, and to orphans outside of it
+//	margin        SIGKILL to all, repeated until nothing is left
+//	margin/2      the watchdog kills, if this program is stopped (Linux)
+//	0             another holder may have the key
+//
+// The validity is the Lock's own figure: it has the drift of clocks and the round's time taken
+// off, and its clock counts a suspend of the machine.
+
 import (
 	"context"
 	"errors"
@@ -19,14 +31,19 @@ import (
 
 const (
 	// glance is how often the supervisor looks at the clock at least: timers do
-	// not count a suspend of the machine.
+	// not count a suspend of the machine. After one, it notices a lapsed lock within
+	// a glance, where a timer set before would still have to run out.
 	glance = 200 * time.Millisecond
 	// insistence is how often a kill is repeated, for processes that were being
 	// started while the list of them was read.
 	insistence = 2 * time.Millisecond
 )
 
-// passedOn are the signals that the command gets.
+// passedOn are the signals that the command gets: all that a person or another program sends
+// to tell a program something. A caller need not know that redlock stands between. The
+// command runs in its own group, so a ^C reaches one of both groups only: the one in the
+// terminal's foreground. From here it goes on to the command. KILL and STOP can't be passed
+// on, since no program catches them: they are the watchdog's business.
 var passedOn = append([]os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
 }, cli.Endings...)
@@ -46,8 +63,9 @@ const (
 )
 
 // supervisor runs a command under a lock. It is one goroutine, which alone
-// decides: signals, the ends of processes and the lock are looked at one after
-// another, so that none of them finds another half done.
+// decides: it looks at signals, ends of processes and the lock one after
+// another, so that none of them finds another half done. It never waits for a node or for a
+// reader: the library renews in goroutines of its own, and events go through a queue.
 type supervisor struct {
 	execution *execution
 	lock      *holding
@@ -60,8 +78,8 @@ type supervisor struct {
 	children  chan os.Signal
 	phase     phase
 	since     stopwatch // of the phase
-	early     bool      // it was ended because the lock was
-	spent     bool      // early, and by --max-hold
+	early     bool      // the command was ended for the lock's sake: its status is not the command's
+	spent     bool      // early, and by --max-hold: 123 and not 124
 	ended     event     // what its end tells; the status is the session's
 	dismissed bool      // somebody asked for the end by a signal: lead campaigns no more
 	revoked   bool      // the lock was asked for, and the command knows
@@ -69,7 +87,10 @@ type supervisor struct {
 	started   func()    // called as soon as the command runs; nil but in tests
 }
 
-// supervise takes the lock and runs the command under it.
+// supervise takes the lock and runs the command under it. The lock is released after the
+// command's end and before the last event: a reader of "ended" finds the key free, if a
+// quorum confirmed. No error of the release is told here. The session's Close tries again,
+// and tells it.
 func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	lock, err := e.acquire(ctx, over)
 	if err != nil {
@@ -87,6 +108,7 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	return err
 }
 
+// newSupervisor takes the event writer as an argument, since lead has one for all its commands.
 func newSupervisor(a *app, e *execution, lock *holding, events *eventWriter) *supervisor {
 	return &supervisor{
 		execution: e, lock: lock, events: events, ended: lock.tells("ended"), self: a.self,
@@ -94,13 +116,16 @@ func newSupervisor(a *app, e *execution, lock *holding, events *eventWriter) *su
 	}
 }
 
-// run starts the command and sees it to its end.
+// run starts the command and sees it to its end. The order before the start matters:
+// SIGCHLD is caught before there is a child, orphans are adopted before there can be one, and
+// signals are looked at last, so that the command does not start after one.
 func (s *supervisor) run() error {
 	e := s.execution
 	if s.left() <= e.grace {
 		return endedBy(s.lock.label(), s.lock.Err())
 	}
-	// The kernel ends the command with the thread that started it.
+	// The kernel ends the command with the thread that started it (Pdeathsig, ownGroup).
+	// It is never unlocked: the goroutine is main's, which ends with the program.
 	runtime.LockOSThread()
 	signal.Notify(s.children, syscall.SIGCHLD)
 	defer signal.Stop(s.children)
@@ -117,6 +142,7 @@ func (s *supervisor) run() error {
 	if s.started != nil {
 		s.started()
 	}
+	// The group exists by now: StartProcess returns after the child's setpgid and exec.
 	s.tty.give(s.child.pid)
 	s.tell("held", "")
 	for {
@@ -135,11 +161,14 @@ func (s *supervisor) run() error {
 	}
 }
 
-// guard tells the watchdog until when the family may live.
+// guard tells the watchdog until when the family may live: half of the margin longer than
+// this program lets it. So the watchdog acts only where this program did not, and has the
+// other half to kill before the validity ends.
 func (s *supervisor) guard() { s.watchdog.extend(s.lock.Remaining() - s.execution.margin/marginShare) }
 
-// heedWatchdog goes on as the watchdog has: it kills where this program was not there to
-// say in time that the lock is valid for longer.
+// heedWatchdog follows the watchdog, which kills if this program did not tell it in time
+// that the lock is valid for longer. Some of the family may be dead by then, so there is no way
+// back, even if the lock turns out to be held: half a command must not go on.
 func (s *supervisor) heedWatchdog() {
 	if s.phase != killed && s.watchdog.acted() {
 		s.early = true
@@ -147,8 +176,8 @@ func (s *supervisor) heedWatchdog() {
 	}
 }
 
-// pending is a signal to end that has come, and nil if none has. Others say nothing: there
-// is no command yet.
+// pending is a signal to end that has come, and nil if none has. Others are dropped: there
+// is no command yet that they could be for.
 func (s *supervisor) pending() os.Signal {
 	for {
 		select {
@@ -162,8 +191,11 @@ func (s *supervisor) pending() os.Signal {
 	}
 }
 
+// start starts the watchdog first: its mark must be in the command's environment, and a command
+// must not run for a moment without it. A command that does not start dismisses it again.
 func (s *supervisor) start() (err error) {
 	e, env, mark := s.execution, environment(s.lock), familyMark()
+	// A mark that no watchdog looks for would only grow the environment, level by level.
 	if s.watchdog = startWatchdog(s.self, mark); s.watchdog != nil {
 		env = marking(env, mark)
 	}
@@ -176,9 +208,11 @@ func (s *supervisor) start() (err error) {
 	return nil
 }
 
-// left is what remains until the command must be dead.
+// left is what remains until the command must be dead. --max-hold is counted here, and not
+// by WithMaxHold: the library ends a lock without notice, and a command needs its grace.
 func (s *supervisor) left() time.Duration {
 	left := s.lock.Remaining()
+	// The stopwatch began when the lock was granted, before lengthen.
 	if most := s.execution.maxHold; most > 0 {
 		left = min(left, most-s.execution.held.elapsed())
 	}
@@ -186,7 +220,9 @@ func (s *supervisor) left() time.Duration {
 }
 
 // decide ends the command when its time has come. There is no way back from a
-// phase: a lock that is confirmed after the first signal changes nothing.
+// phase: a lock that is confirmed after the first signal changes nothing, because a program
+// that was told to end can't be told to go on. The kill is asked first: where both are due,
+// as after a suspend, nobody has time for the first signal.
 func (s *supervisor) decide() {
 	e, left := s.execution, s.left()
 	switch {
@@ -208,8 +244,8 @@ func (s *supervisor) decide() {
 	}
 }
 
-// endEarly notes that the lock is why the command ends, and whether --max-hold is. What
-// comes later does not change it, unless the lock is lost: see verdict.
+// endEarly notes that the lock is why the command ends, and whether --max-hold is the
+// reason. Later events do not change it, unless the lock is lost: see verdict.
 func (s *supervisor) endEarly() {
 	if !s.early {
 		s.early, s.spent = true, s.lock.Err() == nil && s.atMaximum()
@@ -232,7 +268,8 @@ func (s *supervisor) enter(p phase, message string) {
 	s.tell("ending", message)
 }
 
-// reason is why the lock ends.
+// reason is why the lock ends, for the event: an operator sees whether nodes were away, the
+// lock was taken, or all went as --max-hold said.
 func (s *supervisor) reason() string {
 	cause := s.lock.Err()
 	switch {
@@ -244,7 +281,9 @@ func (s *supervisor) reason() string {
 	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label())
 }
 
-// sleep waits until something happens, or the next decision is due.
+// sleep waits until something happens, or the next decision is due. A channel that stays
+// ready would make the loop spin: Done is not waited for once the command is killed, nor
+// Revoked once it was told.
 func (s *supervisor) sleep() {
 	e, pause := s.execution, glance
 	switch s.phase {
@@ -278,7 +317,8 @@ func (s *supervisor) sleep() {
 // passOn gives a signal to the command. It is alive, or its leader is a zombie
 // that nobody has waited for: its number can't be another's.
 func (s *supervisor) passOn(sig os.Signal) {
-	// HUP may be the command's word for reading its settings again.
+	// HUP may be the command's word for reading its settings again, as many daemons have
+	// it. Only a command that is being ended has surely not been asked for that.
 	if slices.Contains(cli.Endings, sig) && (sig != syscall.SIGHUP || s.phase != running) {
 		s.dismissed = true
 	}
@@ -305,8 +345,9 @@ func (s *supervisor) interrupted() bool {
 	return (by == syscall.SIGINT || by == syscall.SIGQUIT) && by != s.execution.signal
 }
 
-// letGo tells the command, once, that the lock was asked for. It decides: the lock is kept
-// until it has ended.
+// letGo tells the command, once, that the lock was asked for. The command decides: the lock
+// is kept until it has ended. A request can be made by any client that may publish on the
+// nodes, so it must not kill.
 func (s *supervisor) letGo() {
 	s.revoked = true
 	if s.phase != running {
@@ -319,8 +360,8 @@ func (s *supervisor) letGo() {
 // followStop does as the command does that was stopped at the terminal: gives it
 // the terminal if it stopped for want of it, or stops as well, so that the shell
 // sees the job stopped. Nobody renews the lock then, so everything that the command
-// has started is stopped first. The terminal stops the command's group, and there
-// what does not ignore it.
+// has started is stopped first. The terminal stops only the command's group, and in it
+// only the processes that do not ignore TSTP. After CONT the lock is looked at first (passOn).
 func (s *supervisor) followStop() {
 	stop := s.child.stop
 	s.child.stop = 0
@@ -336,15 +377,18 @@ func (s *supervisor) followStop() {
 		return // somebody's kill -STOP
 	}
 	s.suspended = true
-	s.watchdog.rest() // the family is stopped, and looks at the lock before it goes on
+	s.watchdog.disarm() // the family is stopped, and goes on only after a look at the lock
 	s.child.halt()
 	s.tty.take()
 	_ = syscall.Kill(0, syscall.SIGSTOP) // our group: the job that the shell knows
 }
 
-// verdict is how it ended, once nothing of the command is left.
+// verdict is how it ended, once nothing of the command is left. A loss outranks
+// --max-hold: the holder may have overlapped with another. It outranks the command's own
+// status too: a job that ended with 0 under a lost lock is not known to have been alone.
 func (s *supervisor) verdict() error {
 	left, cause := s.lock.Remaining(), s.lock.Err()
+	// The status goes into the message of a loss: the last event has 124 in its place.
 	status := s.child.exitStatus()
 	var err error
 	switch {
@@ -363,7 +407,8 @@ func (s *supervisor) verdict() error {
 }
 
 // linger keeps the lock for --hold-at-least after a command that ended with
-// status. A signal ends it.
+// status. A signal ends it: no command is left to protect, so nobody has to wait. It runs in
+// steps of a glance, for the same suspend.
 func (s *supervisor) linger(status error) error {
 	for {
 		left := s.execution.holdAtLeast - s.execution.held.elapsed()
@@ -385,6 +430,7 @@ func (s *supervisor) linger(status error) error {
 	}
 }
 
+// tell queues an event of the lock. The message is for people, the fields are for programs.
 func (s *supervisor) tell(name, message string) {
 	e := s.lock.tells(name)
 	e.Message = message

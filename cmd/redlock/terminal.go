@@ -2,6 +2,10 @@
 
 package main
 
+// Job control, as a shell does it for a pipeline. The command has a group of its own, so that one
+// kill reaches all of it. But then it is no longer in the terminal's foreground group: reading
+// would stop it, and ^C would not reach it. So it gets the terminal while it runs.
+
 import (
 	"os"
 	"os/signal"
@@ -12,7 +16,8 @@ import (
 	"github.com/quorumkit/redlock/internal/cli"
 )
 
-// terminal is the controlling terminal. A nil one is none, and does nothing.
+// terminal is the controlling terminal. nil means that there is none, as under cron, and does
+// nothing.
 type terminal struct {
 	fd    int
 	group int // this program's
@@ -20,12 +25,12 @@ type terminal struct {
 	saved *unix.Termios
 }
 
-// deaf is set once lend has SIGTTOU ignored.
+// deaf is set once lend has made this program ignore SIGTTOU.
 var deaf bool
 
-// heedTerminal runs start, which starts a command, with SIGTTOU not ignored if it was
-// lend that ignored it, for an earlier command. A signal that is handled has its default
-// action in what is started.
+// heedTerminal runs start, which starts a command, with SIGTTOU not ignored if lend
+// ignored it, for an earlier command of lead. A program inherits ignored signals, while a signal
+// that is handled has its default action in it: hence a handler for that moment.
 func heedTerminal(start func()) {
 	if !deaf {
 		start()
@@ -99,7 +104,8 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// restore leaves the terminal as it was: one that was killed could not.
+// restore leaves the terminal as it was: a command that was killed could not, and an editor
+// leaves it without echo.
 func (t *terminal) restore() {
 	if t == nil {
 		return

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// quorumPatience is for how long a command waits for a quorum before it says so, and how
+	// quorumPatience is how long a command waits for a quorum before it says so, and how
 	// often it looks for another cause after that. A node that is busy, or restarts, is often
-	// back before.
+	// back before: a line in the log for each would be read by nobody.
 	quorumPatience = 2 * time.Second
-	// quorumGlance is how often it looks whether it waits for a quorum at all.
+	// quorumGlance is how often it looks whether it waits for a quorum at all. That look
+	// asks no node: the session's observer has noted it.
 	quorumGlance = quorumPatience / 8
 )
 
 // withLocks runs a command that takes locks. While it waits for a quorum, it says why there
-// is none: a job of cron would hang for ever, and mail nothing. Of a lock that others hold
-// nothing is said, as flock does.
+// is none: a job of cron would hang for ever, and mail nothing. It is silent while others
+// hold the lock, as flock is: that is what a lock is for.
 func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Context, *session) error, opts ...redlock.Option) error {
 	return a.withSession(ctx, func(ctx context.Context, s *session) error {
 		watching, stop := context.WithCancel(ctx)
@@ -40,7 +41,8 @@ func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Conte
 }
 
 // tellWaits says why there is no quorum, once a lock was wanted for quorumPatience without
-// one, and again when there is another cause.
+// one, and again when there is another cause. When a quorum was there meanwhile, the same cause
+// is told again: it is another outage.
 func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
 	told := ""
 	for pause := quorumGlance; ; {
@@ -70,8 +72,8 @@ func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
 	}
 }
 
-// quorumWords is why too few nodes vote, and what may be done. cause is the same for as long
-// as the nodes are in the same states: what they say of it may have the time in it.
+// quorumWords is why too few nodes vote, and what may be done. cause stays the same as long
+// as the nodes are in the same states: it is compared, and the words have times in them.
 func quorumWords(status redlock.ClusterStatus) (cause, words string) {
 	var g fault.Grouped
 	joining := false
@@ -96,8 +98,9 @@ func quorumWords(status redlock.ClusterStatus) (cause, words string) {
 		status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, strings.Join(nodes, "; "))) + remedy
 }
 
-// tellLeftOut says which nodes are left out for now. Who ends before their wait is
-// over does not take them in; if all clients are that short, nobody does.
+// tellLeftOut says which nodes are left out for now. A client takes a node in after a wait. A
+// command that ends before does not; if all clients are cron jobs, no client ever does, and
+// the cluster has one node less than its owner believes. Only the log of one can tell.
 func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 	if !s.abstaining() && !abstained(err) {
 		return

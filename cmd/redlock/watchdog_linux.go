@@ -1,5 +1,17 @@
 package main
 
+// A program can't act when it was killed or stopped, and that is when its command would outlive
+// the lock. So a second process watches the first. Why it is built as it is:
+//
+//   - A process, not a thread: SIGSTOP and SIGKILL hit all threads of a process.
+//   - A session of its own: the terminal's ^Z, ^C and hang-up do not reach it.
+//   - A pipe, not a heartbeat: the kernel closes it when this program dies, at once and by any
+//     signal. What is told by it is when the lock's validity ends, which a stopped program need
+//     not repeat.
+//   - The same program, by /proc/self/exe: nothing has to be installed, and versions match.
+//
+// Linux only: elsewhere nobody can list what a command has started (process_bsd.go).
+
 import (
 	"bufio"
 	"crypto/rand"
@@ -22,10 +34,11 @@ const (
 	// watchdogName is what ps shows of the second process. It has nothing of the
 	// command's name, so that "killall redlock" or "pkill redlock" leave it to its work.
 	watchdogName = "lockwatch"
-	// familyVariable marks what the command starts: an exec inside of another adds its own.
+	// familyVariable marks what the command starts: an exec inside of another adds its own,
+	// so that each watchdog finds its own family and the inner one's.
 	familyVariable = "REDLOCK_FAMILY"
 	// watchdogPatience bounds how long a watchdog tries to kill, for a process that is
-	// stuck in the kernel.
+	// stuck in the kernel (state D): no signal ends it, and the watchdog must end some time.
 	watchdogPatience = time.Minute
 )
 
@@ -41,14 +54,16 @@ const (
 type watchdog struct {
 	pid   int
 	pipe  *os.File
-	until time.Duration // what it was told last, since the boot
+	until time.Duration // the end that it was told last, since the boot; 0 if none is in force
 }
 
-// familyMark makes the mark of one command.
+// familyMark makes the mark of one command. It is random: a number, as a pid, may come again
+// while processes of an earlier family live.
 func familyMark() string { return rand.Text() }
 
-// startWatchdog starts one for this program. self is what it runs; where that is empty,
-// and where it does not start, there is none, and nil does nothing.
+// startWatchdog starts one for this program. self is the program that it runs. If that is
+// empty, or does not start, the watchdog is nil, and a nil one does nothing: the command still
+// runs, under the smaller promise of other systems.
 func startWatchdog(self, mark string) *watchdog {
 	if self == "" {
 		return nil
@@ -58,6 +73,7 @@ func startWatchdog(self, mark string) *watchdog {
 		return nil
 	}
 	defer r.Close()
+	// Not this program's stdout: a pipe's reader would wait for the watchdog's end.
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		_ = w.Close()
@@ -65,6 +81,7 @@ func startWatchdog(self, mark string) *watchdog {
 	}
 	defer null.Close()
 	p, err := os.StartProcess(self, []string{watchdogName, strconv.Itoa(os.Getpid()), mark}, &os.ProcAttr{
+		// None of our environment: it may have passwords, and the mark of an outer exec.
 		Env: []string{"GOMAXPROCS=1"}, Files: []*os.File{r, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -76,7 +93,8 @@ func startWatchdog(self, mark string) *watchdog {
 	return d
 }
 
-// watch tells it of the command, and of what is none of its family.
+// watch tells it the command's group, and the processes that are not of the family: a script
+// may have started them before it became this program.
 func (d *watchdog) watch(c *child) {
 	if d == nil {
 		return
@@ -87,7 +105,9 @@ func (d *watchdog) watch(c *child) {
 	}
 }
 
-// extend tells it that the family may live for a while from now.
+// extend tells it that the family may live for a while from now. The end only moves later, by
+// a millisecond at least: the supervisor calls it at each turn, and an unchanged lock needs no
+// line. A lock that was lost makes the supervisor kill, so no earlier end is ever told.
 func (d *watchdog) extend(left time.Duration) {
 	if d == nil || left <= 0 {
 		return
@@ -98,21 +118,24 @@ func (d *watchdog) extend(left time.Duration) {
 	}
 }
 
-// acted tells whether the time of which it was told is over.
+// acted tells whether the end that it was told has come: by the same clock, it has killed, or
+// does so now. There is no answer by a pipe to wait for.
 func (d *watchdog) acted() bool {
 	return d != nil && d.pipe != nil && d.until > 0 && sinceBoot() >= d.until
 }
 
-// rest keeps it from killing at the end of the validity, until extend.
-func (d *watchdog) rest() {
+// disarm stops the deadline until the next extend. The watchdog still kills when this program
+// dies.
+func (d *watchdog) disarm() {
 	if d != nil {
 		d.until = 0
-		d.say("rest\n")
+		d.say("disarm\n")
 	}
 }
 
-// say never blocks. A watchdog that does not read would act on what is no longer so: it is
-// ended.
+// say never blocks: a supervisor that waits for its watchdog guards nothing. A watchdog that
+// does not read would act on an end that is out of date, and kill a command under a valid
+// lock: it is ended.
 func (d *watchdog) say(format string, args ...any) {
 	if d.pipe == nil {
 		return
@@ -142,7 +165,8 @@ func tryWrite(pipe *os.File, line []byte) error {
 	return errors.Join(err, failed)
 }
 
-// dismiss ends it: nothing of the command is left.
+// dismiss ends it: nothing of the command is left. The word comes before the pipe is closed: a
+// closed pipe alone means that this program died.
 func (d *watchdog) dismiss() {
 	if d == nil || d.pipe == nil {
 		return
@@ -163,26 +187,28 @@ func isWatchdog() bool {
 	return true
 }
 
-// watchdogMain is that process.
+// watchdogMain is that process. It needs no node, no flag and no file but /proc, so it has
+// nothing to wait for.
 func watchdogMain(args []string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
-	signal.Ignore(cli.Endings...) // it ends after this program, and a terminal's are not its
+	signal.Ignore(cli.Endings...) // a TERM to all of a service's processes must not end it first
 	f := family{self: os.Getpid(), not: map[int]bool{}}
 	f.master, _ = strconv.Atoi(args[0])
 	f.mark = args[1]
 	f.guard()
 }
 
-// family is what a watchdog knows.
+// family is what a watchdog knows of the processes that it may have to kill.
 type family struct {
 	self, master int
 	mark         string
 	group        int
 	not          map[int]bool
-	until        time.Duration // since the boot; 0: no bound
+	until        time.Duration // since the boot; 0 means no bound
 }
 
-// guard returns when the family is over, or is dead by its hand.
+// guard returns when the family is over, or is dead by its hand. After a kill at the deadline
+// it goes on: the supervisor may be continued, and then dismisses it.
 func (f *family) guard() {
 	lines := make(chan string)
 	go func() {
@@ -193,6 +219,7 @@ func (f *family) guard() {
 		}
 	}()
 	for {
+		// Any long time: without a bound only a line wakes it.
 		left := time.Hour
 		if f.until > 0 {
 			left = max(f.until-sinceBoot(), 0)
@@ -229,12 +256,13 @@ func (f *family) hear(line string) {
 		f.not[int(n)] = true
 	case "until":
 		f.until = time.Duration(n)
-	case "rest":
+	case "disarm":
 		f.until = 0
 	}
 }
 
-// kill kills the family until there is none.
+// kill kills the family until there is none: a process that forks between the list and its
+// kill leaves a child, which the next list has, by its mark or its group.
 func (f *family) kill() {
 	for watch := startWatch(); watch.elapsed() < watchdogPatience; {
 		found := f.members()
@@ -249,7 +277,8 @@ func (f *family) kill() {
 	}
 }
 
-// members are the processes of the family that are not dead.
+// members are the processes of the family that are not dead. A zombie counts as dead: it can
+// do nothing, and only its parent can remove it.
 func (f *family) members() []int {
 	all := processes()
 	in := map[int]bool{}
@@ -281,7 +310,8 @@ func (f *family) descends(pid int, in map[int]bool, all map[int]process) bool {
 	return false
 }
 
-// marked tells whether a process has inherited the mark.
+// marked tells whether a process has inherited the mark. /proc shows the environment that it
+// was started with: a later setenv does not hide it, an exec with another one does.
 func (f *family) marked(pid int) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -295,7 +325,8 @@ func (f *family) marked(pid int) bool {
 	return false
 }
 
-// marking is the environment with one mark more.
+// marking is the environment with one mark more. It extends the variable of an outer exec: two
+// variables of one name would leave it to each program which it sees.
 func marking(env []string, mark string) []string {
 	for i, v := range env {
 		if marks, own := strings.CutPrefix(v, familyVariable+"="); own {
@@ -306,7 +337,8 @@ func marking(env []string, mark string) []string {
 }
 
 // sinceBoot is a clock that all processes of the machine share, and that counts its
-// suspends.
+// suspends. Go's own monotonic clock has no common zero and stands still in a suspend, and the
+// wall clock can be set.
 func sinceBoot() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)

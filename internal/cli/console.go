@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Console is where a program reads and writes, and in which form.
+// Console is where a program reads and writes, and in which form. Commands take it as a value
+// and not from package os, so that a test can give them files and an environment of its own.
 type Console struct {
 	Name         string // the program's
 	In, Out, Err *os.File
@@ -42,7 +43,8 @@ func (c *Console) NewPage() *Page {
 	return &Page{colored: IsTerminal(c.Out) && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb"}
 }
 
-// IsTerminal is a guess that is good enough for colours.
+// IsTerminal is a guess that is good enough for colours: /dev/null is a character device too.
+// Nothing is decided by it that a user would miss.
 func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -60,7 +62,8 @@ func (c *Console) Answer(v any) error {
 	return err
 }
 
-// JSONLine is a value as one line of JSON.
+// JSONLine is a value as one line of JSON: a reader can take a stream apart at the line ends. A
+// value that can't be shown is told as an object as well, so that no line breaks a parser.
 func JSONLine(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -80,7 +83,8 @@ const (
 	Yellow Paint = "33"
 )
 
-// Page collects what a command prints.
+// Page collects what a command prints, to be written by one call (Console.Flush): a command
+// that fails in the middle leaves no half of a table.
 type Page struct {
 	strings.Builder
 
@@ -95,7 +99,8 @@ func (p *Page) In(c Paint, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// Clear has what follows take the place of what the terminal shows, where colours are wanted.
+// Clear makes room: what follows takes the place of what the terminal shows. Without colours,
+// as in a file, it does nothing, and looks follow each other.
 func (p *Page) Clear() {
 	if p.colored {
 		p.WriteString("\x1b[H\x1b[2J")
@@ -137,7 +142,8 @@ func (p *Page) Table(rows [][]Cell) {
 	}
 }
 
-// layout is how wide the columns of a table are, and whether the last is below its row.
+// layout is how wide the columns of a table are, and whether the last is below its row. It is
+// the same for all rows: a column must not jump.
 type layout struct {
 	widths []int
 	below  bool
@@ -165,6 +171,7 @@ func layoutOf(rows [][]Cell) layout {
 	switch text := l.widths[last] > label; {
 	case l.widths[last] <= room:
 		return l
+	// A text may be broken. Names and numbers are not: they are there to be compared.
 	case text && room >= max(narrow, word):
 		l.widths[last] = room
 		return l
@@ -173,6 +180,7 @@ func layoutOf(rows [][]Cell) layout {
 	default:
 		room -= l.widths[last]
 	}
+	// A page of 80 columns is for terminals and mails. Names of nodes may be longer than that.
 	if room < 0 && last > 0 { // the widest column has to give way
 		widest := slices.Index(l.widths[:last], slices.Max(l.widths[:last]))
 		l.widths[widest] = max(l.widths[widest]+room, 0)
@@ -192,6 +200,7 @@ func (p *Page) row(r []Cell, l layout) {
 		}
 		line.WriteString(p.In(c.In, c.Text) + strings.Repeat(" ", l.widths[i]-n+gap))
 	}
+	// Counted in runes, not bytes: a key may be in any script.
 	texts, indent := Wrap(r[last].Text, l.widths[last]), strings.Repeat(" ", gap)
 	if !l.below {
 		indent = ""
@@ -209,18 +218,20 @@ func (p *Page) row(r []Cell, l layout) {
 	}
 }
 
-// The exit statuses that all commands use: those of sysexits.h and of the shells.
+// The exit statuses that all commands use. Usage is 64 and not package flag's 2: for a
+// monitoring plug-in, as redlock doctor is, 2 means "critical".
 const (
 	ExitOK        = 0
 	ExitFailure   = 1
-	ExitUsage     = 64
-	ExitCannotRun = 126
-	ExitNotFound  = 127
-	ExitSignal    = 128 // plus the signal's number
+	ExitUsage     = 64  // EX_USAGE of sysexits.h
+	ExitCannotRun = 126 // of POSIX shells, env(1) and timeout(1)
+	ExitNotFound  = 127 // the same
+	ExitSignal    = 128 // plus the signal's number, as shells have it in $?
 )
 
-// StatusError is an error that knows its exit status. Without a cause nothing is
-// said.
+// StatusError is an error that knows its exit status. Without a cause nothing is said: what
+// happened was told before, or by somebody else. Only main ends the process, so that
+// every deferred call runs: a lock is released, a terminal restored.
 type StatusError struct {
 	Code  int
 	Cause error

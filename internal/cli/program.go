@@ -1,5 +1,9 @@
 // Package cli is what the commands of this module share: how a command is found and
 // explained, how its flags are read, what it prints, and the status it ends with.
+//
+// It stands on package flag, and adds what that lacks: commands, flags behind arguments,
+// durations whose errors say how to write one, and help pages of 80 columns. A command has
+// one text (About), which help prints and tests compare with the pages in docs.
 package cli
 
 import (
@@ -78,14 +82,16 @@ func (p *Program) Run(ctx context.Context, args []string) error {
 }
 
 // common are the flags of every command. As long as none is parsed, their defaults are those
-// of the program.
+// of the program. A flag before the command's name becomes the default behind it, so the
+// later one wins.
 func (p *Program) common() *flag.FlagSet {
 	fs := flags(p.Console.Name)
 	p.Common(fs)
 	return fs
 }
 
-// unknown is the error of a name that no command has.
+// unknown is the error of a name that no command has. A command that was here once is told
+// where it went: its old command line is in somebody's script.
 func (p *Program) unknown(first, name string) error {
 	if where := p.Moved[first]; where != "" {
 		return Usagef("%s", where)
@@ -93,10 +99,10 @@ func (p *Program) unknown(first, name string) error {
 	return Usagef("there is no command %q; see: %s help", name, p.Console.Name)
 }
 
-// ownFlag finds the name of a flag in what package flag says.
+// ownFlag finds the name of a flag in an error of package flag, which has no type for it.
 var ownFlag = regexp.MustCompile(`(for flag |for |defined: |argument: )-([a-z][a-z-]+)`)
 
-// flagFault is an error of package flag in the command's spelling.
+// flagFault is an error of package flag in the command's spelling: --name, as help has it.
 func flagFault(err error) string {
 	text := ownFlag.ReplaceAllString(err.Error(), "$1--$2")
 	if cause, number := strings.CutSuffix(text, "parse error"); number {
@@ -114,7 +120,8 @@ func (c *Command) instead(err error) string {
 	return ""
 }
 
-// find takes the longest name that the arguments begin with.
+// find takes the longest name that the arguments begin with: "nodes join" is a command, and
+// so is "nodes", whose argument could otherwise be "join".
 func (p *Program) find(args []string) (*Command, []string) {
 	for words := min(2, len(args)); words > 0; words-- {
 		name := strings.Join(args[:words], " ")
@@ -133,8 +140,9 @@ func flags(name string) *flag.FlagSet {
 	return fs
 }
 
-// parse returns what is no flag. Flags may follow arguments, up to "--", unless
-// what follows the first argument is verbatim another's.
+// parse returns the arguments that are no flags. Flags may follow arguments, up to "--",
+// as GNU programs have it and package flag has not. A verbatim command ends them at its
+// first argument: the rest, with its flags, belongs to the command that it runs.
 func parse(fs *flag.FlagSet, args []string, verbatim bool) ([]string, error) {
 	var positional []string
 	for {
@@ -158,7 +166,8 @@ func Exactly(n int, args []string, what string) error {
 	return nil
 }
 
-// duration is the value of a flag. Its errors say how one is written.
+// duration is the value of a flag. Its errors say how one is written: sleep(1) and flock -w
+// take seconds without a unit, so that is what people type first.
 type duration time.Duration
 
 // DurationFlag adds a flag that p gets.
@@ -196,7 +205,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return 0, errors.New("give a duration, as 10s or 1m30s")
 }
 
-// Positive refuses a duration that is none.
+// Positive refuses a duration that is 0 or less. Zero often means "no bound" in a library;
+// on a command line it is more likely a variable that was empty.
 func Positive(flag string, d time.Duration) error {
 	if d <= 0 {
 		return Usagef("%s %v: give a positive duration", flag, d)
@@ -204,7 +214,7 @@ func Positive(flag string, d time.Duration) error {
 	return nil
 }
 
-// Short is a duration for people.
+// Short is a duration for people. Below 0 it is a key without an end, as PTTL says by -1.
 func Short(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -221,7 +231,7 @@ func Short(d time.Duration) string {
 const PageWidth = 80
 
 // fill breaks the paragraphs of a text into lines of at most width. A line that begins
-// with a blank stands as it is.
+// with a blank stays as it is: it is an example, or a table.
 func fill(text string, width int) string {
 	var out, paragraph []string
 	end := func() {
@@ -289,7 +299,8 @@ func (p *Program) explain(c Command, common *flag.FlagSet) error {
 	return err
 }
 
-// Pages are the overview, under the empty name, and the page of each command.
+// Pages are the overview, under the empty name, and the page of each command: for tests, which
+// hold them against the width and the words of the other pages.
 func (p *Program) Pages() map[string]string {
 	pages := map[string]string{"": p.Overview()}
 	for _, c := range p.Commands {
