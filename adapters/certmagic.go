@@ -32,7 +32,7 @@ type Certmagic struct {
 	settings *settings
 
 	mu   sync.Mutex         // guards held
-	held map[string][]*grip // what was locked and not unlocked yet, lost ones included
+	held map[string][]*grip // the locks that were not unlocked yet, lost ones included
 }
 
 // NewCertmagic returns the locks of a storage. It fails with ErrOption, also for

@@ -38,7 +38,7 @@ const (
 type Elector struct {
 	settings *settings
 	resource string
-	ctx      context.Context //nolint:containedctx // of what runs in the background; Close ends it
+	ctx      context.Context //nolint:containedctx // of the background goroutines; Close ends it
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 
@@ -59,7 +59,7 @@ type candidate struct {
 	reign   *reign     // nil: it does not lead
 	failure error      // of the last campaign that ended
 	since   time.Time  // when the campaign that goes on began; zero if none does
-	sight   error      // why nobody can say who leads; nil: somebody can
+	sight   error      // why no look tells the leader; nil if one does
 }
 
 // reign is one time that this process leads.
@@ -177,7 +177,7 @@ func (e *Elector) begin() *candidate {
 	return c
 }
 
-// verdict is what IsLeader says.
+// verdict is IsLeader's answer.
 func (c *candidate) verdict() error {
 	e := c.elector
 	c.mu.Lock()
@@ -216,7 +216,7 @@ func (c *candidate) token() redlock.Token {
 // one before did. mu is held.
 func (c *candidate) waits() bool { return !c.since.IsZero() && time.Since(c.since) > electorWaits }
 
-// resign ends the reign that goes on, and returns it; nil: there is none.
+// resign ends the current reign, and returns it; nil if there is none.
 func (c *candidate) resign() *reign {
 	if c == nil {
 		return nil
@@ -301,7 +301,7 @@ func (c *candidate) lead(ctx context.Context, lock *redlock.Lock) error {
 	return nil
 }
 
-// rest is what is left of WithHoldAtLeast.
+// rest is the remainder of WithHoldAtLeast.
 func (r *reign) rest() time.Duration { return r.held.atLeast - time.Since(r.held.since) }
 
 // keep waits for the rest, or until ctx ends: with the lock, or by Close.
@@ -314,7 +314,7 @@ func (r *reign) keep(ctx context.Context) {
 	}
 }
 
-// observe notes what the nodes say of the election.
+// observe notes what the nodes tell of the election.
 func (c *candidate) observe() {
 	for leader, err := range c.elector.settings.locker.Observe(c.ctx, c.elector.resource) {
 		if c.ctx.Err() != nil {

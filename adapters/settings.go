@@ -44,10 +44,10 @@ func WithHoldAtLeast(d time.Duration) Option {
 	return func(s *settings) { s.atLeast, s.atLeastSet = d, true }
 }
 
-// WithReport has f told what no caller is there to hear: that a lock was lost
-// while it was held (errors.Is: redlock.ErrLost, ErrMaxHold or ErrClosed), that a
-// job could not ask for its lock, or that a release could not be confirmed. It is
-// not told that another holds the lock. f may be called from several goroutines
+// WithReport calls f for errors that no caller is there to receive: a lock that was lost
+// while it was held (errors.Is: redlock.ErrLost, ErrMaxHold or ErrClosed), a job that
+// could not ask for its lock, or a release that could not be confirmed. It does not
+// report that another holds the lock. f may be called from several goroutines
 // at once. Without it, such errors go nowhere.
 func WithReport(f func(error)) Option {
 	return func(s *settings) { s.report = f }
@@ -102,8 +102,8 @@ type grip struct {
 	kept  atomic.Bool // nobody works under it any more: WithHoldAtLeast keeps it
 }
 
-// grasp takes care of a lock that was just acquired: a loss is reported. That Close ends
-// what is merely kept is none.
+// grasp takes care of a lock that was just acquired: it reports a loss. If Close ends a lock
+// that is merely kept, that is no loss.
 func (s *settings) grasp(lock *redlock.Lock) *grip {
 	g := &grip{settings: s, lock: lock, since: time.Now()}
 	held := lock.Context()

@@ -26,7 +26,7 @@ var children = map[string]func(ctx context.Context, p *part, c *contender, paren
 	wakeArg:   wakeChild,
 }
 
-// part is what a child is told first: which library it opens over which addresses.
+// part is the first message to a child: which library it opens over which addresses.
 type part struct {
 	Library    string
 	Addrs      []string
@@ -39,13 +39,13 @@ var openers = map[string]opener{
 	nameRedlock: openRedlock, nameRedsync: openRedsync, nameRueidis: openRueidis, nameOneKey: openRueidisOneKey,
 }
 
-// wire is a pipe each way between a child and its parent: what either says is JSON.
+// wire is a pipe each way between a child and its parent. Messages are JSON.
 type wire struct {
 	in  *json.Decoder
 	out *json.Encoder
 }
 
-// playPart opens what the part asks for, says so, and has the child play it.
+// playPart opens the part's library, says so, and lets the child play it.
 func playPart(ctx context.Context, arg string) error {
 	parent, p := &wire{json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)}, &part{}
 	if err := parent.in.Decode(p); err != nil {
@@ -59,7 +59,7 @@ func playPart(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	defer c.close() //nolint:errcheck // what it leaves on a busy node lapses, and fails no measurement
+	defer c.close() //nolint:errcheck // keys that it leaves on a busy node lapse, and fail no measurement
 	if _, err = pair(ctx, c, "warm:"+p.Name); err == nil {
 		err = parent.out.Encode("ready")
 	}
@@ -101,7 +101,7 @@ func startChildren(ctx context.Context, arg string, n int, p part) (cs []*child,
 	return cs, nil
 }
 
-// played gives all of them one cue, and returns what each says then.
+// played gives all children one cue, and returns their replies.
 func played[T any](cs []*child, cue any) (all []T, err error) {
 	for _, c := range cs {
 		err = errors.Join(err, c.out.Encode(cue))
@@ -202,7 +202,7 @@ const (
 	// wakeSettle is how long a waiter is given to stand in line.
 	wakeSettle = 50 * time.Millisecond
 	// wakeBound is after how long a waiter asks anew: rueidislock was seen to wait for a
-	// free name for ever. What that costs is in its sample.
+	// free name for ever. Its sample includes that cost.
 	wakeBound = 5 * time.Second
 )
 
@@ -219,7 +219,7 @@ func wakeChild(ctx context.Context, p *part, c *contender, parent *wire) error {
 		}
 		_ = parent.in.Decode(&cue) // if nothing comes any more it is time to release, too
 		from := time.Now().UnixNano()
-		_ = h.Release(ctx) // what fails is cleaned by its lease
+		_ = h.Release(ctx) // after a failure the lease cleans up
 		_ = parent.out.Encode(from)
 	}
 	return nil
@@ -248,8 +248,8 @@ type wakeRunner struct {
 
 func (t *wakeRunner) at(p float64) float64 { return micros(percentile(t.samples, p)) / 1000 }
 
-// wakeField is who passes a name to and fro; the figures of the first four, and of the
-// last, are held against each other.
+// wakeField is the contenders that pass a name to and fro; the figures of the first four,
+// and of the last, are compared.
 func (r *run) wakeField() []*wakeRunner {
 	const away = ", 5 ms each way"
 	return []*wakeRunner{

@@ -48,12 +48,12 @@ type env struct {
 
 type opener func(ctx context.Context, e *env) (*contender, error)
 
-// spec says how to build a contender, and what its figures stand for.
+// spec says how to build a contender, and the meaning of its figures.
 type spec struct {
 	name     string
 	note     string
 	masters  int      // how many of the run's servers it uses
-	commands []string // what it sends, as INFO commandstats names it
+	commands []string // the commands it sends, as INFO commandstats names them
 	open     opener
 }
 
@@ -72,7 +72,7 @@ const (
 var (
 	scriptsOnly = []string{"evalsha"}
 
-	// bareSpec shows what membership and the clock watch cost.
+	// bareSpec shows the cost of membership and the clock watch.
 	bareSpec = spec{nameBare, "fenced; any server votes", nodes, scriptsOnly, redlockWith(redlock.WithoutMembership(), redlock.WithoutClockWatch())}
 
 	// field is the contenders on five masters. The records that the floor asks for are
@@ -174,8 +174,8 @@ func openBSM(_ context.Context, e *env) (*contender, error) {
 const rueidisPrefix = "rueidislock"
 
 // openRueidis opens rueidislock over all masters of the env; over one it has three keys
-// there, which is how it comes, and where its users run it. With one key it does what it
-// can at the best.
+// there, its default, as its users run it. With one key it is as fast as it can
+// be.
 func openRueidis(_ context.Context, e *env) (*contender, error) {
 	return newRueidis(e.addrs, max(len(e.addrs)/2+1, 2))
 }
@@ -196,7 +196,7 @@ func newRueidis(addrs []string, majority int) (*contender, error) {
 		KeyValidity:    ttl,
 		KeyMajority:    int32(majority), //nolint:gosec // three of five
 		NoLoopTracking: true,
-		TryNextAfter:   redlock.DefaultNodeTimeout, // its 20 ms are less than what a loaded machine takes
+		TryNextAfter:   redlock.DefaultNodeTimeout, // a loaded machine takes longer than its 20 ms
 		ClientBuilder:  func(o rueidis.ClientOption) (rueidis.Client, error) { return newSpread(o, addrs) },
 	})
 	if err != nil {
@@ -266,8 +266,8 @@ var (
 	floorLife = strconv.FormatInt(ttl.Milliseconds(), 10)
 )
 
-// floor is about what the protocol costs at the least in this language: the library's own
-// scripts on one socket a node, a wait for the quorum, and none of what makes a library (timers,
+// floor is about the least cost of the protocol in this language: the library's own
+// scripts on one socket a node, a wait for the quorum, and nothing that makes a library (timers,
 // retries, rollback, contexts). It raises no uneven tokens, which one acquisition in 500 has.
 type floor struct {
 	nodes   []*floorNode
@@ -315,7 +315,7 @@ func (f *floor) close() error {
 	return nil
 }
 
-// What a node is told of a lock, by its place among the words.
+// The places of a lock's arguments among the words sent to a node.
 const (
 	wordKey = iota
 	wordDead
@@ -330,7 +330,7 @@ type floorLock struct {
 	words [wordHint + 1]string
 	done  chan error // of a quorum, for either
 
-	mu                        sync.Mutex // guards what follows
+	mu                        sync.Mutex // guards the fields below
 	granted, refused, deleted int        // nodes
 }
 
@@ -352,7 +352,7 @@ func (l *floorLock) answer(count *int, err error) {
 	}
 }
 
-// floorNode is one node's socket. Its goroutine takes what waits, sends it in one write,
+// floorNode is one node's socket. Its goroutine takes the waiting calls, sends them in one write,
 // reads the replies, and takes again. While it waits for the node the next batch gathers,
 // so batches grow with the load by themselves.
 type floorNode struct {
@@ -362,7 +362,7 @@ type floorNode struct {
 	batch floorJobs // that is out
 	buf   []byte
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	some   *sync.Cond
 	queue  floorJobs
 	closed bool

@@ -27,7 +27,7 @@ type fault struct {
 	end     func(s *server, p *tcpproxy.Proxy) error
 }
 
-// faults are what is tried. Refused and dead are the same thing to a client: a connection
+// faults are the faults to try. Refused and dead are the same thing to a client: a connection
 // attempt is answered by a reset. A proxy refuses in the server's stead, so that the node
 // comes back with its memory.
 var faults = []fault{
@@ -50,7 +50,7 @@ func cut(_ *server, p *tcpproxy.Proxy) error    { p.Hold(tcpproxy.Both); return 
 var ops = [3]string{"acquire", "extend", "release"}
 
 // ordeal is a Locker under one fault, with the fault's proxies before its nodes, and
-// what each round showed.
+// the results of each round.
 type ordeal struct {
 	fault
 	servers  cluster

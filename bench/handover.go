@@ -25,7 +25,7 @@ type crowd struct{ processes, goroutines int }
 
 func (c crowd) String() string { return fmt.Sprintf("%d x %d", c.processes, c.goroutines) }
 
-// The crowds; the last three are for what a hand-over costs the servers.
+// The crowds; the last three show the servers' cost of a hand-over.
 var (
 	oneProcess    = crowd{1, 32}
 	fourProcesses = crowd{4, 8}
@@ -33,7 +33,7 @@ var (
 	allCrowds     = append(slices.Clone(hot), crowd{10, 1}, crowd{10, 10}, crowd{10, 100})
 )
 
-// crowdRunner is one contender of the handover workload, and what its crowds made of it.
+// crowdRunner is one contender of the handover workload, and the results of its crowds.
 type crowdRunner struct {
 	spec    // but for open: each child opens its own
 	library string
@@ -130,7 +130,7 @@ func crowdWorker(ctx context.Context, c *contender, name string, who int) (holds
 			one.Token = uint64(l.Token())
 		}
 		holds = append(holds, one)
-		_ = h.Release(context.WithoutCancel(ctx)) // what fails is cleaned by its lease
+		_ = h.Release(context.WithoutCancel(ctx)) // after a failure the lease cleans up
 		asked = time.Now()
 	}
 	return holds
@@ -227,8 +227,8 @@ func (s *crowdSlice) judge(holds []holdRecord, goroutines int, d time.Duration) 
 	}
 }
 
-// figures are the medians over the rounds of what a crowd made of a contender, and the
-// longest waits of all rounds.
+// figures are the medians of a crowd's results over the rounds, and the longest waits of
+// all rounds.
 func (t *crowdRunner) figures(c crowd) (f crowdSlice) {
 	fields := func(s *crowdSlice) []*float64 {
 		return []*float64{&s.perSecond, &s.least, &s.most, &s.commands, &s.again}
@@ -254,7 +254,7 @@ func handoverGates(name string, field []*crowdRunner, l load) (gates []gate) {
 	}
 	for _, c := range hot {
 		least := map[crowd][2]float64{oneProcess: {40, 12}, fourProcesses: {20, 0.9}}[c]
-		// redsync sleeps between its tries: what else runs on the cores costs it nothing.
+		// redsync sleeps between its tries: other work on the cores costs it nothing.
 		asleep := beside(c, redsync, least[0])
 		asleep.What += busyNote(l)
 		asleep.Stated = !l.quiet()

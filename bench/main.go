@@ -115,8 +115,8 @@ func choose(args []string) (chosen []workload, err error) {
 	return chosen, nil
 }
 
-// one runs one workload on masters of its own, so that none finds what another
-// left behind.
+// one runs one workload on masters of its own, so that none finds the keys of
+// another.
 func (r *run) one(ctx context.Context, w workload) (err error) {
 	if r.servers, err = startCluster(ctx, nodes); err != nil {
 		return err

@@ -29,7 +29,7 @@ const (
 	nameSet       = "set"
 )
 
-// primitives is what each primitive costs where nobody else wants the name, beside a plain
+// primitives is the cost of each primitive on a name that nobody else wants, beside a plain
 // lock, and how long after the end of a lead the next one begins.
 func (r *run) primitives(ctx context.Context) error {
 	const name = "primitives"
@@ -126,7 +126,7 @@ func (r *run) leads(ctx context.Context, n int) (took []time.Duration, err error
 		if err != nil {
 			return nil, err
 		}
-		defer c.close() //nolint:errcheck // what it leaves lapses
+		defer c.close() //nolint:errcheck // keys that it leaves lapse
 		ls[i] = c.locker
 	}
 	for i := range n {
@@ -161,8 +161,8 @@ const (
 	idleLease = 10 * time.Second
 	idleBatch = 250
 	// idleMost is how many commands a second may go to all five nodes. Those that do
-	// not grow with the names are 52.5: each node has its clock read (TIME) four times a
-	// second, with a look at who it is (INFO), and is given 2.5 signs of life. The looks
+	// not grow with the names are 52.5: each node's clock is read (TIME) four times a
+	// second, with its identity (INFO), and it is given 2.5 signs of life. The looks
 	// at 10,000 names, 250 a command, are some ten.
 	idleMost    = 70
 	settleBound = 60 * time.Second // for the waiters to stand in line
@@ -279,7 +279,7 @@ func (r *run) awaitQueued(ctx context.Context, waiters int) error {
 	}
 }
 
-// heldIdle measures what very many processes cost the nodes that each hold one lock
+// heldIdle measures the nodes' cost of very many processes that each hold one lock
 // and do nothing else: renewals, and looks at the nodes' clocks. A process is a
 // Locker with connections of its own here.
 func (r *run) heldIdle(ctx context.Context) error {

@@ -20,10 +20,10 @@ import (
 
 const nodes = 5
 
-// farDelay is what a proxy adds each way to a master that is far away.
+// farDelay is a proxy's delay each way to a master that is far away.
 const farDelay = 5 * time.Millisecond
 
-// server is one real master without persistence, and a client for what is not
+// server is one real master without persistence, and a client for commands that are not
 // measured.
 type server struct {
 	*redisserver.Server
@@ -92,12 +92,12 @@ func (c cluster) far() (addrs []string, end func(), err error) {
 	return addrs, end, nil
 }
 
-// usage is who has used how much, since some beginning.
+// usage is the resources used by each side, since some beginning.
 type usage struct {
 	at            time.Time
 	self, machine time.Duration    // processors: this process and its ended children; all that ran
 	servers       []time.Duration  // processors, by master
-	calls, micros map[string]int64 // of a command, at all masters together; what scripts call is inside theirs
+	calls, micros map[string]int64 // of a command, at all masters together; a script's include those it calls
 	version       string           // of the last master
 }
 
@@ -157,24 +157,24 @@ func ownCPU() (total time.Duration) {
 	return total
 }
 
-// machineCPU is what all processes have used, steal included: it is lost to us
-// all the same.
+// machineCPU is the time used by all processes, steal included: we lose it as
+// well.
 func machineCPU() time.Duration {
 	text, _ := os.ReadFile("/proc/stat")
 	var user, nice, system, idle, iowait, irq, softirq, steal int64
 	if _, err := fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
 		return 0
 	}
-	const ticks = 100 // USER_HZ, which Linux has fixed for what it tells programs
+	const ticks = 100 // USER_HZ, which Linux fixes for the figures that it shows programs
 	return time.Duration(user+nice+system+irq+softirq+steal) * time.Second / ticks
 }
 
-// sentByRedlock is all that a Locker sends once the scripts are loaded. What
-// scripts call is not among it: PUBLISH is part of a release's script.
+// sentByRedlock is all that a Locker sends once the scripts are loaded. Commands that
+// scripts call are not among it: PUBLISH is part of a release's script.
 var sentByRedlock = []string{"evalsha", "time", "info", "subscribe", "ping"}
 
-// load is what ran between two readings: the mean number of processors in use, and what
-// this library sent.
+// load is the load between two readings: the mean number of processors in use, and the
+// commands that this library sent.
 type load struct {
 	Self    float64
 	Servers float64

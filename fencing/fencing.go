@@ -19,8 +19,8 @@
 // It does not exclude two holders: it puts their writes in the order of their
 // tokens. A stale holder's write is accepted for as long as no newer holder has
 // shown its token to the resource; so show the token before you read what you
-// will write from. A guard covers what asks it and nothing else: one writer that
-// does not ask undoes it. And a guard that forgets (a dropped table, an evicted
+// will write from. A guard covers the writers that ask it and nothing else: one writer
+// that does not ask undoes it. And a guard that forgets (a dropped table, an evicted
 // key, a restarted process with [Memory]) begins again with the first token it
 // is shown.
 //
@@ -36,7 +36,7 @@ import (
 	"github.com/quorumkit/redlock/internal/tokenctx"
 )
 
-// What a guard can refuse. In each of these cases nothing was written, but where
+// The refusals of a guard. In each of these cases nothing was written, except if
 // SQL.Write returns ErrTxAborted.
 var (
 	// ErrStale is what every StaleError unwraps to: the resource has seen a
@@ -70,11 +70,11 @@ var (
 	// shared tokens are missing.
 	ErrBadTable = errors.New("the table of tokens cannot guard")
 	// ErrTxAborted is returned for a transaction that can no longer commit, or
-	// is no longer there: what follows in it would not be atomic. SQL.Write
+	// is no longer there: later statements in it would not be atomic. SQL.Write
 	// returns it also after its function has written, if the transaction ended
 	// before the commit: see there for what is committed then.
 	ErrTxAborted = errors.New("transaction is already aborted")
-	// ErrNoTx is returned for what is no transaction: a pool of connections commits
+	// ErrNoTx is returned for a value that is no transaction: a pool of connections commits
 	// each statement by itself, so the token would be kept without the write.
 	ErrNoTx = errors.New("not a transaction")
 	// ErrManyStatements is returned by SQL.Statement for a dialect whose check is
@@ -95,7 +95,7 @@ var (
 // larger token that excludes the writer's. It unwraps to ErrStale.
 type StaleError struct {
 	Resource      string
-	Token         redlock.Token // what the writer showed
+	Token         redlock.Token // the writer's
 	Highest       redlock.Token // the largest that the resource has seen, of those that exclude it
 	Shared        bool          // Token is that of a shared hold
 	HighestShared bool          // Highest is that of a shared hold
@@ -129,7 +129,7 @@ func (e *StaleError) Unwrap() error { return ErrStale }
 // resource as that of a shared one: then it stays one. NewSharedContext is for
 // the token of a shared hold.
 //
-// It returns ErrResource, ErrZeroToken or ErrTokenRange for what is no token, and
+// It returns ErrResource, ErrZeroToken or ErrTokenRange for an invalid token, and
 // ErrBackwards when ctx carries a larger token for resource: then the caller
 // mixes up an old lock with the one it holds. ctx is as it was in each case.
 func NewContext(ctx context.Context, resource string, token redlock.Token) (context.Context, error) {
@@ -168,7 +168,7 @@ func IsShared(ctx context.Context, resource string, token redlock.Token) bool {
 	return ok && carried == uint64(token) && tokenctx.Shared(ctx, resource)
 }
 
-// forwards returns an error if token is none, or smaller than what ctx carries.
+// forwards returns an error if token is invalid, or smaller than the one in ctx.
 func forwards(ctx context.Context, resource string, token redlock.Token) error {
 	if err := valid(resource, token); err != nil {
 		return err

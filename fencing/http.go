@@ -122,8 +122,8 @@ func RequireToken(resource func(*http.Request) string) func(http.Handler) http.H
 	}
 }
 
-// requireToken hands the requests that are not guarded to next, and the others
-// with what they write to and their token to guarded. resource is asked once: a
+// requireToken hands the requests that are not guarded to next, and the others,
+// with their resource and token, to guarded. resource is asked once: a
 // second answer may differ, and let a request through that nobody judged.
 func requireToken(resource func(*http.Request) string, next http.Handler,
 	guarded func(w http.ResponseWriter, r *http.Request, name string, token redlock.Token),
@@ -273,7 +273,7 @@ func ResponseError(resp *http.Response, resource string) error {
 			return nil //nolint:nilerr // without the header it is not a guard's 412
 		}
 		stale := &StaleError{Resource: resource, Highest: highest}
-		stale.HighestShared, _ = ParseKind(resp.Header) // what a server says amiss is not shared
+		stale.HighestShared, _ = ParseKind(resp.Header) // a malformed header counts as not shared
 		if resp.Request != nil {
 			stale.Token, _ = ParseHeader(resp.Request.Header) // 0 if the caller took the request away
 			stale.Shared, _ = ParseKind(resp.Request.Header)

@@ -19,11 +19,11 @@ import (
 // Not promised: that another process asks it, or that it remembers anything
 // after a restart.
 type Memory struct {
-	mu      sync.Mutex // guards what is below, the records' seen included
+	mu      sync.Mutex // guards the fields below, the records' seen included
 	records map[string]*record
 }
 
-// record is what Memory keeps of a resource.
+// record is Memory's state of a resource.
 type record struct {
 	turn chan struct{} // holds one value while a write runs
 	seen Seen

@@ -21,7 +21,7 @@ var (
 	command = NewRedisScript(commandLua)
 )
 
-// Redis guards what is written to one Redis, or one Redis Cluster. That is the
+// Redis guards the writes to one Redis, or one Redis Cluster. That is the
 // resource, not one of the nodes that vote on the lock. It never closes its
 // client, and is safe for concurrent use if its client is.
 //
@@ -33,7 +33,7 @@ var (
 // Not promised: that the server remembers. A failover to a replica that lags
 // loses the newest tokens with the newest writes; an eviction policy that takes
 // keys without a TTL (allkeys-*), or a FLUSHDB, takes tokens and leaves other
-// guards' data. A script that fails half way keeps what it wrote, and its token.
+// guards' data. A script that fails half way keeps its writes so far, and its token.
 type Redis struct {
 	client redis.UniversalClient
 }
@@ -77,8 +77,8 @@ func NewRedisScript(body string) *RedisScript {
 }
 
 // RedisPrologue returns the Lua text that NewRedisScript puts before a body, for
-// scripts that are loaded by other means. Its first lines say what it takes and
-// what it returns.
+// scripts that are loaded by other means. Its first lines tell its arguments and
+// replies.
 func RedisPrologue() string { return prologueLua }
 
 // Run runs script with keys and args, if Seen.Accept accepts token. The token is

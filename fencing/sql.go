@@ -23,7 +23,7 @@ const DefaultTable = "fencing_tokens"
 // defaults, in any encoding.
 const MaxResourceLen = 255
 
-// SQL guards what a database transaction writes. It holds no connection, and is
+// SQL guards the writes of a database transaction. It holds no connection, and is
 // safe for concurrent use.
 //
 // Unit of atomicity: the transaction. The guard's table has one row for each
@@ -34,7 +34,7 @@ const MaxResourceLen = 255
 // sharers wait for one another as well, in any order.
 //
 // Not promised: anything about a write that was made in another transaction, or
-// about what was read before Check. Statements that commit by themselves end the
+// about rows that were read before Check. Statements that commit by themselves end the
 // transaction, and the guard with it: DDL, TRUNCATE and others of MariaDB and
 // MySQL. Write tells of that, and cannot undo it. A transaction that stays open
 // keeps newer holders waiting: give it a context with a deadline.
@@ -99,7 +99,7 @@ func (g *SQL) named(statement string) string {
 // returns nil, tx may write to resource: the token is recorded when, and only if,
 // tx commits. If it returns an error, roll tx back.
 //
-// Call it first in the transaction: before what is read, so that nothing can
+// Call it first in the transaction: before any read, so that nothing can
 // change between the reading and the writing. It blocks while another
 // transaction that has checked the same resource is open, until ctx is done or
 // the database gives up. It costs one statement (MySQL: four; PostgreSQL, if tx is
@@ -230,7 +230,7 @@ func (g *SQL) show(ctx context.Context, tx Tx, resource string, token redlock.To
 	return err
 }
 
-// raise raises the row in tx, if token is accepted, and returns what it then holds.
+// raise raises the row in tx, if token is accepted, and returns its new numbers.
 func (g *SQL) raise(ctx context.Context, tx Tx, resource string, token redlock.Token, shared bool) (Seen, error) {
 	statement, args := g.raising(resource, token, shared)
 	if g.read != "" {
@@ -252,7 +252,7 @@ func (g *SQL) raising(resource string, token redlock.Token, shared bool) (statem
 	return g.record, []any{resource, number}
 }
 
-// held is what a row that was read holds, or why none was.
+// held is the numbers in a row that was read, or why none was.
 func (g *SQL) held(r *row, err error) (Seen, error) {
 	if errors.Is(err, sql.ErrNoRows) { // the statement's own condition: no transaction
 		return Seen{}, sql.ErrTxDone
@@ -303,16 +303,16 @@ func (g *SQL) valid(ctx context.Context, resource string, token redlock.Token) e
 	return nil
 }
 
-// Tx is what Check needs of an open transaction. *sql.Tx has it, and so has what
-// is made over one: sqlx's and bun's Tx, GORM's Statement.ConnPool, ent's Tx with
-// the feature sql/execquery. *sql.Conn has it, for who says BEGIN and COMMIT in
+// Tx is the part of an open transaction that Check needs. *sql.Tx has it, and so have
+// the types made over one: sqlx's and bun's Tx, GORM's Statement.ConnPool, ent's Tx with
+// the feature sql/execquery. *sql.Conn has it, for callers that send BEGIN and COMMIT in
 // SQL.
 //
 // A pool has these methods as well, and must not be given: it would commit the
 // token by itself, and leave the write unguarded. So Check also wants Commit and
 // Rollback, as transactions have them, or Raw, as *sql.Conn has it, and returns
-// ErrNoTx for what has neither. Of what is no *sql.Tx it asks the database whether
-// a transaction was begun.
+// ErrNoTx for a value with neither. If the value is no *sql.Tx, it asks the database
+// whether a transaction was begun.
 //
 // Transactions of drivers that are not database/sql's: see SQL.Statement.
 type Tx interface {
@@ -383,8 +383,8 @@ func oneRow(ctx context.Context, tx Tx, query string, args, fields []any) error 
 	return rows.Close()
 }
 
-// Pauses between attempts. Whom the database gave up for another waits about as
-// long as a short transaction takes; doubled, so that many do not meet again.
+// Pauses between attempts. A transaction that the database gave up for another waits about
+// as long as a short transaction takes; doubled, so that many do not meet again.
 const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = 500 * time.Millisecond

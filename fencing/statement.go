@@ -10,7 +10,7 @@ import (
 )
 
 // Statement is the check of one token as text, for transactions of drivers that
-// are not database/sql's: pgx, and what is built on it (River, sqlc over pgx).
+// are not database/sql's: pgx, and libraries built on it (River, sqlc over pgx).
 //
 //	s, err := guard.Statement(ctx, "invoice:7", token)
 //	err = s.Accept(tx.QueryRow(ctx, s.SQL(), s.Args()...).Scan)
@@ -23,8 +23,8 @@ type Statement struct {
 	shared   bool
 }
 
-// Statement returns what Check would send for token, which is that of a shared
-// hold if ctx says so. It sends nothing.
+// Statement returns the statement that Check would send for token, a shared hold's
+// if ctx says so. It sends nothing.
 //
 // Run it as the first statement of a transaction, and give its one row to Accept.
 // Not promised: that there is a transaction. Where each statement commits by
@@ -74,7 +74,7 @@ func (s *Statement) Accept(scan func(dest ...any) error) error {
 	return err
 }
 
-// Dialect is what the databases say differently. It is data: the guard's logic
+// Dialect is the SQL that differs between databases. It is data: the guard's logic
 // is in SQL. The zero value is refused by NewSQL.
 type Dialect struct {
 	name  string
@@ -88,7 +88,7 @@ type Dialect struct {
 	faults      []string
 	columnFault string
 	// record raises the row to the larger of its token and the one given, and
-	// returns what the row then holds, {numbers}. If read is set, the database
+	// returns the row's new {numbers}. If read is set, the database
 	// cannot do both in one statement and read fetches it, as a reader that sees
 	// and locks the newest version of the row.
 	record string
@@ -111,7 +111,7 @@ type Dialect struct {
 	begun string
 	same  string
 	// marks tells errors apart without the driver's types: by SQLSTATE where the
-	// driver offers the method, else by what the message always contains.
+	// driver offers the method, else by a constant part of the message.
 	marks marks
 }
 
@@ -227,7 +227,7 @@ RETURNING {numbers}`
 
 // MySQL returns a dialect for MySQL 8.0, which MariaDB understands as well. It
 // does in four statements what MariaDB does in one. It was tested on MariaDB
-// only: it keeps to what the manuals of both promise.
+// only: it keeps to the promises in both manuals.
 func MySQL() Dialect {
 	d := mysqlFamily("MySQL")
 	d.record = `INSERT INTO {table} (resource, token) VALUES (?, ?)
@@ -273,7 +273,7 @@ func mysqlFamily(name string) Dialect {
 
 // openSQLite asks for a second BEGIN, which only an open transaction refuses.
 // Some errors (OR ROLLBACK, a full disk) end a transaction behind the driver's
-// back, and what follows would commit by itself, statement by statement.
+// back, and later statements would commit by themselves, one by one.
 func openSQLite(ctx context.Context, tx Tx) (bool, error) {
 	_, err := tx.ExecContext(ctx, "BEGIN")
 	if err == nil {
@@ -316,7 +316,7 @@ func (m marks) is(err error, what []string) bool {
 	return false
 }
 
-// Seen is what a guard keeps of a resource: two numbers. Sharers of a resource
+// Seen is a guard's state of a resource: two numbers. Sharers of a resource
 // do not exclude one another, so that none of them makes another one stale, and
 // their tokens need a number of their own. The zero value has seen nothing.
 //
@@ -339,7 +339,7 @@ type Seen struct {
 // a shared one when a newer exclusive hold was. Among exclusive tokens alone this
 // is the rule of the function Accept.
 //
-// It returns what the guard has seen then. After an error that is s: a
+// It returns the guard's new state. After an error that is s: a
 // *StaleError, ErrResource (the name is empty), ErrZeroToken or ErrTokenRange.
 // See IsShared for where the kind comes from.
 func (s Seen) Accept(resource string, token redlock.Token, shared bool) (Seen, error) {
@@ -366,7 +366,7 @@ func (s Seen) Highest() redlock.Token { return max(s.Exclusive, s.Shared) }
 // Accept is the rule where all tokens are exclusive: a token is accepted when it
 // is at least the highest that the resource has seen. Equal is accepted, because
 // one holder writes more than once under its token. A resource that has never
-// seen one (highest is 0) accepts the first, no matter what it is.
+// seen one (highest is 0) accepts the first token of any size.
 //
 // It is exported for guards that are written elsewhere, as Seen is, and serves
 // those that have no shared holds.
@@ -399,7 +399,7 @@ const (
 	exclusiveWord = "exclusive"
 )
 
-// String returns what a guard keeps where it keeps text: the exclusive number in
+// String returns the text form that guards store: the exclusive number in
 // decimal, and behind a space the shared one if it is larger. So a resource that
 // has only seen exclusive tokens has one number there.
 func (s Seen) String() string {
@@ -409,7 +409,7 @@ func (s Seen) String() string {
 	return s.Exclusive.String() + " " + s.Shared.String()
 }
 
-// ParseSeen reads what String wrote. It returns ErrCorrupt for any other text, and
+// ParseSeen reads the text of String. It returns ErrCorrupt for any other text, and
 // for the zero value's, which no guard keeps.
 func ParseSeen(text string) (Seen, error) {
 	exclusive, shared, both := strings.Cut(text, " ")

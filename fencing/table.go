@@ -19,7 +19,7 @@ func (g *SQL) Migration() string { return g.named(g.dialect.create) }
 // can guard. A table that was there is not altered, and needs no privilege to
 // create one, also when another process creates it at the same moment: run
 // Migrate also where a tool of yours makes the table. Under WithShared it also
-// runs what of Alterations a table still needs; to a table that has the columns
+// runs those of Alterations that a table still needs; to a table with the columns
 // it does nothing, and needs no privilege to alter it.
 //
 // It returns ErrBadTable for one that would let a stale token pass, or would not
@@ -94,7 +94,7 @@ func texts(ctx context.Context, db *sql.DB, query string) ([]string, error) {
 	return found, rows.Err()
 }
 
-// What makes a table unable to guard, as queries of the database's catalogue: each
+// Faults that make a table unable to guard, as queries of the database's catalogue: each
 // row names a fault and its remedy. {schema} and {name} are the parts of {table},
 // letters and digits, the first one empty if the table was named without.
 
@@ -233,7 +233,7 @@ func (g *SQL) columns() string {
 	return b.String()
 }
 
-// numbers are what a guard reads of a row.
+// numbers are the columns that a guard reads of a row.
 func (g *SQL) numbers() string {
 	if g.shared {
 		return "token, " + strings.Join(sharedColumns, ", ")
@@ -241,7 +241,7 @@ func (g *SQL) numbers() string {
 	return "token"
 }
 
-// row is what {numbers} of a row hold.
+// row is the {numbers} of a row.
 type row struct{ token, shared, beforeShared int64 }
 
 // fields are where {numbers} of a row are read into.
@@ -252,7 +252,7 @@ func (g *SQL) fields(r *row) []any {
 	return []any{&r.token, &r.shared, &r.beforeShared}
 }
 
-// seen is what the row says.
+// seen is the row as a Seen.
 func (r row) seen() Seen {
 	if r.token > r.shared {
 		return Seen{Exclusive: redlock.Token(r.token)} //nolint:gosec // the column is checked to be positive
@@ -260,7 +260,7 @@ func (r row) seen() Seen {
 	return Seen{Exclusive: redlock.Token(r.beforeShared), Shared: redlock.Token(r.shared)} //nolint:gosec // no token is above 2^53-1
 }
 
-// addColumns adds what columns of shared tokens the table lacks.
+// addColumns adds the columns of shared tokens that the table lacks.
 func (g *SQL) addColumns(ctx context.Context, db *sql.DB) error {
 	for i, statement := range g.Alterations() {
 		there := g.hasColumn(ctx, db, sharedColumns[i])

@@ -19,7 +19,7 @@ var (
 	holdBounds = []float64{.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600}
 )
 
-// instruments are what events are measured with.
+// instruments measure events.
 type instruments struct {
 	acquire   metric.Float64Histogram
 	wait      metric.Float64Histogram

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// gauges are what is read from Stats.
+// gauges are the instruments that are read from Stats.
 type gauges struct {
 	held, active             metric.Int64ObservableUpDownCounter
 	acquires, ends, releases metric.Int64ObservableCounter
@@ -95,7 +95,7 @@ func (g *gauges) read(to metric.Observer, s redlock.Stats, attrs []attribute.Key
 	}
 }
 
-// readCalls reports what was asked of the Locker, and what became of it. Each part is
+// readCalls reports the calls of the Locker, and their results. Each part is
 // there from the start, with 0: an increase over time misses the first of a point
 // that appears with it.
 func (g *gauges) readCalls(to metric.Observer, s *redlock.Stats, with labels) {
@@ -126,7 +126,7 @@ func (g *gauges) readCalls(to metric.Observer, s *redlock.Stats, with labels) {
 	to.ObserveInt64(g.releases, count(s.Unconfirmed), with(attribute.Bool("redlock.release.confirmed", false)))
 }
 
-// readNode reports what is known of one node.
+// readNode reports the figures of one node.
 func (g *gauges) readNode(to metric.Observer, n *redlock.NodeStats, with labels) {
 	name := attribute.String("redlock.node.name", n.Name)
 	up := int64(1)

@@ -23,7 +23,7 @@ type stream struct {
 	buf      []byte     // can be read
 	held     []byte     // written while frozen; can be read after thaw
 	frozen   bool
-	eof      bool // the writer closed: EOF after what was written
+	eof      bool // the writer closed: EOF after the bytes written
 	broken   bool // the reader closed: writes fail
 	limit    int  // of buf and held together; 0 if none
 	readable chan struct{}
@@ -100,14 +100,14 @@ func (s *stream) put(p []byte) (n int, done bool, err error) {
 	return n, n == len(p), nil
 }
 
-// freeze holds back what is written from now on, the writer's close included.
+// freeze holds back all writes from now on, the writer's close included.
 func (s *stream) freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.frozen = true
 }
 
-// thaw delivers what was held back.
+// thaw delivers the bytes that were held back.
 func (s *stream) thaw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *stream) thaw() {
 	signal(s.readable)
 }
 
-// finish is the writer's close: the reader gets what was written, then EOF.
+// finish is the writer's close: the reader gets the written bytes, then EOF.
 func (s *stream) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *stream) abandon() {
 	signal(s.writable)
 }
 
-// drop loses what was held back: its writer died before it could be sent.
+// drop loses the bytes that were held back: their writer died before they were sent.
 func (s *stream) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,8 +228,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// Close ends both directions. What this end wrote still arrives; what it has
-// not read is gone.
+// Close ends both directions. Bytes that this end wrote still arrive; bytes that it has
+// not read are gone.
 func (c *conn) Close() error {
 	c.closing.Do(func() {
 		c.in.abandon()

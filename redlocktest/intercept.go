@@ -23,8 +23,7 @@ import (
 // stop or restart the node, nor use args after it has returned.
 type Interceptor func(args []string) Verdict
 
-// Verdict is what becomes of a command that was intercepted. The zero value is
-// [Pass].
+// Verdict decides about an intercepted command. The zero value is [Pass].
 type Verdict struct {
 	fate  fate
 	reply string
@@ -87,7 +86,7 @@ func (n *Node) Calls(commands ...string) int {
 	return sum
 }
 
-// peerState is what a node knows of a connection.
+// peerState is a node's knowledge of a connection.
 type peerState struct {
 	silent bool // nothing is executed or answered any more
 	inside bool // the node itself is dispatching on it
@@ -167,7 +166,7 @@ func (n *Node) obey(v Verdict, peer *server.Peer, state *peerState, command []st
 		state.silent = true
 	case breakAfter, breakBefore:
 		peer.Close()
-		state.silent = true // what the same segment brought is not executed either
+		state.silent = true // later commands of the same segment are not executed either
 	}
 	return true
 }
@@ -188,7 +187,7 @@ func (n *Node) runUnheard(peer *server.Peer, command []string) {
 	n.mu.Unlock()
 }
 
-// version is what a node says it is. It is the oldest that redlock accepts and
+// version is the version that a node reports: the oldest that redlock accepts and
 // that both Redis and Valkey have.
 const version = "7.2.0"
 
@@ -276,8 +275,8 @@ func isLua(body string) bool {
 	return true
 }
 
-// substitute returns what miniredis is to run in place of a command; nil if that is the
-// command itself. A loaded script is kept by the node, and EVALSHA of it becomes EVAL.
+// substitute returns the command that miniredis runs in place of this one; nil if it runs
+// this one itself. A loaded script is kept by the node, and EVALSHA of it becomes EVAL.
 func (n *Node) substitute(command []string) []string {
 	sub := ""
 	if len(command) > 1 {
@@ -327,7 +326,7 @@ func (n *Node) forgetScripts() {
 	clear(n.scripts)
 }
 
-// tellScripts has miniredis know what the node keeps, for a command that asks it.
+// tellScripts loads the node's scripts into miniredis, for a command that asks it.
 func (n *Node) tellScripts() {
 	n.mu.Lock()
 	kept := slices.Collect(maps.Values(n.scripts))

@@ -209,7 +209,7 @@ func (n *Node) forget(srv *conn) {
 	delete(n.conns, srv)
 }
 
-// notify wakes those who wait for a change. The caller holds mu.
+// notify wakes the goroutines that wait for a change. The caller holds mu.
 func (n *Node) notify() {
 	close(n.changed)
 	n.changed = make(chan struct{})
@@ -217,8 +217,8 @@ func (n *Node) notify() {
 
 // Hang makes the node stop answering without closing anything, like a process
 // under SIGSTOP: connections are accepted, commands are taken up to a megabyte
-// a connection, and nothing is answered or executed. What arrives after Hang
-// has returned is executed on Resume, also when its sender has given up and
+// a connection, and nothing is answered or executed. A command that arrives after Hang
+// has returned is executed on Resume, even if its sender has given up and
 // closed the connection. A command under way when Hang is called may be
 // executed; its reply is held back.
 func (n *Node) Hang() {
@@ -363,7 +363,7 @@ func (n *Node) isStopped() bool {
 	return n.stopped
 }
 
-// reborn gives the node what a new process has: a run_id, and no scripts.
+// reborn gives the node the state of a new process: a new run_id, and no scripts.
 // The server is halted, so it is started for this one command.
 func (n *Node) reborn() {
 	n.mu.Lock()

@@ -74,7 +74,7 @@ var (
 	}
 )
 
-// config judges what needs no node.
+// config judges the options that need no node's answer.
 func (d *doctor) config() {
 	n, c := len(d.names), d.cfg
 	if n < 3 {
@@ -122,7 +122,7 @@ func (d *doctor) readRecords() []membership.Observation {
 	return seen
 }
 
-// view is the cluster by what the nodes showed.
+// view is the cluster as the nodes showed it.
 func (d *doctor) view() membership.View {
 	return membership.NewView(membership.NewConfig(d.names, d.cfg.MaxTTL, d.cfg.StrictRecovery), slices.Clone(d.seen), make([]membership.Wait, len(d.names)))
 }
@@ -140,7 +140,7 @@ func (d *doctor) record(i int) {
 	d.find(severity, i, aboutRecord, "its record can't be read: %v", e.recErr)
 }
 
-// membership judges whose the nodes are.
+// membership judges to which cluster each node belongs.
 func (d *doctor) membership() {
 	v := d.view()
 	v.Faults = d.hindrances()
@@ -183,8 +183,8 @@ func (d *doctor) membership() {
 	}
 }
 
-// hindrances are what keeps each node from being taken in: what it refused when it
-// was proved, or else what this Locker's last action there was refused.
+// hindrances are the errors that keep each node from being taken in: the refusal when it
+// was proved, or else the failure of this Locker's last action there.
 func (d *doctor) hindrances() []error {
 	out := make([]error, len(d.exams))
 	for i, e := range d.exams {
@@ -198,8 +198,8 @@ func (d *doctor) hindrances() []error {
 	return out
 }
 
-// blank judges a node that is to be taken in, which its wait alone may not do. That
-// it doesn't is a warning where no finding tells an error: nothing else says it.
+// blank judges a node that is to be taken in, if its wait alone may not be enough. That
+// is a warning unless a finding tells an error: nothing else would say it.
 func (d *doctor) blank(v membership.View, i int, why string) {
 	o, obstacle := v.Nodes[i], v.Obstacle(i)
 	if !o.Replica && v.Fault(i) == nil && obstacle == "" {

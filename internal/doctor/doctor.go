@@ -42,7 +42,7 @@ func (s Severity) String() string {
 type Finding struct {
 	Severity Severity
 	Code     FindingCode
-	Node     int    // its index; -1: the cluster
+	Node     int    // its index; -1 for the cluster
 	What     string // what was seen
 	Why      string // why it matters for the lock
 	Remedy   string // what to do about it
@@ -52,12 +52,12 @@ type Finding struct {
 // the order of the nodes. The same cluster gives the same order every time.
 type Report struct {
 	Answered int      // how many nodes answered
-	Silent   []error  // why a node told nothing, by its index; nil: it answered
-	Servers  []string // what each node runs, by its index, such as "Valkey 8.1.1"; empty: it does not tell
+	Silent   []error  // why a node told nothing, by its index; nil if it answered
+	Servers  []string // each node's program, by its index, such as "Valkey 8.1.1"; empty if it does not tell
 	Findings []Finding
 }
 
-// Config is what of a Locker's options the nodes are judged by.
+// Config is the part of a Locker's options by which the nodes are judged.
 type Config struct {
 	TTL            time.Duration
 	MaxTTL         time.Duration
@@ -68,13 +68,13 @@ type Config struct {
 	Unprotected    bool // without membership
 }
 
-// doctor judges what the nodes showed.
+// doctor judges the exams of all nodes.
 type doctor struct {
 	cfg      Config
 	names    []string
 	exams    []exam
-	seen     []membership.Observation // what the exams show of membership
-	failed   []error                  // what the loop's last action for each node failed with
+	seen     []membership.Observation // the membership that the exams show
+	failed   []error                  // the error of the loop's last action for each node; nil if it did not fail
 	origin   wallTime                 // our wall clock at the Clock's origin
 	findings []Finding
 }
@@ -157,8 +157,8 @@ func (d *doctor) report() Report {
 	return r
 }
 
-// diagnosis is what is the same for every finding of a kind: why it matters for
-// the lock, and what to do.
+// diagnosis is the common part of all findings of a kind: why it matters for the lock, and
+// what to do.
 type diagnosis struct {
 	code        FindingCode
 	why, remedy string
@@ -175,7 +175,7 @@ func (d *doctor) find(s Severity, node int, g diagnosis, format string, args ...
 // FindingCode names a kind of Finding.
 type FindingCode string
 
-// The codes, as the public ones of the same names, which say what each means.
+// The codes. The public ones of the same names are documented.
 const (
 	FindingUnreachable FindingCode = "unreachable"
 	FindingCredentials FindingCode = "credentials"

@@ -28,7 +28,7 @@ const (
 
 type wallTime = time.Time
 
-// exam is what one node, and its client, showed.
+// exam is the answers of one node, and the options of its client.
 type exam struct {
 	err     error          // it told nothing: why
 	options *redis.Options // nil: not a *redis.Client
@@ -37,14 +37,14 @@ type exam struct {
 	run     string
 	record  []any // redlock:node, in the order of membership.RecordFields
 	recErr  error
-	config  map[string]string // what CONFIG GET told
+	config  map[string]string // the answers of CONFIG GET
 	confErr error
 	user    string
 	denied  []denial    // rights that are missing
-	unknown []right     // whose commands the server does not know
+	unknown []right     // those with commands that the server does not know
 	aclErr  error       // why ACL DRYRUN told nothing
-	replay  string      // why the default user may not write the record; "OK": it may; empty: not told
-	faults  []failedUse // what it refused when it was proved
+	replay  string      // why the default user may not write the record; "OK" if it may, empty if not told
+	faults  []failedUse // the commands that it refused when it was proved
 	hidden  error       // why a script there can't learn which server it runs on
 	trips   []trip
 	later   trip // a second look at its clock; zero if none
@@ -237,8 +237,8 @@ func readTime(ctx context.Context, n *node.Node, bound time.Duration) (time.Time
 }
 
 // A node that takes another server's data over is seen to have forgotten by its
-// replication id (internal/node, identity.go). What makes the id another without need, and what
-// puts old data under the same id.
+// replication id (internal/node, identity.go). The checks below look for two faults: settings
+// that change the id without need, and settings that put old data under the same id.
 
 var (
 	aboutBacklog = diagnosis{
@@ -253,7 +253,7 @@ var (
 	}
 )
 
-// history judges what may befall a node's data while its process lives.
+// history judges the settings by which a node's data may change while its process lives.
 func (d *doctor) history(i int) {
 	e := &d.exams[i]
 	if ttl := e.config["repl-backlog-ttl"]; e.info["role"] == "master" && e.info["repl_backlog_active"] == "1" && ttl != "" && ttl != "0" {
@@ -302,8 +302,8 @@ var (
 	}
 )
 
-// client judges the options of one node's client. What redlock bounds by itself
-// is worth a word; what it can't is a warning.
+// client judges the options of one node's client. An option that redlock bounds by itself
+// is an info; one that it can't bound is a warning.
 func (d *doctor) client(i int) {
 	o := d.exams[i].options
 	if o == nil {
@@ -347,8 +347,8 @@ func longestDial(o *redis.Options) (time.Duration, bool) {
 	return total, true
 }
 
-// softOptions are those that would defeat the timeouts of a caller who does not
-// bring bounds of his own, as redlock does. A timeout of 0 is none.
+// softOptions are the options that would defeat the timeouts of a caller without bounds of
+// its own; redlock brings some. A timeout of 0 means no timeout.
 func (d *doctor) softOptions(o *redis.Options) []string {
 	var out []string
 	note := func(bad bool, format string, args ...any) {

@@ -18,8 +18,8 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// A node is proved by doing there what a lock does, so that no matter what its server
-// refuses shows in the server's own words. With reading alone nothing was found while
+// A node is proved by the commands of a lock, so that any refusal of its server shows in
+// the server's own words. With reading alone nothing was found while
 // two of three servers were full, and no lock could be taken. A member takes, extends
 // and releases a lock with the real scripts. On any other node the voting scripts must
 // not be loaded, since their absence keeps it from voting: it leaves a tombstone, as a
@@ -27,8 +27,8 @@ import (
 //
 // Nothing that is done counts: the name is nobody's (no caller may lock what begins
 // with lua.OwnPrefix), its counter is a field of its own beside the stripes and goes
-// again, and no entry of a queue is made. What a connection that breaks may leave
-// ends by itself.
+// again, and no entry of a queue is made. Keys that a broken connection leaves behind
+// lapse.
 const (
 	// probeField is the counter of such a name, in redlock:node. Stripes are numbers.
 	probeField = "probe"
@@ -39,14 +39,14 @@ const (
 
 // step is one command of a probe.
 type step struct {
-	use   string // what for
+	use   string // its purpose
 	wakes bool   // without it locks work, and waiting is slow
 	asks  bool   // it asks for the lock
 	cmd   node.AnyCall
-	want  int64 // the least that it must return; 0: anything
+	want  int64 // the least that it must return; 0 allows anything
 }
 
-// failedUse is what a probe was refused.
+// failedUse is a purpose for which a probe was refused.
 type failedUse struct {
 	use   string
 	wakes bool
@@ -57,10 +57,10 @@ func (f failedUse) String() string { return fmt.Sprintf("to %s: %v", f.use, f.er
 
 var errProbeGone = errors.New("the lock that it had just granted was gone")
 
-// proveNode finds out whether the node does what a lock needs. voter says whether what it
-// shows on the very connection of the probe is a member's record, and its epoch; nil:
-// the node is not asked for a lock. hidden is why a script can't learn which server it
-// runs on; nil: it can, or that was not asked.
+// proveNode finds out whether the node does what a lock needs. voter tells whether the node
+// shows a member's record on the very connection of the probe, and its epoch; nil if the
+// node is not asked for a lock. hidden is why a script can't learn on which server it
+// runs; nil if it can, or if that was not asked.
 func proveNode(ctx context.Context, n *node.Node, voter func(membership.Observation) (string, bool)) (faults []failedUse, hidden error) {
 	ctx, cancel := context.WithTimeout(ctx, node.DialShare*n.Timeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func proveNode(ctx context.Context, n *node.Node, voter func(membership.Observat
 		p := newProbe(ctx, n.Cfg.Chance.Name())
 		epoch, member, why := probeVoter(ctx, n, tx, voter)
 		if hidden = why; member {
-			if err := node.LoadVoting(ctx, tx); err == nil { // what it refuses of that shows below
+			if err := node.LoadVoting(ctx, tx); err == nil { // a refusal shows below
 				p.lock(epoch) //nolint:contextcheck // only the arguments of the call that it lays out are used
 			}
 		}
@@ -85,7 +85,7 @@ func proveNode(ctx context.Context, n *node.Node, voter func(membership.Observat
 	return judgeProbe(n, steps, n.Clock.Now()-sent >= clock.Instant(probeLife)), hidden
 }
 
-// probeVoter is the epoch of a member, by what the node shows on this connection.
+// probeVoter is the epoch of a member, as the node shows it on this connection.
 func probeVoter(ctx context.Context, n *node.Node, tx *redis.Tx, voter func(membership.Observation) (string, bool)) (epoch string, member bool, hidden error) {
 	if voter == nil {
 		return "", false, nil
@@ -98,7 +98,7 @@ func probeVoter(ctx context.Context, n *node.Node, tx *redis.Tx, voter func(memb
 	case errors.As(err, &refusal) && node.HidesIdentity(refusal):
 		return "", false, err
 	case err != nil || !ok:
-		return "", false, nil //nolint:nilerr // what else it can't show is a finding of its own
+		return "", false, nil //nolint:nilerr // any other failure is a finding of its own
 	}
 	epoch, member = voter(n.Tracker.Judge(n.Index, membership.ParseObservation(reply, now, n.Clock.Now())))
 	return epoch, member, nil
@@ -142,7 +142,7 @@ func (p *probe) keep() {
 	}
 }
 
-// wait is what waiting takes, in commands that change nothing: of keys that are not
+// wait tries the commands of waiting, in a form that changes nothing: on keys that are not
 // there, or that live longer.
 func (p *probe) wait() {
 	queue := lua.QueueKey + p.key
@@ -171,7 +171,7 @@ func send(ctx context.Context, tx *redis.Tx, steps []step) error {
 	return nil
 }
 
-// judgeProbe is what was refused, each refusal once. slow says that the lock may have
+// judgeProbe lists the refusals, each once. slow says that the lock may have
 // lapsed before the last reply.
 func judgeProbe(n *node.Node, steps []step, slow bool) []failedUse {
 	var out []failedUse
@@ -186,14 +186,14 @@ func judgeProbe(n *node.Node, steps []step, slow bool) []failedUse {
 		n.SawRefusal(err)
 		got := integer(s.cmd.Val())
 		switch {
-		case node.IsMissingScript(err) && len(out) > 0: // what was not loaded is told
+		case node.IsMissingScript(err) && len(out) > 0: // the failed load is told
 		case err != nil && !errors.Is(err, redis.Nil):
 			if !node.IsReply(err) {
 				err = node.Explain(err)
 			}
 			note(s, err) // the server's own words
 			if s.want > 0 {
-				return out // what follows from it is no other fault
+				return out // later failures follow from it
 			}
 		case got < s.want && s.asks:
 			return out // its epoch has changed just now: nothing is refused
@@ -234,7 +234,7 @@ func (d *doctor) prove(ctx context.Context, nodes []*node.Node) {
 	_ = g.Wait()
 }
 
-// voterIn is how a node's right to vote is judged while it is proved, by what all nodes showed.
+// voterIn judges a node's right to vote while it is proved, by the exams of all nodes.
 func (d *doctor) voterIn(i int) func(membership.Observation) (string, bool) {
 	if d.cfg.Unprotected {
 		epoch := ""
@@ -304,7 +304,7 @@ func (e *exam) covers(refusal error) bool {
 	return missing || about == aboutNoRight && slices.ContainsFunc(e.denied, func(x denial) bool { return !x.name })
 }
 
-// meaning is what a refusal says of the node.
+// meaning is the diagnosis for a refusal.
 func meaning(err error) (about diagnosis, known bool) {
 	for _, g := range probeDiagnoses {
 		if strings.Contains(err.Error(), g.sign) {
@@ -314,7 +314,7 @@ func meaning(err error) (about diagnosis, known bool) {
 	return aboutRefusal, false
 }
 
-// probe judges what the node refused when it was proved.
+// probe judges the refusals of the node when it was proved.
 func (d *doctor) probe(i int) {
 	var refused []string
 	about, known := aboutRefusal, false

@@ -143,7 +143,7 @@ func (d *doctor) against(middle rate) string {
 }
 
 // severity is an error beyond the drift factor, and a warning beyond half of it: the
-// other half is a client's whose clock is slewed the other way. 0: neither.
+// other half is for a client with a clock that is slewed the other way. 0 means neither.
 func (r rate) severity(factor float64) Severity {
 	switch by := max(r.by, -r.by) - r.bound; {
 	case by > factor:
@@ -163,7 +163,7 @@ func (r rate) String() string {
 	return fmt.Sprintf("%.1f %% %s (give or take %.1f)", 100*max(r.by, -r.by), way, 100*r.bound)
 }
 
-// What the findings about reaching a node say.
+// The diagnoses of findings about reaching a node.
 var (
 	aboutSilence = diagnosis{
 		FindingUnreachable,
@@ -234,8 +234,8 @@ func (d *doctor) silent(i int, err error) {
 	d.find(SeverityError, i, aboutSilence, "it does not answer: %v", err)
 }
 
-// partingWords is what a server says to a connection that it closes before it was asked
-// anything, because it has too many: a client that writes first may never read it.
+// partingWords is the message of a server that closes a connection before any request,
+// because it has too many: a client that writes first may never read it.
 func partingWords(ctx context.Context, n *node.Node, err error) error {
 	c, ok := n.Client.(*redis.Client)
 	var op *net.OpError
@@ -260,7 +260,7 @@ func partingWords(ctx context.Context, n *node.Node, err error) error {
 	return err
 }
 
-// tlsFault tells what is wrong with TLS, if that is what keeps the node away.
+// tlsFault tells what is wrong with TLS, if TLS keeps the node away.
 func tlsFault(err error) (diagnosis, bool) {
 	var (
 		invalid   x509.CertificateInvalidError

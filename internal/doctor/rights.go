@@ -17,7 +17,7 @@ import (
 // right is something that redlock does on a node, scripts included: a script's
 // commands need the rights of the user who calls it.
 type right struct {
-	use     string // what for
+	use     string // its purpose
 	votes   bool   // without it the node can't vote
 	command []any
 }
@@ -28,7 +28,7 @@ const (
 	triedOwner = lua.TombstoneKey + "check"
 )
 
-// rightsNeeded lists what the lock needs, with a resource's key; without membership
+// rightsNeeded lists the rights that the lock needs, with a resource's key; without membership
 // (unprotected) a client makes the record itself.
 func rightsNeeded(resource string, unprotected bool) []right {
 	hash := lua.AcquireScript.Hash
@@ -112,7 +112,7 @@ var (
 )
 
 // readRights tries each right with ACL DRYRUN, which runs nothing. Where that is
-// refused, what the questions themselves were told stands.
+// refused, the replies to the exam's own commands stand.
 func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who question, asked map[string]question) {
 	for _, name := range []string{"EVALSHA", "HMGET", "INFO"} {
 		if err := asked[name].Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
@@ -194,7 +194,7 @@ func (r right) ownKeys() string {
 	return strings.Join(out, ", ")
 }
 
-// rights judges what the user may do.
+// rights judges the user's rights.
 func (d *doctor) rights(i int) {
 	e := &d.exams[i]
 	if e.aclErr != nil {

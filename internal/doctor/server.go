@@ -71,7 +71,7 @@ var (
 	}
 )
 
-// server judges what INFO tells of one server.
+// server judges one server by its INFO.
 func (d *doctor) server(i int) {
 	e := &d.exams[i]
 	if e.infoErr != nil {
@@ -112,7 +112,7 @@ func (d *doctor) server(i int) {
 	d.goodReplicas(i)
 }
 
-// program is what the node runs, as INFO tells. Valkey calls itself Redis 7.2 in the
+// program is the node's server program, by INFO. Valkey calls itself Redis 7.2 in the
 // old field, for the sake of old clients.
 func (d *doctor) program(i int) (name, version string) {
 	info := d.exams[i].info
@@ -210,17 +210,17 @@ func (d *doctor) goodReplicas(i int) {
 	}
 }
 
-// number reads a field of INFO or CONFIG; 0: it is none.
+// number reads a field of INFO or CONFIG; 0 if it is no number.
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
 
-// What a server keeps over a restart is not what lets it vote again: a node that
-// restarted abstains until MaxTTL has passed, no matter what it remembers, and gets the
+// A server does not vote again because its disk kept the data: a node that restarted
+// abstains until MaxTTL has passed, even if it remembers all, and gets the
 // largest numbers from the others. Persistence is for the day on which more nodes
-// restart than the others can make up for: then numbers, marks of retired nodes
-// and a raised MaxTTL are what the disks still know.
+// restart than the others can make up for: then only the disks know numbers, marks of
+// retired nodes and a raised MaxTTL.
 
 var (
 	aboutCrash = diagnosis{
@@ -260,7 +260,7 @@ var (
 	}
 )
 
-// persistence judges what the node would forget.
+// persistence judges how much the node would forget.
 func (d *doctor) persistence(i int) {
 	e := &d.exams[i]
 	if e.infoErr != nil {

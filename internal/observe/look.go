@@ -13,8 +13,8 @@ import (
 )
 
 // run looks at node i, until ctx is done: at all names once in election.LookEvery, and at
-// those that are due when it is woken. Nodes have their looks a nanosecond apart: what is
-// due at one instant comes in any order, and a simulation has one.
+// the due ones when it is woken. The looks of two nodes are a nanosecond apart: looks at
+// the same instant would come in any order, and a simulation must repeat its order.
 func (w *Watcher) run(ctx context.Context, i int, wake <-chan struct{}, sub *node.Subscription) {
 	apart := time.Duration(i)
 	t := w.cfg.Clock.NewTimer(apart)
@@ -106,8 +106,8 @@ func (w *Watcher) due(i int, all bool) (keys []string) {
 	return keys
 }
 
-// look looks at these names on node i, and takes in what it says. Where that counts for
-// nothing because of what the node is to the cluster, changed closes when more is known.
+// look looks at these names on node i, and takes in the answer. If the answer counts for
+// nothing because of the node's membership, changed closes when more is known.
 func (w *Watcher) look(ctx context.Context, i int, keys []string) (changed <-chan struct{}) {
 	sent := w.cfg.Clock.Now()
 	readings, said, err := read(ctx, w.cfg.Nodes[i], keys)
@@ -137,7 +137,7 @@ func (w *Watcher) look(ctx context.Context, i int, keys []string) (changed <-cha
 	return changed
 }
 
-// counts is why what node i said of itself has its look count for nothing; nil: it counts.
+// counts is why node i's look counts for nothing, by its word of itself; nil if it counts.
 // A node that may have forgotten is no sign that nobody holds. An idle Locker learns of it
 // here: then all nodes are looked at.
 func (w *Watcher) counts(ctx context.Context, i int, said node.Testimony) (changed <-chan struct{}, why error) {
@@ -150,8 +150,8 @@ func (w *Watcher) counts(ctx context.Context, i int, said node.Testimony) (chang
 	return changed, why
 }
 
-// read is what a node has under these names. One call tells that of names whose holds are
-// plain; where others have anything, a second one tells what.
+// read is a node's content under these names. One call reads the names with plain holds; a
+// second one reads the others, if there is anything under them.
 func read(ctx context.Context, n *node.Node, keys []string) ([]election.Reading, node.Testimony, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
@@ -191,8 +191,8 @@ func readStrings(ctx context.Context, n *node.Node, keys []string) (readings []e
 	return readings, said, there.Val() > strings, nil
 }
 
-// readAll reads what is there of any type. Who shares a name leads nothing, so that the
-// name is free.
+// readAll reads keys of any type. A sharer of a name leads nothing, so the name counts as
+// free.
 func readAll(ctx context.Context, n *node.Node, keys []string) (readings []election.Reading, said node.Testimony, err error) {
 	var values *redis.SliceCmd
 	var witness node.Witness
@@ -223,7 +223,7 @@ func readAll(ctx context.Context, n *node.Node, keys []string) (readings []elect
 	return readings, said, nil
 }
 
-// readingOf is what the reply to MGET says of a name.
+// readingOf is the reading of a name, by the reply to MGET.
 func readingOf(reply any) election.Reading {
 	value, isString := reply.(string)
 	if !isString {

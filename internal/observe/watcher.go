@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// gatherAfter is how long a look that is due at once waits for more of them: what a
-	// leader publishes on all nodes brings one look at each.
+	// gatherAfter is how long a look that is due at once waits for more of them: a leader
+	// publishes on all nodes, and that should bring one look at each.
 	gatherAfter = 2 * time.Millisecond
-	// judgeEvery is how often an observer that hears nothing looks whether what it knows
-	// has become too old.
+	// judgeEvery is how often an observer that hears nothing checks whether its knowledge
+	// is too old.
 	judgeEvery = election.LookEvery / 2
 )
 
-// Config is what a Watcher knows of its Locker.
+// Config is the part of its Locker that a Watcher knows.
 type Config struct {
 	Nodes   []*node.Node
 	Clock   *clock.Clock
@@ -54,20 +54,20 @@ type name struct {
 	changed   chan struct{} // closed when there is something new
 }
 
-// tell wakes those who observe it; mu is held.
+// tell wakes the name's observers; mu is held.
 func (n *name) tell() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
-// round is what runs while anybody observes: for each node a goroutine that looks, and a
+// round is the work while there are observers: for each node a goroutine that looks, and a
 // subscription.
 type round struct {
 	end  context.CancelFunc
 	wake []chan struct{} // of the goroutines that look
 }
 
-// Observer is one who observes a name.
+// Observer is one observer of a name.
 type Observer struct {
 	watcher *Watcher
 	name    *name
@@ -113,7 +113,7 @@ func (w *Watcher) begin() {
 	w.round = r
 }
 
-// Leave ends a Join. What ran for it ends by itself where nobody observes any more.
+// Leave ends a Join. The round ends by itself when the last observer has left.
 func (o *Observer) Leave() {
 	w := o.watcher
 	w.mu.Lock()
@@ -130,7 +130,7 @@ func (o *Observer) Leave() {
 	w.wake(1<<len(w.cfg.Nodes) - 1) // they drop its channel
 }
 
-// wake has these nodes' goroutines do what is due; mu is held.
+// wake wakes these nodes' goroutines, which then do the due looks; mu is held.
 func (w *Watcher) wake(nodes uint64) {
 	if w.round == nil {
 		return
