@@ -61,7 +61,7 @@ Exit status: 0 if every rule was kept, 1 if one was broken.`,
 				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
-				return a.explore(e) //nolint:contextcheck // what plays is in a bubble: see play
+				return a.explore(e) //nolint:contextcheck // plays run in a bubble: see play
 			}
 		},
 	}
@@ -179,7 +179,7 @@ func (a *app) playPlan(p chaos.Plan, name string, watched bool) (chaos.Run, erro
 // records only, so a trace from a file is judged in the same way (render).
 func inVirtualTime(p chaos.Plan, name string, watched bool) (chaos.Run, error) {
 	play := chaos.Plan.Play
-	if watched { // a page shows what nodes store
+	if watched { // a page shows the nodes' keys
 		play = chaos.Plan.PlayWatched
 	}
 	kit := p.Redlock(name, without(name)...)

@@ -50,7 +50,7 @@ type scenarioShows struct {
 	Backends   []string         `json:"backends"` // that are here
 }
 
-// contenderShows is what a scenario shows of a contender, as --json shows it.
+// contenderShows is one contender of a scenario, as --json shows it.
 type contenderShows struct {
 	Contender string       `json:"contender"`
 	Guarded   bool         `json:"guarded"`
@@ -303,7 +303,7 @@ func runRow(r chaos.Run) []cli.Cell {
 	return append(cells, said)
 }
 
-// showViolations lists what a run broke.
+// showViolations lists the rules that a run broke.
 func showViolations(p *cli.Page, r chaos.Run) {
 	for i, v := range r.Verdict.Violations {
 		if i == 0 {

@@ -210,7 +210,7 @@ func (e *experiment) fit(s chaos.Scenario, backend chaos.Backend) error {
 	return err
 }
 
-// stage opens what is played on.
+// stage opens the nodes of the play.
 func (e *experiment) stage(ctx context.Context, backend chaos.Backend, nodes int) (chaos.Stage, error) {
 	if e.server != "" {
 		return chaos.NewReal(e.server, nodes) //nolint:contextcheck // a stage outlives the call that opens it

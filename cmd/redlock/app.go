@@ -14,7 +14,7 @@ type app struct {
 	*cli.Console
 
 	connection connection
-	ending     *ending          // what the end of a command that takes a lock tells; nil for others
+	ending     *ending          // the last event of a command that takes a lock; nil for others
 	self       string           // the program that a watchdog runs; empty for no watchdog
 	started    func()           // called as soon as exec's command runs; nil but in tests
 	options    []redlock.Option // behind those of the flags; none but in tests

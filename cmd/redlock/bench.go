@@ -139,7 +139,7 @@ func benchName(run uint64, worker, n int) string {
 	return fmt.Sprintf("%s%x/%d/%d", benchNames, run, worker, n)
 }
 
-// sample is what one worker measured.
+// sample is the measurements of one worker.
 type sample struct {
 	acquire, release []time.Duration
 	failed           int
@@ -244,8 +244,8 @@ func (q percentiles) row(nodes, call string) []cli.Cell {
 // dial is how go-redis connects.
 type dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// stall makes a node's connections fall silent while it lasts: what is written is lost,
-// as it is to a node that hangs, and the reader waits. Closing them instead would be a node
+// stall makes a node's connections fall silent while it lasts: requests are lost,
+// as on a node that hangs, and the reader waits. Closing them instead would be a node
 // that is down, which is noticed at once and costs no timeout.
 type stall struct {
 	mu    sync.Mutex
@@ -253,7 +253,7 @@ type stall struct {
 	owed  map[net.Conn]struct{} // connections that lost a request: no reply will come on them
 }
 
-// begin starts to lose what is written.
+// begin starts to lose writes.
 func (s *stall) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *stall) end() {
 	s.owed = nil
 }
 
-// loses tells whether what is written to c now is lost.
+// loses tells whether a write to c is lost now.
 func (s *stall) loses(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,8 +30,8 @@ type child struct {
 	status syscall.WaitStatus
 	alone  bool           // this program has no children at all
 	stop   syscall.Signal // the stop of the leader that followStop has not handled; 0 if none
-	// What was below this program before: a script that has started something in
-	// the background and then execs this program leaves it its children.
+	// The processes below this program before the command: a script that has started
+	// something in the background and then execs this program leaves it its children.
 	before map[int]bool
 	halted []int // the processes that halt stopped, and resume continues
 }
@@ -97,8 +97,8 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// ask sends the first signal, to the group and to what was orphaned outside of
-// it. A stopped process hears nothing, so the group is continued, and what halt
+// ask sends the first signal, to the group and to the orphans outside of it. A stopped
+// process hears nothing, so the group is continued, and so are the processes that halt
 // stopped.
 func (c *child) ask(s os.Signal) {
 	c.signal(s)
@@ -112,7 +112,7 @@ func (c *child) ask(s os.Signal) {
 	c.resume()
 }
 
-// halt stops the group, and what left it.
+// halt stops the group, and the processes that left it.
 func (c *child) halt() {
 	if !c.ended || !adopts {
 		_ = syscall.Kill(-c.pid, syscall.SIGSTOP)
@@ -120,8 +120,8 @@ func (c *child) halt() {
 	c.halted = halt(c.before)
 }
 
-// resume continues the group, and what halt stopped outside of it. What somebody
-// else has stopped there stays so.
+// resume continues the group, and the processes that halt stopped outside of it. A process
+// that somebody else has stopped there stays so.
 func (c *child) resume() {
 	c.signal(syscall.SIGCONT)
 	halted := c.halted
@@ -148,8 +148,8 @@ func (c *child) kill() {
 	}
 }
 
-// over tells whether nothing of the command is left. What it orphans becomes this
-// program's child where adopt works; elsewhere only the group can be asked. The list of
+// over tells whether nothing of the command is left. Its orphans become this
+// program's children where adopt works; elsewhere only the group can be asked. The list of
 // /proc is read only if there were processes before: without them wait4 answers ECHILD
 // (alone), which costs one call, and is exact.
 func (c *child) over() bool {

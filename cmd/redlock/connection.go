@@ -36,7 +36,7 @@ type connection struct {
 	certificates            certificates
 }
 
-// define adds the flags to a set. What was given before the command's name is the
+// define adds the flags to a set. A value from before the command's name is the
 // default after it.
 func (c *connection) define(fs *flag.FlagSet) {
 	maxTTL := c.maxTTL
@@ -232,7 +232,7 @@ func (a *app) withSession(ctx context.Context, do func(context.Context, *session
 	err = s.whoMisdialled(ctx, do(ctx, s))
 	end := s.close() //nolint:contextcheck // Close is bounded by itself
 	if end != nil && !errors.Is(end, redlock.ErrNoQuorum) {
-		// The name is free: what one node keeps for a lease is no failure of the command.
+		// The name is free: a key that one node keeps for a lease is no failure of the command.
 		a.complain(worded(end.Error()))
 		end = nil
 	}
@@ -376,7 +376,7 @@ func readNodes(path string) (string, error) {
 	return strings.Join(lines, ","), nil
 }
 
-// forOthers is the permission of every user to read a file. What a group may read is the
+// forOthers is the permission of every user to read a file. The group's permissions are the
 // owner's choice.
 const forOthers = 0o004
 

@@ -156,7 +156,7 @@ func (a *app) showReport(r redlock.Report) error {
 // sameOf is equal for findings that differ by their node alone.
 func sameOf(f redlock.Finding) string { return fmt.Sprint(f.Severity, f.Code, f.What) }
 
-// serversOf is what the nodes run, each server once, with the number of its nodes.
+// serversOf is the nodes' servers, each program once, with the number of its nodes.
 func serversOf(r redlock.Report) string {
 	nodes := map[string]int{}
 	for _, s := range r.Servers {

@@ -38,8 +38,8 @@ import (
 )
 
 const (
-	// graceShare of the TTL is what a command gets between the first signal and
-	// the last by default. Renewals begin at a third of the TTL, so they have failed for
+	// graceShare of the TTL is the time between the first signal and the last, by
+	// default. Renewals begin at a third of the TTL, so they have failed for
 	// more than a third of it before the first is sent: one lost round ends no command.
 	graceShare = 4
 	// The last signal is sent some time before the validity ends, so that the
@@ -54,7 +54,7 @@ const (
 type execution struct {
 	lockFlags
 
-	command     string   // exec or lead, for messages and for what a signal means (pending)
+	command     string   // exec or lead, for messages and for the meaning of signals (pending)
 	also        []string // keys beside the first
 	argv        []string
 	path        string

@@ -33,7 +33,7 @@ type holding struct {
 	slot   int // of --limit; -1 if there is none
 }
 
-// heldKey is one of them, as --json shows it.
+// heldKey is a key that is held, as --json shows it.
 type heldKey struct {
 	Key   string `json:"key"`
 	Token uint64 `json:"token"`
@@ -64,7 +64,7 @@ func (h *holding) tells(name string) event {
 	return e
 }
 
-// label is what messages call the keys.
+// label is the name of the keys in messages.
 func (h *holding) label() string {
 	keys := make([]string, len(h.keys))
 	for i, k := range h.keys {
@@ -106,8 +106,8 @@ const (
 
 // lengthen returns when the lock has at least two thirds of ttl left, as one that is
 // renewed in time has. A lock that the release of another granted has two to three
-// seconds at first, no matter its TTL: what is planned by that, or told to a script,
-// would be wrong a moment later. It sends nothing where enough is left.
+// seconds at first, no matter its TTL: a plan made by that, or a figure told to a script,
+// would be wrong a moment later. It sends nothing if enough is left.
 //
 // It blocks for one round trip, or until the lock ends where no quorum answers. Where
 // the lock has ended its error has exit status 124. Any other error leaves the lock

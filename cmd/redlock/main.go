@@ -118,7 +118,7 @@ was not recorded is left out; "(devel)" is a build without a version.`,
 	}
 }
 
-// build is what is known of this program, as --json shows it. Nothing is set by -ldflags:
+// build is the record of this program, as --json shows it. Nothing is set by -ldflags:
 // go install and a build in a clone have the same record, which the go command writes.
 type build struct {
 	Version  string `json:"version"`
@@ -129,7 +129,7 @@ type build struct {
 	Modified bool   `json:"modified,omitempty"` // files differed from the commit
 }
 
-// built reads what the compiler recorded, if anything.
+// built reads the compiler's record, if there is one.
 func built(info *debug.BuildInfo, ok bool) build {
 	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if !ok {
@@ -160,7 +160,7 @@ func (a *app) version(b build) error {
 	return a.Flush(p)
 }
 
-// text is what is known, for people.
+// text is the record for people.
 func (b build) text() string {
 	text := fmt.Sprintf("redlock %s\n%s %s\n", b.Version, b.Go, b.Platform)
 	if b.Revision == "" {

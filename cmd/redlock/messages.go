@@ -106,8 +106,8 @@ func (w *eventWriter) close() {
 }
 
 // ending is the last event of a command that takes a lock: with --json, every end of exec,
-// lead and hold has a line on stderr with its event, key and status. What is told of it
-// grows while the command goes on.
+// lead and hold prints a line on stderr with its event, key and status. It gets more fields
+// while the command goes on.
 type ending struct{ event }
 
 func newEnding() *ending { return &ending{event{Event: "ended"}} }
@@ -153,7 +153,7 @@ var password = regexp.MustCompile(`(://)[^,\s]*@`)
 func redact(s string) string { return password.ReplaceAllString(s, "${1}***@") }
 
 // takeArguments returns a copy of the arguments, and blots out in the original
-// what may be a password. On Unix the original is the memory that ps shows; a
+// any text that may be a password. On Unix the original is the memory that ps shows; a
 // password given there is seen for the milliseconds before this runs, and stays in
 // the shell's history: hence the advice to use --nodes-file.
 func takeArguments(args []string) []string {
@@ -177,7 +177,7 @@ func blot(s string, from, to int) {
 	}
 }
 
-// flagsOf are the flags of what the library's messages call options. An option that is
+// flagsOf are the flags for the options that the library's messages name. An option that is
 // not here has no flag, and keeps its name.
 var flagsOf = map[string]string{
 	"WithHolder":         "--holder",

@@ -376,7 +376,7 @@ about to get one.`,
 				}
 				// Each Locker raises the cluster's MaxTTL to its own before it takes a lock.
 				own := a.connection.maxTTL
-				if to >= 10*time.Millisecond { // what is below is refused as such
+				if to >= 10*time.Millisecond { // a shorter one is refused as such
 					own = min(own, to) // or this client would raise it again
 				}
 				do := func(ctx context.Context, s *session) error { return a.lower(ctx, s, to, *wait, *yes, *timeout) }

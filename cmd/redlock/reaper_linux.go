@@ -16,15 +16,15 @@ import (
 // adopts says that orphans become this program's children.
 const adopts = true
 
-// adopt makes this program the parent of what its descendants orphan
+// adopt makes this program the parent of its descendants' orphans
 // (PR_SET_CHILD_SUBREAPER, prctl(2)), so that a process which forks twice, or
 // leaves its group or session, is still found below it.
 func adopt() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // ownGroup starts the command in a group of its own, and has the kernel kill it
 // if this program is killed: nobody would renew its lock. The signal is sent when the
-// thread that started the command ends, so that one must not (prctl(2)); what the command
-// starts does not get it: see watchdog.
+// thread that started the command ends, so that one must not (prctl(2)). Processes that the
+// command starts do not get it: see watchdog.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -68,8 +68,8 @@ func processes() map[int]process {
 	return found
 }
 
-// descendants are all processes below this one, except those given and what is
-// below them.
+// descendants are all processes below this one, except those given and their
+// descendants.
 func descendants(except map[int]bool) []int { return below(processes(), except) }
 
 func below(all map[int]process, except map[int]bool) []int {
@@ -89,8 +89,8 @@ func below(all map[int]process, except map[int]bool) []int {
 }
 
 // halt stops all descendants, and returns those that nobody had stopped before. A
-// process that has been sent the signal starts no other, and what it started just
-// before is in the next list: the first one without a new process is the last.
+// process that has been sent the signal starts no other, and a process that it started just
+// before is in the next list: the first list without a new process is the last.
 func halt(except map[int]bool) []int {
 	var halted []int
 	for sent, more := map[int]bool{}, true; more; {

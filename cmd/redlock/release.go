@@ -64,7 +64,7 @@ type removal struct {
 	Remaining int64    `json:"remaining_ms"`
 	Removed   bool     `json:"removed"`
 	Error     string   `json:"error,omitempty"`
-	// Slots are those that were removed, or would be, beside what the above says.
+	// Slots are those that were removed, or would be, beside the hold above.
 	Slots []slotRemoval `json:"slots,omitempty"`
 }
 
@@ -107,7 +107,7 @@ func (a *app) release(ctx context.Context, s *session, resource string, yes bool
 	return removalStatus(out, in.Quorum, yes)
 }
 
-// found is what would be removed from a node.
+// found is the holds that would be removed from a node.
 func found(n redlock.NodeInspection) removal {
 	r := removal{Node: n.Name, Holder: n.Owner, Remaining: n.Remaining.Milliseconds(), Error: oneLine(n.Err)}
 	for _, one := range n.Sharers {
@@ -174,8 +174,8 @@ func remove(ctx context.Context, c *redis.Client, key, owner string, life time.D
 	return removed, changed(err)
 }
 
-// removeShared is remove for a shared name: it ends all who share it at that moment, and
-// says who they were.
+// removeShared is remove for a shared name: it ends all holds of its sharers at that moment,
+// and returns their owners.
 func removeShared(ctx context.Context, c *redis.Client, key string, life time.Duration) (sharers []string, err error) {
 	err = c.Watch(ctx, func(tx *redis.Tx) error {
 		members, err := tx.ZRange(ctx, key, 0, -1).Result()
@@ -250,7 +250,7 @@ func (a *app) showRemovals(resource string, out []removal, yes bool) error {
 	return a.Flush(p)
 }
 
-// rows shows what was removed from a node: the key if anything is there, or if no slot is,
+// rows shows the removals from a node: the key if anything is there, or if no slot is,
 // and each slot.
 func (r removal) rows(yes bool, letters *legend) (rows [][]cli.Cell) {
 	var holders []string
@@ -365,7 +365,7 @@ holds it when --timeout is over; 1 if a holder can't be asked. With --json, the 
 	}
 }
 
-// revokeShows is what came of it, as --json shows it.
+// revokeShows is the outcome, as --json shows it.
 type revokeShows struct {
 	Key     string `json:"key"`
 	Outcome string `json:"outcome"`
@@ -382,7 +382,7 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 	switch err := s.locker.Revoke(ctx, key); {
 	case errors.Is(err, redlock.ErrNotHeld):
 		outcome = "not held"
-	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // no matter what else it is
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // even if it is ErrNoQuorum too
 		var by *cli.StatusError
 		if errors.As(context.Cause(ctx), &by) {
 			return by

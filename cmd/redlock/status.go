@@ -84,7 +84,7 @@ type keyStatus struct {
 	ByNode []nodeShows `json:"by_node"`
 }
 
-// sharer is one of those who share a key, on a quorum of nodes or on one.
+// sharer is one sharer of a key, on a quorum of nodes or on one.
 type sharer struct {
 	Holder    string `json:"holder"`
 	Remaining int64  `json:"remaining_ms"`
@@ -94,7 +94,7 @@ type sharer struct {
 	left time.Duration
 }
 
-// nodeShows is what one node says of a key.
+// nodeShows is one node's answer about a key.
 type nodeShows struct {
 	Node      string   `json:"node"`
 	Vote      string   `json:"vote"` // member, or why not: blank, joining, ...
@@ -291,27 +291,27 @@ func (n nodeShows) row(letters *legend) []cli.Cell {
 	return r
 }
 
-// keyState is what the nodes say of one resource, taken together. Its words are promised:
+// keyState is the verdict over all nodes' answers about a key. Its words are promised:
 // --json shows them.
 type keyState string
 
 const (
-	keyHeld    keyState = "held"    // a quorum shows one owner, who holds it alone
-	keyShared  keyState = "shared"  // a quorum shows one at least of those who share it
+	keyHeld    keyState = "held"    // a quorum shows one owner, which holds it alone
+	keyShared  keyState = "shared"  // a quorum shows at least one sharer
 	keyFree    keyState = "free"    // nobody is there with a quorum, and a quorum is empty
 	keySplit   keyState = "split"   // neither: several attempts are under way, or remains lie about
 	keyUnknown keyState = "unknown" // the silent nodes could decide it
 )
 
-// nodeView is what one node contributes.
+// nodeView is one node's part in a verdict.
 type nodeView struct {
 	counts bool     // it answered, and votes
 	shared bool     // its owners share the name
 	owners []string // empty if the name is free there
 }
 
-// judge says the state, and returns on how many nodes the foremost owner stands, and who
-// it is if it holds the name alone. A node that does not vote, or says nothing, may hide
+// judge says the state. It returns on how many nodes the foremost owner stands, and that
+// owner if it holds the name alone. A node that does not vote, or says nothing, may hide
 // either: it is added to both sides, and the verdict is unknown if it could turn it. It is a
 // pure function of the views, so a table tests it.
 func judge(views []nodeView, quorum int) (state keyState, holder string, most int) {
@@ -377,7 +377,7 @@ func (k keyState) color() cli.Paint {
 	return cli.Yellow
 }
 
-// slotShows is who holds a slot of a key, on a quorum of nodes.
+// slotShows is the holder of a slot of a key, on a quorum of nodes.
 type slotShows struct {
 	Slot      int    `json:"slot"`
 	Holder    string `json:"holder"`

@@ -71,7 +71,7 @@ type supervisor struct {
 	lock      *holding
 	child     *child
 	tty       *terminal
-	self      string // what a watchdog runs
+	self      string // the program that a watchdog runs
 	watchdog  *watchdog
 	events    *eventWriter
 	signals   chan os.Signal
@@ -80,7 +80,7 @@ type supervisor struct {
 	since     stopwatch // of the phase
 	early     bool      // the command was ended for the lock's sake: its status is not the command's
 	spent     bool      // early, and by --max-hold: 123 and not 124
-	ended     event     // what its end tells; the status is the session's
+	ended     event     // the last event; the session adds the status
 	dismissed bool      // somebody asked for the end by a signal: lead campaigns no more
 	revoked   bool      // the lock was asked for, and the command knows
 	suspended bool      // with the command, by ^Z
@@ -323,7 +323,7 @@ func (s *supervisor) passOn(sig os.Signal) {
 		s.dismissed = true
 	}
 	if sig == syscall.SIGCONT && s.suspended {
-		// The lock first: what lapsed meanwhile is killed, not continued.
+		// The lock first: a command whose lock lapsed meanwhile is killed, not continued.
 		s.suspended = false
 		if s.decide(); s.phase == running {
 			s.tty.give(s.child.pid)
@@ -357,7 +357,7 @@ func (s *supervisor) letGo() {
 	s.tell("revoked", fmt.Sprintf("%s was asked for: %s was sent %q", s.lock.label(), s.execution.argv[0], s.execution.revoked))
 }
 
-// followStop does as the command does that was stopped at the terminal: gives it
+// followStop follows a command that was stopped at the terminal. It gives the command
 // the terminal if it stopped for want of it, or stops as well, so that the shell
 // sees the job stopped. Nobody renews the lock then, so everything that the command
 // has started is stopped first. The terminal stops only the command's group, and in it

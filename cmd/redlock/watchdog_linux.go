@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// watchdogName is what ps shows of the second process. It has nothing of the
+	// watchdogName is the second process's name in ps. It has nothing of the
 	// command's name, so that "killall redlock" or "pkill redlock" leave it to its work.
 	watchdogName = "lockwatch"
 	// familyVariable marks what the command starts: an exec inside of another adds its own,
@@ -49,8 +49,8 @@ const (
 //
 // It finds the family by the group of the command, by the mark in the environment, which
 // is inherited, by descent from those, and, while this program lives, by descent from it.
-// What left the group, has another environment and lost its parents escapes when this
-// program is dead. PR_SET_PDEATHSIG, which ownGroup sets, reaches the command alone.
+// A process that left the group, has another environment and lost its parents escapes when
+// this program is dead. PR_SET_PDEATHSIG, which ownGroup sets, reaches the command alone.
 type watchdog struct {
 	pid   int
 	pipe  *os.File

@@ -24,7 +24,7 @@ func NewConsole(name string) *Console {
 	return &Console{Name: name, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
 }
 
-// Message is what is said on stderr, as --json shows it.
+// Message is a message on stderr, as --json shows it.
 type Message struct {
 	Message string `json:"message"`
 }
@@ -126,14 +126,14 @@ func Row(texts ...string) []Cell {
 }
 
 const (
-	gap    = 2  // between columns, and before what stands below its row
-	narrow = 30 // what a text has at least where it is broken into lines in its column
-	label  = 16 // what is longer is a text
+	gap    = 2  // between columns, and before a text below its row
+	narrow = 30 // the least width of a text that is broken into lines in its column
+	label  = 16 // a longer cell is a text
 )
 
 // Table prints rows in columns, within the page's width. The text of the last column is
-// broken into lines where it has too little room, or stands below its row; what is too long
-// for another column stands on a line above. Only a word that is wider than a page is not
+// broken into lines where it has too little room, or stands below its row. A cell that is too
+// long for another column stands on a line above. Only a word that is wider than a page is not
 // broken: it may be there to be copied.
 func (p *Page) Table(rows [][]Cell) {
 	l := layoutOf(rows)

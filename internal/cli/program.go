@@ -22,24 +22,24 @@ import (
 // Program is a command line that has several commands.
 type Program struct {
 	Console  *Console            // where help is printed
-	Intro    string              // one line of what it is, for the overview
-	Outro    string              // what stands behind the list of commands
+	Intro    string              // one line about the program, for the overview
+	Outro    string              // the text behind the list of commands
 	Statuses string              // the exit statuses, at the end of every page
 	Commands []Command           // in the order of the overview
-	Common   func(*flag.FlagSet) // adds the flags of every command; what they have is their default
-	Moved    map[string]string   // what is said of commands that are not here any more
+	Common   func(*flag.FlagSet) // adds the flags of every command; their present values are the defaults
+	Moved    map[string]string   // the messages for commands that are not here any more
 }
 
 // Command is one command of a program.
 type Command struct {
 	Name     string            // one word, or two
 	Alias    string            // another name; empty if none
-	Synopsis string            // what follows the name
+	Synopsis string            // the arguments, as help shows them
 	Summary  string            // one line, for the list
 	About    string            // the help page
-	Verbatim bool              // flags end at the first argument: what follows is another's
+	Verbatim bool              // flags end at the first argument: the rest is another program's
 	Begin    func()            // called before the flags are parsed; nil if nothing is to be done
-	Instead  map[string]string // flags that other programs have and this command has not, and what to use
+	Instead  map[string]string // for flags of other programs that this command lacks: the flag to use
 	Define   func(*flag.FlagSet) Action
 }
 
@@ -111,7 +111,7 @@ func flagFault(err error) string {
 	return text
 }
 
-// instead is what to use in the place of a flag that is not defined.
+// instead names the flag to use in the place of one that is not defined.
 func (c *Command) instead(err error) string {
 	_, name, _ := strings.Cut(err.Error(), "not defined: -")
 	if use := c.Instead[name]; use != "" {
@@ -136,7 +136,7 @@ func (p *Program) find(args []string) (*Command, []string) {
 
 func flags(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // Run says what is wrong
+	fs.SetOutput(io.Discard) // Run tells the error
 	return fs
 }
 
@@ -176,24 +176,24 @@ func DurationFlag(fs *flag.FlagSet, p *time.Duration, name string, value time.Du
 	fs.Var((*duration)(p), name, about)
 }
 
-// NewDuration adds a flag, and returns what gets it.
+// NewDuration adds a flag, and returns its value.
 func NewDuration(fs *flag.FlagSet, name string, value time.Duration, about string) *time.Duration {
 	p := new(time.Duration)
 	DurationFlag(fs, p, name, value, about)
 	return p
 }
 
-// String is what the flag has.
+// String is the flag's value.
 func (d *duration) String() string { return time.Duration(*d).String() }
 
-// Set reads what was given.
+// Set parses a value.
 func (d *duration) Set(text string) error {
 	v, err := ParseDuration(text)
 	*d = duration(v)
 	return err
 }
 
-// ParseDuration says what is missing where one does not parse.
+// ParseDuration returns an error that tells how to write a duration.
 func ParseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err == nil {
@@ -227,7 +227,7 @@ func Short(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// PageWidth is what a line of output has at most, unless a single word or a name is longer.
+// PageWidth is the most that a line of output has, unless a single word or a name is longer.
 const PageWidth = 80
 
 // fill breaks the paragraphs of a text into lines of at most width. A line that begins
@@ -309,7 +309,7 @@ func (p *Program) Pages() map[string]string {
 	return pages
 }
 
-// page is what help says of a command.
+// page is the help page of a command.
 func (p *Program) page(c Command, common *flag.FlagSet) string {
 	own := flags(c.Name)
 	c.Define(own)
@@ -328,7 +328,7 @@ func (p *Program) Overview() string {
 	return b.String()
 }
 
-// flagColumn is where what is said of a flag begins.
+// flagColumn is where the explanation of a flag begins.
 const flagColumn = 27
 
 // flagList is the flags of a set, in the order of their names.
