@@ -46,8 +46,8 @@ const exitTable = `Exit status:
 func main() {
 	logging.Disable() // go-redis logs each failed dial, and the lab breaks many connections
 	args := os.Args[1:]
-	// Without a command redlock is refused with 64, since a script forgot something. The lab
-	// is for people, who want to see what there is.
+	// redlock without a command ends with 64: a script forgot something. The lab is for
+	// people, and shows them its commands.
 	if len(args) == 0 {
 		args = []string{"help"}
 	}

@@ -98,3 +98,19 @@ func hopeless(e *redlock.QuorumError) bool {
 	}
 	return usable < e.Quorum
 }
+
+// tellEnd says how a command ended: as an event where those are wanted, in words
+// otherwise, if there are any. A status without words (cli.Quietly) was explained before:
+// by the command that ran, or by an event.
+func (a *app) tellEnd(code int, message string) {
+	switch {
+	case a.JSON && a.ending != nil:
+		e := a.ending.event
+		e.Status, e.Message = &code, unnamed(message)
+		w := newEventWriter(a.Console)
+		w.tell(e)
+		w.close()
+	case message != "":
+		a.complain(message)
+	}
+}

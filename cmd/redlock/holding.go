@@ -33,12 +33,6 @@ type holding struct {
 	slot   int // of --limit; -1 if there is none
 }
 
-// heldKey is a key that is held, as --json shows it.
-type heldKey struct {
-	Key   string `json:"key"`
-	Token uint64 `json:"token"`
-}
-
 func holdingOf(lock *redlock.Lock) *holding {
 	return &holding{lock, []heldKey{{lock.Resource(), uint64(lock.Token())}}, lock.Shared(), lock.Slot()}
 }

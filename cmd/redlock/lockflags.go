@@ -38,8 +38,8 @@ type lockFlags struct {
 	held     stopwatch      // since the lock was granted
 }
 
-// define adds the flags of exec and hold. --max-hold is not the same as lead's: there it ends
-// a lead, and not the command.
+// define adds the flags of exec and hold. lead has a --max-hold of its own, which
+// ends one lead: the program goes on.
 func (f *lockFlags) define(fs *flag.FlagSet) {
 	f.defineHold(fs)
 	cli.DurationFlag(fs, &f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 123")

@@ -32,6 +32,12 @@ type event struct {
 	Message string    `json:"message,omitempty"`
 }
 
+// heldKey is a key that is held, as --json shows it.
+type heldKey struct {
+	Key   string `json:"key"`
+	Token uint64 `json:"token"`
+}
+
 const (
 	// eventQueue is how many messages may wait for a slow reader; more are lost. A command
 	// under one lock has a handful of events.
@@ -125,22 +131,6 @@ func (e *ending) of(keys []string) {
 func (e *ending) after(last event) {
 	if e != nil {
 		e.event = last
-	}
-}
-
-// tellEnd says how a command ended: as an event where those are wanted, in words
-// otherwise, if there are any. A status without words (cli.Quietly) was explained before:
-// by the command that ran, or by an event.
-func (a *app) tellEnd(code int, message string) {
-	switch {
-	case a.JSON && a.ending != nil:
-		e := a.ending.event
-		e.Status, e.Message = &code, unnamed(message)
-		w := newEventWriter(a.Console)
-		w.tell(e)
-		w.close()
-	case message != "":
-		a.complain(message)
 	}
 }
 

@@ -66,8 +66,8 @@ It changes nothing. Exit status 69 if a verdict is unknown. With --json, one lin
 	}
 }
 
-// keyStatus is one key, as --json shows it. Lists are as a quorum shows them: a name that a
-// minority still has is no holder, and is told by by_node alone.
+// keyStatus is one key, as --json shows it. Sharers, slots and waiters are those that a quorum
+// shows; the rest are in by_node alone, as an attempt under way or what it left behind.
 type keyStatus struct {
 	Key     string      `json:"key"`
 	Verdict keyState    `json:"verdict"`

@@ -205,8 +205,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return 0, errors.New("give a duration, as 10s or 1m30s")
 }
 
-// Positive refuses a duration that is 0 or less. Zero often means "no bound" in a library;
-// on a command line it is more likely a variable that was empty.
+// Positive refuses a duration that is 0 or less. Zero often means "no bound" in a library. A
+// reader of a command line would not take it so.
 func Positive(flag string, d time.Duration) error {
 	if d <= 0 {
 		return Usagef("%s %v: give a positive duration", flag, d)

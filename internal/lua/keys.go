@@ -4,13 +4,13 @@ package lua
 const (
 	NodeKey      = "redlock:node"
 	TombstoneKey = "redlock:dead:"
-	QueueKey     = "redlock:queue:"   // and the Name: who waits for it
-	SharersKey   = "redlock:sharers:" // and the Name: who waits to share it
+	QueueKey     = "redlock:queue:"   // and the name: its waiters
+	SharersKey   = "redlock:sharers:" // and the name: the waiters that want to share it
 	LiveKey      = "redlock:live:"    // and a Locker's id: its sign of life
 	WaitingKey   = "redlock:waiting"
-	SharingKey   = "redlock:sharing"    // while anybody may wait to share a name
+	SharingKey   = "redlock:sharing"    // while a waiter may want to share a name
 	OwnPrefix    = "redlock:"           // of every key that is the library's own
-	ProbeKey     = OwnPrefix + "probe:" // begins the names that nodes are proved with
+	ProbeKey     = OwnPrefix + "probe:" // begins the names that prove nodes
 	WakeChannel  = OwnPrefix + "wake:"  // and the Locker's id
 	// LeaderChannel and the name are the channel on which a leader tells of its hold.
 	LeaderChannel = OwnPrefix + "leader:"

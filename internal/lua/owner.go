@@ -12,13 +12,13 @@ const RandomLength = 36
 // idLength is how long a Locker's id is: the 128 bits of a UUID as unpadded base64url.
 const idLength = 22
 
-// RevocationMark is how the owner value of a hold that can be asked for tells which
-// Locker is to be asked. It stands right behind that one's label, before a value: older
-// clients then read the value as it is.
+// RevocationMark is the part of a revocable hold's owner value that tells which Locker to
+// ask. It stands right behind that Locker's label, before a value: older clients then read
+// the value as it is.
 func RevocationMark(id string) string { return "~" + id + "~" }
 
-// LockerOf is the id of the Locker that the owner's hold can be asked of; false: it can't
-// be asked for, or is no owner value of this library's.
+// LockerOf is the id of the Locker to ask for the owner's hold; false if the hold is not
+// revocable, or the owner value is not this library's.
 func LockerOf(owner string) (id string, ok bool) {
 	label, _, found := parts(owner)
 	if !found || !EndsInMark(label) {
@@ -27,7 +27,7 @@ func LockerOf(owner string) (id string, ok bool) {
 	return label[len(label)-1-idLength : len(label)-1], true
 }
 
-// Unmarked is the owner value without the mark of one that can be asked for.
+// Unmarked is the owner value without its RevocationMark.
 func Unmarked(owner string) string {
 	label, _, found := parts(owner)
 	if !found || !EndsInMark(label) {
@@ -36,7 +36,7 @@ func Unmarked(owner string) string {
 	return withoutMark(label) + owner[len(label):]
 }
 
-// EndsInMark tells whether a label ends in what RevocationMark makes.
+// EndsInMark tells whether a label ends in a RevocationMark.
 func EndsInMark(label string) bool {
 	at := len(label) - len("~~") - idLength
 	if at < 0 || label[at] != '~' || label[len(label)-1] != '~' {
@@ -68,7 +68,7 @@ func ValueLabel(value string) string {
 }
 
 // ValueOf is the value that the owner value was made with, or the label of its Locker
-// where it was made with none. It returns false where this is no owner value of this
+// if it was made with none. It returns false if the owner value is not this
 // library's: another lock client's, or no lock at all.
 func ValueOf(owner string) (value string, ours bool) {
 	label, value, ours := parts(owner)
@@ -79,7 +79,7 @@ func ValueOf(owner string) (value string, ours bool) {
 }
 
 // parts takes an owner value apart: the label of its Locker, with the mark if it has one,
-// and the value; false: it is none of this library's.
+// and the value; false if it is not this library's.
 func parts(owner string) (label, value string, ours bool) {
 	at := len(owner) - RandomLength
 	if at < 0 || !isRandom(owner[at:]) {
@@ -101,7 +101,7 @@ func valueIn(text string) (label, value string) {
 }
 
 // ReadsAsMarked tells whether an owner value with this label of a Locker would read as
-// one that can be asked for, though it has no mark.
+// revocable, though it has no mark.
 func ReadsAsMarked(label string) bool {
 	before, _ := valueIn(label)
 	return EndsInMark(label) || EndsInMark(before)

@@ -28,7 +28,7 @@ var headBody string
 //go:embed wake.lua
 var wakeBody string
 
-// included puts a part that several scripts have in the place of the line that names it.
+// included replaces a line that names a shared part by the part's text.
 var included = strings.NewReplacer("-- include head.lua\n", headBody, "-- include wake.lua\n", wakeBody)
 
 //go:embed acquire.lua
@@ -121,19 +121,19 @@ var (
 	PassScript         = newScript("pass", passBody)
 	LookScript         = newScript("look", lookBody)
 
-	// ShareScript and those that follow are of names that are shared. Each but the raise
-	// takes as many names as a call has.
+	// ShareScript and the next four are for shared names. Each but the raise takes all
+	// names of a call.
 	ShareScript         = newScript("share", shareBody)
 	ExtendSharedScript  = newScript("extend_shared", extendSharedBody)
 	ReseedSharedScript  = newScript("reseed_shared", reseedSharedBody)
 	RaiseSharedScript   = newScript("raise_shared", raiseSharedBody)
 	ReleaseSharedScript = newScript("release_shared", releaseSharedBody)
 
-	// AskSlotScript and ReleaseSlotScript are of names that several hold at once, by slots.
+	// AskSlotScript and ReleaseSlotScript are for names with several holders at once, by slots.
 	AskSlotScript     = newScript("ask_slot", askSlotBody)
 	ReleaseSlotScript = newScript("release_slot", releaseSlotBody)
 
-	// ReadScript and those that follow are the membership's.
+	// ReadScript and the next five are the membership's.
 	ReadScript    = newScript("read", readBody)
 	NoticeScript  = newScript("notice", noticeBody)
 	InstallScript = newScript("install", installBody)
