@@ -172,7 +172,7 @@ func TestAPictureShowsTheRankOfTokens(t *testing.T) {
 func TestThePicturesOfAPageHaveOneScaleOfTime(t *testing.T) {
 	long := story()
 	long.Timeline.Last, long.Timeline.End = 4200*ms, 4200*ms
-	runs := toScale([]Run{story(), long})
+	runs := toScale([]Run{story(), long, story()})
 	a, b := draw(runs[0]), draw(runs[1])
 	if !slices.Equal(a.Ticks, b.Ticks) || len(a.Ticks) < 3 {
 		t.Errorf("got the ticks %+v and %+v; want the same, and some", a.Ticks, b.Ticks)
