@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		answer(l, os.Getpid())
+		answer(l, os.Getpid(), "secret")
 	case "refused":
 		fmt.Println("bind: Address already in use")
 		os.Exit(1)
@@ -52,20 +52,24 @@ func TestMain(m *testing.M) {
 
 func program(name string) []string { return append(os.Environ(), programVar+"="+name) }
 
-// answer answers as a server of that process id, which has the password secret.
-func answer(l net.Listener, pid int) {
+// answer answers as a server of that process id and password.
+func answer(l net.Listener, pid int, password string) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			return
 		}
+		known := password == ""
 		for lines := bufio.NewScanner(conn); lines.Scan(); {
-			switch lines.Text() {
-			case "secret":
+			switch word := lines.Text(); {
+			case word == password:
+				known = true
 				fmt.Fprint(conn, "+OK\r\n")
-			case "PING":
+			case word == "PING" && known:
 				fmt.Fprint(conn, "+PONG\r\n")
-			case "INFO":
+			case word == "PING":
+				fmt.Fprint(conn, "-NOAUTH\r\n")
+			case word == "INFO":
 				fmt.Fprintf(conn, "$99\r\nredis_mode:standalone\r\nprocess_id:%d\r\n", pid)
 			}
 		}
@@ -119,7 +123,7 @@ func TestAProcessIsReadyWhenItAnswersItself(t *testing.T) {
 // which both may be since the port is taken.
 func TestAProcessIsNotReadyWhereAnotherAnswersOrItEnds(t *testing.T) {
 	l := listens(t)
-	go answer(l, 1)
+	go answer(l, 1, "")
 	p, logged := begins(t, "mute")
 	if err := p.AwaitReady(l.Addr().String(), "", logged); !errors.Is(err, ErrPortTaken) {
 		t.Errorf("a stranger answers: got %v; want ErrPortTaken", err)
