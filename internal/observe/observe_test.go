@@ -3,6 +3,7 @@ package observe_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,8 +26,15 @@ type deaf struct{ node.Observer }
 
 func (deaf) Founded(int, error) {}
 
+// watcher is a Watcher, and what runs for it.
+type watcher struct {
+	*observe.Watcher
+
+	running *sync.WaitGroup
+}
+
 // watch is a Watcher of a client of its own, which does nothing else, until the test ends.
-func watch(t *testing.T, of *redlocktest.Cluster) *observe.Watcher {
+func watch(t *testing.T, of *redlocktest.Cluster) watcher {
 	t.Helper()
 	now, names := clock.New(), of.Names()
 	seen := membership.NewTracker(membership.NewConfig(names, redlock.DefaultMaxTTL, false), "", now, nil)
@@ -41,7 +49,7 @@ func watch(t *testing.T, of *redlocktest.Cluster) *observe.Watcher {
 	closing := make(chan struct{})
 	go seen.Run()
 	t.Cleanup(func() { close(closing); seen.Close(); running.Wait() })
-	return observe.New(observe.Config{Nodes: nodes, Clock: now, Go: running.Go, Closing: closing})
+	return watcher{observe.New(observe.Config{Nodes: nodes, Clock: now, Go: running.Go, Closing: closing}), &running}
 }
 
 // wantTold checks what an observer is told next, within so long: the state, and of a lead
@@ -137,7 +145,7 @@ func TestAHintBringsALookAtEachNode(t *testing.T) {
 	})
 }
 
-// Nothing is asked once nobody observes any more.
+// Each node is asked once in LookEvery, and nothing runs once nobody observes any more.
 func TestWhatLooksEndsWithTheLastObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
@@ -145,17 +153,17 @@ func TestWhatLooksEndsWithTheLastObserver(t *testing.T) {
 		first, second := w.Join("jobs"), w.Join("jobs")
 		first.Leave()
 		wantTold(t, second, time.Second, election.Vacant, "")
-		calls := func() int {
-			before := nodes.Node(0).Calls("MGET")
-			time.Sleep(10 * election.LookEvery)
-			return nodes.Node(0).Calls("MGET") - before
-		}
-		if got := calls(); got < 10 || got > 11 {
+		before := nodes.Node(0).Calls("MGET")
+		time.Sleep(10 * election.LookEvery)
+		if got := nodes.Node(0).Calls("MGET") - before; got < 10 || got > 11 {
 			t.Errorf("got %d looks in ten times LookEvery; want one in each", got)
 		}
 		second.Leave()
-		if got := calls(); got != 0 {
-			t.Errorf("got %d looks that nobody asked for", got)
+		var ended atomic.Bool
+		go func() { w.running.Wait(); ended.Store(true) }()
+		time.Sleep(election.LookEvery)
+		if !ended.Load() {
+			t.Error("something runs that nobody needs")
 		}
 	})
 }
