@@ -173,8 +173,8 @@ func TestCheckWaitsForNoHungNode(t *testing.T) {
 		}, within(redlock.DefaultNodeTimeout))
 		of1 := "warning persistence 1; unknown acl 1; unknown eviction 1; "
 		doctor.WantFound(t, r, doctor.SeverityUnknown, strings.Replace(inMemory, of1, "error unreachable 1; ", 1))
-		if took := time.Since(begin); took > 4*redlock.DefaultNodeTimeout {
-			t.Errorf("it took %v; want at most four node timeouts", took)
+		if took := time.Since(begin); took > 2*redlock.DefaultNodeTimeout {
+			t.Errorf("it took %v; want one for all questions, and one for the last words", took)
 		}
 		if r.Answered != 2 {
 			t.Errorf("got %d nodes that answered; want 2", r.Answered)

@@ -136,6 +136,7 @@ func TestAHintBringsALookAtEachNode(t *testing.T) {
 			before := nodes.Node(2).Calls("MGET")
 			for range 5 { // within the time that a look waits for more
 				nodes.Node(0).Miniredis().Publish(channel, "no hold")
+				time.Sleep(300 * time.Microsecond)
 			}
 			time.Sleep(100 * time.Millisecond)
 			if got := nodes.Node(2).Calls("MGET") - before; got != want {
