@@ -72,14 +72,10 @@ func check(t *testing.T, clients []redis.UniversalClient, opts ...redlock.Option
 	t.Helper()
 	opts = append([]redlock.Option{redlock.WithNodeNames(letters(len(clients))...), redlock.WithNodeTimeout(patient)}, opts...)
 	l, err := redlock.New(clients, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	r, err := l.Cluster().Check(t.Context())
-	if err != nil {
-		t.Fatalf("Check: %v", err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -89,17 +85,11 @@ func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 		urls = append(urls, s.URL())
 	}
 	l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(patient))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
-	if err := l.Cluster().Admit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Cluster().Admit(t.Context()))
 	r, err := l.Cluster().Check(t.Context())
-	if err != nil {
-		t.Fatalf("Check: %v", err)
-	}
+	must(t, err)
 	wantFound(t, r, faultInfo)
 	if r.Nodes != 5 || r.Answered != 5 || r.Quorum != 3 || len(r.Servers) != 5 || slices.Contains(r.Servers, "") {
 		t.Errorf("got %+v; want five nodes that answered, each with its server, and a quorum of 3", r)
@@ -113,22 +103,18 @@ const (
 	faultError   = redlock.SeverityError
 )
 
-// namedCode is a constant with its text.
-type namedCode struct{ name, text string }
-
-// codesIn are the codes that a file declares, in its order.
-func codesIn(t *testing.T, file string) []namedCode {
+// codesIn are the codes that a file declares, each with its constant, in its order.
+func codesIn(t *testing.T, file string) (codes []string) {
 	t.Helper()
 	source, err := os.ReadFile(file)
 	must(t, err)
-	var out []namedCode
-	for _, m := range regexp.MustCompile(`(?m)^\s+(\w+) +FindingCode += "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
-		out = append(out, namedCode{m[1], m[2]})
+	for _, m := range regexp.MustCompile(`(?m)^\s+(\w+) +FindingCode += ("[a-z-]+")`).FindAllStringSubmatch(string(source), -1) {
+		codes = append(codes, m[1]+" "+m[2])
 	}
-	if declared := strings.Count(string(source), " = \""); len(out) < 12 || len(out) != declared {
-		t.Fatalf("%s shows %d codes of %d", file, len(out), declared)
+	if declared := strings.Count(string(source), " = \""); len(codes) < 12 || len(codes) != declared {
+		t.Fatalf("%s shows %d codes of %d", file, len(codes), declared)
 	}
-	return out
+	return codes
 }
 
 // Check hands the doctor's codes on as they are, so each must be a public one.
@@ -253,15 +239,11 @@ func TestCheckNamesTwoEntriesThatAreOneNode(t *testing.T) {
 		clients := nodes.NewClients()
 		clients[2] = nodes.NewClients()[0]
 		l, err := redlock.New(clients, redlock.WithNodeNames("a", "b", "c"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer l.Close()
 		for range 2 { // the order is the same every time
 			r, err := l.Cluster().Check(t.Context())
-			if err != nil {
-				t.Fatalf("Check: %v", err)
-			}
+			must(t, err)
 			if f := r.Findings[0]; f.Code != redlock.FindingSameServer || f.Node != 2 || f.Name != "c" || !strings.Contains(f.What, "node 0 (a)") {
 				t.Errorf("the first finding is %v; want node 2 (c) as node 0 (a)", f)
 			}
@@ -313,14 +295,10 @@ func TestCheckFailsWhenNothingCanBeLearned(t *testing.T) {
 func TestOpensOwnClientsHaveNoFault(t *testing.T) {
 	nodes := redlocktest.Start(t, 3, redlocktest.WithTCP())
 	l, err := redlock.Open(t.Context(), nodes.URLs(), redlock.WithNodeTimeout(2*time.Second), redlock.WithTTL(8*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	r, err := l.Cluster().Check(t.Context())
-	if err != nil {
-		t.Fatalf("Check: %v", err)
-	}
+	must(t, err)
 	for _, f := range r.Findings {
 		if strings.HasPrefix(string(f.Code), "client") {
 			t.Errorf("got %v; want nothing about a client", f)

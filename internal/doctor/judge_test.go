@@ -295,6 +295,7 @@ var judged = []struct {
 		"warning blank 4: Mend what keeps it out",
 	},
 
+	{"go-redis's own defaults", func(_ *doctor, e *exam) { e.options = redis.NewClient(&redis.Options{}).Options() }, "warning client-dial 4; info client 4"},
 	{"a dial that takes long", setting(func(o *redis.Options) { o.DialTimeout = 20 * time.Second }), "warning client-dial 4"},
 	{"a dial that nothing bounds", setting(func(o *redis.Options) { o.DialTimeout = -1 }), "warning client-dial 4"},
 	{
