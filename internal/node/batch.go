@@ -24,6 +24,7 @@ type (
 	TimeCall struct{ *redis.TimeCmd }
 )
 
+// NoRetry keeps go-redis from sending it again, as do the others.
 func (intCall) NoRetry() bool { return true }
 
 func (intsCall) NoRetry() bool { return true }
@@ -35,20 +36,24 @@ func (TimeCall) NoRetry() bool { return true }
 
 const (
 	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
-	// not long in coming.
+	// not long in coming: what waits behind it has the node timeout as well. At
+	// 5 us a pair (ADR 1), so many acquires and as many releases take a server some 3 ms.
 	acquiresPerFlush = 8 * lua.AcquireBatchSize
 	groupsPerFlush   = 8
 )
 
 // batch is one flush: what was taken, and the commands that carry it. The
-// writer has one flush out at a time and uses the same batch again.
+// writer has one flush out at a time and uses the same batch again. Commands hold pointers
+// into it, and into its claims: nothing of it may change before the replies are there.
 type batch struct {
 	epoch   string        // to send with every vote
 	process string        // the id under which the Locker waits
-	at      clock.Instant // when it is sent
+	at      clock.Instant // when it is sent; the lease of a claim that takes pushes counts from here
 	reading int64         // the same in ms: the sign of life
 
-	releases   []Release // first those of slots, then of shared holds, then those that call who waits, then the hands
+	// releases are ordered (part): first those of slots, then of shared holds, then those that
+	// call a waiter, then those that grant. The three lists below are parts of it.
+	releases   []Release
 	slotters   []Release // the releases of slots
 	sharers    []Release // the releases of shared holds
 	hands      []Release // the releases that grant
@@ -60,24 +65,26 @@ type batch struct {
 	bids       []*round.Round // acquires by a place in line
 	shares     []*round.Round // acquires of shared holds
 	slots      []*round.Round // acquires of slots
-	late       []*round.Round // asks that do not go: their round is over, or the node gives no vote. It is told of their places by a look
+	late       []*round.Round // asks that do not go (over, or no vote): a look tells the node of their places
 	probes     []*round.Round
 	polls      []Poll
 	sample     bool // somebody wants the node's clock read
 	calls      []call
-	cmds       []redis.Cmder // of the calls
-	sent       clock.Instant
-	unread     error           // why its clock was not read behind what it granted; nil: it was
+	cmds       []redis.Cmder   // of the calls
+	sent       clock.Instant   // just before TIME was added: the sample counts from here
+	unread     error           // why its clock was not read behind what it granted; nil if it was
 	unreleased map[string]bool // the names whose releases failed in it
-	silent     error           // why the node does not vote in this batch; nil: it does
-	doubt      error           // why nothing counts that it grants in this batch; nil: it does
+	silent     error           // why the node does not vote in this batch; nil if it does
+	doubt      error           // why nothing counts that it grants in this batch; nil if it does
 	proven     bool            // a look behind all else said that it was the one verified
 	singly     int             // acquires at the head that go one by one
 	arena      []any           // the batches' arguments, one after another
 	one        reusable
 }
 
-// call is one command of a batch, and whom its reply concerns: one of the rest.
+// call is one command of a batch, and what its reply concerns: one of the rest, by which
+// handOut tells the kinds apart. A call with none of them is TIME. Its lists are parts of the
+// batch's own, and allocate nothing.
 type call struct {
 	cmd      redis.Cmder
 	releases []Release
@@ -93,6 +100,7 @@ type call struct {
 	identity bool           // it is the look at the node's identity
 }
 
+// reset makes the batch ready for the next flush. epoch, silent and process are set anew, or stay.
 func (b *batch) reset() {
 	b.unread, b.singly = nil, 0
 	b.slotters, b.sharers, b.hands = nil, nil, nil // parts of releases
@@ -131,6 +139,7 @@ func (b *batch) addCalls() {
 	for _, r := range b.raises {
 		b.add(call{cmd: b.raiseCall(r), raise: r})
 	}
+	// While some acquires go one by one, all asks do: one of them may be the forbidden one.
 	size := lua.AskBatchSize
 	if b.singly > 0 {
 		size = 1
@@ -142,7 +151,8 @@ func (b *batch) addCalls() {
 }
 
 // addReleases makes one plain call of a single rollback, and batches of more, as far
-// as none of them goes alone.
+// as none of them goes alone. The plain call (release.lua) leaves no tombstone and touches
+// no line: it is what an uncontended lock costs.
 func (b *batch) addReleases() {
 	rest := b.releases[len(b.slotters)+len(b.sharers) : len(b.releases)-len(b.hands)]
 	if len(rest) == 1 && rest[0].Entry == round.LeaveNothing && !rest[0].doubtful {
@@ -175,6 +185,8 @@ func (b *batch) mayHand(r *Release) bool {
 }
 
 // part puts the releases of slots and of shared holds first, and those last that may grant.
+// A stable sort: two releases of one name, such as of a claim and of the one that stands
+// behind it, keep their order. They nearly always come sorted, and cost no sort then.
 func (b *batch) part() {
 	var of [4]int
 	sorted := true
@@ -190,7 +202,7 @@ func (b *batch) part() {
 }
 
 // order is where in a batch a release goes: one of a slot is 0, one of a shared hold 1, one
-// that calls who waits 2, and one that may grant 3.
+// that calls a waiter 2, and one that may grant 3.
 func (b *batch) order(r *Release) int {
 	switch r.Claim.Kind().(type) {
 	case *round.Slot:
@@ -202,7 +214,8 @@ func (b *batch) order(r *Release) int {
 	}
 }
 
-// addHands makes one plain call of a single hand, and batches of more.
+// addHands makes one plain call of a single hand, and batches of more. A hand is a release
+// that grants the name to the first in line (ADR 21).
 func (b *batch) addHands() {
 	rest := b.hands
 	switch {
@@ -220,7 +233,8 @@ func (b *batch) addHands() {
 	}
 }
 
-// addPasses makes calls of the handovers: nearly always there is one.
+// addPasses makes calls of the handovers: nearly always there is one, which goes by the
+// reusable call.
 func (b *batch) addPasses() {
 	if len(b.passes) == 1 {
 		b.add(call{cmd: b.one.passCall(b.passes[0], &b.epoch), pass: b.passes[0]})
@@ -231,7 +245,8 @@ func (b *batch) addPasses() {
 	}
 }
 
-// addAcquires makes one plain call of a single acquire, and batches of more.
+// addAcquires makes one plain call of a single acquire, and batches of more. Those at the head
+// that were refused in a batch for want of a right go one by one (pending.apart).
 func (b *batch) addAcquires() {
 	rest := b.acquires
 	for ; b.singly > 0 && len(rest) > 0; b.singly-- {
@@ -249,7 +264,8 @@ func (b *batch) addAcquires() {
 	}
 }
 
-// addBids makes batches of the asks by a place in line, so many in each.
+// addBids makes batches of the asks by a place in line, size in each: 1 while some go one by
+// one, since nothing tells which of the acquires at the head were bids.
 func (b *batch) addBids(size int) {
 	for rest := b.bids; len(rest) > 0; {
 		next := rest[:min(len(rest), size)]
@@ -265,14 +281,15 @@ func (b *batch) grants() bool {
 	return len(b.acquires)+len(b.bids)+len(b.shares)+len(b.slots)+len(b.passes) > 0
 }
 
-// addSample adds what a sample of the node consists of: its clock. settleTime takes
-// in the reply.
+// addSample makes the batch read the node's clock, behind all that it may grant. settleTime
+// takes in the reply.
 func (b *batch) addSample(now clock.Instant) {
 	b.sent = now
 	b.add(call{cmd: b.one.timeCall()})
 }
 
-// addIdentity makes the batch look at the node's identity.
+// addIdentity makes the batch look at the node's identity, at the end: what it says of the
+// history goes for every command before it on the connection.
 func (b *batch) addIdentity() { b.add(call{cmd: b.one.identityCall(), identity: true}) }
 
 // addPolls makes a call of each poll.
@@ -283,6 +300,7 @@ func (b *batch) addPolls() {
 	}
 }
 
+// add appends a call: the calls go out in the order in which they are added.
 func (b *batch) add(c call) { b.calls = append(b.calls, c) }
 
 // commands are what goes out on the connection.
@@ -303,14 +321,14 @@ func refusesWrites(err error) bool {
 	return errors.As(err, &reply) && HasAnyPrefix(reply.Error(), writeRefusals...)
 }
 
-// writeRefusal is that a node refuses to write.
+// writeRefusal is why, and since when, a node refuses to write.
 type writeRefusal struct {
 	cause error
 	since clock.Instant
 }
 
-// SawRefusal takes note of an error: where the node refuses to write, that is told
-// once.
+// SawRefusal takes note of an error: if the node refuses to write, it tells that once, until
+// SawWrite. The votes need no note: each refused command fails by itself.
 func (n *Node) SawRefusal(err error) {
 	if err == nil || !refusesWrites(err) {
 		return
@@ -328,7 +346,7 @@ func (n *Node) SawRefusal(err error) {
 // refused: a deletion or a longer lease proves nothing.
 func (n *Node) SawWrite() {
 	if n.unwritten.Load() == nil {
-		return // as ever
+		return // as nearly always: one atomic read for each grant
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -337,12 +355,14 @@ func (n *Node) SawWrite() {
 	}
 }
 
-// RefusesNow asks the node to write, and returns why it refuses; empty: it wrote, or
+// RefusesNow asks the node to write, and returns why it refuses; empty if it wrote, or
 // said nothing about it. What it writes is a tombstone of an owner that nobody is,
-// which ends within a millisecond.
+// which ends within a millisecond: a check must find a full memory, and leave no trace.
+// It loads the script in the same pipeline, since a node that was never used lacks it.
 func (n *Node) RefusesNow(ctx context.Context) string {
 	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
+	// A name and an owner of this call alone: no lock, and no other check, has them.
 	id := n.Cfg.Chance.Name()
 	load := AnyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", lua.ReleaseScript.Body)}
 	leave := AnyCall{redis.NewCmd(bounded, "EVALSHA", lua.ReleaseScript.Hash, 2, lua.ProbeKey+id, lua.TombstoneKey+id, id, 1)}
@@ -366,14 +386,17 @@ func (n *Node) RefusesNow(ctx context.Context) string {
 // node that has the old claim's key is asked to pass it to the new claim, in one
 // round trip and past the queue. A node that can't is sent the old claim's
 // release instead; what the new claim then has is decided as ever, by a quorum.
+// So a handover that fails half way leaves an attempt like any other, and no key behind.
 type Handover struct {
 	Old   Release      // what a node gets that did not pass the lock
 	Round *round.Round // of the new claim
 }
 
-// SubmitPass queues the handover, or the old claim's release.
+// SubmitPass queues the handover, or the old claim's release. It marks the new claim as
+// standing behind the old one first: a release of it, which may come at once, then waits for
+// what becomes of the old claim.
 func (n *Node) SubmitPass(h *Handover) {
-	n.mu.Lock()
+	n.mu.Lock() // not enqueue: a handover that is refused is marked as well
 	err := n.refusalLocked(h.Round.Start)
 	h.Round.Claim.Marks[n.Index] |= quorum.Behind
 	if err == nil {
@@ -394,12 +417,13 @@ func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
 
 // takePasses takes the handovers of keys that are there. Where an earlier command
 // may still come, or the node does not vote, the old claim's release goes out
-// instead.
+// instead: only its tombstone keeps that command out (quorum.PassingOf).
 func (q *pending) takePasses(b *batch) {
 	for i, h := range q.passes {
 		old := h.Old.Claim
 		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil, h.Round.Claim.Abandoned.Load()) {
 		case quorum.PassGone:
+			// Nothing is there to pass: the node refuses, and the release of the old claim is done.
 			h.Round.Claim.Marks[q.node] &^= quorum.Behind
 			if old.AcceptsPush() { // its entry may stand here
 				gone := h.Old
@@ -411,13 +435,16 @@ func (q *pending) takePasses(b *batch) {
 			}
 			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, errGone)
 		case quorum.PassDoubted:
+			// The new claim has failed here: it stays marked as standing behind the old one.
 			b.releases = append(b.releases, h.Old)
 			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
 		case quorum.PassOver:
+			// The new claim was passed on or given up before this node heard of it.
 			if !onward(h, q.passes[i+1:], q.node) {
 				b.releases = append(b.releases, h.Old)
 			}
 		case quorum.PassGoes:
+			// Marked before it is sent: from here on only a tombstone keeps the new claim out.
 			h.Round.Claim.Marks[q.node] |= quorum.Unsure
 			b.passes = append(b.passes, h)
 		}
@@ -434,10 +461,10 @@ func onward(h *Handover, later []*Handover, node int) bool {
 		if next.Old.Claim != h.Round.Claim {
 			continue
 		}
-		if next.Old.Round != nil { // it never was here
+		if next.Old.Round != nil { // the claim between never was here, so its release is done
 			next.Old.Round.Deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
-		from := *next
+		from := *next // a copy: the other nodes have the same Handover, and may have passed it
 		from.Old = h.Old
 		later[i] = &from
 		return true
@@ -445,11 +472,13 @@ func onward(h *Handover, later []*Handover, node int) bool {
 	return false
 }
 
+// errNotPassed is a node that was sent no pass, but the old claim's release (PassDoubted).
 var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
 
 // settlePass hands out the reply to a pass. Where it did not happen, or may not
 // have, the old claim is released; the new one's own rollback, if it comes to
-// that, follows it.
+// that, follows it. Where it happened the old claim is gone here, and its release, if
+// anybody waits for that, is confirmed. recheck says that the epoch was another.
 func (n *writer) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
 	c := h.Round.Claim
 	var v quorum.Vote
@@ -466,6 +495,7 @@ func (n *writer) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome
 		n.keep(h, v, err)
 		return recheck
 	}
+	// The node took the key over, or had none of ours: either way the old claim is gone there.
 	n.mu.Lock()
 	h.Old.Claim.Marks[n.Index] = quorum.Absent
 	c.Marks[n.Index] &^= quorum.Behind

@@ -15,13 +15,19 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
+// A call has up to two forms: a plain script for one lock, and a batch script for many. One
+// lock alone is the usual case, and the plain script is the cheaper one for it; under load
+// the batch saves most of the servers' time (ADR 1). Both must mean the same: a model and
+// tests hold them to it (internal/scriptmodel).
+
 // noReply is what a command holds before a reply was read into it. No script
 // returns it, so a client that reports success without a reply is found out.
 const noReply = math.MinInt64
 
 // reusable are the plain calls of one lock each. A writer has one of either out
 // at a time and uses them again: they are most of what an idle service sends.
-// Arguments are pointers, which go-redis writes without a copy.
+// Arguments are pointers, which go-redis writes without a copy: each call changes them, and
+// only once the reply to the call before was handed out.
 type reusable struct {
 	acquire, release, pass             intCall
 	part                               intCall
@@ -33,12 +39,13 @@ type reusable struct {
 	handArgs, shareArgs, partArgs      []any
 }
 
-// AcquireArgs is a call of acquire.lua.
+// AcquireArgs is a call of acquire.lua, in the order of its KEYS and ARGV. It is exported for
+// the checks that call the script beside a writer.
 func AcquireArgs(key, dead, owner, ttl, hint, stripe, epoch any) []any {
 	return []any{"EVALSHA", lua.AcquireScript.Hash, 3, key, lua.NodeKey, dead, owner, ttl, hint, stripe, epoch}
 }
 
-// ExtendArgs is a call of extend.lua for one claim.
+// ExtendArgs is a call of extend.lua for one claim, as groupCall lays it out.
 func ExtendArgs(c *round.Claim, ttl int64, epoch string) []any {
 	g := &group{script: lua.ExtendScript, claims: []*round.Claim{c}, ttls: []int64{ttl}}
 	return (&batch{epoch: epoch}).groupCall(g).Args()
@@ -68,7 +75,7 @@ func (s *reusable) releaseCall(c *round.Claim) redis.Cmder {
 }
 
 // handCall is hand_one.lua for a lock whose process stood in no line. Where nobody waits
-// its reply is one integer.
+// its reply is one integer; else two, in a list.
 func (s *reusable) handCall(r *Release, epoch *string) redis.Cmder {
 	if s.handArgs == nil {
 		s.handArgs = make([]any, 9)
@@ -82,7 +89,8 @@ func (s *reusable) handCall(r *Release, epoch *string) redis.Cmder {
 	return s.hand
 }
 
-// shareCall is share.lua for one claim.
+// shareCall is share.lua for one claim. It has its process's sign of life with it, since it may
+// put an entry in line.
 func (s *reusable) shareCall(r *round.Round, b *batch) redis.Cmder {
 	if s.shareArgs == nil {
 		s.shareArgs = make([]any, 13)
@@ -110,7 +118,8 @@ func (s *reusable) partCall(c *round.Claim) redis.Cmder {
 	return s.part.again()
 }
 
-// passCall is pass.lua for one handover.
+// passCall is pass.lua for one handover. The old claim's own key stays, and changes hands: the
+// name is free at no moment, so that nobody in line is called.
 func (s *reusable) passCall(h *Handover, epoch *string) redis.Cmder {
 	if s.passArgs == nil {
 		s.passArgs = make([]any, 12)
@@ -123,7 +132,7 @@ func (s *reusable) passCall(h *Handover, epoch *string) redis.Cmder {
 	return s.pass.again()
 }
 
-// timeCall is TIME.
+// timeCall is TIME, by which the node's clock is watched.
 func (s *reusable) timeCall() redis.Cmder {
 	if s.time.TimeCmd == nil {
 		s.time = TimeCall{redis.NewTimeCmd(context.Background(), "TIME")}
@@ -133,7 +142,8 @@ func (s *reusable) timeCall() redis.Cmder {
 	return s.time
 }
 
-// identityCall is INFO of the replication.
+// identityCall is INFO of the replication: the role, and the id of the data's history. It
+// costs a server 1.6 us (ADR 11).
 func (s *reusable) identityCall() redis.Cmder {
 	if s.identity.StringCmd == nil {
 		s.identity = infoCall{redis.NewStringCmd(context.Background(), "INFO", "replication")}
@@ -143,14 +153,16 @@ func (s *reusable) identityCall() redis.Cmder {
 	return s.identity
 }
 
-// again makes a command ready to be sent once more.
+// again makes a command ready to be sent once more: what is left of its last reply could else
+// be taken for the next one.
 func (c intCall) again() redis.Cmder {
 	c.SetErr(nil)
 	c.SetVal(noReply)
 	return c
 }
 
-// raiseCall is raise.lua or raise_shared.lua for one round.
+// raiseCall is raise.lua or raise_shared.lua for one round. A raise is rare: only a round whose
+// nodes granted different tokens needs one. So it is no batch.
 func (b *batch) raiseCall(r *round.Round) redis.Cmder {
 	c, script := r.Claim, lua.RaiseScript
 	if c.Shared() {
@@ -166,24 +178,27 @@ func (b *batch) acquireCall(c *round.Claim) redis.Cmder {
 		AcquireArgs(&c.Key, &c.Dead, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, &b.epoch)...)}.again()
 }
 
-// begin starts the arguments of a call in the arena, and returns where.
+// begin starts the arguments of a call in the arena, and returns where. The arena is one slice
+// for all calls of a batch, and is used again: arguments by the thousand allocate nothing.
 func (b *batch) begin(s *lua.Script, keys int) int {
 	start := len(b.arena)
 	b.arena = append(b.arena, "EVALSHA", &s.Hash, keys)
 	return start
 }
 
-// column lays out one argument of each round.
+// column lays out one argument of each round. The batch scripts take their arguments by
+// kind, not by lock, so that Lua unpacks each kind in one call.
 func (b *batch) column(rounds []*round.Round, arg func(*round.Round) any) {
 	for _, r := range rounds {
 		b.arena = append(b.arena, arg(r))
 	}
 }
 
-// args are what was laid out since.
+// args are what was laid out since start. Their capacity ends there: an append by go-redis
+// must not run into the next call. Should the arena grow, the earlier calls keep the old one.
 func (b *batch) args(start int) []any { return b.arena[start:len(b.arena):len(b.arena)] }
 
-// acquireBatch is acquire_batch.lua.
+// acquireBatch is acquire_batch.lua for plain acquires, without a place in line.
 func (b *batch) acquireBatch(rounds []*round.Round) redis.Cmder {
 	start := b.begin(lua.AcquireBatchScript, 1+2*len(rounds))
 	b.arena = append(b.arena, lua.NodeKey)
@@ -197,7 +212,8 @@ func (b *batch) acquireBatch(rounds []*round.Round) redis.Cmder {
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
-// askCall is ask.lua.
+// askCall is ask.lua for asks by a place in line. If any of them takes a grant by push, the
+// process's sign of life goes along, and a flag for each: a plain bid's entry takes none.
 func (b *batch) askCall(rounds []*round.Round) redis.Cmder {
 	start := b.begin(lua.AskScript, 1+2*len(rounds))
 	b.arena = append(b.arena, lua.NodeKey)
@@ -216,6 +232,7 @@ func (b *batch) askCall(rounds []*round.Round) redis.Cmder {
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
+// flag is yes as the scripts take it.
 func flag(yes bool) int {
 	if yes {
 		return 1
@@ -223,14 +240,16 @@ func flag(yes bool) int {
 	return 0
 }
 
-// handOne is hand_one.lua for one whose process has stood in line, or goes on.
+// handOne is hand_one.lua for a lock whose process has stood in line, or goes on: its entry
+// changes in the same script, so that no other release finds the line half changed.
 func (b *batch) handOne(r *Release) redis.Cmder {
 	c, start := r.Claim, b.begin(lua.HandOneScript, 2)
 	b.arena = append(b.arena, &c.Key, lua.NodeKey, &c.Owner, &b.epoch, &r.Hint, &c.Stripe, &b.process, &b.reading, r.next(), c.QueueOwner())
 	return handCall{redis.NewCmd(context.Background(), b.args(start)...)}
 }
 
-// handBatch is hand.lua.
+// handBatch is hand.lua. The process's id and the entries come only if some release has one:
+// most have none.
 func (b *batch) handBatch(releases []Release) redis.Cmder {
 	start, entries := b.begin(lua.HandScript, 1+len(releases)), false
 	b.arena = append(b.arena, lua.NodeKey)
@@ -254,7 +273,7 @@ func (b *batch) handBatch(releases []Release) redis.Cmder {
 	return handCall{redis.NewCmd(context.Background(), b.args(start)...)}
 }
 
-// releaseBatch is release_batch.lua.
+// releaseBatch is release_batch.lua: releases that grant nothing, but call the next in line.
 func (b *batch) releaseBatch(releases []Release) redis.Cmder {
 	start, entries := b.beginRelease(lua.ReleaseBatchScript, releases)
 	if entries {
@@ -263,8 +282,9 @@ func (b *batch) releaseBatch(releases []Release) redis.Cmder {
 	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
 }
 
-// nextEntries lays out which entries come for those of claims that take pushes and are
-// rolled back.
+// nextEntries lays out which entries replace those of claims that take pushes and are rolled
+// back. The entry of a claim that is over must go, and its process keeps its place by the
+// next one. An empty string stands for a claim without either.
 func (b *batch) nextEntries(releases []Release) {
 	if !slices.ContainsFunc(releases, func(r Release) bool { return r.Claim.AcceptsPush() }) {
 		return
@@ -287,7 +307,8 @@ func (b *batch) nextEntries(releases []Release) {
 }
 
 // groupCall is extend.lua or reseed.lua, or theirs of shared holds, for all the claims of
-// a group.
+// a group. A re-seed bears the token: it is written as the counter where that is lower, so
+// that a node which forgot counts on from the lock that it gets back.
 func (b *batch) groupCall(g *group) redis.Cmder {
 	reseed, keys := g.reseeds(), 1+len(g.claims)
 	if reseed {
@@ -323,7 +344,8 @@ func (b *batch) groupCall(g *group) redis.Cmder {
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
-// pollCall is look.lua.
+// pollCall is look.lua, and the claims that it may put in line. It is made when the batch is
+// sent, so that Wanted leaves out what was given up while it waited.
 func (b *batch) pollCall(k Poll) (redis.Cmder, []*round.Claim) {
 	keys, positions, claims := k.Wanted()
 	args := make([]any, 0, 5+3*len(keys))
@@ -346,7 +368,8 @@ func (b *batch) pollCall(k Poll) (redis.Cmder, []*round.Claim) {
 	return intsCall{redis.NewIntSliceCmd(context.Background(), args...)}, claims
 }
 
-// push is a grant that this node told, and the round of the attempt that it grants.
+// push is a grant that this node told of, and the round of the attempt that it grants. The
+// queue has found that round by the owner value (Queue.push).
 type push struct {
 	grant.Push
 	round *round.Round
@@ -354,7 +377,8 @@ type push struct {
 
 // SubmitPush takes in a push: at once where the node's writer sleeps and has nothing to
 // find out first, else in the writer's turn. It counts as an answer of the node: while the
-// node votes, and where its epoch is the one that we have of it.
+// node votes, and where its epoch is the one that we have of it. To wait for the writer's
+// turn would add a flush that is under way to each hand-over.
 func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
 	n.mu.Lock()
 	if n.idle && n.writer.readyLocked() {
@@ -366,13 +390,15 @@ func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
 	n.unlockAndWake()
 }
 
-// readyLocked tells whether prepare would do nothing. It reads what is the writer's own: the
-// caller has seen under mu that the writer sleeps, and it can not wake before mu is free.
+// readyLocked tells whether prepare would do nothing. It reads the writer's own fields: the
+// caller has seen under mu that the writer sleeps, and a writer that wakes takes mu before it
+// touches them.
 func (n *writer) readyLocked() bool {
 	return n.loaded && n.epoch != "" && n.down.cause == nil && n.met == n.turn() && !n.Tracker.OutOfDate(n.Index)
 }
 
-// settlePushes takes in what releases granted.
+// settlePushes takes in what releases granted, in the writer's turn. It takes mu for each: a
+// claim's mark changes with it.
 func (n *writer) settlePushes() {
 	b := &n.batch
 	for _, p := range b.pushes {
@@ -384,9 +410,13 @@ func (n *writer) settlePushes() {
 
 // settlePushLocked takes in one push; silent is why the node does not vote, nil if it does.
 func (n *writer) settlePushLocked(p push, silent error) {
+	// A push may be forged, late, or of another life of the node. What is dropped here is not
+	// lost: the key bears our owner value, and a look, or its lease's end, finds it.
 	if silent != nil || n.doubt() != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
 		return // a look finds it, once the node votes
 	}
+	// The lease began after the sign of life that the node had of us, whose reading the push
+	// bears: our own clock's, so that no other clock decides how long we trust it.
 	since := clock.Instant(p.Reading * int64(time.Millisecond))
 	if now := n.Clock.Early(); since > now || now.Sub(since) > 2*grant.Lease {
 		return // of another clock
@@ -397,5 +427,6 @@ func (n *writer) settlePushLocked(p push, silent error) {
 	p.round.Grant(n.Index, p.Token, round.Lease{Since: since, Until: clock.ValidFrom(since, grant.Lease, n.Cfg.Drift).Until}, true)
 }
 
-// reading is the sign of life of a process that takes pushes, in ms of its own clock.
+// reading is the sign of life of a process that takes pushes, in ms of its own clock. A node
+// stores it, and a push bears it back: it is when the lease began at the earliest.
 func reading(now clock.Instant) int64 { return int64(now) / int64(time.Millisecond) }

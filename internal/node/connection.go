@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// unpinAfter is how long a connection may idle before its pool checks it.
+	// unpinAfter is how long a connection may idle before its pool checks it. A connection that
+	// breaks within that time costs one flush (ADR 1).
 	unpinAfter = 100 * time.Millisecond
 	// repinAfter is how long it stays with us under traffic. Of a connection that its
 	// pool has not seen for five seconds, a client that speaks RESP3 looks at the
@@ -25,31 +26,35 @@ const (
 )
 
 // connection is what a node's flushes go out on: while there is traffic, one
-// connection of the client's pool, which is pinned. It is the writer's own. Nothing relies
-// on the order between two connections: a late acquire meets a tombstone.
+// connection of the client's pool, which is pinned. It is the writer's own.
+//
+// Commands keep their order on one connection only. Nothing relies on the order between
+// two: an acquire that a broken connection delivers late, behind its release, meets the
+// tombstone of that release.
 type connection struct {
 	clock *clock.Clock
 	calls redis.UniversalClient // the client, bounded by the node timeout where it can be
 	pins  *redis.Client         // the same, where it is go-redis's own: connections of it are pinned
 	keeps bool                  // the writer may keep one: its pool has others
-	gate  *turnstile            // of a pool that may have no connection left; nil: it opens another
-	other *other                // of a client that is not go-redis's own; nil: it is
+	gate  *turnstile            // of a pool that may have no connection left; nil if it opens another
+	other *other                // of a client that is not go-redis's own; else nil
 
 	timeout time.Duration
 	busy    func() bool           // whether the Locker holds or waits for anything
 	looks   redis.UniversalClient // the client, with less than the node timeout where it can be
-	asking  sync.WaitGroup        // looks that are out
-	waits   atomic.Bool           // for a connection of a pool that has none left
+	asking  sync.WaitGroup        // looks that are out: the writer's end waits for them
+	waits   atomic.Bool           // for a connection of a pool that has none left; CloseRound reads it
 
 	pinned   *redis.Conn // nil if none
 	pipeline redis.Pipeliner
 	idler    *time.Timer
 	lastUse  clock.Instant // of the pinned one
 	pinnedAt clock.Instant // it was taken from its pool
-	proven   clock.Instant // when the node was last seen to be the one verified, on this connection; 0: not yet
+	proven   clock.Instant // when the node was last seen to be the one verified, on this connection; 0 if not yet
 }
 
-// init makes it a connection of this client, of which none is pinned.
+// init sets it up for this client; nothing is pinned yet. A client that is not go-redis's own
+// type can not be given a timeout, nor be asked for its pool: it is used as it is.
 func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t *clock.Clock, busy func() bool) {
 	c.clock, c.timeout, c.busy, c.calls, c.looks = t, timeout, busy, client, client
 	own, ok := client.(*redis.Client)
@@ -57,17 +62,23 @@ func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t
 		c.other = new(other)
 		return
 	}
+	// A pool of one connection is not kept: the program, or a look, would never get it. Such a
+	// client sends each flush over its pool.
 	bounded, looks, o := own.WithTimeout(timeout), own.WithTimeout(timeout/lastLook), own.Options()
 	c.calls, c.looks, c.keeps = bounded, looks, o.PoolSize > 1 && o.MaxActiveConns != 1
 	if o.MaxActiveConns > 0 {
-		c.gate = &turnstile{longest: timeout / 2, clock: t} // what waits in vain is known to have failed in time
+		// Half the node timeout: a command that waits in vain for a connection fails while its
+		// round is still open, and is known not to have been sent.
+		c.gate = &turnstile{longest: timeout / 2, clock: t}
 		bounded.AddHook(c.gate)
 		looks.AddHook(c.gate)
 	}
 	c.pins = pinnable(bounded, timeout)
 }
 
-// load loads scripts over any connection.
+// load loads the keeping scripts over any connection. The voting scripts go over the
+// connection that will vote, and nowhere else (LoadVoting): that they are missing is how a
+// server that restarted shows it.
 func (c *connection) load(scripts []*lua.Script) error {
 	c.unpin() // the pool may have no other connection
 	_, err := c.calls.Pipelined(context.Background(), func(p redis.Pipeliner) error {
@@ -80,10 +91,13 @@ func (c *connection) load(scripts []*lua.Script) error {
 }
 
 // exec sends the commands: by itself where there is one, otherwise in a
-// pipeline. Each command keeps its own error.
+// pipeline. Each command keeps its own error. It is sent a second time only after
+// errUndialled, which says that nothing was sent.
 func (c *connection) exec(cmds []redis.Cmder) {
 	w := c.pin()
 	err := c.send(w, cmds)
+	// Nothing was sent, and the pinned client may not dial by itself (pinnable). The client
+	// dials for this flush; the next one finds its connection in the pool, to pin.
 	if errors.Is(err, errUndialled) {
 		c.unpin()
 		for _, cmd := range cmds {
@@ -100,7 +114,9 @@ func (c *connection) exec(cmds []redis.Cmder) {
 	}
 }
 
-// send sends the commands over w. It returns the first of their errors.
+// send sends the commands over w. It returns the first of their errors. The client's timeouts
+// bound it, and no caller's context: a caller that goes away must not cut off a flush that
+// carries the commands of others.
 func (c *connection) send(w wire, cmds []redis.Cmder) error {
 	ctx := context.Background()
 	if len(cmds) == 1 && c.keeps { // else all goes through one pool, which was looked at
@@ -115,7 +131,7 @@ func (c *connection) send(w wire, cmds []redis.Cmder) error {
 	return err
 }
 
-// wire is what flushes go out on.
+// wire is what flushes go out on: a pinned connection, or a client.
 type wire interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
@@ -124,11 +140,16 @@ type wire interface {
 // pin returns the connection for the next flush. While there is traffic it is
 // always the same one, which saves the pool's work and its look at the socket;
 // after a pause, and every few seconds, the pool looks again whether the connection
-// still lives. A pool that has no other would give it to those who wait.
+// still lives. While the program uses up the pool (usedUp), it is not given back even so:
+// the pool would give it to the program's next command, and a renewal would wait for it.
+//
+// A new connection is proven by nothing yet: its first flush looks at the node's identity.
 func (c *connection) pin() wire {
 	if !c.keeps {
 		return c.calls
 	}
+	// A pinned connection that goes back is judged by the pool, which gives the same one out
+	// again if it is well.
 	now := c.clock.Early()
 	if c.pinned != nil && (now.Sub(c.lastUse) > unpinAfter || now.Sub(c.pinnedAt) > repinAfter) && !c.usedUp() {
 		c.unpin()
@@ -141,7 +162,8 @@ func (c *connection) pin() wire {
 	return c.pinned
 }
 
-// unpin gives the connection back to its pool, which drops it if it failed.
+// unpin gives the connection back to its pool, which drops it if it failed. It comes before
+// any command that goes over the client instead: the pool may have no other connection.
 func (c *connection) unpin() {
 	if c.pinned != nil {
 		_ = c.pinned.Close() // always nil for a connection of a pool
@@ -150,8 +172,9 @@ func (c *connection) unpin() {
 }
 
 // rest blocks until one of the two is ready. A pinned connection is given back when
-// that takes long: an idle Locker keeps none of its user's pool. One that holds or waits
-// keeps it: the program may use up its pool, and a renewal must not wait for that.
+// that takes long: an idle Locker keeps none of its user's pool. A Locker that holds or waits
+// keeps it: the program may use up its pool, and a renewal must not wait for that. It first
+// asks after unpinAfter, then every repinAfter: a hold that ends wakes nobody here.
 func (c *connection) rest(wake, stop <-chan struct{}) {
 	if c.pinned != nil && c.idler == nil {
 		c.idler = c.clock.NewTimer(unpinAfter)
@@ -177,8 +200,8 @@ func (c *connection) rest(wake, stop <-chan struct{}) {
 	}
 }
 
-// giveWay lets those have the connection that wait for one: the writer would take it
-// again before they look.
+// giveWay leaves the connection to commands that wait for one at the turnstile. The writer
+// would take it again before they look, so it pauses for a few of their tries.
 func (c *connection) giveWay() {
 	if c.gate == nil || c.gate.waiting.Load() == 0 {
 		return
@@ -190,7 +213,8 @@ func (c *connection) giveWay() {
 // errNoConnection is a pool whose connections are all in use. Nothing was sent.
 var errNoConnection = errors.New("the client's pool has no connection left, the program uses them all: raise its PoolSize, or give redlock a client of its own")
 
-// usedUp tells whether all connections that the pool may have are in use.
+// usedUp tells whether all connections that the pool may have are in use. The pool's figures
+// may be out of date by the next line: it decides what is tried first, and nothing else.
 func (c *connection) usedUp() bool {
 	if c.pins == nil {
 		return false
@@ -204,8 +228,9 @@ func (c *connection) usedUp() bool {
 }
 
 // claim takes a connection for the next flush where the pool may have none left. A flush
-// that waits in vain says nothing of the node, and its votes would be unknown. So the
-// cheapest command goes first, for three quarters of the node timeout at most.
+// that waits in vain says nothing of the node, and its votes would be unknown, to be rolled
+// back. So the cheapest command goes first, for three quarters of the node timeout at most:
+// then the flush is known not to have been sent, while its rounds are still open.
 func (c *connection) claim() error {
 	if c.pinned != nil || !c.usedUp() {
 		return nil
@@ -224,7 +249,8 @@ func (c *connection) claim() error {
 	return err
 }
 
-// blame names the pool where a wait for one of its connections was in vain.
+// blame names the pool where a wait for one of its connections was in vain: go-redis returns
+// the deadline alone, which reads as if the node had not answered.
 func (c *connection) blame(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && c.usedUp() {
 		return fmt.Errorf("%w (%v)", errNoConnection, err) //nolint:errorlint // it would read as no reply
@@ -243,21 +269,27 @@ const (
 	// every few seconds is spared the look.
 	trustIdle = 15 * time.Second
 	// A look at one idle connection gives way to a look at all, and at a new one, after
-	// the firstLook-th part of the node timeout. What is silent for the lastLook-th part
-	// is closed: a pool that is full of such dials only then.
+	// the firstLook-th part of the node timeout: several round trips, where nodes are near.
+	// What is silent for the lastLook-th part is closed: a pool that is full of such
+	// connections dials only then, and the rest of the node timeout is for that.
 	firstLook, lastLook = 8, 3
 )
 
 // quiet tells whether the node's last reply is too old to trust its idle connections.
-// A node that never told its time was not talked to yet.
+// A node that never told its time was not talked to yet, so it has no connection that a
+// network could have forgotten.
 func (n *writer) quiet() bool {
 	heard := n.ReadAt.Load()
 	return heard != 0 && n.Clock.Early().Sub(clock.Instant(heard)) > trustIdle
 }
 
 // look blocks until one of the pool's idle connections, or a new one, has brought a
-// reply, and that one is the pool's next. It returns an error if none did in time;
-// what is silent is closed.
+// reply: the pool gives that one out next, to pin. It returns an error if none did in time.
+// A look that is still out then ends by its own timeout, and closes its connection.
+//
+// It tries one connection first, so that a Locker which was idle for a while costs one
+// command, and all at once when that one fails or is slow: networks forget connections
+// together. A failure to dial says that the node is not there, so no more are tried.
 func (c *connection) look() error {
 	c.unpin()
 	idle := c.idle()
@@ -265,7 +297,7 @@ func (c *connection) look() error {
 		return nil
 	}
 	ctx, end := context.WithCancel(context.Background())
-	defer end() // has none wait for a connection any more
+	defer end() // so that none waits for a connection any more
 	answers, asked := make(chan error, idle+1), 1
 	c.ask(ctx, answers)
 	next := c.clock.NewTimer(c.timeout / firstLook)
@@ -286,7 +318,7 @@ func (c *connection) look() error {
 			if failed++; failed > idle || undialled(err) {
 				return err
 			}
-			all()
+			all() // one that is dead is seldom alone
 		case <-next.C:
 			all()
 		case <-late.C:
@@ -295,7 +327,8 @@ func (c *connection) look() error {
 	}
 }
 
-// idle is how many connections lie in the pool that flushes go out on.
+// idle is how many connections lie in the pool that flushes go out on. A client that pins
+// nothing sends pipelines only, which may have a pool of their own.
 func (c *connection) idle() int {
 	s := c.calls.PoolStats()
 	if !c.keeps && s.PipelineStats != nil {
@@ -304,13 +337,15 @@ func (c *connection) idle() int {
 	return int(s.IdleConns)
 }
 
-// ask has one connection of the pool looked at.
+// ask looks at one connection of the pool, in a goroutine. answers has room for all of them:
+// none blocks once look has returned.
 func (c *connection) ask(ctx context.Context, answers chan<- error) {
 	c.asking.Go(func() { answers <- c.askOver(ctx, c.looks) })
 }
 
 // askOver sends the cheapest command, the way that flushes go. It returns nil if that
-// brought a reply.
+// brought a reply: an error reply too shows that the connection lives. So does errExchanged,
+// which the flush meets again.
 func (c *connection) askOver(ctx context.Context, w wire) error {
 	var err error
 	if cmd := (TimeCall{redis.NewTimeCmd(ctx, "TIME")}); c.keeps {

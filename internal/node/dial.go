@@ -21,17 +21,19 @@ import (
 
 const (
 	// PoolSize is the most connections to one node: the writer needs one, and
-	// what Inspect, Check and a verification do beside it a few more.
+	// what Inspect, Check and a verification do beside it a few more. It stands for the
+	// clients that Open makes; a client that New is given keeps its own.
 	PoolSize = 8
 	// DialShare is how many node timeouts a connection may take to come up: it is
-	// several round trips, with TLS more.
+	// several round trips, with TLS more. Rounds do not wait so long: the node counts as one
+	// that was sent nothing, and the connection is there for a later round.
 	DialShare = 4
 	// idleTime is how long a connection may lie in the pool. Networks forget one after
 	// four to six minutes of silence, and the pool does not see that.
 	idleTime = 3 * time.Minute
 )
 
-// URLForms are the ways to write a node.
+// URLForms are the ways to write a node, for messages that refuse another.
 const URLForms = "redis://host:port (with user:password@ before the host), rediss://, unix:///path, or host:port"
 
 // ParseURL reads one URL, or a bare host:port. No part of one that does not parse is
@@ -57,7 +59,8 @@ func ParseURL(u string) (*redis.Options, error) {
 	return o, nil
 }
 
-// checkPort refuses a number that is no port's. A name may be that of a service.
+// checkPort refuses a number that is no port's, at once: else it shows as a node that is down.
+// A name may be that of a service.
 func checkPort(port string) error {
 	if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > 65535) {
 		return errors.New("its port is out of range: give 1 to 65535")
@@ -66,14 +69,20 @@ func checkPort(port string) error {
 }
 
 // Harden sets what go-redis leaves open to a hung or refusing node: a command is
-// sent once, and is bounded by the node timeout.
+// sent once, and is bounded by the node timeout. A second try by go-redis would be a new
+// command to us, of which nobody knows: the writer itself decides what goes again.
+//
+// A connection is kept ready (MinIdleConns), so that the first lock does not wait for a dial.
+// Maintenance notifications and the library's name are commands at each dial that a lock does
+// not need.
 func Harden(o *redis.Options, timeout time.Duration) {
-	o.MaxRetries = -1
+	o.MaxRetries = -1 // none; 0 would be go-redis's default of three
 	o.DialerRetries = 1
 	o.DialTimeout = DialShare * timeout
 	o.ReadTimeout, o.WriteTimeout = timeout, timeout
 	o.ContextTimeoutEnabled = true
 	o.PoolSize, o.MinIdleConns = PoolSize, 1
+	// A command that waits for a connection waits no longer than one that waits for a reply.
 	o.PoolTimeout, o.ConnMaxIdleTime = timeout, idleTime
 	// Otherwise pipelines have a pool of their own, of ten more connections with
 	// 256 KiB each; and one that can't be dialled is dialled again for the other
@@ -83,8 +92,9 @@ func Harden(o *redis.Options, timeout time.Duration) {
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// errExchanged is what a connection is refused with. What it was opened for was
-// not sent. (It wraps nothing: go-redis would hand out what is inside.)
+// errExchanged refuses a new connection that leads to another server. The command for which
+// it was opened was not sent, so it may go again, over a connection that is admitted. (It
+// wraps nothing: go-redis would hand out what is inside.)
 var errExchanged = errors.New("another server answers at this address than the one that was verified")
 
 // ServerIdentity keeps all connections of one of Open's clients on one server, by its
@@ -104,15 +114,16 @@ type ServerIdentity struct {
 	turns atomic.Int64 // how often the server was seen to be another
 
 	mu    sync.Mutex // guards the fields below
-	run   string     // of the server that the connections lead to; empty: not known yet
-	conns []net.Conn
+	run   string     // of the server that the connections lead to; empty if not known yet
+	conns []net.Conn // all that are open, as far as this side knows
 }
 
 // ErrNoCredentials is a provider of credentials that failed: nothing was sent.
 var ErrNoCredentials = errors.New("no credentials for the connection")
 
-// Identify makes a client's connections ask the provider who they are, unless it is nil.
-// The writer waits for it, so it is given no longer than the dial.
+// Identify makes a client's connections ask the provider for credentials, unless it is nil.
+// The writer waits for it, so it is given no longer than the dial. Its failure is
+// ErrNoCredentials, by which Classify knows that nothing was sent.
 func Identify(o *redis.Options, provider func(context.Context) (username, password string, err error)) {
 	if provider == nil {
 		return
@@ -127,7 +138,8 @@ func Identify(o *redis.Options, provider func(context.Context) (username, passwo
 	}
 }
 
-// Guard puts a ServerIdentity into a client's options.
+// Guard puts a ServerIdentity into a client's options. It takes part in each dial, of which it
+// notes the connection, and in each connection's set-up, which it may refuse (admit).
 func Guard(o *redis.Options) *ServerIdentity {
 	s, dial := &ServerIdentity{}, o.Dialer
 	if dial == nil {
@@ -144,7 +156,8 @@ func Guard(o *redis.Options) *ServerIdentity {
 	return s
 }
 
-// note keeps a new connection, and forgets those that were closed.
+// note keeps a new connection, and forgets those that were closed: the pool closes them
+// without a word to us.
 func (s *ServerIdentity) note(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +171,10 @@ func (s *ServerIdentity) note(c net.Conn) {
 	s.conns = append(live, c)
 }
 
-// admit lets a connection in that leads to the server of the others.
+// admit lets a connection in that leads to the server of the others. If it leads to another
+// server, admit closes all connections: those that lead to the old one would go on as if
+// nothing had happened. The one that tells is refused too, since its server was not
+// verified; the next one is admitted, by the identity noted here.
 func (s *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
 	info, err := c.Info(ctx, "server", "replication").Result()
 	if err != nil && !IsReply(err) {
@@ -177,14 +193,15 @@ func (s *ServerIdentity) admit(ctx context.Context, c *redis.Conn) error {
 	}
 	s.turns.Add(1)
 	for _, c := range s.conns {
-		_ = c.Close() // who uses it gets an error, which is all that is wanted
+		_ = c.Close() // its user gets an error, which is all that is wanted
 	}
 	clear(s.conns)
 	s.conns = s.conns[:0]
 	return errExchanged
 }
 
-// closed tells whether this side closed the connection.
+// closed tells whether this side closed the connection: Control then fails on its descriptor.
+// That costs no system call, and says nothing of the other side.
 func closed(c net.Conn) bool {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = t.NetConn()
@@ -198,7 +215,8 @@ func closed(c net.Conn) bool {
 }
 
 // turn is how often the node's server was seen to be another; without a
-// ServerIdentity nobody looks.
+// ServerIdentity nobody looks. The writer compares it with that of its last verification
+// (met): before a flush by prepare, and for the replies by doubt.
 func (n *Node) turn() int64 {
 	if n.Server == nil {
 		return 0
@@ -214,34 +232,37 @@ const (
 	turnGiven = 4 * turnPoll
 )
 
-// turnstile has commands wait for a connection of a pool that has no more. A pool
+// turnstile makes commands wait for a connection of a pool that has no more. A pool
 // with MaxActiveConns refuses at once what it has no connection for, and nothing was
 // sent then, so a second try is no second command. It is a hook of the node's own
-// copy of the client, not of the program's, and only where MaxActiveConns is set.
+// copy of the client, not of the program's, and only where MaxActiveConns is set: any
+// other pool opens a connection, or lets a command wait by itself (PoolTimeout).
 type turnstile struct {
 	longest time.Duration // that a command waits; the node timeout bounds it all
 	clock   *clock.Clock
-	waiting atomic.Int64
+	waiting atomic.Int64 // commands that wait now: for them the writer gives way
 }
 
-// DialHook changes nothing.
+// DialHook changes nothing: the pool refuses before it dials.
 func (*turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook makes one command wait.
+// ProcessHook makes one command wait its turn.
 func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return t.pass(ctx, func() error { return next(ctx, cmd) }, cmd)
 	}
 }
 
-// ProcessPipelineHook makes a pipeline wait.
+// ProcessPipelineHook makes a pipeline wait its turn. The refusal is in each of its commands,
+// so pass clears them all before another try.
 func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return t.pass(ctx, func() error { return next(ctx, cmds) }, cmds...)
 	}
 }
 
-// pass sends as soon as there is a connection. Out of time, the pool's refusal stays.
+// pass sends as soon as there is a connection. Out of time, the pool's refusal stays. It
+// polls, since nothing tells when a connection comes back.
 func (t *turnstile) pass(ctx context.Context, send func() error, cmds ...redis.Cmder) error {
 	err := send()
 	if !errors.Is(err, redis.ErrPoolExhausted) {
@@ -259,7 +280,7 @@ func (t *turnstile) pass(ctx context.Context, send func() error, cmds ...redis.C
 	return err
 }
 
-// pause returns false when ctx was done first.
+// pause blocks for d. It returns false when ctx was done first.
 func (t *turnstile) pause(ctx context.Context, d time.Duration) bool {
 	timer := t.clock.NewTimer(d)
 	defer timer.Stop()

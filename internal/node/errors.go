@@ -21,6 +21,7 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
+// The causes of votes, in the node's words. A message about an attempt lists them by node.
 var (
 	errEpoch   = errors.New("the node's membership record has changed")
 	errGone    = errors.New("no longer there")
@@ -28,11 +29,13 @@ var (
 	errTokens  = errors.New("the token counter is at its end")
 	errForeign = errors.New("held by another")
 	errKept    = errors.New("free, and kept for another that has waited longer")
-	// errSlotKept says nothing of who waits: that may want one of fewer slots.
+	// errSlotKept does not say that the other has waited longer for this slot: it may want a
+	// slot of another limit.
 	errSlotKept = errors.New("a slot is free, and another waits before in the line of all slots")
-	// ErrUnreached is a connection that did not come up in time.
+	// ErrUnreached is a connection that did not come up in time (DialShare).
 	ErrUnreached = errors.New("not reached in time")
-	// ErrNoReply is a client that tells of no reply and of no error.
+	// ErrNoReply is a client that tells of no reply and of no error. The command may have
+	// happened: the vote is unknown.
 	ErrNoReply = errors.New("the client reported success without a reply")
 	// ErrProtected is a server in protected mode: it says so to each connection from
 	// another machine, unasked, and closes it (networking.c, acceptCommonHandler).
@@ -43,18 +46,24 @@ var (
 	ErrSpeaksTLS = errors.New("that port speaks TLS: give rediss://, or the server's port without TLS")
 	// ErrSpeaksPlain is the reverse.
 	ErrSpeaksPlain = errors.New("that port speaks no TLS: give redis://, or the server's tls-port")
-	errWordless    = errors.New("closed without a word, as a port does that speaks TLS (rediss://), or a proxy without a server")
+	// errWordless guesses: both ways of closing look the same from here.
+	errWordless = errors.New("closed without a word, as a port does that speaks TLS (rediss://), or a proxy without a server")
 )
 
 // refusals are the error replies that precede a script's first write: the
-// command did not happen. Every other error reply says nothing.
+// command did not happen. Every other error reply says nothing: a script may have failed
+// half way, and Redis undoes no write. OOM is one of them: a script that has written once
+// goes on beyond maxmemory (Redis, script.c, scriptVerifyOOM).
 var refusals = append([]string{"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "OOM", "READONLY", "MISCONF", "NOREPLICAS"}, clusterReplies...)
 
 // clusterReplies are what only a server with cluster-enabled says, before it runs
-// anything.
+// anything. Such a server is no node: its keys may move to another one at any time, and with
+// them the votes.
 var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"}
 
-// Classify tells what an error says of the command.
+// Classify tells what an error says of the command: Failed only where it is known that nothing
+// happened. That is the safe side: an Unknown vote costs a tombstone and a rollback, a Failed
+// one that did happen would leave a key that nobody releases.
 func Classify(err error) quorum.Outcome {
 	if err == nil {
 		return quorum.Granted
@@ -73,13 +82,14 @@ func Classify(err error) quorum.Outcome {
 	}
 }
 
-// undialled tells a connection that did not come up.
+// undialled tells whether the connection did not come up: then nothing was sent on it.
 func undialled(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// IsReply tells an error that the node gave from one of the way to it.
+// IsReply tells whether the node itself gave the error. After such a one the connection is
+// good, and the node lives.
 func IsReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
@@ -91,7 +101,10 @@ func IsMissingScript(err error) bool {
 	return err != nil && (saysFirst(err, "NOSCRIPT") || errors.Is(err, errExchanged))
 }
 
-// Explain puts a node's error into words, and marks what waiting does not mend.
+// Explain puts a node's error into words, and marks with ErrMisconfigured what waiting does
+// not mend: a waiter gives up early if such faults leave no quorum. The order of
+// the cases matters: an error that was explained before is not explained twice, and the
+// cause is sought before the way in which it showed.
 func Explain(err error) error {
 	var (
 		reply     redis.Error
@@ -106,7 +119,7 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: %w", errNoConnection, err)
 	case errors.Is(err, ErrProtected), errors.Is(err, ErrSpeaksTLS), errors.Is(err, ErrSpeaksPlain):
 		return fmt.Errorf("%w: %w", fault.ErrMisconfigured, err)
-	case errors.As(err, &plain):
+	case errors.As(err, &plain): // what should have been a TLS record was text
 		if bytes.HasPrefix([]byte("-DENIED"), plain.RecordHeader[:]) {
 			return fmt.Errorf("%w: %w: %w", fault.ErrMisconfigured, ErrProtected, err)
 		}
@@ -131,6 +144,7 @@ func Explain(err error) error {
 			return fmt.Errorf("out of memory: %w", err)
 		}
 		return err
+	// "remote error" is how Go names an alert of the server: it refused our side of TLS.
 	case errors.As(err, &untrusted), errors.As(err, &op) && op.Op == "remote error":
 		return fmt.Errorf("%w: TLS failed: %w", fault.ErrMisconfigured, err)
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
@@ -144,13 +158,14 @@ func Explain(err error) error {
 	}
 }
 
-// saysFirst tells whether err is a reply that begins so. Most are nil, and
+// saysFirst tells whether err is a reply that begins so. Most errors here are nil, and
 // redis.HasErrorPrefix allocates for those as well.
 func saysFirst(err error, prefix string) bool {
 	return err != nil && redis.HasErrorPrefix(err, prefix)
 }
 
-// HasAnyPrefix tells whether s begins with one of them.
+// HasAnyPrefix tells whether s begins with one of prefixes. Redis's error replies begin with
+// their code, in capitals, and are else worded anew in each version.
 func HasAnyPrefix(s string, prefixes ...string) bool {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {
@@ -160,11 +175,12 @@ func HasAnyPrefix(s string, prefixes ...string) bool {
 	return false
 }
 
-// alert begins what a TLS server says to who does not speak it: a record of that type, of
-// any version of the protocol (RFC 8446, 5.1).
+// alert begins what a TLS server says to a client that does not speak it: a record of that
+// type, of any version of the protocol (RFC 8446, 5.1).
 var alert = []byte{21, 3}
 
-// classifyGoodbye is what the first bytes that a server says mean, where they are all that it says.
+// classifyGoodbye is what a server's first bytes mean if it closes the connection behind them;
+// nil if they are no such goodbye.
 func classifyGoodbye(first []byte) error {
 	switch {
 	case bytes.HasPrefix(first, []byte("-DENIED")):
@@ -179,7 +195,8 @@ func classifyGoodbye(first []byte) error {
 
 // Listen makes a client's connections keep what a server says before it closes one. go-redis
 // reads it as the reply to its HELLO, takes it for that of an old server, and tells only
-// that the next command was not sent: a refusal looks like a network that is dead.
+// that the next command was not sent: a refusal looks like a network that is dead. Only a
+// connection that the pool can look at (syscall.Conn) is wrapped, so that it still can.
 func Listen(o *redis.Options) {
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := redis.NewDialer(o)(ctx, network, addr)
@@ -190,8 +207,9 @@ func Listen(o *redis.Options) {
 	}
 }
 
-// lastWords bounds how long what a server has said is read for, after a command was not
-// sent. It is there: the server said it before it closed.
+// lastWords bounds how long Write reads what a server has said, after a command was not
+// sent. It is there already, since the server said it before it closed: the bound is for a
+// server that said nothing.
 const lastWords = 20 * time.Millisecond
 
 // listening is a connection that names what its server said first, when it ends.
@@ -200,7 +218,7 @@ type listening struct {
 
 	raw   syscall.Conn
 	spoke atomic.Bool  // the server has said something
-	words atomic.Value // an error: what that meant, if it was parting
+	words atomic.Value // an error: what that meant, if it was a goodbye
 }
 
 // SyscallConn is the connection's own: the pool looks by it whether it is closed.
@@ -217,7 +235,8 @@ func (c *listening) Read(p []byte) (int, error) {
 	return n, c.named(err)
 }
 
-// Write writes, and names why it can't.
+// Write writes, and names why it can't. A write fails first on a connection that the server
+// has closed, and go-redis does not read behind it: so Write reads itself.
 func (c *listening) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil && !c.spoke.Load() {
@@ -231,6 +250,8 @@ func (c *listening) Write(p []byte) (int, error) {
 	return n, c.named(err)
 }
 
+// named puts what the server said before an error, or that it said nothing. The error stays
+// in the chain: Classify goes by it.
 func (c *listening) named(err error) error {
 	words, told := c.words.Load().(error)
 	switch {
@@ -247,7 +268,8 @@ func (c *listening) named(err error) error {
 // Misdialled asks what listens where no connection came up, since a server says nothing of
 // it. One without TLS waits for the end of the line that a handshake looks like to it, as
 // if it hung; one with TLS closes at once. It returns ErrSpeaksPlain or ErrSpeaksTLS before
-// err, or err where neither is so. It blocks for the node timeout at most.
+// err, or err where neither is so. It blocks for the node timeout at most, and is for
+// messages only: it connects twice, so nothing on the way to a lock calls it.
 func (n *Node) Misdialled(ctx context.Context, err error) error {
 	c, ok := n.Client.(*redis.Client)
 	if !ok || err == nil || IsReply(err) {
@@ -261,8 +283,9 @@ func (n *Node) Misdialled(ctx context.Context, err error) error {
 	return err
 }
 
-// Speaks asks a server at a client's address whether it speaks what the client does, TLS or
-// not: nil if it does, or is not there.
+// Speaks asks a server at a client's address whether it speaks what the client does not:
+// ErrSpeaksTLS or ErrSpeaksPlain; nil if it speaks what the client does, or is not there. It
+// tries the other way only: that the client's own way fails is known.
 func Speaks(ctx context.Context, o *redis.Options) error {
 	switch {
 	case o.TLSConfig != nil && answersPlain(ctx, o):
@@ -274,7 +297,7 @@ func Speaks(ctx context.Context, o *redis.Options) error {
 }
 
 // shakesHands tells whether TLS comes up. Nothing is said over it, so it does not matter
-// whose the certificate is.
+// whose the certificate is: neither a password nor a name of a lock goes out.
 func shakesHands(ctx context.Context, o *redis.Options) bool {
 	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}} //nolint:gosec // G402: see above
 	conn, err := d.DialContext(ctx, o.Network, o.Addr)
@@ -285,7 +308,8 @@ func shakesHands(ctx context.Context, o *redis.Options) bool {
 	return true
 }
 
-// answersPlain tells whether a PING has an answer without TLS.
+// answersPlain tells whether a PING has an answer without TLS. An error (no password was
+// given) is an answer as well; a TLS server answers by an alert, or by nothing.
 func answersPlain(ctx context.Context, o *redis.Options) bool {
 	conn, err := new(net.Dialer).DialContext(ctx, o.Network, o.Addr)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // group is one script call for many claims of one kind on one node: an extension, or a
-// re-seed. answer gets the node's reply, one integer for each claim.
+// re-seed. answer gets the node's reply, one integer for each claim. The writer calls it
+// with no mutex of the node held, so that it may take the Extension's.
 type group struct {
 	script *lua.Script
 	claims []*round.Claim
@@ -23,12 +24,13 @@ type group struct {
 	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
 }
 
-// reseeds tells whether the call puts its claims back.
+// reseeds tells whether the call puts its claims back, and does not only lengthen them.
 func (g *group) reseeds() bool {
 	return g.script == lua.ReseedScript || g.script == lua.ReseedSharedScript
 }
 
-// forget takes out the claims for which gone is true.
+// forget takes out the claims for which gone is true. Only a re-seed's: the claims of an
+// extension share their memory with its other nodes' groups.
 func (g *group) forget(gone func(*round.Claim) bool) {
 	k := 0
 	for i, c := range g.claims {
@@ -40,7 +42,8 @@ func (g *group) forget(gone func(*round.Claim) bool) {
 	g.claims, g.ttls = g.claims[:k], g.ttls[:k]
 }
 
-// singly are groups of one claim each.
+// singly are groups of one claim each, which share the memory of this one's lists. first says
+// which lock of the extension each is.
 func (g *group) singly() []*group {
 	groups := make([]*group, len(g.claims))
 	for k := range g.claims {
@@ -55,16 +58,21 @@ func (g *group) singly() []*group {
 // Extension is one round that confirms many locks and lengthens their leases.
 // Each lock has a verdict of its own, and is concluded when that is known: one that
 // waits for a node that hangs holds up no other.
+//
+// It outlives its Wait: replies that come later still vouch for their locks, and still find
+// nodes that lost them. Its mu comes before a node's: a re-seed is queued under it.
 type Extension struct {
 	nodes   []*Node
 	claims  []*round.Claim
 	ttls    []int64
 	Start   clock.Instant
-	Renewal bool          // the Locker's own; the caller's, who alone reads it
+	Renewal bool          // the Locker's own, by its timer; only the caller reads it
 	wake    chan struct{} // more locks are decided
 
-	mu       sync.Mutex       // guards the fields below
-	said     []confirmation   // by node, then by lock
+	mu sync.Mutex // guards the fields below
+	// said is what each node said of each lock: one list for all, by node and then by lock, so
+	// that a renewal of 250 locks over five nodes allocates once (saidLocked).
+	said     []confirmation
 	verdicts []quorum.Verdict // by lock
 	open     int              // locks that are undecided
 	fresh    []int            // locks that are decided, and were not concluded yet
@@ -77,12 +85,15 @@ type confirmation struct {
 	cause   error
 }
 
-// Extend sends the extension of claims to ttls (in ms), and returns at once.
+// Extend sends the extension of claims to ttls (in ms), and returns at once. Claims of one kind
+// that stand side by side go in one call, of which each node gets the same; a node that is
+// down answers before Extend returns.
 func Extend(nodes []*Node, claims []*round.Claim, ttls []int64, start clock.Instant) *Extension {
 	e := &Extension{
 		nodes: nodes, claims: claims, ttls: ttls, Start: start, wake: make(chan struct{}, 1),
 		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
 	}
+	// Only neighbours of one kind share a call: the caller's order tells which verdict is whose.
 	for first := 0; first < len(claims); {
 		end, script := ofOneKind(claims, first)
 		for _, node := range nodes {
@@ -99,11 +110,13 @@ func Extend(nodes []*Node, claims []*round.Claim, ttls []int64, start clock.Inst
 func (e *Extension) saidLocked(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
 
 // answer takes in what one node said of some locks. What comes when a lock is
-// decided still tells whether the node vouches for it, or has lost it.
+// decided still tells whether the node vouches for it, or has lost it. A lock that is won by
+// this answer is put back on every node that was seen to lack it before; one that was won
+// earlier only on this node. A lock that is lost is put back nowhere.
 func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var fresh, settled []int
+	var fresh, settled []int // locks that this answer has won, and locks that were won before it
 	for k := g.first; k < g.first+len(g.claims); k++ {
 		c := e.saidLocked(i, k)
 		if c.outcome != quorum.Pending {
@@ -177,7 +190,8 @@ func (e *Extension) votesLocked(k int) []quorum.Vote {
 	return votes
 }
 
-// confirmationOf reads lock k's reply of extend.lua, or of reseed.lua.
+// confirmationOf reads lock k's reply of extend.lua, or of reseed.lua. 0 and 2 both refuse: but
+// only a key that is gone may be put back, and never over another's.
 func confirmationOf(replies []int64, k int) confirmation {
 	if k >= len(replies) {
 		return confirmation{outcome: quorum.Unknown, cause: ErrNoReply}
@@ -200,8 +214,8 @@ func confirmationOf(replies []int64, k int) confirmation {
 // confirmed in this round. A lock that lives on fewer nodes than it was taken on is closer to
 // its end; a re-seed takes the node in again. It never counts as a vote (ADR 13).
 func (e *Extension) reseedLocked(i int, locks []int) {
-	// A goroutine of the node may be holding our mu: its own queue's mu comes
-	// below ours, never above.
+	// e.mu is held, and submitReseed takes the node's: this is the one order of the two. A
+	// writer that answers us holds no mutex of its node (group).
 	if g := e.lostLocked(i, locks, false); g != nil {
 		e.nodes[i].submitReseed(g, lua.ReseedScript)
 	}
@@ -224,7 +238,9 @@ func (e *Extension) lostLocked(i int, locks []int, shared bool) (g *group) {
 	return g
 }
 
-// submitReseed queues a re-seed. What it puts back is noted when it is answered.
+// submitReseed queues a re-seed. Nobody waits for its answer, and it is no vote: by then a
+// quorum has confirmed the lock without it. The answer only notes what the node has now, so
+// that the release goes there.
 func (n *Node) submitReseed(g *group, s *lua.Script) {
 	g.script = s
 	g.answer = func(g *group, _ int, o quorum.Outcome, replies []int64, _ error) {
@@ -238,7 +254,8 @@ func (n *Node) submitReseed(g *group, s *lua.Script) {
 }
 
 // Wait blocks until every lock is decided, limit has passed, or ctx is done. Each
-// lock is concluded as soon as its verdict is known, and at the latest then.
+// lock is concluded as soon as its verdict is known, and at the latest then. conclude runs
+// in the caller's goroutine, with no mutex held: it may end the lock.
 func (e *Extension) Wait(ctx context.Context, c *clock.Clock, limit time.Duration, conclude func(k int)) {
 	t := c.NewTimer(limit)
 	defer t.Stop()
@@ -261,7 +278,7 @@ func (e *Extension) Wait(ctx context.Context, c *clock.Clock, limit time.Duratio
 }
 
 // take returns the locks that were decided since it was last called, and how many
-// are open.
+// are open. Each lock is returned once.
 func (e *Extension) take() (fresh []int, open int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -270,7 +287,7 @@ func (e *Extension) take() (fresh []int, open int) {
 }
 
 // expire decides what is still open: a node that has not answered is unknown, for this
-// cause.
+// cause. With no vote pending every lock gets a verdict, so that Wait ends after it.
 func (e *Extension) expire(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -287,14 +304,14 @@ func (e *Extension) expire(cause error) {
 	}
 }
 
-// Verdict returns what became of lock k.
+// Verdict returns what became of lock k; Undecided until then.
 func (e *Extension) Verdict(k int) quorum.Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.verdicts[k]
 }
 
-// Result is what the nodes said of lock k.
+// Result is what the nodes said of lock k so far, in lists of the caller's own.
 func (e *Extension) Result(k int) (votes []quorum.Vote, causes []error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

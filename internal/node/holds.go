@@ -11,13 +11,15 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// Shared holds go by scripts of their own (lua/share.lua says what is stored), in calls
-// that no other hold is in. What their replies mean is as for the others.
+// Shared holds and slots go by scripts of their own (lua/share.lua and lua/ask_slot.lua say
+// what is stored; ADR 22 why), in calls that no other hold is in. What their replies mean is
+// as for the others, so the same code settles them.
 
+// errNotSharing refuses a raise of a hold that has ended there.
 var errNotSharing = errors.New("the owner does not share the name any more")
 
 // ofOneKind is where the claims from first on that are of its kind end, and the script
-// that extends them.
+// that extends them. The Locker renews holds of all kinds in one round.
 func ofOneKind(claims []*round.Claim, first int) (end int, script *lua.Script) {
 	shared := claims[first].Shared()
 	for end = first + 1; end < len(claims) && claims[end].Shared() == shared; end++ {
@@ -29,7 +31,7 @@ func ofOneKind(claims []*round.Claim, first int) (end int, script *lua.Script) {
 }
 
 // addShares makes one plain call of a single acquire of a shared hold, and batches of
-// more, so many in each.
+// more, size in each.
 func (b *batch) addShares(size int) {
 	if len(b.shares) == 1 {
 		b.add(call{cmd: b.one.shareCall(b.shares[0], b), acquires: b.shares, shares: true})
@@ -42,7 +44,8 @@ func (b *batch) addShares(size int) {
 	}
 }
 
-// shareCall is share.lua.
+// shareCall is share.lua for several claims. It has no hint: a generation of sharers has one
+// number on a node, which the node itself counts.
 func (b *batch) shareCall(rounds []*round.Round) redis.Cmder {
 	start := b.begin(lua.ShareScript, 1+2*len(rounds))
 	b.arena = append(b.arena, lua.NodeKey)
@@ -57,7 +60,8 @@ func (b *batch) shareCall(rounds []*round.Round) redis.Cmder {
 }
 
 // addSharedReleases makes one plain call of a single release of a shared hold, and batches
-// of more, as far as none of them goes alone.
+// of more, as far as none of them goes alone. ShareBatchSize bounds them too: a release
+// changes a sorted set, where one of an exclusive hold deletes a key.
 func (b *batch) addSharedReleases() {
 	if one := b.sharers; len(one) == 1 && one[0].Entry == round.LeaveNothing && !one[0].doubtful {
 		b.add(call{cmd: b.one.partCall(one[0].Claim), releases: one})
@@ -70,7 +74,8 @@ func (b *batch) addSharedReleases() {
 	}
 }
 
-// releaseShared is release_shared.lua.
+// releaseShared is release_shared.lua for several claims, with their places in line if an entry
+// goes with any of them.
 func (b *batch) releaseShared(releases []Release) redis.Cmder {
 	start, entries := b.beginRelease(lua.ReleaseSharedScript, releases)
 	if entries {
@@ -101,7 +106,7 @@ func (b *batch) beginRelease(s *lua.Script, releases []Release) (start int, entr
 	return start, entries
 }
 
-// ifDoubtful is arg, where the release leaves a tombstone; else nil.
+// ifDoubtful is arg if the release leaves a tombstone; else nil, which columnOf leaves out.
 func (r *Release) ifDoubtful(arg any) any {
 	if !r.doubtful {
 		return nil
@@ -119,7 +124,7 @@ func (b *batch) columnOf(releases []Release, arg func(*Release) any) {
 }
 
 // raiseSharedVote reads a reply of raise_shared.lua: the number that the generation has
-// now, be it another than the one asked for.
+// now, even if another raise set a different one.
 func raiseSharedVote(reply int64) (quorum.Vote, error) {
 	switch {
 	case reply > 0:
@@ -134,7 +139,8 @@ func raiseSharedVote(reply int64) (quorum.Vote, error) {
 }
 
 // SharedRaiseStage judges a raise of a shared hold's token: it is finished once a quorum
-// shows one number, or the replies that are out can't bring that about.
+// shows one number, or the replies that are out can't bring that about. Unlike a raise of an
+// exclusive hold it is not bound to the number that was asked for.
 func SharedRaiseStage(votes []quorum.Vote) round.Stage {
 	verdict, _ := quorum.Settle(votes)
 	tally := quorum.Count(votes)
@@ -147,14 +153,15 @@ func SharedRaiseStage(votes []quorum.Vote) round.Stage {
 // slotReplies is how many integers ask_slot.lua returns.
 const slotReplies = 5
 
-// addSlots makes a call of each ask for a slot.
+// addSlots makes a call of each ask for a slot: the script's reply is five integers for one.
 func (b *batch) addSlots() {
 	for i := range b.slots {
 		b.add(call{cmd: b.slotCall(b.slots[i]), acquires: b.slots[i : i+1 : i+1], slot: true})
 	}
 }
 
-// slotCall is ask_slot.lua.
+// slotCall is ask_slot.lua for one claim. The slot itself is a plain key; the name and the limit
+// are for the line, which all slots of the name share.
 func (b *batch) slotCall(r *round.Round) redis.Cmder {
 	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.AskSlotScript, 3)
 	b.arena = append(b.arena, lua.NodeKey, &c.Key, &c.Dead, &b.epoch, &b.process, &b.reading, &c.Stripe, &c.Owner, &c.TTL, &c.Hint,
@@ -162,14 +169,16 @@ func (b *batch) slotCall(r *round.Round) redis.Cmder {
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 
-// addSlotReleases makes a call of each release of a slot, and of each leave of a line.
+// addSlotReleases makes a call of each release of a slot, and of each leave of a line. The
+// script calls the first in line with the key of the freed slot, to ask for that one.
 func (b *batch) addSlotReleases() {
 	for i := range b.slotters {
 		b.add(call{cmd: b.releaseSlot(&b.slotters[i]), releases: b.slotters[i : i+1 : i+1]})
 	}
 }
 
-// releaseSlot is release_slot.lua.
+// releaseSlot is release_slot.lua for one claim; with a tombstone only where an earlier ask of
+// it may still come.
 func (b *batch) releaseSlot(r *Release) redis.Cmder {
 	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.ReleaseSlotScript, 1+flag(r.doubtful))
 	b.arena = append(b.arena, &c.Key)

@@ -1,6 +1,18 @@
 // Package node is one Redis master as a Locker uses it: what is sent there, in which order,
 // and what its replies mean. What a node's vote is worth is decided elsewhere, by pure
 // rules (internal/quorum, internal/membership).
+//
+// Two kinds of goroutine meet here. Callers (attempts, renewals, releases, signs of life)
+// put work into pending and never wait for the network. The writer, one goroutine for each
+// node, takes what has gathered, sends it in one flush and gives each reply to its round.
+// Besides, Look, Do and Watch use the client beside the writer, for membership and checks.
+//
+// Mutexes are taken in this order, and a mutex not named here comes last:
+//
+//	Lock.mu -> Queue.mu -> Node.mu -> Round.mu
+//	Extension.mu        -> Node.mu -> Round.mu
+//
+// None is held while go-redis runs. ADR 1 has the reasons for one writer, with figures.
 package node
 
 import (
@@ -20,6 +32,8 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
+// errBusy is a queue that is full (queueBound). It is a vote that failed, so the attempt goes
+// on with the other nodes.
 var errBusy = errors.New("not sent: too many commands wait for this node")
 
 // Node is one Redis master. A single goroutine, its writer, sends all that the
@@ -27,8 +41,10 @@ var errBusy = errors.New("not sent: too many commands wait for this node")
 // next, so a hung node costs one goroutine and a bounded queue, and commands to
 // one node keep their order.
 type Node struct {
+	// Index is the node's place in the Locker's list: the bit that stands for it in every set
+	// of nodes, and its index in votes and marks.
 	Index    int
-	Name     string
+	Name     string                // as messages name it
 	Client   redis.UniversalClient // for pinned connections and inspection
 	Calls    redis.UniversalClient // the same, bounded by the node timeout where it can be
 	Timeout  time.Duration
@@ -37,20 +53,24 @@ type Node struct {
 	siblings *Siblings
 	Tracker  *membership.Tracker
 	ReadAt   atomic.Int64                    // the instant of the last sample of its clock; 0 if none
-	Returned atomic.Int64                    // the instant when it was last seen to vote again; 0: never
-	distrust atomic.Pointer[clock.StepError] // why it abstains since its clock stepped; nil: it does not
+	Returned atomic.Int64                    // the instant when it was last seen to vote again; 0 if never
+	distrust atomic.Pointer[clock.StepError] // why it abstains since its clock stepped; nil if it did not
 	Server   *ServerIdentity                 // of a client that Open made; else nil
 	Cfg      Config
 
-	unwritten atomic.Pointer[writeRefusal] // it refuses to write; nil: it does not; stored under mu
+	unwritten atomic.Pointer[writeRefusal] // why it refuses to write; nil if it does not; stored under mu
 
-	looking chan struct{} // a slot for the one who looks at it: one at a time
-	wake    chan struct{}
-	stop    chan struct{}
-	Stopped chan struct{}
+	// looking holds one token while somebody reads the node's record, and publishes it. Of
+	// two reads that overlap nobody could tell which is newer (observe).
+	looking chan struct{}
+	wake    chan struct{} // of the writer; has room for one wake-up
+	stop    chan struct{} // closed by Close
+	Stopped chan struct{} // closed when the writer has ended
 
-	mu        sync.Mutex // guards the fields below, and marks[index] of every claim
-	idle      bool       // the writer sleeps
+	// mu guards the fields below, and Marks[Index] of every claim: what this node may hold of
+	// it. Every caller of the Locker takes it, so nothing that blocks runs under it.
+	mu        sync.Mutex
+	idle      bool // the writer sleeps
 	closed    bool
 	until     clock.Instant // nothing is sent a second time after it, once closed
 	ended     bool          // the writer sends nothing any more
@@ -58,41 +78,49 @@ type Node struct {
 	sending   []Release     // the releases of the flush that is out
 	busySince clock.Instant // when the flush that is out was sent; 0 if none
 	down      outage
-	doubted   clock.Instant // when the node was last found to have stepped or forgotten; 0: never
-	doubtedBy error         // what it was
+	doubted   clock.Instant // when the node was last found to have stepped or forgotten; 0 if never
+	doubtedBy error         // the step, or the sign that it forgot
 
 	writer *writer
 }
 
-// writer is the goroutine that talks to a node, and what is its own. Others touch it where
+// writer is the goroutine that talks to a node, and its own fields. Others touch these where
 // that is safe: SubmitPush under mu, while the writer sleeps; Watch the clients of conn, which
 // never change; CloseRound conn.waits, which is atomic.
 type writer struct {
 	*Node
 
-	loaded   bool          // the keeping scripts are there
-	epoch    string        // empty: the node does not vote for us
-	voted    string        // the last epoch that was not empty
-	abstains error         // why, if it answered so
-	due      bool          // for a verification
-	away     bool          // it did not vote when it was last talked to, or was down before
-	met      int64         // turn() as of the last verification
-	identity string        // as of then
-	unproven clock.Instant // the earliest round that it vouched for something in since; 0 if none
-	rechecks int           // verifications in a row that NOSCRIPT or an epoch asked for
-	sampled  clock.Sample  // what the samples of its clock say, as of the last one
-	shared   clock.Instant // when the other nodes were last told of one; 0: never
-	timeless error         // why its clock can not be watched; nil: it can
+	loaded   bool   // the keeping scripts are there
+	epoch    string // sent with every vote; empty if the node does not vote for us
+	voted    string // the last epoch that was not empty
+	abstains error  // why epoch is empty, if the node answered so
+	due      bool   // for a verification
+	away     bool   // it did not vote when it was last talked to, or was down before
+	met      int64  // turn() as of the last verification
+	identity string // as of then
+
+	// unproven is the start of the earliest round in which the node vouched for something
+	// since its identity was last seen to be the verified one; 0 if none. Should the next
+	// look find another history, every vote since then is void (ADR 11).
+	unproven clock.Instant
+	// rechecks counts the verifications in a row that NOSCRIPT or another epoch asked for.
+	// Only the first sends its commands again: a server that loses its scripts for ever
+	// (SCRIPT FLUSH in a loop) must not keep its callers waiting.
+	rechecks int
+	sampled  clock.Sample  // the intersection of the samples of its clock, as of the last one
+	shared   clock.Instant // when the siblings last got one of them; 0 if never
+	timeless error         // why its clock can not be watched; nil if it can
 	conn     connection
 	batch    batch
 }
 
-// Config is what a node knows of its Locker's options.
+// Config is what a node knows of its Locker's options. Its functions are called with no mutex
+// of the node held, so that they may take the queue's.
 type Config struct {
 	Timeout     time.Duration // of each command
-	Drift       float64
-	TrustClocks bool
-	Unprotected bool // without membership
+	Drift       float64       // the rate by which two clocks may run apart
+	TrustClocks bool          // without the clock watch: no reading stands behind a grant
+	Unprotected bool          // without membership: any server votes, also one that forgot
 	Chance      *chance.Source
 	Process     string // the id under which the Locker waits
 
@@ -101,19 +129,28 @@ type Config struct {
 	Recorded func(key string, shared bool) bool // whether the Locker has an entry in that name's line, of that kind
 }
 
-// Observer is told what a node notices, by the node's index. It is called by the
-// node's writer, under mutexes too, and must block for nobody.
+// Observer is told what a node notices, by the node's index. The node's writer calls it, and
+// under mu as well: it must not block, nor call back into the node. What a program's own
+// observer does is done elsewhere, by the teller of internal/dispatch.
 type Observer interface {
 	// Called counts a round trip, and Erred one without a reply or with an error.
 	Called(node int, took time.Duration)
 	Erred(node int)
+	// Down says that the node is not reached, once for each outage; Up says that it is again,
+	// when it is also known whether it votes.
 	Down(node int, cause error)
 	Up(node int, after time.Duration)
+	// Abstains says that the node does not vote for this client, and Votes that it does again.
+	// Only a change is told, never each vote.
 	Abstains(node int, cause error)
 	Votes(node int)
+	// RefusesWrites says that the node answers and does not write (a full memory, a replica),
+	// and TakesWrites that it wrote again.
 	RefusesWrites(node int, cause error)
 	TakesWrites(node int, after time.Duration)
+	// Stepped says that the node's clock has stepped: it abstains for MaxTTL.
 	Stepped(node int, cause error)
+	// Founded says that this client installed the node as the first of a new cluster.
 	Founded(node int, cause error)
 	// Disowned says that nothing counts that the node vouched for in rounds since then.
 	Disowned(node int, since clock.Instant, cause error)
@@ -121,7 +158,7 @@ type Observer interface {
 	Returned(node int)
 }
 
-// New is a node whose writer does not run yet: that is Write. seen takes in what shows
+// New makes a node; it sends nothing before Write runs. seen takes in what shows
 // of its membership, o what happens to it; s are the nodes beside it.
 func New(index int, name string, client redis.UniversalClient, cfg Config, t *clock.Clock, s *Siblings, seen *membership.Tracker, o Observer) *Node {
 	n := &Node{
@@ -140,7 +177,8 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 func (n *Node) SubmitAcquire(r *round.Round) { n.submit(r, &n.queue.acquires) }
 
 // SubmitAcquires queues acquires that were made in one moment, so that one flush takes
-// them all, or fails them at once.
+// them all, or fails them at once. Queued one by one, the first would wake the writer, which
+// could send it alone.
 func (n *Node) SubmitAcquires(rounds []*round.Round) {
 	err := n.enqueue(rounds[0].Start, func(q *pending) { q.acquires = append(q.acquires, rounds...) })
 	if err == nil {
@@ -154,12 +192,15 @@ func (n *Node) SubmitAcquires(rounds []*round.Round) {
 // SubmitRaise queues the round's raise, or fails it at once.
 func (n *Node) SubmitRaise(r *round.Round) { n.submit(r, &n.queue.raises) }
 
-// SubmitProbe asks whether the node answers, and whether it votes.
+// SubmitProbe asks whether the node answers, and whether it votes, as Open does before it
+// returns. The reply is that of the batch's TIME (settleTime).
 func (n *Node) SubmitProbe(r *round.Round) { n.submit(r, &n.queue.probes) }
 
+// submit queues a round in one of the queue's lists, or fails its vote at once. The start of a
+// round serves as the clock's reading, which saves another.
 func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 	now := r.Start
-	if r.Asks != nil { // it may have begun long ago
+	if r.Asks != nil { // it may have begun long ago: an attempt that takes pushes stays open
 		now = n.Clock.Early()
 	}
 	if err := n.enqueue(now, func(*pending) { *to = append(*to, r) }); err != nil {
@@ -167,7 +208,8 @@ func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 	}
 }
 
-// submitGroup queues an extension or re-seed of many locks, or fails it at once.
+// submitGroup queues an extension or re-seed of many locks, or fails it at once: a renewal
+// whose node is down then needs no timer to know it.
 func (n *Node) submitGroup(g *group, now clock.Instant) {
 	if err := n.enqueue(now, func(q *pending) { q.groups = append(q.groups, g) }); err != nil {
 		g.answer(g, n.Index, quorum.Failed, nil, err)
@@ -188,9 +230,9 @@ func (n *Node) enqueue(now clock.Instant, put func(*pending)) error {
 }
 
 // Release queues a rollback. It is never refused: it is repeated until the node
-// answers, or one lease has passed. Where nothing of the claim can be on the
-// node, nor of one that it was to be handed over from, it is done at once; so is the
-// leave of a process that is called when its writer has ended: Close left before.
+// answers, or one lease has passed, when the key has ended by itself. Where nothing of the
+// claim can be on the node, nor of one that it was to be handed over from, it is done at
+// once; so is a leave that comes when the writer has ended: Close left every line before.
 func (n *Node) Release(r Release) {
 	n.mu.Lock()
 	gone := n.queue.clear(&r) || n.ended && r.Claim.Marks[n.Index] == quorum.Absent
@@ -226,7 +268,7 @@ func (n *Node) refusalLocked(now clock.Instant) error {
 		return fault.ErrClosed
 	case n.down.cause != nil && now < n.down.until:
 		return fmt.Errorf("not sent: the node is down: %w", n.down.cause)
-	case n.busySince != 0 && now.Sub(n.busySince) > n.Timeout:
+	case n.busySince != 0 && now.Sub(n.busySince) > n.Timeout: // it hangs: what waits behind would be late as well
 		return fmt.Errorf("%w: %w for an earlier command", round.ErrNotSent, round.ErrTimeout)
 	case n.queue.len() >= queueBound:
 		return errBusy
@@ -235,9 +277,10 @@ func (n *Node) refusalLocked(now clock.Instant) error {
 }
 
 // CloseRound ends a round to these nodes for its caller. Where the verdict was known
-// before the timers ended (decided), a node without a reply stays pending. Otherwise
-// one that was sent something is unknown, and one that was not has failed. That is
-// asked behind the close: what leaves before it can still vote.
+// before the timers ended (decided), a node without a reply stays pending. Otherwise the
+// outcome is unknown on a node that was sent something, and failed on any other. It asks
+// which after the close, not before: a command that leaves in between marks its claim, so
+// that the release finds it.
 func CloseRound(nodes []*Node, r *round.Round, decided bool) {
 	r.Close()
 	if decided {
@@ -254,15 +297,17 @@ func CloseRound(nodes []*Node, r *round.Round, decided bool) {
 	}
 }
 
-// sent tells whether the node may hold, or may still come to hold, the claim.
+// sent tells whether the node may hold, or may still come to hold, the claim. That a handover
+// stands before it (Behind) says nothing of that.
 func (n *Node) sent(c *round.Claim) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return c.Marks[n.Index]&^quorum.Behind != quorum.Absent
 }
 
-// Close makes the writer end once its call returns and the releases are answered;
-// what the node does not take is tried again until then. What else is queued fails.
+// Close makes the writer end once its call returns and the releases are answered. Releases
+// that the node does not take are tried again until the given instant; all else that is
+// queued fails. It returns at once: Stopped tells when the writer has ended.
 func (n *Node) Close(until clock.Instant) {
 	n.mu.Lock()
 	already := n.closed

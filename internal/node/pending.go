@@ -13,11 +13,12 @@ import (
 
 // queueBound is how many commands may wait for one node. A node that is slower than
 // its callers refuses the rest at once: no vote is better than a late one. Rollbacks are
-// never refused; their lease bounds them.
+// never refused; their lease bounds them. It is eight flushes of acquires.
 const queueBound = 4096
 
-// pending is what waits for one node. The node's mu guards it, and its marks of every
-// claim: one who calls a method holds it.
+// pending is what waits for one node. The node's mu guards it, and the node's marks of every
+// claim: each caller of its methods holds mu. They are the only code that moves work from
+// the queue into a batch, so that each claim is marked before it is sent.
 type pending struct {
 	node int // its index
 
@@ -37,6 +38,7 @@ type pending struct {
 	held    map[string]error // their names, and what the node said
 }
 
+// len is how many commands wait, for queueBound. Releases do not count: they are never refused.
 func (q *pending) len() int {
 	sample := 0
 	if q.sample {
@@ -48,24 +50,28 @@ func (q *pending) len() int {
 // hasReleases tells whether releases or hand-overs are queued.
 func (q *pending) hasReleases() bool { return len(q.releases)+len(q.refused)+len(q.passes) > 0 }
 
-// Release is a release that a node still owes.
+// Release is a release that a node still owes: of a hold, of an attempt that failed, or of a
+// place in line. Each node gets a copy of its own, since its reply changes it; the claim is
+// the same for all.
 type Release struct {
 	Claim *round.Claim
 	Life  int64         // of the tombstone it may have to leave, in ms
 	Until clock.Instant // one lease later the key is gone anyway
 	Entry round.Leaving // what becomes of the process's entry
-	Round *round.Round  // who waits for it; nil: nobody
-	Hint  int64         // the node may grant the name on, to a waiter there: the least token of that; or Calls; 0: it may not
+	Round *round.Round  // gets the confirmation; nil if nobody waits for it
+	Hint  int64         // the least token of a grant to the first in line there; Calls; 0 if the node may not grant the name on
 	Next  *round.Round  // with a Hint: the attempt with which the process stands in line from then on; nil if none
 
 	doubtful bool       // as of when it was taken: it must leave a tombstone
-	rejected *rejection // by the node; nil: it was not refused yet
+	rejected *rejection // by the node; nil if it was not refused yet
 }
 
-// Calls is the hint of a hand that grants nothing: who is first in line is called.
+// Calls is the hint of a hand that grants nothing: it calls the first in line.
 const Calls = -1
 
-// clear tells whether there is nothing on the node to release.
+// clear tells whether there is nothing on the node to release: nothing was sent, or it is
+// known not to be there, and no entry of the process hangs on it. Then nothing needs to be
+// sent, which makes the rollback of an attempt that failed early cost nothing.
 func (q *pending) clear(r *Release) bool {
 	return r.Claim.Marks[q.node] == quorum.Absent && r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush() && r.Next == nil
 }
@@ -86,10 +92,13 @@ func (q *pending) take(b *batch, now clock.Instant) {
 	move(&b.pushes, &q.pushes)
 	move(&b.probes, &q.probes)
 	move(&b.raises, &q.raises)
-	b.sample, q.sample = q.sample || len(b.probes) > 0, false
+	b.sample, q.sample = q.sample || len(b.probes) > 0, false // TIME answers a probe
+	// Releases that did not fit go with the next flush, and the acquires behind them.
 	if len(q.releases) == 0 {
 		q.takeAcquires(b)
 	}
+	// Whether a release needs a tombstone is decided last: what was taken before it may have
+	// changed its mark.
 	for i, r := range b.releases {
 		b.releases[i].doubtful = r.Claim.Marks[q.node].Doubtful()
 	}
@@ -97,7 +106,9 @@ func (q *pending) take(b *batch, now clock.Instant) {
 	q.place(b)
 }
 
-// takeReleases takes the rollbacks that are still worth sending.
+// takeReleases takes the rollbacks that are still worth sending. A claim that stands behind
+// another of its name (Behind) waits while that one's release is refused: a pass that comes
+// late may turn the old claim's key into its own, until that key is gone.
 func (q *pending) takeReleases(b *batch, now clock.Instant) {
 	taken := 0
 	for _, r := range q.releases {
@@ -111,11 +122,11 @@ func (q *pending) takeReleases(b *batch, now clock.Instant) {
 				r.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
 			continue
-		case r.Until <= now:
+		case r.Until <= now: // its key has ended by itself
 			q.unplaced(&r)
 			continue
 		case q.held[r.Claim.Key] != nil && r.Claim.Marks[q.node]&quorum.Behind != 0:
-			cause := q.held[r.Claim.Key] // of what it stands behind
+			cause := q.held[r.Claim.Key] // of the release before it
 			if r.Round != nil {
 				r.Round.Note(q.node, cause)
 			}
@@ -128,8 +139,11 @@ func (q *pending) takeReleases(b *batch, now clock.Instant) {
 }
 
 // takeGroups takes the extensions, and of the re-seeds what is still wanted: a
-// claim that is over must not be put back behind its release.
+// claim that is over must not be put back behind its release. Over is set before a release
+// is queued: if it is not set here, that release goes behind this batch, and finds the mark
+// that is made here. An extension marks nothing: it lengthens what is there, and creates nothing.
 func (q *pending) takeGroups(b *batch) {
+	// Counted in claims, not in calls: an extension of a whole Locker is many calls of 250.
 	taken, claims := 0, 0
 	for ; taken < len(q.groups) && claims < groupsPerFlush*lua.ExtendBatchSize; taken++ {
 		claims += len(q.groups[taken].claims)
@@ -148,10 +162,13 @@ func (q *pending) takeGroups(b *batch) {
 	q.groups = drop(q.groups, taken)
 }
 
-// takeAcquires takes acquires and asks.
+// takeAcquires takes acquires and asks, each for the script of its kind. One whose claim is
+// over meanwhile does not go, nor one of a name whose release was refused: it would meet our
+// own key. If the node does not vote they are taken unmarked: abstain answers them.
 func (q *pending) takeAcquires(b *batch) {
 	taken, votes := 0, b.silent == nil
-	b.singly, q.singly = q.singly, 0
+	b.singly, q.singly = q.singly, 0 // those that were refused together stand at the head
+	// One pass keeps their order: an earlier caller goes first, no matter the kind of its hold.
 	for _, r := range q.acquires {
 		if len(b.acquires)+len(b.bids)+len(b.shares)+len(b.slots)+len(b.late) == acquiresPerFlush {
 			break
@@ -186,21 +203,22 @@ func (q *pending) takeAcquires(b *batch) {
 	q.acquires = drop(q.acquires, taken)
 }
 
-// move appends a queue to what is taken, and leaves it empty.
+// move appends a queue to what is taken, and empties it.
 func move[T any](to, from *[]T) {
 	*to = append(*to, *from...)
 	*from = drop(*from, len(*from))
 }
 
-// drop removes the first k of a queue and lets go of what they point to.
+// drop removes the first k of a queue and lets go of what they point to. The rest moves to the
+// front, so that a queue which is never empty does not grow for ever.
 func drop[T any](q []T, k int) []T {
 	rest := copy(q, q[k:])
 	clear(q[rest:])
 	return q[:rest]
 }
 
-// requeue puts acquires that did not happen back at the head. An earlier one of the
-// same claim may still come.
+// requeue puts acquires that did not happen back at the head. The mark of each says so: but
+// an earlier command of the same claim may still come, and stays marked.
 func (q *pending) requeue(rounds []*round.Round) {
 	for _, r := range rounds {
 		r.Claim.Marks[q.node] = r.Claim.Marks[q.node].After(quorum.Failed)
@@ -209,7 +227,8 @@ func (q *pending) requeue(rounds []*round.Round) {
 }
 
 // confirm notes of releases that were answered that nothing of their claims is there,
-// and returns them. One that stands behind a release that failed goes again.
+// and returns them. One that stands behind a release that failed goes again: the old
+// claim's key may still be there, and a pass that is late may turn it into this one's.
 func (q *pending) confirm(releases []Release, unreleased map[string]bool) []Release {
 	confirmed := releases[:0]
 	for _, r := range releases {
@@ -223,7 +242,8 @@ func (q *pending) confirm(releases []Release, unreleased map[string]bool) []Rele
 	return confirmed
 }
 
-// empty takes all out but the rollbacks that are still worth sending.
+// empty takes all out but the rollbacks that are still worth sending: those stay through an
+// outage, until the node takes them or their leases are over.
 func (q *pending) empty(now clock.Instant) pending {
 	all := *q
 	past := func(r Release) bool { return r.Until <= now }
@@ -238,8 +258,8 @@ func (q *pending) empty(now clock.Instant) pending {
 // places in line that the node is told of.
 type Poll interface {
 	// Wanted are the names that are still to be looked at, and the process's places
-	// there (with a minus sign: among those who wait to share), with the claims that take a grant there by push (nil if none). It is asked when
-	// the call is sent.
+	// there (with a minus sign: in the line of sharers), with the claims that take a grant
+	// there by push (nil if none). It is asked when the call is sent.
 	Wanted() (keys []string, positions []int64, claims []*round.Claim)
 	// Answer takes in what the node said, a number for each name behind one for the
 	// sign of life, and whether the node votes; or why it said nothing.
@@ -257,7 +277,8 @@ func (n *Node) SubmitPoll(k Poll) {
 	}
 }
 
-// settlePoll hands out the reply to a poll.
+// settlePoll hands out the reply to a poll. What a node in doubt says is passed on as that of
+// a node which does not vote: a name that is free there is no news.
 func (n *writer) settlePoll(c *call, err error) {
 	if err != nil {
 		n.doubtPlaces(c.claims, Classify(err))
@@ -268,7 +289,9 @@ func (n *writer) settlePoll(c *call, err error) {
 	c.poll.Answer(n.Index, votes, c.cmd.(intsCall).Val(), nil)
 }
 
-// doubtPlaces notes that a look of unknown outcome may still put these claims in line.
+// doubtPlaces notes that a look of unknown outcome may still put these claims in line. Their
+// release must leave a tombstone: an entry takes a grant by push, and then nobody would
+// hold the name for a lease.
 func (n *writer) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
 	if o != quorum.Unknown {
 		return
@@ -282,9 +305,11 @@ func (n *writer) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
 	}
 }
 
-// What a release says of the attempt with which its process goes on: the place in line
-// that each node gave it, or that it was granted at once.
+// The rest of this file is what a release says of the attempt with which its process goes on:
+// the place in line that each node gave it, or that it was granted at once.
 
+// errNotPlaced is a release that gave the next attempt no place: it was refused, went without a
+// hand, or met a node that does not vote.
 var errNotPlaced = errors.New("not in line: the release before did not put it there")
 
 // next is the owner that a hand puts in line; empty if none.
@@ -296,7 +321,8 @@ func (r *Release) next() any {
 }
 
 // place notes that the hands which were taken put their next attempts in line, and tells
-// those that no hand carries.
+// those that no hand carries. A next attempt that is over meanwhile is dropped: its release
+// is queued behind this one, and need not find anything.
 func (q *pending) place(b *batch) {
 	for i := range b.releases {
 		r := &b.releases[i]
@@ -313,7 +339,8 @@ func (q *pending) place(b *batch) {
 	}
 }
 
-// unplaced tells the next attempt that this node does not put it in line.
+// unplaced tells the next attempt that this node does not put it in line. It then asks for a
+// place itself, if too few nodes gave it one.
 func (q *pending) unplaced(r *Release) {
 	if r.Next != nil {
 		r.Next.Stand(q.node, grant.Standing{}, quorum.Hearing{}, round.Lease{}, errNotPlaced)
@@ -321,7 +348,8 @@ func (q *pending) unplaced(r *Release) {
 	}
 }
 
-// settleNext tells the next attempts what the reply to their hands said.
+// settleNext tells the next attempts what the reply to their hands said. It forgets them then:
+// a hand that goes again is a plain release.
 func (n *writer) settleNext(c *call, err error) {
 	for i := range c.releases {
 		r := &c.releases[i]
@@ -340,7 +368,8 @@ func (n *writer) settleNext(c *call, err error) {
 }
 
 // standing is settleNext for one. What a hand grants to its own process needs no reading
-// of the clock behind it: it takes the place of a key that was there.
+// of the clock behind it: it takes the place of a key that was there (ADR 21). Its lease
+// counts from the sending of the batch, which is earlier than the grant.
 func (n *writer) standing(next *round.Round, reply, more int64) {
 	s, h := grant.StandingOf(more), quorum.Hearing{Left: grant.Lease, Free: reply == 1}
 	outcome := quorum.Taken
@@ -361,7 +390,8 @@ func (n *writer) standing(next *round.Round, reply, more int64) {
 }
 
 // handReply is what a hand of so many locks replied of lock i: what became of it, and the
-// standing of its next owner.
+// standing of its next owner. A reply of another shape reads as no standing (0): the attempt
+// then asks for its place.
 func handReply(cmd any, i, locks int) (reply, more int64) {
 	hand, ok := cmd.(handCall)
 	if !ok {

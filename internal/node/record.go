@@ -14,19 +14,20 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// AnyCall is a command that is sent once, no matter what it returns.
+// AnyCall is a command that is sent once, whose reply may have any shape.
 type AnyCall struct{ *redis.Cmd }
 
 // NoRetry keeps go-redis from sending it again.
 func (AnyCall) NoRetry() bool { return true }
 
-// processor is a connection, pinned or not.
+// processor is a connection of its own, or a client that picks one.
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	ScriptLoad(ctx context.Context, script string) *redis.StringCmd
 }
 
-// Keep runs one of the keeping scripts, which may be loaded on any node.
+// Keep runs a script that may be loaded on any node, and loads it where it is missing. The
+// second try is safe: NOSCRIPT says that nothing happened.
 func Keep(ctx context.Context, on processor, s *lua.Script, args ...any) (any, error) {
 	for try := 0; ; try++ {
 		cmd := AnyCall{redis.NewCmd(ctx, append([]any{"EVALSHA", s.Hash, 1, lua.NodeKey}, args...)...)}
@@ -60,7 +61,8 @@ func (n *Node) read(ctx context.Context, on processor, counted bool) (membership
 	return o, n.siblings.serves(n.Index, membership.ProcessOf(o.Run))
 }
 
-// noIdentity explains a server that does not say who it is.
+// noIdentity explains a server that does not say which it is. Such a node can not be a member:
+// nothing would show that it restarted (ADR 11).
 func noIdentity(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) || Classify(err) == quorum.Failed {
@@ -77,7 +79,8 @@ func noIdentity(err error) error {
 }
 
 // HidesIdentity tells whether the reply to read.lua is that a script can't learn by
-// INFO which server it runs on.
+// INFO which server it runs on. Redis, its forks and imitations word that differently, and
+// each version anew, so it goes by signs.
 func HidesIdentity(err error) bool {
 	for _, sign := range []string{
 		"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported", "not allowed from script",
@@ -89,8 +92,9 @@ func HidesIdentity(err error) bool {
 	return false
 }
 
-// observe reads the node and publishes what was seen, which judge gets before, unless it
-// is nil. It waits until the look before is published: of two that overlap nobody could
+// observe reads the node and publishes what was seen. judge, unless it is nil, gets it before
+// that: a writer notes which epoch has ended (forgot), by which Publish judges what was seen.
+// It waits until the look before is published: of two that overlap nobody could
 // tell which is newer, and the epoch of a node that was founded anew between them would
 // seem to have ended.
 func (n *Node) observe(ctx context.Context, on processor, counted bool, judge func(membership.Observation)) (membership.Observation, error) {
@@ -110,8 +114,8 @@ func (n *Node) observe(ctx context.Context, on processor, counted bool, judge fu
 	return n.Tracker.Publish(n.Index, o), nil
 }
 
-// Look reads one node and publishes what was seen. That a caller did not wait
-// for the answer says nothing about the node.
+// Look reads one node and publishes what was seen, beside the writer and over any connection.
+// That a caller did not wait for the answer says nothing about the node.
 func (n *Node) Look(ctx context.Context, counted bool) {
 	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
@@ -121,8 +125,9 @@ func (n *Node) Look(ctx context.Context, counted bool) {
 	}
 }
 
-// Do does on the node what is planned. What was refused has changed meanwhile: the next
-// look tells.
+// Do does on the node what is planned. Each step is one script that compares the record with
+// what the plan was made of, so two clients may plan at once. If the node refuses the step
+// (membership.ErrRefused), it has changed meanwhile: the next look tells.
 func (n *Node) Do(ctx context.Context, p membership.Plan) error {
 	err := n.act(ctx, p)
 	if err == nil {
@@ -132,6 +137,8 @@ func (n *Node) Do(ctx context.Context, p membership.Plan) error {
 	return Explain(err)
 }
 
+// act is Do with the client's own errors. An epoch is drawn anew for each installation: it
+// must be one that no vote was ever sent with.
 func (n *Node) act(ctx context.Context, p membership.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
@@ -166,7 +173,7 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 }
 
 // Retire makes the node abstain for ever. It returns false if the node is
-// another cluster's.
+// another cluster's, whose members would lose a vote by our mistake.
 func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
@@ -193,12 +200,14 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 			return err
 		}
 		var st membership.Voter
-		// Half the time at most for the others, so that an answer is in time.
+		// Half the time at most for the others, so that an answer is in time: the writer waits
+		// here, and its callers' rounds with it.
 		others, stop := context.WithTimeout(ctx, n.Timeout/2)
 		defer stop()
 		if st, abstains = n.Tracker.VoterOf(others, n.Index, o); abstains != nil {
 			return nil
 		}
+		// Not proven yet: what was seen here may be of another connection than the flushes'.
 		epoch, n.conn.proven = st.Epoch, 0
 		return LoadVoting(ctx, tx)
 	})
@@ -209,7 +218,8 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 }
 
 // LoadVoting loads the voting scripts on a pinned connection, within its own
-// timeouts: ctx may have been used up by the wait for the other nodes.
+// timeouts: ctx may have been used up by the wait for the other nodes. If it fails half way,
+// some scripts are missing, and the first command to meet that verifies the node anew.
 func LoadVoting(ctx context.Context, tx *redis.Tx) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -221,8 +231,9 @@ func LoadVoting(ctx context.Context, tx *redis.Tx) error {
 	return err
 }
 
-// enroll is what stands for verify without membership: any server votes, also
-// one that has just lost its memory.
+// enroll stands in for verify without membership: any server votes, also one that has just
+// lost its memory. There is still an epoch, since the scripts ask for one: the first client
+// sets it, and all take that.
 func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 	err = n.Watch(ctx, func(tx *redis.Tx) error {
 		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.Cfg.Chance.Name()).Err(); err != nil {
@@ -239,7 +250,9 @@ func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 	return epoch, nil, err
 }
 
-// silence is why the node does not vote; nil: it does.
+// silence is why the node does not vote; nil if it does. A step's wait ends here: MaxTTL after
+// the step was seen, no lease that it touched runs any more (ADR 7). Should another step come
+// at that moment, the swap keeps the newer one.
 func (n *writer) silence() error {
 	switch {
 	case n.epoch == "":
@@ -256,16 +269,18 @@ func (n *writer) silence() error {
 	return nil
 }
 
+// errUnknown is a node of which nothing was read yet: it may be a member or not.
 var errUnknown = errors.New("what it is to the cluster was not learned yet")
 
-// Witness is what a node shows of itself in the transaction in which it is read: who it
+// Witness is what a node shows of itself in the transaction in which it is read: which server it
 // is, and under which epoch it joined. One that forgot shows no hold that it granted.
 type Witness struct {
-	epoch           *redis.SliceCmd // nil: without membership nobody asks
+	epoch           *redis.SliceCmd // nil without membership, where nobody asks
 	server, history *redis.StringCmd
 }
 
-// Witness adds to a transaction what shows whether what it reads counts.
+// Witness adds to a transaction (MULTI) what shows whether what it reads counts: in the same
+// moment, so that no restart comes between the hold and the proof.
 func (n *Node) Witness(ctx context.Context, p redis.Pipeliner) Witness {
 	if n.Cfg.Unprotected {
 		return Witness{}
@@ -273,13 +288,14 @@ func (n *Node) Witness(ctx context.Context, p redis.Pipeliner) Witness {
 	return Witness{p.HMGet(ctx, lua.NodeKey, "epoch"), p.Info(ctx, "server"), p.Info(ctx, "replication")}
 }
 
-// Testimony is what a Witness said.
+// Testimony is what a Witness said, to be compared with what the Tracker knows (Counts).
 type Testimony struct {
 	shown   membership.Voter // what a member would have to be
 	replica bool
 }
 
-// Said is what a node said of itself, once the transaction has been executed.
+// Said is what a node said of itself, once the transaction has been executed. What it hides
+// reads as empty, which is no member's identity, so that Counts refuses it.
 func (w Witness) Said() (s Testimony, err error) {
 	if w.epoch == nil {
 		return s, nil
@@ -295,21 +311,21 @@ func (w Witness) Said() (s Testimony, err error) {
 	return s, nil
 }
 
-// Counts is why what was read of the node counts for nothing, as far as is known; nil: it
+// Counts is why what was read of the node counts for nothing, as far as is known; nil if it
 // counts. Where what it says and what is known differ, another look at all nodes may tell
-// (unclear). Changed is closed when anything new is known.
+// (unclear). Changed is closed when anything new is known, for a caller that waits for that.
 func (n *Node) Counts(s Testimony) (unclear bool, changed <-chan struct{}, why error) {
 	if n.Cfg.Unprotected {
 		return false, nil, nil
 	}
 	voter, answered, changed, why := n.Tracker.Known(n.Index)
 	switch {
-	case !answered:
+	case !answered: // what is known of it is old
 		if why == nil {
 			why = errUnknown
 		}
 		return true, changed, why
-	case why != nil:
+	case why != nil: // the Tracker knows that it does not vote
 		return false, changed, why
 	case s.replica:
 		return true, changed, errReplica

@@ -15,17 +15,22 @@ import (
 // handOut gives each reply to whom it concerns, and draws the node's own
 // conclusions: a lost connection is probed before it carries another vote, a
 // missing script or another epoch is verified.
+//
+// The identity is settled first, then the calls from the last to the first: what came back
+// behind a grant (TIME, INFO) decides whether it counts. Conclusions come last, when every
+// reply has found its round: markDown and verifyAgain say nothing of this batch any more.
 func (n *writer) handOut() {
 	b := &n.batch
 	b.findUnreleased()
 	var broken error
 	recheck, refused := false, false
 	n.settleIdentity()
-	// The clock comes first: what a node granted behind a step does not count.
 	for i := range slices.Backward(b.calls) {
 		c := &b.calls[i]
 		err := c.cmd.Err()
 		outcome := Classify(err)
+		// A missing script is no fault of the connection. Any other error without a reply is. A
+		// reply of unknown outcome counts as one: the node is probed before it votes again.
 		switch {
 		case IsMissingScript(err):
 			n.loaded, recheck = false, true
@@ -56,8 +61,10 @@ func (n *writer) handOut() {
 	if refused || broken != nil {
 		n.observer.Erred(n.Index)
 	}
+	// go-redis gives a connection up that said READONLY, but keeps it while it is pinned: the
+	// pool has to see it.
 	if refused {
-		n.conn.unpin() // go-redis gives a connection up that said READONLY
+		n.conn.unpin()
 	}
 	switch {
 	case broken != nil:
@@ -71,9 +78,14 @@ func (n *writer) handOut() {
 }
 
 // again tells whether what the node refused for want of a script or for another
-// epoch goes to the node a second time: it did not happen, so that is safe.
+// epoch goes to the node a second time: it did not happen, so that is safe. A second refusal
+// in a row stands: the callers have waited for one verification already.
 func (n *writer) again() bool { return n.rechecks == 0 }
 
+// settleAcquires hands out the replies to acquires and asks of one call; recheck says that the
+// node is to be verified. Each goes one of three ways: again to the node, if its refusal was
+// about us (the script, the epoch, our own key); to its round as a vote; and, if it has a
+// place in line and got no vote, by a look, so that the node knows of the place all the same.
 func (n *writer) settleAcquires(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	if IsMissingScript(err) && n.again() {
 		n.requeue(c.acquires)
@@ -86,7 +98,7 @@ func (n *writer) settleAcquires(c *call, outcome quorum.Outcome, err error) (rec
 		}
 		return false
 	}
-	replies := len(c.acquires)
+	replies := len(c.acquires) // integers in the reply
 	switch {
 	case c.bids || c.shares:
 		replies *= 2
@@ -95,7 +107,7 @@ func (n *writer) settleAcquires(c *call, outcome quorum.Outcome, err error) (rec
 	}
 	var untold []*round.Round
 	for i, r := range c.acquires {
-		reply := replyAt(c.cmd, i, replies)
+		reply := replyAt(c.cmd, i, replies) // 0: the epoch was another
 		recheck = recheck || reply == 0
 		if reply == 0 && n.again() || n.batch.metOurOwn(r.Claim.Key, reply) {
 			n.requeue(c.acquires[i : i+1])
@@ -119,7 +131,8 @@ func (n *writer) settleAcquires(c *call, outcome quorum.Outcome, err error) (rec
 	return recheck
 }
 
-// settleAcquire delivers what the reply to an acquire, or to an ask, is worth.
+// settleAcquire delivers what the reply to an acquire, or to an ask, is worth. It marks first:
+// once the vote is delivered, its caller may queue a release, which goes by the mark.
 func (n *writer) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 	v, cause := n.acquireVote(reply)
 	cause = ofKind(r.Claim, cause)
@@ -136,7 +149,8 @@ func (n *writer) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 }
 
 // counted is a vote as it counts: a grant of a node that is in doubt is none. For what
-// counts, the node vouches.
+// counts, the node vouches. The key is there all the same: the mark says so, and the rollback
+// or the release takes it away.
 func (n *writer) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vote, error) {
 	if v.Outcome != quorum.Granted {
 		return v, cause
@@ -154,7 +168,8 @@ func (n *writer) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vot
 }
 
 // acquireVote reads a reply of acquire.lua. Before a lease is called longer than anyone
-// may take, the node's record is read again: another client may have raised MaxTTL.
+// may take, the node's record is read again: another client may have raised MaxTTL. That
+// blocks the writer for a round trip, at most once in sampleEvery.
 func (n *writer) acquireVote(reply int64) (quorum.Vote, error) {
 	v, cause := acquireVote(reply, n.Tracker.LongestLease)
 	taken, ok := cause.(*takenError) //nolint:errorlint // as it was made
@@ -167,19 +182,23 @@ func (n *writer) acquireVote(reply int64) (quorum.Vote, error) {
 }
 
 // markAfter notes what the outcome of an acquire, or of a re-seed, says of the
-// claim on this node. What is there stays there until it is released.
+// claim on this node. What is there stays there until it is released: a later refusal does
+// not undo a grant.
 func (n *Node) markAfter(c *round.Claim, o quorum.Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.Marks[n.Index] = c.Marks[n.Index].After(o)
 }
 
+// requeue is pending.requeue under mu. The writer does not sleep, so nobody wakes it.
 func (n *writer) requeue(rounds []*round.Round) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.requeue(rounds)
 }
 
+// settleRaise delivers the vote on a raise. It is never sent again, even if it did not happen:
+// its round is the second of an attempt, and the next attempt begins above its token.
 func (n *writer) settleRaise(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	r := c.raise
 	if err != nil {
@@ -199,8 +218,13 @@ func (n *writer) settleRaise(c *call, outcome quorum.Outcome, err error) (rechec
 	return reply == -1
 }
 
+// settleGroup answers an extension or a re-seed. All its locks were refused together if the
+// epoch was another, so the first reply tells. A node in doubt abstains from every lock, and
+// vouches for none: its replies are not passed on.
 func (n *writer) settleGroup(c *call, outcome quorum.Outcome, err error) (recheck bool) {
 	g := c.group
+	// An extension that did not happen may go again: its locks are ours still, and their lease
+	// counts from the round's start, no matter when it is sent.
 	stale := IsMissingScript(err) || err == nil && replyAt(c.cmd, 0, len(g.claims)) == -1
 	if stale && n.again() {
 		n.mu.Lock()
@@ -222,7 +246,8 @@ func (n *writer) settleGroup(c *call, outcome quorum.Outcome, err error) (rechec
 }
 
 // settleReleases confirms what was answered, and queues the rest again: at once
-// where only the script was missing, and after a pause where the node refuses.
+// where only the script was missing, and after a pause where the node refuses. A release is
+// safe to repeat, since it deletes a key only while its own owner value is there.
 func (n *writer) settleReleases(c *call, err error) {
 	n.settleNext(c, err)
 	if err == nil {
@@ -236,10 +261,13 @@ func (n *writer) settleReleases(c *call, err error) {
 		}
 		return
 	}
+	// Nobody is told that it failed: a round waits on, and Note only keeps the cause for the case
+	// that its time runs out first.
 	cause, now := Explain(err), n.Clock.Early()
 	n.mu.Lock()
+	// A hand is not: it may have granted, and the reply was lost. So what goes again only calls.
 	for i := range c.releases {
-		c.releases[i].Hint, c.releases[i].Next = 0, nil // what goes again calls: where it was refused, it may have granted
+		c.releases[i].Hint, c.releases[i].Next = 0, nil
 	}
 	if IsMissingScript(err) && n.again() {
 		n.queue.releases = append(append([]Release{}, c.releases...), n.queue.releases...)
@@ -256,6 +284,10 @@ func (n *writer) settleReleases(c *call, err error) {
 	}
 }
 
+// settleTime takes in the node's clock, and answers the probes, which ask for no more. A user
+// without the right to TIME leaves the node timeless: it gives no vote, and the message names
+// the right. Any other error leaves this batch unread: its grants do not count, and the next
+// batch reads anew.
 func (n *writer) settleTime(c *call, outcome quorum.Outcome, err error) {
 	n.timeless = nil
 	denied := saysFirst(err, "NOPERM")

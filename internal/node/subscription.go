@@ -19,33 +19,38 @@ import (
 const (
 	// quietFor is how long a subscription may be silent before the node is asked
 	// whether it is still there: nothing else tells a connection that a firewall
-	// forgot from a name that nobody releases.
+	// forgot from a name that nobody releases. A call that is lost in these seconds costs
+	// its waiter a look (quorum.RestAfter), and no turn.
 	quietFor = 5 * time.Second
 	// The pause before a subscription that broke is made anew doubles from the one
-	// to the other while that fails.
+	// to the other while that fails. The first is short: a waiter whose connection is back
+	// within its sign of life (700 ms after a call, ADR 17) keeps its turn.
 	firstResubscribe = 50 * time.Millisecond
 	lastResubscribe  = 800 * time.Millisecond
 )
 
 // Subscription is the connection over which one node tells this Locker what is
 // published on its channels, no matter their number. What comes is a hint and no more: it
-// may be lost, doubled, late or forged, and all that it brings about is a question.
+// may be lost, doubled, late or forged, and all that it brings about is a question. A grant
+// by push too is judged like any reply (SubmitPush).
 type Subscription struct {
-	node    *Node
+	node *Node
+	// heard and renewed are called by Run's goroutine, with no mutex held; renewed after each
+	// time that the node took a subscription in: hints may have been missed before.
 	heard   func(node int, channel, message string)
-	renewed func(node int) // hints may have been missed before
+	renewed func(node int)
 
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex // guards the fields below; held while subscribe sends what changed meanwhile
 	channels map[string]bool
-	open     *redis.PubSub // which is subscribed to some of them; nil if none is
+	open     *redis.PubSub // the connection that is subscribed to some of them; nil if none is
 
-	up      atomic.Bool
+	up      atomic.Bool   // the node has said that it will tell us
 	settled chan struct{} // closed when it is up for the first time, or has failed
-	first   atomic.Bool
-	stopped chan struct{}
+	first   atomic.Bool   // settled is closed
+	stopped chan struct{} // closed when Run has ended
 }
 
-// NewSubscription is one to these channels. It does nothing before Run.
+// NewSubscription makes one to these channels. It does nothing before Run.
 func NewSubscription(n *Node, heard func(node int, channel, message string), renewed func(node int), channels ...string) *Subscription {
 	s := &Subscription{
 		node: n, heard: heard, renewed: renewed, channels: make(map[string]bool),
@@ -67,7 +72,8 @@ func (s *Subscription) Settled() <-chan struct{} { return s.settled }
 func (s *Subscription) Stopped() <-chan struct{} { return s.stopped }
 
 // Add subscribes to one more channel. Where the node is reached it blocks until
-// that is sent, and renewed is called when the node has taken it in.
+// that is sent, and renewed is called when the node has taken it in. The channel is noted
+// before the connection is looked up: either this call sends it, or subscribe does.
 func (s *Subscription) Add(ctx context.Context, channel string) {
 	s.mu.Lock()
 	s.channels[channel] = true
@@ -78,7 +84,7 @@ func (s *Subscription) Add(ctx context.Context, channel string) {
 	}
 }
 
-// Drop ends Add.
+// Drop ends Add. A message that was on its way may still be heard.
 func (s *Subscription) Drop(ctx context.Context, channel string) {
 	s.mu.Lock()
 	delete(s.channels, channel)
@@ -89,7 +95,8 @@ func (s *Subscription) Drop(ctx context.Context, channel string) {
 	}
 }
 
-// Run keeps the subscription up until ctx is done.
+// Run keeps the subscription up until ctx is done. A connection that was up and broke starts
+// the pauses anew; one that never came up lengthens them.
 func (s *Subscription) Run(ctx context.Context) {
 	defer close(s.stopped)
 	failures := 0
@@ -110,6 +117,8 @@ func (s *Subscription) Run(ctx context.Context) {
 	s.settle()
 }
 
+// settle closes settled, once: by success, by failure, or by the end of Run. A waiter does not
+// wait longer for a node that can't be subscribed to: it looks there instead.
 func (s *Subscription) settle() {
 	if s.first.CompareAndSwap(false, true) {
 		close(s.settled)
@@ -125,12 +134,16 @@ func over(ctx context.Context) context.Context {
 	return ctx
 }
 
-// listen makes one subscription and hears it out. Receive is used because Channel drops
-// messages when many come at once.
+// listen makes one subscription and hears it out, until the connection fails or ctx is done.
+// It uses Receive, since go-redis's Channel drops messages when many come at once.
+//
+// A connection that is silent for quietFor is asked by PING, and ends if that has no answer
+// within the node timeout. PING is sent once for each silence (asked). Whether the user may
+// PING does not matter: an error reply is an answer as well.
 func (s *Subscription) listen(ctx context.Context) {
 	p := s.node.Client.Subscribe(ctx) // to nothing: it does not connect yet
 	ready := s.subscribe(ctx, p)
-	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends a Receive that blocks
 	defer func() {
 		s.mu.Lock()
 		s.open = nil
@@ -144,7 +157,7 @@ func (s *Subscription) listen(ctx context.Context) {
 	}
 	once := over(ctx)
 	asked := false
-	limit := DialShare * s.node.Timeout
+	limit := DialShare * s.node.Timeout // for the first message, which says that it is up
 	for ctx.Err() == nil {
 		message, err := p.ReceiveTimeout(once, limit)
 		var timeout net.Error
@@ -155,8 +168,8 @@ func (s *Subscription) listen(ctx context.Context) {
 			asked, limit = false, quietFor // it may not PING, and has answered
 			continue
 		case asked || !s.up.Load() || !errors.As(err, &timeout) || !timeout.Timeout():
-			return
-		default:
+			return // the connection failed, did not come up, or left the PING without an answer
+		default: // it was silent
 			if asked, limit = true, s.node.Timeout; p.Ping(once) != nil {
 				return
 			}
@@ -176,7 +189,8 @@ func (s *Subscription) listen(ctx context.Context) {
 }
 
 // subscribe connects, and subscribes to all channels. From then on Add and Drop send
-// their own.
+// their own. It dials without mu, which may take long; what Add and Drop changed meanwhile
+// is sent under it, so that no change falls between them and open.
 func (s *Subscription) subscribe(ctx context.Context, p *redis.PubSub) bool {
 	s.mu.Lock()
 	var first []string
@@ -204,9 +218,10 @@ func (s *Subscription) subscribe(ctx context.Context, p *redis.PubSub) bool {
 	return (len(late) == 0 || p.Subscribe(over(ctx), late...) == nil) && (len(gone) == 0 || p.Unsubscribe(over(ctx), gone...) == nil)
 }
 
-// Why a client is no node. New says so where it can see it. Inside a wrapper only the
-// client's connection tells. No option admits Sentinel clients: a promoted server is blank
-// with all that it has, so each promotion would be a rejoin, which waits MaxTTL.
+// The reasons for which a client is no node. New refuses it where it can see that. Inside a
+// wrapper only the client's connection tells. No option admits Sentinel clients: a promoted
+// server counts as blank, with all that it has, so each promotion would be a rejoin, which
+// waits MaxTTL.
 const (
 	NotSentinel = "a Sentinel client: after a failover the node would be another server, which may lack the keys: give a client of the master itself"
 	NotDatabase = "all databases of a server share its scripts, whose absence keeps a restarted server from voting: use database 0, and WithPrefix to keep names apart"
@@ -237,7 +252,9 @@ func pinnable(bounded *redis.Client, timeout time.Duration) *redis.Client {
 }
 
 // Watch runs f on one connection of the client, bounded by the node timeout where it can
-// be. Unlike most of a Node, it may be called by anyone.
+// be. Unlike most of a Node, it may be called by anyone: it reads only what never changes.
+// Watch is go-redis's way to one connection of any client; WATCH itself is not sent, as
+// there are no keys.
 func (n *Node) Watch(ctx context.Context, f func(*redis.Tx) error) error {
 	if n.writer.conn.pins == nil {
 		return n.writer.conn.watchOther(ctx, f)
@@ -253,6 +270,9 @@ func (n *Node) Watch(ctx context.Context, f func(*redis.Tx) error) error {
 	return n.writer.conn.watch(ctx, f)
 }
 
+// watch is Watch on the connections that may be pinned. Where the pool would have to dial one
+// that only the client itself may dial (pinnable), it makes the client dial first, by any
+// command, and runs f again, which has sent nothing, until ctx is done.
 func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {
 	for {
 		err := c.pins.Watch(ctx, f)
@@ -267,11 +287,11 @@ func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {
 
 // other is a client whose settings are not known.
 type other struct {
-	refused atomic.Pointer[error] // why it is not asked again; nil: it is
+	refused atomic.Pointer[error] // why it is not asked again; nil if it is
 }
 
 // watchOther is watch over a client whose settings are not known: the connection is
-// judged before f.
+// judged before f, each time, since the client may connect elsewhere next time.
 func (c *connection) watchOther(ctx context.Context, f func(*redis.Tx) error) error {
 	if refused := c.other.refused.Load(); refused != nil {
 		return *refused
@@ -290,7 +310,7 @@ func (c *connection) watchOther(ctx context.Context, f func(*redis.Tx) error) er
 
 // judge is judgeConnection, and makes an error of the panic that dialling may come to:
 // where a client with a StreamingCredentialsProvider is inside, go-redis panics, and
-// keeps what it took from the pool. It is not asked again.
+// keeps what it took from the pool. It is not asked again, or its pool would be used up.
 func (o *other) judge(ctx context.Context, tx *redis.Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -12,12 +12,16 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// acquireVote reads a reply of acquire.lua; longest is the longest lease that anyone may
-// take.
+// acquireVote reads a reply of acquire.lua, whose header lists them; longest is the longest
+// lease that anyone may take. A reply that no script returns is Unknown, not Failed: the
+// command may have happened.
 func acquireVote(reply int64, longest func() time.Duration) (quorum.Vote, error) {
 	if left, held := leaseLeft(reply); held {
 		return quorum.Vote{Outcome: quorum.Taken}, &takenError{left: left, most: longest()}
 	}
+	// Taken says that another has the name, or comes before us: enough of these and the attempt
+	// is contended. Abstained and Failed say nothing of the name: enough of these and there is
+	// no quorum. A dead owner value is our own rollback, which this command came behind.
 	switch {
 	case reply > 0:
 		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
@@ -36,8 +40,10 @@ func acquireVote(reply int64, longest func() time.Duration) (quorum.Vote, error)
 	}
 }
 
-// leaseLeft is for how long the key is another's, by a reply of acquire.lua; negative:
-// without an end. It returns false where the reply says nothing of that kind.
+// leaseLeft is for how long the key is another's, by a reply of acquire.lua; negative if
+// without an end. It returns false where the reply says nothing of that kind. The scripts
+// put the lease into the same integer as the other replies, below -10, so that the reply to
+// a plain acquire stays one integer.
 func leaseLeft(reply int64) (left time.Duration, held bool) {
 	switch {
 	case reply == -9:
@@ -48,13 +54,14 @@ func leaseLeft(reply int64) (left time.Duration, held bool) {
 	return 0, false
 }
 
-// takenError is held by another, and for how long.
+// takenError says that another client holds the name, and for how long.
 type takenError struct {
 	left, most time.Duration // the remaining lease, and the longest that anyone may take
-	shared     bool          // who was refused wants to share: so may those who hold it
+	shared     bool          // the refused claim wants to share: its holders may share the name too
 }
 
-// ofKind is a cause in the words of the kind of hold that was asked for.
+// ofKind is a cause in the words of the kind of hold that was asked for. It changes the
+// takenError in place, which is this reply's own.
 func ofKind(c *round.Claim, cause error) error {
 	if taken, ok := cause.(*takenError); ok && c.Shared() { //nolint:errorlint // as it was made
 		taken.shared = true
@@ -65,6 +72,7 @@ func ofKind(c *round.Claim, cause error) error {
 	return cause
 }
 
+// Error names the holder's remaining lease, and what to do where that is too long to be true.
 func (e *takenError) Error() string {
 	if e.left < 0 {
 		return "held by another, without an end"
@@ -79,10 +87,14 @@ func (e *takenError) Error() string {
 	return fmt.Sprintf("held by another, %v left", e.left)
 }
 
-// beyond tells whether the lease is longer than anyone may take.
+// beyond tells whether the lease is longer than anyone may take. Two clocks may run apart by
+// the largest drift factor in that time, and that is no reason to call a lease too long
+// (ADR 7).
 func (e *takenError) beyond() bool { return e.left > e.most+clock.Drift(e.most, clock.MaxDriftFactor) }
 
-// raiseVote reads a reply of raise.lua, which was asked to raise the token to t.
+// raiseVote reads a reply of raise.lua, which was asked to raise the token to t. A stripe above
+// t has counted on meanwhile, so t may be below a token that was given out since: the vote
+// is lost, and the next attempt starts above the stripe.
 func raiseVote(reply, t int64) (quorum.Vote, error) {
 	switch {
 	case reply == 1:
@@ -99,7 +111,8 @@ func raiseVote(reply, t int64) (quorum.Vote, error) {
 }
 
 // replyAt reads the i-th of the n integers that a command was to bring; what is
-// missing reads as noReply.
+// missing reads as noReply. A list of another length is no reply at all: nothing says which
+// lock each integer would be about.
 func replyAt(cmd redis.Cmder, i, n int) int64 {
 	switch c := cmd.(type) {
 	case intCall:
@@ -112,7 +125,8 @@ func replyAt(cmd redis.Cmder, i, n int) int64 {
 	return noReply
 }
 
-// answered tells whether a reply was read into the command.
+// answered tells whether a reply was read into the command. For a handCall, whose
+// reply may be an integer or a list, it takes the client's word.
 func answered(cmd redis.Cmder) bool {
 	switch c := cmd.(type) {
 	case intCall:
@@ -127,7 +141,8 @@ func answered(cmd redis.Cmder) bool {
 	return true
 }
 
-// hearingOf is what a refusal of a round's ask says besides.
+// hearingOf is what a refusal of a round's ask says of the line. more is the second integer of
+// ask.lua and share.lua: a ticket where the round had no place, else two bits.
 func hearingOf(r *round.Round, reply, more int64) quorum.Hearing {
 	h := quorum.Hearing{Free: reply == -3}
 	h.Left, _ = leaseLeft(reply)
@@ -139,8 +154,8 @@ func hearingOf(r *round.Round, reply, more int64) quorum.Hearing {
 	return h
 }
 
-// slotHearingOf is what a refusal of a slot says besides. It returns false where the reply
-// is none.
+// slotHearingOf is what a refusal of a slot says of the line and of the other slots. It returns
+// false where the reply is no refusal.
 func slotHearingOf(cmd redis.Cmder) (h quorum.Hearing, refused bool) {
 	said := func(k int) int64 { return replyAt(cmd, k, slotReplies) }
 	if said(0) > -3 || said(0) == noReply {

@@ -19,7 +19,8 @@ import (
 // answered.
 func (n *Node) Write() { n.writer.write() }
 
-// write sleeps until there is something to send, and sends it.
+// write sleeps until there is something to send, and sends it. At its end it waits for the
+// looks that are out: the client may be closed behind it.
 func (n *writer) write() {
 	defer close(n.Stopped)
 	for n.sleep() {
@@ -31,7 +32,11 @@ func (n *writer) write() {
 }
 
 // sleep blocks until there is work that may be sent now. It returns false when the
-// node was closed, and is owed nothing that is still to be tried.
+// node was closed, and is owed nothing that is still to be tried. It decides that under mu,
+// and notes it there (ended): a release that comes later finds no writer (Release).
+//
+// A node that is down is left alone until its next probe, unless nothing is owed to it: then
+// the next command that may be queued wakes the writer, and is the probe.
 func (n *writer) sleep() bool {
 	for {
 		n.mu.Lock()
@@ -84,13 +89,14 @@ func (n *writer) pauseLocked(now clock.Instant) time.Duration {
 	}
 }
 
-// doze waits out a pause between two probes of a node that is owed releases.
+// doze waits out a pause between two probes of a node that is owed releases. A wake-up ends
+// it early: sleep finds out whether the new work may be sent already.
 func (n *writer) doze(pause time.Duration, closed bool) {
 	t := n.Clock.NewTimer(pause)
 	defer t.Stop()
 	stop := n.stop
 	if closed {
-		stop = nil // it was seen
+		stop = nil // it was seen; a closed channel would make this loop spin
 	}
 	select {
 	case <-t.C:
@@ -99,7 +105,9 @@ func (n *writer) doze(pause time.Duration, closed bool) {
 	}
 }
 
-// probe asks a node that was down for its TIME: the cheapest thing to lose.
+// probe asks a node that was down for its TIME: the cheapest thing to lose, and the sample
+// that shows a step of its clock before any vote. It goes again after errExchanged, which
+// says that it was not sent.
 func (n *writer) probe() error {
 	n.conn.unpin() // the pool may have no other connection
 	cmd := TimeCall{redis.NewTimeCmd(context.Background(), "TIME")}
@@ -121,7 +129,13 @@ func (n *writer) probe() error {
 }
 
 // prepare makes sure that the scripts are there and that it is known whether the
-// node votes. It returns an error if the node can't be talked to.
+// node votes. It returns an error if the node can't be talked to. After a success the node
+// has an epoch, with which it votes, or n.abstains says why it has none: releases and looks
+// go to such a node all the same.
+//
+// An abstention is not verified again before every flush: the Tracker's loop looks for that,
+// and Outdated says when the node may vote. Where WhyNot returns nil the loop does not look,
+// so the writer does.
 func (n *writer) prepare() error {
 	if !n.loaded {
 		if err := n.conn.load(lua.KeepingScripts); err != nil {
@@ -129,6 +143,8 @@ func (n *writer) prepare() error {
 		}
 		n.loaded = true
 	}
+	// What others learned of this node, and what a new connection met, came between two flushes:
+	// it counts before the next vote.
 	if n.Tracker.Outdated(n.Index) || n.met != n.turn() {
 		n.verifyAgain()
 	}
@@ -141,7 +157,7 @@ func (n *writer) prepare() error {
 			return nil //nolint:nilerr // it abstains, which is no failure to talk to it
 		}
 	}
-	n.conn.unpin()
+	n.conn.unpin() // verify takes a connection of its own: the pool may have no other
 	epoch, abstains, err := n.verify()
 	if err != nil {
 		return err
@@ -162,17 +178,22 @@ func (n *writer) prepare() error {
 	return nil
 }
 
-// verifyAgain makes the writer verify the node before it votes again.
+// verifyAgain makes the writer verify the node before it votes again. The epoch goes at once:
+// without one no command of a later flush asks for a vote.
 func (n *writer) verifyAgain() {
 	n.epoch, n.due = "", true
 	n.Tracker.Void(n.Index)
 }
 
-// flush sends what has gathered, and hands out the replies.
+// flush sends what has gathered, and hands out the replies. Everything that can fail without a
+// vote being lost comes first: a look at idle connections, a connection of the pool, a probe
+// of a node that was down, the verification. A failure there fails what is queued (failed),
+// and each of those votes is known not to have been sent. Only then is the batch taken,
+// which marks its claims as sent.
 func (n *writer) flush() {
 	now := n.Clock.Early()
 	n.mu.Lock()
-	n.busySince = now
+	n.busySince = now // a node timeout from here on, callers are refused (refusalLocked)
 	suspect := n.down.cause
 	n.mu.Unlock()
 	defer func() {
@@ -191,6 +212,8 @@ func (n *writer) flush() {
 		n.failed(err)
 		return
 	}
+	// A node that was down shows three things before it votes: that it answers, which server it
+	// is, and with prepare whether that one votes.
 	if suspect != nil {
 		if err := n.probe(); err != nil {
 			n.failed(err)
@@ -209,8 +232,8 @@ func (n *writer) flush() {
 		n.failed(err)
 		return
 	}
-	if suspect != nil { // only now: a node that loads its data tells the time, too
-		n.recovered()
+	if suspect != nil {
+		n.recovered() // only now: a node that loads its data tells the time, too
 	}
 	n.take(now)
 	n.attend(now)
@@ -218,7 +241,7 @@ func (n *writer) flush() {
 }
 
 // attend notes whether the node votes in the batch that was taken, and tells when
-// it does so again.
+// it does so again: the locks that stand without it are then confirmed there.
 func (n *writer) attend(now clock.Instant) {
 	votes := n.batch.silent == nil
 	if votes && n.away {
@@ -228,7 +251,8 @@ func (n *writer) attend(now clock.Instant) {
 	n.away = !votes
 }
 
-// take moves what may be sent now into the batch.
+// take moves what may be sent now into the batch. Its releases are noted (sending), so that
+// Unreleased finds them while they are in neither queue.
 func (n *writer) take(now clock.Instant) {
 	b := &n.batch
 	b.reset()
@@ -239,12 +263,16 @@ func (n *writer) take(now clock.Instant) {
 	n.sending = b.releases
 }
 
-// send puts the batch on the wire and hands out the replies.
+// send puts the batch on the wire and hands out the replies. The order in the pipeline is part
+// of the protocol: TIME stands behind all that may be granted, so that a step which ended
+// another's lease is seen before the grant counts (ADR 13); INFO stands behind that, so that
+// a grant counts only of the history that was verified (ADR 11).
 func (n *writer) send() {
 	b := &n.batch
 	b.at = n.Clock.Early()
 	b.reading = reading(b.at)
-	n.settlePushes()
+	n.settlePushes() // first: this batch's look at the identity says nothing of them
+	// Before addCalls: what is answered here must not go out as well.
 	if b.silent != nil {
 		n.abstain(b.silent)
 	}
@@ -267,6 +295,7 @@ func (n *writer) send() {
 		n.handOut()
 	}
 	if len(b.releases) > 0 {
+		// What the node did not take is queued again by now: Unreleased misses none in between.
 		n.mu.Lock()
 		n.sending = nil
 		n.mu.Unlock()
@@ -274,7 +303,8 @@ func (n *writer) send() {
 }
 
 // abstain answers all that asks for a vote: the node gives none. A bid is recorded
-// there all the same, by a look, so that the node knows who waits when it votes again.
+// there all the same, by a look, so that the node knows the waiters when it votes again.
+// Releases, looks and samples stay in the batch: they ask for no vote.
 func (n *writer) abstain(cause error) {
 	b := &n.batch
 	for _, rounds := range [][]*round.Round{b.raises, b.acquires, b.bids, b.shares, b.slots} {
@@ -300,7 +330,9 @@ func (n *writer) abstain(cause error) {
 const ConfirmSpread = 500 * time.Millisecond
 
 const (
-	// FirstBackoff is the pause after a failed probe; it doubles up to the last.
+	// FirstBackoff is the pause after a failed probe; it doubles up to the last. The last one
+	// bounds how late a node that is back votes again, and how often a dead one is dialled:
+	// twice a second by each Locker.
 	FirstBackoff = 20 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
 )
@@ -308,10 +340,12 @@ const (
 // backoff is the pause after so many failures in a row, behind the first.
 func backoff(failures int) time.Duration { return min(FirstBackoff<<min(failures, 10), lastBackoff) }
 
-// outage is why a node is not talked to, and until when. The node's mu guards it.
+// outage is why a node is not talked to, and until when. The node's mu guards it. While it
+// lasts, callers are refused until the next probe is due; the first command after that is
+// queued, and makes the writer probe. A success ends it, a failure doubles the pause.
 type outage struct {
-	cause    error // nil: the node is talked to
-	since    clock.Instant
+	cause    error         // nil if the node is talked to
+	since    clock.Instant // when it was first not reached
 	until    clock.Instant // not even a probe before
 	failures int           // failed probes in a row
 }
@@ -336,7 +370,7 @@ func (o *outage) end(now clock.Instant) time.Duration {
 }
 
 // failed notes that the node can't be talked to, and fails all that waits for it
-// but the rollbacks.
+// but the rollbacks. Nothing of it was sent, so each vote is Failed and not Unknown.
 func (n *writer) failed(err error) {
 	err = Explain(n.conn.blame(err))
 	n.observer.Erred(n.Index)
@@ -345,7 +379,8 @@ func (n *writer) failed(err error) {
 	n.failQueued(fmt.Errorf("not sent: %w", err))
 }
 
-// markDown notes that the node failed, and tells the first time.
+// markDown notes that the node failed, and tells the first time. It also forgets which server
+// the node was: a node of ours that comes up at another's address is met as new (serves).
 func (n *Node) markDown(err error) {
 	n.mu.Lock()
 	first := n.down.fail(err, n.Clock.Early())
@@ -356,23 +391,29 @@ func (n *Node) markDown(err error) {
 	}
 }
 
+// recovered notes that the node is talked to again. A long outage counts as an absence, after
+// which attend gets the held locks confirmed; so does one in which the calls of an earlier
+// return may have been lost. A connection that broke and was replaced does not: its keys are
+// still there, and ten thousand holders would confirm them for nothing.
 func (n *writer) recovered() {
 	now := n.Clock.Early()
 	n.mu.Lock()
 	lasted := n.down.end(now)
 	n.mu.Unlock()
-	n.away = n.away || lasted > ConfirmSpread || n.wasGivenLocks(now.Add(-lasted)) // else a connection that broke is no absence
+	n.away = n.away || lasted > ConfirmSpread || n.wasGivenLocks(now.Add(-lasted))
 	n.observer.Up(n.Index, lasted)
 }
 
 // wasGivenLocks tells whether a call that failed at that time may have been one of those
-// that give the held locks to a node that votes again.
+// that give the held locks to a node that votes again. They are spread over ConfirmSpread,
+// and each is decided two node timeouts later at most.
 func (n *Node) wasGivenLocks(failed clock.Instant) bool {
 	voted := clock.Instant(n.Returned.Load())
 	return voted != 0 && failed <= voted.Add(ConfirmSpread+2*n.Timeout)
 }
 
-// failQueued fails all that waits for the node but the rollbacks.
+// failQueued fails all that waits for the node but the rollbacks. It answers without mu: an
+// answer takes the mutex of an Extension, which comes before ours, or of the waiters' looks.
 func (n *Node) failQueued(err error) {
 	n.mu.Lock()
 	q := n.queue.empty(n.Clock.Early())
@@ -394,7 +435,8 @@ func (n *Node) failQueued(err error) {
 }
 
 // doubt is why what the node answers in this batch does not count, though it was
-// asked; nil: it does.
+// asked; nil if it does. silence is decided before a batch is sent, doubt by what came back
+// with it: an exchanged server, another history, a clock that stepped or can't be read.
 func (n *writer) doubt() error {
 	switch {
 	case n.met != n.turn():
@@ -410,7 +452,9 @@ func (n *writer) doubt() error {
 	return nil
 }
 
-// ungranted is why what the node granted in this batch does not count; nil: it does.
+// ungranted is why what the node granted in this batch does not count; nil if it does. A grant
+// needs a reading of the clock behind it besides. An extension needs none: a key that is
+// still there was there all the time (ADR 13).
 func (n *writer) ungranted() error {
 	if doubt := n.doubt(); doubt != nil {
 		return doubt
@@ -419,7 +463,9 @@ func (n *writer) ungranted() error {
 }
 
 // revokeVotes voids all that the node vouched for in rounds since then, also in
-// attempts that are under way.
+// attempts that are under way: doubted stops those (DoubtedSince), the observer takes the
+// node out of the held locks. It notes first and tells then: an attempt that becomes
+// a held lock in between asks for the note once more (Lock.doubt).
 func (n *Node) revokeVotes(since clock.Instant, why error) {
 	n.mu.Lock()
 	n.doubted, n.doubtedBy = n.Clock.Now(), why
@@ -428,7 +474,8 @@ func (n *Node) revokeVotes(since clock.Instant, why error) {
 }
 
 // DoubtedSince is why nothing counts that the node vouched for in a round that was
-// sent at t; nil: it does.
+// sent at t; nil if it counts. A doubt that came after t voids the round, even if the reply
+// came before the doubt: what was granted may be gone since.
 func (n *Node) DoubtedSince(t clock.Instant) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
