@@ -41,8 +41,8 @@ type Config struct {
 	Door     Door
 }
 
-// Door is what is told of attempts, and puts into words why they failed: never more than
-// a call of each for an attempt.
+// Door hears of attempts, and puts into words why they failed. Each of its methods is called
+// at most once for an attempt.
 type Door interface {
 	// Polled tells what the nodes had answered when an attempt was decided.
 	Polled(votes []quorum.Vote)
@@ -58,11 +58,11 @@ type Terms struct {
 	Barging bool
 	Fixed   bool   // the lease is not lengthened
 	Shared  bool   // beside others who share the name
-	Limit   int    // how many may hold the name at once, by slots; 0: it has none
+	Limit   int    // how many may hold the name at once, by slots; 0 if it has none
 	Label   string // of this hold, behind the Locker's in the owner value
 }
 
-// Turn is how a lock was come by that others may have waited for as well.
+// Turn is the way in which a lock came that others may have waited for as well.
 type Turn uint8
 
 // The ways, with the numbers of the public ones.
@@ -87,14 +87,14 @@ type Grant struct {
 
 // Failure is an attempt that brought no lock.
 type Failure struct {
-	Sentinel error // ErrNotAcquired or ErrNoQuorum; nil: Cause ended it, and not the nodes
-	Cause    error // nil: the votes say it all
+	Sentinel error // ErrNotAcquired or ErrNoQuorum; nil if Cause ended it, and not the nodes
+	Cause    error // nil if the votes say it all
 	Votes    []quorum.Vote
 	Causes   []error // of the votes; nil if none has one
 	Words    error   // what the Door made of it
 }
 
-// cause is why node i voted as it did; nil: it is not known.
+// cause is why node i voted as it did; nil if that is not known.
 func (f *Failure) cause(i int) error {
 	if f.Causes == nil {
 		return nil
@@ -117,7 +117,7 @@ type base struct {
 	Config
 	quorum int
 
-	waitedFor [stripes]atomic.Int64  // when a name of that stripe was last waited for; 0: never
+	waitedFor [stripes]atomic.Int64  // when a name of that stripe was last waited for; 0 if never
 	foreignOn [stripes]atomic.Int64  // when a holder of such a name was last seen whose value is not ours
 	released  [stripes]atomic.Int32  // one more than the slot of such a name that was released last; 0 if none
 	stood     [stripes]atomic.Int64  // the last place in line at which this process waited for a slot of such a name; 0 if none
@@ -182,7 +182,7 @@ func (a *base) Close() (already bool) {
 	return a.closed.Swap(true)
 }
 
-// Await returns when all who entered are settled.
+// Await blocks until every call that entered is settled.
 func (a *base) Await() { a.entered.Wait() }
 
 // Acquire takes the lock on key, and waits for it until ctx is done. Where it fails,
@@ -211,7 +211,7 @@ func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, err
 
 var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.ErrNotAcquired)
 
-// Try makes one attempt to take the lock on key, or two where nodes that were seen not
+// Try makes one attempt to take the lock on key, or two if nodes that were seen not
 // to vote may do so by then.
 func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) {
 	switch {
@@ -261,9 +261,9 @@ func (a *Acquirer) tryOnce(ctx context.Context, name *queue.Name, t Terms) (Gran
 	return acq.bid(ctx, quorum.Barging)
 }
 
-// lookAgain looks at the nodes before an acquisition is refused for what was seen
-// of them. It tells whether another attempt would end otherwise, for one that abstained. A
-// refusal that has another reason stands as it is.
+// lookAgain looks at the nodes before an acquisition is refused because some were seen not to
+// vote. It tells whether another attempt would end otherwise, since such a node may vote by
+// now. A refusal for any other reason stands as it is.
 func (a *Acquirer) lookAgain(ctx context.Context, f *Failure) bool {
 	if f.Sentinel != fault.ErrNoQuorum { //nolint:errorlint // it is one of two
 		return false

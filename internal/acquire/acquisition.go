@@ -26,8 +26,8 @@ type acquisition struct {
 	open   *round.Round   // the attempt that releases may grant; nil if none
 	waiter *round.Sleeper // nil until it waits for the nodes, and after
 	joined bool           // it has waited
-	leads  bool           // of those who share: it asks for all of its group
-	ticket int64          // of those who share: the place that the last ask brought; NoTicket if none
+	leads  bool           // with a shared hold: it asks for all of its group
+	ticket int64          // with a shared hold: the place that the last ask brought; NoTicket if none
 	hints  uint64         // nodes that called it, and were not asked yet
 	called bool           // the attempt that is open asks because nodes called it
 	begun  uint64         // nodes that called while their reply was out: it was asked anew for that
@@ -35,7 +35,7 @@ type acquisition struct {
 	kept   int            // attempts in a row that found the name free, and kept for another
 	votes  []quorum.Vote  // of the last bid
 	heard  []quorum.Hearing
-	slot   *slotWay // of a slot; nil: it is of a name
+	slot   *slotWay // of an acquisition of a slot; else nil
 }
 
 // run makes attempts until one succeeds, waiting does not help, or ctx ends.
@@ -71,7 +71,7 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 			}
 			return Grant{}, joined(failed.Words, last)
 		case (acq.failed == 1 || failed.hopeless()) && acq.a.lookAgain(ctx, failed):
-			continue // at once: one that abstained may vote by now
+			continue // at once: a node that abstained may vote by now
 		case failed.hopeless():
 			return Grant{}, failed.Words
 		}
@@ -119,9 +119,9 @@ func (acq *acquisition) turn(given *queue.Transfer) Turn {
 type interval uint8
 
 const (
-	atOnce      interval = iota // it does not
-	afterPause                  // as long as a pause that is drawn
-	untilCalled                 // until it is called, or has to look without that
+	atOnce      interval = iota // not at all
+	afterPause                  // for a pause of random length
+	untilCalled                 // until a node calls, or it is time to look without a call
 )
 
 // await waits the interval, or until ctx is done or the Locker is closed. It may have been
@@ -150,7 +150,7 @@ func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, 
 	}
 }
 
-// enterLine makes the acquisition one that waits, and that the nodes can call.
+// enterLine makes the acquisition wait where the nodes can call it.
 func (acq *acquisition) enterLine(ctx context.Context) *Failure {
 	if err := acq.join(ctx); err != nil {
 		return acq.a.attempts.ended(acq.name.Key, err)
@@ -160,7 +160,7 @@ func (acq *acquisition) enterLine(ctx context.Context) *Failure {
 	return nil
 }
 
-// barge asks past those who wait.
+// barge asks past the line.
 func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
 	if f := acq.enterLine(ctx); f != nil {
 		return Grant{}, atOnce, f
@@ -170,7 +170,7 @@ func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
 }
 
 // recallAfter is how many attempts in a row may find the name free and kept for
-// another, who has been called, before that one is called again: some 2.5 s.
+// waiter, which has been called, before that one is called again: some 2.5 s.
 const recallAfter = 10
 
 // recallFirst calls the first in line again. It may be a process that lives and
@@ -207,7 +207,8 @@ func (acq *acquisition) countKept() {
 	acq.kept++
 }
 
-// join makes the acquisition one whom the nodes can call.
+// join lets the nodes call the acquisition. It is entered for that time, so that Close waits
+// for it.
 func (acq *acquisition) join(ctx context.Context) error {
 	if acq.waiter != nil {
 		return nil
@@ -231,7 +232,7 @@ func (acq *acquisition) stopWaiting() {
 	acq.waiter, acq.joined = nil, true
 }
 
-// finish ends the acquisition. Close waits for it: who leaves, leaves nothing behind.
+// finish ends the acquisition. Close waits for it: a waiter that leaves, leaves nothing behind.
 func (acq *acquisition) finish() {
 	if acq.joined {
 		acq.a.Settled()
@@ -301,11 +302,11 @@ func (a *base) Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Share is where a duration of this name is to lie that is drawn at random.
+// Share draws where in its range a random duration for this name lies, in [0, 1).
 func (a *base) Share(key string) float64 { return a.Chance.Share(int64(a.Clock.Early()), key) }
 
 // giveUp ends an acquisition that failed: the next goroutine's begins, or the process
-// leaves the queue, and who is next there is woken if it was our turn.
+// leaves the queue, and the nodes wake the next in line if it was our turn.
 func (acq *acquisition) giveUp() {
 	key, open := acq.name.Key, acq.open
 	if open != nil {
@@ -354,8 +355,8 @@ func (a *Releases) passOn(key string) {
 	a.Queue.Pass(key, func(stands *round.Claim) { a.LeaveAs(key, stands) })
 }
 
-// LeaveAs takes the process's entry for a name off all nodes, with that of this claim;
-// nil: there is none.
+// LeaveAs takes the process's entry for a name off all nodes, and the entry of the claim that
+// stands there; nil if none.
 func (a *Releases) LeaveAs(key string, stands *round.Claim) {
 	if stands == nil {
 		a.Leave(key, a.Nodes)
@@ -364,7 +365,7 @@ func (a *Releases) LeaveAs(key string, stands *round.Claim) {
 	a.discard(stands, a.TTL, round.LeaveQueue, nil)
 }
 
-// Leave takes the process's entry for a name off these nodes, where it waits to be alone.
+// Leave takes the process's entry in the line of exclusive holds for a name off these nodes.
 func (a *Releases) Leave(key string, nodes []*node.Node) {
 	if name, slots := lua.LineOf(key); slots {
 		a.leaveSlots(name, lua.MaxSlots, a.stood[stripeOf(name)].Load(), nodes) // nothing says how many there are
@@ -377,8 +378,8 @@ func (a *Releases) Leave(key string, nodes []*node.Node) {
 	}
 }
 
-// GiveBackGrant releases what a node granted to an attempt of ours that is over. It came
-// late: at the latest it ends with its lease.
+// GiveBackGrant releases what a node granted too late, to an attempt of ours that is over.
+// Should this fail, the grant ends with its lease.
 func (a *Releases) GiveBackGrant(key, owner string, n *node.Node) {
 	c := a.newClaim(key, grant.Lease, "", a.Clock.Early(), 0)
 	c.Dead = lua.TombstoneKey + owner
@@ -388,8 +389,8 @@ func (a *Releases) GiveBackGrant(key, owner string, n *node.Node) {
 	n.Release(a.releaseOf(c, grant.Lease, round.LeaveNothing, nil))
 }
 
-// crowdFor is for how long after a name was waited for an acquisition of it asks
-// for its place in line at once.
+// crowdFor is how long a name counts as contended after the last wait for it: an acquisition
+// then asks for its place in line at once.
 const crowdFor = time.Second
 
 // noteWaiting notes that key is waited for.

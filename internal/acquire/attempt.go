@@ -138,7 +138,7 @@ func (a *attempter) grant(r *round.Round, ttl time.Duration, token quorum.Token,
 }
 
 // outlasted is why a round that was sent at start took too long for a lock of this
-// TTL; nil: it did not. A node that voted in it, forgot, and came back before the others'
+// TTL; nil if it did not. A node that voted in it, forgot, and came back before the others'
 // records had the longer MaxTTL that this client raises has waited the shorter one.
 func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
 	now := a.Clock.Now()
@@ -207,8 +207,8 @@ func (a *attempter) raised(ctx context.Context, r *round.Round, t quorum.Token, 
 	return 0, &raceError{above: t}
 }
 
-// vouched is why the grants of the round are worth less than a quorum; nil: they are
-// not. Those count of nodes that were not found to have stepped or forgotten since it
+// vouched is why the grants of the round are worth less than a quorum; nil if they are not.
+// A grant counts if its node was not found to have stepped or forgotten since the round
 // began.
 func (a *attempter) vouched(c *round.Claim, start clock.Instant) error {
 	set, cause := c.Set(), errUncounted
@@ -223,7 +223,8 @@ func (a *attempter) vouched(c *round.Claim, start clock.Instant) error {
 	return nil
 }
 
-// rollBack cleans every node that may hold the claim, in the background.
+// rollBack cleans every node that may hold the claim, in the background. The process of a claim
+// that takes pushes keeps its place by a next claim: the owner value of this one is dead.
 func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
 	if c.AcceptsPush() && c.Replacement() == nil && *c.Place() != quorum.NoTicket {
 		next := a.newClaim(c.Key, lease, a.labelOf(c), a.Clock.Early(), 0)
@@ -261,8 +262,8 @@ func (a *Releases) free(c *round.Claim, lease time.Duration, entry round.Leaving
 	}
 }
 
-// ends notes that a claim is over. So is the attempt with which its process stood in line
-// for it, of which a node may have the entry still.
+// ends notes that a claim is over, and with it the attempt by which its process stood in line
+// for it. A node may still have that one's entry: the queue remembers it (Queue.Ended).
 func (a *Releases) ends(c *round.Claim) {
 	c.Abandoned.Store(true)
 	if owner := *c.QueueOwner(); owner != "" {
@@ -270,6 +271,7 @@ func (a *Releases) ends(c *round.Claim) {
 	}
 }
 
+// releaseOf makes the release of a claim. Each node repeats it for one lease from now on.
 func (a *Releases) releaseOf(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) node.Release {
 	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// bid makes one attempt by the place in line: by the hints that have come, or at
-// all nodes. It is attempt, but that its refusals tell more.
+// bid makes one attempt by the place in line: it asks the nodes that called, or all nodes.
+// Unlike attempt it learns from each refusal what stands before us in line.
 func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failure) {
 	if !acq.a.Enter() {
 		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
@@ -36,8 +36,8 @@ func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failur
 	return g, f
 }
 
-// gather asks, and waits for the verdict as await does: first the nodes that have
-// called, at once when each does, and soon all of them.
+// gather asks, and blocks until the round has a verdict: first it asks the nodes that have
+// called, each at once when it calls, and soon all of them.
 func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage, error) {
 	w := acq.waiter
 	hints, all := acq.hints, acq.hints == 0

@@ -11,9 +11,9 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// HandOn ends a claim that was held: it goes to the next goroutine of this Locker,
-// or back to the nodes; pass tells whether it may go on. r, if any, collects that it is
-// gone.
+// HandOn ends a claim that was held: the hold goes to the next goroutine of this Locker,
+// or back to the nodes; pass tells whether it may go on. r, if any, collects the nodes'
+// confirmations that the old claim is gone.
 func (a *Releases) HandOn(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
 	switch c.Kind().(type) {
 	case round.Shared:
@@ -40,9 +40,9 @@ func (a *Releases) HandOn(c *round.Claim, lease time.Duration, pass bool, r *rou
 	a.passOn(c.Key)
 }
 
-// goOn releases a claim, and has the release put the next goroutine of this Locker in
-// line, behind all others who wait; calls: it calls the first of them. It returns false
-// where nobody here goes on like that.
+// goOn releases a claim by a release that also puts the next goroutine of this Locker in
+// line, behind all other waiters. With calls it calls the first of them instead of granting.
+// It returns false where no goroutine here goes on like that.
 func (a *Releases) goOn(old *round.Claim, lease time.Duration, calls bool, r *round.Round) bool {
 	if a.Presence.Subscribed() < a.quorum || !a.Enter() { // it could not be told
 		return false

@@ -18,13 +18,13 @@ func (t *Terms) acceptsPushes() bool {
 	return !t.Fixed && !t.Barging && !t.Shared && t.TTL >= grant.Lease
 }
 
-// alone is an acquisition of a name that nobody else is to hold: by the release before it,
-// where it takes pushes, else by bids.
+// alone is the acquisition of an exclusive hold: by a grant of the release before it, if it
+// takes pushes, else by bids.
 type alone struct{ *acquisition }
 
-// try makes the attempt that is due: one that was handed the lock takes it; where nobody
-// was seen to wait, the first attempt is a plain one; else a ticket is asked for, and then
-// the place that it gives.
+// try makes the attempt that is due. A lock that was handed on is taken. Where nobody was seen
+// to wait, the first attempt is a plain one. Else it asks for a ticket, and then by the place
+// that the ticket gives.
 func (acq alone) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
 	position := acq.a.Queue.Position(acq.name)
 	switch {
@@ -75,9 +75,9 @@ func (acq alone) askPlace(ctx context.Context) (Grant, interval, *Failure) {
 	return Grant{}, afterPause, f
 }
 
-// withdraw has releases grant the name no more to the claim that stands on the nodes for
-// who leads next, if who leads now takes no grants: it would not hear of it, and the
-// name would stay with that claim for a lease.
+// withdraw cancels our claim that stands on the nodes, if the goroutine that leads now takes no
+// pushes: it would not hear of a grant to that claim, and the name would stay with the claim
+// for a lease.
 func (acq *acquisition) withdraw() {
 	if acq.terms.acceptsPushes() {
 		return
@@ -216,7 +216,7 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 			continue // all nodes have said its place by now, or that they have none
 		case step != grant.Wait:
 			return step, nil
-		case (all || r.Asks.Handed) && r.Refused(): // who has not answered yet may do so while we rest
+		case (all || r.Asks.Handed) && r.Refused(): // the other nodes may answer while we rest
 			return grant.Rest, nil
 		}
 		next := forReplies
@@ -275,7 +275,7 @@ func (acq *acquisition) noteForeign() {
 	}
 }
 
-// calls tells whether a release calls who waits instead of granting.
+// calls tells whether a release calls the first waiter instead of granting (grant.Calls).
 func (a *base) calls(key string) bool {
 	s := stripeOf(key)
 	at := a.foreignOn[s].Load()

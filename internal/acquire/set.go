@@ -13,7 +13,7 @@ import (
 // Answer is what one round for several names brought of one of them.
 type Answer struct {
 	Grant   Grant
-	Err     error    // why there is none; nil: it was granted
+	Err     error    // why there is none; nil if it was granted
 	Failure *Failure // the attempt that brought none; nil if none was made
 }
 
@@ -41,8 +41,8 @@ func (a *Acquirer) AskAll(ctx context.Context, keys []string, t Terms) []Answer 
 	return answers
 }
 
-// LookAgain looks at the nodes again before a set is refused for what was seen of them.
-// It tells whether one that abstained may vote by now.
+// LookAgain looks at the nodes again before a set is refused because some were seen not to
+// vote. It tells whether such a node may vote by now.
 func (a *Acquirer) LookAgain(ctx context.Context, f *Failure) bool {
 	return f != nil && a.lookAgain(ctx, f)
 }
@@ -59,8 +59,8 @@ func (a *Acquirer) Return(g *Grant, lease time.Duration) {
 	a.Settled()
 }
 
-// multiAttempt is an attempt for several names at once. Its rounds share a Sleeper: who
-// wakes looks at them all.
+// multiAttempt is an attempt for several names at once. Its rounds share a Sleeper: each
+// wake-up looks at them all.
 type multiAttempt struct {
 	a      *Acquirer
 	ttl    time.Duration
@@ -71,16 +71,16 @@ type multiAttempt struct {
 	parts  []part
 }
 
-// part is what a multiAttempt has for one name.
+// part is one name of a multiAttempt.
 type part struct {
 	refused error        // nothing was sent: the name is this Locker's already, or the Locker is closed
-	round   *round.Round // nil: nothing was sent
+	round   *round.Round // nil if nothing was sent
 	stage   round.Stage
 	err     error // the caller's context ended before the round did
-	freed   bool  // what a lost round was granted is given back
+	freed   bool  // the grants of a lost round are given back
 	token   quorum.Token
 	raise   *round.Round // of a token that the nodes have to settle on; nil if none
-	why     error        // it has no token
+	why     error        // why there is no token
 }
 
 // send takes each name's line in this Locker where it is free, and hands each node its
@@ -113,8 +113,8 @@ func (s *multiAttempt) send(keys []string) {
 	}
 }
 
-// mayAsk takes the turn for one name, where nobody of this Locker has it. Who shares takes
-// none.
+// mayAsk takes the turn for one name, if no goroutine of this Locker has it. A shared hold
+// takes no turn.
 func (s *multiAttempt) mayAsk(key string) bool {
 	if s.shared {
 		return s.a.Queue.MayShare(key)
@@ -163,7 +163,7 @@ func (s *multiAttempt) gather(ctx context.Context) {
 	}
 }
 
-// judgeAll looks how far the rounds are, and gives back what lost ones were granted.
+// judgeAll looks how far the rounds are, and gives back the grants of lost ones.
 func (s *multiAttempt) judgeAll() (undecided, patient bool) {
 	for i := range s.parts {
 		p := &s.parts[i]
@@ -187,7 +187,7 @@ func (s *multiAttempt) judgeAll() (undecided, patient bool) {
 	return undecided, patient
 }
 
-// raise closes the rounds, and has the nodes raise all tokens that they have to settle on.
+// raise closes the rounds, and makes the nodes raise all tokens that they have to settle on.
 func (s *multiAttempt) raise() {
 	for i := range s.parts {
 		p := &s.parts[i]

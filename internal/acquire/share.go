@@ -12,9 +12,9 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// A shared hold stands beside others of its name. So those who want to share go together
-// (quorum.Group says who, and when), and a hold is handed to nobody: its release frees the
-// nodes.
+// A shared hold stands beside others of its name. So the goroutines that want to share go
+// together (quorum.Group says which, and when), and no hold is handed on: its release frees
+// the nodes.
 
 const (
 	// mostRaises is how often the token of a shared hold is raised before the attempt is
@@ -25,12 +25,12 @@ const (
 	raiseLead = 2000
 )
 
-// sharing is an acquisition beside others who share the name: one of a group of this
-// process's goroutines leads, and asks for all.
+// sharing is the acquisition of a shared hold: one of a group of this process's goroutines
+// leads, and asks for all.
 type sharing struct{ *acquisition }
 
-// try makes the attempt that is due: one that was led along takes what was asked for it;
-// without a place a ticket is asked for, and then the place that it gives.
+// try makes the attempt that is due. A follower takes what its leader asked for it. Else it
+// asks for a ticket, and then by the place that the ticket gives.
 func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
 	position := acq.a.Queue.Position(acq.name)
 	switch {
@@ -40,7 +40,7 @@ func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Grant, inter
 	case acq.terms.Barging:
 		return acq.barge(ctx)
 	case position == quorum.NoTicket || !acq.leads:
-		return acq.askTicket(ctx) // a place may have come since: only the leader asks by it, for the nodes call who asks
+		return acq.askTicket(ctx) // a place may have come since: only the leader asks by it, for the nodes call it alone
 	}
 	if f := acq.enterLine(ctx); f != nil {
 		return Grant{}, atOnce, f
@@ -50,9 +50,9 @@ func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Grant, inter
 	return g, untilCalled, f
 }
 
-// acquireShared is Acquire of a shared hold. Those of this Locker who want to share the name,
-// and whose turn has come, are a group: each asks by itself at first, and once the nodes
-// have refused, one of them waits for all.
+// acquireShared is Acquire of a shared hold. The goroutines of this Locker that want to share
+// the name, and whose turn has come, are a group: each asks by itself at first, and once the
+// nodes have refused, one of them waits for all.
 func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Grant, error) {
 	if t.Barging {
 		return a.bargeShared(ctx, key, t)
@@ -75,8 +75,8 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 	return g, err
 }
 
-// bargeShared is acquireShared for one who looks at no line. It is of no group: those would
-// wait for it, who has no place and may starve.
+// bargeShared is acquireShared past the line. It is of no group: the others would wait for an
+// attempt that has no place, and may starve.
 func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant, error) {
 	acq := acquisition{a: a, name: queue.Apart(key), terms: t}
 	g, err := acq.run(ctx, nil)
@@ -86,9 +86,8 @@ func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant,
 	return g, err
 }
 
-// take is what comes before an attempt: one who shares, and was refused, leads its group
-// from then on, or waits until the leader has been granted. A leader that has a ticket
-// stands in line by it.
+// take comes before an attempt: a goroutine that was refused leads its group from then on, or
+// waits until the leader has been granted. A leader that has a ticket stands in line by it.
 func (acq sharing) take(ctx context.Context, given *queue.Transfer) (*queue.Transfer, error) {
 	if acq.terms.Barging || given != nil || acq.failed == 0 && !acq.leads {
 		return given, nil
@@ -105,8 +104,8 @@ func (acq sharing) take(ctx context.Context, given *queue.Transfer) (*queue.Tran
 	return nil, nil //nolint:nilnil // it asks by itself
 }
 
-// askTicket makes an attempt without a place: it goes where nobody waits to be alone. Where
-// the nodes refuse, each says a ticket besides.
+// askTicket makes an attempt without a place, which nodes grant unless somebody waits for an
+// exclusive hold. A node that refuses also says a ticket.
 func (acq sharing) askTicket(ctx context.Context) (Grant, interval, *Failure) {
 	if acq.leads {
 		acq.a.Queue.Gather(acq.name) // the place will be theirs too
@@ -119,8 +118,8 @@ func (acq sharing) askTicket(ctx context.Context) (Grant, interval, *Failure) {
 	return g, afterPause, f
 }
 
-// noteTicket takes in what an attempt without a place was told of one. It returns false
-// where it was told none.
+// noteTicket takes in the tickets that an attempt without a place got. It returns false where
+// they give no place.
 func (acq sharing) noteTicket(f *Failure, heard []quorum.Hearing) bool {
 	acq.ticket = quorum.NoTicket
 	if f == nil || f.Sentinel != fault.ErrNotAcquired { //nolint:errorlint // it is one of two
@@ -134,8 +133,8 @@ func (acq sharing) noteTicket(f *Failure, heard []quorum.Hearing) bool {
 	return ok
 }
 
-// serveFollowers sends the attempts of those who follow, now that their leader was granted: all in
-// one batch a node, by the group's place.
+// serveFollowers sends the followers' attempts, now that their leader was granted: all in one
+// batch for each node, by the group's place.
 func (acq sharing) serveFollowers(turn Turn) {
 	place, follow := acq.a.Queue.Going(acq.name)
 	start := acq.a.Clock.Start()
@@ -201,8 +200,8 @@ func (a *attempter) attemptShared(ctx context.Context, key string, t *Terms, ask
 	return a.acquireRound(ctx, r, t.TTL, w)
 }
 
-// endShared releases a shared hold, or gives it back. Its process's place goes with it, but
-// for those who wait by that place still.
+// endShared releases a shared hold, or gives it back. Its process's place goes with it, unless
+// others of the group still wait by that place.
 func (a *Releases) endShared(c *round.Claim, lease time.Duration, r *round.Round) {
 	entry := [...]round.Leaving{
 		quorum.EntryNot: round.LeaveNothing, quorum.EntryGoes: round.LeaveQueue, quorum.EntryStays: round.LeaveEntry,
@@ -213,8 +212,8 @@ func (a *Releases) endShared(c *round.Claim, lease time.Duration, r *round.Round
 // anyPlace is no lower than any place in line.
 const anyPlace = int64(quorum.MaxToken)
 
-// LeaveShared takes the process's entry for a name off these nodes, where it waits to share
-// it: that of this place, or of one before.
+// LeaveShared takes the process's entry in the line of sharers for a name off these nodes: the
+// entry at this place, or at an earlier one.
 func (a *Releases) LeaveShared(key string, place int64, nodes []*node.Node) {
 	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
 	c.Share(place)
@@ -253,7 +252,7 @@ func (a *attempter) raisedShared(ctx context.Context, r *round.Round, t quorum.T
 }
 
 // raiseAgain sends a further raise round, to t, to the nodes that may share the name with
-// the claim of the last one; nil: they are no quorum.
+// the claim of the last one; nil if they are no quorum.
 func (a *attempter) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleeper) *round.Round {
 	r := round.New(last.Claim, len(a.Nodes), a.Clock.Early(), w.Ready())
 	r.Raise = int64(t) //nolint:gosec // below 2^53

@@ -14,15 +14,15 @@ import (
 	"github.com/quorumkit/redlock/internal/slots"
 )
 
-// A slot is acquired as a lock is, but that one line is before all slots of a name
+// A slot is acquired as a lock is, except that all slots of a name have one line
 // (internal/slots says how that goes). Goroutines of this Locker go to the nodes one at a
-// time, until they hold or give up: then the next stands in line anew. The one that does may
-// be handed a slot by another of them, past those before it, and leaves the line as well.
+// time, until they hold or give up: then the next stands in line anew. The one whose turn it
+// is may also be handed a slot by another of them, and then leaves the line.
 
 // forSlot is an acquisition of one of a name's slots.
 type forSlot struct{ *acquisition }
 
-// slotWay is how an acquisition goes that is of a slot.
+// slotWay is what an acquisition of a slot knows besides.
 type slotWay struct {
 	name   string // the name with the slots
 	caller slots.Caller
@@ -47,8 +47,8 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 	return g, err
 }
 
-// leaveLine leaves the slots' line: who holds a slot must not keep the next from another.
-// The node goes on asking those that the claim was not sent to yet, past the line.
+// leaveLine leaves the slots' line: a holder at its head would keep the next waiter from
+// another slot. Asks of the claim that are still to be sent then go past the line (Left).
 func (acq forSlot) leaveLine(won *round.Claim) {
 	if won != nil {
 		won.Slot().Left.Store(true)
@@ -79,8 +79,8 @@ func (acq forSlot) standForSlot(place int64) {
 	}
 }
 
-// try is try for a slot: where nobody waits the first ask brings it, and else a ticket
-// in the same round trip.
+// try makes the attempt that is due. Where nobody waits the first ask brings a slot, and else
+// a ticket in the same round trip.
 func (acq forSlot) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
 	caller, position := &acq.slot.caller, acq.a.Queue.Position(acq.name)
 	switch {
@@ -109,17 +109,17 @@ func (acq forSlot) try(ctx context.Context, given *queue.Transfer) (Grant, inter
 	return g, untilCalled, f
 }
 
-// offer has another goroutine of this Locker hand this one a slot: while it asks too, since
-// most of the time it does.
+// offer lets another goroutine of this Locker hand this one a slot, also while it asks, which
+// it does most of the time.
 func (acq forSlot) offer() {
 	if !acq.terms.Barging {
 		acq.a.Queue.Offer(acq.name, &queue.Waiter{TTL: acq.terms.TTL, Label: acq.terms.Label, Slots: acq.terms.Limit})
 	}
 }
 
-// await is the acquisition's for a slot. It returns what was handed on, also while the last ask was
-// out. But for a pause, which nothing cuts short, the offer stands all the time: a release
-// at that moment is not to pass it by.
+// await is acquisition.await for a slot. It returns a slot that was handed on, also while the
+// last ask was out. The offer stands all the time, so that no release passes it by, except
+// during a pause, which nothing cuts short.
 func (acq forSlot) await(ctx context.Context, i interval) (given *queue.Transfer, err error) {
 	collect := acq.a.Queue.Collect
 	if i == afterPause {
@@ -148,8 +148,8 @@ func (acq forSlot) await(ctx context.Context, i interval) (given *queue.Transfer
 	return nil, err
 }
 
-// decline gives back what was handed on to one who goes without it: one who is first in line
-// is called.
+// decline gives back a slot that was handed on to a goroutine that does not take it: the
+// nodes call the first in line.
 func (acq forSlot) decline(given *queue.Transfer) {
 	if given == nil {
 		return
@@ -224,8 +224,8 @@ func (a *attempter) attemptSlot(ctx context.Context, name string, t *Terms, slot
 	return g, r, f
 }
 
-// slotStage is AcquireStage for a slot: where the ask was refused, and those that have not
-// answered decide whether another slot is free, they have as much time again.
+// slotStage is AcquireStage for a slot. If the ask was refused, and the replies that are out
+// decide whether another slot is free, they have as much time again.
 func slotStage(r *round.Round) func([]quorum.Vote) round.Stage {
 	return func(votes []quorum.Vote) round.Stage {
 		s := round.AcquireStage(votes)
@@ -272,14 +272,14 @@ func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Gran
 	})
 }
 
-// lastSlot takes the slot that this Locker released last of such a name; slots.None: it
-// was taken.
+// lastSlot takes the slot that this Locker released last of such a name; slots.None if it was
+// taken already.
 func (a *base) lastSlot(key string) int {
 	return int(a.released[stripeOf(key)].Swap(0)) + slots.None
 }
 
-// freeSlot ends a claim of a slot: it goes to who wants one here, where it may (pass), or the first
-// in line is woken.
+// freeSlot ends a claim of a slot: if it may (pass), it goes to a goroutine here that wants
+// one, else the nodes wake the first in line.
 func (a *Releases) freeSlot(c *round.Claim, lease time.Duration, pass bool, r *round.Round) {
 	if pass && a.handSlot(c, lease, r) {
 		return
