@@ -194,7 +194,7 @@ type endedOwners struct {
 
 type endedOwner struct {
 	owner string
-	token quorum.Token // of the hold; 0: there was none
+	token quorum.Token // of the hold; 0 if there was none
 }
 
 func (e *endedOwners) add(o endedOwner) {
@@ -216,7 +216,7 @@ func (e *endedOwners) before(owner string, token quorum.Token) bool {
 }
 
 // Ended notes that an attempt which stood in line is over, and a hold that it brought, with
-// this token; 0: it brought none.
+// this token; 0 if it brought none.
 func (q *Queue) Ended(owner string, token quorum.Token) { q.ended.add(endedOwner{owner, token}) }
 
 // filterBits is how many bits a process remembers the names by that it stood in line

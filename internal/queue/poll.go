@@ -173,7 +173,7 @@ type pollSchedule struct {
 	armed bool            // somebody rests until it
 	round int             // counts the rests: an answer for an earlier one is late
 	free  clock.Instant   // when a quorum is, as far as was said
-	ends  []clock.Instant // when each node is, as it said last; 0: it did not
+	ends  []clock.Instant // when each node is, as it said last; 0 if it did not
 	vague int             // looks in a row, since then, that told nothing
 }
 

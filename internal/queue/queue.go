@@ -69,18 +69,18 @@ type Waiter struct {
 	Slots   int           // of a name that has slots, how many
 	follows bool          // it goes when the leader of its group was granted
 	refused bool          // it has asked, and is decided when it gives up
-	at      *list.Element // in the name's queue, or in following; nil: its turn has come
+	at      *list.Element // in the name's queue, or in following; nil once its turn has come
 	ready   chan struct{} // closed when it is its turn
-	given   *Transfer     // what it was given then; nil: the turn only
+	given   *Transfer     // what it was given then; nil if the turn only
 }
 
 // Transfer is what a goroutine takes over from the one before it: the lock, or its place
 // in line; or, from one who shares, an attempt that is sent already.
 type Transfer struct {
 	Handover node.Handover
-	Open     *round.Round // the attempt that the release before put in line, or that is sent; nil: it is handed the lock
+	Open     *round.Round // the attempt that the release before put in line, or that is sent; nil if it is handed the lock
 	Sleeper  *round.Sleeper
-	Turn     uint8 // how the leader that sent it was granted; 0: no leader did
+	Turn     uint8 // how the leader that sent it was granted; 0 if none did
 }
 
 // Give lets a waiter that Next took out go on, with what was sent for it.

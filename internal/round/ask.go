@@ -17,7 +17,7 @@ type Asks struct {
 	Position int64
 	bid      quorum.Asked
 	Heard    []quorum.Hearing
-	attempt  *grant.Attempt   // of a claim that takes pushes: it has the votes; nil: it takes none
+	attempt  *grant.Attempt   // of a claim that takes pushes, with its votes; nil if it takes none
 	since    []clock.Instant  // its leases began no earlier, by node; until when they may be trusted is the attempt's
 	Pushed   bool             // a release granted it on a node
 	Handed   bool             // the release before put it in line, and nothing was asked since
@@ -403,7 +403,7 @@ const HintLead = time.Minute
 // node that has counted further grants a larger token.
 type Hints struct {
 	clock *clock.Clock
-	lead  atomic.Int64 // how far a hint may be ahead of the Clock, in microseconds; 0: no sample yet
+	lead  atomic.Int64 // how far a hint may be ahead of the Clock, in microseconds; 0 if no sample yet
 	last  atomic.Int64 // the largest token seen, or hint given
 }
 

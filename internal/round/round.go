@@ -24,7 +24,7 @@ type Round struct {
 	Claim *Claim
 	Start clock.Instant
 	Raise int64 // of a raise round: the token
-	Asks  *Asks // of an attempt that asks by its place in line; nil: it has none
+	Asks  *Asks // of an attempt that asks by its place in line; nil if it has none
 
 	mu     sync.Mutex // guards the fields below, and those of asks
 	Votes  []quorum.Vote
