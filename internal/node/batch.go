@@ -312,7 +312,8 @@ func (b *batch) commands() []redis.Cmder {
 }
 
 // writeRefusals are what a server says that answers and does not write: its memory
-// is full, it is a replica, its disk failed, it lacks the replicas that it wants.
+// is full (maxmemory), it is a replica, its disk failed (stop-writes-on-bgsave-error), it
+// lacks the replicas that it wants (min-replicas-to-write).
 var writeRefusals = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
 
 // refusesWrites tells whether the error is the reply of a server that does not write.

@@ -17,7 +17,7 @@ import (
 
 // A call has up to two forms: a plain script for one lock, and a batch script for many. One
 // lock alone is the usual case, and the plain script is the cheaper one for it; under load
-// the batch saves most of the servers' time (ADR 1). Both must mean the same: a model and
+// the batch saves more than half of the servers' time (ADR 1). Both must mean the same: a model and
 // tests hold them to it (internal/scriptmodel).
 
 // noReply is what a command holds before a reply was read into it. No script

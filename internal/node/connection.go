@@ -148,8 +148,7 @@ func (c *connection) pin() wire {
 	if !c.keeps {
 		return c.calls
 	}
-	// A pinned connection that goes back is judged by the pool, which gives the same one out
-	// again if it is well.
+	// The pool judges a pinned connection that goes back, and may give the same one out again.
 	now := c.clock.Early()
 	if c.pinned != nil && (now.Sub(c.lastUse) > unpinAfter || now.Sub(c.pinnedAt) > repinAfter) && !c.usedUp() {
 		c.unpin()

@@ -23,14 +23,14 @@ import (
 
 // The causes of votes, in the node's words. A message about an attempt lists them by node.
 var (
-	errEpoch   = errors.New("the node's membership record has changed")
-	errGone    = errors.New("no longer there")
-	errDead    = errors.New("this attempt was given up")
+	errEpoch = errors.New("the node's membership record has changed")
+	errGone  = errors.New("no longer there")
+	errDead  = errors.New("this attempt was given up")
+	// errTokens comes at 2^53: above it Lua's numbers skip, and a token might be given twice.
 	errTokens  = errors.New("the token counter is at its end")
 	errForeign = errors.New("held by another")
 	errKept    = errors.New("free, and kept for another that has waited longer")
-	// errSlotKept does not say that the other has waited longer for this slot: it may want a
-	// slot of another limit.
+	// errSlotKept does not say that the other waits for this slot: it may want one of fewer.
 	errSlotKept = errors.New("a slot is free, and another waits before in the line of all slots")
 	// ErrUnreached is a connection that did not come up in time (DialShare).
 	ErrUnreached = errors.New("not reached in time")
@@ -63,7 +63,7 @@ var clusterReplies = []string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAG
 
 // Classify tells what an error says of the command: Failed only where it is known that nothing
 // happened. That is the safe side: an Unknown vote costs a tombstone and a rollback, a Failed
-// one that did happen would leave a key that nobody releases.
+// one that did happen would leave a key, which nobody releases before its lease ends.
 func Classify(err error) quorum.Outcome {
 	if err == nil {
 		return quorum.Granted

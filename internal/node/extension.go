@@ -70,8 +70,8 @@ type Extension struct {
 	wake    chan struct{} // more locks are decided
 
 	mu sync.Mutex // guards the fields below
-	// said is what each node said of each lock: one list for all, by node and then by lock, so
-	// that a renewal of 250 locks over five nodes allocates once (saidLocked).
+	// said is what each node said of each lock: one list for all, by node and then by lock
+	// (saidLocked), where a renewal of 250 locks would else need a list for each.
 	said     []confirmation
 	verdicts []quorum.Verdict // by lock
 	open     int              // locks that are undecided
@@ -180,7 +180,7 @@ func (e *Extension) confirmersLocked(k int) uint64 {
 	return set
 }
 
-// votesLocked are the nodes' votes on lock k. Up to nine nodes cost no memory (room).
+// votesLocked are the nodes' votes on lock k, as the pure rules take them.
 func (e *Extension) votesLocked(k int) []quorum.Vote {
 	var room [9]quorum.Vote
 	votes := append(room[:0], make([]quorum.Vote, len(e.nodes))...)
@@ -211,8 +211,8 @@ func confirmationOf(replies []int64, k int) confirmation {
 }
 
 // reseedLocked puts back on node i those of the locks that it has lost and a quorum
-// confirmed in this round. A lock that lives on fewer nodes than it was taken on is closer to
-// its end; a re-seed takes the node in again. It never counts as a vote (ADR 13).
+// confirmed in this round. A lock on a bare quorum is lost with the next node that fails; the
+// next extension finds it on this one again. A re-seed itself is no vote (ADR 13).
 func (e *Extension) reseedLocked(i int, locks []int) {
 	// e.mu is held, and submitReseed takes the node's: this is the one order of the two. A
 	// writer that answers us holds no mutex of its node (group).

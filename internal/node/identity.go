@@ -71,7 +71,7 @@ func (n *writer) identityIsOld() bool {
 
 // settleIdentity judges the look of this batch, before anything that the node
 // granted in it counts, and what any command says of its role: READONLY comes from a
-// replica, which has its master's data by now.
+// replica, which may have its master's data by now.
 func (n *writer) settleIdentity() {
 	b := &n.batch
 	b.doubt, b.proven = nil, false

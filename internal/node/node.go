@@ -7,12 +7,12 @@
 // node, takes what has gathered, sends it in one flush and gives each reply to its round.
 // Besides, Look, Do and Watch use the client beside the writer, for membership and checks.
 //
-// Mutexes are taken in this order, and a mutex not named here comes last:
+// Mutexes are taken in this order, and under one not named here nothing else is taken:
 //
 //	Lock.mu -> Queue.mu -> Node.mu -> Round.mu
 //	Extension.mu        -> Node.mu -> Round.mu
 //
-// None is held while go-redis runs. ADR 1 has the reasons for one writer, with figures.
+// None of these is held while go-redis runs. ADR 1 has the reasons for one writer, with figures.
 package node
 
 import (
@@ -279,8 +279,8 @@ func (n *Node) refusalLocked(now clock.Instant) error {
 // CloseRound ends a round to these nodes for its caller. Where the verdict was known
 // before the timers ended (decided), a node without a reply stays pending. Otherwise the
 // outcome is unknown on a node that was sent something, and failed on any other. It asks
-// which after the close, not before: a command that leaves in between marks its claim, so
-// that the release finds it.
+// which after the close: asked before, a command that leaves in between would count as one
+// that was never sent.
 func CloseRound(nodes []*Node, r *round.Round, decided bool) {
 	r.Close()
 	if decided {

@@ -66,7 +66,9 @@ type Release struct {
 	rejected *rejection // by the node; nil if it was not refused yet
 }
 
-// Calls is the hint of a hand that grants nothing: it calls the first in line.
+// Calls is the hint of a hand that grants nothing: it calls the first in line. So once in 32
+// hand-overs, and while a holder with a foreign value was seen lately: a client that knows
+// no line then finds the name free for a moment (grant.Calls, ADR 21).
 const Calls = -1
 
 // clear tells whether there is nothing on the node to release: nothing was sent, or it is

@@ -326,7 +326,8 @@ func (n *writer) abstain(cause error) {
 }
 
 // ConfirmSpread is within what time a node that votes again gets each held lock: ten
-// thousand holders must not call at one instant.
+// thousand holders must not call at one instant. Meanwhile such a lock stands on the other
+// nodes, and is lost if one of a bare quorum fails.
 const ConfirmSpread = 500 * time.Millisecond
 
 const (
