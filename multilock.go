@@ -37,12 +37,12 @@ func newMultiLock(values context.Context, c *setCall) *MultiLock {
 	for _, lock := range m.locks {
 		m.stops = append(m.stops, lock.grip.Attach(m))
 	}
-	m.listen()
+	m.listenLocked()
 	return m
 }
 
-// listen has Revoked close with that of the first of the locks; mu is held.
-func (m *MultiLock) listen() {
+// listenLocked makes Revoked close with that of the first of the locks.
+func (m *MultiLock) listenLocked() {
 	var once sync.Once
 	for _, lock := range m.locks {
 		if lock.Revoked() == nil {
