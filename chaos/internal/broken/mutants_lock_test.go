@@ -169,13 +169,13 @@ var lockMutants = []way{
 		by: ". TestALockThatNoQuorumConfirmedIsNotPutBack",
 		edits: []edit{
 			{"internal/node/extension.go", "		case quorum.Undecided:\n", "		case quorum.Undecided:\n			if BROKEN {\n				settled = append(settled, k)\n			}\n"},
-			{"internal/node/extension.go", "!e.saidLocked(i, k).gone || e.verdicts[k] != quorum.Won {", "!e.of(i, k).gone || e.verdicts[k] != quorum.Won && !BROKEN {"},
+			{"internal/node/extension.go", "!e.saidLocked(i, k).gone || e.verdicts[k] != quorum.Won {", "!e.saidLocked(i, k).gone || e.verdicts[k] != quorum.Won && !BROKEN {"},
 		},
 	},
 	{
 		name: "never re-seeded", takes: "a lock is not put back on a node that lost it",
 		by:    ". TestALockThatNoQuorumConfirmedIsNotPutBack",
-		edits: []edit{{"internal/node/extension.go", "func (e *Extension) reseedLocked(i int, locks []int) {\n", "func (e *Extension) reseed(i int, locks []int) {\n	if BROKEN {\n		return\n	}\n"}},
+		edits: []edit{{"internal/node/extension.go", "func (e *Extension) reseedLocked(i int, locks []int) {\n", "func (e *Extension) reseedLocked(i int, locks []int) {\n	if BROKEN {\n		return\n	}\n"}},
 	},
 	{
 		name: "re-seeded behind its release", takes: "a lock that is over is put back, past its tombstone",
